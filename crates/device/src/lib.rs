@@ -1,0 +1,19 @@
+//! What MPICH calls the ADI: virtual connections, matching by key and pattern, posted and unexpected
+//! queues, eager and rendezvous, the progress engine, and waiting without burning a core.
+//!
+//! The device knows processes ([`ProcId`]), match keys and bytes; it never hears of communicators or
+//! datatypes.
+
+mod buffer;
+mod core;
+mod key;
+mod lock;
+mod request;
+mod waiting;
+
+pub use buffer::{Layout, Sink, Source};
+pub use core::{Background, Capabilities, Device, SendMode};
+pub use key::{ContextId, Envelope, Key, Pattern, ProcId};
+pub use lock::{DeviceGuard, device, finish, start};
+pub use request::{Completion, Fault, ReqId};
+pub use waiting::{WaitingFor, wait, wait_until};

@@ -1,0 +1,55 @@
+//! Each rank's page that its launcher can read at any time.
+
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+
+/// Life of a rank, as its launcher sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum RankState {
+    /// MPI has not been initialised (or the program is no MPI program).
+    Started = 0,
+    /// Between initialisation and finalisation.
+    Running = 1,
+    /// MPI_Finalize has returned, or is past the point where others need this rank.
+    Finalized = 2,
+    /// MPI_Abort was called; `abort_code` holds.
+    Aborted = 3,
+}
+
+/// What one rank is doing. Written by the rank alone, read by the launcher; all fields are advisory.
+#[repr(C, align(256))]
+#[derive(Debug, Default)]
+pub struct RankStatus {
+    /// A [`RankState`].
+    pub state: AtomicU32,
+    /// Exit code given to MPI_Abort.
+    pub abort_code: AtomicI32,
+    /// 1 while every thread of the rank that is in MPI sleeps in a blocking call.
+    pub asleep: AtomicU32,
+    /// The MPI function being executed: its index in the description of all functions (`ferry_api`), plus 1; 0 for none.
+    pub call: AtomicU32,
+    /// CLOCK_MONOTONIC in nanoseconds when `asleep` became 1.
+    pub since: AtomicU64,
+    /// The communicator's context (point-to-point form).
+    pub context: AtomicU64,
+    /// The peer waited for, as a rank of MPI_COMM_WORLD; -1 any, -2 several.
+    pub peer: AtomicI32,
+    /// The tag waited for; -1 any.
+    pub tag: AtomicI32,
+    /// For collectives: how many this communicator has started, this one included.
+    pub collective: AtomicU64,
+    /// For rooted collectives: the root's rank in the communicator; -1 none.
+    pub root: AtomicI32,
+    /// Threads of this rank may call MPI at once (MPI_THREAD_MULTIPLE).
+    pub concurrent: AtomicU32,
+    /// Messages handed to a transport so far.
+    pub sent: AtomicU64,
+    /// Messages taken from a transport so far.
+    pub received: AtomicU64,
+    /// The communicator's name, cut at 40 bytes.
+    pub comm_name: [AtomicU64; 5],
+    /// The communicator's size (of the local group).
+    pub comm_size: AtomicU32,
+    /// This process's rank in it.
+    pub comm_rank: AtomicI32,
+}

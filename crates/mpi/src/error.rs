@@ -1,0 +1,71 @@
+//! What can be wrong with a call, in the standard's words. The abi floor turns a [`Kind`] into its number.
+
+use crate::Comm;
+use std::sync::Arc;
+
+/// The standard's error classes (MPI 5.0 §9.4), one for each MPI_ERR_ name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[allow(missing_docs)] // each is the MPI_ERR_ constant of the same name
+pub enum Kind {
+    Buffer, Count, Type, Tag, Comm, Rank, Request, Root, Group, Op, Topology, Dims, Arg, Unknown, Truncate, Other,
+    Intern, InStatus, Pending, Access, Amode, Assert, BadFile, Base, Conversion, Disp, DupDatarep, FileExists,
+    FileInUse, File, InfoKey, InfoNokey, InfoValue, Info, Io, Keyval, Locktype, Name, NoMem, NotSame, NoSpace,
+    NoSuchFile, Port, Quota, ReadOnly, RmaConflict, RmaSync, Service, Size, Spawn, UnsupportedDatarep,
+    UnsupportedOperation, Win, RmaRange, RmaAttach, RmaShared, RmaFlavor, Session, ProcAborted, ValueTooLarge,
+    ErrhandlerArg, Abi,
+    /// A code that user code returned (a callback, MPI_Add_error_code); passed on as it is.
+    Code(i32),
+}
+
+/// A call that went wrong: why, in words for people, and whose error handler is to hear of it.
+#[derive(Clone, Debug)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone, Debug)]
+struct Inner {
+    kind: Kind,
+    text: String,
+    scope: Option<Arc<Comm>>,
+}
+
+/// The result of an MPI call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error of class `kind`; `text` names the argument and its value.
+    #[cold]
+    pub fn new(kind: Kind, text: impl Into<String>) -> Error {
+        Error(Box::new(Inner { kind, text: text.into(), scope: None }))
+    }
+    /// The same error, to be raised on `comm` rather than on the call's own communicator.
+    #[cold]
+    pub fn on(mut self, comm: &Arc<Comm>) -> Error {
+        self.0.scope = Some(comm.clone());
+        self
+    }
+    /// Its class.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+    /// What is wrong, in words.
+    pub fn text(&self) -> &str {
+        &self.0.text
+    }
+    /// The communicator to raise it on, where it is not the call's own.
+    pub fn scope(&self) -> Option<&Arc<Comm>> {
+        self.0.scope.as_ref()
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.text)
+    }
+}
+impl std::error::Error for Error {}
+
+/// `err!(Rank, "dest is {d}, but …")`: an [`Error`] of that kind.
+#[macro_export]
+macro_rules! err {
+    ($kind:ident, $($arg:tt)+) => { $crate::Error::new($crate::Kind::$kind, format!($($arg)+)) };
+}

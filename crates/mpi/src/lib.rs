@@ -1,0 +1,18 @@
+//! The standard's objects and their meaning: groups, communicators, requests, collectives, topologies, attributes.
+//!
+//! This floor knows no handle values, no error numbers and no C: those are the abi floor's. It never asks
+//! which transport carries a message.
+
+pub mod comm;
+pub mod error;
+pub mod group;
+pub mod identity;
+pub mod process;
+
+pub use comm::Comm;
+pub use error::{Error, Kind, Result};
+pub use ferry_datatype::Datatype;
+pub use ferry_device::{self as device, ProcId};
+pub use ferry_op::Op;
+pub use group::Group;
+pub use identity::Identity;

@@ -1,0 +1,4 @@
+//! MPI reduction operations on every predefined type.
+/// A reduction operation.
+#[derive(Debug)]
+pub struct Op {}
