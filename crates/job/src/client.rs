@@ -1,6 +1,23 @@
 //! A rank's side of the launcher's socket.
 
-use crate::{RankStatus, Segment, Welcome};
+use std::env;
+use std::io::{IoSliceMut, Result as IoResult};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, SocketType,
+    recvmsg, send, sockopt,
+};
+
+use crate::{Cores, Notice, RankStatus, Segment, Welcome};
+
+/// The environment variable that names the socket's descriptor.
+pub const LAUNCH_FD: &str = "FERRY_LAUNCH_FD";
+/// How long an aborting rank waits for its launcher, seconds: the launcher ends the rank in this time anyway.
+const ABORT_PATIENCE: i64 = 5;
 
 /// Why a rank could not find its job.
 #[derive(Debug, thiserror::Error)]
@@ -35,19 +52,182 @@ pub struct Place {
 
 /// The connection to the launcher.
 #[derive(Debug)]
-pub struct Client {}
+pub struct Client {
+    socket: OwnedFd,
+}
 
 /// Finds this process's job: reads the welcome that `mpiexec` left in the socket named by `FERRY_LAUNCH_FD`, or makes a
 /// job of one rank if there is none. Does not block on the launcher.
+///
+/// To be called once: the welcome is taken out of the socket, and the socket belongs to the place from then on.
+///
+/// # Errors
+/// [`JobError::Launcher`] if the variable is there but no launcher can be spoken to through it: such a process was meant to
+/// be a rank, and would do the wrong thing as a job of its own.
 pub fn join() -> Result<Place, JobError> {
-    todo!()
+    match env::var_os(LAUNCH_FD) {
+        None => Ok(alone()),
+        Some(value) => match value
+            .to_str()
+            .and_then(|v| v.trim().parse::<RawFd>().ok())
+            .filter(|&fd| fd >= 0)
+        {
+            Some(fd) => join_through(fd),
+            None => Err(JobError::Launcher(format!(
+                "{LAUNCH_FD} is {value:?}, which is no file descriptor number; start the program with mpiexec, or unset {LAUNCH_FD}"
+            ))),
+        },
+    }
+}
+
+/// A job of one rank.
+fn alone() -> Place {
+    let welcome = Welcome {
+        rank: 0,
+        size: 1,
+        local_rank: 0,
+        local_ranks: vec![0],
+        appnum: 0,
+        job: u64::from(std::process::id()),
+        cores: Cores::counted().usable() as u32,
+        segment_len: 0,
+    };
+    Place {
+        welcome,
+        segment: None,
+        status: Box::leak(Box::default()),
+        client: None,
+    }
+}
+
+pub(crate) fn join_through(number: RawFd) -> Result<Place, JobError> {
+    let lost = |what: String| {
+        JobError::Launcher(format!(
+            "this program was started by mpiexec ({LAUNCH_FD}={number}), but its launcher cannot be spoken to: {what}"
+        ))
+    };
+    // Not ours until it is known to be a socket: the variable may have outlived the descriptor, and its number may be another file's.
+    // SAFETY: only a number so far; fcntl and getsockopt on a closed one say EBADF.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    match sockopt::socket_type(borrowed) {
+        Ok(SocketType::SEQPACKET) => {}
+        Ok(_) | Err(Errno::NOTSOCK) => {
+            return Err(lost(
+                "the descriptor is something else now. Was this program started by a rank of an MPI job? Use mpiexec for it too, or unset FERRY_LAUNCH_FD"
+                    .into(),
+            ));
+        }
+        Err(Errno::BADF) => {
+            return Err(lost(
+                "the descriptor is closed. Does a wrapper close its descriptors, or was this program started by a rank that is in MPI itself? Use mpiexec for it too, or unset FERRY_LAUNCH_FD"
+                    .into(),
+            ));
+        }
+        Err(e) => return Err(lost(e.to_string())),
+    }
+    fcntl_setfd(borrowed, FdFlags::CLOEXEC).map_err(|e| lost(e.to_string()))?;
+    // SAFETY: open, a socket, and passed by mpiexec to this process for nobody else to use.
+    let socket = unsafe { OwnedFd::from_raw_fd(number) };
+    let (bytes, fd) = take_welcome(socket.as_fd()).map_err(|e| match Errno::from_io_error(&e) {
+        Some(Errno::AGAIN) => lost(
+            "its welcome has been taken already; another process of this rank has initialised MPI. Only one process for each rank that mpiexec starts can"
+                .into(),
+        ),
+        Some(Errno::CONNRESET) => lost("mpiexec has gone".into()),
+        _ => lost(e.to_string()),
+    })?;
+    if bytes.is_empty() {
+        return Err(lost("mpiexec has gone".into()));
+    }
+    let welcome =
+        Welcome::decode(&bytes).map_err(|e| lost(format!("its welcome cannot be read: {e}")))?;
+    let Some(fd) = fd else {
+        return Err(lost(
+            "the node's memory segment did not come with the welcome; is RLIMIT_NOFILE (ulimit -n) reached in this process?".into(),
+        ));
+    };
+    let segment = Segment::open(fd, welcome.local_ranks.len() as u32, welcome.segment_len)?;
+    let status = segment
+        .status(welcome.local_rank)
+        .ok_or_else(|| lost("its welcome contradicts the segment".into()))?;
+    Ok(Place {
+        welcome,
+        segment: Some(segment),
+        status,
+        client: Some(Client { socket }),
+    })
+}
+
+/// One packet and the descriptor that came with it.
+fn take_welcome(socket: BorrowedFd<'_>) -> IoResult<(Vec<u8>, Option<OwnedFd>)> {
+    // Large enough for 16,384 ranks on this node at once; a longer one is read again with a larger buffer.
+    let mut bytes = vec![0u8; 64 * 1024 + 64];
+    loop {
+        let needed = rustix::net::recv(
+            socket,
+            &mut bytes[..1],
+            RecvFlags::PEEK | RecvFlags::TRUNC | RecvFlags::DONTWAIT,
+        )?
+        .1;
+        if needed > bytes.len() {
+            bytes.resize(needed, 0);
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let got = match recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut ancillary,
+            flags,
+        ) {
+            Err(Errno::INTR) => continue,
+            other => other?,
+        };
+        let mut fd = None;
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                fd = fds.into_iter().next();
+            }
+        }
+        bytes.truncate(if got.flags.contains(ReturnFlags::TRUNC) {
+            0
+        } else {
+            got.bytes
+        });
+        return Ok((bytes, fd));
+    }
 }
 
 impl Client {
     /// Tells the launcher to end the whole job with `code` (MPI_Abort); `text` is printed by the launcher. Does not return
-    /// until the launcher has taken it.
+    /// until the launcher has taken it, or is gone, or five seconds are over.
     pub fn abort(&self, code: i32, text: &str) {
-        let _ = (code, text);
-        todo!()
+        let packet = Notice::Abort {
+            code,
+            text: text.into(),
+        }
+        .encode();
+        loop {
+            match send(&self.socket, &packet, SendFlags::NOSIGNAL) {
+                Ok(_) => break,
+                Err(Errno::INTR) => {}
+                Err(_) => return,
+            }
+        }
+        // The launcher answers with one packet, or by ending this process.
+        let mut wait = [PollFd::new(&self.socket, PollFlags::IN)];
+        let _ = poll(
+            &mut wait,
+            Some(&Timespec {
+                tv_sec: ABORT_PATIENCE,
+                tv_nsec: 0,
+            }),
+        );
+    }
+
+    /// The socket's descriptor number: a rank that closes files it does not know must spare this one.
+    pub fn descriptor(&self) -> RawFd {
+        self.socket.as_raw_fd()
     }
 }

@@ -1,11 +1,20 @@
 //! What a rank and its launcher share: the welcome, the node's segment, each rank's status page.
+//!
+//! `mpiexec` makes one [`Segment`] a node and one socket pair a rank. Before a rank starts, its [`Welcome`] and the segment's
+//! descriptor lie already in its end of the socket, so that [`join`] is one system call and no conversation.
 
 mod client;
+mod cores;
+mod launcher;
+mod notice;
 mod segment;
 mod status;
 mod welcome;
 
-pub use client::{Client, JobError, Place, join};
+pub use client::{Client, JobError, LAUNCH_FD, Place, join};
+pub use cores::{Cores, cpu_quota};
+pub use launcher::{Heard, Line, NodeJob};
+pub use notice::{Notice, TEXT_MAX};
 pub use segment::{Segment, SegmentLayout};
 pub use status::{RankState, RankStatus};
-pub use welcome::Welcome;
+pub use welcome::{Malformed, PROTOCOL, Welcome};

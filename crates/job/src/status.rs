@@ -16,6 +16,18 @@ pub enum RankState {
     Aborted = 3,
 }
 
+impl RankState {
+    /// The state that `number` stands for; a number that is none counts as `Started`.
+    pub fn from_number(number: u32) -> RankState {
+        match number {
+            1 => RankState::Running,
+            2 => RankState::Finalized,
+            3 => RankState::Aborted,
+            _ => RankState::Started,
+        }
+    }
+}
+
 /// What one rank is doing. Written by the rank alone, read by the launcher; all fields are advisory.
 #[repr(C, align(256))]
 #[derive(Debug, Default)]

@@ -1,0 +1,227 @@
+//! The launcher's side of the sockets.
+
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
+    SocketType, recv, send, sendmsg, socketpair,
+};
+
+use crate::client::JobError;
+use crate::{Notice, Segment, TEXT_MAX, Welcome};
+
+/// A job's ranks on this node, as their launcher has them.
+#[derive(Debug)]
+pub struct NodeJob {
+    /// The node's segment.
+    pub segment: Segment,
+    job: u64,
+    size: u32,
+    local_ranks: Vec<u32>,
+    cores: u32,
+}
+
+/// The launcher's end of a rank's socket.
+#[derive(Debug)]
+pub struct Line {
+    socket: OwnedFd,
+}
+
+/// What came through a [`Line`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// The rank said something.
+    Notice(Notice),
+    /// Nothing is there now.
+    Nothing,
+    /// The rank's end is closed: nothing will come any more.
+    Gone,
+}
+
+impl NodeJob {
+    /// A job whose `size` ranks are all on this node, which has `cores` cores for it.
+    pub fn new(job: u64, size: u32, cores: u32) -> Result<NodeJob, JobError> {
+        Ok(NodeJob {
+            segment: Segment::create(size)?,
+            job,
+            size,
+            local_ranks: (0..size).collect(),
+            cores,
+        })
+    }
+
+    /// Makes the socket of a local rank and puts its welcome there. Returns the launcher's end and the rank's, both
+    /// close-on-exec; the rank must inherit its end under the number in [`LAUNCH_FD`](crate::LAUNCH_FD).
+    pub fn welcome(&self, local_rank: u32, appnum: u32) -> Result<(Line, OwnedFd), JobError> {
+        let refused = |cause: Errno| JobError::Refused {
+            attempted: format!("making the socket of rank {local_rank}"),
+            cause: cause.into(),
+            advice: "raise RLIMIT_NOFILE (ulimit -n), or start fewer ranks",
+        };
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(refused)?;
+        let welcome = Welcome {
+            rank: self.local_ranks[local_rank as usize],
+            size: self.size,
+            local_rank,
+            local_ranks: self.local_ranks.clone(),
+            appnum,
+            job: self.job,
+            cores: self.cores,
+            segment_len: self.segment.layout.total(),
+        };
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let fds = [self.segment.fd.as_fd()];
+        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+        sendmsg(
+            &ours,
+            &[IoSlice::new(&welcome.encode())],
+            &mut ancillary,
+            SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+        )
+        .map_err(refused)?;
+        Ok((Line { socket: ours }, theirs))
+    }
+}
+
+impl Line {
+    /// What the rank has said. Never blocks.
+    pub fn hear(&self) -> Heard {
+        let mut bytes = vec![0; 8 + TEXT_MAX];
+        loop {
+            return match recv(&self.socket, bytes.as_mut_slice(), RecvFlags::DONTWAIT) {
+                Ok((0, _)) => Heard::Gone,
+                Ok((n, _)) => match Notice::decode(&bytes[..n]) {
+                    Some(notice) => Heard::Notice(notice),
+                    None => continue,
+                },
+                // A reset is told once, before the packets that came ahead of it: the rank ended with a word of ours unread.
+                Err(Errno::INTR | Errno::CONNRESET) => continue,
+                Err(Errno::AGAIN) => Heard::Nothing,
+                Err(_) => Heard::Gone,
+            };
+        }
+    }
+
+    /// Tells the rank that its notice was taken.
+    pub fn acknowledge(&self) {
+        let _ = send(
+            &self.socket,
+            b"taken",
+            SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+        );
+    }
+
+    /// For polling.
+    pub fn fd(&self) -> &OwnedFd {
+        &self.socket
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::{join, join_through};
+    use std::os::fd::IntoRawFd;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn a_rank_finds_its_place_in_one_go() {
+        let job = NodeJob::new(42, 3, 2).unwrap();
+        let (line, theirs) = job.welcome(1, 7).unwrap();
+        let place = join_through(theirs.into_raw_fd()).unwrap();
+        assert_eq!(
+            (place.welcome.rank, place.welcome.size, place.welcome.appnum),
+            (1, 3, 7)
+        );
+        assert_eq!((place.welcome.job, place.welcome.cores), (42, 2));
+        place.status.tag.store(5, Ordering::Relaxed);
+        assert_eq!(
+            job.segment.status(1).unwrap().tag.load(Ordering::Relaxed),
+            5
+        );
+        assert_eq!(line.hear(), Heard::Nothing);
+        drop(place);
+        assert_eq!(line.hear(), Heard::Gone);
+    }
+
+    #[test]
+    fn an_abort_is_heard() {
+        let job = NodeJob::new(1, 1, 1).unwrap();
+        let (line, theirs) = job.welcome(0, 0).unwrap();
+        let place = join_through(theirs.into_raw_fd()).unwrap();
+        line.acknowledge();
+        place.client.unwrap().abort(9, "enough");
+        assert_eq!(
+            line.hear(),
+            Heard::Notice(Notice::Abort {
+                code: 9,
+                text: "enough".into()
+            })
+        );
+    }
+
+    #[test]
+    fn a_second_process_of_a_rank_is_told_so() {
+        let job = NodeJob::new(1, 1, 1).unwrap();
+        let (_line, theirs) = job.welcome(0, 0).unwrap();
+        let twin = theirs.try_clone().unwrap();
+        join_through(theirs.into_raw_fd()).unwrap();
+        let said = join_through(twin.into_raw_fd()).unwrap_err().to_string();
+        assert!(said.contains("taken already"), "{said}");
+    }
+
+    #[test]
+    fn a_launcher_that_has_gone_is_no_job_of_one() {
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        drop(ours);
+        let said = join_through(theirs.into_raw_fd()).unwrap_err().to_string();
+        assert!(said.contains("mpiexec has gone"), "{said}");
+        let said = join_through(987_654).unwrap_err().to_string();
+        assert!(said.contains("closed"), "{said}");
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let said = join_through(null.into_raw_fd()).unwrap_err().to_string();
+        assert!(said.contains("something else"), "{said}");
+    }
+
+    #[test]
+    fn a_packet_of_nonsense_is_said_to_be_one() {
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        send(
+            &ours,
+            b"hello there, this is no welcome",
+            SendFlags::empty(),
+        )
+        .unwrap();
+        let said = join_through(theirs.into_raw_fd()).unwrap_err().to_string();
+        assert!(said.contains("does not begin as a Ferry welcome"), "{said}");
+    }
+
+    #[test]
+    fn without_a_launcher_it_is_a_job_of_one() {
+        let place = join().unwrap();
+        assert_eq!((place.welcome.rank, place.welcome.size), (0, 1));
+        assert!(place.segment.is_none() && place.client.is_none());
+    }
+}
