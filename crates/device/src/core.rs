@@ -1,8 +1,14 @@
-//! The device itself.
+//! The device: what the floor above calls, and the progress engine.
 
 use crate::buffer::{Sink, Source};
+use crate::engine::{Engine, Outgoing, Payload, Task};
 use crate::key::{Envelope, Key, Pattern, ProcId};
-use crate::request::{Completion, ReqId};
+use crate::matcher::{Content, Unexpected};
+use crate::request::{Completion, Fault, Operation, ReqId};
+use crate::wire::{self, Head};
+use ferry_job::RankStatus;
+use ferry_transport::{Answer, Body, ReadError, TransportError, Wires};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// When a send is complete (MPI 5.0 §3.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,48 +35,460 @@ pub trait Background: Send {
 }
 
 /// The device of one process.
-pub struct Device {}
+pub struct Device {
+    me: ProcId,
+    size: u32,
+    pub(crate) wires: Wires,
+    pub(crate) engine: Engine,
+    background: Vec<Box<dyn Background>>,
+    pub(crate) status: &'static RankStatus,
+    /// How waiting is done here.
+    pub(crate) patience: crate::waiting::Patience,
+    trouble: Option<String>,
+}
 
-#[allow(unused_variables)]
+/// Packed bytes moved at a time where a scattered buffer must be read through a bounce buffer.
+const BOUNCE: usize = 256 * 1024;
+/// Memory runs collected at a time for reading straight into a scattered buffer.
+const RUNS: usize = 256;
+/// A scattered buffer is read into directly if its runs have at least this many bytes on average.
+const RUN_MIN: u64 = 1024;
+
 impl Device {
+    pub(crate) fn new(place: ferry_job::Place, patience: crate::waiting::Patience) -> Result<Device, TransportError> {
+        let wires = ferry_transport::open(&place.welcome, place.segment)?;
+        Ok(Device {
+            me: place.welcome.rank,
+            size: place.welcome.size,
+            wires,
+            engine: Engine::new(),
+            background: Vec::new(),
+            status: place.status,
+            patience,
+            trouble: None,
+        })
+    }
+
     /// This process's number.
-    pub fn me(&self) -> ProcId { todo!() }
+    pub fn me(&self) -> ProcId {
+        self.me
+    }
+
     /// Processes in the job.
-    pub fn size(&self) -> u32 { todo!() }
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
     /// What can be done for `peer`.
-    pub fn capabilities(&self, peer: ProcId) -> Capabilities { todo!() }
+    pub fn capabilities(&self, peer: ProcId) -> Capabilities {
+        match self.wires.features(peer) {
+            Ok(f) => Capabilities { eager_max: f.eager_max, same_node: f.same_node },
+            Err(_) => Capabilities { eager_max: 0, same_node: false },
+        }
+    }
+
+    /// Names of the transports in use.
+    pub fn transports(&self) -> Vec<&'static str> {
+        self.wires.names()
+    }
+
+    /// What broke a transport, if one is broken.
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
     /// Starts a send. `None`: complete already, the buffer may be used again.
     ///
     /// # Safety
     /// The memory behind `source` must stay valid and unchanged until completion.
-    pub unsafe fn send(&mut self, to: ProcId, key: Key, source: Source, mode: SendMode) -> Option<ReqId> { todo!() }
+    #[inline]
+    pub unsafe fn send(&mut self, to: ProcId, key: Key, source: Source, mode: SendMode) -> Option<ReqId> {
+        let len = source.len();
+        let features = match self.wires.features(to) {
+            Ok(f) => f,
+            Err(e) => return Some(self.refuse(e)),
+        };
+        if len + wire::EAGER_HEAD > features.eager_max {
+            return Some(self.announce(to, key, source, features.remote_read));
+        }
+        let (message, head, waiter) = match mode {
+            SendMode::Standard => (wire::EAGER, Head::new().key(&key), None),
+            SendMode::Synchronous => {
+                let req = self.engine.requests.insert(Operation::SendWaiting { to });
+                (wire::EAGER_SYNC, Head::new().key(&key).u32(req.0), Some(req))
+            }
+        };
+        if !self.engine.outbox_empty(to) {
+            return self.queue_eager(to, message, head, source, waiter);
+        }
+        let answer = match &source {
+            // SAFETY: the caller's promise: ptr and len are a readable buffer (or empty).
+            Source::Bytes { ptr, len } => {
+                let body = if *len == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(*ptr, *len) } };
+                self.wires.send(to, message, head.bytes(), Body::Bytes(body))
+            }
+            _ => {
+                // SAFETY: the caller's promise.
+                let mut fill = |out: &mut [u8]| unsafe { source.read(0, out) };
+                self.wires.send(to, message, head.bytes(), Body::Fill(len, &mut fill))
+            }
+        };
+        match answer {
+            Ok(Answer::Done) => {
+                self.engine.sent += 1;
+                waiter
+            }
+            Ok(Answer::Full) => self.queue_eager(to, message, head, source, waiter),
+            Err(e) => Some(self.refuse(e)),
+        }
+    }
+
+    /// No room on the wire: keep the message until there is.
+    #[cold]
+    fn queue_eager(&mut self, to: ProcId, message: u8, head: Head, source: Source, waiter: Option<ReqId>) -> Option<ReqId> {
+        // A synchronous send's request completes when the receiver says so; a standard one's when the wire has taken the bytes.
+        let (payload, req) = match waiter {
+            Some(waiter) => {
+                let mut bytes = vec![0; source.len()];
+                // SAFETY: the buffer is readable while the send is being started.
+                unsafe { source.read(0, &mut bytes) };
+                (Payload::Owned(bytes.into_boxed_slice()), waiter)
+            }
+            None => {
+                let req = self.engine.requests.insert(Operation::SendQueued { source });
+                (Payload::Request(req), req)
+            }
+        };
+        self.engine.queue(to, Outgoing { message, head, payload });
+        Some(req)
+    }
+
+    /// Tells the receiver of a large message; the bytes follow when it has matched.
+    fn announce(&mut self, to: ProcId, key: Key, source: Source, remote_read: bool) -> ReqId {
+        let len = source.len() as u64;
+        let address = match &source {
+            Source::Bytes { ptr, .. } if remote_read => *ptr as u64,
+            Source::Owned(b) if remote_read => b.as_ptr() as u64,
+            _ => 0,
+        };
+        let req = self.engine.requests.insert(Operation::SendAnnounced { to, source, asked: None });
+        let head = Head::new().key(&key).u64(len).u64(address).u32(req.0);
+        self.engine.queue(to, Outgoing { message: wire::ANNOUNCE, head, payload: Payload::None });
+        self.flush();
+        req
+    }
+
+    /// The transport will not have it: a request that has already failed.
+    #[cold]
+    fn refuse(&mut self, e: TransportError) -> ReqId {
+        let req = self.engine.requests.insert(Operation::Failed);
+        self.trouble.get_or_insert_with(|| e.to_string());
+        let fault = Some(Fault::Transport("see the transport's own message"));
+        self.engine.requests.complete(req, Completion { fault, ..Completion::EMPTY });
+        req
+    }
+
     /// Starts a receive.
     ///
     /// # Safety
     /// The memory behind `sink` must stay valid, and nobody else may touch it, until completion.
-    pub unsafe fn receive(&mut self, pattern: Pattern, sink: Sink) -> ReqId { todo!() }
+    #[inline]
+    pub unsafe fn receive(&mut self, pattern: Pattern, sink: Sink) -> ReqId {
+        let waiting = self.engine.matcher.match_receive(&pattern);
+        let req = self.engine.requests.insert(Operation::Receive { context: pattern.context, sink, stream: None });
+        match waiting {
+            None => self.engine.matcher.post(pattern, req),
+            Some(message) => {
+                self.engine.accept(req, message);
+                self.run_tasks();
+                self.flush();
+            }
+        }
+        req
+    }
+
     /// Looks for a message that matches without receiving it. Makes no progress by itself.
-    pub fn probe(&mut self, pattern: &Pattern) -> Option<Envelope> { todo!() }
+    pub fn probe(&mut self, pattern: &Pattern) -> Option<Envelope> {
+        self.engine.matcher.probe(pattern)
+    }
+
     /// Takes the first message that matches out of the queue, to be received by [`Device::receive_matched`].
-    pub fn matched_probe(&mut self, pattern: &Pattern) -> Option<(ReqId, Envelope)> { todo!() }
+    pub fn matched_probe(&mut self, pattern: &Pattern) -> Option<(ReqId, Envelope)> {
+        let message = self.engine.matcher.match_receive(pattern)?;
+        let envelope = message.envelope();
+        Some((self.engine.requests.insert(Operation::Message(Box::new(message))), envelope))
+    }
+
     /// Receives a message taken by [`Device::matched_probe`]; `message` becomes the receive's request.
     ///
     /// # Safety
     /// As for [`Device::receive`].
-    pub unsafe fn receive_matched(&mut self, message: ReqId, sink: Sink) -> ReqId { todo!() }
+    pub unsafe fn receive_matched(&mut self, message: ReqId, sink: Sink) -> ReqId {
+        let slot = self.engine.requests.operation(message);
+        let Some(Operation::Message(taken)) =
+            slot.map(|o| std::mem::replace(o, Operation::Receive { context: crate::ContextId::WORLD, sink, stream: None }))
+        else {
+            return message;
+        };
+        self.engine.accept(message, *taken);
+        self.run_tasks();
+        self.flush();
+        message
+    }
+
     /// Cancels a receive that has not matched. Returns whether it was cancelled; the request completes either way.
-    pub fn cancel_receive(&mut self, req: ReqId) -> bool { todo!() }
+    pub fn cancel_receive(&mut self, req: ReqId) -> bool {
+        let Some(Operation::Receive { context, stream: None, .. }) = self.engine.requests.operation(req) else { return false };
+        let context = *context;
+        let withdrawn = self.engine.matcher.withdraw(context, req);
+        if withdrawn {
+            self.engine.requests.complete(req, Completion { cancelled: true, ..Completion::EMPTY });
+        }
+        withdrawn
+    }
+
     /// Has the operation completed?
     #[inline]
-    pub fn is_complete(&self, req: ReqId) -> bool { todo!() }
+    pub fn is_complete(&self, req: ReqId) -> bool {
+        self.engine.requests.is_complete(req)
+    }
+
     /// The completion of a completed operation; frees the request. Panics if it is not complete.
-    pub fn take(&mut self, req: ReqId) -> Completion { todo!() }
+    #[inline]
+    pub fn take(&mut self, req: ReqId) -> Completion {
+        self.engine.requests.take(req)
+    }
+
     /// How a completed operation ended, leaving the request in place.
-    pub fn peek(&self, req: ReqId) -> Option<Completion> { todo!() }
+    pub fn peek(&self, req: ReqId) -> Option<Completion> {
+        self.engine.requests.peek(req)
+    }
+
     /// Nobody will ask for this request any more: it is freed when it completes.
-    pub fn detach(&mut self, req: ReqId) { todo!() }
+    pub fn detach(&mut self, req: ReqId) {
+        self.engine.requests.detach(req);
+    }
+
+    /// Something that a sleeping thread of this process may wait for has changed: it looks again when this guard is dropped.
+    pub fn nudge(&mut self) {
+        self.engine.nudges += 1;
+    }
+
+    /// Sends under way, with or without somebody who waits for them.
+    pub fn sends_pending(&self) -> bool {
+        self.engine.has_outgoing() || self.engine.requests.sends_pending()
+    }
+
     /// Moves whatever can be moved, without blocking. Returns whether anything happened.
-    pub fn progress(&mut self) -> bool { todo!() }
+    #[inline]
+    pub fn progress(&mut self) -> bool {
+        let delivered = match self.wires.poll(&mut self.engine) {
+            Ok(n) => n,
+            Err(e) => self.break_down(&e),
+        };
+        let mut moved = delivered > 0;
+        if self.engine.has_tasks() {
+            self.run_tasks();
+        }
+        if self.engine.has_outgoing() {
+            moved |= self.flush();
+        }
+        if !self.background.is_empty() {
+            moved |= self.advance_background();
+        }
+        moved
+    }
+
+    /// A wire is broken: nothing that is under way will complete by itself any more.
+    #[cold]
+    fn break_down(&mut self, e: &TransportError) -> usize {
+        if self.trouble.is_none() {
+            self.trouble = Some(e.to_string());
+            self.engine.requests.fail_all(Fault::Transport("see the transport's own message"));
+        }
+        0
+    }
+
     /// Hands over work to go on in the background.
-    pub fn add_background(&mut self, work: Box<dyn Background>) { todo!() }
+    pub fn add_background(&mut self, mut work: Box<dyn Background>) {
+        if !work.advance(self) {
+            self.background.push(work);
+        }
+    }
+
+    fn advance_background(&mut self) -> bool {
+        let before = self.engine.requests.completed();
+        let mut all = std::mem::take(&mut self.background);
+        let running = all.len();
+        all.retain_mut(|work| !work.advance(self));
+        let ended = all.len() < running;
+        all.append(&mut self.background);
+        self.background = all;
+        ended || self.engine.requests.completed() != before
+    }
+
+    /// Reads announced messages that have been matched.
+    fn run_tasks(&mut self) {
+        while let Some(task) = self.engine.next_task() {
+            let Task { req, from, address, len, request } = task;
+            let Some(Operation::Receive { sink, .. }) = self.engine.requests.operation(req) else { continue };
+            let take = len.min(sink.capacity() as u64);
+            // SAFETY: the receive's buffer is valid until its completion.
+            let read = unsafe { read_into(&mut self.wires, from, address, take, sink) };
+            match read {
+                Ok(()) => {
+                    self.engine.finish_receive(req, take);
+                    let head = Head::new().u32(request);
+                    self.engine.queue(from, Outgoing { message: wire::TAKEN, head, payload: Payload::None });
+                }
+                // The probe, or the system's policy, says no: ask for the bytes over the wire instead.
+                Err(_) => self.engine.ask(req, from, request),
+            }
+        }
+    }
+
+    /// Offers queued messages to the wires again. Returns whether any went.
+    fn flush(&mut self) -> bool {
+        let mut moved = false;
+        let mut peers = std::mem::take(&mut self.engine.outbox_peers);
+        peers.retain(|&to| {
+            let mut queue = self.engine.outbox.remove(&to).unwrap_or_default();
+            while let Some(next) = queue.front_mut() {
+                match self.offer(to, next) {
+                    Ok(true) => {
+                        moved = true;
+                        let sent = queue.pop_front();
+                        if let Some(Outgoing { payload: Payload::Request(req), .. }) = sent {
+                            self.engine.requests.complete(req, Completion::EMPTY);
+                        }
+                    }
+                    Ok(false) => break,
+                    Err(e) => {
+                        self.break_down(&e);
+                        queue.clear();
+                    }
+                }
+            }
+            let left = !queue.is_empty();
+            if left {
+                self.engine.outbox.insert(to, queue);
+            }
+            left
+        });
+        peers.append(&mut self.engine.outbox_peers);
+        self.engine.outbox_peers = peers;
+        moved
+    }
+
+    /// Offers one queued message. True: it is gone.
+    fn offer(&mut self, to: ProcId, next: &mut Outgoing) -> Result<bool, TransportError> {
+        let answer = match &mut next.payload {
+            Payload::None => self.wires.send(to, next.message, next.head.bytes(), Body::Bytes(&[]))?,
+            Payload::Owned(b) => self.wires.send(to, next.message, next.head.bytes(), Body::Bytes(b))?,
+            Payload::Request(req) => {
+                let Some(Operation::SendQueued { source }) = self.engine.requests.operation(*req) else { return Ok(true) };
+                // SAFETY: a queued send's buffer is valid until its completion.
+                let mut fill = |out: &mut [u8]| unsafe { source.read(0, out) };
+                self.wires.send(to, next.message, next.head.bytes(), Body::Fill(source.len(), &mut fill))?
+            }
+            Payload::Stream { req, offset } => {
+                let piece_max = self.wires.features(to)?.message_max - 16;
+                let Some(Operation::SendAnnounced { source, .. }) = self.engine.requests.operation(*req) else { return Ok(true) };
+                let total = source.len();
+                while *offset < total {
+                    let piece = (total - *offset).min(piece_max.min(16 * 1024));
+                    // SAFETY: an announced send's buffer is valid until its completion.
+                    let mut fill = |out: &mut [u8]| unsafe { source.read(*offset, out) };
+                    match self.wires.send(to, wire::PIECE, next.head.bytes(), Body::Fill(piece, &mut fill))? {
+                        Answer::Full => return Ok(false),
+                        Answer::Done => {
+                            self.engine.sent += 1;
+                            *offset += piece;
+                        }
+                    }
+                }
+                let req = *req;
+                self.engine.requests.complete(req, Completion::EMPTY);
+                return Ok(true);
+            }
+        };
+        if answer == Answer::Done {
+            self.engine.sent += 1;
+        }
+        Ok(answer == Answer::Done)
+    }
+
+    /// The word on which this process's threads sleep.
+    pub(crate) fn doorbell(&self) -> &'static AtomicU32 {
+        self.wires.doorbell()
+    }
+
+    /// Tells the launcher how many messages have come and gone.
+    pub(crate) fn publish_counts(&self) {
+        self.status.sent.store(self.engine.sent, Ordering::Relaxed);
+        self.status.received.store(self.engine.received, Ordering::Relaxed);
+    }
+}
+
+/// Copies `len` bytes at `address` of `from` into `sink`.
+///
+/// # Safety
+/// The memory behind `sink` must be writable.
+unsafe fn read_into(wires: &mut Wires, from: ProcId, address: u64, len: u64, sink: &mut Sink) -> Result<(), ReadError> {
+    match sink {
+        // SAFETY: the caller's promise; len is at most the sink's capacity.
+        Sink::Bytes { ptr, .. } => unsafe { wires.read(from, address, &[(*ptr, len as usize)]) },
+        Sink::Layout { view, .. } => {
+            let mut runs = Vec::with_capacity(RUNS);
+            let mut bounce = Vec::new();
+            let mut offset = 0;
+            while offset < len {
+                runs.clear();
+                let covered = view.runs(offset, &mut runs).min(len - offset);
+                if covered > 0 && covered / runs.len().max(1) as u64 >= RUN_MIN {
+                    trim(&mut runs, covered);
+                    // SAFETY: the runs lie in the receive buffer.
+                    unsafe { wires.read(from, address + offset, &runs)? };
+                    offset += covered;
+                    continue;
+                }
+                let piece = (len - offset).min(BOUNCE as u64) as usize;
+                bounce.resize(piece, 0u8);
+                // SAFETY: the bounce buffer is ours; the receive buffer is writable.
+                unsafe {
+                    wires.read(from, address + offset, &[(bounce.as_mut_ptr(), piece)])?;
+                    view.unpack(offset, &bounce);
+                }
+                offset += piece as u64;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Shortens `runs` to `total` bytes.
+fn trim(runs: &mut Vec<(*mut u8, usize)>, total: u64) {
+    let mut left = total as usize;
+    for run in runs.iter_mut() {
+        run.1 = run.1.min(left);
+        left -= run.1;
+    }
+    runs.retain(|r| r.1 > 0);
+}
+
+impl Engine {
+    /// A receive has met its message.
+    pub(crate) fn accept(&mut self, req: ReqId, message: Unexpected) {
+        let Unexpected { key, from, len, content } = message;
+        self.requests.set_envelope(req, Envelope { source: key.source, tag: key.tag, len });
+        match content {
+            Content::Eager { bytes, sync } => {
+                self.deliver(req, &bytes);
+                if let Some(request) = sync {
+                    self.taken(from, request);
+                }
+            }
+            Content::Announced { address, request } => self.take_announced(req, from, len, address, request),
+        }
+    }
 }

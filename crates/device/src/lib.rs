@@ -6,14 +6,17 @@
 
 mod buffer;
 mod core;
+mod engine;
 mod key;
 mod lock;
+mod matcher;
 mod request;
 mod waiting;
+mod wire;
 
 pub use buffer::{Layout, Sink, Source};
 pub use core::{Background, Capabilities, Device, SendMode};
 pub use key::{ContextId, Envelope, Key, Pattern, ProcId};
 pub use lock::{DeviceGuard, device, finish, start};
 pub use request::{Completion, Fault, ReqId};
-pub use waiting::{WaitingFor, wait, wait_until};
+pub use waiting::{CALL, Describe, WaitingFor, wait, wait_until};

@@ -1,6 +1,8 @@
 //! Requests: operations under way, and how they ended.
 
-use crate::key::Envelope;
+use crate::buffer::{Sink, Source};
+use crate::key::{ContextId, Envelope, ProcId};
+use crate::matcher::Unexpected;
 
 /// An operation under way in the device. It stays valid until [`Device::take`](crate::Device::take) has returned its completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -43,4 +45,147 @@ pub enum Fault {
     /// The transport could not carry the message.
     #[error("the transport failed: {0}")]
     Transport(&'static str),
+}
+
+/// What a request stands for.
+pub(crate) enum Operation {
+    /// The slot is free.
+    Free,
+    /// A send that waits for room on its wire.
+    SendQueued { source: Source },
+    /// A synchronous send whose receiver has yet to match.
+    SendWaiting { to: ProcId },
+    /// A large send that has been announced; `asked`: the receiver wants it piece by piece.
+    SendAnnounced { to: ProcId, source: Source, asked: Option<u32> },
+    /// A receive; `stream`: its message comes piece by piece.
+    Receive { context: ContextId, sink: Sink, stream: Option<Stream> },
+    /// A message that a matched probe has taken.
+    Message(Box<Unexpected>),
+    /// It could not even be started.
+    Failed,
+}
+
+/// A message that comes piece by piece.
+pub(crate) struct Stream {
+    pub from: ProcId,
+    /// Bytes that have come.
+    pub got: u64,
+}
+
+struct Slot {
+    operation: Operation,
+    done: bool,
+    detached: bool,
+    completion: Completion,
+}
+
+/// All requests of a process.
+pub(crate) struct Requests {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    completed: u64,
+}
+
+impl Requests {
+    pub fn new() -> Requests {
+        Requests { slots: Vec::new(), free: Vec::new(), completed: 0 }
+    }
+
+    #[inline]
+    pub fn insert(&mut self, operation: Operation) -> ReqId {
+        let slot = Slot { operation, done: false, detached: false, completion: Completion::EMPTY };
+        match self.free.pop() {
+            Some(at) => {
+                self.slots[at as usize] = slot;
+                ReqId(at)
+            }
+            None => {
+                self.slots.push(slot);
+                ReqId(self.slots.len() as u32 - 1)
+            }
+        }
+    }
+
+    /// The operation of a request that is not complete. Tolerates numbers that a peer made up.
+    #[inline]
+    pub fn operation(&mut self, req: ReqId) -> Option<&mut Operation> {
+        self.slots.get_mut(req.0 as usize).filter(|s| !s.done).map(|s| &mut s.operation)
+    }
+
+    pub fn set_envelope(&mut self, req: ReqId, envelope: Envelope) {
+        self.slots[req.0 as usize].completion.envelope = envelope;
+    }
+
+    pub fn envelope(&self, req: ReqId) -> Envelope {
+        self.slots[req.0 as usize].completion.envelope
+    }
+
+    /// As [`Requests::envelope`], for a number that a peer may have made up.
+    pub fn envelope_of(&self, req: ReqId) -> Option<Envelope> {
+        self.slots.get(req.0 as usize).map(|s| s.completion.envelope)
+    }
+
+    /// The operation has ended. Its buffers are let go.
+    #[inline]
+    pub fn complete(&mut self, req: ReqId, completion: Completion) {
+        self.completed += 1;
+        let slot = &mut self.slots[req.0 as usize];
+        slot.operation = Operation::Free;
+        slot.completion = completion;
+        slot.done = true;
+        if slot.detached {
+            self.free.push(req.0);
+        }
+    }
+
+    #[inline]
+    pub fn is_complete(&self, req: ReqId) -> bool {
+        self.slots[req.0 as usize].done
+    }
+
+    #[inline]
+    pub fn take(&mut self, req: ReqId) -> Completion {
+        let slot = &mut self.slots[req.0 as usize];
+        assert!(slot.done, "the completion of an operation under way was asked for");
+        self.free.push(req.0);
+        slot.completion
+    }
+
+    pub fn peek(&self, req: ReqId) -> Option<Completion> {
+        let slot = &self.slots[req.0 as usize];
+        slot.done.then_some(slot.completion)
+    }
+
+    pub fn detach(&mut self, req: ReqId) {
+        let slot = &mut self.slots[req.0 as usize];
+        slot.detached = true;
+        if slot.done {
+            self.free.push(req.0);
+        }
+    }
+
+    /// Operations completed so far.
+    #[inline]
+    pub fn completed(&self) -> u64 {
+        self.completed
+    }
+
+    /// Is a send under way?
+    pub fn sends_pending(&self) -> bool {
+        self.slots.iter().any(|s| {
+            use Operation::{SendAnnounced, SendQueued, SendWaiting};
+            matches!(s.operation, SendQueued { .. } | SendWaiting { .. } | SendAnnounced { .. })
+        })
+    }
+
+    /// Completes everything that is under way with a fault.
+    pub fn fail_all(&mut self, fault: Fault) {
+        for at in 0..self.slots.len() {
+            let slot = &self.slots[at];
+            if !slot.done && !matches!(slot.operation, Operation::Free | Operation::Message(_)) {
+                let completion = Completion { fault: Some(fault), ..slot.completion };
+                self.complete(ReqId(at as u32), completion);
+            }
+        }
+    }
 }

@@ -1,28 +1,169 @@
 //! Waiting for something to come, without burning a core.
+//!
+//! Where the node's ranks fit its cores a waiting thread first polls for a short while, because a message between two cores
+//! costs a tenth of a sleep. Where they do not, the core is handed over at once. Then the thread sleeps on the process's bell,
+//! which whoever brings something rings.
 
 use crate::core::Device;
 use crate::key::ContextId;
+use crate::lock::{self, DeviceGuard};
 use crate::request::{Completion, ReqId};
+use ferry_job::RankStatus;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// The MPI function being executed: its index in the description of all functions, plus 1; 0 for none. Written by the abi floor on
+/// entry, read here when a rank goes to sleep. With several threads in MPI it names one of their calls.
+pub static CALL: AtomicU32 = AtomicU32::new(0);
+
+/// Something that can tell the launcher more about a wait: a communicator.
+pub trait Describe {
+    /// Writes what it knows (name, size, rank, collective number) into the status page.
+    fn describe(&self, status: &RankStatus);
+}
 
 /// What a blocking call waits for; shown to the user if the job hangs.
-#[derive(Clone, Copy, Debug)]
-pub struct WaitingFor {
+#[derive(Clone, Copy)]
+pub struct WaitingFor<'a> {
     /// The communicator's context.
     pub context: ContextId,
     /// The peer's process number; -1 any, -2 several.
     pub peer: i32,
     /// The tag; -1 any.
     pub tag: i32,
+    /// Who can tell more.
+    pub details: Option<&'a dyn Describe>,
 }
 
-/// Makes progress until `done` answers true. Called without the device's lock; `done` runs under it.
-pub fn wait_until(what: &WaitingFor, mut done: impl FnMut(&mut Device) -> bool) {
-    let _ = (what, &mut done);
-    todo!()
+impl WaitingFor<'_> {
+    /// Several operations, of any communicator.
+    pub const SEVERAL: WaitingFor<'static> =
+        WaitingFor { context: ContextId::WORLD, peer: -2, tag: -1, details: None };
+}
+
+/// How waiting is done in this job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Patience {
+    /// Poll for so long before giving up the core.
+    pub spin: Duration,
+    /// Then hand the core over so many times before sleeping.
+    pub yields: u32,
+}
+
+impl Patience {
+    /// For `ranks` ranks on a node of which the job may use `cores` cores.
+    pub fn new(ranks: u32, cores: u32) -> Patience {
+        if ranks <= cores {
+            Patience { spin: Duration::from_micros(100), yields: 0 }
+        } else {
+            Patience { spin: Duration::ZERO, yields: 1 }
+        }
+    }
+}
+
+/// Polls between two looks at the clock.
+const POLLS: u32 = 64;
+
+/// Makes progress until `done` answers true. Called without the device's lock; `done` runs under it, and must not block
+/// or call user code that calls MPI.
+pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bool) {
+    let mut guard = lock::device();
+    if done(&mut guard) {
+        return;
+    }
+    let concurrent = lock::is_concurrent();
+    let patience = guard.patience;
+    let mut polls = 0;
+    let mut yields = 0;
+    let mut since: Option<Instant> = None;
+    loop {
+        let moved = guard.progress();
+        if done(&mut guard) {
+            return;
+        }
+        if moved {
+            (polls, yields, since) = (0, 0, None);
+            continue;
+        }
+        if !patience.spin.is_zero() {
+            polls += 1;
+            let spinning = polls % POLLS != 0 || since.get_or_insert_with(Instant::now).elapsed() < patience.spin;
+            if spinning {
+                if concurrent {
+                    drop(guard);
+                    std::hint::spin_loop();
+                    guard = lock::device();
+                } else {
+                    std::hint::spin_loop();
+                }
+                continue;
+            }
+        }
+        if yields < patience.yields {
+            yields += 1;
+            drop(guard);
+            rustix::thread::sched_yield();
+            guard = lock::device();
+            continue;
+        }
+        guard = sleep(guard, what, &mut done);
+        if done(&mut guard) {
+            return;
+        }
+        (polls, yields, since) = (0, 0, None);
+    }
+}
+
+/// Sleeps until the bell rings, unless something happened meanwhile.
+fn sleep(mut guard: DeviceGuard, what: &WaitingFor<'_>, done: &mut dyn FnMut(&mut Device) -> bool) -> DeviceGuard {
+    let bell = guard.doorbell();
+    let seen = bell.load(Ordering::SeqCst);
+    guard.wires.arm();
+    // Whatever came before the bell was armed has not rung it.
+    if guard.progress() || done(&mut guard) {
+        if lock::sleepers() == 0 {
+            guard.wires.disarm();
+        }
+        return guard;
+    }
+    let status = guard.status;
+    guard.publish_counts();
+    tell(status, what);
+    lock::fall_asleep();
+    drop(guard);
+    let _ = rustix::thread::futex::wait(bell, rustix::thread::futex::Flags::empty(), seen, None);
+    status.asleep.store(0, Ordering::Relaxed);
+    let mut guard = lock::device();
+    if lock::wake_up() == 0 {
+        guard.wires.disarm();
+    }
+    guard
+}
+
+/// Tells the launcher what this rank waits for.
+fn tell(status: &RankStatus, what: &WaitingFor<'_>) {
+    status.call.store(CALL.load(Ordering::Relaxed), Ordering::Relaxed);
+    status.context.store(what.context.0, Ordering::Relaxed);
+    status.peer.store(what.peer, Ordering::Relaxed);
+    status.tag.store(what.tag, Ordering::Relaxed);
+    if let Some(details) = what.details {
+        details.describe(status);
+    }
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    status.since.store(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64, Ordering::Relaxed);
+    status.asleep.store(1, Ordering::Release);
 }
 
 /// Waits until `req` has completed and takes its completion.
-pub fn wait(req: ReqId, what: &WaitingFor) -> Completion {
-    wait_until(what, |d| d.is_complete(req));
-    crate::device().take(req)
+#[inline]
+pub fn wait(req: ReqId, what: &WaitingFor<'_>) -> Completion {
+    let mut completion = None;
+    wait_until(what, |d| {
+        let complete = d.is_complete(req);
+        if complete {
+            completion = Some(d.take(req));
+        }
+        complete
+    });
+    completion.expect("wait_until returns when done")
 }

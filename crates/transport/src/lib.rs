@@ -1,4 +1,118 @@
 //! One trait for every wire, and one folder a wire.
+//!
+//! A transport knows processes and bytes. What it carries are *active messages*: a number that says what the message is
+//! to the floor above, a short head and a body, delivered whole and in order between two processes. Beside
+//! them it may offer bulk reads of a peer's memory.
+
+mod registry;
+pub mod self_loop;
+pub mod shm;
+
+pub use registry::{Wires, open};
+
+/// A process of the job, numbered across all nodes.
+pub type ProcId = u32;
+
+/// The body of an active message to send.
+pub enum Body<'a> {
+    /// One run of bytes.
+    Bytes(&'a [u8]),
+    /// So many bytes, to be written by the closure straight into the wire's memory. Called at most once, and
+    /// only if the answer is [`Answer::Done`].
+    Fill(usize, &'a mut dyn FnMut(&mut [u8])),
+}
+
+impl Body<'_> {
+    /// Bytes in the body.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self {
+            Body::Bytes(b) => b.len(),
+            Body::Fill(n, _) => *n,
+        }
+    }
+    /// Is the body empty?
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What became of a send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Answer {
+    /// The message is on its way; its memory may be used again.
+    Done,
+    /// No room now. The caller keeps the message and offers it again after a later [`Transport::poll`].
+    Full,
+}
+
+/// Who receives what a transport delivers.
+pub trait Inbox {
+    /// A message has arrived; `bytes` is head and body in one run, valid during the call only. The bytes come from
+    /// another process: the callee checks them.
+    fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]);
+}
+
+/// What a transport can do for one peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// Largest active message (head and body), bytes.
+    pub message_max: usize,
+    /// The size, in bytes, from which asking first is worth while: smaller messages are sent at once.
+    pub eager_max: usize,
+    /// [`Transport::read`] works for this peer, as far as is known without having tried.
+    pub remote_read: bool,
+    /// The peer is on this node.
+    pub same_node: bool,
+}
+
+/// A wire. Ordered, reliable, one instance a process. Never blocks, but for [`Transport::read`].
+pub trait Transport: Send {
+    /// Its name in FERRY_TRANSPORTS and in reports.
+    fn name(&self) -> &'static str;
+    /// Can it carry messages to `peer` at all?
+    fn reaches(&self, peer: ProcId) -> bool;
+    /// What it can do for `peer`.
+    fn features(&self, peer: ProcId) -> Features;
+    /// Sends an active message: copied, or not at all.
+    ///
+    /// Errors: the wire to this peer cannot be set up or is broken.
+    fn send(&mut self, to: ProcId, message: u8, head: &[u8], body: Body<'_>) -> Result<Answer, TransportError>;
+    /// Delivers what has arrived, up to a fair share; returns how many messages that was.
+    fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError>;
+
+    /// Copies from the peer's memory at `address` into the local runs (address, bytes), in order, all or nothing.
+    /// Blocks for the copy's duration.
+    ///
+    /// # Safety
+    /// The local runs must be writable.
+    unsafe fn read(&mut self, _from: ProcId, _address: u64, _into: &[(*mut u8, usize)]) -> Result<(), ReadError> {
+        Err(ReadError::Refused)
+    }
+    /// Before sleeping on the process's doorbell: asks that whatever arrives from now on, and room for a message that was answered
+    /// [`Answer::Full`], ring it. Whoever arms polls once more before sleeping.
+    fn arm(&mut self) {}
+    /// Back from sleep, or not gone to it.
+    fn disarm(&mut self) {}
+    /// The word on which this process can sleep and which the transport's peers change and wake, if this transport has one.
+    fn doorbell(&self) -> Option<&'static std::sync::atomic::AtomicU32> {
+        None
+    }
+}
+
+/// A peer's memory could not be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ReadError {
+    /// This wire, or this system's policy, does not allow it for this peer; it never will in this job.
+    #[error("reading the peer's memory is not allowed")]
+    Refused,
+    /// The peer's memory is not there (a wrong address, or the peer has ended).
+    #[error("the peer's memory could not be read (errno {0})")]
+    Failed(i32),
+}
+
 /// Why a transport could not be set up or used.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
@@ -11,5 +125,21 @@ pub enum TransportError {
         cause: std::io::Error,
         /// What to set.
         advice: &'static str,
+    },
+    /// What a peer wrote makes no sense.
+    #[error("process {peer} wrote {what} into its ring: it is broken, or another program wrote over it")]
+    Malformed {
+        /// The peer.
+        peer: ProcId,
+        /// What was found.
+        what: &'static str,
+    },
+    /// No wire leads there.
+    #[error("no transport reaches process {peer} (tried: {tried})")]
+    Unreachable {
+        /// The peer.
+        peer: ProcId,
+        /// Transports that were asked.
+        tried: String,
     },
 }

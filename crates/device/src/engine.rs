@@ -1,0 +1,238 @@
+//! What happens when messages arrive: eager delivery, announcements, pieces, acknowledgements.
+
+use crate::key::{Envelope, ProcId};
+use crate::matcher::{Content, Matcher, Unexpected};
+use crate::request::{Completion, Fault, Operation, ReqId, Requests, Stream};
+use crate::wire::{self, Fields, Head};
+use ferry_transport::Inbox;
+use std::collections::{HashMap, VecDeque};
+
+/// A message that waits for room on its wire.
+pub(crate) struct Outgoing {
+    pub message: u8,
+    pub head: Head,
+    pub payload: Payload,
+}
+
+/// Where a waiting message's body is.
+pub(crate) enum Payload {
+    None,
+    Owned(Box<[u8]>),
+    /// In the buffer of this send, which completes when the body has gone.
+    Request(ReqId),
+    /// In the buffer of this announced send, from `offset` on, in as many pieces as it takes.
+    Stream { req: ReqId, offset: usize },
+}
+
+/// An announced message whose receive has matched and whose bytes can be read.
+pub(crate) struct Task {
+    pub req: ReqId,
+    pub from: ProcId,
+    pub address: u64,
+    pub len: u64,
+    /// The sender's request.
+    pub request: u32,
+}
+
+/// Queues and requests of a process: everything but the wires.
+pub(crate) struct Engine {
+    pub matcher: Matcher,
+    pub requests: Requests,
+    pub outbox: HashMap<ProcId, VecDeque<Outgoing>>,
+    pub outbox_peers: Vec<ProcId>,
+    tasks: VecDeque<Task>,
+    pub sent: u64,
+    pub received: u64,
+    /// Messages that made no sense and were dropped.
+    pub malformed: u64,
+    pub nudges: u64,
+}
+
+impl Engine {
+    pub fn new() -> Engine {
+        Engine {
+            matcher: Matcher::new(),
+            requests: Requests::new(),
+            outbox: HashMap::new(),
+            outbox_peers: Vec::new(),
+            tasks: VecDeque::new(),
+            sent: 0,
+            received: 0,
+            malformed: 0,
+            nudges: 0,
+        }
+    }
+
+    /// Changes whenever something happened that a sleeping thread may wait for.
+    #[inline]
+    pub fn activity(&self) -> u64 {
+        self.received + self.requests.completed() + self.nudges
+    }
+
+    #[inline]
+    pub fn outbox_empty(&self, to: ProcId) -> bool {
+        self.outbox_peers.is_empty() || !self.outbox.contains_key(&to)
+    }
+
+    #[inline]
+    pub fn has_outgoing(&self) -> bool {
+        !self.outbox_peers.is_empty()
+    }
+
+    pub fn queue(&mut self, to: ProcId, message: Outgoing) {
+        let queue = self.outbox.entry(to).or_default();
+        if queue.is_empty() {
+            self.outbox_peers.push(to);
+        }
+        queue.push_back(message);
+    }
+
+    #[inline]
+    pub fn has_tasks(&self) -> bool {
+        !self.tasks.is_empty()
+    }
+
+    pub fn next_task(&mut self) -> Option<Task> {
+        self.tasks.pop_front()
+    }
+
+    /// Stores a whole message in the receive's buffer and completes it.
+    #[inline]
+    pub fn deliver(&mut self, req: ReqId, bytes: &[u8]) {
+        if let Some(Operation::Receive { sink, .. }) = self.requests.operation(req) {
+            // SAFETY: the receive's buffer is valid until its completion.
+            unsafe { sink.write(0, bytes) };
+        }
+        self.finish_receive(req, bytes.len() as u64);
+    }
+
+    /// `stored` bytes have come (before cutting to the buffer's size): the receive is complete.
+    #[inline]
+    pub fn finish_receive(&mut self, req: ReqId, stored: u64) {
+        let Some(Operation::Receive { sink, .. }) = self.requests.operation(req) else { return };
+        let room = sink.capacity() as u64;
+        let envelope = self.requests.envelope(req);
+        let fault = (envelope.len > room).then_some(Fault::Truncated { sent: envelope.len, room });
+        self.requests.complete(req, Completion { envelope, received: stored.min(room), cancelled: false, fault });
+    }
+
+    /// A receive has met an announced message.
+    pub fn take_announced(&mut self, req: ReqId, from: ProcId, len: u64, address: u64, request: u32) {
+        if address != 0 {
+            self.tasks.push_back(Task { req, from, address, len, request });
+        } else {
+            self.ask(req, from, request);
+        }
+    }
+
+    /// Asks the sender for an announced message's bytes.
+    pub fn ask(&mut self, req: ReqId, from: ProcId, request: u32) {
+        if let Some(Operation::Receive { stream, .. }) = self.requests.operation(req) {
+            *stream = Some(Stream { from, got: 0 });
+        }
+        let head = Head::new().u32(request).u32(req.0);
+        self.queue(from, Outgoing { message: wire::ASK, head, payload: Payload::None });
+    }
+
+    /// Tells a sender that its message has been taken.
+    pub fn taken(&mut self, to: ProcId, request: u32) {
+        self.queue(to, Outgoing { message: wire::TAKEN, head: Head::new().u32(request), payload: Payload::None });
+    }
+
+    #[inline]
+    fn eager(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> Option<()> {
+        let mut fields = Fields(bytes);
+        let key = fields.key()?;
+        let sync = if message == wire::EAGER_SYNC { Some(fields.u32()?) } else { None };
+        let bytes = fields.0;
+        let envelope = Envelope { source: key.source, tag: key.tag, len: bytes.len() as u64 };
+        match self.matcher.match_message(&key) {
+            Some(req) => {
+                self.requests.set_envelope(req, envelope);
+                self.deliver(req, bytes);
+                if let Some(request) = sync {
+                    self.taken(from, request);
+                }
+            }
+            None => {
+                let content = Content::Eager { bytes: bytes.into(), sync };
+                self.matcher.keep(Unexpected { key, from, len: envelope.len, content });
+            }
+        }
+        Some(())
+    }
+
+    fn announced(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
+        let mut fields = Fields(bytes);
+        let key = fields.key()?;
+        let (len, address, request) = (fields.u64()?, fields.u64()?, fields.u32()?);
+        match self.matcher.match_message(&key) {
+            Some(req) => {
+                self.requests.set_envelope(req, Envelope { source: key.source, tag: key.tag, len });
+                self.take_announced(req, from, len, address, request);
+            }
+            None => self.matcher.keep(Unexpected { key, from, len, content: Content::Announced { address, request } }),
+        }
+        Some(())
+    }
+
+    fn asked(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
+        let mut fields = Fields(bytes);
+        let (mine, theirs) = (ReqId(fields.u32()?), fields.u32()?);
+        match self.requests.operation(mine) {
+            Some(Operation::SendAnnounced { to, asked, .. }) if *to == from && asked.is_none() => *asked = Some(theirs),
+            _ => return None,
+        }
+        let payload = Payload::Stream { req: mine, offset: 0 };
+        self.queue(from, Outgoing { message: wire::PIECE, head: Head::new().u32(theirs), payload });
+        Some(())
+    }
+
+    fn piece(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
+        let mut fields = Fields(bytes);
+        let req = ReqId(fields.u32()?);
+        let data = fields.0;
+        let total = self.requests.envelope_of(req)?.len;
+        let Some(Operation::Receive { sink, stream: Some(stream), .. }) = self.requests.operation(req) else { return None };
+        if stream.from != from {
+            return None;
+        }
+        // SAFETY: the receive's buffer is valid until its completion; what is beyond its end is dropped.
+        unsafe { sink.write(stream.got as usize, data) };
+        stream.got += data.len() as u64;
+        let got = stream.got;
+        if got >= total {
+            self.finish_receive(req, got);
+        }
+        Some(())
+    }
+
+    fn was_taken(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
+        let req = ReqId(Fields(bytes).u32()?);
+        match self.requests.operation(req) {
+            Some(Operation::SendAnnounced { to, .. } | Operation::SendWaiting { to }) if *to == from => {
+                self.requests.complete(req, Completion::EMPTY);
+                Some(())
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Inbox for Engine {
+    #[inline]
+    fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) {
+        self.received += 1;
+        let understood = match message {
+            wire::EAGER | wire::EAGER_SYNC => self.eager(from, message, bytes),
+            wire::ANNOUNCE => self.announced(from, bytes),
+            wire::ASK => self.asked(from, bytes),
+            wire::PIECE => self.piece(from, bytes),
+            wire::TAKEN => self.was_taken(from, bytes),
+            _ => None,
+        };
+        if understood.is_none() {
+            self.malformed += 1;
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What each process of a node keeps in the segment for its peers there: its doorbell, who has something for it, and how to reach its memory.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Words of a bitmap over the node's processes.
+const WORDS: usize = 128;
+/// Most processes of one job on one node.
+pub const LOCAL_MAX: usize = WORDS * 64;
+/// Bytes of a [`Control`]: one page.
+pub const CONTROL: usize = 4096;
+
+/// One process's page.
+#[repr(C, align(4096))]
+pub struct Control {
+    /// Not 0: the process sleeps, or is about to; whoever has brought it something swaps this to 0 and rings.
+    pub asleep: AtomicU32,
+    /// Changed by each ring; the futex word on which the process sleeps.
+    pub bell: AtomicU32,
+    _line0: [u32; 14],
+    /// Changed whenever a peer has opened a ring to this process.
+    pub knocks: AtomicU32,
+    _line1: [u32; 15],
+    /// The process's id; 0 until it has started.
+    pub pid: AtomicU32,
+    _pad: u32,
+    /// Address of `probe`'s twin in the process's private memory, and what it holds.
+    pub probe_address: AtomicU64,
+    /// What stands at `probe_address`.
+    pub probe_value: AtomicU64,
+    _line2: [u64; 5],
+    /// A bit for each peer that has opened a ring to this process.
+    pub opened: [AtomicU64; WORDS],
+    /// A bit for each peer that has written since this process last looked (large nodes only).
+    pub active: [AtomicU64; WORDS],
+    _rest: [u64; 232],
+}
+
+const _: () = assert!(size_of::<Control>() == CONTROL);
+
+impl Control {
+    /// Wakes the process if it sleeps. The caller's message must have been published with a full barrier.
+    #[inline]
+    pub fn ring_if_asleep(&self) {
+        if self.asleep.load(Ordering::Relaxed) != 0 {
+            self.ring();
+        }
+    }
+
+    /// Wakes the process if it still sleeps.
+    #[cold]
+    fn ring(&self) {
+        if self.asleep.swap(0, Ordering::SeqCst) != 0 {
+            self.bell.fetch_add(1, Ordering::SeqCst);
+            wake(&self.bell);
+        }
+    }
+}
+
+/// Wakes every thread of any process that sleeps on `word`.
+pub fn wake(word: &AtomicU32) {
+    let _ = rustix::thread::futex::wake(word, rustix::thread::futex::Flags::empty(), i32::MAX as u32);
+}

@@ -1,0 +1,291 @@
+//! Shared memory: rings in the node's segment, bulk data by reading the peer's memory.
+//!
+//! The segment's part behind `wire_at` holds one [`Control`] page a process and, sparse, room for a ring
+//! from each process to each other. A ring is mapped when the pair first speaks; a page of it costs memory when first written.
+
+mod cma;
+mod control;
+mod ring;
+
+pub use control::wake;
+
+use crate::{Answer, Body, Features, Inbox, ProcId, ReadError, Transport, TransportError};
+use control::{CONTROL, Control, LOCAL_MAX};
+use ferry_job::Segment;
+use ring::{Found, RECORD_MAX, RING, Reader, Writer};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Bytes from one ring's beginning to the next one's.
+const STRIDE: u64 = 128 * 1024;
+/// On nodes with more processes than this, a writer also sets its bit in the reader's bitmap, so that the reader need not look at every ring.
+const LOOK_AT_ALL: usize = 8;
+/// Records taken from one ring before the next one's turn.
+const FAIR_SHARE: usize = 32;
+/// Messages (head and body) up to this many bytes are sent at once; larger ones are better read by the receiver.
+const EAGER_MAX: usize = 8 * 1024;
+
+const _: () = assert!(RING as u64 <= STRIDE);
+
+/// Bytes of the segment that the transport needs for `ranks` local processes (sparse: what is not touched costs nothing).
+pub fn segment_len(ranks: u32) -> u64 {
+    let n = u64::from(ranks);
+    n * CONTROL as u64 + n * n * STRIDE
+}
+
+/// What is known of one local peer.
+#[derive(Default)]
+struct Peer {
+    writer: Option<Writer>,
+    reader: Option<Reader>,
+    /// Whether its memory can be read; unknown until tried.
+    readable: Option<bool>,
+}
+
+/// The wire between the processes of a node.
+pub struct Shm {
+    segment: Segment,
+    /// Local index to process number, ascending.
+    locals: Vec<ProcId>,
+    me: usize,
+    controls: &'static [Control],
+    peers: Vec<Option<Box<Peer>>>,
+    /// Local indices of peers whose rings to this process are open.
+    readers: Vec<usize>,
+    knocks_seen: u32,
+    /// Peers that were answered Full and whose rings must ring when they have room.
+    starving: Vec<usize>,
+}
+
+/// Stands in private memory for peers to try to read.
+static PROBE: AtomicU64 = AtomicU64::new(0);
+
+impl Shm {
+    /// Opens the wire of process `locals[me]` in the node's segment.
+    ///
+    /// Errors: mapping is refused (address-space limit), or there are more local processes than the control page has bits for.
+    pub fn open(segment: Segment, locals: Vec<ProcId>, me: usize, job: u64) -> Result<Shm, TransportError> {
+        let refused = |attempted: String, cause: std::io::Error| TransportError::Refused {
+            attempted,
+            cause,
+            advice: "raise the address-space limit (ulimit -v)",
+        };
+        if locals.len() > LOCAL_MAX {
+            return Err(TransportError::Refused {
+                attempted: format!("placing {} ranks on one node", locals.len()),
+                cause: std::io::Error::from_raw_os_error(libc::E2BIG),
+                advice: "start at most 8192 ranks a node",
+            });
+        }
+        let len = locals.len() * CONTROL;
+        let base = map(&segment, segment.layout.wire_at, len)
+            .map_err(|e| refused(format!("mapping {len} bytes of the node's shared segment"), e))?;
+        // SAFETY: the mapping is page aligned, as long as the slice, never unmapped, and Control is all atomics for which zeros are valid.
+        let controls = unsafe { std::slice::from_raw_parts(base.cast::<Control>(), locals.len()) };
+        let mine = &controls[me];
+        let value = job.rotate_left(17) ^ u64::from(std::process::id()) << 8 ^ 0x9e37_79b9_7f4a_7c15;
+        PROBE.store(value, Ordering::Relaxed);
+        mine.probe_address.store(&raw const PROBE as u64, Ordering::Relaxed);
+        mine.probe_value.store(value, Ordering::Relaxed);
+        mine.pid.store(std::process::id(), Ordering::Release);
+        let peers = std::iter::repeat_with(|| None).take(locals.len()).collect();
+        Ok(Shm { segment, locals, me, controls, peers, readers: Vec::new(), knocks_seen: 0, starving: Vec::new() })
+    }
+
+    #[inline]
+    fn index(&self, peer: ProcId) -> Option<usize> {
+        // Most jobs live on one node, where the index is the process number.
+        if self.locals.get(peer as usize) == Some(&peer) {
+            return Some(peer as usize);
+        }
+        self.locals.binary_search(&peer).ok()
+    }
+
+    /// Maps the ring from local process `from` to local process `to`.
+    fn ring(&self, from: usize, to: usize) -> Result<*mut u8, TransportError> {
+        let n = self.locals.len() as u64;
+        let at = self.segment.layout.wire_at + n * CONTROL as u64 + (to as u64 * n + from as u64) * STRIDE;
+        map(&self.segment, at, RING.next_multiple_of(4096)).map_err(|cause| TransportError::Refused {
+            attempted: format!("mapping the ring between processes {} and {}", self.locals[from], self.locals[to]),
+            cause,
+            advice: "raise the limits on address space and mappings (ulimit -v, sysctl vm.max_map_count)",
+        })
+    }
+
+    /// Opens the ring to local process `to` and tells it.
+    #[cold]
+    fn open_writer(&mut self, to: usize) -> Result<(), TransportError> {
+        let memory = self.ring(self.me, to)?;
+        // SAFETY: a fresh mapping of the ring that only this process writes, and it writes it from the beginning once.
+        let writer = unsafe { Writer::new(memory) };
+        self.peers[to].get_or_insert_default().writer = Some(writer);
+        let control = &self.controls[to];
+        control.opened[self.me / 64].fetch_or(1 << (self.me % 64), Ordering::SeqCst);
+        control.knocks.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Opens the rings of peers that have knocked.
+    #[cold]
+    fn open_readers(&mut self) -> Result<(), TransportError> {
+        self.knocks_seen = self.controls[self.me].knocks.load(Ordering::SeqCst);
+        for from in 0..self.locals.len() {
+            let word = self.controls[self.me].opened[from / 64].load(Ordering::SeqCst);
+            if word >> (from % 64) & 1 == 0 || self.peers[from].as_ref().is_some_and(|p| p.reader.is_some()) {
+                continue;
+            }
+            let memory = self.ring(from, self.me)?;
+            // SAFETY: a fresh mapping of the ring that only this process reads, from its beginning.
+            let reader = unsafe { Reader::new(memory) };
+            self.peers[from].get_or_insert_default().reader = Some(reader);
+            self.readers.push(from);
+        }
+        Ok(())
+    }
+
+    /// Delivers from one ring; returns how many messages and whether more may be there.
+    #[inline]
+    fn drain(&mut self, from: usize, inbox: &mut dyn Inbox) -> Result<(usize, bool), TransportError> {
+        let peer = self.locals[from];
+        let Some(reader) = self.peers[from].as_mut().and_then(|p| p.reader.as_mut()) else { return Ok((0, false)) };
+        for delivered in 0..FAIR_SHARE {
+            match reader.peek() {
+                Found::Nothing => return Ok((delivered, false)),
+                Found::Record(message, bytes) => inbox.arrived(peer, message, bytes),
+                Found::Malformed => return Err(TransportError::Malformed { peer, what: "a record of impossible length" }),
+            }
+            if reader.release() {
+                self.controls[from].ring_if_asleep();
+            }
+        }
+        Ok((FAIR_SHARE, true))
+    }
+
+    fn bitmapped(&self) -> bool {
+        self.locals.len() > LOOK_AT_ALL
+    }
+}
+
+impl Transport for Shm {
+    fn name(&self) -> &'static str {
+        "shm"
+    }
+
+    fn reaches(&self, peer: ProcId) -> bool {
+        self.index(peer).is_some()
+    }
+
+    fn features(&self, peer: ProcId) -> Features {
+        let readable = self.index(peer).and_then(|i| self.peers[i].as_ref()).and_then(|p| p.readable);
+        Features { message_max: RECORD_MAX, eager_max: EAGER_MAX, remote_read: readable != Some(false), same_node: true }
+    }
+
+    #[inline]
+    fn send(&mut self, to: ProcId, message: u8, head: &[u8], body: Body<'_>) -> Result<Answer, TransportError> {
+        let Some(to) = self.index(to) else { return Err(TransportError::Unreachable { peer: to, tried: "shm".into() }) };
+        if self.peers[to].as_ref().is_none_or(|p| p.writer.is_none()) {
+            self.open_writer(to)?;
+        }
+        let bitmapped = self.bitmapped();
+        let writer = self.peers[to].as_mut().and_then(|p| p.writer.as_mut()).expect("opened above");
+        let len = head.len() + body.len();
+        let written = writer.write(message, len, |out| {
+            let (first, rest) = out.split_at_mut(head.len());
+            first.copy_from_slice(head);
+            match body {
+                Body::Bytes(b) => rest.copy_from_slice(b),
+                Body::Fill(_, fill) => fill(rest),
+            }
+        });
+        if !written {
+            if !self.starving.contains(&to) {
+                self.starving.push(to);
+            }
+            return Ok(Answer::Full);
+        }
+        let control = &self.controls[to];
+        if bitmapped {
+            control.active[self.me / 64].fetch_or(1 << (self.me % 64), Ordering::SeqCst);
+        }
+        control.ring_if_asleep();
+        Ok(Answer::Done)
+    }
+
+    #[inline]
+    fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
+        let mine = &self.controls[self.me];
+        if mine.knocks.load(Ordering::Relaxed) != self.knocks_seen {
+            self.open_readers()?;
+        }
+        let mut delivered = 0;
+        if !self.bitmapped() {
+            for i in 0..self.readers.len() {
+                delivered += self.drain(self.readers[i], inbox)?.0;
+            }
+            return Ok(delivered);
+        }
+        for w in 0..self.locals.len().div_ceil(64) {
+            if mine.active[w].load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let mut bits = mine.active[w].swap(0, Ordering::SeqCst);
+            while bits != 0 {
+                let from = w * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                if from >= self.locals.len() {
+                    continue;
+                }
+                if self.peers[from].as_ref().is_none_or(|p| p.reader.is_none()) {
+                    self.open_readers()?;
+                }
+                let (n, more) = self.drain(from, inbox)?;
+                delivered += n;
+                if more {
+                    mine.active[w].fetch_or(1 << (from % 64), Ordering::SeqCst);
+                }
+            }
+        }
+        Ok(delivered)
+    }
+
+    unsafe fn read(&mut self, from: ProcId, address: u64, into: &[(*mut u8, usize)]) -> Result<(), ReadError> {
+        let i = self.index(from).ok_or(ReadError::Refused)?;
+        let control = &self.controls[i];
+        let peer = self.peers[i].get_or_insert_default();
+        if !*peer.readable.get_or_insert_with(|| cma::probe(control)) {
+            return Err(ReadError::Refused);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { cma::read(control.pid.load(Ordering::Relaxed) as i32, address, into) }
+    }
+
+    fn arm(&mut self) {
+        self.controls[self.me].asleep.store(1, Ordering::SeqCst);
+        let peers = &mut self.peers;
+        self.starving.retain(|&to| {
+            let Some(writer) = peers[to].as_mut().and_then(|p| p.writer.as_mut()) else { return false };
+            writer.starve();
+            // Room came meanwhile: no need to be woken for it, and the caller polls and offers once more before sleeping.
+            !writer.has_room()
+        });
+    }
+
+    fn disarm(&mut self) {
+        self.controls[self.me].asleep.store(0, Ordering::Relaxed);
+    }
+
+    fn doorbell(&self) -> Option<&'static AtomicU32> {
+        let controls: &'static [Control] = self.controls;
+        Some(&controls[self.me].bell)
+    }
+}
+
+/// Maps `len` bytes of the segment at `at`, for the life of the process.
+fn map(segment: &Segment, at: u64, len: usize) -> std::io::Result<*mut u8> {
+    use rustix::mm::{MapFlags, ProtFlags, mmap};
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let base = unsafe {
+        mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, segment.fd.as_fd(), at)
+    }?;
+    Ok(base.cast())
+}

@@ -1,0 +1,220 @@
+//! One direction between two processes: a ring of records in shared memory with one writer and one reader.
+//!
+//! A record starts on a cache line with a word that says how long it is and what it is; the word is written
+//! last, so a message whose head and body fit behind it costs one line's trip. The writer clears the word
+//! behind a record before it publishes the record, so the reader can wait on that word whatever lay there before.
+//!
+//! ```text
+//! line 0   head: how far the reader has read (published now and then)
+//! line 1   starved: the writer sleeps until there is room
+//! line 2…  DATA bytes of records
+//! ```
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Bytes of records in a ring.
+pub const DATA: usize = 64 * 1024;
+/// Bytes of a ring with its head lines.
+pub const RING: usize = DATA + 2 * LINE;
+const LINE: usize = 64;
+/// Largest head and body of one record, bytes.
+pub const RECORD_MAX: usize = DATA / 4;
+/// The reader publishes its position at least this often, bytes. With RECORD_MAX this leaves room for any record in an empty ring.
+const PUBLISH: u64 = (DATA / 4) as u64;
+/// Marks the unused end of the ring: the next record starts at its beginning.
+const SKIP: u64 = 0xff;
+const VALID: u64 = 1 << 63;
+
+#[repr(C)]
+struct Header {
+    head: AtomicU64,
+    _line0: [u64; 7],
+    starved: AtomicU32,
+    _line1: [u32; 15],
+}
+
+/// A record's first word: valid bit, message number, length.
+fn word(message: u64, len: usize) -> u64 {
+    VALID | message << 32 | len as u64
+}
+
+/// Bytes that a record of `len` bytes takes.
+fn span(len: usize) -> u64 {
+    (8 + len).next_multiple_of(LINE) as u64
+}
+
+/// The memory of a ring, mapped in this process for as long as the job lasts.
+#[derive(Clone, Copy)]
+struct Memory(*mut u8);
+
+// SAFETY: the memory is shared between processes by design; all access follows the ring's protocol.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    fn header(&self) -> &Header {
+        // SAFETY: the mapping is RING bytes, page aligned, and lives as long as the process; Header is all atomics.
+        unsafe { &*self.0.cast::<Header>() }
+    }
+    /// The word at ring position `at`.
+    fn word(&self, at: u64) -> &AtomicU64 {
+        let offset = 2 * LINE + (at as usize & (DATA - 1));
+        // SAFETY: positions are multiples of LINE, so the word is aligned and within the mapping.
+        unsafe { &*self.0.add(offset).cast::<AtomicU64>() }
+    }
+    /// The bytes behind the word at ring position `at`.
+    fn bytes(&self, at: u64) -> *mut u8 {
+        // SAFETY: as for `word`; a record never crosses the ring's end.
+        unsafe { self.0.add(2 * LINE + (at as usize & (DATA - 1)) + 8) }
+    }
+}
+
+/// Bytes left before the ring's end at position `at`.
+fn to_end(at: u64) -> u64 {
+    DATA as u64 - (at & (DATA as u64 - 1))
+}
+
+/// The writing end.
+pub struct Writer {
+    memory: Memory,
+    tail: u64,
+    /// Where the reader was when last looked.
+    head: u64,
+}
+
+/// The reading end.
+pub struct Reader {
+    memory: Memory,
+    head: u64,
+    published: u64,
+}
+
+/// What a reader found.
+pub enum Found<'a> {
+    /// Nothing new.
+    Nothing,
+    /// A record: message number, bytes.
+    Record(u8, &'a [u8]),
+    /// Nonsense.
+    Malformed,
+}
+
+impl Writer {
+    /// The writing end of the ring at `memory`.
+    ///
+    /// # Safety
+    /// `memory` is a mapping of RING zeroed or ring-written bytes, page aligned, never unmapped, and this is
+    /// its only writer, from its beginning.
+    pub unsafe fn new(memory: *mut u8) -> Writer {
+        Writer { memory: Memory(memory), tail: 0, head: 0 }
+    }
+
+    /// Is there room for `need` bytes and the cleared word behind them?
+    #[inline]
+    fn room(&mut self, need: u64) -> bool {
+        let enough = |head: u64, tail: u64| tail - head + need + LINE as u64 <= DATA as u64;
+        if enough(self.head, self.tail) {
+            return true;
+        }
+        self.head = self.memory.header().head.load(Ordering::Acquire).min(self.tail);
+        enough(self.head, self.tail)
+    }
+
+    /// Writes a record of `len` bytes by `fill`, and publishes it with a full barrier. False: no room.
+    #[inline]
+    pub fn write(&mut self, message: u8, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        debug_assert!(len <= RECORD_MAX);
+        let need = span(len);
+        let end = to_end(self.tail);
+        if need > end {
+            // The record must not cross the end: skip what is left, and have room for both.
+            if !self.room(end + need) {
+                return false;
+            }
+            self.memory.word(self.tail + end).store(0, Ordering::Relaxed);
+            self.memory.word(self.tail).store(word(SKIP, 0), Ordering::Release);
+            self.tail += end;
+        } else if !self.room(need) {
+            return false;
+        }
+        // SAFETY: the reader has passed these bytes (room), and does not look at them before the word is published.
+        fill(unsafe { std::slice::from_raw_parts_mut(self.memory.bytes(self.tail), len) });
+        self.memory.word(self.tail + need).store(0, Ordering::Relaxed);
+        // An exchange rather than a store: the caller next looks whether the reader sleeps, and that look must not come first.
+        self.memory.word(self.tail).swap(word(u64::from(message), len), Ordering::SeqCst);
+        self.tail += need;
+        true
+    }
+
+    /// Asks the reader to ring when it next frees room. Look for room once more afterwards.
+    pub fn starve(&self) {
+        self.memory.header().starved.store(1, Ordering::SeqCst);
+    }
+
+    /// Is there room for a record of any size?
+    pub fn has_room(&mut self) -> bool {
+        self.head = self.memory.header().head.load(Ordering::SeqCst).min(self.tail);
+        // A record and the skipped end before it, each less than RECORD_MAX and a line.
+        self.room(2 * span(RECORD_MAX))
+    }
+}
+
+impl Reader {
+    /// The reading end of the ring at `memory`.
+    ///
+    /// # Safety
+    /// As for [`Writer::new`], and this is its only reader.
+    pub unsafe fn new(memory: *mut u8) -> Reader {
+        Reader { memory: Memory(memory), head: 0, published: 0 }
+    }
+
+    /// Is something there?
+    #[inline]
+    pub fn ready(&self) -> bool {
+        self.memory.word(self.head).load(Ordering::Acquire) != 0
+    }
+
+    /// Looks at the next record; [`Reader::release`] it when done.
+    #[inline]
+    pub fn peek(&mut self) -> Found<'_> {
+        loop {
+            let w = self.memory.word(self.head).load(Ordering::Acquire);
+            if w == 0 {
+                return Found::Nothing;
+            }
+            let (message, len) = ((w >> 32) & 0xff, (w & 0xffff_ffff) as usize);
+            if w & VALID == 0 || len > RECORD_MAX {
+                return Found::Malformed;
+            }
+            if message == SKIP {
+                self.head += to_end(self.head);
+                continue;
+            }
+            if span(len) > to_end(self.head) {
+                return Found::Malformed;
+            }
+            // SAFETY: the writer published these bytes with the word and does not touch them before `head` passes them.
+            let bytes = unsafe { std::slice::from_raw_parts(self.memory.bytes(self.head), len) };
+            return Found::Record(message as u8, bytes);
+        }
+    }
+
+    /// Frees the record last peeked at. True: the writer sleeps for room and must be woken.
+    #[inline]
+    pub fn release(&mut self) -> bool {
+        let w = self.memory.word(self.head).load(Ordering::Relaxed);
+        self.head += span((w & 0xffff_ffff) as usize % (RECORD_MAX + 1));
+        if self.head - self.published < PUBLISH {
+            return false;
+        }
+        self.publish()
+    }
+
+    /// Publishes the reader's position. True: the writer sleeps for room and must be woken.
+    fn publish(&mut self) -> bool {
+        self.published = self.head;
+        let header = self.memory.header();
+        header.head.store(self.head, Ordering::Release);
+        fence(Ordering::SeqCst);
+        header.starved.load(Ordering::Relaxed) != 0 && header.starved.swap(0, Ordering::SeqCst) != 0
+    }
+}
