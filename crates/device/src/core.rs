@@ -6,7 +6,7 @@ use crate::key::{Envelope, Key, Pattern, ProcId};
 use crate::matcher::{Content, Unexpected};
 use crate::request::{Completion, Fault, Operation, ReqId};
 use crate::wire::{self, Head};
-use ferry_job::RankStatus;
+use ferry_job::{RankStatus, Segment, Welcome};
 use ferry_transport::{Answer, Body, ReadError, TransportError, Wires};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -55,15 +55,20 @@ const RUNS: usize = 256;
 const RUN_MIN: u64 = 1024;
 
 impl Device {
-    pub(crate) fn new(place: ferry_job::Place, patience: crate::waiting::Patience) -> Result<Device, TransportError> {
-        let wires = ferry_transport::open(&place.welcome, place.segment)?;
+    pub(crate) fn new(
+        welcome: &Welcome,
+        segment: Option<Segment>,
+        status: &'static RankStatus,
+        patience: crate::waiting::Patience,
+    ) -> Result<Device, TransportError> {
+        let wires = ferry_transport::open(welcome, segment)?;
         Ok(Device {
-            me: place.welcome.rank,
-            size: place.welcome.size,
+            me: welcome.rank,
+            size: welcome.size,
             wires,
             engine: Engine::new(),
             background: Vec::new(),
-            status: place.status,
+            status,
             patience,
             trouble: None,
         })

@@ -5,6 +5,7 @@
 
 use crate::core::Device;
 use crate::waiting::Patience;
+use ferry_job::{RankStatus, Segment, Welcome};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -92,13 +93,19 @@ pub(crate) fn sleepers() -> u32 {
     SLEEPERS.load(Ordering::SeqCst)
 }
 
-/// Starts the device of this process. `concurrent`: will several threads call MPI at once (MPI_THREAD_MULTIPLE)?
+/// Starts the device of this process in its node's `segment` (none in a job of one rank).
+/// `concurrent`: will several threads call MPI at once (MPI_THREAD_MULTIPLE)?
 ///
 /// Errors: a transport cannot be set up.
-pub fn start(place: ferry_job::Place, concurrent: bool) -> Result<(), ferry_transport::TransportError> {
-    let patience = Patience::new(place.welcome.local_ranks.len() as u32, place.welcome.cores);
-    place.status.concurrent.store(u32::from(concurrent), Ordering::Relaxed);
-    let device = Device::new(place, patience)?;
+pub fn start(
+    welcome: &Welcome,
+    segment: Option<Segment>,
+    status: &'static RankStatus,
+    concurrent: bool,
+) -> Result<(), ferry_transport::TransportError> {
+    let patience = Patience::new(welcome.local_ranks.len() as u32, welcome.cores);
+    status.concurrent.store(u32::from(concurrent), Ordering::Relaxed);
+    let device = Device::new(welcome, segment, status, patience)?;
     CONCURRENT.store(concurrent, Ordering::SeqCst);
     let _lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: nobody uses the device before it is started.

@@ -3,11 +3,14 @@
 //! This floor knows no handle values, no error numbers and no C: those are the abi floor's. It never asks
 //! which transport carries a message.
 
+pub mod buffer;
 pub mod comm;
 pub mod error;
 pub mod group;
 pub mod identity;
 pub mod process;
+pub mod pt2pt;
+pub mod request;
 
 pub use comm::Comm;
 pub use error::{Error, Kind, Result};
@@ -16,3 +19,4 @@ pub use ferry_device::{self as device, ProcId};
 pub use ferry_op::Op;
 pub use group::Group;
 pub use identity::Identity;
+pub use request::Request;

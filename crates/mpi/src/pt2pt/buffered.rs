@@ -1,0 +1,156 @@
+//! Buffered mode (MPI 5.0 §3.6): messages that a send leaves behind in a buffer which the program has attached.
+//!
+//! The attached buffer is a budget: a message is charged its size and a small overhead against it until it has left. The
+//! bytes themselves lie in memory of the library's own, so that the program's buffer may have any alignment.
+
+use super::{Buffer, key};
+use crate::buffer::{message_len, source};
+use crate::device::{self, Device, ReqId, SendMode, Source, WaitingFor};
+use crate::{Comm, Result, err};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Charged for each message besides its bytes; less than MPI_BSEND_OVERHEAD.
+const OVERHEAD: u64 = 64;
+
+/// What the program attached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Attached {
+    /// A buffer of its own: address and bytes.
+    User {
+        /// Its address, handed back on detach.
+        address: usize,
+        /// Its bytes.
+        len: u64,
+    },
+    /// MPI_BUFFER_AUTOMATIC: as much as is needed.
+    Automatic,
+}
+
+/// The buffered messages of the process, or of one communicator.
+#[derive(Debug, Default)]
+pub struct BufferPool {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    attached: Option<Attached>,
+    pending: Vec<(ReqId, u64)>,
+}
+
+/// The buffer attached to the process (MPI_Buffer_attach).
+static PROCESS: BufferPool = BufferPool::new();
+
+impl BufferPool {
+    /// A pool with nothing attached.
+    pub const fn new() -> BufferPool {
+        BufferPool { state: Mutex::new(State { attached: None, pending: Vec::new() }) }
+    }
+
+    /// The pool of the whole process.
+    pub fn of_process() -> &'static BufferPool {
+        &PROCESS
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Is something attached?
+    pub fn is_attached(&self) -> bool {
+        self.state().attached.is_some()
+    }
+
+    /// Attaches a buffer. Error: one is attached already.
+    pub fn attach(&self, what: Attached) -> Result<()> {
+        let mut state = self.state();
+        if state.attached.is_some() {
+            return Err(err!(Buffer, "a buffer is attached already; detach it first"));
+        }
+        state.attached = Some(what);
+        Ok(())
+    }
+
+    /// Blocks until all messages have left, then detaches. Error: nothing is attached.
+    pub fn detach(&self) -> Result<Attached> {
+        if !self.is_attached() {
+            return Err(err!(Buffer, "no buffer is attached"));
+        }
+        self.flush();
+        self.state().attached.take().ok_or_else(|| err!(Buffer, "another thread detached the buffer"))
+    }
+
+    /// Blocks until all messages have left.
+    pub fn flush(&self) {
+        device::wait_until(&WaitingFor::SEVERAL, |d| self.settle(d));
+    }
+
+    /// Forgets messages that have left. True: none remains.
+    pub fn settle(&self, d: &mut Device) -> bool {
+        let mut state = self.state();
+        state.pending.retain(|&(req, _)| {
+            let gone = d.is_complete(req);
+            if gone {
+                d.take(req);
+            }
+            !gone
+        });
+        state.pending.is_empty()
+    }
+
+    /// Is there room for a message of `len` bytes?
+    fn admit(&self, d: &mut Device, len: u64) -> Result<()> {
+        let need = len + OVERHEAD;
+        for attempt in 0..2 {
+            self.settle(d);
+            let state = self.state();
+            let used: u64 = state.pending.iter().map(|p| p.1).sum();
+            match state.attached {
+                None => return Err(err!(Buffer, "no buffer is attached for buffered sends; call MPI_Buffer_attach")),
+                Some(Attached::Automatic) => return Ok(()),
+                Some(Attached::User { len, .. }) if used + need <= len => return Ok(()),
+                Some(Attached::User { len: size, .. }) if attempt == 1 => {
+                    return Err(err!(
+                        Buffer,
+                        "the attached buffer of {size} bytes has no room for a message of {len} bytes: {used} bytes are \
+                         taken by messages that have not left"
+                    ));
+                }
+                Some(_) => {}
+            }
+            drop(state);
+            d.progress();
+        }
+        Ok(())
+    }
+}
+
+/// A buffered send.
+///
+/// # Safety
+/// The buffer must be readable.
+pub(super) unsafe fn send(comm: &Arc<Comm>, buffer: &Buffer, rank: u32, tag: u32) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { send_with(&mut device::device(), comm, buffer, rank, tag) }
+}
+
+/// A buffered send by a caller that has the device.
+///
+/// # Safety
+/// The buffer must be readable.
+pub(super) unsafe fn send_with(d: &mut Device, comm: &Arc<Comm>, buffer: &Buffer, rank: u32, tag: u32) -> Result<()> {
+    let pool = if comm.buffers.is_attached() { &comm.buffers } else { BufferPool::of_process() };
+    let len = message_len(buffer.count, &buffer.datatype);
+    pool.admit(d, len as u64)?;
+    let mut copy = vec![0u8; len];
+    // SAFETY: the caller's promise.
+    unsafe { source(buffer.address, buffer.count, &buffer.datatype).read(0, &mut copy) };
+    // SAFETY: the device owns the bytes.
+    let req = unsafe {
+        d.send(comm.peer(rank), key(comm, tag), Source::Owned(copy.into_boxed_slice()), SendMode::Standard)
+    };
+    if let Some(req) = req {
+        pool.state().pending.push((req, len as u64 + OVERHEAD));
+    }
+    Ok(())
+}

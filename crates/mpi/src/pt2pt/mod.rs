@@ -1,0 +1,353 @@
+//! Point-to-point communication (MPI 5.0 chapter 3).
+
+mod buffered;
+
+pub use buffered::{Attached, BufferPool};
+
+use crate::buffer::{sink, source};
+use crate::device::{self, Device, Key, Pattern, ReqId, SendMode, WaitingFor};
+use crate::request::{Active, Outcome, Request};
+use crate::{Comm, Datatype, Result};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Where a message goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dest {
+    /// To this rank of the communicator's peers.
+    Rank(u32),
+    /// Nowhere (MPI_PROC_NULL).
+    Nobody,
+}
+
+/// Where a message is to come from, or has come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum From {
+    /// This rank of the communicator's peers.
+    Rank(u32),
+    /// Any of them (MPI_ANY_SOURCE).
+    Any,
+    /// Nowhere (MPI_PROC_NULL).
+    Nobody,
+}
+
+/// How a send may complete (MPI 5.0 §3.4). Ready mode is treated as standard: the receive is there by the program's word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// When the buffer may be used again.
+    Standard,
+    /// When the receive has matched.
+    Synchronous,
+    /// At once; the message is copied into the attached buffer.
+    Buffered,
+}
+
+/// A user's buffer: address, elements, their type.
+#[derive(Clone)]
+pub struct Buffer {
+    /// Address of element 0.
+    pub address: *mut u8,
+    /// Elements.
+    pub count: i64,
+    /// Their type.
+    pub datatype: Arc<Datatype>,
+}
+
+// SAFETY: the address is the user's, lent to MPI until the operation completes.
+unsafe impl Send for Buffer {}
+
+fn send_mode(mode: Mode) -> SendMode {
+    if mode == Mode::Synchronous { SendMode::Synchronous } else { SendMode::Standard }
+}
+
+fn waiting_for(comm: &Comm, peer: i32, tag: Option<u32>) -> WaitingFor<'_> {
+    WaitingFor { context: comm.context, peer, tag: tag.map_or(-1, |t| t as i32), details: Some(comm) }
+}
+
+#[inline]
+fn key(comm: &Comm, tag: u32) -> Key {
+    Key { context: comm.context, source: comm.rank(), tag }
+}
+
+/// The device's form of a receive's or probe's `from` and `tag`; `None` for a receive from nobody.
+#[inline]
+fn pattern(comm: &Comm, from: From, tag: Option<u32>) -> Option<Pattern> {
+    let source = match from {
+        From::Rank(r) => Some(r),
+        From::Any => None,
+        From::Nobody => return None,
+    };
+    Some(Pattern { context: comm.context, source, tag })
+}
+
+#[inline]
+fn peer_of(comm: &Comm, from: From) -> i32 {
+    match from {
+        From::Rank(r) => comm.peer(r) as i32,
+        _ => -1,
+    }
+}
+
+/// Sends and blocks until the buffer may be used again (and, synchronous, until matched).
+///
+/// # Safety
+/// The buffer must be readable as its count and datatype say.
+#[inline]
+pub unsafe fn send(comm: &Arc<Comm>, address: *const u8, count: i64, datatype: &Arc<Datatype>, dest: Dest, tag: u32, mode: Mode) -> Result<()> {
+    let Dest::Rank(rank) = dest else { return Ok(()) };
+    if mode == Mode::Buffered {
+        let buffer = Buffer { address: address.cast_mut(), count, datatype: datatype.clone() };
+        // SAFETY: the caller's promise.
+        return unsafe { buffered::send(comm, &buffer, rank, tag) };
+    }
+    let to = comm.peer(rank);
+    // SAFETY: the caller's promise; this call returns after completion only.
+    let started = unsafe { device::device().send(to, key(comm, tag), source(address, count, datatype), send_mode(mode)) };
+    match started {
+        None => Ok(()),
+        Some(req) => {
+            let ended = device::wait(req, &waiting_for(comm, to as i32, Some(tag)));
+            Outcome::of_send(&ended, comm).into_result().map(|_| ())
+        }
+    }
+}
+
+/// Starts a send. The request completes when the buffer may be used again.
+///
+/// # Safety
+/// The buffer must stay readable and unchanged until completion.
+#[inline]
+pub unsafe fn isend(comm: &Arc<Comm>, buffer: &Buffer, dest: Dest, tag: u32, mode: Mode) -> Result<Arc<Request>> {
+    let active = if mode == Mode::Buffered {
+        if let Dest::Rank(rank) = dest {
+            // SAFETY: the caller's promise.
+            unsafe { buffered::send(comm, buffer, rank, tag)? };
+        }
+        Active::Ended(Outcome::SENT)
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { start_send(&mut device::device(), comm, buffer, dest, tag, mode) }
+    };
+    Ok(Request::send(comm.clone(), active))
+}
+
+/// # Safety
+/// As for [`isend`].
+unsafe fn start_send(d: &mut Device, comm: &Comm, buffer: &Buffer, dest: Dest, tag: u32, mode: Mode) -> Active {
+    let Dest::Rank(rank) = dest else { return Active::Ended(Outcome::SENT) };
+    let bytes = source(buffer.address, buffer.count, &buffer.datatype);
+    // SAFETY: the caller's promise.
+    match unsafe { d.send(comm.peer(rank), key(comm, tag), bytes, send_mode(mode)) } {
+        None => Active::Ended(Outcome::SENT),
+        Some(req) => Active::Device(req),
+    }
+}
+
+/// A persistent send (MPI 5.0 §3.9): inactive until started.
+///
+/// # Safety
+/// Whenever it is started, the buffer must be as for [`isend`].
+pub unsafe fn send_init(comm: &Arc<Comm>, buffer: Buffer, dest: Dest, tag: u32, mode: Mode) -> Arc<Request> {
+    let in_comm = comm.clone();
+    Request::persistent(Some(comm.clone()), true, Box::new(move |d| match (mode, dest) {
+        (Mode::Buffered, Dest::Rank(rank)) => {
+            // SAFETY: the caller's promise, for each start.
+            let sent = unsafe { buffered::send_with(d, &in_comm, &buffer, rank, tag) };
+            Active::Ended(match sent {
+                Ok(()) => Outcome::SENT,
+                Err(e) => Outcome { error: Some(e), ..Outcome::SENT },
+            })
+        }
+        // SAFETY: as above.
+        _ => unsafe { start_send(d, &in_comm, &buffer, dest, tag, mode) },
+    }))
+}
+
+/// Receives a message and blocks until it is there.
+///
+/// # Safety
+/// The buffer must be writable as its count and datatype say.
+#[inline]
+pub unsafe fn receive(comm: &Arc<Comm>, address: *mut u8, count: i64, datatype: &Arc<Datatype>, from: From, tag: Option<u32>) -> Result<Outcome> {
+    let Some(pattern) = pattern(comm, from, tag) else { return Ok(Outcome::FROM_NOBODY) };
+    // SAFETY: the caller's promise; this call returns after completion only.
+    let req = unsafe { device::device().receive(pattern, sink(address, count, datatype)) };
+    let ended = device::wait(req, &waiting_for(comm, peer_of(comm, from), tag));
+    Ok(Outcome::of_receive(&ended, comm))
+}
+
+/// Starts a receive.
+///
+/// # Safety
+/// The buffer must stay writable, and untouched, until completion.
+#[inline]
+pub unsafe fn ireceive(comm: &Arc<Comm>, buffer: &Buffer, from: From, tag: Option<u32>) -> Arc<Request> {
+    // SAFETY: the caller's promise.
+    let active = unsafe { start_receive(&mut device::device(), comm, buffer, from, tag) };
+    Request::receive(comm.clone(), active)
+}
+
+/// # Safety
+/// As for [`ireceive`].
+unsafe fn start_receive(d: &mut Device, comm: &Comm, buffer: &Buffer, from: From, tag: Option<u32>) -> Active {
+    match pattern(comm, from, tag) {
+        None => Active::Ended(Outcome::FROM_NOBODY),
+        // SAFETY: the caller's promise.
+        Some(p) => Active::Device(unsafe { d.receive(p, sink(buffer.address, buffer.count, &buffer.datatype)) }),
+    }
+}
+
+/// A persistent receive: inactive until started.
+///
+/// # Safety
+/// Whenever it is started, the buffer must be as for [`ireceive`].
+pub unsafe fn receive_init(comm: &Arc<Comm>, buffer: Buffer, from: From, tag: Option<u32>) -> Arc<Request> {
+    let in_comm = comm.clone();
+    Request::persistent(
+        Some(comm.clone()),
+        false,
+        // SAFETY: the caller's promise, for each start.
+        Box::new(move |d| unsafe { start_receive(d, &in_comm, &buffer, from, tag) }),
+    )
+}
+
+/// A send and a receive at once, without deadlock (MPI 5.0 §3.10).
+///
+/// # Safety
+/// As for [`send`] and [`receive`]; the buffers do not overlap.
+pub unsafe fn send_receive(comm: &Arc<Comm>, out: &Buffer, dest: Dest, send_tag: u32, into: &Buffer, from: From, tag: Option<u32>) -> Result<Outcome> {
+    let mut d = device::device();
+    // SAFETY: the caller's promise; this call returns after completion only.
+    let receiving = unsafe { start_receive(&mut d, comm, into, from, tag) };
+    // SAFETY: as above.
+    let sending = unsafe { start_send(&mut d, comm, out, dest, send_tag, Mode::Standard) };
+    drop(d);
+    let what = waiting_for(comm, peer_of(comm, from), tag);
+    let sent = finish(sending, comm, &what, true);
+    let received = finish(receiving, comm, &what, false);
+    sent.into_result()?;
+    Ok(received)
+}
+
+fn finish(active: Active, comm: &Arc<Comm>, what: &WaitingFor<'_>, is_send: bool) -> Outcome {
+    match active {
+        Active::Device(req) => Outcome::of(&device::wait(req, what), comm, is_send),
+        Active::Ended(outcome) => outcome,
+        Active::Work(_) => Outcome::EMPTY,
+    }
+}
+
+/// [`send_receive`] through one buffer (MPI_Sendrecv_replace).
+///
+/// # Safety
+/// The buffer must be readable and writable.
+pub unsafe fn send_receive_replace(comm: &Arc<Comm>, buffer: &Buffer, dest: Dest, send_tag: u32, from: From, tag: Option<u32>) -> Result<Outcome> {
+    let len = crate::buffer::message_len(buffer.count, &buffer.datatype);
+    let mut copy = vec![0u8; len];
+    // SAFETY: the caller's promise.
+    unsafe { source(buffer.address, buffer.count, &buffer.datatype).read(0, &mut copy) };
+    let mut d = device::device();
+    // SAFETY: as above; the message has been copied out of the buffer.
+    let receiving = unsafe { start_receive(&mut d, comm, buffer, from, tag) };
+    let sending = match dest {
+        Dest::Nobody => Active::Ended(Outcome::SENT),
+        Dest::Rank(rank) => {
+            let bytes = device::Source::Owned(copy.into_boxed_slice());
+            // SAFETY: the device owns the bytes.
+            match unsafe { d.send(comm.peer(rank), key(comm, send_tag), bytes, SendMode::Standard) } {
+                None => Active::Ended(Outcome::SENT),
+                Some(req) => Active::Device(req),
+            }
+        }
+    };
+    drop(d);
+    let what = waiting_for(comm, peer_of(comm, from), tag);
+    let sent = finish(sending, comm, &what, true);
+    let received = finish(receiving, comm, &what, false);
+    sent.into_result()?;
+    Ok(received)
+}
+
+/// A message that a matched probe has taken (MPI 5.0 §3.8.2).
+pub struct Message {
+    /// The handle.
+    pub identity: crate::Identity,
+    comm: Arc<Comm>,
+    req: ReqId,
+}
+
+/// What a probe found.
+pub fn iprobe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Option<Outcome> {
+    let Some(pattern) = pattern(comm, from, tag) else { return Some(Outcome::FROM_NOBODY) };
+    let mut d = device::device();
+    if let Some(found) = d.probe(&pattern) {
+        return Some(Outcome::of_envelope(&found));
+    }
+    d.progress();
+    d.probe(&pattern).map(|e| Outcome::of_envelope(&e))
+}
+
+/// Blocks until a message matches.
+pub fn probe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Outcome {
+    let Some(pattern) = pattern(comm, from, tag) else { return Outcome::FROM_NOBODY };
+    let mut found = None;
+    device::wait_until(&waiting_for(comm, peer_of(comm, from), tag), |d| {
+        found = d.probe(&pattern);
+        found.is_some()
+    });
+    Outcome::of_envelope(&found.expect("waited for"))
+}
+
+/// Takes a matching message out of the queue, if one is there. `None` in the pair: from nobody (MPI_MESSAGE_NO_PROC).
+pub fn improbe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Option<(Option<Arc<Message>>, Outcome)> {
+    let Some(pattern) = pattern(comm, from, tag) else { return Some((None, Outcome::FROM_NOBODY)) };
+    let mut d = device::device();
+    let taken = d.matched_probe(&pattern).or_else(|| {
+        d.progress();
+        d.matched_probe(&pattern)
+    });
+    taken.map(|(req, e)| (Some(Message::new(comm, req)), Outcome::of_envelope(&e)))
+}
+
+/// Blocks until a matching message can be taken out of the queue.
+pub fn mprobe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> (Option<Arc<Message>>, Outcome) {
+    let Some(pattern) = pattern(comm, from, tag) else { return (None, Outcome::FROM_NOBODY) };
+    let mut taken = None;
+    device::wait_until(&waiting_for(comm, peer_of(comm, from), tag), |d| {
+        taken = d.matched_probe(&pattern);
+        taken.is_some()
+    });
+    let (req, e) = taken.expect("waited for");
+    (Some(Message::new(comm, req)), Outcome::of_envelope(&e))
+}
+
+impl Message {
+    fn new(comm: &Arc<Comm>, req: ReqId) -> Arc<Message> {
+        Arc::new(Message { identity: crate::Identity::none(), comm: comm.clone(), req })
+    }
+
+    /// The communicator in which it came.
+    pub fn comm(&self) -> &Arc<Comm> {
+        &self.comm
+    }
+
+    /// Starts to receive it. Once only.
+    ///
+    /// # Safety
+    /// As for [`ireceive`].
+    pub unsafe fn ireceive(&self, buffer: &Buffer) -> Arc<Request> {
+        let into = sink(buffer.address, buffer.count, &buffer.datatype);
+        // SAFETY: the caller's promise.
+        let req = unsafe { device::device().receive_matched(self.req, into) };
+        Request::receive(self.comm.clone(), Active::Device(req))
+    }
+}
+
+impl crate::device::Describe for Comm {
+    fn describe(&self, status: &ferry_job::RankStatus) {
+        status.comm_size.store(self.size(), Ordering::Relaxed);
+        status.comm_rank.store(self.rank() as i32, Ordering::Relaxed);
+        status.collective.store(0, Ordering::Relaxed);
+        status.root.store(-1, Ordering::Relaxed);
+    }
+}

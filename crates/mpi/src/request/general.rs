@@ -1,0 +1,65 @@
+//! Generalised requests (MPI 5.0 §13.2): operations of the program's own that complete when it says so.
+
+use super::{Outcome, Work};
+use crate::Result;
+use crate::device;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What the program gave for a generalised request. Called without the device's lock.
+pub trait Callbacks: Send + Sync {
+    /// Fills the status.
+    fn query(&self) -> Outcome;
+    /// Lets go of the program's own state.
+    fn free(&self) -> Result<()>;
+    /// Cancels; `complete`: whether the operation is complete already.
+    fn cancel(&self, complete: bool) -> Result<()>;
+}
+
+/// An operation of the program's own.
+pub struct General {
+    callbacks: Box<dyn Callbacks>,
+    done: AtomicBool,
+    /// The program has let go of it before it was complete.
+    abandoned: AtomicBool,
+}
+
+impl General {
+    /// A new operation, under way.
+    pub fn new(callbacks: Box<dyn Callbacks>) -> General {
+        General { callbacks, done: AtomicBool::new(false), abandoned: AtomicBool::new(false) }
+    }
+
+    /// The program says that it is complete (MPI_Grequest_complete). Wakes threads that wait for it.
+    ///
+    /// Errors: the free callback's, if the program had freed the request before.
+    pub fn complete(&self) -> Result<()> {
+        self.done.store(true, Ordering::SeqCst);
+        device::device().nudge();
+        if self.abandoned.swap(false, Ordering::SeqCst) { self.callbacks.free() } else { Ok(()) }
+    }
+}
+
+impl Work for General {
+    fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+    fn outcome(&self) -> Outcome {
+        self.callbacks.query()
+    }
+    fn cancel(&self) -> Result<()> {
+        self.callbacks.cancel(self.done.load(Ordering::Acquire))
+    }
+    fn free(&self) -> Result<()> {
+        if self.done.load(Ordering::SeqCst) {
+            return self.callbacks.free();
+        }
+        self.abandoned.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+    fn can_cancel(&self) -> bool {
+        true
+    }
+    fn general(&self) -> Option<&General> {
+        Some(self)
+    }
+}

@@ -1,0 +1,330 @@
+//! Requests (MPI 5.0 §3.7, §3.9, §13.2): operations that the program started and will complete.
+
+mod general;
+mod outcome;
+
+pub use general::General;
+pub use outcome::Outcome;
+
+use crate::device::{self, Device, ReqId, WaitingFor};
+use crate::{Comm, Error, Identity, Result, err};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// An operation as it stands once started.
+pub enum Active {
+    /// Under way in the device.
+    Device(ReqId),
+    /// It ended as it was started.
+    Ended(Outcome),
+    /// Work in the background (a collective), or of the program itself.
+    Work(Arc<dyn Work>),
+}
+
+/// Something that completes some time.
+pub trait Work: Send + Sync {
+    /// Has it completed? Called under the device's lock.
+    fn is_done(&self) -> bool;
+    /// How it ended; called once, without the device's lock, after it is done.
+    fn outcome(&self) -> Outcome;
+    /// The program asks that it be cancelled. Called without the device's lock.
+    fn cancel(&self) -> Result<()> {
+        Ok(())
+    }
+    /// The program frees the request. Called without the device's lock.
+    fn free(&self) -> Result<()> {
+        Ok(())
+    }
+    /// May MPI_Cancel be asked for?
+    fn can_cancel(&self) -> bool {
+        false
+    }
+    /// A generalised request, to be completed by the program.
+    fn general(&self) -> Option<&General> {
+        None
+    }
+}
+
+/// The completion of background work: set once by the work, watched by its request.
+#[derive(Debug, Default)]
+pub struct Flag {
+    done: AtomicBool,
+    error: OnceLock<Error>,
+}
+
+impl Flag {
+    /// The work has ended.
+    pub fn set(&self, result: Result<()>) {
+        if let Err(e) = result {
+            let _ = self.error.set(e);
+        }
+        self.done.store(true, Ordering::Release);
+    }
+}
+
+impl Work for Flag {
+    fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+    fn outcome(&self) -> Outcome {
+        Outcome { error: self.error.get().cloned(), ..Outcome::EMPTY }
+    }
+}
+
+/// What starts a persistent operation.
+pub type Starter = Box<dyn FnMut(&mut Device) -> Active + Send>;
+
+enum State {
+    /// A persistent operation that has not been started, or one that has been completed.
+    Inactive,
+    Active(Active),
+}
+
+/// What kind of operation a request stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Class {
+    Send,
+    Receive,
+    Other,
+}
+
+/// An operation that the program started and will complete.
+pub struct Request {
+    /// The handle.
+    pub identity: Identity,
+    comm: Option<Arc<Comm>>,
+    class: Class,
+    state: UnsafeCell<State>,
+    starter: Option<UnsafeCell<Starter>>,
+}
+
+// SAFETY: `state` and `starter` are reached only with exclusive use of the device (see `state`).
+unsafe impl Send for Request {}
+// SAFETY: as above.
+unsafe impl Sync for Request {}
+
+impl Request {
+    fn make(comm: Option<Arc<Comm>>, class: Class, state: State, starter: Option<Starter>) -> Arc<Request> {
+        let starter = starter.map(UnsafeCell::new);
+        Arc::new(Request { identity: Identity::none(), comm, class, state: UnsafeCell::new(state), starter })
+    }
+
+    /// A send under way.
+    pub fn send(comm: Arc<Comm>, active: Active) -> Arc<Request> {
+        Request::make(Some(comm), Class::Send, State::Active(active), None)
+    }
+
+    /// A receive under way.
+    pub fn receive(comm: Arc<Comm>, active: Active) -> Arc<Request> {
+        Request::make(Some(comm), Class::Receive, State::Active(active), None)
+    }
+
+    /// Work under way; errors go to `comm`, if given.
+    pub fn work(comm: Option<Arc<Comm>>, work: Arc<dyn Work>) -> Arc<Request> {
+        Request::make(comm, Class::Other, State::Active(Active::Work(work)), None)
+    }
+
+    /// A persistent send or receive, inactive.
+    pub fn persistent(comm: Option<Arc<Comm>>, is_send: bool, starter: Starter) -> Arc<Request> {
+        let class = if is_send { Class::Send } else { Class::Receive };
+        Request::make(comm, class, State::Inactive, Some(starter))
+    }
+
+    /// A persistent collective, inactive.
+    pub fn persistent_work(comm: Option<Arc<Comm>>, starter: Starter) -> Arc<Request> {
+        Request::make(comm, Class::Other, State::Inactive, Some(starter))
+    }
+
+    /// The communicator whose error handler hears of errors, if there is one.
+    pub fn comm(&self) -> Option<&Arc<Comm>> {
+        self.comm.as_ref()
+    }
+
+    /// Is it persistent (kept after completion)?
+    #[inline]
+    pub fn is_persistent(&self) -> bool {
+        self.starter.is_some()
+    }
+
+    #[inline]
+    #[allow(clippy::mut_from_ref)] // the device's exclusive use is the lock of every request
+    fn state<'a>(&'a self, _exclusive: &'a mut Device) -> &'a mut State {
+        // SAFETY: `&mut Device` exists once at a time in the process, so no other reference to the state does.
+        unsafe { &mut *self.state.get() }
+    }
+
+    /// Is it started and not yet completed by the program?
+    pub fn is_active(&self, d: &mut Device) -> bool {
+        matches!(self.state(d), State::Active(_))
+    }
+
+    /// Could it be completed now? Inactive requests could.
+    #[inline]
+    pub fn is_complete(&self, d: &mut Device) -> bool {
+        match self.state(d) {
+            State::Inactive | State::Active(Active::Ended(_)) => true,
+            State::Active(Active::Device(req)) => {
+                let req = *req;
+                d.is_complete(req)
+            }
+            State::Active(Active::Work(work)) => work.is_done(),
+        }
+    }
+
+    /// Completes it: it becomes inactive. It must be complete. Called without the device's lock.
+    #[inline]
+    pub fn complete(&self) -> Outcome {
+        let mut d = device::device();
+        match std::mem::replace(self.state(&mut d), State::Inactive) {
+            State::Inactive => Outcome::EMPTY,
+            State::Active(Active::Ended(outcome)) => outcome,
+            State::Active(Active::Device(req)) => {
+                let ended = d.take(req);
+                self.outcome_of(&ended)
+            }
+            State::Active(Active::Work(work)) => {
+                drop(d);
+                let outcome = work.outcome();
+                match work.free() {
+                    Err(e) if outcome.error.is_none() => Outcome { error: Some(e), ..outcome },
+                    _ => outcome,
+                }
+            }
+        }
+    }
+
+    fn outcome_of(&self, ended: &device::Completion) -> Outcome {
+        match &self.comm {
+            Some(comm) => Outcome::of(ended, comm, self.class == Class::Send),
+            None => Outcome::EMPTY,
+        }
+    }
+
+    /// How it would complete, leaving it as it is (MPI_Request_get_status). `None`: it is not complete. Makes progress.
+    pub fn peek(&self) -> Option<Outcome> {
+        let mut d = device::device();
+        if !self.is_complete(&mut d) {
+            d.progress();
+            if !self.is_complete(&mut d) {
+                return None;
+            }
+        }
+        match self.state(&mut d) {
+            State::Inactive => Some(Outcome::EMPTY),
+            State::Active(Active::Ended(outcome)) => Some(outcome.clone()),
+            State::Active(Active::Device(req)) => {
+                let req = *req;
+                d.peek(req).map(|ended| self.outcome_of(&ended))
+            }
+            State::Active(Active::Work(work)) => {
+                let work = work.clone();
+                drop(d);
+                Some(work.outcome())
+            }
+        }
+    }
+
+    /// Starts a persistent operation (MPI_Start).
+    pub fn start(&self) -> Result<()> {
+        let Some(starter) = &self.starter else { return Err(err!(Request, "the request is not persistent")) };
+        let mut d = device::device();
+        if self.is_active(&mut d) {
+            return Err(err!(Request, "the request is active already: complete it before starting it again"));
+        }
+        // SAFETY: as for `state`: the device is exclusively ours.
+        let starter = unsafe { &mut *starter.get() };
+        let active = starter(&mut d);
+        *self.state(&mut d) = State::Active(active);
+        Ok(())
+    }
+
+    /// Asks that it be cancelled (MPI_Cancel). Receives that have not matched are; everything else completes as it would.
+    pub fn cancel(&self) -> Result<()> {
+        let mut d = device::device();
+        match self.state(&mut d) {
+            State::Active(Active::Device(req)) if self.class == Class::Receive => {
+                let req = *req;
+                d.cancel_receive(req);
+                Ok(())
+            }
+            State::Active(Active::Work(work)) if work.can_cancel() => {
+                let work = work.clone();
+                drop(d);
+                work.cancel()
+            }
+            State::Active(Active::Work(_)) => Err(err!(Request, "a collective operation cannot be cancelled")),
+            State::Active(_) => Ok(()),
+            State::Inactive => Err(err!(Request, "the request is not active")),
+        }
+    }
+
+    /// The program lets go of it; what is under way goes on (MPI_Request_free).
+    pub fn free(&self) -> Result<()> {
+        let mut d = device::device();
+        match std::mem::replace(self.state(&mut d), State::Inactive) {
+            State::Active(Active::Device(req)) => d.detach(req),
+            State::Active(Active::Work(work)) => {
+                drop(d);
+                return work.free();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The generalised request that it is, if it is one.
+    pub fn general<R>(&self, f: impl FnOnce(&General) -> R) -> Option<R> {
+        let mut d = device::device();
+        let State::Active(Active::Work(work)) = self.state(&mut d) else { return None };
+        let work = work.clone();
+        drop(d);
+        work.general().map(f)
+    }
+
+    fn waiting_for(&self) -> WaitingFor<'_> {
+        WaitingFor {
+            context: self.comm.as_ref().map_or(device::ContextId::WORLD, |c| c.context),
+            peer: -2,
+            tag: -1,
+            details: self.comm.as_deref().map(|c| c as &dyn device::Describe),
+        }
+    }
+}
+
+/// Blocks until all of `requests` can be completed.
+#[inline]
+pub fn wait_all(requests: &[&Request]) {
+    let mut first = 0;
+    let Some(one) = requests.first() else { return };
+    let what = if requests.len() == 1 { one.waiting_for() } else { WaitingFor::SEVERAL };
+    device::wait_until(&what, |d| {
+        while first < requests.len() && requests[first].is_complete(d) {
+            first += 1;
+        }
+        first == requests.len()
+    });
+}
+
+/// Blocks until one of `requests`, of which there is at least one active, can be completed; returns which.
+pub fn wait_any(requests: &[&Request]) -> usize {
+    let mut found = 0;
+    device::wait_until(&WaitingFor::SEVERAL, |d| match requests.iter().position(|r| r.is_complete(d)) {
+        Some(at) => {
+            found = at;
+            true
+        }
+        None => false,
+    });
+    found
+}
+
+/// Makes progress once unless `done` at once; returns what `done` said last.
+pub fn test(mut done: impl FnMut(&mut Device) -> bool) -> bool {
+    let mut d = device::device();
+    if done(&mut d) {
+        return true;
+    }
+    d.progress();
+    done(&mut d)
+}
