@@ -2,7 +2,8 @@
 //!
 //! A record starts on a cache line with a word that says how long it is and what it is; the word is written
 //! last, so a message whose head and body fit behind it costs one line's trip. The writer clears the word
-//! behind a record before it publishes the record, so the reader can wait on that word whatever lay there before.
+//! behind a record before it publishes the record (mostly one record ahead, off the message's way), so the reader can wait on
+//! that word whatever lay there before.
 //!
 //! ```text
 //! line 0   head: how far the reader has read (published now and then)
@@ -24,6 +25,8 @@ const PUBLISH: u64 = (DATA / 4) as u64;
 /// Marks the unused end of the ring: the next record starts at its beginning.
 const SKIP: u64 = 0xff;
 const VALID: u64 = 1 << 63;
+/// The writer clears first words so far ahead, bytes, when it has time: right after it has published, not right before.
+const AHEAD: u64 = 2 * LINE as u64;
 
 #[repr(C)]
 struct Header {
@@ -79,6 +82,8 @@ pub struct Writer {
     tail: u64,
     /// Where the reader was when last looked.
     head: u64,
+    /// Lines from `tail` up to here have their first word cleared.
+    cleared: u64,
 }
 
 /// The reading end.
@@ -105,7 +110,7 @@ impl Writer {
     /// `memory` is a mapping of RING zeroed or ring-written bytes, page aligned, never unmapped, and this is
     /// its only writer, from its beginning.
     pub unsafe fn new(memory: *mut u8) -> Writer {
-        Writer { memory: Memory(memory), tail: 0, head: 0 }
+        Writer { memory: Memory(memory), tail: 0, head: 0, cleared: AHEAD }
     }
 
     /// Is there room for `need` bytes and the cleared word behind them?
@@ -130,7 +135,7 @@ impl Writer {
             if !self.room(end + need) {
                 return false;
             }
-            self.memory.word(self.tail + end).store(0, Ordering::Relaxed);
+            self.clear_to(self.tail + end + LINE as u64);
             self.memory.word(self.tail).store(word(SKIP, 0), Ordering::Release);
             self.tail += end;
         } else if !self.room(need) {
@@ -138,11 +143,26 @@ impl Writer {
         }
         // SAFETY: the reader has passed these bytes (room), and does not look at them before the word is published.
         fill(unsafe { std::slice::from_raw_parts_mut(self.memory.bytes(self.tail), len) });
-        self.memory.word(self.tail + need).store(0, Ordering::Relaxed);
+        self.clear_to(self.tail + need + LINE as u64);
         // An exchange rather than a store: the caller next looks whether the reader sleeps, and that look must not come first.
         self.memory.word(self.tail).swap(word(u64::from(message), len), Ordering::SeqCst);
         self.tail += need;
+        // Off the message's way: the stores drain while the caller waits for an answer.
+        let ahead = self.tail + AHEAD;
+        while self.cleared < ahead && self.cleared + LINE as u64 <= self.head + DATA as u64 {
+            self.memory.word(self.cleared).store(0, Ordering::Relaxed);
+            self.cleared += LINE as u64;
+        }
         true
+    }
+
+    /// Sees to it that the line that ends at `end`, behind a record about to be published, has its word cleared.
+    #[inline]
+    fn clear_to(&mut self, end: u64) {
+        if self.cleared < end {
+            self.memory.word(end - LINE as u64).store(0, Ordering::Relaxed);
+            self.cleared = end;
+        }
     }
 
     /// Asks the reader to ring when it next frees room. Look for room once more afterwards.
@@ -165,12 +185,6 @@ impl Reader {
     /// As for [`Writer::new`], and this is its only reader.
     pub unsafe fn new(memory: *mut u8) -> Reader {
         Reader { memory: Memory(memory), head: 0, published: 0 }
-    }
-
-    /// Is something there?
-    #[inline]
-    pub fn ready(&self) -> bool {
-        self.memory.word(self.head).load(Ordering::Acquire) != 0
     }
 
     /// Looks at the next record; [`Reader::release`] it when done.
