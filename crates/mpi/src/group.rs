@@ -1,41 +1,366 @@
 //! Groups: ordered sets of processes (MPI 5.0 §7.3).
+//!
+//! A group whose members lie at equal distances (MPI_COMM_WORLD, every second rank, …) is kept as three numbers, so that
+//! what a process pays for a communicator does not grow with the job.
 
-use crate::{Identity, ProcId};
-use std::sync::Arc;
+use crate::{Identity, ProcId, Result, err};
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+/// How two groups or communicators are alike (MPI 5.0 §7.3.1, §7.4.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Likeness {
+    /// The same object, or groups with the same members in the same order.
+    Identical,
+    /// Communicators with identical groups but another context.
+    Congruent,
+    /// The same members in another order.
+    Similar,
+    /// Other members.
+    Unequal,
+}
 
 /// An ordered set of processes. Immutable.
 #[derive(Debug)]
 pub struct Group {
     /// The handle.
     pub identity: Identity,
-    members: Arc<[ProcId]>,
+    table: Table,
+    size: u32,
+    me: ProcId,
     my_rank: Option<u32>,
+    /// The members one by one, once somebody has asked for them.
+    listed: OnceLock<Arc<[ProcId]>>,
+    /// From process to rank, once somebody has asked for it; only of groups that are listed.
+    index: OnceLock<HashMap<ProcId, u32>>,
+}
+
+/// From rank to process.
+#[derive(Clone, Debug)]
+pub(crate) enum Table {
+    /// Rank r is process `first + r * step`.
+    Evenly { first: i64, step: i64 },
+    /// One by one.
+    Listed(Arc<[ProcId]>),
+}
+
+impl Table {
+    fn of(members: Arc<[ProcId]>) -> Table {
+        let at = |i: usize| i64::from(members[i]);
+        let (first, step) = match members.len() {
+            0 => (0, 1),
+            1 => (at(0), 1),
+            _ => (at(0), at(1) - at(0)),
+        };
+        if (0..members.len()).all(|i| at(i) == first + i as i64 * step) {
+            Table::Evenly { first, step }
+        } else {
+            Table::Listed(members)
+        }
+    }
+
+    /// The process of `rank`.
+    #[inline]
+    pub(crate) fn process(&self, rank: u32) -> ProcId {
+        match self {
+            Table::Evenly { first, step } => (first + i64::from(rank) * step) as ProcId,
+            Table::Listed(members) => members[rank as usize],
+        }
+    }
 }
 
 impl Group {
-    /// The group of `members`, in rank order; `me` is this process.
+    /// The group of `members`, which are distinct, in rank order; `me` is this process.
     pub fn new(members: impl Into<Arc<[ProcId]>>, me: ProcId) -> Arc<Group> {
         let members = members.into();
-        let my_rank = members.iter().position(|&p| p == me).map(|r| r as u32);
-        Arc::new(Group { identity: Identity::none(), members, my_rank })
+        let size = members.len() as u32;
+        Group::from_table(Table::of(members), size, me)
     }
+
+    /// The group of processes 0 to `size` - 1.
+    pub fn first(size: u32, me: ProcId) -> Arc<Group> {
+        Group::from_table(Table::Evenly { first: 0, step: 1 }, size, me)
+    }
+
+    /// The group without members (MPI_GROUP_EMPTY).
+    pub fn empty(me: ProcId) -> Arc<Group> {
+        Group::first(0, me)
+    }
+
+    fn from_table(table: Table, size: u32, me: ProcId) -> Arc<Group> {
+        let mut group = Group {
+            identity: Identity::none(),
+            table,
+            size,
+            me,
+            my_rank: None,
+            listed: OnceLock::new(),
+            index: OnceLock::new(),
+        };
+        group.my_rank = match &group.table {
+            Table::Evenly { .. } => group.rank_of(me),
+            Table::Listed(members) => members.iter().position(|&p| p == me).map(|r| r as u32),
+        };
+        Arc::new(group)
+    }
+
+    /// The same group as a new object, with a handle of its own.
+    pub fn duplicate(&self) -> Arc<Group> {
+        Arc::new(Group {
+            identity: Identity::none(),
+            table: self.table.clone(),
+            size: self.size,
+            me: self.me,
+            my_rank: self.my_rank,
+            listed: OnceLock::new(),
+            index: OnceLock::new(),
+        })
+    }
+
     /// Processes in the group.
     #[inline]
     pub fn size(&self) -> u32 {
-        self.members.len() as u32
+        self.size
     }
+
     /// This process's rank, if it is a member.
     #[inline]
     pub fn rank(&self) -> Option<u32> {
         self.my_rank
     }
+
     /// The process of `rank`, which must be less than the size.
     #[inline]
     pub fn process(&self, rank: u32) -> ProcId {
-        self.members[rank as usize]
+        debug_assert!(rank < self.size);
+        self.table.process(rank)
     }
+
     /// All members in rank order.
     pub fn members(&self) -> &Arc<[ProcId]> {
-        &self.members
+        match &self.table {
+            Table::Listed(members) => members,
+            Table::Evenly { .. } => self.listed.get_or_init(|| self.iter().collect()),
+        }
+    }
+
+    /// All members in rank order, without making a list of them.
+    pub fn iter(&self) -> impl Iterator<Item = ProcId> + '_ {
+        (0..self.size).map(|r| self.table.process(r))
+    }
+
+    /// From rank to process, for quick look-up.
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// The rank of `process`, if it is a member.
+    pub fn rank_of(&self, process: ProcId) -> Option<u32> {
+        match &self.table {
+            Table::Evenly { first, step } => {
+                let way = i64::from(process) - first;
+                let rank = way / step;
+                (way % step == 0 && (0..i64::from(self.size)).contains(&rank)).then_some(rank as u32)
+            }
+            Table::Listed(members) => {
+                if let Some(r) = self.my_rank.filter(|_| process == self.me) {
+                    return Some(r);
+                }
+                let index = || members.iter().enumerate().map(|(r, &p)| (p, r as u32)).collect();
+                self.index.get_or_init(index).get(&process).copied()
+            }
+        }
+    }
+
+    /// Is `process` a member?
+    pub fn contains(&self, process: ProcId) -> bool {
+        self.rank_of(process).is_some()
+    }
+
+    /// How this group and `other` are alike.
+    pub fn compare(&self, other: &Group) -> Likeness {
+        if self.size != other.size {
+            Likeness::Unequal
+        } else if self.iter().eq(other.iter()) {
+            Likeness::Identical
+        } else if self.iter().all(|p| other.contains(p)) {
+            Likeness::Similar
+        } else {
+            Likeness::Unequal
+        }
+    }
+
+    /// The rank in `other` of each of `ranks` of this group; `None` for those that are not in `other`.
+    pub fn translate(&self, rank: u32, other: &Group) -> Option<u32> {
+        other.rank_of(self.process(rank))
+    }
+
+    /// All of this group, then those of `other` that are not in it.
+    pub fn union(&self, other: &Group) -> Arc<Group> {
+        Group::new(self.iter().chain(other.iter().filter(|&p| !self.contains(p))).collect::<Vec<_>>(), self.me)
+    }
+
+    /// Those of this group that are in `other`, in this group's order.
+    pub fn intersection(&self, other: &Group) -> Arc<Group> {
+        Group::new(self.iter().filter(|&p| other.contains(p)).collect::<Vec<_>>(), self.me)
+    }
+
+    /// Those of this group that are not in `other`, in this group's order.
+    pub fn difference(&self, other: &Group) -> Arc<Group> {
+        Group::new(self.iter().filter(|&p| !other.contains(p)).collect::<Vec<_>>(), self.me)
+    }
+
+    /// The processes of `ranks`, in the order of `ranks`.
+    ///
+    /// Errors: Rank if one of them is not in the group or stands there twice.
+    pub fn include(&self, ranks: &[i64]) -> Result<Arc<Group>> {
+        self.mark(ranks)?;
+        Ok(Group::new(ranks.iter().map(|&r| self.process(r as u32)).collect::<Vec<_>>(), self.me))
+    }
+
+    /// All but the processes of `ranks`.
+    ///
+    /// Errors: as for [`Group::include`].
+    pub fn exclude(&self, ranks: &[i64]) -> Result<Arc<Group>> {
+        let marked = self.mark(ranks)?;
+        let left = (0..self.size).filter(|&r| !marked[r as usize]);
+        Ok(Group::new(left.map(|r| self.process(r)).collect::<Vec<_>>(), self.me))
+    }
+
+    /// The processes of the ranks that `ranges` (first, last, stride) name, in their order.
+    ///
+    /// Errors: Arg for a stride of 0; Rank if a rank is not in the group or named twice.
+    pub fn include_ranges(&self, ranges: &[[i64; 3]]) -> Result<Arc<Group>> {
+        self.include(&self.ranks_of(ranges)?)
+    }
+
+    /// All but the processes of the ranks that `ranges` name.
+    ///
+    /// Errors: as for [`Group::include_ranges`].
+    pub fn exclude_ranges(&self, ranges: &[[i64; 3]]) -> Result<Arc<Group>> {
+        self.exclude(&self.ranks_of(ranges)?)
+    }
+
+    /// Which ranks `ranks` names.
+    fn mark(&self, ranks: &[i64]) -> Result<Vec<bool>> {
+        let mut marked = vec![false; self.size as usize];
+        for (i, &r) in ranks.iter().enumerate() {
+            match usize::try_from(r).ok().and_then(|r| marked.get_mut(r)) {
+                None => return Err(err!(Rank, "ranks[{i}] is {r}, but the group has {} processes", self.size)),
+                Some(true) => return Err(err!(Rank, "rank {r} is named twice (the second time by ranks[{i}])")),
+                Some(mark) => *mark = true,
+            }
+        }
+        Ok(marked)
+    }
+
+    fn ranks_of(&self, ranges: &[[i64; 3]]) -> Result<Vec<i64>> {
+        let mut ranks = Vec::new();
+        for (i, &[first, last, stride]) in ranges.iter().enumerate() {
+            if stride == 0 {
+                return Err(err!(Arg, "the stride of ranges[{i}] is 0"));
+            }
+            for (what, r) in [("first", first), ("last", last)] {
+                // `last` need not be hit by the stride, but has to be a rank unless the range is empty.
+                let empty = (last - first).signum() * stride.signum() < 0;
+                if !(0..i64::from(self.size)).contains(&r) && !(empty && what == "last") {
+                    return Err(err!(Rank, "the {what} rank of ranges[{i}] is {r}, but the group has {} processes", self.size));
+                }
+            }
+            let mut r = first;
+            while if stride > 0 { r <= last } else { r >= last } {
+                ranks.push(r);
+                r += stride;
+            }
+        }
+        Ok(ranks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Some distinct processes in some order.
+    fn processes() -> impl Strategy<Value = Vec<ProcId>> {
+        let shuffled = proptest::collection::hash_set(0u32..40, 0..20).prop_map(|s| s.into_iter().collect::<Vec<_>>());
+        let even = (0u32..10, 1u32..4, 0u32..12, any::<bool>()).prop_map(|(first, step, len, turn)| {
+            let mut all: Vec<ProcId> = (0..len).map(|i| first + i * step).collect();
+            if turn {
+                all.reverse();
+            }
+            all
+        });
+        prop_oneof![shuffled, even]
+    }
+
+    fn list(g: &Group) -> Vec<ProcId> {
+        g.members().to_vec()
+    }
+
+    proptest! {
+        #[test]
+        fn set_operations_agree_with_lists(a in processes(), b in processes(), me in 0u32..40) {
+            let (ga, gb) = (Group::new(a.clone(), me), Group::new(b.clone(), me));
+            prop_assert_eq!(list(&ga), a.clone());
+            prop_assert_eq!(ga.rank(), a.iter().position(|&p| p == me).map(|r| r as u32));
+            for p in 0..45 {
+                prop_assert_eq!(ga.rank_of(p), a.iter().position(|&q| q == p).map(|r| r as u32));
+            }
+            let union: Vec<_> = a.iter().chain(b.iter().filter(|p| !a.contains(p))).copied().collect();
+            let both: Vec<_> = a.iter().filter(|p| b.contains(p)).copied().collect();
+            let only: Vec<_> = a.iter().filter(|p| !b.contains(p)).copied().collect();
+            prop_assert_eq!(list(&ga.union(&gb)), union);
+            prop_assert_eq!(list(&ga.intersection(&gb)), both);
+            prop_assert_eq!(list(&ga.difference(&gb)), only);
+            for r in 0..ga.size() {
+                prop_assert_eq!(ga.translate(r, &gb), b.iter().position(|&q| q == a[r as usize]).map(|r| r as u32));
+            }
+            let (mut sa, mut sb) = (a.clone(), b.clone());
+            sa.sort();
+            sb.sort();
+            let like = if a == b { Likeness::Identical } else if sa == sb { Likeness::Similar } else { Likeness::Unequal };
+            prop_assert_eq!(ga.compare(&gb), like);
+        }
+
+        #[test]
+        fn choosing_ranks(a in processes(), picks in proptest::collection::vec(-2i64..20, 0..8)) {
+            let g = Group::new(a.clone(), 3);
+            let valid = picks.iter().enumerate().all(|(i, &r)| r >= 0 && (r as usize) < a.len() && !picks[..i].contains(&r));
+            match (g.include(&picks), g.exclude(&picks)) {
+                (Ok(with), Ok(without)) => {
+                    prop_assert!(valid);
+                    prop_assert_eq!(list(&with), picks.iter().map(|&r| a[r as usize]).collect::<Vec<_>>());
+                    let rest: Vec<_> = (0..a.len()).filter(|r| !picks.contains(&(*r as i64))).map(|r| a[r]).collect();
+                    prop_assert_eq!(list(&without), rest);
+                }
+                (Err(e), Err(f)) => {
+                    prop_assert!(!valid);
+                    prop_assert_eq!((e.kind(), f.kind()), (crate::Kind::Rank, crate::Kind::Rank));
+                }
+                _ => prop_assert!(false, "include and exclude disagree on what is valid"),
+            }
+        }
+    }
+
+    #[test]
+    fn ranges() {
+        let g = Group::first(10, 4);
+        assert_eq!(list(&g.include_ranges(&[[0, 4, 2], [9, 5, -3]]).unwrap()), [0, 2, 4, 9, 6]);
+        assert_eq!(list(&g.exclude_ranges(&[[0, 9, 3]]).unwrap()), [1, 2, 4, 5, 7, 8]);
+        assert_eq!(g.include_ranges(&[[5, 2, 1]]).unwrap().size(), 0);
+        assert_eq!(g.include_ranges(&[[0, 4, 0]]).unwrap_err().kind(), crate::Kind::Arg);
+        assert_eq!(g.include_ranges(&[[0, 10, 1]]).unwrap_err().kind(), crate::Kind::Rank);
+        assert_eq!(g.include_ranges(&[[0, 4, 1], [4, 5, 1]]).unwrap_err().kind(), crate::Kind::Rank);
+    }
+
+    #[test]
+    fn a_large_even_group_is_not_listed() {
+        let world = Group::first(1 << 20, 77);
+        assert!(matches!(world.duplicate().table, Table::Evenly { .. }));
+        let odd = world.include_ranges(&[[1, (1 << 20) - 1, 2]]).unwrap();
+        assert!(matches!(odd.table, Table::Evenly { first: 1, step: 2 }));
+        assert_eq!((odd.rank(), odd.rank_of(78)), (Some(38), None));
     }
 }

@@ -1,14 +1,15 @@
 //! Communicators (MPI 5.0 chapter 7).
 
-use crate::device::{ContextId, ProcId};
+use crate::device::{ContextId, Describe, ProcId};
+use crate::group::{Likeness, Table};
+use crate::pt2pt::BufferPool;
 use crate::{Group, Identity};
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A communicator: a context and one group (or two), with what the user has hung on it.
 ///
-/// Fields that later modules need (attributes, name, error handler, info, topology) stand beside these.
-#[derive(Debug)]
+/// Operations under way keep it alive ([`Arc`]) after the program has freed it.
 pub struct Comm {
     /// The handle.
     pub identity: Identity,
@@ -22,32 +23,129 @@ pub struct Comm {
     pub local: Option<Arc<Comm>>,
     /// Collectives started so far: the tag of the next one's messages.
     pub collectives: AtomicU64,
+    /// Its name (MPI_Comm_set_name).
+    pub name: Mutex<String>,
+    /// The buffer attached to it for buffered sends (MPI_Comm_attach_buffer).
+    pub buffers: BufferPool,
+    /// Where the peers are: the table of the remote group, or of the only one.
+    table: Table,
+    rank: u32,
+    /// Agreements started so far among all members: the tag of the next one's messages in the control context.
+    agreements: AtomicU32,
 }
 
 impl Comm {
+    /// MPI_COMM_WORLD of process `me` in a job of `size` processes.
+    pub fn world(me: ProcId, size: u32) -> Arc<Comm> {
+        let comm = Comm::intra(ContextId::WORLD, Group::first(size, me));
+        comm.rename("MPI_COMM_WORLD");
+        Arc::new(comm)
+    }
+
+    /// MPI_COMM_SELF of process `me`.
+    pub fn itself(me: ProcId) -> Arc<Comm> {
+        let comm = Comm::intra(ContextId::SELF, Group::new([me], me));
+        comm.rename("MPI_COMM_SELF");
+        Arc::new(comm)
+    }
+
+    /// A bare intracommunicator. This process is in `group`.
+    fn intra(context: ContextId, group: Arc<Group>) -> Comm {
+        Comm {
+            identity: Identity::none(),
+            context,
+            table: group.table().clone(),
+            rank: group.rank().unwrap_or(0),
+            group,
+            remote: None,
+            local: None,
+            collectives: AtomicU64::new(0),
+            name: Mutex::default(),
+            buffers: BufferPool::new(),
+            agreements: AtomicU32::new(0),
+        }
+    }
+
     /// This process's rank in the local group.
     #[inline]
     pub fn rank(&self) -> u32 {
-        self.group.rank().expect("a communicator's own process is in its local group")
+        self.rank
     }
+
     /// Size of the local group.
     #[inline]
     pub fn size(&self) -> u32 {
         self.group.size()
     }
+
     /// Is this an intercommunicator?
     #[inline]
     pub fn is_inter(&self) -> bool {
         self.remote.is_some()
     }
+
     /// The group whose ranks name peers in sends and receives: remote for an intercommunicator.
     #[inline]
     pub fn peers(&self) -> &Group {
         self.remote.as_deref().unwrap_or(&self.group)
     }
-    /// The process of peer `rank`.
+
+    /// The process of peer `rank`, which must be less than the number of peers.
     #[inline]
     pub fn peer(&self, rank: u32) -> ProcId {
-        self.peers().process(rank)
+        self.table.process(rank)
+    }
+
+    /// Its name; empty if it has none.
+    pub fn name(&self) -> String {
+        self.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Gives it a name.
+    pub fn rename(&self, name: &str) {
+        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = name.to_owned();
+    }
+
+    /// How this communicator and `other` are alike (MPI_Comm_compare).
+    pub fn compare(self: &Arc<Comm>, other: &Arc<Comm>) -> Likeness {
+        if Arc::ptr_eq(self, other) {
+            return Likeness::Identical;
+        }
+        let remote = match (&self.remote, &other.remote) {
+            (None, None) => Likeness::Identical,
+            (Some(a), Some(b)) => a.compare(b),
+            _ => Likeness::Unequal,
+        };
+        match (self.group.compare(&other.group), remote) {
+            (Likeness::Unequal, _) | (_, Likeness::Unequal) => Likeness::Unequal,
+            (Likeness::Identical, Likeness::Identical) => Likeness::Congruent,
+            _ => Likeness::Similar,
+        }
+    }
+}
+
+impl std::fmt::Debug for Comm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let remote = self.remote.as_ref().map(|g| g.size());
+        write!(f, "Comm({:#x} {:?}, rank {} of {}, remote {remote:?})", self.context.0, self.name(), self.rank, self.size())
+    }
+}
+
+impl Describe for Comm {
+    fn describe(&self, status: &ferry_job::RankStatus) {
+        let mut name = [0u8; 40];
+        let text = self.name();
+        let mut len = text.len().min(name.len());
+        while !text.is_char_boundary(len) {
+            len -= 1;
+        }
+        name[..len].copy_from_slice(&text.as_bytes()[..len]);
+        for (word, bytes) in status.comm_name.iter().zip(name.chunks_exact(8)) {
+            word.store(u64::from_le_bytes(bytes.try_into().unwrap_or_default()), Ordering::Relaxed);
+        }
+        status.comm_size.store(self.size(), Ordering::Relaxed);
+        status.comm_rank.store(self.rank as i32, Ordering::Relaxed);
+        status.collective.store(0, Ordering::Relaxed);
+        status.root.store(-1, Ordering::Relaxed);
     }
 }

@@ -9,7 +9,6 @@ use crate::device::{self, Device, Key, Pattern, ReqId, SendMode, WaitingFor};
 use crate::request::{Active, Outcome, Request};
 use crate::{Comm, Datatype, Result};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Where a message goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -340,14 +339,5 @@ impl Message {
         // SAFETY: the caller's promise.
         let req = unsafe { device::device().receive_matched(self.req, into) };
         Request::receive(self.comm.clone(), Active::Device(req))
-    }
-}
-
-impl crate::device::Describe for Comm {
-    fn describe(&self, status: &ferry_job::RankStatus) {
-        status.comm_size.store(self.size(), Ordering::Relaxed);
-        status.comm_rank.store(self.rank() as i32, Ordering::Relaxed);
-        status.collective.store(0, Ordering::Relaxed);
-        status.root.store(-1, Ordering::Relaxed);
     }
 }
