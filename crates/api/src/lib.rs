@@ -1,1 +1,173 @@
-//! TODO
+//! The one description of every MPI function, and what is made from it.
+//!
+//! `mpi.api` lists the functions of the MPI 5.0 standard ABI. From it come the entry points of libmpi_abi.so.1
+//! ([`entries`]), the signatures that their glue must have ([`glue`]) and mpi.h ([`header`]).
+
+pub mod constants;
+pub mod entries;
+pub mod glue;
+pub mod header;
+pub mod kind;
+pub mod parse;
+
+use kind::Kind;
+use std::sync::OnceLock;
+
+/// The description itself.
+pub const DESCRIPTION: &str = include_str!("../mpi.api");
+
+/// An MPI function, together with its large-count twin if it has one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Function {
+    /// The chapter, which is the module of its glue.
+    pub chapter: String,
+    /// Its name without `MPI_`.
+    pub name: String,
+    /// Its number, from 1; the twin has the next one.
+    pub number: u32,
+    /// Has it a twin `MPI_…_c`?
+    pub large: bool,
+    /// Its parameters, those of the twin alone included.
+    pub parameters: Vec<Parameter>,
+    /// What it returns.
+    pub returns: Returns,
+    /// May it be called before MPI_Init and after MPI_Finalize?
+    pub anytime: bool,
+    /// The version of MPI that deprecated it.
+    pub deprecated: Option<String>,
+    /// It is not there yet.
+    pub todo: bool,
+}
+
+/// A parameter of a function.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Parameter {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// The parameter that says how long it is, or the constant that does.
+    pub argument: Option<String>,
+    /// Where it means something.
+    pub significance: Significance,
+    /// It stands in the large-count twin only.
+    pub large_only: bool,
+}
+
+/// At which processes of a rooted collective a parameter means something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Significance {
+    /// Everywhere.
+    Always,
+    /// At the root.
+    Root,
+    /// At those that the root sends to or receives from: all of an intracommunicator, the other group of an intercommunicator.
+    Leaf,
+    /// At both.
+    Any,
+}
+
+/// What a function returns.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Returns {
+    /// An error code.
+    Code,
+    /// An int that is no error code.
+    Int,
+    /// A double.
+    Double,
+    /// An MPI_Aint.
+    Aint,
+    /// A handle of this C type.
+    Handle(String),
+}
+
+impl Returns {
+    /// The C type.
+    pub fn c(&self) -> &str {
+        match self {
+            Returns::Code | Returns::Int => "int",
+            Returns::Double => "double",
+            Returns::Aint => "MPI_Aint",
+            Returns::Handle(name) => name,
+        }
+    }
+}
+
+impl Function {
+    /// The C names of its forms: without and, if there is one, with `_c`; the flag says which.
+    pub fn forms(&self) -> impl Iterator<Item = (String, bool)> {
+        let twin = self.large.then(|| (format!("MPI_{}_c", self.name), true));
+        std::iter::once((format!("MPI_{}", self.name), false)).chain(twin)
+    }
+
+    /// The parameters of one of its forms.
+    pub fn parameters_of(&self, large: bool) -> impl Iterator<Item = &Parameter> {
+        self.parameters.iter().filter(move |p| large || !p.large_only)
+    }
+
+    /// The C prototype of one of its forms, without semicolon; `prefix` is empty or `P`.
+    pub fn prototype(&self, prefix: &str, large: bool) -> String {
+        let parameters: Vec<String> = self.parameters_of(large).map(|p| p.kind.c(&p.name, large)).collect();
+        let parameters = if parameters.is_empty() { "void".into() } else { parameters.join(", ") };
+        let suffix = if large { "_c" } else { "" };
+        format!("{} {prefix}MPI_{}{suffix}({parameters})", self.returns.c(), self.name)
+    }
+}
+
+/// All functions, in the order of `mpi.api`.
+pub fn functions() -> &'static [Function] {
+    static ALL: OnceLock<Vec<Function>> = OnceLock::new();
+    // The description is part of this crate and a test reads it: it cannot be wrong here.
+    ALL.get_or_init(|| parse::parse(DESCRIPTION).expect("mpi.api is well formed"))
+}
+
+/// The C name of function `number`, as noted by the entry points and shown to people.
+pub fn name_of(number: u32) -> Option<String> {
+    let all = functions();
+    let at = all.partition_point(|f| f.number <= number).checked_sub(1)?;
+    all[at].forms().nth((number - all[at].number) as usize).map(|(name, _)| name)
+}
+
+/// The C names of all functions that are not there yet.
+pub fn missing() -> Vec<String> {
+    functions().iter().filter(|f| f.todo).flat_map(|f| f.forms().map(|(name, _)| name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_standard_abi_has_664_functions() {
+        assert_eq!(functions().iter().flat_map(Function::forms).count(), 664);
+        assert_eq!(functions().iter().filter(|f| f.large).count(), 161);
+        assert_eq!(functions().iter().filter(|f| f.name.starts_with("T_")).count(), 51);
+    }
+
+    #[test]
+    fn numbers_and_names_agree() {
+        assert_eq!(name_of(0), None);
+        assert_eq!(name_of(665), None);
+        for f in functions() {
+            for (at, (name, _)) in f.forms().enumerate() {
+                assert_eq!(name_of(f.number + at as u32), Some(name));
+            }
+        }
+    }
+
+    #[test]
+    fn prototypes_in_both_forms() {
+        let f = functions().iter().find(|f| f.name == "Allgatherv").unwrap();
+        assert_eq!(
+            f.prototype("", false),
+            "int MPI_Allgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, \
+             const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm)"
+        );
+        assert_eq!(
+            f.prototype("P", true),
+            "int PMPI_Allgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, \
+             const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm)"
+        );
+    }
+}

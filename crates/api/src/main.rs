@@ -1,0 +1,38 @@
+//! `ferry-api`: prints what is made from the description of the MPI functions.
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: ferry-api glue CHAPTER | header | entries | coverage | names
+  glue CHAPTER   the Rust signatures of the glue of a chapter (or of one function)
+  header         mpi.h
+  entries        the Rust entry points
+  coverage       the functions that are not there yet
+  names          every MPI_ and PMPI_ name";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let text = match words.as_slice() {
+        ["glue", what] => match ferry_api::glue::signatures(what) {
+            Some(text) => text,
+            None => {
+                eprintln!("ferry-api: no chapter or function is called {what}; chapters: {}", ferry_api::glue::chapters().join(" "));
+                return ExitCode::FAILURE;
+            }
+        },
+        ["header"] => ferry_api::header::mpi_h(),
+        ["entries"] => ferry_api::entries::rust(),
+        ["coverage"] => ferry_api::missing().iter().map(|n| format!("{n}\n")).collect(),
+        ["names"] => ferry_api::functions()
+            .iter()
+            .flat_map(|f| f.forms())
+            .map(|(name, _)| format!("{name}\nP{name}\n"))
+            .collect(),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    print!("{text}");
+    ExitCode::SUCCESS
+}
