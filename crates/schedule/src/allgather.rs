@@ -1,0 +1,114 @@
+//! Gather to all, uniform and v (MPI 5.0 §6.7).
+
+use crate::bcast;
+use crate::gather;
+use crate::step::{Builder, Piece, Team};
+
+/// The blocks of an allgather.
+#[derive(Clone, Copy)]
+pub(crate) struct Blocks<'a> {
+    /// This rank's block; `None` if it is in place.
+    pub(crate) own: Option<Piece>,
+    /// Where rank r's block belongs in the receive buffer.
+    pub(crate) block: &'a dyn Fn(u32) -> Piece,
+    /// Packed bytes of rank r's block.
+    pub(crate) bytes: &'a dyn Fn(u32) -> i64,
+    /// Do all blocks together, in rank order, make one piece of the receive buffer?
+    pub(crate) whole: Option<Piece>,
+}
+
+/// Blocks travel round a ring: n-1 rounds, each block sent n-1 times, none more than once by a rank.
+pub(crate) fn ring(b: &mut Builder, t: Team, x: Blocks) {
+    let block = |i: u32| (x.block)(i % t.size);
+    if let Some(own) = x.own {
+        b.copy(own, block(t.rank));
+    }
+    for s in 0..t.size - 1 {
+        b.recv(t.before(1), block(t.rank + 2 * t.size - s - 1));
+        let own = if s == 0 { x.own } else { None };
+        b.send(
+            t.after(1),
+            own.unwrap_or_else(|| block(t.rank + t.size - s)),
+        );
+        b.sync();
+    }
+}
+
+/// Each exchanges all it has with the rank 2^k away. For powers of two and blocks that lie in one piece.
+pub(crate) fn doubling(b: &mut Builder, t: Team, x: Blocks) {
+    debug_assert!(t.size.is_power_of_two());
+    let whole = x.whole.unwrap_or(Piece::EMPTY);
+    let units = whole.count / i64::from(t.size);
+    if let Some(own) = x.own {
+        b.copy(own, (x.block)(t.rank));
+    }
+    let mut have = 1;
+    while have < t.size {
+        let other = t.rank ^ have;
+        let run = |r: u32| whole.part(i64::from(r & !(have - 1)) * units, i64::from(have) * units);
+        b.recv(other, run(other));
+        b.send(other, run(t.rank));
+        b.sync();
+        have *= 2;
+    }
+}
+
+/// In round k, all that a rank has goes 2^k ranks down, in blocks packed in rotated order: ⌈log₂ n⌉ rounds for any n (Bruck).
+pub(crate) fn bruck(b: &mut Builder, t: Team, x: Blocks) {
+    let n = t.size;
+    let block = |i: u32| (x.block)(i % n);
+    // starts[i]: where the block of the rank i places after this one begins in the room.
+    let mut starts = Vec::with_capacity(n as usize + 1);
+    let mut total = 0;
+    for i in 0..n {
+        starts.push(total);
+        total += (x.bytes)((t.rank + i) % n);
+    }
+    starts.push(total);
+    let room = b.scratch(total);
+    let run = |from: u32, to: u32| {
+        room.part(
+            starts[from as usize],
+            starts[to as usize] - starts[from as usize],
+        )
+    };
+    b.copy(x.own.unwrap_or_else(|| block(t.rank)), run(0, 1));
+    let mut have = 1;
+    while have < n {
+        let more = have.min(n - have);
+        b.recv(t.after(have), run(have, have + more));
+        b.send(t.before(have), run(0, more));
+        b.sync();
+        have += more;
+    }
+    match x.whole {
+        // Two runs: ranks from this one to the last, and from 0 to this one.
+        Some(whole) if whole.count > 0 => {
+            let units = whole.count / i64::from(n);
+            let (head, mine) = (i64::from(t.rank) * units, i64::from(n - t.rank) * units);
+            b.copy(run(0, n - t.rank), whole.part(head, mine));
+            b.copy(run(n - t.rank, n), whole.part(0, head));
+        }
+        _ => {
+            let first = if x.own.is_some() { 0 } else { 1 };
+            for i in first..n {
+                b.copy(run(i, i + 1), block(t.rank + i));
+            }
+        }
+    }
+}
+
+/// To rank 0 and out again. For blocks that lie in one piece.
+pub(crate) fn gather_bcast(b: &mut Builder, t: Team, x: Blocks, bytes: i64) {
+    let whole = x.whole.unwrap_or(Piece::EMPTY);
+    let own = x.own.or_else(|| (t.rank != 0).then(|| (x.block)(t.rank)));
+    let uniform = gather::Uniform {
+        bytes,
+        whole,
+        units: whole.count / i64::from(t.size),
+        own,
+    };
+    gather::gather_binomial(b, t, 0, uniform);
+    b.sync();
+    bcast::binomial(b, t, 0, whole);
+}

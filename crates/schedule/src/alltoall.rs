@@ -1,0 +1,122 @@
+//! All to all, uniform, v and w (MPI 5.0 §6.8).
+
+use crate::step::{Builder, Peer, Piece, Team};
+
+/// Where the block for (or from) each rank is.
+pub(crate) type BlockOf<'a> = &'a dyn Fn(u32) -> Piece;
+
+/// In each of n-1 rounds, send to one rank and receive from another.
+pub(crate) fn pairwise(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf) {
+    b.copy(out(t.rank), inn(t.rank));
+    for s in 1..t.size {
+        let (to, from) = partners(t, s);
+        b.recv(from, inn(from));
+        b.send(to, out(to));
+        b.sync();
+    }
+}
+
+/// All at once, but never more than `window` rounds under way.
+pub(crate) fn spread(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf, window: u32) {
+    let mut marks = Vec::with_capacity(t.size as usize);
+    for s in 1..t.size {
+        if s > window {
+            b.sync_before(marks[(s - window - 1) as usize]);
+        }
+        let (to, from) = partners(t, s);
+        b.recv(from, inn(from));
+        b.send(to, out(to));
+        marks.push(b.mark());
+    }
+    b.copy(out(t.rank), inn(t.rank));
+}
+
+/// Whom to send to and whom to receive from in round `s`.
+fn partners(t: Team, s: u32) -> (u32, u32) {
+    if t.size.is_power_of_two() {
+        (t.rank ^ s, t.rank ^ s)
+    } else {
+        (t.after(s), t.before(s))
+    }
+}
+
+/// Blocks hop by powers of two towards their receivers, many in one message: ⌈log₂ n⌉ rounds (Bruck).
+/// `bytes`: packed bytes of a block.
+pub(crate) fn bruck(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf, bytes: i64) {
+    let n = t.size;
+    let rotated = b.scratch(i64::from(n) * bytes);
+    let half = i64::from(n / 2 + 1) * bytes;
+    let (leaving, coming) = (b.scratch(half), b.scratch(half));
+    let slot = |p: Piece, i: u32| p.part(i64::from(i) * bytes, bytes);
+    for i in 0..n {
+        b.copy(out(t.after(i)), slot(rotated, i));
+    }
+    let mut distance = 1;
+    while distance < n {
+        let moving = || (0..n).filter(move |i| i & distance != 0);
+        let mut k = 0;
+        for i in moving() {
+            b.copy(slot(rotated, i), slot(leaving, k));
+            k += 1;
+        }
+        b.recv(t.before(distance), coming.part(0, i64::from(k) * bytes));
+        b.send(t.after(distance), leaving.part(0, i64::from(k) * bytes));
+        b.sync();
+        for (k, i) in moving().enumerate() {
+            b.copy(slot(coming, k as u32), slot(rotated, i));
+        }
+        distance *= 2;
+    }
+    for i in 0..n {
+        b.copy(slot(rotated, i), inn(t.before(i)));
+    }
+}
+
+/// Blocks exchanged in place, pair by pair, through room for one block. `bytes(r)`: packed bytes of the block for rank r.
+pub(crate) fn in_place(b: &mut Builder, t: Team, block: BlockOf, bytes: &dyn Fn(u32) -> i64) {
+    let most = (0..t.size)
+        .filter(|&r| r != t.rank)
+        .map(bytes)
+        .max()
+        .unwrap_or(0);
+    let room = b.scratch(most);
+    for s in 0..t.size {
+        // A pairing of all ranks: each is its partner's partner.
+        let partner =
+            ((u64::from(s) + u64::from(t.size) - u64::from(t.rank)) % u64::from(t.size)) as u32;
+        if partner == t.rank {
+            continue;
+        }
+        let out = room.part(0, bytes(partner));
+        b.copy(block(partner), out);
+        b.recv(partner, block(partner));
+        b.send(partner, out);
+        b.sync();
+    }
+}
+
+/// Between two groups, at most `window` peers at a time.
+pub(crate) fn remote(
+    b: &mut Builder,
+    t: Team,
+    remote: u32,
+    out: BlockOf,
+    inn: BlockOf,
+    window: u32,
+) {
+    let mut marks = Vec::with_capacity(remote as usize);
+    // Both groups count rounds to the larger size, so that in each round the pairs agree.
+    let rounds = t.size.max(remote);
+    for s in 0..rounds {
+        if s >= window {
+            b.sync_before(marks[(s - window) as usize]);
+        }
+        // In round s, local rank i and remote rank j meet where i + j = s, modulo the larger size.
+        let peer = (s + rounds - t.rank) % rounds;
+        if peer < remote {
+            b.recv_from(Peer::Remote(peer), inn(peer));
+            b.send_to(Peer::Remote(peer), out(peer));
+        }
+        marks.push(b.mark());
+    }
+}

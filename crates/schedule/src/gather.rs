@@ -1,0 +1,187 @@
+//! Gather and scatter, uniform and v (MPI 5.0 §6.5, §6.6).
+
+use crate::step::{Builder, Peer, Piece, Team};
+
+/// The uniform blocks of a gather or a scatter.
+#[derive(Clone, Copy)]
+pub(crate) struct Uniform {
+    /// Packed bytes of a block.
+    pub(crate) bytes: i64,
+    /// The root's buffer: all blocks in rank order (significant at the root).
+    pub(crate) whole: Piece,
+    /// Units of `whole` that a block takes.
+    pub(crate) units: i64,
+    /// This rank's own block; `None` at a root whose block is in place.
+    pub(crate) own: Option<Piece>,
+}
+
+impl Uniform {
+    fn blocks(&self, from: u32, n: u32) -> Piece {
+        self.whole
+            .part(i64::from(from) * self.units, i64::from(n) * self.units)
+    }
+}
+
+/// Each rank sends its block to the root. `block(r)` says where the root wants rank r's.
+pub(crate) fn gather_flat(
+    b: &mut Builder,
+    t: Team,
+    root: u32,
+    own: Option<Piece>,
+    block: &dyn Fn(u32) -> Piece,
+) {
+    if t.rank != root {
+        return b.send(root, own.unwrap_or(Piece::EMPTY));
+    }
+    for i in 1..t.size {
+        b.recv(t.after(i), block(t.after(i)));
+    }
+    if let Some(own) = own {
+        b.copy(own, block(root));
+    }
+}
+
+/// The root sends each rank its block. `block(r)` says where the root has rank r's.
+pub(crate) fn scatter_flat(
+    b: &mut Builder,
+    t: Team,
+    root: u32,
+    own: Option<Piece>,
+    block: &dyn Fn(u32) -> Piece,
+) {
+    if t.rank != root {
+        return b.recv(root, own.unwrap_or(Piece::EMPTY));
+    }
+    for i in 1..t.size {
+        b.send(t.after(i), block(t.after(i)));
+    }
+    if let Some(own) = own {
+        b.copy(block(root), own);
+    }
+}
+
+/// Every rank of the remote group sends its block to the root there.
+pub(crate) fn gather_remote(b: &mut Builder, remote: u32, block: &dyn Fn(u32) -> Piece) {
+    for r in 0..remote {
+        b.recv_from(Peer::Remote(r), block(r));
+    }
+}
+
+/// The root sends every rank of the remote group its block.
+pub(crate) fn scatter_remote(b: &mut Builder, remote: u32, block: &dyn Fn(u32) -> Piece) {
+    for r in 0..remote {
+        b.send_to(Peer::Remote(r), block(r));
+    }
+}
+
+/// Up a binomial tree, subtrees' blocks in one message.
+pub(crate) fn gather_binomial(b: &mut Builder, t: Team, root: u32, x: Uniform) {
+    let me = t.relative(root);
+    let reach = subtree(me, t.size);
+    if me == 0 {
+        let mut late = Vec::new();
+        let mut mask = 1;
+        while mask < t.size {
+            let width = mask.min(t.size - mask);
+            let (first, child) = (t.absolute(mask, root), t.absolute(mask, root));
+            let before_wrap = width.min(t.size - first);
+            if before_wrap == width {
+                b.recv(child, x.blocks(first, width));
+            } else {
+                // The subtree's ranks go round the end: two runs of the buffer.
+                let room = b.scratch(i64::from(width) * x.bytes);
+                b.recv(child, room);
+                let split = i64::from(before_wrap) * x.bytes;
+                late.push((room.part(0, split), x.blocks(first, before_wrap)));
+                late.push((
+                    room.part(split, room.count - split),
+                    x.blocks(0, width - before_wrap),
+                ));
+            }
+            mask *= 2;
+        }
+        if let Some(own) = x.own {
+            b.copy(own, x.blocks(root, 1));
+        }
+        b.sync();
+        for (from, into) in late {
+            b.copy(from, into);
+        }
+        return;
+    }
+    let parent = t.absolute(me & (me - 1), root);
+    let own = x.own.unwrap_or(Piece::EMPTY);
+    if reach == 1 {
+        return b.send(parent, own);
+    }
+    let room = b.scratch(i64::from(reach) * x.bytes);
+    let mut mask = 1;
+    while mask < reach {
+        let width = mask.min(reach - mask);
+        b.recv(
+            t.absolute(me + mask, root),
+            room.part(i64::from(mask) * x.bytes, i64::from(width) * x.bytes),
+        );
+        mask *= 2;
+    }
+    b.copy(own, room.part(0, x.bytes));
+    b.sync();
+    b.send(parent, room);
+}
+
+/// Down a binomial tree, subtrees' blocks in one message.
+pub(crate) fn scatter_binomial(b: &mut Builder, t: Team, root: u32, x: Uniform) {
+    let me = t.relative(root);
+    let reach = subtree(me, t.size);
+    let mut mask = reach.next_power_of_two();
+    if me == 0 {
+        while mask > 1 {
+            mask /= 2;
+            let width = mask.min(t.size - mask);
+            let first = t.absolute(mask, root);
+            let before_wrap = width.min(t.size - first);
+            if before_wrap == width {
+                b.send(first, x.blocks(first, width));
+            } else {
+                let room = b.scratch(i64::from(width) * x.bytes);
+                let split = i64::from(before_wrap) * x.bytes;
+                b.copy(x.blocks(first, before_wrap), room.part(0, split));
+                b.copy(
+                    x.blocks(0, width - before_wrap),
+                    room.part(split, room.count - split),
+                );
+                b.send(first, room);
+            }
+        }
+        if let Some(own) = x.own {
+            b.copy(x.blocks(root, 1), own);
+        }
+        return;
+    }
+    let parent = t.absolute(me & (me - 1), root);
+    let own = x.own.unwrap_or(Piece::EMPTY);
+    if reach == 1 {
+        return b.recv(parent, own);
+    }
+    let room = b.scratch(i64::from(reach) * x.bytes);
+    b.recv(parent, room);
+    b.sync();
+    while mask > 1 {
+        mask /= 2;
+        let width = mask.min(reach - mask);
+        b.send(
+            t.absolute(me + mask, root),
+            room.part(i64::from(mask) * x.bytes, i64::from(width) * x.bytes),
+        );
+    }
+    b.copy(room.part(0, x.bytes), own);
+}
+
+/// Ranks in the subtree of the one at distance `me` from the root.
+fn subtree(me: u32, n: u32) -> u32 {
+    if me == 0 {
+        n
+    } else {
+        (1 << me.trailing_zeros()).min(n - me)
+    }
+}
