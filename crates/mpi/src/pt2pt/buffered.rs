@@ -154,3 +154,23 @@ pub(super) unsafe fn send_with(d: &mut Device, comm: &Arc<Comm>, buffer: &Buffer
     }
     Ok(())
 }
+
+/// The messages of a pool leaving (MPI_Buffer_iflush).
+struct Flushing {
+    /// The communicator whose pool it is; `None`: the process's.
+    comm: Option<Arc<Comm>>,
+}
+
+impl crate::request::Work for Flushing {
+    fn is_done(&self, d: &mut Device) -> bool {
+        self.comm.as_ref().map_or(&PROCESS, |c| &c.buffers).settle(d)
+    }
+    fn outcome(&self) -> crate::request::Outcome {
+        crate::request::Outcome::EMPTY
+    }
+}
+
+/// A request that completes when all messages buffered so far, in `comm`'s pool or the process's, have left.
+pub fn iflush(comm: Option<&Arc<Comm>>) -> Arc<crate::Request> {
+    crate::Request::work(comm.cloned(), Arc::new(Flushing { comm: comm.cloned() }))
+}

@@ -2,7 +2,7 @@
 
 use super::{Outcome, Work};
 use crate::Result;
-use crate::device;
+use crate::device::{self, Device};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the program gave for a generalised request. Called without the device's lock.
@@ -40,7 +40,7 @@ impl General {
 }
 
 impl Work for General {
-    fn is_done(&self) -> bool {
+    fn is_done(&self, _d: &mut Device) -> bool {
         self.done.load(Ordering::Acquire)
     }
     fn outcome(&self) -> Outcome {

@@ -25,8 +25,8 @@ pub enum Active {
 /// Something that completes some time.
 pub trait Work: Send + Sync {
     /// Has it completed? Called under the device's lock.
-    fn is_done(&self) -> bool;
-    /// How it ended; called once, without the device's lock, after it is done.
+    fn is_done(&self, d: &mut Device) -> bool;
+    /// How it ended, each time the same; called without the device's lock, after it is done.
     fn outcome(&self) -> Outcome;
     /// The program asks that it be cancelled. Called without the device's lock.
     fn cancel(&self) -> Result<()> {
@@ -64,7 +64,7 @@ impl Flag {
 }
 
 impl Work for Flag {
-    fn is_done(&self) -> bool {
+    fn is_done(&self, _d: &mut Device) -> bool {
         self.done.load(Ordering::Acquire)
     }
     fn outcome(&self) -> Outcome {
@@ -168,7 +168,10 @@ impl Request {
                 let req = *req;
                 d.is_complete(req)
             }
-            State::Active(Active::Work(work)) => work.is_done(),
+            State::Active(Active::Work(work)) => {
+                let work = work.clone();
+                work.is_done(d)
+            }
         }
     }
 
