@@ -7,7 +7,9 @@ use std::process::Command;
 use std::time::Instant;
 
 fn main() {
-    let mut args = std::env::args().skip(1).map(|a| a.parse::<usize>().expect("a number"));
+    let mut args = std::env::args()
+        .skip(1)
+        .map(|a| a.parse::<usize>().expect("a number"));
     let (len, rounds) = (args.next().unwrap_or(8), args.next().unwrap_or(200_000));
     if std::env::var_os("FERRY_LAUNCH_FD").is_some() {
         return rank(len, rounds);
@@ -18,8 +20,12 @@ fn main() {
         let (line, theirs) = node.welcome(rank, 0).expect("a socket");
         rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).expect("fcntl");
         let mut command = Command::new("taskset");
-        command.args(["-c", &rank.to_string()]).arg(std::env::current_exe().expect("own path"));
-        command.args([len.to_string(), rounds.to_string()]).env("FERRY_LAUNCH_FD", theirs.as_raw_fd().to_string());
+        command
+            .args(["-c", &rank.to_string()])
+            .arg(std::env::current_exe().expect("own path"));
+        command
+            .args([len.to_string(), rounds.to_string()])
+            .env("FERRY_LAUNCH_FD", theirs.as_raw_fd().to_string());
         ranks.push((command.spawn().expect("taskset"), line));
     }
     for (mut rank, _line) in ranks {
@@ -33,17 +39,43 @@ fn rank(len: usize, rounds: usize) {
     ferry_device::start(&place.welcome, place.segment, place.status, false).expect("the device");
     let mut data = vec![0u8; len];
     let mut send = |d: &mut Vec<u8>| {
-        let key = Key { context: ContextId::WORLD, source: me, tag: 0 };
+        let key = Key {
+            context: ContextId::WORLD,
+            source: me,
+            tag: 0,
+        };
         // SAFETY: the data outlives the wait.
-        let req = unsafe { device().send(1 - me, key, Source::Bytes { ptr: d.as_ptr(), len }, SendMode::Standard) };
+        let req = unsafe {
+            device().send(
+                1 - me,
+                key,
+                Source::Bytes {
+                    ptr: d.as_ptr(),
+                    len,
+                },
+                SendMode::Standard,
+            )
+        };
         if let Some(req) = req {
             wait(req, &WaitingFor::SEVERAL);
         }
     };
     let receive = |d: &mut Vec<u8>| {
-        let pattern = Pattern { context: ContextId::WORLD, source: Some(1 - me), tag: Some(0) };
+        let pattern = Pattern {
+            context: ContextId::WORLD,
+            source: Some(1 - me),
+            tag: Some(0),
+        };
         // SAFETY: the buffer outlives the wait.
-        let req = unsafe { device().receive(pattern, Sink::Bytes { ptr: d.as_mut_ptr(), cap: len }) };
+        let req = unsafe {
+            device().receive(
+                pattern,
+                Sink::Bytes {
+                    ptr: d.as_mut_ptr(),
+                    cap: len,
+                },
+            )
+        };
         wait(req, &WaitingFor::SEVERAL);
     };
     let mut start = Instant::now();
@@ -60,6 +92,9 @@ fn rank(len: usize, rounds: usize) {
         }
     }
     if me == 0 {
-        println!("{len:>9} B {:>10.3} us one way", start.elapsed().as_secs_f64() * 1e6 / rounds as f64 / 2.0);
+        println!(
+            "{len:>9} B {:>10.3} us one way",
+            start.elapsed().as_secs_f64() * 1e6 / rounds as f64 / 2.0
+        );
     }
 }

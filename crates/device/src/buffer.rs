@@ -91,7 +91,9 @@ impl Source {
             Source::Bytes { ptr, len } => {
                 debug_assert!(offset + out.len() <= *len);
                 // SAFETY: the caller's promise, and the range was checked by the caller against len().
-                unsafe { std::ptr::copy_nonoverlapping(ptr.add(offset), out.as_mut_ptr(), out.len()) }
+                unsafe {
+                    std::ptr::copy_nonoverlapping(ptr.add(offset), out.as_mut_ptr(), out.len())
+                }
             }
             // SAFETY: the caller's promise.
             Source::Layout { view, .. } => unsafe { view.pack(offset as u64, out) },

@@ -87,8 +87,14 @@ impl Device {
     /// What can be done for `peer`.
     pub fn capabilities(&self, peer: ProcId) -> Capabilities {
         match self.wires.features(peer) {
-            Ok(f) => Capabilities { eager_max: f.eager_max, same_node: f.same_node },
-            Err(_) => Capabilities { eager_max: 0, same_node: false },
+            Ok(f) => Capabilities {
+                eager_max: f.eager_max,
+                same_node: f.same_node,
+            },
+            Err(_) => Capabilities {
+                eager_max: 0,
+                same_node: false,
+            },
         }
     }
 
@@ -107,7 +113,13 @@ impl Device {
     /// # Safety
     /// The memory behind `source` must stay valid and unchanged until completion.
     #[inline]
-    pub unsafe fn send(&mut self, to: ProcId, key: Key, source: Source, mode: SendMode) -> Option<ReqId> {
+    pub unsafe fn send(
+        &mut self,
+        to: ProcId,
+        key: Key,
+        source: Source,
+        mode: SendMode,
+    ) -> Option<ReqId> {
         let len = source.len();
         let features = match self.wires.features(to) {
             Ok(f) => f,
@@ -120,22 +132,31 @@ impl Device {
             SendMode::Standard => (wire::EAGER, Head::new().key(&key), None),
             SendMode::Synchronous => {
                 let req = self.engine.requests.insert(Operation::SendWaiting { to });
-                (wire::EAGER_SYNC, Head::new().key(&key).u32(req.0), Some(req))
+                (
+                    wire::EAGER_SYNC,
+                    Head::new().key(&key).u32(req.0),
+                    Some(req),
+                )
             }
         };
         if !self.engine.outbox_empty(to) {
             return self.queue_eager(to, message, head, source, waiter);
         }
         let answer = match &source {
-            // SAFETY: the caller's promise: ptr and len are a readable buffer (or empty).
+            Source::Bytes { len: 0, .. } => {
+                self.wires.send(to, message, head.bytes(), Body::Bytes(&[]))
+            }
             Source::Bytes { ptr, len } => {
-                let body = if *len == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(*ptr, *len) } };
-                self.wires.send(to, message, head.bytes(), Body::Bytes(body))
+                // SAFETY: the caller's promise: ptr and len are a readable buffer.
+                let body = unsafe { std::slice::from_raw_parts(*ptr, *len) };
+                self.wires
+                    .send(to, message, head.bytes(), Body::Bytes(body))
             }
             _ => {
                 // SAFETY: the caller's promise.
                 let mut fill = |out: &mut [u8]| unsafe { source.read(0, out) };
-                self.wires.send(to, message, head.bytes(), Body::Fill(len, &mut fill))
+                self.wires
+                    .send(to, message, head.bytes(), Body::Fill(len, &mut fill))
             }
         };
         match answer {
@@ -150,7 +171,14 @@ impl Device {
 
     /// No room on the wire: keep the message until there is.
     #[cold]
-    fn queue_eager(&mut self, to: ProcId, message: u8, head: Head, source: Source, waiter: Option<ReqId>) -> Option<ReqId> {
+    fn queue_eager(
+        &mut self,
+        to: ProcId,
+        message: u8,
+        head: Head,
+        source: Source,
+        waiter: Option<ReqId>,
+    ) -> Option<ReqId> {
         // A synchronous send's request completes when the receiver says so; a standard one's when the wire has taken the bytes.
         let (payload, req) = match waiter {
             Some(waiter) => {
@@ -160,11 +188,21 @@ impl Device {
                 (Payload::Owned(bytes.into_boxed_slice()), waiter)
             }
             None => {
-                let req = self.engine.requests.insert(Operation::SendQueued { source });
+                let req = self
+                    .engine
+                    .requests
+                    .insert(Operation::SendQueued { source });
                 (Payload::Request(req), req)
             }
         };
-        self.engine.queue(to, Outgoing { message, head, payload });
+        self.engine.queue(
+            to,
+            Outgoing {
+                message,
+                head,
+                payload,
+            },
+        );
         Some(req)
     }
 
@@ -176,9 +214,20 @@ impl Device {
             Source::Owned(b) if remote_read => b.as_ptr() as u64,
             _ => 0,
         };
-        let req = self.engine.requests.insert(Operation::SendAnnounced { to, source, asked: None });
+        let req = self.engine.requests.insert(Operation::SendAnnounced {
+            to,
+            source,
+            asked: None,
+        });
         let head = Head::new().key(&key).u64(len).u64(address).u32(req.0);
-        self.engine.queue(to, Outgoing { message: wire::ANNOUNCE, head, payload: Payload::None });
+        self.engine.queue(
+            to,
+            Outgoing {
+                message: wire::ANNOUNCE,
+                head,
+                payload: Payload::None,
+            },
+        );
         self.flush();
         req
     }
@@ -189,7 +238,13 @@ impl Device {
         let req = self.engine.requests.insert(Operation::Failed);
         self.trouble.get_or_insert_with(|| e.to_string());
         let fault = Some(Fault::Transport("see the transport's own message"));
-        self.engine.requests.complete(req, Completion { fault, ..Completion::EMPTY });
+        self.engine.requests.complete(
+            req,
+            Completion {
+                fault,
+                ..Completion::EMPTY
+            },
+        );
         req
     }
 
@@ -200,7 +255,11 @@ impl Device {
     #[inline]
     pub unsafe fn receive(&mut self, pattern: Pattern, sink: Sink) -> ReqId {
         let waiting = self.engine.matcher.match_receive(&pattern);
-        let req = self.engine.requests.insert(Operation::Receive { context: pattern.context, sink, stream: None });
+        let req = self.engine.requests.insert(Operation::Receive {
+            context: pattern.context,
+            sink,
+            stream: None,
+        });
         match waiting {
             None => self.engine.matcher.post(pattern, req),
             Some(message) => {
@@ -221,7 +280,12 @@ impl Device {
     pub fn matched_probe(&mut self, pattern: &Pattern) -> Option<(ReqId, Envelope)> {
         let message = self.engine.matcher.match_receive(pattern)?;
         let envelope = message.envelope();
-        Some((self.engine.requests.insert(Operation::Message(Box::new(message))), envelope))
+        Some((
+            self.engine
+                .requests
+                .insert(Operation::Message(Box::new(message))),
+            envelope,
+        ))
     }
 
     /// Receives a message taken by [`Device::matched_probe`]; `message` becomes the receive's request.
@@ -230,9 +294,16 @@ impl Device {
     /// As for [`Device::receive`].
     pub unsafe fn receive_matched(&mut self, message: ReqId, sink: Sink) -> ReqId {
         let slot = self.engine.requests.operation(message);
-        let Some(Operation::Message(taken)) =
-            slot.map(|o| std::mem::replace(o, Operation::Receive { context: crate::ContextId::WORLD, sink, stream: None }))
-        else {
+        let Some(Operation::Message(taken)) = slot.map(|o| {
+            std::mem::replace(
+                o,
+                Operation::Receive {
+                    context: crate::ContextId::WORLD,
+                    sink,
+                    stream: None,
+                },
+            )
+        }) else {
             return message;
         };
         self.engine.accept(message, *taken);
@@ -243,11 +314,24 @@ impl Device {
 
     /// Cancels a receive that has not matched. Returns whether it was cancelled; the request completes either way.
     pub fn cancel_receive(&mut self, req: ReqId) -> bool {
-        let Some(Operation::Receive { context, stream: None, .. }) = self.engine.requests.operation(req) else { return false };
+        let Some(Operation::Receive {
+            context,
+            stream: None,
+            ..
+        }) = self.engine.requests.operation(req)
+        else {
+            return false;
+        };
         let context = *context;
         let withdrawn = self.engine.matcher.withdraw(context, req);
         if withdrawn {
-            self.engine.requests.complete(req, Completion { cancelled: true, ..Completion::EMPTY });
+            self.engine.requests.complete(
+                req,
+                Completion {
+                    cancelled: true,
+                    ..Completion::EMPTY
+                },
+            );
         }
         withdrawn
     }
@@ -309,7 +393,9 @@ impl Device {
     fn break_down(&mut self, e: &TransportError) -> usize {
         if self.trouble.is_none() {
             self.trouble = Some(e.to_string());
-            self.engine.requests.fail_all(Fault::Transport("see the transport's own message"));
+            self.engine
+                .requests
+                .fail_all(Fault::Transport("see the transport's own message"));
         }
         0
     }
@@ -335,8 +421,16 @@ impl Device {
     /// Reads announced messages that have been matched.
     fn run_tasks(&mut self) {
         while let Some(task) = self.engine.next_task() {
-            let Task { req, from, address, len, request } = task;
-            let Some(Operation::Receive { sink, .. }) = self.engine.requests.operation(req) else { continue };
+            let Task {
+                req,
+                from,
+                address,
+                len,
+                request,
+            } = task;
+            let Some(Operation::Receive { sink, .. }) = self.engine.requests.operation(req) else {
+                continue;
+            };
             let take = len.min(sink.capacity() as u64);
             // SAFETY: the receive's buffer is valid until its completion.
             let read = unsafe { read_into(&mut self.wires, from, address, take, sink) };
@@ -344,7 +438,14 @@ impl Device {
                 Ok(()) => {
                     self.engine.finish_receive(req, take);
                     let head = Head::new().u32(request);
-                    self.engine.queue(from, Outgoing { message: wire::TAKEN, head, payload: Payload::None });
+                    self.engine.queue(
+                        from,
+                        Outgoing {
+                            message: wire::TAKEN,
+                            head,
+                            payload: Payload::None,
+                        },
+                    );
                 }
                 // The probe, or the system's policy, says no: ask for the bytes over the wire instead.
                 Err(_) => self.engine.ask(req, from, request),
@@ -363,7 +464,11 @@ impl Device {
                     Ok(true) => {
                         moved = true;
                         let sent = queue.pop_front();
-                        if let Some(Outgoing { payload: Payload::Request(req), .. }) = sent {
+                        if let Some(Outgoing {
+                            payload: Payload::Request(req),
+                            ..
+                        }) = sent
+                        {
                             self.engine.requests.complete(req, Completion::EMPTY);
                         }
                     }
@@ -388,23 +493,46 @@ impl Device {
     /// Offers one queued message. True: it is gone.
     fn offer(&mut self, to: ProcId, next: &mut Outgoing) -> Result<bool, TransportError> {
         let answer = match &mut next.payload {
-            Payload::None => self.wires.send(to, next.message, next.head.bytes(), Body::Bytes(&[]))?,
-            Payload::Owned(b) => self.wires.send(to, next.message, next.head.bytes(), Body::Bytes(b))?,
+            Payload::None => {
+                self.wires
+                    .send(to, next.message, next.head.bytes(), Body::Bytes(&[]))?
+            }
+            Payload::Owned(b) => {
+                self.wires
+                    .send(to, next.message, next.head.bytes(), Body::Bytes(b))?
+            }
             Payload::Request(req) => {
-                let Some(Operation::SendQueued { source }) = self.engine.requests.operation(*req) else { return Ok(true) };
+                let Some(Operation::SendQueued { source }) = self.engine.requests.operation(*req)
+                else {
+                    return Ok(true);
+                };
                 // SAFETY: a queued send's buffer is valid until its completion.
                 let mut fill = |out: &mut [u8]| unsafe { source.read(0, out) };
-                self.wires.send(to, next.message, next.head.bytes(), Body::Fill(source.len(), &mut fill))?
+                self.wires.send(
+                    to,
+                    next.message,
+                    next.head.bytes(),
+                    Body::Fill(source.len(), &mut fill),
+                )?
             }
             Payload::Stream { req, offset } => {
                 let piece_max = self.wires.features(to)?.message_max - 16;
-                let Some(Operation::SendAnnounced { source, .. }) = self.engine.requests.operation(*req) else { return Ok(true) };
+                let Some(Operation::SendAnnounced { source, .. }) =
+                    self.engine.requests.operation(*req)
+                else {
+                    return Ok(true);
+                };
                 let total = source.len();
                 while *offset < total {
                     let piece = (total - *offset).min(piece_max.min(16 * 1024));
                     // SAFETY: an announced send's buffer is valid until its completion.
                     let mut fill = |out: &mut [u8]| unsafe { source.read(*offset, out) };
-                    match self.wires.send(to, wire::PIECE, next.head.bytes(), Body::Fill(piece, &mut fill))? {
+                    match self.wires.send(
+                        to,
+                        wire::PIECE,
+                        next.head.bytes(),
+                        Body::Fill(piece, &mut fill),
+                    )? {
                         Answer::Full => return Ok(false),
                         Answer::Done => {
                             self.engine.sent += 1;
@@ -431,7 +559,9 @@ impl Device {
     /// Tells the launcher how many messages have come and gone.
     pub(crate) fn publish_counts(&self) {
         self.status.sent.store(self.engine.sent, Ordering::Relaxed);
-        self.status.received.store(self.engine.received, Ordering::Relaxed);
+        self.status
+            .received
+            .store(self.engine.received, Ordering::Relaxed);
     }
 }
 
@@ -439,7 +569,13 @@ impl Device {
 ///
 /// # Safety
 /// The memory behind `sink` must be writable.
-unsafe fn read_into(wires: &mut Wires, from: ProcId, address: u64, len: u64, sink: &mut Sink) -> Result<(), ReadError> {
+unsafe fn read_into(
+    wires: &mut Wires,
+    from: ProcId,
+    address: u64,
+    len: u64,
+    sink: &mut Sink,
+) -> Result<(), ReadError> {
     match sink {
         // SAFETY: the caller's promise; len is at most the sink's capacity.
         Sink::Bytes { ptr, .. } => unsafe { wires.read(from, address, &[(*ptr, len as usize)]) },
@@ -484,8 +620,20 @@ fn trim(runs: &mut Vec<(*mut u8, usize)>, total: u64) {
 impl Engine {
     /// A receive has met its message.
     pub(crate) fn accept(&mut self, req: ReqId, message: Unexpected) {
-        let Unexpected { key, from, len, content } = message;
-        self.requests.set_envelope(req, Envelope { source: key.source, tag: key.tag, len });
+        let Unexpected {
+            key,
+            from,
+            len,
+            content,
+        } = message;
+        self.requests.set_envelope(
+            req,
+            Envelope {
+                source: key.source,
+                tag: key.tag,
+                len,
+            },
+        );
         match content {
             Content::Eager { bytes, sync } => {
                 self.deliver(req, &bytes);
@@ -493,7 +641,9 @@ impl Engine {
                     self.taken(from, request);
                 }
             }
-            Content::Announced { address, request } => self.take_announced(req, from, len, address, request),
+            Content::Announced { address, request } => {
+                self.take_announced(req, from, len, address, request)
+            }
         }
     }
 }

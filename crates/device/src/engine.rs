@@ -21,7 +21,10 @@ pub(crate) enum Payload {
     /// In the buffer of this send, which completes when the body has gone.
     Request(ReqId),
     /// In the buffer of this announced send, from `offset` on, in as many pieces as it takes.
-    Stream { req: ReqId, offset: usize },
+    Stream {
+        req: ReqId,
+        offset: usize,
+    },
 }
 
 /// An announced message whose receive has matched and whose bytes can be read.
@@ -109,17 +112,43 @@ impl Engine {
     /// `stored` bytes have come (before cutting to the buffer's size): the receive is complete.
     #[inline]
     pub fn finish_receive(&mut self, req: ReqId, stored: u64) {
-        let Some(Operation::Receive { sink, .. }) = self.requests.operation(req) else { return };
+        let Some(Operation::Receive { sink, .. }) = self.requests.operation(req) else {
+            return;
+        };
         let room = sink.capacity() as u64;
         let envelope = self.requests.envelope(req);
-        let fault = (envelope.len > room).then_some(Fault::Truncated { sent: envelope.len, room });
-        self.requests.complete(req, Completion { envelope, received: stored.min(room), cancelled: false, fault });
+        let fault = (envelope.len > room).then_some(Fault::Truncated {
+            sent: envelope.len,
+            room,
+        });
+        self.requests.complete(
+            req,
+            Completion {
+                envelope,
+                received: stored.min(room),
+                cancelled: false,
+                fault,
+            },
+        );
     }
 
     /// A receive has met an announced message.
-    pub fn take_announced(&mut self, req: ReqId, from: ProcId, len: u64, address: u64, request: u32) {
+    pub fn take_announced(
+        &mut self,
+        req: ReqId,
+        from: ProcId,
+        len: u64,
+        address: u64,
+        request: u32,
+    ) {
         if address != 0 {
-            self.tasks.push_back(Task { req, from, address, len, request });
+            self.tasks.push_back(Task {
+                req,
+                from,
+                address,
+                len,
+                request,
+            });
         } else {
             self.ask(req, from, request);
         }
@@ -131,21 +160,43 @@ impl Engine {
             *stream = Some(Stream { from, got: 0 });
         }
         let head = Head::new().u32(request).u32(req.0);
-        self.queue(from, Outgoing { message: wire::ASK, head, payload: Payload::None });
+        self.queue(
+            from,
+            Outgoing {
+                message: wire::ASK,
+                head,
+                payload: Payload::None,
+            },
+        );
     }
 
     /// Tells a sender that its message has been taken.
     pub fn taken(&mut self, to: ProcId, request: u32) {
-        self.queue(to, Outgoing { message: wire::TAKEN, head: Head::new().u32(request), payload: Payload::None });
+        self.queue(
+            to,
+            Outgoing {
+                message: wire::TAKEN,
+                head: Head::new().u32(request),
+                payload: Payload::None,
+            },
+        );
     }
 
     #[inline]
     fn eager(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> Option<()> {
         let mut fields = Fields(bytes);
         let key = fields.key()?;
-        let sync = if message == wire::EAGER_SYNC { Some(fields.u32()?) } else { None };
+        let sync = if message == wire::EAGER_SYNC {
+            Some(fields.u32()?)
+        } else {
+            None
+        };
         let bytes = fields.0;
-        let envelope = Envelope { source: key.source, tag: key.tag, len: bytes.len() as u64 };
+        let envelope = Envelope {
+            source: key.source,
+            tag: key.tag,
+            len: bytes.len() as u64,
+        };
         match self.matcher.match_message(&key) {
             Some(req) => {
                 self.requests.set_envelope(req, envelope);
@@ -155,8 +206,16 @@ impl Engine {
                 }
             }
             None => {
-                let content = Content::Eager { bytes: bytes.into(), sync };
-                self.matcher.keep(Unexpected { key, from, len: envelope.len, content });
+                let content = Content::Eager {
+                    bytes: bytes.into(),
+                    sync,
+                };
+                self.matcher.keep(Unexpected {
+                    key,
+                    from,
+                    len: envelope.len,
+                    content,
+                });
             }
         }
         Some(())
@@ -168,10 +227,22 @@ impl Engine {
         let (len, address, request) = (fields.u64()?, fields.u64()?, fields.u32()?);
         match self.matcher.match_message(&key) {
             Some(req) => {
-                self.requests.set_envelope(req, Envelope { source: key.source, tag: key.tag, len });
+                self.requests.set_envelope(
+                    req,
+                    Envelope {
+                        source: key.source,
+                        tag: key.tag,
+                        len,
+                    },
+                );
                 self.take_announced(req, from, len, address, request);
             }
-            None => self.matcher.keep(Unexpected { key, from, len, content: Content::Announced { address, request } }),
+            None => self.matcher.keep(Unexpected {
+                key,
+                from,
+                len,
+                content: Content::Announced { address, request },
+            }),
         }
         Some(())
     }
@@ -180,11 +251,23 @@ impl Engine {
         let mut fields = Fields(bytes);
         let (mine, theirs) = (ReqId(fields.u32()?), fields.u32()?);
         match self.requests.operation(mine) {
-            Some(Operation::SendAnnounced { to, asked, .. }) if *to == from && asked.is_none() => *asked = Some(theirs),
+            Some(Operation::SendAnnounced { to, asked, .. }) if *to == from && asked.is_none() => {
+                *asked = Some(theirs)
+            }
             _ => return None,
         }
-        let payload = Payload::Stream { req: mine, offset: 0 };
-        self.queue(from, Outgoing { message: wire::PIECE, head: Head::new().u32(theirs), payload });
+        let payload = Payload::Stream {
+            req: mine,
+            offset: 0,
+        };
+        self.queue(
+            from,
+            Outgoing {
+                message: wire::PIECE,
+                head: Head::new().u32(theirs),
+                payload,
+            },
+        );
         Some(())
     }
 
@@ -193,7 +276,14 @@ impl Engine {
         let req = ReqId(fields.u32()?);
         let data = fields.0;
         let total = self.requests.envelope_of(req)?.len;
-        let Some(Operation::Receive { sink, stream: Some(stream), .. }) = self.requests.operation(req) else { return None };
+        let Some(Operation::Receive {
+            sink,
+            stream: Some(stream),
+            ..
+        }) = self.requests.operation(req)
+        else {
+            return None;
+        };
         if stream.from != from {
             return None;
         }
@@ -210,7 +300,9 @@ impl Engine {
     fn was_taken(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
         let req = ReqId(Fields(bytes).u32()?);
         match self.requests.operation(req) {
-            Some(Operation::SendAnnounced { to, .. } | Operation::SendWaiting { to }) if *to == from => {
+            Some(Operation::SendAnnounced { to, .. } | Operation::SendWaiting { to })
+                if *to == from =>
+            {
                 self.requests.complete(req, Completion::EMPTY);
                 Some(())
             }

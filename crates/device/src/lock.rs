@@ -51,7 +51,10 @@ impl Drop for DeviceGuard {
         if cfg!(debug_assertions) {
             BUSY.store(false, Ordering::Relaxed);
         }
-        if self.lock.is_some() && SLEEPERS.load(Ordering::SeqCst) != 0 && self.device.engine.activity() != self.activity {
+        if self.lock.is_some()
+            && SLEEPERS.load(Ordering::SeqCst) != 0
+            && self.device.engine.activity() != self.activity
+        {
             // What another thread sleeps for may have come to this one.
             let bell = self.device.doorbell();
             bell.fetch_add(1, Ordering::SeqCst);
@@ -65,12 +68,19 @@ impl Drop for DeviceGuard {
 pub fn device() -> DeviceGuard {
     let lock = is_concurrent().then(|| LOCK.lock().unwrap_or_else(PoisonError::into_inner));
     if cfg!(debug_assertions) {
-        assert!(!BUSY.swap(true, Ordering::Relaxed), "the device is used within its own use");
+        assert!(
+            !BUSY.swap(true, Ordering::Relaxed),
+            "the device is used within its own use"
+        );
     }
     // SAFETY: either the lock is held, or by MPI's thread rule only this thread is in MPI, and guards are never nested.
     let device = unsafe { (*DEVICE.0.get()).as_mut() }.expect("the device is started");
     let activity = device.engine.activity();
-    DeviceGuard { device, lock, activity }
+    DeviceGuard {
+        device,
+        lock,
+        activity,
+    }
 }
 
 /// May several threads be in MPI at once?
@@ -104,7 +114,9 @@ pub fn start(
     concurrent: bool,
 ) -> Result<(), ferry_transport::TransportError> {
     let patience = Patience::new(welcome.local_ranks.len() as u32, welcome.cores);
-    status.concurrent.store(u32::from(concurrent), Ordering::Relaxed);
+    status
+        .concurrent
+        .store(u32::from(concurrent), Ordering::Relaxed);
     let device = Device::new(welcome, segment, status, patience)?;
     CONCURRENT.store(concurrent, Ordering::SeqCst);
     let _lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);

@@ -27,7 +27,11 @@ pub(crate) struct Unexpected {
 
 impl Unexpected {
     pub fn envelope(&self) -> Envelope {
-        Envelope { source: self.key.source, tag: self.key.tag, len: self.len }
+        Envelope {
+            source: self.key.source,
+            tag: self.key.tag,
+            len: self.len,
+        }
     }
 }
 
@@ -96,13 +100,17 @@ impl Matcher {
     #[inline]
     pub fn match_message(&mut self, key: &Key) -> Option<ReqId> {
         let posted = &mut self.queues(key.context).posted;
-        let at = posted.iter().position(|(pattern, _)| pattern.accepts(key))?;
+        let at = posted
+            .iter()
+            .position(|(pattern, _)| pattern.accepts(key))?;
         posted.remove(at).map(|(_, req)| req)
     }
 
     /// No receive waits for this message: keep it.
     pub fn keep(&mut self, message: Unexpected) {
-        self.queues(message.key.context).unexpected.push_back(message);
+        self.queues(message.key.context)
+            .unexpected
+            .push_back(message);
     }
 
     /// A receive is made: the message that it matches, if one waits.
@@ -116,12 +124,18 @@ impl Matcher {
     /// No message waits for this receive: let it wait.
     #[inline]
     pub fn post(&mut self, pattern: Pattern, req: ReqId) {
-        self.queues(pattern.context).posted.push_back((pattern, req));
+        self.queues(pattern.context)
+            .posted
+            .push_back((pattern, req));
     }
 
     /// The first message that `pattern` would match, left in place.
     pub fn probe(&mut self, pattern: &Pattern) -> Option<Envelope> {
-        self.queues(pattern.context).unexpected.iter().find(|m| pattern.accepts(&m.key)).map(Unexpected::envelope)
+        self.queues(pattern.context)
+            .unexpected
+            .iter()
+            .find(|m| pattern.accepts(&m.key))
+            .map(Unexpected::envelope)
     }
 
     /// Takes a waiting receive back. False: it is no longer waiting.
@@ -131,10 +145,5 @@ impl Matcher {
             Some(at) => posted.remove(at).is_some(),
             None => false,
         }
-    }
-
-    /// Messages that no receive has matched, in all contexts.
-    pub fn unexpected(&self) -> usize {
-        self.queues.iter().map(|q| q.unexpected.len()).sum()
     }
 }

@@ -24,7 +24,11 @@ pub struct Completion {
 impl Completion {
     /// The completion of a send, or of an operation with nobody (MPI_PROC_NULL).
     pub const EMPTY: Completion = Completion {
-        envelope: Envelope { source: 0, tag: 0, len: 0 },
+        envelope: Envelope {
+            source: 0,
+            tag: 0,
+            len: 0,
+        },
         received: 0,
         cancelled: false,
         fault: None,
@@ -56,9 +60,17 @@ pub(crate) enum Operation {
     /// A synchronous send whose receiver has yet to match.
     SendWaiting { to: ProcId },
     /// A large send that has been announced; `asked`: the receiver wants it piece by piece.
-    SendAnnounced { to: ProcId, source: Source, asked: Option<u32> },
+    SendAnnounced {
+        to: ProcId,
+        source: Source,
+        asked: Option<u32>,
+    },
     /// A receive; `stream`: its message comes piece by piece.
-    Receive { context: ContextId, sink: Sink, stream: Option<Stream> },
+    Receive {
+        context: ContextId,
+        sink: Sink,
+        stream: Option<Stream>,
+    },
     /// A message that a matched probe has taken.
     Message(Box<Unexpected>),
     /// It could not even be started.
@@ -88,12 +100,21 @@ pub(crate) struct Requests {
 
 impl Requests {
     pub fn new() -> Requests {
-        Requests { slots: Vec::new(), free: Vec::new(), completed: 0 }
+        Requests {
+            slots: Vec::new(),
+            free: Vec::new(),
+            completed: 0,
+        }
     }
 
     #[inline]
     pub fn insert(&mut self, operation: Operation) -> ReqId {
-        let slot = Slot { operation, done: false, detached: false, completion: Completion::EMPTY };
+        let slot = Slot {
+            operation,
+            done: false,
+            detached: false,
+            completion: Completion::EMPTY,
+        };
         match self.free.pop() {
             Some(at) => {
                 self.slots[at as usize] = slot;
@@ -109,7 +130,10 @@ impl Requests {
     /// The operation of a request that is not complete. Tolerates numbers that a peer made up.
     #[inline]
     pub fn operation(&mut self, req: ReqId) -> Option<&mut Operation> {
-        self.slots.get_mut(req.0 as usize).filter(|s| !s.done).map(|s| &mut s.operation)
+        self.slots
+            .get_mut(req.0 as usize)
+            .filter(|s| !s.done)
+            .map(|s| &mut s.operation)
     }
 
     pub fn set_envelope(&mut self, req: ReqId, envelope: Envelope) {
@@ -122,7 +146,9 @@ impl Requests {
 
     /// As [`Requests::envelope`], for a number that a peer may have made up.
     pub fn envelope_of(&self, req: ReqId) -> Option<Envelope> {
-        self.slots.get(req.0 as usize).map(|s| s.completion.envelope)
+        self.slots
+            .get(req.0 as usize)
+            .map(|s| s.completion.envelope)
     }
 
     /// The operation has ended. Its buffers are let go.
@@ -146,7 +172,10 @@ impl Requests {
     #[inline]
     pub fn take(&mut self, req: ReqId) -> Completion {
         let slot = &mut self.slots[req.0 as usize];
-        assert!(slot.done, "the completion of an operation under way was asked for");
+        assert!(
+            slot.done,
+            "the completion of an operation under way was asked for"
+        );
         self.free.push(req.0);
         slot.completion
     }
@@ -174,7 +203,10 @@ impl Requests {
     pub fn sends_pending(&self) -> bool {
         self.slots.iter().any(|s| {
             use Operation::{SendAnnounced, SendQueued, SendWaiting};
-            matches!(s.operation, SendQueued { .. } | SendWaiting { .. } | SendAnnounced { .. })
+            matches!(
+                s.operation,
+                SendQueued { .. } | SendWaiting { .. } | SendAnnounced { .. }
+            )
         })
     }
 
@@ -183,7 +215,10 @@ impl Requests {
         for at in 0..self.slots.len() {
             let slot = &self.slots[at];
             if !slot.done && !matches!(slot.operation, Operation::Free | Operation::Message(_)) {
-                let completion = Completion { fault: Some(fault), ..slot.completion };
+                let completion = Completion {
+                    fault: Some(fault),
+                    ..slot.completion
+                };
                 self.complete(ReqId(at as u32), completion);
             }
         }

@@ -37,8 +37,12 @@ pub struct WaitingFor<'a> {
 
 impl WaitingFor<'_> {
     /// Several operations, of any communicator.
-    pub const SEVERAL: WaitingFor<'static> =
-        WaitingFor { context: ContextId::WORLD, peer: -2, tag: -1, details: None };
+    pub const SEVERAL: WaitingFor<'static> = WaitingFor {
+        context: ContextId::WORLD,
+        peer: -2,
+        tag: -1,
+        details: None,
+    };
 }
 
 /// How waiting is done in this job.
@@ -54,9 +58,15 @@ impl Patience {
     /// For `ranks` ranks on a node of which the job may use `cores` cores.
     pub fn new(ranks: u32, cores: u32) -> Patience {
         if ranks <= cores {
-            Patience { spin: Duration::from_micros(100), yields: 0 }
+            Patience {
+                spin: Duration::from_micros(100),
+                yields: 0,
+            }
         } else {
-            Patience { spin: Duration::ZERO, yields: 1 }
+            Patience {
+                spin: Duration::ZERO,
+                yields: 1,
+            }
         }
     }
 }
@@ -87,7 +97,8 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
         }
         if !patience.spin.is_zero() {
             polls += 1;
-            let spinning = polls % POLLS != 0 || since.get_or_insert_with(Instant::now).elapsed() < patience.spin;
+            let spinning = polls % POLLS != 0
+                || since.get_or_insert_with(Instant::now).elapsed() < patience.spin;
             if spinning {
                 if concurrent {
                     drop(guard);
@@ -115,7 +126,11 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
 }
 
 /// Sleeps until the bell rings, unless something happened meanwhile.
-fn sleep(mut guard: DeviceGuard, what: &WaitingFor<'_>, done: &mut dyn FnMut(&mut Device) -> bool) -> DeviceGuard {
+fn sleep(
+    mut guard: DeviceGuard,
+    what: &WaitingFor<'_>,
+    done: &mut dyn FnMut(&mut Device) -> bool,
+) -> DeviceGuard {
     let bell = guard.doorbell();
     let seen = bell.load(Ordering::SeqCst);
     guard.wires.arm();
@@ -142,7 +157,9 @@ fn sleep(mut guard: DeviceGuard, what: &WaitingFor<'_>, done: &mut dyn FnMut(&mu
 
 /// Tells the launcher what this rank waits for.
 fn tell(status: &RankStatus, what: &WaitingFor<'_>) {
-    status.call.store(CALL.load(Ordering::Relaxed), Ordering::Relaxed);
+    status
+        .call
+        .store(CALL.load(Ordering::Relaxed), Ordering::Relaxed);
     status.context.store(what.context.0, Ordering::Relaxed);
     status.peer.store(what.peer, Ordering::Relaxed);
     status.tag.store(what.tag, Ordering::Relaxed);
@@ -150,7 +167,10 @@ fn tell(status: &RankStatus, what: &WaitingFor<'_>) {
         details.describe(status);
     }
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    status.since.store(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64, Ordering::Relaxed);
+    status.since.store(
+        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
+        Ordering::Relaxed,
+    );
     status.asleep.store(1, Ordering::Release);
 }
 

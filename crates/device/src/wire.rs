@@ -39,7 +39,11 @@ impl Fields<'_> {
     #[inline]
     pub fn key(&mut self) -> Option<Key> {
         let context = ContextId(self.u64()?);
-        Some(Key { context, source: self.u32()?, tag: self.u32()? })
+        Some(Key {
+            context,
+            source: self.u32()?,
+            tag: self.u32()?,
+        })
     }
 }
 
@@ -53,7 +57,10 @@ pub(crate) struct Head {
 impl Head {
     #[inline]
     pub fn new() -> Head {
-        Head { bytes: [0; HEAD_MAX], len: 0 }
+        Head {
+            bytes: [0; HEAD_MAX],
+            len: 0,
+        }
     }
     #[inline]
     pub fn u32(mut self, v: u32) -> Head {
@@ -83,10 +90,17 @@ mod tests {
 
     #[test]
     fn a_head_reads_back() {
-        let key = Key { context: ContextId(77 << 32 | 5), source: 9, tag: 1 << 30 };
+        let key = Key {
+            context: ContextId(77 << 32 | 5),
+            source: 9,
+            tag: 1 << 30,
+        };
         let head = Head::new().key(&key).u64(u64::MAX).u32(3);
         let mut fields = Fields(head.bytes());
         assert_eq!(fields.key(), Some(key));
-        assert_eq!((fields.u64(), fields.u32(), fields.u32()), (Some(u64::MAX), Some(3), None));
+        assert_eq!(
+            (fields.u64(), fields.u32(), fields.u32()),
+            (Some(u64::MAX), Some(3), None)
+        );
     }
 }

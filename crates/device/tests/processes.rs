@@ -1,6 +1,9 @@
 //! The device between real processes: this test starts itself again, once a rank, as a launcher would.
 
-use ferry_device::{Completion, ContextId, Fault, Key, Pattern, SendMode, Sink, Source, WaitingFor, device, wait, wait_until};
+use ferry_device::{
+    Completion, ContextId, Fault, Key, Pattern, SendMode, Sink, Source, WaitingFor, device, wait,
+    wait_until,
+};
 use ferry_job::NodeJob;
 use std::os::fd::AsRawFd;
 use std::process::Command;
@@ -37,16 +40,34 @@ fn job(name: &str, ranks: u32, cores: u32) -> Option<(u32, u32)> {
 }
 
 fn key(source: u32, tag: u32) -> Key {
-    Key { context: ContextId::WORLD, source, tag }
+    Key {
+        context: ContextId::WORLD,
+        source,
+        tag,
+    }
 }
 
 fn from(source: u32, tag: u32) -> Pattern {
-    Pattern { context: ContextId::WORLD, source: Some(source), tag: Some(tag) }
+    Pattern {
+        context: ContextId::WORLD,
+        source: Some(source),
+        tag: Some(tag),
+    }
 }
 
 fn send(to: u32, me: u32, tag: u32, data: &[u8], mode: SendMode) {
     // SAFETY: the data outlives the wait.
-    let req = unsafe { device().send(to, key(me, tag), Source::Bytes { ptr: data.as_ptr(), len: data.len() }, mode) };
+    let req = unsafe {
+        device().send(
+            to,
+            key(me, tag),
+            Source::Bytes {
+                ptr: data.as_ptr(),
+                len: data.len(),
+            },
+            mode,
+        )
+    };
     if let Some(req) = req {
         assert_eq!(wait(req, &WaitingFor::SEVERAL), Completion::EMPTY);
     }
@@ -55,21 +76,49 @@ fn send(to: u32, me: u32, tag: u32, data: &[u8], mode: SendMode) {
 fn receive(pattern: Pattern, room: usize) -> (Completion, Vec<u8>) {
     let mut data = vec![0u8; room];
     // SAFETY: the buffer outlives the wait.
-    let req = unsafe { device().receive(pattern, Sink::Bytes { ptr: data.as_mut_ptr(), cap: room }) };
+    let req = unsafe {
+        device().receive(
+            pattern,
+            Sink::Bytes {
+                ptr: data.as_mut_ptr(),
+                cap: room,
+            },
+        )
+    };
     let ended = wait(req, &WaitingFor::SEVERAL);
     data.truncate(ended.received as usize);
     (ended, data)
 }
 
 fn pattern_of(len: usize, salt: u32) -> Vec<u8> {
-    (0..len).map(|i| (i as u32).wrapping_mul(31).wrapping_add(salt) as u8).collect()
+    (0..len)
+        .map(|i| (i as u32).wrapping_mul(31).wrapping_add(salt) as u8)
+        .collect()
 }
 
-const SIZES: [usize; 15] = [0, 1, 8, 40, 41, 63, 64, 1000, 8175, 8176, 8177, 16384, 65536, 1 << 20, 5_000_001];
+const SIZES: [usize; 15] = [
+    0,
+    1,
+    8,
+    40,
+    41,
+    63,
+    64,
+    1000,
+    8175,
+    8176,
+    8177,
+    16384,
+    65536,
+    1 << 20,
+    5_000_001,
+];
 
 #[test]
 fn every_size_goes_there_and_back() {
-    let Some((me, _)) = job("every_size_goes_there_and_back", 2, 2) else { return };
+    let Some((me, _)) = job("every_size_goes_there_and_back", 2, 2) else {
+        return;
+    };
     for mode in [SendMode::Standard, SendMode::Synchronous] {
         for (i, &len) in SIZES.iter().enumerate() {
             let data = pattern_of(len, i as u32);
@@ -87,7 +136,9 @@ fn every_size_goes_there_and_back() {
 
 #[test]
 fn a_flood_waits_for_a_slow_reader_and_keeps_its_order() {
-    let Some((me, size)) = job("a_flood_waits_for_a_slow_reader_and_keeps_its_order", 3, 2) else { return };
+    let Some((me, size)) = job("a_flood_waits_for_a_slow_reader_and_keeps_its_order", 3, 2) else {
+        return;
+    };
     const COUNT: u32 = 3000;
     let len = |i: u32| [0, 8, 3000, 100, 20_000][i as usize % 5] + i as usize % 7;
     if me > 0 {
@@ -95,7 +146,17 @@ fn a_flood_waits_for_a_slow_reader_and_keeps_its_order() {
         let data: Vec<Vec<u8>> = (0..COUNT).map(|i| pattern_of(len(i), i + me)).collect();
         for d in &data {
             // SAFETY: `data` lives until all requests are complete.
-            reqs.extend(unsafe { device().send(0, key(me, 5), Source::Bytes { ptr: d.as_ptr(), len: d.len() }, SendMode::Standard) });
+            reqs.extend(unsafe {
+                device().send(
+                    0,
+                    key(me, 5),
+                    Source::Bytes {
+                        ptr: d.as_ptr(),
+                        len: d.len(),
+                    },
+                    SendMode::Standard,
+                )
+            });
         }
         for req in reqs {
             wait(req, &WaitingFor::SEVERAL);
@@ -103,10 +164,21 @@ fn a_flood_waits_for_a_slow_reader_and_keeps_its_order() {
     } else {
         let mut seen = vec![0u32; size as usize];
         for _ in 0..COUNT * (size - 1) {
-            let (ended, data) = receive(Pattern { context: ContextId::WORLD, source: None, tag: Some(5) }, 30_000);
+            let (ended, data) = receive(
+                Pattern {
+                    context: ContextId::WORLD,
+                    source: None,
+                    tag: Some(5),
+                },
+                30_000,
+            );
             let source = ended.envelope.source;
             let i = seen[source as usize];
-            assert_eq!(data, pattern_of(len(i), i + source), "message {i} of {source}");
+            assert_eq!(
+                data,
+                pattern_of(len(i), i + source),
+                "message {i} of {source}"
+            );
             seen[source as usize] += 1;
         }
     }
@@ -115,7 +187,9 @@ fn a_flood_waits_for_a_slow_reader_and_keeps_its_order() {
 
 #[test]
 fn truncation_probe_and_cancel() {
-    let Some((me, _)) = job("truncation_probe_and_cancel", 2, 1) else { return };
+    let Some((me, _)) = job("truncation_probe_and_cancel", 2, 1) else {
+        return;
+    };
     if me == 0 {
         send(1, 0, 1, &pattern_of(100, 1), SendMode::Standard);
         send(1, 0, 2, &pattern_of(100_000, 2), SendMode::Standard);
@@ -123,7 +197,15 @@ fn truncation_probe_and_cancel() {
     } else {
         let mut nothing = [0u8; 4];
         // SAFETY: the buffer outlives the request.
-        let never = unsafe { device().receive(from(0, 99), Sink::Bytes { ptr: nothing.as_mut_ptr(), cap: 4 }) };
+        let never = unsafe {
+            device().receive(
+                from(0, 99),
+                Sink::Bytes {
+                    ptr: nothing.as_mut_ptr(),
+                    cap: 4,
+                },
+            )
+        };
         assert!(device().cancel_receive(never));
         assert!(device().take(never).cancelled);
         for (tag, sent) in [(1, 100), (2, 100_000)] {
@@ -140,7 +222,15 @@ fn truncation_probe_and_cancel() {
         assert_eq!((envelope.len, device().probe(&from(0, 3))), (10, None));
         let mut data = [0u8; 10];
         // SAFETY: the buffer outlives the wait.
-        let req = unsafe { device().receive_matched(message, Sink::Bytes { ptr: data.as_mut_ptr(), cap: 10 }) };
+        let req = unsafe {
+            device().receive_matched(
+                message,
+                Sink::Bytes {
+                    ptr: data.as_mut_ptr(),
+                    cap: 10,
+                },
+            )
+        };
         assert_eq!(wait(req, &WaitingFor::SEVERAL).received, 10);
         assert_eq!(data[..], pattern_of(10, 3));
     }
@@ -149,13 +239,29 @@ fn truncation_probe_and_cancel() {
 
 #[test]
 fn a_process_speaks_to_itself() {
-    let Some((me, _)) = job("a_process_speaks_to_itself", 1, 1) else { return };
+    let Some((me, _)) = job("a_process_speaks_to_itself", 1, 1) else {
+        return;
+    };
     for len in [0usize, 10, 5000, 1 << 20] {
         let (data, mut got) = (pattern_of(len, 9), vec![0u8; len]);
         // SAFETY: both buffers outlive the waits.
         unsafe {
-            let sending = device().send(me, key(me, 1), Source::Bytes { ptr: data.as_ptr(), len }, SendMode::Synchronous);
-            let receiving = device().receive(from(me, 1), Sink::Bytes { ptr: got.as_mut_ptr(), cap: len });
+            let sending = device().send(
+                me,
+                key(me, 1),
+                Source::Bytes {
+                    ptr: data.as_ptr(),
+                    len,
+                },
+                SendMode::Synchronous,
+            );
+            let receiving = device().receive(
+                from(me, 1),
+                Sink::Bytes {
+                    ptr: got.as_mut_ptr(),
+                    cap: len,
+                },
+            );
             wait(receiving, &WaitingFor::SEVERAL);
             wait(sending.unwrap(), &WaitingFor::SEVERAL);
         }
@@ -165,16 +271,33 @@ fn a_process_speaks_to_itself() {
 
 #[test]
 fn many_ranks_all_to_all() {
-    let Some((me, size)) = job("many_ranks_all_to_all", 20, 2) else { return };
+    let Some((me, size)) = job("many_ranks_all_to_all", 20, 2) else {
+        return;
+    };
     for round in 0..20u32 {
-        let mine: Vec<Vec<u8>> = (0..size).map(|to| pattern_of(100 * round as usize, me * 100 + to)).collect();
+        let mine: Vec<Vec<u8>> = (0..size)
+            .map(|to| pattern_of(100 * round as usize, me * 100 + to))
+            .collect();
         let mut reqs = Vec::new();
         for (to, d) in mine.iter().enumerate() {
             // SAFETY: `mine` lives until all requests are complete.
-            reqs.extend(unsafe { device().send(to as u32, key(me, round), Source::Bytes { ptr: d.as_ptr(), len: d.len() }, SendMode::Standard) });
+            reqs.extend(unsafe {
+                device().send(
+                    to as u32,
+                    key(me, round),
+                    Source::Bytes {
+                        ptr: d.as_ptr(),
+                        len: d.len(),
+                    },
+                    SendMode::Standard,
+                )
+            });
         }
         for source in (0..size).rev() {
-            assert_eq!(receive(from(source, round), 2000).1, pattern_of(100 * round as usize, source * 100 + me));
+            assert_eq!(
+                receive(from(source, round), 2000).1,
+                pattern_of(100 * round as usize, source * 100 + me)
+            );
         }
         for req in reqs {
             wait(req, &WaitingFor::SEVERAL);

@@ -41,7 +41,14 @@ pub fn source(address: *const u8, count: i64, datatype: &Arc<Datatype>) -> Sourc
     if len == 0 || datatype.is_dense() {
         return Source::Bytes { ptr: address, len };
     }
-    Source::Layout { view: Box::new(Scattered { address: address.cast_mut(), count, datatype: datatype.clone() }), len }
+    Source::Layout {
+        view: Box::new(Scattered {
+            address: address.cast_mut(),
+            count,
+            datatype: datatype.clone(),
+        }),
+        len,
+    }
 }
 
 /// Room for `count` elements at `address`.
@@ -51,5 +58,12 @@ pub fn sink(address: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Sink {
     if cap == 0 || datatype.is_dense() {
         return Sink::Bytes { ptr: address, cap };
     }
-    Sink::Layout { view: Box::new(Scattered { address, count, datatype: datatype.clone() }), cap }
+    Sink::Layout {
+        view: Box::new(Scattered {
+            address,
+            count,
+            datatype: datatype.clone(),
+        }),
+        cap,
+    }
 }

@@ -63,8 +63,14 @@ pub fn init(level: ThreadLevel) -> Result<&'static Process> {
     if PROCESS.get().is_some() {
         return Err(err!(Other, "MPI has been initialised already"));
     }
-    let Place { welcome, segment, status, client } = ferry_job::join().map_err(|e| err!(Other, "{e}"))?;
-    device::start(&welcome, segment, status, level == ThreadLevel::Multiple).map_err(|e| err!(Other, "{e}"))?;
+    let Place {
+        welcome,
+        segment,
+        status,
+        client,
+    } = ferry_job::join().map_err(|e| err!(Other, "{e}"))?;
+    device::start(&welcome, segment, status, level == ThreadLevel::Multiple)
+        .map_err(|e| err!(Other, "{e}"))?;
     let process = Process {
         me: welcome.rank,
         size: welcome.size,
@@ -79,7 +85,10 @@ pub fn init(level: ThreadLevel) -> Result<&'static Process> {
         finalized: AtomicBool::new(false),
     };
     let process = PROCESS.get_or_init(|| process);
-    process.status.state.store(RankState::Running as u32, Ordering::Release);
+    process
+        .status
+        .state
+        .store(RankState::Running as u32, Ordering::Release);
     Ok(process)
 }
 
@@ -93,7 +102,9 @@ impl Process {
     pub fn finalize(&self) {
         device::finish();
         self.finalized.store(true, Ordering::Release);
-        self.status.state.store(RankState::Finalized as u32, Ordering::Release);
+        self.status
+            .state
+            .store(RankState::Finalized as u32, Ordering::Release);
     }
 
     /// Has MPI been finalised?
@@ -105,7 +116,9 @@ impl Process {
     /// Ends the job with exit code `code`; `text` is shown by the launcher. Without a launcher: prints it and exits.
     pub fn abort(&self, code: i32, text: &str) -> ! {
         self.status.abort_code.store(code, Ordering::Relaxed);
-        self.status.state.store(RankState::Aborted as u32, Ordering::Release);
+        self.status
+            .state
+            .store(RankState::Aborted as u32, Ordering::Release);
         abort(self.client.as_ref(), code, text)
     }
 }
@@ -123,4 +136,3 @@ pub fn abort(client: Option<&Client>, code: i32, text: &str) -> ! {
     // SAFETY: _exit is always safe to call.
     unsafe { libc::_exit(if code & 0xff == 0 { 1 } else { code & 0xff }) }
 }
-

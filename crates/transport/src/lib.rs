@@ -79,7 +79,13 @@ pub trait Transport: Send {
     /// Sends an active message: copied, or not at all.
     ///
     /// Errors: the wire to this peer cannot be set up or is broken.
-    fn send(&mut self, to: ProcId, message: u8, head: &[u8], body: Body<'_>) -> Result<Answer, TransportError>;
+    fn send(
+        &mut self,
+        to: ProcId,
+        message: u8,
+        head: &[u8],
+        body: Body<'_>,
+    ) -> Result<Answer, TransportError>;
     /// Delivers what has arrived, up to a fair share; returns how many messages that was.
     fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError>;
 
@@ -88,7 +94,12 @@ pub trait Transport: Send {
     ///
     /// # Safety
     /// The local runs must be writable.
-    unsafe fn read(&mut self, _from: ProcId, _address: u64, _into: &[(*mut u8, usize)]) -> Result<(), ReadError> {
+    unsafe fn read(
+        &mut self,
+        _from: ProcId,
+        _address: u64,
+        _into: &[(*mut u8, usize)],
+    ) -> Result<(), ReadError> {
         Err(ReadError::Refused)
     }
     /// Before sleeping on the process's doorbell: asks that whatever arrives from now on, and room for a message that was answered
@@ -127,7 +138,9 @@ pub enum TransportError {
         advice: &'static str,
     },
     /// What a peer wrote makes no sense.
-    #[error("process {peer} wrote {what} into its ring: it is broken, or another program wrote over it")]
+    #[error(
+        "process {peer} wrote {what} into its ring: it is broken, or another program wrote over it"
+    )]
     Malformed {
         /// The peer.
         peer: ProcId,

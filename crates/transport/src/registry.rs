@@ -19,17 +19,32 @@ static OWN_BELL: AtomicU32 = AtomicU32::new(0);
 /// Opens every transport that this process can use.
 pub fn open(welcome: &Welcome, segment: Option<Segment>) -> Result<Wires, TransportError> {
     let shm = match segment {
-        Some(segment) if welcome.local_ranks.len() > 1 => {
-            Some(Shm::open(segment, welcome.local_ranks.clone(), welcome.local_rank as usize, welcome.job)?)
-        }
+        Some(segment) if welcome.local_ranks.len() > 1 => Some(Shm::open(
+            segment,
+            welcome.local_ranks.clone(),
+            welcome.local_rank as usize,
+            welcome.job,
+        )?),
         _ => None,
     };
-    Ok(Wires { me: welcome.rank, itself: SelfLoop::new(welcome.rank), shm })
+    Ok(Wires {
+        me: welcome.rank,
+        itself: SelfLoop::new(welcome.rank),
+        shm,
+    })
 }
 
 impl Wires {
     fn unreachable(&self, peer: ProcId) -> TransportError {
-        TransportError::Unreachable { peer, tried: if self.shm.is_some() { "self, shm" } else { "self" }.into() }
+        TransportError::Unreachable {
+            peer,
+            tried: if self.shm.is_some() {
+                "self, shm"
+            } else {
+                "self"
+            }
+            .into(),
+        }
     }
 
     /// What can be done for `peer`.
@@ -45,7 +60,13 @@ impl Wires {
 
     /// [`Transport::send`] on the wire to `to`.
     #[inline]
-    pub fn send(&mut self, to: ProcId, message: u8, head: &[u8], body: Body<'_>) -> Result<Answer, TransportError> {
+    pub fn send(
+        &mut self,
+        to: ProcId,
+        message: u8,
+        head: &[u8],
+        body: Body<'_>,
+    ) -> Result<Answer, TransportError> {
         if to == self.me {
             return self.itself.send(to, message, head, body);
         }
@@ -69,7 +90,12 @@ impl Wires {
     ///
     /// # Safety
     /// The local runs must be writable.
-    pub unsafe fn read(&mut self, from: ProcId, address: u64, into: &[(*mut u8, usize)]) -> Result<(), ReadError> {
+    pub unsafe fn read(
+        &mut self,
+        from: ProcId,
+        address: u64,
+        into: &[(*mut u8, usize)],
+    ) -> Result<(), ReadError> {
         // SAFETY: the caller's promise, passed on.
         unsafe {
             if from == self.me {
@@ -98,7 +124,10 @@ impl Wires {
 
     /// The word on which this process sleeps.
     pub fn doorbell(&self) -> &'static AtomicU32 {
-        self.shm.as_ref().and_then(|s| s.doorbell()).unwrap_or(&OWN_BELL)
+        self.shm
+            .as_ref()
+            .and_then(|s| s.doorbell())
+            .unwrap_or(&OWN_BELL)
     }
 
     /// Names of the wires that are open, for reports.

@@ -44,7 +44,12 @@ static PROCESS: BufferPool = BufferPool::new();
 impl BufferPool {
     /// A pool with nothing attached.
     pub const fn new() -> BufferPool {
-        BufferPool { state: Mutex::new(State { attached: None, pending: Vec::new() }) }
+        BufferPool {
+            state: Mutex::new(State {
+                attached: None,
+                pending: Vec::new(),
+            }),
+        }
     }
 
     /// The pool of the whole process.
@@ -65,7 +70,10 @@ impl BufferPool {
     pub fn attach(&self, what: Attached) -> Result<()> {
         let mut state = self.state();
         if state.attached.is_some() {
-            return Err(err!(Buffer, "a buffer is attached already; detach it first"));
+            return Err(err!(
+                Buffer,
+                "a buffer is attached already; detach it first"
+            ));
         }
         state.attached = Some(what);
         Ok(())
@@ -77,7 +85,10 @@ impl BufferPool {
             return Err(err!(Buffer, "no buffer is attached"));
         }
         self.flush();
-        self.state().attached.take().ok_or_else(|| err!(Buffer, "another thread detached the buffer"))
+        self.state()
+            .attached
+            .take()
+            .ok_or_else(|| err!(Buffer, "another thread detached the buffer"))
     }
 
     /// Blocks until all messages have left.
@@ -106,7 +117,12 @@ impl BufferPool {
             let state = self.state();
             let used: u64 = state.pending.iter().map(|p| p.1).sum();
             match state.attached {
-                None => return Err(err!(Buffer, "no buffer is attached for buffered sends; call MPI_Buffer_attach")),
+                None => {
+                    return Err(err!(
+                        Buffer,
+                        "no buffer is attached for buffered sends; call MPI_Buffer_attach"
+                    ));
+                }
                 Some(Attached::Automatic) => return Ok(()),
                 Some(Attached::User { len, .. }) if used + need <= len => return Ok(()),
                 Some(Attached::User { len: size, .. }) if attempt == 1 => {
@@ -138,8 +154,18 @@ pub(super) unsafe fn send(comm: &Arc<Comm>, buffer: &Buffer, rank: u32, tag: u32
 ///
 /// # Safety
 /// The buffer must be readable.
-pub(super) unsafe fn send_with(d: &mut Device, comm: &Arc<Comm>, buffer: &Buffer, rank: u32, tag: u32) -> Result<()> {
-    let pool = if comm.buffers.is_attached() { &comm.buffers } else { BufferPool::of_process() };
+pub(super) unsafe fn send_with(
+    d: &mut Device,
+    comm: &Arc<Comm>,
+    buffer: &Buffer,
+    rank: u32,
+    tag: u32,
+) -> Result<()> {
+    let pool = if comm.buffers.is_attached() {
+        &comm.buffers
+    } else {
+        BufferPool::of_process()
+    };
     let len = message_len(buffer.count, &buffer.datatype);
     pool.admit(d, len as u64)?;
     let mut copy = vec![0u8; len];
@@ -147,7 +173,12 @@ pub(super) unsafe fn send_with(d: &mut Device, comm: &Arc<Comm>, buffer: &Buffer
     unsafe { source(buffer.address, buffer.count, &buffer.datatype).read(0, &mut copy) };
     // SAFETY: the device owns the bytes.
     let req = unsafe {
-        d.send(comm.peer(rank), key(comm, tag), Source::Owned(copy.into_boxed_slice()), SendMode::Standard)
+        d.send(
+            comm.peer(rank),
+            key(comm, tag),
+            Source::Owned(copy.into_boxed_slice()),
+            SendMode::Standard,
+        )
     };
     if let Some(req) = req {
         pool.state().pending.push((req, len as u64 + OVERHEAD));
@@ -163,7 +194,10 @@ struct Flushing {
 
 impl crate::request::Work for Flushing {
     fn is_done(&self, d: &mut Device) -> bool {
-        self.comm.as_ref().map_or(&PROCESS, |c| &c.buffers).settle(d)
+        self.comm
+            .as_ref()
+            .map_or(&PROCESS, |c| &c.buffers)
+            .settle(d)
     }
     fn outcome(&self) -> crate::request::Outcome {
         crate::request::Outcome::EMPTY
@@ -172,5 +206,10 @@ impl crate::request::Work for Flushing {
 
 /// A request that completes when all messages buffered so far, in `comm`'s pool or the process's, have left.
 pub fn iflush(comm: Option<&Arc<Comm>>) -> Arc<crate::Request> {
-    crate::Request::work(comm.cloned(), Arc::new(Flushing { comm: comm.cloned() }))
+    crate::Request::work(
+        comm.cloned(),
+        Arc::new(Flushing {
+            comm: comm.cloned(),
+        }),
+    )
 }

@@ -56,16 +56,29 @@ pub struct Buffer {
 unsafe impl Send for Buffer {}
 
 fn send_mode(mode: Mode) -> SendMode {
-    if mode == Mode::Synchronous { SendMode::Synchronous } else { SendMode::Standard }
+    if mode == Mode::Synchronous {
+        SendMode::Synchronous
+    } else {
+        SendMode::Standard
+    }
 }
 
 fn waiting_for(comm: &Comm, peer: i32, tag: Option<u32>) -> WaitingFor<'_> {
-    WaitingFor { context: comm.context, peer, tag: tag.map_or(-1, |t| t as i32), details: Some(comm) }
+    WaitingFor {
+        context: comm.context,
+        peer,
+        tag: tag.map_or(-1, |t| t as i32),
+        details: Some(comm),
+    }
 }
 
 #[inline]
 fn key(comm: &Comm, tag: u32) -> Key {
-    Key { context: comm.context, source: comm.rank(), tag }
+    Key {
+        context: comm.context,
+        source: comm.rank(),
+        tag,
+    }
 }
 
 /// The device's form of a receive's or probe's `from` and `tag`; `None` for a receive from nobody.
@@ -76,7 +89,11 @@ fn pattern(comm: &Comm, from: From, tag: Option<u32>) -> Option<Pattern> {
         From::Any => None,
         From::Nobody => return None,
     };
-    Some(Pattern { context: comm.context, source, tag })
+    Some(Pattern {
+        context: comm.context,
+        source,
+        tag,
+    })
 }
 
 #[inline]
@@ -92,16 +109,37 @@ fn peer_of(comm: &Comm, from: From) -> i32 {
 /// # Safety
 /// The buffer must be readable as its count and datatype say.
 #[inline]
-pub unsafe fn send(comm: &Arc<Comm>, address: *const u8, count: i64, datatype: &Arc<Datatype>, dest: Dest, tag: u32, mode: Mode) -> Result<()> {
-    let Dest::Rank(rank) = dest else { return Ok(()) };
+pub unsafe fn send(
+    comm: &Arc<Comm>,
+    address: *const u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    dest: Dest,
+    tag: u32,
+    mode: Mode,
+) -> Result<()> {
+    let Dest::Rank(rank) = dest else {
+        return Ok(());
+    };
     if mode == Mode::Buffered {
-        let buffer = Buffer { address: address.cast_mut(), count, datatype: datatype.clone() };
+        let buffer = Buffer {
+            address: address.cast_mut(),
+            count,
+            datatype: datatype.clone(),
+        };
         // SAFETY: the caller's promise.
         return unsafe { buffered::send(comm, &buffer, rank, tag) };
     }
     let to = comm.peer(rank);
     // SAFETY: the caller's promise; this call returns after completion only.
-    let started = unsafe { device::device().send(to, key(comm, tag), source(address, count, datatype), send_mode(mode)) };
+    let started = unsafe {
+        device::device().send(
+            to,
+            key(comm, tag),
+            source(address, count, datatype),
+            send_mode(mode),
+        )
+    };
     match started {
         None => Ok(()),
         Some(req) => {
@@ -116,7 +154,13 @@ pub unsafe fn send(comm: &Arc<Comm>, address: *const u8, count: i64, datatype: &
 /// # Safety
 /// The buffer must stay readable and unchanged until completion.
 #[inline]
-pub unsafe fn isend(comm: &Arc<Comm>, buffer: &Buffer, dest: Dest, tag: u32, mode: Mode) -> Result<Arc<Request>> {
+pub unsafe fn isend(
+    comm: &Arc<Comm>,
+    buffer: &Buffer,
+    dest: Dest,
+    tag: u32,
+    mode: Mode,
+) -> Result<Arc<Request>> {
     let active = if mode == Mode::Buffered {
         if let Dest::Rank(rank) = dest {
             // SAFETY: the caller's promise.
@@ -132,8 +176,17 @@ pub unsafe fn isend(comm: &Arc<Comm>, buffer: &Buffer, dest: Dest, tag: u32, mod
 
 /// # Safety
 /// As for [`isend`].
-unsafe fn start_send(d: &mut Device, comm: &Comm, buffer: &Buffer, dest: Dest, tag: u32, mode: Mode) -> Active {
-    let Dest::Rank(rank) = dest else { return Active::Ended(Outcome::SENT) };
+unsafe fn start_send(
+    d: &mut Device,
+    comm: &Comm,
+    buffer: &Buffer,
+    dest: Dest,
+    tag: u32,
+    mode: Mode,
+) -> Active {
+    let Dest::Rank(rank) = dest else {
+        return Active::Ended(Outcome::SENT);
+    };
     let bytes = source(buffer.address, buffer.count, &buffer.datatype);
     // SAFETY: the caller's promise.
     match unsafe { d.send(comm.peer(rank), key(comm, tag), bytes, send_mode(mode)) } {
@@ -146,20 +199,33 @@ unsafe fn start_send(d: &mut Device, comm: &Comm, buffer: &Buffer, dest: Dest, t
 ///
 /// # Safety
 /// Whenever it is started, the buffer must be as for [`isend`].
-pub unsafe fn send_init(comm: &Arc<Comm>, buffer: Buffer, dest: Dest, tag: u32, mode: Mode) -> Arc<Request> {
+pub unsafe fn send_init(
+    comm: &Arc<Comm>,
+    buffer: Buffer,
+    dest: Dest,
+    tag: u32,
+    mode: Mode,
+) -> Arc<Request> {
     let in_comm = comm.clone();
-    Request::persistent(Some(comm.clone()), true, Box::new(move |d| match (mode, dest) {
-        (Mode::Buffered, Dest::Rank(rank)) => {
-            // SAFETY: the caller's promise, for each start.
-            let sent = unsafe { buffered::send_with(d, &in_comm, &buffer, rank, tag) };
-            Active::Ended(match sent {
-                Ok(()) => Outcome::SENT,
-                Err(e) => Outcome { error: Some(e), ..Outcome::SENT },
-            })
-        }
-        // SAFETY: as above.
-        _ => unsafe { start_send(d, &in_comm, &buffer, dest, tag, mode) },
-    }))
+    Request::persistent(
+        Some(comm.clone()),
+        true,
+        Box::new(move |d| match (mode, dest) {
+            (Mode::Buffered, Dest::Rank(rank)) => {
+                // SAFETY: the caller's promise, for each start.
+                let sent = unsafe { buffered::send_with(d, &in_comm, &buffer, rank, tag) };
+                Active::Ended(match sent {
+                    Ok(()) => Outcome::SENT,
+                    Err(e) => Outcome {
+                        error: Some(e),
+                        ..Outcome::SENT
+                    },
+                })
+            }
+            // SAFETY: as above.
+            _ => unsafe { start_send(d, &in_comm, &buffer, dest, tag, mode) },
+        }),
+    )
 }
 
 /// Receives a message and blocks until it is there.
@@ -167,8 +233,17 @@ pub unsafe fn send_init(comm: &Arc<Comm>, buffer: Buffer, dest: Dest, tag: u32, 
 /// # Safety
 /// The buffer must be writable as its count and datatype say.
 #[inline]
-pub unsafe fn receive(comm: &Arc<Comm>, address: *mut u8, count: i64, datatype: &Arc<Datatype>, from: From, tag: Option<u32>) -> Result<Outcome> {
-    let Some(pattern) = pattern(comm, from, tag) else { return Ok(Outcome::FROM_NOBODY) };
+pub unsafe fn receive(
+    comm: &Arc<Comm>,
+    address: *mut u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    from: From,
+    tag: Option<u32>,
+) -> Result<Outcome> {
+    let Some(pattern) = pattern(comm, from, tag) else {
+        return Ok(Outcome::FROM_NOBODY);
+    };
     // SAFETY: the caller's promise; this call returns after completion only.
     let req = unsafe { device::device().receive(pattern, sink(address, count, datatype)) };
     let ended = device::wait(req, &waiting_for(comm, peer_of(comm, from), tag));
@@ -180,7 +255,12 @@ pub unsafe fn receive(comm: &Arc<Comm>, address: *mut u8, count: i64, datatype: 
 /// # Safety
 /// The buffer must stay writable, and untouched, until completion.
 #[inline]
-pub unsafe fn ireceive(comm: &Arc<Comm>, buffer: &Buffer, from: From, tag: Option<u32>) -> Arc<Request> {
+pub unsafe fn ireceive(
+    comm: &Arc<Comm>,
+    buffer: &Buffer,
+    from: From,
+    tag: Option<u32>,
+) -> Arc<Request> {
     // SAFETY: the caller's promise.
     let active = unsafe { start_receive(&mut device::device(), comm, buffer, from, tag) };
     Request::receive(comm.clone(), active)
@@ -188,11 +268,19 @@ pub unsafe fn ireceive(comm: &Arc<Comm>, buffer: &Buffer, from: From, tag: Optio
 
 /// # Safety
 /// As for [`ireceive`].
-unsafe fn start_receive(d: &mut Device, comm: &Comm, buffer: &Buffer, from: From, tag: Option<u32>) -> Active {
+unsafe fn start_receive(
+    d: &mut Device,
+    comm: &Comm,
+    buffer: &Buffer,
+    from: From,
+    tag: Option<u32>,
+) -> Active {
     match pattern(comm, from, tag) {
         None => Active::Ended(Outcome::FROM_NOBODY),
         // SAFETY: the caller's promise.
-        Some(p) => Active::Device(unsafe { d.receive(p, sink(buffer.address, buffer.count, &buffer.datatype)) }),
+        Some(p) => Active::Device(unsafe {
+            d.receive(p, sink(buffer.address, buffer.count, &buffer.datatype))
+        }),
     }
 }
 
@@ -200,7 +288,12 @@ unsafe fn start_receive(d: &mut Device, comm: &Comm, buffer: &Buffer, from: From
 ///
 /// # Safety
 /// Whenever it is started, the buffer must be as for [`ireceive`].
-pub unsafe fn receive_init(comm: &Arc<Comm>, buffer: Buffer, from: From, tag: Option<u32>) -> Arc<Request> {
+pub unsafe fn receive_init(
+    comm: &Arc<Comm>,
+    buffer: Buffer,
+    from: From,
+    tag: Option<u32>,
+) -> Arc<Request> {
     let in_comm = comm.clone();
     Request::persistent(
         Some(comm.clone()),
@@ -214,7 +307,15 @@ pub unsafe fn receive_init(comm: &Arc<Comm>, buffer: Buffer, from: From, tag: Op
 ///
 /// # Safety
 /// As for [`send`] and [`receive`]; the buffers do not overlap.
-pub unsafe fn send_receive(comm: &Arc<Comm>, out: &Buffer, dest: Dest, send_tag: u32, into: &Buffer, from: From, tag: Option<u32>) -> Result<Outcome> {
+pub unsafe fn send_receive(
+    comm: &Arc<Comm>,
+    out: &Buffer,
+    dest: Dest,
+    send_tag: u32,
+    into: &Buffer,
+    from: From,
+    tag: Option<u32>,
+) -> Result<Outcome> {
     let mut d = device::device();
     // SAFETY: the caller's promise; this call returns after completion only.
     let receiving = unsafe { start_receive(&mut d, comm, into, from, tag) };
@@ -240,10 +341,18 @@ fn finish(active: Active, comm: &Arc<Comm>, what: &WaitingFor<'_>, is_send: bool
 ///
 /// # Safety
 /// The buffer must be readable and writable.
-pub unsafe fn send_receive_replace(comm: &Arc<Comm>, buffer: &Buffer, dest: Dest, send_tag: u32, from: From, tag: Option<u32>) -> Result<Outcome> {
+pub unsafe fn send_receive_replace(
+    comm: &Arc<Comm>,
+    buffer: &Buffer,
+    dest: Dest,
+    send_tag: u32,
+    from: From,
+    tag: Option<u32>,
+) -> Result<Outcome> {
     let mut d = device::device();
     // SAFETY: the caller's promise; this call returns after completion only.
-    let (sending, receiving) = unsafe { start_replace(&mut d, comm, buffer, dest, send_tag, from, tag) };
+    let (sending, receiving) =
+        unsafe { start_replace(&mut d, comm, buffer, dest, send_tag, from, tag) };
     drop(d);
     let what = waiting_for(comm, peer_of(comm, from), tag);
     let sent = finish(sending, comm, &what, true);
@@ -256,7 +365,15 @@ pub unsafe fn send_receive_replace(comm: &Arc<Comm>, buffer: &Buffer, dest: Dest
 ///
 /// # Safety
 /// As for [`isend_receive_replace`].
-unsafe fn start_replace(d: &mut Device, comm: &Comm, buffer: &Buffer, dest: Dest, send_tag: u32, from: From, tag: Option<u32>) -> (Active, Active) {
+unsafe fn start_replace(
+    d: &mut Device,
+    comm: &Comm,
+    buffer: &Buffer,
+    dest: Dest,
+    send_tag: u32,
+    from: From,
+    tag: Option<u32>,
+) -> (Active, Active) {
     let mut copy = vec![0u8; crate::buffer::message_len(buffer.count, &buffer.datatype)];
     // SAFETY: the caller's promise.
     unsafe { source(buffer.address, buffer.count, &buffer.datatype).read(0, &mut copy) };
@@ -267,7 +384,14 @@ unsafe fn start_replace(d: &mut Device, comm: &Comm, buffer: &Buffer, dest: Dest
         Dest::Rank(rank) => {
             let bytes = device::Source::Owned(copy.into_boxed_slice());
             // SAFETY: the device owns the bytes.
-            match unsafe { d.send(comm.peer(rank), key(comm, send_tag), bytes, SendMode::Standard) } {
+            match unsafe {
+                d.send(
+                    comm.peer(rank),
+                    key(comm, send_tag),
+                    bytes,
+                    SendMode::Standard,
+                )
+            } {
                 None => Active::Ended(Outcome::SENT),
                 Some(req) => Active::Device(req),
             }
@@ -311,16 +435,25 @@ impl Half {
 
 impl crate::request::Work for Both {
     fn is_done(&self, d: &mut Device) -> bool {
-        let mut halves = self.halves.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut halves = self
+            .halves
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let (sending, receiving) = &mut *halves;
         let sent = sending.settle(d, &self.comm, true);
         receiving.settle(d, &self.comm, false) && sent
     }
 
     fn outcome(&self) -> Outcome {
-        let halves = self.halves.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let halves = self
+            .halves
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         match &*halves {
-            (Half::Ended(Outcome { error: Some(e), .. }), _) => Outcome { error: Some(e.clone()), ..Outcome::EMPTY },
+            (Half::Ended(Outcome { error: Some(e), .. }), _) => Outcome {
+                error: Some(e.clone()),
+                ..Outcome::EMPTY
+            },
             (_, Half::Ended(received)) => received.clone(),
             _ => Outcome::EMPTY,
         }
@@ -331,14 +464,26 @@ impl crate::request::Work for Both {
 ///
 /// # Safety
 /// As for [`isend`] and [`ireceive`]; the buffers do not overlap.
-pub unsafe fn isend_receive(comm: &Arc<Comm>, out: &Buffer, dest: Dest, send_tag: u32, into: &Buffer, from: From, tag: Option<u32>) -> Arc<Request> {
+pub unsafe fn isend_receive(
+    comm: &Arc<Comm>,
+    out: &Buffer,
+    dest: Dest,
+    send_tag: u32,
+    into: &Buffer,
+    from: From,
+    tag: Option<u32>,
+) -> Arc<Request> {
     let mut d = device::device();
     // SAFETY: the caller's promise.
     let receiving = Half::of(unsafe { start_receive(&mut d, comm, into, from, tag) });
     // SAFETY: the caller's promise.
-    let sending = Half::of(unsafe { start_send(&mut d, comm, out, dest, send_tag, Mode::Standard) });
+    let sending =
+        Half::of(unsafe { start_send(&mut d, comm, out, dest, send_tag, Mode::Standard) });
     drop(d);
-    let both = Both { comm: comm.clone(), halves: std::sync::Mutex::new((sending, receiving)) };
+    let both = Both {
+        comm: comm.clone(),
+        halves: std::sync::Mutex::new((sending, receiving)),
+    };
     Request::work(Some(comm.clone()), Arc::new(both))
 }
 
@@ -346,13 +491,27 @@ pub unsafe fn isend_receive(comm: &Arc<Comm>, out: &Buffer, dest: Dest, send_tag
 ///
 /// # Safety
 /// The buffer must stay readable and writable, and untouched, until completion.
-pub unsafe fn isend_receive_replace(comm: &Arc<Comm>, buffer: &Buffer, dest: Dest, send_tag: u32, from: From, tag: Option<u32>) -> Arc<Request> {
+pub unsafe fn isend_receive_replace(
+    comm: &Arc<Comm>,
+    buffer: &Buffer,
+    dest: Dest,
+    send_tag: u32,
+    from: From,
+    tag: Option<u32>,
+) -> Arc<Request> {
     let mut d = device::device();
     // SAFETY: the caller's promise.
-    let (sending, receiving) = unsafe { start_replace(&mut d, comm, buffer, dest, send_tag, from, tag) };
+    let (sending, receiving) =
+        unsafe { start_replace(&mut d, comm, buffer, dest, send_tag, from, tag) };
     drop(d);
     let halves = std::sync::Mutex::new((Half::of(sending), Half::of(receiving)));
-    Request::work(Some(comm.clone()), Arc::new(Both { comm: comm.clone(), halves }))
+    Request::work(
+        Some(comm.clone()),
+        Arc::new(Both {
+            comm: comm.clone(),
+            halves,
+        }),
+    )
 }
 
 /// A message that a matched probe has taken (MPI 5.0 §3.8.2).
@@ -365,7 +524,9 @@ pub struct Message {
 
 /// What a probe found.
 pub fn iprobe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Option<Outcome> {
-    let Some(pattern) = pattern(comm, from, tag) else { return Some(Outcome::FROM_NOBODY) };
+    let Some(pattern) = pattern(comm, from, tag) else {
+        return Some(Outcome::FROM_NOBODY);
+    };
     let mut d = device::device();
     if let Some(found) = d.probe(&pattern) {
         return Some(Outcome::of_envelope(&found));
@@ -376,7 +537,9 @@ pub fn iprobe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Option<Outcome>
 
 /// Blocks until a message matches.
 pub fn probe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Outcome {
-    let Some(pattern) = pattern(comm, from, tag) else { return Outcome::FROM_NOBODY };
+    let Some(pattern) = pattern(comm, from, tag) else {
+        return Outcome::FROM_NOBODY;
+    };
     let mut found = None;
     device::wait_until(&waiting_for(comm, peer_of(comm, from), tag), |d| {
         found = d.probe(&pattern);
@@ -386,8 +549,14 @@ pub fn probe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Outcome {
 }
 
 /// Takes a matching message out of the queue, if one is there. `None` in the pair: from nobody (MPI_MESSAGE_NO_PROC).
-pub fn improbe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Option<(Option<Arc<Message>>, Outcome)> {
-    let Some(pattern) = pattern(comm, from, tag) else { return Some((None, Outcome::FROM_NOBODY)) };
+pub fn improbe(
+    comm: &Arc<Comm>,
+    from: From,
+    tag: Option<u32>,
+) -> Option<(Option<Arc<Message>>, Outcome)> {
+    let Some(pattern) = pattern(comm, from, tag) else {
+        return Some((None, Outcome::FROM_NOBODY));
+    };
     let mut d = device::device();
     let taken = d.matched_probe(&pattern).or_else(|| {
         d.progress();
@@ -398,7 +567,9 @@ pub fn improbe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Option<(Option
 
 /// Blocks until a matching message can be taken out of the queue.
 pub fn mprobe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> (Option<Arc<Message>>, Outcome) {
-    let Some(pattern) = pattern(comm, from, tag) else { return (None, Outcome::FROM_NOBODY) };
+    let Some(pattern) = pattern(comm, from, tag) else {
+        return (None, Outcome::FROM_NOBODY);
+    };
     let mut taken = None;
     device::wait_until(&waiting_for(comm, peer_of(comm, from), tag), |d| {
         taken = d.matched_probe(&pattern);
@@ -410,7 +581,11 @@ pub fn mprobe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> (Option<Arc<Mes
 
 impl Message {
     fn new(comm: &Arc<Comm>, req: ReqId) -> Arc<Message> {
-        Arc::new(Message { identity: crate::Identity::none(), comm: comm.clone(), req })
+        Arc::new(Message {
+            identity: crate::Identity::none(),
+            comm: comm.clone(),
+            req,
+        })
     }
 
     /// The communicator in which it came.

@@ -26,7 +26,11 @@ pub struct General {
 impl General {
     /// A new operation, under way.
     pub fn new(callbacks: Box<dyn Callbacks>) -> General {
-        General { callbacks, done: AtomicBool::new(false), abandoned: AtomicBool::new(false) }
+        General {
+            callbacks,
+            done: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
+        }
     }
 
     /// The program says that it is complete (MPI_Grequest_complete). Wakes threads that wait for it.
@@ -35,7 +39,11 @@ impl General {
     pub fn complete(&self) -> Result<()> {
         self.done.store(true, Ordering::SeqCst);
         device::device().nudge();
-        if self.abandoned.swap(false, Ordering::SeqCst) { self.callbacks.free() } else { Ok(()) }
+        if self.abandoned.swap(false, Ordering::SeqCst) {
+            self.callbacks.free()
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -68,7 +68,10 @@ impl Work for Flag {
         self.done.load(Ordering::Acquire)
     }
     fn outcome(&self) -> Outcome {
-        Outcome { error: self.error.get().cloned(), ..Outcome::EMPTY }
+        Outcome {
+            error: self.error.get().cloned(),
+            ..Outcome::EMPTY
+        }
     }
 }
 
@@ -105,9 +108,20 @@ unsafe impl Send for Request {}
 unsafe impl Sync for Request {}
 
 impl Request {
-    fn make(comm: Option<Arc<Comm>>, class: Class, state: State, starter: Option<Starter>) -> Arc<Request> {
+    fn make(
+        comm: Option<Arc<Comm>>,
+        class: Class,
+        state: State,
+        starter: Option<Starter>,
+    ) -> Arc<Request> {
         let starter = starter.map(UnsafeCell::new);
-        Arc::new(Request { identity: Identity::none(), comm, class, state: UnsafeCell::new(state), starter })
+        Arc::new(Request {
+            identity: Identity::none(),
+            comm,
+            class,
+            state: UnsafeCell::new(state),
+            starter,
+        })
     }
 
     /// A send under way.
@@ -190,7 +204,10 @@ impl Request {
                 drop(d);
                 let outcome = work.outcome();
                 match work.free() {
-                    Err(e) if outcome.error.is_none() => Outcome { error: Some(e), ..outcome },
+                    Err(e) if outcome.error.is_none() => Outcome {
+                        error: Some(e),
+                        ..outcome
+                    },
                     _ => outcome,
                 }
             }
@@ -230,10 +247,15 @@ impl Request {
 
     /// Starts a persistent operation (MPI_Start).
     pub fn start(&self) -> Result<()> {
-        let Some(starter) = &self.starter else { return Err(err!(Request, "the request is not persistent")) };
+        let Some(starter) = &self.starter else {
+            return Err(err!(Request, "the request is not persistent"));
+        };
         let mut d = device::device();
         if self.is_active(&mut d) {
-            return Err(err!(Request, "the request is active already: complete it before starting it again"));
+            return Err(err!(
+                Request,
+                "the request is active already: complete it before starting it again"
+            ));
         }
         // SAFETY: as for `state`: the device is exclusively ours.
         let starter = unsafe { &mut *starter.get() };
@@ -256,7 +278,9 @@ impl Request {
                 drop(d);
                 work.cancel()
             }
-            State::Active(Active::Work(_)) => Err(err!(Request, "a collective operation cannot be cancelled")),
+            State::Active(Active::Work(_)) => {
+                Err(err!(Request, "a collective operation cannot be cancelled"))
+            }
             State::Active(_) => Ok(()),
             State::Inactive => Err(err!(Request, "the request is not active")),
         }
@@ -279,7 +303,9 @@ impl Request {
     /// The generalised request that it is, if it is one.
     pub fn general<R>(&self, f: impl FnOnce(&General) -> R) -> Option<R> {
         let mut d = device::device();
-        let State::Active(Active::Work(work)) = self.state(&mut d) else { return None };
+        let State::Active(Active::Work(work)) = self.state(&mut d) else {
+            return None;
+        };
         let work = work.clone();
         drop(d);
         work.general().map(f)
@@ -287,7 +313,10 @@ impl Request {
 
     fn waiting_for(&self) -> WaitingFor<'_> {
         WaitingFor {
-            context: self.comm.as_ref().map_or(device::ContextId::WORLD, |c| c.context),
+            context: self
+                .comm
+                .as_ref()
+                .map_or(device::ContextId::WORLD, |c| c.context),
             peer: -2,
             tag: -1,
             details: self.comm.as_deref().map(|c| c as &dyn device::Describe),
@@ -300,7 +329,11 @@ impl Request {
 pub fn wait_all(requests: &[&Request]) {
     let mut first = 0;
     let Some(one) = requests.first() else { return };
-    let what = if requests.len() == 1 { one.waiting_for() } else { WaitingFor::SEVERAL };
+    let what = if requests.len() == 1 {
+        one.waiting_for()
+    } else {
+        WaitingFor::SEVERAL
+    };
     device::wait_until(&what, |d| {
         while first < requests.len() && requests[first].is_complete(d) {
             first += 1;
@@ -312,12 +345,14 @@ pub fn wait_all(requests: &[&Request]) {
 /// Blocks until one of `requests`, of which there is at least one active, can be completed; returns which.
 pub fn wait_any(requests: &[&Request]) -> usize {
     let mut found = 0;
-    device::wait_until(&WaitingFor::SEVERAL, |d| match requests.iter().position(|r| r.is_complete(d)) {
-        Some(at) => {
-            found = at;
-            true
+    device::wait_until(&WaitingFor::SEVERAL, |d| {
+        match requests.iter().position(|r| r.is_complete(d)) {
+            Some(at) => {
+                found = at;
+                true
+            }
+            None => false,
         }
-        None => false,
     });
     found
 }

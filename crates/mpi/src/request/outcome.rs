@@ -22,35 +22,61 @@ pub struct Outcome {
 
 impl Outcome {
     /// The empty status.
-    pub const EMPTY: Outcome = Outcome { source: From::Any, tag: None, bytes: 0, cancelled: false, error: None };
+    pub const EMPTY: Outcome = Outcome {
+        source: From::Any,
+        tag: None,
+        bytes: 0,
+        cancelled: false,
+        error: None,
+    };
     /// A send's end.
     pub const SENT: Outcome = Outcome::EMPTY;
     /// The end of a receive or probe from MPI_PROC_NULL.
-    pub const FROM_NOBODY: Outcome = Outcome { source: From::Nobody, ..Outcome::EMPTY };
+    pub const FROM_NOBODY: Outcome = Outcome {
+        source: From::Nobody,
+        ..Outcome::EMPTY
+    };
 
     /// What a probe found.
     pub fn of_envelope(e: &Envelope) -> Outcome {
-        Outcome { source: From::Rank(e.source), tag: Some(e.tag), bytes: e.len, cancelled: false, error: None }
+        Outcome {
+            source: From::Rank(e.source),
+            tag: Some(e.tag),
+            bytes: e.len,
+            cancelled: false,
+            error: None,
+        }
     }
 
     /// A send's or a receive's end in `comm`.
     #[inline]
     pub fn of(ended: &Completion, comm: &Arc<Comm>, is_send: bool) -> Outcome {
-        if is_send { Outcome::of_send(ended, comm) } else { Outcome::of_receive(ended, comm) }
+        if is_send {
+            Outcome::of_send(ended, comm)
+        } else {
+            Outcome::of_receive(ended, comm)
+        }
     }
 
     /// A send's end.
     #[inline]
     pub fn of_send(ended: &Completion, comm: &Arc<Comm>) -> Outcome {
         let error = ended.fault.map(|f| error_of(f, comm));
-        Outcome { cancelled: ended.cancelled, error, ..Outcome::SENT }
+        Outcome {
+            cancelled: ended.cancelled,
+            error,
+            ..Outcome::SENT
+        }
     }
 
     /// A receive's end.
     #[inline]
     pub fn of_receive(ended: &Completion, comm: &Arc<Comm>) -> Outcome {
         if ended.cancelled {
-            return Outcome { cancelled: true, ..Outcome::EMPTY };
+            return Outcome {
+                cancelled: true,
+                ..Outcome::EMPTY
+            };
         }
         let error = ended.fault.map(|f| {
             let mut e = error_of(f, comm);
@@ -60,7 +86,11 @@ impl Outcome {
             }
             e
         });
-        Outcome { bytes: ended.received, error, ..Outcome::of_envelope(&ended.envelope) }
+        Outcome {
+            bytes: ended.received,
+            error,
+            ..Outcome::of_envelope(&ended.envelope)
+        }
     }
 
     /// The outcome, or its error.
@@ -76,11 +106,16 @@ impl Outcome {
 #[cold]
 fn error_of(fault: Fault, comm: &Arc<Comm>) -> Error {
     match fault {
-        Fault::Truncated { sent, room } => {
-            err!(Truncate, "the message has {sent} bytes, but the receive buffer has room for {room}").on(comm)
-        }
+        Fault::Truncated { sent, room } => err!(
+            Truncate,
+            "the message has {sent} bytes, but the receive buffer has room for {room}"
+        )
+        .on(comm),
         Fault::Transport(_) => {
-            let cause = crate::device::device().trouble().unwrap_or("a transport failed").to_owned();
+            let cause = crate::device::device()
+                .trouble()
+                .unwrap_or("a transport failed")
+                .to_owned();
             Error::new(Kind::Other, cause).on(comm)
         }
     }

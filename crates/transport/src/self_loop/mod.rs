@@ -12,7 +12,10 @@ pub struct SelfLoop {
 impl SelfLoop {
     /// The wire of process `me`.
     pub fn new(me: ProcId) -> SelfLoop {
-        SelfLoop { me, queue: VecDeque::new() }
+        SelfLoop {
+            me,
+            queue: VecDeque::new(),
+        }
     }
 }
 
@@ -26,10 +29,21 @@ impl Transport for SelfLoop {
     }
 
     fn features(&self, _peer: ProcId) -> Features {
-        Features { message_max: usize::MAX, eager_max: 4096, remote_read: true, same_node: true }
+        Features {
+            message_max: usize::MAX,
+            eager_max: 4096,
+            remote_read: true,
+            same_node: true,
+        }
     }
 
-    fn send(&mut self, _to: ProcId, message: u8, head: &[u8], body: Body<'_>) -> Result<Answer, TransportError> {
+    fn send(
+        &mut self,
+        _to: ProcId,
+        message: u8,
+        head: &[u8],
+        body: Body<'_>,
+    ) -> Result<Answer, TransportError> {
         let mut bytes = vec![0u8; head.len() + body.len()];
         bytes[..head.len()].copy_from_slice(head);
         match body {
@@ -50,7 +64,12 @@ impl Transport for SelfLoop {
         Ok(delivered)
     }
 
-    unsafe fn read(&mut self, _from: ProcId, address: u64, into: &[(*mut u8, usize)]) -> Result<(), ReadError> {
+    unsafe fn read(
+        &mut self,
+        _from: ProcId,
+        address: u64,
+        into: &[(*mut u8, usize)],
+    ) -> Result<(), ReadError> {
         let mut from = address as *const u8;
         for &(to, len) in into {
             // SAFETY: the address was announced by this very process for a send under way; the caller vouches for the
@@ -80,11 +99,20 @@ mod tests {
         let mut wire = SelfLoop::new(3);
         assert!(wire.reaches(3) && !wire.reaches(2));
         let mut fill = |out: &mut [u8]| out.fill(7);
-        assert_eq!(wire.send(3, 1, b"ab", Body::Bytes(b"cd")).unwrap(), Answer::Done);
-        assert_eq!(wire.send(3, 2, b"x", Body::Fill(2, &mut fill)).unwrap(), Answer::Done);
+        assert_eq!(
+            wire.send(3, 1, b"ab", Body::Bytes(b"cd")).unwrap(),
+            Answer::Done
+        );
+        assert_eq!(
+            wire.send(3, 2, b"x", Body::Fill(2, &mut fill)).unwrap(),
+            Answer::Done
+        );
         let mut got = Keep(Vec::new());
         assert_eq!(wire.poll(&mut got).unwrap(), 2);
-        assert_eq!(got.0, [(3, 1, b"abcd".to_vec()), (3, 2, b"x\x07\x07".to_vec())]);
+        assert_eq!(
+            got.0,
+            [(3, 1, b"abcd".to_vec()), (3, 2, b"x\x07\x07".to_vec())]
+        );
         assert_eq!(wire.poll(&mut got).unwrap(), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! Reading a peer's memory in one copy (Linux cross-memory attach).
 
-use crate::ReadError;
 use super::control::Control;
+use crate::ReadError;
 use std::sync::atomic::Ordering;
 
 /// Runs handed to the kernel in one call.
@@ -15,17 +15,29 @@ pub unsafe fn read(pid: i32, mut address: u64, into: &[(*mut u8, usize)]) -> Res
     let mut runs = into.iter().copied().filter(|r| r.1 > 0).peekable();
     let mut partial: Option<(*mut u8, usize)> = None;
     while partial.is_some() || runs.peek().is_some() {
-        let mut local: [libc::iovec; RUNS] = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; RUNS];
+        let mut local: [libc::iovec; RUNS] = [libc::iovec {
+            iov_base: std::ptr::null_mut(),
+            iov_len: 0,
+        }; RUNS];
         let (mut used, mut total) = (0, 0);
         while used < RUNS {
-            let Some((ptr, len)) = partial.take().or_else(|| runs.next()) else { break };
-            local[used] = libc::iovec { iov_base: ptr.cast(), iov_len: len };
+            let Some((ptr, len)) = partial.take().or_else(|| runs.next()) else {
+                break;
+            };
+            local[used] = libc::iovec {
+                iov_base: ptr.cast(),
+                iov_len: len,
+            };
             used += 1;
             total += len;
         }
-        let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: total };
+        let remote = libc::iovec {
+            iov_base: address as *mut libc::c_void,
+            iov_len: total,
+        };
         // SAFETY: the local runs are writable (the caller's promise); the kernel checks the remote range.
-        let got = unsafe { libc::process_vm_readv(pid, local.as_ptr(), used as u64, &remote, 1, 0) };
+        let got =
+            unsafe { libc::process_vm_readv(pid, local.as_ptr(), used as u64, &remote, 1, 0) };
         if got <= 0 {
             let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
             return Err(match errno {
@@ -40,11 +52,16 @@ pub unsafe fn read(pid: i32, mut address: u64, into: &[(*mut u8, usize)]) -> Res
         for (i, run) in local[..used].iter().enumerate() {
             if got < run.iov_len {
                 // SAFETY: got < iov_len, so the pointer stays in the run.
-                partial = Some((unsafe { run.iov_base.cast::<u8>().add(got) }, run.iov_len - got));
+                partial = Some((
+                    unsafe { run.iov_base.cast::<u8>().add(got) },
+                    run.iov_len - got,
+                ));
                 if i + 1 < used {
                     // Whole runs are left: finish them one by one, in order.
                     for rest in std::iter::once(partial.take()).flatten().chain(
-                        local[i + 1..used].iter().map(|r| (r.iov_base.cast::<u8>(), r.iov_len)),
+                        local[i + 1..used]
+                            .iter()
+                            .map(|r| (r.iov_base.cast::<u8>(), r.iov_len)),
                     ) {
                         // SAFETY: as above.
                         unsafe { read(pid, address, &[rest])? };
@@ -80,11 +97,17 @@ mod tests {
         // 100-byte runs in reverse order of memory, more than one call takes.
         let base = target.as_mut_ptr();
         // SAFETY: each run lies within `target`.
-        let runs: Vec<_> = (0..100).rev().map(|i| (unsafe { base.add(i * 100) }, 100)).collect();
+        let runs: Vec<_> = (0..100)
+            .rev()
+            .map(|i| (unsafe { base.add(i * 100) }, 100))
+            .collect();
         // SAFETY: the runs are writable.
         unsafe { read(std::process::id() as i32, source.as_ptr() as u64, &runs).unwrap() };
         for i in 0..100 {
-            assert_eq!(target[i * 100..(i + 1) * 100], source[(99 - i) * 100..(100 - i) * 100]);
+            assert_eq!(
+                target[i * 100..(i + 1) * 100],
+                source[(99 - i) * 100..(100 - i) * 100]
+            );
         }
     }
 

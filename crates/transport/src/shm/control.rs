@@ -58,5 +58,6 @@ impl Control {
 
 /// Wakes every thread of any process that sleeps on `word`.
 pub fn wake(word: &AtomicU32) {
-    let _ = rustix::thread::futex::wake(word, rustix::thread::futex::Flags::empty(), i32::MAX as u32);
+    let _ =
+        rustix::thread::futex::wake(word, rustix::thread::futex::Flags::empty(), i32::MAX as u32);
 }

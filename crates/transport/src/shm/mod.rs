@@ -64,7 +64,12 @@ impl Shm {
     /// Opens the wire of process `locals[me]` in the node's segment.
     ///
     /// Errors: mapping is refused (address-space limit), or there are more local processes than the control page has bits for.
-    pub fn open(segment: Segment, locals: Vec<ProcId>, me: usize, job: u64) -> Result<Shm, TransportError> {
+    pub fn open(
+        segment: Segment,
+        locals: Vec<ProcId>,
+        me: usize,
+        job: u64,
+    ) -> Result<Shm, TransportError> {
         let refused = |attempted: String, cause: std::io::Error| TransportError::Refused {
             attempted,
             cause,
@@ -78,18 +83,33 @@ impl Shm {
             });
         }
         let len = locals.len() * CONTROL;
-        let base = map(&segment, segment.layout.wire_at, len)
-            .map_err(|e| refused(format!("mapping {len} bytes of the node's shared segment"), e))?;
+        let base = map(&segment, segment.layout.wire_at, len).map_err(|e| {
+            refused(
+                format!("mapping {len} bytes of the node's shared segment"),
+                e,
+            )
+        })?;
         // SAFETY: the mapping is page aligned, as long as the slice, never unmapped, and Control is all atomics for which zeros are valid.
         let controls = unsafe { std::slice::from_raw_parts(base.cast::<Control>(), locals.len()) };
         let mine = &controls[me];
-        let value = job.rotate_left(17) ^ u64::from(std::process::id()) << 8 ^ 0x9e37_79b9_7f4a_7c15;
+        let value =
+            job.rotate_left(17) ^ u64::from(std::process::id()) << 8 ^ 0x9e37_79b9_7f4a_7c15;
         PROBE.store(value, Ordering::Relaxed);
-        mine.probe_address.store(&raw const PROBE as u64, Ordering::Relaxed);
+        mine.probe_address
+            .store(&raw const PROBE as u64, Ordering::Relaxed);
         mine.probe_value.store(value, Ordering::Relaxed);
         mine.pid.store(std::process::id(), Ordering::Release);
         let peers = std::iter::repeat_with(|| None).take(locals.len()).collect();
-        Ok(Shm { segment, locals, me, controls, peers, readers: Vec::new(), knocks_seen: 0, starving: Vec::new() })
+        Ok(Shm {
+            segment,
+            locals,
+            me,
+            controls,
+            peers,
+            readers: Vec::new(),
+            knocks_seen: 0,
+            starving: Vec::new(),
+        })
     }
 
     #[inline]
@@ -104,7 +124,9 @@ impl Shm {
     /// Maps the ring from local process `from` to local process `to`.
     fn ring(&self, from: usize, to: usize) -> Result<*mut u8, TransportError> {
         let n = self.locals.len() as u64;
-        let at = self.segment.layout.wire_at + n * CONTROL as u64 + (to as u64 * n + from as u64) * STRIDE;
+        let at = self.segment.layout.wire_at
+            + n * CONTROL as u64
+            + (to as u64 * n + from as u64) * STRIDE;
         map(&self.segment, at, RING.next_multiple_of(4096)).map_err(|cause| TransportError::Refused {
             attempted: format!("mapping the ring between processes {} and {}", self.locals[from], self.locals[to]),
             cause,
@@ -131,7 +153,11 @@ impl Shm {
         self.knocks_seen = self.controls[self.me].knocks.load(Ordering::SeqCst);
         for from in 0..self.locals.len() {
             let word = self.controls[self.me].opened[from / 64].load(Ordering::SeqCst);
-            if word >> (from % 64) & 1 == 0 || self.peers[from].as_ref().is_some_and(|p| p.reader.is_some()) {
+            if word >> (from % 64) & 1 == 0
+                || self.peers[from]
+                    .as_ref()
+                    .is_some_and(|p| p.reader.is_some())
+            {
                 continue;
             }
             let memory = self.ring(from, self.me)?;
@@ -145,14 +171,25 @@ impl Shm {
 
     /// Delivers from one ring; returns how many messages and whether more may be there.
     #[inline]
-    fn drain(&mut self, from: usize, inbox: &mut dyn Inbox) -> Result<(usize, bool), TransportError> {
+    fn drain(
+        &mut self,
+        from: usize,
+        inbox: &mut dyn Inbox,
+    ) -> Result<(usize, bool), TransportError> {
         let peer = self.locals[from];
-        let Some(reader) = self.peers[from].as_mut().and_then(|p| p.reader.as_mut()) else { return Ok((0, false)) };
+        let Some(reader) = self.peers[from].as_mut().and_then(|p| p.reader.as_mut()) else {
+            return Ok((0, false));
+        };
         for delivered in 0..FAIR_SHARE {
             match reader.peek() {
                 Found::Nothing => return Ok((delivered, false)),
                 Found::Record(message, bytes) => inbox.arrived(peer, message, bytes),
-                Found::Malformed => return Err(TransportError::Malformed { peer, what: "a record of impossible length" }),
+                Found::Malformed => {
+                    return Err(TransportError::Malformed {
+                        peer,
+                        what: "a record of impossible length",
+                    });
+                }
             }
             if reader.release() {
                 self.controls[from].ring_if_asleep();
@@ -176,18 +213,40 @@ impl Transport for Shm {
     }
 
     fn features(&self, peer: ProcId) -> Features {
-        let readable = self.index(peer).and_then(|i| self.peers[i].as_ref()).and_then(|p| p.readable);
-        Features { message_max: RECORD_MAX, eager_max: EAGER_MAX, remote_read: readable != Some(false), same_node: true }
+        let readable = self
+            .index(peer)
+            .and_then(|i| self.peers[i].as_ref())
+            .and_then(|p| p.readable);
+        Features {
+            message_max: RECORD_MAX,
+            eager_max: EAGER_MAX,
+            remote_read: readable != Some(false),
+            same_node: true,
+        }
     }
 
     #[inline]
-    fn send(&mut self, to: ProcId, message: u8, head: &[u8], body: Body<'_>) -> Result<Answer, TransportError> {
-        let Some(to) = self.index(to) else { return Err(TransportError::Unreachable { peer: to, tried: "shm".into() }) };
+    fn send(
+        &mut self,
+        to: ProcId,
+        message: u8,
+        head: &[u8],
+        body: Body<'_>,
+    ) -> Result<Answer, TransportError> {
+        let Some(to) = self.index(to) else {
+            return Err(TransportError::Unreachable {
+                peer: to,
+                tried: "shm".into(),
+            });
+        };
         if self.peers[to].as_ref().is_none_or(|p| p.writer.is_none()) {
             self.open_writer(to)?;
         }
         let bitmapped = self.bitmapped();
-        let writer = self.peers[to].as_mut().and_then(|p| p.writer.as_mut()).expect("opened above");
+        let writer = self.peers[to]
+            .as_mut()
+            .and_then(|p| p.writer.as_mut())
+            .expect("opened above");
         let len = head.len() + body.len();
         let written = writer.write(message, len, |out| {
             let (first, rest) = out.split_at_mut(head.len());
@@ -248,7 +307,12 @@ impl Transport for Shm {
         Ok(delivered)
     }
 
-    unsafe fn read(&mut self, from: ProcId, address: u64, into: &[(*mut u8, usize)]) -> Result<(), ReadError> {
+    unsafe fn read(
+        &mut self,
+        from: ProcId,
+        address: u64,
+        into: &[(*mut u8, usize)],
+    ) -> Result<(), ReadError> {
         let i = self.index(from).ok_or(ReadError::Refused)?;
         let control = &self.controls[i];
         let peer = self.peers[i].get_or_insert_default();
@@ -263,7 +327,9 @@ impl Transport for Shm {
         self.controls[self.me].asleep.store(1, Ordering::SeqCst);
         let peers = &mut self.peers;
         self.starving.retain(|&to| {
-            let Some(writer) = peers[to].as_mut().and_then(|p| p.writer.as_mut()) else { return false };
+            let Some(writer) = peers[to].as_mut().and_then(|p| p.writer.as_mut()) else {
+                return false;
+            };
             writer.starve();
             // Room came meanwhile: no need to be woken for it, and the caller polls and offers once more before sleeping.
             !writer.has_room()
@@ -285,7 +351,14 @@ fn map(segment: &Segment, at: u64, len: usize) -> std::io::Result<*mut u8> {
     use rustix::mm::{MapFlags, ProtFlags, mmap};
     // SAFETY: a new mapping at an address of the kernel's choice.
     let base = unsafe {
-        mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, segment.fd.as_fd(), at)
+        mmap(
+            std::ptr::null_mut(),
+            len,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED,
+            segment.fd.as_fd(),
+            at,
+        )
     }?;
     Ok(base.cast())
 }

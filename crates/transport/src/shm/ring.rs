@@ -110,7 +110,12 @@ impl Writer {
     /// `memory` is a mapping of RING zeroed or ring-written bytes, page aligned, never unmapped, and this is
     /// its only writer, from its beginning.
     pub unsafe fn new(memory: *mut u8) -> Writer {
-        Writer { memory: Memory(memory), tail: 0, head: 0, cleared: AHEAD }
+        Writer {
+            memory: Memory(memory),
+            tail: 0,
+            head: 0,
+            cleared: AHEAD,
+        }
     }
 
     /// Is there room for `need` bytes and the cleared word behind them?
@@ -120,7 +125,12 @@ impl Writer {
         if enough(self.head, self.tail) {
             return true;
         }
-        self.head = self.memory.header().head.load(Ordering::Acquire).min(self.tail);
+        self.head = self
+            .memory
+            .header()
+            .head
+            .load(Ordering::Acquire)
+            .min(self.tail);
         enough(self.head, self.tail)
     }
 
@@ -136,7 +146,9 @@ impl Writer {
                 return false;
             }
             self.clear_to(self.tail + end + LINE as u64);
-            self.memory.word(self.tail).store(word(SKIP, 0), Ordering::Release);
+            self.memory
+                .word(self.tail)
+                .store(word(SKIP, 0), Ordering::Release);
             self.tail += end;
         } else if !self.room(need) {
             return false;
@@ -145,7 +157,9 @@ impl Writer {
         fill(unsafe { std::slice::from_raw_parts_mut(self.memory.bytes(self.tail), len) });
         self.clear_to(self.tail + need + LINE as u64);
         // An exchange rather than a store: the caller next looks whether the reader sleeps, and that look must not come first.
-        self.memory.word(self.tail).swap(word(u64::from(message), len), Ordering::SeqCst);
+        self.memory
+            .word(self.tail)
+            .swap(word(u64::from(message), len), Ordering::SeqCst);
         self.tail += need;
         // Off the message's way: the stores drain while the caller waits for an answer.
         let ahead = self.tail + AHEAD;
@@ -160,7 +174,9 @@ impl Writer {
     #[inline]
     fn clear_to(&mut self, end: u64) {
         if self.cleared < end {
-            self.memory.word(end - LINE as u64).store(0, Ordering::Relaxed);
+            self.memory
+                .word(end - LINE as u64)
+                .store(0, Ordering::Relaxed);
             self.cleared = end;
         }
     }
@@ -172,7 +188,12 @@ impl Writer {
 
     /// Is there room for a record of any size?
     pub fn has_room(&mut self) -> bool {
-        self.head = self.memory.header().head.load(Ordering::SeqCst).min(self.tail);
+        self.head = self
+            .memory
+            .header()
+            .head
+            .load(Ordering::SeqCst)
+            .min(self.tail);
         // A record and the skipped end before it, each less than RECORD_MAX and a line.
         self.room(2 * span(RECORD_MAX))
     }
@@ -184,7 +205,11 @@ impl Reader {
     /// # Safety
     /// As for [`Writer::new`], and this is its only reader.
     pub unsafe fn new(memory: *mut u8) -> Reader {
-        Reader { memory: Memory(memory), head: 0, published: 0 }
+        Reader {
+            memory: Memory(memory),
+            head: 0,
+            published: 0,
+        }
     }
 
     /// Looks at the next record; [`Reader::release`] it when done.
