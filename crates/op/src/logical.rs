@@ -1,0 +1,95 @@
+//! Fortran LOGICAL: what .TRUE. and .FALSE. look like depends on the Fortran compiler, so the program says it
+//! (MPI_Abi_set_fortran_booleans, MPI 5.0 §20.5).
+
+use crate::kernel::{And, Kernel, Or, Xor};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// The two values of a Fortran LOGICAL, as integers. Other kinds of LOGICAL hold the same numbers in their own width.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FortranBooleans {
+    /// Bytes of a default LOGICAL.
+    pub size: usize,
+    /// .TRUE.
+    pub true_value: i64,
+    /// .FALSE.
+    pub false_value: i64,
+}
+
+static TRUE: AtomicI64 = AtomicI64::new(1);
+static FALSE: AtomicI64 = AtomicI64::new(0);
+static SET: OnceLock<FortranBooleans> = OnceLock::new();
+
+impl FortranBooleans {
+    /// Makes these the process's values. False: values have been set before, and stay (the standard allows it once only).
+    pub fn set(self) -> bool {
+        if SET.set(self).is_err() {
+            return false;
+        }
+        TRUE.store(self.true_value, Ordering::Relaxed);
+        FALSE.store(self.false_value, Ordering::Relaxed);
+        true
+    }
+
+    /// The values that were set, if any were. Reductions use 1 and 0 until then.
+    pub fn current() -> Option<FortranBooleans> {
+        SET.get().copied()
+    }
+}
+
+/// An integer that a LOGICAL is stored in.
+pub(crate) trait Cell: Copy + PartialEq {
+    fn narrow(v: i64) -> Self;
+}
+macro_rules! cells {
+    ($($t:ty)*) => { $( impl Cell for $t { #[inline(always)] fn narrow(v: i64) -> $t { v as $t } } )* };
+}
+cells!(i8 i16 i32 i64 i128);
+
+/// A logical operation on truth values.
+pub(crate) trait Truth {
+    fn holds(a: bool, b: bool) -> bool;
+}
+impl Truth for And {
+    #[inline(always)]
+    fn holds(a: bool, b: bool) -> bool {
+        a & b
+    }
+}
+impl Truth for Or {
+    #[inline(always)]
+    fn holds(a: bool, b: bool) -> bool {
+        a | b
+    }
+}
+impl Truth for Xor {
+    #[inline(always)]
+    fn holds(a: bool, b: bool) -> bool {
+        a ^ b
+    }
+}
+
+/// Whatever is not .FALSE. is true; results are the exact .TRUE. and .FALSE. values.
+///
+/// # Safety
+/// As for [`Kernel`].
+unsafe fn run<T: Cell, R: Truth>(input: *const u8, inout: *mut u8, count: usize) {
+    let yes = T::narrow(TRUE.load(Ordering::Relaxed));
+    let no = T::narrow(FALSE.load(Ordering::Relaxed));
+    let (input, inout) = (input.cast::<T>(), inout.cast::<T>());
+    for i in 0..count {
+        // SAFETY: i < count, and the caller vouches for count elements behind either pointer.
+        unsafe {
+            let a = input.add(i).read_unaligned() != no;
+            let b = inout.add(i).read_unaligned() != no;
+            inout
+                .add(i)
+                .write_unaligned(if R::holds(a, b) { yes } else { no });
+        }
+    }
+}
+
+/// The kernel of `R` on LOGICALs stored as `T`.
+pub(crate) fn kernel<T: Cell, R: Truth>() -> Kernel {
+    run::<T, R>
+}
