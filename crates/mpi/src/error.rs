@@ -129,3 +129,13 @@ impl std::error::Error for Error {}
 macro_rules! err {
     ($kind:ident, $($arg:tt)+) => { $crate::Error::new($crate::Kind::$kind, format!($($arg)+)) };
 }
+
+impl From<ferry_op::OpError> for Error {
+    fn from(e: ferry_op::OpError) -> Error {
+        let kind = match e {
+            ferry_op::OpError::NoSuchType { .. } => Kind::Type,
+            _ => Kind::Op,
+        };
+        Error::new(kind, e.to_string())
+    }
+}
