@@ -1,6 +1,296 @@
-//! The entry points of libmpi_abi.so.1 as Rust text.
+//! The entry points of libmpi_abi.so.1 as Rust text, for the abi floor's build script.
+//!
+//! Each form of each function becomes one body, which the exported `MPI_` and `PMPI_` symbols jump to. No body calls an
+//! exported symbol, so whatever a tool puts in front of `MPI_X` is entered by the program's own calls only.
 
-/// The text of the entry points.
+use crate::kind::{Kind, Passing};
+use crate::{Function, Parameter, Returns, Significance, functions};
+use std::fmt::Write;
+
+/// The text of all entry points. It expects `args`, `calls`, `entry`, `handle`, `raise` and the types of the glue in scope.
 pub fn rust() -> String {
-    String::new()
+    let mut out = String::from("// Made from crates/api/mpi.api by crates/abi/build.rs.\n\n");
+    let names: Vec<String> = functions().iter().flat_map(|f| f.forms().map(|(name, _)| name)).collect();
+    let _ = writeln!(
+        out,
+        "/// The C names of all functions; function n stands at n - 1.\npub static NAMES: [&str; {}] = {names:?};\n",
+        names.len()
+    );
+    for f in functions() {
+        for (at, (name, large)) in f.forms().enumerate() {
+            body(&mut out, f, &name, f.number + at as u32, large);
+            exported(&mut out, f, &name, large);
+        }
+    }
+    out
+}
+
+/// The parameters of a Rust entry point.
+fn parameters(f: &Function, large: bool) -> String {
+    let all: Vec<String> = f
+        .parameters_of(large)
+        .filter(|p| p.kind != Kind::Variadic)
+        .map(|p| format!("{}: {}", p.name, p.kind.entry(large)))
+        .collect();
+    all.join(", ")
+}
+
+fn returns(f: &Function) -> &'static str {
+    match f.returns {
+        Returns::Code | Returns::Int => "i32",
+        Returns::Double => "f64",
+        Returns::Aint => "i64",
+        Returns::Handle(_) => "Handle",
+    }
+}
+
+fn body_name(name: &str) -> String {
+    format!("body_{}", name.trim_start_matches("MPI_").to_lowercase())
+}
+
+/// The two symbols that jump to a body.
+fn exported(out: &mut String, f: &Function, name: &str, large: bool) {
+    let names: Vec<&str> = f
+        .parameters_of(large)
+        .filter(|p| p.kind != Kind::Variadic)
+        .map(|p| p.name.as_str())
+        .collect();
+    for prefix in ["", "P"] {
+        let _ = writeln!(
+            out,
+            "/// The symbol {prefix}{name}.\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {prefix}{name}({}) -> {} {{\n    \
+             // SAFETY: the arguments are passed on as they are.\n    unsafe {{ {}({}) }}\n}}",
+            parameters(f, large),
+            returns(f),
+            body_name(name),
+            names.join(", ")
+        );
+    }
+    out.push('\n');
+}
+
+fn body(out: &mut String, f: &Function, name: &str, number: u32, large: bool) {
+    let head = format!(
+        "#[inline(never)]\nunsafe extern \"C\" fn {}({}) -> {}",
+        body_name(name),
+        parameters(f, large),
+        returns(f)
+    );
+    if f.returns != Returns::Code {
+        let _ = writeln!(out, "{head} {{\n    {}\n}}", value(f, number));
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "{head} {{\n    // SAFETY: the program passes what the MPI standard asks for; what can be checked is.\n    \
+         let result: Result<()> = (|| unsafe {{\n        entry::{}({number}){};",
+        if f.anytime { "note" } else { "enter" },
+        if f.anytime { "" } else { "?" },
+    );
+    if f.todo {
+        let _ = writeln!(out, "        Err(raise::unsupported(\"{name}\"))");
+    } else {
+        conversions(out, f, large);
+        let glue: Vec<&str> = f
+            .parameters
+            .iter()
+            .filter(|p| p.kind != Kind::Variadic)
+            .map(|p| p.name.as_str())
+            .collect();
+        let _ = writeln!(
+            out,
+            "        calls::{}::{}({})",
+            f.chapter,
+            f.name.to_lowercase(),
+            glue.join(", ")
+        );
+    }
+    let raised = if f.chapter == "tool" {
+        "raise::tool_code(error)".to_string()
+    } else {
+        format!("raise::raise({number}, {}, error)", scope(f))
+    };
+    let _ = writeln!(
+        out,
+        "    }})();\n    match result {{\n        Ok(()) => 0,\n        Err(error) => {raised},\n    }}\n}}"
+    );
+}
+
+/// The body of a function that returns no error code.
+fn value(f: &Function, number: u32) -> String {
+    let first = f.parameters.first().map_or("", |p| p.name.as_str());
+    let object = |c: &str| {
+        let kind = crate::kind::OBJECTS.iter().find(|o| o.c == c);
+        kind.and_then(|o| o.rust).map(str::to_string)
+    };
+    match (&f.returns, f.chapter.as_str()) {
+        (Returns::Handle(c), "convert") => match object(c) {
+            Some(rust) => format!("handle::from_int::<{rust}>({first})"),
+            None => format!("handle::from_int_bare(\"{c}\", {first})"),
+        },
+        (Returns::Int, "convert") => match f.parameters[0].kind {
+            Kind::Object(o, _) if o.rust.is_some() => format!("handle::to_int::<{}>({first})", o.rust.unwrap_or("")),
+            _ => format!(
+                "handle::to_int_bare(\"{}\", {first})",
+                f.parameters[0].kind.c("", false).trim()
+            ),
+        },
+        _ => {
+            let names: Vec<&str> = f.parameters.iter().map(|p| p.name.as_str()).collect();
+            let _ = number;
+            format!("calls::{}::{}({})", f.chapter, f.name.to_lowercase(), names.join(", "))
+        }
+    }
+}
+
+/// Whose error handler hears of an error in `f`.
+fn scope(f: &Function) -> String {
+    for p in &f.parameters {
+        if let Kind::Object(o, passing) = p.kind {
+            let scope = match o.c {
+                "MPI_Comm" => "Comm",
+                "MPI_Win" => "Win",
+                "MPI_File" => "File",
+                "MPI_Session" => "Session",
+                _ => continue,
+            };
+            match passing {
+                Passing::Valid | Passing::Maybe | Passing::Raw => return format!("Scope::{scope}({})", p.name),
+                Passing::Held => return format!("Scope::{scope}(args::peek({}))", p.name),
+                Passing::New | Passing::NewMaybe => {}
+            }
+        }
+    }
+    if f.chapter == "io" {
+        "Scope::NoFile".into()
+    } else {
+        "Scope::Process".into()
+    }
+}
+
+/// The statements that turn the arguments into what the glue gets.
+fn conversions(out: &mut String, f: &Function, large: bool) {
+    let comm = f
+        .parameters
+        .iter()
+        .find(|p| matches!(p.kind, Kind::Object(o, Passing::Valid) if o.c == "MPI_Comm"));
+    let comm_name = comm.map_or("", |p| p.name.as_str());
+    let rooted = f.parameters.iter().any(|p| p.kind.is("root"));
+    let is_early = |p: &Parameter| matches!(p.kind, Kind::Object(o, _) if matches!(o.c, "MPI_Comm" | "MPI_Win" | "MPI_File" | "MPI_Session"));
+    let mut ordered: Vec<&Parameter> = f.parameters.iter().filter(|p| is_early(p)).collect();
+    ordered.extend(f.parameters.iter().filter(|p| p.kind.is("root")));
+    ordered.extend(
+        f.parameters
+            .iter()
+            .filter(|p| !is_early(p) && !p.kind.is("root") && p.kind != Kind::Variadic),
+    );
+    let mut parts = false;
+    // The in-place buffer that the parameter at hand belongs to.
+    let mut in_place: Option<&str> = None;
+    for p in &ordered {
+        if rooted && !parts && !is_early(p) && !p.kind.is("root") {
+            let _ = writeln!(out, "        let part = args::part(&root, {comm_name});");
+            parts = true;
+        }
+        if p.kind.is_buffer() {
+            in_place = None;
+        }
+        let n = &p.name;
+        if p.large_only && !large {
+            let _ = writeln!(out, "        let {n} = {};", p.kind.absent());
+            continue;
+        }
+        let convert = p
+            .kind
+            .convert()
+            .replace("$v", n)
+            .replace("$n", &format!("\"{n}\""))
+            .replace("$a", p.argument.as_deref().unwrap_or(""))
+            .replace("$c", comm_name)
+            .replace("$w", if large { "true" } else { "false" })
+            .replace("$i", if rooted { "part.root" } else { "true" });
+        let mut conditions = Vec::new();
+        conditions.extend(condition(p.significance));
+        if let Some(buffer) = in_place
+            && belongs(p)
+        {
+            conditions.push(format!("{buffer}.is_some()"));
+        }
+        if conditions.is_empty() {
+            let _ = writeln!(out, "        let {n} = {convert};");
+        } else {
+            let _ = writeln!(
+                out,
+                "        let {n} = if {} {{ {convert} }} else {{ {} }};",
+                conditions.join(" && "),
+                p.kind.absent()
+            );
+        }
+        if p.kind.may_be_in_place() && group(f, p).is_some_and(|(own, ..)| own) {
+            in_place = Some(n);
+        }
+    }
+    for p in f.parameters.iter().filter(|p| p.kind.is_buffer()) {
+        check_buffer(out, f, p);
+    }
+}
+
+/// Does the parameter describe a buffer (rather than the call as a whole)?
+fn belongs(p: &Parameter) -> bool {
+    ["n", "num", "counts", "displs", "aints", "ctypes", "ctype"]
+        .iter()
+        .any(|w| p.kind.is(w))
+}
+
+fn condition(significance: Significance) -> Option<String> {
+    match significance {
+        Significance::Always => None,
+        Significance::Root => Some("part.root".into()),
+        Significance::Leaf => Some("part.leaf".into()),
+        Significance::Any => Some("part.any()".into()),
+    }
+}
+
+/// Count and type of a buffer, and whether they are its own: those between it and the next buffer; failing that, the next
+/// buffer's.
+fn group<'a>(f: &'a Function, buffer: &Parameter) -> Option<(bool, Option<&'a str>, Option<&'a str>)> {
+    let at = f.parameters.iter().position(|p| p.name == buffer.name)?;
+    let mut own = true;
+    let (mut count, mut datatype) = (None, None);
+    let mut described = false;
+    for p in &f.parameters[at + 1..] {
+        if p.kind.is_buffer() {
+            if described {
+                break;
+            }
+            own = false;
+        } else if belongs(p) {
+            described = true;
+            if p.kind.is("n") && count.is_none() {
+                count = Some(p.name.as_str());
+            }
+            if p.kind.is("ctype") && datatype.is_none() {
+                datatype = Some(p.name.as_str());
+            }
+        }
+    }
+    described.then_some((own, count, datatype))
+}
+
+fn check_buffer(out: &mut String, f: &Function, p: &Parameter) {
+    let Some((_, count, datatype)) = group(f, p) else { return };
+    let n = &p.name;
+    let check = |at: &str| match (count, datatype) {
+        (Some(count), Some(datatype)) => format!("args::buffer({at}.cast(), {count}, {datatype}, \"{n}\")?;"),
+        _ => format!("args::address({at}.cast(), \"{n}\")?;"),
+    };
+    let mut text = if p.kind.may_be_in_place() {
+        format!("if let Some(at) = {n} {{ {} }}", check("at"))
+    } else {
+        check(n)
+    };
+    if let Some(condition) = condition(p.significance) {
+        text = format!("if {condition} {{ {text} }}");
+    }
+    let _ = writeln!(out, "        {text}");
 }

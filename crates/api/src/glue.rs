@@ -13,7 +13,10 @@ pub fn chapters() -> Vec<&'static str> {
 pub fn signatures(what: &str) -> Option<String> {
     let what = what.strip_prefix("MPI_").unwrap_or(what);
     let mut out = String::new();
-    for f in functions().iter().filter(|f| f.chapter == what || f.name.eq_ignore_ascii_case(what)) {
+    for f in functions()
+        .iter()
+        .filter(|f| f.chapter == what || f.name.eq_ignore_ascii_case(what))
+    {
         if f.chapter == "convert" {
             continue;
         }

@@ -15,12 +15,7 @@ pub struct Object {
     pub lookup: &'static str,
 }
 
-const fn object(
-    word: &'static str,
-    c: &'static str,
-    rust: Option<&'static str>,
-    lookup: &'static str,
-) -> Object {
+const fn object(word: &'static str, c: &'static str, rust: Option<&'static str>, lookup: &'static str) -> Object {
     Object { word, c, rust, lookup }
 }
 
@@ -87,7 +82,7 @@ plain! {
     "count64" "MPI_Count @", "MPI_Count @", "i64", "i64", "i64", "$v", "0";
     "offset" "MPI_Offset @", "MPI_Offset @", "i64", "i64", "i64", "$v", "0";
     // Ranks and tags.
-    "dest" "int @", "int @", "i32", "i32", "Dest", "args::dest($v, $n, $c)?", "None";
+    "dest" "int @", "int @", "i32", "i32", "Dest", "args::dest($v, $n, $c)?", "Dest::Nobody";
     "source" "int @", "int @", "i32", "i32", "Source", "args::source($v, $n, $c)?", "Source::Nobody";
     "root" "int @", "int @", "i32", "i32", "Root", "args::root($v, $c)?", "Root::Nobody";
     "target" "int @", "int @", "i32", "i32", "i32", "$v", "0";
@@ -169,10 +164,26 @@ plain! {
 
 /// A C function that the user passes: what the glue gets, and the conversion.
 pub const FUNCTIONS: &[(&str, &str, &str)] = &[
-    ("Comm_errhandler_function", "ErrorFunction", "callback::error_function($v, $n)?"),
-    ("File_errhandler_function", "ErrorFunction", "callback::error_function($v, $n)?"),
-    ("Win_errhandler_function", "ErrorFunction", "callback::error_function($v, $n)?"),
-    ("Session_errhandler_function", "ErrorFunction", "callback::error_function($v, $n)?"),
+    (
+        "Comm_errhandler_function",
+        "ErrorFunction",
+        "callback::error_function($v, $n)?",
+    ),
+    (
+        "File_errhandler_function",
+        "ErrorFunction",
+        "callback::error_function($v, $n)?",
+    ),
+    (
+        "Win_errhandler_function",
+        "ErrorFunction",
+        "callback::error_function($v, $n)?",
+    ),
+    (
+        "Session_errhandler_function",
+        "ErrorFunction",
+        "callback::error_function($v, $n)?",
+    ),
     ("Copy_function", "CopyFunction", "callback::copy_function($v)"),
     ("Comm_copy_attr_function", "CopyFunction", "callback::copy_function($v)"),
     ("Type_copy_attr_function", "CopyFunction", "callback::copy_function($v)"),
@@ -182,9 +193,17 @@ pub const FUNCTIONS: &[(&str, &str, &str)] = &[
     ("Type_delete_attr_function", "DeleteFunction", "callback::delete_function($v)"),
     ("Win_delete_attr_function", "DeleteFunction", "callback::delete_function($v)"),
     ("User_function", "UserFunction", "callback::user_function($v, $w, $n)?"),
-    ("Grequest_query_function", "QueryFunction", "callback::query_function($v, $n)?"),
+    (
+        "Grequest_query_function",
+        "QueryFunction",
+        "callback::query_function($v, $n)?",
+    ),
     ("Grequest_free_function", "FreeFunction", "callback::free_function($v, $n)?"),
-    ("Grequest_cancel_function", "CancelFunction", "callback::cancel_function($v, $n)?"),
+    (
+        "Grequest_cancel_function",
+        "CancelFunction",
+        "callback::cancel_function($v, $n)?",
+    ),
     ("Datarep_conversion_function", "*const c_void", "$v"),
     ("Datarep_extent_function", "*const c_void", "$v"),
     ("T_event_cb_function", "*const c_void", "$v"),

@@ -109,7 +109,11 @@ impl Function {
     /// The C prototype of one of its forms, without semicolon; `prefix` is empty or `P`.
     pub fn prototype(&self, prefix: &str, large: bool) -> String {
         let parameters: Vec<String> = self.parameters_of(large).map(|p| p.kind.c(&p.name, large)).collect();
-        let parameters = if parameters.is_empty() { "void".into() } else { parameters.join(", ") };
+        let parameters = if parameters.is_empty() {
+            "void".into()
+        } else {
+            parameters.join(", ")
+        };
         let suffix = if large { "_c" } else { "" };
         format!("{} {prefix}MPI_{}{suffix}({parameters})", self.returns.c(), self.name)
     }
@@ -131,7 +135,11 @@ pub fn name_of(number: u32) -> Option<String> {
 
 /// The C names of all functions that are not there yet.
 pub fn missing() -> Vec<String> {
-    functions().iter().filter(|f| f.todo).flat_map(|f| f.forms().map(|(name, _)| name)).collect()
+    functions()
+        .iter()
+        .filter(|f| f.todo)
+        .flat_map(|f| f.forms().map(|(name, _)| name))
+        .collect()
 }
 
 #[cfg(test)]

@@ -16,7 +16,10 @@ fn main() -> ExitCode {
         ["glue", what] => match ferry_api::glue::signatures(what) {
             Some(text) => text,
             None => {
-                eprintln!("ferry-api: no chapter or function is called {what}; chapters: {}", ferry_api::glue::chapters().join(" "));
+                eprintln!(
+                    "ferry-api: no chapter or function is called {what}; chapters: {}",
+                    ferry_api::glue::chapters().join(" ")
+                );
                 return ExitCode::FAILURE;
             }
         },

@@ -24,7 +24,13 @@ pub fn parse(text: &str) -> Result<Vec<Function>, ParseError> {
     let mut chapter = String::new();
     for (at, line) in text.lines().enumerate() {
         let line_number = at + 1;
-        let fail = |problem, text: &str| Err(ParseError { line: line_number, problem, text: text.into() });
+        let fail = |problem, text: &str| {
+            Err(ParseError {
+                line: line_number,
+                problem,
+                text: text.into(),
+            })
+        };
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
@@ -39,7 +45,11 @@ pub fn parse(text: &str) -> Result<Vec<Function>, ParseError> {
         if chapter.is_empty() {
             return fail("a function before the first [chapter]", line);
         }
-        let mut function = read(line, &chapter).map_err(|(problem, text)| ParseError { line: line_number, problem, text })?;
+        let mut function = read(line, &chapter).map_err(|(problem, text)| ParseError {
+            line: line_number,
+            problem,
+            text,
+        })?;
         if functions.iter().any(|f| f.name == function.name) {
             return fail("the function stands here a second time", &function.name);
         }
@@ -86,7 +96,10 @@ fn read(line: &str, chapter: &str) -> Result<Function, Problem> {
     flags(&mut function, &line[close + 1..])?;
     for p in &function.parameters {
         if let Some(length) = p.argument.as_ref().filter(|_| !p.kind.is("new text"))
-            && !function.parameters.iter().any(|q| q.name == *length && (q.kind.is("len") || q.kind.is("n") || q.kind.is("int")))
+            && !function
+                .parameters
+                .iter()
+                .any(|q| q.name == *length && (q.kind.is("len") || q.kind.is("n") || q.kind.is("int")))
         {
             return Err(("no parameter of this name can be a length", length.clone()));
         }
@@ -132,7 +145,9 @@ fn parameter(text: &str) -> Result<Parameter, Problem> {
             large_only: false,
         });
     }
-    let (name, kind) = text.split_once(':').ok_or(("no colon between name and kind", text.to_string()))?;
+    let (name, kind) = text
+        .split_once(':')
+        .ok_or(("no colon between name and kind", text.to_string()))?;
     let (name, mut kind) = (name.trim(), kind.trim());
     if !is_name(name) {
         return Err(("no name of a parameter", name.into()));
@@ -151,12 +166,20 @@ fn parameter(text: &str) -> Result<Parameter, Problem> {
     }
     let mut argument = None;
     if let Some((rest, inner)) = kind.split_once('(') {
-        let inner = inner.strip_suffix(')').ok_or(("the parenthesis never closes", kind.to_string()))?;
+        let inner = inner
+            .strip_suffix(')')
+            .ok_or(("the parenthesis never closes", kind.to_string()))?;
         argument = Some(inner.to_string());
         kind = rest;
     }
     let parsed = Kind::parse(kind).ok_or(("no kind of parameter", kind.to_string()))?;
-    Ok(Parameter { name: name.into(), kind: parsed, argument, significance, large_only })
+    Ok(Parameter {
+        name: name.into(),
+        kind: parsed,
+        argument,
+        significance,
+        large_only,
+    })
 }
 
 /// The parenthesis that closes the one at `open`.
@@ -193,7 +216,10 @@ mod tests {
             .unwrap();
         assert_eq!(f.len(), 1);
         let f = &f[0];
-        assert_eq!((f.chapter.as_str(), f.name.as_str(), f.large, f.number), ("coll", "Gather", true, 1));
+        assert_eq!(
+            (f.chapter.as_str(), f.name.as_str(), f.large, f.number),
+            ("coll", "Gather", true, 1)
+        );
         assert!(f.todo && f.anytime && f.deprecated.as_deref() == Some("9.1"));
         assert_eq!(f.parameters[0].significance, Significance::Leaf);
         assert!(f.parameters[0].kind.may_be_in_place());
@@ -212,12 +238,24 @@ mod tests {
         assert_eq!(problem("[a]\nA(x: nonsense)"), "line 2: no kind of parameter: nonsense");
         assert_eq!(problem("[a]\nA(x int)"), "line 2: no colon between name and kind: x int");
         assert_eq!(problem("[a]\nA(x: int"), "line 2: the parenthesis never closes: A(x: int");
-        assert_eq!(problem("[a]\n\nA(x: int, x: int)"), "line 3: the parameter stands here a second time: x");
+        assert_eq!(
+            problem("[a]\n\nA(x: int, x: int)"),
+            "line 3: the parameter stands here a second time: x"
+        );
         assert_eq!(problem("[a]\nA()\nA()"), "line 3: the function stands here a second time: A");
         assert_eq!(problem("[a]\nA() soon"), "line 2: no flag: soon");
-        assert_eq!(problem("[a]\nA(x: ints(k))"), "line 2: no parameter of this name can be a length: k");
-        assert_eq!(problem("[a]\nA(x: n@moon)"), "line 2: no place where a parameter is significant: moon");
-        assert_eq!(problem("[a]\nA(x: +n)"), "line 2: a parameter of the twin, but there is no twin: x");
+        assert_eq!(
+            problem("[a]\nA(x: ints(k))"),
+            "line 2: no parameter of this name can be a length: k"
+        );
+        assert_eq!(
+            problem("[a]\nA(x: n@moon)"),
+            "line 2: no place where a parameter is significant: moon"
+        );
+        assert_eq!(
+            problem("[a]\nA(x: +n)"),
+            "line 2: a parameter of the twin, but there is no twin: x"
+        );
         assert_eq!(problem("[a]\nA() -> float"), "line 2: no type of a result: float");
         assert_eq!(problem("[a]\nA/d()"), "line 2: no twin of this kind exists: d");
         assert_eq!(problem("[a"), "line 1: no chapter: [a");
