@@ -38,7 +38,7 @@ fn rank(len: usize, rounds: usize) {
     let me = place.welcome.rank;
     ferry_device::start(&place.welcome, place.segment, place.status, false).expect("the device");
     let mut data = vec![0u8; len];
-    let mut send = |d: &mut Vec<u8>| {
+    let send = |d: &mut Vec<u8>| {
         let key = Key {
             context: ContextId::WORLD,
             source: me,

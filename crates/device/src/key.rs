@@ -30,6 +30,11 @@ impl ContextId {
     pub fn control(self) -> ContextId {
         ContextId(self.0 | 2)
     }
+
+    /// The twin for such messages where not all members take part: the tag that the program gives tells them apart.
+    pub fn tagged(self) -> ContextId {
+        ContextId(self.0 | 3)
+    }
 }
 
 /// What a message carries to be matched by.

@@ -5,6 +5,7 @@
 
 mod cma;
 mod control;
+mod front;
 mod ring;
 
 pub use control::wake;
@@ -12,7 +13,8 @@ pub use control::wake;
 use crate::{Answer, Body, Features, Inbox, ProcId, ReadError, Transport, TransportError};
 use control::{CONTROL, Control, LOCAL_MAX};
 use ferry_job::Segment;
-use ring::{Found, RECORD_MAX, RING, Reader, Writer};
+use front::{FRONT_MAX, Front};
+use ring::{FRONT_AT, Found, RECORD_MAX, RING, Reader, Writer};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -34,12 +36,14 @@ pub fn segment_len(ranks: u32) -> u64 {
 }
 
 /// What is known of one local peer.
-#[derive(Default)]
 struct Peer {
-    writer: Option<Writer>,
-    reader: Option<Reader>,
+    writer: Writer,
+    reader: Reader,
+    front: Front,
     /// Whether its memory can be read; unknown until tried.
     readable: Option<bool>,
+    /// It has been told that its rings are in use.
+    knocked: bool,
 }
 
 /// The wire between the processes of a node.
@@ -134,17 +138,42 @@ impl Shm {
         })
     }
 
-    /// Opens the ring to local process `to` and tells it.
+    /// The peer at local index `i`, its rings mapped.
+    #[inline]
+    fn peer(&mut self, i: usize) -> Result<&mut Peer, TransportError> {
+        if self.peers[i].is_none() {
+            self.open_peer(i)?;
+        }
+        Ok(self.peers[i].as_mut().expect("opened above"))
+    }
+
     #[cold]
-    fn open_writer(&mut self, to: usize) -> Result<(), TransportError> {
-        let memory = self.ring(self.me, to)?;
-        // SAFETY: a fresh mapping of the ring that only this process writes, and it writes it from the beginning once.
-        let writer = unsafe { Writer::new(memory) };
-        self.peers[to].get_or_insert_default().writer = Some(writer);
+    fn open_peer(&mut self, i: usize) -> Result<(), TransportError> {
+        let (out, into) = (self.ring(self.me, i)?, self.ring(i, self.me)?);
+        let lower = self.me < i;
+        // SAFETY: fresh mappings of rings of which this process is the only writer and the only reader, each from its
+        // beginning, once; the front line lies in the lower process's outgoing ring, below its data.
+        let peer = unsafe {
+            let front = Front::new(if lower { out } else { into }.add(FRONT_AT), lower);
+            Peer {
+                writer: Writer::new(out),
+                reader: Reader::new(into),
+                front,
+                readable: None,
+                knocked: false,
+            }
+        };
+        self.peers[i] = Some(Box::new(peer));
+        self.readers.push(i);
+        Ok(())
+    }
+
+    /// Tells local process `to` that this one is about to write to it.
+    #[cold]
+    fn knock(&mut self, to: usize) {
         let control = &self.controls[to];
         control.opened[self.me / 64].fetch_or(1 << (self.me % 64), Ordering::SeqCst);
         control.knocks.fetch_add(1, Ordering::SeqCst);
-        Ok(())
     }
 
     /// Opens the rings of peers that have knocked.
@@ -153,49 +182,69 @@ impl Shm {
         self.knocks_seen = self.controls[self.me].knocks.load(Ordering::SeqCst);
         for from in 0..self.locals.len() {
             let word = self.controls[self.me].opened[from / 64].load(Ordering::SeqCst);
-            if word >> (from % 64) & 1 == 0
-                || self.peers[from]
-                    .as_ref()
-                    .is_some_and(|p| p.reader.is_some())
-            {
-                continue;
+            if word >> (from % 64) & 1 == 1 {
+                self.peer(from)?;
             }
-            let memory = self.ring(from, self.me)?;
-            // SAFETY: a fresh mapping of the ring that only this process reads, from its beginning.
-            let reader = unsafe { Reader::new(memory) };
-            self.peers[from].get_or_insert_default().reader = Some(reader);
-            self.readers.push(from);
         }
         Ok(())
     }
 
-    /// Delivers from one ring; returns how many messages and whether more may be there.
+    /// Delivers from one peer; returns how many messages and whether more may be there.
     #[inline]
     fn drain(
         &mut self,
         from: usize,
         inbox: &mut dyn Inbox,
     ) -> Result<(usize, bool), TransportError> {
-        let peer = self.locals[from];
-        let Some(reader) = self.peers[from].as_mut().and_then(|p| p.reader.as_mut()) else {
+        let process = self.locals[from];
+        let Some(peer) = self.peers[from].as_mut() else {
             return Ok((0, false));
         };
-        for delivered in 0..FAIR_SHARE {
+        let Peer {
+            writer,
+            reader,
+            front,
+            ..
+        } = &mut **peer;
+        let mut delivered = 0;
+        while delivered < FAIR_SHARE {
+            // The front line first, and again once a record has been seen: what stands there is older than any record.
+            if let Some(found) = front.poll() {
+                writer.note_read(found.read);
+                inbox.arrived(process, found.message, found.bytes);
+                delivered += 1;
+            }
+            if !reader.ready() {
+                return Ok((delivered, false));
+            }
+            if let Some(found) = front.poll() {
+                writer.note_read(found.read);
+                inbox.arrived(process, found.message, found.bytes);
+                delivered += 1;
+            }
             match reader.peek() {
                 Found::Nothing => return Ok((delivered, false)),
-                Found::Record(message, bytes) => inbox.arrived(peer, message, bytes),
+                Found::Record {
+                    message,
+                    bytes,
+                    read,
+                } => {
+                    writer.note_read(read);
+                    inbox.arrived(process, message, bytes);
+                }
                 Found::Malformed => {
                     return Err(TransportError::Malformed {
-                        peer,
+                        peer: process,
                         what: "a record of impossible length",
                     });
                 }
             }
+            delivered += 1;
             if reader.release() {
                 self.controls[from].ring_if_asleep();
             }
         }
-        Ok((FAIR_SHARE, true))
+        Ok((delivered, true))
     }
 
     fn bitmapped(&self) -> bool {
@@ -239,24 +288,29 @@ impl Transport for Shm {
                 tried: "shm".into(),
             });
         };
-        if self.peers[to].as_ref().is_none_or(|p| p.writer.is_none()) {
-            self.open_writer(to)?;
+        if !self.peer(to)?.knocked {
+            self.knock(to);
+            self.peer(to)?.knocked = true;
         }
         let bitmapped = self.bitmapped();
-        let writer = self.peers[to]
-            .as_mut()
-            .and_then(|p| p.writer.as_mut())
-            .expect("opened above");
+        let Peer {
+            writer,
+            reader,
+            front,
+            ..
+        } = self.peer(to)?;
         let len = head.len() + body.len();
-        let written = writer.write(message, len, |out| {
+        let fill = |out: &mut [u8]| {
             let (first, rest) = out.split_at_mut(head.len());
             first.copy_from_slice(head);
             match body {
                 Body::Bytes(b) => rest.copy_from_slice(b),
                 Body::Fill(_, fill) => fill(rest),
             }
-        });
-        if !written {
+        };
+        if len <= FRONT_MAX && front.my_turn() && writer.is_read() {
+            front.write(message, len, reader.position(), fill);
+        } else if !writer.write(message, len, reader.position(), fill) {
             if !self.starving.contains(&to) {
                 self.starving.push(to);
             }
@@ -294,9 +348,7 @@ impl Transport for Shm {
                 if from >= self.locals.len() {
                     continue;
                 }
-                if self.peers[from].as_ref().is_none_or(|p| p.reader.is_none()) {
-                    self.open_readers()?;
-                }
+                self.peer(from)?;
                 let (n, more) = self.drain(from, inbox)?;
                 delivered += n;
                 if more {
@@ -315,7 +367,7 @@ impl Transport for Shm {
     ) -> Result<(), ReadError> {
         let i = self.index(from).ok_or(ReadError::Refused)?;
         let control = &self.controls[i];
-        let peer = self.peers[i].get_or_insert_default();
+        let peer = self.peer(i).map_err(|_| ReadError::Refused)?;
         if !*peer.readable.get_or_insert_with(|| cma::probe(control)) {
             return Err(ReadError::Refused);
         }
@@ -327,7 +379,7 @@ impl Transport for Shm {
         self.controls[self.me].asleep.store(1, Ordering::SeqCst);
         let peers = &mut self.peers;
         self.starving.retain(|&to| {
-            let Some(writer) = peers[to].as_mut().and_then(|p| p.writer.as_mut()) else {
+            let Some(Peer { writer, .. }) = peers[to].as_deref_mut() else {
                 return false;
             };
             writer.starve();

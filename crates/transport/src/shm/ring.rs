@@ -8,7 +8,8 @@
 //! ```text
 //! line 0   head: how far the reader has read (published now and then)
 //! line 1   starved: the writer sleeps until there is room
-//! line 2…  DATA bytes of records
+//! line 2   the pair's front line (see `front`), used in one of its two rings
+//! line 3…  DATA bytes of records
 //! ```
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -16,7 +17,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 /// Bytes of records in a ring.
 pub const DATA: usize = 64 * 1024;
 /// Bytes of a ring with its head lines.
-pub const RING: usize = DATA + 2 * LINE;
+pub const RING: usize = DATA + 3 * LINE;
+/// Where, in the ring of the lower-numbered to the higher-numbered process, the pair's front line lies.
+pub const FRONT_AT: usize = 2 * LINE;
 const LINE: usize = 64;
 /// Largest head and body of one record, bytes.
 pub const RECORD_MAX: usize = DATA / 4;
@@ -36,9 +39,13 @@ struct Header {
     _line1: [u32; 15],
 }
 
-/// A record's first word: valid bit, message number, length.
-fn word(message: u64, len: usize) -> u64 {
-    VALID | message << 32 | len as u64
+/// A record's first word: valid bit, how far the writer has read the opposite ring (low bits, in lines), message number, length.
+fn word(message: u64, len: usize, read: u32) -> u64 {
+    VALID | u64::from(read) << 24 | message << 16 | len as u64
+}
+
+fn len_of(word: u64) -> usize {
+    (word & 0xffff) as usize
 }
 
 /// Bytes that a record of `len` bytes takes.
@@ -60,14 +67,14 @@ impl Memory {
     }
     /// The word at ring position `at`.
     fn word(&self, at: u64) -> &AtomicU64 {
-        let offset = 2 * LINE + (at as usize & (DATA - 1));
+        let offset = 3 * LINE + (at as usize & (DATA - 1));
         // SAFETY: positions are multiples of LINE, so the word is aligned and within the mapping.
         unsafe { &*self.0.add(offset).cast::<AtomicU64>() }
     }
     /// The bytes behind the word at ring position `at`.
     fn bytes(&self, at: u64) -> *mut u8 {
         // SAFETY: as for `word`; a record never crosses the ring's end.
-        unsafe { self.0.add(2 * LINE + (at as usize & (DATA - 1)) + 8) }
+        unsafe { self.0.add(3 * LINE + (at as usize & (DATA - 1)) + 8) }
     }
 }
 
@@ -97,8 +104,15 @@ pub struct Reader {
 pub enum Found<'a> {
     /// Nothing new.
     Nothing,
-    /// A record: message number, bytes.
-    Record(u8, &'a [u8]),
+    /// A record.
+    Record {
+        /// Message number.
+        message: u8,
+        /// Head and body.
+        bytes: &'a [u8],
+        /// Low bits of how far the peer has read the opposite ring, in lines.
+        read: u32,
+    },
     /// Nonsense.
     Malformed,
 }
@@ -134,9 +148,16 @@ impl Writer {
         enough(self.head, self.tail)
     }
 
-    /// Writes a record of `len` bytes by `fill`, and publishes it with a full barrier. False: no room.
+    /// Writes a record of `len` bytes by `fill`, and publishes it with a full barrier. `read`: how far this process has read
+    /// the opposite ring. False: no room.
     #[inline]
-    pub fn write(&mut self, message: u8, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+    pub fn write(
+        &mut self,
+        message: u8,
+        len: usize,
+        read: u32,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
         debug_assert!(len <= RECORD_MAX);
         let need = span(len);
         let end = to_end(self.tail);
@@ -148,7 +169,7 @@ impl Writer {
             self.clear_to(self.tail + end + LINE as u64);
             self.memory
                 .word(self.tail)
-                .store(word(SKIP, 0), Ordering::Release);
+                .store(word(SKIP, 0, 0), Ordering::Release);
             self.tail += end;
         } else if !self.room(need) {
             return false;
@@ -159,7 +180,7 @@ impl Writer {
         // An exchange rather than a store: the caller next looks whether the reader sleeps, and that look must not come first.
         self.memory
             .word(self.tail)
-            .swap(word(u64::from(message), len), Ordering::SeqCst);
+            .swap(word(u64::from(message), len, read), Ordering::SeqCst);
         self.tail += need;
         // Off the message's way: the stores drain while the caller waits for an answer.
         let ahead = self.tail + AHEAD;
@@ -179,6 +200,21 @@ impl Writer {
                 .store(0, Ordering::Relaxed);
             self.cleared = end;
         }
+    }
+
+    /// Has the reader, as far as is known, read everything?
+    #[inline]
+    pub fn is_read(&self) -> bool {
+        self.head == self.tail
+    }
+
+    /// The reader has told, in lines and by the low bits, how far it has read.
+    #[inline]
+    pub fn note_read(&mut self, lines: u32) {
+        let behind = ((self.tail / LINE as u64) as u32).wrapping_sub(lines);
+        let head = self.tail.saturating_sub(u64::from(behind) * LINE as u64);
+        // What a peer made up must not move the position back, nor beyond what was written.
+        self.head = self.head.max(head);
     }
 
     /// Asks the reader to ring when it next frees room. Look for room once more afterwards.
@@ -212,6 +248,18 @@ impl Reader {
         }
     }
 
+    /// Is a record there, or the mark that skips the ring's end?
+    #[inline]
+    pub fn ready(&self) -> bool {
+        self.memory.word(self.head).load(Ordering::Acquire) != 0
+    }
+
+    /// How far this process has read: low bits, in lines.
+    #[inline]
+    pub fn position(&self) -> u32 {
+        (self.head / LINE as u64) as u32
+    }
+
     /// Looks at the next record; [`Reader::release`] it when done.
     #[inline]
     pub fn peek(&mut self) -> Found<'_> {
@@ -220,7 +268,7 @@ impl Reader {
             if w == 0 {
                 return Found::Nothing;
             }
-            let (message, len) = ((w >> 32) & 0xff, (w & 0xffff_ffff) as usize);
+            let (message, len) = ((w >> 16) & 0xff, len_of(w));
             if w & VALID == 0 || len > RECORD_MAX {
                 return Found::Malformed;
             }
@@ -233,7 +281,11 @@ impl Reader {
             }
             // SAFETY: the writer published these bytes with the word and does not touch them before `head` passes them.
             let bytes = unsafe { std::slice::from_raw_parts(self.memory.bytes(self.head), len) };
-            return Found::Record(message as u8, bytes);
+            return Found::Record {
+                message: message as u8,
+                bytes,
+                read: (w >> 24) as u32,
+            };
         }
     }
 
@@ -241,7 +293,7 @@ impl Reader {
     #[inline]
     pub fn release(&mut self) -> bool {
         let w = self.memory.word(self.head).load(Ordering::Relaxed);
-        self.head += span((w & 0xffff_ffff) as usize % (RECORD_MAX + 1));
+        self.head += span(len_of(w) % (RECORD_MAX + 1));
         if self.head - self.published < PUBLISH {
             return false;
         }
