@@ -4,6 +4,7 @@
 //! which transport carries a message.
 
 pub mod buffer;
+pub mod coll;
 pub mod comm;
 pub mod error;
 pub mod group;

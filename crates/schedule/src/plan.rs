@@ -40,7 +40,7 @@ pub struct Reduction {
 }
 
 /// Blocks of a v-form: elements and displacements, by rank.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Varying<'a> {
     /// Elements.
     pub counts: &'a [i64],
@@ -49,7 +49,7 @@ pub struct Varying<'a> {
 }
 
 /// Uniform blocks: elements of the send and the receive type that a block has, and its packed bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Block {
     /// Elements in the send buffer, where that is significant.
     pub send: i64,
@@ -60,7 +60,7 @@ pub struct Block {
 }
 
 /// A collective call, as one rank makes it. Counts must be given as 0 where the type has no bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)] // the arguments of the standard's functions
 pub enum Collective<'a> {
     Barrier,

@@ -134,6 +134,7 @@ fn bcast(n: u32, root: u32, a: Option<Algorithm>, bytes: usize, seed: u64) {
     }
 }
 
+#[allow(clippy::too_many_arguments)]
 fn reductions(
     n: u32,
     root: u32,

@@ -25,6 +25,8 @@ pub struct Comm {
     pub collectives: AtomicU64,
     /// Its name (MPI_Comm_set_name).
     pub name: Mutex<String>,
+    /// Schedules of its last collectives.
+    pub plans: crate::coll::Plans,
     /// The buffer attached to it for buffered sends (MPI_Comm_attach_buffer).
     pub buffers: BufferPool,
     /// Where the peers are: the table of the remote group, or of the only one.
@@ -61,6 +63,7 @@ impl Comm {
             local: None,
             collectives: AtomicU64::new(0),
             name: Mutex::default(),
+            plans: crate::coll::Plans::default(),
             buffers: BufferPool::new(),
             agreements: AtomicU32::new(0),
         }

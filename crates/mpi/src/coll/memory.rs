@@ -1,0 +1,450 @@
+//! From a schedule's symbolic pieces to memory.
+
+use crate::device::{Layout, Sink, Source};
+use crate::{Datatype, buffer};
+use ferry_schedule::{Piece, Region};
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+/// A buffer of a collective call.
+#[derive(Clone, Copy)]
+pub enum View<'a> {
+    /// There is none here, or it is not significant.
+    Nothing,
+    /// Elements of one type, anywhere around `address`.
+    Uniform {
+        /// Address of element 0.
+        address: *mut u8,
+        /// Elements of the whole buffer; significant only where it is one message (broadcast).
+        count: i64,
+        /// Their type.
+        datatype: &'a Arc<Datatype>,
+    },
+    /// A w-form's blocks.
+    Blocks(&'a [Block]),
+}
+
+/// One block of a w-form.
+#[derive(Clone)]
+pub struct Block {
+    /// Address of its element 0.
+    pub address: *mut u8,
+    /// Elements.
+    pub count: i64,
+    /// Their type.
+    pub datatype: Arc<Datatype>,
+}
+
+// SAFETY: the addresses are the user's, lent to MPI until the operation completes; touched only by the operation.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+
+/// A [`View`] that outlives the call which it came with.
+#[derive(Clone)]
+pub(super) enum Kept {
+    Nothing,
+    Uniform {
+        address: *mut u8,
+        count: i64,
+        datatype: Arc<Datatype>,
+    },
+    Blocks(Arc<[Block]>),
+}
+
+// SAFETY: as for `Block`.
+unsafe impl Send for Kept {}
+// SAFETY: as for `Block`.
+unsafe impl Sync for Kept {}
+
+impl View<'_> {
+    pub(super) fn keep(&self) -> Kept {
+        match *self {
+            View::Nothing => Kept::Nothing,
+            View::Uniform {
+                address,
+                count,
+                datatype,
+            } => Kept::Uniform {
+                address,
+                count,
+                datatype: datatype.clone(),
+            },
+            View::Blocks(blocks) => Kept::Blocks(blocks.into()),
+        }
+    }
+}
+
+impl Kept {
+    pub(super) fn view(&self) -> View<'_> {
+        match self {
+            Kept::Nothing => View::Nothing,
+            Kept::Uniform {
+                address,
+                count,
+                datatype,
+            } => View::Uniform {
+                address: *address,
+                count: *count,
+                datatype,
+            },
+            Kept::Blocks(blocks) => View::Blocks(blocks),
+        }
+    }
+}
+
+/// Room for a schedule's own use: a little within itself, more on the heap.
+pub(super) struct Room {
+    small: [MaybeUninit<u128>; SMALL / 16],
+    large: Vec<MaybeUninit<u128>>,
+    /// Bytes before element 0 (types may begin below their address).
+    before: usize,
+}
+
+/// Bytes of room that need no allocation.
+const SMALL: usize = 64;
+
+impl Room {
+    /// Room for `units` bytes, or elements of `element`.
+    pub(super) fn new(units: i64, element: Option<&Arc<Datatype>>) -> Room {
+        let mut room = Room {
+            small: [MaybeUninit::uninit(); SMALL / 16],
+            large: Vec::new(),
+            before: 0,
+        };
+        if units == 0 {
+            return room;
+        }
+        let (low, high) = match element {
+            None => (0, units),
+            Some(t) => {
+                let last = (units - 1) * t.extent();
+                let low = t.true_lb() + last.min(0);
+                (low.min(0), t.true_lb() + t.true_extent() + last.max(0))
+            }
+        };
+        // Element 0 stays aligned for any type.
+        room.before = (low.unsigned_abs() as usize).next_multiple_of(16);
+        let bytes = room.before + high.max(0) as usize;
+        if bytes > SMALL {
+            room.large = Vec::with_capacity(bytes.div_ceil(16));
+        }
+        room
+    }
+
+    /// Address of element 0. Stays the same while this value stays where it is.
+    fn address(&mut self) -> *mut u8 {
+        let base: *mut u8 = if self.large.capacity() > 0 {
+            self.large.as_mut_ptr().cast()
+        } else {
+            self.small.as_mut_ptr().cast()
+        };
+        base.wrapping_add(self.before)
+    }
+}
+
+/// A piece, found.
+pub(super) enum Memory<'a> {
+    /// One run of bytes.
+    Run { address: *mut u8, len: usize },
+    /// Elements that do not lie densely; of their packed form, `len` bytes from `skip` on.
+    Scattered {
+        address: *mut u8,
+        count: i64,
+        datatype: &'a Arc<Datatype>,
+        skip: u64,
+        len: usize,
+    },
+}
+
+/// The buffers of a call with the schedule's room.
+pub(super) struct Places<'a> {
+    pub(super) send: View<'a>,
+    pub(super) recv: View<'a>,
+    /// The type of the room's elements; `None`: bytes.
+    pub(super) element: Option<&'a Arc<Datatype>>,
+}
+
+/// `by` elements on from `address`.
+#[inline]
+fn offset(address: *mut u8, by: i64, datatype: &Datatype) -> *mut u8 {
+    address.wrapping_offset((by * datatype.extent()) as isize)
+}
+
+#[inline]
+fn elements<'a>(address: *mut u8, at: i64, count: i64, datatype: &'a Arc<Datatype>) -> Memory<'a> {
+    let len = buffer::message_len(count, datatype);
+    if datatype.is_dense() {
+        Memory::Run {
+            address: address.wrapping_offset(at as isize * datatype.size() as isize),
+            len,
+        }
+    } else {
+        Memory::Scattered {
+            address: offset(address, at, datatype),
+            count,
+            datatype,
+            skip: 0,
+            len,
+        }
+    }
+}
+
+impl<'a> Places<'a> {
+    /// Where a piece is.
+    #[inline]
+    pub(super) fn find(&self, p: Piece, room: &mut Room) -> Memory<'a> {
+        let none = Memory::Run {
+            address: std::ptr::null_mut(),
+            len: 0,
+        };
+        let view = match p.region {
+            _ if p.count == 0 => return none,
+            Region::Send | Region::SendBlock => self.send,
+            Region::Recv | Region::RecvBlock | Region::Packed => self.recv,
+            Region::Tmp => {
+                return match self.element {
+                    None => Memory::Run {
+                        address: room.address().wrapping_offset(p.at as isize),
+                        len: p.count as usize,
+                    },
+                    Some(t) => elements(room.address(), p.at, p.count, t),
+                };
+            }
+        };
+        match view {
+            View::Nothing => none,
+            View::Blocks(blocks) => {
+                let b = &blocks[p.at as usize];
+                elements(b.address, 0, b.count, &b.datatype)
+            }
+            View::Uniform {
+                address,
+                count,
+                datatype,
+            } => {
+                if p.region != Region::Packed {
+                    return elements(address, p.at, p.count, datatype);
+                }
+                match elements(address, 0, count, datatype) {
+                    Memory::Run { address, .. } => Memory::Run {
+                        address: address.wrapping_offset(p.at as isize),
+                        len: p.count as usize,
+                    },
+                    Memory::Scattered {
+                        address,
+                        count,
+                        datatype,
+                        ..
+                    } => Memory::Scattered {
+                        address,
+                        count,
+                        datatype,
+                        skip: p.at as u64,
+                        len: p.count as usize,
+                    },
+                }
+            }
+        }
+    }
+
+    /// Where the elements of a reduction's operand begin, and their number.
+    #[inline]
+    pub(super) fn operand(&self, p: Piece, room: &mut Room) -> (*mut u8, i64) {
+        let address = match (p.region, self.element) {
+            (Region::Tmp, Some(t)) => offset(room.address(), p.at, t),
+            _ => match if p.region == Region::Send {
+                self.send
+            } else {
+                self.recv
+            } {
+                View::Uniform {
+                    address, datatype, ..
+                } => offset(address, p.at, datatype),
+                _ => std::ptr::null_mut(),
+            },
+        };
+        (address, p.count)
+    }
+}
+
+/// Part of a scattered buffer.
+struct Part {
+    address: *mut u8,
+    count: i64,
+    datatype: Arc<Datatype>,
+    skip: u64,
+}
+
+// SAFETY: the address is the user's or the schedule's room, in use until the operation completes.
+unsafe impl Send for Part {}
+
+impl Layout for Part {
+    unsafe fn pack(&self, offset: u64, out: &mut [u8]) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.datatype
+                .pack(self.address, self.count, self.skip + offset, out)
+        };
+    }
+    unsafe fn unpack(&self, offset: u64, data: &[u8]) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.datatype
+                .unpack(self.address, self.count, self.skip + offset, data)
+        };
+    }
+    fn runs(&self, offset: u64, runs: &mut Vec<(*mut u8, usize)>) -> u64 {
+        self.datatype
+            .runs(self.address, self.count, self.skip + offset, runs)
+    }
+}
+
+/// Bytes moved at a time between two scattered buffers.
+const BOUNCE: usize = 32 * 1024;
+
+impl Memory<'_> {
+    /// Packed bytes.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Memory::Run { len, .. } | Memory::Scattered { len, .. } => *len,
+        }
+    }
+
+    #[inline]
+    pub(super) fn source(self) -> Source {
+        match self {
+            Memory::Run { address, len } => Source::Bytes { ptr: address, len },
+            Memory::Scattered {
+                address,
+                count,
+                datatype,
+                skip,
+                len,
+            } => Source::Layout {
+                view: Box::new(Part {
+                    address,
+                    count,
+                    datatype: datatype.clone(),
+                    skip,
+                }),
+                len,
+            },
+        }
+    }
+
+    #[inline]
+    pub(super) fn sink(self) -> Sink {
+        match self {
+            Memory::Run { address, len } => Sink::Bytes {
+                ptr: address,
+                cap: len,
+            },
+            Memory::Scattered {
+                address,
+                count,
+                datatype,
+                skip,
+                len,
+            } => Sink::Layout {
+                view: Box::new(Part {
+                    address,
+                    count,
+                    datatype: datatype.clone(),
+                    skip,
+                }),
+                cap: len,
+            },
+        }
+    }
+
+    /// Packed bytes from `offset` on into `out`.
+    ///
+    /// # Safety
+    /// The memory must be readable, and `out` within its length.
+    unsafe fn read(&self, offset: usize, out: &mut [u8]) {
+        match *self {
+            // SAFETY: the caller's promise.
+            Memory::Run { address, .. } => unsafe {
+                std::ptr::copy(address.add(offset), out.as_mut_ptr(), out.len());
+            },
+            Memory::Scattered {
+                address,
+                count,
+                datatype,
+                skip,
+                ..
+            } => {
+                // SAFETY: the caller's promise.
+                unsafe { datatype.pack(address, count, skip + offset as u64, out) };
+            }
+        }
+    }
+
+    /// Copies this piece to `into`, as many bytes as both have. Returns whether they have as many.
+    ///
+    /// # Safety
+    /// The one must be readable, the other writable.
+    pub(super) unsafe fn copy_to(&self, into: &Memory<'_>) -> bool {
+        let len = self.len().min(into.len());
+        match (self, into) {
+            (Memory::Run { address: from, .. }, Memory::Run { address: to, .. }) => {
+                // The two may overlap where the program lets its buffers overlap.
+                // SAFETY: the caller's promise.
+                unsafe { std::ptr::copy(*from, *to, len) };
+            }
+            (
+                Memory::Run { address, .. },
+                Memory::Scattered {
+                    address: to,
+                    count,
+                    datatype,
+                    skip,
+                    ..
+                },
+            ) => {
+                if len > 0 {
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        datatype.unpack(
+                            *to,
+                            *count,
+                            *skip,
+                            std::slice::from_raw_parts(*address, len),
+                        )
+                    };
+                }
+            }
+            (Memory::Scattered { .. }, Memory::Run { address, .. }) => {
+                if len > 0 {
+                    // SAFETY: the caller's promise; the memory is written only, through this slice alone.
+                    unsafe { self.read(0, std::slice::from_raw_parts_mut(*address, len)) };
+                }
+            }
+            (
+                Memory::Scattered { .. },
+                Memory::Scattered {
+                    address,
+                    count,
+                    datatype,
+                    skip,
+                    ..
+                },
+            ) => {
+                let mut bounce = vec![0u8; len.min(BOUNCE)];
+                let mut done = 0;
+                while done < len {
+                    let piece = &mut bounce[..(len - done).min(BOUNCE)];
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        self.read(done, piece);
+                        datatype.unpack(*address, *count, skip + done as u64, piece);
+                    }
+                    done += piece.len();
+                }
+            }
+        }
+        self.len() == into.len()
+    }
+}

@@ -1,0 +1,427 @@
+//! Runs a schedule on the device: at once, or in the background.
+
+use super::memory::{Kept, Places, Room, View};
+use crate::device::{
+    self, Background, Describe, Device, Key, Pattern, ReqId, SendMode, WaitingFor,
+};
+use crate::request::{Active, Flag, Request};
+use crate::{Comm, Datatype, Error, Op, Result, err};
+use ferry_schedule::{Peer, Piece, Region, Schedule, Step};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What a schedule runs on: a communicator, buffers, an operation.
+#[derive(Clone, Copy)]
+pub(super) struct Binding<'a> {
+    pub(super) comm: &'a Arc<Comm>,
+    pub(super) send: View<'a>,
+    pub(super) recv: View<'a>,
+    /// A reduction's operation and type.
+    pub(super) reduction: Option<(&'a Arc<Op>, &'a Arc<Datatype>)>,
+    /// The root's rank, for who looks at a hang; -1: none.
+    pub(super) root: i32,
+}
+
+/// The numbers by which one collective's messages are told from another's.
+#[derive(Clone, Copy)]
+pub(super) struct Number {
+    /// In the communicator: how many collectives were started before.
+    own: u64,
+    /// In an intercommunicator's local communicator.
+    local: u64,
+}
+
+impl Number {
+    /// The next number; every member takes its numbers in the same order.
+    pub(super) fn next(comm: &Comm) -> Number {
+        let take = |c: &Comm| c.collectives.fetch_add(1, Ordering::Relaxed);
+        Number {
+            own: take(comm),
+            local: comm.local.as_deref().map_or(0, take),
+        }
+    }
+}
+
+fn tag(number: u64) -> u32 {
+    (number & 0x7fff_ffff) as u32
+}
+
+/// Reductions of more bytes are done without the device's lock, so that other threads get on.
+const LONG: i64 = 16 * 1024;
+
+/// How far a run has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stand {
+    /// Messages must come first.
+    Waiting,
+    /// The next step is to be done without the device's lock.
+    OwnWork,
+    Done,
+}
+
+/// A message under way.
+struct Message {
+    step: u32,
+    req: ReqId,
+    /// Bytes that a receive must get; `None` for a send.
+    expected: Option<usize>,
+}
+
+/// The state of a schedule's run.
+struct Run {
+    at: usize,
+    under_way: VecDeque<Message>,
+    room: Room,
+    number: Number,
+    error: Option<Error>,
+}
+
+impl Run {
+    fn new(schedule: &Schedule, b: &Binding<'_>, number: Number) -> Run {
+        Run {
+            at: 0,
+            under_way: VecDeque::new(),
+            room: Room::new(schedule.tmp, b.reduction.map(|r| r.1)),
+            number,
+            error: None,
+        }
+    }
+
+    /// Goes as far as it can without waiting. `alone`: own work that may take long is left to the caller.
+    ///
+    /// # Safety
+    /// The binding's buffers must be what the schedule takes them for; this value must not move until the run is done.
+    unsafe fn advance(
+        &mut self,
+        s: &Schedule,
+        b: &Binding<'_>,
+        d: &mut Device,
+        leave_work: bool,
+    ) -> Stand {
+        let places = Places {
+            send: b.send,
+            recv: b.recv,
+            element: b.reduction.map(|r| r.1),
+        };
+        while let Some(step) = s.steps.get(self.at) {
+            match *step {
+                Step::Send { peer, from } => {
+                    let (to, key) = self.address(b.comm, peer, true);
+                    let source = places.find(from, &mut self.room).source();
+                    // SAFETY: the schedule leaves the piece alone until the send is awaited, and the caller the buffers.
+                    if let Some(req) = unsafe { d.send(to, key, source, SendMode::Standard) } {
+                        self.under_way.push_back(Message {
+                            step: self.at as u32,
+                            req,
+                            expected: None,
+                        });
+                    }
+                }
+                Step::Recv { peer, into } => {
+                    let (_, key) = self.address(b.comm, peer, false);
+                    let pattern = Pattern {
+                        context: key.context,
+                        source: Some(key.source),
+                        tag: Some(key.tag),
+                    };
+                    let sink = places.find(into, &mut self.room).sink();
+                    let expected = Some(sink.capacity());
+                    // SAFETY: nobody touches the piece until the receive is awaited.
+                    let req = unsafe { d.receive(pattern, sink) };
+                    self.under_way.push_back(Message {
+                        step: self.at as u32,
+                        req,
+                        expected,
+                    });
+                }
+                Step::Await { before } => {
+                    if !self.collect(b.comm, d, before) {
+                        return Stand::Waiting;
+                    }
+                }
+                Step::Reduce { into, .. } | Step::Copy { into, .. } => {
+                    if leave_work && takes_long(b, step, into) {
+                        return Stand::OwnWork;
+                    }
+                    // SAFETY: the caller's promise.
+                    unsafe { self.work(b, &places, step) };
+                }
+            }
+            self.at += 1;
+        }
+        if self.collect(b.comm, d, u32::MAX) {
+            Stand::Done
+        } else {
+            Stand::Waiting
+        }
+    }
+
+    /// The peer's process, and the key of a message to it (or from it).
+    #[inline]
+    fn address(&self, comm: &Comm, peer: Peer, sending: bool) -> (u32, Key) {
+        match (peer, &comm.local) {
+            (Peer::Local(r), Some(local)) => {
+                let source = if sending { local.rank() } else { r };
+                (
+                    local.peer(r),
+                    Key {
+                        context: local.context.collective(),
+                        source,
+                        tag: tag(self.number.local),
+                    },
+                )
+            }
+            (Peer::Local(r) | Peer::Remote(r), _) => {
+                let source = if sending { comm.rank() } else { r };
+                (
+                    comm.peer(r),
+                    Key {
+                        context: comm.context.collective(),
+                        source,
+                        tag: tag(self.number.own),
+                    },
+                )
+            }
+        }
+    }
+
+    /// Collects what has completed; true if all that steps before `before` started has.
+    #[inline]
+    fn collect(&mut self, comm: &Arc<Comm>, d: &mut Device, before: u32) -> bool {
+        while let Some(m) = self.under_way.front() {
+            if m.step >= before {
+                return true;
+            }
+            if !d.is_complete(m.req) {
+                return false;
+            }
+            let ended = d.take(m.req);
+            if ended.fault.is_some() || m.expected.is_some_and(|e| e as u64 != ended.received) {
+                let e = fault(comm, d, m.expected.unwrap_or(0), &ended);
+                self.error.get_or_insert(e);
+            }
+            self.under_way.pop_front();
+        }
+        true
+    }
+
+    /// Does a reduction or a copy.
+    ///
+    /// # Safety
+    /// As for [`Run::advance`].
+    unsafe fn work(&mut self, b: &Binding<'_>, places: &Places<'_>, step: &Step) {
+        match (*step, b.reduction) {
+            (Step::Reduce { from, into }, Some((op, datatype))) => {
+                let (left, _) = places.operand(from, &mut self.room);
+                let (right, count) = places.operand(into, &mut self.room);
+                // SAFETY: both hold `count` elements, by the schedule.
+                unsafe { op.apply(left, right, count, datatype) };
+            }
+            (Step::Copy { from, into }, _) => {
+                let (from, into) = (
+                    places.find(from, &mut self.room),
+                    places.find(into, &mut self.room),
+                );
+                // SAFETY: the caller's promise.
+                if !unsafe { from.copy_to(&into) } {
+                    let (sent, room) = (from.len(), into.len());
+                    let e = err!(
+                        Truncate,
+                        "this rank's own block has {sent} bytes by the send arguments and {room} by the receive arguments"
+                    );
+                    self.error.get_or_insert(e);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// May this step call user code, or take long?
+#[inline]
+fn takes_long(b: &Binding<'_>, step: &Step, into: Piece) -> bool {
+    match (step, b.reduction) {
+        (Step::Reduce { .. }, Some((op, t))) => {
+            op.predefined_kind().is_none() || into.count.saturating_mul(t.size()) > LONG
+        }
+        (Step::Copy { .. }, None)
+            if into.region == Region::Tmp || into.region == Region::Packed =>
+        {
+            into.count > LONG
+        }
+        _ => false,
+    }
+}
+
+#[cold]
+fn fault(comm: &Arc<Comm>, d: &Device, expected: usize, ended: &device::Completion) -> Error {
+    let (source, sent) = (ended.envelope.source, ended.envelope.len);
+    let e = match ended.fault {
+        Some(device::Fault::Transport(_)) => Error::new(
+            crate::Kind::Other,
+            d.trouble().unwrap_or("a transport failed").to_owned(),
+        ),
+        _ => err!(
+            Truncate,
+            "rank {source} sent {sent} bytes in this collective, but {expected} were expected of it: do all ranks give the same root, and counts and datatypes that agree?"
+        ),
+    };
+    e.on(comm)
+}
+
+/// Tells who looks at a hang which collective is waited in.
+struct Story<'a>(&'a Comm, Number, i32);
+
+impl Describe for Story<'_> {
+    fn describe(&self, status: &ferry_job::RankStatus) {
+        self.0.describe(status);
+        status.collective.store(self.1.own + 1, Ordering::Relaxed);
+        status.root.store(self.2, Ordering::Relaxed);
+    }
+}
+
+/// Runs a schedule to its end.
+///
+/// # Safety
+/// The binding's buffers must be what the schedule takes them for.
+pub(super) unsafe fn run(schedule: &Schedule, b: &Binding<'_>) -> Result<()> {
+    let number = Number::next(b.comm);
+    if schedule.steps.is_empty() {
+        return Ok(());
+    }
+    let mut run = Run::new(schedule, b, number);
+    let story = Story(b.comm, number, b.root);
+    let what = WaitingFor {
+        context: b.comm.context,
+        peer: -2,
+        tag: -1,
+        details: Some(&story),
+    };
+    loop {
+        let mut stand = Stand::Waiting;
+        device::wait_until(&what, |d| {
+            // SAFETY: the caller's promise; the run stays where it is until the end of this function.
+            stand = unsafe { run.advance(schedule, b, d, true) };
+            stand != Stand::Waiting
+        });
+        match stand {
+            Stand::OwnWork => {
+                let places = Places {
+                    send: b.send,
+                    recv: b.recv,
+                    element: b.reduction.map(|r| r.1),
+                };
+                // SAFETY: as above.
+                unsafe { run.work(b, &places, &schedule.steps[run.at]) };
+                run.at += 1;
+            }
+            _ => return run.error.map_or(Ok(()), Err),
+        }
+    }
+}
+
+/// A collective that outlives its call.
+#[derive(Clone)]
+pub(super) struct Lasting {
+    comm: Arc<Comm>,
+    send: Kept,
+    recv: Kept,
+    reduction: Option<(Arc<Op>, Arc<Datatype>)>,
+    schedule: Arc<Schedule>,
+    number: Number,
+}
+
+impl Lasting {
+    pub(super) fn new(schedule: Arc<Schedule>, b: &Binding<'_>) -> Lasting {
+        Lasting {
+            comm: b.comm.clone(),
+            send: b.send.keep(),
+            recv: b.recv.keep(),
+            reduction: b.reduction.map(|(op, t)| (op.clone(), t.clone())),
+            schedule,
+            number: Number::next(b.comm),
+        }
+    }
+
+    fn binding(&self) -> Binding<'_> {
+        Binding {
+            comm: &self.comm,
+            send: self.send.view(),
+            recv: self.recv.view(),
+            reduction: self.reduction.as_ref().map(|(op, t)| (op, t)),
+            root: -1,
+        }
+    }
+
+    /// Sets it going.
+    ///
+    /// # Safety
+    /// The buffers must be what the schedule takes them for, until the end.
+    unsafe fn go(self: Arc<Lasting>, d: &mut Device) -> Active {
+        let flag = Arc::new(Flag::default());
+        let run = Box::new(Run::new(&self.schedule, &self.binding(), self.number));
+        d.add_background(Box::new(InBackground {
+            what: self,
+            run,
+            flag: flag.clone(),
+        }));
+        Active::Work(flag)
+    }
+
+    /// Starts it once (MPI_I…).
+    ///
+    /// # Safety
+    /// The buffers must be what the schedule takes them for, until the request completes.
+    pub(super) unsafe fn start(self) -> Arc<Request> {
+        let comm = self.comm.clone();
+        let flag = Arc::new(Flag::default());
+        if self.schedule.steps.is_empty() {
+            flag.set(Ok(()));
+        } else {
+            let run = Box::new(Run::new(&self.schedule, &self.binding(), self.number));
+            let work = InBackground {
+                what: Arc::new(self),
+                run,
+                flag: flag.clone(),
+            };
+            device::device().add_background(Box::new(work));
+        }
+        Request::work(Some(comm), flag)
+    }
+
+    /// Makes it a persistent request (MPI_…_init), whose starts are matched in their order: each run's messages follow
+    /// those of the run before between any two ranks, so that all runs can have one number.
+    ///
+    /// # Safety
+    /// The buffers must be what the schedule takes them for, whenever it is active.
+    pub(super) unsafe fn init(self) -> Arc<Request> {
+        let comm = self.comm.clone();
+        let lasting = Arc::new(self);
+        // SAFETY: the caller's promise.
+        Request::persistent_work(
+            Some(comm),
+            Box::new(move |d| unsafe { lasting.clone().go(d) }),
+        )
+    }
+}
+
+/// A run that the device advances. It is boxed, so that the room within it stays where it is.
+struct InBackground {
+    what: Arc<Lasting>,
+    run: Box<Run>,
+    flag: Arc<Flag>,
+}
+
+impl Background for InBackground {
+    fn advance(&mut self, d: &mut Device) -> bool {
+        let b = self.what.binding();
+        // SAFETY: whoever started this keeps the buffers for it; the run is boxed.
+        if unsafe { self.run.advance(&self.what.schedule, &b, d, false) } != Stand::Done {
+            return false;
+        }
+        self.flag.set(self.run.error.take().map_or(Ok(()), Err));
+        d.nudge();
+        true
+    }
+}
