@@ -1,1 +1,2 @@
-fn main(){}
+//! `ferry`: looks at the machine, and installs.
+fn main() {}

@@ -65,3 +65,22 @@ pub struct RankStatus {
     /// This process's rank in it.
     pub comm_rank: AtomicI32,
 }
+
+impl RankStatus {
+    /// The communicator's name as text; cut at the first zero byte.
+    pub fn comm_name_text(&self) -> String {
+        let bytes: Vec<u8> = self
+            .comm_name
+            .iter()
+            .flat_map(|word| {
+                word.load(std::sync::atomic::Ordering::Relaxed)
+                    .to_le_bytes()
+            })
+            .collect();
+        let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+        String::from_utf8_lossy(&bytes[..end])
+            .chars()
+            .filter(|c| !c.is_control())
+            .collect()
+    }
+}

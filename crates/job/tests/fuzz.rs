@@ -1,0 +1,130 @@
+//! Bytes from outside that this crate reads: welcomes, notices, a segment's first page.
+
+use ferry_fuzz::fuzz;
+use ferry_job::{Malformed, Notice, PROTOCOL, Segment, SegmentLayout, TEXT_MAX, Welcome};
+use std::os::fd::OwnedFd;
+
+fn welcome(rank: u32, ranks: u32) -> Welcome {
+    Welcome {
+        rank,
+        size: ranks,
+        local_rank: rank,
+        local_ranks: (0..ranks).collect(),
+        appnum: 0,
+        job: 0x1234_5678_9abc_def0,
+        cores: 2,
+        segment_len: SegmentLayout::new(ranks).total(),
+    }
+}
+
+#[test]
+fn fuzz_welcome() {
+    let seeds: Vec<Vec<u8>> = [(0, 1), (1, 2), (6, 7)]
+        .map(|(rank, ranks)| welcome(rank, ranks).encode())
+        .into();
+    fuzz("welcome", &seeds, |bytes| match Welcome::decode(bytes) {
+        Ok(w) => {
+            assert!(
+                w.rank < w.size && w.local_ranks[w.local_rank as usize] == w.rank && w.cores > 0
+            );
+            assert_eq!(w.encode(), bytes, "one welcome, two forms");
+            w.local_ranks.len()
+        }
+        Err(Malformed::Magic) => 1001,
+        Err(Malformed::Version(v)) => {
+            assert_ne!(v, PROTOCOL);
+            1002
+        }
+        Err(Malformed::Short(at, what)) => {
+            assert_eq!(at, bytes.len());
+            2000 + what.len()
+        }
+        Err(Malformed::Long(_)) => 1003,
+        Err(e) => 3000 + e.to_string().len(),
+    });
+}
+
+#[test]
+fn fuzz_notice() {
+    let seeds = [Notice::Abort {
+        code: 7,
+        text: "enough".into(),
+    }
+    .encode()];
+    fuzz("notice", &seeds, |bytes| {
+        let Some(Notice::Abort { code, text }) = Notice::decode(bytes) else {
+            return 0;
+        };
+        // Bytes that are no UTF-8 grow to a replacement character of three bytes each.
+        assert!(text.len() <= 3 * TEXT_MAX);
+        let again = Notice::Abort { code, text }.encode();
+        assert!(Notice::decode(&again).is_some());
+        1
+    });
+}
+
+#[test]
+fn fuzz_segment_header() {
+    let ranks = 2;
+    let genuine = Segment::create(ranks).unwrap();
+    let total = genuine.layout.total();
+    let mut page = [0; 16];
+    read_at(&genuine.fd, &mut page);
+    let mut opened = 0;
+    fuzz("segment", &[page.to_vec()], |bytes| {
+        let file = memory(total);
+        write_at(&file, bytes);
+        // The file is longer than what was written, and zero there.
+        let fits = (0..16).all(|i| bytes.get(i).copied().unwrap_or(0) == page[i]);
+        if fits {
+            // Each opened segment stays mapped: no more of them than a process may have mappings.
+            opened += 1;
+            if opened > 1000 {
+                return 0;
+            }
+        }
+        match Segment::open(file, ranks, total) {
+            Ok(segment) => {
+                assert!(fits, "a segment with another first page was taken");
+                assert_eq!(segment.statuses().len(), ranks as usize);
+                0
+            }
+            Err(e) => {
+                assert!(!fits, "{e}");
+                e.to_string().len()
+            }
+        }
+    });
+}
+
+#[test]
+fn fuzz_segment_length() {
+    let total = SegmentLayout::new(3).total();
+    fuzz("segment length", &[total.to_le_bytes().to_vec()], |bytes| {
+        let Some((first, _)) = bytes.split_first_chunk::<8>() else {
+            return false;
+        };
+        let said = u64::from_le_bytes(*first);
+        // A file that is shorter than the layout must never be mapped, whatever was said of it.
+        let there = said % (2 * total);
+        let opened = Segment::open(memory(there), 3, said);
+        assert!(opened.is_err(), "a first page of zeros was taken");
+        there < total
+    });
+}
+
+fn memory(len: u64) -> OwnedFd {
+    let fd = rustix::fs::memfd_create("fuzz", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::ftruncate(&fd, len).unwrap();
+    fd
+}
+
+fn write_at(fd: &OwnedFd, bytes: &[u8]) {
+    if !bytes.is_empty() {
+        rustix::io::pwrite(fd, bytes, 0).unwrap();
+    }
+}
+
+fn read_at(fd: &OwnedFd, into: &mut [u8]) {
+    assert_eq!(rustix::io::pread(fd, &mut *into, 0).unwrap(), into.len());
+}

@@ -1,0 +1,659 @@
+//! The command line: what Hydra's users write, and what Open MPI's write where it means the same.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What `mpiexec -h` prints.
+pub const HELP: &str = "\
+usage: mpiexec [options] [-n N] PROGRAM [ARGUMENT…] [: [options] [-n N] PROGRAM [ARGUMENT…]]…
+Starts the ranks of an MPI job on this machine, watches them and ends the job when one fails.
+
+Ranks and programs (for the block up to the next ':')
+  -n N, -np N              N ranks of PROGRAM (default 1)
+  -wdir DIR, -wd DIR       start them in DIR
+  -env NAME VALUE          set a variable          -x NAME[=VALUE]   the same, Open MPI's form
+  -envall | -envnone | -envlist A,B                pass all (default), none or these variables on
+  -genv, -genvall, -genvnone, -genvlist            the same for all blocks
+
+Input and output
+  -l, -prepend-rank        put \"[rank] \" before each line
+  -s, -stdin 0|N|all|none  which rank reads mpiexec's standard input (default 0)
+
+Watching
+  --timeout SECONDS        after that long print who waits for whom, end the job, exit with 124 (also MPIEXEC_TIMEOUT)
+  --on-hang end|report|ignore
+                           when all ranks wait for each other: end the job (default), only say so, or do not look
+                           (also FERRY_ON_HANG). Ctrl-\\ looks at once
+  -v, --verbose            say what is started where
+
+Placement
+  --bind-to core|none      each rank to one core of its own, or none to any. Without it each rank gets an equal share of the
+                           cores if there is one for each, and is free to move otherwise
+  --report-bindings        say which rank got which cores
+
+  -h, --help               this text
+  -V, --version            the version
+
+Ctrl-C is passed to all ranks; a second one kills them. Exit status: the highest of the ranks'; 128 + signal if a rank was killed
+by one; the code given to MPI_Abort; 124 after a timeout, 125 after a hang; 127 if the program is missing, 126 if it cannot be
+executed, 2 for a wrong command line.
+";
+
+/// A parsed command line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// The programs, in order of their ranks.
+    pub blocks: Vec<Block>,
+    /// Put the rank before each line.
+    pub label: bool,
+    /// Who reads standard input.
+    pub stdin: StdinTo,
+    /// End the job after this time.
+    pub timeout: Option<Duration>,
+    /// How ranks are placed on cores.
+    pub bind: Binding,
+    /// Say where ranks are bound.
+    pub report_bindings: bool,
+    /// What to do with a hanging job.
+    pub on_hang: OnHang,
+    /// Say what is started.
+    pub verbose: bool,
+}
+
+/// One program with its ranks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Block {
+    /// Number of ranks.
+    pub count: u32,
+    /// As given: a path, or a name to look for.
+    pub program: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Working directory.
+    pub wdir: Option<PathBuf>,
+    /// Which of mpiexec's variables it sees.
+    pub pass: Pass,
+    /// Variables set for it.
+    pub set: Vec<(OsString, OsString)>,
+}
+
+/// Which environment variables go from mpiexec to the ranks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pass {
+    /// All of them.
+    All,
+    /// These only.
+    Only(Vec<OsString>),
+}
+
+/// Who reads mpiexec's standard input; all others read nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum StdinTo {
+    /// Nobody.
+    Nobody,
+    /// Every rank gets a copy.
+    All,
+    /// One rank.
+    Rank(u32),
+}
+
+/// How ranks are placed on cores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Binding {
+    /// An equal share of the cores each, if there is a core for each; else none.
+    Share,
+    /// One core each.
+    Core,
+    /// Free to move.
+    None,
+}
+
+/// What to do with a job whose ranks wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OnHang {
+    /// Say who waits for whom, and end it.
+    End,
+    /// Say who waits for whom.
+    Report,
+    /// Nothing; do not even look.
+    Ignore,
+}
+
+/// What the command line asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Asked {
+    /// Run a job.
+    Run(Box<Options>),
+    /// Print the help.
+    Help,
+    /// Print the version.
+    Version,
+}
+
+/// Every option: its names, and how many values follow.
+const OPTIONS: &[(What, usize, &[&str])] = &[
+    (What::Count, 1, &["n", "np", "c"]),
+    (What::Env, 2, &["env"]),
+    (What::Genv, 2, &["genv"]),
+    (What::Export, 1, &["x"]),
+    (What::Pass, 0, &["envall"]),
+    (What::PassNone, 0, &["envnone"]),
+    (What::PassList, 1, &["envlist"]),
+    (What::Gpass, 0, &["genvall"]),
+    (What::GpassNone, 0, &["genvnone"]),
+    (What::GpassList, 1, &["genvlist"]),
+    (What::Wdir, 1, &["wdir", "wd", "cwd"]),
+    (
+        What::Label,
+        0,
+        &["l", "prepend-rank", "tag-output", "line-label"],
+    ),
+    (What::Stdin, 1, &["s", "stdin"]),
+    (What::Timeout, 1, &["timeout"]),
+    (What::Bind, 1, &["bind-to", "binding"]),
+    (What::BindCore, 0, &["bind-to-core"]),
+    (What::BindNone, 0, &["bind-to-none"]),
+    (
+        What::ReportBindings,
+        0,
+        &["report-bindings", "print-bindings"],
+    ),
+    (What::OnHang, 1, &["on-hang"]),
+    (What::Hosts, 1, &["host", "hosts", "H"]),
+    (What::HostFile, 1, &["f", "hostfile", "machinefile"]),
+    (What::Verbose, 0, &["v", "verbose"]),
+    (What::Help, 0, &["h", "help", "?"]),
+    (What::Version, 0, &["V", "version", "info"]),
+    // On one machine these change nothing.
+    (
+        What::Nothing,
+        0,
+        &[
+            "oversubscribe",
+            "allow-run-as-root",
+            "use-hwthread-cpus",
+            "nolocal",
+            "q",
+            "quiet",
+            "overload-allowed",
+        ],
+    ),
+    (
+        What::Nothing,
+        1,
+        &["map-by", "rank-by", "ppn", "perhost", "launcher", "prefix"],
+    ),
+    (What::Nothing, 2, &["mca", "gmca", "prtemca", "pmixmca"]),
+];
+
+#[derive(Clone, Copy, PartialEq)]
+enum What {
+    Count,
+    Env,
+    Genv,
+    Export,
+    Pass,
+    PassNone,
+    PassList,
+    Gpass,
+    GpassNone,
+    GpassList,
+    Wdir,
+    Label,
+    Stdin,
+    Timeout,
+    Bind,
+    BindCore,
+    BindNone,
+    ReportBindings,
+    OnHang,
+    Hosts,
+    HostFile,
+    Verbose,
+    Help,
+    Version,
+    Nothing,
+}
+
+/// Reads the arguments (without the command's own name). `variable` answers for the environment.
+///
+/// # Errors
+/// One line that says which argument is wrong and what it should be.
+pub fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Asked, String> {
+    let mut options = Options {
+        blocks: Vec::new(),
+        label: false,
+        stdin: StdinTo::Rank(0),
+        timeout: variable("MPIEXEC_TIMEOUT")
+            .map(|v| seconds("MPIEXEC_TIMEOUT", &v))
+            .transpose()?,
+        bind: Binding::Share,
+        report_bindings: false,
+        on_hang: variable("FERRY_ON_HANG")
+            .map_or(Ok(OnHang::End), |v| on_hang("FERRY_ON_HANG", &v))?,
+        verbose: false,
+    };
+    let mut pass_everywhere = None;
+    let mut set_everywhere = Vec::new();
+    let mut arguments = arguments.into_iter().peekable();
+    loop {
+        let mut block = Block {
+            count: 1,
+            program: OsString::new(),
+            arguments: Vec::new(),
+            wdir: None,
+            pass: Pass::All,
+            set: Vec::new(),
+        };
+        let mut pass_here = None;
+        // The block's options.
+        let program = loop {
+            let Some(argument) = arguments.next() else {
+                break None;
+            };
+            if argument == "--" {
+                break arguments.next();
+            }
+            let Some(name) = option_name(&argument) else {
+                break Some(argument);
+            };
+            let (name, glued) = split_glued(&name);
+            let Some(&(what, values, _)) =
+                OPTIONS.iter().find(|(_, _, names)| names.contains(&name))
+            else {
+                return Err(unknown(&argument, name));
+            };
+            let mut glued = glued.filter(|_| values == 1);
+            let given = argument.to_string_lossy().into_owned();
+            let mut value = || {
+                glued
+                    .take()
+                    .map(OsString::from)
+                    .or_else(|| arguments.next())
+                    .ok_or_else(|| {
+                        format!(
+                            "{given} wants {}",
+                            if values == 2 {
+                                "a name and a value after it"
+                            } else {
+                                "a value after it"
+                            }
+                        )
+                    })
+            };
+            match what {
+                What::Count => block.count = count(&given, &value()?)?,
+                What::Env => block.set.push((env_name(&given, value()?)?, value()?)),
+                What::Genv => set_everywhere.push((env_name(&given, value()?)?, value()?)),
+                What::Export => {
+                    let text = value()?.into_vec();
+                    if let Some(at) = text.iter().position(|&b| b == b'=') {
+                        let (name, value) = text.split_at(at);
+                        let name = env_name(&given, OsString::from_vec(name.into()))?;
+                        set_everywhere.push((name, OsString::from_vec(value[1..].into())));
+                    } else if let Some(Pass::Only(names)) = &mut pass_everywhere {
+                        names.push(OsString::from_vec(text));
+                    }
+                }
+                What::Pass => pass_here = Some(Pass::All),
+                What::PassNone => pass_here = Some(Pass::Only(Vec::new())),
+                What::PassList => pass_here = Some(Pass::Only(list(&value()?))),
+                What::Gpass => pass_everywhere = Some(Pass::All),
+                What::GpassNone => pass_everywhere = Some(Pass::Only(Vec::new())),
+                What::GpassList => pass_everywhere = Some(Pass::Only(list(&value()?))),
+                What::Wdir => block.wdir = Some(value()?.into()),
+                What::Label => options.label = true,
+                What::Stdin => options.stdin = stdin_to(&given, &value()?)?,
+                What::Timeout => {
+                    options.timeout = Some(seconds(&given, &value()?.to_string_lossy())?)
+                }
+                What::Bind => options.bind = binding(&given, &value()?.to_string_lossy())?,
+                What::BindCore => options.bind = Binding::Core,
+                What::BindNone => options.bind = Binding::None,
+                What::ReportBindings => options.report_bindings = true,
+                What::OnHang => options.on_hang = on_hang(&given, &value()?.to_string_lossy())?,
+                What::Hosts => this_host_only(&given, &value()?.to_string_lossy())?,
+                What::HostFile => {
+                    return Err(format!(
+                        "{given}: this version of Ferry runs a job on one machine; leave host files away"
+                    ));
+                }
+                What::Verbose => options.verbose = true,
+                What::Help => return Ok(Asked::Help),
+                What::Version => return Ok(Asked::Version),
+                What::Nothing => {
+                    for _ in 0..values {
+                        value()?;
+                    }
+                }
+            }
+        };
+        let Some(program) = program.filter(|p| p != ":") else {
+            return Err(if options.blocks.is_empty() {
+                "no program given; try: mpiexec -n 2 PROGRAM (or mpiexec -h)".into()
+            } else {
+                "no program given after ':'".into()
+            });
+        };
+        block.program = program;
+        let mut more = false;
+        for argument in arguments.by_ref() {
+            if argument == ":" {
+                more = true;
+                break;
+            }
+            block.arguments.push(argument);
+        }
+        block.pass = pass_here.unwrap_or(Pass::All);
+        options.blocks.push(block);
+        if !more {
+            break;
+        }
+    }
+    for block in &mut options.blocks {
+        if let (Pass::All, Some(pass)) = (&block.pass, &pass_everywhere) {
+            block.pass = pass.clone();
+        }
+        // What a block sets itself comes last, and so holds.
+        let mut set = set_everywhere.clone();
+        set.append(&mut block.set);
+        block.set = set;
+    }
+    let ranks = options
+        .blocks
+        .iter()
+        .try_fold(0u32, |sum, b| sum.checked_add(b.count));
+    match (ranks, options.stdin) {
+        (None | Some(RANKS_MAX..), _) => Err(format!("that is more than {} ranks", RANKS_MAX - 1)),
+        (Some(ranks), StdinTo::Rank(r)) if r >= ranks => Err(format!(
+            "-stdin {r}: the job has {ranks} ranks, 0 to {}",
+            ranks - 1
+        )),
+        _ => Ok(Asked::Run(Box::new(options))),
+    }
+}
+
+/// One more than a job may have ranks.
+const RANKS_MAX: u32 = 65_537;
+
+/// "-np" and "--np" → "np"; `None` for what is no option.
+fn option_name(argument: &OsStr) -> Option<String> {
+    let text = argument.as_bytes().strip_prefix(b"-")?;
+    let text = text.strip_prefix(b"-").unwrap_or(text);
+    (!text.is_empty()).then(|| String::from_utf8_lossy(text).into_owned())
+}
+
+/// "timeout=5" → ("timeout", Some("5")).
+fn split_glued(name: &str) -> (&str, Option<&str>) {
+    name.split_once('=')
+        .map_or((name, None), |(name, value)| (name, Some(value)))
+}
+
+fn unknown(argument: &OsStr, name: &str) -> String {
+    let nearest = OPTIONS
+        .iter()
+        .flat_map(|(_, _, names)| names.iter())
+        .map(|known| (distance(name, known), *known))
+        .min();
+    let dashes = |known: &str| {
+        if known.len() > 4 && known.contains('-') || known == "timeout" {
+            "--"
+        } else {
+            "-"
+        }
+    };
+    match nearest {
+        Some((far, known)) if far <= 2 && far < name.len() => {
+            format!(
+                "unknown option {}; did you mean {}{known}?",
+                argument.to_string_lossy(),
+                dashes(known)
+            )
+        }
+        _ => format!(
+            "unknown option {}; mpiexec -h lists them all",
+            argument.to_string_lossy()
+        ),
+    }
+}
+
+/// Levenshtein distance.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let up = row[j + 1];
+            row[j + 1] = (corner + usize::from(x != *y)).min(up + 1).min(row[j] + 1);
+            corner = up;
+        }
+    }
+    row[b.len()]
+}
+
+fn count(option: &str, value: &OsStr) -> Result<u32, String> {
+    let text = value.to_string_lossy();
+    match text.parse::<u32>() {
+        Ok(0) => Err(format!("{option} 0: a job has at least 1 rank")),
+        Ok(n) if n < RANKS_MAX => Ok(n),
+        Ok(_) => Err(format!(
+            "{option} {text}: more than {} ranks",
+            RANKS_MAX - 1
+        )),
+        Err(_) => Err(format!(
+            "{option} {text:?}: not a number of ranks (1, 2, …)"
+        )),
+    }
+}
+
+fn seconds(option: &str, text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(s) if s > 0.0 && s < 1e9 => Ok(Duration::from_secs_f64(s)),
+        _ => Err(format!(
+            "{option} {text:?}: not a number of seconds above 0"
+        )),
+    }
+}
+
+fn on_hang(option: &str, text: &str) -> Result<OnHang, String> {
+    match text {
+        "end" | "abort" | "kill" => Ok(OnHang::End),
+        "report" => Ok(OnHang::Report),
+        "ignore" => Ok(OnHang::Ignore),
+        _ => Err(format!("{option} {text:?}: say end, report or ignore")),
+    }
+}
+
+fn binding(option: &str, text: &str) -> Result<Binding, String> {
+    match text.split(':').next().unwrap_or_default() {
+        "core" | "hwthread" | "cpu" | "user" => Ok(Binding::Core),
+        "none" => Ok(Binding::None),
+        "share" | "socket" | "package" | "numa" | "l1cache" | "l2cache" | "l3cache" | "board"
+        | "machine" => Ok(Binding::Share),
+        _ => Err(format!("{option} {text:?}: say core or none")),
+    }
+}
+
+fn stdin_to(option: &str, value: &OsStr) -> Result<StdinTo, String> {
+    let text = value.to_string_lossy();
+    match &*text {
+        "all" => Ok(StdinTo::All),
+        "none" => Ok(StdinTo::Nobody),
+        _ => text
+            .parse()
+            .map(StdinTo::Rank)
+            .map_err(|_| format!("{option} {text:?}: say all, none or a rank")),
+    }
+}
+
+fn env_name(option: &str, name: OsString) -> Result<OsString, String> {
+    if name.is_empty() || name.as_bytes().contains(&b'=') {
+        return Err(format!("{option} {name:?}: not the name of a variable"));
+    }
+    Ok(name)
+}
+
+fn list(value: &OsStr) -> Vec<OsString> {
+    value
+        .as_bytes()
+        .split(|&b| b == b',')
+        .filter(|n| !n.is_empty())
+        .map(|n| OsStr::from_bytes(n).into())
+        .collect()
+}
+
+fn this_host_only(option: &str, hosts: &str) -> Result<(), String> {
+    let uname = rustix::system::uname();
+    let here = uname.nodename().to_string_lossy();
+    for host in hosts.split(',') {
+        let host = host.split(':').next().unwrap_or_default();
+        let known = [
+            "localhost",
+            "127.0.0.1",
+            "::1",
+            "",
+            &here,
+            here.split('.').next().unwrap_or_default(),
+        ];
+        if !known.contains(&host) {
+            return Err(format!(
+                "{option} {host}: this version of Ferry runs a job on one machine, here {here}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Asked, String> {
+        parse(line.split_whitespace().map(OsString::from), |_| None)
+    }
+    fn run(line: &str) -> Options {
+        match read(line) {
+            Ok(Asked::Run(options)) => *options,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn one_program() {
+        let o = run("-n 4 -l ./a.out -n 5 --help");
+        assert_eq!((o.blocks.len(), o.blocks[0].count, o.label), (1, 4, true));
+        assert_eq!(o.blocks[0].program, "./a.out");
+        assert_eq!(o.blocks[0].arguments, ["-n", "5", "--help"]);
+    }
+
+    #[test]
+    fn several_programs_with_own_and_shared_variables() {
+        let o = run("-genv A 1 -np 2 -env B 2 x 7 : --np 3 -env A 9 --wdir /tmp y : z");
+        assert_eq!(
+            o.blocks.iter().map(|b| b.count).collect::<Vec<_>>(),
+            [2, 3, 1]
+        );
+        let set = |i: usize| {
+            o.blocks[i]
+                .set
+                .iter()
+                .map(|(k, v)| format!("{k:?}{v:?}"))
+                .collect::<String>()
+        };
+        assert_eq!(set(0), r#""A""1""B""2""#);
+        assert_eq!(set(1), r#""A""1""A""9""#);
+        assert_eq!(o.blocks[1].wdir.as_deref(), Some("/tmp".as_ref()));
+        assert_eq!(o.blocks[2].program, "z");
+    }
+
+    #[test]
+    fn both_dash_forms_and_equal_signs() {
+        let o = run("--timeout=2.5 --bind-to core --stdin all --on-hang report -x K=V=W p");
+        assert_eq!(o.timeout, Some(Duration::from_millis(2500)));
+        assert_eq!(
+            (o.bind, o.stdin, o.on_hang),
+            (Binding::Core, StdinTo::All, OnHang::Report)
+        );
+        assert_eq!(o.blocks[0].set, [("K".into(), "V=W".into())]);
+        assert_eq!(run("-bind-to none p").bind, Binding::None);
+    }
+
+    #[test]
+    fn open_mpi_options_that_change_nothing_here() {
+        let o = run(
+            "--oversubscribe --allow-run-as-root --mca btl self,vader --map-by slot --host localhost:4 -np 2 p",
+        );
+        assert_eq!(
+            (o.blocks[0].count, o.blocks[0].program.to_str()),
+            (2, Some("p"))
+        );
+    }
+
+    #[test]
+    fn environments_can_be_cut() {
+        assert_eq!(run("-envnone p").blocks[0].pass, Pass::Only(vec![]));
+        let o = run("-genvlist A,B p : -envall q");
+        assert_eq!(o.blocks[0].pass, Pass::Only(vec!["A".into(), "B".into()]));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (line, part) in [
+            ("", "no program"),
+            ("-n 2", "no program"),
+            ("-n 2 x :", "after ':'"),
+            ("-n 0 x", "at least 1 rank"),
+            ("-n two x", "\"two\""),
+            ("-n -3 x", "\"-3\""),
+            ("-n 99999999 x", "65536"),
+            ("-n", "wants a value"),
+            ("-env A", "a name and a value"),
+            ("--timeot 3 x", "did you mean --timeout?"),
+            ("--timeout never x", "\"never\""),
+            ("-zzzzzz x", "-h lists them"),
+            ("--bind-to moon x", "core or none"),
+            ("-stdin 4 -n 2 x", "0 to 1"),
+            ("-host elsewhere x", "one machine"),
+            ("-genv =x y z", "not the name"),
+            ("--on-hang sometimes x", "end, report or ignore"),
+        ] {
+            let said = read(line).expect_err(line);
+            assert!(
+                said.contains(part) && !said.contains('\n'),
+                "{line}: {said}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_environment_is_asked_and_the_command_line_holds() {
+        let env = |name: &str| match name {
+            "FERRY_ON_HANG" => Some("ignore".to_string()),
+            "MPIEXEC_TIMEOUT" => Some("9".to_string()),
+            _ => None,
+        };
+        let Ok(Asked::Run(o)) = parse(["--timeout", "1", "x"].map(OsString::from), env) else {
+            panic!()
+        };
+        assert_eq!(
+            (o.on_hang, o.timeout),
+            (OnHang::Ignore, Some(Duration::from_secs(1)))
+        );
+    }
+
+    #[test]
+    fn every_name_is_there_once() {
+        let mut names: Vec<_> = OPTIONS.iter().flat_map(|o| o.2).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+}

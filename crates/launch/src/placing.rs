@@ -1,0 +1,112 @@
+//! Which CPUs each rank may use.
+
+use ferry_job::Cores;
+
+use crate::options::Binding;
+
+/// CPUs for each of `ranks` ranks; empty lists where a rank is free to move.
+///
+/// By default each rank gets an equal share of the cores if there is a core for each, so that a rank's own threads have cores
+/// too; else all are free.
+pub fn place(ranks: usize, cores: &Cores, binding: Binding) -> Vec<Vec<usize>> {
+    let free = vec![Vec::new(); ranks];
+    match binding {
+        Binding::None => free,
+        Binding::Share if ranks < 2 || ranks > cores.usable() => free,
+        Binding::Share if ranks <= cores.cores.len() => {
+            let n = cores.cores.len();
+            (0..ranks)
+                .map(|r| cores.cores[r * n / ranks..(r + 1) * n / ranks].concat())
+                .collect()
+        }
+        Binding::Share | Binding::Core => {
+            // One CPU each: the first threads of all cores, then the second ones.
+            let depth = cores.cores.iter().map(Vec::len).max().unwrap_or(0);
+            let order: Vec<usize> = (0..depth)
+                .flat_map(|t| cores.cores.iter().filter_map(move |c| c.get(t)).copied())
+                .collect();
+            if order.is_empty() {
+                free
+            } else {
+                (0..ranks).map(|r| vec![order[r % order.len()]]).collect()
+            }
+        }
+    }
+}
+
+/// CPU numbers as the kernel's mask; empty for none.
+pub fn mask(cpus: &[usize]) -> Vec<u64> {
+    let words = cpus.iter().max().map_or(0, |most| most / 64 + 1);
+    let mut mask = vec![0; words];
+    for cpu in cpus {
+        mask[cpu / 64] |= 1 << (cpu % 64);
+    }
+    mask
+}
+
+/// In words: "cores 0, 1".
+pub fn described(cpus: &[usize]) -> String {
+    match cpus {
+        [] => "free to move between cores".into(),
+        [cpu] => format!("bound to CPU {cpu}"),
+        many => format!(
+            "bound to CPUs {}",
+            many.iter()
+                .map(usize::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cores(cores: &[&[usize]], quota: Option<f64>) -> Cores {
+        Cores {
+            cores: cores.iter().map(|c| c.to_vec()).collect(),
+            quota,
+        }
+    }
+
+    #[test]
+    fn one_core_each_when_they_just_fit() {
+        let two = cores(&[&[0], &[1]], None);
+        assert_eq!(place(2, &two, Binding::Share), [vec![0], vec![1]]);
+        assert_eq!(place(3, &two, Binding::Share), [vec![], vec![], vec![]]);
+        assert_eq!(place(1, &two, Binding::Share), [vec![]]);
+        assert_eq!(place(3, &two, Binding::Core), [vec![0], vec![1], vec![0]]);
+        assert_eq!(place(2, &two, Binding::None), [vec![], vec![]]);
+    }
+
+    #[test]
+    fn whole_cores_are_shared_out() {
+        let four = cores(&[&[0, 4], &[1, 5], &[2, 6], &[3, 7]], None);
+        assert_eq!(
+            place(2, &four, Binding::Share),
+            [vec![0, 4, 1, 5], vec![2, 6, 3, 7]]
+        );
+        assert_eq!(place(2, &four, Binding::Core), [vec![0], vec![1]]);
+        assert_eq!(
+            place(8, &four, Binding::Share).concat(),
+            [0, 1, 2, 3, 4, 5, 6, 7]
+        );
+    }
+
+    #[test]
+    fn a_quota_counts() {
+        let four = cores(&[&[0], &[1], &[2], &[3]], Some(2.0));
+        assert_eq!(
+            place(3, &four, Binding::Share).concat(),
+            Vec::<usize>::new()
+        );
+        assert_eq!(place(2, &four, Binding::Share), [vec![0, 1], vec![2, 3]]);
+    }
+
+    #[test]
+    fn masks() {
+        assert_eq!(mask(&[0, 3, 64]), [0b1001, 1]);
+        assert!(mask(&[]).is_empty());
+    }
+}

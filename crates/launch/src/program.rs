@@ -1,0 +1,111 @@
+//! Finding the program to start.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+/// Why there is nothing to start: what to say, and mpiexec's exit status (127 missing, 126 not executable, as shells have it).
+#[derive(Debug, PartialEq)]
+pub struct NoProgram {
+    /// One line.
+    pub text: String,
+    /// Exit status.
+    pub status: u8,
+}
+
+/// The file that `name` means: itself if it holds a slash (seen from `wdir`), else the first in `path`.
+pub fn find(
+    name: &OsStr,
+    wdir: Option<&Path>,
+    path: Option<OsString>,
+) -> Result<PathBuf, NoProgram> {
+    let shown = name.to_string_lossy();
+    if let Some(dir) = wdir
+        && !dir.is_dir()
+    {
+        return Err(NoProgram {
+            text: format!("the working directory {} does not exist", dir.display()),
+            status: 127,
+        });
+    }
+    if name.as_bytes().contains(&b'/') {
+        let seen = wdir.map_or_else(|| PathBuf::from(name), |dir| dir.join(name));
+        // The rank goes to its directory before it starts the program, so the name as given is right there.
+        return check(&seen, &shown).map(|()| PathBuf::from(name));
+    }
+    let path = path.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    let mut refused = None;
+    for dir in path.as_bytes().split(|&b| b == b':') {
+        let dir = if dir.is_empty() {
+            Path::new(".")
+        } else {
+            Path::new(OsStr::from_bytes(dir))
+        };
+        let candidate = dir.join(name);
+        if candidate.is_file() {
+            match check(&candidate, &candidate.to_string_lossy()) {
+                Ok(()) => return Ok(fs::canonicalize(&candidate).unwrap_or(candidate)),
+                Err(e) => refused = refused.or(Some(e)),
+            }
+        }
+    }
+    Err(refused.unwrap_or_else(|| {
+        let here = wdir.unwrap_or(Path::new(".")).join(name);
+        let hint = if here.is_file() {
+            format!("; there is one here: write ./{shown}")
+        } else {
+            String::new()
+        };
+        NoProgram {
+            text: format!("program {shown} is not in PATH{hint}"),
+            status: 127,
+        }
+    }))
+}
+
+fn check(file: &Path, shown: &str) -> Result<(), NoProgram> {
+    let (text, status) = match fs::metadata(file) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            (format!("program {shown} does not exist"), 127)
+        }
+        Err(e) => (format!("program {shown} cannot be looked at: {e}"), 126),
+        Ok(meta) if meta.is_dir() => (format!("{shown} is a directory, not a program"), 126),
+        Ok(_) => match access(file, Access::EXEC_OK) {
+            Ok(()) => return Ok(()),
+            Err(_) => (
+                format!("program {shown} is not executable; chmod +x {shown}?"),
+                126,
+            ),
+        },
+    };
+    Err(NoProgram { text, status })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(name: &str, path: &str) -> NoProgram {
+        find(name.as_ref(), None, Some(path.into())).unwrap_err()
+    }
+
+    #[test]
+    fn a_name_is_looked_for_in_the_path() {
+        let sh = find("sh".as_ref(), None, Some("/nowhere:/bin".into())).unwrap();
+        assert!(sh.is_absolute() && sh.exists());
+        assert_eq!(told("sh", "/nowhere").status, 127);
+    }
+
+    #[test]
+    fn mistakes_are_told_apart() {
+        assert!(told("./none-such", "").text.contains("does not exist"));
+        assert!(told("/etc", "").text.contains("directory"));
+        let plain = told("/etc/passwd", "");
+        assert!(plain.text.contains("not executable") && plain.status == 126);
+        let wdir = find("sh".as_ref(), Some("/no/such".as_ref()), None).unwrap_err();
+        assert!(wdir.text.contains("working directory /no/such"));
+    }
+}

@@ -1,0 +1,102 @@
+//! Signals to mpiexec, as events.
+
+use std::ffi::{CStr, c_int};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::{mem, ptr};
+
+/// Those that mpiexec takes.
+const TAKEN: [c_int; 9] = [
+    libc::SIGCHLD,
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGTSTP,
+    libc::SIGCONT,
+];
+/// Those that ranks get back with their default action: the runtime ignores SIGPIPE, and shells that start a job in the background
+/// ignore the others, which would leave the job deaf to what mpiexec passes on.
+pub const RESET: [c_int; 4] = [libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT, libc::SIGXFSZ];
+
+/// mpiexec's signals.
+pub struct Signals {
+    fd: OwnedFd,
+    /// The mask as it was before.
+    pub before: libc::sigset_t,
+}
+
+impl Signals {
+    /// Blocks the signals, and all others during starts of ranks; they come through the descriptor from now on.
+    pub fn take() -> io::Result<Signals> {
+        // SAFETY: plain system calls on local sets and no handlers; this process has one thread.
+        unsafe {
+            let mut taken: libc::sigset_t = mem::zeroed();
+            let mut before: libc::sigset_t = mem::zeroed();
+            libc::sigemptyset(&mut taken);
+            for signal in TAKEN {
+                let mut action: libc::sigaction = mem::zeroed();
+                libc::sigaction(signal, ptr::null(), &mut action);
+                let ignored = action.sa_sigaction == libc::SIG_IGN;
+                // Under nohup a hang-up is to be ignored, and stays so.
+                if ignored && matches!(signal, libc::SIGHUP | libc::SIGTSTP) {
+                    continue;
+                }
+                if ignored {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
+                libc::sigaddset(&mut taken, signal);
+            }
+            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+            libc::sigprocmask(libc::SIG_BLOCK, &taken, &mut before);
+            let fd = libc::signalfd(-1, &taken, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(Signals {
+                fd: OwnedFd::from_raw_fd(fd),
+                before,
+            })
+        }
+    }
+
+    /// For polling.
+    pub fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// The next signal that has come.
+    pub fn next(&self) -> Option<c_int> {
+        // SAFETY: the kernel writes one whole signalfd_siginfo or nothing.
+        unsafe {
+            let mut info: libc::signalfd_siginfo = mem::zeroed();
+            let size = size_of::<libc::signalfd_siginfo>();
+            let n = libc::read(self.fd.as_raw_fd(), ptr::from_mut(&mut info).cast(), size);
+            (n == size as isize).then_some(info.ssi_signo as c_int)
+        }
+    }
+}
+
+/// Sends a signal to a process group; one that has gone is no matter.
+pub fn send_to_group(group: i32, signal: c_int) {
+    if group > 1 {
+        // SAFETY: a plain system call.
+        unsafe { libc::kill(-group, signal) };
+    }
+}
+
+/// A signal's number and meaning: "signal 11 (Segmentation fault)".
+pub fn described(signal: c_int) -> String {
+    // SAFETY: strsignal returns a string that is valid until its next call, by the one thread there is.
+    let name = unsafe {
+        let text = libc::strsignal(signal);
+        if text.is_null() {
+            String::new()
+        } else {
+            CStr::from_ptr(text).to_string_lossy().into_owned()
+        }
+    };
+    format!("signal {signal} ({name})")
+}

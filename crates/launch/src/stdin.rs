@@ -1,0 +1,151 @@
+//! mpiexec's standard input, for the rank or ranks that read it.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::options::StdinTo;
+
+/// How ranks get their standard input.
+pub enum Input {
+    /// All ranks read nothing.
+    Nothing,
+    /// This rank has mpiexec's own descriptor: it takes what it reads and no more.
+    Inherited(u32),
+    /// mpiexec reads and copies: for a terminal, which only the foreground's process group may read, and for several readers.
+    Copied(Pump),
+}
+
+/// Copies standard input into pipes.
+pub struct Pump {
+    to: StdinTo,
+    writers: Vec<Writer>,
+    buffer: Vec<u8>,
+    ended: bool,
+    terminal: bool,
+    /// Not in the terminal's foreground: reading would stop mpiexec.
+    waiting: bool,
+}
+
+struct Writer {
+    pipe: OwnedFd,
+    at: usize,
+}
+
+/// What the pump waits for.
+#[derive(Debug, PartialEq)]
+pub enum Wants {
+    /// Standard input to become readable.
+    Input,
+    /// One of these to take more.
+    Room(Vec<RawFd>),
+    /// Nothing now.
+    Nothing,
+}
+
+impl Input {
+    /// Decides how it is done.
+    pub fn new(to: StdinTo) -> Input {
+        let terminal = rustix::termios::isatty(standard_input());
+        match to {
+            StdinTo::Nobody => Input::Nothing,
+            StdinTo::Rank(rank) if !terminal => Input::Inherited(rank),
+            _ => Input::Copied(Pump {
+                to,
+                writers: Vec::new(),
+                buffer: Vec::new(),
+                ended: false,
+                terminal,
+                waiting: false,
+            }),
+        }
+    }
+}
+
+impl Pump {
+    /// The reading end for a rank; `None` if it reads nothing.
+    pub fn reader(&mut self, rank: u32) -> io::Result<Option<OwnedFd>> {
+        if self.to != StdinTo::All && self.to != StdinTo::Rank(rank) {
+            return Ok(None);
+        }
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+        fcntl_setfl(&writer, OFlags::NONBLOCK)?;
+        self.writers.push(Writer {
+            pipe: writer,
+            at: 0,
+        });
+        Ok(Some(reader))
+    }
+
+    /// What to wait for.
+    pub fn wants(&self) -> Wants {
+        if self.writers.is_empty() || self.waiting {
+            Wants::Nothing
+        } else if self.writers.iter().all(|w| w.at == self.buffer.len()) {
+            if self.ended {
+                Wants::Nothing
+            } else {
+                Wants::Input
+            }
+        } else {
+            let behind = self.writers.iter().filter(|w| w.at < self.buffer.len());
+            Wants::Room(behind.map(|w| w.pipe.as_raw_fd()).collect())
+        }
+    }
+
+    /// mpiexec may be in the foreground again.
+    pub fn resume(&mut self) {
+        self.waiting = false;
+    }
+
+    /// Standard input is readable: reads once and writes on.
+    pub fn read(&mut self) {
+        // SAFETY: asks for numbers only.
+        if self.terminal && unsafe { libc::tcgetpgrp(0) != libc::getpgrp() } {
+            self.waiting = true;
+            return;
+        }
+        self.buffer.resize(64 * 1024, 0);
+        let n = match rustix::io::read(standard_input(), self.buffer.as_mut_slice()) {
+            Ok(n) => n,
+            Err(Errno::INTR | Errno::AGAIN) => {
+                self.buffer.truncate(0);
+                self.writers.iter_mut().for_each(|w| w.at = 0);
+                return;
+            }
+            Err(_) => 0,
+        };
+        self.buffer.truncate(n);
+        self.ended = n == 0;
+        self.writers.iter_mut().for_each(|w| w.at = 0);
+        self.write();
+    }
+
+    /// Writes what the pipes take. A reader that has gone is forgotten; at the end of the input the pipes are closed.
+    pub fn write(&mut self) {
+        let buffer = &self.buffer;
+        self.writers.retain_mut(|writer| {
+            while writer.at < buffer.len() {
+                match rustix::io::write(&writer.pipe, &buffer[writer.at..]) {
+                    Ok(n) => writer.at += n,
+                    Err(Errno::INTR) => {}
+                    Err(Errno::AGAIN) => break,
+                    Err(_) => return false,
+                }
+            }
+            true
+        });
+        if self.ended {
+            self.writers.retain(|w| w.at < self.buffer.len());
+        }
+    }
+}
+
+/// Descriptor 0.
+pub fn standard_input() -> BorrowedFd<'static> {
+    // SAFETY: Rust's runtime sees to it that 0 is open, and nobody closes it.
+    unsafe { BorrowedFd::borrow_raw(0) }
+}

@@ -1,0 +1,95 @@
+//! A process that ends what is left of the job if mpiexec itself is killed outright.
+//!
+//! Ranks die with mpiexec by PR_SET_PDEATHSIG; what they started themselves does not. The warden sleeps on a pipe whose other end
+//! only mpiexec holds. When that end closes, it kills the process groups of all ranks that mpiexec had not yet seen the end of.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use rustix::pipe::{PipeFlags, pipe_with};
+
+/// mpiexec's handle on the warden.
+pub struct Warden {
+    pid: i32,
+    /// Closed with mpiexec.
+    _lifeline: OwnedFd,
+    groups: &'static [AtomicI32],
+}
+
+impl Warden {
+    /// Starts it, for `ranks` ranks. Call while this process has one thread and little memory.
+    pub fn start(ranks: u32) -> io::Result<Warden> {
+        let groups = shared_numbers(ranks as usize)?;
+        let (watched, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
+        // SAFETY: this process has one thread; the child makes system calls only.
+        match unsafe { libc::fork() } {
+            0 => watch(watched, lifeline, groups),
+            -1 => Err(io::Error::last_os_error()),
+            pid => Ok(Warden {
+                pid,
+                _lifeline: lifeline,
+                groups,
+            }),
+        }
+    }
+
+    /// The process group of a rank; 0 when it has ended.
+    pub fn note(&self, rank: usize, group: i32) {
+        self.groups[rank].store(group, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Warden {
+    fn drop(&mut self) {
+        // SAFETY: our own child, not yet waited for.
+        unsafe {
+            libc::kill(self.pid, libc::SIGKILL);
+            libc::waitpid(self.pid, ptr::null_mut(), 0);
+        }
+    }
+}
+
+/// Zeroed numbers that parent and child share.
+fn shared_numbers(n: usize) -> io::Result<&'static [AtomicI32]> {
+    // SAFETY: a new anonymous mapping, placed by the kernel.
+    let at = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            n * size_of::<AtomicI32>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if at == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: page aligned, zeroed, long enough, never unmapped.
+    Ok(unsafe { std::slice::from_raw_parts(at.cast(), n) })
+}
+
+/// The warden's life.
+fn watch(watched: OwnedFd, lifeline: OwnedFd, groups: &[AtomicI32]) -> ! {
+    drop(lifeline);
+    // SAFETY: system calls only. A session of its own keeps it from the terminal's signals; the standard descriptors are closed so
+    // that whoever reads mpiexec's output sees its end.
+    unsafe {
+        libc::setsid();
+        libc::prctl(libc::PR_SET_NAME, c"mpiexec-warden".as_ptr());
+        for fd in 0..3 {
+            libc::close(fd);
+        }
+        let mut byte = 0u8;
+        while libc::read(watched.as_raw_fd(), ptr::from_mut(&mut byte).cast(), 1) < 0 {}
+        for group in groups {
+            let group = group.load(Ordering::Relaxed);
+            if group > 1 {
+                libc::kill(-group, libc::SIGKILL);
+            }
+        }
+        libc::_exit(0)
+    }
+}
