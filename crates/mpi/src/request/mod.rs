@@ -139,6 +139,16 @@ impl Request {
         Request::make(comm, Class::Other, State::Active(Active::Work(work)), None)
     }
 
+    /// An operation that ended as it was started.
+    pub fn ended(outcome: Outcome) -> Arc<Request> {
+        Request::make(
+            None,
+            Class::Other,
+            State::Active(Active::Ended(outcome)),
+            None,
+        )
+    }
+
     /// A persistent send or receive, inactive.
     pub fn persistent(comm: Option<Arc<Comm>>, is_send: bool, starter: Starter) -> Arc<Request> {
         let class = if is_send { Class::Send } else { Class::Receive };

@@ -1,0 +1,378 @@
+//! Point-to-point communication (MPI 5.0 chapter 3).
+
+use super::*;
+use ferry_mpi::pt2pt::{self, Attached, Buffer, BufferPool, Message, Mode};
+use ferry_mpi::{Request, err};
+
+/// Blocking sends.
+macro_rules! sends {
+    ($($name:ident $mode:ident;)*) => {$(
+        pub fn $name(buf: *const u8, count: i64, datatype: &'static Arc<Datatype>, dest: Dest, tag: u32, comm: &'static Arc<Comm>) -> Result<()> {
+            // SAFETY: the program passes a readable buffer.
+            unsafe { pt2pt::send(comm, buf, count, datatype, dest, tag, Mode::$mode) }
+        }
+    )*};
+}
+sends! { send Standard; bsend Buffered; ssend Synchronous; rsend Standard; }
+
+/// Non-blocking sends.
+macro_rules! isends {
+    ($($name:ident $mode:ident;)*) => {$(
+        pub fn $name(buf: *const u8, count: i64, datatype: &'static Arc<Datatype>, dest: Dest, tag: u32, comm: &'static Arc<Comm>, request: Out<Handle>) -> Result<()> {
+            let buffer = buffer(buf.cast_mut(), count, datatype);
+            // SAFETY: the program leaves the buffer alone until completion.
+            let started = unsafe { pt2pt::isend(comm, &buffer, dest, tag, Mode::$mode)? };
+            request.set(handle::insert(started));
+            Ok(())
+        }
+    )*};
+}
+isends! { isend Standard; ibsend Buffered; issend Synchronous; irsend Standard; }
+
+/// Persistent sends.
+macro_rules! send_inits {
+    ($($name:ident $mode:ident;)*) => {$(
+        pub fn $name(buf: *const u8, count: i64, datatype: &'static Arc<Datatype>, dest: Dest, tag: u32, comm: &'static Arc<Comm>, request: Out<Handle>) -> Result<()> {
+            let buffer = buffer(buf.cast_mut(), count, datatype);
+            // SAFETY: the program leaves the buffer alone between each start and completion.
+            let made = unsafe { pt2pt::send_init(comm, buffer, dest, tag, Mode::$mode) };
+            request.set(handle::insert(made));
+            Ok(())
+        }
+    )*};
+}
+send_inits! { send_init Standard; bsend_init Buffered; ssend_init Synchronous; rsend_init Standard; }
+
+fn buffer(address: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Buffer {
+    Buffer {
+        address,
+        count,
+        datatype: datatype.clone(),
+    }
+}
+
+/// Stores a receive's outcome, and hands its error on.
+fn received(outcome: Outcome, status: OutStatus) -> Result<()> {
+    status.set(&outcome);
+    outcome.into_result().map(|_| ())
+}
+
+pub fn recv(
+    buf: *mut u8,
+    count: i64,
+    datatype: &'static Arc<Datatype>,
+    source: Source,
+    tag: Option<u32>,
+    comm: &'static Arc<Comm>,
+    status: OutStatus,
+) -> Result<()> {
+    // SAFETY: the program passes a writable buffer.
+    received(
+        unsafe { pt2pt::receive(comm, buf, count, datatype, source, tag)? },
+        status,
+    )
+}
+
+pub fn irecv(
+    buf: *mut u8,
+    count: i64,
+    datatype: &'static Arc<Datatype>,
+    source: Source,
+    tag: Option<u32>,
+    comm: &'static Arc<Comm>,
+    request: Out<Handle>,
+) -> Result<()> {
+    // SAFETY: the program leaves the buffer alone until completion.
+    let started = unsafe { pt2pt::ireceive(comm, &buffer(buf, count, datatype), source, tag) };
+    request.set(handle::insert(started));
+    Ok(())
+}
+
+pub fn recv_init(
+    buf: *mut u8,
+    count: i64,
+    datatype: &'static Arc<Datatype>,
+    source: Source,
+    tag: Option<u32>,
+    comm: &'static Arc<Comm>,
+    request: Out<Handle>,
+) -> Result<()> {
+    // SAFETY: the program leaves the buffer alone between each start and completion.
+    let made = unsafe { pt2pt::receive_init(comm, buffer(buf, count, datatype), source, tag) };
+    request.set(handle::insert(made));
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)] // MPI's own
+pub fn sendrecv(
+    sendbuf: *const u8,
+    sendcount: i64,
+    sendtype: &'static Arc<Datatype>,
+    dest: Dest,
+    sendtag: u32,
+    recvbuf: *mut u8,
+    recvcount: i64,
+    recvtype: &'static Arc<Datatype>,
+    source: Source,
+    recvtag: Option<u32>,
+    comm: &'static Arc<Comm>,
+    status: OutStatus,
+) -> Result<()> {
+    let (out, into) = (
+        buffer(sendbuf.cast_mut(), sendcount, sendtype),
+        buffer(recvbuf, recvcount, recvtype),
+    );
+    // SAFETY: the program passes buffers that may be read and written and do not overlap.
+    received(
+        unsafe { pt2pt::send_receive(comm, &out, dest, sendtag, &into, source, recvtag)? },
+        status,
+    )
+}
+
+#[allow(clippy::too_many_arguments)] // MPI's own
+pub fn sendrecv_replace(
+    buf: *mut u8,
+    count: i64,
+    datatype: &'static Arc<Datatype>,
+    dest: Dest,
+    sendtag: u32,
+    source: Source,
+    recvtag: Option<u32>,
+    comm: &'static Arc<Comm>,
+    status: OutStatus,
+) -> Result<()> {
+    let both = buffer(buf, count, datatype);
+    // SAFETY: the program passes a buffer that may be read and written.
+    received(
+        unsafe { pt2pt::send_receive_replace(comm, &both, dest, sendtag, source, recvtag)? },
+        status,
+    )
+}
+
+#[allow(clippy::too_many_arguments)] // MPI's own
+pub fn isendrecv(
+    sendbuf: *const u8,
+    sendcount: i64,
+    sendtype: &'static Arc<Datatype>,
+    dest: Dest,
+    sendtag: u32,
+    recvbuf: *mut u8,
+    recvcount: i64,
+    recvtype: &'static Arc<Datatype>,
+    source: Source,
+    recvtag: Option<u32>,
+    comm: &'static Arc<Comm>,
+    request: Out<Handle>,
+) -> Result<()> {
+    let (out, into) = (
+        buffer(sendbuf.cast_mut(), sendcount, sendtype),
+        buffer(recvbuf, recvcount, recvtype),
+    );
+    // SAFETY: the program leaves the buffers alone until completion; they do not overlap.
+    let started =
+        unsafe { pt2pt::isend_receive(comm, &out, dest, sendtag, &into, source, recvtag) };
+    request.set(handle::insert(started));
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments)] // MPI's own
+pub fn isendrecv_replace(
+    buf: *mut u8,
+    count: i64,
+    datatype: &'static Arc<Datatype>,
+    dest: Dest,
+    sendtag: u32,
+    source: Source,
+    recvtag: Option<u32>,
+    comm: &'static Arc<Comm>,
+    request: Out<Handle>,
+) -> Result<()> {
+    // SAFETY: the program leaves the buffer alone until completion.
+    let started = unsafe {
+        pt2pt::isend_receive_replace(
+            comm,
+            &buffer(buf, count, datatype),
+            dest,
+            sendtag,
+            source,
+            recvtag,
+        )
+    };
+    request.set(handle::insert(started));
+    Ok(())
+}
+
+pub fn probe(
+    source: Source,
+    tag: Option<u32>,
+    comm: &'static Arc<Comm>,
+    status: OutStatus,
+) -> Result<()> {
+    status.set(&pt2pt::probe(comm, source, tag));
+    Ok(())
+}
+
+pub fn iprobe(
+    source: Source,
+    tag: Option<u32>,
+    comm: &'static Arc<Comm>,
+    flag: OutFlag,
+    status: OutStatus,
+) -> Result<()> {
+    let found = pt2pt::iprobe(comm, source, tag);
+    flag.set(found.is_some());
+    if let Some(outcome) = found {
+        status.set(&outcome);
+    }
+    Ok(())
+}
+
+/// The handle of a message; `None`: from nobody.
+fn message_handle(message: Option<Arc<Message>>) -> Handle {
+    message.map_or(handle::MESSAGE_NO_PROC, handle::insert)
+}
+
+pub fn mprobe(
+    source: Source,
+    tag: Option<u32>,
+    comm: &'static Arc<Comm>,
+    message: Out<Handle>,
+    status: OutStatus,
+) -> Result<()> {
+    let (found, outcome) = pt2pt::mprobe(comm, source, tag);
+    message.set(message_handle(found));
+    status.set(&outcome);
+    Ok(())
+}
+
+pub fn improbe(
+    source: Source,
+    tag: Option<u32>,
+    comm: &'static Arc<Comm>,
+    flag: OutFlag,
+    message: Out<Handle>,
+    status: OutStatus,
+) -> Result<()> {
+    let found = pt2pt::improbe(comm, source, tag);
+    flag.set(found.is_some());
+    if let Some((found, outcome)) = found {
+        message.set(message_handle(found));
+        status.set(&outcome);
+    } else {
+        message.set(handle::MESSAGE_NULL);
+    }
+    Ok(())
+}
+
+/// Takes the message behind a handle, which becomes MPI_MESSAGE_NULL. `None`: from nobody.
+fn take_message(message: &mut Handle) -> Result<Option<Arc<Message>>> {
+    let taken = if *message == handle::MESSAGE_NO_PROC {
+        None
+    } else if *message == handle::MESSAGE_NULL {
+        return Err(err!(Request, "message is MPI_MESSAGE_NULL"));
+    } else {
+        Some(handle::remove::<Message>(*message, "message")?)
+    };
+    *message = handle::MESSAGE_NULL;
+    Ok(taken)
+}
+
+pub fn mrecv(
+    buf: *mut u8,
+    count: i64,
+    datatype: &'static Arc<Datatype>,
+    message: &mut Handle,
+    status: OutStatus,
+) -> Result<()> {
+    let Some(taken) = take_message(message)? else {
+        status.set(&Outcome::FROM_NOBODY);
+        return Ok(());
+    };
+    // SAFETY: the program passes a writable buffer; this call returns after completion only.
+    let receiving = unsafe { taken.ireceive(&buffer(buf, count, datatype)) };
+    ferry_mpi::request::wait_all(&[&receiving]);
+    received(receiving.complete(), status)
+}
+
+pub fn imrecv(
+    buf: *mut u8,
+    count: i64,
+    datatype: &'static Arc<Datatype>,
+    message: &mut Handle,
+    request: Out<Handle>,
+) -> Result<()> {
+    let receiving = match take_message(message)? {
+        // SAFETY: the program leaves the buffer alone until completion.
+        Some(taken) => unsafe { taken.ireceive(&buffer(buf, count, datatype)) },
+        None => Request::ended(Outcome::FROM_NOBODY),
+    };
+    request.set(handle::insert(receiving));
+    Ok(())
+}
+
+/// What MPI_BUFFER_AUTOMATIC is in the ABI.
+const AUTOMATIC: usize = 2;
+
+fn attach(pool: &BufferPool, buffer: *mut c_void, size: i64) -> Result<()> {
+    pool.attach(match buffer as usize {
+        AUTOMATIC => Attached::Automatic,
+        address => Attached::User {
+            address,
+            len: size as u64,
+        },
+    })
+}
+
+fn detach(pool: &BufferPool, buffer: OutPointer, size: OutCount) -> Result<()> {
+    match pool.detach()? {
+        Attached::Automatic => {
+            buffer.set(AUTOMATIC as *mut c_void);
+            size.set(0);
+        }
+        Attached::User { address, len } => {
+            buffer.set(address as *mut c_void);
+            size.set(len as i64);
+        }
+    }
+    Ok(())
+}
+
+pub fn buffer_attach(buffer: *mut c_void, size: i64) -> Result<()> {
+    attach(BufferPool::of_process(), buffer, size)
+}
+
+pub fn buffer_detach(buffer_addr: OutPointer, size: OutCount) -> Result<()> {
+    detach(BufferPool::of_process(), buffer_addr, size)
+}
+
+pub fn buffer_flush() -> Result<()> {
+    BufferPool::of_process().flush();
+    Ok(())
+}
+
+pub fn buffer_iflush(request: Out<Handle>) -> Result<()> {
+    request.set(handle::insert(pt2pt::iflush(None)));
+    Ok(())
+}
+
+pub fn comm_attach_buffer(comm: &'static Arc<Comm>, buffer: *mut c_void, size: i64) -> Result<()> {
+    attach(&comm.buffers, buffer, size)
+}
+
+pub fn comm_detach_buffer(
+    comm: &'static Arc<Comm>,
+    buffer_addr: OutPointer,
+    size: OutCount,
+) -> Result<()> {
+    detach(&comm.buffers, buffer_addr, size)
+}
+
+pub fn comm_flush_buffer(comm: &'static Arc<Comm>) -> Result<()> {
+    comm.buffers.flush();
+    Ok(())
+}
+
+pub fn comm_iflush_buffer(comm: &'static Arc<Comm>, request: Out<Handle>) -> Result<()> {
+    request.set(handle::insert(pt2pt::iflush(Some(comm))));
+    Ok(())
+}

@@ -1,0 +1,483 @@
+//! Completing operations, persistent starts, generalised requests, statuses (MPI 5.0 §3.7, §3.9, §13.2).
+
+use super::*;
+use ferry_mpi::request::{self, Callbacks, General};
+use ferry_mpi::{Request, err};
+
+/// The request behind a handle; `None` for MPI_REQUEST_NULL.
+#[inline]
+fn look_up(h: Handle) -> Result<Option<&'static Arc<Request>>> {
+    if h == handle::REQUEST_NULL {
+        Ok(None)
+    } else {
+        handle::get::<Request>(h, "request").map(Some)
+    }
+}
+
+/// Completes a request that can be, and lets go of its handle unless it is persistent.
+#[inline]
+fn complete(h: &mut Handle, req: &Arc<Request>) -> Outcome {
+    let outcome = req.complete();
+    if !req.is_persistent() {
+        // Another thread that completes the same request is the program's mistake; the handle is gone either way.
+        let _ = handle::remove::<Request>(*h, "request");
+        *h = handle::REQUEST_NULL;
+    }
+    outcome
+}
+
+/// Stores the outcome and hands its error on.
+fn finish(outcome: Outcome, status: OutStatus) -> Result<()> {
+    status.set(&outcome);
+    outcome.into_result().map(|_| ())
+}
+
+/// The requests behind an array's handles that are active (neither null nor inactive), with their places.
+fn active(handles: &[Handle]) -> Result<Vec<(usize, &'static Arc<Request>)>> {
+    let mut all = Vec::with_capacity(handles.len());
+    for (at, &h) in handles.iter().enumerate() {
+        match look_up(h).map_err(|e| err!(Request, "array_of_requests[{at}]: {}", e.text()))? {
+            Some(req) => all.push((at, req)),
+            None => continue,
+        }
+    }
+    let mut d = ferry_mpi::device::device();
+    all.retain(|(_, req)| req.is_active(&mut d));
+    Ok(all)
+}
+
+/// What an array completion says when one of its operations failed.
+fn in_status(first: ferry_mpi::Error, comm: Option<&Arc<Comm>>) -> ferry_mpi::Error {
+    let error = err!(InStatus, "one of the operations failed: {}", first.text());
+    match first.scope().or(comm) {
+        Some(comm) => error.on(comm),
+        None => error,
+    }
+}
+
+/// Completes all of `ready`; statuses at the places given by `place`. Errors of single operations go into their statuses.
+fn complete_each(
+    handles: &mut [Handle],
+    ready: &[(usize, &'static Arc<Request>)],
+    statuses: &OutStatuses,
+    place: impl Fn(usize, usize) -> usize,
+) -> Result<()> {
+    let mut failed = None;
+    let mut outcomes = Vec::new();
+    for (nth, &(at, req)) in ready.iter().enumerate() {
+        let outcome = complete(&mut handles[at], req);
+        if let Some(e) = &outcome.error {
+            failed.get_or_insert_with(|| in_status(e.clone(), req.comm()));
+        }
+        statuses.at(place(nth, at)).set(&outcome);
+        outcomes.push((place(nth, at), outcome.error));
+    }
+    match failed {
+        None => Ok(()),
+        Some(e) => {
+            for (at, error) in outcomes {
+                statuses.at(at).set_error(error.as_ref());
+            }
+            Err(e)
+        }
+    }
+}
+
+pub fn wait(request: &mut Handle, status: OutStatus) -> Result<()> {
+    match look_up(*request)? {
+        None => finish(Outcome::EMPTY, status),
+        Some(req) => {
+            request::wait_all(&[req]);
+            finish(complete(request, req), status)
+        }
+    }
+}
+
+pub fn test(request: &mut Handle, flag: OutFlag, status: OutStatus) -> Result<()> {
+    let Some(req) = look_up(*request)? else {
+        flag.set(true);
+        return finish(Outcome::EMPTY, status);
+    };
+    let done = request::test(|d| req.is_complete(d));
+    flag.set(done);
+    if done {
+        finish(complete(request, req), status)
+    } else {
+        Ok(())
+    }
+}
+
+/// Writes empty statuses where an array completion completes nothing.
+fn empty_statuses(handles: &[Handle], statuses: &OutStatuses) {
+    for at in 0..handles.len() {
+        statuses.at(at).set(&Outcome::EMPTY);
+    }
+}
+
+pub fn waitall(
+    _count: i64,
+    array_of_requests: &mut [Handle],
+    array_of_statuses: OutStatuses,
+) -> Result<()> {
+    let all = active(array_of_requests)?;
+    let requests: Vec<&Request> = all.iter().map(|(_, r)| &***r).collect();
+    request::wait_all(&requests);
+    if all.len() < array_of_requests.len() {
+        empty_statuses(array_of_requests, &array_of_statuses);
+    }
+    complete_each(array_of_requests, &all, &array_of_statuses, |_, at| at)
+}
+
+pub fn testall(
+    _count: i64,
+    array_of_requests: &mut [Handle],
+    flag: OutFlag,
+    array_of_statuses: OutStatuses,
+) -> Result<()> {
+    let all = active(array_of_requests)?;
+    let done = request::test(|d| all.iter().all(|(_, r)| r.is_complete(d)));
+    flag.set(done);
+    if !done {
+        return Ok(());
+    }
+    if all.len() < array_of_requests.len() {
+        empty_statuses(array_of_requests, &array_of_statuses);
+    }
+    complete_each(array_of_requests, &all, &array_of_statuses, |_, at| at)
+}
+
+pub fn waitany(
+    _count: i64,
+    array_of_requests: &mut [Handle],
+    indx: Out<i32>,
+    status: OutStatus,
+) -> Result<()> {
+    let all = active(array_of_requests)?;
+    if all.is_empty() {
+        indx.set(constants::MPI_UNDEFINED);
+        return finish(Outcome::EMPTY, status);
+    }
+    let requests: Vec<&Request> = all.iter().map(|(_, r)| &***r).collect();
+    let (at, req) = all[request::wait_any(&requests)];
+    indx.set(at as i32);
+    finish(complete(&mut array_of_requests[at], req), status)
+}
+
+pub fn testany(
+    _count: i64,
+    array_of_requests: &mut [Handle],
+    indx: Out<i32>,
+    flag: OutFlag,
+    status: OutStatus,
+) -> Result<()> {
+    let all = active(array_of_requests)?;
+    if all.is_empty() {
+        flag.set(true);
+        indx.set(constants::MPI_UNDEFINED);
+        return finish(Outcome::EMPTY, status);
+    }
+    let mut found = None;
+    let done = request::test(|d| {
+        found = all.iter().find(|(_, r)| r.is_complete(d));
+        found.is_some()
+    });
+    flag.set(done);
+    match found {
+        Some(&(at, req)) => {
+            indx.set(at as i32);
+            finish(complete(&mut array_of_requests[at], req), status)
+        }
+        None => {
+            indx.set(constants::MPI_UNDEFINED);
+            Ok(())
+        }
+    }
+}
+
+/// Those of `all` that can be completed now.
+fn ready(all: &[(usize, &'static Arc<Request>)]) -> Vec<(usize, &'static Arc<Request>)> {
+    let mut d = ferry_mpi::device::device();
+    all.iter()
+        .filter(|(_, r)| r.is_complete(&mut d))
+        .copied()
+        .collect()
+}
+
+/// Completes what can be, first places first (MPI_Waitsome, MPI_Testsome).
+fn complete_some(
+    handles: &mut [Handle],
+    all: &[(usize, &'static Arc<Request>)],
+    outcount: Out<i32>,
+    indices: OutInts,
+    statuses: &OutStatuses,
+) -> Result<()> {
+    let ready = ready(all);
+    outcount.set(ready.len() as i32);
+    for (nth, (at, _)) in ready.iter().enumerate() {
+        indices.set(nth, *at as i32);
+    }
+    complete_each(handles, &ready, statuses, |nth, _| nth)
+}
+
+pub fn waitsome(
+    _incount: i64,
+    array_of_requests: &mut [Handle],
+    outcount: Out<i32>,
+    array_of_indices: OutInts,
+    array_of_statuses: OutStatuses,
+) -> Result<()> {
+    let all = active(array_of_requests)?;
+    if all.is_empty() {
+        outcount.set(constants::MPI_UNDEFINED);
+        return Ok(());
+    }
+    let requests: Vec<&Request> = all.iter().map(|(_, r)| &***r).collect();
+    request::wait_any(&requests);
+    complete_some(
+        array_of_requests,
+        &all,
+        outcount,
+        array_of_indices,
+        &array_of_statuses,
+    )
+}
+
+pub fn testsome(
+    _incount: i64,
+    array_of_requests: &mut [Handle],
+    outcount: Out<i32>,
+    array_of_indices: OutInts,
+    array_of_statuses: OutStatuses,
+) -> Result<()> {
+    let all = active(array_of_requests)?;
+    if all.is_empty() {
+        outcount.set(constants::MPI_UNDEFINED);
+        return Ok(());
+    }
+    request::test(|d| all.iter().any(|(_, r)| r.is_complete(d)));
+    complete_some(
+        array_of_requests,
+        &all,
+        outcount,
+        array_of_indices,
+        &array_of_statuses,
+    )
+}
+
+/// How a request would complete, without completing it. `None`: it would not yet.
+fn peek(h: Handle) -> Result<Option<Outcome>> {
+    Ok(match look_up(h)? {
+        None => Some(Outcome::EMPTY),
+        Some(req) => req.peek(),
+    })
+}
+
+pub fn request_get_status(request: Handle, flag: OutFlag, status: OutStatus) -> Result<()> {
+    let outcome = peek(request)?;
+    flag.set(outcome.is_some());
+    if let Some(outcome) = outcome {
+        status.set(&outcome);
+    }
+    Ok(())
+}
+
+pub fn request_get_status_all(
+    _count: i64,
+    array_of_requests: &[Handle],
+    flag: OutFlag,
+    array_of_statuses: OutStatuses,
+) -> Result<()> {
+    let mut outcomes = Vec::with_capacity(array_of_requests.len());
+    for &h in array_of_requests {
+        match peek(h)? {
+            Some(outcome) => outcomes.push(outcome),
+            None => {
+                flag.set(false);
+                return Ok(());
+            }
+        }
+    }
+    flag.set(true);
+    for (at, outcome) in outcomes.iter().enumerate() {
+        array_of_statuses.at(at).set(outcome);
+    }
+    Ok(())
+}
+
+pub fn request_get_status_any(
+    _count: i64,
+    array_of_requests: &[Handle],
+    indx: Out<i32>,
+    flag: OutFlag,
+    status: OutStatus,
+) -> Result<()> {
+    let all = active(array_of_requests)?;
+    for (at, req) in &all {
+        if let Some(outcome) = req.peek() {
+            flag.set(true);
+            indx.set(*at as i32);
+            status.set(&outcome);
+            return Ok(());
+        }
+    }
+    indx.set(constants::MPI_UNDEFINED);
+    flag.set(all.is_empty());
+    if all.is_empty() {
+        status.set(&Outcome::EMPTY);
+    }
+    Ok(())
+}
+
+pub fn request_get_status_some(
+    _incount: i64,
+    array_of_requests: &[Handle],
+    outcount: Out<i32>,
+    array_of_indices: OutInts,
+    array_of_statuses: OutStatuses,
+) -> Result<()> {
+    let all = active(array_of_requests)?;
+    if all.is_empty() {
+        outcount.set(constants::MPI_UNDEFINED);
+        return Ok(());
+    }
+    let mut found = 0;
+    for (at, req) in &all {
+        if let Some(outcome) = req.peek() {
+            array_of_indices.set(found, *at as i32);
+            array_of_statuses.at(found).set(&outcome);
+            found += 1;
+        }
+    }
+    outcount.set(found as i32);
+    Ok(())
+}
+
+/// The request behind a handle that must not be null.
+fn present(h: Handle) -> Result<&'static Arc<Request>> {
+    look_up(h)?.ok_or_else(|| err!(Request, "request is MPI_REQUEST_NULL"))
+}
+
+pub fn start(request: &mut Handle) -> Result<()> {
+    present(*request)?.start()
+}
+
+pub fn startall(_count: i64, array_of_requests: &mut [Handle]) -> Result<()> {
+    let all = array_of_requests
+        .iter()
+        .map(|&h| present(h))
+        .collect::<Result<Vec<_>>>()?;
+    all.iter().try_for_each(|req| req.start())
+}
+
+pub fn cancel(request: &mut Handle) -> Result<()> {
+    present(*request)?.cancel()
+}
+
+pub fn request_free(request: &mut Handle) -> Result<()> {
+    present(*request)?;
+    let req = handle::remove::<Request>(*request, "request")?;
+    *request = handle::REQUEST_NULL;
+    req.free()
+}
+
+/// The C functions of a generalised request.
+struct Functions {
+    query: QueryFunction,
+    free: FreeFunction,
+    cancel: CancelFunction,
+    extra_state: *mut c_void,
+}
+
+// SAFETY: the pointer is the program's own; MPI hands it back to the program's own functions, on whichever thread completes the request.
+unsafe impl Send for Functions {}
+// SAFETY: as above.
+unsafe impl Sync for Functions {}
+
+/// A callback's return value as a result.
+fn callback_result(name: &str, code: i32) -> Result<()> {
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(ferry_mpi::Error::new(
+            ferry_mpi::Kind::Code(code),
+            format!("{name} returned {code}"),
+        ))
+    }
+}
+
+impl Callbacks for Functions {
+    fn query(&self) -> Outcome {
+        let mut status = Status::from(&Outcome::EMPTY);
+        // SAFETY: the program's own function, called as MPI 5.0 §13.2 says.
+        let code = unsafe { (self.query)(self.extra_state, &raw mut status) };
+        let mut outcome = Outcome::from(&status);
+        if let Err(e) = callback_result("query_fn", code) {
+            outcome.error = Some(e);
+        }
+        outcome
+    }
+    fn free(&self) -> Result<()> {
+        // SAFETY: as above.
+        callback_result("free_fn", unsafe { (self.free)(self.extra_state) })
+    }
+    fn cancel(&self, complete: bool) -> Result<()> {
+        // SAFETY: as above.
+        callback_result("cancel_fn", unsafe {
+            (self.cancel)(self.extra_state, i32::from(complete))
+        })
+    }
+}
+
+pub fn grequest_start(
+    query_fn: QueryFunction,
+    free_fn: FreeFunction,
+    cancel_fn: CancelFunction,
+    extra_state: *mut c_void,
+    request: Out<Handle>,
+) -> Result<()> {
+    let functions = Functions {
+        query: query_fn,
+        free: free_fn,
+        cancel: cancel_fn,
+        extra_state,
+    };
+    let work = Arc::new(General::new(Box::new(functions)));
+    request.set(handle::insert(Request::work(None, work)));
+    Ok(())
+}
+
+pub fn grequest_complete(request: Handle) -> Result<()> {
+    match present(request)?.general(General::complete) {
+        Some(result) => result,
+        None => Err(err!(Request, "the request is not a generalised request")),
+    }
+}
+
+pub fn test_cancelled(status: &Status, flag: OutFlag) -> Result<()> {
+    flag.set(status.is_cancelled());
+    Ok(())
+}
+
+pub fn status_set_cancelled(status: &mut Status, flag: bool) -> Result<()> {
+    status.set_cancelled(flag);
+    Ok(())
+}
+
+/// Reads and writes of a status's public fields.
+macro_rules! fields {
+    ($($get:ident $set:ident $field:ident;)*) => {$(
+        pub fn $get(status: &Status, value: Out<i32>) -> Result<()> {
+            value.set(status.$field);
+            Ok(())
+        }
+        pub fn $set(status: &mut Status, value: i32) -> Result<()> {
+            status.$field = value;
+            Ok(())
+        }
+    )*};
+}
+fields! {
+    status_get_source status_set_source source;
+    status_get_tag status_set_tag tag;
+    status_get_error status_set_error error;
+}
