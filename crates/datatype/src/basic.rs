@@ -31,13 +31,28 @@ pub enum Class {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[allow(missing_docs)] // the names say it: letter, bits
 pub enum Form {
-    I8, I16, I32, I64, I128, U8, U16, U32, U64, F16, F32, F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    I128,
+    U8,
+    U16,
+    U32,
+    U64,
+    F16,
+    F32,
+    F64,
     /// The C long double of this machine.
     LongDouble,
     /// IEEE binary128.
     F128,
     /// Two `F16`, real part first; likewise the following.
-    C16, C32, C64, CLongDouble, C128,
+    C16,
+    C32,
+    C64,
+    CLongDouble,
+    C128,
     /// A value and its index, laid out as a C structure of the two.
     Pair(Basic, Basic),
 }

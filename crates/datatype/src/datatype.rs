@@ -1,0 +1,239 @@
+//! The datatype object.
+
+use crate::layout::Placed;
+use crate::recipe::{Expansion, Recipe, Width};
+use crate::shape::{Shape, Uniform};
+use crate::{Basic, Form, Signature, TypeError};
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+
+/// A datatype: a sequence of basic types and displacements (MPI 5.0 §5.1). Never changes but for commit, name and attributes.
+pub struct Datatype {
+    /// Where the abi floor notes the handle under which programs know this datatype; 0 while there is none.
+    pub handle: AtomicU64,
+    /// The name that the program gave it (MPI_Type_set_name).
+    pub name: Mutex<Option<String>>,
+    /// The attributes that the program hung on it, for the floor that knows attributes.
+    pub attributes: OnceLock<Box<dyn Any + Send + Sync>>,
+    pub(crate) recipe: Recipe,
+    pub(crate) width: Width,
+    /// The same type map, made by simpler constructors.
+    pub(crate) body: Option<Arc<Datatype>>,
+    /// What it is, if it has no parts.
+    pub(crate) leaf: Option<Basic>,
+    pub(crate) shape: Shape,
+    lb: i64,
+    extent: i64,
+    dense: bool,
+    committed: AtomicBool,
+    pub(crate) layout: OnceLock<Placed>,
+}
+
+/// Handle values of predefined types lie in `FIRST..FIRST + SPAN`.
+const FIRST: u32 = 0x200;
+const SPAN: usize = 0x100;
+
+static PREDEFINED: LazyLock<[Option<Arc<Datatype>>; SPAN]> = LazyLock::new(|| {
+    std::array::from_fn(|i| {
+        let basic = Basic::of_value(FIRST + i as u32)?;
+        let t = Datatype::assemble(Recipe::Named(basic), Width::Int, None, Some(basic), Shape::basic(basic));
+        let t = t.expect("a basic type's bounds are small");
+        t.handle.store(basic.value().into(), Ordering::Relaxed);
+        t.commit();
+        Some(Arc::new(t))
+    })
+});
+
+impl Datatype {
+    /// The predefined datatype with this handle value (0x200 … 0x3ff), if there is one.
+    #[inline]
+    pub fn predefined(value: u32) -> Option<&'static Arc<Datatype>> {
+        PREDEFINED.get(value.wrapping_sub(FIRST) as usize)?.as_ref()
+    }
+
+    /// The predefined datatype of this kind.
+    #[inline]
+    pub fn basic(basic: Basic) -> &'static Arc<Datatype> {
+        Datatype::predefined(basic.value()).expect("every basic type is in the table")
+    }
+
+    pub(crate) fn assemble(
+        recipe: Recipe,
+        width: Width,
+        body: Option<Arc<Datatype>>,
+        leaf: Option<Basic>,
+        shape: Shape,
+    ) -> Result<Datatype, TypeError> {
+        let (lb, extent) = (shape.lb(), shape.extent()?);
+        let starts_at_zero = shape.data.is_none_or(|d| d.0 == 0);
+        Ok(Datatype {
+            handle: AtomicU64::new(0),
+            name: Mutex::new(None),
+            attributes: OnceLock::new(),
+            recipe,
+            width,
+            body,
+            leaf,
+            shape,
+            lb,
+            extent,
+            dense: shape.size == 0 || (shape.run && starts_at_zero && extent == shape.size),
+            committed: AtomicBool::new(false),
+            layout: OnceLock::new(),
+        })
+    }
+
+    /// Data bytes (MPI_Type_size). -1 for a predefined type that does not exist here: optional Fortran kinds.
+    #[inline]
+    pub fn size(&self) -> i64 {
+        if self.exists() { self.shape.size } else { -1 }
+    }
+
+    /// Does the type exist here? False for some optional Fortran kinds.
+    #[inline]
+    pub fn exists(&self) -> bool {
+        self.leaf.is_none_or(Basic::exists)
+    }
+
+    /// Lower bound, bytes.
+    #[inline]
+    pub fn lb(&self) -> i64 {
+        self.lb
+    }
+
+    /// Bytes from one element of an array to the next. -1 for a type that does not exist here.
+    #[inline]
+    pub fn extent(&self) -> i64 {
+        if self.exists() { self.extent } else { -1 }
+    }
+
+    /// Where the lowest data byte lies, in bytes from the element's address; 0 for a type without data.
+    #[inline]
+    pub fn true_lb(&self) -> i64 {
+        self.shape.data.map_or(0, |d| d.0)
+    }
+
+    /// Bytes from the lowest data byte to the end of the highest. -1 for a type that does not exist here.
+    #[inline]
+    pub fn true_extent(&self) -> i64 {
+        if self.exists() { self.shape.data.map_or(0, |d| d.1.wrapping_sub(d.0)) } else { -1 }
+    }
+
+    /// May it be used in communication?
+    #[inline]
+    pub fn is_committed(&self) -> bool {
+        self.committed.load(Ordering::Relaxed)
+    }
+
+    /// Makes it ready for communication: works the layout out (MPI_Type_commit). Packing an uncommitted type works too.
+    pub fn commit(&self) {
+        if !self.dense {
+            self.layout();
+        }
+        self.committed.store(true, Ordering::Relaxed);
+    }
+
+    /// Are `count` elements at an address one run of `count * size` bytes starting there, for any count?
+    #[inline]
+    pub fn is_dense(&self) -> bool {
+        self.dense
+    }
+
+    /// The one run (offset from the address, bytes) that `count` elements are, if they are.
+    #[inline]
+    pub fn run(&self, count: i64) -> Option<(i64, u64)> {
+        let one = self.shape.run && (count == 1 || self.extent == self.shape.size);
+        (one && count > 0).then(|| (self.true_lb(), (self.shape.size as u64).saturating_mul(count as u64)))
+    }
+
+    /// Which predefined type it is, if it is one: a named one, or an unnamed one made by an MPI_Type_create_f90_ call.
+    #[inline]
+    pub fn basic_kind(&self) -> Option<Basic> {
+        self.leaf
+    }
+
+    /// Is it predefined, so that it must not be freed? True of unnamed predefined types as well.
+    pub fn is_predefined(&self) -> bool {
+        self.leaf.is_some() || matches!(self.recipe, Recipe::ValueIndex { .. })
+    }
+
+    /// The one basic type of all its elements, if they are alike. A named pair counts as one type.
+    #[inline]
+    pub fn uniform_basic(&self) -> Option<Basic> {
+        match self.shape.uniform {
+            Uniform::All(basic) => Some(basic),
+            Uniform::Empty | Uniform::Mixed => None,
+        }
+    }
+
+    /// Value and index, if it is a predefined pair type, named or not.
+    pub fn pair(&self) -> Option<(Basic, Basic)> {
+        match (&self.recipe, self.leaf) {
+            (Recipe::ValueIndex { value, index }, _) => Some((*value, *index)),
+            (_, Some(leaf)) => match leaf.form() {
+                Form::Pair(value, index) => Some((value, index)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Its type signature.
+    pub fn signature(&self) -> Signature {
+        self.shape.signature
+    }
+
+    /// How it was made.
+    pub fn recipe(&self) -> &Recipe {
+        &self.recipe
+    }
+
+    /// The name: what the program set, else the predefined type's, else empty (MPI_Type_get_name).
+    pub fn label(&self) -> String {
+        let set = self.name.lock().unwrap_or_else(|e| e.into_inner());
+        match (&*set, &self.recipe) {
+            (Some(name), _) => name.clone(),
+            (None, Recipe::Named(basic)) => basic.name().to_owned(),
+            (None, _) => String::new(),
+        }
+    }
+
+    pub(crate) fn expansion(&self) -> Expansion<'_> {
+        self.recipe.expansion(self.leaf, self.body.as_ref())
+    }
+}
+
+impl std::fmt::Debug for Datatype {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.leaf {
+            Some(basic) => f.write_str(basic.name()),
+            None => write!(f, "{:?} of {} bytes, extent {}", self.combiner(), self.shape.size, self.extent),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn predefined_types_are_found_by_handle_value() {
+        let int = Datatype::predefined(0x209).unwrap();
+        assert_eq!((int.size(), int.extent(), int.label().as_str()), (4, 4, "MPI_INT"));
+        assert!(int.is_dense() && int.is_committed() && int.basic_kind() == Some(Basic::Int));
+        assert!(Datatype::predefined(0x200).is_none(), "MPI_DATATYPE_NULL is no type");
+        assert!(Datatype::predefined(0x300).is_none());
+        assert!(Datatype::predefined(7).is_none());
+        assert_eq!(Datatype::basic(Basic::Real2).size(), -1);
+    }
+
+    #[test]
+    fn pairs_with_padding_are_not_dense() {
+        assert!(Datatype::basic(Basic::FloatInt).is_dense());
+        assert!(!Datatype::basic(Basic::DoubleInt).is_dense());
+        assert_eq!(Datatype::basic(Basic::DoubleInt).run(1), Some((0, 12)));
+        assert_eq!(Datatype::basic(Basic::DoubleInt).run(2), None);
+        assert_eq!(Datatype::basic(Basic::ShortInt).run(1), None);
+    }
+}

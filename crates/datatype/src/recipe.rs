@@ -1,0 +1,179 @@
+//! How a datatype was made: the constructors of MPI 5.0 §5.1.2 to §5.1.4 and their arguments.
+
+use crate::{Basic, Datatype, TypeError};
+use std::sync::Arc;
+
+/// The order of an array's elements in memory; the numbers are the ABI's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i32)]
+pub enum Order {
+    /// The last dimension runs fastest.
+    C = 12,
+    /// The first dimension runs fastest.
+    Fortran = 15,
+}
+
+/// How a dimension is dealt out to processes; the numbers are the ABI's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i32)]
+pub enum Distribution {
+    /// Not at all.
+    None = 16,
+    /// One block each.
+    Block = 17,
+    /// Blocks in turn.
+    Cyclic = 18,
+}
+
+/// One dimension of a distributed array.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Dimension {
+    /// Elements in the whole array.
+    pub size: i64,
+    /// How they are dealt out.
+    pub distribution: Distribution,
+    /// Elements in a block; `None` for MPI_DISTRIBUTE_DFLT_DARG.
+    pub block: Option<i64>,
+    /// Processes.
+    pub processes: i64,
+}
+
+/// MPI_DISTRIBUTE_DFLT_DARG.
+pub(crate) const DEFAULT_BLOCK: i64 = 19;
+
+impl Order {
+    /// The order with this number in the ABI.
+    pub fn of_value(value: i64) -> Result<Order, TypeError> {
+        match value {
+            12 => Ok(Order::C),
+            15 => Ok(Order::Fortran),
+            _ => Err(TypeError::Argument(format!("order is {value}, but must be MPI_ORDER_C or MPI_ORDER_FORTRAN"))),
+        }
+    }
+}
+
+impl Dimension {
+    /// A dimension from the ABI's numbers; `at` is its index, for the error's text.
+    pub fn of_values(at: usize, size: i64, distribution: i64, block: i64, processes: i64) -> Result<Dimension, TypeError> {
+        let distribution = match distribution {
+            16 => Distribution::None,
+            17 => Distribution::Block,
+            18 => Distribution::Cyclic,
+            _ => {
+                return Err(TypeError::Argument(format!(
+                    "array_of_distribs[{at}] is {distribution}, but must be MPI_DISTRIBUTE_NONE, _BLOCK or _CYCLIC"
+                )));
+            }
+        };
+        Ok(Dimension { size, distribution, block: (block != DEFAULT_BLOCK).then_some(block), processes })
+    }
+}
+
+/// A constructor call. Strides of `Vector` and displacements of `Indexed` and `IndexedBlock` count extents of the old type,
+/// all others bytes.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)] // the fields are the standard's arguments
+pub enum Recipe {
+    /// A predefined type.
+    Named(Basic),
+    /// MPI_Type_dup.
+    Dup(Arc<Datatype>),
+    /// MPI_Type_contiguous.
+    Contiguous { count: i64, old: Arc<Datatype> },
+    /// MPI_Type_vector.
+    Vector { count: i64, blocklength: i64, stride: i64, old: Arc<Datatype> },
+    /// MPI_Type_create_hvector.
+    Hvector { count: i64, blocklength: i64, stride: i64, old: Arc<Datatype> },
+    /// MPI_Type_indexed.
+    Indexed { blocklengths: Box<[i64]>, displacements: Box<[i64]>, old: Arc<Datatype> },
+    /// MPI_Type_create_hindexed.
+    Hindexed { blocklengths: Box<[i64]>, displacements: Box<[i64]>, old: Arc<Datatype> },
+    /// MPI_Type_create_indexed_block.
+    IndexedBlock { blocklength: i64, displacements: Box<[i64]>, old: Arc<Datatype> },
+    /// MPI_Type_create_hindexed_block.
+    HindexedBlock { blocklength: i64, displacements: Box<[i64]>, old: Arc<Datatype> },
+    /// MPI_Type_create_struct.
+    Struct { blocklengths: Box<[i64]>, displacements: Box<[i64]>, types: Box<[Arc<Datatype>]> },
+    /// MPI_Type_create_subarray.
+    Subarray { sizes: Box<[i64]>, subsizes: Box<[i64]>, starts: Box<[i64]>, order: Order, old: Arc<Datatype> },
+    /// MPI_Type_create_darray.
+    Darray { size: i64, rank: i64, dimensions: Box<[Dimension]>, order: Order, old: Arc<Datatype> },
+    /// MPI_Type_create_resized.
+    Resized { lb: i64, extent: i64, old: Arc<Datatype> },
+    /// MPI_Type_create_f90_real: decimal digits and decimal exponent range, `None` where MPI_UNDEFINED was given.
+    F90Real { precision: Option<i64>, range: Option<i64> },
+    /// MPI_Type_create_f90_complex.
+    F90Complex { precision: Option<i64>, range: Option<i64> },
+    /// MPI_Type_create_f90_integer.
+    F90Integer { range: i64 },
+    /// MPI_Type_get_value_index, where no named pair type is it.
+    ValueIndex { value: Basic, index: Basic },
+}
+
+/// Which form of a constructor was called; only the envelope (MPI 5.0 §5.1.13) depends on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Width {
+    /// The one with int counts.
+    Int,
+    /// The one with MPI_Count counts, named `_c` in C.
+    Large,
+}
+
+/// A type's content one level down: what the constructors have in common.
+pub(crate) enum Expansion<'a> {
+    /// No further content.
+    Leaf(Basic),
+    /// Blocks of `block` elements, `stride` bytes from one to the next.
+    Repeat { count: i64, stride: i64, block: i64, old: &'a Arc<Datatype> },
+    /// Blocks: displacement in bytes, elements, their type.
+    List(Box<dyn Iterator<Item = (i64, i64, &'a Arc<Datatype>)> + 'a>),
+}
+
+impl Recipe {
+    /// Its content. Displacements have been checked when the type was made. `body` stands for those that are made from others.
+    pub(crate) fn expansion<'a>(&'a self, leaf: Option<Basic>, body: Option<&'a Arc<Datatype>>) -> Expansion<'a> {
+        if let Some(body) = body {
+            return Expansion::Repeat { count: 1, stride: 0, block: 1, old: body };
+        }
+        match self {
+            Recipe::Dup(old) | Recipe::Resized { old, .. } => Expansion::Repeat { count: 1, stride: 0, block: 1, old },
+            Recipe::Contiguous { count, old } => Expansion::Repeat { count: 1, stride: 0, block: *count, old },
+            Recipe::Vector { count, blocklength, stride, old } => {
+                let stride = stride.wrapping_mul(old.extent());
+                Expansion::Repeat { count: *count, stride, block: *blocklength, old }
+            }
+            Recipe::Hvector { count, blocklength, stride, old } => {
+                Expansion::Repeat { count: *count, stride: *stride, block: *blocklength, old }
+            }
+            Recipe::Indexed { blocklengths, displacements, old } => {
+                let unit = old.extent();
+                let blocks = displacements.iter().zip(blocklengths);
+                Expansion::List(Box::new(blocks.map(move |(d, b)| (d.wrapping_mul(unit), *b, old))))
+            }
+            Recipe::Hindexed { blocklengths, displacements, old } => {
+                Expansion::List(Box::new(displacements.iter().zip(blocklengths).map(move |(d, b)| (*d, *b, old))))
+            }
+            Recipe::IndexedBlock { blocklength, displacements, old } => {
+                let unit = old.extent();
+                Expansion::List(Box::new(displacements.iter().map(move |d| (d.wrapping_mul(unit), *blocklength, old))))
+            }
+            Recipe::HindexedBlock { blocklength, displacements, old } => {
+                Expansion::List(Box::new(displacements.iter().map(move |d| (*d, *blocklength, old))))
+            }
+            Recipe::Struct { blocklengths, displacements, types } => {
+                let blocks = displacements.iter().zip(blocklengths).zip(types);
+                Expansion::List(Box::new(blocks.map(|((d, b), t)| (*d, *b, t))))
+            }
+            Recipe::Named(_)
+            | Recipe::F90Real { .. }
+            | Recipe::F90Complex { .. }
+            | Recipe::F90Integer { .. }
+            | Recipe::ValueIndex { .. }
+            | Recipe::Subarray { .. }
+            | Recipe::Darray { .. } => match leaf {
+                Some(basic) => Expansion::Leaf(basic),
+                None => Expansion::List(Box::new(std::iter::empty())),
+            },
+        }
+    }
+}
