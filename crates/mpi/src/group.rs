@@ -160,13 +160,20 @@ impl Group {
             Table::Evenly { first, step } => {
                 let way = i64::from(process) - first;
                 let rank = way / step;
-                (way % step == 0 && (0..i64::from(self.size)).contains(&rank)).then_some(rank as u32)
+                (way % step == 0 && (0..i64::from(self.size)).contains(&rank))
+                    .then_some(rank as u32)
             }
             Table::Listed(members) => {
                 if let Some(r) = self.my_rank.filter(|_| process == self.me) {
                     return Some(r);
                 }
-                let index = || members.iter().enumerate().map(|(r, &p)| (p, r as u32)).collect();
+                let index = || {
+                    members
+                        .iter()
+                        .enumerate()
+                        .map(|(r, &p)| (p, r as u32))
+                        .collect()
+                };
                 self.index.get_or_init(index).get(&process).copied()
             }
         }
@@ -197,64 +204,99 @@ impl Group {
 
     /// All of this group, then those of `other` that are not in it.
     pub fn union(&self, other: &Group) -> Arc<Group> {
-        Group::new(self.iter().chain(other.iter().filter(|&p| !self.contains(p))).collect::<Vec<_>>(), self.me)
+        Group::new(
+            self.iter()
+                .chain(other.iter().filter(|&p| !self.contains(p)))
+                .collect::<Vec<_>>(),
+            self.me,
+        )
     }
 
     /// Those of this group that are in `other`, in this group's order.
     pub fn intersection(&self, other: &Group) -> Arc<Group> {
-        Group::new(self.iter().filter(|&p| other.contains(p)).collect::<Vec<_>>(), self.me)
+        Group::new(
+            self.iter()
+                .filter(|&p| other.contains(p))
+                .collect::<Vec<_>>(),
+            self.me,
+        )
     }
 
     /// Those of this group that are not in `other`, in this group's order.
     pub fn difference(&self, other: &Group) -> Arc<Group> {
-        Group::new(self.iter().filter(|&p| !other.contains(p)).collect::<Vec<_>>(), self.me)
+        Group::new(
+            self.iter()
+                .filter(|&p| !other.contains(p))
+                .collect::<Vec<_>>(),
+            self.me,
+        )
     }
 
     /// The processes of `ranks`, in the order of `ranks`.
     ///
     /// Errors: Rank if one of them is not in the group or stands there twice.
-    pub fn include(&self, ranks: &[i64]) -> Result<Arc<Group>> {
+    pub fn include(&self, ranks: &[i32]) -> Result<Arc<Group>> {
         self.mark(ranks)?;
-        Ok(Group::new(ranks.iter().map(|&r| self.process(r as u32)).collect::<Vec<_>>(), self.me))
+        Ok(Group::new(
+            ranks
+                .iter()
+                .map(|&r| self.process(r as u32))
+                .collect::<Vec<_>>(),
+            self.me,
+        ))
     }
 
     /// All but the processes of `ranks`.
     ///
     /// Errors: as for [`Group::include`].
-    pub fn exclude(&self, ranks: &[i64]) -> Result<Arc<Group>> {
+    pub fn exclude(&self, ranks: &[i32]) -> Result<Arc<Group>> {
         let marked = self.mark(ranks)?;
         let left = (0..self.size).filter(|&r| !marked[r as usize]);
-        Ok(Group::new(left.map(|r| self.process(r)).collect::<Vec<_>>(), self.me))
+        Ok(Group::new(
+            left.map(|r| self.process(r)).collect::<Vec<_>>(),
+            self.me,
+        ))
     }
 
     /// The processes of the ranks that `ranges` (first, last, stride) name, in their order.
     ///
     /// Errors: Arg for a stride of 0; Rank if a rank is not in the group or named twice.
-    pub fn include_ranges(&self, ranges: &[[i64; 3]]) -> Result<Arc<Group>> {
+    pub fn include_ranges(&self, ranges: &[[i32; 3]]) -> Result<Arc<Group>> {
         self.include(&self.ranks_of(ranges)?)
     }
 
     /// All but the processes of the ranks that `ranges` name.
     ///
     /// Errors: as for [`Group::include_ranges`].
-    pub fn exclude_ranges(&self, ranges: &[[i64; 3]]) -> Result<Arc<Group>> {
+    pub fn exclude_ranges(&self, ranges: &[[i32; 3]]) -> Result<Arc<Group>> {
         self.exclude(&self.ranks_of(ranges)?)
     }
 
     /// Which ranks `ranks` names.
-    fn mark(&self, ranks: &[i64]) -> Result<Vec<bool>> {
+    fn mark(&self, ranks: &[i32]) -> Result<Vec<bool>> {
         let mut marked = vec![false; self.size as usize];
         for (i, &r) in ranks.iter().enumerate() {
             match usize::try_from(r).ok().and_then(|r| marked.get_mut(r)) {
-                None => return Err(err!(Rank, "ranks[{i}] is {r}, but the group has {} processes", self.size)),
-                Some(true) => return Err(err!(Rank, "rank {r} is named twice (the second time by ranks[{i}])")),
+                None => {
+                    return Err(err!(
+                        Rank,
+                        "ranks[{i}] is {r}, but the group has {} processes",
+                        self.size
+                    ));
+                }
+                Some(true) => {
+                    return Err(err!(
+                        Rank,
+                        "rank {r} is named twice (the second time by ranks[{i}])"
+                    ));
+                }
                 Some(mark) => *mark = true,
             }
         }
         Ok(marked)
     }
 
-    fn ranks_of(&self, ranges: &[[i64; 3]]) -> Result<Vec<i64>> {
+    fn ranks_of(&self, ranges: &[[i32; 3]]) -> Result<Vec<i32>> {
         let mut ranks = Vec::new();
         for (i, &[first, last, stride]) in ranges.iter().enumerate() {
             if stride == 0 {
@@ -262,15 +304,24 @@ impl Group {
             }
             for (what, r) in [("first", first), ("last", last)] {
                 // `last` need not be hit by the stride, but has to be a rank unless the range is empty.
-                let empty = (last - first).signum() * stride.signum() < 0;
-                if !(0..i64::from(self.size)).contains(&r) && !(empty && what == "last") {
-                    return Err(err!(Rank, "the {what} rank of ranges[{i}] is {r}, but the group has {} processes", self.size));
+                let empty = (i64::from(last) - i64::from(first)) * i64::from(stride.signum()) < 0;
+                if !(0..i64::from(self.size)).contains(&i64::from(r)) && !(empty && what == "last")
+                {
+                    return Err(err!(
+                        Rank,
+                        "the {what} rank of ranges[{i}] is {r}, but the group has {} processes",
+                        self.size
+                    ));
                 }
             }
-            let mut r = first;
-            while if stride > 0 { r <= last } else { r >= last } {
-                ranks.push(r);
-                r += stride;
+            let mut r = i64::from(first);
+            while if stride > 0 {
+                r <= i64::from(last)
+            } else {
+                r >= i64::from(last)
+            } {
+                ranks.push(r as i32);
+                r += i64::from(stride);
             }
         }
         Ok(ranks)
@@ -284,14 +335,16 @@ mod tests {
 
     /// Some distinct processes in some order.
     fn processes() -> impl Strategy<Value = Vec<ProcId>> {
-        let shuffled = proptest::collection::hash_set(0u32..40, 0..20).prop_map(|s| s.into_iter().collect::<Vec<_>>());
-        let even = (0u32..10, 1u32..4, 0u32..12, any::<bool>()).prop_map(|(first, step, len, turn)| {
-            let mut all: Vec<ProcId> = (0..len).map(|i| first + i * step).collect();
-            if turn {
-                all.reverse();
-            }
-            all
-        });
+        let shuffled = proptest::collection::hash_set(0u32..40, 0..20)
+            .prop_map(|s| s.into_iter().collect::<Vec<_>>());
+        let even =
+            (0u32..10, 1u32..4, 0u32..12, any::<bool>()).prop_map(|(first, step, len, turn)| {
+                let mut all: Vec<ProcId> = (0..len).map(|i| first + i * step).collect();
+                if turn {
+                    all.reverse();
+                }
+                all
+            });
         prop_oneof![shuffled, even]
     }
 
@@ -325,14 +378,14 @@ mod tests {
         }
 
         #[test]
-        fn choosing_ranks(a in processes(), picks in proptest::collection::vec(-2i64..20, 0..8)) {
+        fn choosing_ranks(a in processes(), picks in proptest::collection::vec(-2i32..20, 0..8)) {
             let g = Group::new(a.clone(), 3);
             let valid = picks.iter().enumerate().all(|(i, &r)| r >= 0 && (r as usize) < a.len() && !picks[..i].contains(&r));
             match (g.include(&picks), g.exclude(&picks)) {
                 (Ok(with), Ok(without)) => {
                     prop_assert!(valid);
                     prop_assert_eq!(list(&with), picks.iter().map(|&r| a[r as usize]).collect::<Vec<_>>());
-                    let rest: Vec<_> = (0..a.len()).filter(|r| !picks.contains(&(*r as i64))).map(|r| a[r]).collect();
+                    let rest: Vec<_> = (0..a.len()).filter(|r| !picks.contains(&(*r as i32))).map(|r| a[r]).collect();
                     prop_assert_eq!(list(&without), rest);
                 }
                 (Err(e), Err(f)) => {
@@ -347,12 +400,29 @@ mod tests {
     #[test]
     fn ranges() {
         let g = Group::first(10, 4);
-        assert_eq!(list(&g.include_ranges(&[[0, 4, 2], [9, 5, -3]]).unwrap()), [0, 2, 4, 9, 6]);
-        assert_eq!(list(&g.exclude_ranges(&[[0, 9, 3]]).unwrap()), [1, 2, 4, 5, 7, 8]);
+        assert_eq!(
+            list(&g.include_ranges(&[[0, 4, 2], [9, 5, -3]]).unwrap()),
+            [0, 2, 4, 9, 6]
+        );
+        assert_eq!(
+            list(&g.exclude_ranges(&[[0, 9, 3]]).unwrap()),
+            [1, 2, 4, 5, 7, 8]
+        );
         assert_eq!(g.include_ranges(&[[5, 2, 1]]).unwrap().size(), 0);
-        assert_eq!(g.include_ranges(&[[0, 4, 0]]).unwrap_err().kind(), crate::Kind::Arg);
-        assert_eq!(g.include_ranges(&[[0, 10, 1]]).unwrap_err().kind(), crate::Kind::Rank);
-        assert_eq!(g.include_ranges(&[[0, 4, 1], [4, 5, 1]]).unwrap_err().kind(), crate::Kind::Rank);
+        assert_eq!(
+            g.include_ranges(&[[0, 4, 0]]).unwrap_err().kind(),
+            crate::Kind::Arg
+        );
+        assert_eq!(
+            g.include_ranges(&[[0, 10, 1]]).unwrap_err().kind(),
+            crate::Kind::Rank
+        );
+        assert_eq!(
+            g.include_ranges(&[[0, 4, 1], [4, 5, 1]])
+                .unwrap_err()
+                .kind(),
+            crate::Kind::Rank
+        );
     }
 
     #[test]

@@ -3,21 +3,27 @@
 //! This floor knows no handle values, no error numbers and no C: those are the abi floor's. It never asks
 //! which transport carries a message.
 
+pub mod attr;
 pub mod buffer;
 pub mod coll;
 pub mod comm;
+pub mod errhandler;
 pub mod error;
 pub mod group;
 pub mod identity;
+pub mod info;
 pub mod process;
 pub mod pt2pt;
 pub mod request;
+pub mod topo;
 
 pub use comm::Comm;
+pub use errhandler::{Errhandler, ErrhandlerPlace};
 pub use error::{Error, Kind, Result};
 pub use ferry_datatype::Datatype;
 pub use ferry_device::{self as device, ProcId};
 pub use ferry_op::Op;
 pub use group::Group;
 pub use identity::Identity;
+pub use info::Info;
 pub use request::Request;

@@ -1,11 +1,22 @@
 //! Communicators (MPI 5.0 chapter 7).
 
+pub(crate) mod agree;
+mod create;
+mod hints;
+mod inter;
+
+pub use create::{SHARED_MEMORY, SplitType};
+pub use hints::Hints;
+pub use inter::{Bridge, intercomm_create};
+
+use crate::attr::Attributes;
 use crate::device::{ContextId, Describe, ProcId};
 use crate::group::{Likeness, Table};
 use crate::pt2pt::BufferPool;
-use crate::{Group, Identity};
+use crate::topo::Topology;
+use crate::{ErrhandlerPlace, Group, Identity};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A communicator: a context and one group (or two), with what the user has hung on it.
 ///
@@ -24,7 +35,14 @@ pub struct Comm {
     /// Collectives started so far: the tag of the next one's messages.
     pub collectives: AtomicU64,
     /// Its name (MPI_Comm_set_name).
-    pub name: Mutex<String>,
+    name: Mutex<Vec<u8>>,
+    /// What an error on it does.
+    pub errhandler: ErrhandlerPlace,
+    /// What programs have hung on it.
+    pub attributes: Attributes,
+    /// Who its neighbours are, if it has a topology.
+    pub topology: OnceLock<Arc<Topology>>,
+    hints: Mutex<Hints>,
     /// Schedules of its last collectives.
     pub plans: crate::coll::Plans,
     /// The buffer attached to it for buffered sends (MPI_Comm_attach_buffer).
@@ -40,14 +58,14 @@ impl Comm {
     /// MPI_COMM_WORLD of process `me` in a job of `size` processes.
     pub fn world(me: ProcId, size: u32) -> Arc<Comm> {
         let comm = Comm::intra(ContextId::WORLD, Group::first(size, me));
-        comm.rename("MPI_COMM_WORLD");
+        comm.rename(b"MPI_COMM_WORLD");
         Arc::new(comm)
     }
 
     /// MPI_COMM_SELF of process `me`.
     pub fn itself(me: ProcId) -> Arc<Comm> {
         let comm = Comm::intra(ContextId::SELF, Group::new([me], me));
-        comm.rename("MPI_COMM_SELF");
+        comm.rename(b"MPI_COMM_SELF");
         Arc::new(comm)
     }
 
@@ -63,10 +81,44 @@ impl Comm {
             local: None,
             collectives: AtomicU64::new(0),
             name: Mutex::default(),
+            errhandler: ErrhandlerPlace::default(),
+            attributes: Attributes::new(),
+            topology: OnceLock::new(),
+            hints: Mutex::default(),
             plans: crate::coll::Plans::default(),
             buffers: BufferPool::new(),
             agreements: AtomicU32::new(0),
         }
+    }
+
+    /// A new intracommunicator that takes after this one: its error handler. This process is in `group`.
+    pub(crate) fn child(&self, context: ContextId, group: Arc<Group>) -> Comm {
+        Comm {
+            errhandler: self.errhandler.clone(),
+            ..Comm::intra(context, group)
+        }
+    }
+
+    /// As [`Comm::child`], an intercommunicator; `local_context` is for its local communicator.
+    fn inter(
+        &self,
+        context: ContextId,
+        local_context: ContextId,
+        group: Arc<Group>,
+        remote: Arc<Group>,
+    ) -> Comm {
+        let local = self.child(local_context, group.clone());
+        Comm {
+            table: remote.table().clone(),
+            remote: Some(remote),
+            local: Some(Arc::new(local)),
+            ..self.child(context, group)
+        }
+    }
+
+    /// The tag with which all members agree on something next, in the control context.
+    pub(crate) fn next_agreement(&self) -> u32 {
+        self.agreements.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff
     }
 
     /// This process's rank in the local group.
@@ -99,14 +151,17 @@ impl Comm {
         self.table.process(rank)
     }
 
-    /// Its name; empty if it has none.
-    pub fn name(&self) -> String {
-        self.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Its name, without a final null; empty if it has none.
+    pub fn name(&self) -> Vec<u8> {
+        self.name
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Gives it a name.
-    pub fn rename(&self, name: &str) {
-        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = name.to_owned();
+    pub fn rename(&self, name: &[u8]) {
+        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = name.to_vec();
     }
 
     /// How this communicator and `other` are alike (MPI_Comm_compare).
@@ -130,7 +185,14 @@ impl Comm {
 impl std::fmt::Debug for Comm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let remote = self.remote.as_ref().map(|g| g.size());
-        write!(f, "Comm({:#x} {:?}, rank {} of {}, remote {remote:?})", self.context.0, self.name(), self.rank, self.size())
+        write!(
+            f,
+            "Comm({:#x} {:?}, rank {} of {}, remote {remote:?})",
+            self.context.0,
+            String::from_utf8_lossy(&self.name()),
+            self.rank,
+            self.size()
+        )
     }
 }
 
@@ -138,13 +200,13 @@ impl Describe for Comm {
     fn describe(&self, status: &ferry_job::RankStatus) {
         let mut name = [0u8; 40];
         let text = self.name();
-        let mut len = text.len().min(name.len());
-        while !text.is_char_boundary(len) {
-            len -= 1;
-        }
-        name[..len].copy_from_slice(&text.as_bytes()[..len]);
+        let len = text.len().min(name.len());
+        name[..len].copy_from_slice(&text[..len]);
         for (word, bytes) in status.comm_name.iter().zip(name.chunks_exact(8)) {
-            word.store(u64::from_le_bytes(bytes.try_into().unwrap_or_default()), Ordering::Relaxed);
+            word.store(
+                u64::from_le_bytes(bytes.try_into().unwrap_or_default()),
+                Ordering::Relaxed,
+            );
         }
         status.comm_size.store(self.size(), Ordering::Relaxed);
         status.comm_rank.store(self.rank as i32, Ordering::Relaxed);

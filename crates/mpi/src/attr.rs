@@ -1,0 +1,388 @@
+//! Attributes: values that programs and libraries hang on communicators, datatypes and windows (MPI 5.0 §7.7).
+//!
+//! User callbacks run without any lock held: they may call MPI, and set or delete attributes themselves.
+
+use crate::{Datatype, Result, err};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// The kind of object that a key's attributes hang on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Holder {
+    /// Communicators.
+    Comm,
+    /// Datatypes.
+    Type,
+    /// Windows.
+    Win,
+}
+
+/// Called with the old object's handle bits, the key and the value when the object is duplicated; answers with the new
+/// object's value, or `None` for no attribute there.
+pub type CopyCallback = Box<dyn Fn(u64, i32, usize) -> Result<Option<usize>> + Send + Sync>;
+/// Called with the object's handle bits, the key and the value when the attribute is deleted or replaced, or the object freed.
+pub type DeleteCallback = Box<dyn Fn(u64, i32, usize) -> Result<()> + Send + Sync>;
+
+/// What becomes of an attribute when its object is duplicated.
+pub enum Copying {
+    /// It is not copied (MPI_COMM_NULL_COPY_FN).
+    Never,
+    /// Its value is copied (MPI_COMM_DUP_FN).
+    Same,
+    /// The program decides.
+    Ask(CopyCallback),
+}
+
+/// A key. It lives until the program has freed it and no object has an attribute of it.
+pub struct Keyval {
+    number: i32,
+    holder: Holder,
+    copying: Copying,
+    delete: Option<DeleteCallback>,
+}
+
+/// A key in the process's table.
+struct Entry {
+    keyval: Weak<Keyval>,
+    /// Until the program frees it.
+    kept: Option<Arc<Keyval>>,
+}
+
+static KEYVALS: Mutex<Option<HashMap<i32, Entry>>> = Mutex::new(None);
+/// Numbers are not used again: a stale one is recognised for ever. They lie above those of the predefined keys.
+static NEXT: AtomicI32 = AtomicI32::new(1024);
+
+fn with_keyvals<R>(f: impl FnOnce(&mut HashMap<i32, Entry>) -> R) -> R {
+    f(KEYVALS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get_or_insert_default())
+}
+
+impl Keyval {
+    /// A new key for attributes of `holder` objects; returns its number.
+    pub fn create(holder: Holder, copying: Copying, delete: Option<DeleteCallback>) -> Result<i32> {
+        let number = NEXT
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_add(1))
+            .map_err(|_| {
+                err!(
+                    Other,
+                    "2147482624 attribute keys have been made: there are no more numbers"
+                )
+            })?;
+        let keyval = Arc::new(Keyval {
+            number,
+            holder,
+            copying,
+            delete,
+        });
+        with_keyvals(|all| {
+            all.insert(
+                number,
+                Entry {
+                    keyval: Arc::downgrade(&keyval),
+                    kept: Some(keyval),
+                },
+            )
+        });
+        Ok(number)
+    }
+
+    /// The key `number`, which must be one for `holder` objects. A freed key is still found while attributes of it exist.
+    ///
+    /// Errors: Keyval.
+    pub fn find(holder: Holder, number: i32) -> Result<Arc<Keyval>> {
+        let found = with_keyvals(|all| all.get(&number).and_then(|entry| entry.keyval.upgrade()));
+        match found {
+            Some(keyval) if keyval.holder == holder => Ok(keyval),
+            Some(keyval) => Err(err!(
+                Keyval,
+                "keyval {number} was made for objects of another kind ({:?}, not {holder:?})",
+                keyval.holder
+            )),
+            None => Err(err!(
+                Keyval,
+                "keyval {number} is no attribute key (never made, or freed)"
+            )),
+        }
+    }
+
+    /// The program frees the key. Attributes of it stay.
+    ///
+    /// Errors: Keyval.
+    pub fn free(holder: Holder, number: i32) -> Result<()> {
+        let keyval = Keyval::find(holder, number)?;
+        let kept = with_keyvals(|all| all.get_mut(&number).and_then(|entry| entry.kept.take()));
+        // Dropped outside the table's lock: the last reference removes the entry.
+        drop(keyval);
+        match kept {
+            Some(_) => Ok(()),
+            None => Err(err!(Keyval, "keyval {number} has been freed already")),
+        }
+    }
+
+    /// Its number.
+    pub fn number(&self) -> i32 {
+        self.number
+    }
+}
+
+impl Drop for Keyval {
+    fn drop(&mut self) {
+        with_keyvals(|all| all.remove(&self.number));
+    }
+}
+
+#[derive(Clone)]
+struct Attribute {
+    keyval: Arc<Keyval>,
+    value: usize,
+}
+
+/// The attributes of one object, in the order in which they were set.
+#[derive(Default)]
+pub struct Attributes(Mutex<Vec<Attribute>>);
+
+impl Attributes {
+    /// No attributes.
+    pub const fn new() -> Attributes {
+        Attributes(Mutex::new(Vec::new()))
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<Attribute>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, number: i32) -> Option<Attribute> {
+        self.list()
+            .iter()
+            .find(|a| a.keyval.number == number)
+            .cloned()
+    }
+
+    /// The value under the key `number`.
+    pub fn value(&self, number: i32) -> Option<usize> {
+        self.find(number).map(|a| a.value)
+    }
+
+    /// Sets a value; one that was there is deleted first, with its callback. `handle`: the object's, for callbacks.
+    ///
+    /// Errors: what the delete callback says; the old value then stays.
+    pub fn set(&self, handle: u64, keyval: &Arc<Keyval>, value: usize) -> Result<()> {
+        if let Some(old) = self.find(keyval.number) {
+            old.call_delete(handle)?;
+        }
+        let mut list = self.list();
+        // The order is that of the latest setting.
+        let dead: Vec<_> = list
+            .extract_if(.., |a| a.keyval.number == keyval.number)
+            .collect();
+        list.push(Attribute {
+            keyval: keyval.clone(),
+            value,
+        });
+        drop(list);
+        drop(dead);
+        Ok(())
+    }
+
+    /// Deletes the value under `keyval`.
+    ///
+    /// Errors: Keyval if there is none; what the delete callback says, and the value then stays.
+    pub fn delete(&self, handle: u64, keyval: &Arc<Keyval>) -> Result<()> {
+        let number = keyval.number;
+        let Some(attribute) = self.find(number) else {
+            return Err(err!(
+                Keyval,
+                "the object has no attribute under keyval {number}"
+            ));
+        };
+        attribute.call_delete(handle)?;
+        self.remove(&attribute);
+        Ok(())
+    }
+
+    /// Deletes all values, the last one set first (MPI 5.0 §11.4.1 asks for this order on MPI_COMM_SELF).
+    ///
+    /// Errors: the first that a delete callback returns; that value and earlier ones stay.
+    pub fn delete_all(&self, handle: u64) -> Result<()> {
+        loop {
+            let Some(attribute) = self.list().last().cloned() else {
+                return Ok(());
+            };
+            attribute.call_delete(handle)?;
+            self.remove(&attribute);
+        }
+    }
+
+    /// What a duplicate of the object gets. `handle`: the old object's.
+    ///
+    /// Errors: what a copy callback says.
+    pub fn duplicate(&self, handle: u64) -> Result<Attributes> {
+        let old = self.list().clone();
+        let mut new = Vec::with_capacity(old.len());
+        for attribute in old {
+            let value = match &attribute.keyval.copying {
+                Copying::Never => None,
+                Copying::Same => Some(attribute.value),
+                Copying::Ask(callback) => {
+                    callback(handle, attribute.keyval.number, attribute.value)?
+                }
+            };
+            if let Some(value) = value {
+                new.push(Attribute { value, ..attribute });
+            }
+        }
+        Ok(Attributes(Mutex::new(new)))
+    }
+
+    /// Takes an attribute out, whose callback has run. The callback itself may have replaced or removed it.
+    fn remove(&self, gone: &Attribute) {
+        let mut list = self.list();
+        let at = list
+            .iter()
+            .position(|a| a.keyval.number == gone.keyval.number && a.value == gone.value);
+        let removed = at.map(|at| list.remove(at));
+        drop(list);
+        drop(removed);
+    }
+}
+
+impl Attribute {
+    fn call_delete(&self, handle: u64) -> Result<()> {
+        match &self.keyval.delete {
+            Some(callback) => callback(handle, self.keyval.number, self.value),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The attributes of a datatype.
+pub fn of_type(datatype: &Datatype) -> &Attributes {
+    static NONE: Attributes = Attributes::new();
+    let hung = datatype
+        .attributes
+        .get_or_init(|| Box::new(Attributes::new()));
+    // Nothing else is ever hung there.
+    hung.downcast_ref().unwrap_or(&NONE)
+}
+
+/// Gives `new`, a duplicate of `old`, the attributes that a duplicate gets (MPI_Type_dup).
+///
+/// Errors: what a copy callback says.
+pub fn duplicate_type(old: &Datatype, new: &Datatype) -> Result<()> {
+    if old.attributes.get().is_none() {
+        return Ok(());
+    }
+    let copied = of_type(old).duplicate(old.handle.load(Ordering::Relaxed))?;
+    let _ = new.attributes.set(Box::new(copied));
+    Ok(())
+}
+
+/// Deletes the attributes of a datatype that the program frees (MPI_Type_free).
+///
+/// Errors: what a delete callback says; the datatype then stays.
+pub fn free_type(datatype: &Datatype) -> Result<()> {
+    match datatype.attributes.get() {
+        None => Ok(()),
+        Some(_) => of_type(datatype).delete_all(datatype.handle.load(Ordering::Relaxed)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Error, Kind};
+
+    fn recorder(log: &Arc<Mutex<Vec<usize>>>) -> Option<DeleteCallback> {
+        let log = log.clone();
+        Some(Box::new(move |handle, _, value| {
+            assert_eq!(handle, 7);
+            log.lock().unwrap().push(value);
+            if value == 13 {
+                Err(Error::new(Kind::Code(99), "no"))
+            } else {
+                Ok(())
+            }
+        }))
+    }
+
+    #[test]
+    fn values_are_deleted_last_one_first() {
+        let log = Arc::default();
+        let keys: Vec<_> = (0..3)
+            .map(|_| Keyval::create(Holder::Comm, Copying::Never, recorder(&log)).unwrap())
+            .collect();
+        let of = |i: usize| Keyval::find(Holder::Comm, keys[i]).unwrap();
+        let attributes = Attributes::new();
+        for (i, v) in [(0, 10), (1, 11), (2, 12), (0, 20)] {
+            attributes.set(7, &of(i), v).unwrap();
+        }
+        assert_eq!(*log.lock().unwrap(), [10]);
+        attributes.delete_all(7).unwrap();
+        assert_eq!(*log.lock().unwrap(), [10, 20, 12, 11]);
+        assert_eq!(attributes.value(keys[0]), None);
+    }
+
+    #[test]
+    fn a_freed_key_lives_while_in_use() {
+        let key = Keyval::create(Holder::Type, Copying::Same, None).unwrap();
+        let attributes = Attributes::new();
+        attributes
+            .set(0, &Keyval::find(Holder::Type, key).unwrap(), 5)
+            .unwrap();
+        assert_eq!(
+            Keyval::find(Holder::Comm, key).err().unwrap().kind(),
+            Kind::Keyval
+        );
+        Keyval::free(Holder::Type, key).unwrap();
+        assert_eq!(
+            Keyval::free(Holder::Type, key).unwrap_err().kind(),
+            Kind::Keyval
+        );
+        assert_eq!(attributes.duplicate(0).unwrap().value(key), Some(5));
+        attributes
+            .delete(0, &Keyval::find(Holder::Type, key).unwrap())
+            .unwrap();
+        assert!(Keyval::find(Holder::Type, key).is_err());
+    }
+
+    #[test]
+    fn callbacks_decide_about_copies_and_refuse_deletions() {
+        let copy: CopyCallback = Box::new(|_, _, v| match v {
+            0 => Ok(None),
+            9 => Err(Error::new(Kind::Code(77), "no")),
+            _ => Ok(Some(v + 1)),
+        });
+        let log = Arc::default();
+        let key = Keyval::create(Holder::Comm, Copying::Ask(copy), recorder(&log)).unwrap();
+        let keyval = Keyval::find(Holder::Comm, key).unwrap();
+        let attributes = Attributes::new();
+        for (value, copied) in [
+            (0, Ok(None)),
+            (4, Ok(Some(5))),
+            (9, Err(Kind::Code(77))),
+            (13, Ok(Some(14))),
+        ] {
+            attributes.set(7, &keyval, value).unwrap();
+            assert_eq!(
+                attributes
+                    .duplicate(7)
+                    .map(|a| a.value(key))
+                    .map_err(|e| e.kind()),
+                copied
+            );
+        }
+        assert_eq!(
+            attributes.set(7, &keyval, 1).unwrap_err().kind(),
+            Kind::Code(99)
+        );
+        assert_eq!(
+            attributes.delete(7, &keyval).unwrap_err().kind(),
+            Kind::Code(99)
+        );
+        assert_eq!(attributes.delete_all(7).unwrap_err().kind(), Kind::Code(99));
+        assert_eq!(attributes.value(key), Some(13));
+    }
+}

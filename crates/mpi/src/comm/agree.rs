@@ -1,0 +1,284 @@
+//! How the members of a communicator agree on something, mostly on a new one: small messages along a binomial tree.
+//!
+//! The messages travel in the parent's control context (or, where not all members take part, in its tagged context) and carry
+//! the sender's process number as their source, so that any subset can talk. They cost no more than two messages a member: where
+//! ranks outnumber cores that counts for more than the number of rounds.
+
+use super::Comm;
+use crate::device::{self, ContextId, Key, Pattern, ProcId, SendMode, Sink, Source, WaitingFor};
+use crate::{Group, Result, err};
+
+/// Processes that agree on something, and how their messages are told from others.
+pub(crate) struct Circle<'a> {
+    comm: &'a Comm,
+    context: ContextId,
+    tag: u32,
+    group: &'a Group,
+    rank: u32,
+}
+
+impl<'a> Circle<'a> {
+    /// Of some of the members of `comm`, of which this process is one. `context` and `tag` are the same for all of them and for
+    /// nothing else that goes on at the same time between two of them.
+    pub fn new(
+        comm: &'a Comm,
+        context: ContextId,
+        tag: u32,
+        group: &'a Group,
+    ) -> Result<Circle<'a>> {
+        let rank = group
+            .rank()
+            .ok_or_else(|| err!(Group, "the calling process is not in the group"))?;
+        Ok(Circle {
+            comm,
+            context,
+            tag,
+            group,
+            rank,
+        })
+    }
+
+    /// This process's rank in the circle.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Everybody gets what rank `root` gives.
+    pub fn broadcast(&self, root: u32, mine: Vec<u8>) -> Result<Vec<u8>> {
+        let (size, at) = (self.group.size(), self.from_root(root));
+        let (mut bytes, mut mask) = (mine, 1);
+        while mask < size && at & mask == 0 {
+            mask <<= 1;
+        }
+        if at != 0 {
+            bytes = self.receive(self.process(root, at - mask))?;
+        }
+        while mask > 1 {
+            mask >>= 1;
+            if at + mask < size {
+                self.send(self.process(root, at + mask), bytes.clone())?;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Rank `root` gets what everybody gives: one run of bytes, in rank order from `root` on round the circle. Others get
+    /// nothing of use.
+    pub fn gather(&self, root: u32, mine: Vec<u8>) -> Result<Vec<u8>> {
+        let (size, at) = (self.group.size(), self.from_root(root));
+        let (mut bytes, mut mask) = (mine, 1);
+        while mask < size {
+            if at & mask != 0 {
+                self.send(self.process(root, at - mask), bytes)?;
+                return Ok(Vec::new());
+            }
+            if at + mask < size {
+                bytes.extend(self.receive(self.process(root, at + mask))?);
+            }
+            mask <<= 1;
+        }
+        Ok(bytes)
+    }
+
+    /// Everybody gets its part of what rank 0 gives; `parts` counts at rank 0 only, and has one part for each rank.
+    pub fn scatter(&self, parts: Vec<Vec<u8>>) -> Result<Vec<u8>> {
+        let (size, at) = (self.group.size(), self.rank);
+        let mut mask = 1;
+        while mask < size && at & mask == 0 {
+            mask <<= 1;
+        }
+        let mut parts = if at == 0 {
+            parts
+        } else {
+            let bytes = self.receive(self.process(0, at - mask))?;
+            let mut reader = Reader(&bytes);
+            let count = mask.min(size - at);
+            (0..count)
+                .map(|_| reader.framed().map(<[u8]>::to_vec))
+                .collect::<Result<_>>()?
+        };
+        while mask > 1 {
+            mask >>= 1;
+            if at + mask < size && parts.len() > mask as usize {
+                let mut bytes = Vec::new();
+                for part in parts.split_off(mask as usize) {
+                    put_framed(&mut bytes, &part);
+                }
+                self.send(self.process(0, at + mask), bytes)?;
+            }
+        }
+        parts.into_iter().next().ok_or_else(malformed)
+    }
+
+    /// Gives `mine` to one process outside the circle, and gets what it gives.
+    pub fn exchange(
+        &self,
+        context: ContextId,
+        tag: u32,
+        with: ProcId,
+        mine: Vec<u8>,
+    ) -> Result<Vec<u8>> {
+        let link = Circle {
+            context,
+            tag,
+            ..*self
+        };
+        link.send(with, mine)?;
+        link.receive(with)
+    }
+
+    fn from_root(&self, root: u32) -> u32 {
+        (self.rank + self.group.size() - root) % self.group.size()
+    }
+
+    fn process(&self, root: u32, at: u32) -> ProcId {
+        self.group.process((root + at) % self.group.size())
+    }
+
+    fn send(&self, to: ProcId, bytes: Vec<u8>) -> Result<()> {
+        let mut d = device::device();
+        let key = Key {
+            context: self.context,
+            source: d.me(),
+            tag: self.tag,
+        };
+        // SAFETY: the device owns the bytes.
+        let started = unsafe {
+            d.send(
+                to,
+                key,
+                Source::Owned(bytes.into_boxed_slice()),
+                SendMode::Standard,
+            )
+        };
+        let Some(req) = started else { return Ok(()) };
+        if d.is_complete(req) {
+            return fault(d.take(req).fault, to);
+        }
+        // Nobody need wait: the message leaves while this process waits for others.
+        d.detach(req);
+        Ok(())
+    }
+
+    fn receive(&self, from: ProcId) -> Result<Vec<u8>> {
+        let pattern = Pattern {
+            context: self.context,
+            source: Some(from),
+            tag: Some(self.tag),
+        };
+        let what = WaitingFor {
+            context: self.comm.context,
+            peer: from as i32,
+            tag: -1,
+            details: Some(self.comm),
+        };
+        let mut found = None;
+        device::wait_until(&what, |d| {
+            found = d.matched_probe(&pattern);
+            found.is_some() || d.trouble().is_some()
+        });
+        let Some((message, envelope)) = found else {
+            let text = device::device()
+                .trouble()
+                .unwrap_or("a transport is broken")
+                .to_owned();
+            return Err(err!(Other, "{text}"));
+        };
+        let mut bytes = vec![0; envelope.len as usize];
+        let sink = Sink::Bytes {
+            ptr: bytes.as_mut_ptr(),
+            cap: bytes.len(),
+        };
+        // SAFETY: `bytes` is not touched until the receive has completed, just below.
+        let req = unsafe { device::device().receive_matched(message, sink) };
+        fault(device::wait(req, &what).fault, from)?;
+        Ok(bytes)
+    }
+}
+
+fn fault(fault: Option<device::Fault>, peer: ProcId) -> Result<()> {
+    match fault {
+        None => Ok(()),
+        Some(fault) => Err(err!(
+            Other,
+            "a message to or from process {peer} about a new communicator was lost: {fault}"
+        )),
+    }
+}
+
+fn malformed() -> crate::Error {
+    err!(
+        Intern,
+        "a message about a new communicator makes no sense: do all processes make the same call?"
+    )
+}
+
+/// Appends `bytes` with their length before them.
+pub(crate) fn put_framed(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend((bytes.len() as u64).to_le_bytes());
+    out.extend(bytes);
+}
+
+/// Appends a number.
+pub(crate) fn put(out: &mut Vec<u8>, number: u64) {
+    out.extend(number.to_le_bytes());
+}
+
+/// Appends processes, with their number before them.
+pub(crate) fn put_group(out: &mut Vec<u8>, group: &Group) {
+    put(out, u64::from(group.size()));
+    for process in group.iter() {
+        out.extend(process.to_le_bytes());
+    }
+}
+
+/// What has been put, from the front. Bytes from another process: all reads are checked.
+pub(crate) struct Reader<'a>(pub &'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8]> {
+        let (head, tail) = self.0.split_at_checked(len).ok_or_else(malformed)?;
+        self.0 = tail;
+        Ok(head)
+    }
+
+    /// A number.
+    pub fn number(&mut self) -> Result<u64> {
+        self.take(8)?
+            .try_into()
+            .map(u64::from_le_bytes)
+            .map_err(|_| malformed())
+    }
+
+    /// A context.
+    pub fn context(&mut self) -> Result<ContextId> {
+        self.number().map(ContextId)
+    }
+
+    /// A rank or a process number.
+    pub fn small(&mut self) -> Result<u32> {
+        self.take(4)?
+            .try_into()
+            .map(u32::from_le_bytes)
+            .map_err(|_| malformed())
+    }
+
+    /// What [`put_framed`] appended.
+    pub fn framed(&mut self) -> Result<&'a [u8]> {
+        let len = self.number()?;
+        self.take(usize::try_from(len).map_err(|_| malformed())?)
+    }
+
+    /// What [`put_group`] appended.
+    pub fn processes(&mut self) -> Result<Vec<ProcId>> {
+        let count = usize::try_from(self.number()?).map_err(|_| malformed())?;
+        let bytes = self.take(count.checked_mul(4).ok_or_else(malformed)?)?;
+        let mut reader = Reader(bytes);
+        (0..count).map(|_| reader.small()).collect()
+    }
+
+    /// Is nothing left?
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
