@@ -328,3 +328,6 @@ impl Inbox for Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod fuzz;

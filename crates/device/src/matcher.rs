@@ -147,3 +147,6 @@ impl Matcher {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

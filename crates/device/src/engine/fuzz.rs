@@ -1,0 +1,223 @@
+//! What a peer may send, and what it must not: nothing that comes over a wire reaches past a receive's buffer, completes what
+//! is not under way, or ends the process.
+
+use super::*;
+use crate::buffer::{Sink, Source};
+use crate::key::{ContextId, Key, Pattern};
+use ferry_fuzz::fuzz;
+
+/// Bytes of each receive's buffer, and of the guard on either side of it.
+const ROOM: usize = 48;
+const GUARD: usize = 16;
+const PEERS: u32 = 3;
+
+/// An engine with receives posted and sends under way, and the receives' memory.
+struct Scene {
+    engine: Engine,
+    memory: Vec<Box<[u8]>>,
+    receives: Vec<ReqId>,
+}
+
+fn key(source: u32, tag: u32) -> Key {
+    Key {
+        context: ContextId::WORLD,
+        source,
+        tag,
+    }
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let mut scene = Scene {
+            engine: Engine::new(),
+            memory: Vec::new(),
+            receives: Vec::new(),
+        };
+        for (source, tag) in [
+            (Some(0), Some(1)),
+            (Some(1), None),
+            (None, Some(2)),
+            (None, None),
+            (Some(2), Some(7)),
+        ] {
+            scene.receive(Pattern {
+                context: ContextId::WORLD,
+                source,
+                tag,
+            });
+        }
+        for to in 0..PEERS {
+            let source = Source::Owned(vec![7; 100].into());
+            scene.engine.requests.insert(Operation::SendAnnounced {
+                to,
+                source,
+                asked: None,
+            });
+            scene.engine.requests.insert(Operation::SendWaiting { to });
+        }
+        scene
+    }
+
+    fn receive(&mut self, pattern: Pattern) {
+        let mut memory = vec![0xee; ROOM + 2 * GUARD].into_boxed_slice();
+        let sink = Sink::Bytes {
+            ptr: memory[GUARD..].as_mut_ptr(),
+            cap: ROOM,
+        };
+        let waiting = self.engine.matcher.match_receive(&pattern);
+        let req = self.engine.requests.insert(Operation::Receive {
+            context: pattern.context,
+            sink,
+            stream: None,
+        });
+        match waiting {
+            None => self.engine.matcher.post(pattern, req),
+            Some(message) => self.engine.accept(req, message),
+        }
+        self.memory.push(memory);
+        self.receives.push(req);
+    }
+
+    fn check(&self) {
+        for (memory, &req) in self.memory.iter().zip(&self.receives) {
+            let guards = memory[..GUARD].iter().chain(&memory[GUARD + ROOM..]);
+            assert!(
+                guards.into_iter().all(|&b| b == 0xee),
+                "a write beyond the buffer"
+            );
+            if let Some(completion) = self.engine.requests.peek(req) {
+                assert!(completion.received <= ROOM as u64);
+                assert_eq!(
+                    completion.fault.is_some(),
+                    completion.envelope.len > ROOM as u64
+                );
+            }
+        }
+    }
+}
+
+/// A packet of the harness: who sends, which message, how many bytes.
+fn packet(from: u8, message: u8, head: Head, body: &[u8]) -> Vec<u8> {
+    let bytes = [head.bytes(), body].concat();
+    [&[from, message, bytes.len() as u8], &bytes[..]].concat()
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    let announce = |from, tag, len, address| {
+        packet(
+            from,
+            wire::ANNOUNCE,
+            Head::new()
+                .key(&key(from.into(), tag))
+                .u64(len)
+                .u64(address)
+                .u32(9),
+            &[],
+        )
+    };
+    let mut seeds = vec![
+        packet(0, wire::EAGER, Head::new().key(&key(0, 1)), b"hello"),
+        packet(1, wire::EAGER, Head::new().key(&key(1, 5)), &[1; 60]),
+        packet(
+            2,
+            wire::EAGER_SYNC,
+            Head::new().key(&key(2, 7)).u32(3),
+            b"so long",
+        ),
+        announce(0, 1, 100, 0x1000),
+        // Asked for piece by piece: the pieces name the receive.
+        [
+            announce(1, 4, 40, 0),
+            packet(1, wire::PIECE, Head::new().u32(1), &[5; 40]),
+        ]
+        .concat(),
+        [
+            announce(1, 4, 90, 0),
+            packet(1, wire::PIECE, Head::new().u32(1), &[5; 50]),
+            packet(1, wire::PIECE, Head::new().u32(1), &[6; 50]),
+        ]
+        .concat(),
+    ];
+    for peer in 0..PEERS as u8 {
+        // Requests 5 and 6 and so on are the sends.
+        let announced = 5 + 2 * u32::from(peer);
+        seeds.push(packet(
+            peer,
+            wire::ASK,
+            Head::new().u32(announced).u32(77),
+            &[],
+        ));
+        seeds.push(packet(peer, wire::TAKEN, Head::new().u32(announced), &[]));
+        seeds.push(packet(
+            peer,
+            wire::TAKEN,
+            Head::new().u32(announced + 1),
+            &[],
+        ));
+    }
+    let all = seeds.concat();
+    seeds.push(all);
+    seeds
+}
+
+#[test]
+fn genuine_messages_are_understood() {
+    for seed in seeds() {
+        let (mut scene, mut rest) = (Scene::new(), &seed[..]);
+        let mut packets = 0;
+        while let [from, message, len, tail @ ..] = rest {
+            let (bytes, tail) = tail.split_at(usize::from(*len));
+            scene.engine.arrived(u32::from(*from), *message, bytes);
+            packets += 1;
+            rest = tail;
+        }
+        scene.check();
+        if packets < 4 {
+            assert_eq!(scene.engine.malformed, 0, "{}", seed.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn fuzz_arrivals() {
+    fuzz("arrivals", &seeds(), |input| {
+        let (mut scene, mut rest) = (Scene::new(), input);
+        let mut outcome = Vec::new();
+        while let [from, message, len, tail @ ..] = rest {
+            let (bytes, tail) = tail.split_at(usize::from(*len).min(tail.len()));
+            rest = tail;
+            let before = scene.engine.activity();
+            scene
+                .engine
+                .arrived(u32::from(*from) % PEERS, *message, bytes);
+            assert!(scene.engine.activity() > before);
+            // What the device does with tasks, but for the reading itself.
+            while let Some(task) = scene.engine.next_task() {
+                let understood = task.request % 2 == 0;
+                if understood {
+                    scene
+                        .engine
+                        .finish_receive(task.req, task.len.min(ROOM as u64));
+                } else {
+                    scene.engine.ask(task.req, task.from, task.request);
+                }
+            }
+            if message % 16 == 15 {
+                // A late receive may take what has come meanwhile.
+                let source = (*from < 128).then_some(u32::from(*from) % PEERS);
+                scene.receive(Pattern {
+                    context: ContextId::WORLD,
+                    source,
+                    tag: None,
+                });
+            }
+            scene.check();
+            outcome.push((
+                *message,
+                scene.engine.malformed,
+                scene.engine.requests.completed(),
+            ));
+        }
+        (outcome, scene.engine.outbox_peers.len())
+    });
+}
