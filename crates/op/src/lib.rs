@@ -56,7 +56,7 @@ impl Element {
     fn of(t: &Datatype) -> Element {
         match t.basic_kind() {
             Some(basic) => Element::Basic(basic),
-            None => t.value_index().map_or(Element::Derived, |(value, index)| {
+            None => t.pair().map_or(Element::Derived, |(value, index)| {
                 Element::Pair(value, index)
             }),
         }
@@ -240,5 +240,133 @@ impl std::fmt::Debug for Op {
             self.predefined_kind()
                 .map_or("user operation", Predefined::name),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    fn apply<T: Copy>(op: &Op, a: &[T], b: &mut [T], t: &Arc<Datatype>) {
+        assert_eq!(size_of_val(a), size_of_val(b));
+        let count = size_of_val(a) as i64 / t.extent();
+        // SAFETY: both slices hold count elements of the type, by the tests' choice of T.
+        unsafe { op.apply(a.as_ptr().cast(), b.as_mut_ptr().cast(), count, t) }
+    }
+
+    #[test]
+    fn predefined_operations_are_found_by_handle() {
+        assert_eq!(
+            Op::predefined(0x21).unwrap().predefined_kind(),
+            Some(Predefined::Sum)
+        );
+        assert_eq!(
+            Op::predefined(0x3d).unwrap().predefined_kind(),
+            Some(Predefined::NoOp)
+        );
+        assert!(
+            Op::predefined(0x20).is_none()
+                && Op::predefined(0x25).is_none()
+                && Op::predefined(0).is_none()
+        );
+        assert!(Op::of(Predefined::Minloc).is_commutative());
+        assert!(!Op::of(Predefined::Replace).is_commutative());
+    }
+
+    #[test]
+    fn sums_are_sums() {
+        let mut b = [0.5, 1.5, -2.0];
+        apply(
+            Op::of(Predefined::Sum),
+            &[1.0, 2.0, 3.0],
+            &mut b,
+            Datatype::basic(Basic::Double),
+        );
+        assert_eq!(b, [1.5, 3.5, 1.0]);
+    }
+
+    #[test]
+    fn refusals_name_operation_and_type() {
+        let said = |op, t: &Datatype| Op::of(op).check(t).unwrap_err().to_string();
+        let text = said(Predefined::Band, Datatype::basic(Basic::Double));
+        assert!(
+            text.starts_with("MPI_BAND is not defined on MPI_DOUBLE"),
+            "{text}"
+        );
+        let text = said(Predefined::Minloc, Datatype::basic(Basic::Int));
+        assert!(
+            text.contains("MPI_MINLOC") && text.contains("MPI_INT ") && text.contains("MPI_2INT"),
+            "{text}"
+        );
+        let text = said(Predefined::Sum, Datatype::basic(Basic::Real2));
+        assert_eq!(text, "MPI_REAL2 does not exist on this system");
+        let text = said(Predefined::Replace, Datatype::basic(Basic::Int));
+        assert!(text.contains("MPI_Accumulate"), "{text}");
+        assert!(
+            Op::of(Predefined::Replace)
+                .check_accumulate(Datatype::basic(Basic::Int))
+                .is_ok()
+        );
+        let derived = Datatype::contiguous(2, Datatype::basic(Basic::Int)).unwrap();
+        assert_eq!(
+            Op::of(Predefined::Sum).check(&derived),
+            Err(OpError::Derived { op: "MPI_SUM" })
+        );
+    }
+
+    #[test]
+    fn pairs_without_a_name_have_minloc_and_nothing_else() {
+        let (value, index) = (Datatype::basic(Basic::Int64), Datatype::basic(Basic::Int64));
+        let pair = Datatype::value_index(value, index)
+            .unwrap()
+            .expect("MPI_INT64_T with MPI_INT64_T");
+        let minloc = Op::of(Predefined::Minloc);
+        assert_eq!(minloc.check(&pair), Ok(()));
+        assert!(Op::of(Predefined::Sum).check(&pair).is_err());
+        let mut b = [5i64, 3, -2, 1];
+        apply(minloc, &[5, 1, 7, 0], &mut b, &pair);
+        assert_eq!(b, [5, 1, -2, 1]);
+    }
+
+    #[test]
+    fn a_users_function_gets_what_apply_was_given() {
+        static CALLS: AtomicUsize = AtomicUsize::new(0);
+        let derived = Datatype::contiguous(2, Datatype::basic(Basic::Int)).unwrap();
+        let inner = derived.clone();
+        let op = Op::user(
+            Box::new(move |a, b, count, t| {
+                CALLS.fetch_add(1, Ordering::Relaxed);
+                assert!(count == 2 && Arc::ptr_eq(t, &inner));
+                // SAFETY: the test passes four ints on either side.
+                unsafe { *b.cast::<i32>() -= *a.cast::<i32>() }
+            }),
+            false,
+        );
+        assert!(
+            op.check(&derived).is_ok() && !op.is_commutative() && op.predefined_kind().is_none()
+        );
+        assert_eq!(
+            op.check_accumulate(&derived),
+            Err(OpError::UserInAccumulate)
+        );
+        let mut b = [10, 20, 30, 40];
+        apply(&op, &[1, 2, 3, 4], &mut b, &derived);
+        assert_eq!((b, CALLS.load(Ordering::Relaxed)), ([9, 20, 30, 40], 1));
+    }
+
+    #[test]
+    fn a_negative_count_is_nothing_to_do() {
+        let mut b = [1];
+        // SAFETY: a negative count touches nothing.
+        unsafe {
+            Op::of(Predefined::Sum).apply(
+                [1].as_ptr().cast(),
+                b.as_mut_ptr().cast(),
+                -1,
+                Datatype::basic(Basic::Int),
+            )
+        };
+        assert_eq!(b, [1]);
     }
 }
