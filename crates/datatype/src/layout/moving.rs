@@ -25,77 +25,79 @@ trait Mover {
 /// # Safety
 /// The node, based at `base`, must describe memory that the mover may use; `skip` is less than the node's size.
 unsafe fn walk<M: Mover>(node: &Node, base: *mut u8, skip: u64, mover: &mut M) {
-    // SAFETY (all calls): lengths are cut to the room; addresses are those of the layout, vouched for by the caller.
-    match node {
-        Node::Empty => {}
-        Node::Run(len) => unsafe {
-            let len = (len - skip).min(mover.room());
-            mover.run(base.wrapping_add(skip as usize), len);
-        },
-        Node::Blocks { count, stride, block } => unsafe {
-            let place = |i: u64| base.wrapping_offset((i as isize).wrapping_mul(*stride as isize));
-            let (mut i, part) = (skip / block, skip % block);
-            if part != 0 {
-                let len = (block - part).min(mover.room());
-                mover.run(place(i).wrapping_add(part as usize), len);
-                i += 1;
+    // SAFETY: lengths are cut to the room; addresses are those of the layout, vouched for by the caller.
+    unsafe {
+        match node {
+            Node::Empty => {}
+            Node::Run(len) => {
+                let len = (len - skip).min(mover.room());
+                mover.run(base.wrapping_add(skip as usize), len);
             }
-            let whole = (count - i).min(mover.room() / block);
-            if whole > 0 {
-                mover.blocks(place(i), whole, *stride, *block);
-                i += whole;
-            }
-            let rest = mover.room();
-            if i < *count && rest > 0 && rest < *block {
-                mover.run(place(i), rest);
-            }
-        },
-        Node::Spots { at, block } => unsafe {
-            let mut part = skip % block;
-            for at in &at[(skip / block) as usize..] {
-                let len = (block - part).min(mover.room());
-                if len == 0 {
-                    return;
+            Node::Blocks { count, stride, block } => {
+                let place = |i: u64| base.wrapping_offset((i as isize).wrapping_mul(*stride as isize));
+                let (mut i, part) = (skip / block, skip % block);
+                if part != 0 {
+                    let len = (block - part).min(mover.room());
+                    mover.run(place(i).wrapping_add(part as usize), len);
+                    i += 1;
                 }
-                mover.run(base.wrapping_offset(*at as isize).wrapping_add(part as usize), len);
-                part = 0;
-            }
-        },
-        Node::Runs(runs) => unsafe {
-            let first = runs.ends.partition_point(|end| *end <= skip);
-            let mut from = skip;
-            let start = if first == 0 { 0 } else { runs.ends[first - 1] };
-            let mut part = skip - start;
-            for (at, end) in runs.at[first..].iter().zip(&runs.ends[first..]) {
-                let len = (end - from).min(mover.room());
-                if len == 0 {
-                    return;
+                let whole = (count - i).min(mover.room() / block);
+                if whole > 0 {
+                    mover.blocks(place(i), whole, *stride, *block);
+                    i += whole;
                 }
-                mover.run(base.wrapping_offset(*at as isize).wrapping_add(part as usize), len);
-                (part, from) = (0, *end);
-            }
-        },
-        Node::Each { count, stride, unit, child } => unsafe {
-            let mut part = skip % unit;
-            let mut i = skip / unit;
-            while i < *count && mover.room() > 0 {
-                walk(child, base.wrapping_offset((i as isize).wrapping_mul(*stride as isize)), part, mover);
-                part = 0;
-                i += 1;
-            }
-        },
-        Node::Parts(list) => unsafe {
-            let first = list.ends.partition_point(|end| *end <= skip);
-            let start = if first == 0 { 0 } else { list.ends[first - 1] };
-            let mut part = skip - start;
-            for placed in &list.parts[first..] {
-                if mover.room() == 0 {
-                    return;
+                let rest = mover.room();
+                if i < *count && rest > 0 && rest < *block {
+                    mover.run(place(i), rest);
                 }
-                walk(&placed.node, base.wrapping_offset(placed.at as isize), part, mover);
-                part = 0;
             }
-        },
+            Node::Spots { at, block } => {
+                let mut part = skip % block;
+                for at in &at[(skip / block) as usize..] {
+                    let len = (block - part).min(mover.room());
+                    if len == 0 {
+                        return;
+                    }
+                    mover.run(base.wrapping_offset(*at as isize).wrapping_add(part as usize), len);
+                    part = 0;
+                }
+            }
+            Node::Runs(runs) => {
+                let first = runs.ends.partition_point(|end| *end <= skip);
+                let mut from = skip;
+                let start = if first == 0 { 0 } else { runs.ends[first - 1] };
+                let mut part = skip - start;
+                for (at, end) in runs.at[first..].iter().zip(&runs.ends[first..]) {
+                    let len = (end - from).min(mover.room());
+                    if len == 0 {
+                        return;
+                    }
+                    mover.run(base.wrapping_offset(*at as isize).wrapping_add(part as usize), len);
+                    (part, from) = (0, *end);
+                }
+            }
+            Node::Each { count, stride, unit, child } => {
+                let mut part = skip % unit;
+                let mut i = skip / unit;
+                while i < *count && mover.room() > 0 {
+                    walk(child, base.wrapping_offset((i as isize).wrapping_mul(*stride as isize)), part, mover);
+                    part = 0;
+                    i += 1;
+                }
+            }
+            Node::Parts(list) => {
+                let first = list.ends.partition_point(|end| *end <= skip);
+                let start = if first == 0 { 0 } else { list.ends[first - 1] };
+                let mut part = skip - start;
+                for placed in &list.parts[first..] {
+                    if mover.room() == 0 {
+                        return;
+                    }
+                    walk(&placed.node, base.wrapping_offset(placed.at as isize), part, mover);
+                    part = 0;
+                }
+            }
+        }
     }
 }
 
@@ -252,6 +254,7 @@ impl Datatype {
 
     /// Pushes the memory runs (address, bytes) that hold packed bytes from `offset` on of `count` elements at `buf`, until
     /// `runs` is full (it is not made to grow) or the elements end. Returns how many packed bytes these runs hold.
+    #[allow(clippy::not_unsafe_ptr_arg_deref)] // the addresses are noted, nothing is read or written
     pub fn runs(&self, buf: *mut u8, count: i64, offset: u64, runs: &mut Vec<(*mut u8, usize)>) -> u64 {
         let mut collector = Collector { runs, covered: 0 };
         if self.left(count, offset) > 0 {

@@ -24,7 +24,7 @@ pub(super) unsafe fn scatter(from: *const u8, to: *mut u8, stride: i64, block: u
 /// As for [`gather`].
 #[inline(always)]
 unsafe fn copy(from: *const u8, from_step: isize, to: *mut u8, to_step: isize, block: usize, count: usize) {
-    // SAFETY (all arms): the caller's promise; the arm's constant is the block's length.
+    // SAFETY: the caller's promise; the arm's constant is the block's length.
     unsafe {
         match block {
             1 => fixed::<1>(from, from_step, to, to_step, count),
