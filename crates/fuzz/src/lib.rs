@@ -100,7 +100,7 @@ impl Random {
         Random(seed | 1)
     }
     /// Any number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -111,7 +111,7 @@ impl Random {
         if n == 0 {
             0
         } else {
-            (self.next() >> 16) as usize % n
+            (self.number() >> 16) as usize % n
         }
     }
 }
@@ -144,9 +144,9 @@ fn mutated(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
             }
             1 if !bytes.is_empty() => {
                 let at = at % bytes.len();
-                bytes[at] = random.next() as u8;
+                bytes[at] = random.number() as u8;
             }
-            2 => bytes.insert(at, random.next() as u8),
+            2 => bytes.insert(at, random.number() as u8),
             3 => bytes.truncate(at),
             4 => {
                 let end = (at + 1 + random.below(16)).min(bytes.len());
@@ -178,7 +178,7 @@ fn mutated(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
             }
             _ => {
                 for _ in 0..random.below(24) {
-                    bytes.push(random.next() as u8);
+                    bytes.push(random.number() as u8);
                 }
             }
         }
