@@ -17,6 +17,7 @@ mod bcast;
 mod cost;
 mod gather;
 mod inter;
+mod neighbour;
 mod plan;
 mod reduce;
 mod reduce_scatter;
@@ -24,5 +25,6 @@ mod scan;
 mod step;
 
 pub use cost::{Algorithm, Cost, Kind, Problem};
+pub use neighbour::exchange;
 pub use plan::{Block, Collective, Place, Reduction, Root, Varying, plan};
 pub use step::{Peer, Piece, Region, Schedule, Step, Team};

@@ -3,8 +3,8 @@
 mod simulator;
 
 use ferry_schedule::{
-    Algorithm, Block, Collective, Cost, Kind, Place, Problem, Reduction, Root, Schedule, Team,
-    Varying, plan,
+    Algorithm, Block, Collective, Cost, Kind, Piece, Place, Problem, Reduction, Root, Schedule, Team,
+    Varying, exchange, plan,
 };
 use proptest::prelude::*;
 use simulator::{Cell, Memory, Rank, run};
@@ -1040,6 +1040,29 @@ fn intercomm(n: u32, m: u32, root: u32, count: i64, commutes: bool, seed: u64) {
                 })
                 .collect();
             assert_eq!(r.recv.cells(), expected);
+        }
+    }
+}
+
+/// A periodic grid of one dimension: with one or two ranks both neighbours are the same rank, and yet what goes up arrives from below.
+#[test]
+fn neighbours() {
+    for n in 1..=5u32 {
+        let mut ranks: Vec<Rank> = (0..n)
+            .map(|r| {
+                let (down, up) = ((r + n - 1) % n, (r + 1) % n);
+                let slot = |region: fn(i64, i64) -> Piece, i: i64| region(4 * i, 4);
+                let receives = [(up, slot(Piece::recv, 1)), (down, slot(Piece::recv, 0))];
+                let sends = [(down, slot(Piece::send, 0)), (up, slot(Piece::send, 1))];
+                let data = [block(r, 0, 4), block(r, 1, 4)].concat();
+                let s = exchange(&receives, &sends);
+                Rank::new(s, Memory::new(data, 1).read_only(), Memory::room(8, 1), 1)
+            })
+            .collect();
+        run(&mut ranks, n as usize, 5);
+        for r in 0..n {
+            let expected = [block((r + n - 1) % n, 1, 4), block((r + 1) % n, 0, 4)].concat();
+            assert_eq!(ranks[r as usize].recv.cells(), expected, "{n} ranks");
         }
     }
 }

@@ -3,24 +3,37 @@
 //! One [`Call`] serves all forms: blocking ([`Call::run`]), non-blocking ([`Call::start`]) and persistent ([`Call::init`]).
 
 mod memory;
+mod neighbour;
 mod plans;
 mod run;
 
-pub use ferry_schedule::{Collective, Reduction, Root, Varying};
+/// Uniform blocks of a call.
+pub use ferry_schedule::Block as Uniform;
+pub use ferry_schedule::{Collective, Piece, Reduction, Region, Root, Schedule, Varying};
 pub use memory::{Block, View};
+pub use neighbour::{exchange_with, neighbours};
 pub use plans::Plans;
 
 use crate::{Comm, Datatype, Op, Request, Result};
 use run::{Binding, Lasting};
 use std::sync::Arc;
 
+/// What a call does.
+#[derive(Clone)]
+pub enum What<'a> {
+    /// A collective, with its counts; counts of types without bytes are 0.
+    Collective(Collective<'a>),
+    /// An exchange with neighbours ([`exchange_with`]).
+    Exchange(Arc<Schedule>),
+}
+
 /// A collective call, its arguments checked.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Call<'a> {
     /// The communicator.
     pub comm: &'a Arc<Comm>,
-    /// Which collective, with its counts; counts of types without bytes are 0.
-    pub what: Collective<'a>,
+    /// Which collective.
+    pub what: What<'a>,
     /// The send buffer.
     pub send: View<'a>,
     /// The receive buffer, or the only one.
@@ -30,8 +43,18 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
+    fn schedule(&self) -> Arc<Schedule> {
+        match &self.what {
+            What::Collective(c) => plans::schedule(self.comm, c),
+            What::Exchange(schedule) => schedule.clone(),
+        }
+    }
+
     fn binding(&self) -> Binding<'a> {
-        let root = match self.what {
+        let What::Collective(what) = self.what else {
+            return self.bound(-1);
+        };
+        let root = match what {
             Collective::Bcast { root, .. }
             | Collective::Reduce { root, .. }
             | Collective::Gather { root, .. }
@@ -44,7 +67,17 @@ impl<'a> Call<'a> {
             },
             _ => -1,
         };
-        Binding { comm: self.comm, send: self.send, recv: self.recv, reduction: self.reduction, root }
+        self.bound(root)
+    }
+
+    fn bound(&self, root: i32) -> Binding<'a> {
+        Binding {
+            comm: self.comm,
+            send: self.send,
+            recv: self.recv,
+            reduction: self.reduction,
+            root,
+        }
     }
 
     /// Carries it out; blocks until this rank's part is done.
@@ -56,7 +89,7 @@ impl<'a> Call<'a> {
     /// The buffers must be readable and writable as the arguments say.
     #[inline]
     pub unsafe fn run(&self) -> Result<()> {
-        let schedule = plans::schedule(self.comm, &self.what);
+        let schedule = self.schedule();
         // SAFETY: the caller's promise.
         unsafe { run::run(&schedule, &self.binding()) }
     }
@@ -66,7 +99,7 @@ impl<'a> Call<'a> {
     /// # Safety
     /// The buffers must be readable and writable as the arguments say, and left alone, until the request completes.
     pub unsafe fn start(&self) -> Arc<Request> {
-        let lasting = Lasting::new(plans::schedule(self.comm, &self.what), &self.binding());
+        let lasting = Lasting::new(self.schedule(), &self.binding());
         // SAFETY: the caller's promise.
         unsafe { lasting.start() }
     }
@@ -76,7 +109,7 @@ impl<'a> Call<'a> {
     /// # Safety
     /// Whenever the request is active, the buffers must be as for [`Call::start`].
     pub unsafe fn init(&self) -> Arc<Request> {
-        let lasting = Lasting::new(plans::schedule(self.comm, &self.what), &self.binding());
+        let lasting = Lasting::new(self.schedule(), &self.binding());
         // SAFETY: the caller's promise.
         unsafe { lasting.init() }
     }
