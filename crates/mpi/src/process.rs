@@ -69,6 +69,9 @@ pub fn init(level: ThreadLevel) -> Result<&'static Process> {
         status,
         client,
     } = ferry_job::join().map_err(|e| err!(Other, "{e}"))?;
+    if let Some(client) = &client {
+        client.trust_ranks();
+    }
     device::start(&welcome, segment, status, level == ThreadLevel::Multiple)
         .map_err(|e| err!(Other, "{e}"))?;
     let process = Process {

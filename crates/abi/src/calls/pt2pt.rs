@@ -1,8 +1,8 @@
 //! Point-to-point communication (MPI 5.0 chapter 3).
 
-use super::*;
+use crate::prelude::*;
 use ferry_mpi::pt2pt::{self, Attached, Buffer, BufferPool, Message, Mode};
-use ferry_mpi::{Request, err};
+use ferry_mpi::request::Outcome;
 
 /// Blocking sends.
 macro_rules! sends {
@@ -229,7 +229,7 @@ pub fn iprobe(
 
 /// The handle of a message; `None`: from nobody.
 fn message_handle(message: Option<Arc<Message>>) -> Handle {
-    message.map_or(handle::MESSAGE_NO_PROC, handle::insert)
+    message.map_or(constants::MPI_MESSAGE_NO_PROC, handle::insert::<Message>)
 }
 
 pub fn mprobe(
@@ -259,21 +259,22 @@ pub fn improbe(
         message.set(message_handle(found));
         status.set(&outcome);
     } else {
-        message.set(handle::MESSAGE_NULL);
+        message.set(constants::MPI_MESSAGE_NULL);
     }
     Ok(())
 }
 
 /// Takes the message behind a handle, which becomes MPI_MESSAGE_NULL. `None`: from nobody.
 fn take_message(message: &mut Handle) -> Result<Option<Arc<Message>>> {
-    let taken = if *message == handle::MESSAGE_NO_PROC {
+    let taken = if *message == constants::MPI_MESSAGE_NO_PROC {
         None
-    } else if *message == handle::MESSAGE_NULL {
+    } else if *message == constants::MPI_MESSAGE_NULL {
         return Err(err!(Request, "message is MPI_MESSAGE_NULL"));
     } else {
-        Some(handle::remove::<Message>(*message, "message")?)
+        let taken = handle::remove::<Message>(*message);
+        Some(taken.ok_or_else(|| err!(Request, "message is no valid message handle"))?)
     };
-    *message = handle::MESSAGE_NULL;
+    *message = constants::MPI_MESSAGE_NULL;
     Ok(taken)
 }
 

@@ -1,16 +1,15 @@
 //! Completing operations, persistent starts, generalised requests, statuses (MPI 5.0 §3.7, §3.9, §13.2).
 
-use super::*;
-use ferry_mpi::request::{self, Callbacks, General};
-use ferry_mpi::{Request, err};
+use crate::prelude::*;
+use ferry_mpi::request::{self, Callbacks, General, Outcome};
 
 /// The request behind a handle; `None` for MPI_REQUEST_NULL.
 #[inline]
 fn look_up(h: Handle) -> Result<Option<&'static Arc<Request>>> {
-    if h == handle::REQUEST_NULL {
+    if h == constants::MPI_REQUEST_NULL {
         Ok(None)
     } else {
-        handle::get::<Request>(h, "request").map(Some)
+        handle::get::<Request>(h).map(Some).ok_or_else(|| err!(Request, "request is no valid request handle (freed, or never set)"))
     }
 }
 
@@ -20,8 +19,8 @@ fn complete(h: &mut Handle, req: &Arc<Request>) -> Outcome {
     let outcome = req.complete();
     if !req.is_persistent() {
         // Another thread that completes the same request is the program's mistake; the handle is gone either way.
-        let _ = handle::remove::<Request>(*h, "request");
-        *h = handle::REQUEST_NULL;
+        let _ = handle::remove::<Request>(*h);
+        *h = constants::MPI_REQUEST_NULL;
     }
     outcome
 }
@@ -47,7 +46,7 @@ fn active(handles: &[Handle]) -> Result<Vec<(usize, &'static Arc<Request>)>> {
 }
 
 /// What an array completion says when one of its operations failed.
-fn in_status(first: ferry_mpi::Error, comm: Option<&Arc<Comm>>) -> ferry_mpi::Error {
+fn in_status(first: Error, comm: Option<&Arc<Comm>>) -> Error {
     let error = err!(InStatus, "one of the operations failed: {}", first.text());
     match first.scope().or(comm) {
         Some(comm) => error.on(comm),
@@ -374,10 +373,12 @@ pub fn cancel(request: &mut Handle) -> Result<()> {
 }
 
 pub fn request_free(request: &mut Handle) -> Result<()> {
-    present(*request)?;
-    let req = handle::remove::<Request>(*request, "request")?;
-    *request = handle::REQUEST_NULL;
-    req.free()
+    let req = present(*request)?;
+    req.free()?;
+    // The table's reference goes; what is under way keeps what it needs.
+    drop(handle::remove::<Request>(*request));
+    *request = constants::MPI_REQUEST_NULL;
+    Ok(())
 }
 
 /// The C functions of a generalised request.
@@ -398,8 +399,8 @@ fn callback_result(name: &str, code: i32) -> Result<()> {
     if code == 0 {
         Ok(())
     } else {
-        Err(ferry_mpi::Error::new(
-            ferry_mpi::Kind::Code(code),
+        Err(Error::new(
+            Kind::Code(code),
             format!("{name} returned {code}"),
         ))
     }
@@ -407,10 +408,10 @@ fn callback_result(name: &str, code: i32) -> Result<()> {
 
 impl Callbacks for Functions {
     fn query(&self) -> Outcome {
-        let mut status = Status::from(&Outcome::EMPTY);
+        let mut status = Status::EMPTY;
         // SAFETY: the program's own function, called as MPI 5.0 §13.2 says.
         let code = unsafe { (self.query)(self.extra_state, &raw mut status) };
-        let mut outcome = Outcome::from(&status);
+        let mut outcome = status.outcome();
         if let Err(e) = callback_result("query_fn", code) {
             outcome.error = Some(e);
         }

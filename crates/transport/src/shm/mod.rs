@@ -9,11 +9,13 @@ mod front;
 mod ring;
 
 pub use control::wake;
+pub use front::FRONT_MAX;
+pub use ring::RING as RING_LEN;
 
 use crate::{Answer, Body, Features, Inbox, ProcId, ReadError, Transport, TransportError};
 use control::{CONTROL, Control, LOCAL_MAX};
 use ferry_job::Segment;
-use front::{FRONT_MAX, Front};
+use front::Front;
 use ring::{FRONT_AT, Found, RECORD_MAX, RING, Reader, Writer};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -25,7 +27,7 @@ const LOOK_AT_ALL: usize = 8;
 /// Records taken from one ring before the next one's turn.
 const FAIR_SHARE: usize = 32;
 /// Messages (head and body) up to this many bytes are sent at once; larger ones are better read by the receiver.
-const EAGER_MAX: usize = 8 * 1024;
+const EAGER_MAX: usize = 16 * 1024 + 32;
 
 const _: () = assert!(RING as u64 <= STRIDE);
 

@@ -22,7 +22,7 @@ pub const RING: usize = DATA + 3 * LINE;
 pub const FRONT_AT: usize = 2 * LINE;
 const LINE: usize = 64;
 /// Largest head and body of one record, bytes.
-pub const RECORD_MAX: usize = DATA / 4;
+pub const RECORD_MAX: usize = DATA / 4 + LINE;
 /// The reader publishes its position at least this often, bytes. With RECORD_MAX this leaves room for any record in an empty ring.
 const PUBLISH: u64 = (DATA / 4) as u64;
 /// Marks the unused end of the ring: the next record starts at its beginning.
