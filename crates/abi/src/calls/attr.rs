@@ -1,0 +1,181 @@
+//! Attributes (MPI 5.0 §7.7), and the predefined ones of communicators (§9.1.2).
+
+use crate::prelude::*;
+use ferry_mpi::attr::{Attributes, Copying, Holder, Keyval, of_type};
+use ferry_mpi::process::process;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// A callback of C: whatever it returns that is not MPI_SUCCESS is an error code of the program's.
+fn answer(code: i32, what: &str) -> Result<()> {
+    match code {
+        constants::MPI_SUCCESS => Ok(()),
+        code => Err(Error::new(Kind::Code(code), format!("the attribute's {what} callback returned {code}"))),
+    }
+}
+
+/// A pointer of the program's that callbacks get back.
+#[derive(Clone, Copy)]
+struct ExtraState(*mut c_void);
+// SAFETY: MPI never looks behind it.
+unsafe impl Send for ExtraState {}
+// SAFETY: as above.
+unsafe impl Sync for ExtraState {}
+impl ExtraState {
+    fn pointer(self) -> *mut c_void {
+        self.0
+    }
+}
+
+fn create(holder: Holder, copy: CopyFunction, delete: DeleteFunction, keyval: Out<i32>, extra: *mut c_void) -> Result<()> {
+    let extra = ExtraState(extra);
+    let copying = match copy {
+        CopyFunction::Null => Copying::Never,
+        CopyFunction::Dup => Copying::Same,
+        CopyFunction::User(f) => Copying::Ask(Box::new(move |object, key, value| {
+            let (mut new, mut flag) = (0usize, 0);
+            let out: *mut usize = &mut new;
+            // SAFETY: the program's function of this type; it writes a pointer and an int.
+            let code = unsafe { f(object, key, extra.pointer(), value as *mut c_void, out.cast(), &mut flag) };
+            answer(code, "copy").map(|()| (flag != 0).then_some(new))
+        })),
+    };
+    let delete: Option<ferry_mpi::attr::DeleteCallback> = match delete {
+        None => None,
+        Some(f) => Some(Box::new(move |object, key, value| {
+            // SAFETY: the program's function of this type.
+            answer(unsafe { f(object, key, value as *mut c_void, extra.pointer()) }, "delete")
+        })),
+    };
+    keyval.set(Keyval::create(holder, copying, delete)?);
+    Ok(())
+}
+
+fn free(holder: Holder, keyval: &mut i32) -> Result<()> {
+    Keyval::free(holder, *keyval)?;
+    *keyval = constants::MPI_KEYVAL_INVALID;
+    Ok(())
+}
+
+fn get(holder: Holder, attributes: &Attributes, keyval: i32, value: OutPointer, flag: OutFlag) -> Result<()> {
+    Keyval::find(holder, keyval)?;
+    let found = attributes.value(keyval);
+    if let Some(found) = found {
+        value.set(found as *mut c_void);
+    }
+    flag.set(found.is_some());
+    Ok(())
+}
+
+/// The value of a predefined attribute: MPI hands out a pointer to an int.
+fn predefined(keyval: i32) -> Option<&'static AtomicI32> {
+    static PLACES: [AtomicI32; 7] = [const { AtomicI32::new(0) }; 7];
+    let process = process();
+    let value = match keyval {
+        constants::MPI_TAG_UB => args::TAG_UB,
+        constants::MPI_HOST => constants::MPI_PROC_NULL,
+        constants::MPI_IO => constants::MPI_ANY_SOURCE,
+        // All processes of a node read one clock.
+        constants::MPI_WTIME_IS_GLOBAL => i32::from(process.welcome.local_ranks.len() == process.size.max(1) as usize),
+        constants::MPI_UNIVERSE_SIZE => process.size as i32,
+        constants::MPI_LASTUSEDCODE => crate::codes::last_used(),
+        constants::MPI_APPNUM => process.welcome.appnum as i32,
+        _ => return None,
+    };
+    let place = &PLACES[(keyval - constants::MPI_TAG_UB) as usize];
+    place.store(value, Ordering::Relaxed);
+    Some(place)
+}
+
+pub fn comm_create_keyval(
+    comm_copy_attr_fn: CopyFunction,
+    comm_delete_attr_fn: DeleteFunction,
+    comm_keyval: Out<i32>,
+    extra_state: *mut c_void,
+) -> Result<()> {
+    create(Holder::Comm, comm_copy_attr_fn, comm_delete_attr_fn, comm_keyval, extra_state)
+}
+
+pub fn comm_free_keyval(comm_keyval: &mut i32) -> Result<()> {
+    free(Holder::Comm, comm_keyval)
+}
+
+pub fn comm_set_attr(comm: &'static Arc<Comm>, comm_keyval: i32, attribute_val: *mut c_void) -> Result<()> {
+    let keyval = Keyval::find(Holder::Comm, comm_keyval)?;
+    comm.attributes.set(comm.identity.bits(), &keyval, attribute_val as usize)
+}
+
+pub fn comm_get_attr(comm: &'static Arc<Comm>, comm_keyval: i32, attribute_val: OutPointer, flag: OutFlag) -> Result<()> {
+    if let Some(place) = predefined(comm_keyval) {
+        attribute_val.set(place.as_ptr().cast());
+        flag.set(true);
+        return Ok(());
+    }
+    get(Holder::Comm, &comm.attributes, comm_keyval, attribute_val, flag)
+}
+
+pub fn comm_delete_attr(comm: &'static Arc<Comm>, comm_keyval: i32) -> Result<()> {
+    let keyval = Keyval::find(Holder::Comm, comm_keyval)?;
+    comm.attributes.delete(comm.identity.bits(), &keyval)
+}
+
+// The names of MPI 1.
+
+pub fn keyval_create(copy_fn: CopyFunction, delete_fn: DeleteFunction, keyval: Out<i32>, extra_state: *mut c_void) -> Result<()> {
+    comm_create_keyval(copy_fn, delete_fn, keyval, extra_state)
+}
+
+pub fn keyval_free(keyval: &mut i32) -> Result<()> {
+    comm_free_keyval(keyval)
+}
+
+pub fn attr_put(comm: &'static Arc<Comm>, keyval: i32, attribute_val: *mut c_void) -> Result<()> {
+    comm_set_attr(comm, keyval, attribute_val)
+}
+
+pub fn attr_get(comm: &'static Arc<Comm>, keyval: i32, attribute_val: OutPointer, flag: OutFlag) -> Result<()> {
+    comm_get_attr(comm, keyval, attribute_val, flag)
+}
+
+pub fn attr_delete(comm: &'static Arc<Comm>, keyval: i32) -> Result<()> {
+    comm_delete_attr(comm, keyval)
+}
+
+pub fn type_create_keyval(
+    type_copy_attr_fn: CopyFunction,
+    type_delete_attr_fn: DeleteFunction,
+    type_keyval: Out<i32>,
+    extra_state: *mut c_void,
+) -> Result<()> {
+    create(Holder::Type, type_copy_attr_fn, type_delete_attr_fn, type_keyval, extra_state)
+}
+
+pub fn type_free_keyval(type_keyval: &mut i32) -> Result<()> {
+    free(Holder::Type, type_keyval)
+}
+
+pub fn type_set_attr(datatype: &'static Arc<Datatype>, type_keyval: i32, attribute_val: *mut c_void) -> Result<()> {
+    let keyval = Keyval::find(Holder::Type, type_keyval)?;
+    of_type(datatype).set(datatype.handle.load(Ordering::Relaxed), &keyval, attribute_val as usize)
+}
+
+pub fn type_get_attr(datatype: &'static Arc<Datatype>, type_keyval: i32, attribute_val: OutPointer, flag: OutFlag) -> Result<()> {
+    get(Holder::Type, of_type(datatype), type_keyval, attribute_val, flag)
+}
+
+pub fn type_delete_attr(datatype: &'static Arc<Datatype>, type_keyval: i32) -> Result<()> {
+    let keyval = Keyval::find(Holder::Type, type_keyval)?;
+    of_type(datatype).delete(datatype.handle.load(Ordering::Relaxed), &keyval)
+}
+
+pub fn win_create_keyval(
+    win_copy_attr_fn: CopyFunction,
+    win_delete_attr_fn: DeleteFunction,
+    win_keyval: Out<i32>,
+    extra_state: *mut c_void,
+) -> Result<()> {
+    create(Holder::Win, win_copy_attr_fn, win_delete_attr_fn, win_keyval, extra_state)
+}
+
+pub fn win_free_keyval(win_keyval: &mut i32) -> Result<()> {
+    free(Holder::Win, win_keyval)
+}

@@ -1,0 +1,173 @@
+//! Communicators (MPI 5.0 §7.4 to §7.6, §7.8).
+
+use super::group::number_of;
+use crate::prelude::*;
+use ferry_mpi::comm::{self, Bridge, Hints, SplitType};
+
+pub fn comm_size(comm: &'static Arc<Comm>, size: Out<i32>) -> Result<()> {
+    size.set(comm.size() as i32);
+    Ok(())
+}
+
+pub fn comm_rank(comm: &'static Arc<Comm>, rank: Out<i32>) -> Result<()> {
+    rank.set(comm.rank() as i32);
+    Ok(())
+}
+
+pub fn comm_compare(comm1: &'static Arc<Comm>, comm2: &'static Arc<Comm>, result: Out<i32>) -> Result<()> {
+    result.set(number_of(comm1.compare(comm2)));
+    Ok(())
+}
+
+pub fn comm_test_inter(comm: &'static Arc<Comm>, flag: OutFlag) -> Result<()> {
+    flag.set(comm.is_inter());
+    Ok(())
+}
+
+pub fn comm_remote_size(comm: &'static Arc<Comm>, size: Out<i32>) -> Result<()> {
+    size.set(comm.peers().size() as i32);
+    Ok(())
+}
+
+// A group that is asked for is a new object: the program frees it by itself.
+
+pub fn comm_group(comm: &'static Arc<Comm>, group: New<Group>) -> Result<()> {
+    group.set(comm.group.duplicate());
+    Ok(())
+}
+
+pub fn comm_remote_group(comm: &'static Arc<Comm>, group: New<Group>) -> Result<()> {
+    group.set(comm.peers().duplicate());
+    Ok(())
+}
+
+pub fn comm_dup(comm: &'static Arc<Comm>, newcomm: New<Comm>) -> Result<()> {
+    newcomm.set(comm.duplicate(None)?);
+    Ok(())
+}
+
+pub fn comm_dup_with_info(comm: &'static Arc<Comm>, info: Option<&'static Arc<Info>>, newcomm: New<Comm>) -> Result<()> {
+    newcomm.set(comm.duplicate(Some(hints(info)))?);
+    Ok(())
+}
+
+pub fn comm_create(comm: &'static Arc<Comm>, group: &'static Arc<Group>, newcomm: New<Comm>) -> Result<()> {
+    newcomm.set_or_null(comm.create(group)?);
+    Ok(())
+}
+
+pub fn comm_create_group(comm: &'static Arc<Comm>, group: &'static Arc<Group>, tag: u32, newcomm: New<Comm>) -> Result<()> {
+    newcomm.set_or_null(comm.create_group(group, tag)?);
+    Ok(())
+}
+
+pub fn comm_split(comm: &'static Arc<Comm>, color: i32, key: i32, newcomm: New<Comm>) -> Result<()> {
+    let color = match color {
+        constants::MPI_UNDEFINED => None,
+        c if c >= 0 => Some(c as u32),
+        c => return Err(err!(Arg, "color is {c}: it has to be MPI_UNDEFINED or not negative")),
+    };
+    newcomm.set_or_null(comm.split(color, key)?);
+    Ok(())
+}
+
+pub fn comm_split_type(
+    comm: &'static Arc<Comm>,
+    split_type: i32,
+    key: i32,
+    info: Option<&'static Arc<Info>>,
+    newcomm: New<Comm>,
+) -> Result<()> {
+    let how = match split_type {
+        constants::MPI_UNDEFINED => None,
+        constants::MPI_COMM_TYPE_SHARED => Some(SplitType::Shared),
+        constants::MPI_COMM_TYPE_HW_GUIDED => Some(SplitType::HardwareGuided),
+        constants::MPI_COMM_TYPE_HW_UNGUIDED => Some(SplitType::HardwareUnguided),
+        constants::MPI_COMM_TYPE_RESOURCE_GUIDED => Some(SplitType::ResourceGuided),
+        t => return Err(err!(Arg, "split_type is {t}, which is no MPI_COMM_TYPE_ constant")),
+    };
+    if comm.is_inter() {
+        return Err(err!(Comm, "comm is an intercommunicator, which MPI_Comm_split_type does not take"));
+    }
+    let (new, kind) = comm.split_type(how, key, &hints(info))?;
+    if let (Some(kind), Some(info)) = (kind, info) {
+        info.set(b"mpi_hw_resource_type", kind.as_bytes());
+    }
+    newcomm.set_or_null(new);
+    Ok(())
+}
+
+pub fn intercomm_create(
+    local_comm: &'static Arc<Comm>,
+    local_leader: i32,
+    peer_comm: Handle,
+    remote_leader: i32,
+    tag: u32,
+    newintercomm: New<Comm>,
+) -> Result<()> {
+    if !(0..local_comm.size() as i32).contains(&local_leader) {
+        let size = local_comm.size();
+        return Err(err!(Rank, "local_leader is {local_leader}, but local_comm has {size} ranks"));
+    }
+    // What follows counts at the leader only.
+    let bridge = if local_leader as u32 == local_comm.rank() {
+        let peer_comm = args::comm(peer_comm, "peer_comm")?;
+        match args::dest(remote_leader, "remote_leader", peer_comm)? {
+            Dest::Rank(remote_leader) => Some(Bridge { peer_comm, remote_leader }),
+            Dest::Nobody => return Err(err!(Rank, "remote_leader is MPI_PROC_NULL")),
+        }
+    } else {
+        None
+    };
+    newintercomm.set(comm::intercomm_create(local_comm, local_leader as u32, bridge, tag)?);
+    Ok(())
+}
+
+pub fn intercomm_merge(intercomm: &'static Arc<Comm>, high: bool, newintracomm: New<Comm>) -> Result<()> {
+    newintracomm.set(intercomm.merge(high)?);
+    Ok(())
+}
+
+pub fn comm_free(comm: Held<Comm>) -> Result<()> {
+    deletable(&comm)?;
+    comm.object().free()?;
+    comm.free().map(drop)
+}
+
+pub fn comm_disconnect(comm: Held<Comm>) -> Result<()> {
+    deletable(&comm)?;
+    comm.object().disconnect()?;
+    comm.free().map(drop)
+}
+
+fn deletable(comm: &Held<Comm>) -> Result<()> {
+    if comm.is_predefined() {
+        let name = String::from_utf8_lossy(&comm.object().name()).into_owned();
+        return Err(err!(Comm, "comm is predefined ({name}) and cannot be freed"));
+    }
+    Ok(())
+}
+
+pub fn comm_set_name(comm: &'static Arc<Comm>, comm_name: &CStr) -> Result<()> {
+    comm.rename(comm_name.to_bytes());
+    Ok(())
+}
+
+pub fn comm_get_name(comm: &'static Arc<Comm>, comm_name: OutText, resultlen: Out<i32>) -> Result<()> {
+    resultlen.set(comm_name.set(&comm.name()));
+    Ok(())
+}
+
+pub fn comm_set_info(comm: &'static Arc<Comm>, info: Option<&'static Arc<Info>>) -> Result<()> {
+    comm.set_hints(&hints(info));
+    Ok(())
+}
+
+pub fn comm_get_info(comm: &'static Arc<Comm>, info_used: New<Info>) -> Result<()> {
+    info_used.set(Info::of(comm.hints().0));
+    Ok(())
+}
+
+fn hints(info: Option<&'static Arc<Info>>) -> Hints {
+    info.map(|info| Hints::from(&**info)).unwrap_or_default()
+}
