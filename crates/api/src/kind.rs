@@ -78,6 +78,9 @@ plain! {
     "num" "int @", "MPI_Count @", "i32", "i64", "i64", "i64::from($v)", "0";
     "aint" "MPI_Aint @", "MPI_Aint @", "i64", "i64", "i64", "$v", "0";
     "aint/num" "MPI_Aint @", "MPI_Count @", "i64", "i64", "i64", "$v", "0";
+    // With whether the twin was called, which a datatype remembers.
+    "form n" "int @", "MPI_Count @", "i32", "i64", "(i64, bool)", "(args::count($v, $n)?, $w)", "(0, false)";
+    "form aint/num" "MPI_Aint @", "MPI_Count @", "i64", "i64", "(i64, bool)", "($v, $w)", "(0, false)";
     "disp_unit" "int @", "MPI_Aint @", "i32", "i64", "i64", "i64::from($v)", "0";
     "count64" "MPI_Count @", "MPI_Count @", "i64", "i64", "i64", "$v", "0";
     "offset" "MPI_Offset @", "MPI_Offset @", "i64", "i64", "i64", "$v", "0";
