@@ -433,11 +433,9 @@ impl<'a> Job<'a> {
             } else {
                 borrowed(fd)
             };
-            match epoll::add(&self.poll, fd, epoll::EventData::new_u64(STDIN), flags) {
-                // A file is always readable and cannot be polled.
-                Err(rustix::io::Errno::PERM) => self.input_is_file = true,
-                _ => {}
-            }
+            let added = epoll::add(&self.poll, fd, epoll::EventData::new_u64(STDIN), flags);
+            // A file is always readable and cannot be polled.
+            self.input_is_file |= added == Err(rustix::io::Errno::PERM);
         }
         self.feeding = wanted;
     }

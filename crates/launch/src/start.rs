@@ -180,7 +180,7 @@ impl Starter {
             standard: [stdin, out_end.as_fd(), err_end.as_fd()],
             socket: socket.as_fd(),
             affinity: &placing::mask(&self.placing[rank]),
-            descriptors: self.descriptors.clone(),
+            descriptors: self.descriptors,
             default_signals: &signals::RESET,
             signal_mask: &signals.before,
         };

@@ -27,7 +27,7 @@ const LOOK_AT_ALL: usize = 8;
 /// Records taken from one ring before the next one's turn.
 const FAIR_SHARE: usize = 32;
 /// Messages (head and body) up to this many bytes are sent at once; larger ones are better read by the receiver.
-const EAGER_MAX: usize = 16 * 1024 + 32;
+pub const EAGER_MAX: usize = 16 * 1024 + 32;
 
 const _: () = assert!(RING as u64 <= STRIDE);
 

@@ -1,0 +1,532 @@
+//! `ferry doctor`: what is found on this machine, what it means for jobs, and what to change.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ferry_job::{Cores, Segment};
+use rustix::process::{Resource, getrlimit};
+
+/// Descriptors that mpiexec needs for each rank.
+const DESCRIPTORS_PER_RANK: u64 = 4;
+
+/// One thing that was looked at.
+struct Finding {
+    topic: &'static str,
+    found: String,
+    /// What to change, if it stands in the way of something.
+    change: Option<String>,
+}
+
+/// The whole report.
+pub fn report() -> String {
+    let cma = cross_memory();
+    let mut findings = vec![system(), cores(), memory(), shared_memory()];
+    findings.push(cma.finding());
+    findings.extend([huge_pages(), descriptors(), processes(), locked_memory()]);
+    findings.extend([library(), environment()]);
+    let mut text = format!(
+        "Ferry MPI {} on {}\n\n",
+        env!("CARGO_PKG_VERSION"),
+        rustix::system::uname().nodename().to_string_lossy()
+    );
+    for Finding { topic, found, .. } in &findings {
+        let mut lines = found.lines();
+        text += &format!("{topic:<16} {}\n", lines.next().unwrap_or_default());
+        for line in lines {
+            text += &format!("{:<16} {line}\n", "");
+        }
+    }
+    text += "\nMessages between ranks of this machine\n";
+    for line in protocols(cma.allowed()) {
+        text += &format!("  {line}\n");
+    }
+    let changes: Vec<_> = findings
+        .iter()
+        .filter_map(|f| f.change.as_deref())
+        .collect();
+    text += if changes.is_empty() {
+        "\nNothing needs to be changed.\n"
+    } else {
+        "\nTo change\n"
+    };
+    for change in changes {
+        text += &format!("  - {change}\n");
+    }
+    text
+}
+
+fn plain(topic: &'static str, found: impl Into<String>) -> Finding {
+    Finding {
+        topic,
+        found: found.into(),
+        change: None,
+    }
+}
+
+/// Which protocol serves which sizes; `cma`: ranks may read each other's memory.
+fn protocols(cma: bool) -> Vec<String> {
+    use ferry_transport::shm;
+    let bulk = if cma {
+        "the receiver reads the sender's memory: one copy (process_vm_readv)"
+    } else {
+        "pieces through the ring, while sender and receiver overlap: two copies"
+    };
+    vec![
+        format!(
+            "{:<22} shm   in one cache line with its header",
+            format!("to {} bytes", shm::FRONT_MAX)
+        ),
+        format!(
+            "{:<22} shm   sent at once, through a ring of {} KiB for each pair",
+            format!("to {} KiB", shm::EAGER_MAX / 1024),
+            shm::RING_LEN / 1024
+        ),
+        format!("{:<22} shm   announced; then {bulk}", "larger"),
+        format!("{:<22} self  copied once", "to oneself"),
+    ]
+}
+
+fn read(path: impl AsRef<Path>) -> Option<String> {
+    fs::read_to_string(path).ok().map(|s| s.trim().to_string())
+}
+
+fn system() -> Finding {
+    let uname = rustix::system::uname();
+    let cpu = read("/proc/cpuinfo").and_then(|text| {
+        text.lines()
+            .find(|l| l.starts_with("model name"))
+            .and_then(|l| l.split_once(": ").map(|(_, name)| name.to_string()))
+    });
+    let found = format!(
+        "{} {} {}, {}",
+        uname.sysname().to_string_lossy(),
+        uname.release().to_string_lossy(),
+        uname.machine().to_string_lossy(),
+        cpu.unwrap_or_else(|| "unknown processor".into())
+    );
+    plain("system", found)
+}
+
+fn cores() -> Finding {
+    let cores = Cores::here();
+    let all = read("/sys/devices/system/cpu/online").unwrap_or_else(|| "?".into());
+    let quota = cores.quota.map_or("no cgroup limit".into(), |q| {
+        format!("cgroup limit {q:.2} CPUs")
+    });
+    let mut cpus: Vec<usize> = cores.cores.concat();
+    cpus.sort_unstable();
+    let usable = cores.usable();
+    let mut finding = plain(
+        "cores",
+        format!(
+            "{} cores with {} hardware threads allowed (CPUs {}; online {all}), {quota}\nup to {usable} ranks are bound to cores of their own and wait actively for short; more ranks share and sleep",
+            cores.cores.len(),
+            cpus.len(),
+            ranges(&cpus),
+        ),
+    );
+    if cores.quota.is_some_and(|q| q.fract() > 0.01) {
+        finding.change = Some("the cgroup's CPU limit is no whole number: the rank on the last, partial core slows the others; use a whole number (cpu.max)".into());
+    }
+    finding
+}
+
+/// "0-3, 7".
+fn ranges(sorted: &[usize]) -> String {
+    let mut pieces: Vec<(usize, usize)> = Vec::new();
+    for &n in sorted {
+        match pieces.last_mut() {
+            Some((_, last)) if *last + 1 == n => *last = n,
+            _ => pieces.push((n, n)),
+        }
+    }
+    let shown = pieces.iter().map(|(a, b)| {
+        if a == b {
+            a.to_string()
+        } else {
+            format!("{a}-{b}")
+        }
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+fn memory() -> Finding {
+    let meminfo = read("/proc/meminfo").unwrap_or_default();
+    let line = |name: &str| -> Option<u64> {
+        let rest = meminfo.lines().find_map(|l| l.strip_prefix(name))?;
+        rest.trim_start_matches(':')
+            .split_whitespace()
+            .next()?
+            .parse::<u64>()
+            .ok()
+            .map(|kib| kib * 1024)
+    };
+    let mut found = format!(
+        "{} of {} free",
+        size(line("MemAvailable").unwrap_or(0)),
+        size(line("MemTotal").unwrap_or(0))
+    );
+    let limit = cgroup_memory();
+    match limit {
+        Some((most, used)) => {
+            found += &format!(", cgroup limit {} ({} used)", size(most), size(used))
+        }
+        None => found += ", no cgroup limit",
+    }
+    let address_space = getrlimit(Resource::As).current;
+    if let Some(most) = address_space {
+        found += &format!(", RLIMIT_AS {}", size(most));
+    }
+    let mut finding = plain("memory", found);
+    if limit.is_some_and(|(most, used)| most.saturating_sub(used) < 256 << 20) {
+        finding.change = Some("less than 256 MiB are left in this cgroup; shared memory counts there too (memory.max)".into());
+    } else if address_space.is_some() {
+        finding.change = Some("RLIMIT_AS limits address space, of which shared memory takes some for each pair of ranks that speak: ulimit -v unlimited".into());
+    }
+    finding
+}
+
+/// The tightest memory limit of this process's cgroups and what is used of it, bytes.
+fn cgroup_memory() -> Option<(u64, u64)> {
+    let groups = read("/proc/self/cgroup")?;
+    let mut least: Option<(u64, u64)> = None;
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
+            continue;
+        };
+        let (root, most, used) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max", "memory.current"),
+            c if c.split(',').any(|c| c == "memory") => (
+                "/sys/fs/cgroup/memory",
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+            ),
+            _ => continue,
+        };
+        let full = Path::new(root).join(path.trim_start_matches('/'));
+        for folder in full.ancestors().take_while(|a| a.starts_with(root)) {
+            let number = |name: &str| read(folder.join(name)).and_then(|t| t.parse::<u64>().ok());
+            // Version 1 says "no limit" with a number near the largest.
+            if let (Some(most), Some(used)) = (number(most).filter(|m| *m < 1 << 60), number(used))
+                && least.is_none_or(|(l, _)| most < l)
+            {
+                least = Some((most, used));
+            }
+        }
+    }
+    least
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        b if b >= 10 << 30 => format!("{} GiB", b >> 30),
+        b if b >= 10 << 20 => format!("{} MiB", b >> 20),
+        b => format!("{} KiB", b >> 10),
+    }
+}
+
+fn shared_memory() -> Finding {
+    match Segment::create(64) {
+        Ok(segment) => plain(
+            "shared memory",
+            format!(
+                "memfd works (a segment for 64 ranks: {} of addresses, pages on first use); /dev/shm is not used",
+                size(segment.layout.total())
+            ),
+        ),
+        Err(e) => Finding {
+            topic: "shared memory",
+            found: format!("memfd does not work: {e}"),
+            change: Some("without memfd_create no job of more than one rank runs; a seccomp filter (container) may forbid it".into()),
+        },
+    }
+}
+
+/// What a probe with real processes said about process_vm_readv.
+struct CrossMemory {
+    /// errno of reading a process that has not agreed; 0 if it worked.
+    plain: i32,
+    /// The same after it agreed (PR_SET_PTRACER), as ranks do.
+    agreed: i32,
+    scope: Option<String>,
+}
+
+impl CrossMemory {
+    fn allowed(&self) -> bool {
+        self.agreed == 0
+    }
+
+    fn finding(&self) -> Finding {
+        let scope = self
+            .scope
+            .as_deref()
+            .map_or("Yama is not there".into(), |s| {
+                format!("kernel.yama.ptrace_scope is {s}")
+            });
+        let word = |errno: i32| match errno {
+            0 => "allowed".to_string(),
+            e => format!("refused ({})", std::io::Error::from_raw_os_error(e)),
+        };
+        let found = match (self.plain, self.agreed) {
+            (0, _) => format!("CMA (process_vm_readv) between ranks: allowed; {scope}"),
+            (p, 0) => format!(
+                "CMA (process_vm_readv) between ranks: allowed since ranks agree to it ({} without); {scope}",
+                word(p)
+            ),
+            (_, a) => format!("CMA (process_vm_readv) between ranks: {}; {scope}", word(a)),
+        };
+        let change = match (self.agreed, self.scope.as_deref()) {
+            (0, _) => None,
+            (_, Some("2" | "3")) => {
+                Some("large messages are copied twice: sysctl kernel.yama.ptrace_scope=1 lets ranks read each other's memory".into())
+            }
+            _ => Some(
+                "large messages are copied twice: let the container's seccomp filter pass process_vm_readv (docker run --cap-add=SYS_PTRACE)"
+                    .into(),
+            ),
+        };
+        Finding {
+            topic: "single copy",
+            found,
+            change,
+        }
+    }
+}
+
+/// Forks a process that waits and one that reads its memory: siblings, as ranks are.
+fn cross_memory() -> CrossMemory {
+    CrossMemory {
+        plain: probe(false),
+        agreed: probe(true),
+        scope: read("/proc/sys/kernel/yama/ptrace_scope"),
+    }
+}
+
+/// errno of one sibling reading another; 0 if it worked.
+fn probe(agree: bool) -> i32 {
+    let word: u64 = 0x6665_7272_7921;
+    let mut ready = [0; 2];
+    // SAFETY: the children make system calls only, on memory of their own, and end by _exit. Pids are of children not
+    // yet waited for.
+    unsafe {
+        if libc::pipe(ready.as_mut_ptr()) != 0 {
+            return *libc::__errno_location();
+        }
+        let parent = libc::getpid();
+        let owner = libc::fork();
+        if owner == 0 {
+            if agree {
+                libc::prctl(libc::PR_SET_PTRACER, parent as libc::c_ulong, 0, 0, 0);
+            }
+            libc::write(ready[1], (&raw const word).cast(), 1);
+            libc::pause();
+            libc::_exit(0);
+        }
+        let mut byte = 0u8;
+        libc::read(ready[0], (&raw mut byte).cast(), 1);
+        let reader = libc::fork();
+        if reader == 0 {
+            let mut copy = 0u64;
+            let local = libc::iovec {
+                iov_base: (&raw mut copy).cast(),
+                iov_len: 8,
+            };
+            let remote = libc::iovec {
+                iov_base: (&raw const word).cast_mut().cast(),
+                iov_len: 8,
+            };
+            let n = libc::process_vm_readv(owner, &local, 1, &remote, 1, 0);
+            libc::_exit(if n == 8 && copy == word {
+                0
+            } else {
+                (*libc::__errno_location()).clamp(1, 255)
+            });
+        }
+        let mut status = 0;
+        libc::waitpid(reader, &mut status, 0);
+        libc::kill(owner, libc::SIGKILL);
+        libc::waitpid(owner, std::ptr::null_mut(), 0);
+        libc::close(ready[0]);
+        libc::close(ready[1]);
+        if libc::WIFEXITED(status) {
+            libc::WEXITSTATUS(status)
+        } else {
+            libc::EPERM
+        }
+    }
+}
+
+fn huge_pages() -> Finding {
+    let chosen = |path: &str| {
+        read(path)
+            .and_then(|t| t.split(['[', ']']).nth(1).map(String::from))
+            .unwrap_or_else(|| "not there".into())
+    };
+    let folder = "/sys/kernel/mm/transparent_hugepage";
+    let reserved = read("/proc/sys/vm/nr_hugepages").unwrap_or_else(|| "0".into());
+    plain(
+        "huge pages",
+        format!(
+            "transparent: {}, for shared memory: {}; reserved: {reserved} (Ferry needs none)",
+            chosen(&format!("{folder}/enabled")),
+            chosen(&format!("{folder}/shmem_enabled"))
+        ),
+    )
+}
+
+fn descriptors() -> Finding {
+    let limit = getrlimit(Resource::Nofile);
+    let shown = |n: Option<u64>| n.map_or("unlimited".into(), |n| n.to_string());
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    let ranks = most.saturating_sub(32) / DESCRIPTORS_PER_RANK;
+    let mut finding = plain(
+        "descriptors",
+        format!(
+            "RLIMIT_NOFILE {} (mpiexec raises it to {}): enough for {} ranks",
+            shown(limit.current),
+            shown(limit.maximum),
+            if ranks > 65536 {
+                "65536".into()
+            } else {
+                ranks.to_string()
+            }
+        ),
+    );
+    if ranks < 512 {
+        finding.change = Some(format!(
+            "jobs of more than {ranks} ranks need more file descriptors: ulimit -Hn 4096"
+        ));
+    }
+    finding
+}
+
+fn processes() -> Finding {
+    let user = getrlimit(Resource::Nproc).current;
+    let group = ["/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"]
+        .iter()
+        .find_map(read)
+        .unwrap_or_else(|| "no limit".into());
+    let mut finding = plain(
+        "processes",
+        format!(
+            "RLIMIT_NPROC {}, cgroup pids.max {group}",
+            user.map_or("unlimited".into(), |n| n.to_string())
+        ),
+    );
+    if user.is_some_and(|n| n < 1024) {
+        finding.change =
+            Some("RLIMIT_NPROC is below 1024: big jobs may not start (ulimit -u)".into());
+    }
+    finding
+}
+
+fn locked_memory() -> Finding {
+    let limit = getrlimit(Resource::Memlock).current;
+    plain(
+        "locked memory",
+        format!(
+            "RLIMIT_MEMLOCK {} (Ferry locks nothing)",
+            limit.map_or("unlimited".into(), size)
+        ),
+    )
+}
+
+fn library() -> Finding {
+    let exe = std::env::current_exe().unwrap_or_default();
+    let folder = exe.parent().unwrap_or(Path::new("."));
+    let installed = folder.join("../lib/ferry/libmpi_abi.so.1");
+    if installed.exists() {
+        let shown = fs::canonicalize(&installed).unwrap_or(installed);
+        plain(
+            "library",
+            format!("{}; mpiexec puts it first for its ranks", shown.display()),
+        )
+    } else {
+        Finding {
+            topic: "library",
+            found: format!("not installed beside {}", exe.display()),
+            change: Some(
+                "this copy is not installed: make install PREFIX=DIR, then put DIR/bin into PATH"
+                    .into(),
+            ),
+        }
+    }
+}
+
+/// Other MPIs that come first.
+fn environment() -> Finding {
+    let folders = |variable: &str| -> Vec<PathBuf> {
+        std::env::var_os(variable)
+            .map(|v| std::env::split_paths(&v).collect())
+            .unwrap_or_default()
+    };
+    let own = std::env::current_exe()
+        .ok()
+        .and_then(|e| e.parent().map(PathBuf::from))
+        .unwrap_or_default();
+    let first = folders("PATH")
+        .into_iter()
+        .map(|d| d.join("mpiexec"))
+        .find(|f| f.exists());
+    let ours = first
+        .as_ref()
+        .and_then(|f| fs::canonicalize(f).ok())
+        .is_some_and(|f| f.starts_with(&own));
+    let found = match &first {
+        Some(first) if ours => format!(
+            "mpiexec in PATH is this installation's ({})",
+            first.display()
+        ),
+        Some(first) => format!("mpiexec in PATH is another one: {}", first.display()),
+        None => "no mpiexec in PATH".into(),
+    };
+    let mut finding = plain("environment", found);
+    if !ours {
+        finding.change = Some(format!(
+            "put this installation first: export PATH={}:$PATH",
+            own.display()
+        ));
+    }
+    let set: Vec<String> = std::env::vars_os()
+        .map(|(name, value)| (name.to_string_lossy().into_owned(), value))
+        .filter(|(name, _)| name.starts_with("FERRY_"))
+        .map(|(name, value)| format!("{name}={}", value.to_string_lossy()))
+        .collect();
+    if !set.is_empty() {
+        finding.found += &format!("\n{}", set.join(" "));
+    }
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_covers_everything() {
+        let text = report();
+        for topic in [
+            "cores",
+            "memory",
+            "shared memory",
+            "single copy",
+            "huge pages",
+            "descriptors",
+            "processes",
+            "library",
+            "larger",
+        ] {
+            assert!(text.contains(topic), "{topic} is missing in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_and_ranges() {
+        assert_eq!(
+            (size(8 << 20), size(24 << 30), size(64 << 20)),
+            ("8192 KiB".into(), "24 GiB".into(), "64 MiB".into())
+        );
+        assert_eq!(ranges(&[0, 1, 2, 5]), "0-2, 5");
+    }
+}
