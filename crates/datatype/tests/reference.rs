@@ -1,0 +1,419 @@
+//! Random nested datatypes against a naive reference: explicit type maps, built by the standard's rules alone.
+
+use ferry_datatype::{Basic, Datatype, Dimension, Distribution, Order, Recipe, Signature, Width};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::sync::Arc;
+
+/// One entry of a type map (MPI 5.0 §5.1): a basic element (pairs are two), or one of the markers that resizing leaves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Entry {
+    Data(Basic, i64),
+    Lb(i64),
+    Ub(i64),
+}
+
+type Map = Vec<Entry>;
+
+fn at(e: Entry, by: i64) -> Entry {
+    match e {
+        Entry::Data(b, d) => Entry::Data(b, d + by),
+        Entry::Lb(d) => Entry::Lb(d + by),
+        Entry::Ub(d) => Entry::Ub(d + by),
+    }
+}
+
+fn data(map: &Map) -> impl Iterator<Item = (Basic, i64)> + '_ {
+    map.iter().filter_map(|e| match e {
+        Entry::Data(b, d) => Some((*b, *d)),
+        _ => None,
+    })
+}
+
+fn lb(map: &Map) -> i64 {
+    let markers = map.iter().filter_map(|e| if let Entry::Lb(d) = e { Some(*d) } else { None });
+    markers.min().or_else(|| data(map).map(|(_, d)| d).min()).unwrap_or(0)
+}
+
+fn ub(map: &Map) -> i64 {
+    let markers = map.iter().filter_map(|e| if let Entry::Ub(d) = e { Some(*d) } else { None });
+    if let Some(ub) = markers.max() {
+        return ub;
+    }
+    let Some(end) = data(map).map(|(b, d)| d + b.size()).max() else { return lb(map) };
+    let align = data(map).map(|(b, _)| b.align() as i64).max().unwrap_or(1);
+    let mut ub = end;
+    while (ub - lb(map)) % align != 0 {
+        ub += 1;
+    }
+    ub
+}
+
+fn extent(map: &Map) -> i64 {
+    ub(map) - lb(map)
+}
+
+fn place(out: &mut Map, map: &Map, by: i64) {
+    out.extend(map.iter().map(|e| at(*e, by)));
+}
+
+fn block(out: &mut Map, map: &Map, by: i64, n: i64) {
+    for i in 0..n {
+        place(out, map, by + i * extent(map));
+    }
+}
+
+/// A datatype under test with its reference.
+#[derive(Clone, Debug)]
+struct Pair {
+    t: Arc<Datatype>,
+    map: Map,
+}
+
+fn basic() -> impl Strategy<Value = Pair> {
+    let some = [
+        Basic::Char,
+        Basic::Short,
+        Basic::Int,
+        Basic::Double,
+        Basic::CDoubleComplex,
+        Basic::LongDouble,
+        Basic::DoubleInt,
+        Basic::ShortInt,
+        Basic::FloatInt,
+    ];
+    proptest::sample::select(some.to_vec()).prop_map(|b| {
+        let map = match b.form() {
+            ferry_datatype::Form::Pair(v, i) => {
+                vec![Entry::Data(v, 0), Entry::Data(i, b.form().index_offset() as i64)]
+            }
+            _ => vec![Entry::Data(b, 0)],
+        };
+        Pair { t: Datatype::basic(b).clone(), map }
+    })
+}
+
+fn vector(old: Pair, count: i64, blocklength: i64, stride: i64, bytes: bool) -> Pair {
+    let step = if bytes { stride } else { stride * extent(&old.map) };
+    let mut map = Map::new();
+    for i in 0..count {
+        block(&mut map, &old.map, i * step, blocklength);
+    }
+    let t = match bytes {
+        true => Datatype::hvector(count, blocklength, stride, &old.t),
+        false => Datatype::vector(count, blocklength, stride, &old.t),
+    };
+    Pair { t: t.unwrap(), map }
+}
+
+fn indexed(old: Pair, blocks: &[(i64, i64)], bytes: bool, same: bool) -> Pair {
+    let unit = if bytes { 1 } else { extent(&old.map) };
+    let lengths: Vec<i64> = blocks.iter().map(|b| if same { blocks[0].0 } else { b.0 }).collect();
+    let places: Vec<i64> = blocks.iter().map(|b| b.1).collect();
+    let mut map = Map::new();
+    for (n, d) in lengths.iter().zip(&places) {
+        block(&mut map, &old.map, d * unit, *n);
+    }
+    let t = match (bytes, same) {
+        (false, false) => Datatype::indexed(&lengths, &places, &old.t),
+        (true, false) => Datatype::hindexed(&lengths, &places, &old.t),
+        (false, true) => Datatype::indexed_block(lengths.first().copied().unwrap_or(0), &places, &old.t),
+        (true, true) => Datatype::hindexed_block(lengths.first().copied().unwrap_or(0), &places, &old.t),
+    };
+    Pair { t: t.unwrap(), map }
+}
+
+fn structure(parts: Vec<(Pair, i64, i64)>) -> Pair {
+    let mut map = Map::new();
+    for (old, n, d) in &parts {
+        block(&mut map, &old.map, *d, *n);
+    }
+    let lengths: Vec<i64> = parts.iter().map(|p| p.1).collect();
+    let places: Vec<i64> = parts.iter().map(|p| p.2).collect();
+    let types: Vec<_> = parts.iter().map(|p| p.0.t.clone()).collect();
+    Pair { t: Datatype::structure(&lengths, &places, &types).unwrap(), map }
+}
+
+fn resized(old: Pair, lb: i64, extent: i64) -> Pair {
+    let mut map: Map = data(&old.map).map(|(b, d)| Entry::Data(b, d)).collect();
+    map.extend([Entry::Lb(lb), Entry::Ub(lb + extent)]);
+    Pair { t: Datatype::resized(lb, extent, &old.t).unwrap(), map }
+}
+
+/// The elements of an array whose indices `chosen` picks, in memory order.
+fn picked(old: &Pair, sizes: &[i64], order: Order, chosen: impl Fn(usize, i64) -> bool) -> Map {
+    let ext = extent(&old.map);
+    let total: i64 = sizes.iter().product();
+    let mut map = Map::new();
+    for place_at in 0..total {
+        let mut left = place_at;
+        let mut index = vec![0; sizes.len()];
+        let dims: Vec<usize> = match order {
+            Order::Fortran => (0..sizes.len()).collect(),
+            Order::C => (0..sizes.len()).rev().collect(),
+        };
+        for d in dims {
+            index[d] = left % sizes[d];
+            left /= sizes[d];
+        }
+        if index.iter().enumerate().all(|(d, i)| chosen(d, *i)) {
+            place(&mut map, &old.map, place_at * ext);
+        }
+    }
+    let mut map: Map = data(&map).map(|(b, d)| Entry::Data(b, d)).collect();
+    map.extend([Entry::Lb(0), Entry::Ub(total * ext)]);
+    map
+}
+
+fn subarray(old: Pair, dims: &[(i64, i64, i64)], order: Order) -> Pair {
+    // Each: extra size before, size of the part, extra size after.
+    let sizes: Vec<i64> = dims.iter().map(|d| d.0 + d.1 + d.2).collect();
+    let subsizes: Vec<i64> = dims.iter().map(|d| d.1).collect();
+    let starts: Vec<i64> = dims.iter().map(|d| d.0).collect();
+    let map = picked(&old, &sizes, order, |d, i| i >= starts[d] && i < starts[d] + subsizes[d]);
+    Pair { t: Datatype::subarray(&sizes, &subsizes, &starts, order, &old.t).unwrap(), map }
+}
+
+fn darray(old: Pair, dims: &[(i64, u8, i64, i64)], rank: i64, order: Order) -> Pair {
+    let dimensions: Vec<Dimension> = dims
+        .iter()
+        .map(|&(size, kind, block, processes)| match kind {
+            0 => Dimension { size, distribution: Distribution::None, block: None, processes: 1 },
+            1 => Dimension { size, distribution: Distribution::Block, block: None, processes },
+            2 => Dimension { size, distribution: Distribution::Cyclic, block: None, processes },
+            3 => Dimension { size, distribution: Distribution::Cyclic, block: Some(block), processes },
+            _ => {
+                let block = Some((size - 1) / processes + block);
+                Dimension { size, distribution: Distribution::Block, block, processes }
+            }
+        })
+        .collect();
+    let size: i64 = dimensions.iter().map(|d| d.processes).product();
+    let rank = rank % size;
+    // The process's coordinates, in C order.
+    let mut coordinates = vec![0; dims.len()];
+    let (mut left, mut rest) = (rank, size);
+    for (i, d) in dimensions.iter().enumerate() {
+        rest /= d.processes;
+        coordinates[i] = left / rest;
+        left %= rest;
+    }
+    let sizes: Vec<i64> = dimensions.iter().map(|d| d.size).collect();
+    let map = picked(&old, &sizes, order, |d, i| {
+        let dim = &dimensions[d];
+        let block = match (dim.distribution, dim.block) {
+            (Distribution::None, _) => dim.size,
+            (_, Some(b)) => b,
+            (Distribution::Block, None) => (dim.size + dim.processes - 1) / dim.processes,
+            (Distribution::Cyclic, None) => 1,
+        };
+        i / block % dim.processes == coordinates[d]
+    });
+    let recipe = Recipe::Darray { size, rank, dimensions: dimensions.into(), order, old: old.t.clone() };
+    Pair { t: Datatype::new(recipe, Width::Int).unwrap(), map }
+}
+
+fn order() -> impl Strategy<Value = Order> {
+    prop_oneof![Just(Order::C), Just(Order::Fortran)]
+}
+
+fn nested() -> impl Strategy<Value = Pair> {
+    basic()
+        .prop_recursive(4, 24, 3, |inner| {
+            prop_oneof![
+                (inner.clone(), 0i64..4).prop_map(|(old, n)| vector(old, 1, n, 0, true)),
+                (inner.clone(), 0i64..5).prop_map(|(old, n)| {
+                    let mut map = Map::new();
+                    block(&mut map, &old.map, 0, n);
+                    Pair { t: Datatype::contiguous(n, &old.t).unwrap(), map }
+                }),
+                (inner.clone(), 0i64..5, 0i64..4, -3i64..6).prop_map(|(old, n, b, s)| vector(old, n, b, s, false)),
+                (inner.clone(), 0i64..5, 0i64..4, -40i64..90).prop_map(|(old, n, b, s)| vector(old, n, b, s, true)),
+                (inner.clone(), vec((0i64..4, -4i64..9), 0..5), any::<bool>())
+                    .prop_map(|(old, blocks, same)| indexed(old, &blocks, false, same)),
+                (inner.clone(), vec((0i64..4, -50i64..99), 0..5), any::<bool>())
+                    .prop_map(|(old, blocks, same)| indexed(old, &blocks, true, same)),
+                vec((inner.clone(), 0i64..3, -60i64..120), 0..4).prop_map(structure),
+                (inner.clone(), -20i64..20, -10i64..60).prop_map(|(old, lb, e)| resized(old, lb, e)),
+                inner.clone().prop_map(|old| Pair { t: Datatype::dup(&old.t).unwrap(), map: old.map }),
+                (inner.clone(), vec((0i64..3, 1i64..4, 0i64..3), 1..4), order())
+                    .prop_map(|(old, dims, order)| subarray(old, &dims, order)),
+                (inner, vec((1i64..6, 0u8..5, 1i64..4, 1i64..4), 1..3), 0i64..27, order())
+                    .prop_map(|(old, dims, rank, order)| darray(old, &dims, rank, order)),
+            ]
+        })
+        // Keep the reference small enough to walk through.
+        .prop_filter("type map too long", |p| p.map.len() < 3000)
+}
+
+/// Where each packed byte lies, by the reference.
+fn bytes(map: &Map, count: i64) -> Vec<i64> {
+    let ext = extent(map);
+    (0..count).flat_map(|i| data(map).flat_map(move |(b, d)| (0..b.size()).map(move |k| i * ext + d + k))).collect()
+}
+
+/// Memory of a user's buffer that has all those bytes; the address of offset 0 lies at `base`.
+struct Memory {
+    bytes: Vec<u8>,
+    base: i64,
+}
+
+impl Memory {
+    fn over(places: &[i64]) -> Memory {
+        let low = places.iter().min().copied().unwrap_or(0).min(0);
+        let high = places.iter().max().copied().unwrap_or(0).max(0);
+        let bytes = (0..high - low + 1).map(|i| (i * 7 + i / 256 * 3) as u8).collect();
+        Memory { bytes, base: -low }
+    }
+    fn address(&mut self) -> *mut u8 {
+        self.bytes.as_mut_ptr().wrapping_offset(self.base as isize)
+    }
+    fn at(&self, place: i64) -> u8 {
+        self.bytes[(self.base + place) as usize]
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn measures(p in nested()) {
+        let (t, map) = (&p.t, &p.map);
+        prop_assert_eq!(t.size(), data(map).map(|(b, _)| b.size()).sum::<i64>());
+        prop_assert_eq!(t.lb(), lb(map));
+        prop_assert_eq!(t.extent(), extent(map));
+        let low = data(map).map(|(_, d)| d).min().unwrap_or(0);
+        let high = data(map).map(|(b, d)| d + b.size()).max().unwrap_or(0);
+        prop_assert_eq!((t.true_lb(), t.true_extent()), (low, high - low));
+        let signature = data(map).fold(Signature::EMPTY, |s, (b, _)| s.then(Signature::of(b)));
+        prop_assert_eq!(t.signature(), signature);
+        let places = bytes(map, 3);
+        let dense = places.iter().enumerate().all(|(i, p)| *p == i as i64);
+        prop_assert_eq!(t.is_dense(), dense || t.size() == 0);
+        if let Some((start, len)) = t.run(3) {
+            prop_assert_eq!(len, places.len() as u64);
+            prop_assert!(places.iter().enumerate().all(|(i, p)| *p == start + i as i64));
+        }
+        if let Some(b) = t.uniform_basic() {
+            prop_assert!(b.class() == ferry_datatype::Class::Pair || data(map).all(|(e, _)| e == b));
+        }
+    }
+
+    #[test]
+    fn packing_from_any_offset(p in nested(), count in 0i64..5, from: u16, len: u16, commit: bool) {
+        let places = bytes(&p.map, count);
+        if commit {
+            p.t.commit();
+        }
+        let mut memory = Memory::over(&places);
+        let from = from as usize % (places.len() + 2);
+        let len = len as usize % (places.len() + 2);
+        let mut out = vec![0xee; len];
+        // SAFETY: the memory has every byte of the elements.
+        let n = unsafe { p.t.pack(memory.address(), count, from as u64, &mut out) };
+        let expected: Vec<u8> = places.iter().skip(from).take(len).map(|p| memory.at(*p)).collect();
+        prop_assert_eq!(n, expected.len());
+        prop_assert_eq!(&out[..n], &expected[..]);
+        prop_assert!(out[n..].iter().all(|b| *b == 0xee));
+    }
+
+    #[test]
+    fn unpacking_in_pieces(p in nested(), count in 0i64..4, piece in 1usize..90) {
+        let places = bytes(&p.map, count);
+        let mut memory = Memory::over(&places);
+        let before = memory.bytes.clone();
+        let message: Vec<u8> = (0..places.len()).map(|i| (i * 11 + i / 200) as u8).collect();
+        for (i, part) in message.chunks(piece).enumerate() {
+            // SAFETY: the memory has every byte of the elements.
+            let n = unsafe { p.t.unpack(memory.address(), count, (i * piece) as u64, part) };
+            prop_assert_eq!(n, part.len());
+        }
+        let mut expected = before;
+        for (b, p) in message.iter().zip(&places) {
+            expected[(memory.base + p) as usize] = *b;
+        }
+        prop_assert_eq!(&memory.bytes, &expected);
+    }
+
+    #[test]
+    fn runs_cover_the_same_bytes(p in nested(), count in 0i64..4, from: u16, room in 1usize..20) {
+        let places = bytes(&p.map, count);
+        let base = 1usize << 40;
+        let mut offset = from as usize % (places.len() + 1);
+        let mut seen = Vec::new();
+        let start = offset;
+        loop {
+            let mut runs = Vec::with_capacity(room);
+            let room = runs.capacity();
+            let n = p.t.runs(std::ptr::without_provenance_mut(base), count, offset as u64, &mut runs);
+            prop_assert!(runs.len() <= room);
+            prop_assert_eq!(runs.iter().map(|r| r.1 as u64).sum::<u64>(), n);
+            seen.extend(runs.iter().flat_map(|(p, len)| {
+                let first = p.addr() as i64 - base as i64;
+                first..first + *len as i64
+            }));
+            offset += n as usize;
+            if n == 0 {
+                break;
+            }
+        }
+        prop_assert_eq!(&seen[..], &places[start..]);
+    }
+
+    #[test]
+    fn elements(p in nested(), whole in 0u64..3, part: u16) {
+        let sizes: Vec<u64> = data(&p.map).map(|(b, _)| b.size() as u64).collect();
+        let size: u64 = sizes.iter().sum();
+        prop_assume!(size > 0);
+        let leaves = part as usize % sizes.len();
+        let bytes = whole * size + sizes[..leaves].iter().sum::<u64>();
+        let elements = whole * sizes.len() as u64 + leaves as u64;
+        prop_assert_eq!(p.t.elements_in(bytes), Some(elements));
+        prop_assert_eq!(p.t.bytes_of_elements(elements), Some(bytes));
+        if sizes[leaves] > 1 {
+            prop_assert_eq!(p.t.elements_in(bytes + 1), None);
+        }
+        prop_assert_eq!(p.t.count_in(bytes), bytes.is_multiple_of(size).then_some(bytes / size));
+    }
+
+    #[test]
+    fn external32_there_and_back(p in nested(), count in 0i64..3) {
+        // Distinct places only: what was written twice does not come back.
+        let places = bytes(&p.map, count);
+        let mut sorted = places.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        prop_assume!(sorted.len() == places.len());
+        let mut memory = Memory::over(&places);
+        // Zero bytes are valid values of every type, and so are small numbers in the lowest byte.
+        memory.bytes.fill(0);
+        let ext = extent(&p.map);
+        for i in 0..count {
+            for (k, (b, d)) in data(&p.map).enumerate() {
+                if b != Basic::LongDouble && b != Basic::CLongDoubleComplex {
+                    memory.bytes[(memory.base + i * ext + d) as usize] = (k % 100) as u8;
+                }
+            }
+        }
+        let size = p.t.external_size().unwrap();
+        prop_assert_eq!(size, data(&p.map).map(|(b, _)| b.external_size() as i64).sum::<i64>());
+        let mut packed = vec![0; (size * count) as usize];
+        let original = memory.bytes.clone();
+        // SAFETY: the memory has every byte of the elements.
+        unsafe {
+            prop_assert_eq!(p.t.pack_external(memory.address(), count, &mut packed), Ok(packed.len()));
+            memory.bytes.fill(0);
+            prop_assert_eq!(p.t.unpack_external(memory.address(), count, &packed), Ok(packed.len()));
+        }
+        prop_assert_eq!(&memory.bytes, &original);
+    }
+
+    #[test]
+    fn contents_make_the_same_type_again(p in nested(), large: bool) {
+        let width = if large { Width::Large } else { Width::Int };
+        let t = Datatype::new(p.t.recipe().clone(), width).unwrap();
+        let c = t.contents();
+        prop_assert_eq!(t.envelope(), [c.integers.len(), c.addresses.len(), c.counts.len(), c.datatypes.len()]);
+        prop_assert_eq!((t.size(), t.extent(), t.signature()), (p.t.size(), p.t.extent(), p.t.signature()));
+    }
+}
