@@ -1,0 +1,99 @@
+//! Reduction operations (MPI 5.0 §6.9).
+
+use crate::prelude::*;
+use std::sync::atomic::Ordering;
+
+/// A function of the program as an operation.
+fn operation(user_fn: UserFunction) -> ferry_op::UserFunction {
+    Box::new(move |input, inout, count, datatype| {
+        let lent = Lent::of(datatype);
+        // The function may write to its arguments; each call gets its own.
+        let mut handle = lent.handle;
+        match user_fn {
+            UserFunction::Count(f) => {
+                let mut count = count;
+                // SAFETY: the program's function, called with what MPI 5.0 §6.9.5 says it gets.
+                unsafe { f(input.cast_mut().cast(), inout.cast(), &mut count, &mut handle) }
+            }
+            UserFunction::Int(f) => {
+                // More elements than an int counts come in several calls.
+                let mut done = 0;
+                while done < count {
+                    let mut len = i32::try_from(count - done).unwrap_or(i32::MAX);
+                    let next = done + i64::from(len);
+                    let at = (done * datatype.extent()) as isize;
+                    // SAFETY: as above; both buffers hold `count` elements, and `done` is less.
+                    unsafe { f(input.offset(at).cast_mut().cast(), inout.offset(at).cast(), &mut len, &mut handle) }
+                    done = next;
+                    handle = lent.handle;
+                }
+            }
+        }
+    })
+}
+
+/// A datatype's handle for the time of a callback. The program may have freed its own while the operation was under way
+/// (MPI 5.0 §5.1.9); the function still needs a valid one.
+struct Lent {
+    handle: Handle,
+    temporary: bool,
+}
+
+impl Lent {
+    fn of(datatype: &Arc<Datatype>) -> Lent {
+        let handle = datatype.handle.load(Ordering::Relaxed);
+        let valid = handle::get::<Datatype>(handle).is_some_and(|found| Arc::ptr_eq(found, datatype));
+        if valid {
+            return Lent { handle, temporary: false };
+        }
+        Lent { handle: handle::insert(datatype.clone()), temporary: true }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if self.temporary {
+            drop(handle::remove::<Datatype>(self.handle));
+        }
+    }
+}
+
+/// MPI_Op_create, MPI_Op_create_c.
+pub fn op_create(user_fn: UserFunction, commute: bool, op: New<Op>) -> Result<()> {
+    op.set(Op::user(operation(user_fn), commute));
+    Ok(())
+}
+
+/// MPI_Op_free. Reductions under way keep the operation until they are complete.
+pub fn op_free(op: Held<Op>) -> Result<()> {
+    if op.is_predefined() {
+        return Err(err!(Op, "op is {:?}, which is predefined and cannot be freed", op.object()));
+    }
+    op.free().map(drop)
+}
+
+/// MPI_Op_commutative.
+pub fn op_commutative(op: &'static Arc<Op>, commute: OutFlag) -> Result<()> {
+    commute.set(op.is_commutative());
+    Ok(())
+}
+
+/// MPI_Reduce_local, MPI_Reduce_local_c.
+pub fn reduce_local(
+    inbuf: *const u8,
+    inoutbuf: *mut u8,
+    count: i64,
+    datatype: &'static Arc<Datatype>,
+    op: &'static Arc<Op>,
+) -> Result<()> {
+    op.check(datatype)?;
+    if count == 0 {
+        return Ok(());
+    }
+    if std::ptr::eq(inbuf, inoutbuf) {
+        return Err(err!(Buffer, "inbuf and inoutbuf are the same buffer, {inbuf:?}"));
+    }
+    // SAFETY: the program's buffers hold count elements of the type, as the standard asks.
+    unsafe { op.apply(inbuf, inoutbuf, count, datatype) };
+    Ok(())
+}
