@@ -53,7 +53,7 @@ fn buffer(address: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Buffer {
 
 /// Stores a receive's outcome, and hands its error on.
 fn received(outcome: Outcome, status: OutStatus) -> Result<()> {
-    status.set(&outcome);
+    status.store(&outcome);
     outcome.into_result().map(|_| ())
 }
 
@@ -208,7 +208,7 @@ pub fn probe(
     comm: &'static Arc<Comm>,
     status: OutStatus,
 ) -> Result<()> {
-    status.set(&pt2pt::probe(comm, source, tag));
+    status.store(&pt2pt::probe(comm, source, tag));
     Ok(())
 }
 
@@ -222,7 +222,7 @@ pub fn iprobe(
     let found = pt2pt::iprobe(comm, source, tag);
     flag.set(found.is_some());
     if let Some(outcome) = found {
-        status.set(&outcome);
+        status.store(&outcome);
     }
     Ok(())
 }
@@ -241,7 +241,7 @@ pub fn mprobe(
 ) -> Result<()> {
     let (found, outcome) = pt2pt::mprobe(comm, source, tag);
     message.set(message_handle(found));
-    status.set(&outcome);
+    status.store(&outcome);
     Ok(())
 }
 
@@ -257,7 +257,7 @@ pub fn improbe(
     flag.set(found.is_some());
     if let Some((found, outcome)) = found {
         message.set(message_handle(found));
-        status.set(&outcome);
+        status.store(&outcome);
     } else {
         message.set(constants::MPI_MESSAGE_NULL);
     }
@@ -286,7 +286,7 @@ pub fn mrecv(
     status: OutStatus,
 ) -> Result<()> {
     let Some(taken) = take_message(message)? else {
-        status.set(&Outcome::FROM_NOBODY);
+        status.store(&Outcome::FROM_NOBODY);
         return Ok(());
     };
     // SAFETY: the program passes a writable buffer; this call returns after completion only.

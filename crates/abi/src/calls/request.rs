@@ -1,7 +1,7 @@
 //! Completing operations, persistent starts, generalised requests, statuses (MPI 5.0 §3.7, §3.9, §13.2).
 
 use crate::prelude::*;
-use ferry_mpi::request::{self, Callbacks, General, Outcome};
+use ferry_mpi::request::{self, General, GeneralCallbacks, Outcome};
 
 /// The request behind a handle; `None` for MPI_REQUEST_NULL.
 #[inline]
@@ -27,7 +27,7 @@ fn complete(h: &mut Handle, req: &Arc<Request>) -> Outcome {
 
 /// Stores the outcome and hands its error on.
 fn finish(outcome: Outcome, status: OutStatus) -> Result<()> {
-    status.set(&outcome);
+    status.store(&outcome);
     outcome.into_result().map(|_| ())
 }
 
@@ -68,14 +68,14 @@ fn complete_each(
         if let Some(e) = &outcome.error {
             failed.get_or_insert_with(|| in_status(e.clone(), req.comm()));
         }
-        statuses.at(place(nth, at)).set(&outcome);
-        outcomes.push((place(nth, at), outcome.error));
+        statuses.at(place(nth, at)).store(&outcome);
+        outcomes.push((place(nth, at), outcome));
     }
     match failed {
         None => Ok(()),
         Some(e) => {
-            for (at, error) in outcomes {
-                statuses.at(at).set_error(error.as_ref());
+            for (at, outcome) in &outcomes {
+                statuses.at(*at).store_with_error(outcome);
             }
             Err(e)
         }
@@ -107,9 +107,9 @@ pub fn test(request: &mut Handle, flag: OutFlag, status: OutStatus) -> Result<()
 }
 
 /// Writes empty statuses where an array completion completes nothing.
-fn empty_statuses(handles: &[Handle], statuses: &OutStatuses) {
-    for at in 0..handles.len() {
-        statuses.at(at).set(&Outcome::EMPTY);
+fn empty_statuses(count: usize, statuses: &OutStatuses) {
+    for at in 0..count {
+        statuses.at(at).store_empty();
     }
 }
 
@@ -122,7 +122,7 @@ pub fn waitall(
     let requests: Vec<&Request> = all.iter().map(|(_, r)| &***r).collect();
     request::wait_all(&requests);
     if all.len() < array_of_requests.len() {
-        empty_statuses(array_of_requests, &array_of_statuses);
+        empty_statuses(array_of_requests.len(), &array_of_statuses);
     }
     complete_each(array_of_requests, &all, &array_of_statuses, |_, at| at)
 }
@@ -140,7 +140,7 @@ pub fn testall(
         return Ok(());
     }
     if all.len() < array_of_requests.len() {
-        empty_statuses(array_of_requests, &array_of_statuses);
+        empty_statuses(array_of_requests.len(), &array_of_statuses);
     }
     complete_each(array_of_requests, &all, &array_of_statuses, |_, at| at)
 }
@@ -275,7 +275,7 @@ pub fn request_get_status(request: Handle, flag: OutFlag, status: OutStatus) -> 
     let outcome = peek(request)?;
     flag.set(outcome.is_some());
     if let Some(outcome) = outcome {
-        status.set(&outcome);
+        status.store(&outcome);
     }
     Ok(())
 }
@@ -298,7 +298,7 @@ pub fn request_get_status_all(
     }
     flag.set(true);
     for (at, outcome) in outcomes.iter().enumerate() {
-        array_of_statuses.at(at).set(outcome);
+        array_of_statuses.at(at).store(outcome);
     }
     Ok(())
 }
@@ -315,14 +315,14 @@ pub fn request_get_status_any(
         if let Some(outcome) = req.peek() {
             flag.set(true);
             indx.set(*at as i32);
-            status.set(&outcome);
+            status.store(&outcome);
             return Ok(());
         }
     }
     indx.set(constants::MPI_UNDEFINED);
     flag.set(all.is_empty());
     if all.is_empty() {
-        status.set(&Outcome::EMPTY);
+        status.store(&Outcome::EMPTY);
     }
     Ok(())
 }
@@ -343,7 +343,7 @@ pub fn request_get_status_some(
     for (at, req) in &all {
         if let Some(outcome) = req.peek() {
             array_of_indices.set(found, *at as i32);
-            array_of_statuses.at(found).set(&outcome);
+            array_of_statuses.at(found).store(&outcome);
             found += 1;
         }
     }
@@ -406,7 +406,7 @@ fn callback_result(name: &str, code: i32) -> Result<()> {
     }
 }
 
-impl Callbacks for Functions {
+impl GeneralCallbacks for Functions {
     fn query(&self) -> Outcome {
         let mut status = Status::EMPTY;
         // SAFETY: the program's own function, called as MPI 5.0 §13.2 says.

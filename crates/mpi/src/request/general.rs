@@ -6,7 +6,7 @@ use crate::device::{self, Device};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the program gave for a generalised request. Called without the device's lock.
-pub trait Callbacks: Send + Sync {
+pub trait GeneralCallbacks: Send + Sync {
     /// Fills the status.
     fn query(&self) -> Outcome;
     /// Lets go of the program's own state.
@@ -17,7 +17,7 @@ pub trait Callbacks: Send + Sync {
 
 /// An operation of the program's own.
 pub struct General {
-    callbacks: Box<dyn Callbacks>,
+    callbacks: Box<dyn GeneralCallbacks>,
     done: AtomicBool,
     /// The program has let go of it before it was complete.
     abandoned: AtomicBool,
@@ -25,7 +25,7 @@ pub struct General {
 
 impl General {
     /// A new operation, under way.
-    pub fn new(callbacks: Box<dyn Callbacks>) -> General {
+    pub fn new(callbacks: Box<dyn GeneralCallbacks>) -> General {
         General {
             callbacks,
             done: AtomicBool::new(false),

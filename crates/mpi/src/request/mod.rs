@@ -3,7 +3,7 @@
 mod general;
 mod outcome;
 
-pub use general::General;
+pub use general::{General, GeneralCallbacks};
 pub use outcome::Outcome;
 
 use crate::device::{self, Device, ReqId, WaitingFor};
