@@ -51,6 +51,36 @@ pub fn comm_dup_with_info(comm: &'static Arc<Comm>, info: Option<&'static Arc<In
     Ok(())
 }
 
+fn idup(comm: &'static Arc<Comm>, hints: Option<Hints>, newcomm: New<Comm>, request: Out<Handle>) -> Result<()> {
+    // The program gets its handle now; it must not use it before completion (MPI 5.0 §7.4.2).
+    let reserved = handle::reserve(comm.clone());
+    let ready = Box::new(move |duplicate| handle::fill(reserved, duplicate));
+    match comm.begin_duplicate(hints, ready) {
+        Ok(started) => {
+            newcomm.set_handle(reserved);
+            request.set(handle::insert(started));
+            Ok(())
+        }
+        Err(e) => {
+            drop(handle::remove::<Comm>(reserved));
+            Err(e)
+        }
+    }
+}
+
+pub fn comm_idup(comm: &'static Arc<Comm>, newcomm: New<Comm>, request: Out<Handle>) -> Result<()> {
+    idup(comm, None, newcomm, request)
+}
+
+pub fn comm_idup_with_info(
+    comm: &'static Arc<Comm>,
+    info: Option<&'static Arc<Info>>,
+    newcomm: New<Comm>,
+    request: Out<Handle>,
+) -> Result<()> {
+    idup(comm, Some(hints(info)), newcomm, request)
+}
+
 pub fn comm_create(comm: &'static Arc<Comm>, group: &'static Arc<Group>, newcomm: New<Comm>) -> Result<()> {
     newcomm.set_or_null(comm.create(group)?);
     Ok(())

@@ -4,6 +4,7 @@
 
 use super::agree::{Circle, Reader, put};
 use super::{Comm, Hints};
+use crate::attr::Attributes;
 use crate::device::ContextId;
 use crate::process::process;
 use crate::{Group, Result, err};
@@ -31,19 +32,43 @@ impl Comm {
     ///
     /// Errors: what an attribute's copy callback says.
     pub fn duplicate(self: &Arc<Comm>, hints: Option<Hints>) -> Result<Arc<Comm>> {
-        let mut new = match &self.remote {
-            None => self.child(
-                self.agree_context(&self.group, self.context.control(), self.next_agreement())?,
-                self.group.clone(),
-            ),
-            Some(_) => self.duplicate_inter()?,
+        let (context, local) = match self.is_inter() {
+            false => {
+                let tag = self.next_agreement();
+                (
+                    self.agree_context(&self.group, self.context.control(), tag)?,
+                    ContextId::WORLD,
+                )
+            }
+            true => self.agree_contexts()?,
         };
-        new.attributes = self.attributes.duplicate(self.identity.bits())?;
+        let attributes = self.attributes.duplicate(self.identity.bits())?;
+        Ok(self.duplicate_with(
+            context,
+            local,
+            attributes,
+            &hints.unwrap_or_else(|| self.hints()),
+        ))
+    }
+
+    /// The duplicate, once the contexts are known: its own, and an intercommunicator's local communicator's.
+    pub(super) fn duplicate_with(
+        &self,
+        context: ContextId,
+        local: ContextId,
+        attributes: Attributes,
+        hints: &Hints,
+    ) -> Arc<Comm> {
+        let mut new = match &self.remote {
+            None => self.child(context, self.group.clone()),
+            Some(remote) => self.inter(context, local, self.group.clone(), remote.clone()),
+        };
+        new.attributes = attributes;
         if let Some(topology) = self.topology.get() {
             let _ = new.topology.set(topology.clone());
         }
-        new.set_hints(&hints.unwrap_or_else(|| self.hints()));
-        Ok(Arc::new(new))
+        new.set_hints(hints);
+        Arc::new(new)
     }
 
     /// A communicator of some of the members (MPI_Comm_create). All members call it; `None` for those not in their `group`.

@@ -137,16 +137,10 @@ impl Comm {
         Ok(Arc::new(self.child(context, group)))
     }
 
-    pub(super) fn duplicate_inter(self: &Arc<Comm>) -> Result<Comm> {
-        let (_, remote) = self.sides()?;
-        let remote = remote.clone();
+    /// Contexts for a duplicate: its own, and its local communicator's.
+    pub(super) fn agree_contexts(&self) -> Result<(ContextId, ContextId)> {
         let (mine, theirs) = self.swap_offers(&Group::empty(process().me))?;
-        Ok(self.inter(
-            mine.offered.min(theirs.offered),
-            mine.local,
-            self.group.clone(),
-            remote,
-        ))
+        Ok((mine.offered.min(theirs.offered), mine.local))
     }
 
     pub(super) fn create_inter(self: &Arc<Comm>, group: &Arc<Group>) -> Result<Option<Arc<Comm>>> {

@@ -3,10 +3,12 @@
 pub(crate) mod agree;
 mod create;
 mod hints;
+mod idup;
 mod inter;
 
 pub use create::{SHARED_MEMORY, SplitType};
 pub use hints::Hints;
+pub use idup::Ready;
 pub use inter::{Bridge, intercomm_create};
 
 use crate::attr::Attributes;
