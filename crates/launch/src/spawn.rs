@@ -85,7 +85,7 @@ pub fn spawn(order: &Order<'_>, stack: &mut Stack) -> Result<i32, Refusal> {
             let shell = c"/bin/sh";
             let mut arguments = vec![CString::from(shell), order.program.to_owned()];
             arguments.extend(order.arguments.iter().skip(1).cloned());
-            if looks_binary(order.program) {
+            if looks_binary(order.program, order.wdir) {
                 Err(refusal)
             } else {
                 start(order, shell, &arguments, stack)
@@ -96,12 +96,13 @@ pub fn spawn(order: &Order<'_>, stack: &mut Stack) -> Result<i32, Refusal> {
 }
 
 /// A file with a zero byte near its beginning is no script.
-fn looks_binary(program: &CStr) -> bool {
+fn looks_binary(program: &CStr, wdir: Option<&CStr>) -> bool {
     use std::io::Read;
     use std::os::unix::ffi::OsStrExt;
-    let path = std::ffi::OsStr::from_bytes(program.to_bytes());
+    let path = |text: &CStr| std::path::PathBuf::from(std::ffi::OsStr::from_bytes(text.to_bytes()));
+    let program = wdir.map_or_else(|| path(program), |wdir| path(wdir).join(path(program)));
     let mut start = Vec::new();
-    match std::fs::File::open(path).and_then(|f| f.take(256).read_to_end(&mut start)) {
+    match std::fs::File::open(program).and_then(|f| f.take(256).read_to_end(&mut start)) {
         Ok(_) => start.is_empty() || start.contains(&0),
         Err(_) => true,
     }
