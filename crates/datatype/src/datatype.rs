@@ -179,6 +179,29 @@ impl Datatype {
         }
     }
 
+    /// An equal type that is another object, for handing the parts of a type out: it can be freed, named and given attributes
+    /// on its own. Predefined types are handed out as they are.
+    pub fn twin(self: &Arc<Datatype>) -> Arc<Datatype> {
+        if self.is_predefined() {
+            return self.clone();
+        }
+        Arc::new(Datatype {
+            handle: AtomicU64::new(0),
+            name: Mutex::new(None),
+            attributes: OnceLock::new(),
+            recipe: self.recipe.clone(),
+            width: self.width,
+            body: self.body.clone(),
+            leaf: self.leaf,
+            shape: self.shape,
+            lb: self.lb,
+            extent: self.extent,
+            dense: self.dense,
+            committed: AtomicBool::new(self.is_committed()),
+            layout: self.layout.clone(),
+        })
+    }
+
     /// Its type signature.
     pub fn signature(&self) -> Signature {
         self.shape.signature

@@ -139,3 +139,17 @@ impl From<ferry_op::OpError> for Error {
         Error::new(kind, e.to_string())
     }
 }
+
+impl From<ferry_datatype::TypeError> for Error {
+    fn from(e: ferry_datatype::TypeError) -> Error {
+        use ferry_datatype::TypeError;
+        let kind = match &e {
+            TypeError::Negative { argument, .. } if argument == "count" => Kind::Count,
+            TypeError::Negative { .. } | TypeError::Argument(_) => Kind::Arg,
+            TypeError::Unusable(_) => Kind::Type,
+            TypeError::Overflow(_) => Kind::ValueTooLarge,
+            TypeError::Conversion { .. } => Kind::Conversion,
+        };
+        Error::new(kind, e.to_string())
+    }
+}
