@@ -353,14 +353,6 @@ pub fn get_address(location: *const u8, address: Out<i64>) -> Result<()> {
     Ok(())
 }
 
-pub fn aint_add(base: i64, disp: i64) -> i64 {
-    base.wrapping_add(disp)
-}
-
-pub fn aint_diff(addr1: i64, addr2: i64) -> i64 {
-    addr1.wrapping_sub(addr2)
-}
-
 /// A count, or MPI_UNDEFINED.
 fn number(n: Option<u64>) -> i64 {
     n.and_then(|n| i64::try_from(n).ok()).unwrap_or(constants::MPI_UNDEFINED.into())
