@@ -9,46 +9,35 @@
 //! 56 bytes head and body
 //! ```
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use super::memory::{Base, LINE, LineMemory, Ordering};
 
 /// Largest head and body, bytes.
-pub const FRONT_MAX: usize = 56;
+pub const FRONT_MAX: usize = LINE - 8;
 
 /// One process's side of the line.
 pub struct Front {
-    line: *mut u8,
+    line: LineMemory,
     lower: bool,
     my_turn: bool,
 }
 
-// SAFETY: the memory is shared between processes by design; all access follows the turns.
-unsafe impl Send for Front {}
-
-/// A message found on the line.
-pub struct Found<'a> {
-    pub message: u8,
-    pub bytes: &'a [u8],
-    /// Low bits of how far the peer has read this process's ring, in lines.
-    pub read: u32,
-}
+/// A message found on the line: its number, the low bits of how far the peer has read this process's ring, in lines, and
+/// how many bytes it has.
+pub type Arrived = (u8, u32, usize);
 
 impl Front {
     /// This process's side of the line at `line`; `lower`: it has the lower number of the two, and the first turn.
     ///
     /// # Safety
     /// `line` is 64 zeroed bytes of shared memory, aligned to 64, never unmapped; each process of the pair has one side.
-    pub unsafe fn new(line: *mut u8, lower: bool) -> Front {
+    pub unsafe fn new(line: Base, lower: bool) -> Front {
+        // SAFETY: the caller's promise.
+        let line = unsafe { LineMemory::new(line) };
         Front {
             line,
             lower,
             my_turn: lower,
         }
-    }
-
-    #[inline]
-    fn word(&self) -> &AtomicU64 {
-        // SAFETY: aligned, mapped for the life of the process.
-        unsafe { &*self.line.cast::<AtomicU64>() }
     }
 
     /// May this process write now?
@@ -62,39 +51,42 @@ impl Front {
     pub fn write(&mut self, message: u8, len: usize, read: u32, fill: impl FnOnce(&mut [u8])) {
         debug_assert!(self.my_turn && len <= FRONT_MAX);
         // SAFETY: in its turn this process alone touches the line's bytes.
-        fill(unsafe { std::slice::from_raw_parts_mut(self.line.add(8), len) });
+        unsafe { self.line.fill(len, fill) };
         let word = u64::from(self.lower)
             | (len as u64) << 8
             | u64::from(message) << 16
             | u64::from(read) << 32;
         // An exchange rather than a store: the caller next looks whether the reader sleeps, and that look must not come first.
-        self.word().swap(word, Ordering::SeqCst);
+        self.line.word().swap(word, Ordering::SeqCst);
         self.my_turn = false;
     }
 
     /// What the peer has written, if it has; it is this process's turn from then on.
     #[inline]
-    pub fn poll(&mut self) -> Option<Found<'_>> {
+    pub fn poll(&mut self) -> Option<Arrived> {
         if self.my_turn {
             return None;
         }
-        let word = self.word().load(Ordering::Acquire);
-        if (word & 1 == 1) == self.lower || word == 0 && !self.lower {
+        let word = self.line.word().load(Ordering::Acquire);
+        if (word & 1 == 1) == self.lower {
             return None;
         }
         self.my_turn = true;
-        let len = (word >> 8 & 0xff) as usize;
-        // SAFETY: the peer published these bytes with the word, and will not touch them before its turn. The length is cut to the line.
-        let bytes = unsafe { std::slice::from_raw_parts(self.line.add(8), len.min(FRONT_MAX)) };
-        Some(Found {
-            message: (word >> 16) as u8,
-            bytes,
-            read: (word >> 32) as u32,
-        })
+        // A length that the peer made up is cut to the line.
+        let len = ((word >> 8 & 0xff) as usize).min(FRONT_MAX);
+        Some(((word >> 16) as u8, (word >> 32) as u32, len))
+    }
+
+    /// The first `len` bytes of the message last returned by [`Front::poll`], until this process writes.
+    #[inline]
+    pub fn bytes(&self, len: usize) -> &[u8] {
+        debug_assert!(self.my_turn);
+        // SAFETY: the peer published these bytes with the word, and will not touch them before its turn.
+        unsafe { self.line.bytes(len.min(FRONT_MAX)) }
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -116,17 +108,12 @@ mod tests {
         for round in 0..5u8 {
             lower.write(round, 3, 7, |out| out.copy_from_slice(&[round; 3]));
             assert!(!lower.my_turn() && lower.poll().is_none());
-            let found = upper.poll().unwrap();
-            assert_eq!(
-                (found.message, found.bytes, found.read),
-                (round, &[round; 3][..], 7)
-            );
+            assert_eq!(upper.poll(), Some((round, 7, 3)));
+            assert_eq!(upper.bytes(3), [round; 3]);
             assert!(upper.my_turn() && upper.poll().is_none());
             upper.write(9, FRONT_MAX, round.into(), |out| out.fill(round));
-            assert_eq!(
-                lower.poll().map(|f| (f.message, f.bytes.to_vec(), f.read)),
-                Some((9, vec![round; FRONT_MAX], round.into()))
-            );
+            assert_eq!(lower.poll(), Some((9, round.into(), FRONT_MAX)));
+            assert_eq!(lower.bytes(FRONT_MAX), [round; FRONT_MAX]);
         }
     }
 
@@ -134,6 +121,6 @@ mod tests {
     fn a_made_up_length_stays_on_the_line() {
         let mut line = Line([0xff; 64]);
         let (_, mut upper) = pair(&mut line);
-        assert_eq!(upper.poll().unwrap().bytes.len(), FRONT_MAX);
+        assert_eq!(upper.poll().unwrap().2, FRONT_MAX);
     }
 }

@@ -6,17 +6,21 @@
 mod cma;
 mod control;
 mod front;
+mod memory;
+mod pair;
 mod ring;
 
 pub use control::wake;
 pub use front::FRONT_MAX;
-pub use ring::RING as RING_LEN;
+pub use memory::RING as RING_LEN;
 
 use crate::{Answer, Body, Features, Inbox, ProcId, ReadError, Transport, TransportError};
 use control::{CONTROL, Control, LOCAL_MAX};
 use ferry_job::Segment;
 use front::Front;
-use ring::{FRONT_AT, Found, RECORD_MAX, RING, Reader, Writer};
+use memory::{FRONT_AT, RING};
+use pair::{Next, Pair};
+use ring::{RECORD_MAX, Reader, Writer};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -39,9 +43,7 @@ pub fn segment_len(ranks: u32) -> u64 {
 
 /// What is known of one local peer.
 struct Peer {
-    writer: Writer,
-    reader: Reader,
-    front: Front,
+    pair: Pair,
     /// Whether its memory can be read; unknown until tried.
     readable: Option<bool>,
     /// It has been told that its rings are in use.
@@ -158,9 +160,7 @@ impl Shm {
         let peer = unsafe {
             let front = Front::new(if lower { out } else { into }.add(FRONT_AT), lower);
             Peer {
-                writer: Writer::new(out),
-                reader: Reader::new(into),
-                front,
+                pair: Pair::new(Writer::new(out), Reader::new(into), front),
                 readable: None,
                 knocked: false,
             }
@@ -202,39 +202,19 @@ impl Shm {
         let Some(peer) = self.peers[from].as_mut() else {
             return Ok((0, false));
         };
-        let Peer {
-            writer,
-            reader,
-            front,
-            ..
-        } = &mut **peer;
+        let pair = &mut peer.pair;
         let mut delivered = 0;
         while delivered < FAIR_SHARE {
-            // The front line first, and again once a record has been seen: what stands there is older than any record.
-            if let Some(found) = front.poll() {
-                writer.note_read(found.read);
-                inbox.arrived(process, found.message, found.bytes);
-                delivered += 1;
-            }
-            if !reader.ready() {
-                return Ok((delivered, false));
-            }
-            if let Some(found) = front.poll() {
-                writer.note_read(found.read);
-                inbox.arrived(process, found.message, found.bytes);
-                delivered += 1;
-            }
-            match reader.peek() {
-                Found::Nothing => return Ok((delivered, false)),
-                Found::Record {
-                    message,
-                    bytes,
-                    read,
-                } => {
-                    writer.note_read(read);
+            match pair.next() {
+                Next::Nothing => return Ok((delivered, false)),
+                Next::Front(message, bytes) => inbox.arrived(process, message, bytes),
+                Next::Record(message, bytes) => {
                     inbox.arrived(process, message, bytes);
+                    if pair.release() {
+                        self.controls[from].ring_if_asleep();
+                    }
                 }
-                Found::Malformed => {
+                Next::Malformed => {
                     return Err(TransportError::Malformed {
                         peer: process,
                         what: "a record of impossible length",
@@ -242,9 +222,6 @@ impl Shm {
                 }
             }
             delivered += 1;
-            if reader.release() {
-                self.controls[from].ring_if_asleep();
-            }
         }
         Ok((delivered, true))
     }
@@ -295,12 +272,7 @@ impl Transport for Shm {
             self.peer(to)?.knocked = true;
         }
         let bitmapped = self.bitmapped();
-        let Peer {
-            writer,
-            reader,
-            front,
-            ..
-        } = self.peer(to)?;
+        let pair = &mut self.peer(to)?.pair;
         let len = head.len() + body.len();
         let fill = |out: &mut [u8]| {
             let (first, rest) = out.split_at_mut(head.len());
@@ -310,9 +282,7 @@ impl Transport for Shm {
                 Body::Fill(_, fill) => fill(rest),
             }
         };
-        if len <= FRONT_MAX && front.my_turn() && writer.is_read() {
-            front.write(message, len, reader.position(), fill);
-        } else if !writer.write(message, len, reader.position(), fill) {
+        if !pair.send(message, len, fill) {
             if !self.starving.contains(&to) {
                 self.starving.push(to);
             }
@@ -381,12 +351,12 @@ impl Transport for Shm {
         self.controls[self.me].asleep.store(1, Ordering::SeqCst);
         let peers = &mut self.peers;
         self.starving.retain(|&to| {
-            let Some(Peer { writer, .. }) = peers[to].as_deref_mut() else {
+            let Some(Peer { pair, .. }) = peers[to].as_deref_mut() else {
                 return false;
             };
-            writer.starve();
+            pair.starve();
             // Room came meanwhile: no need to be woken for it, and the caller polls and offers once more before sleeping.
-            !writer.has_room()
+            !pair.has_room()
         });
     }
 

@@ -12,15 +12,8 @@
 //! line 3…  DATA bytes of records
 //! ```
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use super::memory::{Base, DATA, LINE, Ordering, RingMemory, fence};
 
-/// Bytes of records in a ring.
-pub const DATA: usize = 64 * 1024;
-/// Bytes of a ring with its head lines.
-pub const RING: usize = DATA + 3 * LINE;
-/// Where, in the ring of the lower-numbered to the higher-numbered process, the pair's front line lies.
-pub const FRONT_AT: usize = 2 * LINE;
-const LINE: usize = 64;
 /// Largest head and body of one record, bytes.
 pub const RECORD_MAX: usize = DATA / 4 + LINE;
 /// The reader publishes its position at least this often, bytes. With RECORD_MAX this leaves room for any record in an empty ring.
@@ -30,14 +23,6 @@ const SKIP: u64 = 0xff;
 const VALID: u64 = 1 << 63;
 /// The writer clears first words so far ahead, bytes, when it has time: right after it has published, not right before.
 const AHEAD: u64 = 2 * LINE as u64;
-
-#[repr(C)]
-struct Header {
-    head: AtomicU64,
-    _line0: [u64; 7],
-    starved: AtomicU32,
-    _line1: [u32; 15],
-}
 
 /// A record's first word: valid bit, how far the writer has read the opposite ring (low bits, in lines), message number, length.
 fn word(message: u64, len: usize, read: u32) -> u64 {
@@ -53,31 +38,6 @@ fn span(len: usize) -> u64 {
     (8 + len).next_multiple_of(LINE) as u64
 }
 
-/// The memory of a ring, mapped in this process for as long as the job lasts.
-#[derive(Clone, Copy)]
-struct Memory(*mut u8);
-
-// SAFETY: the memory is shared between processes by design; all access follows the ring's protocol.
-unsafe impl Send for Memory {}
-
-impl Memory {
-    fn header(&self) -> &Header {
-        // SAFETY: the mapping is RING bytes, page aligned, and lives as long as the process; Header is all atomics.
-        unsafe { &*self.0.cast::<Header>() }
-    }
-    /// The word at ring position `at`.
-    fn word(&self, at: u64) -> &AtomicU64 {
-        let offset = 3 * LINE + (at as usize & (DATA - 1));
-        // SAFETY: positions are multiples of LINE, so the word is aligned and within the mapping.
-        unsafe { &*self.0.add(offset).cast::<AtomicU64>() }
-    }
-    /// The bytes behind the word at ring position `at`.
-    fn bytes(&self, at: u64) -> *mut u8 {
-        // SAFETY: as for `word`; a record never crosses the ring's end.
-        unsafe { self.0.add(3 * LINE + (at as usize & (DATA - 1)) + 8) }
-    }
-}
-
 /// Bytes left before the ring's end at position `at`.
 fn to_end(at: u64) -> u64 {
     DATA as u64 - (at & (DATA as u64 - 1))
@@ -85,7 +45,7 @@ fn to_end(at: u64) -> u64 {
 
 /// The writing end.
 pub struct Writer {
-    memory: Memory,
+    memory: RingMemory,
     tail: u64,
     /// Where the reader was when last looked.
     head: u64,
@@ -95,7 +55,7 @@ pub struct Writer {
 
 /// The reading end.
 pub struct Reader {
-    memory: Memory,
+    memory: RingMemory,
     head: u64,
     published: u64,
 }
@@ -123,9 +83,11 @@ impl Writer {
     /// # Safety
     /// `memory` is a mapping of RING zeroed or ring-written bytes, page aligned, never unmapped, and this is
     /// its only writer, from its beginning.
-    pub unsafe fn new(memory: *mut u8) -> Writer {
+    pub unsafe fn new(memory: Base) -> Writer {
+        // SAFETY: the caller's promise.
+        let memory = unsafe { RingMemory::new(memory) };
         Writer {
-            memory: Memory(memory),
+            memory,
             tail: 0,
             head: 0,
             cleared: AHEAD,
@@ -139,12 +101,7 @@ impl Writer {
         if enough(self.head, self.tail) {
             return true;
         }
-        self.head = self
-            .memory
-            .header()
-            .head
-            .load(Ordering::Acquire)
-            .min(self.tail);
+        self.head = self.memory.head().load(Ordering::Acquire).min(self.tail);
         enough(self.head, self.tail)
     }
 
@@ -175,7 +132,7 @@ impl Writer {
             return false;
         }
         // SAFETY: the reader has passed these bytes (room), and does not look at them before the word is published.
-        fill(unsafe { std::slice::from_raw_parts_mut(self.memory.bytes(self.tail), len) });
+        unsafe { self.memory.fill(self.tail, len, fill) };
         self.clear_to(self.tail + need + LINE as u64);
         // An exchange rather than a store: the caller next looks whether the reader sleeps, and that look must not come first.
         self.memory
@@ -219,17 +176,12 @@ impl Writer {
 
     /// Asks the reader to ring when it next frees room. Look for room once more afterwards.
     pub fn starve(&self) {
-        self.memory.header().starved.store(1, Ordering::SeqCst);
+        self.memory.starved().store(1, Ordering::SeqCst);
     }
 
     /// Is there room for a record of any size?
     pub fn has_room(&mut self) -> bool {
-        self.head = self
-            .memory
-            .header()
-            .head
-            .load(Ordering::SeqCst)
-            .min(self.tail);
+        self.head = self.memory.head().load(Ordering::SeqCst).min(self.tail);
         // A record and the skipped end before it, each less than RECORD_MAX and a line.
         self.room(2 * span(RECORD_MAX))
     }
@@ -240,9 +192,11 @@ impl Reader {
     ///
     /// # Safety
     /// As for [`Writer::new`], and this is its only reader.
-    pub unsafe fn new(memory: *mut u8) -> Reader {
+    pub unsafe fn new(memory: Base) -> Reader {
+        // SAFETY: the caller's promise.
+        let memory = unsafe { RingMemory::new(memory) };
         Reader {
-            memory: Memory(memory),
+            memory,
             head: 0,
             published: 0,
         }
@@ -273,6 +227,10 @@ impl Reader {
                 return Found::Malformed;
             }
             if message == SKIP {
+                // A writer skips less than a record; one that lies must not send this loop around for ever.
+                if to_end(self.head) >= span(RECORD_MAX) {
+                    return Found::Malformed;
+                }
                 self.head += to_end(self.head);
                 continue;
             }
@@ -280,7 +238,7 @@ impl Reader {
                 return Found::Malformed;
             }
             // SAFETY: the writer published these bytes with the word and does not touch them before `head` passes them.
-            let bytes = unsafe { std::slice::from_raw_parts(self.memory.bytes(self.head), len) };
+            let bytes = unsafe { self.memory.bytes(self.head, len) };
             return Found::Record {
                 message: message as u8,
                 bytes,
@@ -303,9 +261,9 @@ impl Reader {
     /// Publishes the reader's position. True: the writer sleeps for room and must be woken.
     fn publish(&mut self) -> bool {
         self.published = self.head;
-        let header = self.memory.header();
-        header.head.store(self.head, Ordering::Release);
+        self.memory.head().store(self.head, Ordering::Release);
         fence(Ordering::SeqCst);
-        header.starved.load(Ordering::Relaxed) != 0 && header.starved.swap(0, Ordering::SeqCst) != 0
+        let starved = self.memory.starved();
+        starved.load(Ordering::Relaxed) != 0 && starved.swap(0, Ordering::SeqCst) != 0
     }
 }

@@ -1,0 +1,136 @@
+//! Shared memory as the protocols of rings and front lines see it: atomic words, and bytes that belong to one side at a
+//! time. `tests/loom.rs` puts a model of this module under the same protocols.
+
+pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Bytes of a cache line.
+pub const LINE: usize = 64;
+/// Bytes of records in a ring; a power of two.
+pub const DATA: usize = 64 * 1024;
+/// Bytes of a ring with its head lines.
+pub const RING: usize = DATA + 3 * LINE;
+/// Where, in the ring of the lower-numbered to the higher-numbered process, the pair's front line lies.
+pub const FRONT_AT: usize = 2 * LINE;
+
+/// Where a ring or a front line lies.
+pub type Base = *mut u8;
+
+#[repr(C)]
+struct Header {
+    head: AtomicU64,
+    _line0: [u64; 7],
+    starved: AtomicU32,
+    _line1: [u32; 15],
+}
+
+/// The memory of a ring, mapped in this process for as long as the job lasts.
+pub struct RingMemory(Base);
+
+// SAFETY: the memory is shared between processes by design; all access follows the ring's protocol.
+unsafe impl Send for RingMemory {}
+
+impl RingMemory {
+    /// The ring at `base`.
+    ///
+    /// # Safety
+    /// RING bytes of shared memory, page aligned, never unmapped.
+    pub unsafe fn new(base: Base) -> RingMemory {
+        RingMemory(base)
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: the mapping is RING bytes, page aligned, and lives as long as the process; Header is all atomics.
+        unsafe { &*self.0.cast::<Header>() }
+    }
+
+    /// How far the reader has read, published now and then.
+    #[inline]
+    pub fn head(&self) -> &AtomicU64 {
+        &self.header().head
+    }
+
+    /// Not 0: the writer sleeps until there is room.
+    #[inline]
+    pub fn starved(&self) -> &AtomicU32 {
+        &self.header().starved
+    }
+
+    /// Where position `at`, a multiple of LINE, lies.
+    #[inline]
+    fn at(&self, at: u64) -> *mut u8 {
+        // SAFETY: the masked position lies within the mapping.
+        unsafe { self.0.add(3 * LINE + (at as usize & (DATA - 1))) }
+    }
+
+    /// The word at ring position `at`.
+    #[inline]
+    pub fn word(&self, at: u64) -> &AtomicU64 {
+        // SAFETY: positions are multiples of LINE, so the word is aligned and within the mapping.
+        unsafe { &*self.at(at).cast::<AtomicU64>() }
+    }
+
+    /// Writes the `len` bytes behind the word at `at` by `fill`.
+    ///
+    /// # Safety
+    /// This side owns them: the reader has passed them and does not look there before the word is published. They do not
+    /// cross the ring's end.
+    #[inline]
+    pub unsafe fn fill(&self, at: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
+        // SAFETY: within the mapping, and this side's, by the caller's promise.
+        fill(unsafe { std::slice::from_raw_parts_mut(self.at(at).add(8), len) });
+    }
+
+    /// The `len` bytes behind the word at `at`.
+    ///
+    /// # Safety
+    /// This side owns them: the writer has published them and does not touch them before `head` passes them. They do
+    /// not cross the ring's end.
+    #[inline]
+    pub unsafe fn bytes(&self, at: u64, len: usize) -> &[u8] {
+        // SAFETY: within the mapping, and this side's, by the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.at(at).add(8), len) }
+    }
+}
+
+/// A single line.
+pub struct LineMemory(Base);
+
+// SAFETY: the memory is shared between processes by design; all access follows the turns.
+unsafe impl Send for LineMemory {}
+
+impl LineMemory {
+    /// The line at `base`.
+    ///
+    /// # Safety
+    /// 64 bytes of shared memory, aligned to 64, never unmapped.
+    pub unsafe fn new(base: Base) -> LineMemory {
+        LineMemory(base)
+    }
+
+    /// Its first word.
+    #[inline]
+    pub fn word(&self) -> &AtomicU64 {
+        // SAFETY: aligned, mapped for the life of the process.
+        unsafe { &*self.0.cast::<AtomicU64>() }
+    }
+
+    /// Writes the first `len` bytes behind the word by `fill`.
+    ///
+    /// # Safety
+    /// It is this side's turn, and `len` is at most LINE - 8.
+    #[inline]
+    pub unsafe fn fill(&self, len: usize, fill: impl FnOnce(&mut [u8])) {
+        // SAFETY: within the line, and this side's, by the caller's promise.
+        fill(unsafe { std::slice::from_raw_parts_mut(self.0.add(8), len) });
+    }
+
+    /// The first `len` bytes behind the word.
+    ///
+    /// # Safety
+    /// It is this side's turn, and `len` is at most LINE - 8.
+    #[inline]
+    pub unsafe fn bytes(&self, len: usize) -> &[u8] {
+        // SAFETY: within the line, and this side's, by the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.0.add(8), len) }
+    }
+}
