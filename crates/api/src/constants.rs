@@ -1,4 +1,4 @@
-//! Every constant of the standard ABI (MPI 5.0 chapter 20), for mpi.h and for the abi floor.
+//! Every constant of the standard ABI (MPI 5.0 chapter 21), for mpi.h and for the abi floor.
 
 /// How C sees the constants of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -112,7 +112,7 @@ fn body(out: &mut String, f: &Function, name: &str, number: u32, large: bool) {
     };
     let _ = writeln!(
         out,
-        "    }})();\n    match result {{\n        Ok(()) => 0,\n        Err(error) => {raised},\n    }}\n}}"
+        "    }})();\n    match result {{\n        Ok(()) => 0,\n        // SAFETY: as above.\n        Err(error) => unsafe {{ {raised} }},\n    }}\n}}"
     );
 }
 

@@ -1,0 +1,133 @@
+//! C functions that programs pass.
+
+use crate::handle::Handle;
+use crate::status::Status;
+use ferry_mpi::{Result, err};
+use std::ffi::c_void;
+use std::mem::transmute;
+
+/// MPI_X_errhandler_function.
+pub type ErrorFunction = unsafe extern "C" fn(*mut Handle, *mut i32, ...);
+/// MPI_Grequest_query_function.
+pub type QueryFunction = unsafe extern "C" fn(*mut c_void, *mut Status) -> i32;
+/// MPI_Grequest_free_function.
+pub type FreeFunction = unsafe extern "C" fn(*mut c_void) -> i32;
+/// MPI_Grequest_cancel_function.
+pub type CancelFunction = unsafe extern "C" fn(*mut c_void, i32) -> i32;
+
+/// How an attribute is copied when its object is duplicated.
+#[derive(Clone, Copy, Debug)]
+pub enum CopyFunction {
+    /// Not at all (MPI_X_NULL_COPY_FN).
+    Null,
+    /// The value is the same (MPI_X_DUP_FN).
+    Dup,
+    /// By the program: object, key, extra state, value, where the new value goes, flag.
+    User(unsafe extern "C" fn(Handle, i32, *mut c_void, *mut c_void, *mut c_void, *mut i32) -> i32),
+}
+
+/// What is called when an attribute is deleted: object, key, value, extra state. `None`: nothing.
+pub type DeleteFunction = Option<unsafe extern "C" fn(Handle, i32, *mut c_void, *mut c_void) -> i32>;
+
+/// A reduction operation: input, input and output, elements, their type.
+#[derive(Clone, Copy, Debug)]
+pub enum UserFunction {
+    /// Counts are int.
+    Int(unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i32, *mut Handle)),
+    /// Counts are MPI_Count.
+    Count(unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut Handle)),
+}
+
+/// The constants 0 and 1 are no functions, whatever their C type says.
+const DUP: usize = 1;
+
+fn present(f: *const c_void, name: &str) -> Result<()> {
+    if f as usize > DUP { Ok(()) } else { Err(err!(Arg, "{name} is no function")) }
+}
+
+/// # Safety
+/// `f` is null, or a function of this type.
+pub unsafe fn error_function(f: *const c_void, name: &str) -> Result<ErrorFunction> {
+    present(f, name)?;
+    // SAFETY: the caller's promise; not null.
+    Ok(unsafe { transmute::<*const c_void, ErrorFunction>(f) })
+}
+
+/// # Safety
+/// `f` is one of the predefined constants, or a function of this type.
+pub unsafe fn copy_function(f: *const c_void) -> CopyFunction {
+    match f as usize {
+        0 => CopyFunction::Null,
+        DUP => CopyFunction::Dup,
+        // SAFETY: the caller's promise; no constant.
+        _ => CopyFunction::User(unsafe {
+            transmute::<*const c_void, unsafe extern "C" fn(Handle, i32, *mut c_void, *mut c_void, *mut c_void, *mut i32) -> i32>(f)
+        }),
+    }
+}
+
+/// # Safety
+/// `f` is null, or a function of this type.
+pub unsafe fn delete_function(f: *const c_void) -> DeleteFunction {
+    // SAFETY: the caller's promise; null becomes None.
+    unsafe { transmute::<*const c_void, DeleteFunction>(f) }
+}
+
+/// # Safety
+/// `f` is null, or a function of the type that `large` says.
+pub unsafe fn user_function(f: *const c_void, large: bool, name: &str) -> Result<UserFunction> {
+    present(f, name)?;
+    // SAFETY: the caller's promise; not null.
+    Ok(unsafe {
+        if large {
+            UserFunction::Count(
+                transmute::<*const c_void, unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut Handle)>(f),
+            )
+        } else {
+            UserFunction::Int(
+                transmute::<*const c_void, unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i32, *mut Handle)>(f),
+            )
+        }
+    })
+}
+
+/// # Safety
+/// `f` is null, or a function of this type.
+pub unsafe fn query_function(f: *const c_void, name: &str) -> Result<QueryFunction> {
+    present(f, name)?;
+    // SAFETY: the caller's promise; not null.
+    Ok(unsafe { transmute::<*const c_void, QueryFunction>(f) })
+}
+
+/// # Safety
+/// `f` is null, or a function of this type.
+pub unsafe fn free_function(f: *const c_void, name: &str) -> Result<FreeFunction> {
+    present(f, name)?;
+    // SAFETY: the caller's promise; not null.
+    Ok(unsafe { transmute::<*const c_void, FreeFunction>(f) })
+}
+
+/// # Safety
+/// `f` is null, or a function of this type.
+pub unsafe fn cancel_function(f: *const c_void, name: &str) -> Result<CancelFunction> {
+    present(f, name)?;
+    // SAFETY: the caller's promise; not null.
+    Ok(unsafe { transmute::<*const c_void, CancelFunction>(f) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_are_never_taken_for_functions() {
+        // SAFETY: all are constants.
+        unsafe {
+            assert!(matches!(copy_function(std::ptr::null()), CopyFunction::Null));
+            assert!(matches!(copy_function(std::ptr::without_provenance(1)), CopyFunction::Dup));
+            assert!(delete_function(std::ptr::null()).is_none());
+            assert!(user_function(std::ptr::null(), false, "user_fn").is_err());
+            assert!(error_function(std::ptr::without_provenance(1), "f").is_err());
+        }
+    }
+}

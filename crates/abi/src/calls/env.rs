@@ -1,0 +1,286 @@
+//! Initialisation, versions, clocks, memory (MPI 5.0 chapters 9 and 11), and the questions about the ABI itself
+//! (chapter 21).
+
+use crate::constants::*;
+use crate::entry::{self, Life};
+use crate::prelude::*;
+use ferry_mpi::process::{self, ThreadLevel, process};
+use ferry_op::FortranBooleans;
+use std::sync::OnceLock;
+
+pub fn init(argc: *mut i32, argv: *mut *mut *mut c_char) -> Result<()> {
+    // The arguments stay as they are: Ferry hands its own to programs by other ways.
+    let _ = (argc, argv);
+    start(ThreadLevel::Single)
+}
+
+pub fn init_thread(argc: *mut i32, argv: *mut *mut *mut c_char, required: i32, provided: Out<i32>) -> Result<()> {
+    let _ = (argc, argv);
+    let level = match required {
+        MPI_THREAD_SINGLE => ThreadLevel::Single,
+        MPI_THREAD_FUNNELED => ThreadLevel::Funneled,
+        MPI_THREAD_SERIALIZED => ThreadLevel::Serialized,
+        MPI_THREAD_MULTIPLE => ThreadLevel::Multiple,
+        _ => return Err(err!(Arg, "required is {required}, which is no level of thread support")),
+    };
+    start(level)?;
+    provided.set(required);
+    Ok(())
+}
+
+fn start(level: ThreadLevel) -> Result<()> {
+    match entry::life() {
+        Life::Before => {}
+        Life::Running => return Err(err!(Other, "MPI has been initialised already")),
+        Life::Finalized => return Err(err!(Other, "it was called after MPI_Finalize")),
+    }
+    let process = process::init(level)?;
+    process.world.identity.set(MPI_COMM_WORLD);
+    process.itself.identity.set(MPI_COMM_SELF);
+    super::group::empty().identity.set(MPI_GROUP_EMPTY);
+    super::info::environment().set(b"thread_level", level_name(level).as_bytes());
+    super::info::environment().set(b"maxprocs", process.size.to_string().as_bytes());
+    entry::set_life(Life::Running);
+    Ok(())
+}
+
+fn level_number(level: ThreadLevel) -> i32 {
+    match level {
+        ThreadLevel::Single => MPI_THREAD_SINGLE,
+        ThreadLevel::Funneled => MPI_THREAD_FUNNELED,
+        ThreadLevel::Serialized => MPI_THREAD_SERIALIZED,
+        ThreadLevel::Multiple => MPI_THREAD_MULTIPLE,
+    }
+}
+
+fn level_name(level: ThreadLevel) -> &'static str {
+    match level {
+        ThreadLevel::Single => "MPI_THREAD_SINGLE",
+        ThreadLevel::Funneled => "MPI_THREAD_FUNNELED",
+        ThreadLevel::Serialized => "MPI_THREAD_SERIALIZED",
+        ThreadLevel::Multiple => "MPI_THREAD_MULTIPLE",
+    }
+}
+
+pub fn finalize() -> Result<()> {
+    // The delete callbacks of MPI_COMM_SELF run first, while everything still works (MPI 5.0 §11.2.4).
+    process().itself.attributes.delete_all(MPI_COMM_SELF)?;
+    process().finalize();
+    entry::set_life(Life::Finalized);
+    Ok(())
+}
+
+pub fn initialized(flag: OutFlag) -> Result<()> {
+    flag.set(entry::life() != Life::Before);
+    Ok(())
+}
+
+pub fn finalized(flag: OutFlag) -> Result<()> {
+    flag.set(entry::life() == Life::Finalized);
+    Ok(())
+}
+
+pub fn is_thread_main(flag: OutFlag) -> Result<()> {
+    flag.set(std::thread::current().id() == process().main_thread);
+    Ok(())
+}
+
+pub fn query_thread(provided: Out<i32>) -> Result<()> {
+    provided.set(level_number(process().thread_level));
+    Ok(())
+}
+
+/// Seconds on the node's monotonic clock, which its processes share.
+pub fn wtime() -> f64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a valid place for the time; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
+}
+
+pub fn wtick() -> f64 {
+    1e-9
+}
+
+pub fn aint_add(base: i64, disp: i64) -> i64 {
+    base.wrapping_add(disp)
+}
+
+pub fn aint_diff(addr1: i64, addr2: i64) -> i64 {
+    addr1.wrapping_sub(addr2)
+}
+
+pub fn get_processor_name(name: OutText, resultlen: Out<i32>) -> Result<()> {
+    resultlen.set(name.set(host()));
+    Ok(())
+}
+
+/// The node's name.
+pub fn host() -> String {
+    let mut bytes = [0u8; 256];
+    // SAFETY: room for 255 bytes, and a null that stays.
+    unsafe { libc::gethostname(bytes.as_mut_ptr().cast(), bytes.len() - 1) };
+    String::from_utf8_lossy(bytes.split(|b| *b == 0).next().unwrap_or_default()).into_owned()
+}
+
+pub fn get_version(version: Out<i32>, subversion: Out<i32>) -> Result<()> {
+    version.set(MPI_VERSION);
+    subversion.set(MPI_SUBVERSION);
+    Ok(())
+}
+
+pub fn get_library_version(version: OutText, resultlen: Out<i32>) -> Result<()> {
+    let text = concat!("Ferry MPI ", env!("CARGO_PKG_VERSION"), " (MPI 5.0, standard ABI 1.0)");
+    resultlen.set(version.set(text));
+    Ok(())
+}
+
+/// For tools that stand in front of the library; by itself it does nothing (MPI 5.0 §15.2.4).
+pub fn pcontrol(level: i32) -> Result<()> {
+    let _ = level;
+    Ok(())
+}
+
+/// Alignment of allocated memory, bytes: a cache line.
+const ALIGNMENT: usize = 64;
+
+pub fn alloc_mem(size: i64, info: Option<&'static Arc<Info>>, baseptr: OutPointer) -> Result<()> {
+    let bytes = usize::try_from(size).map_err(|_| err!(Arg, "size is {size}, which is negative"))?;
+    let mut alignment = ALIGNMENT;
+    if let Some(text) = info.and_then(|i| i.text("mpi_minimum_memory_alignment")) {
+        match text.trim().parse::<usize>() {
+            Ok(n) if n.is_power_of_two() => alignment = alignment.max(n),
+            _ => return Err(err!(InfoValue, "mpi_minimum_memory_alignment is {text}, which is no power of two")),
+        }
+    }
+    let mut base = std::ptr::null_mut();
+    // SAFETY: a valid place, and an alignment that is a power of two and a multiple of a pointer's size.
+    if unsafe { libc::posix_memalign(&raw mut base, alignment, bytes.max(1)) } != 0 {
+        return Err(err!(NoMem, "{size} bytes are not to be had"));
+    }
+    baseptr.set(base);
+    Ok(())
+}
+
+pub fn free_mem(base: *mut c_void) -> Result<()> {
+    // SAFETY: the program gives back what alloc_mem gave it, or null.
+    unsafe { libc::free(base) };
+    Ok(())
+}
+
+/// No kinds of hardware are told apart yet, so none can be asked of MPI_Comm_split_type.
+pub fn get_hw_resource_info(hw_info: New<Info>) -> Result<()> {
+    hw_info.set(Info::new());
+    Ok(())
+}
+
+pub fn abi_get_version(abi_major: Out<i32>, abi_minor: Out<i32>) -> Result<()> {
+    abi_major.set(MPI_ABI_VERSION);
+    abi_minor.set(MPI_ABI_SUBVERSION);
+    Ok(())
+}
+
+pub fn abi_get_info(info: New<Info>) -> Result<()> {
+    info.set(Info::of([("mpi_aint_size", "8"), ("mpi_count_size", "8"), ("mpi_offset_size", "8")]));
+    Ok(())
+}
+
+/// What a Fortran layer has told of its compiler.
+static FORTRAN: OnceLock<Arc<Info>> = OnceLock::new();
+
+pub fn abi_set_fortran_info(info: Option<&'static Arc<Info>>) -> Result<()> {
+    let info = info.ok_or_else(|| err!(Info, "info is MPI_INFO_NULL"))?;
+    FORTRAN.set(info.duplicate()).map_err(|_| err!(Abi, "the properties of Fortran have been set already"))
+}
+
+pub fn abi_get_fortran_info(info: New<Info>) -> Result<()> {
+    info.set_or_null(FORTRAN.get().map(|i| i.duplicate()));
+    Ok(())
+}
+
+pub fn abi_set_fortran_booleans(logical_size: i32, logical_true: *mut c_void, logical_false: *mut c_void) -> Result<()> {
+    let size = logical_width(logical_size)?;
+    if logical_true.is_null() || logical_false.is_null() {
+        return Err(err!(Arg, "the address of a LOGICAL is null"));
+    }
+    // SAFETY: the program passes two LOGICALs of that size.
+    let (true_value, false_value) = unsafe { (load(size, logical_true), load(size, logical_false)) };
+    if (FortranBooleans { size, true_value, false_value }).set() {
+        Ok(())
+    } else {
+        Err(err!(Abi, "the values of Fortran's LOGICAL have been set already"))
+    }
+}
+
+pub fn abi_get_fortran_booleans(
+    logical_size: i32,
+    logical_true: *mut c_void,
+    logical_false: *mut c_void,
+    is_set: OutFlag,
+) -> Result<()> {
+    let size = logical_width(logical_size)?;
+    let known = FortranBooleans::current().filter(|b| b.size == size);
+    is_set.set(known.is_some());
+    if let Some(booleans) = known {
+        // SAFETY: the program passes two places for LOGICALs of that size.
+        unsafe {
+            store(size, logical_true, booleans.true_value);
+            store(size, logical_false, booleans.false_value);
+        }
+    }
+    Ok(())
+}
+
+fn logical_width(size: i32) -> Result<usize> {
+    match size {
+        1 | 2 | 4 | 8 => Ok(size as usize),
+        _ => Err(err!(Arg, "logical_size is {size}; sizes of LOGICAL known here are 1, 2, 4 and 8")),
+    }
+}
+
+/// # Safety
+/// `at` has `size` readable bytes.
+unsafe fn load(size: usize, at: *const c_void) -> i64 {
+    let mut bytes = [0u8; 8];
+    // SAFETY: the caller's promise; no size exceeds 8.
+    unsafe { std::ptr::copy_nonoverlapping(at.cast(), bytes.as_mut_ptr(), size) };
+    let unused = 64 - 8 * size as u32;
+    i64::from_le_bytes(bytes) << unused >> unused
+}
+
+/// # Safety
+/// `at` is null or has `size` writable bytes.
+unsafe fn store(size: usize, at: *mut c_void, value: i64) {
+    if !at.is_null() {
+        // SAFETY: the caller's promise; no size exceeds 8.
+        unsafe { std::ptr::copy_nonoverlapping(value.to_le_bytes().as_ptr(), at.cast(), size) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logicals_of_all_sizes_come_back() {
+        for size in [1, 2, 4, 8] {
+            for value in [0i64, 1, -1] {
+                let mut room = [0x55u8; 8];
+                // SAFETY: eight bytes.
+                unsafe {
+                    store(size, room.as_mut_ptr().cast(), value);
+                    assert_eq!(load(size, room.as_ptr().cast()), value);
+                }
+                assert!(room[size..].iter().all(|b| *b == 0x55));
+            }
+        }
+        assert!(logical_width(3).is_err());
+    }
+
+    #[test]
+    fn the_clock_moves_forward() {
+        let before = wtime();
+        assert!(wtime() >= before && wtick() > 0.0);
+        assert!(!host().is_empty());
+    }
+}

@@ -1,0 +1,167 @@
+//! Error handlers, classes, codes and strings (MPI 5.0 §9.3 to §9.5), and MPI_Abort.
+
+use crate::codes;
+use crate::constants::*;
+use crate::prelude::*;
+use ferry_mpi::errhandler::Target;
+use ferry_mpi::process::process;
+
+/// A handler that calls a C function with the object's handle and the code.
+fn handler(target: Target, f: ErrorFunction) -> Arc<Errhandler> {
+    Errhandler::user(
+        target,
+        Box::new(move |object, code| {
+            let (mut object, mut code) = (object, code);
+            // SAFETY: the program's function, called as the standard says.
+            unsafe { f(&raw mut object, &raw mut code) };
+        }),
+    )
+}
+
+/// The program gets a handle of its own, or the predefined one.
+fn give(handler: &Arc<Errhandler>, place: &New<Errhandler>) {
+    for (predefined, handle) in [
+        (Errhandler::fatal(), MPI_ERRORS_ARE_FATAL),
+        (Errhandler::abort(), MPI_ERRORS_ABORT),
+        (Errhandler::returning(), MPI_ERRORS_RETURN),
+    ] {
+        if Arc::ptr_eq(handler, predefined) {
+            return place.set_handle(handle);
+        }
+    }
+    place.set(handler.clone());
+}
+
+fn check(handler: &Errhandler, target: Target) -> Result<()> {
+    if handler.fits(target) {
+        Ok(())
+    } else {
+        Err(err!(ErrhandlerArg, "errhandler was made for objects of another kind ({handler:?})"))
+    }
+}
+
+/// The error that a program reports by itself.
+fn reported(code: i32) -> Result<Error> {
+    match codes::text_of(code) {
+        Some(text) => Ok(Error::new(Kind::Code(code), text)),
+        None => Err(err!(Arg, "errorcode is {code}, which is no error code")),
+    }
+}
+
+pub fn comm_create_errhandler(comm_errhandler_fn: ErrorFunction, errhandler: New<Errhandler>) -> Result<()> {
+    errhandler.set(handler(Target::Comm, comm_errhandler_fn));
+    Ok(())
+}
+
+pub fn win_create_errhandler(win_errhandler_fn: ErrorFunction, errhandler: New<Errhandler>) -> Result<()> {
+    errhandler.set(handler(Target::Win, win_errhandler_fn));
+    Ok(())
+}
+
+pub fn file_create_errhandler(file_errhandler_fn: ErrorFunction, errhandler: New<Errhandler>) -> Result<()> {
+    errhandler.set(handler(Target::File, file_errhandler_fn));
+    Ok(())
+}
+
+pub fn session_create_errhandler(session_errhandler_fn: ErrorFunction, errhandler: New<Errhandler>) -> Result<()> {
+    errhandler.set(handler(Target::Session, session_errhandler_fn));
+    Ok(())
+}
+
+pub fn errhandler_free(errhandler: Held<Errhandler>) -> Result<()> {
+    // What MPI_Comm_get_errhandler returned is to be freed, and may be predefined.
+    if errhandler.is_predefined() {
+        errhandler.forget();
+        return Ok(());
+    }
+    errhandler.free().map(drop)
+}
+
+pub fn comm_set_errhandler(comm: &'static Arc<Comm>, errhandler: &'static Arc<Errhandler>) -> Result<()> {
+    check(errhandler, Target::Comm)?;
+    comm.errhandler.set(errhandler);
+    Ok(())
+}
+
+pub fn comm_get_errhandler(comm: &'static Arc<Comm>, errhandler: New<Errhandler>) -> Result<()> {
+    give(&comm.errhandler.current(), &errhandler);
+    Ok(())
+}
+
+pub fn comm_call_errhandler(comm: &'static Arc<Comm>, errorcode: i32) -> Result<()> {
+    let error = reported(errorcode)?;
+    let place = format!("MPI_Comm_call_errhandler{}", raise::place_of(comm));
+    raise::invoke(&comm.errhandler.current(), comm.identity.bits(), errorcode, &place, &error);
+    Ok(())
+}
+
+/// Files that are open are not there yet; MPI_FILE_NULL has the handler of errors without a file.
+fn no_file(file: Handle, name: &str) -> Result<()> {
+    if file == MPI_FILE_NULL { Ok(()) } else { Err(err!(File, "{name} is {file:#x}, which is no MPI_File")) }
+}
+
+pub fn file_set_errhandler(file: Handle, errhandler: &'static Arc<Errhandler>) -> Result<()> {
+    no_file(file, "file")?;
+    check(errhandler, Target::File)?;
+    raise::file_default().set(errhandler);
+    Ok(())
+}
+
+pub fn file_get_errhandler(file: Handle, errhandler: New<Errhandler>) -> Result<()> {
+    no_file(file, "file")?;
+    give(&raise::file_default().current(), &errhandler);
+    Ok(())
+}
+
+pub fn file_call_errhandler(fh: Handle, errorcode: i32) -> Result<()> {
+    no_file(fh, "fh")?;
+    let error = reported(errorcode)?;
+    raise::invoke(&raise::file_default().current(), MPI_FILE_NULL, errorcode, "MPI_File_call_errhandler", &error);
+    Ok(())
+}
+
+pub fn error_class(errorcode: i32, errorclass: Out<i32>) -> Result<()> {
+    let class = codes::class_of(errorcode).ok_or_else(|| err!(Arg, "errorcode is {errorcode}, which is no error code"))?;
+    errorclass.set(class);
+    Ok(())
+}
+
+pub fn error_string(errorcode: i32, string: OutText, resultlen: Out<i32>) -> Result<()> {
+    let text = codes::text_of(errorcode).ok_or_else(|| err!(Arg, "errorcode is {errorcode}, which is no error code"))?;
+    resultlen.set(string.set(text));
+    Ok(())
+}
+
+pub fn add_error_class(errorclass: Out<i32>) -> Result<()> {
+    errorclass.set(codes::add_class()?);
+    Ok(())
+}
+
+pub fn add_error_code(errorclass: i32, errorcode: Out<i32>) -> Result<()> {
+    errorcode.set(codes::add_code(errorclass)?);
+    Ok(())
+}
+
+pub fn add_error_string(errorcode: i32, string: &CStr) -> Result<()> {
+    if string.count_bytes() >= MPI_MAX_ERROR_STRING {
+        return Err(err!(Arg, "string has {} characters; at most {} are allowed", string.count_bytes(), MPI_MAX_ERROR_STRING - 1));
+    }
+    codes::set_text(errorcode, Some(string.to_string_lossy().into_owned()))
+}
+
+pub fn remove_error_class(errorclass: i32) -> Result<()> {
+    codes::remove_class(errorclass)
+}
+
+pub fn remove_error_code(errorcode: i32) -> Result<()> {
+    codes::remove_code(errorcode)
+}
+
+pub fn remove_error_string(errorcode: i32) -> Result<()> {
+    codes::set_text(errorcode, None)
+}
+
+pub fn abort(comm: &'static Arc<Comm>, errorcode: i32) -> Result<()> {
+    let text = format!("{}: MPI_Abort{} with error code {errorcode}", raise::who(), raise::place_of(comm));
+    process().abort(errorcode, &text)
+}

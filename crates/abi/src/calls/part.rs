@@ -1,0 +1,1 @@
+//! Glue of chapter part.

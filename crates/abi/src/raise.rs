@@ -1,0 +1,126 @@
+//! Errors on their way to an error handler (MPI 5.0 §9.3).
+
+use crate::constants::{MPI_COMM_SELF, MPI_FILE_NULL};
+use crate::handle::{self, Handle};
+use crate::{codes, entry};
+use ferry_mpi::errhandler::Action;
+use ferry_mpi::{Comm, Errhandler, ErrhandlerPlace, Error, Kind, err, process};
+use std::sync::{Arc, OnceLock};
+
+/// The object of a call, by its handle: its error handler hears of the call's errors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// A communicator.
+    Comm(Handle),
+    /// A window.
+    Win(Handle),
+    /// A file.
+    File(Handle),
+    /// A session.
+    Session(Handle),
+    /// A file that is not open: the handler that MPI_FILE_NULL has.
+    NoFile,
+    /// None: the handler of MPI_COMM_SELF.
+    Process,
+}
+
+/// The handler for errors without an open file (MPI 5.0 §14.7).
+pub fn file_default() -> &'static ErrhandlerPlace {
+    static PLACE: OnceLock<ErrhandlerPlace> = OnceLock::new();
+    PLACE.get_or_init(|| ErrhandlerPlace::new(Errhandler::returning()))
+}
+
+/// Raises `error` of call number `call`; returns the code that the call returns, if its handler lets it.
+#[cold]
+pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
+    let name = entry::name_of(call);
+    let comm = error.scope().cloned().or_else(|| match scope {
+        Scope::Comm(handle) => handle::get::<Comm>(handle).cloned(),
+        _ => None,
+    });
+    let object = match (&comm, scope) {
+        (Some(comm), _) => comm.identity.bits(),
+        (None, Scope::File(_) | Scope::NoFile) => MPI_FILE_NULL,
+        _ => MPI_COMM_SELF,
+    };
+    let handler = match (&comm, scope) {
+        (Some(comm), _) => comm.errhandler.current(),
+        (None, Scope::File(_) | Scope::NoFile) => file_default().current(),
+        _ => handler_of_process(),
+    };
+    let place = comm.as_deref().map(place_of).unwrap_or_default();
+    let code = codes::code(error.kind(), format!("{name}{place}: {}", error.text()));
+    invoke(&handler, object, code, &format!("{name}{place}"), &error);
+    code
+}
+
+/// The handler of errors that belong to no object: that of MPI_COMM_SELF (MPI 5.0 §9.3).
+fn handler_of_process() -> Arc<Errhandler> {
+    match process::started() {
+        Some(process) => process.itself.errhandler.current(),
+        None => Errhandler::fatal().clone(),
+    }
+}
+
+/// Lets a handler do its work on an error that has happened at `place` (a call and its object).
+pub fn invoke(handler: &Errhandler, object: Handle, code: i32, place: &str, error: &Error) {
+    match handler.action() {
+        Action::Return => {}
+        Action::User(f) => f(object, code),
+        Action::Fatal | Action::Abort => end(place, code, error),
+    }
+}
+
+/// Ends the job with the one message that it leaves.
+fn end(place: &str, code: i32, error: &Error) -> ! {
+    let class = codes::class_of_kind(error.kind());
+    let text = match error.kind() {
+        Kind::Code(code) => format!("{}: {place}: error code {code}: {}", who(), error.text()),
+        _ => format!("{}: {place}: {}: {}", who(), codes::class_name(class), error.text()),
+    };
+    let status = if (1..=255).contains(&class) { class } else { code };
+    match process::started() {
+        Some(process) => process.abort(status, &text),
+        None => process::abort(None, status, &text),
+    }
+}
+
+/// Who speaks: "ferry: rank 2 of 4".
+pub fn who() -> String {
+    match process::started() {
+        Some(p) => format!("ferry: rank {} of {}", p.me, p.size),
+        None => "ferry".into(),
+    }
+}
+
+/// " on MPI_COMM_WORLD", or whatever the communicator is called.
+pub fn place_of(comm: &Comm) -> String {
+    let name = String::from_utf8_lossy(&comm.name()).into_owned();
+    if name.is_empty() {
+        let kind = if comm.is_inter() { "an intercommunicator" } else { "a communicator" };
+        format!(" on {kind} of {} ranks", comm.size())
+    } else {
+        format!(" on {name}")
+    }
+}
+
+/// The code of an error that is reported in a status.
+#[cold]
+pub fn code_of(error: &Error) -> i32 {
+    codes::code(error.kind(), error.text().to_string())
+}
+
+/// The code of an error of the tool interface, which knows no handlers (MPI 5.0 §15.3).
+#[cold]
+pub fn tool_code(error: Error) -> i32 {
+    match error.kind() {
+        Kind::Code(code) => code,
+        _ => crate::constants::MPI_T_ERR_INVALID,
+    }
+}
+
+/// The error of a function that is not there yet.
+#[cold]
+pub fn unsupported(name: &str) -> Error {
+    err!(UnsupportedOperation, "{name} is not part of this version of Ferry (`ferry doctor --coverage` lists what is)")
+}

@@ -1,0 +1,518 @@
+//! Places in the program's memory where results go.
+
+use crate::args::null;
+use crate::constants::MPI_UNDEFINED;
+use crate::handle::{self, Handle, Object};
+use crate::status::Status;
+use ferry_mpi::request::Outcome;
+use ferry_mpi::{Datatype, Result, err};
+use std::ffi::{c_char, c_void};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// Where a result of type `T` goes.
+#[derive(Debug)]
+pub struct Out<T>(*mut T);
+
+impl<T> Out<T> {
+    /// Nowhere.
+    pub const NONE: Out<T> = Out(std::ptr::null_mut());
+
+    /// # Safety
+    /// `at` is null or valid.
+    #[inline]
+    pub unsafe fn new(at: *mut T, name: &str) -> Result<Out<T>> {
+        if at.is_null() { Err(null(name)) } else { Ok(Out(at)) }
+    }
+
+    /// A place that may be null: then the result is dropped.
+    ///
+    /// # Safety
+    /// `at` is null or valid.
+    #[inline]
+    pub unsafe fn maybe(at: *mut T) -> Out<T> {
+        Out(at)
+    }
+
+    /// Stores the result.
+    #[inline]
+    pub fn set(&self, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: valid by the promise at `new`.
+            unsafe { self.0.write_unaligned(value) };
+        }
+    }
+
+    /// The program does not want it.
+    pub fn is_none(&self) -> bool {
+        self.0.is_null()
+    }
+}
+
+/// Where a flag goes.
+#[derive(Debug)]
+pub struct OutFlag(Out<i32>);
+
+impl OutFlag {
+    /// Nowhere.
+    pub const NONE: OutFlag = OutFlag(Out::NONE);
+
+    /// # Safety
+    /// `at` is null or valid.
+    #[inline]
+    pub unsafe fn new(at: *mut i32, name: &str) -> Result<OutFlag> {
+        // SAFETY: the caller's promise.
+        unsafe { Out::new(at, name) }.map(OutFlag)
+    }
+
+    /// Stores the flag.
+    #[inline]
+    pub fn set(&self, value: bool) {
+        self.0.set(i32::from(value));
+    }
+}
+
+/// A place for a count, of int or MPI_Count.
+pub trait CountPlace {
+    /// The place.
+    fn place(self) -> Place;
+}
+impl CountPlace for *mut i32 {
+    fn place(self) -> Place {
+        Place::Narrow(self)
+    }
+}
+impl CountPlace for *mut i64 {
+    fn place(self) -> Place {
+        Place::Wide(self)
+    }
+}
+
+/// Where a count is.
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    /// An int.
+    Narrow(*mut i32),
+    /// An MPI_Count or MPI_Aint.
+    Wide(*mut i64),
+}
+
+impl Place {
+    fn is_null(self) -> bool {
+        match self {
+            Place::Narrow(at) => at.is_null(),
+            Place::Wide(at) => at.is_null(),
+        }
+    }
+}
+
+/// Where a count goes, an int or an MPI_Count.
+#[derive(Debug)]
+pub struct OutCount(Place);
+
+impl OutCount {
+    /// Nowhere.
+    pub const NONE: OutCount = OutCount(Place::Wide(std::ptr::null_mut()));
+
+    /// # Safety
+    /// `at` is null or valid.
+    #[inline]
+    pub unsafe fn new(at: impl CountPlace, name: &str) -> Result<OutCount> {
+        let at = at.place();
+        if at.is_null() { Err(null(name)) } else { Ok(OutCount(at)) }
+    }
+
+    /// The call has no such result in this form (num_large_counts).
+    pub fn is_none(&self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Is it an int, which may be too small?
+    pub fn is_narrow(&self) -> bool {
+        matches!(self.0, Place::Narrow(_))
+    }
+
+    /// Stores the count, or MPI_UNDEFINED where it does not fit an int.
+    #[inline]
+    pub fn set(&self, value: i64) {
+        if self.is_none() {
+            return;
+        }
+        // SAFETY: valid by the promise at `new`, and not null.
+        unsafe {
+            match self.0 {
+                Place::Narrow(at) => *at = i32::try_from(value).unwrap_or(MPI_UNDEFINED),
+                Place::Wide(at) => at.write_unaligned(value),
+            }
+        }
+    }
+
+    /// Stores the count.
+    ///
+    /// # Errors
+    /// It does not fit an int.
+    pub fn fit(&self, value: i64, name: &str) -> Result<()> {
+        if self.is_narrow() && i32::try_from(value).is_err() {
+            return Err(err!(ValueTooLarge, "{name} would be {value}, which does not fit an int; use the large-count form (_c)"));
+        }
+        self.set(value);
+        Ok(())
+    }
+}
+
+/// A count that the call reads and changes (position).
+#[derive(Debug)]
+pub struct InOutCount(OutCount);
+
+impl InOutCount {
+    /// # Safety
+    /// `at` is null or valid.
+    #[inline]
+    pub unsafe fn new(at: impl CountPlace, name: &str) -> Result<InOutCount> {
+        // SAFETY: the caller's promise.
+        unsafe { OutCount::new(at, name) }.map(InOutCount)
+    }
+
+    /// The count.
+    #[inline]
+    pub fn value(&self) -> i64 {
+        // SAFETY: valid by the promise at `new`, and not null.
+        unsafe {
+            match self.0.0 {
+                Place::Narrow(at) => i64::from(*at),
+                Place::Wide(at) => at.read_unaligned(),
+            }
+        }
+    }
+
+    /// Changes it.
+    ///
+    /// # Errors
+    /// It does not fit an int.
+    #[inline]
+    pub fn set(&self, value: i64, name: &str) -> Result<()> {
+        self.0.fit(value, name)
+    }
+}
+
+/// Where a pointer goes (`void *baseptr`, `void *attribute_val`).
+#[derive(Debug)]
+pub struct OutPointer(*mut *mut c_void);
+
+impl OutPointer {
+    /// # Safety
+    /// `at` is null or the address of a pointer.
+    #[inline]
+    pub unsafe fn new(at: *mut c_void, name: &str) -> Result<OutPointer> {
+        if at.is_null() { Err(null(name)) } else { Ok(OutPointer(at.cast())) }
+    }
+
+    /// Stores the pointer.
+    #[inline]
+    pub fn set(&self, value: *mut c_void) {
+        // SAFETY: valid by the promise at `new`.
+        unsafe { self.0.write_unaligned(value) };
+    }
+}
+
+/// Where a new handle goes.
+#[derive(Debug)]
+pub struct New<T: Object>(*mut Handle, PhantomData<T>);
+
+impl<T: Object> New<T> {
+    /// # Safety
+    /// `at` is null or valid.
+    #[inline]
+    pub unsafe fn new(at: *mut Handle, name: &str) -> Result<New<T>> {
+        if at.is_null() { Err(null(name)) } else { Ok(New(at, PhantomData)) }
+    }
+
+    /// A place that may be null: then nothing is stored.
+    ///
+    /// # Safety
+    /// `at` is null or valid.
+    pub unsafe fn maybe(at: *mut Handle) -> New<T> {
+        New(at, PhantomData)
+    }
+
+    /// Makes a handle for the object and stores it.
+    pub fn set(&self, object: Arc<T>) {
+        if !self.0.is_null() {
+            self.set_handle(handle::insert(object));
+        }
+    }
+
+    /// Stores the null handle.
+    pub fn set_null(&self) {
+        self.set_handle(T::NULL);
+    }
+
+    /// Stores a handle that exists already (a predefined one).
+    pub fn set_handle(&self, handle: Handle) {
+        if !self.0.is_null() {
+            // SAFETY: valid by the promise at `new`.
+            unsafe { *self.0 = handle };
+        }
+    }
+
+    /// Makes a handle for the object, or stores the null handle.
+    pub fn set_or_null(&self, object: Option<Arc<T>>) {
+        match object {
+            Some(object) => self.set(object),
+            None => self.set_null(),
+        }
+    }
+
+    /// Where the handle goes, for calls that store it later (MPI_Comm_idup).
+    pub fn place(&self) -> *mut Handle {
+        self.0
+    }
+}
+
+/// An array of int for results.
+#[derive(Debug)]
+pub struct OutInts {
+    first: *mut i32,
+    length: usize,
+}
+
+impl OutInts {
+    /// Nowhere.
+    pub const NONE: OutInts = OutInts { first: std::ptr::null_mut(), length: 0 };
+
+    /// An array of `length` elements.
+    ///
+    /// # Safety
+    /// `first` is null or has so many elements.
+    pub unsafe fn new(first: *mut i32, length: impl crate::args::Length, name: &str) -> Result<OutInts> {
+        let length = length.length();
+        if first.is_null() && length > 0 { Err(null(name)) } else { Ok(OutInts { first, length }) }
+    }
+
+    /// An array of which the call knows how long it is; or null.
+    ///
+    /// # Safety
+    /// `first` is null or has the elements that the call sets.
+    pub unsafe fn unbounded(first: *mut i32) -> OutInts {
+        OutInts { first, length: usize::MAX }
+    }
+
+    /// Is it null, or one of the small numbers that stand for no array (MPI_UNWEIGHTED)?
+    pub fn is_none(&self) -> bool {
+        (self.first as usize) < 4096
+    }
+
+    /// Elements; `usize::MAX` if it is not known.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Stores element `index`; beyond the end, or without an array, nothing.
+    #[inline]
+    pub fn set(&self, index: usize, value: i32) {
+        if index < self.length && !self.is_none() {
+            // SAFETY: inside by the promise at `new` and the test above.
+            unsafe { *self.first.add(index) = value };
+        }
+    }
+
+    /// Stores as many of the values as there is room for.
+    pub fn set_all(&self, values: impl IntoIterator<Item = i32>) {
+        for (index, value) in values.into_iter().enumerate() {
+            self.set(index, value);
+        }
+    }
+}
+
+/// An array for datatypes.
+#[derive(Debug)]
+pub struct OutTypes(*mut Handle);
+
+impl OutTypes {
+    /// # Safety
+    /// `first` is null or has the elements that the call sets.
+    pub unsafe fn new(first: *mut Handle) -> OutTypes {
+        OutTypes(first)
+    }
+
+    /// Is it null?
+    pub fn is_none(&self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Stores a datatype: a predefined one under its own handle, another one under a new handle.
+    pub fn set(&self, index: usize, datatype: Arc<Datatype>) {
+        let known = datatype.handle.load(std::sync::atomic::Ordering::Relaxed);
+        let handle = if datatype.is_predefined() && known != 0 {
+            known
+        } else {
+            handle::insert(datatype)
+        };
+        if !self.0.is_null() {
+            // SAFETY: inside by the promise at `new`.
+            unsafe { *self.0.add(index) = handle };
+        }
+    }
+}
+
+/// Where a text of limited length goes.
+#[derive(Debug)]
+pub struct OutText {
+    first: *mut c_char,
+    room: usize,
+}
+
+impl OutText {
+    /// Room for `room` bytes, the final null included.
+    ///
+    /// # Safety
+    /// `first` is null or has so many bytes.
+    pub unsafe fn new(first: *mut c_char, room: usize, name: &str) -> Result<OutText> {
+        if first.is_null() { Err(null(name)) } else { Ok(OutText { first, room }) }
+    }
+
+    /// Stores the text, cut to the room, with a final null. Returns its length without the null.
+    pub fn set(&self, text: impl AsRef<[u8]>) -> i32 {
+        let text = text.as_ref();
+        let length = text.len().min(self.room - 1);
+        // SAFETY: inside by the promise at `new`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr().cast(), self.first, length);
+            *self.first.add(length) = 0;
+        }
+        length as i32
+    }
+}
+
+/// Where a status goes, if the program wants it.
+#[derive(Clone, Copy, Debug)]
+pub struct OutStatus(*mut Status);
+
+impl OutStatus {
+    /// MPI_STATUS_IGNORE.
+    pub const IGNORE: OutStatus = OutStatus(std::ptr::null_mut());
+
+    /// # Safety
+    /// `at` is null or valid.
+    #[inline]
+    pub unsafe fn new(at: *mut Status) -> OutStatus {
+        OutStatus(at)
+    }
+
+    /// The program does not want it.
+    #[inline]
+    pub fn is_ignored(&self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The program's status, if it wants one.
+    #[inline]
+    pub fn get(&self) -> Option<&mut Status> {
+        // SAFETY: valid by the promise at `new`; the ABI aligns it to 4, as Rust does.
+        unsafe { self.0.as_mut() }
+    }
+
+    /// Stores how an operation ended; MPI_ERROR is left alone (MPI 5.0 §3.2.5).
+    #[inline]
+    pub fn store(&self, outcome: &Outcome) {
+        if let Some(status) = self.get() {
+            status.store(outcome);
+        }
+    }
+
+    /// Stores how an operation ended, with MPI_ERROR.
+    pub fn store_with_error(&self, outcome: &Outcome) {
+        if let Some(status) = self.get() {
+            status.store_with_error(outcome);
+        }
+    }
+
+    /// Stores the empty status; MPI_ERROR is left alone.
+    #[inline]
+    pub fn store_empty(&self) {
+        if let Some(status) = self.get() {
+            *status = Status { error: status.error, ..Status::EMPTY };
+        }
+    }
+}
+
+/// Where an array of statuses goes, if the program wants it.
+#[derive(Clone, Copy, Debug)]
+pub struct OutStatuses(*mut Status);
+
+impl OutStatuses {
+    /// # Safety
+    /// `first` is null or has the elements that the call sets.
+    #[inline]
+    pub unsafe fn new(first: *mut Status) -> OutStatuses {
+        OutStatuses(first)
+    }
+
+    /// The program does not want them.
+    #[inline]
+    pub fn are_ignored(&self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Where the status of operation `index` goes.
+    #[inline]
+    pub fn at(&self, index: usize) -> OutStatus {
+        if self.0.is_null() {
+            OutStatus::IGNORE
+        } else {
+            // SAFETY: inside by the promise at `new`.
+            OutStatus(unsafe { self.0.add(index) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_that_do_not_fit_are_undefined_or_errors() {
+        let (mut narrow, mut wide) = (0i32, 0i64);
+        // SAFETY: valid places.
+        let (n, w) = unsafe { (OutCount::new(&raw mut narrow, "n").unwrap(), OutCount::new(&raw mut wide, "w").unwrap()) };
+        n.set(1 << 40);
+        w.set(1 << 40);
+        assert_eq!((narrow, wide), (MPI_UNDEFINED, 1 << 40));
+        assert!(n.fit(1 << 31, "size").unwrap_err().text().contains("2147483648"));
+        n.fit(5, "size").unwrap();
+        assert_eq!(narrow, 5);
+        OutCount::NONE.set(3);
+    }
+
+    #[test]
+    fn texts_are_cut_to_their_room() {
+        let mut room = [1 as c_char; 4];
+        // SAFETY: four bytes.
+        let text = unsafe { OutText::new(room.as_mut_ptr(), 4, "name") }.unwrap();
+        assert_eq!(text.set("ferry"), 3);
+        assert_eq!(room.map(|c| c as u8), *b"fer\0");
+    }
+
+    #[test]
+    fn arrays_end_where_they_end() {
+        let mut array = [0; 2];
+        // SAFETY: two elements.
+        let out = unsafe { OutInts::new(array.as_mut_ptr(), 2usize, "a") }.unwrap();
+        out.set_all([1, 2, 3]);
+        assert_eq!(array, [1, 2]);
+        OutInts::NONE.set(0, 1);
+        // SAFETY: null, without elements.
+        assert!(unsafe { OutInts::new(std::ptr::null_mut(), 1usize, "a") }.is_err());
+    }
+
+    #[test]
+    fn ignored_statuses_are_left_out() {
+        let mut statuses = [Status { error: 7, ..Status::EMPTY }; 2];
+        // SAFETY: two statuses.
+        let out = unsafe { OutStatuses::new(statuses.as_mut_ptr()) };
+        out.at(1).store(&Outcome { bytes: 9, ..Outcome::EMPTY });
+        assert_eq!((statuses[1].bytes(), statuses[1].error), (9, 7));
+        // SAFETY: ignored.
+        assert!(unsafe { OutStatuses::new(std::ptr::null_mut()) }.at(5).is_ignored());
+    }
+}

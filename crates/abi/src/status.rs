@@ -1,0 +1,114 @@
+//! MPI_Status.
+
+use crate::{constants, raise};
+use ferry_mpi::pt2pt::From;
+use ferry_mpi::request::Outcome;
+
+/// A status as the ABI lays it out (MPI 5.0 chapter 21): eight ints.
+///
+/// The five that belong to the library hold a count of bytes in two halves, and whether the operation was cancelled.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Status {
+    /// MPI_SOURCE.
+    pub source: i32,
+    /// MPI_TAG.
+    pub tag: i32,
+    /// MPI_ERROR.
+    pub error: i32,
+    count: [u32; 2],
+    cancelled: i32,
+    spare: [i32; 2],
+}
+
+impl Status {
+    /// The empty status (MPI 5.0 §3.7.3).
+    pub const EMPTY: Status = Status {
+        source: constants::MPI_ANY_SOURCE,
+        tag: constants::MPI_ANY_TAG,
+        error: constants::MPI_SUCCESS,
+        count: [0; 2],
+        cancelled: 0,
+        spare: [0; 2],
+    };
+
+    /// Bytes of the message.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.count[0]) | u64::from(self.count[1]) << 32
+    }
+
+    /// Sets the bytes of the message.
+    pub fn set_bytes(&mut self, bytes: u64) {
+        self.count = [bytes as u32, (bytes >> 32) as u32];
+    }
+
+    /// Was the operation cancelled?
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled != 0
+    }
+
+    /// Sets whether the operation was cancelled.
+    pub fn set_cancelled(&mut self, cancelled: bool) {
+        self.cancelled = i32::from(cancelled);
+    }
+
+    /// Stores how an operation ended, all but its error: a call that returns one status leaves MPI_ERROR alone
+    /// (MPI 5.0 §3.2.5).
+    #[inline]
+    pub fn store(&mut self, outcome: &Outcome) {
+        self.source = source_number(outcome.source);
+        self.tag = outcome.tag.map_or(constants::MPI_ANY_TAG, |t| t as i32);
+        self.set_bytes(outcome.bytes);
+        self.set_cancelled(outcome.cancelled);
+    }
+
+    /// Stores how an operation ended, with its error.
+    pub fn store_with_error(&mut self, outcome: &Outcome) {
+        self.store(outcome);
+        self.error = outcome.error.as_ref().map_or(constants::MPI_SUCCESS, raise::code_of);
+    }
+}
+
+impl Status {
+    /// What a program has stored in it as an outcome (generalised requests).
+    pub fn outcome(&self) -> Outcome {
+        let source = match self.source {
+            constants::MPI_ANY_SOURCE => From::Any,
+            constants::MPI_PROC_NULL => From::Nobody,
+            rank => From::Rank(rank as u32),
+        };
+        let tag = (self.tag != constants::MPI_ANY_TAG).then_some(self.tag as u32);
+        Outcome { source, tag, bytes: self.bytes(), cancelled: self.is_cancelled(), error: None }
+    }
+}
+
+/// The rank that stands for a source.
+#[inline]
+fn source_number(source: From) -> i32 {
+    match source {
+        From::Rank(rank) => rank as i32,
+        From::Any => constants::MPI_ANY_SOURCE,
+        From::Nobody => constants::MPI_PROC_NULL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_eight_ints() {
+        assert_eq!((size_of::<Status>(), align_of::<Status>()), (32, 4));
+    }
+
+    #[test]
+    fn large_counts_survive() {
+        let mut s = Status::EMPTY;
+        for bytes in [0, 1, u64::from(u32::MAX), 1 << 40 | 7] {
+            s.set_bytes(bytes);
+            assert_eq!(s.bytes(), bytes);
+        }
+        s.set_cancelled(true);
+        assert!(s.is_cancelled());
+    }
+}
