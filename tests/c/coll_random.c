@@ -402,6 +402,8 @@ static void reducing(int kind, uint64_t seed, Random *random)
             compared = 0; /* undefined on rank 0 */
         OK(MPI_Exscan(from, got, total, r->type, r->op, comm));
     }
+    for (size_t i = 12; r->kind == 2 && i < bytes; i += 16) /* the gap after the int is nobody's */
+        memset(got + i, 0, 4), memset(wanted + i, 0, 4);
     compare(got, wanted, compared);
     for (int i = 0; i < size; i++)
         free(inputs[i]);

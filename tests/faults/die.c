@@ -1,0 +1,112 @@
+/* Ends badly, in the way that the first argument says; the second one names the rank that does it (the last, if none). */
+#include <mpi.h>
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static int is(const char *a, const char *b) { return strcmp(a, b) == 0; }
+
+int main(int argc, char **argv)
+{
+    const char *how = argc > 1 ? argv[1] : "";
+    if (is(how, "before-init")) {
+        const char *text = getenv("DIE");
+        if (text)
+            _exit(3);
+    }
+    MPI_Init(&argc, &argv);
+    int rank, size, value = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    int who = argc > 2 ? atoi(argv[2]) : size - 1, next = (rank + 1) % size, last = (rank + size - 1) % size;
+    if (!is(how, "early"))
+        MPI_Barrier(MPI_COMM_WORLD);
+    if (is(how, "pids")) {
+        printf("%d\n", (int)getpid());
+        fflush(stdout);
+        MPI_Recv(&value, 1, MPI_INT, last, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else if (is(how, "face")) { /* two receives facing each other */
+        if (rank < 2 && size > 1)
+            MPI_Recv(&value, 1, MPI_INT, 1 - rank, 17, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else if (is(how, "ring")) { /* everybody receives first */
+        MPI_Recv(&value, 1, MPI_INT, last, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Send(&value, 1, MPI_INT, next, 0, MPI_COMM_WORLD);
+    } else if (is(how, "missing")) { /* one rank does not enter the collective */
+        if (rank == who)
+            MPI_Recv(&value, 1, MPI_INT, next, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else
+            MPI_Allreduce(&rank, &value, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    } else if (is(how, "other")) { /* one rank enters another collective */
+        if (rank == who)
+            MPI_Barrier(MPI_COMM_WORLD);
+        else
+            MPI_Bcast(&value, 1, MPI_INT, who, MPI_COMM_WORLD);
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else if (is(how, "gone")) { /* the peer has finished */
+        if (rank != who)
+            MPI_Recv(&value, 1, MPI_INT, who, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else if (is(how, "tag")) { /* the message that came has another tag */
+        if (rank == who)
+            MPI_Send(&value, 1, MPI_INT, 0, 8, MPI_COMM_WORLD);
+        if (rank == 0)
+            MPI_Recv(&value, 1, MPI_INT, who, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else if (is(how, "sleep")) {
+        sleep(argc > 3 ? (unsigned)atoi(argv[3]) : 30);
+    } else if (is(how, "busy")) {
+        for (;;)
+            pause();
+    } else if (is(how, "wait-long")) { /* a legal wait of some seconds: nobody may call it a hang */
+        if (rank == who) {
+            sleep(3);
+            for (int i = 0; i < size; i++)
+                if (i != who)
+                    MPI_Send(&value, 1, MPI_INT, i, 0, MPI_COMM_WORLD);
+        } else {
+            MPI_Recv(&value, 1, MPI_INT, who, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+    } else if (rank == who) {
+        if (is(how, "kill"))
+            raise(SIGKILL);
+        else if (is(how, "segv"))
+            *(volatile int *)8 = 1;
+        else if (is(how, "fpe"))
+            raise(SIGFPE);
+        else if (is(how, "exit"))
+            exit(0);
+        else if (is(how, "exit7"))
+            _exit(7);
+        else if (is(how, "return")) /* finalized, but not successful */
+            value = 9;
+        else if (is(how, "abort"))
+            MPI_Abort(MPI_COMM_WORLD, 42);
+        else if (is(how, "abort0"))
+            MPI_Abort(MPI_COMM_WORLD, 0);
+        else if (is(how, "abort-self"))
+            MPI_Abort(MPI_COMM_SELF, 5);
+        else if (is(how, "assert"))
+            abort();
+        else if (is(how, "children")) { /* leaves a child of its own behind */
+            if (fork() == 0) {
+                sleep(60);
+                _exit(0);
+            }
+            raise(SIGKILL);
+        }
+    } else if (!is(how, "return") && !is(how, "fine") && !is(how, "early")) {
+        /* The others wait for the one that goes; some sleep in MPI, some work. */
+        if (rank % 2)
+            MPI_Recv(&value, 1, MPI_INT, who, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else
+            for (;;)
+                value++;
+    }
+    MPI_Finalize();
+    return value == 9 ? 9 : 0;
+}
