@@ -1,33 +1,30 @@
 //! The life of a job: one loop around one epoll.
 
+mod ends;
+mod watch;
+
 use std::collections::HashMap;
 use std::ffi::c_int;
+use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
-use std::{fs, io, thread};
 
-use ferry_job::{Heard, Line, Notice, RankState};
+use ferry_job::{Heard, Line, Notice};
 use rustix::event::{Timespec, epoll};
-use rustix::process::{WaitOptions, WaitStatus};
+use rustix::process::WaitStatus;
 
-use crate::hang::{self, Fate, RankView, Stillness};
 use crate::options::{OnHang, Options};
 use crate::output::{Channel, Output};
 use crate::signals::{self, Signals};
 use crate::start::Starter;
 use crate::stdin::{Input, Wants, standard_input};
 use crate::warden::Warden;
+use watch::{HangWatch, LOOK};
 
 /// Between asking the ranks to end and killing them. MPI_Abort and crashes are to end a job within a second.
 const GRACE: Duration = Duration::from_millis(300);
 /// A killed process that has not gone after this stands in the kernel, say on a dead file server; mpiexec goes without it.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often the ranks' status pages are looked at.
-const LOOK: Duration = Duration::from_millis(250);
-/// A job in which nothing has moved for so long hangs.
-const STILL: Duration = Duration::from_secs(1);
-
 /// Exit status after --timeout.
 const STATUS_TIMEOUT: u8 = 124;
 /// Exit status after a hang.
@@ -103,14 +100,6 @@ struct Ending {
     killed: bool,
 }
 
-/// What the hang detection remembers.
-struct HangWatch {
-    next: Instant,
-    every: Duration,
-    still: Option<(Stillness, Instant)>,
-    told: bool,
-}
-
 /// What an event is about: kind in the upper half, number in the lower.
 const SIGNAL: u64 = 0;
 const STREAM: u64 = 1 << 32;
@@ -134,7 +123,6 @@ impl<'a> Job<'a> {
             epoll::EventFlags::IN,
         )?;
         let now = Instant::now();
-        let every = LOOK * (1 + starter.ranks() as u32 / 256);
         Ok(Job {
             options,
             ranks: Vec::with_capacity(starter.ranks()),
@@ -156,12 +144,7 @@ impl<'a> Job<'a> {
                 .to_string_lossy()
                 .into_owned(),
             began: now,
-            watch: HangWatch {
-                next: now + every,
-                every,
-                still: None,
-                told: false,
-            },
+            watch: HangWatch::new(now, starter.ranks()),
             ending: None,
             status: 0,
             output_lost: false,
@@ -547,322 +530,9 @@ impl<'a> Job<'a> {
             .enumerate()
             .filter(|(_, r)| r.ended.is_none())
     }
-
-    // ---- ends ----
-
-    /// Takes note of all processes that have ended.
-    fn reap(&mut self) {
-        let mut ended = Vec::new();
-        loop {
-            match rustix::process::wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) => {
-                    if let Some(rank) = self.by_pid.remove(&pid.as_raw_nonzero().get()) {
-                        ended.push((rank, status));
-                    }
-                }
-                Err(rustix::io::Errno::INTR) => {}
-                _ => break,
-            }
-        }
-        for &(rank, status) in &ended {
-            self.ranks[rank].ended = Some(status);
-            self.alive -= 1;
-            if let Some(warden) = &self.warden {
-                warden.note(rank, 0);
-            }
-        }
-        // What they said last comes before what is said about them; and a call of MPI_Abort before the exit that follows it.
-        for &(rank, _) in &ended {
-            self.drain(rank);
-            self.hear(rank);
-        }
-        // Where several died at once, a signal is nearer to the cause than an early exit.
-        ended.sort_by_key(|(_, status)| !status.signaled());
-        for (rank, status) in ended {
-            self.judge(rank, status);
-        }
-    }
-
-    /// Decides what the end of a rank means for the job.
-    fn judge(&mut self, rank: usize, status: WaitStatus) {
-        if self.ending.is_some() {
-            return;
-        }
-        let state = self.state(rank);
-        if let Some(signal) = status.terminating_signal() {
-            let code = 128 + signal as u8;
-            if self.passed_on.contains(&signal) {
-                // The user asked for it; the others have had the same signal, and get their time.
-                self.status = self.status.max(code);
-                if self.alive > 0 && self.asked_to_end > 0 {
-                    self.end("", code);
-                }
-                return;
-            }
-            let mut text = format!(
-                "{} was killed by {}",
-                self.named(rank),
-                signals::described(signal)
-            );
-            // SAFETY: the macro's function form only looks at the number.
-            if libc::WCOREDUMP(status.as_raw()) {
-                text += ", core dumped";
-            }
-            text += match signal {
-                libc::SIGKILL => {
-                    " from outside; often that is the kernel, out of memory (see dmesg)"
-                }
-                libc::SIGBUS => "; shared memory or a mapped file has no room left?",
-                _ => "",
-            };
-            self.end(&text, code);
-            return;
-        }
-        let code = status.exit_status().unwrap_or(1) as u8;
-        match state {
-            RankState::Running | RankState::Aborted => {
-                let hint = match code {
-                    129..=192 => format!(
-                        " ({code} = 128 + {})",
-                        signals::described(i32::from(code) - 128)
-                    ),
-                    _ => String::new(),
-                };
-                let text = format!(
-                    "{} ended without MPI_Finalize, with exit status {code}{hint}",
-                    self.named(rank)
-                );
-                self.end(&text, code.max(1));
-            }
-            RankState::Started
-                if code != 0
-                    && self
-                        .living()
-                        .any(|(r, _)| self.state(r) == RankState::Running) =>
-            {
-                let text = format!(
-                    "{} ended before MPI_Init, with exit status {code}",
-                    self.named(rank)
-                );
-                self.end(&text, code);
-            }
-            _ => self.status = self.status.max(code),
-        }
-    }
-
-    fn state(&self, rank: usize) -> RankState {
-        RankState::from_number(self.statuses[rank].state.load(Acquire))
-    }
-
-    fn named(&self, rank: usize) -> String {
-        let Rank { pid, program, .. } = &self.ranks[rank];
-        format!("rank {rank} ({program}, pid {pid} on {})", self.host)
-    }
-
-    /// Begins to end the job, for the reason `text` (said unless empty). Later reasons are consequences of the first.
-    fn end(&mut self, text: &str, status: u8) {
-        if self.ending.is_some() {
-            return;
-        }
-        if !text.is_empty() {
-            let others = self.alive;
-            let ending = text.contains("ending") || others == 0;
-            self.output.say(&if ending {
-                text.to_string()
-            } else {
-                format!("{text}; ending the job")
-            });
-        }
-        self.ending = Some(Ending {
-            since: Instant::now(),
-            status,
-            killed: false,
-        });
-        self.send(libc::SIGTERM);
-        self.send(libc::SIGCONT);
-    }
-
-    /// Reads all that a rank has written until now.
-    fn drain(&mut self, rank: usize) {
-        for channel in [Channel::Out, Channel::Err] {
-            self.output.drain(2 * rank + channel as usize);
-        }
-    }
-
-    /// All ranks have ended: their last output, what they left behind, the status.
-    fn finish(&mut self, events: &mut Vec<epoll::Event>) -> u8 {
-        self.warden = None;
-        self.end_orphans();
-        for stream in 0..2 * self.ranks.len() {
-            self.output.drain(stream);
-        }
-        for stream in 0..2 * self.ranks.len() {
-            self.output.end(stream);
-        }
-        self.flush();
-        while !self.output.is_empty() && self.asked_to_end < 2 {
-            self.turn(events);
-            self.flush();
-        }
-        match &self.ending {
-            Some(ending) => ending.status,
-            None if self.output_lost => self.status.max(1),
-            None => self.status,
-        }
-    }
-
-    /// Ends what ranks have started and left behind: it has become mpiexec's child.
-    fn end_orphans(&mut self) {
-        let began = Instant::now();
-        let ending = self.ending.is_some();
-        let mut known = Vec::new();
-        loop {
-            let mut none = false;
-            loop {
-                match rustix::process::wait(WaitOptions::NOHANG) {
-                    Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
-                    Ok(None) => break,
-                    Err(_) => {
-                        none = true;
-                        break;
-                    }
-                }
-            }
-            if none || began.elapsed() > PATIENCE {
-                return;
-            }
-            let late = ending || began.elapsed() > GRACE;
-            for child in children() {
-                if late || !known.contains(&child) {
-                    known.push(child);
-                    // SAFETY: a child of ours that has not been waited for, so the pid is its.
-                    unsafe { libc::kill(child, if late { libc::SIGKILL } else { libc::SIGTERM }) };
-                }
-            }
-            thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    // ---- hangs ----
-
-    fn look_for_a_hang(&mut self, now: Instant) {
-        if self.options.on_hang == OnHang::Ignore || self.ranks.len() < self.size {
-            return;
-        }
-        let seen = hang::stillness(&self.views(false));
-        match (seen, &mut self.watch.still) {
-            (None, still) => {
-                *still = None;
-                self.watch.told = false;
-            }
-            (Some(new), Some((old, since))) if new == *old => {
-                if now.duration_since(*since) >= STILL && !self.watch.told {
-                    self.watch.told = true;
-                    let text = format!(
-                        "this job hangs: every rank sleeps in MPI or has finished, and no message is under way\n{}",
-                        self.picture()
-                    );
-                    if self.options.on_hang == OnHang::End {
-                        self.end(
-                            &(text + "ending the job (--on-hang=report lets it go on)"),
-                            STATUS_HANG,
-                        );
-                    } else {
-                        self.output.say(&text);
-                    }
-                }
-            }
-            (Some(new), still) => {
-                *still = Some((new, now));
-                self.watch.told = false;
-            }
-        }
-    }
-
-    /// Who waits for whom, now.
-    fn picture(&self) -> String {
-        let views = self.views(true);
-        if views.iter().all(|v| v.fate == Fate::Started) {
-            return "no rank has called MPI_Init\n".into();
-        }
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        hang::report(
-            &views,
-            now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
-        )
-    }
-
-    /// The ranks' status pages; the texts only if they are wanted.
-    fn views(&self, texts: bool) -> Vec<RankView> {
-        let view = |(rank, status): (&Rank, &ferry_job::RankStatus)| {
-            let asleep = status.asleep.load(Acquire) != 0;
-            let state = RankState::from_number(status.state.load(Acquire));
-            let fate = match (rank.ended, state) {
-                (Some(_), _) => Fate::Exited,
-                (None, RankState::Started) => Fate::Started,
-                (None, RankState::Running) => Fate::Running,
-                (None, _) => Fate::Finalized,
-            };
-            RankView {
-                fate,
-                asleep,
-                concurrent: status.concurrent.load(Relaxed) != 0,
-                call: if texts {
-                    call_name(status.call.load(Relaxed))
-                } else {
-                    String::new()
-                },
-                since: status.since.load(Relaxed),
-                context: status.context.load(Relaxed),
-                comm: if texts {
-                    status.comm_name_text()
-                } else {
-                    String::new()
-                },
-                comm_size: status.comm_size.load(Relaxed),
-                peer: status.peer.load(Relaxed),
-                tag: status.tag.load(Relaxed),
-                collective: status.collective.load(Relaxed),
-                root: status.root.load(Relaxed),
-                sent: status.sent.load(Relaxed),
-                received: status.received.load(Relaxed),
-            }
-        };
-        self.ranks.iter().zip(self.statuses).map(view).collect()
-    }
-}
-
-fn call_name(number: u32) -> String {
-    ferry_api::name_of(number).unwrap_or_else(|| "a call".into())
 }
 
 fn borrowed(fd: RawFd) -> BorrowedFd<'static> {
     // SAFETY: used at once, for descriptors that the job's streams, pump and sinks own.
     unsafe { BorrowedFd::borrow_raw(fd) }
-}
-
-/// Living children of this process.
-fn children() -> Vec<i32> {
-    let pid = std::process::id();
-    if let Ok(list) = fs::read_to_string(format!("/proc/self/task/{pid}/children")) {
-        return list
-            .split_whitespace()
-            .filter_map(|p| p.parse().ok())
-            .collect();
-    }
-    // A kernel without that file: ask every process for its parent.
-    let parent_of = |pid: i32| -> Option<u32> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        stat.rsplit(')')
-            .next()?
-            .split_whitespace()
-            .nth(1)?
-            .parse()
-            .ok()
-    };
-    let Ok(all) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|&p| parent_of(p) == Some(pid)).collect()
 }
