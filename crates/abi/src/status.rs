@@ -16,9 +16,9 @@ pub struct Status {
     pub tag: i32,
     /// MPI_ERROR.
     pub error: i32,
-    count: [u32; 2],
-    cancelled: i32,
-    spare: [i32; 2],
+    pub(crate) count: [u32; 2],
+    pub(crate) cancelled: i32,
+    pub(crate) spare: [i32; 2],
 }
 
 impl Status {
