@@ -1,0 +1,545 @@
+//! Collective communication (MPI 5.0 chapter 6) and its neighbourhood forms (§8.6).
+//!
+//! Each collective is written once; [`forms!`] makes the blocking, the non-blocking and the persistent call of it.
+
+use crate::prelude::*;
+use ferry_mpi::coll::{
+    self, Block, Call, Collective, Piece, Reduction, Region, Uniform, Varying, View, What,
+};
+
+/// How a collective is asked for.
+enum Form {
+    /// MPI_X.
+    Now,
+    /// MPI_IX.
+    Start(Out<Handle>),
+    /// MPI_X_init.
+    Init(Out<Handle>),
+}
+
+fn carry_out(call: &Call<'_>, form: Form) -> Result<()> {
+    match form {
+        // SAFETY: the program passes buffers that are as it says.
+        Form::Now => unsafe { call.run() },
+        Form::Start(request) => {
+            // SAFETY: and it leaves them alone until completion.
+            request.set(handle::insert(unsafe { call.start() }));
+            Ok(())
+        }
+        Form::Init(request) => {
+            // SAFETY: and it leaves them alone between each start and completion.
+            request.set(handle::insert(unsafe { call.init() }));
+            Ok(())
+        }
+    }
+}
+
+macro_rules! forms {
+    ($($now:ident $start:ident $init:ident($($arg:ident: $kind:ty),*) $body:ident;)*) => {$(
+        #[allow(clippy::too_many_arguments)]
+        pub fn $now($($arg: $kind),*) -> Result<()> {
+            $body($($arg,)* Form::Now)
+        }
+        #[allow(clippy::too_many_arguments)]
+        pub fn $start($($arg: $kind,)* request: Out<Handle>) -> Result<()> {
+            $body($($arg,)* Form::Start(request))
+        }
+        #[allow(clippy::too_many_arguments)]
+        pub fn $init($($arg: $kind,)* _info: Option<&'static Arc<Info>>, request: Out<Handle>) -> Result<()> {
+            $body($($arg,)* Form::Init(request))
+        }
+    )*};
+}
+
+type Type = &'static Arc<Datatype>;
+type On = &'static Arc<Comm>;
+type Operation = &'static Arc<Op>;
+/// A send buffer, or MPI_IN_PLACE.
+type In = Option<*const u8>;
+
+forms! {
+    barrier ibarrier barrier_init(comm: On) synchronise;
+    bcast ibcast bcast_init(buffer: *mut u8, count: i64, datatype: Type, root: Root, comm: On) broadcast;
+    gather igather gather_init(sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type, root: Root, comm: On) collect;
+    gatherv igatherv gatherv_init(sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, displs: Ints, recvtype: Type, root: Root, comm: On) collect_varying;
+    scatter iscatter scatter_init(sendbuf: *const u8, sendcount: i64, sendtype: Type, recvbuf: Option<*mut u8>, recvcount: i64, recvtype: Type, root: Root, comm: On) deal;
+    scatterv iscatterv scatterv_init(sendbuf: *const u8, sendcounts: Ints, displs: Ints, sendtype: Type, recvbuf: Option<*mut u8>, recvcount: i64, recvtype: Type, root: Root, comm: On) deal_varying;
+    allgather iallgather allgather_init(sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type, comm: On) collect_all;
+    allgatherv iallgatherv allgatherv_init(sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, displs: Ints, recvtype: Type, comm: On) collect_all_varying;
+    alltoall ialltoall alltoall_init(sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type, comm: On) exchange;
+    alltoallv ialltoallv alltoallv_init(sendbuf: In, sendcounts: Ints, sdispls: Ints, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, rdispls: Ints, recvtype: Type, comm: On) exchange_varying;
+    alltoallw ialltoallw alltoallw_init(sendbuf: In, sendcounts: Ints, sdispls: Ints, sendtypes: Types, recvbuf: *mut u8, recvcounts: Ints, rdispls: Ints, recvtypes: Types, comm: On) exchange_typed;
+    reduce ireduce reduce_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type, op: Operation, root: Root, comm: On) reduce_to_root;
+    allreduce iallreduce allreduce_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type, op: Operation, comm: On) reduce_to_all;
+    reduce_scatter_block ireduce_scatter_block reduce_scatter_block_init(sendbuf: In, recvbuf: *mut u8, recvcount: i64, datatype: Type, op: Operation, comm: On) reduce_and_deal;
+    reduce_scatter ireduce_scatter reduce_scatter_init(sendbuf: In, recvbuf: *mut u8, recvcounts: Ints, datatype: Type, op: Operation, comm: On) reduce_and_deal_varying;
+    scan iscan scan_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type, op: Operation, comm: On) scan_inclusive;
+    exscan iexscan exscan_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type, op: Operation, comm: On) scan_exclusive;
+    neighbor_allgather ineighbor_allgather neighbor_allgather_init(sendbuf: *const u8, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type, comm: On) tell_neighbours;
+    neighbor_allgatherv ineighbor_allgatherv neighbor_allgatherv_init(sendbuf: *const u8, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, displs: Ints, recvtype: Type, comm: On) tell_neighbours_varying;
+    neighbor_alltoall ineighbor_alltoall neighbor_alltoall_init(sendbuf: *const u8, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type, comm: On) exchange_neighbours;
+    neighbor_alltoallv ineighbor_alltoallv neighbor_alltoallv_init(sendbuf: *const u8, sendcounts: Ints, sdispls: Ints, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, rdispls: Ints, recvtype: Type, comm: On) exchange_neighbours_varying;
+    neighbor_alltoallw ineighbor_alltoallw neighbor_alltoallw_init(sendbuf: *const u8, sendcounts: Ints, sdispls: Ints, sendtypes: Types, recvbuf: *mut u8, recvcounts: Ints, rdispls: Ints, recvtypes: Types, comm: On) exchange_neighbours_typed;
+}
+
+/// The schedules' form of a root.
+fn root_of(root: Root) -> coll::Root {
+    match root {
+        Root::Rank(r) => coll::Root::Rank(r),
+        Root::Itself => coll::Root::This,
+        Root::Nobody => coll::Root::Elsewhere,
+    }
+}
+
+/// Is this process the root?
+fn is_root(root: Root, comm: &Comm) -> bool {
+    match root {
+        Root::Rank(r) => !comm.is_inter() && comm.rank() == r,
+        Root::Itself => true,
+        Root::Nobody => false,
+    }
+}
+
+/// The elements of a block; none of types without bytes.
+fn elements(count: i64, datatype: &Datatype) -> i64 {
+    if datatype.size() > 0 { count } else { 0 }
+}
+
+/// Packed bytes of so many elements.
+fn bytes(count: i64, datatype: &Datatype) -> i64 {
+    count.saturating_mul(datatype.size().max(0))
+}
+
+fn view(address: *const u8, count: i64, datatype: Type) -> View<'static> {
+    View::Uniform { address: address.cast_mut(), count, datatype }
+}
+
+fn send_view(sendbuf: In, count: i64, datatype: Type) -> View<'static> {
+    sendbuf.map_or(View::Nothing, |address| view(address, count, datatype))
+}
+
+/// A v-form's buffer, whose largest block has `count` elements; the entry point could not check it.
+fn checked(address: *const u8, count: i64, datatype: Type, name: &str) -> Result<View<'static>> {
+    args::buffer(address, count, datatype, name)?;
+    Ok(view(address, count, datatype))
+}
+
+/// Two buffers of one call must not be the same memory; a program that wants that says MPI_IN_PLACE (MPI 5.0 §6.2.3).
+fn apart(sendbuf: In, recvbuf: *const u8, count: i64) -> Result<()> {
+    match sendbuf {
+        Some(s) if count > 0 && !s.is_null() && s == recvbuf => Err(err!(
+            Buffer,
+            "sendbuf and recvbuf are the same address; pass MPI_IN_PLACE as sendbuf instead"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The blocks of a v-form.
+struct Vary {
+    counts: Vec<i64>,
+    displs: Vec<i64>,
+    /// Some block is not empty.
+    any: i64,
+}
+
+impl Vary {
+    fn new(of: Ints, displs: Ints, n: usize, datatype: &Datatype, name: &str) -> Result<Vary> {
+        let mut counts = of.counts(n, name)?;
+        if datatype.size() <= 0 {
+            counts.fill(0);
+        }
+        let any = counts.iter().copied().max().unwrap_or(0);
+        // Displacements of empty blocks mean nothing.
+        let displs = if any == 0 { vec![0; n] } else { (0..n).map(|i| displs.at(i)).collect() };
+        Ok(Vary { counts, displs, any })
+    }
+    fn none() -> Vary {
+        Vary { counts: Vec::new(), displs: Vec::new(), any: 0 }
+    }
+    fn varying(&self) -> Varying<'_> {
+        Varying { counts: &self.counts, displs: &self.displs }
+    }
+}
+
+/// The blocks of a w-form, with their packed bytes.
+fn typed(address: *const u8, of: Ints, displs: Ints, types: Types, n: usize, name: &str) -> Result<(Vec<Block>, Vec<i64>)> {
+    let counts = of.counts(n, name)?;
+    let mut blocks = Vec::with_capacity(n);
+    let mut sizes = Vec::with_capacity(n);
+    for (i, &count) in counts.iter().enumerate() {
+        let datatype = types.at(i)?;
+        let at = address.cast_mut().wrapping_offset(displs.at(i) as isize);
+        sizes.push(bytes(count, datatype));
+        blocks.push(Block { address: at, count, datatype: datatype.clone() });
+    }
+    Ok((blocks, sizes))
+}
+
+fn plain<'a>(comm: On, what: Collective<'a>, send: View<'a>, recv: View<'a>) -> Call<'a> {
+    Call { comm, what: What::Collective(what), send, recv, reduction: None }
+}
+
+/// The number of peers, for arrays by peer.
+fn peers(comm: &Comm) -> usize {
+    comm.peers().size() as usize
+}
+
+fn synchronise(comm: On, form: Form) -> Result<()> {
+    carry_out(&plain(comm, Collective::Barrier, View::Nothing, View::Nothing), form)
+}
+
+fn broadcast(address: *mut u8, count: i64, datatype: Type, root: Root, comm: On, form: Form) -> Result<()> {
+    let data = view(address, count, datatype);
+    let what = Collective::Bcast { root: root_of(root), bytes: bytes(count, datatype) };
+    carry_out(&plain(comm, what, View::Nothing, data), form)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn collect(
+    sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type, root: Root, comm: On,
+    form: Form,
+) -> Result<()> {
+    let here = is_root(root, comm);
+    let send = send_view(sendbuf, sendcount, sendtype);
+    let recv = if here { view(recvbuf, recvcount, recvtype) } else { View::Nothing };
+    if here && !comm.is_inter() {
+        let own = recvbuf.wrapping_offset((i64::from(comm.rank()) * recvcount * recvtype.extent()) as isize);
+        apart(sendbuf, own, recvcount)?;
+    }
+    let block = Uniform {
+        send: elements(sendcount, sendtype),
+        recv: elements(recvcount, recvtype),
+        bytes: if here { bytes(recvcount, recvtype) } else { bytes(sendcount, sendtype) },
+    };
+    let what = Collective::Gather { root: root_of(root), block, in_place: sendbuf.is_none() };
+    carry_out(&plain(comm, what, send, recv), form)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn collect_varying(
+    sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, displs: Ints, recvtype: Type,
+    root: Root, comm: On, form: Form,
+) -> Result<()> {
+    let here = is_root(root, comm);
+    let send = send_view(sendbuf, sendcount, sendtype);
+    let (blocks, recv) = if here {
+        let blocks = Vary::new(recvcounts, displs, peers(comm), recvtype, "recvcounts")?;
+        let recv = checked(recvbuf, blocks.any, recvtype, "recvbuf")?;
+        (blocks, recv)
+    } else {
+        (Vary::none(), View::Nothing)
+    };
+    let what = Collective::Gatherv {
+        root: root_of(root),
+        send: elements(sendcount, sendtype),
+        recv: blocks.varying(),
+        in_place: sendbuf.is_none(),
+    };
+    carry_out(&plain(comm, what, send, recv), form)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn deal(
+    sendbuf: *const u8, sendcount: i64, sendtype: Type, recvbuf: Option<*mut u8>, recvcount: i64, recvtype: Type,
+    root: Root, comm: On, form: Form,
+) -> Result<()> {
+    let here = is_root(root, comm);
+    let send = if here { view(sendbuf, sendcount, sendtype) } else { View::Nothing };
+    let recv = match recvbuf {
+        Some(address) => view(address, recvcount, recvtype),
+        None => View::Nothing,
+    };
+    if here && !comm.is_inter() {
+        let own = sendbuf.wrapping_offset((i64::from(comm.rank()) * sendcount * sendtype.extent()) as isize);
+        apart(recvbuf.map(<*mut u8>::cast_const), own, sendcount)?;
+    }
+    let block = Uniform {
+        send: elements(sendcount, sendtype),
+        recv: elements(recvcount, recvtype),
+        bytes: if here { bytes(sendcount, sendtype) } else { bytes(recvcount, recvtype) },
+    };
+    let what = Collective::Scatter { root: root_of(root), block, in_place: recvbuf.is_none() };
+    carry_out(&plain(comm, what, send, recv), form)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn deal_varying(
+    sendbuf: *const u8, sendcounts: Ints, displs: Ints, sendtype: Type, recvbuf: Option<*mut u8>, recvcount: i64,
+    recvtype: Type, root: Root, comm: On, form: Form,
+) -> Result<()> {
+    let here = is_root(root, comm);
+    let recv = match recvbuf {
+        Some(address) => view(address, recvcount, recvtype),
+        None => View::Nothing,
+    };
+    let (blocks, send) = if here {
+        let blocks = Vary::new(sendcounts, displs, peers(comm), sendtype, "sendcounts")?;
+        let send = checked(sendbuf, blocks.any, sendtype, "sendbuf")?;
+        (blocks, send)
+    } else {
+        (Vary::none(), View::Nothing)
+    };
+    let what = Collective::Scatterv {
+        root: root_of(root),
+        send: blocks.varying(),
+        recv: elements(recvcount, recvtype),
+        in_place: recvbuf.is_none(),
+    };
+    carry_out(&plain(comm, what, send, recv), form)
+}
+
+/// The arguments of an allgather or an all-to-all with uniform blocks.
+fn uniform(
+    sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type,
+) -> (Uniform, View<'static>, View<'static>) {
+    let send = send_view(sendbuf, sendcount, sendtype);
+    let recv = view(recvbuf, recvcount, recvtype);
+    let block = Uniform {
+        send: elements(sendcount, sendtype),
+        recv: elements(recvcount, recvtype),
+        bytes: bytes(recvcount, recvtype),
+    };
+    (block, send, recv)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn collect_all(
+    sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type, comm: On, form: Form,
+) -> Result<()> {
+    let (block, send, recv) = uniform(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype);
+    if !comm.is_inter() {
+        let own = recvbuf.wrapping_offset((i64::from(comm.rank()) * recvcount * recvtype.extent()) as isize);
+        apart(sendbuf, own, recvcount)?;
+    }
+    carry_out(&plain(comm, Collective::Allgather { block, in_place: sendbuf.is_none() }, send, recv), form)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn collect_all_varying(
+    sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, displs: Ints, recvtype: Type,
+    comm: On, form: Form,
+) -> Result<()> {
+    let send = send_view(sendbuf, sendcount, sendtype);
+    let blocks = Vary::new(recvcounts, displs, peers(comm), recvtype, "recvcounts")?;
+    let recv = checked(recvbuf, blocks.any, recvtype, "recvbuf")?;
+    let what = Collective::Allgatherv {
+        send: elements(sendcount, sendtype),
+        recv: blocks.varying(),
+        size: recvtype.size(),
+        in_place: sendbuf.is_none(),
+    };
+    carry_out(&plain(comm, what, send, recv), form)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn exchange(
+    sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type, comm: On, form: Form,
+) -> Result<()> {
+    let (block, send, recv) = uniform(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype);
+    apart(sendbuf, recvbuf, recvcount.min(sendcount))?;
+    carry_out(&plain(comm, Collective::Alltoall { block, in_place: sendbuf.is_none() }, send, recv), form)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn exchange_varying(
+    sendbuf: In, sendcounts: Ints, sdispls: Ints, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, rdispls: Ints,
+    recvtype: Type, comm: On, form: Form,
+) -> Result<()> {
+    let out = match sendbuf {
+        Some(_) => Vary::new(sendcounts, sdispls, peers(comm), sendtype, "sendcounts")?,
+        None => Vary::none(),
+    };
+    let inn = Vary::new(recvcounts, rdispls, peers(comm), recvtype, "recvcounts")?;
+    let send = match sendbuf {
+        Some(address) => checked(address, out.any, sendtype, "sendbuf")?,
+        None => View::Nothing,
+    };
+    let recv = checked(recvbuf, inn.any, recvtype, "recvbuf")?;
+    apart(sendbuf, recvbuf, inn.any.min(out.any))?;
+    let what = Collective::Alltoallv {
+        send: out.varying(),
+        recv: inn.varying(),
+        size: recvtype.size(),
+        in_place: sendbuf.is_none(),
+    };
+    carry_out(&plain(comm, what, send, recv), form)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn exchange_typed(
+    sendbuf: In, sendcounts: Ints, sdispls: Ints, sendtypes: Types, recvbuf: *mut u8, recvcounts: Ints, rdispls: Ints,
+    recvtypes: Types, comm: On, form: Form,
+) -> Result<()> {
+    let (out, out_bytes) = match sendbuf {
+        Some(address) => typed(address, sendcounts, sdispls, sendtypes, peers(comm), "sendcounts")?,
+        None => (Vec::new(), Vec::new()),
+    };
+    let (inn, inn_bytes) = typed(recvbuf, recvcounts, rdispls, recvtypes, peers(comm), "recvcounts")?;
+    let what = Collective::Alltoallw { send: &out_bytes, recv: &inn_bytes, in_place: sendbuf.is_none() };
+    carry_out(&plain(comm, what, View::Blocks(&out), View::Blocks(&inn)), form)
+}
+
+/// A reduction of `count` elements.
+fn reduction(count: i64, datatype: Type, op: Operation) -> Result<Reduction> {
+    op.check(datatype)?;
+    Ok(Reduction { count: elements(count, datatype), element: datatype.size(), commutes: op.is_commutative() })
+}
+
+/// Carries out a reduction.
+fn reducing(
+    comm: On, what: Collective<'_>, send: View<'static>, recv: View<'static>, datatype: Type, op: Operation, form: Form,
+) -> Result<()> {
+    carry_out(&Call { comm, what: What::Collective(what), send, recv, reduction: Some((op, datatype)) }, form)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn reduce_to_root(
+    sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type, op: Operation, root: Root, comm: On, form: Form,
+) -> Result<()> {
+    let here = is_root(root, comm);
+    if comm.is_inter() && root == Root::Nobody {
+        let of = Reduction { count: 0, element: 1, commutes: true };
+        let what = Collective::Reduce { root: coll::Root::Elsewhere, of, in_place: false };
+        return carry_out(&plain(comm, what, View::Nothing, View::Nothing), form);
+    }
+    let of = reduction(count, datatype, op)?;
+    let sends = !comm.is_inter() || !here;
+    let send = if sends { send_view(sendbuf, count, datatype) } else { View::Nothing };
+    let recv = if here { view(recvbuf, count, datatype) } else { View::Nothing };
+    if here && sends {
+        apart(sendbuf, recvbuf, count)?;
+    }
+    let what = Collective::Reduce { root: root_of(root), of, in_place: sendbuf.is_none() };
+    reducing(comm, what, send, recv, datatype, op, form)
+}
+
+fn reduce_to_all(
+    sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type, op: Operation, comm: On, form: Form,
+) -> Result<()> {
+    let of = reduction(count, datatype, op)?;
+    apart(sendbuf, recvbuf, count)?;
+    let (send, recv) = (send_view(sendbuf, count, datatype), view(recvbuf, count, datatype));
+    reducing(comm, Collective::Allreduce { of, in_place: sendbuf.is_none() }, send, recv, datatype, op, form)
+}
+
+fn reduce_and_deal(
+    sendbuf: In, recvbuf: *mut u8, recvcount: i64, datatype: Type, op: Operation, comm: On, form: Form,
+) -> Result<()> {
+    let of = reduction(recvcount, datatype, op)?;
+    apart(sendbuf, recvbuf, recvcount)?;
+    let (send, recv) = (send_view(sendbuf, recvcount, datatype), view(recvbuf, recvcount, datatype));
+    let what = Collective::ReduceScatterBlock { of, in_place: sendbuf.is_none() };
+    reducing(comm, what, send, recv, datatype, op, form)
+}
+
+fn reduce_and_deal_varying(
+    sendbuf: In, recvbuf: *mut u8, recvcounts: Ints, datatype: Type, op: Operation, comm: On, form: Form,
+) -> Result<()> {
+    let mut counts = recvcounts.counts(comm.size() as usize, "recvcounts")?;
+    if datatype.size() <= 0 {
+        counts.fill(0);
+    }
+    let total = counts.iter().sum();
+    let of = reduction(total, datatype, op)?;
+    let own = counts[comm.rank() as usize];
+    apart(sendbuf, recvbuf, own)?;
+    let send = match sendbuf {
+        Some(address) => checked(address, total, datatype, "sendbuf")?,
+        None => View::Nothing,
+    };
+    let writes = if sendbuf.is_none() { total } else { own };
+    let recv = checked(recvbuf, writes, datatype, "recvbuf")?;
+    let what = Collective::ReduceScatter { counts: &counts, of, in_place: sendbuf.is_none() };
+    reducing(comm, what, send, recv, datatype, op, form)
+}
+
+fn scan_inclusive(
+    sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type, op: Operation, comm: On, form: Form,
+) -> Result<()> {
+    let of = reduction(count, datatype, op)?;
+    apart(sendbuf, recvbuf, count)?;
+    let (send, recv) = (send_view(sendbuf, count, datatype), view(recvbuf, count, datatype));
+    reducing(comm, Collective::Scan { of, in_place: sendbuf.is_none() }, send, recv, datatype, op, form)
+}
+
+fn scan_exclusive(
+    sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type, op: Operation, comm: On, form: Form,
+) -> Result<()> {
+    let of = reduction(count, datatype, op)?;
+    apart(sendbuf, recvbuf, count)?;
+    let send = send_view(sendbuf, count, datatype);
+    let recv = view(recvbuf, count, datatype);
+    reducing(comm, Collective::Exscan { of, in_place: sendbuf.is_none() }, send, recv, datatype, op, form)
+}
+
+fn neighbourly<'a>(comm: On, schedule: Arc<coll::Schedule>, send: View<'a>, recv: View<'a>) -> Call<'a> {
+    Call { comm, what: What::Exchange(schedule), send, recv, reduction: None }
+}
+
+#[allow(clippy::too_many_arguments)]
+fn tell_neighbours(
+    sendbuf: *const u8, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type, comm: On,
+    form: Form,
+) -> Result<()> {
+    let n = coll::neighbours(comm)?;
+    let (block, send, recv) = uniform(Some(sendbuf), sendcount, sendtype, recvbuf, recvcount, recvtype);
+    let receive = |i: usize| Piece::recv(i as i64 * block.recv, block.recv);
+    let s = coll::exchange_with(comm, &n, &receive, &|_| Piece::send(0, block.send));
+    carry_out(&neighbourly(comm, s, send, recv), form)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn tell_neighbours_varying(
+    sendbuf: *const u8, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, displs: Ints,
+    recvtype: Type, comm: On, form: Form,
+) -> Result<()> {
+    let n = coll::neighbours(comm)?;
+    let inn = Vary::new(recvcounts, displs, n.sources.len(), recvtype, "recvcounts")?;
+    let send = view(sendbuf, sendcount, sendtype);
+    let recv = checked(recvbuf, inn.any, recvtype, "recvbuf")?;
+    let own = Piece::send(0, elements(sendcount, sendtype));
+    let s = coll::exchange_with(comm, &n, &|i| Piece::recv(inn.displs[i], inn.counts[i]), &|_| own);
+    carry_out(&neighbourly(comm, s, send, recv), form)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn exchange_neighbours(
+    sendbuf: *const u8, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type, comm: On,
+    form: Form,
+) -> Result<()> {
+    let n = coll::neighbours(comm)?;
+    let (block, send, recv) = uniform(Some(sendbuf), sendcount, sendtype, recvbuf, recvcount, recvtype);
+    let receive = |i: usize| Piece::recv(i as i64 * block.recv, block.recv);
+    let s = coll::exchange_with(comm, &n, &receive, &|i| Piece::send(i as i64 * block.send, block.send));
+    carry_out(&neighbourly(comm, s, send, recv), form)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn exchange_neighbours_varying(
+    sendbuf: *const u8, sendcounts: Ints, sdispls: Ints, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints,
+    rdispls: Ints, recvtype: Type, comm: On, form: Form,
+) -> Result<()> {
+    let n = coll::neighbours(comm)?;
+    let out = Vary::new(sendcounts, sdispls, n.destinations.len(), sendtype, "sendcounts")?;
+    let inn = Vary::new(recvcounts, rdispls, n.sources.len(), recvtype, "recvcounts")?;
+    let send = checked(sendbuf, out.any, sendtype, "sendbuf")?;
+    let recv = checked(recvbuf, inn.any, recvtype, "recvbuf")?;
+    let receive = |i: usize| Piece::recv(inn.displs[i], inn.counts[i]);
+    let s = coll::exchange_with(comm, &n, &receive, &|i| Piece::send(out.displs[i], out.counts[i]));
+    carry_out(&neighbourly(comm, s, send, recv), form)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn exchange_neighbours_typed(
+    sendbuf: *const u8, sendcounts: Ints, sdispls: Ints, sendtypes: Types, recvbuf: *mut u8, recvcounts: Ints,
+    rdispls: Ints, recvtypes: Types, comm: On, form: Form,
+) -> Result<()> {
+    let n = coll::neighbours(comm)?;
+    let (out, out_bytes) = typed(sendbuf, sendcounts, sdispls, sendtypes, n.destinations.len(), "sendcounts")?;
+    let (inn, inn_bytes) = typed(recvbuf, recvcounts, rdispls, recvtypes, n.sources.len(), "recvcounts")?;
+    let receive = |i: usize| Piece::new(Region::RecvBlock, i as i64, inn_bytes[i]);
+    let send = |i: usize| Piece::new(Region::SendBlock, i as i64, out_bytes[i]);
+    let s = coll::exchange_with(comm, &n, &receive, &send);
+    carry_out(&neighbourly(comm, s, View::Blocks(&out), View::Blocks(&inn)), form)
+}
