@@ -1,0 +1,31 @@
+# Thin targets; each does its own set-up (see scripts/setup.sh) on a bare Debian 12 with apt, cargo and pip.
+
+PREFIX ?= /usr/local
+
+.PHONY: build demo test bench install fuzz clean
+
+build:
+	@cargo build --release
+
+# Builds, then runs a heat solver, a sort and an mpi4py script on 4 ranks each, and measures.
+demo:
+	@scripts/demo
+
+# Everything that proves it: formats, lints, unit, property and model tests, C programs, faults, CMake, mpi4py.
+test:
+	@scripts/test
+
+# Measures Ferry and three other MPIs, interleaved; writes docs/performance.md.
+bench:
+	@bench/run
+
+# The library, mpi.h, mpiexec, mpicc and ferry under PREFIX.
+install:
+	@scripts/install $(PREFIX)
+
+# Feeds mutated bytes to every parser of foreign bytes, FERRY_FUZZ_SECONDS each (60 if not said).
+fuzz:
+	@scripts/fuzz
+
+clean:
+	@cargo clean

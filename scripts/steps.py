@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""The steps of `make test`: runs each, keeps its output under target/test-logs, prints one line for it, shows the end of
+what failed, and closes with `N passed, N failed` over all of them.
+
+    scripts/test [STEP...]     only these steps (names as printed)
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+PREFIX = TARGET / "prefix"
+LOGS = TARGET / "test-logs"
+LOOM = {"RUSTFLAGS": "--cfg loom", "CARGO_TARGET_DIR": str(TARGET / "loom"), "LOOM_MAX_PREEMPTIONS": "3"}
+
+
+def loom_packages():
+    """Crates that have models: those with a tests/loom.rs."""
+    found = []
+    for model in sorted(ROOT.glob("crates/*/tests/loom.rs")):
+        manifest = (model.parent.parent / "Cargo.toml").read_text()
+        found.append(re.search(r'^name = "([^"]+)"', manifest, re.M).group(1))
+    return found
+
+
+def steps():
+    """(name, command, extra environment, limit in seconds)"""
+    yield "format", ["cargo", "fmt", "--all", "--check"], {}, 60
+    yield "lints", ["cargo", "clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"], {}, 900
+    yield "release build", ["cargo", "build", "-q", "--release", "-p", "ferry-abi", "-p", "ferry-cli"], {}, 1200
+    yield "install", [str(TARGET / "release" / "ferry"), "install", "--prefix", str(PREFIX)], {}, 60
+    yield "unit and property tests", ["cargo", "test", "-q", "--workspace", "--no-fail-fast"], {}, 1500
+    for package in loom_packages():
+        yield f"models of {package}", ["cargo", "test", "-q", "--release", "-p", package, "--test", "loom"], LOOM, 900
+    yield "C programs", ["tests/run", "--mpi", str(PREFIX), "--suite", "c,scale"], {}, 1500
+    yield "faults", ["tests/run", "--mpi", str(PREFIX), "--suite", "faults"], {}, 600
+    for check in sorted(ROOT.glob("tests/*/check")):
+        yield f"{check.parent.name}", [str(check), str(PREFIX)], {}, 300
+    yield "mpi4py", ["scripts/mpi4py", "test", "1", "2", "3"], {"FERRY_PREFIX": str(PREFIX)}, 1800
+
+
+def counts(text):
+    """(passed, failed) from the closing lines of cargo test, of tests/run or of unittest; None if there are none."""
+    passed = failed = 0
+    found = False
+    for match in re.finditer(r"^test result: \w+\. (\d+) passed; (\d+) failed", text, re.M):
+        found, passed, failed = True, passed + int(match[1]), failed + int(match[2])
+    for match in re.finditer(r"^(\d+) passed, (\d+) failed$", text, re.M):
+        found, passed, failed = True, passed + int(match[1]), failed + int(match[2])
+    return (passed, failed) if found else None
+
+
+def main():
+    wanted = sys.argv[1:]
+    LOGS.mkdir(parents=True, exist_ok=True)
+    passed = failed = 0
+    started = time.monotonic()
+    for name, command, extra, limit in steps():
+        if wanted and name not in wanted:
+            continue
+        begin = time.monotonic()
+        log = LOGS / (re.sub(r"\W+", "-", name) + ".log")
+        with log.open("wb") as out:
+            try:
+                status = subprocess.run(command, cwd=ROOT, env={**os.environ, **extra}, stdin=subprocess.DEVNULL,
+                                        stdout=out, stderr=subprocess.STDOUT, timeout=limit).returncode
+            except subprocess.TimeoutExpired:
+                status = f"not done after {limit} s"
+            except OSError as error:
+                status = str(error)
+        text = log.read_text(errors="replace")
+        good, bad = counts(text) or (0, 0)
+        if status != 0 and bad == 0:
+            bad = 1
+        if status == 0 and good == 0:
+            good = 1
+        passed, failed = passed + good, failed + bad
+        seconds = time.monotonic() - begin
+        print(f"{'ok' if bad == 0 else 'FAILED':6} {name:28} {good:5} passed {bad:4} failed {seconds:6.0f} s", flush=True)
+        if bad:
+            print(f"       {' '.join(command)}: {status}; all of it is in {log.relative_to(ROOT) if log.is_relative_to(ROOT) else log}")
+            interesting = [line for line in text.splitlines() if re.search(r"^not ok|FAILED|panicked|^error|^FAIL:|^ERROR:|^failed:", line)]
+            for line in (interesting or text.splitlines())[-30:]:
+                print(f"       {line[:220]}", flush=True)
+    print(f"{(time.monotonic() - started) / 60:.1f} minutes")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
