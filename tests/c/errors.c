@@ -31,6 +31,7 @@ int main(int argc, char **argv)
     OK(MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before));
     SAME(before == MPI_ERRORS_ARE_FATAL, 1);
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN)); /* for calls that have no communicator */
     OK(MPI_Comm_get_errhandler(MPI_COMM_WORLD, &handler));
     SAME(handler == MPI_ERRORS_RETURN, 1);
     int one = 1;
@@ -48,7 +49,6 @@ int main(int argc, char **argv)
     OK(MPI_Error_class(code, &class));
     SAME(class, MPI_ERR_RANK);
     /* The handler survives its handle, and a copy inherits it. */
-    MPI_Errhandler mine = handler;
     OK(MPI_Errhandler_free(&handler));
     SAME(handler == MPI_ERRHANDLER_NULL, 1);
     MPI_Comm copy;
@@ -57,10 +57,15 @@ int main(int argc, char **argv)
     SAME(calls, 2);
     SAME(last_comm == copy, 1);
     OK(MPI_Comm_get_errhandler(copy, &handler));
-    SAME(handler == mine, 1);
+    MPI_Comm third;
+    OK(MPI_Comm_dup(MPI_COMM_WORLD, &third));
+    OK(MPI_Comm_set_errhandler(third, handler));
     OK(MPI_Errhandler_free(&handler));
-    OK(MPI_Comm_call_errhandler(copy, MPI_ERR_OTHER));
+    CLASS(MPI_Send(&one, 1, MPI_INT, 0, -5, third), MPI_ERR_TAG);
     SAME(calls, 3);
+    OK(MPI_Comm_free(&third));
+    OK(MPI_Comm_call_errhandler(copy, MPI_ERR_OTHER));
+    SAME(calls, 4);
     SAME(last_code, MPI_ERR_OTHER);
     OK(MPI_Comm_free(&copy));
     OK(MPI_Comm_free(&comm));
