@@ -169,6 +169,22 @@ fn scope(f: &Function) -> String {
 }
 
 /// The statements that turn the arguments into what the glue gets.
+/// The one rank that a communication datatype's message goes to or comes from, if there is exactly one: a message with nobody
+/// (MPI_PROC_NULL) needs no datatype.
+fn only_rank<'a>(f: &'a Function, datatype: &Parameter) -> Option<&'a str> {
+    if !datatype.kind.is("ctype") {
+        return None;
+    }
+    let mut ranks = f
+        .parameters
+        .iter()
+        .skip_while(|p| p.name != datatype.name)
+        .take_while(|p| !p.kind.is_buffer())
+        .filter(|p| p.kind.is("dest") || p.kind.is("source"));
+    let first = ranks.next()?;
+    ranks.next().is_none().then_some(first.name.as_str())
+}
+
 fn conversions(out: &mut String, f: &Function, large: bool) {
     let comm = f
         .parameters
@@ -215,6 +231,9 @@ fn conversions(out: &mut String, f: &Function, large: bool) {
             && belongs(p)
         {
             conditions.push(format!("{buffer}.is_some()"));
+        }
+        if let Some(rank) = only_rank(f, p) {
+            conditions.push(format!("!args::is_for_nobody({n}, {rank})"));
         }
         if conditions.is_empty() {
             let _ = writeln!(out, "        let {n} = {convert};");
