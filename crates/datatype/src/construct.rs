@@ -166,9 +166,16 @@ fn measure(recipe: &Recipe, body: Option<&Arc<Datatype>>) -> Result<Shape> {
         Recipe::Vector { stride, old, .. } => {
             stride.checked_mul(old.extent()).ok_or(TypeError::Overflow("stride"))?;
         }
-        Recipe::Indexed { displacements, old, .. } | Recipe::IndexedBlock { displacements, old, .. } => {
+        Recipe::Indexed { blocklengths, displacements, old } => {
+            // Where a block is empty, its displacement means nothing.
             let unit = old.extent();
-            if displacements.iter().any(|d| d.checked_mul(unit).is_none()) {
+            if displacements.iter().zip(blocklengths).any(|(d, b)| *b > 0 && d.checked_mul(unit).is_none()) {
+                return Err(TypeError::Overflow("displacement"));
+            }
+        }
+        Recipe::IndexedBlock { blocklength, displacements, old } => {
+            let unit = old.extent();
+            if *blocklength > 0 && displacements.iter().any(|d| d.checked_mul(unit).is_none()) {
                 return Err(TypeError::Overflow("displacement"));
             }
         }

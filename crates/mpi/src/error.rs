@@ -144,8 +144,8 @@ impl From<ferry_datatype::TypeError> for Error {
     fn from(e: ferry_datatype::TypeError) -> Error {
         use ferry_datatype::TypeError;
         let kind = match &e {
-            TypeError::Negative { argument, .. } if argument == "count" => Kind::Count,
-            TypeError::Negative { .. } | TypeError::Argument(_) => Kind::Arg,
+            TypeError::Negative { .. } => Kind::Count,
+            TypeError::Argument(_) => Kind::Arg,
             TypeError::Unusable(_) => Kind::Type,
             TypeError::Overflow(_) => Kind::ValueTooLarge,
             TypeError::Conversion { .. } => Kind::Conversion,
