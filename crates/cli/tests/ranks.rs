@@ -39,11 +39,16 @@ fn act(script: &str, place: &Place) {
             .client
             .as_ref()
             .unwrap()
-            .abort(5, "something is wrong\nvery wrong"),
+            .abort(5, "something is wrong in MPI_Abort\nvery wrong"),
         ("abort and leave", 1) => {
             place.client.as_ref().unwrap().abort(6, "");
             exit(6)
         }
+        ("fatal", 0) => place
+            .client
+            .as_ref()
+            .unwrap()
+            .abort(6, "MPI_Send: dest is 77"),
         ("abort with 0", 0) => place.client.as_ref().unwrap().abort(0, ""),
         ("two receives", _) => receive(place.status, other, 7),
         ("peer finished", 0) => receive(place.status, 1, 7),
@@ -172,7 +177,7 @@ fn an_abort_ends_the_job_with_its_code_and_text() {
     );
     let said = err(&output);
     assert!(
-        said.contains("something is wrong\nmpiexec: very wrong\n"),
+        said.contains("something is wrong in MPI_Abort\nmpiexec: very wrong\n"),
         "{said}"
     );
     assert!(
@@ -189,6 +194,13 @@ fn an_abort_is_known_as_one_even_if_the_rank_leaves_at_once() {
         err(&output).contains("MPI_Abort with code 6"),
         "{}",
         err(&output)
+    );
+    assert_eq!(output.status.code(), Some(6));
+    let output = job("fatal", &[], 2);
+    let said = err(&output);
+    assert!(
+        said.contains("dest is 77") && said.contains("rank 0 (") && said.contains("fatal error"),
+        "{said}"
     );
     assert_eq!(output.status.code(), Some(6));
     assert_eq!(

@@ -163,6 +163,11 @@ fn tell(status: &RankStatus, what: &WaitingFor<'_>) {
     status.context.store(what.context.0, Ordering::Relaxed);
     status.peer.store(what.peer, Ordering::Relaxed);
     status.tag.store(what.tag, Ordering::Relaxed);
+    // What an earlier wait said about its communicator is not this one's.
+    status.collective.store(0, Ordering::Relaxed);
+    status.root.store(-1, Ordering::Relaxed);
+    status.comm_size.store(0, Ordering::Relaxed);
+    status.comm_name[0].store(0, Ordering::Relaxed);
     if let Some(details) = what.details {
         details.describe(status);
     }

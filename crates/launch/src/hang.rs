@@ -56,19 +56,20 @@ pub enum Fate {
 pub struct Stillness(Vec<(u64, u64, u64)>);
 
 /// Does this look like a job in which nobody can ever go on? Every rank sleeps in MPI or has finished, and no message is under
-/// way. It is one only if it stays so; compare two answers.
+/// way, but for those to ranks that have finished and take nothing any more. It is one only if it stays so; compare two answers.
 pub fn stillness(ranks: &[RankView]) -> Option<Stillness> {
-    let mut asleep = 0;
+    let (mut asleep, mut finished) = (0, 0);
     for rank in ranks {
         match rank.fate {
             Fate::Started => return None,
             Fate::Running if !rank.asleep || rank.concurrent => return None,
             Fate::Running => asleep += 1,
-            Fate::Finalized | Fate::Exited => {}
+            Fate::Finalized | Fate::Exited => finished += 1,
         }
     }
     let sum = |of: fn(&RankView) -> u64| ranks.iter().fold(0u64, |sum, r| sum.wrapping_add(of(r)));
-    if asleep == 0 || sum(|r| r.sent) != sum(|r| r.received) {
+    let under_way = sum(|r| r.sent) != sum(|r| r.received);
+    if asleep == 0 || under_way && finished == 0 {
         return None;
     }
     Some(Stillness(
@@ -188,7 +189,7 @@ fn tag(tag: i32) -> String {
 impl RankView {
     /// Waits inside a collective, or while agreeing about a new object, which all members do together too.
     fn is_collective(&self) -> bool {
-        self.context & 3 != 0
+        self.collective > 0 || self.context & 3 != 0
     }
     fn waits(&self) -> bool {
         self.fate == Fate::Running && self.asleep
@@ -380,7 +381,7 @@ fn missing_members(ranks: &[RankView], context: u64, inside: &[usize], found: &m
         let mut places: Vec<String> = named
             .iter()
             .take(3)
-            .map(|(place, group)| format!("{} {place}", ranks_named(group)))
+            .map(|(place, group)| format!("{} {}", ranks_named(group), plural(place, group.len())))
             .collect();
         if rest > 0 {
             places.push(format!("and {rest} more kinds of places"));
@@ -401,6 +402,15 @@ fn missing_members(ranks: &[RankView], context: u64, inside: &[usize], found: &m
                 "are"
             },
         ));
+    }
+}
+
+/// "has ended" and "is in …" of several.
+fn plural(place: &str, many: usize) -> String {
+    match (many, place.split_once(' ')) {
+        (2.., Some(("has", rest))) => format!("have {rest}"),
+        (2.., Some(("is", rest))) => format!("are {rest}"),
+        _ => place.into(),
     }
 }
 
@@ -728,6 +738,21 @@ mod tests {
         };
         assert!(stillness(&[waiting("MPI_Recv", 1, 0), in_flight]).is_none());
         assert!(stillness(&[ended(Fate::Finalized), ended(Fate::Exited)]).is_none());
+    }
+
+    #[test]
+    fn a_message_to_a_finished_rank_is_never_taken() {
+        let sender = RankView {
+            sent: 6,
+            ..collective("MPI_Barrier", 1, -1)
+        };
+        let ranks = [sender, ended(Fate::Exited)];
+        assert!(stillness(&ranks).is_some());
+        let text = said(&ranks);
+        assert!(
+            text.contains("rank 0 waits in MPI_Barrier") && text.contains("rank 1 has ended"),
+            "{text}"
+        );
     }
 
     #[test]

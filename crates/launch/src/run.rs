@@ -446,10 +446,17 @@ impl<'a> Job<'a> {
                 Heard::Notice(Notice::Abort { code, text }) => {
                     line.acknowledge();
                     self.drain(rank);
-                    let mut said = format!(
-                        "{} called MPI_Abort with code {code}; ending the job",
-                        self.named(rank)
-                    );
+                    let mut said = if text.trim().is_empty() || text.contains("MPI_Abort") {
+                        format!(
+                            "{} called MPI_Abort with code {code}; ending the job",
+                            self.named(rank)
+                        )
+                    } else {
+                        format!(
+                            "{} had a fatal error; ending the job with status {code}",
+                            self.named(rank)
+                        )
+                    };
                     if !text.trim().is_empty() {
                         said = format!("{}\n{said}", text.trim_end());
                     }

@@ -48,7 +48,7 @@ impl Job<'_> {
                 self.watch.told = false;
             }
             (Some(new), Some((old, since))) if new == *old => {
-                if now.duration_since(*since) >= STILL && !self.watch.told {
+                if now.duration_since(*since) >= STILL && !self.watch.told && self.all_sleep() {
                     self.watch.told = true;
                     let text = format!(
                         "this job hangs: every rank sleeps in MPI or has finished, and no message is under way\n{}",
@@ -69,6 +69,17 @@ impl Job<'_> {
                 self.watch.told = false;
             }
         }
+    }
+
+    /// Does the kernel say so too? A rank that has been woken, or stopped, is no longer waiting for anybody, although it has had no
+    /// time yet to say so.
+    fn all_sleep(&self) -> bool {
+        self.living().all(|(_, rank)| {
+            let stat =
+                std::fs::read_to_string(format!("/proc/{}/stat", rank.pid)).unwrap_or_default();
+            let state = stat.rsplit(") ").next().and_then(|s| s.chars().next());
+            !matches!(state, Some('R' | 'T' | 't'))
+        })
     }
 
     /// Who waits for whom, now.
