@@ -157,6 +157,15 @@ impl Vary {
     fn none() -> Vary {
         Vary { counts: Vec::new(), displs: Vec::new(), any: 0 }
     }
+    /// The own block here must not be the other buffer.
+    fn apart_from_own(&self, other: In, address: *const u8, datatype: &Datatype, comm: &Comm) -> Result<()> {
+        if comm.is_inter() {
+            return Ok(());
+        }
+        let me = comm.rank() as usize;
+        let own = address.wrapping_offset((self.displs[me] * datatype.extent()) as isize);
+        apart(other, own, self.counts[me])
+    }
     fn varying(&self) -> Varying<'_> {
         Varying { counts: &self.counts, displs: &self.displs }
     }
@@ -226,6 +235,7 @@ fn collect_varying(
     let (blocks, recv) = if here {
         let blocks = Vary::new(recvcounts, displs, peers(comm), recvtype, "recvcounts")?;
         let recv = checked(recvbuf, blocks.any, recvtype, "recvbuf")?;
+        blocks.apart_from_own(sendbuf, recvbuf, recvtype, comm)?;
         (blocks, recv)
     } else {
         (Vary::none(), View::Nothing)
@@ -276,6 +286,7 @@ fn deal_varying(
     let (blocks, send) = if here {
         let blocks = Vary::new(sendcounts, displs, peers(comm), sendtype, "sendcounts")?;
         let send = checked(sendbuf, blocks.any, sendtype, "sendbuf")?;
+        blocks.apart_from_own(recvbuf.map(<*mut u8>::cast_const), sendbuf, sendtype, comm)?;
         (blocks, send)
     } else {
         (Vary::none(), View::Nothing)
@@ -323,6 +334,7 @@ fn collect_all_varying(
     let send = send_view(sendbuf, sendcount, sendtype);
     let blocks = Vary::new(recvcounts, displs, peers(comm), recvtype, "recvcounts")?;
     let recv = checked(recvbuf, blocks.any, recvtype, "recvbuf")?;
+    blocks.apart_from_own(sendbuf, recvbuf, recvtype, comm)?;
     let what = Collective::Allgatherv {
         send: elements(sendcount, sendtype),
         recv: blocks.varying(),
@@ -376,6 +388,7 @@ fn exchange_typed(
         None => (Vec::new(), Vec::new()),
     };
     let (inn, inn_bytes) = typed(recvbuf, recvcounts, rdispls, recvtypes, peers(comm), "recvcounts")?;
+    apart(sendbuf, recvbuf, inn_bytes.iter().chain(&out_bytes).copied().max().unwrap_or(0))?;
     let what = Collective::Alltoallw { send: &out_bytes, recv: &inn_bytes, in_place: sendbuf.is_none() };
     carry_out(&plain(comm, what, View::Blocks(&out), View::Blocks(&inn)), form)
 }

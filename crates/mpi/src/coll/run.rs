@@ -230,7 +230,7 @@ impl Run {
                         Truncate,
                         "this rank's own block has {sent} bytes by the send arguments and {room} by the receive arguments"
                     );
-                    self.error.get_or_insert(e);
+                    self.error.get_or_insert(e.on(b.comm));
                 }
             }
             _ => {}
