@@ -28,7 +28,11 @@ pub fn object<T: Object>(handle: Handle, name: &str) -> Result<&'static Arc<T>> 
 /// The object behind a handle, or nothing behind the null handle.
 #[inline]
 pub fn object_or_null<T: Object>(handle: Handle, name: &str) -> Result<Option<&'static Arc<T>>> {
-    if handle == T::NULL { Ok(None) } else { object(handle, name).map(Some) }
+    if handle == T::NULL {
+        Ok(None)
+    } else {
+        object(handle, name).map(Some)
+    }
 }
 
 #[cold]
@@ -56,26 +60,47 @@ pub fn comm(handle: Handle, name: &str) -> Result<&'static Arc<Comm>> {
 #[inline]
 pub fn intracomm(handle: Handle, name: &str) -> Result<&'static Arc<Comm>> {
     let comm = comm(handle, name)?;
-    if comm.is_inter() { Err(err!(Comm, "{name} is an intercommunicator, which this call does not take")) } else { Ok(comm) }
+    if comm.is_inter() {
+        Err(err!(Comm, "{name} is an intercommunicator, which this call does not take"))
+    } else {
+        Ok(comm)
+    }
 }
 
 /// A communicator with two groups.
 #[inline]
 pub fn intercomm(handle: Handle, name: &str) -> Result<&'static Arc<Comm>> {
     let comm = comm(handle, name)?;
-    if comm.is_inter() { Ok(comm) } else { Err(err!(Comm, "{name} is an intracommunicator; this call needs an intercommunicator")) }
+    if comm.is_inter() {
+        Ok(comm)
+    } else {
+        Err(err!(
+            Comm,
+            "{name} is an intracommunicator; this call needs an intercommunicator"
+        ))
+    }
 }
 
 /// A datatype for communication.
 #[inline]
 pub fn committed(handle: Handle, name: &str) -> Result<&'static Arc<Datatype>> {
     let datatype: &Arc<Datatype> = object(handle, name)?;
-    if datatype.is_committed() { Ok(datatype) } else { Err(not_committed(name)) }
+    if datatype.is_committed() {
+        Ok(datatype)
+    } else {
+        Err(not_committed(name))
+    }
 }
 
 #[cold]
 fn not_committed(name: &str) -> Error {
     err!(Type, "{name} has not been committed (MPI_Type_commit)")
+}
+
+/// Is this a null datatype of a message with nobody? It is not looked at.
+#[inline]
+pub fn is_for_nobody(datatype: Handle, rank: i32) -> bool {
+    rank == crate::constants::MPI_PROC_NULL && datatype == crate::constants::MPI_DATATYPE_NULL
 }
 
 /// What stands for a datatype that means nothing here.
@@ -145,7 +170,10 @@ impl<T: Object> Held<T> {
                 self.forget();
                 Ok(object)
             }
-            None => Err(Error::new(T::ERROR, format!("the handle {handle:#x} is predefined and cannot be freed"))),
+            None => Err(Error::new(
+                T::ERROR,
+                format!("the handle {handle:#x} is predefined and cannot be freed"),
+            )),
         }
     }
 
@@ -162,13 +190,21 @@ impl<T: Object> Held<T> {
 #[inline]
 pub fn count(value: impl Into<i64>, name: &str) -> Result<i64> {
     let value = value.into();
-    if value >= 0 { Ok(value) } else { Err(negative(Kind::Count, value, name)) }
+    if value >= 0 {
+        Ok(value)
+    } else {
+        Err(negative(Kind::Count, value, name))
+    }
 }
 
 /// A length of an array: not negative.
 #[inline]
 pub fn length(value: i32, name: &str) -> Result<usize> {
-    if value >= 0 { Ok(value as usize) } else { Err(negative(Kind::Arg, value.into(), name)) }
+    if value >= 0 {
+        Ok(value as usize)
+    } else {
+        Err(negative(Kind::Arg, value.into(), name))
+    }
 }
 
 #[cold]
@@ -203,15 +239,30 @@ pub fn source(value: i32, name: &str, comm: &Comm) -> Result<Source> {
 
 #[cold]
 fn bad_rank(value: i32, name: &str, comm: &Comm) -> Error {
-    let (whose, size) = (if comm.is_inter() { "the remote group" } else { "the communicator" }, comm.peers().size());
-    let ranks = if size == 1 { "1 rank".to_string() } else { format!("{size} ranks") };
+    let (whose, size) = (
+        if comm.is_inter() {
+            "the remote group"
+        } else {
+            "the communicator"
+        },
+        comm.peers().size(),
+    );
+    let ranks = if size == 1 {
+        "1 rank".to_string()
+    } else {
+        format!("{size} ranks")
+    };
     err!(Rank, "{name} is {value}, but {whose} has {ranks}")
 }
 
 /// A tag to send with.
 #[inline]
 pub fn tag(value: i32, name: &str) -> Result<u32> {
-    if value >= 0 { Ok(value as u32) } else { Err(bad_tag(value, name)) }
+    if value >= 0 {
+        Ok(value as u32)
+    } else {
+        Err(bad_tag(value, name))
+    }
 }
 
 /// A tag to receive, or `None` for any.
@@ -262,7 +313,11 @@ pub fn root(value: i32, comm: &Comm) -> Result<Root> {
 
 #[cold]
 fn bad_root(value: i32, comm: &Comm) -> Error {
-    let whose = if comm.is_inter() { "the remote group" } else { "the communicator" };
+    let whose = if comm.is_inter() {
+        "the remote group"
+    } else {
+        "the communicator"
+    };
     err!(Root, "root is {value}, but {whose} has {} ranks", comm.peers().size())
 }
 
@@ -286,10 +341,16 @@ impl Part {
 #[inline]
 pub fn part(root: &Root, comm: &Comm) -> Part {
     match (root, comm.is_inter()) {
-        (Root::Rank(rank), false) => Part { root: *rank == comm.rank(), leaf: true },
+        (Root::Rank(rank), false) => Part {
+            root: *rank == comm.rank(),
+            leaf: true,
+        },
         (Root::Rank(_), true) => Part { root: false, leaf: true },
         (Root::Itself, _) => Part { root: true, leaf: false },
-        (Root::Nobody, _) => Part { root: false, leaf: false },
+        (Root::Nobody, _) => Part {
+            root: false,
+            leaf: false,
+        },
     }
 }
 
@@ -301,7 +362,11 @@ const NOBODYS: usize = 4096;
 /// Checks a buffer of `count` elements. Null is MPI_BOTTOM, which suits datatypes with absolute addresses only.
 #[inline]
 pub fn buffer(at: *const u8, count: i64, datatype: &Datatype, name: &str) -> Result<()> {
-    if at as usize >= NOBODYS { Ok(()) } else { suspicious(at, count, datatype, name) }
+    if at as usize >= NOBODYS {
+        Ok(())
+    } else {
+        suspicious(at, count, datatype, name)
+    }
 }
 
 #[cold]
@@ -310,7 +375,11 @@ fn suspicious(at: *const u8, count: i64, datatype: &Datatype, name: &str) -> Res
         return Err(err!(Buffer, "{name} is MPI_IN_PLACE, which is not allowed here"));
     }
     if count > 0 && datatype.basic_kind().is_some() && datatype.size() > 0 {
-        let what = if at.is_null() { "null".to_string() } else { format!("{at:?}, which is no memory") };
+        let what = if at.is_null() {
+            "null".to_string()
+        } else {
+            format!("{at:?}, which is no memory")
+        };
         return Err(err!(Buffer, "{name} is {what}, for a message of {count} elements"));
     }
     Ok(())
@@ -319,7 +388,11 @@ fn suspicious(at: *const u8, count: i64, datatype: &Datatype, name: &str) -> Res
 /// Checks the address of a buffer of which nothing more is known.
 #[inline]
 pub fn address(at: *const u8, name: &str) -> Result<()> {
-    if at as usize == MPI_IN_PLACE { Err(err!(Buffer, "{name} is MPI_IN_PLACE, which is not allowed here")) } else { Ok(()) }
+    if at as usize == MPI_IN_PLACE {
+        Err(err!(Buffer, "{name} is MPI_IN_PLACE, which is not allowed here"))
+    } else {
+        Ok(())
+    }
 }
 
 #[cold]
@@ -472,8 +545,8 @@ impl Ints {
         if self.is_none() {
             return 0;
         }
-        // SAFETY: the program's array has the elements that the standard says.
         match self {
+            // SAFETY: the program's array has the elements that the standard says.
             Ints::Narrow(at) => i64::from(unsafe { *at.add(index) }),
             // SAFETY: as above.
             Ints::Wide(at) => unsafe { at.add(index).read_unaligned() },
@@ -546,7 +619,11 @@ pub struct Types {
 
 impl Types {
     /// An array that means nothing here.
-    pub const NONE: Types = Types { first: std::ptr::null(), committed: false, name: "" };
+    pub const NONE: Types = Types {
+        first: std::ptr::null(),
+        committed: false,
+        name: "",
+    };
 
     /// The array at `first`; `committed`: for communication.
     pub fn new(first: *const Handle, committed: bool, name: &'static str) -> Types {
@@ -559,7 +636,11 @@ impl Types {
     /// No valid datatype stands there, or it should be committed and is not.
     pub fn at(&self, index: usize) -> Result<&'static Arc<Datatype>> {
         if self.first.is_null() {
-            return if self.name.is_empty() { Ok(unused_type()) } else { Err(null(self.name)) };
+            return if self.name.is_empty() {
+                Ok(unused_type())
+            } else {
+                Err(null(self.name))
+            };
         }
         // SAFETY: the program's array has the elements that the standard says.
         let handle = unsafe { *self.first.add(index) };
@@ -603,7 +684,11 @@ pub unsafe fn key<'a>(at: *const c_char) -> Result<&'a CStr> {
     let key = unsafe { string(at, "key") }.map_err(|_| err!(InfoKey, "key is null"))?;
     match key.count_bytes() {
         0 => Err(err!(InfoKey, "key is empty")),
-        n if n >= MPI_MAX_INFO_KEY => Err(err!(InfoKey, "key has {n} characters; at most {} are allowed", MPI_MAX_INFO_KEY - 1)),
+        n if n >= MPI_MAX_INFO_KEY => Err(err!(
+            InfoKey,
+            "key has {n} characters; at most {} are allowed",
+            MPI_MAX_INFO_KEY - 1
+        )),
         _ => Ok(key),
     }
 }
@@ -616,7 +701,11 @@ pub unsafe fn value<'a>(at: *const c_char) -> Result<&'a CStr> {
     // SAFETY: the caller's promise.
     let value = unsafe { string(at, "value") }.map_err(|_| err!(InfoValue, "value is null"))?;
     match value.count_bytes() {
-        n if n >= MPI_MAX_INFO_VAL => Err(err!(InfoValue, "value has {n} characters; at most {} are allowed", MPI_MAX_INFO_VAL - 1)),
+        n if n >= MPI_MAX_INFO_VAL => Err(err!(
+            InfoValue,
+            "value has {n} characters; at most {} are allowed",
+            MPI_MAX_INFO_VAL - 1
+        )),
         _ => Ok(value),
     }
 }
@@ -654,8 +743,14 @@ mod tests {
     #[test]
     fn handles_of_nothing_are_explained() {
         assert!(text(object::<ferry_mpi::Info>(0, "info")).contains("has it been set?"));
-        assert_eq!(text(object::<ferry_mpi::Info>(0x130, "info")), "info is the null handle MPI_INFO_NULL");
-        assert_eq!(object::<ferry_mpi::Errhandler>(u64::MAX, "e").unwrap_err().kind(), Kind::ErrhandlerArg);
+        assert_eq!(
+            text(object::<ferry_mpi::Info>(0x130, "info")),
+            "info is the null handle MPI_INFO_NULL"
+        );
+        assert_eq!(
+            object::<ferry_mpi::Errhandler>(u64::MAX, "e").unwrap_err().kind(),
+            Kind::ErrhandlerArg
+        );
         assert!(object_or_null::<ferry_mpi::Info>(0x130, "info").unwrap().is_none());
     }
 

@@ -42,7 +42,11 @@ pub enum UserFunction {
 const DUP: usize = 1;
 
 fn present(f: *const c_void, name: &str) -> Result<()> {
-    if f as usize > DUP { Ok(()) } else { Err(err!(Arg, "{name} is no function")) }
+    if f as usize > DUP {
+        Ok(())
+    } else {
+        Err(err!(Arg, "{name} is no function"))
+    }
 }
 
 /// # Safety
@@ -61,7 +65,9 @@ pub unsafe fn copy_function(f: *const c_void) -> CopyFunction {
         DUP => CopyFunction::Dup,
         // SAFETY: the caller's promise; no constant.
         _ => CopyFunction::User(unsafe {
-            transmute::<*const c_void, unsafe extern "C" fn(Handle, i32, *mut c_void, *mut c_void, *mut c_void, *mut i32) -> i32>(f)
+            transmute::<*const c_void, unsafe extern "C" fn(Handle, i32, *mut c_void, *mut c_void, *mut c_void, *mut i32) -> i32>(
+                f,
+            )
         }),
     }
 }
@@ -80,13 +86,15 @@ pub unsafe fn user_function(f: *const c_void, large: bool, name: &str) -> Result
     // SAFETY: the caller's promise; not null.
     Ok(unsafe {
         if large {
-            UserFunction::Count(
-                transmute::<*const c_void, unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut Handle)>(f),
-            )
+            UserFunction::Count(transmute::<
+                *const c_void,
+                unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut Handle),
+            >(f))
         } else {
-            UserFunction::Int(
-                transmute::<*const c_void, unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i32, *mut Handle)>(f),
-            )
+            UserFunction::Int(transmute::<
+                *const c_void,
+                unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i32, *mut Handle),
+            >(f))
         }
     })
 }

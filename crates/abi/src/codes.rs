@@ -98,11 +98,17 @@ const CLASSES: [(&str, &str); 63] = [
     ("MPI_ERR_ROOT", "the root is not in the group"),
     ("MPI_ERR_GROUP", "a group is invalid"),
     ("MPI_ERR_OP", "a reduction operation is invalid or unfit for the datatype"),
-    ("MPI_ERR_TOPOLOGY", "the communicator's topology is missing or of another kind"),
+    (
+        "MPI_ERR_TOPOLOGY",
+        "the communicator's topology is missing or of another kind",
+    ),
     ("MPI_ERR_DIMS", "the dimensions do not fit"),
     ("MPI_ERR_ARG", "an argument is invalid"),
     ("MPI_ERR_UNKNOWN", "an error of unknown kind"),
-    ("MPI_ERR_TRUNCATE", "a message was longer than the buffer it was received into"),
+    (
+        "MPI_ERR_TRUNCATE",
+        "a message was longer than the buffer it was received into",
+    ),
     ("MPI_ERR_OTHER", "an error that no class is made for"),
     ("MPI_ERR_INTERN", "an error inside the library"),
     ("MPI_ERR_PENDING", "the operation has neither failed nor completed"),
@@ -176,7 +182,10 @@ const TOOL_CODES: [(&str, &str); 18] = [
 
 /// The name of a predefined class.
 pub fn class_name(class: i32) -> &'static str {
-    usize::try_from(class).ok().and_then(|c| CLASSES.get(c)).map_or("an error class of the program", |c| c.0)
+    usize::try_from(class)
+        .ok()
+        .and_then(|c| CLASSES.get(c))
+        .map_or("an error class of the program", |c| c.0)
 }
 
 /// A class or code that the program added.
@@ -196,7 +205,11 @@ struct Codes {
     added: Vec<Added>,
 }
 
-static CODES: Mutex<Codes> = Mutex::new(Codes { texts: Vec::new(), next_text: 0, added: Vec::new() });
+static CODES: Mutex<Codes> = Mutex::new(Codes {
+    texts: Vec::new(),
+    next_text: 0,
+    added: Vec::new(),
+});
 
 fn codes() -> MutexGuard<'static, Codes> {
     CODES.lock().unwrap_or_else(PoisonError::into_inner)
@@ -257,9 +270,18 @@ pub fn class_of(code: i32) -> Option<i32> {
 pub fn text_of(code: i32) -> Option<String> {
     let class = class_of(code)?;
     if code > MPI_ERR_LASTCODE {
-        return Some(codes().added.iter().find(|a| a.number == code).and_then(|a| a.text.clone()).unwrap_or_default());
+        return Some(
+            codes()
+                .added
+                .iter()
+                .find(|a| a.number == code)
+                .and_then(|a| a.text.clone())
+                .unwrap_or_default(),
+        );
     }
-    if let Some(own) = TOOL_CODES.get((code - MPI_T_ERR_CANNOT_INIT) as usize).filter(|_| code >= MPI_T_ERR_CANNOT_INIT)
+    if let Some(own) = TOOL_CODES
+        .get((code - MPI_T_ERR_CANNOT_INIT) as usize)
+        .filter(|_| code >= MPI_T_ERR_CANNOT_INIT)
         && code <= MPI_T_ERR_PVAR_NO_ATOMIC
     {
         return Some(format!("{}: {}", own.0, own.1));
@@ -276,7 +298,13 @@ pub fn text_of(code: i32) -> Option<String> {
 
 /// The highest number in use (the attribute MPI_LASTUSEDCODE).
 pub fn last_used() -> i32 {
-    codes().added.iter().map(|a| a.number).max().unwrap_or(MPI_ERR_LASTCODE).max(MPI_ERR_LASTCODE)
+    codes()
+        .added
+        .iter()
+        .map(|a| a.number)
+        .max()
+        .unwrap_or(MPI_ERR_LASTCODE)
+        .max(MPI_ERR_LASTCODE)
 }
 
 /// Adds a class (MPI_Add_error_class).
@@ -296,7 +324,11 @@ fn add(class: Option<i32>) -> Result<i32> {
     if number <= MPI_ERR_LASTCODE {
         return Err(err!(NoMem, "there are no error codes left"));
     }
-    codes().added.push(Added { number, class: class.unwrap_or(number), text: None });
+    codes().added.push(Added {
+        number,
+        class: class.unwrap_or(number),
+        text: None,
+    });
     Ok(number)
 }
 
@@ -320,13 +352,20 @@ pub fn set_text(code: i32, text: Option<String>) -> Result<()> {
 }
 
 fn not_added(number: i32, name: &str) -> Error {
-    err!(Arg, "{name} is {number}, which MPI_Add_error_class and MPI_Add_error_code have not made")
+    err!(
+        Arg,
+        "{name} is {number}, which MPI_Add_error_class and MPI_Add_error_code have not made"
+    )
 }
 
 /// Removes a class (MPI_Remove_error_class), of which no codes may be left.
 pub fn remove_class(class: i32) -> Result<()> {
     let mut codes = codes();
-    let at = codes.added.iter().position(|a| a.number == class && a.class == class).ok_or_else(|| not_added(class, "errorclass"))?;
+    let at = codes
+        .added
+        .iter()
+        .position(|a| a.number == class && a.class == class)
+        .ok_or_else(|| not_added(class, "errorclass"))?;
     if let Some(code) = codes.added.iter().find(|a| a.class == class && a.number != class) {
         return Err(err!(Other, "errorclass {class} still has codes, for example {}", code.number));
     }
@@ -337,7 +376,11 @@ pub fn remove_class(class: i32) -> Result<()> {
 /// Removes a code (MPI_Remove_error_code).
 pub fn remove_code(code: i32) -> Result<()> {
     let mut codes = codes();
-    let at = codes.added.iter().position(|a| a.number == code && a.class != code).ok_or_else(|| not_added(code, "errorcode"))?;
+    let at = codes
+        .added
+        .iter()
+        .position(|a| a.number == code && a.class != code)
+        .ok_or_else(|| not_added(code, "errorcode"))?;
     codes.added.remove(at);
     Ok(())
 }
@@ -361,7 +404,10 @@ mod tests {
         let code = code(Kind::Rank, "dest is 7, but the communicator has 4 ranks".into());
         assert!(code > 0 && code <= MPI_ERR_LASTCODE);
         assert_eq!(class_of(code), Some(MPI_ERR_RANK));
-        assert_eq!(text_of(code).unwrap(), "MPI_ERR_RANK: dest is 7, but the communicator has 4 ranks");
+        assert_eq!(
+            text_of(code).unwrap(),
+            "MPI_ERR_RANK: dest is 7, but the communicator has 4 ranks"
+        );
         assert_eq!(super::code(Kind::InStatus, "x".into()), MPI_ERR_IN_STATUS);
         assert_eq!(super::code(Kind::Code(77_777), "x".into()), 77_777);
     }

@@ -42,7 +42,11 @@ pub fn note(call: u32) {
 #[inline]
 pub fn enter(call: u32) -> Result<()> {
     note(call);
-    if LIFE.load(Ordering::Relaxed) == Life::Running as u32 { Ok(()) } else { Err(absent()) }
+    if LIFE.load(Ordering::Relaxed) == Life::Running as u32 {
+        Ok(())
+    } else {
+        Err(absent())
+    }
 }
 
 #[cold]
@@ -55,7 +59,11 @@ fn absent() -> Error {
 
 /// The C name of function `number`.
 pub fn name_of(number: u32) -> &'static str {
-    (number as usize).checked_sub(1).and_then(|at| symbols::NAMES.get(at)).copied().unwrap_or("MPI")
+    (number as usize)
+        .checked_sub(1)
+        .and_then(|at| symbols::NAMES.get(at))
+        .copied()
+        .unwrap_or("MPI")
 }
 
 /// The exported symbols, made from `crates/api/mpi.api`.

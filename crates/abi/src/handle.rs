@@ -42,7 +42,11 @@ pub trait Object: Sized + Send + Sync + 'static {
 /// uses it (MPI 5.0 §11.6.2). Whoever needs the object longer clones the `Arc`.
 #[inline]
 pub fn get<T: Object>(handle: Handle) -> Option<&'static Arc<T>> {
-    if handle < PREDEFINED { T::predefined(handle as u32) } else { T::table().get(handle) }
+    if handle < PREDEFINED {
+        T::predefined(handle as u32)
+    } else {
+        T::table().get(handle)
+    }
 }
 
 /// Makes a handle for an object.
@@ -69,7 +73,11 @@ pub fn fill<T: Object>(handle: Handle, object: Arc<T>) {
 /// Frees a handle and returns its object; `None` for handles that are predefined or invalid.
 #[inline]
 pub fn remove<T: Object>(handle: Handle) -> Option<Arc<T>> {
-    if handle < PREDEFINED { None } else { T::table().remove(handle) }
+    if handle < PREDEFINED {
+        None
+    } else {
+        T::table().remove(handle)
+    }
 }
 
 /// Is this a predefined handle (which cannot be freed)?
@@ -100,7 +108,11 @@ pub fn from_int<T: Object>(number: i32) -> Handle {
 
 /// [`to_int`] for kinds of which only predefined handles exist.
 pub fn to_int_bare(c_type: &str, handle: Handle) -> i32 {
-    if handle < PREDEFINED { handle as i32 } else { null_of(c_type) as i32 }
+    if handle < PREDEFINED {
+        handle as i32
+    } else {
+        null_of(c_type) as i32
+    }
 }
 
 /// [`from_int`] for kinds of which only predefined handles exist.
@@ -150,7 +162,11 @@ const GENERATION: u32 = (1 << KIND_SHIFT) - 1;
 impl<V> Table<V> {
     /// An empty table.
     pub const fn new() -> Table<V> {
-        Table { chunks: [const { AtomicPtr::new(null_mut()) }; CHUNKS], free: AtomicU64::new(0), used: AtomicU32::new(0) }
+        Table {
+            chunks: [const { AtomicPtr::new(null_mut()) }; CHUNKS],
+            free: AtomicU64::new(0),
+            used: AtomicU32::new(0),
+        }
     }
 
     #[inline]
@@ -174,8 +190,10 @@ impl<V> Table<V> {
     /// The value of a handle.
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<&V> {
+        let tag = (handle >> 32) as u32;
         let slot = self.slot(handle as u32)?;
-        if slot.tag.load(Ordering::Acquire) != (handle >> 32) as u32 {
+        // Without a kind it would be taken for the tag of a free slot.
+        if slot.tag.load(Ordering::Acquire) != tag || tag <= GENERATION {
             return None;
         }
         // SAFETY: the tag says that the slot holds a value, written before the tag. That it is not taken out while the
@@ -196,7 +214,9 @@ impl<V> Table<V> {
             Some(index) => index,
             None => self.fresh(),
         };
-        let Some(slot) = self.slot(index) else { unreachable!("the slot was there or has been made") };
+        let Some(slot) = self.slot(index) else {
+            unreachable!("the slot was there or has been made")
+        };
         let tag = slot.tag.load(Ordering::Relaxed) | kind << KIND_SHIFT;
         // SAFETY: the slot is free and belongs to this thread alone, which took it from the list.
         unsafe { (*slot.value.get()).write(value) };
@@ -225,7 +245,9 @@ impl<V> Table<V> {
             return None;
         }
         let next = tag.wrapping_add(1) & GENERATION;
-        slot.tag.compare_exchange(tag, next, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        slot.tag
+            .compare_exchange(tag, next, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
         // SAFETY: the tag said that there is a value, and only this thread has withdrawn it.
         let value = unsafe { (*slot.value.get()).assume_init_read() };
         self.push(index, slot);
@@ -239,7 +261,10 @@ impl<V> Table<V> {
             let index = (head as u32).checked_sub(1)?;
             let next = self.slot(index)?.next.load(Ordering::Relaxed);
             let new = (head >> 32).wrapping_add(1) << 32 | u64::from(next);
-            match self.free.compare_exchange_weak(head, new, Ordering::Acquire, Ordering::Acquire) {
+            match self
+                .free
+                .compare_exchange_weak(head, new, Ordering::Acquire, Ordering::Acquire)
+            {
                 Ok(_) => return Some(index),
                 Err(now) => head = now,
             }
@@ -252,7 +277,10 @@ impl<V> Table<V> {
         loop {
             slot.next.store(head as u32, Ordering::Relaxed);
             let new = (head >> 32).wrapping_add(1) << 32 | u64::from(index + 1);
-            match self.free.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
+            match self
+                .free
+                .compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed)
+            {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
@@ -321,20 +349,52 @@ object!(Comm, 1, MPI_COMM_NULL, "MPI_Comm", Comm, |c, h| c.identity.set(h), |h| 
 object!(Group, 2, MPI_GROUP_NULL, "MPI_Group", Group, |g, h| g.identity.set(h), |h| {
     (u64::from(h) == constants::MPI_GROUP_EMPTY).then(crate::calls::group::empty)
 });
-object!(Datatype, 3, MPI_DATATYPE_NULL, "MPI_Datatype", Type, |t, h| t.handle.store(h, Ordering::Relaxed), Datatype::predefined);
-object!(Op, 4, MPI_OP_NULL, "MPI_Op", Op, |o, h| o.handle.store(h, Ordering::Relaxed), Op::predefined);
+object!(
+    Datatype,
+    3,
+    MPI_DATATYPE_NULL,
+    "MPI_Datatype",
+    Type,
+    |t, h| t.handle.store(h, Ordering::Relaxed),
+    Datatype::predefined
+);
+object!(
+    Op,
+    4,
+    MPI_OP_NULL,
+    "MPI_Op",
+    Op,
+    |o, h| o.handle.store(h, Ordering::Relaxed),
+    Op::predefined
+);
 object!(Info, 5, MPI_INFO_NULL, "MPI_Info", Info, |i, h| i.identity.set(h), |h| {
     (u64::from(h) == constants::MPI_INFO_ENV).then(crate::calls::info::environment)
 });
-object!(Errhandler, 6, MPI_ERRHANDLER_NULL, "MPI_Errhandler", ErrhandlerArg, |e, h| e.identity.set(h), |h| {
-    match u64::from(h) {
-        constants::MPI_ERRORS_ARE_FATAL => Some(Errhandler::fatal()),
-        constants::MPI_ERRORS_ABORT => Some(Errhandler::abort()),
-        constants::MPI_ERRORS_RETURN => Some(Errhandler::returning()),
-        _ => None,
+object!(
+    Errhandler,
+    6,
+    MPI_ERRHANDLER_NULL,
+    "MPI_Errhandler",
+    ErrhandlerArg,
+    |e, h| e.identity.set(h),
+    |h| {
+        match u64::from(h) {
+            constants::MPI_ERRORS_ARE_FATAL => Some(Errhandler::fatal()),
+            constants::MPI_ERRORS_ABORT => Some(Errhandler::abort()),
+            constants::MPI_ERRORS_RETURN => Some(Errhandler::returning()),
+            _ => None,
+        }
     }
-});
-object!(Request, 7, MPI_REQUEST_NULL, "MPI_Request", Request, |r, h| r.identity.set(h), |_| None);
+);
+object!(
+    Request,
+    7,
+    MPI_REQUEST_NULL,
+    "MPI_Request",
+    Request,
+    |r, h| r.identity.set(h),
+    |_| None
+);
 object!(Message, 8, MPI_MESSAGE_NULL, "MPI_Message", Request, |_, _| {}, |_| None);
 
 #[cfg(test)]
@@ -362,7 +422,18 @@ mod tests {
     fn made_up_handles_are_recognised() {
         let table: Table<u8> = Table::new();
         let h = table.insert(5, 1);
-        for bad in [0, 1, 4095, 4096, u64::MAX, h ^ 1 << 32, h ^ 1 << 56, h + 1, h & 0xffff_ffff, 0x7fff_1234_5678] {
+        for bad in [
+            0,
+            1,
+            4095,
+            4096,
+            u64::MAX,
+            h ^ 1 << 32,
+            h ^ 1 << 56,
+            h + 1,
+            h & 0xffff_ffff,
+            0x7fff_1234_5678,
+        ] {
             assert_eq!(table.get(bad), None, "{bad:#x}");
             assert_eq!(table.remove(bad), None, "{bad:#x}");
         }

@@ -5,6 +5,7 @@
 
 mod args;
 mod callback;
+#[allow(clippy::too_many_arguments)] // MPI decides how many.
 mod calls;
 mod codes;
 mod constants;

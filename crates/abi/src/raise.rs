@@ -54,10 +54,14 @@ pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
     code
 }
 
-/// The handler of errors that belong to no object: that of MPI_COMM_SELF (MPI 5.0 §9.3).
+/// The handler of errors that belong to no object: that of MPI_COMM_SELF (MPI 5.0 §9.3). While the program has set none there, that
+/// of MPI_COMM_WORLD, where MPI 3 programs expect such errors.
 fn handler_of_process() -> Arc<Errhandler> {
     match process::started() {
-        Some(process) => process.itself.errhandler.current(),
+        Some(process) => {
+            let own = process.itself.errhandler.current();
+            if Arc::ptr_eq(&own, Errhandler::fatal()) { process.world.errhandler.current() } else { own }
+        }
         None => Errhandler::fatal().clone(),
     }
 }
@@ -97,7 +101,11 @@ pub fn who() -> String {
 pub fn place_of(comm: &Comm) -> String {
     let name = String::from_utf8_lossy(&comm.name()).into_owned();
     if name.is_empty() {
-        let kind = if comm.is_inter() { "an intercommunicator" } else { "a communicator" };
+        let kind = if comm.is_inter() {
+            "an intercommunicator"
+        } else {
+            "a communicator"
+        };
         format!(" on {kind} of {} ranks", comm.size())
     } else {
         format!(" on {name}")
@@ -122,5 +130,8 @@ pub fn tool_code(error: Error) -> i32 {
 /// The error of a function that is not there yet.
 #[cold]
 pub fn unsupported(name: &str) -> Error {
-    err!(UnsupportedOperation, "{name} is not part of this version of Ferry (`ferry doctor --coverage` lists what is)")
+    err!(
+        UnsupportedOperation,
+        "{name} is not part of this version of Ferry (`ferry doctor --coverage` lists what is)"
+    )
 }

@@ -1,5 +1,8 @@
 //! Places in the program's memory where results go.
 
+// What only chapters to come use is kept beside its like.
+#![allow(dead_code)]
+
 use crate::args::null;
 use crate::constants::MPI_UNDEFINED;
 use crate::handle::{self, Handle, Object};
@@ -153,7 +156,10 @@ impl OutCount {
     /// It does not fit an int.
     pub fn fit(&self, value: i64, name: &str) -> Result<()> {
         if self.is_narrow() && i32::try_from(value).is_err() {
-            return Err(err!(ValueTooLarge, "{name} would be {value}, which does not fit an int; use the large-count form (_c)"));
+            return Err(err!(
+                ValueTooLarge,
+                "{name} would be {value}, which does not fit an int; use the large-count form (_c)"
+            ));
         }
         self.set(value);
         Ok(())
@@ -204,7 +210,11 @@ impl OutPointer {
     /// `at` is null or the address of a pointer.
     #[inline]
     pub unsafe fn new(at: *mut c_void, name: &str) -> Result<OutPointer> {
-        if at.is_null() { Err(null(name)) } else { Ok(OutPointer(at.cast())) }
+        if at.is_null() {
+            Err(null(name))
+        } else {
+            Ok(OutPointer(at.cast()))
+        }
     }
 
     /// Stores the pointer.
@@ -219,12 +229,17 @@ impl OutPointer {
 #[derive(Debug)]
 pub struct New<T: Object>(*mut Handle, PhantomData<T>);
 
+#[allow(clippy::self_named_constructors)]
 impl<T: Object> New<T> {
     /// # Safety
     /// `at` is null or valid.
     #[inline]
     pub unsafe fn new(at: *mut Handle, name: &str) -> Result<New<T>> {
-        if at.is_null() { Err(null(name)) } else { Ok(New(at, PhantomData)) }
+        if at.is_null() {
+            Err(null(name))
+        } else {
+            Ok(New(at, PhantomData))
+        }
     }
 
     /// A place that may be null: then nothing is stored.
@@ -278,7 +293,10 @@ pub struct OutInts {
 
 impl OutInts {
     /// Nowhere.
-    pub const NONE: OutInts = OutInts { first: std::ptr::null_mut(), length: 0 };
+    pub const NONE: OutInts = OutInts {
+        first: std::ptr::null_mut(),
+        length: 0,
+    };
 
     /// An array of `length` elements.
     ///
@@ -286,7 +304,11 @@ impl OutInts {
     /// `first` is null or has so many elements.
     pub unsafe fn new(first: *mut i32, length: impl crate::args::Length, name: &str) -> Result<OutInts> {
         let length = length.length();
-        if first.is_null() && length > 0 { Err(null(name)) } else { Ok(OutInts { first, length }) }
+        if first.is_null() && length > 0 {
+            Err(null(name))
+        } else {
+            Ok(OutInts { first, length })
+        }
     }
 
     /// An array of which the call knows how long it is; or null.
@@ -294,7 +316,10 @@ impl OutInts {
     /// # Safety
     /// `first` is null or has the elements that the call sets.
     pub unsafe fn unbounded(first: *mut i32) -> OutInts {
-        OutInts { first, length: usize::MAX }
+        OutInts {
+            first,
+            length: usize::MAX,
+        }
     }
 
     /// Is it null, or one of the small numbers that stand for no array (MPI_UNWEIGHTED)?
@@ -368,7 +393,11 @@ impl OutText {
     /// # Safety
     /// `first` is null or has so many bytes.
     pub unsafe fn new(first: *mut c_char, room: usize, name: &str) -> Result<OutText> {
-        if first.is_null() { Err(null(name)) } else { Ok(OutText { first, room }) }
+        if first.is_null() {
+            Err(null(name))
+        } else {
+            Ok(OutText { first, room })
+        }
     }
 
     /// Stores the text, cut to the room, with a final null. Returns its length without the null.
@@ -407,6 +436,7 @@ impl OutStatus {
 
     /// The program's status, if it wants one.
     #[inline]
+    #[allow(clippy::mut_from_ref)] // The status is the program's, and `self` only its address.
     pub fn get(&self) -> Option<&mut Status> {
         // SAFETY: valid by the promise at `new`; the ABI aligns it to 4, as Rust does.
         unsafe { self.0.as_mut() }
@@ -431,7 +461,10 @@ impl OutStatus {
     #[inline]
     pub fn store_empty(&self) {
         if let Some(status) = self.get() {
-            *status = Status { error: status.error, ..Status::EMPTY };
+            *status = Status {
+                error: status.error,
+                ..Status::EMPTY
+            };
         }
     }
 }
@@ -474,7 +507,12 @@ mod tests {
     fn counts_that_do_not_fit_are_undefined_or_errors() {
         let (mut narrow, mut wide) = (0i32, 0i64);
         // SAFETY: valid places.
-        let (n, w) = unsafe { (OutCount::new(&raw mut narrow, "n").unwrap(), OutCount::new(&raw mut wide, "w").unwrap()) };
+        let (n, w) = unsafe {
+            (
+                OutCount::new(&raw mut narrow, "n").unwrap(),
+                OutCount::new(&raw mut wide, "w").unwrap(),
+            )
+        };
         n.set(1 << 40);
         w.set(1 << 40);
         assert_eq!((narrow, wide), (MPI_UNDEFINED, 1 << 40));
@@ -507,10 +545,16 @@ mod tests {
 
     #[test]
     fn ignored_statuses_are_left_out() {
-        let mut statuses = [Status { error: 7, ..Status::EMPTY }; 2];
+        let mut statuses = [Status {
+            error: 7,
+            ..Status::EMPTY
+        }; 2];
         // SAFETY: two statuses.
         let out = unsafe { OutStatuses::new(statuses.as_mut_ptr()) };
-        out.at(1).store(&Outcome { bytes: 9, ..Outcome::EMPTY });
+        out.at(1).store(&Outcome {
+            bytes: 9,
+            ..Outcome::EMPTY
+        });
         assert_eq!((statuses[1].bytes(), statuses[1].error), (9, 7));
         // SAFETY: ignored.
         assert!(unsafe { OutStatuses::new(std::ptr::null_mut()) }.at(5).is_ignored());

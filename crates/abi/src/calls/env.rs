@@ -150,7 +150,12 @@ pub fn alloc_mem(size: i64, info: Option<&'static Arc<Info>>, baseptr: OutPointe
     if let Some(text) = info.and_then(|i| i.text("mpi_minimum_memory_alignment")) {
         match text.trim().parse::<usize>() {
             Ok(n) if n.is_power_of_two() => alignment = alignment.max(n),
-            _ => return Err(err!(InfoValue, "mpi_minimum_memory_alignment is {text}, which is no power of two")),
+            _ => {
+                return Err(err!(
+                    InfoValue,
+                    "mpi_minimum_memory_alignment is {text}, which is no power of two"
+                ));
+            }
         }
     }
     let mut base = std::ptr::null_mut();
@@ -181,7 +186,11 @@ pub fn abi_get_version(abi_major: Out<i32>, abi_minor: Out<i32>) -> Result<()> {
 }
 
 pub fn abi_get_info(info: New<Info>) -> Result<()> {
-    info.set(Info::of([("mpi_aint_size", "8"), ("mpi_count_size", "8"), ("mpi_offset_size", "8")]));
+    info.set(Info::of([
+        ("mpi_aint_size", "8"),
+        ("mpi_count_size", "8"),
+        ("mpi_offset_size", "8"),
+    ]));
     Ok(())
 }
 
@@ -190,7 +199,9 @@ static FORTRAN: OnceLock<Arc<Info>> = OnceLock::new();
 
 pub fn abi_set_fortran_info(info: Option<&'static Arc<Info>>) -> Result<()> {
     let info = info.ok_or_else(|| err!(Info, "info is MPI_INFO_NULL"))?;
-    FORTRAN.set(info.duplicate()).map_err(|_| err!(Abi, "the properties of Fortran have been set already"))
+    FORTRAN
+        .set(info.duplicate())
+        .map_err(|_| err!(Abi, "the properties of Fortran have been set already"))
 }
 
 pub fn abi_get_fortran_info(info: New<Info>) -> Result<()> {
@@ -205,7 +216,13 @@ pub fn abi_set_fortran_booleans(logical_size: i32, logical_true: *mut c_void, lo
     }
     // SAFETY: the program passes two LOGICALs of that size.
     let (true_value, false_value) = unsafe { (load(size, logical_true), load(size, logical_false)) };
-    if (FortranBooleans { size, true_value, false_value }).set() {
+    if (FortranBooleans {
+        size,
+        true_value,
+        false_value,
+    })
+    .set()
+    {
         Ok(())
     } else {
         Err(err!(Abi, "the values of Fortran's LOGICAL have been set already"))
@@ -234,7 +251,10 @@ pub fn abi_get_fortran_booleans(
 fn logical_width(size: i32) -> Result<usize> {
     match size {
         1 | 2 | 4 | 8 => Ok(size as usize),
-        _ => Err(err!(Arg, "logical_size is {size}; sizes of LOGICAL known here are 1, 2, 4 and 8")),
+        _ => Err(err!(
+            Arg,
+            "logical_size is {size}; sizes of LOGICAL known here are 1, 2, 4 and 8"
+        )),
     }
 }
 

@@ -36,7 +36,10 @@ fn check(handler: &Errhandler, target: Target) -> Result<()> {
     if handler.fits(target) {
         Ok(())
     } else {
-        Err(err!(ErrhandlerArg, "errhandler was made for objects of another kind ({handler:?})"))
+        Err(err!(
+            ErrhandlerArg,
+            "errhandler was made for objects of another kind ({handler:?})"
+        ))
     }
 }
 
@@ -97,7 +100,11 @@ pub fn comm_call_errhandler(comm: &'static Arc<Comm>, errorcode: i32) -> Result<
 
 /// Files that are open are not there yet; MPI_FILE_NULL has the handler of errors without a file.
 fn no_file(file: Handle, name: &str) -> Result<()> {
-    if file == MPI_FILE_NULL { Ok(()) } else { Err(err!(File, "{name} is {file:#x}, which is no MPI_File")) }
+    if file == MPI_FILE_NULL {
+        Ok(())
+    } else {
+        Err(err!(File, "{name} is {file:#x}, which is no MPI_File"))
+    }
 }
 
 pub fn file_set_errhandler(file: Handle, errhandler: &'static Arc<Errhandler>) -> Result<()> {
@@ -116,7 +123,13 @@ pub fn file_get_errhandler(file: Handle, errhandler: New<Errhandler>) -> Result<
 pub fn file_call_errhandler(fh: Handle, errorcode: i32) -> Result<()> {
     no_file(fh, "fh")?;
     let error = reported(errorcode)?;
-    raise::invoke(&raise::file_default().current(), MPI_FILE_NULL, errorcode, "MPI_File_call_errhandler", &error);
+    raise::invoke(
+        &raise::file_default().current(),
+        MPI_FILE_NULL,
+        errorcode,
+        "MPI_File_call_errhandler",
+        &error,
+    );
     Ok(())
 }
 
@@ -144,7 +157,12 @@ pub fn add_error_code(errorclass: i32, errorcode: Out<i32>) -> Result<()> {
 
 pub fn add_error_string(errorcode: i32, string: &CStr) -> Result<()> {
     if string.count_bytes() >= MPI_MAX_ERROR_STRING {
-        return Err(err!(Arg, "string has {} characters; at most {} are allowed", string.count_bytes(), MPI_MAX_ERROR_STRING - 1));
+        return Err(err!(
+            Arg,
+            "string has {} characters; at most {} are allowed",
+            string.count_bytes(),
+            MPI_MAX_ERROR_STRING - 1
+        ));
     }
     codes::set_text(errorcode, Some(string.to_string_lossy().into_owned()))
 }
@@ -162,6 +180,10 @@ pub fn remove_error_string(errorcode: i32) -> Result<()> {
 }
 
 pub fn abort(comm: &'static Arc<Comm>, errorcode: i32) -> Result<()> {
-    let text = format!("{}: MPI_Abort{} with error code {errorcode}", raise::who(), raise::place_of(comm));
+    let text = format!(
+        "{}: MPI_Abort{} with error code {errorcode}",
+        raise::who(),
+        raise::place_of(comm)
+    );
     process().abort(errorcode, &text)
 }

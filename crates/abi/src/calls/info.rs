@@ -34,7 +34,11 @@ fn set(info: &Info, key: &str, value: &[u8]) {
 
 /// The info, unless it is one that programs must not change.
 fn changeable(info: &'static Arc<Info>) -> Result<&'static Arc<Info>> {
-    if Arc::ptr_eq(info, environment()) { Err(err!(Info, "info is MPI_INFO_ENV, which cannot be changed")) } else { Ok(info) }
+    if Arc::ptr_eq(info, environment()) {
+        Err(err!(Info, "info is MPI_INFO_ENV, which cannot be changed"))
+    } else {
+        Ok(info)
+    }
 }
 
 pub fn info_create(info: New<Info>) -> Result<()> {
@@ -47,7 +51,11 @@ pub fn info_create_env(argc: usize, argv: *mut *mut c_char, info: New<Info>) -> 
     if argc > 0 && !argv.is_null() {
         // SAFETY: the program passes main's arguments; each is a string or null.
         let words: Vec<&[u8]> = unsafe {
-            (0..argc).map(|i| *argv.add(i)).take_while(|w| !w.is_null()).map(|w| CStr::from_ptr(w).to_bytes()).collect()
+            (0..argc)
+                .map(|i| *argv.add(i))
+                .take_while(|w| !w.is_null())
+                .map(|w| CStr::from_ptr(w).to_bytes())
+                .collect()
         };
         if let Some((command, arguments)) = words.split_first() {
             set(&new, "command", command);
@@ -113,13 +121,7 @@ pub fn info_get(info: &'static Arc<Info>, key: &CStr, valuelen: usize, value: *m
 }
 
 /// `buflen`: room, then need, both with the final null.
-pub fn info_get_string(
-    info: &'static Arc<Info>,
-    key: &CStr,
-    buflen: &mut i32,
-    value: *mut c_char,
-    flag: OutFlag,
-) -> Result<()> {
+pub fn info_get_string(info: &'static Arc<Info>, key: &CStr, buflen: &mut i32, value: *mut c_char, flag: OutFlag) -> Result<()> {
     let room = usize::try_from(*buflen).map_err(|_| err!(Arg, "buflen is {buflen}, which is negative"))?;
     let found = info.value(key.to_bytes());
     flag.set(found.is_some());
