@@ -183,8 +183,13 @@ pub fn comm_set_name(comm: &'static Arc<Comm>, comm_name: &CStr) -> Result<()> {
     Ok(())
 }
 
-pub fn comm_get_name(comm: &'static Arc<Comm>, comm_name: OutText, resultlen: Out<i32>) -> Result<()> {
-    resultlen.set(comm_name.set(&comm.name()));
+pub fn comm_get_name(comm: Handle, comm_name: OutText, resultlen: Out<i32>) -> Result<()> {
+    // The null handle has a name, too (MPI 5.0 §7.8).
+    let name = match comm {
+        constants::MPI_COMM_NULL => b"MPI_COMM_NULL".to_vec(),
+        comm => args::comm(comm, "comm")?.name(),
+    };
+    resultlen.set(comm_name.set(&name));
     Ok(())
 }
 
@@ -198,6 +203,6 @@ pub fn comm_get_info(comm: &'static Arc<Comm>, info_used: New<Info>) -> Result<(
     Ok(())
 }
 
-fn hints(info: Option<&'static Arc<Info>>) -> Hints {
+pub fn hints(info: Option<&'static Arc<Info>>) -> Hints {
     info.map(|info| Hints::from(&**info)).unwrap_or_default()
 }

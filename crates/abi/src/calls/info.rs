@@ -48,6 +48,10 @@ pub fn info_create(info: New<Info>) -> Result<()> {
 
 pub fn info_create_env(argc: usize, argv: *mut *mut c_char, info: New<Info>) -> Result<()> {
     let new = environment().duplicate();
+    // The answer is the same before and after MPI_Init, which adds these.
+    for late in [&b"maxprocs"[..], b"thread_level"] {
+        new.delete(late);
+    }
     if argc > 0 && !argv.is_null() {
         // SAFETY: the program passes main's arguments; each is a string or null.
         let words: Vec<&[u8]> = unsafe {

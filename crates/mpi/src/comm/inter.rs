@@ -6,7 +6,7 @@
 use super::Comm;
 use super::agree::{Circle, Reader, put, put_framed, put_group};
 use super::create::{Choice, Choices};
-use crate::device::ContextId;
+use crate::device::{ContextId, ProcId};
 use crate::process::process;
 use crate::{Group, Result, err};
 use std::sync::Arc;
@@ -64,39 +64,52 @@ pub fn intercomm_create(
         local.next_agreement(),
         &local.group,
     )?;
+    let link = bridge.map(|b| {
+        // Tags of the two kinds of calls in the tagged context (create_group is the other) must not meet: leaders use the upper half.
+        (
+            b.peer_comm.context.tagged(),
+            tag | 1 << 31,
+            b.peer_comm.peer(b.remote_leader),
+        )
+    });
+    between(&circle, local_leader, link, local, &local.group)
+}
+
+/// An intercommunicator between `group`, whose members are the circle, and another. The member `leader` gives the link to the other
+/// leader: context, tag, process. The new communicator takes after `parent`.
+pub(super) fn between(
+    circle: &Circle<'_>,
+    leader: u32,
+    link: Option<(ContextId, u32, ProcId)>,
+    parent: &Comm,
+    group: &Arc<Group>,
+) -> Result<Arc<Comm>> {
     let mut both = Vec::new();
-    if circle.rank() == local_leader {
-        let Some(bridge) = bridge else {
+    if circle.rank() == leader {
+        let Some((context, tag, other)) = link else {
             return Err(err!(
                 Comm,
                 "the leader of the local group gave no peer communicator"
             ));
         };
-        let mine = Side::offer(&local.group);
-        let over = bridge.peer_comm;
-        // Tags of the two kinds of calls in the tagged context (create_group is the other) must not meet: leaders use the upper half.
-        let theirs = circle.exchange(
-            over.context.tagged(),
-            tag | 1 << 31,
-            over.peer(bridge.remote_leader),
-            mine.clone(),
-        )?;
+        let mine = Side::offer(group);
+        let theirs = circle.exchange(context, tag, other, mine.clone())?;
         put_framed(&mut both, &mine);
         put_framed(&mut both, &theirs);
     }
-    let both = circle.broadcast(local_leader, both)?;
+    let both = circle.broadcast(leader, both)?;
     let mut reader = Reader(&both);
     let (mine, theirs) = (
         Side::parse(reader.framed()?)?,
         Side::parse(reader.framed()?)?,
     );
-    if let Some(p) = theirs.group.iter().find(|&&p| local.group.contains(p)) {
+    if let Some(p) = theirs.group.iter().find(|&&p| group.contains(p)) {
         return Err(err!(
             Comm,
             "process {p} of the job is in both the local and the remote group"
         ));
     }
-    Ok(Arc::new(local.inter_of(&mine, theirs, local.group.clone())))
+    Ok(Arc::new(parent.inter_of(&mine, theirs, group.clone())))
 }
 
 impl Comm {

@@ -2,11 +2,13 @@
 
 pub(crate) mod agree;
 mod create;
+mod from_group;
 mod hints;
 mod idup;
 mod inter;
 
 pub use create::{SHARED_MEMORY, SplitType};
+pub use from_group::{create_from_group, intercomm_create_from_groups};
 pub use hints::Hints;
 pub use idup::Ready;
 pub use inter::{Bridge, intercomm_create};

@@ -1,7 +1,6 @@
 //! Balanced factors (MPI_Dims_create, MPI 5.0 §8.5.2).
 
 use crate::{Result, err};
-use std::collections::HashMap;
 
 /// Fills in the zeros of `dims` so that the product of all is `nodes`: as close to each other as they can be, the largest first.
 ///
@@ -43,46 +42,89 @@ pub fn dims_create(nodes: i64, dims: &mut [i64]) -> Result<()> {
     Ok(())
 }
 
-/// `parts` factors of `n`, not rising: the largest as small as possible, then the second, and so on.
+/// `parts` factors of `n`, not rising: the difference between the largest and the smallest is the least possible, and among those
+/// the surface of the grid's blocks, on which neighbours exchange data, is the least.
 fn balanced(n: i64, parts: usize) -> Vec<i64> {
-    let divisors = divisors(n);
-    let mut known = HashMap::new();
-    let mut factors = Vec::with_capacity(parts);
-    let (mut left, mut cap) = (n, n);
-    for part in (1..=parts).rev() {
-        let fits = |&&d: &&i64| {
-            d <= cap && left % d == 0 && splits(left / d, part - 1, d, &divisors, &mut known)
-        };
-        let d = divisors.iter().find(fits).copied().unwrap_or(left);
-        factors.push(d);
-        (left, cap) = (left / d, d);
-    }
-    factors
+    let mut search = Search {
+        n,
+        divisors: divisors(n),
+        best: None,
+        chosen: Vec::with_capacity(parts),
+    };
+    search.choose(n, parts);
+    search
+        .best
+        .map_or_else(|| vec![n], |(_, _, factors)| factors)
 }
 
-/// Can `n` be split into `parts` factors, none above `cap`?
-fn splits(
+/// A search through the ways to split `n`.
+struct Search {
     n: i64,
-    parts: usize,
-    cap: i64,
-    divisors: &[i64],
-    known: &mut HashMap<(i64, usize, i64), bool>,
-) -> bool {
-    if n <= cap && parts > 0 || n == 1 {
-        return true;
+    divisors: Vec<i64>,
+    /// Difference, surface, factors.
+    best: Option<(i64, i64, Vec<i64>)>,
+    chosen: Vec<i64>,
+}
+
+impl Search {
+    /// Splits `left` into `parts` more factors, none above the last one chosen.
+    fn choose(&mut self, left: i64, parts: usize) {
+        if parts == 0 {
+            if left == 1 {
+                self.weigh();
+            }
+            return;
+        }
+        // The largest of the factors that are left is at least their mean.
+        let mean = (left as f64).powf(1.0 / parts as f64);
+        let from = self
+            .divisors
+            .partition_point(|&d| (d as f64) < mean * (1.0 - 1e-9));
+        for at in from..self.divisors.len() {
+            let d = self.divisors[at];
+            if self.chosen.last().is_some_and(|&last| d > last) {
+                return;
+            }
+            if left % d != 0 {
+                continue;
+            }
+            if let Some((difference, ..)) = &self.best {
+                let least = self.chosen.first().unwrap_or(&d) - difference;
+                // The smallest factor is at most the mean of those left: beyond this all are more uneven than the best so far.
+                let rest = left / d;
+                if (least as f64) > mean * (1.0 + 1e-9) || d < least {
+                    if self.chosen.is_empty() {
+                        return;
+                    }
+                    continue;
+                }
+                if least > 1
+                    && parts > 1
+                    && (rest as f64) < (least as f64).powi(parts as i32 - 1) * (1.0 - 1e-9)
+                {
+                    return;
+                }
+            }
+            self.chosen.push(d);
+            self.choose(left / d, parts - 1);
+            self.chosen.pop();
+        }
     }
-    if (cap as f64).powf(parts as f64) < n as f64 * 0.999 {
-        return false;
+
+    fn weigh(&mut self) {
+        let (Some(first), Some(last)) = (self.chosen.first(), self.chosen.last()) else {
+            return;
+        };
+        let difference = first - last;
+        let surface = self.chosen.iter().map(|d| self.n / d).sum();
+        if self
+            .best
+            .as_ref()
+            .is_none_or(|(d, s, _)| (difference, surface) < (*d, *s))
+        {
+            self.best = Some((difference, surface, self.chosen.clone()));
+        }
     }
-    if let Some(&answer) = known.get(&(n, parts, cap)) {
-        return answer;
-    }
-    let answer = divisors
-        .iter()
-        .rev()
-        .any(|&d| d > 1 && d <= cap && n % d == 0 && splits(n / d, parts - 1, d, divisors, known));
-    known.insert((n, parts, cap), answer);
-    answer
 }
 
 /// All divisors of `n`, rising.
@@ -122,6 +164,7 @@ mod tests {
         assert_eq!(made(60, &[0, 0, 0]), [5, 4, 3]);
         assert_eq!(made(72, &[0, 0, 0]), [6, 4, 3]);
         assert_eq!(made(12 * 5, &[0, 0]), [10, 6]);
+        assert_eq!(made(5040, &[0, 0, 0]), [21, 16, 15]);
         assert_eq!(made(1 << 30, &[0; 30]), [2; 30]);
         assert_eq!(made(1, &[0, 0]), [1, 1]);
         assert_eq!(made(4, &[2, 2]), [2, 2]);
@@ -163,12 +206,16 @@ mod tests {
             }
             found
         }
-        for n in 1..200 {
+        let score = |v: &[i64]| {
+            let n: i64 = v.iter().product();
+            (v[0] - v[v.len() - 1], v.iter().map(|d| n / d).sum::<i64>())
+        };
+        for n in 1..500 {
             for parts in 1..5 {
                 let every = all(n, parts, n);
                 assert_eq!(
                     balanced(n, parts),
-                    *every.iter().min().unwrap(),
+                    *every.iter().min_by_key(|v| score(v)).unwrap(),
                     "{n} in {parts}"
                 );
             }

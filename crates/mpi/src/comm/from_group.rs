@@ -1,0 +1,65 @@
+//! Communicators made from groups alone, without a parent (MPI 5.0 §7.4.2, §7.6.2).
+//!
+//! Their members' messages travel in a context of their own, in which the string that the program gives tells calls apart.
+
+use super::Comm;
+use super::agree::{Circle, Reader, put};
+use super::inter::between;
+use crate::device::{ContextId, ProcId};
+use crate::process::process;
+use crate::{Group, Result};
+use std::sync::Arc;
+
+/// MPI_COMM_SELF never needs this twin: nobody agrees on anything with itself by message.
+fn context() -> ContextId {
+    ContextId::SELF.tagged()
+}
+
+/// A number for the string (FNV-1a), in the lower half of the tags.
+fn tag_of(text: &[u8]) -> u32 {
+    let hash = text.iter().fold(0x811c_9dc5u32, |h, &b| {
+        (h ^ u32::from(b)).wrapping_mul(0x0100_0193)
+    });
+    hash >> 1
+}
+
+/// A communicator of `group`, whose members make the same call (MPI_Comm_create_from_group). `None` if it is empty.
+pub fn create_from_group(group: &Arc<Group>, tag: &[u8]) -> Result<Option<Arc<Comm>>> {
+    if group.size() == 0 {
+        return Ok(None);
+    }
+    let circle = Circle::new(&process().world, context(), tag_of(tag), group)?;
+    let mut bytes = Vec::new();
+    if circle.rank() == 0 {
+        put(&mut bytes, process().new_context().0);
+    }
+    let context = Reader(&circle.broadcast(0, bytes)?).context()?;
+    Ok(Some(Arc::new(Comm::intra(context, group.clone()))))
+}
+
+/// An intercommunicator between `group` and another, whose members make the same call (MPI_Intercomm_create_from_groups). The
+/// member `leader` gives the process that leads the other group.
+pub fn intercomm_create_from_groups(
+    group: &Arc<Group>,
+    leader: u32,
+    other: Option<ProcId>,
+    tag: &[u8],
+) -> Result<Arc<Comm>> {
+    let world = &process().world;
+    let circle = Circle::new(world, context(), tag_of(tag), group)?;
+    let link = other.map(|other| (context(), tag_of(tag) | 1 << 31, other));
+    between(&circle, leader, link, world, group)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn strings_become_tags_of_the_lower_half() {
+        let tags = ["", "a", "b", "org.example.comm", "org.example.comn"]
+            .map(|t| super::tag_of(t.as_bytes()));
+        assert!(tags.iter().all(|t| *t < 1 << 31));
+        for (i, a) in tags.iter().enumerate() {
+            assert!(tags[..i].iter().all(|b| a != b));
+        }
+    }
+}
