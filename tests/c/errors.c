@@ -109,7 +109,7 @@ int main(int argc, char **argv)
         OK(MPI_Comm_create_errhandler(count_it, &handler));
         OK(MPI_Errhandler_free(&handler));
     }
-    CLASS(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRHANDLER_NULL), MPI_ERR_ARG);
+    CLASS(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRHANDLER_NULL), MPI_ERR_ERRHANDLER);
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, before));
     return check_end();
 }

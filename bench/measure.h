@@ -1,0 +1,76 @@
+/* What the benchmarks share. Each prints lines of `figure,ranks,bytes,value` on rank 0; units stand with the figure's
+ * name in bench/run. How often something is repeated follows from how long it takes, so that one setting serves a
+ * fast pair and an oversubscribed machine alike. */
+#ifndef FERRY_BENCH_MEASURE_H
+#define FERRY_BENCH_MEASURE_H
+
+#include <mpi.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int rank, ranks;
+static double budget = 0.25; /* seconds for one figure at one size */
+
+static void begin(int *argc, char ***argv)
+{
+    MPI_Init(argc, argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (getenv("BENCH_BUDGET"))
+        budget = atof(getenv("BENCH_BUDGET"));
+}
+
+static char *buffer(size_t bytes)
+{
+    char *at = NULL;
+    if (posix_memalign((void **)&at, 4096, bytes ? bytes : 1))
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    memset(at, rank + 1, bytes);
+    return at;
+}
+
+/* Runs `body(times)` until it takes the budget, agreed by all ranks; returns seconds for one time: the best of three
+ * timed runs, so that another process's moment on the core does not count. */
+static double timed(void (*body)(int times))
+{
+    int times = 1;
+    double took = 0;
+    body(2);
+    for (;;) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        double start = MPI_Wtime();
+        body(times);
+        took = MPI_Wtime() - start;
+        MPI_Bcast(&took, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+        if (took > budget / 10 || times > 1 << 22)
+            break;
+        times *= took > budget / 100 ? 4 : 10;
+    }
+    int wanted = took > 0 ? (int)(times * (budget / 3) / took) : times;
+    if (wanted < 3)
+        wanted = 3;
+    double best = 1e30;
+    for (int i = 0; i < 3; i++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        double start = MPI_Wtime();
+        body(wanted);
+        took = (MPI_Wtime() - start) / wanted;
+        double slowest;
+        MPI_Allreduce(&took, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+        if (slowest < best)
+            best = slowest;
+    }
+    return best;
+}
+
+static void say(const char *figure, long bytes, double value)
+{
+    if (rank == 0) {
+        printf("%s,%d,%ld,%.6g\n", figure, ranks, bytes, value);
+        fflush(stdout);
+    }
+}
+
+#endif

@@ -1,0 +1,19 @@
+/* Memory of a rank once all have started: proportional set size, the mean of all ranks, in MB. */
+#include "measure.h"
+
+int main(int argc, char **argv)
+{
+    begin(&argc, &argv);
+    MPI_Barrier(MPI_COMM_WORLD);
+    long kilobytes = 0, sum = 0;
+    char line[256];
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "Pss: %ld", &kilobytes) == 1)
+            break;
+    MPI_Reduce(&kilobytes, &sum, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+    say("memory", 0, (double)sum / ranks / 1024);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    return 0;
+}
