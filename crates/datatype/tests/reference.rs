@@ -228,6 +228,12 @@ fn nested() -> impl Strategy<Value = Pair> {
                     Pair { t: Datatype::contiguous(n, &old.t).unwrap(), map }
                 }),
                 (inner.clone(), 0i64..5, 0i64..4, -3i64..6).prop_map(|(old, n, b, s)| vector(old, n, b, s, false)),
+                // A table's columns, many and side by side.
+                (inner.clone(), 1i64..12, 1i64..20, 1i64..40).prop_map(|(old, rows, columns, row)| {
+                    let e = extent(&old.map);
+                    let column = resized(vector(old, rows, 1, row, false), 0, e);
+                    vector(column, 1, columns, 0, true)
+                }),
                 (inner.clone(), 0i64..5, 0i64..4, -40i64..90).prop_map(|(old, n, b, s)| vector(old, n, b, s, true)),
                 (inner.clone(), vec((0i64..4, -4i64..9), 0..5), any::<bool>())
                     .prop_map(|(old, blocks, same)| indexed(old, &blocks, false, same)),
@@ -300,7 +306,7 @@ proptest! {
     }
 
     #[test]
-    fn packing_from_any_offset(p in nested(), count in 0i64..5, from: u16, len: u16, commit: bool) {
+    fn packing_from_any_offset(p in nested(), count in 0i64..12, from: u16, len: u16, commit: bool) {
         let places = bytes(&p.map, count);
         if commit {
             p.t.commit();
@@ -318,7 +324,7 @@ proptest! {
     }
 
     #[test]
-    fn unpacking_in_pieces(p in nested(), count in 0i64..4, piece in 1usize..90) {
+    fn unpacking_in_pieces(p in nested(), count in 0i64..12, piece in 1usize..900) {
         let places = bytes(&p.map, count);
         let mut memory = Memory::over(&places);
         let before = memory.bytes.clone();

@@ -1,7 +1,8 @@
 //! Going through a layout from any packed offset on: packing, unpacking, collecting runs.
 
 use super::build::repeat;
-use super::{Node, Placed, strided};
+use super::strided::{self, COLUMNS, Table};
+use super::{Node, Placed};
 use crate::Datatype;
 
 /// What is done with the runs, in packed order. A mover that has had enough has no room.
@@ -18,6 +19,52 @@ trait Mover {
     /// # Safety
     /// `count * block` is at most [`Mover::room`]; the runs are the user's memory.
     unsafe fn blocks(&mut self, at: *mut u8, count: u64, stride: i64, block: u64);
+    /// Equal runs at various places, counted from `base`.
+    ///
+    /// # Safety
+    /// `at.len() * block` is at most [`Mover::room`]; the runs are the user's memory.
+    unsafe fn spots(&mut self, base: *mut u8, at: &[i64], block: u64);
+    /// `columns` times equal runs, each time `apart` bytes further, none over another. False: do it one by one.
+    ///
+    /// # Safety
+    /// `columns * rows * block` is at most [`Mover::room`]; the runs are the user's memory.
+    unsafe fn columns(&mut self, at: *mut u8, columns: u64, apart: i64, rows: u64, stride: i64, block: u64) -> bool;
+}
+
+/// Columns further apart than this, in bytes, share no cache line.
+const NEAR: u64 = 64;
+
+/// Moves `count` copies of the node, `stride` bytes from one to the next, from packed byte `skip` on.
+///
+/// # Safety
+/// As for [`walk`].
+#[inline]
+unsafe fn walk_each<M: Mover>(node: &Node, base: *mut u8, count: u64, stride: i64, unit: u64, skip: u64, mover: &mut M) {
+    let (mut i, mut part) = (skip / unit, skip % unit);
+    let place = |i: u64| base.wrapping_offset((i as isize).wrapping_mul(stride as isize));
+    // SAFETY: the caller's promise; `part` lies within the copy; lengths are checked against the room.
+    unsafe {
+        if let Node::Blocks { count: rows, stride: step, block } = node
+            && (*block..=NEAR).contains(&stride.unsigned_abs())
+            && step.unsigned_abs() / COLUMNS >= stride.unsigned_abs()
+        {
+            if part != 0 && i < count && mover.room() > 0 {
+                walk(node, place(i), part, mover);
+                (i, part) = (i + 1, 0);
+            }
+            loop {
+                let columns = (count - i).min(mover.room() / unit).min(COLUMNS);
+                if columns < 2 || !mover.columns(place(i), columns, stride, *rows, *step, *block) {
+                    break;
+                }
+                i += columns;
+            }
+        }
+        while i < count && mover.room() > 0 {
+            walk(node, place(i), part, mover);
+            (i, part) = (i + 1, 0);
+        }
+    }
 }
 
 /// Moves the node's packed bytes from `skip` on, until its end or until the mover has no room.
@@ -52,42 +99,37 @@ unsafe fn walk<M: Mover>(node: &Node, base: *mut u8, skip: u64, mover: &mut M) {
                 }
             }
             Node::Spots { at, block } => {
-                let mut part = skip % block;
-                for at in &at[(skip / block) as usize..] {
+                let (mut i, part) = ((skip / block) as usize, skip % block);
+                let place = |i: usize| base.wrapping_offset(at[i] as isize);
+                if part != 0 {
                     let len = (block - part).min(mover.room());
-                    if len == 0 {
-                        return;
-                    }
-                    mover.run(base.wrapping_offset(*at as isize).wrapping_add(part as usize), len);
-                    part = 0;
+                    mover.run(place(i).wrapping_add(part as usize), len);
+                    i += 1;
+                }
+                let whole = (at.len() - i).min((mover.room() / block) as usize);
+                mover.spots(base, &at[i..i + whole], *block);
+                i += whole;
+                let rest = mover.room();
+                if i < at.len() && rest > 0 && rest < *block {
+                    mover.run(place(i), rest);
                 }
             }
             Node::Runs(runs) => {
-                let first = runs.ends.partition_point(|end| *end <= skip);
-                let mut from = skip;
-                let start = if first == 0 { 0 } else { runs.ends[first - 1] };
+                let (first, start) = if skip == 0 { (0, 0) } else { find(&runs.ends, skip) };
                 let mut part = skip - start;
+                let mut before = skip;
                 for (at, end) in runs.at[first..].iter().zip(&runs.ends[first..]) {
-                    let len = (end - from).min(mover.room());
+                    let len = (end - before).min(mover.room());
                     if len == 0 {
                         return;
                     }
                     mover.run(base.wrapping_offset(*at as isize).wrapping_add(part as usize), len);
-                    (part, from) = (0, *end);
+                    (part, before) = (0, *end);
                 }
             }
-            Node::Each { count, stride, unit, child } => {
-                let mut part = skip % unit;
-                let mut i = skip / unit;
-                while i < *count && mover.room() > 0 {
-                    walk(child, base.wrapping_offset((i as isize).wrapping_mul(*stride as isize)), part, mover);
-                    part = 0;
-                    i += 1;
-                }
-            }
+            Node::Each { count, stride, unit, child } => walk_each(child, base, *count, *stride, *unit, skip, mover),
             Node::Parts(list) => {
-                let first = list.ends.partition_point(|end| *end <= skip);
-                let start = if first == 0 { 0 } else { list.ends[first - 1] };
+                let (first, start) = if skip == 0 { (0, 0) } else { find(&list.ends, skip) };
                 let mut part = skip - start;
                 for placed in &list.parts[first..] {
                     if mover.room() == 0 {
@@ -99,6 +141,12 @@ unsafe fn walk<M: Mover>(node: &Node, base: *mut u8, skip: u64, mover: &mut M) {
             }
         }
     }
+}
+
+/// The part that holds packed byte `skip`, and where it starts.
+fn find(ends: &[u64], skip: u64) -> (usize, u64) {
+    let first = ends.partition_point(|end| *end <= skip);
+    (first, if first == 0 { 0 } else { ends[first - 1] })
 }
 
 struct Packer<'a> {
@@ -115,7 +163,7 @@ impl Mover for Packer<'_> {
     unsafe fn run(&mut self, at: *mut u8, len: u64) {
         let len = len as usize;
         // SAFETY: there is room, and the run is readable.
-        unsafe { std::ptr::copy_nonoverlapping(at, self.out.as_mut_ptr().add(self.done), len) };
+        unsafe { strided::copy_run(at, self.out.as_mut_ptr().add(self.done), len) };
         self.done += len;
     }
     #[inline]
@@ -123,6 +171,24 @@ impl Mover for Packer<'_> {
         // SAFETY: there is room, and the runs are readable.
         unsafe { strided::gather(at, stride, self.out.as_mut_ptr().add(self.done), block as usize, count as usize) };
         self.done += (count * block) as usize;
+    }
+    #[inline]
+    unsafe fn spots(&mut self, base: *mut u8, at: &[i64], block: u64) {
+        // SAFETY: there is room, and the runs are readable.
+        unsafe { strided::gather_spots(base, at, self.out.as_mut_ptr().add(self.done), block as usize) };
+        self.done += at.len() * block as usize;
+    }
+    #[inline]
+    unsafe fn columns(&mut self, at: *mut u8, columns: u64, apart: i64, rows: u64, stride: i64, block: u64) -> bool {
+        let there = Table { step: stride as isize, apart: apart as isize };
+        let here = Table { step: block as isize, apart: (rows * block) as isize };
+        // SAFETY: there is room, and the runs are readable.
+        unsafe {
+            let out = self.out.as_mut_ptr().add(self.done);
+            strided::transpose((at, there), (out, here), block as usize, rows as usize, columns as usize);
+        }
+        self.done += (columns * rows * block) as usize;
+        true
     }
 }
 
@@ -140,7 +206,7 @@ impl Mover for Unpacker<'_> {
     unsafe fn run(&mut self, at: *mut u8, len: u64) {
         let len = len as usize;
         // SAFETY: there are so many bytes, and the run is writable.
-        unsafe { std::ptr::copy_nonoverlapping(self.data.as_ptr().add(self.done), at, len) };
+        unsafe { strided::copy_run(self.data.as_ptr().add(self.done), at, len) };
         self.done += len;
     }
     #[inline]
@@ -148,6 +214,24 @@ impl Mover for Unpacker<'_> {
         // SAFETY: there are so many bytes, and the runs are writable.
         unsafe { strided::scatter(self.data.as_ptr().add(self.done), at, stride, block as usize, count as usize) };
         self.done += (count * block) as usize;
+    }
+    #[inline]
+    unsafe fn spots(&mut self, base: *mut u8, at: &[i64], block: u64) {
+        // SAFETY: there are so many bytes, and the runs are writable.
+        unsafe { strided::scatter_spots(self.data.as_ptr().add(self.done), base, at, block as usize) };
+        self.done += at.len() * block as usize;
+    }
+    #[inline]
+    unsafe fn columns(&mut self, at: *mut u8, columns: u64, apart: i64, rows: u64, stride: i64, block: u64) -> bool {
+        let here = Table { step: stride as isize, apart: apart as isize };
+        let there = Table { step: block as isize, apart: (rows * block) as isize };
+        // SAFETY: there are so many bytes, and the runs are writable.
+        unsafe {
+            let data = self.data.as_ptr().add(self.done);
+            strided::transpose((data, there), (at, here), block as usize, rows as usize, columns as usize);
+        }
+        self.done += (columns * rows * block) as usize;
+        true
     }
 }
 
@@ -181,6 +265,18 @@ impl Mover for Collector<'_> {
             unsafe { self.run(at.wrapping_offset((i as isize).wrapping_mul(stride as isize)), block) };
         }
     }
+    unsafe fn spots(&mut self, base: *mut u8, at: &[i64], block: u64) {
+        for at in at {
+            if self.room() == 0 {
+                return;
+            }
+            // SAFETY: one of the runs that the caller vouches for.
+            unsafe { self.run(base.wrapping_offset(*at as isize), block) };
+        }
+    }
+    unsafe fn columns(&mut self, _: *mut u8, _: u64, _: i64, _: u64, _: i64, _: u64) -> bool {
+        false
+    }
 }
 
 impl Datatype {
@@ -199,17 +295,9 @@ impl Datatype {
                 repeat(one.clone(), count, extent)
             }
             node => {
-                let first = buf.wrapping_offset(one.at as isize);
-                let unit = self.shape.size as u64;
-                let (mut i, mut part) = ((offset / unit) as i64, offset % unit);
-                while i < count && mover.room() > 0 {
-                    let base = first.wrapping_offset((i as isize).wrapping_mul(extent as isize));
-                    // SAFETY: the caller's promise; `part` lies within the element.
-                    unsafe { walk(node, base, part, mover) };
-                    part = 0;
-                    i += 1;
-                }
-                return;
+                let (base, unit) = (buf.wrapping_offset(one.at as isize), self.shape.size as u64);
+                // SAFETY: the caller's promise.
+                return unsafe { walk_each(node, base, count as u64, extent, unit, offset, mover) };
             }
         };
         // SAFETY: the caller's promise.
