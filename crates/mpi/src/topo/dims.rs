@@ -42,8 +42,8 @@ pub fn dims_create(nodes: i64, dims: &mut [i64]) -> Result<()> {
     Ok(())
 }
 
-/// `parts` factors of `n`, not rising: the difference between the largest and the smallest is the least possible, and among those
-/// the surface of the grid's blocks, on which neighbours exchange data, is the least.
+/// `parts` factors of `n`, not rising: the difference between the largest and the smallest is the least possible; among those the
+/// smallest is the largest possible; and then the surface of the grid's blocks, on which neighbours exchange data, is the least.
 fn balanced(n: i64, parts: usize) -> Vec<i64> {
     let mut search = Search {
         n,
@@ -52,17 +52,15 @@ fn balanced(n: i64, parts: usize) -> Vec<i64> {
         chosen: Vec::with_capacity(parts),
     };
     search.choose(n, parts);
-    search
-        .best
-        .map_or_else(|| vec![n], |(_, _, factors)| factors)
+    search.best.map_or_else(|| vec![n], |(_, factors)| factors)
 }
 
 /// A search through the ways to split `n`.
 struct Search {
     n: i64,
     divisors: Vec<i64>,
-    /// Difference, surface, factors.
-    best: Option<(i64, i64, Vec<i64>)>,
+    /// Difference, smallest factor (negative), surface; and the factors.
+    best: Option<([i64; 3], Vec<i64>)>,
     chosen: Vec<i64>,
 }
 
@@ -88,7 +86,7 @@ impl Search {
             if left % d != 0 {
                 continue;
             }
-            if let Some((difference, ..)) = &self.best {
+            if let Some(([difference, ..], _)) = &self.best {
                 let least = self.chosen.first().unwrap_or(&d) - difference;
                 // The smallest factor is at most the mean of those left: beyond this all are more uneven than the best so far.
                 let rest = left / d;
@@ -117,12 +115,9 @@ impl Search {
         };
         let difference = first - last;
         let surface = self.chosen.iter().map(|d| self.n / d).sum();
-        if self
-            .best
-            .as_ref()
-            .is_none_or(|(d, s, _)| (difference, surface) < (*d, *s))
-        {
-            self.best = Some((difference, surface, self.chosen.clone()));
+        let score = [difference, -last, surface];
+        if self.best.as_ref().is_none_or(|(best, _)| score < *best) {
+            self.best = Some((score, self.chosen.clone()));
         }
     }
 }
@@ -208,7 +203,11 @@ mod tests {
         }
         let score = |v: &[i64]| {
             let n: i64 = v.iter().product();
-            (v[0] - v[v.len() - 1], v.iter().map(|d| n / d).sum::<i64>())
+            [
+                v[0] - v[v.len() - 1],
+                -v[v.len() - 1],
+                v.iter().map(|d| n / d).sum(),
+            ]
         };
         for n in 1..500 {
             for parts in 1..5 {
