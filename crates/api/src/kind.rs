@@ -71,6 +71,7 @@ macro_rules! plain {
 plain! {
     // Numbers in.
     "int" "int @", "int @", "i32", "i32", "i32", "$v", "0";
+    "const int" "const int @", "const int @", "i32", "i32", "i32", "$v", "0";
     "bool" "int @", "int @", "i32", "i32", "bool", "$v != 0", "false";
     "len" "int @", "int @", "i32", "i32", "usize", "args::length($v, $n)?", "0";
     "n" "int @", "MPI_Count @", "i32", "i64", "i64", "args::count($v, $n)?", "0";
@@ -304,7 +305,9 @@ impl Kind {
             Kind::Plain(p) => (if large { p.c_large } else { p.c }).replace('@', name),
             Kind::Function(at, twin) => {
                 let suffix = if *twin && large { "_c" } else { "" };
-                format!("MPI_{}{suffix} *{name}", FUNCTIONS[*at].0)
+                // The standard passes the tool interface's functions as such, which C takes for pointers to them.
+                let star = if FUNCTIONS[*at].0.starts_with("T_") { "" } else { "*" };
+                format!("MPI_{}{suffix} {star}{name}", FUNCTIONS[*at].0)
             }
             Kind::Variadic => "...".into(),
         }
