@@ -92,3 +92,6 @@ impl Pair {
         self.writer.has_room()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod fuzz;

@@ -1,0 +1,137 @@
+//! A peer that writes what it likes into the shared memory: nothing is read or written beyond the rings, and nothing loops.
+
+use super::*;
+use crate::shm::memory::{FRONT_AT, LINE, RING};
+use crate::shm::ring::RECORD_MAX;
+use ferry_fuzz::fuzz;
+
+/// A ring's memory, page aligned.
+#[repr(align(4096))]
+struct Mapping([u8; RING]);
+
+fn mapping() -> Box<Mapping> {
+    Box::new(Mapping([0; RING]))
+}
+
+/// What the harness reads from its input: a step, where, how many bytes.
+fn step(kind: u8, at: u16, bytes: &[u8]) -> Vec<u8> {
+    [&[kind, bytes.len() as u8], &at.to_le_bytes()[..], bytes].concat()
+}
+
+const POKE_DATA: u8 = 0;
+const POKE_HEAD: u8 = 1;
+const POKE_FRONT: u8 = 2;
+const TAKE: u8 = 3;
+const SEND: u8 = 4;
+
+#[test]
+fn fuzz_shared_memory() {
+    let valid = |len: u64| (1 << 63 | 3 << 16 | len).to_le_bytes();
+    let front = |len: u64, who: u64| (who | len << 8 | 9 << 16).to_le_bytes();
+    let seeds = [
+        [step(POKE_DATA, 0, &valid(40)), step(TAKE, 0, &[])].concat(),
+        [
+            step(POKE_DATA, 0, &valid(RECORD_MAX as u64)),
+            step(TAKE, 0, &[]),
+            step(TAKE, 0, &[]),
+        ]
+        .concat(),
+        [
+            step(POKE_DATA, 0, &(1u64 << 63 | 0xff << 16).to_le_bytes()),
+            step(TAKE, 0, &[]),
+        ]
+        .concat(),
+        [
+            step(POKE_FRONT, 0, &front(56, 0)),
+            step(TAKE, 0, &[]),
+            step(SEND, 20, &[]),
+        ]
+        .concat(),
+        [
+            step(SEND, 20, &[]),
+            step(SEND, 9000, &[]),
+            step(POKE_HEAD, 0, &[0xff; 8]),
+            step(SEND, 9000, &[]),
+        ]
+        .concat(),
+        [
+            step(SEND, 3000, &[]).repeat(30),
+            step(POKE_HEAD, 0, &(64 * 1024u64).to_le_bytes()),
+            step(SEND, 3000, &[]).repeat(9),
+        ]
+        .concat(),
+    ];
+    let (mut there, mut back) = (mapping(), mapping());
+    fuzz("shared memory", &seeds, |input| {
+        there.0.fill(0);
+        back.0.fill(0);
+        let (out, into) = (there.0.as_mut_ptr(), back.0.as_mut_ptr());
+        // SAFETY: both mappings outlive the pair; this process is the lower of the two.
+        let mut pair = unsafe {
+            Pair::new(
+                Writer::new(out),
+                Reader::new(into),
+                Front::new(out.add(FRONT_AT), true),
+            )
+        };
+        let mut outcome = Vec::new();
+        let mut rest = input;
+        while let [kind, len, low, high, tail @ ..] = rest {
+            let (bytes, tail) = tail.split_at(usize::from(*len).min(tail.len()));
+            rest = tail;
+            let at = usize::from(u16::from_le_bytes([*low, *high]));
+            // SAFETY: this test's own memory, within its bounds; nobody else uses it now.
+            let poke = |base: *mut u8, at: usize, end: usize| unsafe {
+                let n = bytes.len().min(end.saturating_sub(at));
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), base.add(at), n);
+            };
+            match kind % 5 {
+                POKE_DATA => poke(into, 3 * LINE + at / LINE * LINE, RING),
+                POKE_HEAD => poke(out, at % (2 * LINE), 2 * LINE),
+                POKE_FRONT => poke(out, FRONT_AT + at % LINE, FRONT_AT + LINE),
+                TAKE => {
+                    let (ring, line) = (
+                        into as usize..into as usize + RING,
+                        out as usize + FRONT_AT..out as usize + FRONT_AT + LINE,
+                    );
+                    let inside = |bytes: &[u8], memory: &std::ops::Range<usize>| {
+                        let from = bytes.as_ptr() as usize;
+                        from >= memory.start && from + bytes.len() <= memory.end
+                    };
+                    let release = match pair.next() {
+                        Next::Nothing => false,
+                        Next::Malformed => {
+                            outcome.push(1 << 20);
+                            break;
+                        }
+                        Next::Front(_, bytes) => {
+                            assert!(inside(bytes, &line));
+                            outcome.push(bytes.len());
+                            false
+                        }
+                        Next::Record(_, bytes) => {
+                            assert!(inside(bytes, &ring) && bytes.len() <= RECORD_MAX);
+                            outcome.push(1 << 16 | bytes.len());
+                            true
+                        }
+                    };
+                    if release && pair.release() {
+                        outcome.push(1 << 21);
+                    }
+                }
+                _ => {
+                    let len = at % (RECORD_MAX + 1);
+                    let sent = pair.send(*kind, len, |out| {
+                        assert_eq!(out.len(), len);
+                        out.fill(0xab);
+                    });
+                    if !sent {
+                        pair.starve();
+                        outcome.push(1 << 22 | usize::from(pair.has_room()));
+                    }
+                }
+            }
+        }
+        outcome
+    });
+}

@@ -1,0 +1,446 @@
+//! The protocols of rings and front lines under every order of steps and every delay of stores that the memory model allows.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p ferry-transport --test loom`
+//!
+//! The code is the transport's own; only the memory below it is loom's, with a ring of 16 lines. Each line has a marker that
+//! loom watches, so that a write to bytes which the other side may still read is found even if the values happen to be
+//! right.
+#![cfg(loom)]
+#![allow(dead_code)]
+
+use loom::thread;
+
+/// In place of `shm::memory`.
+mod memory {
+    use loom::cell::UnsafeCell;
+    pub use loom::sync::atomic::{AtomicU32, Ordering, fence};
+    use std::sync::Arc;
+
+    pub const LINE: usize = 64;
+    pub const DATA: usize = 16 * LINE;
+
+    /// A ring and a front line.
+    pub struct Shared {
+        head: AtomicU64,
+        starved: AtomicU32,
+        words: Vec<AtomicU64>,
+        /// Who touches the bytes of each line; the front line's last.
+        owners: Vec<UnsafeCell<()>>,
+        front: AtomicU64,
+        bytes: std::cell::UnsafeCell<Vec<u8>>,
+    }
+
+    // SAFETY: `owners` has loom check that the bytes are never used by both sides at once.
+    unsafe impl Send for Shared {}
+    // SAFETY: as above.
+    unsafe impl Sync for Shared {}
+
+    pub type Base = Arc<Shared>;
+
+    pub fn shared() -> Base {
+        let lines = DATA / LINE;
+        Arc::new(Shared {
+            head: AtomicU64::new(0),
+            starved: AtomicU32::new(0),
+            words: (0..lines).map(|_| AtomicU64::new(0)).collect(),
+            owners: (0..=lines).map(|_| UnsafeCell::new(())).collect(),
+            front: AtomicU64::new(0),
+            bytes: std::cell::UnsafeCell::new(vec![0; DATA + LINE]),
+        })
+    }
+
+    impl Shared {
+        fn pointer(&self) -> *mut u8 {
+            // SAFETY: the vector is never resized.
+            unsafe { (*self.bytes.get()).as_mut_ptr() }
+        }
+        fn touch(&self, lines: std::ops::RangeInclusive<usize>, write: bool) {
+            for line in lines {
+                if write {
+                    self.owners[line].with_mut(|_| ());
+                } else {
+                    self.owners[line].with(|_| ());
+                }
+            }
+        }
+    }
+
+    /// loom's, but with exchanges that are the full barriers that they are on x86-64.
+    pub struct AtomicU64(loom::sync::atomic::AtomicU64);
+
+    impl AtomicU64 {
+        pub fn new(v: u64) -> AtomicU64 {
+            AtomicU64(loom::sync::atomic::AtomicU64::new(v))
+        }
+        pub fn load(&self, order: Ordering) -> u64 {
+            self.0.load(order)
+        }
+        pub fn store(&self, v: u64, order: Ordering) {
+            self.0.store(v, order);
+        }
+        pub fn swap(&self, v: u64, order: Ordering) -> u64 {
+            fence(Ordering::SeqCst);
+            let old = self.0.swap(v, order);
+            fence(Ordering::SeqCst);
+            old
+        }
+    }
+
+    pub struct RingMemory(Base);
+
+    impl RingMemory {
+        pub unsafe fn new(base: Base) -> RingMemory {
+            RingMemory(base)
+        }
+        pub fn head(&self) -> &AtomicU64 {
+            &self.0.head
+        }
+        pub fn starved(&self) -> &AtomicU32 {
+            &self.0.starved
+        }
+        pub fn word(&self, at: u64) -> &AtomicU64 {
+            assert!(at % LINE as u64 == 0);
+            &self.0.words[at as usize % DATA / LINE]
+        }
+        fn run(&self, at: u64, len: usize, write: bool) -> *mut u8 {
+            let at = at as usize % DATA;
+            assert!(at + 8 + len <= DATA, "a record crosses the ring's end");
+            self.0.touch(at / LINE..=(at + 7 + len) / LINE, write);
+            // SAFETY: within the bytes, by the check above.
+            unsafe { self.0.pointer().add(at + 8) }
+        }
+        pub unsafe fn fill(&self, at: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
+            // SAFETY: loom has checked that nobody else uses these bytes.
+            fill(unsafe { std::slice::from_raw_parts_mut(self.run(at, len, true), len) });
+        }
+        pub unsafe fn bytes(&self, at: u64, len: usize) -> &[u8] {
+            // SAFETY: loom has checked that nobody writes these bytes.
+            unsafe { std::slice::from_raw_parts(self.run(at, len, false), len) }
+        }
+    }
+
+    pub struct LineMemory(Base);
+
+    impl LineMemory {
+        pub unsafe fn new(base: Base) -> LineMemory {
+            LineMemory(base)
+        }
+        pub fn word(&self) -> &AtomicU64 {
+            &self.0.front
+        }
+        fn run(&self, len: usize, write: bool) -> *mut u8 {
+            assert!(len <= LINE - 8);
+            self.0.touch(DATA / LINE..=DATA / LINE, write);
+            // SAFETY: the last line of the bytes.
+            unsafe { self.0.pointer().add(DATA) }
+        }
+        pub unsafe fn fill(&self, len: usize, fill: impl FnOnce(&mut [u8])) {
+            // SAFETY: as for the ring.
+            fill(unsafe { std::slice::from_raw_parts_mut(self.run(len, true), len) });
+        }
+        pub unsafe fn bytes(&self, len: usize) -> &[u8] {
+            // SAFETY: as for the ring.
+            unsafe { std::slice::from_raw_parts(self.run(len, false), len) }
+        }
+    }
+}
+
+#[path = "../src/shm/front.rs"]
+mod front;
+#[path = "../src/shm/pair.rs"]
+mod pair;
+#[path = "../src/shm/ring.rs"]
+mod ring;
+
+use front::{FRONT_MAX, Front};
+use loom::sync::Notify;
+use loom::sync::atomic::{AtomicU32, Ordering, fence};
+use memory::shared;
+use pair::{Next, Pair};
+use ring::{Found, Reader, Writer};
+use std::sync::Arc;
+
+fn check(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
+    builder.max_branches = 20_000;
+    builder.check(body);
+}
+
+fn ends() -> (Writer, Reader) {
+    let base = shared();
+    // SAFETY: one writer and one reader of a ring of zeros.
+    unsafe { (Writer::new(base.clone()), Reader::new(base)) }
+}
+
+/// Message `n` is `n` times a byte that depends on it.
+fn write(writer: &mut Writer, n: usize) -> bool {
+    writer.write(n as u8, n, 0, |out| out.fill(n as u8 ^ 0x55))
+}
+
+fn expect(found: Found<'_>, n: usize) -> bool {
+    match found {
+        Found::Nothing => false,
+        Found::Malformed => panic!("a record was torn"),
+        Found::Record { message, bytes, .. } => {
+            assert_eq!((message, bytes), (n as u8, &vec![n as u8 ^ 0x55; n][..]));
+            true
+        }
+    }
+}
+
+/// Moves both ends on, alone, so that what follows meets the ring's end.
+fn advance(writer: &mut Writer, reader: &mut Reader, messages: &[usize]) {
+    for &n in messages {
+        assert!(write(writer, n) && expect(reader.peek(), n));
+        reader.release();
+    }
+}
+
+#[test]
+fn records_come_whole_and_in_order() {
+    const SENT: [usize; 3] = [10, 100, 56];
+    check(3, || {
+        let (mut writer, mut reader) = ends();
+        let other = thread::spawn(move || {
+            for n in SENT {
+                assert!(write(&mut writer, n), "the ring is large enough for all");
+            }
+        });
+        for n in SENT {
+            while !expect(reader.peek(), n) {
+                thread::yield_now();
+            }
+            reader.release();
+        }
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn the_end_is_skipped_and_old_lines_are_used_again() {
+    const SENT: [usize; 3] = [200, 100, 220];
+    check(2, || {
+        let (mut writer, mut reader) = ends();
+        // 13 lines of 16: the first message skips three.
+        advance(&mut writer, &mut reader, &[240, 240, 240, 20]);
+        let other = thread::spawn(move || {
+            for n in SENT {
+                while !write(&mut writer, n) {
+                    thread::yield_now();
+                }
+            }
+        });
+        for n in SENT {
+            while !expect(reader.peek(), n) {
+                thread::yield_now();
+            }
+            reader.release();
+        }
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_writer_that_sleeps_for_room_is_woken() {
+    /// Bytes of each message: five lines, of which three messages fill the ring but for one.
+    const LONG: usize = 300;
+    check(3, || {
+        let (mut writer, mut reader) = ends();
+        let bell = Arc::new(Notify::new());
+        let ring = bell.clone();
+        for _ in 0..3 {
+            assert!(write(&mut writer, LONG));
+        }
+        let other = thread::spawn(move || {
+            while !write(&mut writer, LONG) {
+                writer.starve();
+                fence(Ordering::SeqCst); // A store with SeqCst is a full barrier on x86-64.
+                if !writer.has_room() {
+                    bell.wait();
+                }
+            }
+        });
+        for _ in 0..4 {
+            while !expect(reader.peek(), LONG) {
+                thread::yield_now();
+            }
+            if reader.release() {
+                ring.notify();
+            }
+        }
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn room_is_used_after_it_was_given() {
+    check(2, || {
+        let (mut writer, mut reader) = ends();
+        for _ in 0..3 {
+            assert!(write(&mut writer, 300));
+        }
+        // One line is left. What has been read first is written over last.
+        let other = thread::spawn(move || {
+            for n in [20, 50] {
+                while !write(&mut writer, n) {
+                    thread::yield_now();
+                }
+            }
+        });
+        for n in [300, 300, 300, 20, 50] {
+            while !expect(reader.peek(), n) {
+                thread::yield_now();
+            }
+            reader.release();
+        }
+        other.join().unwrap();
+    });
+}
+
+/// The ends of a process with the lower number and of its peer.
+fn pairs() -> (Pair, Pair) {
+    let (there, back) = (shared(), shared());
+    // SAFETY: each ring has one writer and one reader, and the front line one side for each process.
+    unsafe {
+        (
+            Pair::new(
+                Writer::new(there.clone()),
+                Reader::new(back.clone()),
+                Front::new(there.clone(), true),
+            ),
+            Pair::new(
+                Writer::new(back),
+                Reader::new(there.clone()),
+                Front::new(there, false),
+            ),
+        )
+    }
+}
+
+/// Takes one message, which must be `n`, if there is one.
+fn take(pair: &mut Pair, n: usize) -> bool {
+    let right = |message: u8, bytes: &[u8]| {
+        assert_eq!((usize::from(message), bytes), (n, &vec![n as u8; n][..]))
+    };
+    match pair.next() {
+        Next::Nothing => return false,
+        Next::Malformed => panic!("a record was torn"),
+        Next::Front(message, bytes) => {
+            right(message, bytes);
+            return true;
+        }
+        Next::Record(message, bytes) => right(message, bytes),
+    }
+    pair.release();
+    true
+}
+
+fn send(pair: &mut Pair, n: usize) {
+    assert!(
+        pair.send(n as u8, n, |out| out.fill(n as u8)),
+        "the ring is large enough for all"
+    );
+}
+
+#[test]
+fn both_ways_stay_in_order_over_front_and_ring() {
+    check(2, || {
+        let (mut lower, mut upper) = pairs();
+        // The first goes by the front, the second by the ring as the front is taken; once answered, the front serves again.
+        let other = thread::spawn(move || {
+            for n in [1, 2] {
+                while !take(&mut upper, n) {
+                    thread::yield_now();
+                }
+            }
+            send(&mut upper, 7);
+            while !take(&mut upper, 3) {
+                thread::yield_now();
+            }
+            send(&mut upper, 8);
+        });
+        send(&mut lower, 1);
+        send(&mut lower, 2);
+        while !take(&mut lower, 7) {
+            thread::yield_now();
+        }
+        send(&mut lower, 3);
+        while !take(&mut lower, 8) {
+            thread::yield_now();
+        }
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn messages_that_cross_stay_in_order() {
+    check(2, || {
+        let (mut lower, mut upper) = pairs();
+        let other = thread::spawn(move || {
+            send(&mut upper, 5);
+            while !take(&mut upper, 1) {
+                thread::yield_now();
+            }
+            send(&mut upper, 6);
+            while !take(&mut upper, FRONT_MAX) {
+                thread::yield_now();
+            }
+        });
+        send(&mut lower, 1);
+        while !take(&mut lower, 5) {
+            thread::yield_now();
+        }
+        send(&mut lower, FRONT_MAX);
+        while !take(&mut lower, 6) {
+            thread::yield_now();
+        }
+        other.join().unwrap();
+    });
+}
+
+/// The bell as `shm::control` has it: whoever has brought something looks whether the process sleeps, and rings.
+struct Bell {
+    asleep: AtomicU32,
+    bell: Notify,
+}
+
+impl Bell {
+    fn ring_if_asleep(&self) {
+        if self.asleep.load(Ordering::Relaxed) != 0 && self.asleep.swap(0, Ordering::SeqCst) != 0 {
+            self.bell.notify();
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_falls_asleep_is_woken() {
+    for sent in [[1, 2], [100, 2]] {
+        check(3, move || {
+            let (mut lower, mut upper) = pairs();
+            let bell = Arc::new(Bell {
+                asleep: AtomicU32::new(0),
+                bell: Notify::new(),
+            });
+            let ring = bell.clone();
+            let other = thread::spawn(move || {
+                for n in sent {
+                    send(&mut lower, n);
+                    ring.ring_if_asleep();
+                }
+            });
+            for n in sent {
+                while !take(&mut upper, n) {
+                    bell.asleep.store(1, Ordering::SeqCst);
+                    fence(Ordering::SeqCst); // A store with SeqCst is a full barrier on x86-64.
+                    if take(&mut upper, n) {
+                        bell.asleep.store(0, Ordering::Relaxed);
+                        break;
+                    }
+                    bell.bell.wait();
+                }
+            }
+            other.join().unwrap();
+        });
+    }
+}
