@@ -358,6 +358,16 @@ fn not_added(number: i32, name: &str) -> Error {
     )
 }
 
+/// Removes a class or code, whose text must have been removed before (MPI 5.0 §9.5).
+fn remove(added: &mut Vec<Added>, at: usize) -> Result<()> {
+    if added[at].text.is_some() {
+        let number = added[at].number;
+        return Err(err!(Other, "{number} still has a text: remove that first (MPI_Remove_error_string)"));
+    }
+    added.remove(at);
+    Ok(())
+}
+
 /// Removes a class (MPI_Remove_error_class), of which no codes may be left.
 pub fn remove_class(class: i32) -> Result<()> {
     let mut codes = codes();
@@ -369,8 +379,7 @@ pub fn remove_class(class: i32) -> Result<()> {
     if let Some(code) = codes.added.iter().find(|a| a.class == class && a.number != class) {
         return Err(err!(Other, "errorclass {class} still has codes, for example {}", code.number));
     }
-    codes.added.remove(at);
-    Ok(())
+    remove(&mut codes.added, at)
 }
 
 /// Removes a code (MPI_Remove_error_code).
@@ -381,8 +390,7 @@ pub fn remove_code(code: i32) -> Result<()> {
         .iter()
         .position(|a| a.number == code && a.class != code)
         .ok_or_else(|| not_added(code, "errorcode"))?;
-    codes.added.remove(at);
-    Ok(())
+    remove(&mut codes.added, at)
 }
 
 #[cfg(test)]

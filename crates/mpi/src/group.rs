@@ -302,11 +302,11 @@ impl Group {
             if stride == 0 {
                 return Err(err!(Arg, "the stride of ranges[{i}] is 0"));
             }
-            for (what, r) in [("first", first), ("last", last)] {
-                // `last` need not be hit by the stride, but has to be a rank unless the range is empty.
-                let empty = (i64::from(last) - i64::from(first)) * i64::from(stride.signum()) < 0;
-                if !(0..i64::from(self.size)).contains(&i64::from(r)) && !(empty && what == "last")
-                {
+            // `last` need not be hit by the stride, but has to be a rank unless the range is empty.
+            let empty = (i64::from(last) - i64::from(first)) * i64::from(stride.signum()) < 0;
+            let ends = [("first", first), ("last", if empty { first } else { last })];
+            for (what, r) in ends {
+                if !(0..i64::from(self.size)).contains(&i64::from(r)) {
                     return Err(err!(
                         Rank,
                         "the {what} rank of ranges[{i}] is {r}, but the group has {} processes",

@@ -116,9 +116,6 @@ pub fn comm_split_type(
         constants::MPI_COMM_TYPE_RESOURCE_GUIDED => Some(SplitType::ResourceGuided),
         t => return Err(err!(Arg, "split_type is {t}, which is no MPI_COMM_TYPE_ constant")),
     };
-    if comm.is_inter() {
-        return Err(err!(Comm, "comm is an intercommunicator, which MPI_Comm_split_type does not take"));
-    }
     let (new, kind) = comm.split_type(how, key, &hints(info))?;
     if let (Some(kind), Some(info)) = (kind, info) {
         info.set(b"mpi_hw_resource_type", kind.as_bytes());

@@ -45,7 +45,7 @@ impl<'a> Circle<'a> {
 
     /// Everybody gets what rank `root` gives.
     pub fn broadcast(&self, root: u32, mine: Vec<u8>) -> Result<Vec<u8>> {
-        let (size, at) = (self.group.size(), self.from_root(root));
+        let (size, at) = (self.group.size(), self.place_after(root));
         let (mut bytes, mut mask) = (mine, 1);
         while mask < size && at & mask == 0 {
             mask <<= 1;
@@ -65,7 +65,7 @@ impl<'a> Circle<'a> {
     /// Rank `root` gets what everybody gives: one run of bytes, in rank order from `root` on round the circle. Others get
     /// nothing of use.
     pub fn gather(&self, root: u32, mine: Vec<u8>) -> Result<Vec<u8>> {
-        let (size, at) = (self.group.size(), self.from_root(root));
+        let (size, at) = (self.group.size(), self.place_after(root));
         let (mut bytes, mut mask) = (mine, 1);
         while mask < size {
             if at & mask != 0 {
@@ -127,7 +127,8 @@ impl<'a> Circle<'a> {
         link.receive(with)
     }
 
-    fn from_root(&self, root: u32) -> u32 {
+    /// How far round the circle this process is from `root`.
+    fn place_after(&self, root: u32) -> u32 {
         (self.rank + self.group.size() - root) % self.group.size()
     }
 

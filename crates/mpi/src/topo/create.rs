@@ -122,8 +122,8 @@ fn sort_edges(gathered: &[u8], group: &Group) -> Result<Vec<Vec<u8>>> {
         incoming[destination as usize].push((source, weight));
         outgoing[source as usize].push((destination, weight));
     }
-    let part = |(incoming, outgoing): (Vec<(u32, u32)>, Vec<(u32, u32)>)| {
-        let mut bytes = Vec::with_capacity(8 + 8 * (incoming.len() + outgoing.len()));
+    let part = |(incoming, outgoing): (Vec<(u32, u32)>, _)| {
+        let mut bytes = Vec::with_capacity(8 + 16 * incoming.len());
         put(&mut bytes, incoming.len() as u64);
         for (rank, weight) in incoming.into_iter().chain(outgoing) {
             bytes.extend(rank.to_le_bytes());
