@@ -1,7 +1,7 @@
 //! Going through a layout from any packed offset on: packing, unpacking, collecting runs.
 
 use super::build::repeat;
-use super::strided::{self, COLUMNS, Table};
+use super::strided::{self, COLUMNS};
 use super::{Node, Placed};
 use crate::Datatype;
 
@@ -29,6 +29,54 @@ trait Mover {
     /// # Safety
     /// `columns * rows * block` is at most [`Mover::room`]; the runs are the user's memory.
     unsafe fn columns(&mut self, at: *mut u8, columns: u64, apart: i64, rows: u64, stride: i64, block: u64) -> bool;
+    /// `count` structures of `unit` packed bytes, `stride` bytes from one to the next, none over another. False: do it one by
+    /// one.
+    ///
+    /// # Safety
+    /// `count * unit` is at most [`Mover::room`]; the runs are the user's memory.
+    unsafe fn fields(&mut self, at: *mut u8, count: u64, stride: i64, fields: &[Field], unit: u64) -> bool;
+}
+
+/// A run in each element of an array of structures: where it lies in memory and in the packed element, and its bytes.
+type Field = (i64, u64, u64);
+/// Structures of at most so many fields are moved field by field.
+const FIELDS: usize = 12;
+/// So many structures at a time: their memory stays in the cache until the last field has been moved.
+const TILE: u64 = 64;
+
+/// The runs of a small node, if they ascend without overlap and span at most `room` bytes: then the runs of elements `room`
+/// bytes apart do not overlap either, and may be moved in any order.
+#[inline]
+fn fields(node: &Node, room: u64) -> Option<([Field; FIELDS], usize)> {
+    let mut list = [(0, 0, 0); FIELDS];
+    let mut n = 0;
+    let mut packed = 0;
+    let mut push = |at: i64, len: u64| {
+        list[n] = (at, packed, len);
+        packed += len;
+        n += 1;
+    };
+    match node {
+        Node::Blocks { count, stride, block } if *count <= FIELDS as u64 => {
+            (0..*count as i64).for_each(|i| push(i.wrapping_mul(*stride), *block));
+        }
+        Node::Spots { at, block } if at.len() <= FIELDS => at.iter().for_each(|at| push(*at, *block)),
+        Node::Runs(runs) if runs.at.len() <= FIELDS => {
+            let mut before = 0;
+            for (at, end) in runs.at.iter().zip(&runs.ends) {
+                push(*at, end - before);
+                before = *end;
+            }
+        }
+        _ => return None,
+    }
+    let used = &list[..n];
+    if !used.windows(2).all(|w| w[1].0.wrapping_sub(w[0].0) >= w[0].2 as i64) {
+        return None;
+    }
+    let ((first, ..), (last, _, len)) = (used.first()?, used.last()?);
+    let span = last.wrapping_sub(*first) as u64 + len;
+    (span <= room).then_some((list, n))
 }
 
 /// Columns further apart than this, in bytes, share no cache line.
@@ -58,6 +106,21 @@ unsafe fn walk_each<M: Mover>(node: &Node, base: *mut u8, count: u64, stride: i6
                     break;
                 }
                 i += columns;
+            }
+        }
+        if count - i > TILE / 8
+            && let Some((list, n)) = fields(node, stride.unsigned_abs())
+        {
+            if part != 0 && mover.room() > 0 {
+                walk(node, place(i), part, mover);
+                (i, part) = (i + 1, 0);
+            }
+            loop {
+                let tile = (count - i).min(mover.room() / unit).min(TILE);
+                if tile == 0 || !mover.fields(place(i), tile, stride, &list[..n], unit) {
+                    break;
+                }
+                i += tile;
             }
         }
         while i < count && mover.room() > 0 {
@@ -169,7 +232,10 @@ impl Mover for Packer<'_> {
     #[inline]
     unsafe fn blocks(&mut self, at: *mut u8, count: u64, stride: i64, block: u64) {
         // SAFETY: there is room, and the runs are readable.
-        unsafe { strided::gather(at, stride, self.out.as_mut_ptr().add(self.done), block as usize, count as usize) };
+        unsafe {
+            let to = (self.out.as_mut_ptr().add(self.done), block as isize);
+            strided::copy_steps((at, stride as isize), to, block as usize, count as usize);
+        }
         self.done += (count * block) as usize;
     }
     #[inline]
@@ -180,14 +246,26 @@ impl Mover for Packer<'_> {
     }
     #[inline]
     unsafe fn columns(&mut self, at: *mut u8, columns: u64, apart: i64, rows: u64, stride: i64, block: u64) -> bool {
-        let there = Table { step: stride as isize, apart: apart as isize };
-        let here = Table { step: block as isize, apart: (rows * block) as isize };
+        let apart = (apart as isize, (rows * block) as isize);
         // SAFETY: there is room, and the runs are readable.
         unsafe {
-            let out = self.out.as_mut_ptr().add(self.done);
-            strided::transpose((at, there), (out, here), block as usize, rows as usize, columns as usize);
+            let to = (self.out.as_mut_ptr().add(self.done), block as isize);
+            strided::transpose((at, stride as isize), to, apart, block as usize, rows as usize, columns as usize);
         }
         self.done += (columns * rows * block) as usize;
+        true
+    }
+    #[inline]
+    unsafe fn fields(&mut self, at: *mut u8, count: u64, stride: i64, fields: &[Field], unit: u64) -> bool {
+        for (place, start, len) in fields {
+            let from = (at.cast_const().wrapping_offset(*place as isize), stride as isize);
+            // SAFETY: there is room, and the runs are readable.
+            unsafe {
+                let to = (self.out.as_mut_ptr().add(self.done + *start as usize), unit as isize);
+                strided::copy_steps(from, to, *len as usize, count as usize);
+            }
+        }
+        self.done += (count * unit) as usize;
         true
     }
 }
@@ -212,7 +290,10 @@ impl Mover for Unpacker<'_> {
     #[inline]
     unsafe fn blocks(&mut self, at: *mut u8, count: u64, stride: i64, block: u64) {
         // SAFETY: there are so many bytes, and the runs are writable.
-        unsafe { strided::scatter(self.data.as_ptr().add(self.done), at, stride, block as usize, count as usize) };
+        unsafe {
+            let from = (self.data.as_ptr().add(self.done), block as isize);
+            strided::copy_steps(from, (at, stride as isize), block as usize, count as usize);
+        }
         self.done += (count * block) as usize;
     }
     #[inline]
@@ -223,14 +304,26 @@ impl Mover for Unpacker<'_> {
     }
     #[inline]
     unsafe fn columns(&mut self, at: *mut u8, columns: u64, apart: i64, rows: u64, stride: i64, block: u64) -> bool {
-        let here = Table { step: stride as isize, apart: apart as isize };
-        let there = Table { step: block as isize, apart: (rows * block) as isize };
+        let apart = ((rows * block) as isize, apart as isize);
         // SAFETY: there are so many bytes, and the runs are writable.
         unsafe {
-            let data = self.data.as_ptr().add(self.done);
-            strided::transpose((data, there), (at, here), block as usize, rows as usize, columns as usize);
+            let from = (self.data.as_ptr().add(self.done), block as isize);
+            strided::transpose(from, (at, stride as isize), apart, block as usize, rows as usize, columns as usize);
         }
         self.done += (columns * rows * block) as usize;
+        true
+    }
+    #[inline]
+    unsafe fn fields(&mut self, at: *mut u8, count: u64, stride: i64, fields: &[Field], unit: u64) -> bool {
+        for (place, start, len) in fields {
+            let to = (at.wrapping_offset(*place as isize), stride as isize);
+            // SAFETY: there are so many bytes, and the runs are writable.
+            unsafe {
+                let from = (self.data.as_ptr().add(self.done + *start as usize), unit as isize);
+                strided::copy_steps(from, to, *len as usize, count as usize);
+            }
+        }
+        self.done += (count * unit) as usize;
         true
     }
 }
@@ -275,6 +368,9 @@ impl Mover for Collector<'_> {
         }
     }
     unsafe fn columns(&mut self, _: *mut u8, _: u64, _: i64, _: u64, _: i64, _: u64) -> bool {
+        false
+    }
+    unsafe fn fields(&mut self, _: *mut u8, _: u64, _: i64, _: &[Field], _: u64) -> bool {
         false
     }
 }

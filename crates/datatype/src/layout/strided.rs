@@ -1,23 +1,50 @@
-//! Copying equal blocks at equal distances: the loops where derived datatypes spend their time.
+//! Copying equal blocks at equal distances, and other regular patterns: the loops where derived datatypes spend their time.
+//!
+//! Each loop exists once for every common block size, as a constant, so that a block is a move or two and no call of memcpy.
 
-/// Copies `count` blocks of `block` bytes, `stride` bytes apart at `from`, one after the other to `to`.
-///
-/// # Safety
-/// All blocks must be readable and `count * block` bytes at `to` writable, without overlap between the two.
-#[inline]
-pub(super) unsafe fn gather(from: *const u8, stride: i64, to: *mut u8, block: usize, count: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { copy(from, stride as isize, to, block as isize, block, count) }
+/// The loop `$f` for blocks of `$block` bytes: with the size as a constant `N`, or with `N` 0 for other sizes.
+macro_rules! sized {
+    ($block:expr, $f:ident($($arg:expr),*)) => {
+        match $block {
+            1 => $f::<1>($($arg),*),
+            2 => $f::<2>($($arg),*),
+            4 => $f::<4>($($arg),*),
+            8 => $f::<8>($($arg),*),
+            12 => $f::<12>($($arg),*),
+            16 => $f::<16>($($arg),*),
+            24 => $f::<24>($($arg),*),
+            32 => $f::<32>($($arg),*),
+            48 => $f::<48>($($arg),*),
+            64 => $f::<64>($($arg),*),
+            _ => $f::<0>($($arg),*),
+        }
+    };
 }
 
-/// The other way round: from one run at `from` to blocks `stride` bytes apart at `to`.
+/// Blocks in memory: the first, and the bytes from one to the next.
+pub(super) type From = (*const u8, isize);
+/// The same, for writing.
+pub(super) type To = (*mut u8, isize);
+
+/// Copies `count` blocks of `block` bytes.
 ///
 /// # Safety
-/// As for [`gather`].
+/// All blocks must be readable and writable, respectively, without overlap between the two.
 #[inline]
-pub(super) unsafe fn scatter(from: *const u8, to: *mut u8, stride: i64, block: usize, count: usize) {
+pub(super) unsafe fn copy_steps(from: From, to: To, block: usize, count: usize) {
     // SAFETY: the caller's promise.
-    unsafe { copy(from, block as isize, to, stride as isize, block, count) }
+    unsafe { sized!(block, steps(from, to, block, count)) }
+}
+
+/// # Safety
+/// As for [`copy_steps`].
+unsafe fn steps<const N: usize>((mut from, from_step): From, (mut to, to_step): To, block: usize, count: usize) {
+    for _ in 0..count {
+        // SAFETY: the caller's promise.
+        unsafe { move_block::<N>(from, to, block) };
+        from = from.wrapping_offset(from_step);
+        to = to.wrapping_offset(to_step);
+    }
 }
 
 /// Copies blocks of `block` bytes at the places `at`, counted from `base`, one after the other to `to`.
@@ -26,14 +53,18 @@ pub(super) unsafe fn scatter(from: *const u8, to: *mut u8, stride: i64, block: u
 /// All blocks must be readable and `at.len() * block` bytes at `to` writable, without overlap between the two.
 #[inline]
 pub(super) unsafe fn gather_spots(base: *const u8, at: &[i64], to: *mut u8, block: usize) {
-    let mut to = to;
-    each_size(block, |n| {
-        for at in at {
-            // SAFETY: the caller's promise; `n` is `block`.
-            unsafe { move_block(base.wrapping_offset(*at as isize), to, n) };
-            to = to.wrapping_add(n);
-        }
-    });
+    // SAFETY: the caller's promise.
+    unsafe { sized!(block, gather(base, at, to, block)) }
+}
+
+/// # Safety
+/// As for [`gather_spots`].
+unsafe fn gather<const N: usize>(base: *const u8, at: &[i64], mut to: *mut u8, block: usize) {
+    for at in at {
+        // SAFETY: the caller's promise.
+        unsafe { move_block::<N>(base.wrapping_offset(*at as isize), to, block) };
+        to = to.wrapping_add(block);
+    }
 }
 
 /// The other way round: from one run at `from` to blocks at the places `at`.
@@ -42,44 +73,65 @@ pub(super) unsafe fn gather_spots(base: *const u8, at: &[i64], to: *mut u8, bloc
 /// As for [`gather_spots`].
 #[inline]
 pub(super) unsafe fn scatter_spots(from: *const u8, base: *mut u8, at: &[i64], block: usize) {
-    let mut from = from;
-    each_size(block, |n| {
-        for at in at {
-            // SAFETY: the caller's promise; `n` is `block`.
-            unsafe { move_block(from, base.wrapping_offset(*at as isize), n) };
-            from = from.wrapping_add(n);
-        }
-    });
+    // SAFETY: the caller's promise.
+    unsafe { sized!(block, scatter(from, base, at, block)) }
+}
+
+/// # Safety
+/// As for [`gather_spots`].
+unsafe fn scatter<const N: usize>(mut from: *const u8, base: *mut u8, at: &[i64], block: usize) {
+    for at in at {
+        // SAFETY: the caller's promise.
+        unsafe { move_block::<N>(from, base.wrapping_offset(*at as isize), block) };
+        from = from.wrapping_add(block);
+    }
 }
 
 /// At most so many columns are taken together where they lie side by side: as many doubles as a cache line holds.
 pub(super) const COLUMNS: u64 = 8;
 
-/// Where columns of a table lie: blocks `step` bytes from one to the next, the columns `apart` bytes from each other.
-#[derive(Clone, Copy)]
-pub(super) struct Table {
-    pub step: isize,
-    pub apart: isize,
-}
-
 /// Copies `columns` columns of `rows` blocks from one table to another, row by row: each cache line is touched once, not once
-/// for every column.
+/// for every column. `apart`: bytes from one column to the next in `from` and in `to`.
 ///
 /// # Safety
 /// All blocks of `from` must be readable and those of `to` writable, `block` bytes each, without overlap between the two.
 #[inline]
-pub(super) unsafe fn transpose(from: (*const u8, Table), to: (*mut u8, Table), block: usize, rows: usize, columns: usize) {
-    let ((mut from, there), (mut to, here)) = (from, to);
-    each_size(block, |n| {
-        for _ in 0..rows {
-            for c in 0..columns as isize {
-                // SAFETY: the caller's promise; `n` is `block`.
-                unsafe { move_block(from.wrapping_offset(c * there.apart), to.wrapping_offset(c * here.apart), n) };
-            }
-            from = from.wrapping_offset(there.step);
-            to = to.wrapping_offset(here.step);
+pub(super) unsafe fn transpose(from: From, to: To, apart: (isize, isize), block: usize, rows: usize, columns: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match columns as u64 {
+            COLUMNS => sized!(block, eight_columns(from, to, apart, block, rows)),
+            _ => sized!(block, some_columns(from, to, apart, block, rows, columns)),
         }
-    });
+    }
+}
+
+/// # Safety
+/// As for [`transpose`].
+unsafe fn eight_columns<const N: usize>(from: From, to: To, apart: (isize, isize), block: usize, rows: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { some_columns::<N>(from, to, apart, block, rows, COLUMNS as usize) }
+}
+
+/// # Safety
+/// As for [`transpose`].
+#[inline(always)]
+unsafe fn some_columns<const N: usize>(
+    (mut from, from_step): From,
+    (mut to, to_step): To,
+    apart: (isize, isize),
+    block: usize,
+    rows: usize,
+    columns: usize,
+) {
+    for _ in 0..rows {
+        for c in 0..columns as isize {
+            // SAFETY: the caller's promise.
+            unsafe { move_block::<N>(from.wrapping_offset(c * apart.0), to.wrapping_offset(c * apart.1), block) };
+        }
+        from = from.wrapping_offset(from_step);
+        to = to.wrapping_offset(to_step);
+    }
 }
 
 /// Copies a run, which is often short: then without a call of memcpy.
@@ -111,43 +163,12 @@ unsafe fn ends<const N: usize>(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
+/// A block of `N` bytes; if `N` is 0, of `block` bytes.
+///
 /// # Safety
 /// As for `copy_nonoverlapping`.
 #[inline(always)]
-unsafe fn move_block(from: *const u8, to: *mut u8, n: usize) {
+unsafe fn move_block<const N: usize>(from: *const u8, to: *mut u8, block: usize) {
     // SAFETY: the caller's promise.
-    unsafe { std::ptr::copy_nonoverlapping(from, to, n) }
-}
-
-/// Calls `f` with `block`, as a constant for the common sizes: the compiler then makes a loop for each without calls of memcpy.
-#[inline(always)]
-fn each_size(block: usize, mut f: impl FnMut(usize)) {
-    match block {
-        1 => f(1),
-        2 => f(2),
-        4 => f(4),
-        8 => f(8),
-        12 => f(12),
-        16 => f(16),
-        24 => f(24),
-        32 => f(32),
-        48 => f(48),
-        64 => f(64),
-        n => f(n),
-    }
-}
-
-/// # Safety
-/// As for [`gather`].
-#[inline(always)]
-unsafe fn copy(from: *const u8, from_step: isize, to: *mut u8, to_step: isize, block: usize, count: usize) {
-    let (mut from, mut to) = (from, to);
-    each_size(block, |n| {
-        for _ in 0..count {
-            // SAFETY: the caller's promise; `n` is `block`.
-            unsafe { move_block(from, to, n) };
-            from = from.wrapping_offset(from_step);
-            to = to.wrapping_offset(to_step);
-        }
-    });
+    unsafe { if N == 0 { copy_run(from, to, block) } else { std::ptr::copy_nonoverlapping(from, to, N) } }
 }
