@@ -66,6 +66,8 @@ fn plain(topic: &'static str, found: impl Into<String>) -> Finding {
 /// Which protocol serves which sizes; `cma`: ranks may read each other's memory.
 fn protocols(cma: bool) -> Vec<String> {
     use ferry_transport::shm;
+    /// Bytes that the device puts before a message's own.
+    const HEAD: usize = 16;
     let bulk = if cma {
         "the receiver reads the sender's memory: one copy (process_vm_readv)"
     } else {
@@ -74,11 +76,11 @@ fn protocols(cma: bool) -> Vec<String> {
     vec![
         format!(
             "{:<22} shm   in one cache line with its header",
-            format!("to {} bytes", shm::FRONT_MAX)
+            format!("to {} bytes", shm::FRONT_MAX - HEAD)
         ),
         format!(
             "{:<22} shm   sent at once, through a ring of {} KiB for each pair",
-            format!("to {} KiB", shm::EAGER_MAX / 1024),
+            format!("to {} KiB", (shm::EAGER_MAX - HEAD) / 1024),
             shm::RING_LEN / 1024
         ),
         format!("{:<22} shm   announced; then {bulk}", "larger"),

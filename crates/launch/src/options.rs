@@ -555,7 +555,7 @@ mod tests {
 
     #[test]
     fn several_programs_with_own_and_shared_variables() {
-        let o = run("-genv A 1 -np 2 -env B 2 x 7 : --np 3 -env A 9 --wdir /tmp y : z");
+        let o = run("-genv A 1 -np 2 -env B 2 x 7 : --np 3 -env A 9 --wdir /usr y : z");
         assert_eq!(
             o.blocks.iter().map(|b| b.count).collect::<Vec<_>>(),
             [2, 3, 1]
@@ -569,7 +569,7 @@ mod tests {
         };
         assert_eq!(set(0), r#""A""1""B""2""#);
         assert_eq!(set(1), r#""A""1""A""9""#);
-        assert_eq!(o.blocks[1].wdir.as_deref(), Some("/tmp".as_ref()));
+        assert_eq!(o.blocks[1].wdir.as_deref(), Some("/usr".as_ref()));
         assert_eq!(o.blocks[2].program, "z");
     }
 
