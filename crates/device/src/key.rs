@@ -31,6 +31,11 @@ impl ContextId {
         ContextId(self.0 | 2)
     }
 
+    /// The twin in which partitioned sends and receives find each other.
+    pub fn partitioned(self) -> ContextId {
+        ContextId(self.0 | 3)
+    }
+
     /// The twin for such messages where not all members take part: the tag that the program gives tells them apart.
     pub fn tagged(self) -> ContextId {
         ContextId(self.0 | 3)

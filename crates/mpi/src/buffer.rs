@@ -67,3 +67,51 @@ pub fn sink(address: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Sink {
         cap,
     }
 }
+
+/// A stretch of a scattered buffer's packed bytes.
+struct Stretch {
+    whole: Scattered,
+    offset: u64,
+    len: u64,
+}
+
+impl Layout for Stretch {
+    unsafe fn pack(&self, offset: u64, out: &mut [u8]) {
+        // SAFETY: the caller's promise.
+        unsafe { self.whole.pack(self.offset + offset, out) };
+    }
+    unsafe fn unpack(&self, offset: u64, data: &[u8]) {
+        // SAFETY: the caller's promise.
+        unsafe { self.whole.unpack(self.offset + offset, data) };
+    }
+    fn runs(&self, offset: u64, runs: &mut Vec<(*mut u8, usize)>) -> u64 {
+        self.whole
+            .runs(self.offset + offset, runs)
+            .min(self.len - offset.min(self.len))
+    }
+}
+
+/// Room for the packed bytes `offset..offset + len` of `count` elements at `address`.
+pub fn stretch(
+    address: *mut u8,
+    count: i64,
+    datatype: &Arc<Datatype>,
+    offset: u64,
+    len: u64,
+) -> Sink {
+    if len == 0 || datatype.is_dense() {
+        return Sink::Bytes {
+            ptr: address.wrapping_add(offset as usize),
+            cap: len as usize,
+        };
+    }
+    let whole = Scattered {
+        address,
+        count,
+        datatype: datatype.clone(),
+    };
+    Sink::Layout {
+        view: Box::new(Stretch { whole, offset, len }),
+        cap: len as usize,
+    }
+}

@@ -12,6 +12,7 @@ pub mod error;
 pub mod group;
 pub mod identity;
 pub mod info;
+pub mod partitioned;
 pub mod process;
 pub mod pt2pt;
 pub mod request;

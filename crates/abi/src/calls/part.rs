@@ -1,1 +1,134 @@
-//! Glue of chapter part.
+//! Partitioned communication (MPI 5.0 chapter 4).
+
+use crate::prelude::*;
+use ferry_mpi::partitioned;
+use ferry_mpi::pt2pt::Buffer;
+
+/// Count of one partition's elements; both forms of the init calls arrive here.
+fn part(address: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Buffer {
+    Buffer {
+        address,
+        count,
+        datatype: datatype.clone(),
+    }
+}
+
+pub fn psend_init(
+    buf: *const u8,
+    partitions: usize,
+    count: i64,
+    datatype: &'static Arc<Datatype>,
+    dest: Dest,
+    tag: u32,
+    comm: &'static Arc<Comm>,
+    _info: Option<&'static Arc<Info>>,
+    request: Out<Handle>,
+) -> Result<()> {
+    let to = match dest {
+        Dest::Rank(rank) => Some(rank),
+        Dest::Nobody => None,
+    };
+    // SAFETY: the program leaves each partition alone from its release to completion.
+    let made = unsafe {
+        partitioned::send_init(
+            comm,
+            part(buf.cast_mut(), count, datatype),
+            partitions,
+            to,
+            tag,
+        )
+    };
+    request.set(handle::insert(made));
+    Ok(())
+}
+
+pub fn precv_init(
+    buf: *mut u8,
+    partitions: usize,
+    count: i64,
+    datatype: &'static Arc<Datatype>,
+    source: Source,
+    tag: Option<u32>,
+    comm: &'static Arc<Comm>,
+    _info: Option<&'static Arc<Info>>,
+    request: Out<Handle>,
+) -> Result<()> {
+    let from = match source {
+        Source::Rank(rank) => Some(rank),
+        Source::Nobody => None,
+        Source::Any => {
+            return Err(err!(
+                Rank,
+                "dest is MPI_ANY_SOURCE, but partitioned receives name their sender"
+            ));
+        }
+    };
+    let Some(tag) = tag.or(from.is_none().then_some(0)) else {
+        return Err(err!(
+            Tag,
+            "tag is MPI_ANY_TAG, but partitioned receives name their tag"
+        ));
+    };
+    // SAFETY: the program leaves the partitions alone from start to arrival.
+    let made = unsafe {
+        partitioned::receive_init(comm, part(buf, count, datatype), partitions, from, tag)
+    };
+    request.set(handle::insert(made));
+    Ok(())
+}
+
+/// The request behind a handle.
+fn look_up(request: Handle) -> Result<&'static Arc<Request>> {
+    handle::get::<Request>(request)
+        .ok_or_else(|| err!(Request, "request is no valid request handle"))
+}
+
+/// Releases partitions of a started send.
+fn release(request: Handle, partitions: impl IntoIterator<Item = i32>) -> Result<()> {
+    let req = look_up(request)?;
+    let released = req.partitioned(|p| partitions.into_iter().try_for_each(|at| p.ready(at)));
+    let error = match released {
+        Some(Ok(())) => return Ok(()),
+        Some(Err(error)) => error,
+        None => err!(
+            Request,
+            "the request is not a partitioned send that has been started"
+        ),
+    };
+    Err(match req.comm() {
+        Some(comm) => error.on(comm),
+        None => error,
+    })
+}
+
+pub fn pready(partition: i32, request: Handle) -> Result<()> {
+    release(request, [partition])
+}
+
+pub fn pready_range(partition_low: i32, partition_high: i32, request: Handle) -> Result<()> {
+    if partition_low > partition_high {
+        return Err(err!(
+            Arg,
+            "partition_low is {partition_low}, above partition_high {partition_high}"
+        ));
+    }
+    release(request, partition_low..=partition_high)
+}
+
+pub fn pready_list(_length: usize, array_of_partitions: &[i32], request: Handle) -> Result<()> {
+    release(request, array_of_partitions.iter().copied())
+}
+
+pub fn parrived(request: Handle, partition: i32, flag: OutFlag) -> Result<()> {
+    if request == constants::MPI_REQUEST_NULL {
+        flag.set(true);
+        return Ok(());
+    }
+    // A receive that is not under way has everything.
+    flag.set(
+        look_up(request)?
+            .partitioned(|p| p.arrived(partition))
+            .unwrap_or(Ok(true))?,
+    );
+    Ok(())
+}

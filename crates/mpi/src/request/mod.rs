@@ -7,6 +7,7 @@ pub use general::{General, GeneralCallbacks};
 pub use outcome::Outcome;
 
 use crate::device::{self, Device, ReqId, WaitingFor};
+use crate::partitioned::Partitioned;
 use crate::{Comm, Error, Identity, Result, err};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,6 +43,10 @@ pub trait Work: Send + Sync {
     }
     /// A generalised request, to be completed by the program.
     fn general(&self) -> Option<&General> {
+        None
+    }
+    /// A partitioned operation.
+    fn partitioned(&self) -> Option<&dyn Partitioned> {
         None
     }
 }
@@ -308,6 +313,17 @@ impl Request {
             _ => {}
         }
         Ok(())
+    }
+
+    /// The partitioned operation under way that it is, if it is one.
+    pub fn partitioned<R>(&self, f: impl FnOnce(&dyn Partitioned) -> R) -> Option<R> {
+        let mut d = device::device();
+        let State::Active(Active::Work(work)) = self.state(&mut d) else {
+            return None;
+        };
+        let work = work.clone();
+        drop(d);
+        work.partitioned().map(f)
     }
 
     /// The generalised request that it is, if it is one.

@@ -1,0 +1,485 @@
+//! Partitioned communication (MPI 5.0 chapter 4): a persistent message whose parts the program releases, and sees arrive,
+//! one by one.
+//!
+//! The two sides find each other once, in the order in which they were made: the sender announces a context of its own
+//! and how it cuts the message. From then on each of the sender's partitions is a message of that context whose tag is the
+//! partition's number, received straight into its place, however the receiver cuts the same bytes.
+
+use crate::buffer::{message_len, source, stretch};
+use crate::device::{self, ContextId, Device, Key, Pattern, ReqId, SendMode, Sink, Source};
+use crate::process::process;
+use crate::pt2pt::Buffer;
+use crate::request::{Active, Outcome, Work};
+use crate::{Comm, Request, Result, err};
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a program does with a partitioned operation that has been started.
+pub trait Partitioned {
+    /// Releases a partition of a send (MPI_Pready). Errors: no such partition, released already, or this is a receive.
+    fn ready(&self, partition: i32) -> Result<()>;
+    /// Has a partition of a receive arrived (MPI_Parrived)? Makes progress. Errors: no such partition, or this is a send.
+    fn arrived(&self, partition: i32) -> Result<bool>;
+}
+
+fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The number of an existing partition.
+fn checked(partition: i32, partitions: usize) -> Result<usize> {
+    usize::try_from(partition)
+        .ok()
+        .filter(|&p| p < partitions)
+        .ok_or_else(|| {
+            err!(
+                Arg,
+                "partition is {partition}, but the operation has {partitions} partitions"
+            )
+        })
+}
+
+/// The sender's announcement, as it travels.
+const ANNOUNCEMENT: usize = 24;
+
+struct Announcement {
+    channel: ContextId,
+    partitions: u64,
+    /// Bytes of one partition.
+    bytes: u64,
+}
+
+impl Announcement {
+    fn encode(&self) -> Box<[u8]> {
+        [self.channel.0, self.partitions, self.bytes]
+            .iter()
+            .flat_map(|v| v.to_le_bytes())
+            .collect()
+    }
+    fn decode(bytes: &[u8; ANNOUNCEMENT]) -> Announcement {
+        let field = |at: usize| {
+            bytes[at..]
+                .first_chunk::<8>()
+                .map_or(0, |b| u64::from_le_bytes(*b))
+        };
+        Announcement {
+            channel: ContextId(field(0)),
+            partitions: field(8),
+            bytes: field(16),
+        }
+    }
+}
+
+/// One side's buffer: `partitions` times `part.count` elements from `part.address` on.
+struct Parts {
+    part: Buffer,
+    partitions: usize,
+}
+
+// SAFETY: the address is the user's, lent to MPI; it is used under the device's lock.
+unsafe impl Sync for Parts {}
+
+impl Parts {
+    fn address(&self, partition: usize) -> *mut u8 {
+        let step = self.part.count * self.part.datatype.extent();
+        self.part
+            .address
+            .wrapping_offset(partition as isize * step as isize)
+    }
+    fn bytes(&self) -> u64 {
+        message_len(self.part.count, &self.part.datatype) as u64
+    }
+}
+
+struct Sending {
+    parts: Parts,
+    /// The receiver; `None`: nobody.
+    to: Option<device::ProcId>,
+    channel: ContextId,
+    source: u32,
+    comm: Arc<Comm>,
+    state: Mutex<Released>,
+}
+
+/// How far a started send is.
+struct Released {
+    ready: Vec<bool>,
+    left: usize,
+    under_way: Vec<ReqId>,
+    failed: Option<crate::Error>,
+}
+
+/// A partitioned send, inactive (MPI_Psend_init). `part`: the first partition; the others follow it in memory. `to`: rank, or `None` for nobody.
+///
+/// # Safety
+/// Whenever it is started, the partitions must be readable, each unchanged from its release to completion.
+pub unsafe fn send_init(
+    comm: &Arc<Comm>,
+    part: Buffer,
+    partitions: usize,
+    to: Option<u32>,
+    tag: u32,
+) -> Arc<Request> {
+    let parts = Parts { part, partitions };
+    let channel = process().new_context();
+    let to = to.map(|rank| comm.peer(rank));
+    if let Some(to) = to {
+        let announcement = Announcement {
+            channel,
+            partitions: partitions as u64,
+            bytes: parts.bytes(),
+        }
+        .encode();
+        let key = Key {
+            context: comm.context.partitioned(),
+            source: comm.rank(),
+            tag,
+        };
+        let mut d = device::device();
+        // SAFETY: the device owns the bytes.
+        if let Some(req) =
+            unsafe { d.send(to, key, Source::Owned(announcement), SendMode::Standard) }
+        {
+            d.detach(req);
+        }
+    }
+    let state = Mutex::new(Released {
+        ready: vec![false; partitions],
+        left: partitions,
+        under_way: Vec::new(),
+        failed: None,
+    });
+    let sending = Arc::new(Sending {
+        parts,
+        to,
+        channel,
+        source: comm.rank(),
+        comm: comm.clone(),
+        state,
+    });
+    Request::persistent_work(
+        Some(comm.clone()),
+        Box::new(move |_| {
+            let mut state = lock(&sending.state);
+            state.ready.fill(false);
+            state.left = sending.parts.partitions;
+            state.failed = None;
+            drop(state);
+            Active::Work(sending.clone())
+        }),
+    )
+}
+
+impl Partitioned for Sending {
+    fn ready(&self, partition: i32) -> Result<()> {
+        let at = checked(partition, self.parts.partitions)?;
+        let mut d = device::device();
+        let mut state = lock(&self.state);
+        if state.ready[at] {
+            return Err(err!(
+                Arg,
+                "partition {partition} has been marked ready already"
+            ));
+        }
+        state.ready[at] = true;
+        state.left -= 1;
+        if let Some(to) = self.to {
+            let key = Key {
+                context: self.channel,
+                source: self.source,
+                tag: at as u32,
+            };
+            let bytes = source(
+                self.parts.address(at),
+                self.parts.part.count,
+                &self.parts.part.datatype,
+            );
+            // SAFETY: the program's promise at `send_init`.
+            state
+                .under_way
+                .extend(unsafe { d.send(to, key, bytes, SendMode::Standard) });
+        }
+        d.nudge();
+        Ok(())
+    }
+
+    fn arrived(&self, _partition: i32) -> Result<bool> {
+        Err(err!(
+            Request,
+            "the request is a partitioned send; MPI_Parrived asks receives"
+        ))
+    }
+}
+
+impl Work for Sending {
+    fn is_done(&self, d: &mut Device) -> bool {
+        let state = &mut *lock(&self.state);
+        let failed = &mut state.failed;
+        state.under_way.retain(|&req| {
+            let done = d.is_complete(req);
+            if done && let Some(error) = Outcome::of_send(&d.take(req), &self.comm).error {
+                failed.get_or_insert(error);
+            }
+            !done
+        });
+        state.left == 0 && state.under_way.is_empty()
+    }
+    fn outcome(&self) -> Outcome {
+        Outcome {
+            error: lock(&self.state).failed.clone(),
+            ..Outcome::SENT
+        }
+    }
+    fn partitioned(&self) -> Option<&dyn Partitioned> {
+        Some(self)
+    }
+}
+
+struct Receiving {
+    parts: Parts,
+    /// The sender's rank; `None`: nobody.
+    from: Option<u32>,
+    tag: u32,
+    comm: Arc<Comm>,
+    state: Mutex<Arriving>,
+}
+
+/// How far a receive is.
+struct Arriving {
+    /// Where the announcement arrives, and the request until it has. Not freed while the device may write there.
+    announced: ManuallyDrop<Box<[u8; ANNOUNCEMENT]>>,
+    announcing: Option<ReqId>,
+    /// The sender's cut, once known.
+    cut: Option<Announcement>,
+    /// For each of the sender's partitions in this round: its receive; `None` once it has arrived.
+    under_way: Vec<Option<ReqId>>,
+    /// This round's receives have been posted.
+    posted: bool,
+    failed: Option<crate::Error>,
+}
+
+/// A partitioned receive, inactive (MPI_Precv_init). `part`: room for the first partition; the others follow it in memory.
+///
+/// # Safety
+/// Whenever it is started, the memory of all partitions must be writable, and untouched until each has arrived.
+pub unsafe fn receive_init(
+    comm: &Arc<Comm>,
+    part: Buffer,
+    partitions: usize,
+    from: Option<u32>,
+    tag: u32,
+) -> Arc<Request> {
+    let mut announced = ManuallyDrop::new(Box::new([0u8; ANNOUNCEMENT]));
+    let announcing = from.map(|rank| {
+        let pattern = Pattern {
+            context: comm.context.partitioned(),
+            source: Some(rank),
+            tag: Some(tag),
+        };
+        // SAFETY: the box is freed only once the receive is complete.
+        unsafe {
+            device::device().receive(
+                pattern,
+                Sink::Bytes {
+                    ptr: announced.as_mut_ptr(),
+                    cap: ANNOUNCEMENT,
+                },
+            )
+        }
+    });
+    let state = Arriving {
+        announced,
+        announcing,
+        cut: None,
+        under_way: Vec::new(),
+        posted: false,
+        failed: None,
+    };
+    let parts = Parts { part, partitions };
+    let receiving = Arc::new(Receiving {
+        parts,
+        from,
+        tag,
+        comm: comm.clone(),
+        state: Mutex::new(state),
+    });
+    Request::persistent_work(
+        Some(comm.clone()),
+        Box::new(move |d| {
+            let mut state = lock(&receiving.state);
+            (state.posted, state.failed) = (false, None);
+            receiving.post(d, &mut state);
+            drop(state);
+            Active::Work(receiving.clone())
+        }),
+    )
+}
+
+impl Receiving {
+    /// Posts this round's receives as soon as the sender's cut is known. True: they are posted.
+    fn post(&self, d: &mut Device, state: &mut Arriving) -> bool {
+        if state.posted {
+            return true;
+        }
+        let Some(from) = self.from else {
+            state.posted = true;
+            return true;
+        };
+        if let Some(req) = state.announcing {
+            if !d.is_complete(req) {
+                return false;
+            }
+            d.take(req);
+            state.announcing = None;
+            state.cut = Some(Announcement::decode(&state.announced));
+        }
+        state.posted = true;
+        state.under_way.clear();
+        let Some(Announcement {
+            channel,
+            partitions,
+            bytes,
+        }) = state.cut
+        else {
+            return true;
+        };
+        let room = self
+            .parts
+            .bytes()
+            .saturating_mul(self.parts.partitions as u64);
+        match partitions.checked_mul(bytes) {
+            Some(total) if total <= room => {}
+            _ => {
+                state.failed = Some(
+                    err!(Truncate, "the sender's {partitions} partitions of {bytes} bytes are more than the receive buffer's {room} bytes")
+                        .on(&self.comm),
+                );
+                return true;
+            }
+        }
+        let count = self.parts.part.count * self.parts.partitions as i64;
+        for at in 0..partitions {
+            let pattern = Pattern {
+                context: channel,
+                source: Some(from),
+                tag: Some(at as u32),
+            };
+            let Buffer {
+                address, datatype, ..
+            } = &self.parts.part;
+            let into = stretch(*address, count, datatype, at * bytes, bytes);
+            // SAFETY: the program's promise at `receive_init`.
+            state
+                .under_way
+                .push(Some(unsafe { d.receive(pattern, into) }));
+        }
+        true
+    }
+
+    /// Notes what has arrived.
+    fn settle(&self, d: &mut Device, state: &mut Arriving) {
+        if !self.post(d, state) {
+            return;
+        }
+        for slot in &mut state.under_way {
+            if let Some(req) = *slot
+                && d.is_complete(req)
+            {
+                *slot = None;
+                if let Some(error) = Outcome::of_receive(&d.take(req), &self.comm).error {
+                    state.failed.get_or_insert(error);
+                }
+            }
+        }
+    }
+}
+
+impl Partitioned for Receiving {
+    fn ready(&self, _partition: i32) -> Result<()> {
+        Err(err!(
+            Request,
+            "the request is a partitioned receive; MPI_Pready releases parts of sends"
+        ))
+    }
+
+    fn arrived(&self, partition: i32) -> Result<bool> {
+        let at = checked(partition, self.parts.partitions)? as u64;
+        let mut d = device::device();
+        d.progress();
+        let mut state = lock(&self.state);
+        self.settle(&mut d, &mut state);
+        if !state.posted {
+            return Ok(false);
+        }
+        let (own, theirs) = (
+            self.parts.bytes(),
+            state.cut.as_ref().map_or(0, |c| c.bytes),
+        );
+        if own == 0 || theirs == 0 {
+            return Ok(state.under_way.iter().all(Option::is_none));
+        }
+        // The sender's partitions that hold bytes of this one.
+        let first = (at * own / theirs) as usize;
+        let last = ((at + 1) * own).div_ceil(theirs) as usize;
+        let end = last.min(state.under_way.len());
+        Ok(state.under_way[first.min(end)..end]
+            .iter()
+            .all(Option::is_none))
+    }
+}
+
+impl Work for Receiving {
+    fn is_done(&self, d: &mut Device) -> bool {
+        let mut state = lock(&self.state);
+        self.settle(d, &mut state);
+        state.posted && state.under_way.iter().all(Option::is_none)
+    }
+    fn outcome(&self) -> Outcome {
+        let state = lock(&self.state);
+        let Some(from) = self.from else {
+            return Outcome::FROM_NOBODY;
+        };
+        let bytes = state.cut.as_ref().map_or(0, |c| c.partitions * c.bytes);
+        let envelope = device::Envelope {
+            source: from,
+            tag: self.tag,
+            len: bytes,
+        };
+        Outcome {
+            error: state.failed.clone(),
+            ..Outcome::of_envelope(&envelope)
+        }
+    }
+    fn partitioned(&self) -> Option<&dyn Partitioned> {
+        Some(self)
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        if self.announcing.is_none() {
+            // SAFETY: dropped here only, and the device no longer writes there.
+            unsafe { ManuallyDrop::drop(&mut self.announced) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_announcement_reads_back() {
+        let a = Announcement {
+            channel: ContextId(5 << 32 | 8),
+            partitions: 7,
+            bytes: 1 << 33,
+        };
+        let bytes: [u8; ANNOUNCEMENT] = (*a.encode()).try_into().unwrap();
+        let b = Announcement::decode(&bytes);
+        assert_eq!(
+            (b.channel, b.partitions, b.bytes),
+            (a.channel, a.partitions, a.bytes)
+        );
+    }
+}
