@@ -65,9 +65,20 @@ fn with_mark(mark: &str) -> usize {
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(10), "never: {what}");
+        assert!(began.elapsed() < patience(10.0), "never: {what}");
         sleep(Duration::from_millis(5));
     }
+}
+/// A limit of time for a machine that has nothing else to do; longer on a busy one.
+fn patience(limit: f64) -> Duration {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load: f64 = load
+        .split(' ')
+        .next()
+        .and_then(|l| l.parse().ok())
+        .unwrap_or(0.0);
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    Duration::from_secs_f64(limit * (1.0 + load / cores as f64))
 }
 fn folder(test: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(mark(test));
@@ -252,11 +263,7 @@ fn a_killed_rank_ends_the_job() {
         "4",
         &format!("test $FERRY_RANK = 2 && kill -KILL $$; sleep 60 # {mark}"),
     );
-    assert!(
-        began.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!(began.elapsed() < patience(1.0), "{:?}", began.elapsed());
     assert_eq!(output.status.code(), Some(137));
     let said = err(&output);
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
@@ -279,11 +286,7 @@ fn a_rank_deaf_to_sigterm_is_killed() {
             "test $FERRY_RANK = 1 && {{ sleep 0.2; kill -ABRT $$; }}; trap '' TERM; while :; do sleep 1; done # {mark}"
         ),
     );
-    assert!(
-        began.elapsed() < Duration::from_millis(1300),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!(began.elapsed() < patience(1.3), "{:?}", began.elapsed());
     assert_eq!(output.status.code(), Some(134));
     assert_eq!(with_mark(&mark), 0);
 }
@@ -479,7 +482,7 @@ fn too_few_descriptors_are_named() {
 fn a_timeout_ends_the_job() {
     let began = Instant::now();
     let output = run(&["--timeout", "0.3", "-n", "2", "sleep", "60"]);
-    assert!(began.elapsed() < Duration::from_millis(1300));
+    assert!(began.elapsed() < patience(1.3));
     assert_eq!(output.status.code(), Some(124));
     assert!(
         err(&output).contains("0.3 s") && err(&output).contains("MPI_Init"),
@@ -574,7 +577,7 @@ fn a_slow_reader_holds_the_ranks_and_not_the_signals() {
     let mut all = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut all).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(143));
-    assert!(began.elapsed() < Duration::from_secs(2));
+    assert!(began.elapsed() < patience(2.0));
 }
 
 #[test]
@@ -638,11 +641,7 @@ fn two_hundred_ranks_start_quickly() {
     let began = Instant::now();
     let output = run(&["-n", "200", "true"]);
     assert!(output.status.success(), "{}", err(&output));
-    assert!(
-        began.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!(began.elapsed() < patience(5.0), "{:?}", began.elapsed());
 }
 
 #[test]

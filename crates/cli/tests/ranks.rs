@@ -136,6 +136,17 @@ fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// A limit of time for a machine that has nothing else to do; longer on a busy one.
+fn patience(limit: f64) -> Duration {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load: f64 = load
+        .split(' ')
+        .next()
+        .and_then(|l| l.parse().ok())
+        .unwrap_or(0.0);
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    Duration::from_secs_f64(limit * (1.0 + load / cores as f64))
+}
 #[test]
 fn a_job_that_finalises_ends_well() {
     let output = job("fine", &[], 4);
@@ -150,11 +161,7 @@ fn ending_without_finalising_ends_the_job() {
     ] {
         let began = Instant::now();
         let output = job(script, &[], 3);
-        assert!(
-            began.elapsed() < Duration::from_secs(1),
-            "{:?}",
-            began.elapsed()
-        );
+        assert!(began.elapsed() < patience(1.0), "{:?}", began.elapsed());
         let said = err(&output);
         assert!(
             said.contains("rank 1 (")
@@ -170,11 +177,7 @@ fn ending_without_finalising_ends_the_job() {
 fn an_abort_ends_the_job_with_its_code_and_text() {
     let began = Instant::now();
     let output = job("abort", &[], 3);
-    assert!(
-        began.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!(began.elapsed() < patience(1.0), "{:?}", began.elapsed());
     let said = err(&output);
     assert!(
         said.contains("something is wrong in MPI_Abort\nmpiexec: very wrong\n"),
@@ -214,11 +217,7 @@ fn an_abort_is_known_as_one_even_if_the_rank_leaves_at_once() {
 fn two_receives_facing_each_other_are_found() {
     let began = Instant::now();
     let output = job("two receives", &[], 2);
-    assert!(
-        began.elapsed() < Duration::from_secs(3),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!(began.elapsed() < patience(3.0), "{:?}", began.elapsed());
     let said = err(&output);
     assert!(
         said.contains("ranks 0 and 1 wait for each other, all receiving"),

@@ -231,7 +231,15 @@ impl Client {
     pub fn trust_ranks(&self) {
         if let Ok(launcher) = sockopt::socket_peercred(&self.socket) {
             // SAFETY: this option only names a process id; where it is unknown the call fails and changes nothing.
-            unsafe { libc::prctl(libc::PR_SET_PTRACER, launcher.pid.as_raw_nonzero().get() as libc::c_ulong, 0, 0, 0) };
+            unsafe {
+                libc::prctl(
+                    libc::PR_SET_PTRACER,
+                    launcher.pid.as_raw_nonzero().get() as libc::c_ulong,
+                    0,
+                    0,
+                    0,
+                )
+            };
         }
     }
 

@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_quota_rounds_up_and_never_to_nothing() {
         let cores = |n, quota| Cores {
-            cpus: (0..n).collect(),
+            cores: (0..n).map(|cpu| vec![cpu]).collect(),
             quota,
         };
         assert_eq!(cores(8, None).usable(), 8);
