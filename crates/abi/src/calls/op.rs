@@ -13,7 +13,14 @@ fn operation(user_fn: UserFunction) -> ferry_op::UserFunction {
             UserFunction::Count(f) => {
                 let mut count = count;
                 // SAFETY: the program's function, called with what MPI 5.0 §6.9.5 says it gets.
-                unsafe { f(input.cast_mut().cast(), inout.cast(), &mut count, &mut handle) }
+                unsafe {
+                    f(
+                        input.cast_mut().cast(),
+                        inout.cast(),
+                        &mut count,
+                        &mut handle,
+                    )
+                }
             }
             UserFunction::Int(f) => {
                 // More elements than an int counts come in several calls.
@@ -23,7 +30,14 @@ fn operation(user_fn: UserFunction) -> ferry_op::UserFunction {
                     let next = done + i64::from(len);
                     let at = (done * datatype.extent()) as isize;
                     // SAFETY: as above; both buffers hold `count` elements, and `done` is less.
-                    unsafe { f(input.offset(at).cast_mut().cast(), inout.offset(at).cast(), &mut len, &mut handle) }
+                    unsafe {
+                        f(
+                            input.offset(at).cast_mut().cast(),
+                            inout.offset(at).cast(),
+                            &mut len,
+                            &mut handle,
+                        )
+                    }
                     done = next;
                     handle = lent.handle;
                 }
@@ -42,11 +56,18 @@ struct Lent {
 impl Lent {
     fn of(datatype: &Arc<Datatype>) -> Lent {
         let handle = datatype.handle.load(Ordering::Relaxed);
-        let valid = handle::get::<Datatype>(handle).is_some_and(|found| Arc::ptr_eq(found, datatype));
+        let valid =
+            handle::get::<Datatype>(handle).is_some_and(|found| Arc::ptr_eq(found, datatype));
         if valid {
-            return Lent { handle, temporary: false };
+            return Lent {
+                handle,
+                temporary: false,
+            };
         }
-        Lent { handle: handle::insert(datatype.clone()), temporary: true }
+        Lent {
+            handle: handle::insert(datatype.clone()),
+            temporary: true,
+        }
     }
 }
 
@@ -67,7 +88,11 @@ pub fn op_create(user_fn: UserFunction, commute: bool, op: New<Op>) -> Result<()
 /// MPI_Op_free. Reductions under way keep the operation until they are complete.
 pub fn op_free(op: Held<Op>) -> Result<()> {
     if op.is_predefined() {
-        return Err(err!(Op, "op is {:?}, which is predefined and cannot be freed", op.object()));
+        return Err(err!(
+            Op,
+            "op is {:?}, which is predefined and cannot be freed",
+            op.object()
+        ));
     }
     op.free().map(drop)
 }
@@ -91,7 +116,10 @@ pub fn reduce_local(
         return Ok(());
     }
     if std::ptr::eq(inbuf, inoutbuf) {
-        return Err(err!(Buffer, "inbuf and inoutbuf are the same buffer, {inbuf:?}"));
+        return Err(err!(
+            Buffer,
+            "inbuf and inoutbuf are the same buffer, {inbuf:?}"
+        ));
     }
     // SAFETY: the program's buffers hold count elements of the type, as the standard asks.
     unsafe { op.apply(inbuf, inoutbuf, count, datatype) };

@@ -94,4 +94,5 @@ impl Pair {
 }
 
 #[cfg(all(test, not(loom)))]
+#[path = "pair/fuzz.rs"]
 mod fuzz;
