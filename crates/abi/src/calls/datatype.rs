@@ -343,8 +343,9 @@ pub fn type_set_name(datatype: Type, type_name: &CStr) -> Result<()> {
     Ok(())
 }
 
-pub fn type_get_name(datatype: Type, type_name: OutText, resultlen: Out<i32>) -> Result<()> {
-    resultlen.set(type_name.set(datatype.label()));
+pub fn type_get_name(datatype: Option<Type>, type_name: OutText, resultlen: Out<i32>) -> Result<()> {
+    let name = datatype.map_or_else(|| "MPI_DATATYPE_NULL".to_owned(), |t| t.label());
+    resultlen.set(type_name.set(name));
     Ok(())
 }
 
