@@ -1,0 +1,104 @@
+/* Partitioned communication (MPI 5.0 chapter 4): sides that cut the same bytes differently, several rounds, derived types, parts that
+ * arrive before the whole, nobody, and wrong partition numbers. */
+#include "check.h"
+
+enum { TOTAL = 840, ROUNDS = 3 };
+
+static int value(int round, int from, int at)
+{
+    return round * 1000003 + from * 10007 + at;
+}
+
+/* A ring: each rank sends TOTAL ints to the next in `out` parts and receives them from the previous in `in` parts. */
+static void ring(int out, int in, int backwards)
+{
+    int next = (world_rank + 1) % world_size, previous = (world_rank + world_size - 1) % world_size;
+    int sent[TOTAL], got[TOTAL];
+    MPI_Request requests[2];
+    OK(MPI_Psend_init(sent, out, TOTAL / out, MPI_INT, next, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]));
+    OK(MPI_Precv_init(got, in, TOTAL / in, MPI_INT, previous, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[1]));
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < TOTAL; i++)
+            got[i] = -1;
+        OK(MPI_Startall(2, requests));
+        for (int p = 0; p < out; p++) {
+            int part = backwards ? out - 1 - p : p;
+            for (int i = part * (TOTAL / out); i < (part + 1) * (TOTAL / out); i++)
+                sent[i] = value(round, world_rank, i);
+            OK(MPI_Pready(part, requests[0]));
+        }
+        for (int p = 0, flag = 0; p < in; p++, flag = 0) {
+            while (!flag)
+                OK(MPI_Parrived(requests[1], p, &flag));
+            for (int i = p * (TOTAL / in); i < (p + 1) * (TOTAL / in); i++)
+                SAME(got[i], value(round, previous, i));
+        }
+        MPI_Status statuses[2];
+        OK(MPI_Waitall(2, requests, statuses));
+        SAME(statuses[1].MPI_SOURCE, previous);
+        SAME(statuses[1].MPI_TAG, 7);
+        int count = -1;
+        OK(MPI_Get_count(&statuses[1], MPI_INT, &count));
+        SAME(count, TOTAL);
+    }
+    OK(MPI_Request_free(&requests[0]));
+    OK(MPI_Request_free(&requests[1]));
+}
+
+/* Columns of a matrix as partitions of a derived type, released by range and by list. */
+static void columns(void)
+{
+    enum { ROWS = 6, COLUMNS = 10 };
+    int next = (world_rank + 1) % world_size, previous = (world_rank + world_size - 1) % world_size;
+    int sent[ROWS][COLUMNS], got[ROWS * COLUMNS];
+    MPI_Datatype column, resized;
+    OK(MPI_Type_vector(ROWS, 1, COLUMNS, MPI_INT, &column));
+    OK(MPI_Type_create_resized(column, 0, sizeof(int), &resized));
+    OK(MPI_Type_commit(&resized));
+    for (int r = 0; r < ROWS; r++)
+        for (int c = 0; c < COLUMNS; c++)
+            sent[r][c] = value(r, world_rank, c);
+    MPI_Request requests[2];
+    OK(MPI_Psend_init(sent, COLUMNS, 1, resized, next, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]));
+    OK(MPI_Precv_init(got, 1, ROWS * COLUMNS, MPI_INT, previous, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[1]));
+    OK(MPI_Startall(2, requests));
+    int rest[3] = {9, 0, 1};
+    OK(MPI_Pready_range(2, 8, requests[0]));
+    OK(MPI_Pready_list(3, rest, requests[0]));
+    OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+    for (int c = 0; c < COLUMNS; c++)
+        for (int r = 0; r < ROWS; r++)
+            SAME(got[c * ROWS + r], value(r, previous, c));
+    OK(MPI_Request_free(&requests[0]));
+    OK(MPI_Request_free(&requests[1]));
+    OK(MPI_Type_free(&resized));
+    OK(MPI_Type_free(&column));
+}
+
+static void mistakes_and_nobody(void)
+{
+    int data[4] = {1, 2, 3, 4};
+    MPI_Request request;
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    OK(MPI_Psend_init(data, 4, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request));
+    CLASS(MPI_Pready(0, request), MPI_ERR_REQUEST);
+    OK(MPI_Start(&request));
+    OK(MPI_Pready(0, request));
+    CLASS(MPI_Pready(0, request), MPI_ERR_ARG);
+    CLASS(MPI_Pready(4, request), MPI_ERR_ARG);
+    CLASS(MPI_Pready(-1, request), MPI_ERR_ARG);
+    OK(MPI_Pready_range(1, 3, request));
+    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    OK(MPI_Request_free(&request));
+}
+
+int main(int argc, char **argv)
+{
+    check_begin(&argc, &argv);
+    static const int cuts[][2] = {{1, 1}, {4, 4}, {8, 3}, {3, 8}, {840, 1}, {1, 840}, {7, 60}};
+    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++)
+        ring(cuts[i][0], cuts[i][1], i % 2);
+    columns();
+    mistakes_and_nobody();
+    return check_end();
+}
