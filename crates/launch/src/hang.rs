@@ -779,3 +779,6 @@ mod tests {
         assert_eq!(list(&[0, 1, 5, 6]), "0, 1, 5, 6");
     }
 }
+
+#[cfg(test)]
+mod fuzz;
