@@ -10,7 +10,7 @@ static int value(int round, int from, int at)
 }
 
 /* A ring: each rank sends TOTAL ints to the next in `out` parts and receives them from the previous in `in` parts. */
-static void ring(int out, int in, int backwards)
+static void exchange_parts(int out, int in, int backwards)
 {
     int next = (world_rank + 1) % world_size, previous = (world_rank + world_size - 1) % world_size;
     int sent[TOTAL], got[TOTAL];
@@ -97,7 +97,7 @@ int main(int argc, char **argv)
     check_begin(&argc, &argv);
     static const int cuts[][2] = {{1, 1}, {4, 4}, {8, 3}, {3, 8}, {840, 1}, {1, 840}, {7, 60}};
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++)
-        ring(cuts[i][0], cuts[i][1], i % 2);
+        exchange_parts(cuts[i][0], cuts[i][1], i % 2);
     columns();
     mistakes_and_nobody();
     return check_end();

@@ -10,7 +10,10 @@ use std::fmt::Write;
 /// The text of all entry points. It expects `args`, `calls`, `entry`, `handle`, `raise` and the types of the glue in scope.
 pub fn rust() -> String {
     let mut out = String::from("// Made from crates/api/mpi.api by crates/abi/build.rs.\n\n");
-    let names: Vec<String> = functions().iter().flat_map(|f| f.forms().map(|(name, _)| name)).collect();
+    let names: Vec<String> = functions()
+        .iter()
+        .flat_map(|f| f.forms().map(|(name, _)| name))
+        .collect();
     let _ = writeln!(
         out,
         "/// The C names of all functions; function n stands at n - 1.\npub static NAMES: [&str; {}] = {names:?};\n",
@@ -129,7 +132,9 @@ fn value(f: &Function, number: u32) -> String {
             None => format!("handle::from_int_bare(\"{c}\", {first})"),
         },
         (Returns::Int, "convert") => match f.parameters[0].kind {
-            Kind::Object(o, _) if o.rust.is_some() => format!("handle::to_int::<{}>({first})", o.rust.unwrap_or("")),
+            Kind::Object(o, _) if o.rust.is_some() => {
+                format!("handle::to_int::<{}>({first})", o.rust.unwrap_or(""))
+            }
             _ => format!(
                 "handle::to_int_bare(\"{}\", {first})",
                 f.parameters[0].kind.c("", false).trim()
@@ -138,7 +143,12 @@ fn value(f: &Function, number: u32) -> String {
         _ => {
             let names: Vec<&str> = f.parameters.iter().map(|p| p.name.as_str()).collect();
             let _ = number;
-            format!("calls::{}::{}({})", f.chapter, f.name.to_lowercase(), names.join(", "))
+            format!(
+                "calls::{}::{}({})",
+                f.chapter,
+                f.name.to_lowercase(),
+                names.join(", ")
+            )
         }
     }
 }
@@ -155,7 +165,9 @@ fn scope(f: &Function) -> String {
                 _ => continue,
             };
             match passing {
-                Passing::Valid | Passing::Maybe | Passing::Raw => return format!("Scope::{scope}({})", p.name),
+                Passing::Valid | Passing::Maybe | Passing::Raw => {
+                    return format!("Scope::{scope}({})", p.name);
+                }
                 Passing::Held => return format!("Scope::{scope}(args::peek({}))", p.name),
                 Passing::New | Passing::NewMaybe => {}
             }
@@ -169,8 +181,14 @@ fn scope(f: &Function) -> String {
 }
 
 /// The statements that turn the arguments into what the glue gets.
+/// The count that a datatype goes with: it stands right before.
+fn count_of<'a>(f: &'a Function, datatype: &Parameter) -> &'a str {
+    let before = f.parameters.iter().take_while(|p| p.name != datatype.name).last();
+    before.map_or("1", |p| p.name.as_str())
+}
+
 /// The one rank that a communication datatype's message goes to or comes from, if there is exactly one: a message with nobody
-/// (MPI_PROC_NULL) needs no datatype.
+/// (MPI_PROC_NULL), or of no elements, needs no datatype.
 fn only_rank<'a>(f: &'a Function, datatype: &Parameter) -> Option<&'a str> {
     if !datatype.kind.is("ctype") {
         return None;
@@ -233,7 +251,8 @@ fn conversions(out: &mut String, f: &Function, large: bool) {
             conditions.push(format!("{buffer}.is_some()"));
         }
         if let Some(rank) = only_rank(f, p) {
-            conditions.push(format!("!args::is_for_nobody({n}, {rank})"));
+            let count = count_of(f, p);
+            conditions.push(format!("!args::is_of_nothing({n}, {rank}, {count})"));
         }
         if conditions.is_empty() {
             let _ = writeln!(out, "        let {n} = {convert};");
@@ -272,7 +291,10 @@ fn condition(significance: Significance) -> Option<String> {
 
 /// Count and type of a buffer, and whether they are its own: those between it and the next buffer; failing that, the next
 /// buffer's.
-fn group<'a>(f: &'a Function, buffer: &Parameter) -> Option<(bool, Option<&'a str>, Option<&'a str>)> {
+fn group<'a>(
+    f: &'a Function,
+    buffer: &Parameter,
+) -> Option<(bool, Option<&'a str>, Option<&'a str>)> {
     let at = f.parameters.iter().position(|p| p.name == buffer.name)?;
     let mut own = true;
     let (mut count, mut datatype) = (None, None);
@@ -297,10 +319,14 @@ fn group<'a>(f: &'a Function, buffer: &Parameter) -> Option<(bool, Option<&'a st
 }
 
 fn check_buffer(out: &mut String, f: &Function, p: &Parameter) {
-    let Some((_, count, datatype)) = group(f, p) else { return };
+    let Some((_, count, datatype)) = group(f, p) else {
+        return;
+    };
     let n = &p.name;
     let check = |at: &str| match (count, datatype) {
-        (Some(count), Some(datatype)) => format!("args::buffer({at}.cast(), {count}, {datatype}, \"{n}\")?;"),
+        (Some(count), Some(datatype)) => {
+            format!("args::buffer({at}.cast(), {count}, {datatype}, \"{n}\")?;")
+        }
         _ => format!("args::address({at}.cast(), \"{n}\")?;"),
     };
     let mut text = if p.kind.may_be_in_place() {
