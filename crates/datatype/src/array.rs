@@ -31,18 +31,27 @@ pub(crate) fn subarray(
 ) -> Result<Arc<Datatype>> {
     let dims = sizes.len();
     if dims == 0 || subsizes.len() != dims || starts.len() != dims {
-        return wrong(format!("ndims is {dims}, but must be positive, and the same for sizes, subsizes and starts"));
+        return wrong(format!(
+            "ndims is {dims}, but must be positive, and the same for sizes, subsizes and starts"
+        ));
     }
     for i in 0..dims {
         let (size, sub, start) = (sizes[i], subsizes[i], starts[i]);
         if size < 1 {
-            return wrong(format!("array_of_sizes[{i}] is {size}, but must be positive"));
+            return wrong(format!(
+                "array_of_sizes[{i}] is {size}, but must be positive"
+            ));
         }
         if sub < 1 || sub > size {
-            return wrong(format!("array_of_subsizes[{i}] is {sub}, but must be from 1 to array_of_sizes[{i}], {size}"));
+            return wrong(format!(
+                "array_of_subsizes[{i}] is {sub}, but must be from 1 to array_of_sizes[{i}], {size}"
+            ));
         }
         if start < 0 || start > size - sub {
-            return wrong(format!("array_of_starts[{i}] is {start}, but must be from 0 to {}", size - sub));
+            return wrong(format!(
+                "array_of_starts[{i}] is {start}, but must be from 0 to {}",
+                size - sub
+            ));
         }
     }
     let mut part = old.clone();
@@ -50,7 +59,9 @@ pub(crate) fn subarray(
     let mut offset = 0i64;
     for d in fastest_first(dims, order) {
         part = Datatype::hvector(subsizes[d], 1, step, &part)?;
-        offset = offset.checked_add(product(starts[d], step)?).ok_or(TypeError::Overflow("displacement"))?;
+        offset = offset
+            .checked_add(product(starts[d], step)?)
+            .ok_or(TypeError::Overflow("displacement"))?;
         step = product(step, sizes[d])?;
     }
     Datatype::resized(0, step, &Datatype::hindexed_block(1, &[offset], &part)?)
@@ -67,7 +78,10 @@ pub(crate) fn darray(
         return wrong(format!("size is {size}, but must be positive"));
     }
     if rank < 0 || rank >= size {
-        return wrong(format!("rank is {rank}, but must be from 0 to {}", size - 1));
+        return wrong(format!(
+            "rank is {rank}, but must be from 0 to {}",
+            size - 1
+        ));
     }
     if dimensions.is_empty() {
         return wrong("ndims is 0, but must be positive".to_owned());
@@ -75,10 +89,16 @@ pub(crate) fn darray(
     let mut grid = 1i64;
     for (i, d) in dimensions.iter().enumerate() {
         if d.size < 1 {
-            return wrong(format!("array_of_gsizes[{i}] is {}, but must be positive", d.size));
+            return wrong(format!(
+                "array_of_gsizes[{i}] is {}, but must be positive",
+                d.size
+            ));
         }
         if d.processes < 1 {
-            return wrong(format!("array_of_psizes[{i}] is {}, but must be positive", d.processes));
+            return wrong(format!(
+                "array_of_psizes[{i}] is {}, but must be positive",
+                d.processes
+            ));
         }
         if d.distribution == Distribution::None && d.processes != 1 {
             return wrong(format!(
@@ -89,7 +109,9 @@ pub(crate) fn darray(
         grid = grid.saturating_mul(d.processes);
     }
     if grid != size {
-        return wrong(format!("the product of array_of_psizes is {grid}, but size is {size}"));
+        return wrong(format!(
+            "the product of array_of_psizes is {grid}, but size is {size}"
+        ));
     }
     // The grid of processes is always in C order, whatever the array's order is.
     let mut coordinates = vec![0; dimensions.len()];
@@ -108,12 +130,20 @@ pub(crate) fn darray(
 }
 
 /// What the process at `coordinate` has of one dimension, whose elements are `one` and lie `step` bytes apart.
-fn dealt(d: &Dimension, i: usize, coordinate: i64, step: i64, one: &Arc<Datatype>) -> Result<Arc<Datatype>> {
+fn dealt(
+    d: &Dimension,
+    i: usize,
+    coordinate: i64,
+    step: i64,
+    one: &Arc<Datatype>,
+) -> Result<Arc<Datatype>> {
     let block = match (d.distribution, d.block) {
         (Distribution::None, _) => d.size,
         (Distribution::Block, None) => (d.size - 1) / d.processes + 1,
         (Distribution::Cyclic, None) => 1,
-        (_, Some(b)) if b < 1 => return wrong(format!("array_of_dargs[{i}] is {b}, but must be positive")),
+        (_, Some(b)) if b < 1 => {
+            return wrong(format!("array_of_dargs[{i}] is {b}, but must be positive"));
+        }
         (Distribution::Block, Some(b)) if b.saturating_mul(d.processes) < d.size => {
             return wrong(format!(
                 "array_of_dargs[{i}] is {b}, but {} processes with blocks of it do not cover {} elements",
@@ -128,7 +158,12 @@ fn dealt(d: &Dimension, i: usize, coordinate: i64, step: i64, one: &Arc<Datatype
     let round = block.saturating_mul(d.processes);
     let (rounds, rest) = (remaining / round, (remaining % round).min(block));
     let one = Datatype::resized(0, step, one)?;
-    let whole = Datatype::hvector(rounds, block, if rounds > 1 { product(round, step)? } else { 0 }, &one)?;
+    let whole = Datatype::hvector(
+        rounds,
+        block,
+        if rounds > 1 { product(round, step)? } else { 0 },
+        &one,
+    )?;
     let mut blocklengths = Vec::new();
     let mut displacements = Vec::new();
     let mut types = Vec::new();

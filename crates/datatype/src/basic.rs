@@ -210,7 +210,9 @@ impl Form {
     /// Bytes from one element of an array to the next.
     pub const fn extent(self) -> usize {
         match self {
-            Form::Pair(_, index) => (self.index_offset() + index.form().size()).next_multiple_of(self.align()),
+            Form::Pair(_, index) => {
+                (self.index_offset() + index.form().size()).next_multiple_of(self.align())
+            }
             _ => self.size(),
         }
     }
@@ -253,7 +255,11 @@ impl Basic {
 
     /// Data bytes of one element (as MPI_Type_size): a pair's padding does not count. -1 if the type does not exist here.
     pub const fn size(self) -> i64 {
-        if self.exists() { self.form().size() as i64 } else { -1 }
+        if self.exists() {
+            self.form().size() as i64
+        } else {
+            -1
+        }
     }
 
     /// The C compiler's alignment in bytes.

@@ -23,6 +23,7 @@ pub struct Datatype {
     /// What it is, if it has no parts.
     pub(crate) leaf: Option<Basic>,
     pub(crate) shape: Shape,
+    exists: bool,
     lb: i64,
     extent: i64,
     dense: bool,
@@ -37,7 +38,13 @@ const SPAN: usize = 0x100;
 static PREDEFINED: LazyLock<[Option<Arc<Datatype>>; SPAN]> = LazyLock::new(|| {
     std::array::from_fn(|i| {
         let basic = Basic::of_value(FIRST + i as u32)?;
-        let t = Datatype::assemble(Recipe::Named(basic), Width::Int, None, Some(basic), Shape::basic(basic));
+        let t = Datatype::assemble(
+            Recipe::Named(basic),
+            Width::Int,
+            None,
+            Some(basic),
+            Shape::basic(basic),
+        );
         let t = t.expect("a basic type's bounds are small");
         t.handle.store(basic.value().into(), Ordering::Relaxed);
         t.commit();
@@ -76,6 +83,7 @@ impl Datatype {
             body,
             leaf,
             shape,
+            exists: leaf.is_none_or(Basic::exists),
             lb,
             extent,
             dense: shape.size == 0 || (shape.run && starts_at_zero && extent == shape.size),
@@ -87,13 +95,13 @@ impl Datatype {
     /// Data bytes (MPI_Type_size). -1 for a predefined type that does not exist here: optional Fortran kinds.
     #[inline]
     pub fn size(&self) -> i64 {
-        if self.exists() { self.shape.size } else { -1 }
+        if self.exists { self.shape.size } else { -1 }
     }
 
     /// Does the type exist here? False for some optional Fortran kinds.
     #[inline]
     pub fn exists(&self) -> bool {
-        self.leaf.is_none_or(Basic::exists)
+        self.exists
     }
 
     /// Lower bound, bytes.
@@ -105,7 +113,7 @@ impl Datatype {
     /// Bytes from one element of an array to the next. -1 for a type that does not exist here.
     #[inline]
     pub fn extent(&self) -> i64 {
-        if self.exists() { self.extent } else { -1 }
+        if self.exists { self.extent } else { -1 }
     }
 
     /// Where the lowest data byte lies, in bytes from the element's address; 0 for a type without data.
@@ -117,7 +125,11 @@ impl Datatype {
     /// Bytes from the lowest data byte to the end of the highest. -1 for a type that does not exist here.
     #[inline]
     pub fn true_extent(&self) -> i64 {
-        if self.exists() { self.shape.data.map_or(0, |d| d.1.wrapping_sub(d.0)) } else { -1 }
+        if self.exists {
+            self.shape.data.map_or(0, |d| d.1.wrapping_sub(d.0))
+        } else {
+            -1
+        }
     }
 
     /// May it be used in communication?
@@ -144,7 +156,12 @@ impl Datatype {
     #[inline]
     pub fn run(&self, count: i64) -> Option<(i64, u64)> {
         let one = self.shape.run && (count == 1 || self.extent == self.shape.size);
-        (one && count > 0).then(|| (self.true_lb(), (self.shape.size as u64).saturating_mul(count as u64)))
+        (one && count > 0).then(|| {
+            (
+                self.true_lb(),
+                (self.shape.size as u64).saturating_mul(count as u64),
+            )
+        })
     }
 
     /// Which predefined type it is, if it is one: a named one, or an unnamed one made by an MPI_Type_create_f90_ call.
@@ -194,6 +211,7 @@ impl Datatype {
             body: self.body.clone(),
             leaf: self.leaf,
             shape: self.shape,
+            exists: self.exists,
             lb: self.lb,
             extent: self.extent,
             dense: self.dense,
@@ -231,7 +249,13 @@ impl std::fmt::Debug for Datatype {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.leaf {
             Some(basic) => f.write_str(basic.name()),
-            None => write!(f, "{:?} of {} bytes, extent {}", self.combiner(), self.shape.size, self.extent),
+            None => write!(
+                f,
+                "{:?} of {} bytes, extent {}",
+                self.combiner(),
+                self.shape.size,
+                self.extent
+            ),
         }
     }
 }
@@ -243,9 +267,15 @@ mod tests {
     #[test]
     fn predefined_types_are_found_by_handle_value() {
         let int = Datatype::predefined(0x209).unwrap();
-        assert_eq!((int.size(), int.extent(), int.label().as_str()), (4, 4, "MPI_INT"));
+        assert_eq!(
+            (int.size(), int.extent(), int.label().as_str()),
+            (4, 4, "MPI_INT")
+        );
         assert!(int.is_dense() && int.is_committed() && int.basic_kind() == Some(Basic::Int));
-        assert!(Datatype::predefined(0x200).is_none(), "MPI_DATATYPE_NULL is no type");
+        assert!(
+            Datatype::predefined(0x200).is_none(),
+            "MPI_DATATYPE_NULL is no type"
+        );
         assert!(Datatype::predefined(0x300).is_none());
         assert!(Datatype::predefined(7).is_none());
         assert_eq!(Datatype::basic(Basic::Real2).size(), -1);

@@ -17,7 +17,9 @@ impl Datatype {
     pub fn elements_in(&self, bytes: u64) -> Option<u64> {
         match self.shape.size as u64 {
             0 => (bytes == 0).then_some(0),
-            size => Some(bytes / size * self.shape.signature.leaves() + self.leaves_in(bytes % size)?),
+            size => {
+                Some(bytes / size * self.shape.signature.leaves() + self.leaves_in(bytes % size)?)
+            }
         }
     }
 
@@ -55,7 +57,9 @@ impl Datatype {
             return (elements == 0).then_some(0);
         }
         let whole = (elements / leaves).checked_mul(self.shape.size as u64)?;
-        whole.checked_add(self.bytes_of(elements % leaves)).filter(|b| i64::try_from(*b).is_ok())
+        whole
+            .checked_add(self.bytes_of(elements % leaves))
+            .filter(|b| i64::try_from(*b).is_ok())
     }
 
     /// Bytes of the first `leaves` basic elements, fewer than the whole type has.
@@ -95,17 +99,34 @@ mod tests {
 
     #[test]
     fn elements_of_a_structure_received_in_part() {
-        let types = [Datatype::basic(Basic::Int).clone(), Datatype::basic(Basic::Double).clone()];
+        let types = [
+            Datatype::basic(Basic::Int).clone(),
+            Datatype::basic(Basic::Double).clone(),
+        ];
         let t = Datatype::structure(&[2, 3], &[0, 8], &types).unwrap();
         assert_eq!(t.size(), 32);
-        for (bytes, count, elements) in
-            [(0, Some(0), Some(0)), (4, None, Some(1)), (8, None, Some(2)), (12, None, None), (16, None, Some(3))]
-        {
-            assert_eq!((t.count_in(bytes), t.elements_in(bytes)), (count, elements), "{bytes} bytes");
+        for (bytes, count, elements) in [
+            (0, Some(0), Some(0)),
+            (4, None, Some(1)),
+            (8, None, Some(2)),
+            (12, None, None),
+            (16, None, Some(3)),
+        ] {
+            assert_eq!(
+                (t.count_in(bytes), t.elements_in(bytes)),
+                (count, elements),
+                "{bytes} bytes"
+            );
         }
-        assert_eq!((t.count_in(64), t.elements_in(64 + 24)), (Some(2), Some(14)));
+        assert_eq!(
+            (t.count_in(64), t.elements_in(64 + 24)),
+            (Some(2), Some(14))
+        );
         for elements in 0..20 {
-            assert_eq!(t.elements_in(t.bytes_of_elements(elements).unwrap()), Some(elements));
+            assert_eq!(
+                t.elements_in(t.bytes_of_elements(elements).unwrap()),
+                Some(elements)
+            );
         }
     }
 
@@ -127,6 +148,9 @@ mod tests {
     #[test]
     fn a_type_without_data_counts_nothing() {
         let t = Datatype::contiguous(0, Datatype::basic(Basic::Int)).unwrap();
-        assert_eq!((t.count_in(0), t.count_in(4), t.elements_in(0)), (Some(0), None, Some(0)));
+        assert_eq!(
+            (t.count_in(0), t.count_in(4), t.elements_in(0)),
+            (Some(0), None, Some(0))
+        );
     }
 }

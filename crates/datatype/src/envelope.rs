@@ -87,7 +87,9 @@ impl Datatype {
             Recipe::Vector { .. } => (0, 3, 0, 1),
             Recipe::Hvector { .. } => (0, 2, 1, 1),
             Recipe::Indexed { displacements, .. } => (0, 1 + 2 * displacements.len(), 0, 1),
-            Recipe::Hindexed { displacements, .. } => (0, 1 + displacements.len(), displacements.len(), 1),
+            Recipe::Hindexed { displacements, .. } => {
+                (0, 1 + displacements.len(), displacements.len(), 1)
+            }
             Recipe::IndexedBlock { displacements, .. } => (0, 2 + displacements.len(), 0, 1),
             Recipe::HindexedBlock { displacements, .. } => (0, 2, displacements.len(), 1),
             Recipe::Struct { types, .. } => (0, 1 + types.len(), types.len(), types.len()),
@@ -113,7 +115,13 @@ impl Datatype {
         let mut old = |t: &Arc<Datatype>| datatypes.push(t.clone());
         {
             // In the large form every count, stride and displacement is an MPI_Count.
-            let mut int = |list: &[i64]| if large { counts.extend(list) } else { integers.extend(list) };
+            let mut int = |list: &[i64]| {
+                if large {
+                    counts.extend(list)
+                } else {
+                    integers.extend(list)
+                }
+            };
             match &self.recipe {
                 Recipe::Named(_) => {}
                 Recipe::Dup(t) => old(t),
@@ -121,38 +129,68 @@ impl Datatype {
                     int(&[*count]);
                     old(t);
                 }
-                Recipe::Vector { count, blocklength, stride, old: t } => {
+                Recipe::Vector {
+                    count,
+                    blocklength,
+                    stride,
+                    old: t,
+                } => {
                     int(&[*count, *blocklength, *stride]);
                     old(t);
                 }
-                Recipe::Hvector { count, blocklength, stride, old: t } => {
+                Recipe::Hvector {
+                    count,
+                    blocklength,
+                    stride,
+                    old: t,
+                } => {
                     int(&[*count, *blocklength]);
                     aint(large, &mut counts, &mut addresses, &[*stride]);
                     old(t);
                 }
-                Recipe::Indexed { blocklengths, displacements, old: t } => {
+                Recipe::Indexed {
+                    blocklengths,
+                    displacements,
+                    old: t,
+                } => {
                     int(&[displacements.len() as i64]);
                     int(blocklengths);
                     int(displacements);
                     old(t);
                 }
-                Recipe::Hindexed { blocklengths, displacements, old: t } => {
+                Recipe::Hindexed {
+                    blocklengths,
+                    displacements,
+                    old: t,
+                } => {
                     int(&[displacements.len() as i64]);
                     int(blocklengths);
                     aint(large, &mut counts, &mut addresses, displacements);
                     old(t);
                 }
-                Recipe::IndexedBlock { blocklength, displacements, old: t } => {
+                Recipe::IndexedBlock {
+                    blocklength,
+                    displacements,
+                    old: t,
+                } => {
                     int(&[displacements.len() as i64, *blocklength]);
                     int(displacements);
                     old(t);
                 }
-                Recipe::HindexedBlock { blocklength, displacements, old: t } => {
+                Recipe::HindexedBlock {
+                    blocklength,
+                    displacements,
+                    old: t,
+                } => {
                     int(&[displacements.len() as i64, *blocklength]);
                     aint(large, &mut counts, &mut addresses, displacements);
                     old(t);
                 }
-                Recipe::Struct { blocklengths, displacements, types } => {
+                Recipe::Struct {
+                    blocklengths,
+                    displacements,
+                    types,
+                } => {
                     int(&[types.len() as i64]);
                     int(blocklengths);
                     aint(large, &mut counts, &mut addresses, displacements);
@@ -162,7 +200,13 @@ impl Datatype {
                     aint(large, &mut counts, &mut addresses, &[*lb, *extent]);
                     old(t);
                 }
-                Recipe::Subarray { sizes, subsizes, starts, order, old: t } => {
+                Recipe::Subarray {
+                    sizes,
+                    subsizes,
+                    starts,
+                    order,
+                    old: t,
+                } => {
                     integers.push(sizes.len() as i64);
                     let arrays = [&sizes[..], subsizes, starts].concat();
                     if large {
@@ -173,7 +217,13 @@ impl Datatype {
                     integers.push(number(*order));
                     old(t);
                 }
-                Recipe::Darray { size, rank, dimensions, order, old: t } => {
+                Recipe::Darray {
+                    size,
+                    rank,
+                    dimensions,
+                    order,
+                    old: t,
+                } => {
                     integers.extend([*size, *rank, dimensions.len() as i64]);
                     let sizes = dimensions.iter().map(|d| d.size);
                     if large {
@@ -197,7 +247,13 @@ impl Datatype {
                 }
             }
         }
-        Contents { combiner: self.combiner(), integers, addresses, counts, datatypes }
+        Contents {
+            combiner: self.combiner(),
+            integers,
+            addresses,
+            counts,
+            datatypes,
+        }
     }
 }
 
@@ -206,5 +262,9 @@ fn number(order: Order) -> i64 {
 }
 
 fn aint(large: bool, counts: &mut Vec<i64>, addresses: &mut Vec<i64>, list: &[i64]) {
-    if large { counts.extend(list) } else { addresses.extend(list) }
+    if large {
+        counts.extend(list)
+    } else {
+        addresses.extend(list)
+    }
 }

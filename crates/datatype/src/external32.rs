@@ -8,10 +8,12 @@ impl Datatype {
     pub fn external_size(&self) -> Option<i64> {
         match self.expansion() {
             Expansion::Leaf(basic) => Some(basic.external_size() as i64),
-            Expansion::Repeat { count, block, old, .. } => old.external_size()?.checked_mul(block)?.checked_mul(count),
-            Expansion::List(mut blocks) => {
-                blocks.try_fold(0i64, |sum, (_, block, old)| sum.checked_add(old.external_size()?.checked_mul(block)?))
-            }
+            Expansion::Repeat {
+                count, block, old, ..
+            } => old.external_size()?.checked_mul(block)?.checked_mul(count),
+            Expansion::List(mut blocks) => blocks.try_fold(0i64, |sum, (_, block, old)| {
+                sum.checked_add(old.external_size()?.checked_mul(block)?)
+            }),
         }
     }
 
@@ -23,7 +25,12 @@ impl Datatype {
     ///
     /// # Safety
     /// The elements' data bytes must be readable and not overlap `out`.
-    pub unsafe fn pack_external(&self, buf: *const u8, count: i64, out: &mut [u8]) -> Result<usize, TypeError> {
+    pub unsafe fn pack_external(
+        &self,
+        buf: *const u8,
+        count: i64,
+        out: &mut [u8],
+    ) -> Result<usize, TypeError> {
         let mut writer = Writer { out, done: 0 };
         let mut each = |basic: Basic, at: *mut u8| {
             let room = writer.take(basic.external_size())?;
@@ -42,11 +49,19 @@ impl Datatype {
     ///
     /// # Safety
     /// The elements' data bytes must be writable and not overlap `data`.
-    pub unsafe fn unpack_external(&self, buf: *mut u8, count: i64, data: &[u8]) -> Result<usize, TypeError> {
+    pub unsafe fn unpack_external(
+        &self,
+        buf: *mut u8,
+        count: i64,
+        data: &[u8],
+    ) -> Result<usize, TypeError> {
         let mut done = 0;
         let mut each = |basic: Basic, at: *mut u8| {
             let Some(bytes) = data.get(done..done + basic.external_size()) else {
-                return Err(TypeError::Argument(format!("the packed data has {} bytes, but more are needed", data.len())));
+                return Err(TypeError::Argument(format!(
+                    "the packed data has {} bytes, but more are needed",
+                    data.len()
+                )));
             };
             done += bytes.len();
             // SAFETY: the caller's promise: `at` is one of the elements.
@@ -68,7 +83,12 @@ impl Datatype {
     {
         for i in 0..count {
             // SAFETY: as promised by the caller.
-            unsafe { self.visit(base.wrapping_offset((i as isize).wrapping_mul(self.extent() as isize)), each)? };
+            unsafe {
+                self.visit(
+                    base.wrapping_offset((i as isize).wrapping_mul(self.extent() as isize)),
+                    each,
+                )?
+            };
         }
         Ok(())
     }
@@ -90,7 +110,12 @@ impl Datatype {
                 }
                 _ => each(basic, base),
             },
-            Expansion::Repeat { count, stride, block, old } => {
+            Expansion::Repeat {
+                count,
+                stride,
+                block,
+                old,
+            } => {
                 for i in 0..count {
                     let at = base.wrapping_offset((i as isize).wrapping_mul(stride as isize));
                     // SAFETY: as promised by the caller.
@@ -119,7 +144,9 @@ impl Writer<'_> {
                 self.done += len;
                 Ok(bytes)
             }
-            None => Err(TypeError::Argument(format!("outsize is {room} bytes from position on, but more are needed"))),
+            None => Err(TypeError::Argument(format!(
+                "outsize is {room} bytes from position on, but more are needed"
+            ))),
         }
     }
 }
@@ -155,7 +182,11 @@ unsafe fn encode(basic: Basic, at: *const u8, out: &mut [u8]) -> Result<(), Type
                 false => (value as u64) >> bits == 0,
             };
             if !fits {
-                return Err(TypeError::Conversion { name: basic.name(), value, bytes: out.len() });
+                return Err(TypeError::Conversion {
+                    name: basic.name(),
+                    value,
+                    bytes: out.len(),
+                });
             }
             let low = value.to_be_bytes();
             out.copy_from_slice(&low[8 - out.len()..]);
@@ -184,7 +215,11 @@ unsafe fn decode(basic: Basic, bytes: &[u8], at: *mut u8) {
         _ if native.len() == bytes.len() => swap(bytes, native),
         _ => {
             let signed = matches!(form, Form::I32 | Form::I64) && basic != Basic::Wchar;
-            let fill = if signed && bytes[0] >> 7 == 1 { 0xff } else { 0 };
+            let fill = if signed && bytes[0] >> 7 == 1 {
+                0xff
+            } else {
+                0
+            };
             native.fill(fill);
             for (to, from) in native.iter_mut().zip(bytes.iter().rev()) {
                 *to = *from;
@@ -241,7 +276,10 @@ mod tests {
         let mut packed = vec![0; expected.len()];
         // SAFETY: the slices have the elements' bytes.
         unsafe {
-            assert_eq!(t.pack_external(values.as_ptr().cast(), values.len() as i64, &mut packed), Ok(expected.len()));
+            assert_eq!(
+                t.pack_external(values.as_ptr().cast(), values.len() as i64, &mut packed),
+                Ok(expected.len())
+            );
             assert_eq!(packed, expected);
             let mut back = vec![values[0]; values.len()];
             let n = t.unpack_external(back.as_mut_ptr().cast(), values.len() as i64, &packed);
@@ -251,22 +289,47 @@ mod tests {
 
     #[test]
     fn numbers_are_big_endian() {
-        round(Basic::Int, &[1i32, -2], &[0, 0, 0, 1, 0xff, 0xff, 0xff, 0xfe]);
+        round(
+            Basic::Int,
+            &[1i32, -2],
+            &[0, 0, 0, 1, 0xff, 0xff, 0xff, 0xfe],
+        );
         round(Basic::Double, &[1.0f64], &[0x3f, 0xf0, 0, 0, 0, 0, 0, 0]);
-        round(Basic::CFloatComplex, &[[1.0f32, -2.0]], &[0x3f, 0x80, 0, 0, 0xc0, 0, 0, 0]);
+        round(
+            Basic::CFloatComplex,
+            &[[1.0f32, -2.0]],
+            &[0x3f, 0x80, 0, 0, 0xc0, 0, 0, 0],
+        );
         round(Basic::Char, &[b'x' as i8], b"x");
         round(Basic::Integer16, &[-1i128], &[0xff; 16]);
     }
 
     #[test]
     fn long_and_wchar_are_shorter_there() {
-        round(Basic::Long, &[-5i64, 7], &[0xff, 0xff, 0xff, 0xfb, 0, 0, 0, 7]);
-        round(Basic::UnsignedLong, &[0xffff_fffeu64], &[0xff, 0xff, 0xff, 0xfe]);
+        round(
+            Basic::Long,
+            &[-5i64, 7],
+            &[0xff, 0xff, 0xff, 0xfb, 0, 0, 0, 7],
+        );
+        round(
+            Basic::UnsignedLong,
+            &[0xffff_fffeu64],
+            &[0xff, 0xff, 0xff, 0xfe],
+        );
         round(Basic::Wchar, &[0xfe01i32], &[0xfe, 1]);
         let big = 1i64 << 31;
         // SAFETY: one long.
-        let e = unsafe { Datatype::basic(Basic::Long).pack_external((&raw const big).cast(), 1, &mut [0; 4]) };
-        assert_eq!(e, Err(TypeError::Conversion { name: "MPI_LONG", value: big, bytes: 4 }));
+        let e = unsafe {
+            Datatype::basic(Basic::Long).pack_external((&raw const big).cast(), 1, &mut [0; 4])
+        };
+        assert_eq!(
+            e,
+            Err(TypeError::Conversion {
+                name: "MPI_LONG",
+                value: big,
+                bytes: 4
+            })
+        );
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -277,12 +340,19 @@ mod tests {
         let mut quad = [0; 16];
         quad[..3].copy_from_slice(&[0xbf, 0xff, 0x80]);
         round(Basic::LongDouble, &[native], &quad);
-        round(Basic::CLongDoubleComplex, &[[native, native]], &[quad, quad].concat());
+        round(
+            Basic::CLongDoubleComplex,
+            &[[native, native]],
+            &[quad, quad].concat(),
+        );
     }
 
     #[test]
     fn a_structure_loses_its_padding() {
-        let types = [Datatype::basic(Basic::Char).clone(), Datatype::basic(Basic::ShortInt).clone()];
+        let types = [
+            Datatype::basic(Basic::Char).clone(),
+            Datatype::basic(Basic::ShortInt).clone(),
+        ];
         let t = Datatype::structure(&[1, 1], &[0, 4], &types).unwrap();
         assert_eq!(t.external_size(), Some(7));
         let native = [b'c', 9, 9, 9, 2, 0, 9, 9, 3, 0, 0, 0];
@@ -293,8 +363,14 @@ mod tests {
             assert_eq!(t.pack_external(native.as_ptr(), 1, &mut packed), Ok(7));
             assert_eq!(packed, [b'c', 0, 2, 0, 0, 0, 3]);
             assert_eq!(t.unpack_external(back.as_mut_ptr(), 1, &packed), Ok(7));
-            assert!(t.pack_external(native.as_ptr(), 1, &mut packed[..6]).is_err());
-            assert!(t.unpack_external(back.as_mut_ptr(), 1, &packed[..6]).is_err());
+            assert!(
+                t.pack_external(native.as_ptr(), 1, &mut packed[..6])
+                    .is_err()
+            );
+            assert!(
+                t.unpack_external(back.as_mut_ptr(), 1, &packed[..6])
+                    .is_err()
+            );
         }
         assert_eq!(back, native);
     }

@@ -83,11 +83,31 @@ mod tests {
     #[test]
     fn rounding_goes_to_even_and_may_carry() {
         let one = 0x3fffu128 << 112;
-        assert_eq!(narrow(one | 1 << 48), x87(0, 0x3fff, 1 << 63), "tie, down to even");
-        assert_eq!(narrow(one | 3 << 48), x87(0, 0x3fff, (1 << 63) + 2), "tie, up to even");
-        assert_eq!(narrow(one | ((1 << 112) - 1)), x87(0, 0x4000, 1 << 63), "carries into the exponent");
-        assert_eq!(narrow((0x7fff << 112) - 1), x87(0, 0x7fff, 1 << 63), "overflows to infinity");
-        assert_eq!(narrow((1 << 112) - 1), x87(0, 1, 1 << 63), "the largest denormal rounds to a normal number");
+        assert_eq!(
+            narrow(one | 1 << 48),
+            x87(0, 0x3fff, 1 << 63),
+            "tie, down to even"
+        );
+        assert_eq!(
+            narrow(one | 3 << 48),
+            x87(0, 0x3fff, (1 << 63) + 2),
+            "tie, up to even"
+        );
+        assert_eq!(
+            narrow(one | ((1 << 112) - 1)),
+            x87(0, 0x4000, 1 << 63),
+            "carries into the exponent"
+        );
+        assert_eq!(
+            narrow((0x7fff << 112) - 1),
+            x87(0, 0x7fff, 1 << 63),
+            "overflows to infinity"
+        );
+        assert_eq!(
+            narrow((1 << 112) - 1),
+            x87(0, 1, 1 << 63),
+            "the largest denormal rounds to a normal number"
+        );
     }
 
     proptest! {

@@ -47,14 +47,22 @@ impl Order {
         match value {
             12 => Ok(Order::C),
             15 => Ok(Order::Fortran),
-            _ => Err(TypeError::Argument(format!("order is {value}, but must be MPI_ORDER_C or MPI_ORDER_FORTRAN"))),
+            _ => Err(TypeError::Argument(format!(
+                "order is {value}, but must be MPI_ORDER_C or MPI_ORDER_FORTRAN"
+            ))),
         }
     }
 }
 
 impl Dimension {
     /// A dimension from the ABI's numbers; `at` is its index, for the error's text.
-    pub fn of_values(at: usize, size: i64, distribution: i64, block: i64, processes: i64) -> Result<Dimension, TypeError> {
+    pub fn of_values(
+        at: usize,
+        size: i64,
+        distribution: i64,
+        block: i64,
+        processes: i64,
+    ) -> Result<Dimension, TypeError> {
         let distribution = match distribution {
             16 => Distribution::None,
             17 => Distribution::Block,
@@ -65,7 +73,12 @@ impl Dimension {
                 )));
             }
         };
-        Ok(Dimension { size, distribution, block: (block != DEFAULT_BLOCK).then_some(block), processes })
+        Ok(Dimension {
+            size,
+            distribution,
+            block: (block != DEFAULT_BLOCK).then_some(block),
+            processes,
+        })
     }
 }
 
@@ -81,29 +94,81 @@ pub enum Recipe {
     /// MPI_Type_contiguous.
     Contiguous { count: i64, old: Arc<Datatype> },
     /// MPI_Type_vector.
-    Vector { count: i64, blocklength: i64, stride: i64, old: Arc<Datatype> },
+    Vector {
+        count: i64,
+        blocklength: i64,
+        stride: i64,
+        old: Arc<Datatype>,
+    },
     /// MPI_Type_create_hvector.
-    Hvector { count: i64, blocklength: i64, stride: i64, old: Arc<Datatype> },
+    Hvector {
+        count: i64,
+        blocklength: i64,
+        stride: i64,
+        old: Arc<Datatype>,
+    },
     /// MPI_Type_indexed.
-    Indexed { blocklengths: Box<[i64]>, displacements: Box<[i64]>, old: Arc<Datatype> },
+    Indexed {
+        blocklengths: Box<[i64]>,
+        displacements: Box<[i64]>,
+        old: Arc<Datatype>,
+    },
     /// MPI_Type_create_hindexed.
-    Hindexed { blocklengths: Box<[i64]>, displacements: Box<[i64]>, old: Arc<Datatype> },
+    Hindexed {
+        blocklengths: Box<[i64]>,
+        displacements: Box<[i64]>,
+        old: Arc<Datatype>,
+    },
     /// MPI_Type_create_indexed_block.
-    IndexedBlock { blocklength: i64, displacements: Box<[i64]>, old: Arc<Datatype> },
+    IndexedBlock {
+        blocklength: i64,
+        displacements: Box<[i64]>,
+        old: Arc<Datatype>,
+    },
     /// MPI_Type_create_hindexed_block.
-    HindexedBlock { blocklength: i64, displacements: Box<[i64]>, old: Arc<Datatype> },
+    HindexedBlock {
+        blocklength: i64,
+        displacements: Box<[i64]>,
+        old: Arc<Datatype>,
+    },
     /// MPI_Type_create_struct.
-    Struct { blocklengths: Box<[i64]>, displacements: Box<[i64]>, types: Box<[Arc<Datatype>]> },
+    Struct {
+        blocklengths: Box<[i64]>,
+        displacements: Box<[i64]>,
+        types: Box<[Arc<Datatype>]>,
+    },
     /// MPI_Type_create_subarray.
-    Subarray { sizes: Box<[i64]>, subsizes: Box<[i64]>, starts: Box<[i64]>, order: Order, old: Arc<Datatype> },
+    Subarray {
+        sizes: Box<[i64]>,
+        subsizes: Box<[i64]>,
+        starts: Box<[i64]>,
+        order: Order,
+        old: Arc<Datatype>,
+    },
     /// MPI_Type_create_darray.
-    Darray { size: i64, rank: i64, dimensions: Box<[Dimension]>, order: Order, old: Arc<Datatype> },
+    Darray {
+        size: i64,
+        rank: i64,
+        dimensions: Box<[Dimension]>,
+        order: Order,
+        old: Arc<Datatype>,
+    },
     /// MPI_Type_create_resized.
-    Resized { lb: i64, extent: i64, old: Arc<Datatype> },
+    Resized {
+        lb: i64,
+        extent: i64,
+        old: Arc<Datatype>,
+    },
     /// MPI_Type_create_f90_real: decimal digits and decimal exponent range, `None` where MPI_UNDEFINED was given.
-    F90Real { precision: Option<i64>, range: Option<i64> },
+    F90Real {
+        precision: Option<i64>,
+        range: Option<i64>,
+    },
     /// MPI_Type_create_f90_complex.
-    F90Complex { precision: Option<i64>, range: Option<i64> },
+    F90Complex {
+        precision: Option<i64>,
+        range: Option<i64>,
+    },
     /// MPI_Type_create_f90_integer.
     F90Integer { range: i64 },
     /// MPI_Type_get_value_index, where no named pair type is it.
@@ -124,43 +189,114 @@ pub(crate) enum Expansion<'a> {
     /// No further content.
     Leaf(Basic),
     /// Blocks of `block` elements, `stride` bytes from one to the next.
-    Repeat { count: i64, stride: i64, block: i64, old: &'a Arc<Datatype> },
+    Repeat {
+        count: i64,
+        stride: i64,
+        block: i64,
+        old: &'a Arc<Datatype>,
+    },
     /// Blocks: displacement in bytes, elements, their type.
     List(Box<dyn Iterator<Item = (i64, i64, &'a Arc<Datatype>)> + 'a>),
 }
 
 impl Recipe {
     /// Its content. Displacements have been checked when the type was made. `body` stands for those that are made from others.
-    pub(crate) fn expansion<'a>(&'a self, leaf: Option<Basic>, body: Option<&'a Arc<Datatype>>) -> Expansion<'a> {
+    pub(crate) fn expansion<'a>(
+        &'a self,
+        leaf: Option<Basic>,
+        body: Option<&'a Arc<Datatype>>,
+    ) -> Expansion<'a> {
         if let Some(body) = body {
-            return Expansion::Repeat { count: 1, stride: 0, block: 1, old: body };
+            return Expansion::Repeat {
+                count: 1,
+                stride: 0,
+                block: 1,
+                old: body,
+            };
         }
         match self {
-            Recipe::Dup(old) | Recipe::Resized { old, .. } => Expansion::Repeat { count: 1, stride: 0, block: 1, old },
-            Recipe::Contiguous { count, old } => Expansion::Repeat { count: 1, stride: 0, block: *count, old },
-            Recipe::Vector { count, blocklength, stride, old } => {
+            Recipe::Dup(old) | Recipe::Resized { old, .. } => Expansion::Repeat {
+                count: 1,
+                stride: 0,
+                block: 1,
+                old,
+            },
+            Recipe::Contiguous { count, old } => Expansion::Repeat {
+                count: 1,
+                stride: 0,
+                block: *count,
+                old,
+            },
+            Recipe::Vector {
+                count,
+                blocklength,
+                stride,
+                old,
+            } => {
                 let stride = stride.wrapping_mul(old.extent());
-                Expansion::Repeat { count: *count, stride, block: *blocklength, old }
+                Expansion::Repeat {
+                    count: *count,
+                    stride,
+                    block: *blocklength,
+                    old,
+                }
             }
-            Recipe::Hvector { count, blocklength, stride, old } => {
-                Expansion::Repeat { count: *count, stride: *stride, block: *blocklength, old }
-            }
-            Recipe::Indexed { blocklengths, displacements, old } => {
+            Recipe::Hvector {
+                count,
+                blocklength,
+                stride,
+                old,
+            } => Expansion::Repeat {
+                count: *count,
+                stride: *stride,
+                block: *blocklength,
+                old,
+            },
+            Recipe::Indexed {
+                blocklengths,
+                displacements,
+                old,
+            } => {
                 let unit = old.extent();
                 let blocks = displacements.iter().zip(blocklengths);
-                Expansion::List(Box::new(blocks.map(move |(d, b)| (d.wrapping_mul(unit), *b, old))))
+                Expansion::List(Box::new(
+                    blocks.map(move |(d, b)| (d.wrapping_mul(unit), *b, old)),
+                ))
             }
-            Recipe::Hindexed { blocklengths, displacements, old } => {
-                Expansion::List(Box::new(displacements.iter().zip(blocklengths).map(move |(d, b)| (*d, *b, old))))
-            }
-            Recipe::IndexedBlock { blocklength, displacements, old } => {
+            Recipe::Hindexed {
+                blocklengths,
+                displacements,
+                old,
+            } => Expansion::List(Box::new(
+                displacements
+                    .iter()
+                    .zip(blocklengths)
+                    .map(move |(d, b)| (*d, *b, old)),
+            )),
+            Recipe::IndexedBlock {
+                blocklength,
+                displacements,
+                old,
+            } => {
                 let unit = old.extent();
-                Expansion::List(Box::new(displacements.iter().map(move |d| (d.wrapping_mul(unit), *blocklength, old))))
+                Expansion::List(Box::new(
+                    displacements
+                        .iter()
+                        .map(move |d| (d.wrapping_mul(unit), *blocklength, old)),
+                ))
             }
-            Recipe::HindexedBlock { blocklength, displacements, old } => {
-                Expansion::List(Box::new(displacements.iter().map(move |d| (*d, *blocklength, old))))
-            }
-            Recipe::Struct { blocklengths, displacements, types } => {
+            Recipe::HindexedBlock {
+                blocklength,
+                displacements,
+                old,
+            } => Expansion::List(Box::new(
+                displacements.iter().map(move |d| (*d, *blocklength, old)),
+            )),
+            Recipe::Struct {
+                blocklengths,
+                displacements,
+                types,
+            } => {
                 let blocks = displacements.iter().zip(blocklengths).zip(types);
                 Expansion::List(Box::new(blocks.map(|((d, b), t)| (*d, *b, t))))
             }

@@ -56,9 +56,10 @@ impl Shape {
     pub fn basic(basic: Basic) -> Shape {
         let form = basic.form();
         let (end, run) = match form {
-            Form::Pair(value, index) => {
-                (form.index_offset() + index.form().size(), form.index_offset() == value.form().size())
-            }
+            Form::Pair(value, index) => (
+                form.index_offset() + index.form().size(),
+                form.index_offset() == value.form().size(),
+            ),
             _ => (form.size(), true),
         };
         Shape {
@@ -83,9 +84,14 @@ impl Shape {
             (Some(ub), _) => Ok(ub),
             (None, None) => Ok(self.lb()),
             (None, Some((_, end))) => {
-                let extent = end.checked_sub(self.lb()).ok_or(TypeError::Overflow("extent"))?;
+                let extent = end
+                    .checked_sub(self.lb())
+                    .ok_or(TypeError::Overflow("extent"))?;
                 // An extent can be negative only if a marker set the lower bound.
-                let rounded = add(extent, (self.align - extent.rem_euclid(self.align)) % self.align)?;
+                let rounded = add(
+                    extent,
+                    (self.align - extent.rem_euclid(self.align)) % self.align,
+                )?;
                 add(self.lb(), rounded)
             }
         }
@@ -93,7 +99,9 @@ impl Shape {
 
     /// Upper less lower bound, bytes.
     pub fn extent(&self) -> Result<i64> {
-        self.ub()?.checked_sub(self.lb()).ok_or(TypeError::Overflow("extent"))
+        self.ub()?
+            .checked_sub(self.lb())
+            .ok_or(TypeError::Overflow("extent"))
     }
 
     /// Moved by `by` bytes.
@@ -102,7 +110,10 @@ impl Shape {
             Some((a, b)) => Some((add(a, by)?, add(b, by)?)),
             None => None,
         };
-        Ok(Shape { data, ..self.markers(by, by)? })
+        Ok(Shape {
+            data,
+            ..self.markers(by, by)?
+        })
     }
 
     fn markers(self, lb_by: i64, ub_by: i64) -> Result<Shape> {
@@ -127,7 +138,10 @@ impl Shape {
             None => None,
         };
         Ok(Shape {
-            size: self.size.checked_mul(count).ok_or(TypeError::Overflow("size"))?,
+            size: self
+                .size
+                .checked_mul(count)
+                .ok_or(TypeError::Overflow("size"))?,
             data,
             run: self.run && (stride == self.size || self.size == 0),
             signature: self.signature.times(count),
@@ -148,7 +162,10 @@ impl Shape {
             _ => other.run,
         };
         Ok(Shape {
-            size: self.size.checked_add(other.size).ok_or(TypeError::Overflow("size"))?,
+            size: self
+                .size
+                .checked_add(other.size)
+                .ok_or(TypeError::Overflow("size"))?,
             data: either(self.data, other.data, |a, b| (a.0.min(b.0), a.1.max(b.1))),
             lb_marker: either(self.lb_marker, other.lb_marker, i64::min),
             ub_marker: either(self.ub_marker, other.ub_marker, i64::max),
@@ -165,7 +182,11 @@ impl Shape {
 
     /// With these bounds.
     pub fn resized(self, lb: i64, extent: i64) -> Result<Shape> {
-        Ok(Shape { lb_marker: Some(lb), ub_marker: Some(add(lb, extent)?), ..self })
+        Ok(Shape {
+            lb_marker: Some(lb),
+            ub_marker: Some(add(lb, extent)?),
+            ..self
+        })
     }
 }
 
@@ -182,7 +203,9 @@ mod tests {
 
     #[test]
     fn padding_rounds_up_to_the_strictest_alignment() {
-        let double_char = Shape::basic(Basic::Double).then(Shape::basic(Basic::Char).shifted(8).unwrap()).unwrap();
+        let double_char = Shape::basic(Basic::Double)
+            .then(Shape::basic(Basic::Char).shifted(8).unwrap())
+            .unwrap();
         assert_eq!((double_char.size, double_char.extent().unwrap()), (9, 16));
         assert!(double_char.run);
     }
@@ -192,7 +215,10 @@ mod tests {
         let int = Shape::basic(Basic::Int);
         let wide = int.resized(-4, 16).unwrap();
         let both = wide.then(int.shifted(100).unwrap()).unwrap();
-        assert_eq!((both.lb(), both.ub().unwrap(), both.data), (-4, 12, Some((0, 104))));
+        assert_eq!(
+            (both.lb(), both.ub().unwrap(), both.data),
+            (-4, 12, Some((0, 104)))
+        );
     }
 
     #[test]

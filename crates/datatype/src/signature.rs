@@ -17,7 +17,11 @@ const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Signature {
     /// No elements.
-    pub const EMPTY: Signature = Signature { leaves: 0, hash: 0, weight: 1 };
+    pub const EMPTY: Signature = Signature {
+        leaves: 0,
+        hash: 0,
+        weight: 1,
+    };
 
     /// One element. A pair is its value, then its index.
     pub fn of(basic: Basic) -> Signature {
@@ -27,7 +31,11 @@ impl Signature {
         let mut h = u64::from(basic.value()).wrapping_mul(0xff51_afd7_ed55_8ccd);
         h ^= h >> 33;
         h = h.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-        Signature { leaves: 1, hash: h ^ (h >> 29), weight: BASE }
+        Signature {
+            leaves: 1,
+            hash: h ^ (h >> 29),
+            weight: BASE,
+        }
     }
 
     /// This sequence, then `other`.
@@ -76,7 +84,11 @@ mod tests {
         assert_eq!(a.then(b).times(1000), a.then(b).times(10).times(100));
         assert_ne!(a.times(3), a.times(4));
         assert_eq!(Signature::of(Basic::DoubleInt), b.then(a));
-        assert_ne!(a, Signature::of(Basic::Integer), "C int and Fortran INTEGER do not match");
+        assert_ne!(
+            a,
+            Signature::of(Basic::Integer),
+            "C int and Fortran INTEGER do not match"
+        );
         assert_eq!(a.times(0), Signature::EMPTY);
     }
 }

@@ -47,10 +47,15 @@ const REALS: [(i64, i64, Basic, Basic); 4] = [
 
 fn real_kind(precision: Option<i64>, range: Option<i64>) -> Result<(Basic, Basic)> {
     if precision.is_none() && range.is_none() {
-        return Err(TypeError::Argument("p and r are both MPI_UNDEFINED; give at least one".to_owned()));
+        return Err(TypeError::Argument(
+            "p and r are both MPI_UNDEFINED; give at least one".to_owned(),
+        ));
     }
     let (p, r) = (precision.unwrap_or(0), range.unwrap_or(0));
-    match REALS.iter().find(|(digits, exponent, ..)| *digits >= p && *exponent >= r) {
+    match REALS
+        .iter()
+        .find(|(digits, exponent, ..)| *digits >= p && *exponent >= r)
+    {
         Some((.., real, complex)) => Ok((*real, *complex)),
         None => Err(TypeError::Argument(format!(
             "p is {p} and r is {r}, but no real kind has more than 33 digits or an exponent range beyond 4931"
@@ -63,13 +68,17 @@ impl Datatype {
     /// freed, and is the same object for the same arguments.
     pub fn f90_real(precision: Option<i64>, range: Option<i64>) -> Result<Arc<Datatype>> {
         let basic = real_kind(precision, range)?.0;
-        shared(Key::Real(precision, range), || leaf(Recipe::F90Real { precision, range }, basic))
+        shared(Key::Real(precision, range), || {
+            leaf(Recipe::F90Real { precision, range }, basic)
+        })
     }
 
     /// The same for `complex(selected_real_kind(p, r))`.
     pub fn f90_complex(precision: Option<i64>, range: Option<i64>) -> Result<Arc<Datatype>> {
         let basic = real_kind(precision, range)?.1;
-        shared(Key::Complex(precision, range), || leaf(Recipe::F90Complex { precision, range }, basic))
+        shared(Key::Complex(precision, range), || {
+            leaf(Recipe::F90Complex { precision, range }, basic)
+        })
     }
 
     /// The same for `integer(selected_int_kind(r))`.
@@ -81,20 +90,31 @@ impl Datatype {
             10..=18 => Basic::Integer8,
             19..=38 => Basic::Integer16,
             _ => {
-                return Err(TypeError::Argument(format!("r is {range}, but no integer kind has more than 38 digits")));
+                return Err(TypeError::Argument(format!(
+                    "r is {range}, but no integer kind has more than 38 digits"
+                )));
             }
         };
-        shared(Key::Integer(range), || leaf(Recipe::F90Integer { range }, basic))
+        shared(Key::Integer(range), || {
+            leaf(Recipe::F90Integer { range }, basic)
+        })
     }
 
     /// The predefined pair type of this value and index, named if there is one. `None`: there is none.
     pub fn value_index(value: &Datatype, index: &Datatype) -> Result<Option<Arc<Datatype>>> {
-        let (Some(value), Some(index)) = (value.basic_kind(), index.basic_kind()) else { return Ok(None) };
+        let (Some(value), Some(index)) = (value.basic_kind(), index.basic_kind()) else {
+            return Ok(None);
+        };
         let named = |b: &&Basic| b.form() == Form::Pair(value, index);
         if let Some(basic) = Basic::ALL.iter().find(named) {
             return Ok(Some(Datatype::basic(*basic).clone()));
         }
-        let integer = |b: Basic| matches!(b.class(), Class::CInteger | Class::FortranInteger | Class::MultiLanguage);
+        let integer = |b: Basic| {
+            matches!(
+                b.class(),
+                Class::CInteger | Class::FortranInteger | Class::MultiLanguage
+            )
+        };
         let has_order = integer(value) || value.class() == Class::Float;
         if !has_order || !integer(index) || !value.exists() || !index.exists() {
             return Ok(None);
@@ -102,7 +122,13 @@ impl Datatype {
         shared(Key::ValueIndex(value, index), || {
             let body = construct::pair_body(value, index)?;
             let shape = body.shape;
-            Datatype::assemble(Recipe::ValueIndex { value, index }, Width::Int, Some(body), None, shape)
+            Datatype::assemble(
+                Recipe::ValueIndex { value, index },
+                Width::Int,
+                Some(body),
+                None,
+                shape,
+            )
         })
         .map(Some)
     }
@@ -116,7 +142,10 @@ impl Datatype {
             MatchClass::Complex => &[Complex8, Complex16, Complex32],
             MatchClass::Logical => &[Logical1, Logical2, Logical4, Logical8, Logical16],
         };
-        kinds.iter().find(|b| b.size() == size).map(|b| Datatype::basic(*b))
+        kinds
+            .iter()
+            .find(|b| b.size() == size)
+            .map(|b| Datatype::basic(*b))
     }
 }
 
@@ -159,24 +188,44 @@ mod tests {
         assert!(Datatype::f90_complex(None, None).is_err());
         assert_eq!(Datatype::f90_integer(9).unwrap().size(), 4);
         assert_eq!(Datatype::f90_integer(10).unwrap().size(), 8);
-        let (a, b) = (Datatype::f90_integer(9).unwrap(), Datatype::f90_integer(9).unwrap());
+        let (a, b) = (
+            Datatype::f90_integer(9).unwrap(),
+            Datatype::f90_integer(9).unwrap(),
+        );
         assert!(Arc::ptr_eq(&a, &b) && a.is_committed() && a.is_predefined());
     }
 
     #[test]
     fn pairs_are_named_where_there_is_a_name() {
         let of = |v, i| Datatype::value_index(Datatype::basic(v), Datatype::basic(i)).unwrap();
-        assert_eq!(of(Basic::Float, Basic::Int).unwrap().basic_kind(), Some(Basic::FloatInt));
+        assert_eq!(
+            of(Basic::Float, Basic::Int).unwrap().basic_kind(),
+            Some(Basic::FloatInt)
+        );
         let unnamed = of(Basic::Double, Basic::Int64).unwrap();
-        assert_eq!((unnamed.size(), unnamed.extent(), unnamed.pair()), (16, 16, Some((Basic::Double, Basic::Int64))));
-        assert!(Arc::ptr_eq(&unnamed, &of(Basic::Double, Basic::Int64).unwrap()));
+        assert_eq!(
+            (unnamed.size(), unnamed.extent(), unnamed.pair()),
+            (16, 16, Some((Basic::Double, Basic::Int64)))
+        );
+        assert!(Arc::ptr_eq(
+            &unnamed,
+            &of(Basic::Double, Basic::Int64).unwrap()
+        ));
         assert!(of(Basic::Int8, Basic::Int64).unwrap().extent() == 16);
-        assert!(of(Basic::CDoubleComplex, Basic::Int).is_none(), "complex numbers have no order");
+        assert!(
+            of(Basic::CDoubleComplex, Basic::Int).is_none(),
+            "complex numbers have no order"
+        );
     }
 
     #[test]
     fn sizes_match() {
-        assert_eq!(Datatype::match_size(MatchClass::Real, 8).unwrap().basic_kind(), Some(Basic::Real8));
+        assert_eq!(
+            Datatype::match_size(MatchClass::Real, 8)
+                .unwrap()
+                .basic_kind(),
+            Some(Basic::Real8)
+        );
         assert!(Datatype::match_size(MatchClass::Complex, 4).is_none());
     }
 }

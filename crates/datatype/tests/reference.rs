@@ -31,16 +31,25 @@ fn data(map: &Map) -> impl Iterator<Item = (Basic, i64)> + '_ {
 }
 
 fn lb(map: &Map) -> i64 {
-    let markers = map.iter().filter_map(|e| if let Entry::Lb(d) = e { Some(*d) } else { None });
-    markers.min().or_else(|| data(map).map(|(_, d)| d).min()).unwrap_or(0)
+    let markers = map
+        .iter()
+        .filter_map(|e| if let Entry::Lb(d) = e { Some(*d) } else { None });
+    markers
+        .min()
+        .or_else(|| data(map).map(|(_, d)| d).min())
+        .unwrap_or(0)
 }
 
 fn ub(map: &Map) -> i64 {
-    let markers = map.iter().filter_map(|e| if let Entry::Ub(d) = e { Some(*d) } else { None });
+    let markers = map
+        .iter()
+        .filter_map(|e| if let Entry::Ub(d) = e { Some(*d) } else { None });
     if let Some(ub) = markers.max() {
         return ub;
     }
-    let Some(end) = data(map).map(|(b, d)| d + b.size()).max() else { return lb(map) };
+    let Some(end) = data(map).map(|(b, d)| d + b.size()).max() else {
+        return lb(map);
+    };
     let align = data(map).map(|(b, _)| b.align() as i64).max().unwrap_or(1);
     let mut ub = end;
     while (ub - lb(map)) % align != 0 {
@@ -85,16 +94,26 @@ fn basic() -> impl Strategy<Value = Pair> {
     proptest::sample::select(some.to_vec()).prop_map(|b| {
         let map = match b.form() {
             ferry_datatype::Form::Pair(v, i) => {
-                vec![Entry::Data(v, 0), Entry::Data(i, b.form().index_offset() as i64)]
+                vec![
+                    Entry::Data(v, 0),
+                    Entry::Data(i, b.form().index_offset() as i64),
+                ]
             }
             _ => vec![Entry::Data(b, 0)],
         };
-        Pair { t: Datatype::basic(b).clone(), map }
+        Pair {
+            t: Datatype::basic(b).clone(),
+            map,
+        }
     })
 }
 
 fn vector(old: Pair, count: i64, blocklength: i64, stride: i64, bytes: bool) -> Pair {
-    let step = if bytes { stride } else { stride * extent(&old.map) };
+    let step = if bytes {
+        stride
+    } else {
+        stride * extent(&old.map)
+    };
     let mut map = Map::new();
     for i in 0..count {
         block(&mut map, &old.map, i * step, blocklength);
@@ -108,7 +127,10 @@ fn vector(old: Pair, count: i64, blocklength: i64, stride: i64, bytes: bool) -> 
 
 fn indexed(old: Pair, blocks: &[(i64, i64)], bytes: bool, same: bool) -> Pair {
     let unit = if bytes { 1 } else { extent(&old.map) };
-    let lengths: Vec<i64> = blocks.iter().map(|b| if same { blocks[0].0 } else { b.0 }).collect();
+    let lengths: Vec<i64> = blocks
+        .iter()
+        .map(|b| if same { blocks[0].0 } else { b.0 })
+        .collect();
     let places: Vec<i64> = blocks.iter().map(|b| b.1).collect();
     let mut map = Map::new();
     for (n, d) in lengths.iter().zip(&places) {
@@ -117,8 +139,12 @@ fn indexed(old: Pair, blocks: &[(i64, i64)], bytes: bool, same: bool) -> Pair {
     let t = match (bytes, same) {
         (false, false) => Datatype::indexed(&lengths, &places, &old.t),
         (true, false) => Datatype::hindexed(&lengths, &places, &old.t),
-        (false, true) => Datatype::indexed_block(lengths.first().copied().unwrap_or(0), &places, &old.t),
-        (true, true) => Datatype::hindexed_block(lengths.first().copied().unwrap_or(0), &places, &old.t),
+        (false, true) => {
+            Datatype::indexed_block(lengths.first().copied().unwrap_or(0), &places, &old.t)
+        }
+        (true, true) => {
+            Datatype::hindexed_block(lengths.first().copied().unwrap_or(0), &places, &old.t)
+        }
     };
     Pair { t: t.unwrap(), map }
 }
@@ -131,13 +157,19 @@ fn structure(parts: Vec<(Pair, i64, i64)>) -> Pair {
     let lengths: Vec<i64> = parts.iter().map(|p| p.1).collect();
     let places: Vec<i64> = parts.iter().map(|p| p.2).collect();
     let types: Vec<_> = parts.iter().map(|p| p.0.t.clone()).collect();
-    Pair { t: Datatype::structure(&lengths, &places, &types).unwrap(), map }
+    Pair {
+        t: Datatype::structure(&lengths, &places, &types).unwrap(),
+        map,
+    }
 }
 
 fn resized(old: Pair, lb: i64, extent: i64) -> Pair {
     let mut map: Map = data(&old.map).map(|(b, d)| Entry::Data(b, d)).collect();
     map.extend([Entry::Lb(lb), Entry::Ub(lb + extent)]);
-    Pair { t: Datatype::resized(lb, extent, &old.t).unwrap(), map }
+    Pair {
+        t: Datatype::resized(lb, extent, &old.t).unwrap(),
+        map,
+    }
 }
 
 /// The elements of an array whose indices `chosen` picks, in memory order.
@@ -170,21 +202,51 @@ fn subarray(old: Pair, dims: &[(i64, i64, i64)], order: Order) -> Pair {
     let sizes: Vec<i64> = dims.iter().map(|d| d.0 + d.1 + d.2).collect();
     let subsizes: Vec<i64> = dims.iter().map(|d| d.1).collect();
     let starts: Vec<i64> = dims.iter().map(|d| d.0).collect();
-    let map = picked(&old, &sizes, order, |d, i| i >= starts[d] && i < starts[d] + subsizes[d]);
-    Pair { t: Datatype::subarray(&sizes, &subsizes, &starts, order, &old.t).unwrap(), map }
+    let map = picked(&old, &sizes, order, |d, i| {
+        i >= starts[d] && i < starts[d] + subsizes[d]
+    });
+    Pair {
+        t: Datatype::subarray(&sizes, &subsizes, &starts, order, &old.t).unwrap(),
+        map,
+    }
 }
 
 fn darray(old: Pair, dims: &[(i64, u8, i64, i64)], rank: i64, order: Order) -> Pair {
     let dimensions: Vec<Dimension> = dims
         .iter()
         .map(|&(size, kind, block, processes)| match kind {
-            0 => Dimension { size, distribution: Distribution::None, block: None, processes: 1 },
-            1 => Dimension { size, distribution: Distribution::Block, block: None, processes },
-            2 => Dimension { size, distribution: Distribution::Cyclic, block: None, processes },
-            3 => Dimension { size, distribution: Distribution::Cyclic, block: Some(block), processes },
+            0 => Dimension {
+                size,
+                distribution: Distribution::None,
+                block: None,
+                processes: 1,
+            },
+            1 => Dimension {
+                size,
+                distribution: Distribution::Block,
+                block: None,
+                processes,
+            },
+            2 => Dimension {
+                size,
+                distribution: Distribution::Cyclic,
+                block: None,
+                processes,
+            },
+            3 => Dimension {
+                size,
+                distribution: Distribution::Cyclic,
+                block: Some(block),
+                processes,
+            },
             _ => {
                 let block = Some((size - 1) / processes + block);
-                Dimension { size, distribution: Distribution::Block, block, processes }
+                Dimension {
+                    size,
+                    distribution: Distribution::Block,
+                    block,
+                    processes,
+                }
             }
         })
         .collect();
@@ -209,8 +271,17 @@ fn darray(old: Pair, dims: &[(i64, u8, i64, i64)], rank: i64, order: Order) -> P
         };
         i / block % dim.processes == coordinates[d]
     });
-    let recipe = Recipe::Darray { size, rank, dimensions: dimensions.into(), order, old: old.t.clone() };
-    Pair { t: Datatype::new(recipe, Width::Int).unwrap(), map }
+    let recipe = Recipe::Darray {
+        size,
+        rank,
+        dimensions: dimensions.into(),
+        order,
+        old: old.t.clone(),
+    };
+    Pair {
+        t: Datatype::new(recipe, Width::Int).unwrap(),
+        map,
+    }
 }
 
 fn order() -> impl Strategy<Value = Order> {
@@ -225,26 +296,50 @@ fn nested() -> impl Strategy<Value = Pair> {
                 (inner.clone(), 0i64..5).prop_map(|(old, n)| {
                     let mut map = Map::new();
                     block(&mut map, &old.map, 0, n);
-                    Pair { t: Datatype::contiguous(n, &old.t).unwrap(), map }
+                    Pair {
+                        t: Datatype::contiguous(n, &old.t).unwrap(),
+                        map,
+                    }
                 }),
-                (inner.clone(), 0i64..5, 0i64..4, -3i64..6).prop_map(|(old, n, b, s)| vector(old, n, b, s, false)),
+                (inner.clone(), 0i64..5, 0i64..4, -3i64..6)
+                    .prop_map(|(old, n, b, s)| vector(old, n, b, s, false)),
                 // A table's columns, many and side by side.
-                (inner.clone(), 1i64..12, 1i64..20, 1i64..40).prop_map(|(old, rows, columns, row)| {
-                    let e = extent(&old.map);
-                    let column = resized(vector(old, rows, 1, row, false), 0, e);
-                    vector(column, 1, columns, 0, true)
-                }),
-                (inner.clone(), 0i64..5, 0i64..4, -40i64..90).prop_map(|(old, n, b, s)| vector(old, n, b, s, true)),
+                (inner.clone(), 1i64..12, 1i64..20, 1i64..40).prop_map(
+                    |(old, rows, columns, row)| {
+                        let e = extent(&old.map);
+                        let column = resized(vector(old, rows, 1, row, false), 0, e);
+                        vector(column, 1, columns, 0, true)
+                    }
+                ),
+                (inner.clone(), 0i64..5, 0i64..4, -40i64..90)
+                    .prop_map(|(old, n, b, s)| vector(old, n, b, s, true)),
                 (inner.clone(), vec((0i64..4, -4i64..9), 0..5), any::<bool>())
                     .prop_map(|(old, blocks, same)| indexed(old, &blocks, false, same)),
-                (inner.clone(), vec((0i64..4, -50i64..99), 0..5), any::<bool>())
+                (
+                    inner.clone(),
+                    vec((0i64..4, -50i64..99), 0..5),
+                    any::<bool>()
+                )
                     .prop_map(|(old, blocks, same)| indexed(old, &blocks, true, same)),
                 vec((inner.clone(), 0i64..3, -60i64..120), 0..4).prop_map(structure),
-                (inner.clone(), -20i64..20, -10i64..60).prop_map(|(old, lb, e)| resized(old, lb, e)),
-                inner.clone().prop_map(|old| Pair { t: Datatype::dup(&old.t).unwrap(), map: old.map }),
-                (inner.clone(), vec((0i64..3, 1i64..4, 0i64..3), 1..4), order())
+                (inner.clone(), -20i64..20, -10i64..60)
+                    .prop_map(|(old, lb, e)| resized(old, lb, e)),
+                inner.clone().prop_map(|old| Pair {
+                    t: Datatype::dup(&old.t).unwrap(),
+                    map: old.map
+                }),
+                (
+                    inner.clone(),
+                    vec((0i64..3, 1i64..4, 0i64..3), 1..4),
+                    order()
+                )
                     .prop_map(|(old, dims, order)| subarray(old, &dims, order)),
-                (inner, vec((1i64..6, 0u8..5, 1i64..4, 1i64..4), 1..3), 0i64..27, order())
+                (
+                    inner,
+                    vec((1i64..6, 0u8..5, 1i64..4, 1i64..4), 1..3),
+                    0i64..27,
+                    order()
+                )
                     .prop_map(|(old, dims, rank, order)| darray(old, &dims, rank, order)),
             ]
         })
@@ -255,7 +350,9 @@ fn nested() -> impl Strategy<Value = Pair> {
 /// Where each packed byte lies, by the reference.
 fn bytes(map: &Map, count: i64) -> Vec<i64> {
     let ext = extent(map);
-    (0..count).flat_map(|i| data(map).flat_map(move |(b, d)| (0..b.size()).map(move |k| i * ext + d + k))).collect()
+    (0..count)
+        .flat_map(|i| data(map).flat_map(move |(b, d)| (0..b.size()).map(move |k| i * ext + d + k)))
+        .collect()
 }
 
 /// Memory of a user's buffer that has all those bytes; the address of offset 0 lies at `base`.
@@ -268,7 +365,9 @@ impl Memory {
     fn over(places: &[i64]) -> Memory {
         let low = places.iter().min().copied().unwrap_or(0).min(0);
         let high = places.iter().max().copied().unwrap_or(0).max(0);
-        let bytes = (0..high - low + 1).map(|i| (i * 7 + i / 256 * 3) as u8).collect();
+        let bytes = (0..high - low + 1)
+            .map(|i| (i * 7 + i / 256 * 3) as u8)
+            .collect();
         Memory { bytes, base: -low }
     }
     fn address(&mut self) -> *mut u8 {

@@ -20,18 +20,28 @@ impl Datatype {
             Expansion::Leaf(basic) => {
                 // Only a pair with padding in its middle is no single run.
                 let index_at = basic.form().index_offset() as i64;
-                let crate::Form::Pair(value, index) = basic.form() else { return Placed::EMPTY };
+                let crate::Form::Pair(value, index) = basic.form() else {
+                    return Placed::EMPTY;
+                };
                 let mut list = List::default();
                 list.push(Placed::run(0, value.form().size() as u64));
                 list.push(Placed::run(index_at, index.form().size() as u64));
                 list.finish()
             }
-            Expansion::Repeat { count, stride, block, old } => repeat(block_of(block, old), count, stride),
+            Expansion::Repeat {
+                count,
+                stride,
+                block,
+                old,
+            } => repeat(block_of(block, old), count, stride),
             Expansion::List(blocks) => {
                 let mut list = List::default();
                 for (at, block, old) in blocks {
                     let placed = block_of(block, old);
-                    list.push(Placed { at: placed.at + at, node: placed.node });
+                    list.push(Placed {
+                        at: placed.at + at,
+                        node: placed.node,
+                    });
                 }
                 list.finish()
             }
@@ -54,14 +64,43 @@ pub(super) fn repeat(one: Placed, count: i64, stride: i64) -> Placed {
         (0, _) | (_, Node::Empty) => return Placed::EMPTY,
         (1, node) => node,
         (_, Node::Run(len)) if i128::from(stride) == i128::from(len) => Node::Run(len * count),
-        (_, Node::Run(block)) => Node::Blocks { count, stride, block },
-        (_, Node::Blocks { count: inner, stride: step, block }) if step.wrapping_mul(inner as i64) == stride => {
-            Node::Blocks { count: inner * count, stride: step, block }
-        }
-        (_, Node::Each { count: inner, stride: step, unit, child }) if step.wrapping_mul(inner as i64) == stride => {
-            Node::Each { count: inner * count, stride: step, unit, child }
-        }
-        (_, node) => Node::Each { count, stride, unit: node.size(), child: Arc::new(node) },
+        (_, Node::Run(block)) => Node::Blocks {
+            count,
+            stride,
+            block,
+        },
+        (
+            _,
+            Node::Blocks {
+                count: inner,
+                stride: step,
+                block,
+            },
+        ) if step.wrapping_mul(inner as i64) == stride => Node::Blocks {
+            count: inner * count,
+            stride: step,
+            block,
+        },
+        (
+            _,
+            Node::Each {
+                count: inner,
+                stride: step,
+                unit,
+                child,
+            },
+        ) if step.wrapping_mul(inner as i64) == stride => Node::Each {
+            count: inner * count,
+            stride: step,
+            unit,
+            child,
+        },
+        (_, node) => Node::Each {
+            count,
+            stride,
+            unit: node.size(),
+            child: Arc::new(node),
+        },
     };
     Placed { at, node }
 }
@@ -83,13 +122,17 @@ impl List {
                 _ => self.runs.push((placed.at, len)),
             },
             Node::Run(len) => match self.parts.last_mut() {
-                Some(Placed { at, node: Node::Run(before) }) if *at + *before as i64 == placed.at => *before += len,
+                Some(Placed {
+                    at,
+                    node: Node::Run(before),
+                }) if *at + *before as i64 == placed.at => *before += len,
                 _ => self.parts.push(placed),
             },
             _ => {
                 if !self.runs.is_empty() {
                     let runs = std::mem::take(&mut self.runs);
-                    self.parts.extend(runs.into_iter().map(|(at, len)| Placed::run(at, len)));
+                    self.parts
+                        .extend(runs.into_iter().map(|(at, len)| Placed::run(at, len)));
                 }
                 self.parts.push(placed);
             }
@@ -104,7 +147,13 @@ impl List {
             return self.parts.swap_remove(0);
         }
         let ends = ends(self.parts.iter().map(|p| p.node.size()));
-        Placed { at: 0, node: Node::Parts(Arc::new(Parts { parts: self.parts.into(), ends })) }
+        Placed {
+            at: 0,
+            node: Node::Parts(Arc::new(Parts {
+                parts: self.parts.into(),
+                ends,
+            })),
+        }
     }
 }
 
@@ -124,12 +173,31 @@ fn runs(list: &[(i64, u64)]) -> Placed {
         [(at, len), ..] => (*at, *len),
     };
     if list.iter().any(|r| r.1 != len) {
-        let (places, ends) = (list.iter().map(|r| r.0).collect(), ends(list.iter().map(|r| r.1)));
-        return Placed { at: 0, node: Node::Runs(Arc::new(Runs { at: places, ends })) };
+        let (places, ends) = (
+            list.iter().map(|r| r.0).collect(),
+            ends(list.iter().map(|r| r.1)),
+        );
+        return Placed {
+            at: 0,
+            node: Node::Runs(Arc::new(Runs { at: places, ends })),
+        };
     }
     let stride = list[1].0 - at;
     if list.windows(2).all(|w| w[1].0 - w[0].0 == stride) {
-        return Placed { at, node: Node::Blocks { count: list.len() as u64, stride, block: len } };
+        return Placed {
+            at,
+            node: Node::Blocks {
+                count: list.len() as u64,
+                stride,
+                block: len,
+            },
+        };
     }
-    Placed { at: 0, node: Node::Spots { at: list.iter().map(|r| r.0).collect(), block: len } }
+    Placed {
+        at: 0,
+        node: Node::Spots {
+            at: list.iter().map(|r| r.0).collect(),
+            block: len,
+        },
+    }
 }

@@ -31,7 +31,12 @@ pub(crate) enum Node {
     /// Runs of various lengths.
     Runs(Arc<Runs>),
     /// `count` times the same thing of `unit` bytes, `stride` bytes from one to the next.
-    Each { count: u64, stride: i64, unit: u64, child: Arc<Node> },
+    Each {
+        count: u64,
+        stride: i64,
+        unit: u64,
+        child: Arc<Node>,
+    },
     /// Various things.
     Parts(Arc<Parts>),
 }
@@ -66,10 +71,20 @@ impl Node {
 }
 
 impl Placed {
-    pub const EMPTY: Placed = Placed { at: 0, node: Node::Empty };
+    pub const EMPTY: Placed = Placed {
+        at: 0,
+        node: Node::Empty,
+    };
 
     /// `len` bytes at `at`.
     pub fn run(at: i64, len: u64) -> Placed {
-        Placed { at, node: if len == 0 { Node::Empty } else { Node::Run(len) } }
+        Placed {
+            at,
+            node: if len == 0 {
+                Node::Empty
+            } else {
+                Node::Run(len)
+            },
+        }
     }
 }

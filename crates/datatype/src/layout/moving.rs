@@ -28,13 +28,28 @@ trait Mover {
     ///
     /// # Safety
     /// `columns * rows * block` is at most [`Mover::room`]; the runs are the user's memory.
-    unsafe fn columns(&mut self, at: *mut u8, columns: u64, apart: i64, rows: u64, stride: i64, block: u64) -> bool;
+    unsafe fn columns(
+        &mut self,
+        at: *mut u8,
+        columns: u64,
+        apart: i64,
+        rows: u64,
+        stride: i64,
+        block: u64,
+    ) -> bool;
     /// `count` structures of `unit` packed bytes, `stride` bytes from one to the next, none over another. False: do it one by
     /// one.
     ///
     /// # Safety
     /// `count * unit` is at most [`Mover::room`]; the runs are the user's memory.
-    unsafe fn fields(&mut self, at: *mut u8, count: u64, stride: i64, fields: &[Field], unit: u64) -> bool;
+    unsafe fn fields(
+        &mut self,
+        at: *mut u8,
+        count: u64,
+        stride: i64,
+        fields: &[Field],
+        unit: u64,
+    ) -> bool;
 }
 
 /// A run in each element of an array of structures: where it lies in memory and in the packed element, and its bytes.
@@ -57,10 +72,16 @@ fn fields(node: &Node, room: u64) -> Option<([Field; FIELDS], usize)> {
         n += 1;
     };
     match node {
-        Node::Blocks { count, stride, block } if *count <= FIELDS as u64 => {
+        Node::Blocks {
+            count,
+            stride,
+            block,
+        } if *count <= FIELDS as u64 => {
             (0..*count as i64).for_each(|i| push(i.wrapping_mul(*stride), *block));
         }
-        Node::Spots { at, block } if at.len() <= FIELDS => at.iter().for_each(|at| push(*at, *block)),
+        Node::Spots { at, block } if at.len() <= FIELDS => {
+            at.iter().for_each(|at| push(*at, *block))
+        }
         Node::Runs(runs) if runs.at.len() <= FIELDS => {
             let mut before = 0;
             for (at, end) in runs.at.iter().zip(&runs.ends) {
@@ -71,7 +92,10 @@ fn fields(node: &Node, room: u64) -> Option<([Field; FIELDS], usize)> {
         _ => return None,
     }
     let used = &list[..n];
-    if !used.windows(2).all(|w| w[1].0.wrapping_sub(w[0].0) >= w[0].2 as i64) {
+    if !used
+        .windows(2)
+        .all(|w| w[1].0.wrapping_sub(w[0].0) >= w[0].2 as i64)
+    {
         return None;
     }
     let ((first, ..), (last, _, len)) = (used.first()?, used.last()?);
@@ -87,12 +111,24 @@ const NEAR: u64 = 64;
 /// # Safety
 /// As for [`walk`].
 #[inline]
-unsafe fn walk_each<M: Mover>(node: &Node, base: *mut u8, count: u64, stride: i64, unit: u64, skip: u64, mover: &mut M) {
+unsafe fn walk_each<M: Mover>(
+    node: &Node,
+    base: *mut u8,
+    count: u64,
+    stride: i64,
+    unit: u64,
+    skip: u64,
+    mover: &mut M,
+) {
     let (mut i, mut part) = (skip / unit, skip % unit);
     let place = |i: u64| base.wrapping_offset((i as isize).wrapping_mul(stride as isize));
     // SAFETY: the caller's promise; `part` lies within the copy; lengths are checked against the room.
     unsafe {
-        if let Node::Blocks { count: rows, stride: step, block } = node
+        if let Node::Blocks {
+            count: rows,
+            stride: step,
+            block,
+        } = node
             && (*block..=NEAR).contains(&stride.unsigned_abs())
             && step.unsigned_abs() / COLUMNS >= stride.unsigned_abs()
         {
@@ -143,8 +179,13 @@ unsafe fn walk<M: Mover>(node: &Node, base: *mut u8, skip: u64, mover: &mut M) {
                 let len = (len - skip).min(mover.room());
                 mover.run(base.wrapping_add(skip as usize), len);
             }
-            Node::Blocks { count, stride, block } => {
-                let place = |i: u64| base.wrapping_offset((i as isize).wrapping_mul(*stride as isize));
+            Node::Blocks {
+                count,
+                stride,
+                block,
+            } => {
+                let place =
+                    |i: u64| base.wrapping_offset((i as isize).wrapping_mul(*stride as isize));
                 let (mut i, part) = (skip / block, skip % block);
                 if part != 0 {
                     let len = (block - part).min(mover.room());
@@ -178,7 +219,11 @@ unsafe fn walk<M: Mover>(node: &Node, base: *mut u8, skip: u64, mover: &mut M) {
                 }
             }
             Node::Runs(runs) => {
-                let (first, start) = if skip == 0 { (0, 0) } else { find(&runs.ends, skip) };
+                let (first, start) = if skip == 0 {
+                    (0, 0)
+                } else {
+                    find(&runs.ends, skip)
+                };
                 let mut part = skip - start;
                 let mut before = skip;
                 for (at, end) in runs.at[first..].iter().zip(&runs.ends[first..]) {
@@ -186,19 +231,37 @@ unsafe fn walk<M: Mover>(node: &Node, base: *mut u8, skip: u64, mover: &mut M) {
                     if len == 0 {
                         return;
                     }
-                    mover.run(base.wrapping_offset(*at as isize).wrapping_add(part as usize), len);
+                    mover.run(
+                        base.wrapping_offset(*at as isize)
+                            .wrapping_add(part as usize),
+                        len,
+                    );
                     (part, before) = (0, *end);
                 }
             }
-            Node::Each { count, stride, unit, child } => walk_each(child, base, *count, *stride, *unit, skip, mover),
+            Node::Each {
+                count,
+                stride,
+                unit,
+                child,
+            } => walk_each(child, base, *count, *stride, *unit, skip, mover),
             Node::Parts(list) => {
-                let (first, start) = if skip == 0 { (0, 0) } else { find(&list.ends, skip) };
+                let (first, start) = if skip == 0 {
+                    (0, 0)
+                } else {
+                    find(&list.ends, skip)
+                };
                 let mut part = skip - start;
                 for placed in &list.parts[first..] {
                     if mover.room() == 0 {
                         return;
                     }
-                    walk(&placed.node, base.wrapping_offset(placed.at as isize), part, mover);
+                    walk(
+                        &placed.node,
+                        base.wrapping_offset(placed.at as isize),
+                        part,
+                        mover,
+                    );
                     part = 0;
                 }
             }
@@ -241,27 +304,62 @@ impl Mover for Packer<'_> {
     #[inline]
     unsafe fn spots(&mut self, base: *mut u8, at: &[i64], block: u64) {
         // SAFETY: there is room, and the runs are readable.
-        unsafe { strided::gather_spots(base, at, self.out.as_mut_ptr().add(self.done), block as usize) };
+        unsafe {
+            strided::gather_spots(
+                base,
+                at,
+                self.out.as_mut_ptr().add(self.done),
+                block as usize,
+            )
+        };
         self.done += at.len() * block as usize;
     }
     #[inline]
-    unsafe fn columns(&mut self, at: *mut u8, columns: u64, apart: i64, rows: u64, stride: i64, block: u64) -> bool {
+    unsafe fn columns(
+        &mut self,
+        at: *mut u8,
+        columns: u64,
+        apart: i64,
+        rows: u64,
+        stride: i64,
+        block: u64,
+    ) -> bool {
         let apart = (apart as isize, (rows * block) as isize);
         // SAFETY: there is room, and the runs are readable.
         unsafe {
             let to = (self.out.as_mut_ptr().add(self.done), block as isize);
-            strided::transpose((at, stride as isize), to, apart, block as usize, rows as usize, columns as usize);
+            strided::transpose(
+                (at, stride as isize),
+                to,
+                apart,
+                block as usize,
+                rows as usize,
+                columns as usize,
+            );
         }
         self.done += (columns * rows * block) as usize;
         true
     }
     #[inline]
-    unsafe fn fields(&mut self, at: *mut u8, count: u64, stride: i64, fields: &[Field], unit: u64) -> bool {
+    unsafe fn fields(
+        &mut self,
+        at: *mut u8,
+        count: u64,
+        stride: i64,
+        fields: &[Field],
+        unit: u64,
+    ) -> bool {
         for (place, start, len) in fields {
-            let from = (at.cast_const().wrapping_offset(*place as isize), stride as isize);
+            let from = (
+                at.cast_const().wrapping_offset(*place as isize),
+                stride as isize,
+            );
             // SAFETY: there is room, and the runs are readable.
             unsafe {
-                let to = (self.out.as_mut_ptr().add(self.done + *start as usize), unit as isize);
+                let to = (
+                    self.out.as_mut_ptr().add(self.done + *start as usize),
+                    unit as isize,
+                );
                 strided::copy_steps(from, to, *len as usize, count as usize);
             }
         }
@@ -299,27 +397,54 @@ impl Mover for Unpacker<'_> {
     #[inline]
     unsafe fn spots(&mut self, base: *mut u8, at: &[i64], block: u64) {
         // SAFETY: there are so many bytes, and the runs are writable.
-        unsafe { strided::scatter_spots(self.data.as_ptr().add(self.done), base, at, block as usize) };
+        unsafe {
+            strided::scatter_spots(self.data.as_ptr().add(self.done), base, at, block as usize)
+        };
         self.done += at.len() * block as usize;
     }
     #[inline]
-    unsafe fn columns(&mut self, at: *mut u8, columns: u64, apart: i64, rows: u64, stride: i64, block: u64) -> bool {
+    unsafe fn columns(
+        &mut self,
+        at: *mut u8,
+        columns: u64,
+        apart: i64,
+        rows: u64,
+        stride: i64,
+        block: u64,
+    ) -> bool {
         let apart = ((rows * block) as isize, apart as isize);
         // SAFETY: there are so many bytes, and the runs are writable.
         unsafe {
             let from = (self.data.as_ptr().add(self.done), block as isize);
-            strided::transpose(from, (at, stride as isize), apart, block as usize, rows as usize, columns as usize);
+            strided::transpose(
+                from,
+                (at, stride as isize),
+                apart,
+                block as usize,
+                rows as usize,
+                columns as usize,
+            );
         }
         self.done += (columns * rows * block) as usize;
         true
     }
     #[inline]
-    unsafe fn fields(&mut self, at: *mut u8, count: u64, stride: i64, fields: &[Field], unit: u64) -> bool {
+    unsafe fn fields(
+        &mut self,
+        at: *mut u8,
+        count: u64,
+        stride: i64,
+        fields: &[Field],
+        unit: u64,
+    ) -> bool {
         for (place, start, len) in fields {
             let to = (at.wrapping_offset(*place as isize), stride as isize);
             // SAFETY: there are so many bytes, and the runs are writable.
             unsafe {
-                let from = (self.data.as_ptr().add(self.done + *start as usize), unit as isize);
+                let from = (
+                    self.data.as_ptr().add(self.done + *start as usize),
+                    unit as isize,
+                );
                 strided::copy_steps(from, to, *len as usize, count as usize);
             }
         }
@@ -336,7 +461,11 @@ struct Collector<'a> {
 impl Mover for Collector<'_> {
     #[inline]
     fn room(&self) -> u64 {
-        if self.runs.len() == self.runs.capacity() { 0 } else { u64::MAX }
+        if self.runs.len() == self.runs.capacity() {
+            0
+        } else {
+            u64::MAX
+        }
     }
     #[inline]
     unsafe fn run(&mut self, at: *mut u8, len: u64) {
@@ -355,7 +484,12 @@ impl Mover for Collector<'_> {
                 return;
             }
             // SAFETY: one of the runs that the caller vouches for.
-            unsafe { self.run(at.wrapping_offset((i as isize).wrapping_mul(stride as isize)), block) };
+            unsafe {
+                self.run(
+                    at.wrapping_offset((i as isize).wrapping_mul(stride as isize)),
+                    block,
+                )
+            };
         }
     }
     unsafe fn spots(&mut self, base: *mut u8, at: &[i64], block: u64) {
@@ -387,9 +521,9 @@ impl Datatype {
         let Placed { at, node } = match &one.node {
             // These become one node, without allocation.
             Node::Run(_) => repeat(one.clone(), count, extent),
-            Node::Blocks { count: n, stride, .. } if stride.wrapping_mul(*n as i64) == extent => {
-                repeat(one.clone(), count, extent)
-            }
+            Node::Blocks {
+                count: n, stride, ..
+            } if stride.wrapping_mul(*n as i64) == extent => repeat(one.clone(), count, extent),
             node => {
                 let (base, unit) = (buf.wrapping_offset(one.at as isize), self.shape.size as u64);
                 // SAFETY: the caller's promise.
@@ -414,7 +548,10 @@ impl Datatype {
     pub unsafe fn pack(&self, buf: *const u8, count: i64, offset: u64, out: &mut [u8]) -> usize {
         let len = self.left(count, offset).min(out.len() as u64) as usize;
         if len > 0 {
-            let mut packer = Packer { out: &mut out[..len], done: 0 };
+            let mut packer = Packer {
+                out: &mut out[..len],
+                done: 0,
+            };
             // SAFETY: the caller's promise; a packer only reads through the pointer.
             unsafe { self.traverse(buf.cast_mut(), count, offset, &mut packer) };
         }
@@ -429,7 +566,10 @@ impl Datatype {
     pub unsafe fn unpack(&self, buf: *mut u8, count: i64, offset: u64, data: &[u8]) -> usize {
         let len = self.left(count, offset).min(data.len() as u64) as usize;
         if len > 0 {
-            let mut unpacker = Unpacker { data: &data[..len], done: 0 };
+            let mut unpacker = Unpacker {
+                data: &data[..len],
+                done: 0,
+            };
             // SAFETY: the caller's promise.
             unsafe { self.traverse(buf, count, offset, &mut unpacker) };
         }
@@ -439,7 +579,13 @@ impl Datatype {
     /// Pushes the memory runs (address, bytes) that hold packed bytes from `offset` on of `count` elements at `buf`, until
     /// `runs` is full (it is not made to grow) or the elements end. Returns how many packed bytes these runs hold.
     #[allow(clippy::not_unsafe_ptr_arg_deref)] // the addresses are noted, nothing is read or written
-    pub fn runs(&self, buf: *mut u8, count: i64, offset: u64, runs: &mut Vec<(*mut u8, usize)>) -> u64 {
+    pub fn runs(
+        &self,
+        buf: *mut u8,
+        count: i64,
+        offset: u64,
+        runs: &mut Vec<(*mut u8, usize)>,
+    ) -> u64 {
         let mut collector = Collector { runs, covered: 0 };
         if self.left(count, offset) > 0 {
             // SAFETY: a collector notes addresses and touches no memory.

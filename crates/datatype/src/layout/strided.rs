@@ -38,7 +38,12 @@ pub(super) unsafe fn copy_steps(from: From, to: To, block: usize, count: usize) 
 
 /// # Safety
 /// As for [`copy_steps`].
-unsafe fn steps<const N: usize>((mut from, from_step): From, (mut to, to_step): To, block: usize, count: usize) {
+unsafe fn steps<const N: usize>(
+    (mut from, from_step): From,
+    (mut to, to_step): To,
+    block: usize,
+    count: usize,
+) {
     for _ in 0..count {
         // SAFETY: the caller's promise.
         unsafe { move_block::<N>(from, to, block) };
@@ -96,7 +101,14 @@ pub(super) const COLUMNS: u64 = 8;
 /// # Safety
 /// All blocks of `from` must be readable and those of `to` writable, `block` bytes each, without overlap between the two.
 #[inline]
-pub(super) unsafe fn transpose(from: From, to: To, apart: (isize, isize), block: usize, rows: usize, columns: usize) {
+pub(super) unsafe fn transpose(
+    from: From,
+    to: To,
+    apart: (isize, isize),
+    block: usize,
+    rows: usize,
+    columns: usize,
+) {
     // SAFETY: the caller's promise.
     unsafe {
         match columns as u64 {
@@ -108,7 +120,13 @@ pub(super) unsafe fn transpose(from: From, to: To, apart: (isize, isize), block:
 
 /// # Safety
 /// As for [`transpose`].
-unsafe fn eight_columns<const N: usize>(from: From, to: To, apart: (isize, isize), block: usize, rows: usize) {
+unsafe fn eight_columns<const N: usize>(
+    from: From,
+    to: To,
+    apart: (isize, isize),
+    block: usize,
+    rows: usize,
+) {
     // SAFETY: the caller's promise.
     unsafe { some_columns::<N>(from, to, apart, block, rows, COLUMNS as usize) }
 }
@@ -127,7 +145,13 @@ unsafe fn some_columns<const N: usize>(
     for _ in 0..rows {
         for c in 0..columns as isize {
             // SAFETY: the caller's promise.
-            unsafe { move_block::<N>(from.wrapping_offset(c * apart.0), to.wrapping_offset(c * apart.1), block) };
+            unsafe {
+                move_block::<N>(
+                    from.wrapping_offset(c * apart.0),
+                    to.wrapping_offset(c * apart.1),
+                    block,
+                )
+            };
         }
         from = from.wrapping_offset(from_step);
         to = to.wrapping_offset(to_step);
@@ -157,7 +181,10 @@ pub(super) unsafe fn copy_run(from: *const u8, to: *mut u8, len: usize) {
 unsafe fn ends<const N: usize>(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
     unsafe {
-        let (first, last) = (from.cast::<[u8; N]>().read(), from.add(len - N).cast::<[u8; N]>().read());
+        let (first, last) = (
+            from.cast::<[u8; N]>().read(),
+            from.add(len - N).cast::<[u8; N]>().read(),
+        );
         to.cast::<[u8; N]>().write(first);
         to.add(len - N).cast::<[u8; N]>().write(last);
     }
@@ -170,5 +197,11 @@ unsafe fn ends<const N: usize>(from: *const u8, to: *mut u8, len: usize) {
 #[inline(always)]
 unsafe fn move_block<const N: usize>(from: *const u8, to: *mut u8, block: usize) {
     // SAFETY: the caller's promise.
-    unsafe { if N == 0 { copy_run(from, to, block) } else { std::ptr::copy_nonoverlapping(from, to, N) } }
+    unsafe {
+        if N == 0 {
+            copy_run(from, to, block)
+        } else {
+            std::ptr::copy_nonoverlapping(from, to, N)
+        }
+    }
 }
