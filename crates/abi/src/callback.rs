@@ -27,7 +27,8 @@ pub enum CopyFunction {
 }
 
 /// What is called when an attribute is deleted: object, key, value, extra state. `None`: nothing.
-pub type DeleteFunction = Option<unsafe extern "C" fn(Handle, i32, *mut c_void, *mut c_void) -> i32>;
+pub type DeleteFunction =
+    Option<unsafe extern "C" fn(Handle, i32, *mut c_void, *mut c_void) -> i32>;
 
 /// A reduction operation: input, input and output, elements, their type.
 #[derive(Clone, Copy, Debug)]
@@ -65,9 +66,17 @@ pub unsafe fn copy_function(f: *const c_void) -> CopyFunction {
         DUP => CopyFunction::Dup,
         // SAFETY: the caller's promise; no constant.
         _ => CopyFunction::User(unsafe {
-            transmute::<*const c_void, unsafe extern "C" fn(Handle, i32, *mut c_void, *mut c_void, *mut c_void, *mut i32) -> i32>(
-                f,
-            )
+            transmute::<
+                *const c_void,
+                unsafe extern "C" fn(
+                    Handle,
+                    i32,
+                    *mut c_void,
+                    *mut c_void,
+                    *mut c_void,
+                    *mut i32,
+                ) -> i32,
+            >(f)
         }),
     }
 }
@@ -131,8 +140,14 @@ mod tests {
     fn constants_are_never_taken_for_functions() {
         // SAFETY: all are constants.
         unsafe {
-            assert!(matches!(copy_function(std::ptr::null()), CopyFunction::Null));
-            assert!(matches!(copy_function(std::ptr::without_provenance(1)), CopyFunction::Dup));
+            assert!(matches!(
+                copy_function(std::ptr::null()),
+                CopyFunction::Null
+            ));
+            assert!(matches!(
+                copy_function(std::ptr::without_provenance(1)),
+                CopyFunction::Dup
+            ));
             assert!(delete_function(std::ptr::null()).is_none());
             assert!(user_function(std::ptr::null(), false, "user_fn").is_err());
             assert!(error_function(std::ptr::without_provenance(1), "f").is_err());

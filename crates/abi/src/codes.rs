@@ -86,6 +86,7 @@ pub fn class_of_kind(kind: Kind) -> i32 {
 }
 
 /// Name and meaning of every predefined class, by its number.
+#[rustfmt::skip]
 const CLASSES: [(&str, &str); 63] = [
     ("MPI_SUCCESS", "no error"),
     ("MPI_ERR_BUFFER", "a buffer cannot be what the call was given"),
@@ -98,17 +99,11 @@ const CLASSES: [(&str, &str); 63] = [
     ("MPI_ERR_ROOT", "the root is not in the group"),
     ("MPI_ERR_GROUP", "a group is invalid"),
     ("MPI_ERR_OP", "a reduction operation is invalid or unfit for the datatype"),
-    (
-        "MPI_ERR_TOPOLOGY",
-        "the communicator's topology is missing or of another kind",
-    ),
+    ("MPI_ERR_TOPOLOGY", "the communicator's topology is missing or of another kind"),
     ("MPI_ERR_DIMS", "the dimensions do not fit"),
     ("MPI_ERR_ARG", "an argument is invalid"),
     ("MPI_ERR_UNKNOWN", "an error of unknown kind"),
-    (
-        "MPI_ERR_TRUNCATE",
-        "a message was longer than the buffer it was received into",
-    ),
+    ("MPI_ERR_TRUNCATE", "a message was longer than the buffer it was received into"),
     ("MPI_ERR_OTHER", "an error that no class is made for"),
     ("MPI_ERR_INTERN", "an error inside the library"),
     ("MPI_ERR_PENDING", "the operation has neither failed nor completed"),
@@ -159,6 +154,7 @@ const CLASSES: [(&str, &str); 63] = [
 ];
 
 /// Name and meaning of the tool interface's codes, from 1001 on.
+#[rustfmt::skip]
 const TOOL_CODES: [(&str, &str); 18] = [
     ("MPI_T_ERR_CANNOT_INIT", "the tool interface cannot be initialised"),
     ("MPI_T_ERR_NOT_ACCESSIBLE", "it cannot be accessed"),
@@ -224,11 +220,19 @@ fn text_number(code: i32) -> Option<usize> {
 /// Numbers of texts leave out that of the tool interface.
 fn number_of(place: usize) -> i32 {
     let number = place as i32 + 1;
-    if number >= TOOL_TEXT { number + 1 } else { number }
+    if number >= TOOL_TEXT {
+        number + 1
+    } else {
+        number
+    }
 }
 
 fn place_of(number: i32) -> usize {
-    (if number > TOOL_TEXT { number - 2 } else { number - 1 }) as usize
+    (if number > TOOL_TEXT {
+        number - 2
+    } else {
+        number - 1
+    }) as usize
 }
 
 /// The code to return for an error; `text` is what MPI_Error_string is to say.
@@ -256,14 +260,21 @@ pub fn code(kind: Kind, text: String) -> i32 {
 
 /// The class of a code; `None` if it is no code.
 pub fn class_of(code: i32) -> Option<i32> {
-    if (0..CLASSES.len() as i32).contains(&code) || (MPI_T_ERR_CANNOT_INIT..=MPI_T_ERR_PVAR_NO_ATOMIC).contains(&code) {
+    if (0..CLASSES.len() as i32).contains(&code)
+        || (MPI_T_ERR_CANNOT_INIT..=MPI_T_ERR_PVAR_NO_ATOMIC).contains(&code)
+    {
         return Some(code);
     }
     if (0..=MPI_ERR_LASTCODE).contains(&code) {
         let class = code % STRIDE;
-        return (text_number(code).is_some() && class > 0 && (class as usize) < CLASSES.len()).then_some(class);
+        return (text_number(code).is_some() && class > 0 && (class as usize) < CLASSES.len())
+            .then_some(class);
     }
-    codes().added.iter().find(|a| a.number == code).map(|a| a.class)
+    codes()
+        .added
+        .iter()
+        .find(|a| a.number == code)
+        .map(|a| a.class)
 }
 
 /// The text of a code; `None` if it is no code.
@@ -319,7 +330,8 @@ pub fn add_code(class: i32) -> Result<i32> {
 
 /// Numbers are not used twice, even if they have been removed in between: an old one must not get another meaning.
 fn add(class: Option<i32>) -> Result<i32> {
-    static NEXT: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(MPI_ERR_LASTCODE + 1);
+    static NEXT: std::sync::atomic::AtomicI32 =
+        std::sync::atomic::AtomicI32::new(MPI_ERR_LASTCODE + 1);
     let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     if number <= MPI_ERR_LASTCODE {
         return Err(err!(NoMem, "there are no error codes left"));
@@ -362,7 +374,10 @@ fn not_added(number: i32, name: &str) -> Error {
 fn remove(added: &mut Vec<Added>, at: usize) -> Result<()> {
     if added[at].text.is_some() {
         let number = added[at].number;
-        return Err(err!(Other, "{number} still has a text: remove that first (MPI_Remove_error_string)"));
+        return Err(err!(
+            Other,
+            "{number} still has a text: remove that first (MPI_Remove_error_string)"
+        ));
     }
     added.remove(at);
     Ok(())
@@ -376,8 +391,16 @@ pub fn remove_class(class: i32) -> Result<()> {
         .iter()
         .position(|a| a.number == class && a.class == class)
         .ok_or_else(|| not_added(class, "errorclass"))?;
-    if let Some(code) = codes.added.iter().find(|a| a.class == class && a.number != class) {
-        return Err(err!(Other, "errorclass {class} still has codes, for example {}", code.number));
+    if let Some(code) = codes
+        .added
+        .iter()
+        .find(|a| a.class == class && a.number != class)
+    {
+        return Err(err!(
+            Other,
+            "errorclass {class} still has codes, for example {}",
+            code.number
+        ));
     }
     remove(&mut codes.added, at)
 }
@@ -400,16 +423,27 @@ mod tests {
     #[test]
     fn every_class_has_its_own_name_in_its_place() {
         for (number, (name, _)) in CLASSES.iter().enumerate() {
-            assert_eq!(ferry_api::constants::value(name), Some(number as i64), "{name}");
+            assert_eq!(
+                ferry_api::constants::value(name),
+                Some(number as i64),
+                "{name}"
+            );
         }
         for (at, (name, _)) in TOOL_CODES.iter().enumerate() {
-            assert_eq!(ferry_api::constants::value(name), Some(1001 + at as i64), "{name}");
+            assert_eq!(
+                ferry_api::constants::value(name),
+                Some(1001 + at as i64),
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn codes_keep_class_and_text() {
-        let code = code(Kind::Rank, "dest is 7, but the communicator has 4 ranks".into());
+        let code = code(
+            Kind::Rank,
+            "dest is 7, but the communicator has 4 ranks".into(),
+        );
         assert!(code > 0 && code <= MPI_ERR_LASTCODE);
         assert_eq!(class_of(code), Some(MPI_ERR_RANK));
         assert_eq!(
@@ -440,7 +474,10 @@ mod tests {
             code(Kind::Quota, format!("text {n}"));
         }
         assert_eq!(class_of(first), Some(MPI_ERR_IO));
-        assert_eq!(text_of(first).unwrap(), "MPI_ERR_IO: input or output failed");
+        assert_eq!(
+            text_of(first).unwrap(),
+            "MPI_ERR_IO: input or output failed"
+        );
     }
 
     #[test]
@@ -455,6 +492,8 @@ mod tests {
         assert_eq!(text_of(code).as_deref(), Some("mine"));
         assert!(remove_class(class).is_err());
         assert!(remove_code(class).is_err());
+        assert!(remove_code(code).is_err(), "its text comes first");
+        set_text(code, None).unwrap();
         remove_code(code).unwrap();
         remove_class(class).unwrap();
         assert_eq!(class_of(code), None);

@@ -101,7 +101,9 @@ pub fn to_int<T: Object>(handle: Handle) -> i32 {
 pub fn from_int<T: Object>(number: i32) -> Handle {
     match u64::try_from(number) {
         Ok(small) if small < PREDEFINED => small,
-        Ok(number) => T::table().handle_at((number - PREDEFINED) as u32).unwrap_or(T::NULL),
+        Ok(number) => T::table()
+            .handle_at((number - PREDEFINED) as u32)
+            .unwrap_or(T::NULL),
         Err(_) => T::NULL,
     }
 }
@@ -173,7 +175,10 @@ impl<V> Table<V> {
     fn place(index: u32) -> (usize, usize) {
         let n = index / FIRST_CHUNK + 1;
         let chunk = 31 - n.leading_zeros();
-        (chunk as usize, (index - ((1 << chunk) - 1) * FIRST_CHUNK) as usize)
+        (
+            chunk as usize,
+            (index - ((1 << chunk) - 1) * FIRST_CHUNK) as usize,
+        )
     }
 
     #[inline]
@@ -226,12 +231,17 @@ impl<V> Table<V> {
 
     /// Changes the value of a handle, to which nobody holds a reference; false if the handle is invalid.
     pub fn replace(&self, handle: Handle, value: V) -> bool {
-        let Some(slot) = self.slot(handle as u32) else { return false };
+        let Some(slot) = self.slot(handle as u32) else {
+            return false;
+        };
         if slot.tag.load(Ordering::Acquire) != (handle >> 32) as u32 {
             return false;
         }
         // SAFETY: the tag says that the slot holds a value; that nobody uses it is the caller's promise.
-        drop(std::mem::replace(unsafe { (*slot.value.get()).assume_init_mut() }, value));
+        drop(std::mem::replace(
+            unsafe { (*slot.value.get()).assume_init_mut() },
+            value,
+        ));
         true
     }
 
@@ -303,7 +313,12 @@ impl<V> Table<V> {
                 })
                 .collect();
             let made = Box::into_raw(slots);
-            let old = first.compare_exchange(null_mut(), made.cast(), Ordering::AcqRel, Ordering::Acquire);
+            let old = first.compare_exchange(
+                null_mut(),
+                made.cast(),
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
             if old.is_err() {
                 // SAFETY: another thread was faster, so nobody has seen this chunk.
                 drop(unsafe { Box::from_raw(made) });
@@ -339,16 +354,30 @@ macro_rules! object {
     };
 }
 
-object!(Comm, 1, MPI_COMM_NULL, "MPI_Comm", Comm, |c, h| c.identity.set(h), |h| {
-    match u64::from(h) {
-        constants::MPI_COMM_WORLD => ferry_mpi::process::started().map(|p| &p.world),
-        constants::MPI_COMM_SELF => ferry_mpi::process::started().map(|p| &p.itself),
-        _ => None,
+object!(
+    Comm,
+    1,
+    MPI_COMM_NULL,
+    "MPI_Comm",
+    Comm,
+    |c, h| c.identity.set(h),
+    |h| {
+        match u64::from(h) {
+            constants::MPI_COMM_WORLD => ferry_mpi::process::started().map(|p| &p.world),
+            constants::MPI_COMM_SELF => ferry_mpi::process::started().map(|p| &p.itself),
+            _ => None,
+        }
     }
-});
-object!(Group, 2, MPI_GROUP_NULL, "MPI_Group", Group, |g, h| g.identity.set(h), |h| {
-    (u64::from(h) == constants::MPI_GROUP_EMPTY).then(crate::calls::group::empty)
-});
+);
+object!(
+    Group,
+    2,
+    MPI_GROUP_NULL,
+    "MPI_Group",
+    Group,
+    |g, h| g.identity.set(h),
+    |h| { (u64::from(h) == constants::MPI_GROUP_EMPTY).then(crate::calls::group::empty) }
+);
 object!(
     Datatype,
     3,
@@ -367,9 +396,15 @@ object!(
     |o, h| o.handle.store(h, Ordering::Relaxed),
     Op::predefined
 );
-object!(Info, 5, MPI_INFO_NULL, "MPI_Info", Info, |i, h| i.identity.set(h), |h| {
-    (u64::from(h) == constants::MPI_INFO_ENV).then(crate::calls::info::environment)
-});
+object!(
+    Info,
+    5,
+    MPI_INFO_NULL,
+    "MPI_Info",
+    Info,
+    |i, h| i.identity.set(h),
+    |h| { (u64::from(h) == constants::MPI_INFO_ENV).then(crate::calls::info::environment) }
+);
 object!(
     Errhandler,
     6,
@@ -395,7 +430,15 @@ object!(
     |r, h| r.identity.set(h),
     |_| None
 );
-object!(Message, 8, MPI_MESSAGE_NULL, "MPI_Message", Request, |_, _| {}, |_| None);
+object!(
+    Message,
+    8,
+    MPI_MESSAGE_NULL,
+    "MPI_Message",
+    Request,
+    |_, _| {},
+    |_| None
+);
 
 #[cfg(test)]
 mod tests {

@@ -4,16 +4,20 @@
 
 pub(crate) use crate::args::{self, Held, Ints, Part, Root, Types, Weights};
 pub(crate) use crate::callback::{
-    self, CancelFunction, CopyFunction, DeleteFunction, ErrorFunction, FreeFunction, QueryFunction, UserFunction,
+    self, CancelFunction, CopyFunction, DeleteFunction, ErrorFunction, FreeFunction, QueryFunction,
+    UserFunction,
 };
 pub(crate) use crate::constants;
 pub(crate) use crate::handle::{self, Handle};
 pub(crate) use crate::raise::{self, Scope};
 pub(crate) use crate::results::{
-    InOutCount, New, Out, OutCount, OutFlag, OutInts, OutPointer, OutStatus, OutStatuses, OutText, OutTypes,
+    InOutCount, New, Out, OutCount, OutFlag, OutInts, OutPointer, OutStatus, OutStatuses, OutText,
+    OutTypes,
 };
 pub(crate) use crate::status::Status;
 pub(crate) use ferry_mpi::pt2pt::{Dest, From as Source};
-pub(crate) use ferry_mpi::{Comm, Datatype, Errhandler, Error, Group, Info, Kind, Op, Request, Result, err};
+pub(crate) use ferry_mpi::{
+    Comm, Datatype, Errhandler, Error, Group, Info, Kind, Op, Request, Result, err,
+};
 pub(crate) use std::ffi::{CStr, c_char, c_void};
 pub(crate) use std::sync::Arc;

@@ -60,7 +60,11 @@ fn handler_of_process() -> Arc<Errhandler> {
     match process::started() {
         Some(process) => {
             let own = process.itself.errhandler.current();
-            if Arc::ptr_eq(&own, Errhandler::fatal()) { process.world.errhandler.current() } else { own }
+            if Arc::ptr_eq(&own, Errhandler::fatal()) {
+                process.world.errhandler.current()
+            } else {
+                own
+            }
         }
         None => Errhandler::fatal().clone(),
     }
@@ -80,9 +84,18 @@ fn end(place: &str, code: i32, error: &Error) -> ! {
     let class = codes::class_of_kind(error.kind());
     let text = match error.kind() {
         Kind::Code(code) => format!("{}: {place}: error code {code}: {}", who(), error.text()),
-        _ => format!("{}: {place}: {}: {}", who(), codes::class_name(class), error.text()),
+        _ => format!(
+            "{}: {place}: {}: {}",
+            who(),
+            codes::class_name(class),
+            error.text()
+        ),
     };
-    let status = if (1..=255).contains(&class) { class } else { code };
+    let status = if (1..=255).contains(&class) {
+        class
+    } else {
+        code
+    };
     match process::started() {
         Some(process) => process.abort(status, &text),
         None => process::abort(None, status, &text),

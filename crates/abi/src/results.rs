@@ -25,7 +25,11 @@ impl<T> Out<T> {
     /// `at` is null or valid.
     #[inline]
     pub unsafe fn new(at: *mut T, name: &str) -> Result<Out<T>> {
-        if at.is_null() { Err(null(name)) } else { Ok(Out(at)) }
+        if at.is_null() {
+            Err(null(name))
+        } else {
+            Ok(Out(at))
+        }
     }
 
     /// A place that may be null: then the result is dropped.
@@ -122,7 +126,11 @@ impl OutCount {
     #[inline]
     pub unsafe fn new(at: impl CountPlace, name: &str) -> Result<OutCount> {
         let at = at.place();
-        if at.is_null() { Err(null(name)) } else { Ok(OutCount(at)) }
+        if at.is_null() {
+            Err(null(name))
+        } else {
+            Ok(OutCount(at))
+        }
     }
 
     /// The call has no such result in this form (num_large_counts).
@@ -302,7 +310,11 @@ impl OutInts {
     ///
     /// # Safety
     /// `first` is null or has so many elements.
-    pub unsafe fn new(first: *mut i32, length: impl crate::args::Length, name: &str) -> Result<OutInts> {
+    pub unsafe fn new(
+        first: *mut i32,
+        length: impl crate::args::Length,
+        name: &str,
+    ) -> Result<OutInts> {
         let length = length.length();
         if first.is_null() && length > 0 {
             Err(null(name))
@@ -516,7 +528,12 @@ mod tests {
         n.set(1 << 40);
         w.set(1 << 40);
         assert_eq!((narrow, wide), (MPI_UNDEFINED, 1 << 40));
-        assert!(n.fit(1 << 31, "size").unwrap_err().text().contains("2147483648"));
+        assert!(
+            n.fit(1 << 31, "size")
+                .unwrap_err()
+                .text()
+                .contains("2147483648")
+        );
         n.fit(5, "size").unwrap();
         assert_eq!(narrow, 5);
         OutCount::NONE.set(3);
@@ -557,6 +574,7 @@ mod tests {
         });
         assert_eq!((statuses[1].bytes(), statuses[1].error), (9, 7));
         // SAFETY: ignored.
-        assert!(unsafe { OutStatuses::new(std::ptr::null_mut()) }.at(5).is_ignored());
+        let none = unsafe { OutStatuses::new(std::ptr::null_mut()) };
+        assert!(none.at(5).is_ignored());
     }
 }

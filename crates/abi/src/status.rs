@@ -65,7 +65,10 @@ impl Status {
     /// Stores how an operation ended, with its error.
     pub fn store_with_error(&mut self, outcome: &Outcome) {
         self.store(outcome);
-        self.error = outcome.error.as_ref().map_or(constants::MPI_SUCCESS, raise::code_of);
+        self.error = outcome
+            .error
+            .as_ref()
+            .map_or(constants::MPI_SUCCESS, raise::code_of);
     }
 }
 
@@ -78,7 +81,13 @@ impl Status {
             rank => From::Rank(rank as u32),
         };
         let tag = (self.tag != constants::MPI_ANY_TAG).then_some(self.tag as u32);
-        Outcome { source, tag, bytes: self.bytes(), cancelled: self.is_cancelled(), error: None }
+        Outcome {
+            source,
+            tag,
+            bytes: self.bytes(),
+            cancelled: self.is_cancelled(),
+            error: None,
+        }
     }
 }
 

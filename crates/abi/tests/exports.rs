@@ -6,7 +6,11 @@ use std::process::Command;
 
 /// The library that Cargo has just built beside this test.
 fn library() -> PathBuf {
-    let deps = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
+    let deps = std::env::current_exe()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .to_path_buf();
     let beside = deps.join("libmpi_abi.so");
     if beside.exists() {
         beside
@@ -16,7 +20,11 @@ fn library() -> PathBuf {
 }
 
 fn output(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).arg(library()).output().unwrap();
+    let output = Command::new(program)
+        .args(arguments)
+        .arg(library())
+        .output()
+        .unwrap();
     assert!(
         output.status.success(),
         "{program}: {}",

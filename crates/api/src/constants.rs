@@ -37,7 +37,11 @@ pub const GROUPS: &[Group] = &[
     Group {
         title: "Communicators",
         form: Form::Handle("MPI_Comm"),
-        constants: &[("MPI_COMM_NULL", 0x100), ("MPI_COMM_WORLD", 0x101), ("MPI_COMM_SELF", 0x102)],
+        constants: &[
+            ("MPI_COMM_NULL", 0x100),
+            ("MPI_COMM_WORLD", 0x101),
+            ("MPI_COMM_SELF", 0x102),
+        ],
     },
     Group {
         title: "Groups",
@@ -324,7 +328,11 @@ pub const GROUPS: &[Group] = &[
     Group {
         title: "Topologies",
         form: Form::Enumerators,
-        constants: &[("MPI_CART", 211), ("MPI_GRAPH", 212), ("MPI_DIST_GRAPH", 213)],
+        constants: &[
+            ("MPI_CART", 211),
+            ("MPI_GRAPH", 212),
+            ("MPI_DIST_GRAPH", 213),
+        ],
     },
     Group {
         title: "Attributes of communicators",
@@ -448,7 +456,11 @@ pub const GROUPS: &[Group] = &[
     Group {
         title: "Positions in files",
         form: Form::Enumerators,
-        constants: &[("MPI_SEEK_CUR", 401), ("MPI_SEEK_END", 402), ("MPI_SEEK_SET", 403)],
+        constants: &[
+            ("MPI_SEEK_CUR", 401),
+            ("MPI_SEEK_END", 402),
+            ("MPI_SEEK_SET", 403),
+        ],
     },
     Group {
         title: "A status as Fortran sees it",
@@ -571,7 +583,11 @@ pub const GROUPS: &[Group] = &[
     Group {
         title: "Special addresses",
         form: Form::Pointer("void"),
-        constants: &[("MPI_BOTTOM", 0), ("MPI_IN_PLACE", 1), ("MPI_BUFFER_AUTOMATIC", 2)],
+        constants: &[
+            ("MPI_BOTTOM", 0),
+            ("MPI_IN_PLACE", 1),
+            ("MPI_BUFFER_AUTOMATIC", 2),
+        ],
     },
     Group {
         title: "No arguments",
@@ -678,7 +694,11 @@ pub const GROUPS: &[Group] = &[
 /// The value of a constant, aliases included.
 pub fn value(name: &str) -> Option<i64> {
     let name = ALIASES.iter().find(|a| a.0 == name).map_or(name, |a| a.1);
-    GROUPS.iter().flat_map(|g| g.constants).find(|c| c.0 == name).map(|c| c.1)
+    GROUPS
+        .iter()
+        .flat_map(|g| g.constants)
+        .find(|c| c.0 == name)
+        .map(|c| c.1)
 }
 
 /// The constants as Rust text for the abi floor: handles are u64, sizes usize, everything else i32 (addresses usize).
@@ -694,7 +714,11 @@ pub fn rust() -> String {
             _ => "i32",
         };
         for (name, value) in group.constants {
-            let _ = writeln!(out, "#[doc = \"{}.\"]\npub const {name}: {ty} = {value};", group.title);
+            let _ = writeln!(
+                out,
+                "#[doc = \"{}.\"]\npub const {name}: {ty} = {value};",
+                group.title
+            );
         }
     }
     out
@@ -711,7 +735,8 @@ mod tests {
         for group in GROUPS {
             for (name, value) in group.constants {
                 assert!(seen.insert(name), "{name}");
-                if matches!(group.form, Form::Handle(t) if t != "MPI_Offset" && !t.starts_with("MPI_T_")) {
+                if matches!(group.form, Form::Handle(t) if t != "MPI_Offset" && !t.starts_with("MPI_T_"))
+                {
                     assert!((1..4096).contains(value), "{name}");
                 }
             }

@@ -131,15 +131,13 @@ fn value(f: &Function, number: u32) -> String {
             Some(rust) => format!("handle::from_int::<{rust}>({first})"),
             None => format!("handle::from_int_bare(\"{c}\", {first})"),
         },
-        (Returns::Int, "convert") => match f.parameters[0].kind {
-            Kind::Object(o, _) if o.rust.is_some() => {
-                format!("handle::to_int::<{}>({first})", o.rust.unwrap_or(""))
+        (Returns::Int, "convert") => {
+            let c = f.parameters[0].kind.c("", false);
+            match object(c.trim()) {
+                Some(rust) => format!("handle::to_int::<{rust}>({first})"),
+                None => format!("handle::to_int_bare(\"{}\", {first})", c.trim()),
             }
-            _ => format!(
-                "handle::to_int_bare(\"{}\", {first})",
-                f.parameters[0].kind.c("", false).trim()
-            ),
-        },
+        }
         _ => {
             let names: Vec<&str> = f.parameters.iter().map(|p| p.name.as_str()).collect();
             let _ = number;

@@ -41,7 +41,11 @@ pub fn signature(f: &Function) -> String {
         Returns::Aint => "i64",
         Returns::Handle(_) => "Handle",
     };
-    format!("pub fn {}({}) -> {returns}", f.name.to_lowercase(), parameters.join(", "))
+    format!(
+        "pub fn {}({}) -> {returns}",
+        f.name.to_lowercase(),
+        parameters.join(", ")
+    )
 }
 
 /// A parameter's name in Rust.

@@ -37,9 +37,17 @@ const FUNCTION_TYPES: &[(&str, &str, &str)] = &[
         "User_function_c",
         "void *invec, void *inoutvec, MPI_Count *len, MPI_Datatype *datatype",
     ),
-    ("int", "Grequest_query_function", "void *extra_state, MPI_Status *status"),
+    (
+        "int",
+        "Grequest_query_function",
+        "void *extra_state, MPI_Status *status",
+    ),
     ("int", "Grequest_free_function", "void *extra_state"),
-    ("int", "Grequest_cancel_function", "void *extra_state, int complete"),
+    (
+        "int",
+        "Grequest_cancel_function",
+        "void *extra_state, int complete",
+    ),
     (
         "int",
         "Copy_function",
@@ -80,9 +88,21 @@ const FUNCTION_TYPES: &[(&str, &str, &str)] = &[
         "Win_delete_attr_function",
         "MPI_Win win, int keyval, void *attribute_val, void *extra_state",
     ),
-    ("void", "Comm_errhandler_function", "MPI_Comm *comm, int *error_code, ..."),
-    ("void", "Win_errhandler_function", "MPI_Win *win, int *error_code, ..."),
-    ("void", "File_errhandler_function", "MPI_File *file, int *error_code, ..."),
+    (
+        "void",
+        "Comm_errhandler_function",
+        "MPI_Comm *comm, int *error_code, ...",
+    ),
+    (
+        "void",
+        "Win_errhandler_function",
+        "MPI_Win *win, int *error_code, ...",
+    ),
+    (
+        "void",
+        "File_errhandler_function",
+        "MPI_File *file, int *error_code, ...",
+    ),
     (
         "void",
         "Session_errhandler_function",
@@ -154,7 +174,10 @@ pub fn mpi_h() -> String {
         let _ = writeln!(out, "typedef struct MPI_ABI_{name} *MPI_{name};");
     }
     let enumerations = |out: &mut String, types: bool| {
-        for group in GROUPS.iter().filter(|g| matches!(g.form, Form::Enumeration(_)) == types) {
+        for group in GROUPS
+            .iter()
+            .filter(|g| matches!(g.form, Form::Enumeration(_)) == types)
+        {
             constants(out, group.title, group.form, group.constants);
         }
     };
@@ -164,21 +187,26 @@ pub fn mpi_h() -> String {
         let _ = writeln!(out, "typedef {result} (MPI_{name})({parameters});");
     }
     for object in ["Comm", "Win", "File", "Session"] {
-        let _ = writeln!(out, "typedef MPI_{object}_errhandler_function MPI_{object}_errhandler_fn;");
+        let _ = writeln!(
+            out,
+            "typedef MPI_{object}_errhandler_function MPI_{object}_errhandler_fn;"
+        );
     }
     enumerations(&mut out, false);
     out += "\n/* Second names */\n";
     for (name, of) in ALIASES {
         let _ = writeln!(out, "#define {name} {of}");
     }
-    for (prefix, title) in [("", "Functions"), ("P", "The same under the names that tools call")] {
+    for (prefix, title) in [
+        ("", "Functions"),
+        ("P", "The same under the names that tools call"),
+    ] {
         let _ = writeln!(out, "\n/* {title} */");
         for f in functions() {
             for (_, large) in f.forms() {
-                let note = f
-                    .deprecated
-                    .as_ref()
-                    .map_or(String::new(), |v| format!(" /* deprecated since MPI {v} */"));
+                let note = f.deprecated.as_ref().map_or(String::new(), |v| {
+                    format!(" /* deprecated since MPI {v} */")
+                });
                 let _ = writeln!(out, "{};{note}", f.prototype(prefix, large));
             }
         }

@@ -15,8 +15,18 @@ pub struct Object {
     pub lookup: &'static str,
 }
 
-const fn object(word: &'static str, c: &'static str, rust: Option<&'static str>, lookup: &'static str) -> Object {
-    Object { word, c, rust, lookup }
+const fn object(
+    word: &'static str,
+    c: &'static str,
+    rust: Option<&'static str>,
+    lookup: &'static str,
+) -> Object {
+    Object {
+        word,
+        c,
+        rust,
+        lookup,
+    }
 }
 
 /// All kinds of objects, with the narrower words for some of them.
@@ -188,21 +198,61 @@ pub const FUNCTIONS: &[(&str, &str, &str)] = &[
         "ErrorFunction",
         "callback::error_function($v, $n)?",
     ),
-    ("Copy_function", "CopyFunction", "callback::copy_function($v)"),
-    ("Comm_copy_attr_function", "CopyFunction", "callback::copy_function($v)"),
-    ("Type_copy_attr_function", "CopyFunction", "callback::copy_function($v)"),
-    ("Win_copy_attr_function", "CopyFunction", "callback::copy_function($v)"),
-    ("Delete_function", "DeleteFunction", "callback::delete_function($v)"),
-    ("Comm_delete_attr_function", "DeleteFunction", "callback::delete_function($v)"),
-    ("Type_delete_attr_function", "DeleteFunction", "callback::delete_function($v)"),
-    ("Win_delete_attr_function", "DeleteFunction", "callback::delete_function($v)"),
-    ("User_function", "UserFunction", "callback::user_function($v, $w, $n)?"),
+    (
+        "Copy_function",
+        "CopyFunction",
+        "callback::copy_function($v)",
+    ),
+    (
+        "Comm_copy_attr_function",
+        "CopyFunction",
+        "callback::copy_function($v)",
+    ),
+    (
+        "Type_copy_attr_function",
+        "CopyFunction",
+        "callback::copy_function($v)",
+    ),
+    (
+        "Win_copy_attr_function",
+        "CopyFunction",
+        "callback::copy_function($v)",
+    ),
+    (
+        "Delete_function",
+        "DeleteFunction",
+        "callback::delete_function($v)",
+    ),
+    (
+        "Comm_delete_attr_function",
+        "DeleteFunction",
+        "callback::delete_function($v)",
+    ),
+    (
+        "Type_delete_attr_function",
+        "DeleteFunction",
+        "callback::delete_function($v)",
+    ),
+    (
+        "Win_delete_attr_function",
+        "DeleteFunction",
+        "callback::delete_function($v)",
+    ),
+    (
+        "User_function",
+        "UserFunction",
+        "callback::user_function($v, $w, $n)?",
+    ),
     (
         "Grequest_query_function",
         "QueryFunction",
         "callback::query_function($v, $n)?",
     ),
-    ("Grequest_free_function", "FreeFunction", "callback::free_function($v, $n)?"),
+    (
+        "Grequest_free_function",
+        "FreeFunction",
+        "callback::free_function($v, $n)?",
+    ),
     (
         "Grequest_cancel_function",
         "CancelFunction",
@@ -300,13 +350,19 @@ impl Kind {
     /// The C declaration of a parameter of this kind.
     pub fn c(&self, name: &str, large: bool) -> String {
         match self {
-            Kind::Object(o, Passing::Valid | Passing::Maybe | Passing::Raw) => format!("{} {name}", o.c),
+            Kind::Object(o, Passing::Valid | Passing::Maybe | Passing::Raw) => {
+                format!("{} {name}", o.c)
+            }
             Kind::Object(o, _) => format!("{} *{name}", o.c),
             Kind::Plain(p) => (if large { p.c_large } else { p.c }).replace('@', name),
             Kind::Function(at, twin) => {
                 let suffix = if *twin && large { "_c" } else { "" };
                 // The standard passes the tool interface's functions as such, which C takes for pointers to them.
-                let star = if FUNCTIONS[*at].0.starts_with("T_") { "" } else { "*" };
+                let star = if FUNCTIONS[*at].0.starts_with("T_") {
+                    ""
+                } else {
+                    "*"
+                };
                 format!("MPI_{}{suffix} {star}{name}", FUNCTIONS[*at].0)
             }
             Kind::Variadic => "...".into(),
@@ -351,7 +407,9 @@ impl Kind {
                 (None, Passing::Held) => "args::place($v, $n)?".into(),
                 (None, Passing::New) => "Out::new($v, $n)?".into(),
                 (None, Passing::NewMaybe) => "Out::maybe($v)".into(),
-                (Some(rust), Passing::Valid) if o.lookup == "object" => format!("args::object::<{rust}>($v, $n)?"),
+                (Some(rust), Passing::Valid) if o.lookup == "object" => {
+                    format!("args::object::<{rust}>($v, $n)?")
+                }
                 (Some(_), Passing::Valid) => format!("args::{}($v, $n)?", o.lookup),
                 (Some(rust), Passing::Maybe) => format!("args::object_or_null::<{rust}>($v, $n)?"),
                 (Some(rust), Passing::Held) => format!("Held::<{rust}>::new($v, $n)?"),

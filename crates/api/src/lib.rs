@@ -103,19 +103,28 @@ impl Function {
 
     /// The parameters of one of its forms.
     pub fn parameters_of(&self, large: bool) -> impl Iterator<Item = &Parameter> {
-        self.parameters.iter().filter(move |p| large || !p.large_only)
+        self.parameters
+            .iter()
+            .filter(move |p| large || !p.large_only)
     }
 
     /// The C prototype of one of its forms, without semicolon; `prefix` is empty or `P`.
     pub fn prototype(&self, prefix: &str, large: bool) -> String {
-        let parameters: Vec<String> = self.parameters_of(large).map(|p| p.kind.c(&p.name, large)).collect();
+        let parameters: Vec<String> = self
+            .parameters_of(large)
+            .map(|p| p.kind.c(&p.name, large))
+            .collect();
         let parameters = if parameters.is_empty() {
             "void".into()
         } else {
             parameters.join(", ")
         };
         let suffix = if large { "_c" } else { "" };
-        format!("{} {prefix}MPI_{}{suffix}({parameters})", self.returns.c(), self.name)
+        format!(
+            "{} {prefix}MPI_{}{suffix}({parameters})",
+            self.returns.c(),
+            self.name
+        )
     }
 }
 
@@ -130,7 +139,10 @@ pub fn functions() -> &'static [Function] {
 pub fn name_of(number: u32) -> Option<String> {
     let all = functions();
     let at = all.partition_point(|f| f.number <= number).checked_sub(1)?;
-    all[at].forms().nth((number - all[at].number) as usize).map(|(name, _)| name)
+    all[at]
+        .forms()
+        .nth((number - all[at].number) as usize)
+        .map(|(name, _)| name)
 }
 
 /// The C names of all functions that are not there yet.
@@ -150,7 +162,13 @@ mod tests {
     fn the_standard_abi_has_664_functions() {
         assert_eq!(functions().iter().flat_map(Function::forms).count(), 664);
         assert_eq!(functions().iter().filter(|f| f.large).count(), 161);
-        assert_eq!(functions().iter().filter(|f| f.name.starts_with("T_")).count(), 51);
+        assert_eq!(
+            functions()
+                .iter()
+                .filter(|f| f.name.starts_with("T_"))
+                .count(),
+            51
+        );
     }
 
     #[test]

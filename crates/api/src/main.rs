@@ -25,7 +25,10 @@ fn main() -> ExitCode {
         },
         ["header"] => ferry_api::header::mpi_h(),
         ["entries"] => ferry_api::entries::rust(),
-        ["coverage"] => ferry_api::missing().iter().map(|n| format!("{n}\n")).collect(),
+        ["coverage"] => ferry_api::missing()
+            .iter()
+            .map(|n| format!("{n}\n"))
+            .collect(),
         ["names"] => ferry_api::functions()
             .iter()
             .flat_map(|f| f.forms())

@@ -53,7 +53,9 @@ pub fn parse(text: &str) -> Result<Vec<Function>, ParseError> {
         if functions.iter().any(|f| f.name == function.name) {
             return fail("the function stands here a second time", &function.name);
         }
-        function.number = functions.last().map_or(1, |f| f.number + 1 + u32::from(f.large));
+        function.number = functions
+            .last()
+            .map_or(1, |f| f.number + 1 + u32::from(f.large));
         functions.push(function);
     }
     Ok(functions)
@@ -62,7 +64,9 @@ pub fn parse(text: &str) -> Result<Vec<Function>, ParseError> {
 type Problem = (&'static str, String);
 
 fn read(line: &str, chapter: &str) -> Result<Function, Problem> {
-    let open = line.find('(').ok_or(("no parenthesis opens", line.to_string()))?;
+    let open = line
+        .find('(')
+        .ok_or(("no parenthesis opens", line.to_string()))?;
     let close = closing(line, open).ok_or(("the parenthesis never closes", line.to_string()))?;
     let (name, large) = match line[..open].split_once('/') {
         Some((name, "c")) => (name, true),
@@ -96,15 +100,17 @@ fn read(line: &str, chapter: &str) -> Result<Function, Problem> {
     flags(&mut function, &line[close + 1..])?;
     for p in &function.parameters {
         if let Some(length) = p.argument.as_ref().filter(|_| !p.kind.is("new text"))
-            && !function
-                .parameters
-                .iter()
-                .any(|q| q.name == *length && (q.kind.is("len") || q.kind.is("n") || q.kind.is("int")))
+            && !function.parameters.iter().any(|q| {
+                q.name == *length && (q.kind.is("len") || q.kind.is("n") || q.kind.is("int"))
+            })
         {
             return Err(("no parameter of this name can be a length", length.clone()));
         }
         if p.large_only && !function.large {
-            return Err(("a parameter of the twin, but there is no twin", p.name.clone()));
+            return Err((
+                "a parameter of the twin, but there is no twin",
+                p.name.clone(),
+            ));
         }
     }
     Ok(function)
@@ -126,7 +132,10 @@ fn flags(function: &mut Function, text: &str) -> Result<(), Problem> {
             }
             "anytime" => function.anytime = true,
             "todo" => function.todo = true,
-            _ => match word.strip_prefix("deprecated(").and_then(|w| w.strip_suffix(')')) {
+            _ => match word
+                .strip_prefix("deprecated(")
+                .and_then(|w| w.strip_suffix(')'))
+            {
                 Some(version) => function.deprecated = Some(version.into()),
                 None => return Err(("no flag", word.into())),
             },
@@ -199,7 +208,8 @@ fn closing(line: &str, open: usize) -> Option<usize> {
 }
 
 fn is_name(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 #[cfg(test)]
@@ -234,15 +244,30 @@ mod tests {
 
     #[test]
     fn mistakes_are_named_with_their_line() {
-        assert_eq!(problem("A()"), "line 1: a function before the first [chapter]: A()");
-        assert_eq!(problem("[a]\nA(x: nonsense)"), "line 2: no kind of parameter: nonsense");
-        assert_eq!(problem("[a]\nA(x int)"), "line 2: no colon between name and kind: x int");
-        assert_eq!(problem("[a]\nA(x: int"), "line 2: the parenthesis never closes: A(x: int");
+        assert_eq!(
+            problem("A()"),
+            "line 1: a function before the first [chapter]: A()"
+        );
+        assert_eq!(
+            problem("[a]\nA(x: nonsense)"),
+            "line 2: no kind of parameter: nonsense"
+        );
+        assert_eq!(
+            problem("[a]\nA(x int)"),
+            "line 2: no colon between name and kind: x int"
+        );
+        assert_eq!(
+            problem("[a]\nA(x: int"),
+            "line 2: the parenthesis never closes: A(x: int"
+        );
         assert_eq!(
             problem("[a]\n\nA(x: int, x: int)"),
             "line 3: the parameter stands here a second time: x"
         );
-        assert_eq!(problem("[a]\nA()\nA()"), "line 3: the function stands here a second time: A");
+        assert_eq!(
+            problem("[a]\nA()\nA()"),
+            "line 3: the function stands here a second time: A"
+        );
         assert_eq!(problem("[a]\nA() soon"), "line 2: no flag: soon");
         assert_eq!(
             problem("[a]\nA(x: ints(k))"),
@@ -256,8 +281,14 @@ mod tests {
             problem("[a]\nA(x: +n)"),
             "line 2: a parameter of the twin, but there is no twin: x"
         );
-        assert_eq!(problem("[a]\nA() -> float"), "line 2: no type of a result: float");
-        assert_eq!(problem("[a]\nA/d()"), "line 2: no twin of this kind exists: d");
+        assert_eq!(
+            problem("[a]\nA() -> float"),
+            "line 2: no type of a result: float"
+        );
+        assert_eq!(
+            problem("[a]\nA/d()"),
+            "line 2: no twin of this kind exists: d"
+        );
         assert_eq!(problem("[a"), "line 1: no chapter: [a");
     }
 }

@@ -30,7 +30,8 @@ fn our_header() -> PathBuf {
 
 fn reference_header() -> Option<PathBuf> {
     let named = env::var_os("FERRY_REFERENCE_HEADER").map(PathBuf::from);
-    let fetched = env::var_os("FERRY_MPICH_VENV").map(|venv| Path::new(&venv).join("include/mpi_abi.h"));
+    let fetched =
+        env::var_os("FERRY_MPICH_VENV").map(|venv| Path::new(&venv).join("include/mpi_abi.h"));
     let original = named.or(fetched)?;
     let path = directory("reference").join("mpi.h");
     fs::copy(&original, &path).unwrap_or_else(|e| panic!("{}: {e}", original.display()));
@@ -38,7 +39,9 @@ fn reference_header() -> Option<PathBuf> {
 }
 
 fn run(command: &mut Command) -> Output {
-    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let output = command
+        .output()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
     assert!(
         output.status.success(),
         "{command:?}:\n{}",
@@ -55,7 +58,11 @@ fn compiler() -> Command {
 fn it_is_clean_c99_c11_and_cpp17() {
     let include = our_header();
     let source = directory("dialects").join("empty.c");
-    fs::write(&source, "#include <mpi.h>\n#include <mpi.h>\nint main(void) { return 0; }\n").unwrap();
+    fs::write(
+        &source,
+        "#include <mpi.h>\n#include <mpi.h>\nint main(void) { return 0; }\n",
+    )
+    .unwrap();
     for (language, standard) in [("c", "c99"), ("c", "c11"), ("c++", "c++17")] {
         let mut cc = compiler();
         cc.args(["-x", language, &format!("-std={standard}"), "-fsyntax-only"]);
@@ -69,12 +76,16 @@ fn it_is_clean_c99_c11_and_cpp17() {
 
 #[test]
 fn constants_and_sizes_are_those_of_the_reference() {
-    let Some(reference) = reference_header() else { return };
+    let Some(reference) = reference_header() else {
+        return;
+    };
     let ours = our_header();
     let names = constants(&reference);
     assert_eq!(names, constants(&ours), "the names of constants differ");
     assert!(names.len() > 360, "only {} constants found", names.len());
-    let mut program = String::from("#include <mpi.h>\n#include <stdio.h>\n#include <stddef.h>\nint main(void) {\n");
+    let mut program = String::from(
+        "#include <mpi.h>\n#include <stdio.h>\n#include <stddef.h>\nint main(void) {\n",
+    );
     for name in &names {
         program += &format!("    printf(\"{name} %lld\\n\", (long long)(intptr_t){name});\n");
     }
@@ -83,7 +94,8 @@ fn constants_and_sizes_are_those_of_the_reference() {
         program += &format!("    printf(\"alignof {type_name} %zu\\n\", _Alignof({type_name}));\n");
     }
     for field in ["MPI_SOURCE", "MPI_TAG", "MPI_ERROR", "MPI_internal"] {
-        program += &format!("    printf(\"offsetof {field} %zu\\n\", offsetof(MPI_Status, {field}));\n");
+        program +=
+            &format!("    printf(\"offsetof {field} %zu\\n\", offsetof(MPI_Status, {field}));\n");
     }
     program += "    return 0;\n}\n";
     let printed = |header: &Path| {
@@ -107,7 +119,9 @@ fn constants_and_sizes_are_those_of_the_reference() {
 
 #[test]
 fn prototypes_are_those_of_the_reference() {
-    let Some(reference) = reference_header() else { return };
+    let Some(reference) = reference_header() else {
+        return;
+    };
     let ours = declarations(&our_header());
     // What the reference has beyond the ABI bears an X.
     let theirs: BTreeMap<_, _> = declarations(&reference)
@@ -122,13 +136,18 @@ fn prototypes_are_those_of_the_reference() {
     for (name, their) in &theirs {
         assert_eq!(&ours[name], their, "{name}");
     }
-    assert!(theirs.len() > 1324, "only {} declarations found", theirs.len());
+    assert!(
+        theirs.len() > 1324,
+        "only {} declarations found",
+        theirs.len()
+    );
 }
 
 /// The names of all macros and enumerators that begin with MPI.
 fn constants(header: &Path) -> BTreeSet<String> {
     let text = without_comments(&fs::read_to_string(header).unwrap());
-    let is_name = |w: &str| w.starts_with("MPI") && w.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let is_name =
+        |w: &str| w.starts_with("MPI") && w.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     let mut names = BTreeSet::new();
     for line in text.lines() {
         let mut words = line.split_whitespace();
@@ -143,8 +162,12 @@ fn constants(header: &Path) -> BTreeSet<String> {
         }
     }
     for piece in text.split("enum").skip(1) {
-        let Some((_, body)) = piece.split_once('{') else { continue };
-        let Some((body, _)) = body.split_once('}') else { continue };
+        let Some((_, body)) = piece.split_once('{') else {
+            continue;
+        };
+        let Some((body, _)) = body.split_once('}') else {
+            continue;
+        };
         for item in body.split(',') {
             let name = item.split('=').next().unwrap_or("").trim();
             if is_name(name) {
@@ -174,7 +197,8 @@ fn types(header: &Path) -> BTreeSet<String> {
 fn declarations(header: &Path) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for statement in statements(header) {
-        let Some((head, parameters)) = statement.strip_suffix(')').and_then(|s| s.split_once('(')) else {
+        let Some((head, parameters)) = statement.strip_suffix(')').and_then(|s| s.split_once('('))
+        else {
             continue;
         };
         let (head, name, parameters) = match parameters.split_once(")(") {
@@ -185,7 +209,10 @@ fn declarations(header: &Path) -> BTreeMap<String, String> {
             },
         };
         let parameters: Vec<String> = parameters.split(',').map(parameter_type).collect();
-        all.insert(name.to_string(), format!("{head} ({})", parameters.join(", ")));
+        all.insert(
+            name.to_string(),
+            format!("{head} ({})", parameters.join(", ")),
+        );
     }
     all
 }
@@ -194,14 +221,17 @@ fn declarations(header: &Path) -> BTreeMap<String, String> {
 fn parameter_type(text: &str) -> String {
     let text = text.replace('*', " * ");
     let (text, array) = match text.split_once('[') {
-        Some((text, bounds)) => (text.to_string(), if bounds.contains("[3") { "(*)[3]" } else { "*" }),
+        Some((text, bounds)) => (
+            text.to_string(),
+            if bounds.contains("[3") { "(*)[3]" } else { "*" },
+        ),
         None => (text, ""),
     };
     let mut words: Vec<&str> = text.split_whitespace().collect();
     let last_is_name = words.len() > 1
-        && words
-            .last()
-            .is_some_and(|w| *w != "*" && *w != "int" && *w != "void" && *w != "char" && !w.starts_with("MPI_"));
+        && words.last().is_some_and(|w| {
+            *w != "*" && *w != "int" && *w != "void" && *w != "char" && !w.starts_with("MPI_")
+        });
     if last_is_name {
         words.pop();
     }
@@ -227,7 +257,11 @@ fn statements(header: &Path) -> Vec<String> {
             _ => {}
         }
         if c == ';' && depth == 0 {
-            let joined = current.split_whitespace().collect::<Vec<_>>().join(" ").replace(") (", ")(");
+            let joined = current
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ")
+                .replace(") (", ")(");
             if joined.contains("MPI_") {
                 all.push(joined);
             }

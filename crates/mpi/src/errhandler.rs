@@ -44,7 +44,11 @@ pub struct Errhandler {
 impl Errhandler {
     /// A user's handler for objects of kind `target`.
     pub fn user(target: Target, f: UserHandler) -> Arc<Errhandler> {
-        Arc::new(Errhandler { identity: Identity::none(), target, action: Action::User(f) })
+        Arc::new(Errhandler {
+            identity: Identity::none(),
+            target,
+            action: Action::User(f),
+        })
     }
 
     /// MPI_ERRORS_ARE_FATAL.
@@ -66,7 +70,11 @@ impl Errhandler {
     }
 
     fn predefined(action: Action) -> Arc<Errhandler> {
-        Arc::new(Errhandler { identity: Identity::none(), target: Target::Any, action })
+        Arc::new(Errhandler {
+            identity: Identity::none(),
+            target: Target::Any,
+            action,
+        })
     }
 
     /// What it does.
@@ -88,7 +96,10 @@ impl fmt::Debug for Errhandler {
             Action::Return => "MPI_ERRORS_RETURN",
             Action::User(_) => "a user's function",
         };
-        f.debug_struct("Errhandler").field("target", &self.target).field("action", &action).finish()
+        f.debug_struct("Errhandler")
+            .field("target", &self.target)
+            .field("action", &action)
+            .finish()
     }
 }
 
@@ -104,7 +115,10 @@ impl ErrhandlerPlace {
 
     /// The handler that hangs here.
     pub fn current(&self) -> Arc<Errhandler> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Hangs another one here.
@@ -145,7 +159,10 @@ mod tests {
     #[test]
     fn a_users_handler_fits_its_own_kind_only() {
         static SEEN: AtomicI32 = AtomicI32::new(0);
-        let h = Errhandler::user(Target::Comm, Box::new(|_, code| SEEN.store(code, Ordering::Relaxed)));
+        let h = Errhandler::user(
+            Target::Comm,
+            Box::new(|_, code| SEEN.store(code, Ordering::Relaxed)),
+        );
         assert!(h.fits(Target::Comm) && !h.fits(Target::Win));
         assert!(Errhandler::fatal().fits(Target::Session));
         match h.action() {

@@ -20,7 +20,9 @@ impl Info {
     }
 
     /// An info with these pairs.
-    pub fn of<K: AsRef<[u8]>, V: AsRef<[u8]>>(pairs: impl IntoIterator<Item = (K, V)>) -> Arc<Info> {
+    pub fn of<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Arc<Info> {
         let info = Info::new();
         for (key, value) in pairs {
             info.set(key.as_ref(), value.as_ref());
@@ -51,12 +53,16 @@ impl Info {
 
     /// The value of a key.
     pub fn value(&self, key: &[u8]) -> Option<Box<[u8]>> {
-        self.pairs().iter().find(|p| &*p.0 == key).map(|p| p.1.clone())
+        self.pairs()
+            .iter()
+            .find(|p| &*p.0 == key)
+            .map(|p| p.1.clone())
     }
 
     /// The value of a key, as text.
     pub fn text(&self, key: &str) -> Option<String> {
-        self.value(key.as_bytes()).map(|v| String::from_utf8_lossy(&v).into_owned())
+        self.value(key.as_bytes())
+            .map(|v| String::from_utf8_lossy(&v).into_owned())
     }
 
     /// Keys in it.
@@ -76,7 +82,10 @@ impl Info {
 
     /// A copy with a life of its own.
     pub fn duplicate(&self) -> Arc<Info> {
-        Arc::new(Info { identity: Identity::none(), pairs: Mutex::new(self.pairs().clone()) })
+        Arc::new(Info {
+            identity: Identity::none(),
+            pairs: Mutex::new(self.pairs().clone()),
+        })
     }
 }
 

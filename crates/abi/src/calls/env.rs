@@ -14,14 +14,24 @@ pub fn init(argc: *mut i32, argv: *mut *mut *mut c_char) -> Result<()> {
     start(ThreadLevel::Single)
 }
 
-pub fn init_thread(argc: *mut i32, argv: *mut *mut *mut c_char, required: i32, provided: Out<i32>) -> Result<()> {
+pub fn init_thread(
+    argc: *mut i32,
+    argv: *mut *mut *mut c_char,
+    required: i32,
+    provided: Out<i32>,
+) -> Result<()> {
     let _ = (argc, argv);
     let level = match required {
         MPI_THREAD_SINGLE => ThreadLevel::Single,
         MPI_THREAD_FUNNELED => ThreadLevel::Funneled,
         MPI_THREAD_SERIALIZED => ThreadLevel::Serialized,
         MPI_THREAD_MULTIPLE => ThreadLevel::Multiple,
-        _ => return Err(err!(Arg, "required is {required}, which is no level of thread support")),
+        _ => {
+            return Err(err!(
+                Arg,
+                "required is {required}, which is no level of thread support"
+            ));
+        }
     };
     start(level)?;
     provided.set(required);
@@ -92,7 +102,10 @@ pub fn query_thread(provided: Out<i32>) -> Result<()> {
 
 /// Seconds on the node's monotonic clock, which its processes share.
 pub fn wtime() -> f64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: a valid place for the time; this clock always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
@@ -130,7 +143,11 @@ pub fn get_version(version: Out<i32>, subversion: Out<i32>) -> Result<()> {
 }
 
 pub fn get_library_version(version: OutText, resultlen: Out<i32>) -> Result<()> {
-    let text = concat!("Ferry MPI ", env!("CARGO_PKG_VERSION"), " (MPI 5.0, standard ABI 1.0)");
+    let text = concat!(
+        "Ferry MPI ",
+        env!("CARGO_PKG_VERSION"),
+        " (MPI 5.0, standard ABI 1.0)"
+    );
     resultlen.set(version.set(text));
     Ok(())
 }
@@ -145,7 +162,8 @@ pub fn pcontrol(level: i32) -> Result<()> {
 const ALIGNMENT: usize = 64;
 
 pub fn alloc_mem(size: i64, info: Option<&'static Arc<Info>>, baseptr: OutPointer) -> Result<()> {
-    let bytes = usize::try_from(size).map_err(|_| err!(Arg, "size is {size}, which is negative"))?;
+    let bytes =
+        usize::try_from(size).map_err(|_| err!(Arg, "size is {size}, which is negative"))?;
     let mut alignment = ALIGNMENT;
     if let Some(text) = info.and_then(|i| i.text("mpi_minimum_memory_alignment")) {
         match text.trim().parse::<usize>() {
@@ -209,13 +227,18 @@ pub fn abi_get_fortran_info(info: New<Info>) -> Result<()> {
     Ok(())
 }
 
-pub fn abi_set_fortran_booleans(logical_size: i32, logical_true: *mut c_void, logical_false: *mut c_void) -> Result<()> {
+pub fn abi_set_fortran_booleans(
+    logical_size: i32,
+    logical_true: *mut c_void,
+    logical_false: *mut c_void,
+) -> Result<()> {
     let size = logical_width(logical_size)?;
     if logical_true.is_null() || logical_false.is_null() {
         return Err(err!(Arg, "the address of a LOGICAL is null"));
     }
     // SAFETY: the program passes two LOGICALs of that size.
-    let (true_value, false_value) = unsafe { (load(size, logical_true), load(size, logical_false)) };
+    let (true_value, false_value) =
+        unsafe { (load(size, logical_true), load(size, logical_false)) };
     if (FortranBooleans {
         size,
         true_value,
@@ -225,7 +248,10 @@ pub fn abi_set_fortran_booleans(logical_size: i32, logical_true: *mut c_void, lo
     {
         Ok(())
     } else {
-        Err(err!(Abi, "the values of Fortran's LOGICAL have been set already"))
+        Err(err!(
+            Abi,
+            "the values of Fortran's LOGICAL have been set already"
+        ))
     }
 }
 

@@ -51,22 +51,34 @@ fn reported(code: i32) -> Result<Error> {
     }
 }
 
-pub fn comm_create_errhandler(comm_errhandler_fn: ErrorFunction, errhandler: New<Errhandler>) -> Result<()> {
+pub fn comm_create_errhandler(
+    comm_errhandler_fn: ErrorFunction,
+    errhandler: New<Errhandler>,
+) -> Result<()> {
     errhandler.set(handler(Target::Comm, comm_errhandler_fn));
     Ok(())
 }
 
-pub fn win_create_errhandler(win_errhandler_fn: ErrorFunction, errhandler: New<Errhandler>) -> Result<()> {
+pub fn win_create_errhandler(
+    win_errhandler_fn: ErrorFunction,
+    errhandler: New<Errhandler>,
+) -> Result<()> {
     errhandler.set(handler(Target::Win, win_errhandler_fn));
     Ok(())
 }
 
-pub fn file_create_errhandler(file_errhandler_fn: ErrorFunction, errhandler: New<Errhandler>) -> Result<()> {
+pub fn file_create_errhandler(
+    file_errhandler_fn: ErrorFunction,
+    errhandler: New<Errhandler>,
+) -> Result<()> {
     errhandler.set(handler(Target::File, file_errhandler_fn));
     Ok(())
 }
 
-pub fn session_create_errhandler(session_errhandler_fn: ErrorFunction, errhandler: New<Errhandler>) -> Result<()> {
+pub fn session_create_errhandler(
+    session_errhandler_fn: ErrorFunction,
+    errhandler: New<Errhandler>,
+) -> Result<()> {
     errhandler.set(handler(Target::Session, session_errhandler_fn));
     Ok(())
 }
@@ -80,7 +92,10 @@ pub fn errhandler_free(errhandler: Held<Errhandler>) -> Result<()> {
     errhandler.free().map(drop)
 }
 
-pub fn comm_set_errhandler(comm: &'static Arc<Comm>, errhandler: &'static Arc<Errhandler>) -> Result<()> {
+pub fn comm_set_errhandler(
+    comm: &'static Arc<Comm>,
+    errhandler: &'static Arc<Errhandler>,
+) -> Result<()> {
     check(errhandler, Target::Comm)?;
     comm.errhandler.set(errhandler);
     Ok(())
@@ -94,7 +109,13 @@ pub fn comm_get_errhandler(comm: &'static Arc<Comm>, errhandler: New<Errhandler>
 pub fn comm_call_errhandler(comm: &'static Arc<Comm>, errorcode: i32) -> Result<()> {
     let error = reported(errorcode)?;
     let place = format!("MPI_Comm_call_errhandler{}", raise::place_of(comm));
-    raise::invoke(&comm.errhandler.current(), comm.identity.bits(), errorcode, &place, &error);
+    raise::invoke(
+        &comm.errhandler.current(),
+        comm.identity.bits(),
+        errorcode,
+        &place,
+        &error,
+    );
     Ok(())
 }
 
@@ -134,13 +155,15 @@ pub fn file_call_errhandler(fh: Handle, errorcode: i32) -> Result<()> {
 }
 
 pub fn error_class(errorcode: i32, errorclass: Out<i32>) -> Result<()> {
-    let class = codes::class_of(errorcode).ok_or_else(|| err!(Arg, "errorcode is {errorcode}, which is no error code"))?;
+    let class = codes::class_of(errorcode)
+        .ok_or_else(|| err!(Arg, "errorcode is {errorcode}, which is no error code"))?;
     errorclass.set(class);
     Ok(())
 }
 
 pub fn error_string(errorcode: i32, string: OutText, resultlen: Out<i32>) -> Result<()> {
-    let text = codes::text_of(errorcode).ok_or_else(|| err!(Arg, "errorcode is {errorcode}, which is no error code"))?;
+    let text = codes::text_of(errorcode)
+        .ok_or_else(|| err!(Arg, "errorcode is {errorcode}, which is no error code"))?;
     resultlen.set(string.set(text));
     Ok(())
 }

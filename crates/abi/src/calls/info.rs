@@ -28,7 +28,10 @@ pub fn environment() -> &'static Arc<Info> {
 /// Sets a key unless the value is empty; cuts values that are too long.
 fn set(info: &Info, key: &str, value: &[u8]) {
     if !value.is_empty() {
-        info.set(key.as_bytes(), &value[..value.len().min(constants::MPI_MAX_INFO_VAL - 1)]);
+        info.set(
+            key.as_bytes(),
+            &value[..value.len().min(constants::MPI_MAX_INFO_VAL - 1)],
+        );
     }
 }
 
@@ -75,7 +78,11 @@ pub fn info_delete(info: &'static Arc<Info>, key: &CStr) -> Result<()> {
     if changeable(info)?.delete(key.to_bytes()) {
         Ok(())
     } else {
-        Err(err!(InfoNokey, "key is {:?}, which is not in info", key.to_string_lossy()))
+        Err(err!(
+            InfoNokey,
+            "key is {:?}, which is not in info",
+            key.to_string_lossy()
+        ))
     }
 }
 
@@ -104,7 +111,12 @@ pub fn info_get_nthkey(info: &'static Arc<Info>, n: i32, key: OutText) -> Result
     Ok(())
 }
 
-pub fn info_get_valuelen(info: &'static Arc<Info>, key: &CStr, valuelen: Out<i32>, flag: OutFlag) -> Result<()> {
+pub fn info_get_valuelen(
+    info: &'static Arc<Info>,
+    key: &CStr,
+    valuelen: Out<i32>,
+    flag: OutFlag,
+) -> Result<()> {
     let value = info.value(key.to_bytes());
     flag.set(value.is_some());
     if let Some(value) = value {
@@ -114,7 +126,13 @@ pub fn info_get_valuelen(info: &'static Arc<Info>, key: &CStr, valuelen: Out<i32
 }
 
 /// `value` has room for `valuelen` characters and a null.
-pub fn info_get(info: &'static Arc<Info>, key: &CStr, valuelen: usize, value: *mut c_char, flag: OutFlag) -> Result<()> {
+pub fn info_get(
+    info: &'static Arc<Info>,
+    key: &CStr,
+    valuelen: usize,
+    value: *mut c_char,
+    flag: OutFlag,
+) -> Result<()> {
     let found = info.value(key.to_bytes());
     flag.set(found.is_some());
     if let Some(found) = found {
@@ -125,8 +143,15 @@ pub fn info_get(info: &'static Arc<Info>, key: &CStr, valuelen: usize, value: *m
 }
 
 /// `buflen`: room, then need, both with the final null.
-pub fn info_get_string(info: &'static Arc<Info>, key: &CStr, buflen: &mut i32, value: *mut c_char, flag: OutFlag) -> Result<()> {
-    let room = usize::try_from(*buflen).map_err(|_| err!(Arg, "buflen is {buflen}, which is negative"))?;
+pub fn info_get_string(
+    info: &'static Arc<Info>,
+    key: &CStr,
+    buflen: &mut i32,
+    value: *mut c_char,
+    flag: OutFlag,
+) -> Result<()> {
+    let room =
+        usize::try_from(*buflen).map_err(|_| err!(Arg, "buflen is {buflen}, which is negative"))?;
     let found = info.value(key.to_bytes());
     flag.set(found.is_some());
     if let Some(found) = found {
@@ -155,14 +180,35 @@ mod tests {
     #[test]
     fn strings_are_cut_and_their_need_is_told() {
         let (mut room, mut found, mut length) = ([1 as c_char; 8], 0, 4);
-        info_get_string(made(), c"key", &mut length, room.as_mut_ptr(), flag(&mut found)).unwrap();
+        info_get_string(
+            made(),
+            c"key",
+            &mut length,
+            room.as_mut_ptr(),
+            flag(&mut found),
+        )
+        .unwrap();
         assert_eq!((found, length), (1, 8));
         assert_eq!(room.map(|c| c as u8), *b"a v\0\x01\x01\x01\x01");
         length = 0;
-        info_get_string(made(), c"key", &mut length, std::ptr::null_mut(), flag(&mut found)).unwrap();
+        info_get_string(
+            made(),
+            c"key",
+            &mut length,
+            std::ptr::null_mut(),
+            flag(&mut found),
+        )
+        .unwrap();
         assert_eq!(length, 8);
         length = 5;
-        info_get_string(made(), c"other", &mut length, room.as_mut_ptr(), flag(&mut found)).unwrap();
+        info_get_string(
+            made(),
+            c"other",
+            &mut length,
+            room.as_mut_ptr(),
+            flag(&mut found),
+        )
+        .unwrap();
         assert_eq!((found, length), (0, 5));
     }
 
@@ -175,9 +221,17 @@ mod tests {
 
     #[test]
     fn the_environment_is_not_to_be_changed() {
-        assert_eq!(info_set(environment(), c"command", c"x").unwrap_err().kind(), Kind::Info);
+        assert_eq!(
+            info_set(environment(), c"command", c"x")
+                .unwrap_err()
+                .kind(),
+            Kind::Info
+        );
         assert!(info_delete(environment(), c"command").is_err());
-        assert_eq!(info_delete(made(), c"nothing").unwrap_err().kind(), Kind::InfoNokey);
+        assert_eq!(
+            info_delete(made(), c"nothing").unwrap_err().kind(),
+            Kind::InfoNokey
+        );
         assert!(environment().text("command").is_some());
     }
 }

@@ -32,7 +32,9 @@ fn refuse(why: i32) -> Result<()> {
 
 pub fn t_init_thread(required: i32, provided: Out<i32>) -> Result<()> {
     match required {
-        MPI_THREAD_SINGLE | MPI_THREAD_FUNNELED | MPI_THREAD_SERIALIZED | MPI_THREAD_MULTIPLE => provided.set(required),
+        MPI_THREAD_SINGLE | MPI_THREAD_FUNNELED | MPI_THREAD_SERIALIZED | MPI_THREAD_MULTIPLE => {
+            provided.set(required)
+        }
         _ => return Err(code(MPI_T_ERR_INVALID)),
     }
     USERS.fetch_add(1, Ordering::AcqRel);
@@ -160,7 +162,12 @@ pub fn t_cvar_get_info(
     refuse(MPI_T_ERR_INVALID_INDEX)
 }
 
-pub fn t_cvar_handle_alloc(cvar_index: i32, obj_handle: *mut c_void, handle: Out<Handle>, count: Out<i32>) -> Result<()> {
+pub fn t_cvar_handle_alloc(
+    cvar_index: i32,
+    obj_handle: *mut c_void,
+    handle: Out<Handle>,
+    count: Out<i32>,
+) -> Result<()> {
     let _ = (cvar_index, obj_handle, handle, count);
     refuse(MPI_T_ERR_INVALID_INDEX)
 }
@@ -222,7 +229,8 @@ pub fn t_pvar_get_info(
     atomic: Out<i32>,
 ) -> Result<()> {
     let _ = (
-        pvar_index, name, name_len, verbosity, var_class, datatype, enumtype, desc, desc_len, bind, readonly, continuous, atomic,
+        pvar_index, name, name_len, verbosity, var_class, datatype, enumtype, desc, desc_len, bind,
+        readonly, continuous, atomic,
     );
     refuse(MPI_T_ERR_INVALID_INDEX)
 }
@@ -307,12 +315,20 @@ pub fn t_cvar_write(handle: Handle, buf: *const u8) -> Result<()> {
     refuse(MPI_T_ERR_INVALID_HANDLE)
 }
 
-pub fn t_event_callback_get_info(event_registration: Handle, cb_safety: i32, info_used: New<Info>) -> Result<()> {
+pub fn t_event_callback_get_info(
+    event_registration: Handle,
+    cb_safety: i32,
+    info_used: New<Info>,
+) -> Result<()> {
     let _ = (event_registration, cb_safety, info_used);
     refuse(MPI_T_ERR_INVALID_HANDLE)
 }
 
-pub fn t_event_callback_set_info(event_registration: Handle, cb_safety: i32, info: Option<&'static Arc<Info>>) -> Result<()> {
+pub fn t_event_callback_set_info(
+    event_registration: Handle,
+    cb_safety: i32,
+    info: Option<&'static Arc<Info>>,
+) -> Result<()> {
     let _ = (event_registration, cb_safety, info);
     refuse(MPI_T_ERR_INVALID_HANDLE)
 }
@@ -332,7 +348,11 @@ pub fn t_event_get_timestamp(event_instance: Handle, event_timestamp: Out<i64>) 
     refuse(MPI_T_ERR_INVALID_HANDLE)
 }
 
-pub fn t_event_handle_free(event_registration: Handle, user_data: *mut c_void, free_cb_function: *const c_void) -> Result<()> {
+pub fn t_event_handle_free(
+    event_registration: Handle,
+    user_data: *mut c_void,
+    free_cb_function: *const c_void,
+) -> Result<()> {
     let _ = (event_registration, user_data, free_cb_function);
     refuse(MPI_T_ERR_INVALID_HANDLE)
 }
@@ -342,7 +362,10 @@ pub fn t_event_handle_get_info(event_registration: Handle, info_used: New<Info>)
     refuse(MPI_T_ERR_INVALID_HANDLE)
 }
 
-pub fn t_event_handle_set_info(event_registration: Handle, info: Option<&'static Arc<Info>>) -> Result<()> {
+pub fn t_event_handle_set_info(
+    event_registration: Handle,
+    info: Option<&'static Arc<Info>>,
+) -> Result<()> {
     let _ = (event_registration, info);
     refuse(MPI_T_ERR_INVALID_HANDLE)
 }
@@ -359,11 +382,20 @@ pub fn t_event_register_callback(
     user_data: *mut c_void,
     event_cb_function: *const c_void,
 ) -> Result<()> {
-    let _ = (event_registration, cb_safety, info, user_data, event_cb_function);
+    let _ = (
+        event_registration,
+        cb_safety,
+        info,
+        user_data,
+        event_cb_function,
+    );
     refuse(MPI_T_ERR_INVALID_HANDLE)
 }
 
-pub fn t_event_set_dropped_handler(event_registration: Handle, dropped_cb_function: *const c_void) -> Result<()> {
+pub fn t_event_set_dropped_handler(
+    event_registration: Handle,
+    dropped_cb_function: *const c_void,
+) -> Result<()> {
     let _ = (event_registration, dropped_cb_function);
     refuse(MPI_T_ERR_INVALID_HANDLE)
 }
@@ -405,12 +437,23 @@ pub fn t_pvar_write(session: Handle, handle: Handle, buf: *const u8) -> Result<(
 
 // Enumerations.
 
-pub fn t_enum_get_info(enumtype: Handle, num: Out<i32>, name: *mut c_char, name_len: &mut i32) -> Result<()> {
+pub fn t_enum_get_info(
+    enumtype: Handle,
+    num: Out<i32>,
+    name: *mut c_char,
+    name_len: &mut i32,
+) -> Result<()> {
     let _ = (enumtype, num, name, name_len);
     refuse(MPI_T_ERR_INVALID)
 }
 
-pub fn t_enum_get_item(enumtype: Handle, indx: i32, value: Out<i32>, name: *mut c_char, name_len: &mut i32) -> Result<()> {
+pub fn t_enum_get_item(
+    enumtype: Handle,
+    indx: i32,
+    value: Out<i32>,
+    name: *mut c_char,
+    name_len: &mut i32,
+) -> Result<()> {
     let _ = (enumtype, indx, value, name, name_len);
     refuse(MPI_T_ERR_INVALID)
 }
@@ -429,7 +472,10 @@ mod tests {
             t_cvar_get_num(place()).unwrap_err().kind(),
             Kind::Code(MPI_T_ERR_NOT_INITIALIZED)
         );
-        assert_eq!(t_finalize().unwrap_err().kind(), Kind::Code(MPI_T_ERR_NOT_INITIALIZED));
+        assert_eq!(
+            t_finalize().unwrap_err().kind(),
+            Kind::Code(MPI_T_ERR_NOT_INITIALIZED)
+        );
         t_init_thread(MPI_THREAD_SINGLE, place()).unwrap();
         t_cvar_get_num(place()).unwrap();
         assert_eq!(

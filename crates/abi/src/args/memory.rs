@@ -1,0 +1,126 @@
+//! Buffers, and places that are read or written.
+
+use crate::constants::MPI_IN_PLACE;
+use crate::status::Status;
+use ferry_mpi::{Comm, Datatype, Error, Result, err};
+
+/// Addresses below this are the ABI's constants (MPI_IN_PLACE …), or null with an offset: nobody's memory.
+const NOBODYS: usize = 4096;
+
+/// Checks a buffer of `count` elements. Null is MPI_BOTTOM, which suits datatypes with absolute addresses only.
+#[inline]
+pub fn buffer(at: *const u8, count: i64, datatype: &Datatype, name: &str) -> Result<()> {
+    if at as usize >= NOBODYS {
+        Ok(())
+    } else {
+        suspicious(at, count, datatype, name)
+    }
+}
+
+#[cold]
+fn suspicious(at: *const u8, count: i64, datatype: &Datatype, name: &str) -> Result<()> {
+    if at as usize == MPI_IN_PLACE {
+        return Err(err!(
+            Buffer,
+            "{name} is MPI_IN_PLACE, which is not allowed here"
+        ));
+    }
+    if count > 0 && datatype.basic_kind().is_some() && datatype.size() > 0 {
+        let what = if at.is_null() {
+            "null".to_string()
+        } else {
+            format!("{at:?}, which is no memory")
+        };
+        return Err(err!(
+            Buffer,
+            "{name} is {what}, for a message of {count} elements"
+        ));
+    }
+    Ok(())
+}
+
+/// Checks the address of a buffer of which nothing more is known.
+#[inline]
+pub fn address(at: *const u8, name: &str) -> Result<()> {
+    if at as usize == MPI_IN_PLACE {
+        Err(err!(
+            Buffer,
+            "{name} is MPI_IN_PLACE, which is not allowed here"
+        ))
+    } else {
+        Ok(())
+    }
+}
+
+#[cold]
+fn bad_in_place(name: &str, comm: &Comm) -> Error {
+    if comm.is_inter() {
+        err!(
+            Buffer,
+            "{name} is MPI_IN_PLACE, which is not allowed on an intercommunicator"
+        )
+    } else {
+        err!(
+            Buffer,
+            "{name} is MPI_IN_PLACE, which is allowed at the root only"
+        )
+    }
+}
+
+/// A buffer to send from, or `None` for MPI_IN_PLACE.
+#[inline]
+pub fn send_in_place(
+    at: *const u8,
+    name: &str,
+    comm: &Comm,
+    allowed: bool,
+) -> Result<Option<*const u8>> {
+    if at as usize != MPI_IN_PLACE {
+        Ok(Some(at))
+    } else if allowed && !comm.is_inter() {
+        Ok(None)
+    } else {
+        Err(bad_in_place(name, comm))
+    }
+}
+
+/// A buffer to receive into, or `None` for MPI_IN_PLACE.
+#[inline]
+pub fn receive_in_place(
+    at: *mut u8,
+    name: &str,
+    comm: &Comm,
+    allowed: bool,
+) -> Result<Option<*mut u8>> {
+    Ok(send_in_place(at, name, comm, allowed)?.map(<*const u8>::cast_mut))
+}
+
+#[cold]
+pub(crate) fn null(name: &str) -> Error {
+    err!(Arg, "{name} is null")
+}
+
+/// A place in the program's memory that the call reads and writes.
+///
+/// # Safety
+/// `at` is null or valid.
+#[inline]
+pub unsafe fn place<'a, T>(at: *mut T, name: &str) -> Result<&'a mut T> {
+    // SAFETY: the caller's promise.
+    unsafe { at.as_mut() }.ok_or_else(|| null(name))
+}
+
+/// A status that the call reads.
+///
+/// # Safety
+/// `at` is null or valid.
+#[inline]
+pub unsafe fn status<'a>(at: *const Status, name: &str) -> Result<&'a Status> {
+    // SAFETY: the caller's promise.
+    unsafe { at.as_ref() }.ok_or_else(|| {
+        err!(
+            Arg,
+            "{name} is MPI_STATUS_IGNORE, but this call needs a status"
+        )
+    })
+}

@@ -1,0 +1,184 @@
+//! Handles, and pointers to handles.
+
+use super::null;
+use crate::constants::{MPI_BYTE, MPI_SUM};
+use crate::handle::{self, Handle, Object};
+use ferry_mpi::{Comm, Datatype, Error, Op, Result, err};
+use std::sync::Arc;
+
+/// The object behind a handle.
+#[inline]
+pub fn object<T: Object>(handle: Handle, name: &str) -> Result<&'static Arc<T>> {
+    match handle::get(handle) {
+        Some(object) => Ok(object),
+        None => Err(no_object::<T>(handle, name)),
+    }
+}
+
+/// The object behind a handle, or nothing behind the null handle.
+#[inline]
+pub fn object_or_null<T: Object>(handle: Handle, name: &str) -> Result<Option<&'static Arc<T>>> {
+    if handle == T::NULL {
+        Ok(None)
+    } else {
+        object(handle, name).map(Some)
+    }
+}
+
+#[cold]
+pub(super) fn no_object<T: Object>(handle: Handle, name: &str) -> Error {
+    let what = match handle {
+        0 => "0, which is no handle (has it been set?)".to_string(),
+        h if h == T::NULL => format!("the null handle {}", null_name::<T>()),
+        h if handle::is_predefined(h) => format!("{h:#x}, which is the handle of something else"),
+        h => format!("{h:#x}, which is no {} (any more)", T::TYPE),
+    };
+    Error::new(T::ERROR, format!("{name} is {what}"))
+}
+
+fn null_name<T: Object>() -> String {
+    format!("{}_NULL", T::TYPE.to_uppercase())
+}
+
+/// A communicator.
+#[inline]
+pub fn comm(handle: Handle, name: &str) -> Result<&'static Arc<Comm>> {
+    object(handle, name)
+}
+
+/// A communicator with one group.
+#[inline]
+pub fn intracomm(handle: Handle, name: &str) -> Result<&'static Arc<Comm>> {
+    let comm = comm(handle, name)?;
+    if comm.is_inter() {
+        Err(err!(
+            Comm,
+            "{name} is an intercommunicator, which this call does not take"
+        ))
+    } else {
+        Ok(comm)
+    }
+}
+
+/// A communicator with two groups.
+#[inline]
+pub fn intercomm(handle: Handle, name: &str) -> Result<&'static Arc<Comm>> {
+    let comm = comm(handle, name)?;
+    if comm.is_inter() {
+        Ok(comm)
+    } else {
+        Err(err!(
+            Comm,
+            "{name} is an intracommunicator; this call needs an intercommunicator"
+        ))
+    }
+}
+
+/// A datatype for communication.
+#[inline]
+pub fn committed(handle: Handle, name: &str) -> Result<&'static Arc<Datatype>> {
+    let datatype: &Arc<Datatype> = object(handle, name)?;
+    if datatype.is_committed() {
+        Ok(datatype)
+    } else {
+        Err(not_committed(name))
+    }
+}
+
+#[cold]
+pub(super) fn not_committed(name: &str) -> Error {
+    err!(Type, "{name} has not been committed (MPI_Type_commit)")
+}
+
+/// Is this the null datatype of a message with nobody or without elements? It is not looked at. (The standard asks for a
+/// valid one, but MPICH and Open MPI let it pass, and programs rely on it.)
+#[inline]
+pub fn is_of_nothing(datatype: Handle, rank: i32, count: i64) -> bool {
+    datatype == crate::constants::MPI_DATATYPE_NULL
+        && (rank == crate::constants::MPI_PROC_NULL || count == 0)
+}
+
+/// What stands for a datatype that means nothing here.
+pub fn unused_type() -> &'static Arc<Datatype> {
+    handle::get(MPI_BYTE).expect("MPI_BYTE is predefined")
+}
+
+/// What stands for an operation that means nothing here.
+pub fn unused_op() -> &'static Arc<Op> {
+    handle::get(MPI_SUM).expect("MPI_SUM is predefined")
+}
+
+/// The handle at `place`, for the choice of an error handler; 0 if there is none.
+///
+/// # Safety
+/// `place` is null or valid.
+#[cold]
+pub unsafe fn peek(place: *mut Handle) -> Handle {
+    if place.is_null() {
+        0
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { *place }
+    }
+}
+
+/// A valid handle in the program's memory, which the call may free.
+pub struct Held<T: Object> {
+    place: *mut Handle,
+    object: &'static Arc<T>,
+}
+
+impl<T: Object> Held<T> {
+    /// Looks the handle up.
+    ///
+    /// # Safety
+    /// `place` is null or valid.
+    pub unsafe fn new(place: *mut Handle, name: &str) -> Result<Held<T>> {
+        if place.is_null() {
+            return Err(null(name));
+        }
+        // SAFETY: the caller's promise.
+        let object = object(unsafe { *place }, name)?;
+        Ok(Held { place, object })
+    }
+
+    /// The object.
+    pub fn object(&self) -> &'static Arc<T> {
+        self.object
+    }
+
+    /// The handle.
+    pub fn handle(&self) -> Handle {
+        // SAFETY: checked in `new`.
+        unsafe { *self.place }
+    }
+
+    /// Is the handle predefined?
+    pub fn is_predefined(&self) -> bool {
+        handle::is_predefined(self.handle())
+    }
+
+    /// Frees the handle, sets the program's variable to the null handle, and returns the object.
+    ///
+    /// # Errors
+    /// Predefined handles cannot be freed.
+    pub fn free(self) -> Result<Arc<T>> {
+        let handle = self.handle();
+        match handle::remove(handle) {
+            Some(object) => {
+                self.forget();
+                Ok(object)
+            }
+            None => Err(Error::new(
+                T::ERROR,
+                format!("the handle {handle:#x} is predefined and cannot be freed"),
+            )),
+        }
+    }
+
+    /// Sets the program's variable to the null handle and leaves the object alone.
+    pub fn forget(self) {
+        // SAFETY: checked in `new`.
+        unsafe { *self.place = T::NULL };
+    }
+}
