@@ -122,9 +122,14 @@ fn body(out: &mut String, f: &Function, name: &str, number: u32, large: bool) {
 /// The body of a function that returns no error code.
 fn value(f: &Function, number: u32) -> String {
     let first = f.parameters.first().map_or("", |p| p.name.as_str());
-    let object = |c: &str| {
-        let kind = crate::kind::OBJECTS.iter().find(|o| o.c == c);
-        kind.and_then(|o| o.rust).map(str::to_string)
+    let object = |c: &str| match c {
+        // Other calls get these two as bare handles, but they are objects all the same.
+        "MPI_Request" => Some("ferry_mpi::Request".to_string()),
+        "MPI_Message" => Some("ferry_mpi::pt2pt::Message".to_string()),
+        _ => {
+            let kind = crate::kind::OBJECTS.iter().find(|o| o.c == c);
+            kind.and_then(|o| o.rust).map(str::to_string)
+        }
     };
     match (&f.returns, f.chapter.as_str()) {
         (Returns::Handle(c), "convert") => match object(c) {

@@ -9,7 +9,12 @@ fn look_up(h: Handle) -> Result<Option<&'static Arc<Request>>> {
     if h == constants::MPI_REQUEST_NULL {
         Ok(None)
     } else {
-        handle::get::<Request>(h).map(Some).ok_or_else(|| err!(Request, "request is no valid request handle (freed, or never set)"))
+        handle::get::<Request>(h).map(Some).ok_or_else(|| {
+            err!(
+                Request,
+                "request is no valid request handle (freed, or never set)"
+            )
+        })
     }
 }
 
@@ -322,7 +327,7 @@ pub fn request_get_status_any(
     indx.set(constants::MPI_UNDEFINED);
     flag.set(all.is_empty());
     if all.is_empty() {
-        status.store(&Outcome::EMPTY);
+        status.store_with_error(&Outcome::EMPTY);
     }
     Ok(())
 }
