@@ -25,6 +25,9 @@ const MAGIC: u64 = u64::from_le_bytes(*b"ferryseg");
 const WIRE_PER_RANK: u64 = 4096;
 /// Bytes of the wire's area for each ordered pair of ranks; sparse until they speak.
 const WIRE_PER_PAIR: u64 = 128 * 1024;
+/// Boards that each rank can lend (memory where a group meets), and bytes of a board for each rank of the node; sparse too.
+const WIRE_BOARDS: u64 = 8;
+const WIRE_BOARD_PER_RANK: u64 = 2 * (2048 + 64);
 
 /// Where things lie in the segment; a function of the number of local ranks alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,10 +52,12 @@ impl SegmentLayout {
         }
     }
 
-    /// Bytes of the transport's part: for n ranks n · 4096 (one page each) + n² · 128 KiB (one ring and more for each ordered pair).
-    pub fn wire_len(ranks: u32) -> u64 {
-        let n = u64::from(ranks);
-        n * WIRE_PER_RANK + n * n * WIRE_PER_PAIR
+    /// Bytes of the transport's part: for n ranks n · 4096 (one page each) + n² · 128 KiB (one ring and more for
+    /// each ordered pair), and the boards.
+    pub const fn wire_len(ranks: u32) -> u64 {
+        let n = ranks as u64;
+        let board = (4096 + n * WIRE_BOARD_PER_RANK).next_multiple_of(4096);
+        n * WIRE_PER_RANK + n * n * WIRE_PER_PAIR + n * WIRE_BOARDS * board
     }
 
     /// Bytes of the whole segment.

@@ -107,6 +107,17 @@ pub trait Transport: Send {
     fn arm(&mut self) {}
     /// Back from sleep, or not gone to it.
     fn disarm(&mut self) {}
+    /// Lends a board of this process's to a group of `members` processes of its node, itself among them: its number, for
+    /// [`Transport::board`]. `None`: this wire has none (any more).
+    fn lend_board(&mut self, _members: u32) -> Option<u32> {
+        None
+    }
+    /// A member's view of board `number` of process `owner`. `None`: it cannot be had.
+    fn board(&mut self, _owner: ProcId, _number: u32, _members: u32) -> Option<shm::Board> {
+        None
+    }
+    /// Wakes `peer` if it sleeps on its doorbell. What it is to see must have been written with a full barrier.
+    fn rouse(&self, _peer: ProcId) {}
     /// The word on which this process can sleep and which the transport's peers change and wake, if this transport has one.
     fn doorbell(&self) -> Option<&'static std::sync::atomic::AtomicU32> {
         None

@@ -1,7 +1,7 @@
 //! The wires of a process: which there are, and which one leads to whom.
 
 use crate::self_loop::SelfLoop;
-use crate::shm::Shm;
+use crate::shm::{Board, Shm};
 use crate::{Answer, Body, Features, Inbox, ProcId, ReadError, Transport, TransportError};
 use ferry_job::{Segment, Welcome};
 use std::sync::atomic::AtomicU32;
@@ -119,6 +119,24 @@ impl Wires {
     pub fn disarm(&mut self) {
         if let Some(shm) = &mut self.shm {
             shm.disarm();
+        }
+    }
+
+    /// [`Transport::lend_board`] on the wire that has boards.
+    pub fn lend_board(&mut self, members: u32) -> Option<u32> {
+        self.shm.as_mut()?.lend_board(members)
+    }
+
+    /// [`Transport::board`] on the wire that has boards.
+    pub fn board(&mut self, owner: ProcId, number: u32, members: u32) -> Option<Board> {
+        self.shm.as_mut()?.board(owner, number, members)
+    }
+
+    /// [`Transport::rouse`] on the wire that has boards.
+    #[inline]
+    pub fn rouse(&self, peer: ProcId) {
+        if let Some(shm) = &self.shm {
+            shm.rouse(peer);
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! One [`Call`] serves all forms: blocking ([`Call::run`]), non-blocking ([`Call::start`]) and persistent ([`Call::init`]).
 
+mod board;
 mod memory;
 mod neighbour;
 mod plans;
@@ -89,6 +90,9 @@ impl<'a> Call<'a> {
     /// The buffers must be readable and writable as the arguments say.
     #[inline]
     pub unsafe fn run(&self) -> Result<()> {
+        if let Some(result) = board::run(self) {
+            return result;
+        }
         let schedule = self.schedule();
         // SAFETY: the caller's promise.
         unsafe { run::run(&schedule, &self.binding()) }

@@ -1,12 +1,18 @@
 //! Schedules for calls: by which algorithm, and kept for the next call like it.
 
+use super::board::Place;
 use crate::Comm;
-use ferry_schedule::{Algorithm, Collective, Cost, Kind, Place, Schedule, Team, plan};
+use ferry_schedule::{Algorithm, Collective, Cost, Kind, Schedule, Team, plan};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Schedules that a communicator's last calls had, newest last.
+/// What a communicator keeps for its collectives.
 #[derive(Default)]
-pub struct Plans(Mutex<Vec<(Collective<'static>, Arc<Schedule>)>>);
+pub struct Plans {
+    /// Schedules that its last calls had, newest last.
+    kept: Mutex<Vec<(Collective<'static>, Arc<Schedule>)>>,
+    /// Its board in the node's memory.
+    pub(super) place: Mutex<Place>,
+}
 
 /// Schedules kept for a communicator.
 const KEPT: usize = 8;
@@ -17,6 +23,7 @@ const STEPS_KEPT: usize = 256;
 struct Choice {
     cost: Cost,
     forced: [Option<Algorithm>; Kind::ALL.len()],
+    boards: [bool; Kind::ALL.len()],
 }
 
 /// Read once: FERRY_COLL_<NAME>=<algorithm> for each kind of collective.
@@ -27,41 +34,55 @@ fn choice() -> &'static Choice {
             Some(p) => (p.welcome.local_ranks.len() as u32, p.welcome.cores),
             None => (1, 1),
         };
-        let forced = Kind::ALL.map(|k| {
-            let name = format!("FERRY_COLL_{}", k.name().to_uppercase());
-            std::env::var(name)
-                .ok()
-                .and_then(|v| Algorithm::from_name(&v))
-        });
+        let asked = Kind::ALL
+            .map(|k| std::env::var(format!("FERRY_COLL_{}", k.name().to_uppercase())).ok());
+        let forced = asked
+            .each_ref()
+            .map(|a| a.as_deref().and_then(Algorithm::from_name));
+        let boards = asked.map(|a| a.is_none_or(|a| a == "board"));
         Choice {
             cost: Cost::shared_memory(ranks, cores),
             forced,
+            boards,
         }
     })
+}
+
+/// May collectives of this kind go by a board? Not if the user asks for an algorithm, which may be "messages": any.
+pub(super) fn may_use_board(kind: Kind) -> bool {
+    choice().boards[kind as usize]
 }
 
 /// This rank's schedule for a call on `comm`.
 pub(super) fn schedule(comm: &Comm, what: &Collective<'_>) -> Arc<Schedule> {
     let key = lasting(what);
     if let Some(key) = &key {
-        let kept = comm.plans.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = comm
+            .plans
+            .kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some((_, s)) = kept.iter().rev().find(|(k, _)| k == key) {
             return s.clone();
         }
     }
-    let place = Place {
+    let place = ferry_schedule::Place {
         team: Team {
             rank: comm.rank(),
             size: comm.size(),
         },
         remote: comm.remote.as_ref().map(|g| g.size()),
     };
-    let Choice { cost, forced } = choice();
+    let Choice { cost, forced, .. } = choice();
     let schedule = Arc::new(plan(place, what, cost, forced[what.kind() as usize]));
     if let Some(key) = key
         && schedule.steps.len() <= STEPS_KEPT
     {
-        let mut kept = comm.plans.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = comm
+            .plans
+            .kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if kept.len() == KEPT {
             kept.remove(0);
         }

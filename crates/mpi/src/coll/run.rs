@@ -271,7 +271,7 @@ fn fault(comm: &Arc<Comm>, d: &Device, expected: usize, ended: &device::Completi
 }
 
 /// Tells who looks at a hang which collective is waited in.
-struct Story<'a>(&'a Comm, Number, i32);
+pub(super) struct Story<'a>(pub(super) &'a Comm, pub(super) Number, pub(super) i32);
 
 impl Describe for Story<'_> {
     fn describe(&self, status: &ferry_job::RankStatus) {

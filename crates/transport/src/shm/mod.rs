@@ -3,6 +3,7 @@
 //! The segment's part behind `wire_at` holds one [`Control`] page a process and, sparse, room for a ring
 //! from each process to each other. A ring is mapped when the pair first speaks; a page of it costs memory when first written.
 
+mod board;
 mod cma;
 mod control;
 mod front;
@@ -10,6 +11,7 @@ mod memory;
 mod pair;
 mod ring;
 
+pub use board::{Board, SHARE, SLOT_MAX};
 pub use control::wake;
 pub use front::FRONT_MAX;
 pub use memory::RING as RING_LEN;
@@ -36,10 +38,17 @@ pub const EAGER_MAX: usize = 16 * 1024 + 32;
 const _: () = assert!(RING as u64 <= STRIDE);
 
 /// Bytes of the segment that the transport needs for `ranks` local processes (sparse: what is not touched costs nothing).
-pub fn segment_len(ranks: u32) -> u64 {
-    let n = u64::from(ranks);
+pub const fn segment_len(ranks: u32) -> u64 {
+    let n = ranks as u64;
+    boards_at(n) + n * board::BOARDS as u64 * board::board_len(n)
+}
+
+/// Where, in the transport's part of the segment, the boards lie: behind the rings.
+const fn boards_at(n: u64) -> u64 {
     n * CONTROL as u64 + n * n * STRIDE
 }
+
+const _: () = assert!(segment_len(100) == ferry_job::SegmentLayout::wire_len(100));
 
 /// What is known of one local peer.
 struct Peer {
@@ -63,6 +72,7 @@ pub struct Shm {
     knocks_seen: u32,
     /// Peers that were answered Full and whose rings must ring when they have room.
     starving: Vec<usize>,
+    boards: board::Boards,
 }
 
 /// Stands in private memory for peers to try to read.
@@ -117,6 +127,7 @@ impl Shm {
             readers: Vec::new(),
             knocks_seen: 0,
             starving: Vec::new(),
+            boards: board::Boards::default(),
         })
     }
 
@@ -362,6 +373,21 @@ impl Transport for Shm {
 
     fn disarm(&mut self) {
         self.controls[self.me].asleep.store(0, Ordering::Relaxed);
+    }
+
+    fn lend_board(&mut self, members: u32) -> Option<u32> {
+        self.lend(members)
+    }
+
+    fn board(&mut self, owner: ProcId, number: u32, members: u32) -> Option<Board> {
+        self.view_board(owner, number, members)
+    }
+
+    #[inline]
+    fn rouse(&self, peer: ProcId) {
+        if let Some(i) = self.index(peer) {
+            self.controls[i].ring_if_asleep();
+        }
     }
 
     fn doorbell(&self) -> Option<&'static AtomicU32> {

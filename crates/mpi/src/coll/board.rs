@@ -1,0 +1,457 @@
+//! Small collectives among the processes of one node, by a board in the node's memory instead of messages.
+//!
+//! Each rank writes one slot and reads what it needs from others'; nobody handles more than one wake-up. Where ranks
+//! outnumber cores this is several times cheaper than any exchange of messages. Collectives in which most ranks only
+//! send (reduce, gather) are better by messages: there ranks run ahead of one another.
+
+use super::memory::{Memory, Places, Room};
+use super::run::{self, Binding, Number, Story};
+use super::{Call, View, What, plans};
+use crate::device::{self, Meeting, SLOT_MAX, WaitingFor};
+use crate::{Comm, Datatype, Error, Op, Result, err};
+use ferry_datatype::Basic;
+use ferry_op::Predefined;
+use ferry_schedule::{Collective, Piece, Reduction, Region, Root};
+use std::sync::{Arc, PoisonError};
+
+/// Where a communicator's members meet.
+pub(super) enum Place {
+    /// They have had so many collectives that could have gone by a board.
+    NotYet(u32),
+    /// There is no board for them.
+    Nowhere,
+    /// Here.
+    Here(Meeting),
+}
+
+impl Default for Place {
+    fn default() -> Place {
+        Place::NotYet(0)
+    }
+}
+
+/// A communicator is given a board at its so many-th collective that could use one: many never have so many.
+const PATIENCE: u32 = 3;
+/// Bytes at a slot's end that say what was posted in it.
+const MARK: usize = 8;
+
+/// What a rank does in a collective by board.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Job {
+    /// All post and read.
+    Barrier,
+    Allgather {
+        unit: i64,
+    },
+    Alltoall {
+        recv: i64,
+    },
+    Allreduce,
+    ReduceScatter {
+        own: i64,
+    },
+    Scan {
+        inclusive: bool,
+    },
+    /// One posts, the others read.
+    Bcast {
+        root: u32,
+    },
+}
+
+/// A collective by board: what, how many bytes a rank posts, and from where.
+struct Plan {
+    job: Job,
+    len: usize,
+    input: Piece,
+    in_place: bool,
+}
+
+/// Runs the call by board, if it is one for that. `None`: use messages.
+pub(super) fn run(call: &Call<'_>) -> Option<Result<()>> {
+    let What::Collective(what) = &call.what else {
+        return None;
+    };
+    let comm = call.comm;
+    if comm.size() < 2 || comm.is_inter() || !plans::may_use_board(what.kind()) {
+        return None;
+    }
+    let plan = plan(what, comm.rank(), comm.size(), call.reduction)?;
+    let mut place = comm
+        .plans
+        .place
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let meeting = match &mut *place {
+        Place::Here(meeting) => meeting,
+        Place::Nowhere => return None,
+        Place::NotYet(had) if *had + 1 < PATIENCE => {
+            *had += 1;
+            return None;
+        }
+        Place::NotYet(_) => {
+            *place = Place::Nowhere;
+            match set_up(comm) {
+                Ok(Some(meeting)) => *place = Place::Here(meeting),
+                Ok(None) => {}
+                Err(e) => return Some(Err(e)),
+            }
+            match &mut *place {
+                Place::Here(meeting) => meeting,
+                _ => return None,
+            }
+        }
+    };
+    let b = call.binding();
+    let story = Story(comm, Number::next(comm), b.root);
+    let what = WaitingFor {
+        context: comm.context,
+        peer: -2,
+        tag: -1,
+        details: Some(&story),
+    };
+    // SAFETY: the buffers are as the call says.
+    Some(unsafe { carry_out(meeting, &plan, &b, &what) })
+}
+
+/// What to do for a collective, if its data are few and its operation is nobody else's code. All ranks must decide alike, so
+/// the decision is by what all ranks know.
+fn plan(
+    what: &Collective<'_>,
+    me: u32,
+    n: u32,
+    reduction: Option<(&Arc<Op>, &Arc<Datatype>)>,
+) -> Option<Plan> {
+    let n = i64::from(n);
+    let buffer = |count: i64, in_place: bool| {
+        if in_place {
+            Piece::recv(0, count)
+        } else {
+            Piece::send(0, count)
+        }
+    };
+    let reduced = |of: Reduction, factor: i64, in_place: bool, job: Job| {
+        let (op, t) = reduction?;
+        let plain = op.predefined_kind().is_some() && t.basic_kind().is_some() && t.is_dense();
+        let len = of.count.checked_mul(of.element)?.checked_mul(factor)?;
+        plain.then_some((job, len, buffer(of.count * factor, in_place), in_place))
+    };
+    let (job, len, input, in_place) = match *what {
+        Collective::Barrier => (Job::Barrier, 0, Piece::EMPTY, false),
+        Collective::Bcast {
+            root: Root::Rank(root),
+            bytes,
+        } => (
+            Job::Bcast { root },
+            bytes,
+            Piece::new(Region::Packed, 0, bytes),
+            false,
+        ),
+        Collective::Allgather { block, in_place } => {
+            let own = if in_place {
+                Piece::recv(i64::from(me) * block.recv, block.recv)
+            } else {
+                Piece::send(0, block.send)
+            };
+            (
+                Job::Allgather { unit: block.recv },
+                block.bytes,
+                own,
+                in_place,
+            )
+        }
+        Collective::Alltoall { block, in_place } => {
+            let all = buffer(if in_place { block.recv } else { block.send } * n, in_place);
+            (
+                Job::Alltoall { recv: block.recv },
+                block.bytes.checked_mul(n)?,
+                all,
+                in_place,
+            )
+        }
+        Collective::Allreduce { of, in_place } => reduced(of, 1, in_place, Job::Allreduce)?,
+        Collective::ReduceScatterBlock { of, in_place } => {
+            reduced(of, n, in_place, Job::ReduceScatter { own: of.count })?
+        }
+        Collective::Scan { of, in_place } => {
+            reduced(of, 1, in_place, Job::Scan { inclusive: true })?
+        }
+        Collective::Exscan { of, in_place } => {
+            reduced(of, 1, in_place, Job::Scan { inclusive: false })?
+        }
+        _ => return None,
+    };
+    let fits = (0..=(SLOT_MAX - MARK) as i64).contains(&len) && (len > 0 || job == Job::Barrier);
+    fits.then_some(Plan {
+        job,
+        len: len as usize,
+        input,
+        in_place,
+    })
+}
+
+/// The members' board: rank 0's process lends it and tells the others. `None`: there is none, as all agree.
+fn set_up(comm: &Arc<Comm>) -> Result<Option<Meeting>> {
+    let n = comm.size();
+    let members: Vec<_> = (0..n).map(|r| comm.peer(r)).collect();
+    let mut number = -1i32;
+    {
+        let mut d = device::device();
+        if !members.iter().all(|&p| d.capabilities(p).same_node) {
+            return Ok(None);
+        }
+        if comm.rank() == 0
+            && let Some(lent) = d.lend_board(n)
+        {
+            number = lent as i32;
+        }
+    }
+    let int = Datatype::basic(Basic::Int32);
+    let of = Reduction {
+        count: 1,
+        element: 4,
+        commutes: true,
+    };
+    let by_messages = |what: Collective<'_>, value: &mut i32| {
+        let view = View::Uniform {
+            address: std::ptr::from_mut(value).cast(),
+            count: 1,
+            datatype: int,
+        };
+        let reduction = Some((Op::of(Predefined::Min), int));
+        let b = Binding {
+            comm,
+            send: View::Nothing,
+            recv: view,
+            reduction,
+            root: -1,
+        };
+        // SAFETY: the buffer is one 4-byte integer, by what is called below.
+        unsafe { run::run(&plans::schedule(comm, &what), &b) }
+    };
+    by_messages(
+        Collective::Bcast {
+            root: Root::Rank(0),
+            bytes: 4,
+        },
+        &mut number,
+    )?;
+    if number < 0 {
+        return Ok(None);
+    }
+    let meeting = device::device().meeting(members[0], number as u32, members, comm.rank());
+    let mut there = i32::from(meeting.is_some());
+    by_messages(Collective::Allreduce { of, in_place: true }, &mut there)?;
+    Ok(meeting.filter(|_| there == 1))
+}
+
+/// What stands at the end of a posted slot: which collective, its root, its length.
+fn mark(plan: &Plan) -> u64 {
+    let (kind, root) = match plan.job {
+        Job::Barrier => (1, 0),
+        Job::Allgather { .. } => (2, 0),
+        Job::Alltoall { .. } => (3, 0),
+        Job::Allreduce => (4, 0),
+        Job::ReduceScatter { .. } => (5, 0),
+        Job::Scan { inclusive } => (6 + u64::from(inclusive), 0),
+        Job::Bcast { root } => (8, root),
+    };
+    kind << 56 | u64::from(root & 0xff_ffff) << 32 | plan.len as u64
+}
+
+/// The board's slots in one phase, as one collective uses them.
+struct Slots<'a> {
+    meeting: &'a Meeting,
+    stride: usize,
+    mark: u64,
+    len: usize,
+}
+
+impl Slots<'_> {
+    fn at(&self, i: u32) -> *mut u8 {
+        self.meeting.slot(i, self.stride)
+    }
+    fn mark_at(&self, i: u32) -> *mut u64 {
+        self.at(i).wrapping_add(self.stride - MARK).cast()
+    }
+    /// Part of a slot's data.
+    fn data(&self, i: u32, skip: usize, len: usize) -> Memory<'static> {
+        Memory::Run {
+            address: self.at(i).wrapping_add(skip),
+            len,
+        }
+    }
+    /// Writes slot `i`. Returns whether the input had the right length.
+    ///
+    /// # Safety
+    /// The slot is this rank's to write now; the input is readable.
+    unsafe fn post(&self, i: u32, input: &Memory<'_>) -> bool {
+        // SAFETY: the caller's promise; the mark lies within the slot, aligned.
+        unsafe {
+            self.mark_at(i).write(self.mark);
+            input.copy_to(&self.data(i, 0, self.len))
+        }
+    }
+    /// Is what stands in slot `i` what this rank would have posted?
+    fn check(&self, i: u32, error: &mut Option<Error>) {
+        // SAFETY: within the board, aligned; written before by whoever has posted.
+        let found = unsafe { self.mark_at(i).read() };
+        if found != self.mark {
+            error.get_or_insert_with(|| self.disagreement(i, found));
+        }
+    }
+    #[cold]
+    fn disagreement(&self, i: u32, found: u64) -> Error {
+        if found >> 32 == self.mark >> 32 {
+            let theirs = found & 0xffff_ffff;
+            return err!(
+                Truncate,
+                "rank {i} takes part in this collective with {theirs} bytes, this rank with {}: do all ranks give counts and datatypes that agree?",
+                self.len
+            );
+        }
+        err!(
+            Other,
+            "rank {i} is in another collective, or gave another root: do all ranks call the same collectives in the same order?"
+        )
+    }
+}
+
+/// # Safety
+/// The binding's buffers must be as the call says.
+unsafe fn carry_out(
+    meeting: &mut Meeting,
+    plan: &Plan,
+    b: &Binding<'_>,
+    what: &WaitingFor<'_>,
+) -> Result<()> {
+    let (me, n) = (b.comm.rank(), b.comm.size());
+    let mut room = Room::new(0, None);
+    let places = Places {
+        send: b.send,
+        recv: b.recv,
+        element: b.reduction.map(|r| r.1),
+    };
+    let mut find = |p: Piece| places.find(p, &mut room);
+    let mut error = None;
+    meeting.begin(what);
+    let stride = (plan.len + MARK).next_multiple_of(64);
+    let slots = Slots {
+        meeting,
+        stride,
+        mark: mark(plan),
+        len: plan.len,
+    };
+    // The result of a reduction stands in the last slot: operands are taken in from the highest rank down.
+    let last = n - 1;
+    let fold = |from: u32, to: u32, result: *mut u8, error: &mut Option<Error>| {
+        let Some((op, t)) = b.reduction else { return };
+        let count = plan.len as i64 / t.size().max(1);
+        for i in (from..to).rev() {
+            slots.check(i, error);
+            // SAFETY: slots and result hold `count` elements; nobody else writes them now.
+            unsafe { op.apply(slots.at(i), result, count, t) };
+        }
+    };
+    let fits = match plan.job {
+        Job::Bcast { root } if me == root => {
+            // SAFETY: in this phase slot 0 is the root's.
+            let fits = unsafe { slots.post(0, &find(plan.input)) };
+            let d = device::device();
+            meeting.open(&d);
+            meeting.done(&d);
+            fits
+        }
+        Job::Bcast { .. } => {
+            meeting.wait_open(what);
+            slots.check(0, &mut error);
+            // SAFETY: the root has posted; the buffer is writable.
+            let fits = unsafe { slots.data(0, 0, plan.len).copy_to(&find(plan.input)) };
+            meeting.done(&device::device());
+            fits
+        }
+        _ => {
+            // A barrier is but the counting.
+            // SAFETY: the slot is this rank's until it has posted.
+            let mut fits = plan.job == Job::Barrier || unsafe { slots.post(me, &find(plan.input)) };
+            if meeting.post() {
+                if matches!(plan.job, Job::Allreduce | Job::ReduceScatter { .. }) {
+                    slots.check(last, &mut error);
+                    fold(0, last, slots.at(last), &mut error);
+                    if error.is_some() {
+                        // SAFETY: only the last to post writes here, before the phase is open.
+                        unsafe { slots.mark_at(last).write(0) };
+                    }
+                }
+                meeting.open(&device::device());
+            } else {
+                meeting.wait_open(what);
+            }
+            match plan.job {
+                Job::Allgather { unit } => {
+                    for i in (0..n).filter(|&i| !(plan.in_place && i == me)) {
+                        slots.check(i, &mut error);
+                        let into = find(Piece::recv(i64::from(i) * unit, unit));
+                        // SAFETY: all have posted; the buffer is writable.
+                        fits &= unsafe { slots.data(i, 0, plan.len).copy_to(&into) };
+                    }
+                }
+                Job::Alltoall { recv } => {
+                    let block = plan.len / n as usize;
+                    for i in 0..n {
+                        slots.check(i, &mut error);
+                        let into = find(Piece::recv(i64::from(i) * recv, recv));
+                        // SAFETY: as above.
+                        fits &= unsafe { slots.data(i, me as usize * block, block).copy_to(&into) };
+                    }
+                }
+                Job::Allreduce | Job::ReduceScatter { .. } => {
+                    slots.check(last, &mut error);
+                    let own = if let Job::ReduceScatter { own } = plan.job {
+                        own
+                    } else {
+                        plan.input.count
+                    };
+                    let len = if own == plan.input.count {
+                        plan.len
+                    } else {
+                        plan.len / n as usize
+                    };
+                    let skip = if own == plan.input.count {
+                        0
+                    } else {
+                        me as usize * len
+                    };
+                    // SAFETY: as above.
+                    fits &= unsafe {
+                        slots
+                            .data(last, skip, len)
+                            .copy_to(&find(Piece::recv(0, own)))
+                    };
+                }
+                Job::Scan { inclusive } if inclusive || me > 0 => {
+                    let first = if inclusive { me } else { me - 1 };
+                    let output = find(Piece::recv(0, plan.input.count));
+                    slots.check(first, &mut error);
+                    // SAFETY: as above.
+                    fits &= unsafe { slots.data(first, 0, plan.len).copy_to(&output) };
+                    if let Memory::Run { address, .. } = output {
+                        fold(0, first, address, &mut error);
+                    }
+                }
+                _ => {}
+            }
+            meeting.read(&device::device());
+            fits
+        }
+    };
+    if !fits {
+        error.get_or_insert_with(|| {
+            err!(
+                Truncate,
+                "this rank's send and receive arguments do not agree about the length of a block"
+            )
+        });
+    }
+    error.map_or(Ok(()), |e| Err(e.on(b.comm)))
+}

@@ -1,0 +1,257 @@
+//! A board in the node's memory where the members of a group meet: what one posts there, the others read.
+//!
+//! The members go through numbered *phases* together, two of which can be under way at a time: each has a half of the
+//! board, so that nobody writes over what somebody still reads. In a phase each member adds [`SHARE`] to the half's
+//! counter when it is done with the half. A half may be used again when its counter says that all are.
+//!
+//! ```text
+//! line 0, 1    the halves' counters
+//! line 2       the last phase whose data are there for all
+//! line 3       members that wait for one of the above
+//! line 4       members that have left for good
+//! 4096         slots of the first half, then of the second
+//! ```
+
+use super::{Shm, boards_at, map};
+use crate::ProcId;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a member adds to a half's counter in each phase.
+pub const SHARE: u64 = 2;
+/// Most bytes that a member can post.
+pub const SLOT_MAX: usize = 2048 + 64;
+/// Boards that each process of the node can lend.
+pub const BOARDS: u32 = 8;
+
+/// Bytes of a board for up to `n` members.
+pub const fn board_len(n: u64) -> u64 {
+    (4096 + 2 * n * SLOT_MAX as u64).next_multiple_of(4096)
+}
+
+#[repr(C, align(64))]
+#[derive(Default)]
+struct Line(AtomicU64);
+
+#[repr(C)]
+struct Head {
+    counters: [Line; 2],
+    open: Line,
+    waiting: Line,
+    left: Line,
+}
+
+/// One member's view of a board.
+pub struct Board {
+    base: *mut u8,
+    members: u32,
+}
+
+// SAFETY: the memory is shared by design; everything but the atomics is touched only as the phases allow.
+unsafe impl Send for Board {}
+
+impl Board {
+    /// A board for `members` members.
+    ///
+    /// # Safety
+    /// `base` is page-aligned shared memory of at least [`board_len`]`(members)` bytes, never unmapped, that all members and
+    /// nobody else use; zeroed, or [reset](Board::reset), before the first of them uses it.
+    pub unsafe fn new(base: *mut u8, members: u32) -> Board {
+        Board { base, members }
+    }
+
+    #[inline]
+    fn head(&self) -> &Head {
+        // SAFETY: aligned, mapped for the life of the process, and all atomics.
+        unsafe { &*self.base.cast::<Head>() }
+    }
+
+    /// Has every member that once was here left for good, or was nobody ever here? `members` of them.
+    pub fn is_deserted(&self, members: u32) -> bool {
+        self.head().left.0.load(Ordering::Acquire) == u64::from(members)
+    }
+
+    /// Makes it as new. Only where it is deserted.
+    pub fn reset(&self) {
+        let head = self.head();
+        for line in [&head.counters[0], &head.counters[1], &head.open, &head.waiting, &head.left] {
+            line.0.store(0, Ordering::SeqCst);
+        }
+    }
+
+    /// This member will not come again.
+    pub fn leave(&self) {
+        self.head().left.0.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The counter of `phase`'s half when all members are done with the half's earlier phases.
+    #[inline]
+    fn base_of(&self, phase: u64) -> u64 {
+        (phase - 1) / 2 * SHARE * u64::from(self.members)
+    }
+
+    #[inline]
+    fn counter(&self, phase: u64) -> &AtomicU64 {
+        &self.head().counters[(phase % 2) as usize].0
+    }
+
+    /// How far `phase` (from 1 on) has come: the sum of what members have added; below 0 while its half is in use.
+    #[inline]
+    pub fn progress(&self, phase: u64) -> i64 {
+        self.counter(phase).load(Ordering::SeqCst).wrapping_sub(self.base_of(phase)) as i64
+    }
+
+    /// Adds to `phase`'s counter; returns how far the phase has come with that.
+    #[inline]
+    pub fn add(&self, phase: u64, share: u64) -> i64 {
+        let before = self.counter(phase).fetch_add(share, Ordering::SeqCst);
+        (before + share).wrapping_sub(self.base_of(phase)) as i64
+    }
+
+    /// The data of `phase` are there for all.
+    #[inline]
+    pub fn open(&self, phase: u64) {
+        self.head().open.0.store(phase, Ordering::SeqCst);
+    }
+
+    /// Are the data of `phase` there?
+    #[inline]
+    pub fn is_open(&self, phase: u64) -> bool {
+        self.head().open.0.load(Ordering::SeqCst) >= phase
+    }
+
+    /// One more member is going to wait, or (`-1`) one less.
+    #[inline]
+    pub fn wait(&self, by: i64) {
+        self.head().waiting.0.fetch_add(by as u64, Ordering::SeqCst);
+    }
+
+    /// Does any member wait?
+    #[inline]
+    pub fn has_waiting(&self) -> bool {
+        self.head().waiting.0.load(Ordering::SeqCst) != 0
+    }
+
+    /// Where member `i` posts up to `stride` bytes in `phase`; all members must use the same stride, a multiple of 64 up to
+    /// [`SLOT_MAX`].
+    #[inline]
+    pub fn slot(&self, phase: u64, i: u32, stride: usize) -> *mut u8 {
+        debug_assert!(i < self.members && stride <= SLOT_MAX);
+        let half = (phase % 2) as usize * self.members as usize * SLOT_MAX;
+        self.base.wrapping_add(4096 + half + i as usize * stride)
+    }
+}
+
+/// The boards that this process lends, and where it has mapped its own and others'.
+#[derive(Default)]
+pub(super) struct Boards {
+    /// Members that each of the own boards was lent to; 0: never lent.
+    lent: [u32; BOARDS as usize],
+    mapped: HashMap<(usize, u32), *mut u8>,
+}
+
+// SAFETY: the pointers are mappings that last as long as the process.
+unsafe impl Send for Boards {}
+
+impl Shm {
+    /// Board `number` of local process `owner`, mapped.
+    fn board_at(&mut self, owner: usize, number: u32) -> Option<*mut u8> {
+        if let Some(&base) = self.boards.mapped.get(&(owner, number)) {
+            return Some(base);
+        }
+        let n = self.locals.len() as u64;
+        let at = boards_at(n) + (owner as u64 * u64::from(BOARDS) + u64::from(number)) * board_len(n);
+        let base = map(&self.segment, self.segment.layout.wire_at + at, board_len(n) as usize).ok()?;
+        self.boards.mapped.insert((owner, number), base);
+        Some(base)
+    }
+
+    pub(super) fn lend(&mut self, members: u32) -> Option<u32> {
+        if members == 0 || members as usize > self.locals.len() {
+            return None;
+        }
+        for number in 0..BOARDS {
+            let lent = self.boards.lent[number as usize];
+            let base = self.board_at(self.me, number)?;
+            // SAFETY: a mapped board; until it is announced to its members only its owner looks at its counters.
+            let board = unsafe { Board::new(base, members) };
+            if lent == 0 || board.is_deserted(lent) {
+                board.reset();
+                self.boards.lent[number as usize] = members;
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    pub(super) fn view_board(&mut self, owner: ProcId, number: u32, members: u32) -> Option<Board> {
+        if number >= BOARDS || members as usize > self.locals.len() {
+            return None;
+        }
+        let owner = self.index(owner)?;
+        let base = self.board_at(owner, number)?;
+        // SAFETY: a mapped board with slots for all local processes, lent by its owner to these members.
+        Some(unsafe { Board::new(base, members) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    struct Memory(Vec<u64>);
+    impl Memory {
+        fn new(members: u64) -> Memory {
+            Memory(vec![0; board_len(members) as usize / 8 + 512])
+        }
+        fn base(&mut self) -> *mut u8 {
+            let p = self.0.as_mut_ptr().cast::<u8>();
+            p.wrapping_add(p.align_offset(4096))
+        }
+    }
+
+    /// Threads in place of processes: each posts its number and adds up all numbers, phase after phase.
+    #[test]
+    fn all_read_what_all_posted() {
+        const N: u32 = 4;
+        let mut memory = Memory::new(u64::from(N));
+        // SAFETY: the memory outlives the threads.
+        let board = Arc::new(unsafe { Board::new(memory.base(), N) });
+        // SAFETY: a Board has no state of its own; sharing it between threads is like sharing the memory.
+        struct Shared(Arc<Board>);
+        unsafe impl Send for Shared {}
+        let threads: Vec<_> = (0..N)
+            .map(|me| {
+                let shared = Shared(board.clone());
+                std::thread::spawn(move || {
+                    let shared = shared;
+                    let b = &shared.0;
+                    for phase in 1..=500u64 {
+                        while b.progress(phase) < 0 {
+                            std::thread::yield_now();
+                        }
+                        // SAFETY: the slot is this member's until all have posted.
+                        unsafe { b.slot(phase, me, 64).cast::<u64>().write(u64::from(me) + phase) };
+                        if b.add(phase, 1) == i64::from(N) {
+                            b.open(phase);
+                        }
+                        while !b.is_open(phase) {
+                            std::thread::yield_now();
+                        }
+                        // SAFETY: all have posted, and nobody posts there again before this member is done.
+                        let sum: u64 = (0..N).map(|i| unsafe { b.slot(phase, i, 64).cast::<u64>().read() }).sum();
+                        assert_eq!(sum, u64::from(N) * phase + 6);
+                        b.add(phase, 1);
+                    }
+                })
+            })
+            .collect();
+        for t in threads {
+            t.join().unwrap();
+        }
+        assert!(!board.is_deserted(N));
+        (0..N).for_each(|_| board.leave());
+        assert!(board.is_deserted(N));
+    }
+}
