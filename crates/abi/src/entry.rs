@@ -2,9 +2,9 @@
 
 use ferry_mpi::device::CALL;
 use ferry_mpi::{Error, Result, err};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Where this process stands between MPI_Init and MPI_Finalize.
+/// Where this process stands in the world model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Life {
@@ -17,8 +17,12 @@ pub enum Life {
 }
 
 static LIFE: AtomicU32 = AtomicU32::new(Life::Before as u32);
+/// The world model and the sessions that are there: while there is one, calls may be made.
+static MODELS: AtomicU32 = AtomicU32::new(0);
+/// There has been a session.
+static SESSIONS_SEEN: AtomicBool = AtomicBool::new(false);
 
-/// Where this process stands.
+/// Where this process stands in the world model.
 pub fn life() -> Life {
     match LIFE.load(Ordering::Acquire) {
         0 => Life::Before,
@@ -27,9 +31,27 @@ pub fn life() -> Life {
     }
 }
 
-/// It stands there from now on.
-pub fn set_life(life: Life) {
-    LIFE.store(life as u32, Ordering::Release);
+/// MPI_Init is about to return.
+pub fn world_begins() {
+    MODELS.fetch_add(1, Ordering::AcqRel);
+    LIFE.store(Life::Running as u32, Ordering::Release);
+}
+
+/// MPI_Finalize is about to return.
+pub fn world_ends() {
+    LIFE.store(Life::Finalized as u32, Ordering::Release);
+    MODELS.fetch_sub(1, Ordering::AcqRel);
+}
+
+/// MPI_Session_init is about to return.
+pub fn session_begins() {
+    SESSIONS_SEEN.store(true, Ordering::Relaxed);
+    MODELS.fetch_add(1, Ordering::AcqRel);
+}
+
+/// MPI_Session_finalize is about to return.
+pub fn session_ends() {
+    MODELS.fetch_sub(1, Ordering::AcqRel);
 }
 
 /// Notes the call for the launcher's table of who waits for whom.
@@ -42,7 +64,7 @@ pub fn note(call: u32) {
 #[inline]
 pub fn enter(call: u32) -> Result<()> {
     note(call);
-    if LIFE.load(Ordering::Relaxed) == Life::Running as u32 {
+    if MODELS.load(Ordering::Relaxed) != 0 {
         Ok(())
     } else {
         Err(absent())
@@ -53,7 +75,11 @@ pub fn enter(call: u32) -> Result<()> {
 fn absent() -> Error {
     match life() {
         Life::Finalized => err!(Other, "it was called after MPI_Finalize"),
-        _ => err!(Other, "it was called before MPI_Init"),
+        _ if SESSIONS_SEEN.load(Ordering::Relaxed) => err!(
+            Other,
+            "it was called after the last MPI_Session_finalize, and MPI_Init has not been called"
+        ),
+        _ => err!(Other, "it was called before MPI_Init (or MPI_Session_init)"),
     }
 }
 

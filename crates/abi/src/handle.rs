@@ -5,7 +5,7 @@
 
 use crate::constants;
 use ferry_mpi::pt2pt::Message;
-use ferry_mpi::{Comm, Datatype, Errhandler, Group, Info, Kind, Op, Request};
+use ferry_mpi::{Comm, Datatype, Errhandler, Group, Info, Kind, Op, Request, Session};
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
@@ -128,8 +128,7 @@ pub fn from_int_bare(c_type: &str, number: i32) -> Handle {
 fn null_of(c_type: &str) -> Handle {
     match c_type {
         "MPI_Win" => constants::MPI_WIN_NULL,
-        "MPI_File" => constants::MPI_FILE_NULL,
-        _ => constants::MPI_SESSION_NULL,
+        _ => constants::MPI_FILE_NULL,
     }
 }
 
@@ -363,8 +362,8 @@ object!(
     |c, h| c.identity.set(h),
     |h| {
         match u64::from(h) {
-            constants::MPI_COMM_WORLD => ferry_mpi::process::started().map(|p| &p.world),
-            constants::MPI_COMM_SELF => ferry_mpi::process::started().map(|p| &p.itself),
+            constants::MPI_COMM_WORLD => ferry_mpi::process::in_world().map(|p| &p.world),
+            constants::MPI_COMM_SELF => ferry_mpi::process::in_world().map(|p| &p.itself),
             _ => None,
         }
     }
@@ -439,10 +438,67 @@ object!(
     |_, _| {},
     |_| None
 );
+object!(
+    Session,
+    9,
+    MPI_SESSION_NULL,
+    "MPI_Session",
+    Session,
+    |s, h| s.identity.set(h),
+    |_| None
+);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    /// What a program does with handles.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u32),
+        /// Frees the so-manieth handle ever made, which may be freed already.
+        Remove(prop::sample::Index),
+        /// Looks up any bits.
+        Look(u64),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            3 => any::<u32>().prop_map(Step::Insert),
+            3 => any::<prop::sample::Index>().prop_map(Step::Remove),
+            1 => any::<u64>().prop_map(Step::Look),
+        ];
+        prop::collection::vec(step, 0..300)
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_map_from_handles_never_used_twice(steps in steps()) {
+            let table: Table<u32> = Table::new();
+            let (mut made, mut live) = (Vec::new(), HashMap::new());
+            for step in steps {
+                match step {
+                    Step::Insert(value) => {
+                        let handle = table.insert(9, value);
+                        prop_assert!(!made.contains(&handle));
+                        made.push(handle);
+                        live.insert(handle, value);
+                    }
+                    Step::Remove(which) if !made.is_empty() => {
+                        let handle = *which.get(&made);
+                        prop_assert_eq!(table.remove(handle), live.remove(&handle));
+                    }
+                    Step::Remove(_) => {}
+                    Step::Look(bits) => prop_assert_eq!(table.get(bits), live.get(&bits)),
+                }
+            }
+            for handle in made {
+                prop_assert_eq!(table.get(handle), live.get(&handle));
+            }
+        }
+    }
 
     #[test]
     fn a_handle_finds_its_value_until_it_is_freed() {

@@ -4,7 +4,7 @@ use crate::constants::{MPI_COMM_SELF, MPI_FILE_NULL};
 use crate::handle::{self, Handle};
 use crate::{codes, entry};
 use ferry_mpi::errhandler::Action;
-use ferry_mpi::{Comm, Errhandler, ErrhandlerPlace, Error, Kind, err, process};
+use ferry_mpi::{Comm, Errhandler, ErrhandlerPlace, Error, Kind, Session, err, process};
 use std::sync::{Arc, OnceLock};
 
 /// The object of a call, by its handle: its error handler hears of the call's errors.
@@ -18,6 +18,8 @@ pub enum Scope {
     File(Handle),
     /// A session.
     Session(Handle),
+    /// An object that could not be made: the handler that it was to have, and its null handle.
+    Unmade(Handle, Handle),
     /// A file that is not open: the handler that MPI_FILE_NULL has.
     NoFile,
     /// None: the handler of MPI_COMM_SELF.
@@ -38,15 +40,18 @@ pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
         Scope::Comm(handle) => handle::get::<Comm>(handle).cloned(),
         _ => None,
     });
-    let object = match (&comm, scope) {
-        (Some(comm), _) => comm.identity.bits(),
-        (None, Scope::File(_) | Scope::NoFile) => MPI_FILE_NULL,
-        _ => MPI_COMM_SELF,
-    };
-    let handler = match (&comm, scope) {
-        (Some(comm), _) => comm.errhandler.current(),
-        (None, Scope::File(_) | Scope::NoFile) => file_default().current(),
-        _ => handler_of_process(),
+    let (object, handler) = match (&comm, scope) {
+        (Some(comm), _) => (comm.identity.bits(), comm.errhandler.current()),
+        (None, Scope::File(_) | Scope::NoFile) => (MPI_FILE_NULL, file_default().current()),
+        (None, Scope::Session(session)) => match handle::get::<Session>(session) {
+            Some(valid) => (session, valid.errhandler.current()),
+            None => (MPI_COMM_SELF, handler_of_process()),
+        },
+        (None, Scope::Unmade(handler, null)) => match handle::get::<Errhandler>(handler) {
+            Some(valid) => (null, valid.clone()),
+            None => (MPI_COMM_SELF, handler_of_process()),
+        },
+        _ => (MPI_COMM_SELF, handler_of_process()),
     };
     let place = comm.as_deref().map(place_of).unwrap_or_default();
     let code = codes::code(error.kind(), format!("{name}{place}: {}", error.text()));
@@ -55,10 +60,10 @@ pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
 }
 
 /// The handler of errors that belong to no object: that of MPI_COMM_SELF (MPI 5.0 §9.3). While the program has set none there, that
-/// of MPI_COMM_WORLD, where MPI 3 programs expect such errors.
+/// of MPI_COMM_WORLD, where MPI 3 programs expect such errors. Without the world model such errors are fatal.
 fn handler_of_process() -> Arc<Errhandler> {
     match process::started() {
-        Some(process) => {
+        Some(process) if process.world_level().is_some() => {
             let own = process.itself.errhandler.current();
             if Arc::ptr_eq(&own, Errhandler::fatal()) {
                 process.world.errhandler.current()
@@ -66,7 +71,7 @@ fn handler_of_process() -> Arc<Errhandler> {
                 own
             }
         }
-        None => Errhandler::fatal().clone(),
+        _ => Errhandler::fatal().clone(),
     }
 }
 

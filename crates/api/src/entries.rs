@@ -176,6 +176,22 @@ fn scope(f: &Function) -> String {
             }
         }
     }
+    // A call that makes an object with an error handler of its own, out of none that has one.
+    let passed = |wanted: Passing, c: &[&str]| {
+        f.parameters.iter().find_map(|p| match p.kind {
+            Kind::Object(o, passing) if passing == wanted && c.contains(&o.c) => Some((p, o)),
+            _ => None,
+        })
+    };
+    let handler = passed(Passing::Valid, &["MPI_Errhandler"]);
+    let made = passed(Passing::New, &["MPI_Comm", "MPI_Session"]);
+    if let (Some((handler, _)), Some((_, made))) = (handler, made) {
+        return format!(
+            "Scope::Unmade({}, constants::{}_NULL)",
+            handler.name,
+            made.c.to_uppercase()
+        );
+    }
     if f.chapter == "io" {
         "Scope::NoFile".into()
     } else {
@@ -183,10 +199,13 @@ fn scope(f: &Function) -> String {
     }
 }
 
-/// The statements that turn the arguments into what the glue gets.
 /// The count that a datatype goes with: it stands right before.
 fn count_of<'a>(f: &'a Function, datatype: &Parameter) -> &'a str {
-    let before = f.parameters.iter().take_while(|p| p.name != datatype.name).last();
+    let before = f
+        .parameters
+        .iter()
+        .take_while(|p| p.name != datatype.name)
+        .last();
     before.map_or("1", |p| p.name.as_str())
 }
 
@@ -206,6 +225,7 @@ fn only_rank<'a>(f: &'a Function, datatype: &Parameter) -> Option<&'a str> {
     ranks.next().is_none().then_some(first.name.as_str())
 }
 
+/// The statements that turn the arguments into what the glue gets.
 fn conversions(out: &mut String, f: &Function, large: bool) {
     let comm = f
         .parameters

@@ -44,7 +44,7 @@ pub const OBJECTS: [Object; 14] = [
     object("message", "MPI_Message", None, ""),
     object("win", "MPI_Win", None, ""),
     object("file", "MPI_File", None, ""),
-    object("session", "MPI_Session", None, ""),
+    object("session", "MPI_Session", Some("Session"), "object"),
 ];
 
 /// A kind that is no object.

@@ -3,7 +3,7 @@
 //! A group whose members lie at equal distances (MPI_COMM_WORLD, every second rank, …) is kept as three numbers, so that
 //! what a process pays for a communicator does not grow with the job.
 
-use crate::{Identity, ProcId, Result, err};
+use crate::{Identity, ProcId, Result, Session, err};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
@@ -29,6 +29,8 @@ pub struct Group {
     size: u32,
     me: ProcId,
     my_rank: Option<u32>,
+    /// The session that it comes from; none if from the world model.
+    session: Option<Arc<Session>>,
     /// The members one by one, once somebody has asked for them.
     listed: OnceLock<Arc<[ProcId]>>,
     /// From process to rank, once somebody has asked for it; only of groups that are listed.
@@ -94,6 +96,7 @@ impl Group {
             size,
             me,
             my_rank: None,
+            session: None,
             listed: OnceLock::new(),
             index: OnceLock::new(),
         };
@@ -106,15 +109,38 @@ impl Group {
 
     /// The same group as a new object, with a handle of its own.
     pub fn duplicate(&self) -> Arc<Group> {
-        Arc::new(Group {
+        Arc::new(self.twin(self.session.clone()))
+    }
+
+    fn twin(&self, session: Option<Arc<Session>>) -> Group {
+        Group {
             identity: Identity::none(),
             table: self.table.clone(),
             size: self.size,
             me: self.me,
             my_rank: self.my_rank,
+            session,
             listed: OnceLock::new(),
             index: OnceLock::new(),
-        })
+        }
+    }
+
+    /// The session that it comes from, if any.
+    pub fn session(&self) -> Option<&Arc<Session>> {
+        self.session.as_ref()
+    }
+
+    /// This group as one that comes from `session`, unless it comes from one already.
+    pub(crate) fn derived_from(self: Arc<Group>, session: Option<&Arc<Session>>) -> Arc<Group> {
+        match session {
+            Some(session) if self.session.is_none() => Arc::new(self.twin(Some(session.clone()))),
+            _ => self,
+        }
+    }
+
+    /// A group that comes from where this one comes from.
+    fn related(&self, members: Vec<ProcId>) -> Arc<Group> {
+        Group::new(members, self.me).derived_from(self.session.as_ref())
     }
 
     /// Processes in the group.
@@ -204,31 +230,29 @@ impl Group {
 
     /// All of this group, then those of `other` that are not in it.
     pub fn union(&self, other: &Group) -> Arc<Group> {
-        Group::new(
+        self.related(
             self.iter()
                 .chain(other.iter().filter(|&p| !self.contains(p)))
                 .collect::<Vec<_>>(),
-            self.me,
         )
+        .derived_from(other.session.as_ref())
     }
 
     /// Those of this group that are in `other`, in this group's order.
     pub fn intersection(&self, other: &Group) -> Arc<Group> {
-        Group::new(
+        self.related(
             self.iter()
                 .filter(|&p| other.contains(p))
                 .collect::<Vec<_>>(),
-            self.me,
         )
     }
 
     /// Those of this group that are not in `other`, in this group's order.
     pub fn difference(&self, other: &Group) -> Arc<Group> {
-        Group::new(
+        self.related(
             self.iter()
                 .filter(|&p| !other.contains(p))
                 .collect::<Vec<_>>(),
-            self.me,
         )
     }
 
@@ -237,12 +261,11 @@ impl Group {
     /// Errors: Rank if one of them is not in the group or stands there twice.
     pub fn include(&self, ranks: &[i32]) -> Result<Arc<Group>> {
         self.mark(ranks)?;
-        Ok(Group::new(
+        Ok(self.related(
             ranks
                 .iter()
                 .map(|&r| self.process(r as u32))
                 .collect::<Vec<_>>(),
-            self.me,
         ))
     }
 
@@ -252,10 +275,7 @@ impl Group {
     pub fn exclude(&self, ranks: &[i32]) -> Result<Arc<Group>> {
         let marked = self.mark(ranks)?;
         let left = (0..self.size).filter(|&r| !marked[r as usize]);
-        Ok(Group::new(
-            left.map(|r| self.process(r)).collect::<Vec<_>>(),
-            self.me,
-        ))
+        Ok(self.related(left.map(|r| self.process(r)).collect::<Vec<_>>()))
     }
 
     /// The processes of the ranks that `ranges` (first, last, stride) name, in their order.

@@ -16,6 +16,7 @@ pub mod partitioned;
 pub mod process;
 pub mod pt2pt;
 pub mod request;
+pub mod session;
 pub mod topo;
 
 pub use comm::Comm;
@@ -28,3 +29,4 @@ pub use group::Group;
 pub use identity::Identity;
 pub use info::Info;
 pub use request::Request;
+pub use session::Session;

@@ -1,9 +1,13 @@
-//! This process's part of the world model: what exists between MPI_Init and MPI_Finalize (MPI 5.0 §11.2).
+//! This process in its job, and the models by which its program uses MPI: the world, from MPI_Init to MPI_Finalize (MPI 5.0 §11.2),
+//! and sessions (§11.3).
+//!
+//! Whichever comes first starts the process; it stays started for the life of the program. What ends and may begin again is its use.
 
 use crate::{Comm, ProcId, Result, device, err};
 use ferry_job::{Client, Place, RankState, RankStatus, Welcome};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::ThreadId;
 
 /// Levels of thread support (MPI 5.0 §11.6), least first.
@@ -26,42 +30,76 @@ pub struct Process {
     pub world: Arc<Comm>,
     /// MPI_COMM_SELF.
     pub itself: Arc<Comm>,
-    /// What was provided at initialisation.
-    pub thread_level: ThreadLevel,
-    /// The thread that initialised MPI.
-    pub main_thread: ThreadId,
     /// What the launcher said.
     pub welcome: Welcome,
     /// The page that the launcher reads.
     pub status: &'static RankStatus,
+    /// The level of thread support that the device was started for.
+    level: ThreadLevel,
+    model: OnceLock<WorldModel>,
     client: Option<Client>,
     next_context: AtomicU32,
-    finalized: AtomicBool,
+    /// How many use it: the world model and each session.
+    users: Mutex<u32>,
+}
+
+/// What is known of the world model once it has been initialised.
+#[derive(Clone, Copy, Debug)]
+struct WorldModel {
+    level: ThreadLevel,
+    main_thread: ThreadId,
 }
 
 static PROCESS: OnceLock<Process> = OnceLock::new();
-/// Only one thread initialises.
+/// Only one thread starts.
 static STARTING: Mutex<()> = Mutex::new(());
+/// The process between MPI_Init and MPI_Finalize, else null.
+static IN_WORLD: AtomicPtr<Process> = AtomicPtr::new(null_mut());
 
-/// This process. Panics before initialisation: the abi floor checks first.
+/// This process. Panics before it has been started: the abi floor checks first.
 #[inline]
 pub fn process() -> &'static Process {
     PROCESS.get().expect("MPI is initialised")
 }
 
-/// This process, if MPI has been initialised.
+/// This process, if it has been started.
 #[inline]
 pub fn started() -> Option<&'static Process> {
     PROCESS.get()
 }
 
-/// Finds the job, starts the device and makes the predefined communicators (MPI_Init_thread). Provides what is asked for.
+/// This process, if it is in the world model: between MPI_Init and MPI_Finalize.
+#[inline]
+pub fn in_world() -> Option<&'static Process> {
+    // SAFETY: null, or the process, which lives for ever.
+    unsafe { IN_WORLD.load(Ordering::Acquire).as_ref() }
+}
+
+/// Begins the world model (MPI_Init_thread); starts the process unless a session has. Provides what is asked for.
 ///
-/// Errors: MPI has been initialised before; the launcher cannot be spoken to; the shared segment cannot be mapped.
+/// Errors: it has begun before; the launcher cannot be spoken to; the shared segment cannot be mapped.
 pub fn init(level: ThreadLevel) -> Result<&'static Process> {
-    let _one = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-    if PROCESS.get().is_some() {
+    let process = start(level)?;
+    let model = WorldModel {
+        level,
+        main_thread: std::thread::current().id(),
+    };
+    if process.model.set(model).is_err() {
         return Err(err!(Other, "MPI has been initialised already"));
+    }
+    process.begin();
+    IN_WORLD.store(std::ptr::from_ref(process).cast_mut(), Ordering::Release);
+    Ok(process)
+}
+
+/// Finds the job, starts the device and makes the predefined communicators, unless that has been done. `level` counts at the first
+/// call only.
+///
+/// Errors: the launcher cannot be spoken to; the shared segment cannot be mapped.
+pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
+    let _one = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(process) = PROCESS.get() {
+        return Ok(process);
     }
     let Place {
         welcome,
@@ -79,20 +117,15 @@ pub fn init(level: ThreadLevel) -> Result<&'static Process> {
         size: welcome.size,
         world: Comm::world(welcome.rank, welcome.size),
         itself: Comm::itself(welcome.rank),
-        thread_level: level,
-        main_thread: std::thread::current().id(),
         welcome,
         status,
+        level,
+        model: OnceLock::new(),
         client,
         next_context: AtomicU32::new(2),
-        finalized: AtomicBool::new(false),
+        users: Mutex::new(0),
     };
-    let process = PROCESS.get_or_init(|| process);
-    process
-        .status
-        .state
-        .store(RankState::Running as u32, Ordering::Release);
-    Ok(process)
+    Ok(PROCESS.get_or_init(|| process))
 }
 
 impl Process {
@@ -101,27 +134,65 @@ impl Process {
         device::ContextId::new(self.me, self.next_context.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Completes what others still need of this process (MPI_Finalize). Blocks until then.
-    pub fn finalize(&self) {
-        device::finish();
-        self.finalized.store(true, Ordering::Release);
-        self.status
-            .state
-            .store(RankState::Finalized as u32, Ordering::Release);
+    /// The highest level of thread support that a session can have: any if a session started the process, as it then is ready for
+    /// all of them, otherwise that of the world model.
+    pub fn thread_limit(&self) -> ThreadLevel {
+        self.level
     }
 
-    /// Has MPI been finalised?
-    #[inline]
-    pub fn is_finalized(&self) -> bool {
-        self.finalized.load(Ordering::Acquire)
+    /// What MPI_Init_thread provided; `None` if it has not been called.
+    pub fn world_level(&self) -> Option<ThreadLevel> {
+        self.model.get().map(|m| m.level)
+    }
+
+    /// The thread that called MPI_Init, if any has.
+    pub fn main_thread(&self) -> Option<ThreadId> {
+        self.model.get().map(|m| m.main_thread)
+    }
+
+    fn users(&self) -> MutexGuard<'_, u32> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, state: RankState) {
+        self.status.state.store(state as u32, Ordering::Release);
+    }
+
+    /// One more uses MPI in this process.
+    pub(crate) fn begin(&self) {
+        let mut users = self.users();
+        *users += 1;
+        self.tell(RankState::Running);
+    }
+
+    /// One of those who use MPI has done. The last one completes what others still need of this process: blocks until then.
+    pub(crate) fn end(&self) {
+        {
+            let mut users = self.users();
+            *users -= 1;
+            if *users > 0 {
+                return;
+            }
+        }
+        device::finish();
+        // Another session may have begun meanwhile.
+        let users = self.users();
+        if *users == 0 {
+            self.tell(RankState::Finalized);
+        }
+    }
+
+    /// Ends the world model (MPI_Finalize). Unless sessions go on, completes what others still need of this process; blocks until
+    /// then.
+    pub fn finalize(&self) {
+        self.end();
+        IN_WORLD.store(null_mut(), Ordering::Release);
     }
 
     /// Ends the job with exit code `code`; `text` is shown by the launcher. Without a launcher: prints it and exits.
     pub fn abort(&self, code: i32, text: &str) -> ! {
         self.status.abort_code.store(code, Ordering::Relaxed);
-        self.status
-            .state
-            .store(RankState::Aborted as u32, Ordering::Release);
+        self.tell(RankState::Aborted);
         abort(self.client.as_ref(), code, text)
     }
 }

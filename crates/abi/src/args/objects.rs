@@ -1,7 +1,7 @@
 //! Handles, and pointers to handles.
 
 use super::null;
-use crate::constants::{MPI_BYTE, MPI_SUM};
+use crate::constants::{MPI_BYTE, MPI_COMM_NULL, MPI_COMM_SELF, MPI_COMM_WORLD, MPI_SUM};
 use crate::handle::{self, Handle, Object};
 use ferry_mpi::{Comm, Datatype, Error, Op, Result, err};
 use std::sync::Arc;
@@ -30,6 +30,14 @@ pub(super) fn no_object<T: Object>(handle: Handle, name: &str) -> Error {
     let what = match handle {
         0 => "0, which is no handle (has it been set?)".to_string(),
         h if h == T::NULL => format!("the null handle {}", null_name::<T>()),
+        MPI_COMM_WORLD | MPI_COMM_SELF if T::NULL == MPI_COMM_NULL => {
+            let which = if handle == MPI_COMM_WORLD {
+                "MPI_COMM_WORLD"
+            } else {
+                "MPI_COMM_SELF"
+            };
+            format!("{which}, which is there between MPI_Init and MPI_Finalize only")
+        }
         h if handle::is_predefined(h) => format!("{h:#x}, which is the handle of something else"),
         h => format!("{h:#x}, which is no {} (any more)", T::TYPE),
     };

@@ -21,19 +21,16 @@ pub fn init_thread(
     provided: Out<i32>,
 ) -> Result<()> {
     let _ = (argc, argv);
-    let level = match required {
-        MPI_THREAD_SINGLE => ThreadLevel::Single,
-        MPI_THREAD_FUNNELED => ThreadLevel::Funneled,
-        MPI_THREAD_SERIALIZED => ThreadLevel::Serialized,
-        MPI_THREAD_MULTIPLE => ThreadLevel::Multiple,
-        _ => {
-            return Err(err!(
+    let level = LEVELS
+        .into_iter()
+        .find(|l| l.1 == required)
+        .ok_or_else(|| {
+            err!(
                 Arg,
                 "required is {required}, which is no level of thread support"
-            ));
-        }
-    };
-    start(level)?;
+            )
+        })?;
+    start(level.0)?;
     provided.set(required);
     Ok(())
 }
@@ -48,36 +45,63 @@ fn start(level: ThreadLevel) -> Result<()> {
     process.world.identity.set(MPI_COMM_WORLD);
     process.itself.identity.set(MPI_COMM_SELF);
     super::group::empty().identity.set(MPI_GROUP_EMPTY);
-    super::info::environment().set(b"thread_level", level_name(level).as_bytes());
+    super::info::environment().set(b"thread_level", name_of(level).as_bytes());
     super::info::environment().set(b"maxprocs", process.size.to_string().as_bytes());
-    entry::set_life(Life::Running);
+    entry::world_begins();
     Ok(())
 }
 
-fn level_number(level: ThreadLevel) -> i32 {
-    match level {
-        ThreadLevel::Single => MPI_THREAD_SINGLE,
-        ThreadLevel::Funneled => MPI_THREAD_FUNNELED,
-        ThreadLevel::Serialized => MPI_THREAD_SERIALIZED,
-        ThreadLevel::Multiple => MPI_THREAD_MULTIPLE,
-    }
+/// The levels of thread support: number and name.
+const LEVELS: [(ThreadLevel, i32, &str); 4] = [
+    (ThreadLevel::Single, MPI_THREAD_SINGLE, "MPI_THREAD_SINGLE"),
+    (
+        ThreadLevel::Funneled,
+        MPI_THREAD_FUNNELED,
+        "MPI_THREAD_FUNNELED",
+    ),
+    (
+        ThreadLevel::Serialized,
+        MPI_THREAD_SERIALIZED,
+        "MPI_THREAD_SERIALIZED",
+    ),
+    (
+        ThreadLevel::Multiple,
+        MPI_THREAD_MULTIPLE,
+        "MPI_THREAD_MULTIPLE",
+    ),
+];
+
+/// What a level is called.
+pub fn name_of(level: ThreadLevel) -> &'static str {
+    LEVELS[level as usize].2
 }
 
-fn level_name(level: ThreadLevel) -> &'static str {
-    match level {
-        ThreadLevel::Single => "MPI_THREAD_SINGLE",
-        ThreadLevel::Funneled => "MPI_THREAD_FUNNELED",
-        ThreadLevel::Serialized => "MPI_THREAD_SERIALIZED",
-        ThreadLevel::Multiple => "MPI_THREAD_MULTIPLE",
-    }
+/// The level that is called so.
+pub fn level_named(name: &str) -> Option<ThreadLevel> {
+    LEVELS.into_iter().find(|l| l.2 == name).map(|l| l.0)
 }
 
 pub fn finalize() -> Result<()> {
+    if entry::life() != Life::Running {
+        return Err(no_world());
+    }
     // The delete callbacks of MPI_COMM_SELF run first, while everything still works (MPI 5.0 §11.2.4).
     process().itself.attributes.delete_all(MPI_COMM_SELF)?;
     process().finalize();
-    entry::set_life(Life::Finalized);
+    entry::world_ends();
     Ok(())
+}
+
+/// What the world model is asked for while there are only sessions.
+#[cold]
+fn no_world() -> Error {
+    match entry::life() {
+        Life::Finalized => err!(Other, "it was called after MPI_Finalize"),
+        _ => err!(
+            Other,
+            "it belongs to the world model, but there are only sessions: MPI_Init has not been called"
+        ),
+    }
 }
 
 pub fn initialized(flag: OutFlag) -> Result<()> {
@@ -91,12 +115,14 @@ pub fn finalized(flag: OutFlag) -> Result<()> {
 }
 
 pub fn is_thread_main(flag: OutFlag) -> Result<()> {
-    flag.set(std::thread::current().id() == process().main_thread);
+    let main = process().main_thread().ok_or_else(no_world)?;
+    flag.set(std::thread::current().id() == main);
     Ok(())
 }
 
 pub fn query_thread(provided: Out<i32>) -> Result<()> {
-    provided.set(level_number(process().thread_level));
+    let level = process().world_level().ok_or_else(no_world)?;
+    provided.set(LEVELS[level as usize].1);
     Ok(())
 }
 
@@ -321,6 +347,15 @@ mod tests {
             }
         }
         assert!(logical_width(3).is_err());
+    }
+
+    #[test]
+    fn levels_have_names_in_order() {
+        for (at, (level, _, name)) in LEVELS.into_iter().enumerate() {
+            assert_eq!((level as usize, name_of(level)), (at, name));
+            assert_eq!(level_named(name), Some(level));
+        }
+        assert_eq!(level_named("MPI_THREAD_NONE"), None);
     }
 
     #[test]

@@ -32,7 +32,8 @@ fn give(handler: &Arc<Errhandler>, place: &New<Errhandler>) {
     place.set(handler.clone());
 }
 
-fn check(handler: &Errhandler, target: Target) -> Result<()> {
+/// May the handler hang on such objects?
+pub fn check(handler: &Errhandler, target: Target) -> Result<()> {
     if handler.fits(target) {
         Ok(())
     } else {
@@ -114,6 +115,35 @@ pub fn comm_call_errhandler(comm: &'static Arc<Comm>, errorcode: i32) -> Result<
         comm.identity.bits(),
         errorcode,
         &place,
+        &error,
+    );
+    Ok(())
+}
+
+pub fn session_set_errhandler(
+    session: &'static Arc<Session>,
+    errhandler: &'static Arc<Errhandler>,
+) -> Result<()> {
+    check(errhandler, Target::Session)?;
+    session.errhandler.set(errhandler);
+    Ok(())
+}
+
+pub fn session_get_errhandler(
+    session: &'static Arc<Session>,
+    errhandler: New<Errhandler>,
+) -> Result<()> {
+    give(&session.errhandler.current(), &errhandler);
+    Ok(())
+}
+
+pub fn session_call_errhandler(session: &'static Arc<Session>, errorcode: i32) -> Result<()> {
+    let error = reported(errorcode)?;
+    raise::invoke(
+        &session.errhandler.current(),
+        session.identity.bits(),
+        errorcode,
+        "MPI_Session_call_errhandler",
         &error,
     );
     Ok(())

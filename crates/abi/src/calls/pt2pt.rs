@@ -1,7 +1,7 @@
 //! Point-to-point communication (MPI 5.0 chapter 3).
 
 use crate::prelude::*;
-use ferry_mpi::pt2pt::{self, Attached, Buffer, BufferPool, Message, Mode};
+use ferry_mpi::pt2pt::{self, Attached, Buffer, BufferPool, Message, Mode, PoolOwner};
 use ferry_mpi::request::Outcome;
 
 /// Blocking sends.
@@ -314,7 +314,8 @@ pub fn imrecv(
 /// What MPI_BUFFER_AUTOMATIC is in the ABI.
 const AUTOMATIC: usize = 2;
 
-fn attach(pool: &BufferPool, buffer: *mut c_void, size: i64) -> Result<()> {
+/// Attaches what the program calls a buffer.
+pub fn attach(pool: &BufferPool, buffer: *mut c_void, size: i64) -> Result<()> {
     pool.attach(match buffer as usize {
         AUTOMATIC => Attached::Automatic,
         address => Attached::User {
@@ -324,7 +325,8 @@ fn attach(pool: &BufferPool, buffer: *mut c_void, size: i64) -> Result<()> {
     })
 }
 
-fn detach(pool: &BufferPool, buffer: OutPointer, size: OutCount) -> Result<()> {
+/// Detaches what is attached.
+pub fn detach(pool: &BufferPool, buffer: OutPointer, size: OutCount) -> Result<()> {
     match pool.detach()? {
         Attached::Automatic => {
             buffer.set(AUTOMATIC as *mut c_void);
@@ -352,7 +354,7 @@ pub fn buffer_flush() -> Result<()> {
 }
 
 pub fn buffer_iflush(request: Out<Handle>) -> Result<()> {
-    request.set(handle::insert(pt2pt::iflush(None)));
+    request.set(handle::insert(pt2pt::iflush(PoolOwner::Process)));
     Ok(())
 }
 
@@ -374,6 +376,6 @@ pub fn comm_flush_buffer(comm: &'static Arc<Comm>) -> Result<()> {
 }
 
 pub fn comm_iflush_buffer(comm: &'static Arc<Comm>, request: Out<Handle>) -> Result<()> {
-    request.set(handle::insert(pt2pt::iflush(Some(comm))));
+    request.set(handle::insert(pt2pt::iflush(PoolOwner::Comm(comm.clone()))));
     Ok(())
 }

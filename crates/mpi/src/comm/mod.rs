@@ -95,8 +95,9 @@ impl Comm {
         }
     }
 
-    /// A new intracommunicator that takes after this one: its error handler. This process is in `group`.
+    /// A new intracommunicator that takes after this one: its error handler, its session. This process is in `group`.
     pub(crate) fn child(&self, context: ContextId, group: Arc<Group>) -> Comm {
+        let group = group.derived_from(self.group.session());
         Comm {
             errhandler: self.errhandler.clone(),
             ..Comm::intra(context, group)

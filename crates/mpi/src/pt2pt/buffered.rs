@@ -6,7 +6,7 @@
 use super::{Buffer, key};
 use crate::buffer::{message_len, source};
 use crate::device::{self, Device, ReqId, SendMode, Source, WaitingFor};
-use crate::{Comm, Result, err};
+use crate::{Comm, Result, Session, err};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Charged for each message besides its bytes; less than MPI_BSEND_OVERHEAD.
@@ -26,7 +26,7 @@ pub enum Attached {
     Automatic,
 }
 
-/// The buffered messages of the process, or of one communicator.
+/// The buffered messages of the process, or of one communicator or session.
 #[derive(Debug, Default)]
 pub struct BufferPool {
     state: Mutex<State>,
@@ -161,10 +161,11 @@ pub(super) unsafe fn send_with(
     rank: u32,
     tag: u32,
 ) -> Result<()> {
-    let pool = if comm.buffers.is_attached() {
-        &comm.buffers
-    } else {
-        BufferPool::of_process()
+    let session = comm.group.session().filter(|s| s.buffers.is_attached());
+    let pool = match session {
+        _ if comm.buffers.is_attached() => &comm.buffers,
+        Some(session) => &session.buffers,
+        None => BufferPool::of_process(),
     };
     let len = message_len(buffer.count, &buffer.datatype);
     pool.admit(d, len as u64)?;
@@ -186,30 +187,38 @@ pub(super) unsafe fn send_with(
     Ok(())
 }
 
-/// The messages of a pool leaving (MPI_Buffer_iflush).
-struct Flushing {
-    /// The communicator whose pool it is; `None`: the process's.
-    comm: Option<Arc<Comm>>,
+/// Whose pool of buffered messages.
+#[derive(Clone)]
+pub enum PoolOwner {
+    /// The process (MPI_Buffer_attach).
+    Process,
+    /// A communicator.
+    Comm(Arc<Comm>),
+    /// A session.
+    Session(Arc<Session>),
 }
+
+/// The messages of a pool leaving (MPI_Buffer_iflush).
+struct Flushing(PoolOwner);
 
 impl crate::request::Work for Flushing {
     fn is_done(&self, d: &mut Device) -> bool {
-        self.comm
-            .as_ref()
-            .map_or(&PROCESS, |c| &c.buffers)
-            .settle(d)
+        match &self.0 {
+            PoolOwner::Process => PROCESS.settle(d),
+            PoolOwner::Comm(comm) => comm.buffers.settle(d),
+            PoolOwner::Session(session) => session.buffers.settle(d),
+        }
     }
     fn outcome(&self) -> crate::request::Outcome {
         crate::request::Outcome::EMPTY
     }
 }
 
-/// A request that completes when all messages buffered so far, in `comm`'s pool or the process's, have left.
-pub fn iflush(comm: Option<&Arc<Comm>>) -> Arc<crate::Request> {
-    crate::Request::work(
-        comm.cloned(),
-        Arc::new(Flushing {
-            comm: comm.cloned(),
-        }),
-    )
+/// A request that completes when all messages buffered so far in that pool have left.
+pub fn iflush(owner: PoolOwner) -> Arc<crate::Request> {
+    let comm = match &owner {
+        PoolOwner::Comm(comm) => Some(comm.clone()),
+        _ => None,
+    };
+    crate::Request::work(comm, Arc::new(Flushing(owner)))
 }

@@ -2,7 +2,7 @@
 
 mod buffered;
 
-pub use buffered::{Attached, BufferPool, iflush};
+pub use buffered::{Attached, BufferPool, PoolOwner, iflush};
 
 use crate::buffer::{sink, source};
 use crate::device::{self, Device, Key, Pattern, ReqId, SendMode, WaitingFor};
