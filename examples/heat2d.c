@@ -222,8 +222,9 @@ int main(int argc, char **argv)
                 const float *f = flow + 4 * at;
                 float t = now[at], d = f[0] * (now[at - (size_t)row] - t) + f[1] * (now[at + (size_t)row] - t) +
                                        f[2] * (now[at - 1] - t) + f[3] * (now[at + 1] - t);
+                float size = d < 0 ? -d : d;
                 next[at] = t + d;
-                most = fmaxf(most, fabsf(d));
+                most = size > most ? size : most;
             }
         float *swap = now;
         now = next, next = swap;
