@@ -137,9 +137,8 @@ pub unsafe fn send_init(
         };
         let mut d = device::device();
         // SAFETY: the device owns the bytes.
-        if let Some(req) =
-            unsafe { d.send(to, key, Source::Owned(announcement), SendMode::Standard) }
-        {
+        let sent = unsafe { d.send(to, key, Source::Owned(announcement), SendMode::Standard) };
+        if let Some(req) = sent {
             d.detach(req);
         }
     }

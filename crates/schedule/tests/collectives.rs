@@ -3,8 +3,8 @@
 mod simulator;
 
 use ferry_schedule::{
-    Algorithm, Block, Collective, Cost, Kind, Piece, Place, Problem, Reduction, Root, Schedule, Team,
-    Varying, exchange, plan,
+    Algorithm, Block, Collective, Cost, Kind, Piece, Place, Problem, Reduction, Root, Schedule,
+    Team, Varying, exchange, plan,
 };
 use proptest::prelude::*;
 use simulator::{Cell, Memory, Rank, run};

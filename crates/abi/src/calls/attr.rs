@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicI32, Ordering};
 fn answer(code: i32, what: &str) -> Result<()> {
     match code {
         constants::MPI_SUCCESS => Ok(()),
-        code => Err(Error::new(Kind::Code(code), format!("the attribute's {what} callback returned {code}"))),
+        code => Err(Error::new(
+            Kind::Code(code),
+            format!("the attribute's {what} callback returned {code}"),
+        )),
     }
 }
 
@@ -26,7 +29,13 @@ impl ExtraState {
     }
 }
 
-fn create(holder: Holder, copy: CopyFunction, delete: DeleteFunction, keyval: Out<i32>, extra: *mut c_void) -> Result<()> {
+fn create(
+    holder: Holder,
+    copy: CopyFunction,
+    delete: DeleteFunction,
+    keyval: Out<i32>,
+    extra: *mut c_void,
+) -> Result<()> {
     let extra = ExtraState(extra);
     let copying = match copy {
         CopyFunction::Null => Copying::Never,
@@ -35,7 +44,16 @@ fn create(holder: Holder, copy: CopyFunction, delete: DeleteFunction, keyval: Ou
             let (mut new, mut flag) = (0usize, 0);
             let out: *mut usize = &mut new;
             // SAFETY: the program's function of this type; it writes a pointer and an int.
-            let code = unsafe { f(object, key, extra.pointer(), value as *mut c_void, out.cast(), &mut flag) };
+            let code = unsafe {
+                f(
+                    object,
+                    key,
+                    extra.pointer(),
+                    value as *mut c_void,
+                    out.cast(),
+                    &mut flag,
+                )
+            };
             answer(code, "copy").map(|()| (flag != 0).then_some(new))
         })),
     };
@@ -43,7 +61,10 @@ fn create(holder: Holder, copy: CopyFunction, delete: DeleteFunction, keyval: Ou
         None => None,
         Some(f) => Some(Box::new(move |object, key, value| {
             // SAFETY: the program's function of this type.
-            answer(unsafe { f(object, key, value as *mut c_void, extra.pointer()) }, "delete")
+            answer(
+                unsafe { f(object, key, value as *mut c_void, extra.pointer()) },
+                "delete",
+            )
         })),
     };
     keyval.set(Keyval::create(holder, copying, delete)?);
@@ -56,7 +77,13 @@ fn free(holder: Holder, keyval: &mut i32) -> Result<()> {
     Ok(())
 }
 
-fn get(holder: Holder, attributes: &Attributes, keyval: i32, value: OutPointer, flag: OutFlag) -> Result<()> {
+fn get(
+    holder: Holder,
+    attributes: &Attributes,
+    keyval: i32,
+    value: OutPointer,
+    flag: OutFlag,
+) -> Result<()> {
     Keyval::find(holder, keyval)?;
     let found = attributes.value(keyval);
     if let Some(found) = found {
@@ -75,7 +102,9 @@ fn predefined(keyval: i32) -> Option<&'static AtomicI32> {
         constants::MPI_HOST => constants::MPI_PROC_NULL,
         constants::MPI_IO => constants::MPI_ANY_SOURCE,
         // All processes of a node read one clock.
-        constants::MPI_WTIME_IS_GLOBAL => i32::from(process.welcome.local_ranks.len() == process.size.max(1) as usize),
+        constants::MPI_WTIME_IS_GLOBAL => {
+            i32::from(process.welcome.local_ranks.len() == process.size.max(1) as usize)
+        }
         constants::MPI_UNIVERSE_SIZE => process.size as i32,
         constants::MPI_LASTUSEDCODE => crate::codes::last_used(),
         constants::MPI_APPNUM => process.welcome.appnum as i32,
@@ -92,25 +121,47 @@ pub fn comm_create_keyval(
     comm_keyval: Out<i32>,
     extra_state: *mut c_void,
 ) -> Result<()> {
-    create(Holder::Comm, comm_copy_attr_fn, comm_delete_attr_fn, comm_keyval, extra_state)
+    create(
+        Holder::Comm,
+        comm_copy_attr_fn,
+        comm_delete_attr_fn,
+        comm_keyval,
+        extra_state,
+    )
 }
 
 pub fn comm_free_keyval(comm_keyval: &mut i32) -> Result<()> {
     free(Holder::Comm, comm_keyval)
 }
 
-pub fn comm_set_attr(comm: &'static Arc<Comm>, comm_keyval: i32, attribute_val: *mut c_void) -> Result<()> {
+pub fn comm_set_attr(
+    comm: &'static Arc<Comm>,
+    comm_keyval: i32,
+    attribute_val: *mut c_void,
+) -> Result<()> {
     let keyval = Keyval::find(Holder::Comm, comm_keyval)?;
-    comm.attributes.set(comm.identity.bits(), &keyval, attribute_val as usize)
+    comm.attributes
+        .set(comm.identity.bits(), &keyval, attribute_val as usize)
 }
 
-pub fn comm_get_attr(comm: &'static Arc<Comm>, comm_keyval: i32, attribute_val: OutPointer, flag: OutFlag) -> Result<()> {
+pub fn comm_get_attr(
+    comm: &'static Arc<Comm>,
+    comm_keyval: i32,
+    attribute_val: OutPointer,
+    flag: OutFlag,
+) -> Result<()> {
     if let Some(place) = predefined(comm_keyval) {
         attribute_val.set(place.as_ptr().cast());
         flag.set(true);
         return Ok(());
     }
-    get(Holder::Comm, &comm.attributes, comm_keyval, attribute_val, flag)
+    get(
+        Holder::Comm,
+        &comm.attributes,
+        comm_keyval,
+        attribute_val,
+        flag,
+    )
 }
 
 pub fn comm_delete_attr(comm: &'static Arc<Comm>, comm_keyval: i32) -> Result<()> {
@@ -120,7 +171,12 @@ pub fn comm_delete_attr(comm: &'static Arc<Comm>, comm_keyval: i32) -> Result<()
 
 // The names of MPI 1.
 
-pub fn keyval_create(copy_fn: CopyFunction, delete_fn: DeleteFunction, keyval: Out<i32>, extra_state: *mut c_void) -> Result<()> {
+pub fn keyval_create(
+    copy_fn: CopyFunction,
+    delete_fn: DeleteFunction,
+    keyval: Out<i32>,
+    extra_state: *mut c_void,
+) -> Result<()> {
     comm_create_keyval(copy_fn, delete_fn, keyval, extra_state)
 }
 
@@ -132,7 +188,12 @@ pub fn attr_put(comm: &'static Arc<Comm>, keyval: i32, attribute_val: *mut c_voi
     comm_set_attr(comm, keyval, attribute_val)
 }
 
-pub fn attr_get(comm: &'static Arc<Comm>, keyval: i32, attribute_val: OutPointer, flag: OutFlag) -> Result<()> {
+pub fn attr_get(
+    comm: &'static Arc<Comm>,
+    keyval: i32,
+    attribute_val: OutPointer,
+    flag: OutFlag,
+) -> Result<()> {
     comm_get_attr(comm, keyval, attribute_val, flag)
 }
 
@@ -146,20 +207,45 @@ pub fn type_create_keyval(
     type_keyval: Out<i32>,
     extra_state: *mut c_void,
 ) -> Result<()> {
-    create(Holder::Type, type_copy_attr_fn, type_delete_attr_fn, type_keyval, extra_state)
+    create(
+        Holder::Type,
+        type_copy_attr_fn,
+        type_delete_attr_fn,
+        type_keyval,
+        extra_state,
+    )
 }
 
 pub fn type_free_keyval(type_keyval: &mut i32) -> Result<()> {
     free(Holder::Type, type_keyval)
 }
 
-pub fn type_set_attr(datatype: &'static Arc<Datatype>, type_keyval: i32, attribute_val: *mut c_void) -> Result<()> {
+pub fn type_set_attr(
+    datatype: &'static Arc<Datatype>,
+    type_keyval: i32,
+    attribute_val: *mut c_void,
+) -> Result<()> {
     let keyval = Keyval::find(Holder::Type, type_keyval)?;
-    of_type(datatype).set(datatype.handle.load(Ordering::Relaxed), &keyval, attribute_val as usize)
+    of_type(datatype).set(
+        datatype.handle.load(Ordering::Relaxed),
+        &keyval,
+        attribute_val as usize,
+    )
 }
 
-pub fn type_get_attr(datatype: &'static Arc<Datatype>, type_keyval: i32, attribute_val: OutPointer, flag: OutFlag) -> Result<()> {
-    get(Holder::Type, of_type(datatype), type_keyval, attribute_val, flag)
+pub fn type_get_attr(
+    datatype: &'static Arc<Datatype>,
+    type_keyval: i32,
+    attribute_val: OutPointer,
+    flag: OutFlag,
+) -> Result<()> {
+    get(
+        Holder::Type,
+        of_type(datatype),
+        type_keyval,
+        attribute_val,
+        flag,
+    )
 }
 
 pub fn type_delete_attr(datatype: &'static Arc<Datatype>, type_keyval: i32) -> Result<()> {
@@ -173,7 +259,13 @@ pub fn win_create_keyval(
     win_keyval: Out<i32>,
     extra_state: *mut c_void,
 ) -> Result<()> {
-    create(Holder::Win, win_copy_attr_fn, win_delete_attr_fn, win_keyval, extra_state)
+    create(
+        Holder::Win,
+        win_copy_attr_fn,
+        win_delete_attr_fn,
+        win_keyval,
+        extra_state,
+    )
 }
 
 pub fn win_free_keyval(win_keyval: &mut i32) -> Result<()> {

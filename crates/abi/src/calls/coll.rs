@@ -111,7 +111,11 @@ fn bytes(count: i64, datatype: &Datatype) -> i64 {
 }
 
 fn view(address: *const u8, count: i64, datatype: Type) -> View<'static> {
-    View::Uniform { address: address.cast_mut(), count, datatype }
+    View::Uniform {
+        address: address.cast_mut(),
+        count,
+        datatype,
+    }
 }
 
 fn send_view(sendbuf: In, count: i64, datatype: Type) -> View<'static> {
@@ -151,14 +155,32 @@ impl Vary {
         }
         let any = counts.iter().copied().max().unwrap_or(0);
         // Displacements of empty blocks mean nothing.
-        let displs = if any == 0 { vec![0; n] } else { (0..n).map(|i| displs.at(i)).collect() };
-        Ok(Vary { counts, displs, any })
+        let displs = if any == 0 {
+            vec![0; n]
+        } else {
+            (0..n).map(|i| displs.at(i)).collect()
+        };
+        Ok(Vary {
+            counts,
+            displs,
+            any,
+        })
     }
     fn none() -> Vary {
-        Vary { counts: Vec::new(), displs: Vec::new(), any: 0 }
+        Vary {
+            counts: Vec::new(),
+            displs: Vec::new(),
+            any: 0,
+        }
     }
     /// The own block here must not be the other buffer.
-    fn apart_from_own(&self, other: In, address: *const u8, datatype: &Datatype, comm: &Comm) -> Result<()> {
+    fn apart_from_own(
+        &self,
+        other: In,
+        address: *const u8,
+        datatype: &Datatype,
+        comm: &Comm,
+    ) -> Result<()> {
         if comm.is_inter() {
             return Ok(());
         }
@@ -167,12 +189,22 @@ impl Vary {
         apart(other, own, self.counts[me])
     }
     fn varying(&self) -> Varying<'_> {
-        Varying { counts: &self.counts, displs: &self.displs }
+        Varying {
+            counts: &self.counts,
+            displs: &self.displs,
+        }
     }
 }
 
 /// The blocks of a w-form, with their packed bytes.
-fn typed(address: *const u8, of: Ints, displs: Ints, types: Types, n: usize, name: &str) -> Result<(Vec<Block>, Vec<i64>)> {
+fn typed(
+    address: *const u8,
+    of: Ints,
+    displs: Ints,
+    types: Types,
+    n: usize,
+    name: &str,
+) -> Result<(Vec<Block>, Vec<i64>)> {
     let counts = of.counts(n, name)?;
     let mut blocks = Vec::with_capacity(n);
     let mut sizes = Vec::with_capacity(n);
@@ -180,13 +212,23 @@ fn typed(address: *const u8, of: Ints, displs: Ints, types: Types, n: usize, nam
         let datatype = types.at(i)?;
         let at = address.cast_mut().wrapping_offset(displs.at(i) as isize);
         sizes.push(bytes(count, datatype));
-        blocks.push(Block { address: at, count, datatype: datatype.clone() });
+        blocks.push(Block {
+            address: at,
+            count,
+            datatype: datatype.clone(),
+        });
     }
     Ok((blocks, sizes))
 }
 
 fn plain<'a>(comm: On, what: Collective<'a>, send: View<'a>, recv: View<'a>) -> Call<'a> {
-    Call { comm, what: What::Collective(what), send, recv, reduction: None }
+    Call {
+        comm,
+        what: What::Collective(what),
+        send,
+        recv,
+        reduction: None,
+    }
 }
 
 /// The number of peers, for arrays by peer.
@@ -195,40 +237,81 @@ fn peers(comm: &Comm) -> usize {
 }
 
 fn synchronise(comm: On, form: Form) -> Result<()> {
-    carry_out(&plain(comm, Collective::Barrier, View::Nothing, View::Nothing), form)
+    carry_out(
+        &plain(comm, Collective::Barrier, View::Nothing, View::Nothing),
+        form,
+    )
 }
 
-fn broadcast(address: *mut u8, count: i64, datatype: Type, root: Root, comm: On, form: Form) -> Result<()> {
+fn broadcast(
+    address: *mut u8,
+    count: i64,
+    datatype: Type,
+    root: Root,
+    comm: On,
+    form: Form,
+) -> Result<()> {
     let data = view(address, count, datatype);
-    let what = Collective::Bcast { root: root_of(root), bytes: bytes(count, datatype) };
+    let what = Collective::Bcast {
+        root: root_of(root),
+        bytes: bytes(count, datatype),
+    };
     carry_out(&plain(comm, what, View::Nothing, data), form)
 }
 
 #[allow(clippy::too_many_arguments)]
 fn collect(
-    sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type, root: Root, comm: On,
+    sendbuf: In,
+    sendcount: i64,
+    sendtype: Type,
+    recvbuf: *mut u8,
+    recvcount: i64,
+    recvtype: Type,
+    root: Root,
+    comm: On,
     form: Form,
 ) -> Result<()> {
     let here = is_root(root, comm);
     let send = send_view(sendbuf, sendcount, sendtype);
-    let recv = if here { view(recvbuf, recvcount, recvtype) } else { View::Nothing };
+    let recv = if here {
+        view(recvbuf, recvcount, recvtype)
+    } else {
+        View::Nothing
+    };
     if here && !comm.is_inter() {
-        let own = recvbuf.wrapping_offset((i64::from(comm.rank()) * recvcount * recvtype.extent()) as isize);
+        let own = recvbuf
+            .wrapping_offset((i64::from(comm.rank()) * recvcount * recvtype.extent()) as isize);
         apart(sendbuf, own, recvcount)?;
     }
     let block = Uniform {
         send: elements(sendcount, sendtype),
         recv: elements(recvcount, recvtype),
-        bytes: if here { bytes(recvcount, recvtype) } else { bytes(sendcount, sendtype) },
+        bytes: if here {
+            bytes(recvcount, recvtype)
+        } else {
+            bytes(sendcount, sendtype)
+        },
     };
-    let what = Collective::Gather { root: root_of(root), block, in_place: sendbuf.is_none() };
+    let what = Collective::Gather {
+        root: root_of(root),
+        block,
+        in_place: sendbuf.is_none(),
+    };
     carry_out(&plain(comm, what, send, recv), form)
 }
 
 #[allow(clippy::too_many_arguments)]
 fn collect_varying(
-    sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, displs: Ints, recvtype: Type,
-    root: Root, comm: On, form: Form,
+    sendbuf: In,
+    sendcount: i64,
+    sendtype: Type,
+    recvbuf: *mut u8,
+    recvcounts: Ints,
+    displs: Ints,
+    recvtype: Type,
+    root: Root,
+    comm: On,
+    form: Form,
 ) -> Result<()> {
     let here = is_root(root, comm);
     let send = send_view(sendbuf, sendcount, sendtype);
@@ -251,32 +334,60 @@ fn collect_varying(
 
 #[allow(clippy::too_many_arguments)]
 fn deal(
-    sendbuf: *const u8, sendcount: i64, sendtype: Type, recvbuf: Option<*mut u8>, recvcount: i64, recvtype: Type,
-    root: Root, comm: On, form: Form,
+    sendbuf: *const u8,
+    sendcount: i64,
+    sendtype: Type,
+    recvbuf: Option<*mut u8>,
+    recvcount: i64,
+    recvtype: Type,
+    root: Root,
+    comm: On,
+    form: Form,
 ) -> Result<()> {
     let here = is_root(root, comm);
-    let send = if here { view(sendbuf, sendcount, sendtype) } else { View::Nothing };
+    let send = if here {
+        view(sendbuf, sendcount, sendtype)
+    } else {
+        View::Nothing
+    };
     let recv = match recvbuf {
         Some(address) => view(address, recvcount, recvtype),
         None => View::Nothing,
     };
     if here && !comm.is_inter() {
-        let own = sendbuf.wrapping_offset((i64::from(comm.rank()) * sendcount * sendtype.extent()) as isize);
+        let own = sendbuf
+            .wrapping_offset((i64::from(comm.rank()) * sendcount * sendtype.extent()) as isize);
         apart(recvbuf.map(<*mut u8>::cast_const), own, sendcount)?;
     }
     let block = Uniform {
         send: elements(sendcount, sendtype),
         recv: elements(recvcount, recvtype),
-        bytes: if here { bytes(sendcount, sendtype) } else { bytes(recvcount, recvtype) },
+        bytes: if here {
+            bytes(sendcount, sendtype)
+        } else {
+            bytes(recvcount, recvtype)
+        },
     };
-    let what = Collective::Scatter { root: root_of(root), block, in_place: recvbuf.is_none() };
+    let what = Collective::Scatter {
+        root: root_of(root),
+        block,
+        in_place: recvbuf.is_none(),
+    };
     carry_out(&plain(comm, what, send, recv), form)
 }
 
 #[allow(clippy::too_many_arguments)]
 fn deal_varying(
-    sendbuf: *const u8, sendcounts: Ints, displs: Ints, sendtype: Type, recvbuf: Option<*mut u8>, recvcount: i64,
-    recvtype: Type, root: Root, comm: On, form: Form,
+    sendbuf: *const u8,
+    sendcounts: Ints,
+    displs: Ints,
+    sendtype: Type,
+    recvbuf: Option<*mut u8>,
+    recvcount: i64,
+    recvtype: Type,
+    root: Root,
+    comm: On,
+    form: Form,
 ) -> Result<()> {
     let here = is_root(root, comm);
     let recv = match recvbuf {
@@ -302,7 +413,12 @@ fn deal_varying(
 
 /// The arguments of an allgather or an all-to-all with uniform blocks.
 fn uniform(
-    sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type,
+    sendbuf: In,
+    sendcount: i64,
+    sendtype: Type,
+    recvbuf: *mut u8,
+    recvcount: i64,
+    recvtype: Type,
 ) -> (Uniform, View<'static>, View<'static>) {
     let send = send_view(sendbuf, sendcount, sendtype);
     let recv = view(recvbuf, recvcount, recvtype);
@@ -316,20 +432,46 @@ fn uniform(
 
 #[allow(clippy::too_many_arguments)]
 fn collect_all(
-    sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type, comm: On, form: Form,
+    sendbuf: In,
+    sendcount: i64,
+    sendtype: Type,
+    recvbuf: *mut u8,
+    recvcount: i64,
+    recvtype: Type,
+    comm: On,
+    form: Form,
 ) -> Result<()> {
     let (block, send, recv) = uniform(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype);
     if !comm.is_inter() {
-        let own = recvbuf.wrapping_offset((i64::from(comm.rank()) * recvcount * recvtype.extent()) as isize);
+        let own = recvbuf
+            .wrapping_offset((i64::from(comm.rank()) * recvcount * recvtype.extent()) as isize);
         apart(sendbuf, own, recvcount)?;
     }
-    carry_out(&plain(comm, Collective::Allgather { block, in_place: sendbuf.is_none() }, send, recv), form)
+    carry_out(
+        &plain(
+            comm,
+            Collective::Allgather {
+                block,
+                in_place: sendbuf.is_none(),
+            },
+            send,
+            recv,
+        ),
+        form,
+    )
 }
 
 #[allow(clippy::too_many_arguments)]
 fn collect_all_varying(
-    sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, displs: Ints, recvtype: Type,
-    comm: On, form: Form,
+    sendbuf: In,
+    sendcount: i64,
+    sendtype: Type,
+    recvbuf: *mut u8,
+    recvcounts: Ints,
+    displs: Ints,
+    recvtype: Type,
+    comm: On,
+    form: Form,
 ) -> Result<()> {
     let send = send_view(sendbuf, sendcount, sendtype);
     let blocks = Vary::new(recvcounts, displs, peers(comm), recvtype, "recvcounts")?;
@@ -346,17 +488,43 @@ fn collect_all_varying(
 
 #[allow(clippy::too_many_arguments)]
 fn exchange(
-    sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type, comm: On, form: Form,
+    sendbuf: In,
+    sendcount: i64,
+    sendtype: Type,
+    recvbuf: *mut u8,
+    recvcount: i64,
+    recvtype: Type,
+    comm: On,
+    form: Form,
 ) -> Result<()> {
     let (block, send, recv) = uniform(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype);
     apart(sendbuf, recvbuf, recvcount.min(sendcount))?;
-    carry_out(&plain(comm, Collective::Alltoall { block, in_place: sendbuf.is_none() }, send, recv), form)
+    carry_out(
+        &plain(
+            comm,
+            Collective::Alltoall {
+                block,
+                in_place: sendbuf.is_none(),
+            },
+            send,
+            recv,
+        ),
+        form,
+    )
 }
 
 #[allow(clippy::too_many_arguments)]
 fn exchange_varying(
-    sendbuf: In, sendcounts: Ints, sdispls: Ints, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, rdispls: Ints,
-    recvtype: Type, comm: On, form: Form,
+    sendbuf: In,
+    sendcounts: Ints,
+    sdispls: Ints,
+    sendtype: Type,
+    recvbuf: *mut u8,
+    recvcounts: Ints,
+    rdispls: Ints,
+    recvtype: Type,
+    comm: On,
+    form: Form,
 ) -> Result<()> {
     let out = match sendbuf {
         Some(_) => Vary::new(sendcounts, sdispls, peers(comm), sendtype, "sendcounts")?,
@@ -380,74 +548,196 @@ fn exchange_varying(
 
 #[allow(clippy::too_many_arguments)]
 fn exchange_typed(
-    sendbuf: In, sendcounts: Ints, sdispls: Ints, sendtypes: Types, recvbuf: *mut u8, recvcounts: Ints, rdispls: Ints,
-    recvtypes: Types, comm: On, form: Form,
+    sendbuf: In,
+    sendcounts: Ints,
+    sdispls: Ints,
+    sendtypes: Types,
+    recvbuf: *mut u8,
+    recvcounts: Ints,
+    rdispls: Ints,
+    recvtypes: Types,
+    comm: On,
+    form: Form,
 ) -> Result<()> {
     let (out, out_bytes) = match sendbuf {
-        Some(address) => typed(address, sendcounts, sdispls, sendtypes, peers(comm), "sendcounts")?,
+        Some(address) => typed(
+            address,
+            sendcounts,
+            sdispls,
+            sendtypes,
+            peers(comm),
+            "sendcounts",
+        )?,
         None => (Vec::new(), Vec::new()),
     };
-    let (inn, inn_bytes) = typed(recvbuf, recvcounts, rdispls, recvtypes, peers(comm), "recvcounts")?;
-    apart(sendbuf, recvbuf, inn_bytes.iter().chain(&out_bytes).copied().max().unwrap_or(0))?;
-    let what = Collective::Alltoallw { send: &out_bytes, recv: &inn_bytes, in_place: sendbuf.is_none() };
-    carry_out(&plain(comm, what, View::Blocks(&out), View::Blocks(&inn)), form)
+    let (inn, inn_bytes) = typed(
+        recvbuf,
+        recvcounts,
+        rdispls,
+        recvtypes,
+        peers(comm),
+        "recvcounts",
+    )?;
+    apart(
+        sendbuf,
+        recvbuf,
+        inn_bytes
+            .iter()
+            .chain(&out_bytes)
+            .copied()
+            .max()
+            .unwrap_or(0),
+    )?;
+    let what = Collective::Alltoallw {
+        send: &out_bytes,
+        recv: &inn_bytes,
+        in_place: sendbuf.is_none(),
+    };
+    carry_out(
+        &plain(comm, what, View::Blocks(&out), View::Blocks(&inn)),
+        form,
+    )
 }
 
 /// A reduction of `count` elements.
 fn reduction(count: i64, datatype: Type, op: Operation) -> Result<Reduction> {
     op.check(datatype)?;
-    Ok(Reduction { count: elements(count, datatype), element: datatype.size(), commutes: op.is_commutative() })
+    Ok(Reduction {
+        count: elements(count, datatype),
+        element: datatype.size(),
+        commutes: op.is_commutative(),
+    })
 }
 
 /// Carries out a reduction.
 fn reducing(
-    comm: On, what: Collective<'_>, send: View<'static>, recv: View<'static>, datatype: Type, op: Operation, form: Form,
+    comm: On,
+    what: Collective<'_>,
+    send: View<'static>,
+    recv: View<'static>,
+    datatype: Type,
+    op: Operation,
+    form: Form,
 ) -> Result<()> {
-    carry_out(&Call { comm, what: What::Collective(what), send, recv, reduction: Some((op, datatype)) }, form)
+    carry_out(
+        &Call {
+            comm,
+            what: What::Collective(what),
+            send,
+            recv,
+            reduction: Some((op, datatype)),
+        },
+        form,
+    )
 }
 
 #[allow(clippy::too_many_arguments)]
 fn reduce_to_root(
-    sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type, op: Operation, root: Root, comm: On, form: Form,
+    sendbuf: In,
+    recvbuf: *mut u8,
+    count: i64,
+    datatype: Type,
+    op: Operation,
+    root: Root,
+    comm: On,
+    form: Form,
 ) -> Result<()> {
     let here = is_root(root, comm);
     if comm.is_inter() && root == Root::Nobody {
-        let of = Reduction { count: 0, element: 1, commutes: true };
-        let what = Collective::Reduce { root: coll::Root::Elsewhere, of, in_place: false };
+        let of = Reduction {
+            count: 0,
+            element: 1,
+            commutes: true,
+        };
+        let what = Collective::Reduce {
+            root: coll::Root::Elsewhere,
+            of,
+            in_place: false,
+        };
         return carry_out(&plain(comm, what, View::Nothing, View::Nothing), form);
     }
     let of = reduction(count, datatype, op)?;
     let sends = !comm.is_inter() || !here;
-    let send = if sends { send_view(sendbuf, count, datatype) } else { View::Nothing };
-    let recv = if here { view(recvbuf, count, datatype) } else { View::Nothing };
+    let send = if sends {
+        send_view(sendbuf, count, datatype)
+    } else {
+        View::Nothing
+    };
+    let recv = if here {
+        view(recvbuf, count, datatype)
+    } else {
+        View::Nothing
+    };
     if here && sends {
         apart(sendbuf, recvbuf, count)?;
     }
-    let what = Collective::Reduce { root: root_of(root), of, in_place: sendbuf.is_none() };
+    let what = Collective::Reduce {
+        root: root_of(root),
+        of,
+        in_place: sendbuf.is_none(),
+    };
     reducing(comm, what, send, recv, datatype, op, form)
 }
 
 fn reduce_to_all(
-    sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type, op: Operation, comm: On, form: Form,
+    sendbuf: In,
+    recvbuf: *mut u8,
+    count: i64,
+    datatype: Type,
+    op: Operation,
+    comm: On,
+    form: Form,
 ) -> Result<()> {
     let of = reduction(count, datatype, op)?;
     apart(sendbuf, recvbuf, count)?;
-    let (send, recv) = (send_view(sendbuf, count, datatype), view(recvbuf, count, datatype));
-    reducing(comm, Collective::Allreduce { of, in_place: sendbuf.is_none() }, send, recv, datatype, op, form)
+    let (send, recv) = (
+        send_view(sendbuf, count, datatype),
+        view(recvbuf, count, datatype),
+    );
+    reducing(
+        comm,
+        Collective::Allreduce {
+            of,
+            in_place: sendbuf.is_none(),
+        },
+        send,
+        recv,
+        datatype,
+        op,
+        form,
+    )
 }
 
 fn reduce_and_deal(
-    sendbuf: In, recvbuf: *mut u8, recvcount: i64, datatype: Type, op: Operation, comm: On, form: Form,
+    sendbuf: In,
+    recvbuf: *mut u8,
+    recvcount: i64,
+    datatype: Type,
+    op: Operation,
+    comm: On,
+    form: Form,
 ) -> Result<()> {
     let of = reduction(recvcount, datatype, op)?;
     apart(sendbuf, recvbuf, recvcount)?;
-    let (send, recv) = (send_view(sendbuf, recvcount, datatype), view(recvbuf, recvcount, datatype));
-    let what = Collective::ReduceScatterBlock { of, in_place: sendbuf.is_none() };
+    let (send, recv) = (
+        send_view(sendbuf, recvcount, datatype),
+        view(recvbuf, recvcount, datatype),
+    );
+    let what = Collective::ReduceScatterBlock {
+        of,
+        in_place: sendbuf.is_none(),
+    };
     reducing(comm, what, send, recv, datatype, op, form)
 }
 
 fn reduce_and_deal_varying(
-    sendbuf: In, recvbuf: *mut u8, recvcounts: Ints, datatype: Type, op: Operation, comm: On, form: Form,
+    sendbuf: In,
+    recvbuf: *mut u8,
+    recvcounts: Ints,
+    datatype: Type,
+    op: Operation,
+    comm: On,
+    form: Form,
 ) -> Result<()> {
     let mut counts = recvcounts.counts(comm.size() as usize, "recvcounts")?;
     if datatype.size() <= 0 {
@@ -463,40 +753,105 @@ fn reduce_and_deal_varying(
     };
     let writes = if sendbuf.is_none() { total } else { own };
     let recv = checked(recvbuf, writes, datatype, "recvbuf")?;
-    let what = Collective::ReduceScatter { counts: &counts, of, in_place: sendbuf.is_none() };
+    let what = Collective::ReduceScatter {
+        counts: &counts,
+        of,
+        in_place: sendbuf.is_none(),
+    };
     reducing(comm, what, send, recv, datatype, op, form)
 }
 
 fn scan_inclusive(
-    sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type, op: Operation, comm: On, form: Form,
+    sendbuf: In,
+    recvbuf: *mut u8,
+    count: i64,
+    datatype: Type,
+    op: Operation,
+    comm: On,
+    form: Form,
 ) -> Result<()> {
     let of = reduction(count, datatype, op)?;
     apart(sendbuf, recvbuf, count)?;
-    let (send, recv) = (send_view(sendbuf, count, datatype), view(recvbuf, count, datatype));
-    reducing(comm, Collective::Scan { of, in_place: sendbuf.is_none() }, send, recv, datatype, op, form)
+    let (send, recv) = (
+        send_view(sendbuf, count, datatype),
+        view(recvbuf, count, datatype),
+    );
+    reducing(
+        comm,
+        Collective::Scan {
+            of,
+            in_place: sendbuf.is_none(),
+        },
+        send,
+        recv,
+        datatype,
+        op,
+        form,
+    )
 }
 
 fn scan_exclusive(
-    sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type, op: Operation, comm: On, form: Form,
+    sendbuf: In,
+    recvbuf: *mut u8,
+    count: i64,
+    datatype: Type,
+    op: Operation,
+    comm: On,
+    form: Form,
 ) -> Result<()> {
     let of = reduction(count, datatype, op)?;
     apart(sendbuf, recvbuf, count)?;
     let send = send_view(sendbuf, count, datatype);
     let recv = view(recvbuf, count, datatype);
-    reducing(comm, Collective::Exscan { of, in_place: sendbuf.is_none() }, send, recv, datatype, op, form)
+    reducing(
+        comm,
+        Collective::Exscan {
+            of,
+            in_place: sendbuf.is_none(),
+        },
+        send,
+        recv,
+        datatype,
+        op,
+        form,
+    )
 }
 
-fn neighbourly<'a>(comm: On, schedule: Arc<coll::Schedule>, send: View<'a>, recv: View<'a>) -> Call<'a> {
-    Call { comm, what: What::Exchange(schedule), send, recv, reduction: None }
+fn neighbourly<'a>(
+    comm: On,
+    schedule: Arc<coll::Schedule>,
+    send: View<'a>,
+    recv: View<'a>,
+) -> Call<'a> {
+    Call {
+        comm,
+        what: What::Exchange(schedule),
+        send,
+        recv,
+        reduction: None,
+    }
 }
 
 #[allow(clippy::too_many_arguments)]
 fn tell_neighbours(
-    sendbuf: *const u8, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type, comm: On,
+    sendbuf: *const u8,
+    sendcount: i64,
+    sendtype: Type,
+    recvbuf: *mut u8,
+    recvcount: i64,
+    recvtype: Type,
+    comm: On,
     form: Form,
 ) -> Result<()> {
     let n = coll::neighbours(comm)?;
-    let (block, send, recv) = uniform(Some(sendbuf), sendcount, sendtype, recvbuf, recvcount, recvtype);
+    let (block, send, recv) = uniform(
+        Some(sendbuf),
+        sendcount,
+        sendtype,
+        recvbuf,
+        recvcount,
+        recvtype,
+    );
     let receive = |i: usize| Piece::recv(i as i64 * block.recv, block.recv);
     let s = coll::exchange_with(comm, &n, &receive, &|_| Piece::send(0, block.send));
     carry_out(&neighbourly(comm, s, send, recv), form)
@@ -504,55 +859,123 @@ fn tell_neighbours(
 
 #[allow(clippy::too_many_arguments)]
 fn tell_neighbours_varying(
-    sendbuf: *const u8, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, displs: Ints,
-    recvtype: Type, comm: On, form: Form,
+    sendbuf: *const u8,
+    sendcount: i64,
+    sendtype: Type,
+    recvbuf: *mut u8,
+    recvcounts: Ints,
+    displs: Ints,
+    recvtype: Type,
+    comm: On,
+    form: Form,
 ) -> Result<()> {
     let n = coll::neighbours(comm)?;
     let inn = Vary::new(recvcounts, displs, n.sources.len(), recvtype, "recvcounts")?;
     let send = view(sendbuf, sendcount, sendtype);
     let recv = checked(recvbuf, inn.any, recvtype, "recvbuf")?;
     let own = Piece::send(0, elements(sendcount, sendtype));
-    let s = coll::exchange_with(comm, &n, &|i| Piece::recv(inn.displs[i], inn.counts[i]), &|_| own);
+    let s = coll::exchange_with(
+        comm,
+        &n,
+        &|i| Piece::recv(inn.displs[i], inn.counts[i]),
+        &|_| own,
+    );
     carry_out(&neighbourly(comm, s, send, recv), form)
 }
 
 #[allow(clippy::too_many_arguments)]
 fn exchange_neighbours(
-    sendbuf: *const u8, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type, comm: On,
+    sendbuf: *const u8,
+    sendcount: i64,
+    sendtype: Type,
+    recvbuf: *mut u8,
+    recvcount: i64,
+    recvtype: Type,
+    comm: On,
     form: Form,
 ) -> Result<()> {
     let n = coll::neighbours(comm)?;
-    let (block, send, recv) = uniform(Some(sendbuf), sendcount, sendtype, recvbuf, recvcount, recvtype);
+    let (block, send, recv) = uniform(
+        Some(sendbuf),
+        sendcount,
+        sendtype,
+        recvbuf,
+        recvcount,
+        recvtype,
+    );
     let receive = |i: usize| Piece::recv(i as i64 * block.recv, block.recv);
-    let s = coll::exchange_with(comm, &n, &receive, &|i| Piece::send(i as i64 * block.send, block.send));
+    let s = coll::exchange_with(comm, &n, &receive, &|i| {
+        Piece::send(i as i64 * block.send, block.send)
+    });
     carry_out(&neighbourly(comm, s, send, recv), form)
 }
 
 #[allow(clippy::too_many_arguments)]
 fn exchange_neighbours_varying(
-    sendbuf: *const u8, sendcounts: Ints, sdispls: Ints, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints,
-    rdispls: Ints, recvtype: Type, comm: On, form: Form,
+    sendbuf: *const u8,
+    sendcounts: Ints,
+    sdispls: Ints,
+    sendtype: Type,
+    recvbuf: *mut u8,
+    recvcounts: Ints,
+    rdispls: Ints,
+    recvtype: Type,
+    comm: On,
+    form: Form,
 ) -> Result<()> {
     let n = coll::neighbours(comm)?;
-    let out = Vary::new(sendcounts, sdispls, n.destinations.len(), sendtype, "sendcounts")?;
+    let out = Vary::new(
+        sendcounts,
+        sdispls,
+        n.destinations.len(),
+        sendtype,
+        "sendcounts",
+    )?;
     let inn = Vary::new(recvcounts, rdispls, n.sources.len(), recvtype, "recvcounts")?;
     let send = checked(sendbuf, out.any, sendtype, "sendbuf")?;
     let recv = checked(recvbuf, inn.any, recvtype, "recvbuf")?;
     let receive = |i: usize| Piece::recv(inn.displs[i], inn.counts[i]);
-    let s = coll::exchange_with(comm, &n, &receive, &|i| Piece::send(out.displs[i], out.counts[i]));
+    let s = coll::exchange_with(comm, &n, &receive, &|i| {
+        Piece::send(out.displs[i], out.counts[i])
+    });
     carry_out(&neighbourly(comm, s, send, recv), form)
 }
 
 #[allow(clippy::too_many_arguments)]
 fn exchange_neighbours_typed(
-    sendbuf: *const u8, sendcounts: Ints, sdispls: Ints, sendtypes: Types, recvbuf: *mut u8, recvcounts: Ints,
-    rdispls: Ints, recvtypes: Types, comm: On, form: Form,
+    sendbuf: *const u8,
+    sendcounts: Ints,
+    sdispls: Ints,
+    sendtypes: Types,
+    recvbuf: *mut u8,
+    recvcounts: Ints,
+    rdispls: Ints,
+    recvtypes: Types,
+    comm: On,
+    form: Form,
 ) -> Result<()> {
     let n = coll::neighbours(comm)?;
-    let (out, out_bytes) = typed(sendbuf, sendcounts, sdispls, sendtypes, n.destinations.len(), "sendcounts")?;
-    let (inn, inn_bytes) = typed(recvbuf, recvcounts, rdispls, recvtypes, n.sources.len(), "recvcounts")?;
+    let (out, out_bytes) = typed(
+        sendbuf,
+        sendcounts,
+        sdispls,
+        sendtypes,
+        n.destinations.len(),
+        "sendcounts",
+    )?;
+    let (inn, inn_bytes) = typed(
+        recvbuf,
+        recvcounts,
+        rdispls,
+        recvtypes,
+        n.sources.len(),
+        "recvcounts",
+    )?;
     let receive = |i: usize| Piece::new(Region::RecvBlock, i as i64, inn_bytes[i]);
     let send = |i: usize| Piece::new(Region::SendBlock, i as i64, out_bytes[i]);
     let s = coll::exchange_with(comm, &n, &receive, &send);
-    carry_out(&neighbourly(comm, s, View::Blocks(&out), View::Blocks(&inn)), form)
+    carry_out(
+        &neighbourly(comm, s, View::Blocks(&out), View::Blocks(&inn)),
+        form,
+    )
 }

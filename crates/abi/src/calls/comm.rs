@@ -14,7 +14,11 @@ pub fn comm_rank(comm: &'static Arc<Comm>, rank: Out<i32>) -> Result<()> {
     Ok(())
 }
 
-pub fn comm_compare(comm1: &'static Arc<Comm>, comm2: &'static Arc<Comm>, result: Out<i32>) -> Result<()> {
+pub fn comm_compare(
+    comm1: &'static Arc<Comm>,
+    comm2: &'static Arc<Comm>,
+    result: Out<i32>,
+) -> Result<()> {
     result.set(number_of(comm1.compare(comm2)));
     Ok(())
 }
@@ -46,12 +50,21 @@ pub fn comm_dup(comm: &'static Arc<Comm>, newcomm: New<Comm>) -> Result<()> {
     Ok(())
 }
 
-pub fn comm_dup_with_info(comm: &'static Arc<Comm>, info: Option<&'static Arc<Info>>, newcomm: New<Comm>) -> Result<()> {
+pub fn comm_dup_with_info(
+    comm: &'static Arc<Comm>,
+    info: Option<&'static Arc<Info>>,
+    newcomm: New<Comm>,
+) -> Result<()> {
     newcomm.set(comm.duplicate(Some(hints(info)))?);
     Ok(())
 }
 
-fn idup(comm: &'static Arc<Comm>, hints: Option<Hints>, newcomm: New<Comm>, request: Out<Handle>) -> Result<()> {
+fn idup(
+    comm: &'static Arc<Comm>,
+    hints: Option<Hints>,
+    newcomm: New<Comm>,
+    request: Out<Handle>,
+) -> Result<()> {
     // The program gets its handle now; it must not use it before completion (MPI 5.0 §7.4.2).
     let reserved = handle::reserve(comm.clone());
     let ready = Box::new(move |duplicate| handle::fill(reserved, duplicate));
@@ -81,21 +94,40 @@ pub fn comm_idup_with_info(
     idup(comm, Some(hints(info)), newcomm, request)
 }
 
-pub fn comm_create(comm: &'static Arc<Comm>, group: &'static Arc<Group>, newcomm: New<Comm>) -> Result<()> {
+pub fn comm_create(
+    comm: &'static Arc<Comm>,
+    group: &'static Arc<Group>,
+    newcomm: New<Comm>,
+) -> Result<()> {
     newcomm.set_or_null(comm.create(group)?);
     Ok(())
 }
 
-pub fn comm_create_group(comm: &'static Arc<Comm>, group: &'static Arc<Group>, tag: u32, newcomm: New<Comm>) -> Result<()> {
+pub fn comm_create_group(
+    comm: &'static Arc<Comm>,
+    group: &'static Arc<Group>,
+    tag: u32,
+    newcomm: New<Comm>,
+) -> Result<()> {
     newcomm.set_or_null(comm.create_group(group, tag)?);
     Ok(())
 }
 
-pub fn comm_split(comm: &'static Arc<Comm>, color: i32, key: i32, newcomm: New<Comm>) -> Result<()> {
+pub fn comm_split(
+    comm: &'static Arc<Comm>,
+    color: i32,
+    key: i32,
+    newcomm: New<Comm>,
+) -> Result<()> {
     let color = match color {
         constants::MPI_UNDEFINED => None,
         c if c >= 0 => Some(c as u32),
-        c => return Err(err!(Arg, "color is {c}: it has to be MPI_UNDEFINED or not negative")),
+        c => {
+            return Err(err!(
+                Arg,
+                "color is {c}: it has to be MPI_UNDEFINED or not negative"
+            ));
+        }
     };
     newcomm.set_or_null(comm.split(color, key)?);
     Ok(())
@@ -114,7 +146,12 @@ pub fn comm_split_type(
         constants::MPI_COMM_TYPE_HW_GUIDED => Some(SplitType::HardwareGuided),
         constants::MPI_COMM_TYPE_HW_UNGUIDED => Some(SplitType::HardwareUnguided),
         constants::MPI_COMM_TYPE_RESOURCE_GUIDED => Some(SplitType::ResourceGuided),
-        t => return Err(err!(Arg, "split_type is {t}, which is no MPI_COMM_TYPE_ constant")),
+        t => {
+            return Err(err!(
+                Arg,
+                "split_type is {t}, which is no MPI_COMM_TYPE_ constant"
+            ));
+        }
     };
     let (new, kind) = comm.split_type(how, key, &hints(info))?;
     if let (Some(kind), Some(info)) = (kind, info) {
@@ -134,23 +171,38 @@ pub fn intercomm_create(
 ) -> Result<()> {
     if !(0..local_comm.size() as i32).contains(&local_leader) {
         let size = local_comm.size();
-        return Err(err!(Rank, "local_leader is {local_leader}, but local_comm has {size} ranks"));
+        return Err(err!(
+            Rank,
+            "local_leader is {local_leader}, but local_comm has {size} ranks"
+        ));
     }
     // What follows counts at the leader only.
     let bridge = if local_leader as u32 == local_comm.rank() {
         let peer_comm = args::comm(peer_comm, "peer_comm")?;
         match args::dest(remote_leader, "remote_leader", peer_comm)? {
-            Dest::Rank(remote_leader) => Some(Bridge { peer_comm, remote_leader }),
+            Dest::Rank(remote_leader) => Some(Bridge {
+                peer_comm,
+                remote_leader,
+            }),
             Dest::Nobody => return Err(err!(Rank, "remote_leader is MPI_PROC_NULL")),
         }
     } else {
         None
     };
-    newintercomm.set(comm::intercomm_create(local_comm, local_leader as u32, bridge, tag)?);
+    newintercomm.set(comm::intercomm_create(
+        local_comm,
+        local_leader as u32,
+        bridge,
+        tag,
+    )?);
     Ok(())
 }
 
-pub fn intercomm_merge(intercomm: &'static Arc<Comm>, high: bool, newintracomm: New<Comm>) -> Result<()> {
+pub fn intercomm_merge(
+    intercomm: &'static Arc<Comm>,
+    high: bool,
+    newintracomm: New<Comm>,
+) -> Result<()> {
     newintracomm.set(intercomm.merge(high)?);
     Ok(())
 }
@@ -170,7 +222,10 @@ pub fn comm_disconnect(comm: Held<Comm>) -> Result<()> {
 fn deletable(comm: &Held<Comm>) -> Result<()> {
     if comm.is_predefined() {
         let name = String::from_utf8_lossy(&comm.object().name()).into_owned();
-        return Err(err!(Comm, "comm is predefined ({name}) and cannot be freed"));
+        return Err(err!(
+            Comm,
+            "comm is predefined ({name}) and cannot be freed"
+        ));
     }
     Ok(())
 }

@@ -30,11 +30,33 @@ fn give_shared(t: &Arc<Datatype>, newtype: &New<Datatype>) {
 }
 
 pub fn type_contiguous(count: (i64, bool), oldtype: Type, newtype: New<Datatype>) -> Result<()> {
-    make(Recipe::Contiguous { count: count.0, old: oldtype.clone() }, width(count.1), &newtype)
+    make(
+        Recipe::Contiguous {
+            count: count.0,
+            old: oldtype.clone(),
+        },
+        width(count.1),
+        &newtype,
+    )
 }
 
-pub fn type_vector(count: (i64, bool), blocklength: i64, stride: i64, oldtype: Type, newtype: New<Datatype>) -> Result<()> {
-    make(Recipe::Vector { count: count.0, blocklength, stride, old: oldtype.clone() }, width(count.1), &newtype)
+pub fn type_vector(
+    count: (i64, bool),
+    blocklength: i64,
+    stride: i64,
+    oldtype: Type,
+    newtype: New<Datatype>,
+) -> Result<()> {
+    make(
+        Recipe::Vector {
+            count: count.0,
+            blocklength,
+            stride,
+            old: oldtype.clone(),
+        },
+        width(count.1),
+        &newtype,
+    )
 }
 
 pub fn type_create_hvector(
@@ -44,7 +66,16 @@ pub fn type_create_hvector(
     oldtype: Type,
     newtype: New<Datatype>,
 ) -> Result<()> {
-    make(Recipe::Hvector { count: count.0, blocklength, stride, old: oldtype.clone() }, width(count.1), &newtype)
+    make(
+        Recipe::Hvector {
+            count: count.0,
+            blocklength,
+            stride,
+            old: oldtype.clone(),
+        },
+        width(count.1),
+        &newtype,
+    )
 }
 
 /// The arrays of an indexed constructor.
@@ -61,8 +92,17 @@ pub fn type_indexed(
     oldtype: Type,
     newtype: New<Datatype>,
 ) -> Result<()> {
-    let (blocklengths, displacements) = blocks(count.0, &array_of_blocklengths, &array_of_displacements)?;
-    make(Recipe::Indexed { blocklengths, displacements, old: oldtype.clone() }, width(count.1), &newtype)
+    let (blocklengths, displacements) =
+        blocks(count.0, &array_of_blocklengths, &array_of_displacements)?;
+    make(
+        Recipe::Indexed {
+            blocklengths,
+            displacements,
+            old: oldtype.clone(),
+        },
+        width(count.1),
+        &newtype,
+    )
 }
 
 pub fn type_create_hindexed(
@@ -72,8 +112,17 @@ pub fn type_create_hindexed(
     oldtype: Type,
     newtype: New<Datatype>,
 ) -> Result<()> {
-    let (blocklengths, displacements) = blocks(count.0, &array_of_blocklengths, &array_of_displacements)?;
-    make(Recipe::Hindexed { blocklengths, displacements, old: oldtype.clone() }, width(count.1), &newtype)
+    let (blocklengths, displacements) =
+        blocks(count.0, &array_of_blocklengths, &array_of_displacements)?;
+    make(
+        Recipe::Hindexed {
+            blocklengths,
+            displacements,
+            old: oldtype.clone(),
+        },
+        width(count.1),
+        &newtype,
+    )
 }
 
 pub fn type_create_indexed_block(
@@ -83,8 +132,18 @@ pub fn type_create_indexed_block(
     oldtype: Type,
     newtype: New<Datatype>,
 ) -> Result<()> {
-    let displacements = array_of_displacements.all(count.0 as usize, "array_of_displacements")?.into();
-    make(Recipe::IndexedBlock { blocklength, displacements, old: oldtype.clone() }, width(count.1), &newtype)
+    let displacements = array_of_displacements
+        .all(count.0 as usize, "array_of_displacements")?
+        .into();
+    make(
+        Recipe::IndexedBlock {
+            blocklength,
+            displacements,
+            old: oldtype.clone(),
+        },
+        width(count.1),
+        &newtype,
+    )
 }
 
 pub fn type_create_hindexed_block(
@@ -94,8 +153,18 @@ pub fn type_create_hindexed_block(
     oldtype: Type,
     newtype: New<Datatype>,
 ) -> Result<()> {
-    let displacements = array_of_displacements.all(count.0 as usize, "array_of_displacements")?.into();
-    make(Recipe::HindexedBlock { blocklength, displacements, old: oldtype.clone() }, width(count.1), &newtype)
+    let displacements = array_of_displacements
+        .all(count.0 as usize, "array_of_displacements")?
+        .into();
+    make(
+        Recipe::HindexedBlock {
+            blocklength,
+            displacements,
+            old: oldtype.clone(),
+        },
+        width(count.1),
+        &newtype,
+    )
 }
 
 pub fn type_create_struct(
@@ -105,9 +174,18 @@ pub fn type_create_struct(
     array_of_types: Types,
     newtype: New<Datatype>,
 ) -> Result<()> {
-    let (blocklengths, displacements) = blocks(count.0, &array_of_blocklengths, &array_of_displacements)?;
+    let (blocklengths, displacements) =
+        blocks(count.0, &array_of_blocklengths, &array_of_displacements)?;
     let types = array_of_types.all(count.0 as usize)?.into();
-    make(Recipe::Struct { blocklengths, displacements, types }, width(count.1), &newtype)
+    make(
+        Recipe::Struct {
+            blocklengths,
+            displacements,
+            types,
+        },
+        width(count.1),
+        &newtype,
+    )
 }
 
 pub fn type_create_subarray(
@@ -159,8 +237,21 @@ pub fn type_create_darray(
     make(recipe, width_of(&array_of_gsizes), &newtype)
 }
 
-pub fn type_create_resized(oldtype: Type, lb: (i64, bool), extent: i64, newtype: New<Datatype>) -> Result<()> {
-    make(Recipe::Resized { lb: lb.0, extent, old: oldtype.clone() }, width(lb.1), &newtype)
+pub fn type_create_resized(
+    oldtype: Type,
+    lb: (i64, bool),
+    extent: i64,
+    newtype: New<Datatype>,
+) -> Result<()> {
+    make(
+        Recipe::Resized {
+            lb: lb.0,
+            extent,
+            old: oldtype.clone(),
+        },
+        width(lb.1),
+        &newtype,
+    )
 }
 
 /// Digits or range: MPI_UNDEFINED means any.
@@ -173,33 +264,54 @@ fn wanted(value: i32, name: &str) -> Result<Option<i64>> {
 }
 
 pub fn type_create_f90_real(p: i32, r: i32, newtype: New<Datatype>) -> Result<()> {
-    give_shared(&Datatype::f90_real(wanted(p, "p")?, wanted(r, "r")?)?, &newtype);
+    give_shared(
+        &Datatype::f90_real(wanted(p, "p")?, wanted(r, "r")?)?,
+        &newtype,
+    );
     Ok(())
 }
 
 pub fn type_create_f90_complex(p: i32, r: i32, newtype: New<Datatype>) -> Result<()> {
-    give_shared(&Datatype::f90_complex(wanted(p, "p")?, wanted(r, "r")?)?, &newtype);
+    give_shared(
+        &Datatype::f90_complex(wanted(p, "p")?, wanted(r, "r")?)?,
+        &newtype,
+    );
     Ok(())
 }
 
 pub fn type_create_f90_integer(r: i32, newtype: New<Datatype>) -> Result<()> {
-    let Some(range) = wanted(r, "r")? else { return Err(err!(Arg, "r is MPI_UNDEFINED, but must be a number of digits")) };
+    let Some(range) = wanted(r, "r")? else {
+        return Err(err!(
+            Arg,
+            "r is MPI_UNDEFINED, but must be a number of digits"
+        ));
+    };
     give_shared(&Datatype::f90_integer(range)?, &newtype);
     Ok(())
 }
 
 pub fn type_match_size(typeclass: i32, size: i32, datatype: New<Datatype>) -> Result<()> {
     let Some(class) = MatchClass::of_value(typeclass.into()) else {
-        return Err(err!(Arg, "typeclass is {typeclass}, but must be MPI_TYPECLASS_INTEGER, _REAL or _COMPLEX"));
+        return Err(err!(
+            Arg,
+            "typeclass is {typeclass}, but must be MPI_TYPECLASS_INTEGER, _REAL or _COMPLEX"
+        ));
     };
     let Some(found) = Datatype::match_size(class, size.into()) else {
-        return Err(err!(Arg, "size is {size}, but no {class:?} type has this many bytes"));
+        return Err(err!(
+            Arg,
+            "size is {size}, but no {class:?} type has this many bytes"
+        ));
     };
     give_shared(found, &datatype);
     Ok(())
 }
 
-pub fn type_get_value_index(value_type: Type, index_type: Type, pair_type: New<Datatype>) -> Result<()> {
+pub fn type_get_value_index(
+    value_type: Type,
+    index_type: Type,
+    pair_type: New<Datatype>,
+) -> Result<()> {
     match Datatype::value_index(value_type, index_type)? {
         Some(pair) => give_shared(&pair, &pair_type),
         None => pair_type.set_null(),
@@ -222,7 +334,10 @@ pub fn type_commit(datatype: Held<Datatype>) -> Result<()> {
 pub fn type_free(datatype: Held<Datatype>) -> Result<()> {
     let t = datatype.object();
     if t.is_predefined() {
-        return Err(err!(Type, "datatype is {t:?}, which is predefined and cannot be freed"));
+        return Err(err!(
+            Type,
+            "datatype is {t:?}, which is predefined and cannot be freed"
+        ));
     }
     attr::free_type(t)?;
     datatype.free()?;
@@ -237,9 +352,21 @@ pub fn type_get_envelope(
     num_datatypes: OutCount,
     combiner: Out<i32>,
 ) -> Result<()> {
-    needs_large_form(datatype, num_large_counts.is_none(), "MPI_Type_get_envelope_c")?;
+    needs_large_form(
+        datatype,
+        num_large_counts.is_none(),
+        "MPI_Type_get_envelope_c",
+    )?;
     let counts = datatype.envelope();
-    for (out, n) in [&num_integers, &num_addresses, &num_large_counts, &num_datatypes].into_iter().zip(counts) {
+    for (out, n) in [
+        &num_integers,
+        &num_addresses,
+        &num_large_counts,
+        &num_datatypes,
+    ]
+    .into_iter()
+    .zip(counts)
+    {
         out.set(n as i64);
     }
     combiner.set(datatype.combiner() as i32);
@@ -249,7 +376,10 @@ pub fn type_get_envelope(
 /// Counts that were given as MPI_Count cannot be told as int (MPI 5.0 §5.1.13).
 fn needs_large_form(datatype: &Datatype, is_int_form: bool, large_form: &str) -> Result<()> {
     if is_int_form && datatype.is_large() {
-        return Err(err!(Type, "datatype was made by a large-count constructor (_c): ask with {large_form}"));
+        return Err(err!(
+            Type,
+            "datatype was made by a large-count constructor (_c): ask with {large_form}"
+        ));
     }
     Ok(())
 }
@@ -267,14 +397,24 @@ pub fn type_get_contents(
     array_of_datatypes: OutTypes,
 ) -> Result<()> {
     if matches!(datatype.recipe(), Recipe::Named(_)) {
-        return Err(err!(Type, "datatype is {datatype:?}, which is predefined and has no contents"));
+        return Err(err!(
+            Type,
+            "datatype is {datatype:?}, which is predefined and has no contents"
+        ));
     }
     let [integers, addresses, counts, datatypes] = datatype.envelope();
     // The int form has no large counts: its maximum is 0.
-    needs_large_form(datatype, max_large_counts == 0 && counts > 0, "MPI_Type_get_contents_c")?;
+    needs_large_form(
+        datatype,
+        max_large_counts == 0 && counts > 0,
+        "MPI_Type_get_contents_c",
+    )?;
     let room = |name: &str, max: i64, needed: usize| match max >= needed as i64 {
         true => Ok(()),
-        false => Err(err!(Arg, "{name} is {max}, but there are {needed} (see MPI_Type_get_envelope)")),
+        false => Err(err!(
+            Arg,
+            "{name} is {max}, but there are {needed} (see MPI_Type_get_envelope)"
+        )),
     };
     room("max_integers", max_integers, integers)?;
     room("max_addresses", max_addresses, addresses)?;
@@ -285,12 +425,27 @@ pub fn type_get_contents(
         true => Err(err!(Arg, "{name} is null, but {needed} elements go there")),
     };
     there("array_of_integers", array_of_integers.is_none(), integers)?;
-    there("array_of_addresses", array_of_addresses.is_null(), addresses)?;
-    there("array_of_large_counts", array_of_large_counts.is_null(), counts)?;
-    there("array_of_datatypes", array_of_datatypes.is_none(), datatypes)?;
+    there(
+        "array_of_addresses",
+        array_of_addresses.is_null(),
+        addresses,
+    )?;
+    there(
+        "array_of_large_counts",
+        array_of_large_counts.is_null(),
+        counts,
+    )?;
+    there(
+        "array_of_datatypes",
+        array_of_datatypes.is_none(),
+        datatypes,
+    )?;
     let contents = datatype.contents();
     array_of_integers.set_all(contents.integers.iter().map(|i| *i as i32));
-    for (array, values) in [(array_of_addresses, contents.addresses), (array_of_large_counts, contents.counts)] {
+    for (array, values) in [
+        (array_of_addresses, contents.addresses),
+        (array_of_large_counts, contents.counts),
+    ] {
         for (i, value) in values.into_iter().enumerate() {
             // SAFETY: the program says that the array has that many elements.
             unsafe { array.add(i).write_unaligned(value) };
@@ -304,7 +459,11 @@ pub fn type_get_contents(
 
 /// What MPI_Type_size and its kin say of a predefined type that does not exist here (MPI 5.0 §20.3).
 fn or_undefined(datatype: &Datatype, value: i64) -> i64 {
-    if datatype.exists() { value } else { constants::MPI_UNDEFINED.into() }
+    if datatype.exists() {
+        value
+    } else {
+        constants::MPI_UNDEFINED.into()
+    }
 }
 
 pub fn type_size(datatype: Type, size: OutCount) -> Result<()> {
@@ -327,13 +486,21 @@ pub fn type_get_extent_x(datatype: Type, lb: Out<i64>, extent: Out<i64>) -> Resu
     type_get_extent(datatype, lb, extent)
 }
 
-pub fn type_get_true_extent(datatype: Type, true_lb: Out<i64>, true_extent: Out<i64>) -> Result<()> {
+pub fn type_get_true_extent(
+    datatype: Type,
+    true_lb: Out<i64>,
+    true_extent: Out<i64>,
+) -> Result<()> {
     true_lb.set(or_undefined(datatype, datatype.true_lb()));
     true_extent.set(or_undefined(datatype, datatype.true_extent()));
     Ok(())
 }
 
-pub fn type_get_true_extent_x(datatype: Type, true_lb: Out<i64>, true_extent: Out<i64>) -> Result<()> {
+pub fn type_get_true_extent_x(
+    datatype: Type,
+    true_lb: Out<i64>,
+    true_extent: Out<i64>,
+) -> Result<()> {
     type_get_true_extent(datatype, true_lb, true_extent)
 }
 
@@ -343,7 +510,11 @@ pub fn type_set_name(datatype: Type, type_name: &CStr) -> Result<()> {
     Ok(())
 }
 
-pub fn type_get_name(datatype: Option<Type>, type_name: OutText, resultlen: Out<i32>) -> Result<()> {
+pub fn type_get_name(
+    datatype: Option<Type>,
+    type_name: OutText,
+    resultlen: Out<i32>,
+) -> Result<()> {
     let name = datatype.map_or_else(|| "MPI_DATATYPE_NULL".to_owned(), |t| t.label());
     resultlen.set(type_name.set(name));
     Ok(())
@@ -356,7 +527,8 @@ pub fn get_address(location: *const u8, address: Out<i64>) -> Result<()> {
 
 /// A count, or MPI_UNDEFINED.
 fn number(n: Option<u64>) -> i64 {
-    n.and_then(|n| i64::try_from(n).ok()).unwrap_or(constants::MPI_UNDEFINED.into())
+    n.and_then(|n| i64::try_from(n).ok())
+        .unwrap_or(constants::MPI_UNDEFINED.into())
 }
 
 pub fn get_count(status: &Status, datatype: Type, count: OutCount) -> Result<()> {
@@ -375,9 +547,14 @@ pub fn get_elements_x(status: &Status, datatype: Type, count: Out<i64>) -> Resul
 }
 
 pub fn status_set_elements(status: &mut Status, datatype: Type, count: i64) -> Result<()> {
-    let Ok(elements) = u64::try_from(count) else { return Err(err!(Count, "count is {count}, which is negative")) };
+    let Ok(elements) = u64::try_from(count) else {
+        return Err(err!(Count, "count is {count}, which is negative"));
+    };
     let Some(bytes) = datatype.bytes_of_elements(elements) else {
-        return Err(err!(Count, "count is {count}, but so many elements of {datatype:?} are no message"));
+        return Err(err!(
+            Count,
+            "count is {count}, but so many elements of {datatype:?} are no message"
+        ));
     };
     status.set_bytes(bytes);
     Ok(())
@@ -391,18 +568,32 @@ pub fn status_set_elements_x(status: &mut Status, datatype: Type, count: i64) ->
 fn packed(count: i64, size: i64) -> Result<i64> {
     match count.checked_mul(size.max(0)) {
         Some(bytes) => Ok(bytes),
-        None => Err(err!(Count, "{count} elements of {size} bytes are more than 63 bits count")),
+        None => Err(err!(
+            Count,
+            "{count} elements of {size} bytes are more than 63 bits count"
+        )),
     }
 }
 
 /// Checks that `needed` bytes lie from `position` on in a pack buffer of `size` bytes, and returns where.
-fn from_position(buffer: (&str, *const u8), size: (&str, i64), position: i64, needed: i64) -> Result<*const u8> {
+fn from_position(
+    buffer: (&str, *const u8),
+    size: (&str, i64),
+    position: i64,
+    needed: i64,
+) -> Result<*const u8> {
     let ((buffer_name, at), (size_name, size)) = (buffer, size);
     if position < 0 || position > size {
-        return Err(err!(Arg, "position is {position}, but must be from 0 to {size_name}, {size}"));
+        return Err(err!(
+            Arg,
+            "position is {position}, but must be from 0 to {size_name}, {size}"
+        ));
     }
     if needed > size - position {
-        return Err(err!(Arg, "{size_name} is {size} and position {position}, but {needed} bytes are needed from there on"));
+        return Err(err!(
+            Arg,
+            "{size_name} is {size} and position {position}, but {needed} bytes are needed from there on"
+        ));
     }
     if at.is_null() && needed > 0 {
         return Err(err!(Buffer, "{buffer_name} is null"));
@@ -420,7 +611,12 @@ pub fn pack(
     _comm: &'static Arc<Comm>,
 ) -> Result<()> {
     let needed = packed(incount, datatype.size())?;
-    let at = from_position(("outbuf", outbuf), ("outsize", outsize), position.value(), needed)?;
+    let at = from_position(
+        ("outbuf", outbuf),
+        ("outsize", outsize),
+        position.value(),
+        needed,
+    )?;
     if needed > 0 {
         // SAFETY: the program says that its buffers have the elements and the bytes, and do not overlap.
         unsafe {
@@ -441,7 +637,12 @@ pub fn unpack(
     _comm: &'static Arc<Comm>,
 ) -> Result<()> {
     let needed = packed(outcount, datatype.size())?;
-    let at = from_position(("inbuf", inbuf), ("insize", insize), position.value(), needed)?;
+    let at = from_position(
+        ("inbuf", inbuf),
+        ("insize", insize),
+        position.value(),
+        needed,
+    )?;
     if needed > 0 {
         // SAFETY: as in `pack`.
         unsafe {
@@ -452,7 +653,12 @@ pub fn unpack(
     position.set(position.value() + needed, "position")
 }
 
-pub fn pack_size(incount: i64, datatype: Type, _comm: &'static Arc<Comm>, size: OutCount) -> Result<()> {
+pub fn pack_size(
+    incount: i64,
+    datatype: Type,
+    _comm: &'static Arc<Comm>,
+    size: OutCount,
+) -> Result<()> {
     size.set(packed(incount, datatype.size())?);
     Ok(())
 }
@@ -461,14 +667,20 @@ pub fn pack_size(incount: i64, datatype: Type, _comm: &'static Arc<Comm>, size: 
 fn external(datarep: &CStr) -> Result<()> {
     match datarep.to_bytes() {
         b"external32" => Ok(()),
-        _ => Err(err!(Arg, "datarep is {datarep:?}, but must be \"external32\"")),
+        _ => Err(err!(
+            Arg,
+            "datarep is {datarep:?}, but must be \"external32\""
+        )),
     }
 }
 
 fn external_size(count: i64, datatype: &Datatype) -> Result<i64> {
     match datatype.external_size() {
         Some(size) => packed(count, size),
-        None => Err(err!(Type, "the datatype's size in external32 does not fit into 63 bits")),
+        None => Err(err!(
+            Type,
+            "the datatype's size in external32 does not fit into 63 bits"
+        )),
     }
 }
 
@@ -483,7 +695,12 @@ pub fn pack_external(
 ) -> Result<()> {
     external(datarep)?;
     let needed = external_size(incount, datatype)?;
-    let at = from_position(("outbuf", outbuf), ("outsize", outsize), position.value(), needed)?;
+    let at = from_position(
+        ("outbuf", outbuf),
+        ("outsize", outsize),
+        position.value(),
+        needed,
+    )?;
     if needed > 0 {
         // SAFETY: as in `pack`.
         unsafe {
@@ -505,7 +722,12 @@ pub fn unpack_external(
 ) -> Result<()> {
     external(datarep)?;
     let needed = external_size(outcount, datatype)?;
-    let at = from_position(("inbuf", inbuf), ("insize", insize), position.value(), needed)?;
+    let at = from_position(
+        ("inbuf", inbuf),
+        ("insize", insize),
+        position.value(),
+        needed,
+    )?;
     if needed > 0 {
         // SAFETY: as in `pack`.
         unsafe {
@@ -516,7 +738,12 @@ pub fn unpack_external(
     position.set(position.value() + needed, "position")
 }
 
-pub fn pack_external_size(datarep: &CStr, incount: i64, datatype: Type, size: Out<i64>) -> Result<()> {
+pub fn pack_external_size(
+    datarep: &CStr,
+    incount: i64,
+    datatype: Type,
+    size: Out<i64>,
+) -> Result<()> {
     external(datarep)?;
     size.set(external_size(incount, datatype)?);
     Ok(())

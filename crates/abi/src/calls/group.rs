@@ -56,44 +56,88 @@ pub fn group_translate_ranks(
     for (i, &rank) in ranks1.iter().enumerate() {
         let translated = match rank {
             constants::MPI_PROC_NULL => constants::MPI_PROC_NULL,
-            r if (0..group1.size() as i32).contains(&r) => rank_or_undefined(group1.translate(r as u32, group2)),
-            r => return Err(err!(Rank, "ranks1[{i}] is {r}, but group1 has {} processes", group1.size())),
+            r if (0..group1.size() as i32).contains(&r) => {
+                rank_or_undefined(group1.translate(r as u32, group2))
+            }
+            r => {
+                return Err(err!(
+                    Rank,
+                    "ranks1[{i}] is {r}, but group1 has {} processes",
+                    group1.size()
+                ));
+            }
         };
         ranks2.set(i, translated);
     }
     Ok(())
 }
 
-pub fn group_compare(group1: &'static Arc<Group>, group2: &'static Arc<Group>, result: Out<i32>) -> Result<()> {
+pub fn group_compare(
+    group1: &'static Arc<Group>,
+    group2: &'static Arc<Group>,
+    result: Out<i32>,
+) -> Result<()> {
     result.set(number_of(group1.compare(group2)));
     Ok(())
 }
 
-pub fn group_union(group1: &'static Arc<Group>, group2: &'static Arc<Group>, newgroup: New<Group>) -> Result<()> {
+pub fn group_union(
+    group1: &'static Arc<Group>,
+    group2: &'static Arc<Group>,
+    newgroup: New<Group>,
+) -> Result<()> {
     give(newgroup, group1.union(group2))
 }
 
-pub fn group_intersection(group1: &'static Arc<Group>, group2: &'static Arc<Group>, newgroup: New<Group>) -> Result<()> {
+pub fn group_intersection(
+    group1: &'static Arc<Group>,
+    group2: &'static Arc<Group>,
+    newgroup: New<Group>,
+) -> Result<()> {
     give(newgroup, group1.intersection(group2))
 }
 
-pub fn group_difference(group1: &'static Arc<Group>, group2: &'static Arc<Group>, newgroup: New<Group>) -> Result<()> {
+pub fn group_difference(
+    group1: &'static Arc<Group>,
+    group2: &'static Arc<Group>,
+    newgroup: New<Group>,
+) -> Result<()> {
     give(newgroup, group1.difference(group2))
 }
 
-pub fn group_incl(group: &'static Arc<Group>, _n: usize, ranks: &[i32], newgroup: New<Group>) -> Result<()> {
+pub fn group_incl(
+    group: &'static Arc<Group>,
+    _n: usize,
+    ranks: &[i32],
+    newgroup: New<Group>,
+) -> Result<()> {
     give(newgroup, group.include(ranks)?)
 }
 
-pub fn group_excl(group: &'static Arc<Group>, _n: usize, ranks: &[i32], newgroup: New<Group>) -> Result<()> {
+pub fn group_excl(
+    group: &'static Arc<Group>,
+    _n: usize,
+    ranks: &[i32],
+    newgroup: New<Group>,
+) -> Result<()> {
     give(newgroup, group.exclude(ranks)?)
 }
 
-pub fn group_range_incl(group: &'static Arc<Group>, _n: usize, ranges: &[[i32; 3]], newgroup: New<Group>) -> Result<()> {
+pub fn group_range_incl(
+    group: &'static Arc<Group>,
+    _n: usize,
+    ranges: &[[i32; 3]],
+    newgroup: New<Group>,
+) -> Result<()> {
     give(newgroup, group.include_ranges(ranges)?)
 }
 
-pub fn group_range_excl(group: &'static Arc<Group>, _n: usize, ranges: &[[i32; 3]], newgroup: New<Group>) -> Result<()> {
+pub fn group_range_excl(
+    group: &'static Arc<Group>,
+    _n: usize,
+    ranges: &[[i32; 3]],
+    newgroup: New<Group>,
+) -> Result<()> {
     give(newgroup, group.exclude_ranges(ranges)?)
 }
 

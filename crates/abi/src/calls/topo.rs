@@ -29,7 +29,11 @@ fn rank_in(comm: &Comm, rank: i32, name: &str) -> Result<u32> {
     if (0..comm.size() as i32).contains(&rank) {
         return Ok(rank as u32);
     }
-    Err(err!(Rank, "{name} is {rank}, but the communicator has {} ranks", comm.size()))
+    Err(err!(
+        Rank,
+        "{name} is {rank}, but the communicator has {} ranks",
+        comm.size()
+    ))
 }
 
 fn rank_or_nobody(rank: Option<u32>) -> i32 {
@@ -37,7 +41,11 @@ fn rank_or_nobody(rank: Option<u32>) -> i32 {
 }
 
 fn enough(room: usize, name: &str, needed: usize, what: &str) -> Result<()> {
-    if room >= needed { Ok(()) } else { Err(err!(Arg, "{name} is {room}, but there are {needed} {what}")) }
+    if room >= needed {
+        Ok(())
+    } else {
+        Err(err!(Arg, "{name} is {room}, but there are {needed} {what}"))
+    }
 }
 
 pub fn topo_test(comm: &'static Arc<Comm>, status: Out<i32>) -> Result<()> {
@@ -60,7 +68,11 @@ pub fn dims_create(nnodes: i32, _ndims: usize, dims: &mut [i32]) -> Result<()> {
 }
 
 fn new_cart(comm: &Comm, dims: &[i32], periods: &[i32]) -> Result<Cart> {
-    Cart::new(dims, &periods.iter().map(|&p| p != 0).collect::<Vec<_>>(), comm.size())
+    Cart::new(
+        dims,
+        &periods.iter().map(|&p| p != 0).collect::<Vec<_>>(),
+        comm.size(),
+    )
 }
 
 pub fn cart_create(
@@ -75,7 +87,13 @@ pub fn cart_create(
     Ok(())
 }
 
-pub fn cart_map(comm: &'static Arc<Comm>, _ndims: usize, dims: &[i32], periods: &[i32], newrank: Out<i32>) -> Result<()> {
+pub fn cart_map(
+    comm: &'static Arc<Comm>,
+    _ndims: usize,
+    dims: &[i32],
+    periods: &[i32],
+    newrank: Out<i32>,
+) -> Result<()> {
     let size = new_cart(comm, dims, periods)?.size();
     newrank.set(rank_or_undefined(Some(comm.rank()).filter(|&r| r < size)));
     Ok(())
@@ -93,7 +111,13 @@ pub fn cartdim_get(comm: &'static Arc<Comm>, ndims: Out<i32>) -> Result<()> {
     Ok(())
 }
 
-pub fn cart_get(comm: &'static Arc<Comm>, maxdims: usize, dims: OutInts, periods: OutInts, coords: OutInts) -> Result<()> {
+pub fn cart_get(
+    comm: &'static Arc<Comm>,
+    maxdims: usize,
+    dims: OutInts,
+    periods: OutInts,
+    coords: OutInts,
+) -> Result<()> {
     let cart = cart(comm)?;
     enough(maxdims, "maxdims", cart.dims().len(), "dimensions")?;
     dims.set_all(cart.dims().iter().map(|&d| d as i32));
@@ -108,7 +132,12 @@ pub fn cart_rank(comm: &'static Arc<Comm>, coords: Ints, rank: Out<i32>) -> Resu
     Ok(())
 }
 
-pub fn cart_coords(comm: &'static Arc<Comm>, rank: i32, maxdims: usize, coords: OutInts) -> Result<()> {
+pub fn cart_coords(
+    comm: &'static Arc<Comm>,
+    rank: i32,
+    maxdims: usize,
+    coords: OutInts,
+) -> Result<()> {
     let cart = cart(comm)?;
     let rank = rank_in(comm, rank, "rank")?;
     enough(maxdims, "maxdims", cart.dims().len(), "dimensions")?;
@@ -125,7 +154,11 @@ pub fn cart_shift(
 ) -> Result<()> {
     let cart = cart(comm)?;
     if !(0..cart.dims().len() as i32).contains(&direction) {
-        return Err(err!(Arg, "direction is {direction}, but there are {} dimensions", cart.dims().len()));
+        return Err(err!(
+            Arg,
+            "direction is {direction}, but there are {} dimensions",
+            cart.dims().len()
+        ));
     }
     let (source, dest) = cart.shift(comm.rank(), direction as usize, i64::from(disp));
     rank_source.set(rank_or_nobody(source));
@@ -135,7 +168,11 @@ pub fn cart_shift(
 
 fn new_graph(comm: &Comm, nnodes: i32, indx: &[i32], edges: Ints) -> Result<Graph> {
     if !(0..=comm.size() as i32).contains(&nnodes) {
-        return Err(err!(Arg, "nnodes is {nnodes}, but the communicator has {} ranks", comm.size()));
+        return Err(err!(
+            Arg,
+            "nnodes is {nnodes}, but the communicator has {} ranks",
+            comm.size()
+        ));
     }
     if edges.is_none() && indx.last().is_some_and(|&n| n > 0) {
         return Err(err!(Arg, "edges is null"));
@@ -155,7 +192,13 @@ pub fn graph_create(
     Ok(())
 }
 
-pub fn graph_map(comm: &'static Arc<Comm>, nnodes: i32, indx: &[i32], edges: Ints, newrank: Out<i32>) -> Result<()> {
+pub fn graph_map(
+    comm: &'static Arc<Comm>,
+    nnodes: i32,
+    indx: &[i32],
+    edges: Ints,
+    newrank: Out<i32>,
+) -> Result<()> {
     let nodes = new_graph(comm, nnodes, indx, edges)?.index().len() as u32;
     newrank.set(rank_or_undefined(Some(comm.rank()).filter(|&r| r < nodes)));
     Ok(())
@@ -168,7 +211,13 @@ pub fn graphdims_get(comm: &'static Arc<Comm>, nnodes: Out<i32>, nedges: Out<i32
     Ok(())
 }
 
-pub fn graph_get(comm: &'static Arc<Comm>, maxindex: usize, maxedges: usize, indx: OutInts, edges: OutInts) -> Result<()> {
+pub fn graph_get(
+    comm: &'static Arc<Comm>,
+    maxindex: usize,
+    maxedges: usize,
+    indx: OutInts,
+    edges: OutInts,
+) -> Result<()> {
     let graph = graph(comm)?;
     enough(maxindex, "maxindex", graph.index().len(), "nodes")?;
     enough(maxedges, "maxedges", graph.edges().len(), "edges")?;
@@ -177,12 +226,21 @@ pub fn graph_get(comm: &'static Arc<Comm>, maxindex: usize, maxedges: usize, ind
     Ok(())
 }
 
-pub fn graph_neighbors_count(comm: &'static Arc<Comm>, rank: i32, nneighbors: Out<i32>) -> Result<()> {
+pub fn graph_neighbors_count(
+    comm: &'static Arc<Comm>,
+    rank: i32,
+    nneighbors: Out<i32>,
+) -> Result<()> {
     nneighbors.set(graph(comm)?.neighbours(rank_in(comm, rank, "rank")?).len() as i32);
     Ok(())
 }
 
-pub fn graph_neighbors(comm: &'static Arc<Comm>, rank: i32, maxneighbors: usize, neighbors: OutInts) -> Result<()> {
+pub fn graph_neighbors(
+    comm: &'static Arc<Comm>,
+    rank: i32,
+    maxneighbors: usize,
+    neighbors: OutInts,
+) -> Result<()> {
     let all = graph(comm)?.neighbours(rank_in(comm, rank, "rank")?);
     enough(maxneighbors, "maxneighbors", all.len(), "neighbours")?;
     neighbors.set_all(all.iter().map(|&r| r as i32));
@@ -194,7 +252,10 @@ fn weights(weights: Weights, count: usize, name: &str) -> Result<Option<Vec<i32>
     match weights {
         Weights::None => Ok(None),
         Weights::Empty if count == 0 => Ok(Some(Vec::new())),
-        Weights::Empty => Err(err!(Arg, "{name} is MPI_WEIGHTS_EMPTY, but there are {count} edges")),
+        Weights::Empty => Err(err!(
+            Arg,
+            "{name} is MPI_WEIGHTS_EMPTY, but there are {count} edges"
+        )),
         // SAFETY: the program passes as many weights as edges.
         Weights::At(at) => unsafe { args::slice(at, count, name) }.map(|w| Some(w.to_vec())),
     }
@@ -220,19 +281,31 @@ pub fn dist_graph_create_adjacent(
     _reorder: bool,
     comm_dist_graph: New<Comm>,
 ) -> Result<()> {
-    let ends = |ranks: &[i32], name: &str, w: Weights, count: usize, of: &str| -> Result<Weighted> {
-        let ranks = ranks.iter().enumerate();
-        let ranks = ranks.map(|(i, &r)| rank_in(comm_old, r, &format!("{name}[{i}]"))).collect::<Result<_>>()?;
-        let weights = weights(w, count, of)?;
-        not_negative(&weights, of)?;
-        Ok(Weighted { ranks, weights })
-    };
+    let ends =
+        |ranks: &[i32], name: &str, w: Weights, count: usize, of: &str| -> Result<Weighted> {
+            let ranks = ranks.iter().enumerate();
+            let ranks = ranks
+                .map(|(i, &r)| rank_in(comm_old, r, &format!("{name}[{i}]")))
+                .collect::<Result<_>>()?;
+            let weights = weights(w, count, of)?;
+            not_negative(&weights, of)?;
+            Ok(Weighted { ranks, weights })
+        };
     if matches!(sourceweights, Weights::None) != matches!(destweights, Weights::None) {
-        return Err(err!(Arg, "one of sourceweights and destweights is MPI_UNWEIGHTED, the other is not"));
+        return Err(err!(
+            Arg,
+            "one of sourceweights and destweights is MPI_UNWEIGHTED, the other is not"
+        ));
     }
     let graph = DistGraph {
         sources: ends(sources, "sources", sourceweights, indegree, "sourceweights")?,
-        destinations: ends(destinations, "destinations", destweights, outdegree, "destweights")?,
+        destinations: ends(
+            destinations,
+            "destinations",
+            destweights,
+            outdegree,
+            "destweights",
+        )?,
     };
     comm_dist_graph.set(comm_old.dist_graph_create_adjacent(graph)?);
     Ok(())
@@ -261,9 +334,17 @@ pub fn dist_graph_create(
         let source = rank_in(comm_old, source, &format!("sources[{i}]"))?;
         for _ in 0..degree {
             let at = edges.len();
-            let destination = rank_in(comm_old, destinations[at] as i32, &format!("destinations[{at}]"))?;
+            let destination = rank_in(
+                comm_old,
+                destinations[at] as i32,
+                &format!("destinations[{at}]"),
+            )?;
             let weight = all_weights.as_ref().map_or(0, |w| w[at]);
-            edges.push(Edge { source, destination, weight });
+            edges.push(Edge {
+                source,
+                destination,
+                weight,
+            });
         }
     }
     comm_dist_graph.set(comm_old.dist_graph_create(&edges, all_weights.is_some())?);

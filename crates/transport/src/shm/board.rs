@@ -74,7 +74,13 @@ impl Board {
     /// Makes it as new. Only where it is deserted.
     pub fn reset(&self) {
         let head = self.head();
-        for line in [&head.counters[0], &head.counters[1], &head.open, &head.waiting, &head.left] {
+        for line in [
+            &head.counters[0],
+            &head.counters[1],
+            &head.open,
+            &head.waiting,
+            &head.left,
+        ] {
             line.0.store(0, Ordering::SeqCst);
         }
     }
@@ -98,7 +104,9 @@ impl Board {
     /// How far `phase` (from 1 on) has come: the sum of what members have added; below 0 while its half is in use.
     #[inline]
     pub fn progress(&self, phase: u64) -> i64 {
-        self.counter(phase).load(Ordering::SeqCst).wrapping_sub(self.base_of(phase)) as i64
+        self.counter(phase)
+            .load(Ordering::SeqCst)
+            .wrapping_sub(self.base_of(phase)) as i64
     }
 
     /// Adds to `phase`'s counter; returns how far the phase has come with that.
@@ -160,8 +168,14 @@ impl Shm {
             return Some(base);
         }
         let n = self.locals.len() as u64;
-        let at = boards_at(n) + (owner as u64 * u64::from(BOARDS) + u64::from(number)) * board_len(n);
-        let base = map(&self.segment, self.segment.layout.wire_at + at, board_len(n) as usize).ok()?;
+        let at =
+            boards_at(n) + (owner as u64 * u64::from(BOARDS) + u64::from(number)) * board_len(n);
+        let base = map(
+            &self.segment,
+            self.segment.layout.wire_at + at,
+            board_len(n) as usize,
+        )
+        .ok()?;
         self.boards.mapped.insert((owner, number), base);
         Some(base)
     }
@@ -232,7 +246,11 @@ mod tests {
                             std::thread::yield_now();
                         }
                         // SAFETY: the slot is this member's until all have posted.
-                        unsafe { b.slot(phase, me, 64).cast::<u64>().write(u64::from(me) + phase) };
+                        unsafe {
+                            b.slot(phase, me, 64)
+                                .cast::<u64>()
+                                .write(u64::from(me) + phase)
+                        };
                         if b.add(phase, 1) == i64::from(N) {
                             b.open(phase);
                         }
@@ -240,7 +258,9 @@ mod tests {
                             std::thread::yield_now();
                         }
                         // SAFETY: all have posted, and nobody posts there again before this member is done.
-                        let sum: u64 = (0..N).map(|i| unsafe { b.slot(phase, i, 64).cast::<u64>().read() }).sum();
+                        let sum: u64 = (0..N)
+                            .map(|i| unsafe { b.slot(phase, i, 64).cast::<u64>().read() })
+                            .sum();
                         assert_eq!(sum, u64::from(N) * phase + 6);
                         b.add(phase, 1);
                     }
