@@ -13,6 +13,10 @@ pub struct Cost {
     pub latency: f64,
     /// Seconds of a core that a message takes on both sides together.
     pub overhead: f64,
+    /// Bytes up to which a message is sent without asking the receiver.
+    pub eager: u32,
+    /// Seconds more that a larger one takes.
+    pub rendezvous: f64,
     /// Seconds to move a byte from one rank to another.
     pub byte: f64,
     /// Seconds to reduce a byte.
@@ -35,9 +39,11 @@ impl Cost {
         Cost {
             latency: if crowded { 3.0e-6 } else { 0.4e-6 },
             overhead: if crowded { 2.0e-6 } else { 0.3e-6 },
-            byte: 1.5e-10,
-            reduce_byte: 1.5e-10,
-            copy_byte: 1.0e-10,
+            eager: 16 << 10,
+            rendezvous: 2.5e-6,
+            byte: 1.0e-10,
+            reduce_byte: 4.0e-11,
+            copy_byte: 4.0e-11,
             cores: if cores == 0 { 1 } else { cores },
             segment: 64 << 10,
             window: 32,
@@ -45,8 +51,10 @@ impl Cost {
     }
 
     fn seconds(&self, n: f64, path: Load, work: Load) -> f64 {
-        let alone = path.messages * self.latency + self.volume(path);
-        let together = work.messages * self.overhead + self.volume(work);
+        let large = |l: Load| l.bytes > l.messages * f64::from(self.eager);
+        let extra = |l: Load| if large(l) { self.rendezvous } else { 0. };
+        let alone = path.messages * (self.latency + extra(path)) + self.volume(path);
+        let together = work.messages * (self.overhead + extra(work)) + self.volume(work);
         alone.max(together / f64::from(self.cores).min(n))
     }
     fn volume(&self, l: Load) -> f64 {

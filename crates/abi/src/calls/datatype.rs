@@ -78,8 +78,11 @@ pub fn type_create_hvector(
     )
 }
 
+/// Lengths and displacements of blocks.
+type Blocks = (Box<[i64]>, Box<[i64]>);
+
 /// The arrays of an indexed constructor.
-fn blocks(count: i64, lengths: &Ints, displacements: &Ints) -> Result<(Box<[i64]>, Box<[i64]>)> {
+fn blocks(count: i64, lengths: &Ints, displacements: &Ints) -> Result<Blocks> {
     let lengths = lengths.all(count as usize, "array_of_blocklengths")?;
     let displacements = displacements.all(count as usize, "array_of_displacements")?;
     Ok((lengths.into(), displacements.into()))

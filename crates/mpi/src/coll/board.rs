@@ -212,7 +212,7 @@ fn set_up(comm: &Arc<Comm>) -> Result<Option<Meeting>> {
         element: 4,
         commutes: true,
     };
-    let by_messages = |what: Collective<'_>, value: &mut i32| {
+    let by_messages = |what: Collective<'_>, value: &mut i32, number: Number| {
         let view = View::Uniform {
             address: std::ptr::from_mut(value).cast(),
             count: 1,
@@ -227,7 +227,7 @@ fn set_up(comm: &Arc<Comm>) -> Result<Option<Meeting>> {
             root: -1,
         };
         // SAFETY: the buffer is one 4-byte integer, by what is called below.
-        unsafe { run::run(&plans::schedule(comm, &what), &b) }
+        unsafe { run::run(&plans::schedule(comm, &what), &b, number) }
     };
     by_messages(
         Collective::Bcast {

@@ -16,7 +16,7 @@ pub use neighbour::{exchange_with, neighbours};
 pub use plans::Plans;
 
 use crate::{Comm, Datatype, Op, Request, Result};
-use run::{Binding, Lasting};
+use run::{Binding, Lasting, Number};
 use std::sync::Arc;
 
 /// What a call does.
@@ -95,7 +95,7 @@ impl<'a> Call<'a> {
         }
         let schedule = self.schedule();
         // SAFETY: the caller's promise.
-        unsafe { run::run(&schedule, &self.binding()) }
+        unsafe { run::run(&schedule, &self.binding(), Number::next(self.comm)) }
     }
 
     /// Starts it (MPI_I…). Does not block.

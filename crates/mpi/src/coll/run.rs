@@ -43,6 +43,17 @@ impl Number {
     }
 }
 
+impl Number {
+    /// For the `which`-th of the collectives with which a communicator arranges its own affairs, once in its life: no call
+    /// of the program's has these numbers.
+    pub(super) fn own_affair(which: u64) -> Number {
+        Number {
+            own: 0x7fff_ffff - which,
+            local: 0,
+        }
+    }
+}
+
 fn tag(number: u64) -> u32 {
     (number & 0x7fff_ffff) as u32
 }
@@ -285,8 +296,7 @@ impl Describe for Story<'_> {
 ///
 /// # Safety
 /// The binding's buffers must be what the schedule takes them for.
-pub(super) unsafe fn run(schedule: &Schedule, b: &Binding<'_>) -> Result<()> {
-    let number = Number::next(b.comm);
+pub(super) unsafe fn run(schedule: &Schedule, b: &Binding<'_>, number: Number) -> Result<()> {
     if schedule.steps.is_empty() {
         return Ok(());
     }
