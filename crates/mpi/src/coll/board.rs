@@ -235,13 +235,15 @@ fn set_up(comm: &Arc<Comm>) -> Result<Option<Meeting>> {
             bytes: 4,
         },
         &mut number,
+        Number::own_affair(0),
     )?;
     if number < 0 {
         return Ok(None);
     }
     let meeting = device::device().meeting(members[0], number as u32, members, comm.rank());
     let mut there = i32::from(meeting.is_some());
-    by_messages(Collective::Allreduce { of, in_place: true }, &mut there)?;
+    let agree = Collective::Allreduce { of, in_place: true };
+    by_messages(agree, &mut there, Number::own_affair(1))?;
     Ok(meeting.filter(|_| there == 1))
 }
 
