@@ -34,6 +34,7 @@ def steps():
     yield "lints", ["cargo", "clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"], {}, 900
     yield "release build", ["cargo", "build", "-q", "--release", "-p", "ferry-abi", "-p", "ferry-cli"], {}, 1200
     yield "install", [str(TARGET / "release" / "ferry"), "install", "--prefix", str(PREFIX)], {}, 60
+    yield "build", ["cargo", "build", "-q", "--workspace"], {}, 900  # some tests look at the library, which `cargo test` does not make
     yield "unit and property tests", ["cargo", "test", "-q", "--workspace", "--no-fail-fast"], {}, 1500
     for package in loom_packages():
         yield f"models of {package}", ["cargo", "test", "-q", "--release", "-p", package, "--test", "loom"], LOOM, 900
