@@ -102,7 +102,7 @@ static void process_sets(MPI_Session session)
     MPI_Group none = MPI_GROUP_EMPTY;
     MPI_Info info;
     int length = 0;
-    OK(MPI_Group_from_session_pset(session, "mpi://NOWHERE", &none));
+    CLASS(MPI_Group_from_session_pset(session, "mpi://NOWHERE", &none), MPI_ERR_ARG);
     CHECK(none == MPI_GROUP_NULL, "a set that there is not has a group");
     CLASS(MPI_Session_get_pset_info(session, "mpi://NOWHERE", &info), MPI_ERR_ARG);
     CLASS(MPI_Session_get_nth_pset(session, MPI_INFO_NULL, sets, &length, NULL), MPI_ERR_ARG);

@@ -83,25 +83,29 @@ pub fn session_get_nth_pset(
     Ok(())
 }
 
+fn set_named(name: &CStr) -> Result<ProcessSet> {
+    ProcessSet::named(name.to_bytes())
+        .ok_or_else(|| err!(Arg, "pset_name is {name:?}, which is no process set"))
+}
+
 pub fn session_get_pset_info(
     _session: &'static Arc<Session>,
     pset_name: &CStr,
     info: New<Info>,
 ) -> Result<()> {
-    let set = ProcessSet::named(pset_name.to_bytes())
-        .ok_or_else(|| err!(Arg, "pset_name is {pset_name:?}, which is no process set"))?;
+    let set = set_named(pset_name)?;
     info.set(Info::of([("mpi_size", set.size().to_string())]));
     Ok(())
 }
 
-/// A set that there is not has the null group (MPI 5.0 §11.3.2).
 pub fn group_from_session_pset(
     session: &'static Arc<Session>,
     pset_name: &CStr,
     newgroup: New<Group>,
 ) -> Result<()> {
-    let set = ProcessSet::named(pset_name.to_bytes());
-    newgroup.set_or_null(set.map(|set| session.group(set)));
+    // Stays where there is no such set (MPI 5.0 §11.3.2).
+    newgroup.set_handle(constants::MPI_GROUP_NULL);
+    newgroup.set(session.group(set_named(pset_name)?));
     Ok(())
 }
 
