@@ -162,10 +162,19 @@ impl Device {
         match answer {
             Ok(Answer::Done) => {
                 self.engine.sent += 1;
+                self.note_own(to);
                 waiter
             }
             Ok(Answer::Full) => self.queue_eager(to, message, head, source, waiter),
             Err(e) => Some(self.refuse(e)),
+        }
+    }
+
+    /// A message has gone to `to`. If that is this process, no bell rings, but another of its threads may sleep and wait for it.
+    #[inline]
+    fn note_own(&mut self, to: ProcId) {
+        if to == self.me {
+            self.nudge();
         }
     }
 
@@ -463,6 +472,7 @@ impl Device {
                 match self.offer(to, next) {
                     Ok(true) => {
                         moved = true;
+                        self.note_own(to);
                         let sent = queue.pop_front();
                         if let Some(Outgoing {
                             payload: Payload::Request(req),
