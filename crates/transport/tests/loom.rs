@@ -27,6 +27,7 @@ mod memory {
         /// Who touches the bytes of each line; the front line's last.
         owners: Vec<UnsafeCell<()>>,
         front: AtomicU64,
+        board: [AtomicU64; 5],
         bytes: std::cell::UnsafeCell<Vec<u8>>,
     }
 
@@ -45,6 +46,7 @@ mod memory {
             words: (0..lines).map(|_| AtomicU64::new(0)).collect(),
             owners: (0..=lines).map(|_| UnsafeCell::new(())).collect(),
             front: AtomicU64::new(0),
+            board: std::array::from_fn(|_| AtomicU64::new(0)),
             bytes: std::cell::UnsafeCell::new(vec![0; DATA + LINE]),
         })
     }
@@ -77,6 +79,15 @@ mod memory {
         }
         pub fn store(&self, v: u64, order: Ordering) {
             self.0.store(v, order);
+            if order == Ordering::SeqCst {
+                fence(Ordering::SeqCst);
+            }
+        }
+        pub fn fetch_add(&self, v: u64, order: Ordering) -> u64 {
+            fence(Ordering::SeqCst);
+            let old = self.0.fetch_add(v, order);
+            fence(Ordering::SeqCst);
+            old
         }
         pub fn swap(&self, v: u64, order: Ordering) -> u64 {
             fence(Ordering::SeqCst);
@@ -143,8 +154,34 @@ mod memory {
             unsafe { std::slice::from_raw_parts(self.run(len, false), len) }
         }
     }
+
+    /// The words of a board; its slots are watched by the tests.
+    pub struct BoardMemory(Base);
+
+    impl BoardMemory {
+        pub unsafe fn new(base: Base) -> BoardMemory {
+            BoardMemory(base)
+        }
+        pub fn counter(&self, half: usize) -> &AtomicU64 {
+            &self.0.board[half]
+        }
+        pub fn open(&self) -> &AtomicU64 {
+            &self.0.board[2]
+        }
+        pub fn waiting(&self) -> &AtomicU64 {
+            &self.0.board[3]
+        }
+        pub fn left(&self) -> &AtomicU64 {
+            &self.0.board[4]
+        }
+        pub fn slots(&self, _at: usize) -> *mut u8 {
+            std::ptr::null_mut()
+        }
+    }
 }
 
+#[path = "../src/shm/board.rs"]
+mod board;
 #[path = "../src/shm/front.rs"]
 mod front;
 #[path = "../src/shm/pair.rs"]
@@ -443,4 +480,136 @@ fn a_reader_that_falls_asleep_is_woken() {
             other.join().unwrap();
         });
     }
+}
+
+/// Two members of a board, and their slots in both halves, which loom watches.
+struct Member {
+    board: board::Board,
+    slots: Arc<[[loom::cell::UnsafeCell<u64>; 2]; 2]>,
+    me: usize,
+    phase: u64,
+}
+
+fn members() -> [Member; 2] {
+    let base = shared();
+    let slots: Arc<[[loom::cell::UnsafeCell<u64>; 2]; 2]> = Arc::new(std::array::from_fn(|_| {
+        std::array::from_fn(|_| loom::cell::UnsafeCell::new(0))
+    }));
+    [0, 1].map(|me| {
+        // SAFETY: two members on words of zeros.
+        let board = unsafe { board::Board::new(base.clone(), 2) };
+        Member {
+            board,
+            slots: slots.clone(),
+            me,
+            phase: 0,
+        }
+    })
+}
+
+// SAFETY: loom checks that no slot is used by both at once.
+unsafe impl Send for Member {}
+
+impl Member {
+    fn begin(&mut self) {
+        self.phase += 1;
+        while self.board.progress(self.phase) < 0 {
+            thread::yield_now();
+        }
+    }
+    fn half(&self) -> usize {
+        (self.phase % 2) as usize
+    }
+    fn write(&self, i: usize, value: u64) {
+        // SAFETY: loom checks.
+        self.slots[self.half()][i].with_mut(|p| unsafe { *p = value });
+    }
+    fn read(&self, i: usize) -> u64 {
+        // SAFETY: loom checks.
+        self.slots[self.half()][i].with(|p| unsafe { *p })
+    }
+    /// All post and read.
+    fn exchange(&mut self) {
+        self.begin();
+        self.write(self.me, self.phase * 10 + self.me as u64);
+        if self.board.add(self.phase, 1) == 2 {
+            self.board.open(self.phase);
+        }
+        while !self.board.is_open(self.phase) {
+            thread::yield_now();
+        }
+        let sum = self.read(0) + self.read(1);
+        assert_eq!(sum, self.phase * 20 + 1);
+        self.board.add(self.phase, 1);
+    }
+    /// One posts and goes on.
+    fn broadcast(&mut self, root: usize) {
+        self.begin();
+        if self.me == root {
+            self.write(0, self.phase);
+            self.board.open(self.phase);
+        } else {
+            while !self.board.is_open(self.phase) {
+                thread::yield_now();
+            }
+            assert_eq!(self.read(0), self.phase);
+        }
+        self.board.add(self.phase, board::SHARE);
+    }
+}
+
+fn both(preemptions: usize, part: impl Fn(&mut Member) + Send + Sync + Clone + 'static) {
+    check(preemptions, move || {
+        let [mut a, mut b] = members();
+        let other_part = part.clone();
+        let other = thread::spawn(move || other_part(&mut b));
+        part(&mut a);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_boards_halves_are_not_used_before_all_have_read() {
+    both(3, |m| (0..3).for_each(|_| m.exchange()));
+}
+
+#[test]
+fn a_root_runs_ahead_by_no_more_than_the_board_has_room_for() {
+    both(3, |m| {
+        [0, 0, 0, 1].into_iter().for_each(|root| m.broadcast(root))
+    });
+    both(3, |m| {
+        m.broadcast(1);
+        m.exchange();
+        m.broadcast(0);
+        m.exchange();
+    });
+}
+
+#[test]
+fn a_member_that_sleeps_is_woken() {
+    check(3, || {
+        let [mut a, mut b] = members();
+        let asleep = Arc::new(AtomicU32::new(0));
+        let bell = Arc::new(Notify::new());
+        let (flag, ring) = (asleep.clone(), bell.clone());
+        let other = thread::spawn(move || {
+            b.begin();
+            b.board.wait(1);
+            while !b.board.is_open(1) {
+                asleep.store(1, Ordering::SeqCst);
+                fence(Ordering::SeqCst); // A store with SeqCst is a full barrier on x86-64.
+                if !b.board.is_open(1) {
+                    bell.wait();
+                }
+            }
+            b.board.wait(-1);
+        });
+        a.begin();
+        a.board.open(1);
+        if a.board.has_waiting() && flag.swap(0, Ordering::SeqCst) != 0 {
+            ring.notify();
+        }
+        other.join().unwrap();
+    });
 }

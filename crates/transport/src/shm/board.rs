@@ -12,10 +12,7 @@
 //! 4096         slots of the first half, then of the second
 //! ```
 
-use super::{Shm, boards_at, map};
-use crate::ProcId;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use super::memory::{AtomicU64, Base, BoardMemory, Ordering};
 
 /// What a member adds to a half's counter in each phase.
 pub const SHARE: u64 = 2;
@@ -29,26 +26,11 @@ pub const fn board_len(n: u64) -> u64 {
     (4096 + 2 * n * SLOT_MAX as u64).next_multiple_of(4096)
 }
 
-#[repr(C, align(64))]
-#[derive(Default)]
-struct Line(AtomicU64);
-
-#[repr(C)]
-struct Head {
-    counters: [Line; 2],
-    open: Line,
-    waiting: Line,
-    left: Line,
-}
-
 /// One member's view of a board.
 pub struct Board {
-    base: *mut u8,
+    memory: BoardMemory,
     members: u32,
 }
-
-// SAFETY: the memory is shared by design; everything but the atomics is touched only as the phases allow.
-unsafe impl Send for Board {}
 
 impl Board {
     /// A board for `members` members.
@@ -56,38 +38,28 @@ impl Board {
     /// # Safety
     /// `base` is page-aligned shared memory of at least [`board_len`]`(members)` bytes, never unmapped, that all members and
     /// nobody else use; zeroed, or [reset](Board::reset), before the first of them uses it.
-    pub unsafe fn new(base: *mut u8, members: u32) -> Board {
-        Board { base, members }
-    }
-
-    #[inline]
-    fn head(&self) -> &Head {
-        // SAFETY: aligned, mapped for the life of the process, and all atomics.
-        unsafe { &*self.base.cast::<Head>() }
+    pub unsafe fn new(base: Base, members: u32) -> Board {
+        // SAFETY: the caller's promise.
+        let memory = unsafe { BoardMemory::new(base) };
+        Board { memory, members }
     }
 
     /// Has every member that once was here left for good, or was nobody ever here? `members` of them.
     pub fn is_deserted(&self, members: u32) -> bool {
-        self.head().left.0.load(Ordering::Acquire) == u64::from(members)
+        self.memory.left().load(Ordering::Acquire) == u64::from(members)
     }
 
     /// Makes it as new. Only where it is deserted.
     pub fn reset(&self) {
-        let head = self.head();
-        for line in [
-            &head.counters[0],
-            &head.counters[1],
-            &head.open,
-            &head.waiting,
-            &head.left,
-        ] {
-            line.0.store(0, Ordering::SeqCst);
+        let m = &self.memory;
+        for word in [m.counter(0), m.counter(1), m.open(), m.waiting(), m.left()] {
+            word.store(0, Ordering::SeqCst);
         }
     }
 
     /// This member will not come again.
     pub fn leave(&self) {
-        self.head().left.0.fetch_add(1, Ordering::AcqRel);
+        self.memory.left().fetch_add(1, Ordering::AcqRel);
     }
 
     /// The counter of `phase`'s half when all members are done with the half's earlier phases.
@@ -98,7 +70,7 @@ impl Board {
 
     #[inline]
     fn counter(&self, phase: u64) -> &AtomicU64 {
-        &self.head().counters[(phase % 2) as usize].0
+        self.memory.counter((phase % 2) as usize)
     }
 
     /// How far `phase` (from 1 on) has come: the sum of what members have added; below 0 while its half is in use.
@@ -119,25 +91,25 @@ impl Board {
     /// The data of `phase` are there for all.
     #[inline]
     pub fn open(&self, phase: u64) {
-        self.head().open.0.store(phase, Ordering::SeqCst);
+        self.memory.open().store(phase, Ordering::SeqCst);
     }
 
     /// Are the data of `phase` there?
     #[inline]
     pub fn is_open(&self, phase: u64) -> bool {
-        self.head().open.0.load(Ordering::SeqCst) >= phase
+        self.memory.open().load(Ordering::SeqCst) >= phase
     }
 
     /// One more member is going to wait, or (`-1`) one less.
     #[inline]
     pub fn wait(&self, by: i64) {
-        self.head().waiting.0.fetch_add(by as u64, Ordering::SeqCst);
+        self.memory.waiting().fetch_add(by as u64, Ordering::SeqCst);
     }
 
     /// Does any member wait?
     #[inline]
     pub fn has_waiting(&self) -> bool {
-        self.head().waiting.0.load(Ordering::SeqCst) != 0
+        self.memory.waiting().load(Ordering::SeqCst) != 0
     }
 
     /// Where member `i` posts up to `stride` bytes in `phase`; all members must use the same stride, a multiple of 64 up to
@@ -146,70 +118,11 @@ impl Board {
     pub fn slot(&self, phase: u64, i: u32, stride: usize) -> *mut u8 {
         debug_assert!(i < self.members && stride <= SLOT_MAX);
         let half = (phase % 2) as usize * self.members as usize * SLOT_MAX;
-        self.base.wrapping_add(4096 + half + i as usize * stride)
+        self.memory.slots(half + i as usize * stride)
     }
 }
 
-/// The boards that this process lends, and where it has mapped its own and others'.
-#[derive(Default)]
-pub(super) struct Boards {
-    /// Members that each of the own boards was lent to; 0: never lent.
-    lent: [u32; BOARDS as usize],
-    mapped: HashMap<(usize, u32), *mut u8>,
-}
-
-// SAFETY: the pointers are mappings that last as long as the process.
-unsafe impl Send for Boards {}
-
-impl Shm {
-    /// Board `number` of local process `owner`, mapped.
-    fn board_at(&mut self, owner: usize, number: u32) -> Option<*mut u8> {
-        if let Some(&base) = self.boards.mapped.get(&(owner, number)) {
-            return Some(base);
-        }
-        let n = self.locals.len() as u64;
-        let at =
-            boards_at(n) + (owner as u64 * u64::from(BOARDS) + u64::from(number)) * board_len(n);
-        let base = map(
-            &self.segment,
-            self.segment.layout.wire_at + at,
-            board_len(n) as usize,
-        )
-        .ok()?;
-        self.boards.mapped.insert((owner, number), base);
-        Some(base)
-    }
-
-    pub(super) fn lend(&mut self, members: u32) -> Option<u32> {
-        if members == 0 || members as usize > self.locals.len() {
-            return None;
-        }
-        for number in 0..BOARDS {
-            let lent = self.boards.lent[number as usize];
-            let base = self.board_at(self.me, number)?;
-            // SAFETY: a mapped board; until it is announced to its members only its owner looks at its counters.
-            let board = unsafe { Board::new(base, members) };
-            if lent == 0 || board.is_deserted(lent) {
-                board.reset();
-                self.boards.lent[number as usize] = members;
-                return Some(number);
-            }
-        }
-        None
-    }
-
-    pub(super) fn view_board(&mut self, owner: ProcId, number: u32, members: u32) -> Option<Board> {
-        if number >= BOARDS || members as usize > self.locals.len() {
-            return None;
-        }
-        let owner = self.index(owner)?;
-        let base = self.board_at(owner, number)?;
-        // SAFETY: a mapped board with slots for all local processes, lent by its owner to these members.
-        Some(unsafe { Board::new(base, members) })
-    }
-}
-
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -134,3 +134,58 @@ impl LineMemory {
         unsafe { std::slice::from_raw_parts(self.0.add(8), len) }
     }
 }
+
+/// A board: five words, each in a line of its own, and the members' slots.
+pub struct BoardMemory(Base);
+
+// SAFETY: the memory is shared between processes by design; all access follows the board's phases.
+unsafe impl Send for BoardMemory {}
+
+impl BoardMemory {
+    /// Where the slots begin.
+    const SLOTS: usize = 4096;
+
+    /// The board at `base`.
+    ///
+    /// # Safety
+    /// Shared memory of a board's length, page aligned, never unmapped.
+    pub unsafe fn new(base: Base) -> BoardMemory {
+        BoardMemory(base)
+    }
+
+    #[inline]
+    fn word(&self, line: usize) -> &AtomicU64 {
+        // SAFETY: the first lines of a page that is mapped for the life of the process.
+        unsafe { &*self.0.add(line * LINE).cast::<AtomicU64>() }
+    }
+
+    /// The counter of a half.
+    #[inline]
+    pub fn counter(&self, half: usize) -> &AtomicU64 {
+        self.word(half & 1)
+    }
+
+    /// The last phase whose data are there for all.
+    #[inline]
+    pub fn open(&self) -> &AtomicU64 {
+        self.word(2)
+    }
+
+    /// Members that wait.
+    #[inline]
+    pub fn waiting(&self) -> &AtomicU64 {
+        self.word(3)
+    }
+
+    /// Members that have left for good.
+    #[inline]
+    pub fn left(&self) -> &AtomicU64 {
+        self.word(4)
+    }
+
+    /// Byte `at` of the slots.
+    #[inline]
+    pub fn slots(&self, at: usize) -> *mut u8 {
+        self.0.wrapping_add(BoardMemory::SLOTS + at)
+    }
+}

@@ -7,6 +7,7 @@ mod board;
 mod cma;
 mod control;
 mod front;
+mod lending;
 mod memory;
 mod pair;
 mod ring;
@@ -72,7 +73,7 @@ pub struct Shm {
     knocks_seen: u32,
     /// Peers that were answered Full and whose rings must ring when they have room.
     starving: Vec<usize>,
-    boards: board::Boards,
+    boards: lending::Boards,
 }
 
 /// Stands in private memory for peers to try to read.
@@ -127,7 +128,7 @@ impl Shm {
             readers: Vec::new(),
             knocks_seen: 0,
             starving: Vec::new(),
-            boards: board::Boards::default(),
+            boards: lending::Boards::default(),
         })
     }
 

@@ -1,0 +1,166 @@
+//! Neighbourhood collectives (MPI 5.0 §8.6).
+
+use super::*;
+
+fn neighbourly<'a>(
+    comm: On,
+    schedule: Arc<coll::Schedule>,
+    send: View<'a>,
+    recv: View<'a>,
+) -> Call<'a> {
+    Call {
+        comm,
+        what: What::Exchange(schedule),
+        send,
+        recv,
+        reduction: None,
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+pub(super) fn tell_neighbours(
+    sendbuf: *const u8,
+    sendcount: i64,
+    sendtype: Type,
+    recvbuf: *mut u8,
+    recvcount: i64,
+    recvtype: Type,
+    comm: On,
+    form: Form,
+) -> Result<()> {
+    let n = coll::neighbours(comm)?;
+    let (block, send, recv) = uniform(
+        Some(sendbuf),
+        sendcount,
+        sendtype,
+        recvbuf,
+        recvcount,
+        recvtype,
+    );
+    let receive = |i: usize| Piece::recv(i as i64 * block.recv, block.recv);
+    let s = coll::exchange_with(comm, &n, &receive, &|_| Piece::send(0, block.send));
+    carry_out(&neighbourly(comm, s, send, recv), form)
+}
+
+#[allow(clippy::too_many_arguments)]
+pub(super) fn tell_neighbours_varying(
+    sendbuf: *const u8,
+    sendcount: i64,
+    sendtype: Type,
+    recvbuf: *mut u8,
+    recvcounts: Ints,
+    displs: Ints,
+    recvtype: Type,
+    comm: On,
+    form: Form,
+) -> Result<()> {
+    let n = coll::neighbours(comm)?;
+    let inn = Vary::new(recvcounts, displs, n.sources.len(), recvtype, "recvcounts")?;
+    let send = view(sendbuf, sendcount, sendtype);
+    let recv = checked(recvbuf, inn.any, recvtype, "recvbuf")?;
+    let own = Piece::send(0, elements(sendcount, sendtype));
+    let s = coll::exchange_with(
+        comm,
+        &n,
+        &|i| Piece::recv(inn.displs[i], inn.counts[i]),
+        &|_| own,
+    );
+    carry_out(&neighbourly(comm, s, send, recv), form)
+}
+
+#[allow(clippy::too_many_arguments)]
+pub(super) fn exchange_neighbours(
+    sendbuf: *const u8,
+    sendcount: i64,
+    sendtype: Type,
+    recvbuf: *mut u8,
+    recvcount: i64,
+    recvtype: Type,
+    comm: On,
+    form: Form,
+) -> Result<()> {
+    let n = coll::neighbours(comm)?;
+    let (block, send, recv) = uniform(
+        Some(sendbuf),
+        sendcount,
+        sendtype,
+        recvbuf,
+        recvcount,
+        recvtype,
+    );
+    let receive = |i: usize| Piece::recv(i as i64 * block.recv, block.recv);
+    let s = coll::exchange_with(comm, &n, &receive, &|i| {
+        Piece::send(i as i64 * block.send, block.send)
+    });
+    carry_out(&neighbourly(comm, s, send, recv), form)
+}
+
+#[allow(clippy::too_many_arguments)]
+pub(super) fn exchange_neighbours_varying(
+    sendbuf: *const u8,
+    sendcounts: Ints,
+    sdispls: Ints,
+    sendtype: Type,
+    recvbuf: *mut u8,
+    recvcounts: Ints,
+    rdispls: Ints,
+    recvtype: Type,
+    comm: On,
+    form: Form,
+) -> Result<()> {
+    let n = coll::neighbours(comm)?;
+    let out = Vary::new(
+        sendcounts,
+        sdispls,
+        n.destinations.len(),
+        sendtype,
+        "sendcounts",
+    )?;
+    let inn = Vary::new(recvcounts, rdispls, n.sources.len(), recvtype, "recvcounts")?;
+    let send = checked(sendbuf, out.any, sendtype, "sendbuf")?;
+    let recv = checked(recvbuf, inn.any, recvtype, "recvbuf")?;
+    let receive = |i: usize| Piece::recv(inn.displs[i], inn.counts[i]);
+    let s = coll::exchange_with(comm, &n, &receive, &|i| {
+        Piece::send(out.displs[i], out.counts[i])
+    });
+    carry_out(&neighbourly(comm, s, send, recv), form)
+}
+
+#[allow(clippy::too_many_arguments)]
+pub(super) fn exchange_neighbours_typed(
+    sendbuf: *const u8,
+    sendcounts: Ints,
+    sdispls: Ints,
+    sendtypes: Types,
+    recvbuf: *mut u8,
+    recvcounts: Ints,
+    rdispls: Ints,
+    recvtypes: Types,
+    comm: On,
+    form: Form,
+) -> Result<()> {
+    let n = coll::neighbours(comm)?;
+    let (out, out_bytes) = typed(
+        sendbuf,
+        sendcounts,
+        sdispls,
+        sendtypes,
+        n.destinations.len(),
+        "sendcounts",
+    )?;
+    let (inn, inn_bytes) = typed(
+        recvbuf,
+        recvcounts,
+        rdispls,
+        recvtypes,
+        n.sources.len(),
+        "recvcounts",
+    )?;
+    let receive = |i: usize| Piece::new(Region::RecvBlock, i as i64, inn_bytes[i]);
+    let send = |i: usize| Piece::new(Region::SendBlock, i as i64, out_bytes[i]);
+    let s = coll::exchange_with(comm, &n, &receive, &send);
+    carry_out(
+        &neighbourly(comm, s, View::Blocks(&out), View::Blocks(&inn)),
+        form,
+    )
+}

@@ -1,0 +1,221 @@
+//! Reductions and scans (MPI 5.0 §6.9 to §6.11).
+
+use super::*;
+
+/// A reduction of `count` elements.
+fn reduction(count: i64, datatype: Type, op: Operation) -> Result<Reduction> {
+    op.check(datatype)?;
+    Ok(Reduction {
+        count: elements(count, datatype),
+        element: datatype.size(),
+        commutes: op.is_commutative(),
+    })
+}
+
+/// Carries out a reduction.
+fn reducing(
+    comm: On,
+    what: Collective<'_>,
+    send: View<'static>,
+    recv: View<'static>,
+    datatype: Type,
+    op: Operation,
+    form: Form,
+) -> Result<()> {
+    carry_out(
+        &Call {
+            comm,
+            what: What::Collective(what),
+            send,
+            recv,
+            reduction: Some((op, datatype)),
+        },
+        form,
+    )
+}
+
+#[allow(clippy::too_many_arguments)]
+pub(super) fn reduce_to_root(
+    sendbuf: In,
+    recvbuf: *mut u8,
+    count: i64,
+    datatype: Type,
+    op: Operation,
+    root: Root,
+    comm: On,
+    form: Form,
+) -> Result<()> {
+    let here = is_root(root, comm);
+    if comm.is_inter() && root == Root::Nobody {
+        let of = Reduction {
+            count: 0,
+            element: 1,
+            commutes: true,
+        };
+        let what = Collective::Reduce {
+            root: coll::Root::Elsewhere,
+            of,
+            in_place: false,
+        };
+        return carry_out(&plain(comm, what, View::Nothing, View::Nothing), form);
+    }
+    let of = reduction(count, datatype, op)?;
+    let sends = !comm.is_inter() || !here;
+    let send = if sends {
+        send_view(sendbuf, count, datatype)
+    } else {
+        View::Nothing
+    };
+    let recv = if here {
+        view(recvbuf, count, datatype)
+    } else {
+        View::Nothing
+    };
+    if here && sends {
+        apart(sendbuf, recvbuf, count)?;
+    }
+    let what = Collective::Reduce {
+        root: root_of(root),
+        of,
+        in_place: sendbuf.is_none(),
+    };
+    reducing(comm, what, send, recv, datatype, op, form)
+}
+
+pub(super) fn reduce_to_all(
+    sendbuf: In,
+    recvbuf: *mut u8,
+    count: i64,
+    datatype: Type,
+    op: Operation,
+    comm: On,
+    form: Form,
+) -> Result<()> {
+    let of = reduction(count, datatype, op)?;
+    apart(sendbuf, recvbuf, count)?;
+    let (send, recv) = (
+        send_view(sendbuf, count, datatype),
+        view(recvbuf, count, datatype),
+    );
+    reducing(
+        comm,
+        Collective::Allreduce {
+            of,
+            in_place: sendbuf.is_none(),
+        },
+        send,
+        recv,
+        datatype,
+        op,
+        form,
+    )
+}
+
+pub(super) fn reduce_and_deal(
+    sendbuf: In,
+    recvbuf: *mut u8,
+    recvcount: i64,
+    datatype: Type,
+    op: Operation,
+    comm: On,
+    form: Form,
+) -> Result<()> {
+    let of = reduction(recvcount, datatype, op)?;
+    apart(sendbuf, recvbuf, recvcount)?;
+    let (send, recv) = (
+        send_view(sendbuf, recvcount, datatype),
+        view(recvbuf, recvcount, datatype),
+    );
+    let what = Collective::ReduceScatterBlock {
+        of,
+        in_place: sendbuf.is_none(),
+    };
+    reducing(comm, what, send, recv, datatype, op, form)
+}
+
+pub(super) fn reduce_and_deal_varying(
+    sendbuf: In,
+    recvbuf: *mut u8,
+    recvcounts: Ints,
+    datatype: Type,
+    op: Operation,
+    comm: On,
+    form: Form,
+) -> Result<()> {
+    let mut counts = recvcounts.counts(comm.size() as usize, "recvcounts")?;
+    if datatype.size() <= 0 {
+        counts.fill(0);
+    }
+    let total = counts.iter().sum();
+    let of = reduction(total, datatype, op)?;
+    let own = counts[comm.rank() as usize];
+    apart(sendbuf, recvbuf, own)?;
+    let send = match sendbuf {
+        Some(address) => checked(address, total, datatype, "sendbuf")?,
+        None => View::Nothing,
+    };
+    let writes = if sendbuf.is_none() { total } else { own };
+    let recv = checked(recvbuf, writes, datatype, "recvbuf")?;
+    let what = Collective::ReduceScatter {
+        counts: &counts,
+        of,
+        in_place: sendbuf.is_none(),
+    };
+    reducing(comm, what, send, recv, datatype, op, form)
+}
+
+pub(super) fn scan_inclusive(
+    sendbuf: In,
+    recvbuf: *mut u8,
+    count: i64,
+    datatype: Type,
+    op: Operation,
+    comm: On,
+    form: Form,
+) -> Result<()> {
+    let of = reduction(count, datatype, op)?;
+    apart(sendbuf, recvbuf, count)?;
+    let (send, recv) = (
+        send_view(sendbuf, count, datatype),
+        view(recvbuf, count, datatype),
+    );
+    reducing(
+        comm,
+        Collective::Scan {
+            of,
+            in_place: sendbuf.is_none(),
+        },
+        send,
+        recv,
+        datatype,
+        op,
+        form,
+    )
+}
+
+pub(super) fn scan_exclusive(
+    sendbuf: In,
+    recvbuf: *mut u8,
+    count: i64,
+    datatype: Type,
+    op: Operation,
+    comm: On,
+    form: Form,
+) -> Result<()> {
+    let of = reduction(count, datatype, op)?;
+    apart(sendbuf, recvbuf, count)?;
+    let send = send_view(sendbuf, count, datatype);
+    let recv = view(recvbuf, count, datatype);
+    reducing(
+        comm,
+        Collective::Exscan {
+            of,
+            in_place: sendbuf.is_none(),
+        },
+        send,
+        recv,
+        datatype,
+        op,
+        form,
+    )
+}
