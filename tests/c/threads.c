@@ -80,17 +80,22 @@ static void *competing(void *arg)
     return NULL;
 }
 
-/* One thread waits for a message that only another thread of the same process sends. */
+/* One thread waits, asleep, for a message that only another thread of the same process sends. */
 static void *waits_for_self(void *arg)
 {
     int me = (int)(intptr_t)arg, value = -1;
-    if (me == 0) {
-        OK(MPI_Recv(&value, 1, MPI_INT, 0, 1, MPI_COMM_SELF, MPI_STATUS_IGNORE));
-        SAME(value, 42);
-    } else if (me == 1) {
-        usleep(20000);
-        value = 42;
-        OK(MPI_Ssend(&value, 1, MPI_INT, 0, 1, MPI_COMM_SELF));
+    for (int round = 0; round < 6 && me < 2; round++) {
+        if (me == 0) {
+            MPI_Status status;
+            if (round % 3 == 1)
+                OK(MPI_Probe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &status));
+            OK(MPI_Recv(&value, 1, MPI_INT, 0, round, MPI_COMM_SELF, &status));
+            SAME(value, 42 + round);
+        } else {
+            usleep(10000);
+            value = 42 + round;
+            OK((round % 2 ? MPI_Send : MPI_Ssend)(&value, 1, MPI_INT, 0, round, MPI_COMM_SELF));
+        }
     }
     return NULL;
 }
