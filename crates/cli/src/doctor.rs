@@ -68,11 +68,9 @@ fn protocols(cma: bool) -> Vec<String> {
     use ferry_transport::shm;
     /// Bytes that the device puts before a message's own.
     const HEAD: usize = 16;
-    let bulk = if cma {
-        "the receiver reads the sender's memory: one copy (process_vm_readv)"
-    } else {
-        "pieces through the ring, while sender and receiver overlap: two copies"
-    };
+    let pieces = "announced; then pieces through the ring, while sender and receiver overlap";
+    let read =
+        "announced; then the receiver reads the sender's memory: one copy (process_vm_readv)";
     vec![
         format!(
             "{:<22} shm   in one cache line with its header",
@@ -83,7 +81,11 @@ fn protocols(cma: bool) -> Vec<String> {
             format!("to {} KiB", (shm::EAGER_MAX - HEAD) / 1024),
             shm::RING_LEN / 1024
         ),
-        format!("{:<22} shm   announced; then {bulk}", "larger"),
+        format!(
+            "{:<22} shm   {pieces}",
+            format!("below {} KiB", shm::READ_MIN / 1024)
+        ),
+        format!("{:<22} shm   {}", "larger", if cma { read } else { pieces }),
         format!("{:<22} self  copied once", "to oneself"),
     ]
 }

@@ -49,6 +49,8 @@ pub struct Device {
 
 /// Packed bytes moved at a time where a scattered buffer must be read through a bounce buffer.
 const BOUNCE: usize = 256 * 1024;
+/// Bytes of a piece of a message that is sent piece by piece: small enough that several fit a ring and stay in the cache.
+const PIECE: usize = 16 * 1024;
 /// Memory runs collected at a time for reading straight into a scattered buffer.
 const RUNS: usize = 256;
 /// A scattered buffer is read into directly if its runs have at least this many bytes on average.
@@ -126,7 +128,8 @@ impl Device {
             Err(e) => return Some(self.refuse(e)),
         };
         if len + wire::EAGER_HEAD > features.eager_max {
-            return Some(self.announce(to, key, source, features.remote_read));
+            let read = features.remote_read && len >= features.read_min;
+            return Some(self.announce(to, key, source, read));
         }
         let (message, head, waiter) = match mode {
             SendMode::Standard => (wire::EAGER, Head::new().key(&key), None),
@@ -534,7 +537,7 @@ impl Device {
                 };
                 let total = source.len();
                 while *offset < total {
-                    let piece = (total - *offset).min(piece_max.min(16 * 1024));
+                    let piece = (total - *offset).min(piece_max.min(PIECE));
                     // SAFETY: an announced send's buffer is valid until its completion.
                     let mut fill = |out: &mut [u8]| unsafe { source.read(*offset, out) };
                     match self.wires.send(

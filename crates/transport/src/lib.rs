@@ -64,6 +64,8 @@ pub struct Features {
     pub eager_max: usize,
     /// [`Transport::read`] works for this peer, as far as is known without having tried.
     pub remote_read: bool,
+    /// The size, in bytes, from which a read is faster than sending pieces while both sides copy.
+    pub read_min: usize,
     /// The peer is on this node.
     pub same_node: bool,
 }

@@ -33,6 +33,7 @@ impl Transport for SelfLoop {
             message_max: usize::MAX,
             eager_max: 4096,
             remote_read: true,
+            read_min: 0,
             same_node: true,
         }
     }

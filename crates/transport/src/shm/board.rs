@@ -19,7 +19,7 @@ pub const SHARE: u64 = 2;
 /// Most bytes that a member can post.
 pub const SLOT_MAX: usize = 2048 + 64;
 /// Boards that each process of the node can lend.
-pub const BOARDS: u32 = 8;
+pub const BOARDS: u32 = 16;
 
 /// Bytes of a board for up to `n` members.
 pub const fn board_len(n: u64) -> u64 {
