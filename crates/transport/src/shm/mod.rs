@@ -39,6 +39,14 @@ pub const EAGER_MAX: usize = 16 * 1024 + 32;
 /// pieces stay in the caches.
 pub const READ_MIN: usize = 512 * 1024;
 
+/// From how many bytes on messages are read by their receiver: FERRY_SHM_READ_MIN, or [`READ_MIN`] if that is no number.
+pub fn read_min() -> usize {
+    std::env::var("FERRY_SHM_READ_MIN")
+        .ok()
+        .and_then(|v| v.trim().parse().ok())
+        .unwrap_or(READ_MIN)
+}
+
 const _: () = assert!(RING as u64 <= STRIDE);
 
 /// Bytes of the segment that the transport needs for `ranks` local processes (sparse: what is not touched costs nothing).
@@ -76,6 +84,8 @@ pub struct Shm {
     knocks_seen: u32,
     /// Peers that were answered Full and whose rings must ring when they have room.
     starving: Vec<usize>,
+    /// [`read_min`], looked up once.
+    read_min: usize,
     boards: lending::Boards,
 }
 
@@ -131,6 +141,7 @@ impl Shm {
             readers: Vec::new(),
             knocks_seen: 0,
             starving: Vec::new(),
+            read_min: read_min(),
             boards: lending::Boards::default(),
         })
     }
@@ -264,7 +275,7 @@ impl Transport for Shm {
             message_max: RECORD_MAX,
             eager_max: EAGER_MAX,
             remote_read: readable != Some(false),
-            read_min: READ_MIN,
+            read_min: self.read_min,
             same_node: true,
         }
     }
