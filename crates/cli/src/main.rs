@@ -1,5 +1,6 @@
 //! `ferry`: looks at the machine (`doctor`) and installs (`install`).
 
+mod collectives;
 mod doctor;
 mod install;
 
@@ -24,6 +25,9 @@ enum Task {
         /// List the MPI functions that are not there yet instead
         #[arg(long)]
         coverage: bool,
+        /// List by which algorithms collectives of so many ranks go instead
+        #[arg(long, value_name = "RANKS", value_parser = clap::value_parser!(u32).range(1..))]
+        collectives: Option<u32>,
     },
     /// Copy programs, library, header and pkg-config files to a prefix
     Install {
@@ -41,8 +45,12 @@ enum Task {
 
 fn main() -> ExitCode {
     let said = match Ferry::parse().task {
-        Task::Doctor { coverage: true } => coverage(),
-        Task::Doctor { coverage: false } => doctor::report(),
+        Task::Doctor { coverage: true, .. } => coverage(),
+        Task::Doctor {
+            collectives: Some(ranks),
+            ..
+        } => collectives::report(ranks, ferry_job::Cores::counted().usable() as u32),
+        Task::Doctor { .. } => doctor::report(),
         Task::Install {
             prefix,
             from,

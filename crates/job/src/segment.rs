@@ -26,7 +26,7 @@ const WIRE_PER_RANK: u64 = 4096;
 /// Bytes of the wire's area for each ordered pair of ranks; sparse until they speak.
 const WIRE_PER_PAIR: u64 = 128 * 1024;
 /// Boards that each rank can lend (memory where a group meets), and bytes of a board for each rank of the node; sparse too.
-const WIRE_BOARDS: u64 = 8;
+const WIRE_BOARDS: u64 = 16;
 const WIRE_BOARD_PER_RANK: u64 = 2 * (2048 + 64);
 
 /// Where things lie in the segment; a function of the number of local ranks alone.

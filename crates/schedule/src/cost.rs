@@ -520,3 +520,22 @@ impl Problem {
         best.1
     }
 }
+
+/// What the model chooses for a kind of collective on `ranks` ranks, by size: from which size in bytes (as in [`Problem`])
+/// which algorithm serves; the first size is 0. Looked at in powers of two up to 64 MiB.
+pub fn choices(kind: Kind, ranks: u32, cost: &Cost) -> Vec<(i64, Algorithm)> {
+    let mut found: Vec<(i64, Algorithm)> = Vec::new();
+    for bytes in std::iter::once(0).chain((0..=26).map(|i| 1 << i)) {
+        let problem = Problem {
+            kind,
+            ranks,
+            bytes,
+            commutes: true,
+        };
+        let algorithm = problem.choose(cost, None);
+        if found.last().is_none_or(|l| l.1 != algorithm) {
+            found.push((bytes, algorithm));
+        }
+    }
+    found
+}

@@ -24,7 +24,7 @@ mod reduce_scatter;
 mod scan;
 mod step;
 
-pub use cost::{Algorithm, Cost, Kind, Problem};
+pub use cost::{Algorithm, Cost, Kind, Problem, choices};
 pub use neighbour::exchange;
 pub use plan::{Block, Collective, Place, Reduction, Root, Varying, plan};
 pub use step::{Peer, Piece, Region, Schedule, Step, Team};
