@@ -83,7 +83,7 @@ fn protocols(cma: bool) -> Vec<String> {
         ),
         format!(
             "{:<22} shm   {pieces}",
-            format!("below {} KiB", shm::read_min() / 1024)
+            format!("below {} MiB", shm::read_min() >> 20)
         ),
         format!("{:<22} shm   {}", "larger", if cma { read } else { pieces }),
         format!("{:<22} self  copied once", "to oneself"),

@@ -128,8 +128,7 @@ impl Device {
             Err(e) => return Some(self.refuse(e)),
         };
         if len + wire::EAGER_HEAD > features.eager_max {
-            let read = features.remote_read && len >= features.read_min;
-            return Some(self.announce(to, key, source, read));
+            return Some(self.announce(to, key, source, features.remote_read));
         }
         let (message, head, waiter) = match mode {
             SendMode::Standard => (wire::EAGER, Head::new().key(&key), None),
@@ -444,6 +443,20 @@ impl Device {
                 continue;
             };
             let take = len.min(sink.capacity() as u64);
+            // With nothing large to send itself, this rank and the sender share the work, each copying at the same time. A rank
+            // that sends as well copies once instead of twice.
+            let shared = self.engine.requests.announced() == 0
+                && self
+                    .wires
+                    .features(from)
+                    .is_ok_and(|f| take < f.read_min as u64);
+            if shared {
+                self.engine.ask(req, from, request);
+                continue;
+            }
+            let Some(Operation::Receive { sink, .. }) = self.engine.requests.operation(req) else {
+                continue;
+            };
             // SAFETY: the receive's buffer is valid until its completion.
             let read = unsafe { read_into(&mut self.wires, from, address, take, sink) };
             match read {

@@ -96,6 +96,8 @@ pub(crate) struct Requests {
     slots: Vec<Slot>,
     free: Vec<u32>,
     completed: u64,
+    /// Large sends under way.
+    announced: usize,
 }
 
 impl Requests {
@@ -104,11 +106,13 @@ impl Requests {
             slots: Vec::new(),
             free: Vec::new(),
             completed: 0,
+            announced: 0,
         }
     }
 
     #[inline]
     pub fn insert(&mut self, operation: Operation) -> ReqId {
+        self.announced += usize::from(matches!(operation, Operation::SendAnnounced { .. }));
         let slot = Slot {
             operation,
             done: false,
@@ -156,6 +160,7 @@ impl Requests {
     pub fn complete(&mut self, req: ReqId, completion: Completion) {
         self.completed += 1;
         let slot = &mut self.slots[req.0 as usize];
+        self.announced -= usize::from(matches!(slot.operation, Operation::SendAnnounced { .. }));
         slot.operation = Operation::Free;
         slot.completion = completion;
         slot.done = true;
@@ -197,6 +202,11 @@ impl Requests {
     #[inline]
     pub fn completed(&self) -> u64 {
         self.completed
+    }
+
+    /// Large sends under way.
+    pub fn announced(&self) -> usize {
+        self.announced
     }
 
     /// Is a send under way?

@@ -35,9 +35,9 @@ const LOOK_AT_ALL: usize = 8;
 const FAIR_SHARE: usize = 32;
 /// Messages (head and body) up to this many bytes are sent at once; larger ones are better read by the receiver.
 pub const EAGER_MAX: usize = 16 * 1024 + 32;
-/// From here on one copy by the receiver is faster than two, sender's and receiver's, at the same time through the ring, whose
-/// pieces stay in the caches.
-pub const READ_MIN: usize = 512 * 1024;
+/// From here on a message is read by its receiver even where sender and receiver could share the work of copying: two copies
+/// at the same time through the ring, whose pieces stay in the caches, are faster than one at any size, but keep the sender.
+pub const READ_MIN: usize = 8 * 1024 * 1024;
 
 /// From how many bytes on messages are read by their receiver: FERRY_SHM_READ_MIN, or [`READ_MIN`] if that is no number.
 pub fn read_min() -> usize {
