@@ -362,7 +362,7 @@ fn other_signals_are_passed_on() {
 
 #[test]
 fn a_job_stops_and_goes_on() {
-    let mut child = start(&["-n", "1", "sh", "-c", "echo $$; sleep 0.3; echo end"]);
+    let mut child = start(&["-n", "1", "sh", "-c", "echo $$; sleep 2; echo end"]);
     let pid = until_lines(&mut child, 1);
     let state = |pid: &str| -> Option<char> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
