@@ -462,15 +462,7 @@ impl Device {
             match read {
                 Ok(()) => {
                     self.engine.finish_receive(req, take);
-                    let head = Head::new().u32(request);
-                    self.engine.queue(
-                        from,
-                        Outgoing {
-                            message: wire::TAKEN,
-                            head,
-                            payload: Payload::None,
-                        },
-                    );
+                    self.engine.taken(from, request);
                 }
                 // The probe, or the system's policy, says no: ask for the bytes over the wire instead.
                 Err(_) => self.engine.ask(req, from, request),
