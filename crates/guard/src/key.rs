@@ -1,0 +1,109 @@
+//! The job's key.
+
+use std::fmt;
+
+use ring::rand::{SecureRandom, SystemRandom};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+/// The secret that all processes of a job share: 32 random bytes, made once by the launcher. It never belongs on a command
+/// line or into a file. The memory is wiped when it is dropped; `Debug` does not show it.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct Key([u8; Key::LENGTH]);
+
+impl Key {
+    /// Bytes of a key.
+    pub const LENGTH: usize = 32;
+
+    /// A new key from the operating system's generator.
+    pub fn random() -> Result<Key, NoRandomness> {
+        let mut key = Key([0; Key::LENGTH]);
+        fill(&mut key.0)?;
+        Ok(key)
+    }
+
+    /// The key that another process was given.
+    pub fn from_bytes(bytes: &[u8; Key::LENGTH]) -> Key {
+        Key(*bytes)
+    }
+
+    /// A key from its 64 hexadecimal digits, as [`Key::to_hex`] gives them.
+    pub fn from_hex(text: &str) -> Result<Key, NotAKey> {
+        let digits = text.as_bytes();
+        if digits.len() != 2 * Key::LENGTH {
+            return Err(NotAKey);
+        }
+        let digit = |d: u8| (d as char).to_digit(16).ok_or(NotAKey);
+        let mut key = Key([0; Key::LENGTH]);
+        for (byte, pair) in key.0.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+        }
+        Ok(key)
+    }
+
+    /// The bytes, to be passed to another process of the job over a channel that others cannot read.
+    pub fn as_bytes(&self) -> &[u8; Key::LENGTH] {
+        &self.0
+    }
+
+    /// The bytes as 64 hexadecimal digits, for channels that carry text.
+    pub fn to_hex(&self) -> Zeroizing<String> {
+        let mut text = Zeroizing::new(String::with_capacity(2 * Key::LENGTH));
+        for byte in self.0 {
+            for half in [byte >> 4, byte & 15] {
+                text.push(char::from_digit(half.into(), 16).unwrap_or('0'));
+            }
+        }
+        text
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+/// Fills `bytes` from the operating system's generator.
+pub(crate) fn fill(bytes: &mut [u8]) -> Result<(), NoRandomness> {
+    SystemRandom::new().fill(bytes).map_err(|_| NoRandomness)
+}
+
+/// The operating system gave no random bytes, so nothing secret can be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the operating system gives no random bytes (getrandom failed)")]
+pub struct NoRandomness;
+
+/// A text that should be a job's key is not 64 hexadecimal digits. The text itself is not repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this is not a job's key, which is 64 hexadecimal digits")]
+pub struct NotAKey;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_there_and_back() {
+        let key = Key::random().unwrap();
+        let back = Key::from_hex(&key.to_hex()).unwrap();
+        assert_eq!(key.as_bytes(), back.as_bytes());
+        assert_ne!(key.as_bytes(), Key::random().unwrap().as_bytes());
+        for wrong in [
+            "",
+            "00",
+            &"0".repeat(63),
+            &"0".repeat(65),
+            &"g".repeat(64),
+            &"é".repeat(32),
+        ] {
+            assert_eq!(Key::from_hex(wrong).unwrap_err(), NotAKey);
+        }
+    }
+
+    #[test]
+    fn debug_does_not_show_it() {
+        let key = Key::from_bytes(&[0xab; 32]);
+        let shown = format!("{key:?} {key:#?}");
+        assert!(!shown.contains("ab") && !shown.contains("171"), "{shown}");
+    }
+}
