@@ -1,9 +1,12 @@
 //! A rank's side of the launcher's socket.
 
 use std::env;
+use std::fmt;
 use std::io::{IoSliceMut, Result as IoResult};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
@@ -12,12 +15,14 @@ use rustix::net::{
     recvmsg, send, sockopt,
 };
 
-use crate::{Cores, Notice, RankStatus, Segment, Welcome};
+use crate::directory::{Directory, LauncherDirectory};
+use crate::notice::PACKET_MAX;
+use crate::{Cores, Nodes, Notice, RankStatus, Reply, Segment, Welcome};
 
 /// The environment variable that names the socket's descriptor.
 pub const LAUNCH_FD: &str = "FERRY_LAUNCH_FD";
-/// How long an aborting rank waits for its launcher, seconds: the launcher ends the rank in this time anyway.
-const ABORT_PATIENCE: i64 = 5;
+/// How long an aborting rank waits for its launcher: the launcher ends the rank in this time anyway.
+const ABORT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a rank could not find its job.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +43,6 @@ pub enum JobError {
 }
 
 /// Where this process stands in its job.
-#[derive(Debug)]
 pub struct Place {
     /// What the launcher said; for a program started without a launcher, a job of one rank.
     pub welcome: Welcome,
@@ -48,12 +52,24 @@ pub struct Place {
     pub status: &'static RankStatus,
     /// The connection to the launcher, if there is one.
     pub client: Option<Client>,
+    /// Where ranks leave what others need to reach them; `None` in a job of one rank.
+    pub directory: Option<Box<dyn Directory>>,
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place")
+            .field("welcome", &self.welcome)
+            .field("segment", &self.segment)
+            .field("client", &self.client)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The connection to the launcher.
 #[derive(Debug)]
 pub struct Client {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
 }
 
 /// Finds this process's job: reads the welcome that `mpiexec` left in the socket named by `FERRY_LAUNCH_FD`, or makes a
@@ -91,13 +107,24 @@ fn alone() -> Place {
         job: u64::from(std::process::id()),
         cores: Cores::counted().usable() as u32,
         segment_len: 0,
+        key: [0; 32],
+        nodes: Nodes::one(&host_name(), 1),
     };
     Place {
         welcome,
         segment: None,
         status: Box::leak(Box::default()),
         client: None,
+        directory: None,
     }
+}
+
+/// What this host calls itself.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
 }
 
 pub(crate) fn join_through(number: RawFd) -> Result<Place, JobError> {
@@ -150,10 +177,12 @@ pub(crate) fn join_through(number: RawFd) -> Result<Place, JobError> {
     let status = segment
         .status(welcome.local_rank)
         .ok_or_else(|| lost("its welcome contradicts the segment".into()))?;
+    let socket = Arc::new(socket);
     Ok(Place {
         welcome,
         segment: Some(segment),
         status,
+        directory: Some(Box::new(LauncherDirectory::new(socket.clone()))),
         client: Some(Client { socket }),
     })
 }
@@ -215,15 +244,28 @@ impl Client {
                 Err(_) => return,
             }
         }
-        // The launcher answers with one packet, or by ending this process.
-        let mut wait = [PollFd::new(&self.socket, PollFlags::IN)];
-        let _ = poll(
-            &mut wait,
-            Some(&Timespec {
-                tv_sec: ABORT_PATIENCE,
-                tv_nsec: 0,
-            }),
-        );
+        // The launcher answers with one packet, maybe after cards that were asked for, or by ending this process.
+        let end = Instant::now() + ABORT_PATIENCE;
+        let mut bytes = vec![0; PACKET_MAX];
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let left = Timespec {
+                tv_sec: left.as_secs() as i64,
+                tv_nsec: i64::from(left.subsec_nanos()),
+            };
+            let mut wait = [PollFd::new(&self.socket, PollFlags::IN)];
+            match poll(&mut wait, Some(&left)) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(_) => return,
+            }
+            match rustix::net::recv(&self.socket, bytes.as_mut_slice(), RecvFlags::DONTWAIT) {
+                Ok((n, _)) if n > 0 && Reply::decode(&bytes[..n]) != Some(Reply::Taken) => {}
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                _ => return,
+            }
+        }
     }
 
     /// Lets the launcher's descendants, the job's other ranks, read this process's memory where the Yama security module

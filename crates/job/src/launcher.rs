@@ -1,5 +1,6 @@
 //! The launcher's side of the sockets.
 
+use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,24 +11,39 @@ use rustix::net::{
     SocketType, recv, send, sendmsg, socketpair,
 };
 
-use crate::client::JobError;
-use crate::{Notice, Segment, TEXT_MAX, Welcome};
+use crate::client::{JobError, host_name};
+use crate::notice::PACKET_MAX;
+use crate::{Nodes, Notice, Reply, Segment, Welcome, new_key};
 
 /// A job's ranks on this node, as their launcher has them.
 #[derive(Debug)]
 pub struct NodeJob {
     /// The node's segment.
     pub segment: Segment,
-    job: u64,
-    size: u32,
+    terms: JobTerms,
     local_ranks: Vec<u32>,
     cores: u32,
+}
+
+/// What all ranks of a job are told alike.
+#[derive(Clone, Debug)]
+pub struct JobTerms {
+    /// A number that tells the job from others.
+    pub job: u64,
+    /// Its ranks.
+    pub size: u32,
+    /// Its secret.
+    pub key: [u8; 32],
+    /// Its nodes.
+    pub nodes: Nodes,
 }
 
 /// The launcher's end of a rank's socket.
 #[derive(Debug)]
 pub struct Line {
     socket: OwnedFd,
+    /// Replies that the rank has had no room for yet.
+    waiting: VecDeque<Vec<u8>>,
 }
 
 /// What came through a [`Line`].
@@ -42,15 +58,40 @@ pub enum Heard {
 }
 
 impl NodeJob {
-    /// A job whose `size` ranks are all on this node, which has `cores` cores for it.
+    /// A job of `size` ranks that are all on this node, which has `cores` cores for it; with a new key.
     pub fn new(job: u64, size: u32, cores: u32) -> Result<NodeJob, JobError> {
-        Ok(NodeJob {
-            segment: Segment::create(size)?,
+        let terms = JobTerms {
             job,
             size,
-            local_ranks: (0..size).collect(),
+            key: new_key().map_err(|cause| JobError::Refused {
+                attempted: "making the job's key (getrandom)".into(),
+                cause,
+                advice: "Ferry needs the kernel's random numbers (Linux 3.17)",
+            })?,
+            nodes: Nodes::one(&host_name(), size),
+        };
+        NodeJob::part(terms, 0, cores)
+    }
+
+    /// The part of a job that is on its node `node`, which has `cores` cores for it.
+    pub fn part(terms: JobTerms, node: usize, cores: u32) -> Result<NodeJob, JobError> {
+        let local_ranks = terms.nodes.ranks_of(node);
+        Ok(NodeJob {
+            segment: Segment::create(local_ranks.len() as u32)?,
+            terms,
+            local_ranks,
             cores,
         })
+    }
+
+    /// The job's ranks on this node, ascending.
+    pub fn local_ranks(&self) -> &[u32] {
+        &self.local_ranks
+    }
+
+    /// What all ranks of the job are told.
+    pub fn terms(&self) -> &JobTerms {
+        &self.terms
     }
 
     /// Makes the socket of a local rank and puts its welcome there. Returns the launcher's end and the rank's, both
@@ -70,13 +111,15 @@ impl NodeJob {
         .map_err(refused)?;
         let welcome = Welcome {
             rank: self.local_ranks[local_rank as usize],
-            size: self.size,
+            size: self.terms.size,
             local_rank,
             local_ranks: self.local_ranks.clone(),
             appnum,
-            job: self.job,
+            job: self.terms.job,
             cores: self.cores,
             segment_len: self.segment.layout.total(),
+            key: self.terms.key,
+            nodes: self.terms.nodes.clone(),
         };
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -89,14 +132,21 @@ impl NodeJob {
             SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
         )
         .map_err(refused)?;
-        Ok((Line { socket: ours }, theirs))
+        let waiting = VecDeque::new();
+        Ok((
+            Line {
+                socket: ours,
+                waiting,
+            },
+            theirs,
+        ))
     }
 }
 
 impl Line {
     /// What the rank has said. Never blocks.
     pub fn hear(&self) -> Heard {
-        let mut bytes = vec![0; 8 + TEXT_MAX];
+        let mut bytes = vec![0; PACKET_MAX];
         loop {
             return match recv(&self.socket, bytes.as_mut_slice(), RecvFlags::DONTWAIT) {
                 Ok((0, _)) => Heard::Gone,
@@ -113,12 +163,33 @@ impl Line {
     }
 
     /// Tells the rank that its notice was taken.
-    pub fn acknowledge(&self) {
-        let _ = send(
-            &self.socket,
-            b"taken",
-            SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
-        );
+    pub fn acknowledge(&mut self) {
+        self.reply(&Reply::Taken);
+    }
+
+    /// Sends a reply, or keeps it until [`flush`](Line::flush) finds room. Never blocks.
+    pub fn reply(&mut self, reply: &Reply) {
+        self.waiting.push_back(reply.encode());
+        self.flush();
+    }
+
+    /// Sends what waits; `true` when nothing waits any more. Otherwise come again when the socket is writable.
+    pub fn flush(&mut self) -> bool {
+        while let Some(packet) = self.waiting.front() {
+            match send(
+                &self.socket,
+                packet,
+                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+            ) {
+                Err(Errno::AGAIN | Errno::NOBUFS) => return false,
+                Err(Errno::INTR) => {}
+                // A rank that has gone needs no answer.
+                Ok(_) | Err(_) => {
+                    self.waiting.pop_front();
+                }
+            }
+        }
+        true
     }
 
     /// For polling.
@@ -130,7 +201,9 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Cards;
     use crate::client::{join, join_through};
+
     use std::os::fd::IntoRawFd;
     use std::sync::atomic::Ordering;
 
@@ -157,7 +230,7 @@ mod tests {
     #[test]
     fn an_abort_is_heard() {
         let job = NodeJob::new(1, 1, 1).unwrap();
-        let (line, theirs) = job.welcome(0, 0).unwrap();
+        let (mut line, theirs) = job.welcome(0, 0).unwrap();
         let place = join_through(theirs.into_raw_fd()).unwrap();
         line.acknowledge();
         place.client.unwrap().abort(9, "enough");
@@ -168,6 +241,54 @@ mod tests {
                 text: "enough".into()
             })
         );
+    }
+
+    #[test]
+    fn a_card_comes_when_it_has_been_put() {
+        let job = NodeJob::new(1, 2, 1).unwrap();
+        let (mut line, theirs) = job.welcome(0, 0).unwrap();
+        let mut place = join_through(theirs.into_raw_fd()).unwrap();
+        assert_eq!(place.welcome.key, job.terms().key);
+        let directory = place.directory.as_mut().unwrap();
+        directory.put("tcp", b"me").unwrap();
+        assert!(directory.put("tcp", &[0; 5000]).is_err());
+        directory.publish().unwrap();
+        assert_eq!(directory.get("tcp", 1).unwrap(), None);
+        assert_eq!(directory.get("tcp", 1).unwrap(), None, "asked once only");
+        let (wire, rank) = ("tcp".to_string(), 1);
+        let card = b"me".to_vec();
+        let put = Notice::Put {
+            wire: wire.clone(),
+            card,
+        };
+        assert_eq!(line.hear(), Heard::Notice(put));
+        let get = Notice::Get {
+            wire: wire.clone(),
+            rank,
+        };
+        assert_eq!(line.hear(), Heard::Notice(get));
+        assert_eq!(line.hear(), Heard::Nothing);
+        let mut cards = Cards::default();
+        assert_eq!(cards.get("tcp", 1, 7), Err(true));
+        assert_eq!(cards.get("tcp", 1, 8), Err(false));
+        assert_eq!(cards.put("tcp", 1, b"you".to_vec()), [7, 8]);
+        let card = cards.get("tcp", 1, 7).unwrap().to_vec();
+        line.reply(&Reply::Card { wire, rank, card });
+        assert_eq!(directory.get("tcp", 1).unwrap().unwrap(), b"you");
+    }
+
+    #[test]
+    fn a_rank_that_does_not_listen_blocks_nobody() {
+        let job = NodeJob::new(1, 1, 1).unwrap();
+        let (mut line, theirs) = job.welcome(0, 0).unwrap();
+        for rank in 0..1000 {
+            let card = vec![1; crate::CARD_MAX];
+            let wire = "tcp".into();
+            line.reply(&Reply::Card { wire, rank, card });
+        }
+        assert!(!line.flush());
+        drop(theirs);
+        assert!(line.flush());
     }
 
     #[test]

@@ -5,7 +5,9 @@
 
 mod client;
 mod cores;
+mod directory;
 mod launcher;
+mod nodes;
 mod notice;
 mod segment;
 mod status;
@@ -13,8 +15,10 @@ mod welcome;
 
 pub use client::{Client, JobError, LAUNCH_FD, Place, join};
 pub use cores::{Cores, cpu_quota};
-pub use launcher::{Heard, Line, NodeJob};
-pub use notice::{Notice, TEXT_MAX};
+pub use directory::{CARD_MAX, Cards, Directory};
+pub use launcher::{Heard, JobTerms, Line, NodeJob};
+pub use nodes::{Node, Nodes, Run};
+pub use notice::{Notice, Reply, TEXT_MAX};
 pub use segment::{Segment, SegmentLayout};
 pub use status::{RankState, RankStatus};
-pub use welcome::{Malformed, PROTOCOL, Welcome};
+pub use welcome::{Malformed, PROTOCOL, Welcome, new_key};

@@ -1,9 +1,13 @@
 //! The first words of the launcher to a rank.
 
+use std::fmt;
+
 use thiserror::Error;
 
+use crate::Nodes;
+
 /// Version of everything a rank and its launcher share: welcome, notices, segment. Raised with each change of form.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// First bytes of a welcome: "ferry↵" and a nonsense byte, so that text from elsewhere is never taken for one.
 const MAGIC: u64 = u64::from_le_bytes(*b"ferry\n\xfaW");
 /// More ranks than this on a node are nonsense.
@@ -11,7 +15,7 @@ const RANKS_MAX: u32 = 1 << 20;
 
 /// What the launcher tells each rank, written into its socket before the rank starts, together with the
 /// node segment's descriptor (SCM_RIGHTS).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Welcome {
     /// This rank in MPI_COMM_WORLD.
     pub rank: u32,
@@ -29,6 +33,38 @@ pub struct Welcome {
     pub cores: u32,
     /// Bytes in the node's segment.
     pub segment_len: u64,
+    /// The job's secret: random, and known to its ranks and launcher alone. Whoever proves to know it belongs to the job.
+    pub key: [u8; 32],
+    /// The job's nodes, and which ranks each holds.
+    pub nodes: Nodes,
+}
+
+impl fmt::Debug for Welcome {
+    /// Without the key: what is printed here may end in a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Welcome")
+            .field("rank", &self.rank)
+            .field("size", &self.size)
+            .field("local_rank", &self.local_rank)
+            .field("appnum", &self.appnum)
+            .field("job", &self.job)
+            .field("cores", &self.cores)
+            .field("nodes", &self.nodes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A new job's key, from the kernel's generator. Blocks only while a machine that has just started has no randomness yet.
+///
+/// # Errors
+/// The kernel has no generator (before Linux 3.17) or a filter forbids it.
+pub fn new_key() -> std::io::Result<[u8; 32]> {
+    let mut key = [0u8; 32];
+    let mut had = 0;
+    while had < key.len() {
+        had += rustix::rand::getrandom(&mut key[had..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(key)
 }
 
 /// Why bytes are no welcome.
@@ -56,7 +92,7 @@ pub enum Malformed {
 impl Welcome {
     /// The welcome as bytes, little-endian.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(56 + 4 * self.local_ranks.len());
+        let mut out = Vec::with_capacity(128);
         out.extend(MAGIC.to_le_bytes());
         for word in [
             PROTOCOL,
@@ -70,16 +106,14 @@ impl Welcome {
         }
         out.extend(self.job.to_le_bytes());
         out.extend(self.segment_len.to_le_bytes());
-        out.extend((self.local_ranks.len() as u32).to_le_bytes());
-        for rank in &self.local_ranks {
-            out.extend(rank.to_le_bytes());
-        }
+        out.extend(self.key);
+        self.nodes.encode(&mut out);
         out
     }
 
     /// Reads a welcome and checks that its numbers agree with each other.
     pub fn decode(bytes: &[u8]) -> Result<Welcome, Malformed> {
-        let mut input = Input { bytes, at: 0 };
+        let mut input = Input::new(bytes);
         if input.u64("the magic number")? != MAGIC {
             return Err(Malformed::Magic);
         }
@@ -94,7 +128,7 @@ impl Welcome {
         let cores = input.u32("the number of cores")?;
         let job = input.u64("the job's number")?;
         let segment_len = input.u64("the segment's length")?;
-        let locals = input.u32("the number of local ranks")?;
+        let key = input.take("the job's key")?;
         let field = |text: String| Err(Malformed::Field(text));
         if size == 0 || size > RANKS_MAX {
             return field(format!("it says that the job has {size} ranks"));
@@ -102,30 +136,30 @@ impl Welcome {
         if rank >= size {
             return field(format!("it says that this is rank {rank} of {size}"));
         }
-        if locals > size || local_rank >= locals {
-            return field(format!(
-                "it says that this is local rank {local_rank} of {locals} in a job of {size} ranks"
-            ));
-        }
         if cores == 0 {
             return field("it says that the job may use 0 cores".into());
         }
-        let local_ranks = (0..locals)
-            .map(|_| input.u32("the list of local ranks"))
-            .collect::<Result<Vec<_>, _>>()?;
+        let nodes = Nodes::decode(&mut input, size)?;
         if input.at < bytes.len() {
             return Err(Malformed::Long(bytes.len() - input.at));
         }
-        if let Some(bad) = local_ranks.iter().find(|&&r| r >= size) {
-            return field(format!(
-                "it lists local rank {bad} in a job of {size} ranks"
-            ));
-        }
-        if local_ranks[local_rank as usize] != rank {
-            let listed = local_ranks[local_rank as usize];
-            return field(format!(
-                "its list says that local rank {local_rank} is rank {listed}, not {rank}"
-            ));
+        let local_ranks = nodes
+            .node_of(rank)
+            .map(|node| nodes.ranks_of(node))
+            .unwrap_or_default();
+        match local_ranks.get(local_rank as usize) {
+            Some(&listed) if listed == rank => {}
+            Some(listed) => {
+                return field(format!(
+                    "it says that local rank {local_rank} is rank {rank}, and by its list that is rank {listed}"
+                ));
+            }
+            None => {
+                return field(format!(
+                    "it says that this is local rank {local_rank} of {} in a job of {size} ranks",
+                    local_ranks.len()
+                ));
+            }
         }
         Ok(Welcome {
             rank,
@@ -136,17 +170,31 @@ impl Welcome {
             job,
             cores,
             segment_len,
+            key,
+            nodes,
         })
     }
 }
 
 /// Bytes from outside, read front to back.
-struct Input<'a> {
+pub(crate) struct Input<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Input<'_> {
+impl<'a> Input<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Input<'a> {
+        Input { bytes, at: 0 }
+    }
+    pub(crate) fn bytes(&mut self, len: usize, what: &'static str) -> Result<&'a [u8], Malformed> {
+        let piece = self
+            .at
+            .checked_add(len)
+            .and_then(|end| self.bytes.get(self.at..end))
+            .ok_or(Malformed::Short(self.bytes.len(), what))?;
+        self.at += len;
+        Ok(piece)
+    }
     fn take<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], Malformed> {
         let piece = self
             .bytes
@@ -155,7 +203,7 @@ impl Input<'_> {
         self.at += N;
         Ok(piece.try_into().unwrap_or([0; N]))
     }
-    fn u32(&mut self, what: &'static str) -> Result<u32, Malformed> {
+    pub(crate) fn u32(&mut self, what: &'static str) -> Result<u32, Malformed> {
         self.take(what).map(u32::from_le_bytes)
     }
     fn u64(&mut self, what: &'static str) -> Result<u64, Malformed> {
@@ -179,12 +227,19 @@ mod tests {
         )
             .prop_map(|(size, appnum, job, cores, segment_len, which)| {
                 let rank = which.index(size as usize) as u32;
-                let local_ranks = (0..size).rev().collect();
+                let nodes: u32 = 1 + which.index(3.min(size as usize)) as u32;
+                let hosts: Vec<String> = (0..nodes).map(|n| format!("node{n}")).collect();
+                let node_of: Vec<u32> = (0..size).map(|r| r % nodes).collect();
+                let nodes = Nodes::of(&hosts, &node_of);
+                let local_ranks = nodes.ranks_of(node_of[rank as usize] as usize);
+                let local_rank = local_ranks.iter().position(|&r| r == rank).unwrap() as u32;
                 Welcome {
                     rank,
                     size,
-                    local_rank: size - 1 - rank,
+                    local_rank,
                     local_ranks,
+                    key: [job as u8; 32],
+                    nodes,
                     appnum,
                     job,
                     cores,
@@ -231,7 +286,14 @@ mod tests {
             job: 1,
             cores: 1,
             segment_len: 4096,
+            key: [7; 32],
+            nodes: Nodes::one("here", 1),
         };
+        assert!(
+            !format!("{w:?}").contains("key"),
+            "a log is no place for it"
+        );
+        assert_ne!(new_key().unwrap(), new_key().unwrap());
         let mut bytes = w.encode();
         bytes[8] = 77;
         let said = Welcome::decode(&bytes).unwrap_err().to_string();

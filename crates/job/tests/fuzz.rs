@@ -1,19 +1,26 @@
 //! Bytes from outside that this crate reads: welcomes, notices, a segment's first page.
 
 use ferry_fuzz::fuzz;
-use ferry_job::{Malformed, Notice, PROTOCOL, Segment, SegmentLayout, TEXT_MAX, Welcome};
+use ferry_job::{
+    CARD_MAX, Malformed, Nodes, Notice, PROTOCOL, Reply, Segment, SegmentLayout, TEXT_MAX, Welcome,
+};
 use std::os::fd::OwnedFd;
 
 fn welcome(rank: u32, ranks: u32) -> Welcome {
     Welcome {
         rank,
         size: ranks,
-        local_rank: rank,
-        local_ranks: (0..ranks).collect(),
+        local_rank: rank / 2,
+        local_ranks: (rank % 2..ranks).step_by(2).collect(),
         appnum: 0,
         job: 0x1234_5678_9abc_def0,
         cores: 2,
         segment_len: SegmentLayout::new(ranks).total(),
+        key: [0x5a; 32],
+        nodes: Nodes::of(
+            &["north".to_string(), "south".to_string()][..2.min(ranks as usize)],
+            &(0..ranks).map(|r| r % 2).collect::<Vec<_>>(),
+        ),
     }
 }
 
@@ -46,21 +53,66 @@ fn fuzz_welcome() {
 
 #[test]
 fn fuzz_notice() {
-    let seeds = [Notice::Abort {
-        code: 7,
-        text: "enough".into(),
-    }
-    .encode()];
-    fuzz("notice", &seeds, |bytes| {
-        let Some(Notice::Abort { code, text }) = Notice::decode(bytes) else {
+    let wire = || "tcp".to_string();
+    let seeds = [
+        Notice::Abort {
+            code: 7,
+            text: "enough".into(),
+        },
+        Notice::Put {
+            wire: wire(),
+            card: vec![1, 2, 3],
+        },
+        Notice::Get {
+            wire: wire(),
+            rank: 3,
+        },
+    ];
+    fuzz("notice", &seeds.map(|n| n.encode()), |bytes| {
+        let Some(notice) = Notice::decode(bytes) else {
             return 0;
         };
-        // Bytes that are no UTF-8 grow to a replacement character of three bytes each.
-        assert!(text.len() <= 3 * TEXT_MAX);
-        let again = Notice::Abort { code, text }.encode();
-        assert!(Notice::decode(&again).is_some());
-        1
+        let again = Notice::decode(&notice.encode());
+        match notice {
+            Notice::Abort { text, .. } => {
+                // Bytes that are no UTF-8 grow to a replacement character of three bytes each.
+                assert!(text.len() <= 3 * TEXT_MAX && again.is_some());
+                1
+            }
+            Notice::Put { ref card, .. } => {
+                assert!(card.len() <= CARD_MAX && again == Some(notice));
+                2
+            }
+            Notice::Get { .. } => {
+                assert_eq!(again, Some(notice));
+                3
+            }
+        }
     });
+}
+
+#[test]
+fn fuzz_reply() {
+    let seeds = [
+        Reply::Taken,
+        Reply::Card {
+            wire: "tcp".into(),
+            rank: 3,
+            card: vec![1, 2, 3],
+        },
+    ];
+    fuzz(
+        "reply",
+        &seeds.map(|n| n.encode()),
+        |bytes| match Reply::decode(bytes) {
+            Some(Reply::Card { wire, rank, card }) => {
+                assert!(card.len() <= CARD_MAX && !wire.is_empty());
+                rank as usize % 7
+            }
+            Some(Reply::Taken) => 8,
+            None => 9,
+        },
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use ferry_job::{Heard, Line, Notice};
+use ferry_job::{Cards, Heard, Line, Notice, Reply};
 use rustix::event::{Timespec, epoll};
 use rustix::process::WaitStatus;
 
@@ -59,6 +59,8 @@ struct Job<'a> {
     /// How many ranks the job is to have.
     size: usize,
     statuses: &'static [ferry_job::RankStatus],
+    /// What ranks have left for each other.
+    cards: Cards,
     poll: OwnedFd,
     signals: Signals,
     output: Output,
@@ -130,6 +132,7 @@ impl<'a> Job<'a> {
             alive: 0,
             size: starter.ranks(),
             statuses: starter.node.segment.statuses(),
+            cards: Cards::default(),
             poll,
             signals,
             output: Output::new(starter.ranks(), options.label),
@@ -291,7 +294,13 @@ impl<'a> Job<'a> {
                 STREAM => {
                     self.output.read(number);
                 }
-                LINE => self.hear(number),
+                LINE => {
+                    let flags = event.flags;
+                    if flags.contains(epoll::EventFlags::OUT) {
+                        self.attend_line(number);
+                    }
+                    self.hear(number);
+                }
                 STDIN => self.move_input(),
                 // Writing is done by the next flush.
                 _ => {}
@@ -443,28 +452,67 @@ impl<'a> Job<'a> {
             match line.hear() {
                 Heard::Nothing => return,
                 Heard::Gone => self.ranks[rank].line = None,
-                Heard::Notice(Notice::Abort { code, text }) => {
-                    line.acknowledge();
-                    self.drain(rank);
-                    let mut said = if text.trim().is_empty() || text.contains("MPI_Abort") {
-                        format!(
-                            "{} called MPI_Abort with code {code}; ending the job",
-                            self.named(rank)
-                        )
-                    } else {
-                        format!(
-                            "{} had a fatal error; ending the job with status {code}",
-                            self.named(rank)
-                        )
-                    };
-                    if !text.trim().is_empty() {
-                        said = format!("{}\n{said}", text.trim_end());
+                Heard::Notice(Notice::Put { wire, card }) => {
+                    for asker in self.cards.put(&wire, rank as u32, card) {
+                        self.deal(&wire, rank as u32, asker);
                     }
-                    // A status of 0 would pass for success.
-                    self.end(&said, if code & 0xff == 0 { 1 } else { code as u8 });
                 }
+                Heard::Notice(Notice::Get { wire, rank: whose }) => self.deal(&wire, whose, rank),
+                Heard::Notice(Notice::Abort { code, text }) => self.abort(rank, code, &text),
             }
         }
+    }
+
+    /// Gives a rank's card to another, if it has come.
+    fn deal(&mut self, wire: &str, rank: u32, to: usize) {
+        let Ok(card) = self.cards.get(wire, rank, to) else {
+            return;
+        };
+        let reply = Reply::Card {
+            wire: wire.into(),
+            rank,
+            card: card.to_vec(),
+        };
+        if let Some(line) = &mut self.ranks[to].line {
+            line.reply(&reply);
+            self.attend_line(to);
+        }
+    }
+
+    /// Polls a rank's socket for room, too, while replies wait for it.
+    fn attend_line(&mut self, rank: usize) {
+        if let Some(line) = &mut self.ranks[rank].line {
+            let flags = if line.flush() {
+                epoll::EventFlags::IN
+            } else {
+                epoll::EventFlags::IN | epoll::EventFlags::OUT
+            };
+            let token = epoll::EventData::new_u64(LINE | rank as u64);
+            let _ = epoll::modify(&self.poll, line.fd(), token, flags);
+        }
+    }
+
+    fn abort(&mut self, rank: usize, code: i32, text: &str) {
+        if let Some(line) = &mut self.ranks[rank].line {
+            line.acknowledge();
+        }
+        self.drain(rank);
+        let mut said = if text.trim().is_empty() || text.contains("MPI_Abort") {
+            format!(
+                "{} called MPI_Abort with code {code}; ending the job",
+                self.named(rank)
+            )
+        } else {
+            format!(
+                "{} had a fatal error; ending the job with status {code}",
+                self.named(rank)
+            )
+        };
+        if !text.trim().is_empty() {
+            said = format!("{}\n{said}", text.trim_end());
+        }
+        // A status of 0 would pass for success.
+        self.end(&said, if code & 0xff == 0 { 1 } else { code as u8 });
     }
 
     fn signal(&mut self, signal: c_int) {

@@ -106,6 +106,7 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
         segment,
         status,
         client,
+        ..
     } = ferry_job::join().map_err(|e| err!(Other, "{e}"))?;
     if let Some(client) = &client {
         client.trust_ranks();
