@@ -1,0 +1,50 @@
+//! Broadcast.
+
+use crate::harness::*;
+use crate::simulator::{Memory, Rank, run};
+use ferry_schedule::{Algorithm, Collective, Kind, Root};
+use proptest::prelude::*;
+
+pub fn bcast(n: u32, root: u32, a: Option<Algorithm>, bytes: usize, seed: u64) {
+    let call = Collective::Bcast {
+        root: Root::Rank(root),
+        bytes: bytes as i64,
+    };
+    let mut ranks: Vec<Rank> = (0..n)
+        .map(|r| {
+            let buffer = if r == root {
+                Memory::new(block(root, 0, bytes), 1).read_only()
+            } else {
+                Memory::room(bytes, 1)
+            };
+            Rank::new(make(place(r, n), &call, a), nothing(), buffer, 1)
+        })
+        .collect();
+    run(&mut ranks, n as usize, seed);
+    for r in &ranks {
+        assert_eq!(r.recv.cells(), block(root, 0, bytes), "bcast {a:?}");
+    }
+}
+
+#[test]
+fn every_algorithm() {
+    for n in 1..=MOST {
+        for root in [0, n / 2, n - 1] {
+            for a in algorithms(Kind::Bcast, n, true) {
+                for bytes in [0, 1, 7, 40] {
+                    bcast(n, root, Some(a), bytes, u64::from(n * 64 + root));
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(60))]
+
+    #[test]
+    fn at_random(n in 1..=MOST, root in 0..MOST, bytes in 0usize..200, a in any_algorithm(), seed: u64) {
+        bcast(n, root % n, None, bytes, seed);
+        bcast(n, root % n, Some(a), bytes, seed);
+    }
+}

@@ -1,0 +1,59 @@
+//! What the cost model chooses.
+
+use ferry_schedule::{Algorithm, Cost, Kind, Problem};
+
+#[test]
+fn names_are_distinct_and_found() {
+    for a in Algorithm::ALL {
+        assert_eq!(Algorithm::from_name(a.name()), Some(a));
+    }
+}
+
+#[test]
+fn crowded_nodes_get_few_messages_and_big_data_few_bytes() {
+    let crowded = Cost::shared_memory(32, 2);
+    let p = |kind, ranks, bytes| Problem {
+        kind,
+        ranks,
+        bytes,
+        commutes: true,
+    };
+    assert_eq!(
+        p(Kind::Barrier, 32, 0).choose(&crowded, None),
+        Algorithm::Binomial
+    );
+    assert_eq!(
+        p(Kind::Allreduce, 32, 8).choose(&crowded, None),
+        Algorithm::ReduceBcast
+    );
+    let roomy = Cost::shared_memory(8, 8);
+    assert_eq!(
+        p(Kind::Barrier, 8, 0).choose(&roomy, None),
+        Algorithm::Dissemination
+    );
+    assert_eq!(
+        p(Kind::Allreduce, 8, 8).choose(&roomy, None),
+        Algorithm::Doubling
+    );
+    assert!(matches!(
+        p(Kind::Allreduce, 8, 8 << 20).choose(&roomy, None),
+        Algorithm::Halving | Algorithm::Ring
+    ));
+    assert_ne!(
+        p(Kind::Bcast, 8, 64 << 20).choose(&roomy, None),
+        Algorithm::Binomial
+    );
+    assert_eq!(
+        p(Kind::Bcast, 8, 8).choose(&roomy, Some(Algorithm::Flat)),
+        Algorithm::Flat
+    );
+    // One that cannot serve the call is not forced upon it.
+    let ordered = Problem {
+        commutes: false,
+        ..p(Kind::Allreduce, 8, 8 << 20)
+    };
+    assert_ne!(
+        ordered.choose(&roomy, Some(Algorithm::Ring)),
+        Algorithm::Ring
+    );
+}

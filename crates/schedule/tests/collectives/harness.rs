@@ -1,0 +1,89 @@
+//! What the tests of all collectives share: planning a rank's schedule, and contents that say where they came from.
+
+use crate::simulator::{Cell, Memory};
+use ferry_schedule::{Algorithm, Collective, Cost, Kind, Place, Problem, Schedule, Team, plan};
+use proptest::prelude::*;
+
+/// The largest group tried.
+pub const MOST: u32 = 33;
+
+pub fn place(rank: u32, size: u32) -> Place {
+    Place {
+        team: Team { rank, size },
+        remote: None,
+    }
+}
+
+pub fn small_segments() -> Cost {
+    Cost {
+        segment: 3,
+        window: 3,
+        ..Cost::default()
+    }
+}
+
+pub fn make(p: Place, c: &Collective, a: Option<Algorithm>) -> Schedule {
+    plan(p, c, &small_segments(), a)
+}
+
+/// The byte that rank `from` has for rank `to` at packed offset `i`.
+pub fn byte(from: u32, to: u32, i: usize) -> Cell {
+    Cell::Byte((u64::from(from) << 40) | (u64::from(to) << 20) | i as u64)
+}
+pub fn block(from: u32, to: u32, len: usize) -> Vec<Cell> {
+    (0..len).map(|i| byte(from, to, i)).collect()
+}
+pub fn contribution(rank: u32, count: i64) -> Vec<Cell> {
+    (0..count).map(|e| Cell::Sum(e, vec![rank])).collect()
+}
+pub fn nothing() -> Memory {
+    Memory::room(0, 1)
+}
+pub fn check_sum(
+    cells: &[Cell],
+    first: i64,
+    ranks: std::ops::Range<u32>,
+    ordered: bool,
+    what: &str,
+) {
+    for (i, c) in cells.iter().enumerate() {
+        let Cell::Sum(e, who) = c else {
+            panic!("{what}: element {i} is {c:?}")
+        };
+        let mut who = who.clone();
+        if !ordered {
+            who.sort_unstable();
+        }
+        assert_eq!(
+            (*e, &who),
+            (first + i as i64, &ranks.clone().collect()),
+            "{what}"
+        );
+    }
+}
+/// Every algorithm for the kind that can serve the problem.
+pub fn algorithms(kind: Kind, ranks: u32, commutes: bool) -> impl Iterator<Item = Algorithm> {
+    kind.algorithms().iter().copied().filter(move |&a| {
+        Problem {
+            kind,
+            ranks,
+            bytes: 1,
+            commutes,
+        }
+        .allows(a)
+    })
+}
+
+/// Any algorithm, also one that the collective has not: then its own choice must serve.
+pub fn any_algorithm() -> impl Strategy<Value = Algorithm> {
+    prop::sample::select(&Algorithm::ALL[..])
+}
+
+/// So many random cases.
+pub fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
