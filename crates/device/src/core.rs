@@ -1,8 +1,9 @@
 //! The device: what the floor above calls, and the progress engine.
 
 use crate::buffer::{Sink, Source};
+use crate::count::{COUNTERS, way};
 use crate::engine::{Engine, Outgoing, Payload, Task};
-use crate::key::{Envelope, Key, Pattern, ProcId};
+use crate::key::{ContextId, Envelope, Key, Pattern, ProcId};
 use crate::matcher::{Content, Unexpected};
 use crate::request::{Completion, Fault, Operation, ReqId};
 use crate::wire::{self, Head};
@@ -68,7 +69,7 @@ impl Device {
             me: welcome.rank,
             size: welcome.size,
             wires,
-            engine: Engine::new(),
+            engine: Engine::new(welcome.rank),
             background: Vec::new(),
             status,
             patience,
@@ -127,6 +128,7 @@ impl Device {
             Ok(f) => f,
             Err(e) => return Some(self.refuse(e)),
         };
+        COUNTERS.sent[way(self.me, to)].add(len as u64);
         if len + wire::EAGER_HEAD > features.eager_max {
             return Some(self.announce(to, key, source, features.remote_read));
         }
@@ -219,6 +221,7 @@ impl Device {
 
     /// Tells the receiver of a large message; the bytes follow when it has matched.
     fn announce(&mut self, to: ProcId, key: Key, source: Source, remote_read: bool) -> ReqId {
+        COUNTERS.sent_announced.add(1);
         let len = source.len() as u64;
         let address = match &source {
             Source::Bytes { ptr, .. } if remote_read => *ptr as u64,
@@ -347,6 +350,17 @@ impl Device {
         withdrawn
     }
 
+    /// The program promises to use no wildcards in `context` (or takes that back): long queues are then searched faster. A broken
+    /// promise costs time and nothing else.
+    pub fn promise_no_wildcards(&mut self, context: ContextId, promised: bool) {
+        self.engine.matcher.promise(context, promised);
+    }
+
+    /// Receives that wait for their message, and messages that wait for their receive, in a context.
+    pub fn queue_lengths(&self, context: ContextId) -> (usize, usize) {
+        self.engine.matcher.lengths(context)
+    }
+
     /// Has the operation completed?
     #[inline]
     pub fn is_complete(&self, req: ReqId) -> bool {
@@ -461,6 +475,7 @@ impl Device {
             let read = unsafe { read_into(&mut self.wires, from, address, take, sink) };
             match read {
                 Ok(()) => {
+                    COUNTERS.read.add(take);
                     self.engine.finish_receive(req, take);
                     self.engine.taken(from, request);
                 }

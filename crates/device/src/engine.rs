@@ -1,5 +1,6 @@
 //! What happens when messages arrive: eager delivery, announcements, pieces, acknowledgements.
 
+use crate::count::{COUNTERS, way};
 use crate::key::{Envelope, ProcId};
 use crate::matcher::{Content, Matcher, Unexpected};
 use crate::request::{Completion, Fault, Operation, ReqId, Requests, Stream};
@@ -39,6 +40,7 @@ pub(crate) struct Task {
 
 /// Queues and requests of a process: everything but the wires.
 pub(crate) struct Engine {
+    me: ProcId,
     pub matcher: Matcher,
     pub requests: Requests,
     pub outbox: HashMap<ProcId, VecDeque<Outgoing>>,
@@ -52,8 +54,9 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub fn new() -> Engine {
+    pub fn new(me: ProcId) -> Engine {
         Engine {
+            me,
             matcher: Matcher::new(),
             requests: Requests::new(),
             outbox: HashMap::new(),
@@ -192,6 +195,7 @@ impl Engine {
             None
         };
         let bytes = fields.0;
+        COUNTERS.received[way(self.me, from)].add(bytes.len() as u64);
         let envelope = Envelope {
             source: key.source,
             tag: key.tag,
@@ -225,6 +229,8 @@ impl Engine {
         let mut fields = Fields(bytes);
         let key = fields.key()?;
         let (len, address, request) = (fields.u64()?, fields.u64()?, fields.u32()?);
+        COUNTERS.received[way(self.me, from)].add(len);
+        COUNTERS.received_announced.add(1);
         match self.matcher.match_message(&key) {
             Some(req) => {
                 self.requests.set_envelope(

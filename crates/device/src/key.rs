@@ -72,6 +72,12 @@ impl Pattern {
             && self.tag.is_none_or(|t| t == key.tag)
             && self.source.is_none_or(|s| s == key.source)
     }
+
+    /// The source and the tag, unless one of them is any.
+    #[inline]
+    pub(crate) fn address(&self) -> Option<(u32, u32)> {
+        self.source.zip(self.tag)
+    }
 }
 
 /// What is known of a message that has arrived or been announced.

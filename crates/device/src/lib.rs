@@ -6,6 +6,7 @@
 
 mod buffer;
 mod core;
+mod count;
 mod engine;
 mod key;
 mod lock;
@@ -17,6 +18,7 @@ mod wire;
 
 pub use buffer::{Layout, Sink, Source};
 pub use core::{Background, Capabilities, Device, SendMode};
+pub use count::{COUNTERS, Count, Counters, Traffic, WAYS};
 pub use key::{ContextId, Envelope, Key, Pattern, ProcId};
 pub use lock::{DeviceGuard, device, finish, start};
 pub use meeting::{Meeting, SLOT_MAX};

@@ -5,6 +5,7 @@
 //! which whoever brings something rings.
 
 use crate::core::Device;
+use crate::count::COUNTERS;
 use crate::key::ContextId;
 use crate::lock::{self, DeviceGuard};
 use crate::request::{Completion, ReqId};
@@ -98,10 +99,11 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
     let mut polls = 0;
     let mut yields = 0;
     let mut since: Option<Instant> = None;
+    let mut idle = Idle(None);
     loop {
         let moved = guard.progress();
         if done(&mut guard) {
-            return;
+            return idle.end(&guard);
         }
         if moved {
             (polls, yields, since) = (0, 0, None);
@@ -110,7 +112,7 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
         if !patience.spin.is_zero() {
             polls += 1;
             let spinning = polls % POLLS != 0
-                || since.get_or_insert_with(Instant::now).elapsed() < patience.spin;
+                || since.get_or_insert_with(|| idle.now()).elapsed() < patience.spin;
             if spinning {
                 if concurrent {
                     drop(guard);
@@ -124,16 +126,45 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
         }
         if yields < patience.yields {
             yields += 1;
+            idle.begin();
+            COUNTERS.yields.add(1);
             drop(guard);
             rustix::thread::sched_yield();
             guard = lock::device();
             continue;
         }
+        idle.begin();
         guard = sleep(guard, what, &mut done);
         if done(&mut guard) {
-            return;
+            return idle.end(&guard);
         }
         (polls, yields, since) = (0, 0, None);
+    }
+}
+
+/// Since when a call has had nothing to do but wait. Short waits are not timed: looking at the clock would cost more than they do.
+struct Idle(Option<Instant>);
+
+impl Idle {
+    /// It has nothing to do.
+    #[inline]
+    fn begin(&mut self) {
+        self.0.get_or_insert_with(Instant::now);
+    }
+
+    /// The same. Returns the time now.
+    fn now(&mut self) -> Instant {
+        let now = Instant::now();
+        self.0.get_or_insert(now);
+        now
+    }
+
+    /// The call returns.
+    #[inline]
+    fn end(&self, _device: &DeviceGuard) {
+        if let Some(since) = self.0 {
+            COUNTERS.idle.add(since.elapsed().as_nanos() as u64);
+        }
     }
 }
 
@@ -157,6 +188,7 @@ fn sleep(
     guard.publish_counts();
     tell(status, what);
     lock::fall_asleep();
+    COUNTERS.sleeps.add(1);
     drop(guard);
     let _ = rustix::thread::futex::wait(bell, rustix::thread::futex::Flags::empty(), seen, None);
     status.asleep.store(0, Ordering::Relaxed);

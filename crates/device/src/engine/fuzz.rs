@@ -29,7 +29,7 @@ fn key(source: u32, tag: u32) -> Key {
 impl Scene {
     fn new() -> Scene {
         let mut scene = Scene {
-            engine: Engine::new(),
+            engine: Engine::new(0),
             memory: Vec::new(),
             receives: Vec::new(),
         };

@@ -11,6 +11,8 @@ enum Step {
     Probe(Pattern),
     /// Cancels the n-th receive ever made (modulo their number).
     Withdraw(usize),
+    /// Promises to use no wildcards, which the next receive may break, or takes that back.
+    Promise(ContextId, bool),
 }
 
 #[derive(Default)]
@@ -79,7 +81,7 @@ fn key() -> impl Strategy<Value = Key> {
 }
 
 fn pattern() -> impl Strategy<Value = Pattern> {
-    let wild = || prop_oneof![2 => small().prop_map(Some), 1 => Just(None)];
+    let wild = || prop_oneof![12 => small().prop_map(Some), 1 => Just(None)];
     (context(), wild(), wild()).prop_map(|(context, source, tag)| Pattern {
         context,
         source,
@@ -93,6 +95,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => pattern().prop_map(Step::Receive),
         2 => pattern().prop_map(Step::Probe),
         1 => any::<usize>().prop_map(Step::Withdraw),
+        1 => (context(), prop::bool::weighted(0.8)).prop_map(|(c, on)| Step::Promise(c, on)),
     ]
 }
 
@@ -144,7 +147,19 @@ fn follow(steps: &[Step]) -> Result<(), TestCaseError> {
                 let (context, req) = made[at % made.len()];
                 prop_assert_eq!(matcher.withdraw(context, req), reference.withdraw(req));
             }
+            Step::Promise(context, on) => matcher.promise(*context, *on),
         }
+    }
+    for context in reference.posted.iter().map(|p| p.0.context) {
+        let posted = reference.posted.iter().filter(|p| p.0.context == context);
+        let unexpected = reference
+            .unexpected
+            .iter()
+            .filter(|m| m.0.context == context);
+        prop_assert_eq!(
+            matcher.lengths(context),
+            (posted.count(), unexpected.count())
+        );
     }
     Ok(())
 }
