@@ -26,7 +26,7 @@ impl Count {
 
     /// One more. The device is there to show that the caller has it.
     #[inline]
-    pub fn more(&self, _device: &mut Device) {
+    pub fn more(&self, _device: &Device) {
         self.add(1);
     }
 

@@ -51,8 +51,8 @@ impl WaitingFor<'_> {
 pub(crate) struct Patience {
     /// Poll for so long before giving up the core.
     pub spin: Duration,
-    /// Then hand the core over so many times before sleeping.
-    pub yields: u32,
+    /// Then hand the core over, as often as [`yields`] says, before sleeping.
+    pub crowded: bool,
 }
 
 impl Patience {
@@ -61,12 +61,12 @@ impl Patience {
         if ranks <= cores {
             Patience {
                 spin: Duration::from_micros(100),
-                yields: 0,
+                crowded: false,
             }
         } else {
             Patience {
                 spin: Duration::ZERO,
-                yields: yields(),
+                crowded: true,
             }
         }
     }
@@ -77,11 +77,29 @@ impl Patience {
 /// halve what one costs. FERRY_YIELDS sets another number.
 const YIELDS: u32 = 10;
 
-fn yields() -> u32 {
-    std::env::var("FERRY_YIELDS")
-        .ok()
-        .and_then(|v| v.trim().parse().ok())
-        .unwrap_or(YIELDS)
+static YIELDS_SET: AtomicU32 = AtomicU32::new(UNKNOWN);
+const UNKNOWN: u32 = u32::MAX;
+
+/// How often a waiting rank hands its core over before it sleeps, where ranks outnumber cores: what FERRY_YIELDS or
+/// [`set_yields`] said, or 10.
+#[inline]
+pub fn yields() -> u32 {
+    match YIELDS_SET.load(Ordering::Relaxed) {
+        UNKNOWN => yields_asked(),
+        n => n,
+    }
+}
+
+#[cold]
+fn yields_asked() -> u32 {
+    let asked = std::env::var("FERRY_YIELDS").ok();
+    set_yields(asked.and_then(|v| v.trim().parse().ok()).unwrap_or(YIELDS));
+    YIELDS_SET.load(Ordering::Relaxed)
+}
+
+/// Says how often, from now on.
+pub fn set_yields(times: u32) {
+    YIELDS_SET.store(times.min(UNKNOWN - 1), Ordering::Relaxed);
 }
 
 /// Polls between two looks at the clock.
@@ -124,7 +142,7 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
                 continue;
             }
         }
-        if yields < patience.yields {
+        if patience.crowded && yields < self::yields() {
             yields += 1;
             idle.begin();
             COUNTERS.yields.add(1);

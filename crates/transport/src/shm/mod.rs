@@ -25,7 +25,7 @@ use memory::{FRONT_AT, RING};
 use pair::{Next, Pair};
 use ring::{RECORD_MAX, Reader, Writer};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes from one ring's beginning to the next one's.
 const STRIDE: u64 = 128 * 1024;
@@ -39,12 +39,32 @@ pub const EAGER_MAX: usize = 16 * 1024 + 32;
 /// at the same time through the ring, whose pieces stay in the caches, are faster than one at any size, but keep the sender.
 pub const READ_MIN: usize = 8 * 1024 * 1024;
 
-/// From how many bytes on messages are read by their receiver: FERRY_SHM_READ_MIN, or [`READ_MIN`] if that is no number.
+static READ_MIN_SET: AtomicUsize = AtomicUsize::new(UNKNOWN);
+const UNKNOWN: usize = usize::MAX;
+
+/// From how many bytes on messages are read by their receiver: what FERRY_SHM_READ_MIN or [`set_read_min`] said, or [`READ_MIN`].
+#[inline]
 pub fn read_min() -> usize {
-    std::env::var("FERRY_SHM_READ_MIN")
-        .ok()
-        .and_then(|v| v.trim().parse().ok())
-        .unwrap_or(READ_MIN)
+    match READ_MIN_SET.load(Ordering::Relaxed) {
+        UNKNOWN => read_min_asked(),
+        bytes => bytes,
+    }
+}
+
+#[cold]
+fn read_min_asked() -> usize {
+    let asked = std::env::var("FERRY_SHM_READ_MIN").ok();
+    set_read_min(
+        asked
+            .and_then(|v| v.trim().parse().ok())
+            .unwrap_or(READ_MIN),
+    );
+    READ_MIN_SET.load(Ordering::Relaxed)
+}
+
+/// Says from how many bytes on, from now on. Counts for messages that this process receives.
+pub fn set_read_min(bytes: usize) {
+    READ_MIN_SET.store(bytes.min(UNKNOWN - 1), Ordering::Relaxed);
 }
 
 const _: () = assert!(RING as u64 <= STRIDE);
@@ -84,8 +104,6 @@ pub struct Shm {
     knocks_seen: u32,
     /// Peers that were answered Full and whose rings must ring when they have room.
     starving: Vec<usize>,
-    /// [`read_min`], looked up once.
-    read_min: usize,
     boards: lending::Boards,
 }
 
@@ -141,7 +159,6 @@ impl Shm {
             readers: Vec::new(),
             knocks_seen: 0,
             starving: Vec::new(),
-            read_min: read_min(),
             boards: lending::Boards::default(),
         })
     }
@@ -275,7 +292,7 @@ impl Transport for Shm {
             message_max: RECORD_MAX,
             eager_max: EAGER_MAX,
             remote_read: readable != Some(false),
-            read_min: self.read_min,
+            read_min: read_min(),
             same_node: true,
         }
     }
