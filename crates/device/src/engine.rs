@@ -129,6 +129,7 @@ impl Engine {
             Completion {
                 envelope,
                 received: stored.min(room),
+                room,
                 cancelled: false,
                 fault,
             },

@@ -15,6 +15,8 @@ pub struct Completion {
     pub envelope: Envelope,
     /// Bytes that were stored in the receive buffer (less than `envelope.len` if the message was truncated).
     pub received: u64,
+    /// Bytes for which the receive buffer has room.
+    pub room: u64,
     /// The operation was cancelled before it matched.
     pub cancelled: bool,
     /// What went wrong, if anything did.
@@ -30,6 +32,7 @@ impl Completion {
             len: 0,
         },
         received: 0,
+        room: 0,
         cancelled: false,
         fault: None,
     };

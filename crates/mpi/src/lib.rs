@@ -17,6 +17,7 @@ pub mod process;
 pub mod pt2pt;
 pub mod request;
 pub mod session;
+pub mod tool;
 pub mod topo;
 
 pub use comm::Comm;

@@ -7,6 +7,7 @@ use crate::reduce::{self, Operand};
 use crate::reduce_scatter::{self, Shares};
 use crate::step::{Builder, Piece, Region, Schedule, Team};
 use crate::{allreduce, alltoall, barrier, bcast, inter, scan};
+use std::cell::Cell;
 
 /// Where a rank stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -188,14 +189,17 @@ pub(crate) fn input(count: i64, in_place: bool) -> Piece {
 }
 
 fn intra(b: &mut Builder, t: Team, call: &Collective, cost: &Cost, forced: Option<Algorithm>) {
+    let chosen = Cell::new(None);
     let choose = |bytes: i64, commutes: bool| {
-        Problem {
+        let problem = Problem {
             kind: call.kind(),
             ranks: t.size,
             bytes,
             commutes,
-        }
-        .choose(cost, forced)
+        };
+        let algorithm = problem.choose(cost, forced);
+        chosen.set(Some(algorithm));
+        algorithm
     };
     let choose_reduction = |of: Reduction| choose(of.count * of.element, of.commutes);
     let operand = |of: Reduction, in_place: bool| Operand {
@@ -380,7 +384,10 @@ fn intra(b: &mut Builder, t: Team, call: &Collective, cost: &Cost, forced: Optio
             match choose(block.bytes, true) {
                 // Bruck's first step takes all blocks out of the buffer, so it works in place as it is.
                 Algorithm::Bruck => alltoall::bruck(b, t, out, &inn, block.bytes),
-                _ if in_place => alltoall::in_place(b, t, &inn, &|_| block.bytes),
+                _ if in_place => {
+                    chosen.set(None);
+                    alltoall::in_place(b, t, &inn, &|_| block.bytes);
+                }
                 Algorithm::Pairwise => alltoall::pairwise(b, t, out, &inn),
                 _ => alltoall::spread(b, t, out, &inn, cost.window),
             }
@@ -457,6 +464,7 @@ fn intra(b: &mut Builder, t: Team, call: &Collective, cost: &Cost, forced: Optio
             }
         }
     }
+    b.name(chosen.get());
 }
 
 /// Block r of a v-form.

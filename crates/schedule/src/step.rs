@@ -1,5 +1,7 @@
 //! What a schedule is made of.
 
+use crate::cost::Algorithm;
+
 /// Which memory a [`Piece`] lies in, and thereby what its units are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Region {
@@ -119,6 +121,8 @@ pub struct Schedule {
     pub steps: Vec<Step>,
     /// Units of [`Region::Tmp`] that it uses.
     pub tmp: i64,
+    /// By which algorithm, where there was a choice among those with names.
+    pub algorithm: Option<Algorithm>,
 }
 
 /// A rank's place in a group of ranks.
@@ -163,6 +167,10 @@ pub(crate) struct Builder {
 impl Builder {
     pub(crate) fn finish(self) -> Schedule {
         self.schedule
+    }
+    /// Notes by which algorithm this is.
+    pub(crate) fn name(&mut self, algorithm: Option<Algorithm>) {
+        self.schedule.algorithm = algorithm;
     }
     /// Room for `units` in [`Region::Tmp`].
     pub(crate) fn scratch(&mut self, units: i64) -> Piece {

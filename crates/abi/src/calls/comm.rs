@@ -46,7 +46,7 @@ pub fn comm_remote_group(comm: &'static Arc<Comm>, group: New<Group>) -> Result<
 }
 
 pub fn comm_dup(comm: &'static Arc<Comm>, newcomm: New<Comm>) -> Result<()> {
-    newcomm.set(comm.duplicate(None)?);
+    newcomm.set(comm.duplicate(&Hints::default())?);
     Ok(())
 }
 
@@ -55,13 +55,13 @@ pub fn comm_dup_with_info(
     info: Option<&'static Arc<Info>>,
     newcomm: New<Comm>,
 ) -> Result<()> {
-    newcomm.set(comm.duplicate(Some(hints(info)))?);
+    newcomm.set(comm.duplicate(&hints(info))?);
     Ok(())
 }
 
 fn idup(
     comm: &'static Arc<Comm>,
-    hints: Option<Hints>,
+    hints: Hints,
     newcomm: New<Comm>,
     request: Out<Handle>,
 ) -> Result<()> {
@@ -82,7 +82,7 @@ fn idup(
 }
 
 pub fn comm_idup(comm: &'static Arc<Comm>, newcomm: New<Comm>, request: Out<Handle>) -> Result<()> {
-    idup(comm, None, newcomm, request)
+    idup(comm, Hints::default(), newcomm, request)
 }
 
 pub fn comm_idup_with_info(
@@ -91,7 +91,7 @@ pub fn comm_idup_with_info(
     newcomm: New<Comm>,
     request: Out<Handle>,
 ) -> Result<()> {
-    idup(comm, Some(hints(info)), newcomm, request)
+    idup(comm, hints(info), newcomm, request)
 }
 
 pub fn comm_create(
@@ -153,7 +153,12 @@ pub fn comm_split_type(
             ));
         }
     };
-    let (new, kind) = comm.split_type(how, key, &hints(info))?;
+    let hints = hints(info);
+    hints.check()?;
+    let (new, kind) = comm.split_type(how, key, &hints)?;
+    if let Some(new) = &new {
+        new.set_hints(&hints)?;
+    }
     if let (Some(kind), Some(info)) = (kind, info) {
         info.set(b"mpi_hw_resource_type", kind.as_bytes());
     }
@@ -246,8 +251,7 @@ pub fn comm_get_name(comm: Handle, comm_name: OutText, resultlen: Out<i32>) -> R
 }
 
 pub fn comm_set_info(comm: &'static Arc<Comm>, info: Option<&'static Arc<Info>>) -> Result<()> {
-    comm.set_hints(&hints(info));
-    Ok(())
+    comm.set_hints(&hints(info))
 }
 
 pub fn comm_get_info(comm: &'static Arc<Comm>, info_used: New<Info>) -> Result<()> {

@@ -66,6 +66,7 @@ pub fn recv(
     comm: &'static Arc<Comm>,
     status: OutStatus,
 ) -> Result<()> {
+    comm.check_promises(source, tag)?;
     // SAFETY: the program passes a writable buffer.
     received(
         unsafe { pt2pt::receive(comm, buf, count, datatype, source, tag)? },
@@ -82,6 +83,7 @@ pub fn irecv(
     comm: &'static Arc<Comm>,
     request: Out<Handle>,
 ) -> Result<()> {
+    comm.check_promises(source, tag)?;
     // SAFETY: the program leaves the buffer alone until completion.
     let started = unsafe { pt2pt::ireceive(comm, &buffer(buf, count, datatype), source, tag) };
     request.set(handle::insert(started));
@@ -97,6 +99,7 @@ pub fn recv_init(
     comm: &'static Arc<Comm>,
     request: Out<Handle>,
 ) -> Result<()> {
+    comm.check_promises(source, tag)?;
     // SAFETY: the program leaves the buffer alone between each start and completion.
     let made = unsafe { pt2pt::receive_init(comm, buffer(buf, count, datatype), source, tag) };
     request.set(handle::insert(made));
@@ -118,6 +121,7 @@ pub fn sendrecv(
     comm: &'static Arc<Comm>,
     status: OutStatus,
 ) -> Result<()> {
+    comm.check_promises(source, recvtag)?;
     let (out, into) = (
         buffer(sendbuf.cast_mut(), sendcount, sendtype),
         buffer(recvbuf, recvcount, recvtype),
@@ -141,6 +145,7 @@ pub fn sendrecv_replace(
     comm: &'static Arc<Comm>,
     status: OutStatus,
 ) -> Result<()> {
+    comm.check_promises(source, recvtag)?;
     let both = buffer(buf, count, datatype);
     // SAFETY: the program passes a buffer that may be read and written.
     received(
@@ -164,6 +169,7 @@ pub fn isendrecv(
     comm: &'static Arc<Comm>,
     request: Out<Handle>,
 ) -> Result<()> {
+    comm.check_promises(source, recvtag)?;
     let (out, into) = (
         buffer(sendbuf.cast_mut(), sendcount, sendtype),
         buffer(recvbuf, recvcount, recvtype),
@@ -187,6 +193,7 @@ pub fn isendrecv_replace(
     comm: &'static Arc<Comm>,
     request: Out<Handle>,
 ) -> Result<()> {
+    comm.check_promises(source, recvtag)?;
     // SAFETY: the program leaves the buffer alone until completion.
     let started = unsafe {
         pt2pt::isend_receive_replace(
@@ -208,6 +215,7 @@ pub fn probe(
     comm: &'static Arc<Comm>,
     status: OutStatus,
 ) -> Result<()> {
+    comm.check_promises(source, tag)?;
     status.store(&pt2pt::probe(comm, source, tag));
     Ok(())
 }
@@ -219,6 +227,7 @@ pub fn iprobe(
     flag: OutFlag,
     status: OutStatus,
 ) -> Result<()> {
+    comm.check_promises(source, tag)?;
     let found = pt2pt::iprobe(comm, source, tag);
     flag.set(found.is_some());
     if let Some(outcome) = found {
@@ -239,6 +248,7 @@ pub fn mprobe(
     message: Out<Handle>,
     status: OutStatus,
 ) -> Result<()> {
+    comm.check_promises(source, tag)?;
     let (found, outcome) = pt2pt::mprobe(comm, source, tag);
     message.set(message_handle(found));
     status.store(&outcome);
@@ -253,6 +263,7 @@ pub fn improbe(
     message: Out<Handle>,
     status: OutStatus,
 ) -> Result<()> {
+    comm.check_promises(source, tag)?;
     let found = pt2pt::improbe(comm, source, tag);
     flag.set(found.is_some());
     if let Some((found, outcome)) = found {

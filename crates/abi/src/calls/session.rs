@@ -144,9 +144,11 @@ pub fn comm_create_from_group(
     newcomm: New<Comm>,
 ) -> Result<()> {
     handlers::check(errhandler, Target::Comm)?;
+    let hints = hints(info);
+    hints.check()?;
     let new = comm::create_from_group(group, stringtag.to_bytes())?;
     if let Some(new) = &new {
-        new.set_hints(&hints(info));
+        new.set_hints(&hints)?;
         new.errhandler.set(errhandler);
     }
     newcomm.set_or_null(new);
@@ -180,8 +182,10 @@ pub fn intercomm_create_from_groups(
         }
         _ => None,
     };
+    let hints = hints(info);
+    hints.check()?;
     let new = comm::intercomm_create_from_groups(local_group, near, other, stringtag.to_bytes())?;
-    new.set_hints(&hints(info));
+    new.set_hints(&hints)?;
     new.errhandler.set(errhandler);
     newintercomm.set(new);
     Ok(())

@@ -277,10 +277,12 @@ pub fn dist_graph_create_adjacent(
     outdegree: usize,
     destinations: &[i32],
     destweights: Weights,
-    _info: Option<&'static Arc<Info>>,
+    info: Option<&'static Arc<Info>>,
     _reorder: bool,
     comm_dist_graph: New<Comm>,
 ) -> Result<()> {
+    let hints = super::comm::hints(info);
+    hints.check()?;
     let ends =
         |ranks: &[i32], name: &str, w: Weights, count: usize, of: &str| -> Result<Weighted> {
             let ranks = ranks.iter().enumerate();
@@ -307,7 +309,9 @@ pub fn dist_graph_create_adjacent(
             "destweights",
         )?,
     };
-    comm_dist_graph.set(comm_old.dist_graph_create_adjacent(graph)?);
+    let new = comm_old.dist_graph_create_adjacent(graph)?;
+    new.set_hints(&hints)?;
+    comm_dist_graph.set(new);
     Ok(())
 }
 
@@ -318,10 +322,12 @@ pub fn dist_graph_create(
     degrees: &[i32],
     destinations: Ints,
     edge_weights: Weights,
-    _info: Option<&'static Arc<Info>>,
+    info: Option<&'static Arc<Info>>,
     _reorder: bool,
     comm_dist_graph: New<Comm>,
 ) -> Result<()> {
+    let hints = super::comm::hints(info);
+    hints.check()?;
     if let Some((i, d)) = degrees.iter().enumerate().find(|(_, d)| **d < 0) {
         return Err(err!(Arg, "degrees[{i}] is {d}, which is negative"));
     }
@@ -347,7 +353,9 @@ pub fn dist_graph_create(
             });
         }
     }
-    comm_dist_graph.set(comm_old.dist_graph_create(&edges, all_weights.is_some())?);
+    let new = comm_old.dist_graph_create(&edges, all_weights.is_some())?;
+    new.set_hints(&hints)?;
+    comm_dist_graph.set(new);
     Ok(())
 }
 

@@ -6,7 +6,7 @@
 
 use super::memory::{Memory, Places, Room};
 use super::run::{self, Binding, Number, Story};
-use super::{Call, View, What, plans};
+use super::{Call, TALLY, View, What, plans};
 use crate::device::{self, Meeting, SLOT_MAX, WaitingFor};
 use crate::{Comm, Datatype, Error, Op, Result, err};
 use ferry_datatype::Basic;
@@ -73,7 +73,7 @@ pub(super) fn run(call: &Call<'_>) -> Option<Result<()>> {
         return None;
     };
     let comm = call.comm;
-    if comm.size() < 2 || comm.is_inter() || !plans::may_use_board(what.kind()) {
+    if comm.size() < 2 || comm.is_inter() || !plans::may_use_board(comm, what.kind()) {
         return None;
     }
     let plan = plan(what, comm.rank(), comm.size(), call.reduction)?;
@@ -361,6 +361,7 @@ unsafe fn carry_out(
             // SAFETY: in this phase slot 0 is the root's.
             let fits = unsafe { slots.post(0, &find(plan.input)) };
             let d = device::device();
+            TALLY.board.more(&d);
             meeting.open(&d);
             meeting.done(&d);
             fits
@@ -370,7 +371,9 @@ unsafe fn carry_out(
             slots.check(0, &mut error);
             // SAFETY: the root has posted; the buffer is writable.
             let fits = unsafe { slots.data(0, 0, plan.len).copy_to(&find(plan.input)) };
-            meeting.done(&device::device());
+            let d = device::device();
+            TALLY.board.more(&d);
+            meeting.done(&d);
             fits
         }
         _ => {
@@ -444,7 +447,9 @@ unsafe fn carry_out(
                 }
                 _ => {}
             }
-            meeting.read(&device::device());
+            let d = device::device();
+            TALLY.board.more(&d);
+            meeting.read(&d);
             fits
         }
     };

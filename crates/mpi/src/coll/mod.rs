@@ -7,13 +7,18 @@ mod memory;
 mod neighbour;
 mod plans;
 mod run;
+mod tally;
+mod wish;
 
 /// Uniform blocks of a call.
 pub use ferry_schedule::Block as Uniform;
+pub use ferry_schedule::{Algorithm, Kind};
 pub use ferry_schedule::{Collective, Piece, Reduction, Region, Root, Schedule, Varying};
 pub use memory::{Block, View};
 pub use neighbour::{exchange_with, neighbours};
 pub use plans::Plans;
+pub use tally::{TALLY, Tally};
+pub use wish::{Wish, Wishes, ask, of_process, setting};
 
 use crate::{Comm, Datatype, Op, Request, Result};
 use run::{Binding, Lasting, Number};

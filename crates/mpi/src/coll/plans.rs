@@ -1,17 +1,20 @@
 //! Schedules for calls: by which algorithm, and kept for the next call like it.
 
 use super::board::Place;
+use super::wish::{self, Wish, Wishes};
 use crate::Comm;
-use ferry_schedule::{Algorithm, Collective, Cost, Kind, Schedule, Team, plan};
+use ferry_schedule::{Collective, Cost, Kind, Schedule, Team, plan};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What a communicator keeps for its collectives.
 #[derive(Default)]
 pub struct Plans {
-    /// Schedules that its last calls had, newest last.
-    kept: Mutex<Vec<(Collective<'static>, Arc<Schedule>)>>,
+    /// Schedules that its last calls had, and what was asked for then; newest last.
+    kept: Mutex<Vec<(Collective<'static>, Wish, Arc<Schedule>)>>,
     /// Its board in the node's memory.
     pub(super) place: Mutex<Place>,
+    /// What its info asks for.
+    pub(crate) wishes: Wishes,
 }
 
 /// Schedules kept for a communicator.
@@ -19,42 +22,32 @@ const KEPT: usize = 8;
 /// Longer schedules are made anew for each call: making them costs little beside running them.
 const STEPS_KEPT: usize = 256;
 
-/// The cost figures and the algorithms that the user asks for; the same on all ranks of a job.
-struct Choice {
-    cost: Cost,
-    forced: [Option<Algorithm>; Kind::ALL.len()],
-    boards: [bool; Kind::ALL.len()],
-}
-
-/// Read once: FERRY_COLL_<NAME>=<algorithm> for each kind of collective.
-fn choice() -> &'static Choice {
-    static CHOICE: OnceLock<Choice> = OnceLock::new();
-    CHOICE.get_or_init(|| {
+/// The cost figures; the same on all ranks of a job.
+fn cost() -> &'static Cost {
+    static COST: OnceLock<Cost> = OnceLock::new();
+    COST.get_or_init(|| {
         let (ranks, cores) = match crate::process::started() {
             Some(p) => (p.welcome.local_ranks.len() as u32, p.welcome.cores),
             None => (1, 1),
         };
-        let asked = Kind::ALL
-            .map(|k| std::env::var(format!("FERRY_COLL_{}", k.name().to_uppercase())).ok());
-        let forced = asked
-            .each_ref()
-            .map(|a| a.as_deref().and_then(Algorithm::from_name));
-        let boards = asked.map(|a| a.is_none_or(|a| a == "board"));
-        Choice {
-            cost: Cost::shared_memory(ranks, cores),
-            forced,
-            boards,
-        }
+        Cost::shared_memory(ranks, cores)
     })
 }
 
+/// What is asked for: on this communicator, or else in this process.
+fn asked(comm: &Comm, kind: Kind) -> Wish {
+    let own = comm.plans.wishes.get(kind);
+    own.unwrap_or_else(|| wish::of_process(kind))
+}
+
 /// May collectives of this kind go by a board? Not if the user asks for an algorithm, which may be "messages": any.
-pub(super) fn may_use_board(kind: Kind) -> bool {
-    choice().boards[kind as usize]
+pub(super) fn may_use_board(comm: &Comm, kind: Kind) -> bool {
+    asked(comm, kind) == Wish::Automatic
 }
 
 /// This rank's schedule for a call on `comm`.
 pub(super) fn schedule(comm: &Comm, what: &Collective<'_>) -> Arc<Schedule> {
+    let wish = asked(comm, what.kind());
     let key = lasting(what);
     if let Some(key) = &key {
         let kept = comm
@@ -62,7 +55,8 @@ pub(super) fn schedule(comm: &Comm, what: &Collective<'_>) -> Arc<Schedule> {
             .kept
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, s)) = kept.iter().rev().find(|(k, _)| k == key) {
+        let like = |k: &&(Collective<'static>, Wish, _)| k.0 == *key && k.1 == wish;
+        if let Some((.., s)) = kept.iter().rev().find(like) {
             return s.clone();
         }
     }
@@ -73,8 +67,7 @@ pub(super) fn schedule(comm: &Comm, what: &Collective<'_>) -> Arc<Schedule> {
         },
         remote: comm.remote.as_ref().map(|g| g.size()),
     };
-    let Choice { cost, forced, .. } = choice();
-    let schedule = Arc::new(plan(place, what, cost, forced[what.kind() as usize]));
+    let schedule = Arc::new(plan(place, what, cost(), wish.algorithm()));
     if let Some(key) = key
         && schedule.steps.len() <= STEPS_KEPT
     {
@@ -86,7 +79,7 @@ pub(super) fn schedule(comm: &Comm, what: &Collective<'_>) -> Arc<Schedule> {
         if kept.len() == KEPT {
             kept.remove(0);
         }
-        kept.push((key, schedule.clone()));
+        kept.push((key, wish, schedule.clone()));
     }
     schedule
 }

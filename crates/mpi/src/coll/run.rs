@@ -1,5 +1,6 @@
 //! Runs a schedule on the device: at once, or in the background.
 
+use super::TALLY;
 use super::memory::{Kept, Places, Room, View};
 use crate::device::{
     self, Background, Describe, Device, Key, Pattern, ReqId, SendMode, WaitingFor,
@@ -115,6 +116,9 @@ impl Run {
             recv: b.recv,
             element: b.reduction.map(|r| r.1),
         };
+        if self.at == 0 && self.under_way.is_empty() {
+            TALLY.count(s.algorithm, d);
+        }
         while let Some(step) = s.steps.get(self.at) {
             match *step {
                 Step::Send { peer, from } => {

@@ -5,7 +5,7 @@
 use super::agree::{Circle, Reader, put};
 use super::{Comm, Hints};
 use crate::attr::Attributes;
-use crate::device::ContextId;
+use crate::device::{self, ContextId};
 use crate::process::process;
 use crate::{Group, Result, err};
 use std::sync::Arc;
@@ -27,11 +27,12 @@ pub enum SplitType {
 pub const SHARED_MEMORY: &str = "mpi_shared_memory";
 
 impl Comm {
-    /// A duplicate: the same groups, attributes as their callbacks say, topology, error handler and hints; but a context of its own
-    /// (MPI_Comm_dup), and other hints if `hints` is given (MPI_Comm_dup_with_info). Collective; blocks until all members call.
+    /// A duplicate: the same groups, attributes as their callbacks say, topology and error handler; but a context of its own
+    /// (MPI_Comm_dup), and the `hints` given (MPI_Comm_dup_with_info), none of the old ones. Collective; blocks until all members call.
     ///
-    /// Errors: what an attribute's copy callback says.
-    pub fn duplicate(self: &Arc<Comm>, hints: Option<Hints>) -> Result<Arc<Comm>> {
+    /// Errors: what an attribute's copy callback says; what [`Hints::check`] says.
+    pub fn duplicate(self: &Arc<Comm>, hints: &Hints) -> Result<Arc<Comm>> {
+        hints.check()?;
         let (context, local) = match self.is_inter() {
             false => {
                 let tag = self.next_agreement();
@@ -43,15 +44,13 @@ impl Comm {
             true => self.agree_contexts()?,
         };
         let attributes = self.attributes.duplicate(self.identity.bits())?;
-        Ok(self.duplicate_with(
-            context,
-            local,
-            attributes,
-            &hints.unwrap_or_else(|| self.hints()),
-        ))
+        let new = self.duplicate_with(context, local, attributes, hints);
+        new.tell_promises(&mut device::device());
+        Ok(new)
     }
 
-    /// The duplicate, once the contexts are known: its own, and an intercommunicator's local communicator's.
+    /// The duplicate, once the contexts are known: its own, and an intercommunicator's local communicator's. The caller tells the
+    /// device what it promises.
     pub(super) fn duplicate_with(
         &self,
         context: ContextId,
@@ -67,7 +66,7 @@ impl Comm {
         if let Some(topology) = self.topology.get() {
             let _ = new.topology.set(topology.clone());
         }
-        new.set_hints(hints);
+        new.take_hints(hints);
         Arc::new(new)
     }
 

@@ -1,17 +1,41 @@
-//! A communicator's hints (MPI 5.0 §7.4.4): only those are kept that mean something here.
+//! A communicator's hints (MPI 5.0 §7.4.4): what its program promises, and which collective algorithms it asks for.
+//!
+//! Every promise is reported, with "false" while it has not been made. Other keys are reported if they are set and mean something here;
+//! those of nobody's are ignored, as the standard wants it. A duplicate has its own hints (MPI_Comm_dup copies none, since MPI 4.0).
 
 use super::Comm;
-use crate::Info;
+use crate::coll::{Kind, Wish};
+use crate::device;
+use crate::pt2pt::From as Source;
+use crate::{Info, Result, err};
 use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// Keys that communicators keep, all with values "true" or "false".
-const KNOWN: [&str; 5] = [
-    "mpi_assert_no_any_tag",
-    "mpi_assert_no_any_source",
-    "mpi_assert_exact_length",
-    "mpi_assert_allow_overtaking",
-    "mpi_assert_strict_persistent_collective_ordering",
+/// What a program can promise, in the order in which it is reported.
+const PROMISES: [(&str, u8); 5] = [
+    ("mpi_assert_no_any_tag", NO_ANY_TAG),
+    ("mpi_assert_no_any_source", NO_ANY_SOURCE),
+    ("mpi_assert_exact_length", EXACT_LENGTH),
+    ("mpi_assert_allow_overtaking", 8),
+    ("mpi_assert_strict_persistent_collective_ordering", 16),
 ];
+const NO_ANY_TAG: u8 = 1;
+const NO_ANY_SOURCE: u8 = 2;
+const EXACT_LENGTH: u8 = 4;
+
+/// The first part of keys that ask for a collective algorithm.
+const COLL: &str = "ferry_coll_";
+
+/// Promises made.
+#[derive(Default)]
+pub(super) struct Promises(AtomicU8);
+
+impl Promises {
+    #[inline]
+    fn has(&self, which: u8) -> bool {
+        self.0.load(Relaxed) & which == which
+    }
+}
 
 /// Hints as the program gave them.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
@@ -25,6 +49,32 @@ impl Hints {
             .find(|(k, _)| k == key)
             .map(|(_, v)| v.as_str())
     }
+
+    /// Is all of it that Ferry knows well-formed?
+    ///
+    /// Errors: InfoValue for a key of Ferry's own whose value names no algorithm of that collective.
+    pub fn check(&self) -> Result<()> {
+        for (key, value) in &self.0 {
+            let Some(kind) = collective(key) else {
+                continue;
+            };
+            if Wish::from_name(kind, value.trim()).is_none() {
+                let all: Vec<_> = Wish::all(kind).map(Wish::name).collect();
+                return Err(err!(
+                    InfoValue,
+                    "the info key {key} is {value:?}, but has to be one of: {}",
+                    all.join(", ")
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The kind of collective that a key of Ferry's is for.
+fn collective(key: &str) -> Option<Kind> {
+    let name = key.strip_prefix(COLL)?;
+    Kind::ALL.into_iter().find(|k| k.name() == name)
 }
 
 impl From<&Info> for Hints {
@@ -42,23 +92,95 @@ impl From<&Info> for Hints {
 impl Comm {
     /// The hints in force.
     pub fn hints(&self) -> Hints {
-        self.hints
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        let promises = PROMISES.iter().map(|&(key, bit)| {
+            let value = self.promises.has(bit).to_string();
+            (key.to_owned(), value)
+        });
+        let wishes = Kind::ALL.into_iter().filter_map(|kind| {
+            let wish = self.plans.wishes.get(kind)?;
+            Some((format!("{COLL}{}", kind.name()), wish.name().to_owned()))
+        });
+        Hints(promises.chain(wishes).collect())
     }
 
-    /// Takes those of `hints` that are known and sensible; the rest is ignored, as the standard wants it.
-    pub fn set_hints(&self, hints: &Hints) {
-        let mut kept = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Takes over those of `hints` that mean something here; the rest is ignored. What they do not name stays as it is.
+    ///
+    /// Errors: as [`Hints::check`]; then none is taken over.
+    pub fn set_hints(&self, hints: &Hints) -> Result<()> {
+        hints.check()?;
+        let before = self.uses_no_wildcards();
+        self.take_hints(hints);
+        let now = self.uses_no_wildcards();
+        if before != now {
+            device::device().promise_no_wildcards(self.context, now);
+        }
+        Ok(())
+    }
+
+    /// As [`Comm::set_hints`], for hints that have been checked and a caller who tells the device.
+    pub(super) fn take_hints(&self, hints: &Hints) {
+        let _one = self.setting.lock().unwrap_or_else(PoisonError::into_inner);
         for (key, value) in &hints.0 {
             let value = value.trim();
-            if !KNOWN.contains(&key.as_str()) || !matches!(value, "true" | "false") {
-                continue;
+            if let Some((_, bit)) = PROMISES.iter().find(|(k, _)| k == key) {
+                let old = self.promises.0.load(Relaxed);
+                match value {
+                    "true" => self.promises.0.store(old | bit, Relaxed),
+                    "false" => self.promises.0.store(old & !bit, Relaxed),
+                    _ => {}
+                }
+            } else if let Some(kind) = collective(key)
+                && let Some(wish) = Wish::from_name(kind, value)
+            {
+                self.plans.wishes.set(kind, wish);
             }
-            kept.0.retain(|(k, _)| k != key);
-            kept.0.push((key.clone(), value.to_owned()));
         }
+    }
+
+    /// Tells the device of a new communicator's promises.
+    pub(super) fn tell_promises(&self, d: &mut device::Device) {
+        if self.uses_no_wildcards() {
+            d.promise_no_wildcards(self.context, true);
+        }
+    }
+
+    /// The program has promised to name both source and tag in every receive.
+    pub(super) fn uses_no_wildcards(&self) -> bool {
+        self.promises.has(NO_ANY_SOURCE | NO_ANY_TAG)
+    }
+
+    /// The program has promised that messages are exactly as long as their receive buffers.
+    #[inline]
+    pub(crate) fn has_exact_lengths(&self) -> bool {
+        self.promises.has(EXACT_LENGTH)
+    }
+
+    /// May a receive or probe ask for this? Costs next to nothing where no wildcard is used.
+    ///
+    /// Errors: Rank or Tag if it is a wildcard that the program has promised not to use.
+    #[inline]
+    pub fn check_promises(&self, from: Source, tag: Option<u32>) -> Result<()> {
+        if from == Source::Any || tag.is_none() {
+            self.check_wildcards(from, tag)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn check_wildcards(&self, from: Source, tag: Option<u32>) -> Result<()> {
+        if from == Source::Any && self.promises.has(NO_ANY_SOURCE) {
+            return Err(err!(
+                Rank,
+                "source is MPI_ANY_SOURCE, but the communicator's info says mpi_assert_no_any_source"
+            ));
+        }
+        if tag.is_none() && from != Source::Nobody && self.promises.has(NO_ANY_TAG) {
+            return Err(err!(
+                Tag,
+                "tag is MPI_ANY_TAG, but the communicator's info says mpi_assert_no_any_tag"
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -66,23 +188,46 @@ impl Comm {
 mod tests {
     use super::*;
 
+    fn hints(list: &[(&str, &str)]) -> Hints {
+        Hints(
+            list.iter()
+                .map(|(k, v)| (k.to_string(), v.to_string()))
+                .collect(),
+        )
+    }
+
     #[test]
     fn known_hints_are_kept_and_replaced() {
         let comm = Comm::itself(0);
-        let hints = |list: &[(&str, &str)]| {
-            Hints(
-                list.iter()
-                    .map(|(k, v)| (k.to_string(), v.to_string()))
-                    .collect(),
-            )
-        };
         comm.set_hints(&hints(&[
             ("mpi_assert_no_any_tag", "true"),
             ("colour", "red"),
             ("mpi_assert_exact_length", "maybe"),
-        ]));
-        assert_eq!(comm.hints(), hints(&[("mpi_assert_no_any_tag", "true")]));
-        comm.set_hints(&hints(&[("mpi_assert_no_any_tag", " false ")]));
+        ]))
+        .unwrap();
+        assert_eq!(comm.hints().0.len(), 5);
+        assert_eq!(comm.hints().get("mpi_assert_no_any_tag"), Some("true"));
+        assert_eq!(comm.hints().get("mpi_assert_exact_length"), Some("false"));
+        assert!(comm.check_promises(Source::Any, Some(1)).is_ok());
+        assert!(comm.check_promises(Source::Rank(0), None).is_err());
+        assert!(comm.check_promises(Source::Nobody, None).is_ok());
+        comm.set_hints(&hints(&[("mpi_assert_no_any_tag", " false ")]))
+            .unwrap();
         assert_eq!(comm.hints().get("mpi_assert_no_any_tag"), Some("false"));
+    }
+
+    #[test]
+    fn algorithms_can_be_asked_for_and_have_to_exist() {
+        let comm = Comm::itself(0);
+        let set = |k, v| comm.set_hints(&hints(&[(k, v)]));
+        set("ferry_coll_allreduce", "ring").unwrap();
+        assert_eq!(comm.hints().get("ferry_coll_allreduce"), Some("ring"));
+        let e = set("ferry_coll_allreduce", "rings").unwrap_err();
+        assert_eq!(e.kind(), crate::Kind::InfoValue);
+        assert!(e.text().contains("halving"), "{e}");
+        assert!(set("ferry_coll_allreduce", "bruck").is_err());
+        set("ferry_coll_nothing", "bruck").unwrap();
+        assert_eq!(comm.hints().get("ferry_coll_allreduce"), Some("ring"));
+        assert_eq!(comm.hints().get("ferry_coll_nothing"), None);
     }
 }

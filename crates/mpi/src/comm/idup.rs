@@ -19,12 +19,9 @@ pub type Ready = Box<dyn FnOnce(Arc<Comm>) + Send>;
 impl Comm {
     /// As [`Comm::duplicate`], without waiting: `ready` hears of the duplicate before the request completes. Copy callbacks run at once.
     ///
-    /// Errors: what an attribute's copy callback says.
-    pub fn begin_duplicate(
-        self: &Arc<Comm>,
-        hints: Option<Hints>,
-        ready: Ready,
-    ) -> Result<Arc<Request>> {
+    /// Errors: what an attribute's copy callback says; what [`Hints::check`] says.
+    pub fn begin_duplicate(self: &Arc<Comm>, hints: Hints, ready: Ready) -> Result<Arc<Request>> {
+        hints.check()?;
         let tag = self.next_agreement();
         // Whatever the callbacks say: the other members count on this one's messages.
         let attributes = self.attributes.duplicate(self.identity.bits());
@@ -33,14 +30,7 @@ impl Comm {
             Err(e) => (None, Attributes::new(), Some(e)),
         };
         let flag = Arc::new(Flag::default());
-        let work = Duplication::begin(
-            self,
-            tag,
-            kept,
-            hints.unwrap_or_else(|| self.hints()),
-            ready,
-            flag.clone(),
-        );
+        let work = Duplication::begin(self, tag, kept, hints, ready, flag.clone());
         device::device().add_background(Box::new(work));
         match failed {
             None => Ok(Request::work(Some(self.clone()), flag)),
@@ -144,15 +134,15 @@ impl Duplication {
         self.awaited = Some((req, words));
     }
 
-    fn end(&mut self, words: Words) {
+    fn end(&mut self, d: &mut Device, words: Words) {
         let word =
             |at: usize| ContextId(u64::from_le_bytes(std::array::from_fn(|i| words[at + i])));
         if let Some(ready) = self.ready.take() {
             let attributes = std::mem::take(&mut self.attributes);
-            ready(
-                self.old
-                    .duplicate_with(word(0), word(8), attributes, &self.hints),
-            );
+            let old = &self.old;
+            let new = old.duplicate_with(word(0), word(8), attributes, &self.hints);
+            new.tell_promises(d);
+            ready(new);
         }
         self.flag.set(Ok(()));
     }
@@ -193,7 +183,7 @@ impl Background for Duplication {
         for &child in &self.children {
             send(d, child, self.tell, words);
         }
-        self.end(words);
+        self.end(d, words);
         true
     }
 }

@@ -46,7 +46,9 @@ pub struct Comm {
     pub attributes: Attributes,
     /// Who its neighbours are, if it has a topology.
     pub topology: OnceLock<Arc<Topology>>,
-    hints: Mutex<Hints>,
+    promises: hints::Promises,
+    /// Held while its hints are changed.
+    setting: Mutex<()>,
     /// Schedules of its last collectives.
     pub plans: crate::coll::Plans,
     /// The buffer attached to it for buffered sends (MPI_Comm_attach_buffer).
@@ -88,7 +90,8 @@ impl Comm {
             errhandler: ErrhandlerPlace::default(),
             attributes: Attributes::new(),
             topology: OnceLock::new(),
-            hints: Mutex::default(),
+            promises: hints::Promises::default(),
+            setting: Mutex::default(),
             plans: crate::coll::Plans::default(),
             buffers: BufferPool::new(),
             agreements: AtomicU32::new(0),

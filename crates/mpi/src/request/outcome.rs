@@ -78,6 +78,13 @@ impl Outcome {
                 ..Outcome::EMPTY
             };
         }
+        if ended.received != ended.room && ended.fault.is_none() && comm.has_exact_lengths() {
+            return Outcome {
+                bytes: ended.received,
+                error: Some(too_short(ended).on(comm)),
+                ..Outcome::of_envelope(&ended.envelope)
+            };
+        }
         let error = ended.fault.map(|f| {
             let mut e = error_of(f, comm);
             if let Fault::Truncated { sent, room } = f {
@@ -101,6 +108,16 @@ impl Outcome {
             Some(e) => Err(e),
         }
     }
+}
+
+#[cold]
+fn too_short(ended: &Completion) -> Error {
+    let Envelope { source, tag, len } = ended.envelope;
+    err!(
+        Truncate,
+        "the message from rank {source} with tag {tag} has {len} bytes and the receive buffer room for {}, but the communicator's info says mpi_assert_exact_length",
+        ended.room
+    )
 }
 
 #[cold]

@@ -1,0 +1,139 @@
+//! Control variables: each FERRY_ setting that the library reads (MPI 5.0 §15.3.6).
+
+use super::{Enumeration, Group, Result, Trouble, Type, Value, Verbosity, index_of};
+use crate::coll::{Kind, of_process, setting};
+use crate::{Comm, device};
+use std::sync::OnceLock;
+
+/// Where a change of the variable counts, and who has to make it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// In this process only.
+    Local,
+    /// All members of the communicator have to give it the same value.
+    GroupEqual,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum What {
+    Yields,
+    ReadMin,
+    Algorithm(Kind),
+}
+
+/// A control variable.
+#[derive(Debug)]
+pub struct Control {
+    /// Its name, which is that of the setting in the environment.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// Who is to see it.
+    pub verbosity: Verbosity,
+    /// Where it stands.
+    pub group: Group,
+    what: What,
+}
+
+impl Control {
+    /// All of them, in the order of their indices, which stays.
+    pub fn all() -> &'static [Control] {
+        static ALL: OnceLock<Vec<Control>> = OnceLock::new();
+        ALL.get_or_init(|| {
+            let mut all = vec![
+                Control {
+                    name: "FERRY_YIELDS".into(),
+                    description: "where ranks outnumber cores: how often a waiting rank hands its core over before it sleeps".into(),
+                    verbosity: Verbosity::TunerBasic,
+                    group: Group::Waiting,
+                    what: What::Yields,
+                },
+                Control {
+                    name: "FERRY_SHM_READ_MIN".into(),
+                    description: "bytes from which on this process reads a message from its sender's memory, instead of copying it together with the sender".into(),
+                    verbosity: Verbosity::TunerBasic,
+                    group: Group::Protocols,
+                    what: What::ReadMin,
+                },
+            ];
+            all.extend(Kind::ALL.map(|kind| Control {
+                name: setting(kind),
+                description: format!(
+                    "the algorithm of {} on this communicator: auto, messages (no board in shared memory), or its name",
+                    kind.name()
+                ),
+                verbosity: Verbosity::TunerDetail,
+                group: Group::Algorithms,
+                what: What::Algorithm(kind),
+            }));
+            all
+        })
+    }
+
+    /// The index of the one of that name.
+    pub fn index(name: &str) -> Result<usize> {
+        index_of(Control::all(), name, |c| &c.name)
+    }
+
+    /// The type of its value.
+    pub fn value_type(&self) -> Type {
+        match self.what {
+            What::Yields => Type::Unsigned,
+            What::ReadMin => Type::Large,
+            What::Algorithm(_) => Type::Int,
+        }
+    }
+
+    /// The names of its values.
+    pub fn enumeration(&self) -> Option<Enumeration> {
+        match self.what {
+            What::Algorithm(kind) => Some(Enumeration(kind)),
+            _ => None,
+        }
+    }
+
+    /// Where a change counts.
+    pub fn scope(&self) -> Scope {
+        match self.what {
+            What::Yields | What::ReadMin => Scope::Local,
+            What::Algorithm(_) => Scope::GroupEqual,
+        }
+    }
+
+    /// Is it a communicator's?
+    pub fn is_of_comm(&self) -> bool {
+        matches!(self.what, What::Algorithm(_))
+    }
+
+    /// Its value; `comm` is there if it is a communicator's.
+    pub fn read(&self, comm: Option<&Comm>) -> Result<Value> {
+        Ok(match self.what {
+            What::Yields => Value::Unsigned(device::yields()),
+            What::ReadMin => Value::Large(device::read_min() as u64),
+            What::Algorithm(kind) => {
+                let comm = comm.ok_or(Trouble::InvalidHandle)?;
+                let own = comm.plans.wishes.get(kind);
+                Value::Int(Enumeration(kind).value(own.unwrap_or_else(|| of_process(kind))))
+            }
+        })
+    }
+
+    /// Gives it a value, which counts from the next call that asks for it on.
+    ///
+    /// Errors: Invalid if it is none of its enumeration.
+    pub fn write(&self, comm: Option<&Comm>, value: Value) -> Result<()> {
+        match (self.what, value) {
+            (What::Yields, Value::Unsigned(n)) => device::set_yields(n),
+            (What::ReadMin, Value::Large(n)) => {
+                device::set_read_min(usize::try_from(n).unwrap_or(usize::MAX));
+            }
+            (What::Algorithm(kind), Value::Int(n)) => {
+                let wish = Enumeration(kind).wish(n).ok_or(Trouble::Invalid)?;
+                let comm = comm.ok_or(Trouble::InvalidHandle)?;
+                comm.plans.wishes.set(kind, wish);
+            }
+            _ => return Err(Trouble::Invalid),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,494 @@
+//! Performance variables: what Ferry counts (MPI 5.0 §15.3.7).
+//!
+//! The counts themselves only grow, from the process's start; a handle remembers what they were when it was started or reset. So any
+//! number of handles, sessions and tools can measure at once, and nobody counts more than one number.
+
+use super::{Group, Result, Trouble, Type, Value, Verbosity, device_counts, index_of};
+use crate::Comm;
+use crate::coll::{Algorithm, TALLY};
+use crate::device::{self, WAYS};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// What kind of number a variable is (MPI 5.0 §15.3.7.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum Class {
+    Level,
+    HighWatermark,
+    Counter,
+    Aggregate,
+    Timer,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum What {
+    Sent(usize),
+    SentBytes(usize),
+    Received(usize),
+    ReceivedBytes(usize),
+    SentEager,
+    SentAnnounced,
+    ReceivedEager,
+    ReceivedAnnounced,
+    Read,
+    ReadBytes,
+    Unexpected,
+    QueueLength,
+    QueueBytes,
+    QueueMost,
+    CommQueueLength,
+    CommPosted,
+    Idle,
+    Sleeps,
+    Yields,
+    CommCollectives,
+    Board,
+    By(Option<Algorithm>),
+}
+
+/// A performance variable.
+#[derive(Debug)]
+pub struct Performance {
+    /// Its name.
+    pub name: String,
+    /// What it says.
+    pub description: String,
+    /// Who is to see it.
+    pub verbosity: Verbosity,
+    /// What kind of number it is.
+    pub class: Class,
+    /// Where it stands.
+    pub group: Group,
+    what: What,
+}
+
+impl Performance {
+    /// All of them, in the order of their indices, which stays.
+    pub fn all() -> &'static [Performance] {
+        static ALL: OnceLock<Vec<Performance>> = OnceLock::new();
+        ALL.get_or_init(|| {
+            let mut all = Vec::new();
+            let mut add = |what, class, group, name: &str, description: &str| {
+                all.push(Performance {
+                    name: name.into(),
+                    description: description.into(),
+                    verbosity: match group {
+                        Group::TransportSelf | Group::TransportShm => Verbosity::UserBasic,
+                        Group::Waiting | Group::Matching => Verbosity::UserDetail,
+                        _ => Verbosity::TunerDetail,
+                    },
+                    class,
+                    group,
+                    what,
+                });
+            };
+            use Class::{Aggregate, Counter, HighWatermark, Level, Timer};
+            for (way, name) in WAYS.iter().enumerate() {
+                let mut count = |what, class, ending, description: &str| {
+                    add(what, class, Group::of_way(way), &format!("{name}_{ending}"), description);
+                };
+                count(What::Sent(way), Counter, "messages_sent", "messages sent, those of collectives and of Ferry itself included");
+                count(What::SentBytes(way), Aggregate, "bytes_sent", "bytes in these messages");
+                count(What::Received(way), Counter, "messages_received", "messages that have arrived, or of which an announcement has");
+                count(What::ReceivedBytes(way), Aggregate, "bytes_received", "bytes in these messages");
+            }
+            let mut protocol = |what, class, name, description| {
+                add(what, class, Group::Protocols, name, description);
+            };
+            protocol(What::SentEager, Counter, "sent_eager", "messages sent at once");
+            protocol(What::SentAnnounced, Counter, "sent_announced", "large messages sent, which are announced first");
+            protocol(What::ReceivedEager, Counter, "received_eager", "messages that came at once");
+            protocol(What::ReceivedAnnounced, Counter, "received_announced", "large messages whose announcement has come");
+            protocol(What::Read, Counter, "messages_read", "messages that this process read from their sender's memory");
+            protocol(What::ReadBytes, Aggregate, "bytes_read", "bytes in these messages");
+            let mut matching = |what, class, name, description| {
+                add(what, class, Group::Matching, name, description);
+            };
+            matching(What::Unexpected, Counter, "unexpected_messages", "messages that came before their receive");
+            matching(What::QueueLength, Level, "unexpected_queue_length", "messages that wait for their receive now");
+            matching(What::QueueMost, HighWatermark, "unexpected_queue_length_max", "most messages that have waited for their receives at once");
+            matching(What::QueueBytes, Level, "unexpected_queue_bytes", "bytes of waiting messages that are kept here, not at their sender");
+            matching(What::CommQueueLength, Level, "comm_unexpected_queue_length", "point-to-point messages of this communicator that wait for their receive now");
+            matching(What::CommPosted, Level, "comm_posted_receives", "point-to-point receives of this communicator that wait for their message now");
+            let mut waiting = |what, class, name, description| {
+                add(what, class, Group::Waiting, name, description);
+            };
+            waiting(What::Idle, Timer, "time_waiting", "seconds spent in calls that wait, once they have nothing to do; waits of less than a microsecond are not timed");
+            waiting(What::Sleeps, Counter, "sleeps", "how often a waiting thread has gone to sleep");
+            waiting(What::Yields, Counter, "yields", "how often a waiting thread has handed its core over");
+            let mut collective = |what, name: &str, description: &str| {
+                add(what, Counter, Group::CollectiveCounts, name, description);
+            };
+            collective(What::CommCollectives, "comm_collectives", "collectives called on this communicator");
+            collective(What::Board, "coll_by_board", "collectives by a board in the node's memory");
+            for algorithm in Algorithm::ALL {
+                let name = algorithm.name();
+                collective(
+                    What::By(Some(algorithm)),
+                    &format!("coll_by_{name}"),
+                    &format!("collectives by messages, algorithm {name}"),
+                );
+            }
+            collective(What::By(None), "coll_by_other", "collectives by messages for which there is no choice of algorithms");
+            all
+        })
+    }
+
+    /// The index of the one of that class and name.
+    pub fn index(class: Class, name: &str) -> Result<usize> {
+        let at = index_of(Performance::all(), name, |p| &p.name)?;
+        if Performance::all()[at].class == class {
+            Ok(at)
+        } else {
+            Err(Trouble::InvalidName)
+        }
+    }
+
+    /// The type of its value.
+    pub fn value_type(&self) -> Type {
+        match self.class {
+            Class::Timer => Type::Double,
+            _ => Type::Large,
+        }
+    }
+
+    /// Is it a communicator's?
+    pub fn is_of_comm(&self) -> bool {
+        matches!(
+            self.what,
+            What::CommQueueLength | What::CommPosted | What::CommCollectives
+        )
+    }
+
+    /// Can it not be written or reset?
+    pub fn is_read_only(&self) -> bool {
+        self.class == Class::Level
+    }
+
+    /// Is it always active, so that it cannot be started and stopped?
+    pub fn is_continuous(&self) -> bool {
+        matches!(self.class, Class::Level | Class::HighWatermark)
+    }
+
+    /// Can it be read and reset in one step?
+    pub fn is_atomic(&self) -> bool {
+        !self.is_read_only()
+    }
+
+    fn now(&self, comm: Option<&Comm>) -> u64 {
+        let c = device_counts();
+        let all = |of: &[device::Traffic]| of.iter().map(|t| t.messages.value()).sum::<u64>();
+        let lengths = || comm.map_or((0, 0), |c| device::device().queue_lengths(c.context));
+        match self.what {
+            What::Sent(way) => c.sent[way].messages.value(),
+            What::SentBytes(way) => c.sent[way].bytes.value(),
+            What::Received(way) => c.received[way].messages.value(),
+            What::ReceivedBytes(way) => c.received[way].bytes.value(),
+            What::SentEager => all(&c.sent).saturating_sub(c.sent_announced.value()),
+            What::SentAnnounced => c.sent_announced.value(),
+            What::ReceivedEager => all(&c.received).saturating_sub(c.received_announced.value()),
+            What::ReceivedAnnounced => c.received_announced.value(),
+            What::Read => c.read.messages.value(),
+            What::ReadBytes => c.read.bytes.value(),
+            What::Unexpected => c.unexpected.value(),
+            What::QueueLength | What::QueueMost => c.waiting.value(),
+            What::QueueBytes => c.waiting_bytes.value(),
+            What::CommQueueLength => lengths().1 as u64,
+            What::CommPosted => lengths().0 as u64,
+            What::Idle => c.idle.value(),
+            What::Sleeps => c.sleeps.value(),
+            What::Yields => c.yields.value(),
+            What::CommCollectives => comm.map_or(0, |c| c.collectives.load(Ordering::Relaxed)),
+            What::Board => TALLY.board.value(),
+            What::By(algorithm) => TALLY.of(algorithm).value(),
+        }
+    }
+
+    fn value(&self, number: u64) -> Value {
+        match self.value_type() {
+            Type::Double => Value::Double(number as f64 * 1e-9),
+            _ => Value::Large(number),
+        }
+    }
+}
+
+/// A session: the handles of one tool (MPI 5.0 §15.3.7.3).
+#[derive(Default)]
+pub struct Session {
+    handles: Mutex<Vec<Arc<PerformanceHandle>>>,
+}
+
+/// A tool's view of a variable.
+pub struct PerformanceHandle {
+    variable: &'static Performance,
+    comm: Option<Arc<Comm>>,
+    state: Mutex<State>,
+    /// The most that the variable has been, where that is asked for.
+    most: Option<Arc<AtomicU64>>,
+}
+
+#[derive(Default)]
+struct State {
+    running: bool,
+    /// What it was when it was last started or reset.
+    base: u64,
+    /// What has been counted up to the last stop.
+    sum: u64,
+}
+
+impl Drop for PerformanceHandle {
+    fn drop(&mut self) {
+        if let Some(mark) = &self.most {
+            device_counts().unwatch(mark);
+        }
+    }
+}
+
+impl Session {
+    fn handles(&self) -> MutexGuard<'_, Vec<Arc<PerformanceHandle>>> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A handle for a variable, and for `comm` if it is a communicator's. Not started.
+    pub fn handle(
+        &self,
+        variable: &'static Performance,
+        comm: Option<Arc<Comm>>,
+    ) -> Arc<PerformanceHandle> {
+        let most = (variable.class == Class::HighWatermark).then(|| {
+            let mark = Arc::default();
+            device_counts().watch(&mark);
+            mark
+        });
+        let state = State {
+            running: variable.is_continuous(),
+            ..State::default()
+        };
+        let handle = Arc::new(PerformanceHandle {
+            variable,
+            comm,
+            state: Mutex::new(state),
+            most,
+        });
+        self.handles().push(handle.clone());
+        handle
+    }
+
+    /// Is this handle of this session?
+    pub fn has(&self, handle: &Arc<PerformanceHandle>) -> bool {
+        self.handles().iter().any(|h| Arc::ptr_eq(h, handle))
+    }
+
+    /// Forgets a handle.
+    pub fn forget(&self, handle: &Arc<PerformanceHandle>) {
+        self.handles().retain(|h| !Arc::ptr_eq(h, handle));
+    }
+
+    /// Starts all that are not started and can be.
+    pub fn start_all(&self) {
+        for handle in self.handles().iter() {
+            let _ = handle.start();
+        }
+    }
+
+    /// Stops all that are started and can be.
+    pub fn stop_all(&self) {
+        for handle in self.handles().iter() {
+            let _ = handle.stop();
+        }
+    }
+
+    /// Resets all that can be.
+    pub fn reset_all(&self) {
+        for handle in self.handles().iter() {
+            let _ = handle.reset();
+        }
+    }
+}
+
+impl PerformanceHandle {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> u64 {
+        self.variable.now(self.comm.as_deref())
+    }
+
+    fn check_start_stop(&self) -> Result<()> {
+        if self.variable.is_continuous() {
+            Err(Trouble::NoStartStop)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn check_write(&self) -> Result<()> {
+        if self.variable.is_read_only() {
+            Err(Trouble::NoWrite)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Which variable it is for.
+    pub fn variable(&self) -> &'static Performance {
+        self.variable
+    }
+
+    /// Counts from now on. Nothing happens if it does already.
+    ///
+    /// Errors: NoStartStop if it always does.
+    pub fn start(&self) -> Result<()> {
+        self.check_start_stop()?;
+        let mut state = self.state();
+        if !state.running {
+            state.running = true;
+            state.base = self.now();
+        }
+        Ok(())
+    }
+
+    /// Counts no more, and keeps its value.
+    ///
+    /// Errors: NoStartStop if it always counts.
+    pub fn stop(&self) -> Result<()> {
+        self.check_start_stop()?;
+        let mut state = self.state();
+        state.sum = self.counted(&state, self.now());
+        state.running = false;
+        Ok(())
+    }
+
+    fn counted(&self, state: &State, now: u64) -> u64 {
+        if state.running {
+            state.sum.wrapping_add(now.wrapping_sub(state.base))
+        } else {
+            state.sum
+        }
+    }
+
+    /// Its value.
+    pub fn read(&self) -> Value {
+        let state = self.state();
+        let number = match (&self.most, self.variable.class) {
+            (Some(mark), _) => mark.load(Ordering::Relaxed),
+            (None, Class::Level) => self.now(),
+            _ => self.counted(&state, self.now()),
+        };
+        self.variable.value(number)
+    }
+
+    /// Gives it a value, from which it goes on.
+    ///
+    /// Errors: NoWrite if that cannot be done.
+    pub fn write(&self, value: Value) -> Result<()> {
+        self.check_write()?;
+        let number = match value {
+            Value::Large(n) => n,
+            Value::Double(seconds) => (seconds * 1e9) as u64,
+            _ => return Err(Trouble::Invalid),
+        };
+        self.put(number, self.now());
+        Ok(())
+    }
+
+    fn put(&self, number: u64, now: u64) {
+        let mut state = self.state();
+        state.sum = number;
+        state.base = now;
+        if let Some(mark) = &self.most {
+            mark.store(number, Ordering::Relaxed);
+        }
+    }
+
+    /// Back to its first value: 0, or for a watermark what the variable is now.
+    ///
+    /// Errors: NoWrite if that cannot be done.
+    pub fn reset(&self) -> Result<()> {
+        self.check_write()?;
+        let now = self.now();
+        self.put(if self.most.is_some() { now } else { 0 }, now);
+        Ok(())
+    }
+
+    /// Reads and resets in one step: nothing is counted twice or not at all.
+    ///
+    /// Errors: NoWrite if it cannot be reset; NoAtomic if not in one step.
+    pub fn read_reset(&self) -> Result<Value> {
+        self.check_write()?;
+        if !self.variable.is_atomic() {
+            return Err(Trouble::NoAtomic);
+        }
+        let now = self.now();
+        let number = match &self.most {
+            Some(mark) => mark.swap(now, Ordering::Relaxed),
+            None => {
+                let mut state = self.state();
+                let number = self.counted(&state, now);
+                state.sum = 0;
+                state.base = now;
+                number
+            }
+        };
+        Ok(self.variable.value(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str) -> &'static Performance {
+        Performance::all().iter().find(|p| p.name == name).unwrap()
+    }
+
+    #[test]
+    fn names_are_told_apart() {
+        let mut names: Vec<_> = Performance::all().iter().map(|p| &p.name).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), Performance::all().len());
+        assert_eq!(
+            Performance::index(Class::Level, "sleeps"),
+            Err(Trouble::InvalidName)
+        );
+        let at = Performance::index(Class::Counter, "sleeps").unwrap();
+        assert_eq!(Performance::all()[at].name, "sleeps");
+    }
+
+    #[test]
+    fn handles_count_from_their_own_start() {
+        let session = Session::default();
+        let written = session.handle(named("sleeps"), None);
+        assert_eq!(written.read(), Value::Large(0));
+        written.write(Value::Large(7)).unwrap();
+        assert_eq!(written.read(), Value::Large(7));
+        written.start().unwrap();
+        assert_eq!(written.read_reset(), Ok(Value::Large(7)));
+        assert_eq!(written.read(), Value::Large(0));
+        let timer = session.handle(named("time_waiting"), None);
+        timer.write(Value::Double(1.5)).unwrap();
+        assert_eq!(timer.read(), Value::Double(1.5));
+        session.reset_all();
+        assert_eq!(timer.read(), Value::Double(0.));
+        session.forget(&timer);
+        assert!(session.has(&written) && !session.has(&timer));
+    }
+
+    #[test]
+    fn levels_cannot_be_written_and_always_run() {
+        let session = Session::default();
+        let level = session.handle(named("unexpected_queue_length"), None);
+        assert_eq!(level.start(), Err(Trouble::NoStartStop));
+        assert_eq!(level.reset(), Err(Trouble::NoWrite));
+        assert_eq!(level.read_reset(), Err(Trouble::NoWrite));
+        assert_eq!(level.read(), Value::Large(0));
+        let most = session.handle(named("unexpected_queue_length_max"), None);
+        assert_eq!(most.stop(), Err(Trouble::NoStartStop));
+        most.write(Value::Large(9)).unwrap();
+        assert_eq!(most.read_reset(), Ok(Value::Large(9)));
+        assert_eq!(most.read(), Value::Large(0));
+    }
+}
