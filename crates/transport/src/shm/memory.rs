@@ -6,7 +6,7 @@ pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 /// Bytes of a cache line.
 pub const LINE: usize = 64;
 /// Bytes of records in a ring; a power of two.
-pub const DATA: usize = 64 * 1024;
+pub const DATA: usize = 256 * 1024;
 /// Bytes of a ring with its head lines.
 pub const RING: usize = DATA + 3 * LINE;
 /// Where, in the ring of the lower-numbered to the higher-numbered process, the pair's front line lies.

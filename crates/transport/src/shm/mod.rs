@@ -28,7 +28,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes from one ring's beginning to the next one's.
-const STRIDE: u64 = 128 * 1024;
+const STRIDE: u64 = 512 * 1024;
 /// On nodes with more processes than this, a writer also sets its bit in the reader's bitmap, so that the reader need not look at every ring.
 const LOOK_AT_ALL: usize = 8;
 /// Records taken from one ring before the next one's turn.

@@ -15,7 +15,7 @@
 use super::memory::{Base, DATA, LINE, Ordering, RingMemory, fence};
 
 /// Largest head and body of one record, bytes.
-pub const RECORD_MAX: usize = DATA / 4 + LINE;
+pub const RECORD_MAX: usize = if DATA / 4 < 16384 { DATA / 4 } else { 16384 } + LINE;
 /// The reader publishes its position at least this often, bytes. With RECORD_MAX this leaves room for any record in an empty ring.
 const PUBLISH: u64 = (DATA / 4) as u64;
 /// Marks the unused end of the ring: the next record starts at its beginning.
