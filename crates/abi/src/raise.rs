@@ -4,6 +4,7 @@ use crate::constants::{MPI_COMM_SELF, MPI_FILE_NULL};
 use crate::handle::{self, Handle};
 use crate::{codes, entry};
 use ferry_mpi::errhandler::Action;
+use ferry_mpi::tool;
 use ferry_mpi::{Comm, Errhandler, ErrhandlerPlace, Error, Kind, Session, err, process};
 use std::sync::{Arc, OnceLock};
 
@@ -55,6 +56,12 @@ pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
     };
     let place = comm.as_deref().map(place_of).unwrap_or_default();
     let code = codes::code(error.kind(), format!("{name}{place}: {}", error.text()));
+    if tool::heard() {
+        tool::emit(
+            tool::ERROR_RAISED,
+            &[code, codes::class_of_kind(error.kind())],
+        );
+    }
     invoke(&handler, object, code, &format!("{name}{place}"), &error);
     code
 }

@@ -385,6 +385,11 @@ impl OutTypes {
         } else {
             handle::insert(datatype)
         };
+        self.set_handle(index, handle);
+    }
+
+    /// Stores a handle that exists already.
+    pub fn set_handle(&self, index: usize, handle: Handle) {
         if !self.0.is_null() {
             // SAFETY: inside by the promise at `new`.
             unsafe { *self.0.add(index) = handle };

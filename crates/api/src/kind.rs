@@ -143,6 +143,7 @@ plain! {
     "new count64?" "MPI_Count *@", "MPI_Count *@", "*mut i64", "*mut i64", "Out<i64>", "Out::maybe($v)", "Out::NONE";
     "new offset" "MPI_Offset *@", "MPI_Offset *@", "*mut i64", "*mut i64", "Out<i64>", "Out::new($v, $n)?", "Out::NONE";
     "&int" "int *@", "int *@", "*mut i32", "*mut i32", "&mut i32", "args::place($v, $n)?", "&mut 0";
+    "&int?" "int *@", "int *@", "*mut i32", "*mut i32", "Option<&mut i32>", "args::place_or_none($v)", "None";
     "&count" "int *@", "MPI_Count *@", "*mut i32", "*mut i64", "InOutCount", "InOutCount::new($v, $n)?", "";
     "&aint" "MPI_Aint *@", "MPI_Count *@", "*mut i64", "*mut i64", "InOutCount", "InOutCount::new($v, $n)?", "";
     "new pointer" "void *@", "void *@", "*mut c_void", "*mut c_void", "OutPointer", "OutPointer::new($v, $n)?", "";
@@ -169,6 +170,9 @@ plain! {
     "T_event_instance" "MPI_T_event_instance @", "MPI_T_event_instance @", "Handle", "Handle", "Handle", "$v", "0";
     "T_cb_safety" "MPI_T_cb_safety @", "MPI_T_cb_safety @", "i32", "i32", "i32", "$v", "0";
     "new T_enum?" "MPI_T_enum *@", "MPI_T_enum *@", "*mut Handle", "*mut Handle", "Out<Handle>", "Out::maybe($v)", "Out::NONE";
+    "&T_cvar_handle" "MPI_T_cvar_handle *@", "MPI_T_cvar_handle *@", "*mut Handle", "*mut Handle", "&mut Handle", "args::place($v, $n)?", "";
+    "&T_pvar_handle" "MPI_T_pvar_handle *@", "MPI_T_pvar_handle *@", "*mut Handle", "*mut Handle", "&mut Handle", "args::place($v, $n)?", "";
+    "&T_pvar_session" "MPI_T_pvar_session *@", "MPI_T_pvar_session *@", "*mut Handle", "*mut Handle", "&mut Handle", "args::place($v, $n)?", "";
     "new T_cvar_handle" "MPI_T_cvar_handle *@", "MPI_T_cvar_handle *@", "*mut Handle", "*mut Handle", "Out<Handle>", "Out::new($v, $n)?", "Out::NONE";
     "new T_pvar_handle" "MPI_T_pvar_handle *@", "MPI_T_pvar_handle *@", "*mut Handle", "*mut Handle", "Out<Handle>", "Out::new($v, $n)?", "Out::NONE";
     "new T_pvar_session" "MPI_T_pvar_session *@", "MPI_T_pvar_session *@", "*mut Handle", "*mut Handle", "Out<Handle>", "Out::new($v, $n)?", "Out::NONE";

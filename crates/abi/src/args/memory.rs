@@ -110,6 +110,16 @@ pub unsafe fn place<'a, T>(at: *mut T, name: &str) -> Result<&'a mut T> {
     unsafe { at.as_mut() }.ok_or_else(|| null(name))
 }
 
+/// A place that the call reads and changes, if the program gives one.
+///
+/// # Safety
+/// `at` is null or valid.
+#[inline]
+pub unsafe fn place_or_none<'a, T>(at: *mut T) -> Option<&'a mut T> {
+    // SAFETY: the caller's promise.
+    unsafe { at.as_mut() }
+}
+
 /// A status that the call reads.
 ///
 /// # Safety

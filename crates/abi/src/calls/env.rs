@@ -81,6 +81,16 @@ pub fn level_named(name: &str) -> Option<ThreadLevel> {
     LEVELS.into_iter().find(|l| l.2 == name).map(|l| l.0)
 }
 
+/// The level with that number.
+pub fn level_numbered(number: i32) -> Option<ThreadLevel> {
+    LEVELS.into_iter().find(|l| l.1 == number).map(|l| l.0)
+}
+
+/// A level's number.
+pub fn number_of(level: ThreadLevel) -> i32 {
+    LEVELS[level as usize].1
+}
+
 pub fn finalize() -> Result<()> {
     if entry::life() != Life::Running {
         return Err(no_world());

@@ -22,6 +22,9 @@ pub struct Event {
     pub group: Group,
 }
 
+/// The place of the event that an error has been found.
+pub const ERROR_RAISED: usize = 0;
+
 /// All of them, in the order of their indices, which stays.
 pub const EVENTS: [Event; 1] = [Event {
     name: "error_raised",

@@ -9,7 +9,9 @@ mod group;
 mod performance;
 
 pub use control::{Control, Scope};
-pub use event::{EVENTS, Event, Instance, Listener, Registration, Safety, emit, heard, now};
+pub use event::{
+    ERROR_RAISED, EVENTS, Event, Instance, Listener, Registration, Safety, emit, heard, now,
+};
 pub use group::Group;
 pub use performance::{Class, Performance, PerformanceHandle, Session};
 
@@ -25,11 +27,9 @@ pub enum Trouble {
     NotInitialized,
     Invalid,
     InvalidIndex,
-    InvalidItem,
     InvalidSession,
     InvalidHandle,
     InvalidName,
-    SetNever,
     NoWrite,
     NoStartStop,
     NoAtomic,
