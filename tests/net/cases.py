@@ -1,0 +1,348 @@
+"""What must hold across hosts. Each case builds its hosts, runs jobs on them and leaves nothing."""
+
+import contextlib
+import fnmatch
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+from .hosts import HERE, PRIVATE, Network
+from .job import Job
+
+STRANGER = str(HERE / "stranger.py")
+# Seconds after which a silent host is given up in the tests of silence; the default is longer.
+SILENCE = 3
+QUICK = {"FERRY_TCP_TIMEOUT": str(SILENCE), "FERRY_HOST_TIMEOUT": str(SILENCE)}
+WORD = "the-ferry-carries-this"
+
+
+class Failed(Exception):
+    """A case does not hold: what, and what the job said."""
+
+    def __init__(self, what, output=""):
+        super().__init__(what)
+        self.output = output
+
+
+def need(condition, what, output=""):
+    if not condition:
+        raise Failed(what, output)
+
+
+class Cases:
+    def __init__(self, run, mpi, tally, only):
+        self.tests_run, self.mpi, self.tally, self.only = run, mpi, tally, only
+
+    def all(self):
+        self.scratch = tempfile.TemporaryDirectory(prefix="ferry-net-programs-")
+        # A name of its own, so that its processes can be told from everybody else's.
+        self.storm = f"{self.scratch.name}/storm"
+        with self.scratch:
+            error = self.mpi.compile([HERE / "storm.c"], self.mpi.build / "net-storm", ["-O2"])
+            if error is not None:
+                self.tally.add("net/storm (build)", "does not compile", error)
+                return
+            shutil.copy(self.mpi.build / "net-storm", self.storm)
+            for name in [name for name in dir(self) if name.startswith("case_")]:
+                title = name[5:].replace("_", " ")
+                if self.only and not any(fnmatch.fnmatch(title, pattern) for pattern in self.only):
+                    continue
+                start = time.monotonic()
+                try:
+                    getattr(self, name)()
+                    problem, output = None, ""
+                except Failed as failure:
+                    problem, output = str(failure), failure.output
+                self.tally.add(f"net/{title}", problem, output, time.monotonic() - start)
+
+    # What cases are made of.
+
+    def job(self, network, hosts, *arguments, **options):
+        return Job(self.mpi, network, hosts, *arguments, **options)
+
+    def good(self, job, limit=60.0):
+        """The job ends well; returns its output and how long it took."""
+        status, output, seconds = job.end(limit)
+        need(status == 0, "not done in time" if status is None else f"exit status {status}", output)
+        return output, seconds
+
+    def storms(self, network, hosts, *arguments, limit=60.0, **options):
+        output, seconds = self.good(self.job(network, hosts, self.storm, *arguments, **options), limit)
+        need(re.fullmatch(r"begun\n\d+ rounds\n", output), "said something else", output)
+        return int(output.split()[1]), seconds
+
+    def begun(self, job):
+        if not job.says("^begun"):
+            _, output, _ = job.end(5)
+            raise Failed("the job did not begin", output)
+
+    def ends(self, job, within, *words, status=None):
+        """The job ends badly, at most `within` seconds from now, and what it says has these words."""
+        start = time.monotonic()
+        got, output, _ = job.end(within + 20)
+        seconds = time.monotonic() - start
+        need(got is not None, "did not end", output)
+        need(got != 0 if status is None else got == status, f"exit status {got}", output)
+        for word in words:
+            need(re.search(word, output), f"the message does not say /{word}/", output)
+        need(seconds <= within, f"took {seconds:.1f} s, should take at most {within}", output)
+        return output
+
+    def empty(self, network, within=3.0, but=""):
+        """Nothing `but` this runs in the hosts any more, at the latest so many seconds from now."""
+        end = time.monotonic() + within
+        while True:
+            left = {host.name: [p for p in host.processes() if not (but and p[2].startswith(but))] for host in network.hosts.values()}
+            left = {name: some for name, some in left.items() if some}
+            if not left:
+                return
+            need(time.monotonic() < end, f"processes are left: {left}")
+            time.sleep(0.05)
+
+    def listening(self, network, name="storm"):
+        """(host, address, port) of everything that listens in the hosts."""
+        return [(host.name, *where) for host in network.hosts.values() for where in host.listening()]
+
+    @contextlib.contextmanager
+    def stranger(self, network, *arguments, box=None, feed=None):
+        """Runs stranger.py; its findings are in the dictionary that this gives, once the block is left."""
+        told = {}
+        process = subprocess.Popen((box or network.stranger).command("python3", STRANGER, *arguments), stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True)
+        try:
+            if arguments[0] == "listen":
+                process.stdout.readline()
+            yield told
+            out, _ = process.communicate(feed, timeout=60)
+            need(process.returncode == 0, f"stranger.py {arguments[0]} failed")
+            told.update(json.loads(out))
+        finally:
+            process.kill()
+            process.wait()
+
+    # All is well.
+
+    def case_a_storm_over_2_hosts(self):
+        with Network(2) as network:
+            for hosts in ("h1:1,h2:1", "h1:2,h2:2", "h1:3,h2:1"):
+                self.storms(network, hosts, "1.5")
+            self.empty(network)
+
+    def case_a_storm_over_4_hosts(self):
+        with Network(4) as network:
+            self.storms(network, "h1:1,h2:1,h3:1", "1.5")
+            self.storms(network, "h1:2,h2:1,h3:3", "1.5")
+            self.storms(network, "h1:2,h2:2,h3:2,h4:2", "2.5")
+            self.empty(network)
+
+    def case_b_the_C_programs(self):
+        class Options:
+            only, jobs, ranks, suite = "", 2, [4], ["c"]
+
+        # What tests one process alone, or hundreds, gains nothing here; these are run on 4 ranks of 2 hosts or not at all.
+        with Network(2) as network, tempfile.TemporaryDirectory(prefix="ferry-net-c-") as directory:
+            prefix = ["--hosts", "h1:2,h2:2", "--launcher", network.launcher()]
+
+            def one(run):
+                name, command, limit = run
+                status, output, seconds = self.tests_run.run_job([command[0], *prefix, *command[1:]], limit, directory)
+                problem = "not done in time" if status is None else f"exit status {status}" if status else "printed something" if output.strip() else None
+                self.tally.add(f"net/2 hosts: {name}", problem, output, seconds)
+
+            import concurrent.futures
+
+            runs = self.tests_run.c_runs(self.mpi, Options, self.tally)
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                list(pool.map(one, [run for run in runs if run[0].endswith(" on 4")]))
+            self.empty(network)
+
+    def case_mpiexec_on_a_host_of_the_job(self):
+        with Network(2) as network:
+            self.storms(network, "h1:2,h2:2", "1", within=network.hosts["h1"])
+
+    def case_IPv4_only(self):
+        with Network(2, families=(4,)) as network:
+            self.storms(network, "h1:2,h2:2", "1")
+
+    def case_IPv6_only(self):
+        with Network(2, families=(6,)) as network:
+            self.storms(network, "h1:2,h2:2", "1")
+
+    def case_interfaces_that_lead_nowhere(self):
+        with Network(2, private=True) as network:
+            _, plain = self.storms(network, "h1:2,h2:2", "1")
+            need(plain < 8, f"took {plain:.1f} s: addresses were tried that lead nowhere")
+            job = self.job(network, "h1:2,h2:2", self.storm, "30")
+            self.begun(job)
+            listening = self.listening(network)
+            job.process.send_signal(signal.SIGINT)
+            job.end(10)
+            need(listening, "nobody listens")
+            mine = re.compile(r"10\.77\.0\.\d+|fd77::[0-9a-f]+")
+            for host, address, port in listening:
+                need(mine.fullmatch(address), f"{host} listens at {address}, port {port}")
+
+    def case_the_interface_that_was_asked_for(self):
+        with Network(2, second=True) as network:
+            for asked in ("eth1", "10.78.0.0/24", "fd78::/64"):
+                before = {i: network.hosts["h1"].bytes_sent(i) for i in ("eth0", "eth1")}
+                self.storms(network, "h1:1,h2:1", "1", environment={"FERRY_TCP_IF": asked})
+                sent = {i: network.hosts["h1"].bytes_sent(i) - before[i] for i in before}
+                need(sent["eth1"] > 1e6 and sent["eth0"] < 1e4, f"FERRY_TCP_IF={asked}: sent {sent}")
+            status, output, seconds = self.job(network, "h1:1,h2:1", self.storm, "1", environment={"FERRY_TCP_IF": "ib0"}).end(20)
+            need(status not in (0, None), f"FERRY_TCP_IF=ib0: exit status {status}", output)
+            for word in ("FERRY_TCP_IF", "ib0", "eth0"):
+                need(word in output, f"FERRY_TCP_IF=ib0: the message does not say {word}", output)
+
+    # Something breaks.
+
+    def case_a_cable_pulled_for_a_second(self):
+        with Network(2) as network:
+            job = self.job(network, "h1:2,h2:2", self.storm, "4", environment=QUICK)
+            self.begun(job)
+            network.pull("h2")
+            time.sleep(1.0)  # the second is what is tested
+            network.plug("h2")
+            self.good(job)
+
+    def case_a_cable_pulled_for_good(self):
+        with Network(3) as network:
+            job = self.job(network, "h1:2,h2:1,h3:1", self.storm, "60", environment=QUICK)
+            self.begun(job)
+            network.pull("h2")
+            output = self.ends(job, 3 * SILENCE + 3, r"rank \d", r"h[123]\b")
+            need("h2" in output or "rank 2" in output, "neither host h2 nor rank 2 is named", output)
+            self.empty(network)
+
+    def case_a_cable_pulled_for_good_that_mpiexec_needs_too(self):
+        with Network(2) as network:
+            launcher = network.rsh()
+            job = self.job(network, "h1:2,h2:2", self.storm, "60", environment=QUICK, launcher=launcher)
+            self.begun(job)
+            network.pull("h2")
+            self.ends(job, 3 * SILENCE + 3, r"\bh2\b")
+            # Nobody tells the agent there: it has to notice by itself.
+            self.empty(network, 3 * SILENCE, but="python3")
+
+    def case_a_host_that_cannot_be_reached(self):
+        with Network(2) as network:
+            network.pull("h2")
+            job = self.job(network, "h1:1,h2:1", self.storm, "5", environment=QUICK)
+            self.ends(job, 3 * SILENCE + 5, r"10\.77\.0\.\d", "fd77::", r"rank \d", r"h[12]\b")
+            self.empty(network)
+
+    def case_a_rank_killed_on_another_host(self):
+        with Network(2) as network:
+            job = self.job(network, "h1:2,h2:2", self.storm, "60")
+            self.begun(job)
+            outside, inside, _ = network.hosts["h2"].processes("storm")[0]
+            os.kill(outside, signal.SIGKILL)
+            output = self.ends(job, 3, r"rank [23]\b", r"\bh2\b", "signal 9|SIGKILL|[Kk]illed", status=137)
+            need(str(inside) in output, f"the process number {inside} is not named", output)
+            self.empty(network, 2)
+
+    def case_an_agent_killed(self):
+        with Network(2) as network:
+            job = self.job(network, "h1:2,h2:2", self.storm, "60")
+            self.begun(job)
+            need(network.hosts["h2"].signal(signal.SIGKILL, "mpiexec") > 0, "there is no agent")
+            self.ends(job, 3, r"\bh2\b")
+            self.empty(network)
+
+    def case_a_host_that_dies(self):
+        with Network(2) as network:
+            job = self.job(network, "h1:2,h2:2", self.storm, "60", environment=QUICK)
+            self.begun(job)
+            network.hosts["h2"].signal(signal.SIGKILL)
+            self.ends(job, 3, r"\bh2\b")
+            self.empty(network)
+
+    def case_a_host_that_freezes(self):
+        with Network(2) as network:
+            job = self.job(network, "h1:2,h2:2", self.storm, "60", environment=QUICK)
+            self.begun(job)
+            network.hosts["h2"].signal(signal.SIGSTOP)
+            self.ends(job, 2 * SILENCE + 3, r"\bh2\b")
+            network.hosts["h2"].signal(signal.SIGCONT)
+            self.empty(network, 2 * SILENCE + 3)
+
+    def case_mpiexec_killed(self):
+        with Network(2) as network:
+            job = self.job(network, "h1:2,h2:2", self.storm, "60")
+            self.begun(job)
+            job.process.kill()
+            job.end()
+            self.empty(network)
+
+    def case_no_such_host(self):
+        with Network(1) as network:
+            job = self.job(network, "h1:1,h9:1", self.storm, "1")
+            self.ends(job, 5, r"\bh9\b")
+            self.empty(network)
+
+    # Strangers.
+
+    def case_strangers_at_the_door(self):
+        with Network(3) as network:
+            hosts, work = "h1:2,h2:1,h3:1", "250x"
+            # Undisturbed, with someone who records how connections begin.
+            with self.stranger(network, "listen", box=network.switch) as recorded:
+                _, alone = self.storms(network, hosts, work)
+            job = self.job(network, hosts, self.storm, work)
+            self.begun(job)
+            targets = [str(x) for _, address, port in self.listening(network) for x in (address, port)]
+            need(targets, "nobody listens")
+            with self.stranger(network, "bother", *targets) as bother, self.stranger(network, "flood", *targets) as flood:
+                output, disturbed = self.good(job, 120)
+            self.told(bother, flood)
+            need(disturbed < 4 * alone + 5, f"took {disturbed:.1f} s, and {alone:.1f} s undisturbed", output)
+            # The counters, and what is said of them.
+            need(re.search(r"connections? refused|sent away|dropped", output), "nothing is said of those sent away", output)
+            # What was recorded, played to the next job and to one that has the same ports as far as that goes.
+            sayings = [f for f in recorded["flows"] if bytes.fromhex(f["first"]).startswith(b"\x89FERRY") and len(f["first"]) >= 256]
+            need(sayings, f"no handshake among {len(recorded['flows'])} recorded connections")
+
+    def told(self, *findings):
+        for found in findings:
+            need(found["connections"] > 20, f"too few connections to prove anything: {found}")
+            for bad in ("answered", "still open"):
+                need(not found.get(bad), f"a stranger was answered or kept: {found}")
+
+    def case_a_recorded_handshake_repeated(self):
+        """While the job still runs, so that the key is right."""
+        with Network(2) as network:
+            with self.stranger(network, "listen", box=network.switch) as recorded:
+                job = self.job(network, "h1:2,h2:2", self.storm, "6")
+                self.begun(job)
+            hello = b"\x89FERRY"
+            callers = [f for f in recorded["flows"] if bytes.fromhex(f["first"]).startswith(hello) and len(f["first"]) > 2 * 128]
+            callers = [f for f in callers if any(f["to"] == a and f["dport"] == p for _, a, p in self.listening(network))]
+            need(callers, f"no handshake among {len(recorded['flows'])} recorded connections")
+            lines = "".join(json.dumps({"address": f["to"], "port": f["dport"], "said": f["first"]}) + "\n" for f in callers)
+            with self.stranger(network, "replay", feed=lines) as told:
+                pass
+            self.good(job)
+            need(told["played"] == 2 * len(callers), f"{told}")
+            need(told["answers"] > 0, f"the recordings were no handshakes: {told}")
+            need(told["bytes after finish"] == 0 and told["still open"] == 0, f"a recorded handshake was believed: {told}")
+
+    def case_encryption(self):
+        with Network(2) as network:
+            for encrypt, seen in (("1", False), ("0", True)):
+                with self.stranger(network, "listen", WORD, box=network.switch) as heard:
+                    rounds, _ = self.storms(network, "h1:1,h2:1", "30x", "20000", WORD, environment={"FERRY_ENCRYPT": encrypt})
+                need(rounds == 30 and heard["packets"] > 100, f"too little traffic: {heard['packets']} packets")
+                need(heard["lost"] == 0, f"{heard['lost']} packets were not looked at")
+                need(bool(heard["found"]) == seen, f"FERRY_ENCRYPT={encrypt}: the word was in {heard['found']} of {heard['packets']} packets")
+            self.storms(network, "h1:2,h2:2", "1.5", environment={"FERRY_ENCRYPT": "1"})
+
+    def case_only_one_side_encrypts(self):
+        with Network(2) as network:
+            job = self.job(network, "h1:1,h2:1", "-n", "1", "-x", "FERRY_ENCRYPT=1", self.storm, "1", ":", "-n", "1", self.storm, "1",
+                           environment=QUICK)
+            self.ends(job, 3 * SILENCE + 5, "FERRY_ENCRYPT")
