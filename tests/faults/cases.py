@@ -116,6 +116,8 @@ class Cases:
             result = self.mpiexec("-n", 2, self.misuse, name)
             self.case(f"misuse {name} is fatal", result, status="bad", words=[r"rank 1\b", *map(re.escape, words)],
                       without=["still alive"], within=3)
+        self.case("misuse under MPI_ERRORS_ABORT ends the job", self.mpiexec("-n", 3, self.misuse, "bad_rank", "abort"), status="bad",
+                  words=[r"rank 2\b", "MPI_Send", "dest"], without=["still alive"], within=3)
 
     # Ranks that die.
 

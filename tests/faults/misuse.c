@@ -1,5 +1,6 @@
 /* Mistakes in arguments. `misuse` alone makes them all under a handler that returns and checks the error class;
- * `misuse NAME` makes one under the fatal handler, on the last rank, and should not live to the end. */
+ * `misuse NAME` makes one under the fatal handler, on the last rank, and should not live to the end; `misuse NAME abort` the same
+ * under MPI_ERRORS_ABORT. */
 #include "check.h"
 
 #include <limits.h>
@@ -171,6 +172,8 @@ int main(int argc, char **argv)
     check_begin(&argc, &argv);
     MPI_Type_contiguous(2, MPI_INT, &uncommitted);
     if (argc > 1) {
+        if (argc > 2)
+            OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ABORT));
         for (int i = 0; i < MISTAKES; i++)
             if (strcmp(argv[1], mistakes[i].name) == 0 && world_rank == world_size - 1)
                 mistakes[i].make();

@@ -47,7 +47,7 @@ fn models_come_and_go() {
             .session()
             .is_some_and(|s| Arc::ptr_eq(s, &second))
     );
-    let copy = made.duplicate(None).unwrap();
+    let copy = made.duplicate(&Default::default()).unwrap();
     assert!(
         copy.group
             .session()
