@@ -36,7 +36,14 @@ fn main() {
 fn rank(len: usize, rounds: usize) {
     let place = ferry_job::join().expect("a job");
     let me = place.welcome.rank;
-    ferry_device::start(&place.welcome, place.segment, place.status, false).expect("the device");
+    ferry_device::start(
+        &place.welcome,
+        place.segment,
+        place.directory,
+        place.status,
+        false,
+    )
+    .expect("the device");
     let mut data = vec![0u8; len];
     let send = |d: &mut Vec<u8>| {
         let key = Key {

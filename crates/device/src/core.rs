@@ -2,14 +2,14 @@
 
 use crate::buffer::{Sink, Source};
 use crate::count::{COUNTERS, way};
-use crate::engine::{Engine, Outgoing, Payload, Task};
+use crate::engine::{Engine, Offer, Outgoing, Payload, Task};
 use crate::key::{ContextId, Envelope, Key, Pattern, ProcId};
 use crate::matcher::{Content, Unexpected};
 use crate::request::{Completion, Fault, Operation, ReqId};
 use crate::wire::{self, Head};
-use ferry_job::{RankStatus, Segment, Welcome};
+use ferry_job::{Directory, RankStatus, Segment, Welcome};
 use ferry_transport::{Answer, Body, ReadError, TransportError, Wires};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 /// When a send is complete (MPI 5.0 §3.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,10 +61,11 @@ impl Device {
     pub(crate) fn new(
         welcome: &Welcome,
         segment: Option<Segment>,
+        directory: Option<Box<dyn Directory>>,
         status: &'static RankStatus,
         patience: crate::waiting::Patience,
     ) -> Result<Device, TransportError> {
-        let wires = ferry_transport::open(welcome, segment)?;
+        let wires = ferry_transport::open(welcome, segment, directory)?;
         Ok(Device {
             me: welcome.rank,
             size: welcome.size,
@@ -88,7 +89,7 @@ impl Device {
     }
 
     /// What can be done for `peer`.
-    pub fn capabilities(&self, peer: ProcId) -> Capabilities {
+    pub fn capabilities(&mut self, peer: ProcId) -> Capabilities {
         match self.wires.features(peer) {
             Ok(f) => Capabilities {
                 eager_max: f.eager_max,
@@ -398,7 +399,10 @@ impl Device {
     pub fn progress(&mut self) -> bool {
         let delivered = match self.wires.poll(&mut self.engine) {
             Ok(n) => n,
-            Err(e) => self.break_down(&e),
+            Err(e) => {
+                self.break_down(&e);
+                1
+            }
         };
         let mut moved = delivered > 0;
         if self.engine.has_tasks() {
@@ -413,16 +417,8 @@ impl Device {
         moved
     }
 
-    /// A wire is broken: nothing that is under way will complete by itself any more.
-    #[cold]
-    fn break_down(&mut self, e: &TransportError) -> usize {
-        if self.trouble.is_none() {
-            self.trouble = Some(e.to_string());
-            self.engine
-                .requests
-                .fail_all(Fault::Transport("see the transport's own message"));
-        }
-        0
+    pub(crate) fn set_trouble(&mut self, what: String) {
+        self.trouble = Some(what);
     }
 
     /// Hands over work to go on in the background.
@@ -493,7 +489,7 @@ impl Device {
             let mut queue = self.engine.outbox.remove(&to).unwrap_or_default();
             while let Some(next) = queue.front_mut() {
                 match self.offer(to, next) {
-                    Ok(true) => {
+                    Ok(Offer::Gone) => {
                         moved = true;
                         self.note_own(to);
                         let sent = queue.pop_front();
@@ -505,10 +501,16 @@ impl Device {
                             self.engine.requests.complete(req, Completion::EMPTY);
                         }
                     }
-                    Ok(false) => break,
+                    Ok(Offer::Later) => break,
+                    Ok(Offer::Turn) => {
+                        moved = true;
+                        queue.rotate_left(1);
+                    }
                     Err(e) => {
+                        self.engine.outbox.insert(to, std::mem::take(&mut queue));
                         self.break_down(&e);
-                        queue.clear();
+                        queue = self.engine.outbox.remove(&to).unwrap_or_default();
+                        break;
                     }
                 }
             }
@@ -523,8 +525,8 @@ impl Device {
         moved
     }
 
-    /// Offers one queued message. True: it is gone.
-    fn offer(&mut self, to: ProcId, next: &mut Outgoing) -> Result<bool, TransportError> {
+    /// Offers one queued message.
+    fn offer(&mut self, to: ProcId, next: &mut Outgoing) -> Result<Offer, TransportError> {
         let answer = match &mut next.payload {
             Payload::None => {
                 self.wires
@@ -537,7 +539,7 @@ impl Device {
             Payload::Request(req) => {
                 let Some(Operation::SendQueued { source }) = self.engine.requests.operation(*req)
                 else {
-                    return Ok(true);
+                    return Ok(Offer::Gone);
                 };
                 // SAFETY: a queued send's buffer is valid until its completion.
                 let mut fill = |out: &mut [u8]| unsafe { source.read(0, out) };
@@ -549,11 +551,17 @@ impl Device {
                 )?
             }
             Payload::Stream { req, offset } => {
-                let piece_max = self.wires.features(to)?.message_max - 16;
+                let features = self.wires.features(to)?;
+                if features.stream
+                    && let Some(went) = self.offer_stream(to, &next.head, *req, offset)?
+                {
+                    return Ok(went);
+                }
+                let piece_max = features.message_max - 16;
                 let Some(Operation::SendAnnounced { source, .. }) =
                     self.engine.requests.operation(*req)
                 else {
-                    return Ok(true);
+                    return Ok(Offer::Gone);
                 };
                 let total = source.len();
                 while *offset < total {
@@ -566,7 +574,7 @@ impl Device {
                         next.head.bytes(),
                         Body::Fill(piece, &mut fill),
                     )? {
-                        Answer::Full => return Ok(false),
+                        Answer::Full => return Ok(Offer::Later),
                         Answer::Done => {
                             self.engine.sent += 1;
                             *offset += piece;
@@ -575,18 +583,21 @@ impl Device {
                 }
                 let req = *req;
                 self.engine.requests.complete(req, Completion::EMPTY);
-                return Ok(true);
+                return Ok(Offer::Gone);
             }
         };
-        if answer == Answer::Done {
-            self.engine.sent += 1;
-        }
-        Ok(answer == Answer::Done)
+        Ok(match answer {
+            Answer::Done => {
+                self.engine.sent += 1;
+                Offer::Gone
+            }
+            Answer::Full => Offer::Later,
+        })
     }
 
-    /// The word on which this process's threads sleep.
-    pub(crate) fn doorbell(&self) -> &'static AtomicU32 {
-        self.wires.doorbell()
+    /// All that this process has sent has reached its peers' systems, and they know that nothing more will come.
+    pub(crate) fn settle(&mut self) -> bool {
+        self.wires.settle()
     }
 
     /// Tells the launcher how many messages have come and gone.

@@ -28,6 +28,16 @@ pub(crate) enum Payload {
     },
 }
 
+/// What became of a queued message that was offered to its wire.
+pub(crate) enum Offer {
+    /// The wire has taken it.
+    Gone,
+    /// No room.
+    Later,
+    /// The wire has taken a part; others may go before the rest.
+    Turn,
+}
+
 /// An announced message whose receive has matched and whose bytes can be read.
 pub(crate) struct Task {
     pub req: ReqId,
@@ -91,6 +101,17 @@ impl Engine {
             self.outbox_peers.push(to);
         }
         queue.push_back(message);
+    }
+
+    /// Nothing more goes to `peer`; returns the sends that waited to.
+    pub fn forget_queue(&mut self, peer: ProcId) -> Vec<ReqId> {
+        self.outbox_peers.retain(|&p| p != peer);
+        let queue = self.outbox.remove(&peer).unwrap_or_default();
+        let waiting = queue.into_iter().filter_map(|o| match o.payload {
+            Payload::Request(req) => Some(req),
+            _ => None,
+        });
+        waiting.collect()
     }
 
     #[inline]
@@ -331,6 +352,33 @@ impl Inbox for Engine {
             _ => None,
         };
         if understood.is_none() {
+            self.malformed += 1;
+        }
+    }
+
+    fn room(&mut self, from: ProcId, message: u8, head: &[u8], left: usize) -> Option<&mut [u8]> {
+        match message {
+            wire::PIECE => self.stream_room(from, head, left),
+            _ => None,
+        }
+    }
+
+    fn placed(&mut self, from: ProcId, message: u8, head: &[u8], bytes: usize) {
+        self.received += 1;
+        let known = message == wire::PIECE;
+        if !known || self.stream_came(from, head, bytes, None).is_none() {
+            self.malformed += 1;
+        }
+    }
+
+    fn part(&mut self, from: ProcId, message: u8, head: &[u8], bytes: &[u8]) {
+        self.received += 1;
+        let known = message == wire::PIECE;
+        if !known
+            || self
+                .stream_came(from, head, bytes.len(), Some(bytes))
+                .is_none()
+        {
             self.malformed += 1;
         }
     }

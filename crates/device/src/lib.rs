@@ -13,6 +13,7 @@ mod lock;
 mod matcher;
 mod meeting;
 mod request;
+mod stream;
 mod waiting;
 mod wire;
 

@@ -5,7 +5,7 @@
 
 use crate::core::Device;
 use crate::waiting::Patience;
-use ferry_job::{RankStatus, Segment, Welcome};
+use ferry_job::{Directory, RankStatus, Segment, Welcome};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -20,6 +20,8 @@ static CONCURRENT: AtomicBool = AtomicBool::new(false);
 static LOCK: Mutex<()> = Mutex::new(());
 /// Threads of this process that sleep in MPI.
 static SLEEPERS: AtomicU32 = AtomicU32::new(0);
+/// One of them watches the wires' descriptors.
+static WATCHED: AtomicBool = AtomicBool::new(false);
 /// Somebody has the device: finds nested use in debug builds.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
@@ -56,9 +58,8 @@ impl Drop for DeviceGuard {
             && self.device.engine.activity() != self.activity
         {
             // What another thread sleeps for may have come to this one.
-            let bell = self.device.doorbell();
-            bell.fetch_add(1, Ordering::SeqCst);
-            ferry_transport::shm::wake(bell);
+            let watched = WATCHED.load(Ordering::SeqCst);
+            self.device.wires.bell().ring(watched);
         }
     }
 }
@@ -99,17 +100,29 @@ pub(crate) fn wake_up() -> u32 {
     SLEEPERS.fetch_sub(1, Ordering::SeqCst) - 1
 }
 
+/// This thread, about to sleep, is to watch the wires' descriptors unless another one does. Called with the lock.
+pub(crate) fn take_watch() -> bool {
+    !WATCHED.swap(true, Ordering::SeqCst)
+}
+
+/// It does not watch any more. Called with the lock.
+pub(crate) fn end_watch() {
+    WATCHED.store(false, Ordering::SeqCst);
+}
+
 pub(crate) fn sleepers() -> u32 {
     SLEEPERS.load(Ordering::SeqCst)
 }
 
-/// Starts the device of this process in its node's `segment` (none in a job of one rank).
+/// Starts the device of this process in its node's `segment` (none in a job of one rank); its peers on other nodes are found
+/// through `directory`. Under a foreign launcher blocks until all ranks have come here, if there are other nodes.
 /// `concurrent`: will several threads call MPI at once (MPI_THREAD_MULTIPLE)?
 ///
 /// Errors: a transport cannot be set up.
 pub fn start(
     welcome: &Welcome,
     segment: Option<Segment>,
+    directory: Option<Box<dyn Directory>>,
     status: &'static RankStatus,
     concurrent: bool,
 ) -> Result<(), ferry_transport::TransportError> {
@@ -117,7 +130,7 @@ pub fn start(
     status
         .concurrent
         .store(u32::from(concurrent), Ordering::Relaxed);
-    let device = Device::new(welcome, segment, status, patience)?;
+    let device = Device::new(welcome, segment, directory, status, patience)?;
     CONCURRENT.store(concurrent, Ordering::SeqCst);
     let _lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: nobody uses the device before it is started.
@@ -127,5 +140,7 @@ pub fn start(
 
 /// Completes what others still need of this process: every send that is under way. Blocks until then.
 pub fn finish() {
-    crate::wait_until(&crate::WaitingFor::SEVERAL, |d| !d.sends_pending());
+    crate::wait_until(&crate::WaitingFor::SEVERAL, |d| {
+        !d.sends_pending() && d.settle()
+    });
 }

@@ -223,6 +223,26 @@ impl Requests {
         })
     }
 
+    /// Everything that is under way.
+    pub fn under_way(&self) -> impl Iterator<Item = (ReqId, &Operation)> {
+        let slots = self.slots.iter().enumerate();
+        slots
+            .filter(|(_, slot)| !slot.done)
+            .map(|(at, slot)| (ReqId(at as u32), &slot.operation))
+    }
+
+    /// Completes an operation with a fault, if it is under way.
+    pub fn fail(&mut self, req: ReqId, fault: Fault) {
+        let slot = &self.slots[req.0 as usize];
+        if !slot.done {
+            let completion = Completion {
+                fault: Some(fault),
+                ..slot.completion
+            };
+            self.complete(req, completion);
+        }
+    }
+
     /// Completes everything that is under way with a fault.
     pub fn fail_all(&mut self, fault: Fault) {
         for at in 0..self.slots.len() {

@@ -118,6 +118,7 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
     let mut yields = 0;
     let mut since: Option<Instant> = None;
     let mut idle = Idle(None);
+    let mut told = false;
     loop {
         let moved = guard.progress();
         if done(&mut guard) {
@@ -125,6 +126,7 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
         }
         if moved {
             (polls, yields, since) = (0, 0, None);
+            told = false;
             continue;
         }
         if !patience.spin.is_zero() {
@@ -152,7 +154,7 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
             continue;
         }
         idle.begin();
-        guard = sleep(guard, what, &mut done);
+        guard = sleep(guard, what, &mut done, &mut told);
         if done(&mut guard) {
             return idle.end(&guard);
         }
@@ -191,9 +193,10 @@ fn sleep(
     mut guard: DeviceGuard,
     what: &WaitingFor<'_>,
     done: &mut dyn FnMut(&mut Device) -> bool,
+    told: &mut bool,
 ) -> DeviceGuard {
-    let bell = guard.doorbell();
-    let seen = bell.load(Ordering::SeqCst);
+    let bell = guard.wires.bell();
+    let seen = bell.seen();
     guard.wires.arm();
     // Whatever came before the bell was armed has not rung it.
     if guard.progress() || done(&mut guard) {
@@ -204,21 +207,36 @@ fn sleep(
     }
     let status = guard.status;
     guard.publish_counts();
-    tell(status, what);
+    tell(status, what, *told);
+    *told = true;
     lock::fall_asleep();
     COUNTERS.sleeps.add(1);
+    let watches = bell.has_door() && lock::take_watch();
     drop(guard);
-    let _ = rustix::thread::futex::wait(bell, rustix::thread::futex::Flags::empty(), seen, None);
+    if watches {
+        bell.watch();
+    } else {
+        bell.sleep(seen);
+    }
     status.asleep.store(0, Ordering::Relaxed);
     let mut guard = lock::device();
+    if watches {
+        lock::end_watch();
+    }
     if lock::wake_up() == 0 {
         guard.wires.disarm();
+    } else if watches {
+        // What came may be for another thread, and another thread must watch.
+        bell.ring(false);
     }
     guard
 }
 
-/// Tells the launcher what this rank waits for.
-fn tell(status: &RankStatus, what: &WaitingFor<'_>) {
+/// Tells the launcher what this rank waits for; `again`: still, after it was woken for nothing.
+fn tell(status: &RankStatus, what: &WaitingFor<'_>, again: bool) {
+    if again {
+        return status.asleep.store(1, Ordering::Release);
+    }
     status
         .call
         .store(CALL.load(Ordering::Relaxed), Ordering::Relaxed);

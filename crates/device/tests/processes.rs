@@ -15,7 +15,14 @@ fn job(name: &str, ranks: u32, cores: u32) -> Option<(u32, u32)> {
     if std::env::var(RANK_TEST).is_ok_and(|n| n == name) {
         let place = ferry_job::join().unwrap();
         let (me, size) = (place.welcome.rank, place.welcome.size);
-        ferry_device::start(&place.welcome, place.segment, place.status, false).unwrap();
+        ferry_device::start(
+            &place.welcome,
+            place.segment,
+            place.directory,
+            place.status,
+            false,
+        )
+        .unwrap();
         std::mem::forget(place.client);
         return Some((me, size));
     }

@@ -106,13 +106,19 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
         segment,
         status,
         client,
-        ..
+        directory,
     } = ferry_job::join().map_err(|e| err!(Other, "{e}"))?;
     if let Some(client) = &client {
         client.trust_ranks();
     }
-    device::start(&welcome, segment, status, level == ThreadLevel::Multiple)
-        .map_err(|e| err!(Other, "{e}"))?;
+    device::start(
+        &welcome,
+        segment,
+        directory,
+        status,
+        level == ThreadLevel::Multiple,
+    )
+    .map_err(|e| err!(Other, "{e}"))?;
     let process = Process {
         me: welcome.rank,
         size: welcome.size,

@@ -4,10 +4,13 @@
 //! to the floor above, a short head and a body, delivered whole and in order between two processes. Beside
 //! them it may offer bulk reads of a peer's memory.
 
+mod bell;
 mod registry;
 pub mod self_loop;
 pub mod shm;
+pub mod tcp;
 
+pub use bell::Bell;
 pub use registry::{Wires, open};
 
 /// A process of the job, numbered across all nodes.
@@ -53,6 +56,30 @@ pub trait Inbox {
     /// A message has arrived; `bytes` is head and body in one run, valid during the call only. The bytes come from
     /// another process: the callee checks them.
     fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]);
+    /// Where the next bytes of a stream's body belong, at most `left` of them (what is left of the piece that is coming in). `None`, or
+    /// no room: they come by [`Inbox::part`]. Asked again before each read, and not kept beyond it.
+    fn room(
+        &mut self,
+        _from: ProcId,
+        _message: u8,
+        _head: &[u8],
+        _left: usize,
+    ) -> Option<&mut [u8]> {
+        None
+    }
+    /// So many bytes of a stream's body have been put where [`Inbox::room`] said.
+    fn placed(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: usize) {}
+    /// The next bytes of a stream's body.
+    fn part(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: &[u8]) {}
+}
+
+/// What [`Transport::stream`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Streamed {
+    /// Bytes taken off the front of the body.
+    pub taken: usize,
+    /// Other messages may be sent to this peer before the rest of the body; otherwise the rest must come first.
+    pub between: bool,
 }
 
 /// What a transport can do for one peer.
@@ -66,8 +93,10 @@ pub struct Features {
     pub remote_read: bool,
     /// The size, in bytes, from which a read is faster than sending pieces while both sides copy.
     pub read_min: usize,
-    /// The peer is on this node.
+    /// The peer is on this node, and boards can be shared with it.
     pub same_node: bool,
+    /// [`Transport::stream`] works.
+    pub stream: bool,
 }
 
 /// A wire. Ordered, reliable, one instance a process. Never blocks, but for [`Transport::read`].
@@ -90,6 +119,33 @@ pub trait Transport: Send {
     ) -> Result<Answer, TransportError>;
     /// Delivers what has arrived, up to a fair share; returns how many messages that was.
     fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError>;
+
+    /// Sends from the front of `body` straight from where it lies, as much as there is room for; the receiver's [`Inbox`] gets the bytes as they
+    /// come, each time with `message` and the same `head`. Bodies are not kept apart: whoever begins another one says so in its
+    /// head. Where [`Features::stream`] says that it works.
+    ///
+    /// Errors: the wire to this peer cannot be set up or is broken.
+    fn stream(
+        &mut self,
+        to: ProcId,
+        _message: u8,
+        _head: &[u8],
+        _body: &[u8],
+    ) -> Result<Streamed, TransportError> {
+        Err(TransportError::Unreachable {
+            peer: to,
+            tried: self.name().into(),
+        })
+    }
+    /// The process has sent all it wants to: tells the peers so, and answers whether all has reached them. To be asked again until it
+    /// has; sending again takes it back.
+    fn settle(&mut self) -> bool {
+        true
+    }
+    /// A descriptor that can be read from when this transport has something, for a process that sleeps. `None`: the doorbell is enough.
+    fn sleep_fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
 
     /// Copies from the peer's memory at `address` into the local runs (address, bytes), in order, all or nothing.
     /// Blocks for the copy's duration.
@@ -168,4 +224,42 @@ pub enum TransportError {
         /// Transports that were asked.
         tried: String,
     },
+    /// A peer that was, or should have been, there cannot be spoken to any more.
+    #[error("process {peer} on host {host}: {what}")]
+    Lost {
+        /// The peer.
+        peer: ProcId,
+        /// The peer's host.
+        host: String,
+        /// What is known.
+        what: String,
+    },
+    /// This host has no address for TCP.
+    #[error("TCP between hosts: {0}; FERRY_TCP_IF=name,… or network,… chooses interfaces")]
+    NoAddress(String),
+    /// A setting has a value that makes no sense.
+    #[error("{name} is {value:?}; it should be {wanted}")]
+    Setting {
+        /// The environment variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What it can be.
+        wanted: &'static str,
+    },
+    /// The launcher's directory does not work.
+    #[error(transparent)]
+    Directory(#[from] ferry_job::JobError),
+}
+
+impl TransportError {
+    /// The one peer that this is about, if it is about one.
+    pub fn peer(&self) -> Option<ProcId> {
+        match self {
+            TransportError::Malformed { peer, .. }
+            | TransportError::Unreachable { peer, .. }
+            | TransportError::Lost { peer, .. } => Some(*peer),
+            _ => None,
+        }
+    }
 }

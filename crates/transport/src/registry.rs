@@ -1,60 +1,222 @@
 //! The wires of a process: which there are, and which one leads to whom.
 
+use crate::bell::{self, Bell};
 use crate::self_loop::SelfLoop;
 use crate::shm::{Board, Shm};
-use crate::{Answer, Body, Features, Inbox, ProcId, ReadError, Transport, TransportError};
-use ferry_job::{Segment, Welcome};
+use crate::tcp;
+use crate::{
+    Answer, Body, Features, Inbox, ProcId, ReadError, Streamed, Transport, TransportError,
+};
+use ferry_job::{Directory, Segment, Welcome};
 use std::sync::atomic::AtomicU32;
+
+/// What there is to choose from in FERRY_TRANSPORTS, in the order that holds without it. A process always has the wire to itself.
+const KNOWN: [&str; 3] = ["self", "shm", "tcp"];
+
+/// Which wire leads to a process: not asked for yet, …
+const UNKNOWN: u8 = 0;
+/// … shared memory, which is called directly, …
+const SHM: u8 = 1;
+/// … the wire to itself, …
+const ITSELF: u8 = 2;
+/// … or one of the others, from this number on.
+const OTHERS: u8 = 3;
 
 /// All wires of this process. The first that reaches a peer carries its messages.
 pub struct Wires {
     me: ProcId,
     itself: SelfLoop,
     shm: Option<Shm>,
+    others: Vec<Box<dyn Transport>>,
+    /// Names in the order in which they are asked.
+    order: Vec<&'static str>,
+    /// By process: which wire leads there. (What is never written costs no memory.)
+    routes: Vec<u8>,
+    bell: &'static Bell,
 }
 
 /// The bell of a process that no peer can ring: its own threads do.
 static OWN_BELL: AtomicU32 = AtomicU32::new(0);
 
-/// Opens every transport that this process can use.
-pub fn open(welcome: &Welcome, segment: Option<Segment>) -> Result<Wires, TransportError> {
-    let shm = match segment {
-        Some(segment) if welcome.local_ranks.len() > 1 => Some(Shm::open(
-            segment,
-            welcome.local_ranks.clone(),
-            welcome.local_rank as usize,
-            welcome.job,
-        )?),
-        _ => None,
-    };
-    Ok(Wires {
-        me: welcome.rank,
-        itself: SelfLoop::new(welcome.rank),
-        shm,
+/// The names in FERRY_TRANSPORTS, in order.
+fn asked(list: Option<&str>) -> Result<Vec<&'static str>, TransportError> {
+    let mut order = Vec::new();
+    for word in list
+        .unwrap_or("")
+        .split(',')
+        .map(str::trim)
+        .filter(|w| !w.is_empty())
+    {
+        match KNOWN.iter().find(|k| **k == word) {
+            Some(name) if !order.contains(name) => order.push(*name),
+            Some(_) => {}
+            None => {
+                return Err(TransportError::Setting {
+                    name: "FERRY_TRANSPORTS",
+                    value: word.into(),
+                    wanted: "a list of self, shm and tcp, separated by commas",
+                });
+            }
+        }
+    }
+    Ok(if order.is_empty() {
+        KNOWN.to_vec()
+    } else {
+        order
     })
 }
 
+/// Opens the transports that this process needs, of those in FERRY_TRANSPORTS: one behind whose predecessors no peer is left is not
+/// opened. Under a foreign launcher blocks until all ranks have come to this point, unless they are all on this node.
+///
+/// Errors: a setting makes no sense, or a transport cannot be set up.
+pub fn open(
+    welcome: &Welcome,
+    segment: Option<Segment>,
+    directory: Option<Box<dyn Directory>>,
+) -> Result<Wires, TransportError> {
+    let list = std::env::var("FERRY_TRANSPORTS").ok();
+    open_these(&asked(list.as_deref())?, welcome, segment, directory)
+}
+
+fn open_these(
+    names: &[&'static str],
+    welcome: &Welcome,
+    mut segment: Option<Segment>,
+    mut directory: Option<Box<dyn Directory>>,
+) -> Result<Wires, TransportError> {
+    let mut wires = Wires {
+        me: welcome.rank,
+        itself: SelfLoop::new(welcome.rank),
+        shm: None,
+        others: Vec::new(),
+        order: vec!["self"],
+        routes: vec![UNKNOWN; welcome.size as usize],
+        bell: Box::leak(Box::new(Bell::of_word(&OWN_BELL))),
+    };
+    let mut left = welcome.size > 1;
+    for &name in names {
+        match name {
+            "shm" if left && welcome.local_ranks.len() > 1 => {
+                let Some(segment) = segment.take() else {
+                    continue;
+                };
+                wires.shm = Some(Shm::open(
+                    segment,
+                    welcome.local_ranks.clone(),
+                    welcome.local_rank as usize,
+                    welcome.job,
+                )?);
+                left = welcome.local_ranks.len() < welcome.size as usize;
+            }
+            tcp::NAME if left => {
+                let Some(directory) = directory.take() else {
+                    continue;
+                };
+                let settings = tcp::Settings::from_environment()?;
+                let tcp = tcp::Tcp::open(welcome, directory, &settings)?;
+                wires.others.push(Box::new(tcp));
+                left = false;
+            }
+            _ => continue,
+        }
+        wires.order.push(name);
+    }
+    wires.hang_bell()?;
+    Ok(wires)
+}
+
 impl Wires {
+    /// Makes what the process's threads sleep on.
+    fn hang_bell(&mut self) -> Result<(), TransportError> {
+        let word = self.shm.as_ref().and_then(|s| s.doorbell());
+        let word = word.unwrap_or(&OWN_BELL);
+        let mut fds = self.others.iter().filter_map(|w| w.sleep_fd()).peekable();
+        let bell = if fds.peek().is_some() {
+            let name = self.shm.is_some().then(bell::new_name).transpose()?;
+            let bell = Bell::with_door(word, name, fds)?;
+            if let (Some(shm), Some(name)) = (&mut self.shm, name) {
+                shm.sleep_at_door(name);
+            }
+            bell
+        } else {
+            Bell::of_word(word)
+        };
+        self.bell = Box::leak(Box::new(bell));
+        Ok(())
+    }
+
+    #[cold]
     fn unreachable(&self, peer: ProcId) -> TransportError {
         TransportError::Unreachable {
             peer,
-            tried: if self.shm.is_some() {
-                "self, shm"
-            } else {
-                "self"
+            tried: self.order.join(", "),
+        }
+    }
+
+    /// Which wire leads to `peer`.
+    #[inline]
+    fn route(&mut self, peer: ProcId) -> Result<u8, TransportError> {
+        match self.routes.get(peer as usize) {
+            Some(&route) if route != UNKNOWN => Ok(route),
+            _ => self.find_route(peer),
+        }
+    }
+
+    #[cold]
+    fn find_route(&mut self, peer: ProcId) -> Result<u8, TransportError> {
+        let mut found = None;
+        let mut others = 0;
+        for &name in &self.order {
+            let route = match name {
+                "self" => (peer == self.me).then_some(ITSELF),
+                "shm" => {
+                    let reached = self.shm.as_ref().is_some_and(|s| s.reaches(peer));
+                    reached.then_some(SHM)
+                }
+                _ => {
+                    others += 1;
+                    let reached = self.others[others - 1].reaches(peer);
+                    reached.then_some(OTHERS + others as u8 - 1)
+                }
+            };
+            found = found.or(route);
+        }
+        match (found, self.routes.get_mut(peer as usize)) {
+            (Some(route), Some(slot)) => {
+                *slot = route;
+                Ok(route)
             }
-            .into(),
+            _ => Err(self.unreachable(peer)),
+        }
+    }
+
+    /// The wire to `peer`.
+    fn wire(&mut self, peer: ProcId) -> Result<&mut dyn Transport, TransportError> {
+        let route = self.route(peer)?;
+        let missing = TransportError::Unreachable {
+            peer,
+            tried: String::new(),
+        };
+        match route {
+            ITSELF => Ok(&mut self.itself),
+            SHM => match &mut self.shm {
+                Some(shm) => Ok(shm),
+                None => Err(missing),
+            },
+            n => match self.others.get_mut(usize::from(n - OTHERS)) {
+                Some(wire) => Ok(wire.as_mut()),
+                None => Err(missing),
+            },
         }
     }
 
     /// What can be done for `peer`.
-    pub fn features(&self, peer: ProcId) -> Result<Features, TransportError> {
-        if peer == self.me {
-            return Ok(self.itself.features(peer));
-        }
-        match &self.shm {
-            Some(shm) if shm.reaches(peer) => Ok(shm.features(peer)),
-            _ => Err(self.unreachable(peer)),
+    #[inline]
+    pub fn features(&mut self, peer: ProcId) -> Result<Features, TransportError> {
+        match (self.route(peer)?, &self.shm) {
+            (SHM, Some(shm)) => Ok(shm.features(peer)),
+            _ => Ok(self.wire(peer)?.features(peer)),
         }
     }
 
@@ -67,13 +229,21 @@ impl Wires {
         head: &[u8],
         body: Body<'_>,
     ) -> Result<Answer, TransportError> {
-        if to == self.me {
-            return self.itself.send(to, message, head, body);
+        match (self.route(to)?, &mut self.shm) {
+            (SHM, Some(shm)) => shm.send(to, message, head, body),
+            _ => self.wire(to)?.send(to, message, head, body),
         }
-        match &mut self.shm {
-            Some(shm) => shm.send(to, message, head, body),
-            None => Err(self.unreachable(to)),
-        }
+    }
+
+    /// [`Transport::stream`] on the wire to `to`.
+    pub fn stream(
+        &mut self,
+        to: ProcId,
+        message: u8,
+        head: &[u8],
+        body: &[u8],
+    ) -> Result<Streamed, TransportError> {
+        self.wire(to)?.stream(to, message, head, body)
     }
 
     /// [`Transport::poll`] on every wire.
@@ -83,7 +253,17 @@ impl Wires {
         if let Some(shm) = &mut self.shm {
             delivered += shm.poll(inbox)?;
         }
+        for wire in &mut self.others {
+            delivered += wire.poll(inbox)?;
+        }
         Ok(delivered)
+    }
+
+    /// [`Transport::settle`] on every wire.
+    pub fn settle(&mut self) -> bool {
+        self.others
+            .iter_mut()
+            .fold(true, |settled, wire| wire.settle() && settled)
     }
 
     /// [`Transport::read`] on the wire to `from`.
@@ -96,16 +276,9 @@ impl Wires {
         address: u64,
         into: &[(*mut u8, usize)],
     ) -> Result<(), ReadError> {
+        let wire = self.wire(from).map_err(|_| ReadError::Refused)?;
         // SAFETY: the caller's promise, passed on.
-        unsafe {
-            if from == self.me {
-                return self.itself.read(from, address, into);
-            }
-            match &mut self.shm {
-                Some(shm) => shm.read(from, address, into),
-                None => Err(ReadError::Refused),
-            }
-        }
+        unsafe { wire.read(from, address, into) }
     }
 
     /// [`Transport::arm`] on every wire.
@@ -113,12 +286,18 @@ impl Wires {
         if let Some(shm) = &mut self.shm {
             shm.arm();
         }
+        for wire in &mut self.others {
+            wire.arm();
+        }
     }
 
     /// [`Transport::disarm`] on every wire.
     pub fn disarm(&mut self) {
         if let Some(shm) = &mut self.shm {
             shm.disarm();
+        }
+        for wire in &mut self.others {
+            wire.disarm();
         }
     }
 
@@ -140,17 +319,31 @@ impl Wires {
         }
     }
 
-    /// The word on which this process sleeps.
-    pub fn doorbell(&self) -> &'static AtomicU32 {
-        self.shm
-            .as_ref()
-            .and_then(|s| s.doorbell())
-            .unwrap_or(&OWN_BELL)
+    /// What this process's threads sleep on.
+    #[inline]
+    pub fn bell(&self) -> &'static Bell {
+        self.bell
     }
 
-    /// Names of the wires that are open, for reports.
+    /// Names of the wires that are open, in the order in which they are asked, for reports.
     pub fn names(&self) -> Vec<&'static str> {
-        let shm = self.shm.as_ref().map(|s| s.name());
-        std::iter::once(self.itself.name()).chain(shm).collect()
+        self.order.clone()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read() {
+        assert_eq!(asked(None).unwrap(), KNOWN);
+        assert_eq!(asked(Some(" ")).unwrap(), KNOWN);
+        assert_eq!(asked(Some("tcp, shm,tcp")).unwrap(), ["tcp", "shm"]);
+        let said = asked(Some("shm,ib")).unwrap_err().to_string();
+        assert!(
+            said.contains("FERRY_TRANSPORTS") && said.contains("\"ib\""),
+            "{said}"
+        );
     }
 }

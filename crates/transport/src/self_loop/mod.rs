@@ -35,6 +35,7 @@ impl Transport for SelfLoop {
             remote_read: true,
             read_min: 0,
             same_node: true,
+            stream: false,
         }
     }
 

@@ -12,7 +12,7 @@ pub const CONTROL: usize = 4096;
 /// One process's page.
 #[repr(C, align(4096))]
 pub struct Control {
-    /// Not 0: the process sleeps, or is about to; whoever has brought it something swaps this to 0 and rings.
+    /// Not [`AWAKE`]: the process sleeps, or is about to; whoever has brought it something swaps this to 0 and rings.
     pub asleep: AtomicU32,
     /// Changed by each ring; the futex word on which the process sleeps.
     pub bell: AtomicU32,
@@ -32,8 +32,17 @@ pub struct Control {
     pub opened: [AtomicU64; WORDS],
     /// A bit for each peer that has written since this process last looked (large nodes only).
     pub active: [AtomicU64; WORDS],
-    _rest: [u64; 232],
+    /// The name of the socket at which the process can be woken when it sleeps [`AT_DOOR`].
+    pub door: AtomicU64,
+    _rest: [u64; 231],
 }
+
+/// The process does not sleep.
+pub const AWAKE: u32 = 0;
+/// It sleeps on its bell.
+pub const ON_BELL: u32 = 1;
+/// It waits for descriptors, too: a knock at its door wakes it.
+pub const AT_DOOR: u32 = 2;
 
 const _: () = assert!(size_of::<Control>() == CONTROL);
 
@@ -41,7 +50,7 @@ impl Control {
     /// Wakes the process if it sleeps. The caller's message must have been published with a full barrier.
     #[inline]
     pub fn ring_if_asleep(&self) {
-        if self.asleep.load(Ordering::Relaxed) != 0 {
+        if self.asleep.load(Ordering::Relaxed) != AWAKE {
             self.ring();
         }
     }
@@ -49,9 +58,13 @@ impl Control {
     /// Wakes the process if it still sleeps.
     #[cold]
     fn ring(&self) {
-        if self.asleep.swap(0, Ordering::SeqCst) != 0 {
-            self.bell.fetch_add(1, Ordering::SeqCst);
-            wake(&self.bell);
+        match self.asleep.swap(AWAKE, Ordering::SeqCst) {
+            AWAKE => {}
+            AT_DOOR => crate::bell::knock(self.door.load(Ordering::SeqCst)),
+            _ => {
+                self.bell.fetch_add(1, Ordering::SeqCst);
+                wake(&self.bell);
+            }
         }
     }
 }

@@ -18,7 +18,7 @@ pub use front::FRONT_MAX;
 pub use memory::RING as RING_LEN;
 
 use crate::{Answer, Body, Features, Inbox, ProcId, ReadError, Transport, TransportError};
-use control::{CONTROL, Control, LOCAL_MAX};
+use control::{AT_DOOR, AWAKE, CONTROL, Control, LOCAL_MAX, ON_BELL};
 use ferry_job::Segment;
 use front::Front;
 use memory::{FRONT_AT, RING};
@@ -105,6 +105,8 @@ pub struct Shm {
     /// Peers that were answered Full and whose rings must ring when they have room.
     starving: Vec<usize>,
     boards: lending::Boards,
+    /// How this process sleeps: on its bell alone, or at its door.
+    sleeps: u32,
 }
 
 /// Stands in private memory for peers to try to read.
@@ -160,7 +162,14 @@ impl Shm {
             knocks_seen: 0,
             starving: Vec::new(),
             boards: lending::Boards::default(),
+            sleeps: ON_BELL,
         })
+    }
+
+    /// From now on this process sleeps where a knock at the door of this name wakes it.
+    pub fn sleep_at_door(&mut self, name: u64) {
+        self.controls[self.me].door.store(name, Ordering::SeqCst);
+        self.sleeps = AT_DOOR;
     }
 
     #[inline]
@@ -294,6 +303,7 @@ impl Transport for Shm {
             remote_read: readable != Some(false),
             read_min: read_min(),
             same_node: true,
+            stream: false,
         }
     }
 
@@ -392,7 +402,9 @@ impl Transport for Shm {
     }
 
     fn arm(&mut self) {
-        self.controls[self.me].asleep.store(1, Ordering::SeqCst);
+        self.controls[self.me]
+            .asleep
+            .store(self.sleeps, Ordering::SeqCst);
         let peers = &mut self.peers;
         self.starving.retain(|&to| {
             let Some(Peer { pair, .. }) = peers[to].as_deref_mut() else {
@@ -405,7 +417,9 @@ impl Transport for Shm {
     }
 
     fn disarm(&mut self) {
-        self.controls[self.me].asleep.store(0, Ordering::Relaxed);
+        self.controls[self.me]
+            .asleep
+            .store(AWAKE, Ordering::Relaxed);
     }
 
     fn lend_board(&mut self, members: u32) -> Option<u32> {

@@ -1,0 +1,160 @@
+//! Large messages on wires that carry them as a stream: sent from where they lie, received where they belong.
+
+use crate::buffer::{Sink, Source};
+use crate::core::Device;
+use crate::engine::{Engine, Offer};
+use crate::key::ProcId;
+use crate::request::{Completion, Fault, Operation, ReqId};
+use crate::wire::{self, Fields, Head};
+use ferry_transport::TransportError;
+
+impl Device {
+    /// Offers the rest of an announced send's bytes, from `offset` on, to a wire that carries streams. `None`: they do not lie in
+    /// one run.
+    pub(crate) fn offer_stream(
+        &mut self,
+        to: ProcId,
+        head: &Head,
+        req: ReqId,
+        offset: &mut usize,
+    ) -> Result<Option<Offer>, TransportError> {
+        let Some(Operation::SendAnnounced { source, .. }) = self.engine.requests.operation(req)
+        else {
+            return Ok(Some(Offer::Gone));
+        };
+        let rest: &[u8] = match source {
+            // SAFETY: an announced send's buffer is valid and unchanged until its completion, which is further down.
+            Source::Bytes { ptr, len } => unsafe {
+                std::slice::from_raw_parts(ptr.add(*offset), *len - *offset)
+            },
+            Source::Owned(bytes) => &bytes[*offset..],
+            Source::Layout { .. } => return Ok(None),
+        };
+        let done = self.wires.stream(to, wire::PIECE, head.bytes(), rest)?;
+        *offset += done.taken;
+        if done.taken == rest.len() {
+            self.engine.sent += 1;
+            self.engine.requests.complete(req, Completion::EMPTY);
+            return Ok(Some(Offer::Gone));
+        }
+        // Between its pieces others may send theirs: a small message does not wait for the end of a large one.
+        Ok(Some(if done.taken > 0 && done.between {
+            Offer::Turn
+        } else {
+            Offer::Later
+        }))
+    }
+
+    /// A wire is broken: what is under way with its peer will not complete by itself any more, and who waits for anybody's message
+    /// cannot know that it is not that peer's.
+    #[cold]
+    pub(crate) fn break_down(&mut self, e: &TransportError) {
+        self.set_trouble(e.to_string());
+        let fault = Fault::Transport("see the transport's own message");
+        match e.peer() {
+            Some(peer) => self.engine.fail_peer(peer, fault),
+            None => self.engine.requests.fail_all(fault),
+        }
+    }
+}
+
+impl Engine {
+    /// The receive whose announced message comes in pieces named by `head`, from `from`, and the bytes of it that are still to come.
+    fn streaming(&mut self, from: ProcId, head: &[u8]) -> Option<(ReqId, u64)> {
+        let req = ReqId(Fields(head).u32()?);
+        let total = self.requests.envelope_of(req)?.len;
+        match self.requests.operation(req)? {
+            Operation::Receive {
+                stream: Some(stream),
+                ..
+            } if stream.from == from => Some((req, total.saturating_sub(stream.got))),
+            _ => None,
+        }
+    }
+
+    /// Where the next of at most `left` bytes belong.
+    pub(crate) fn stream_room(
+        &mut self,
+        from: ProcId,
+        head: &[u8],
+        left: usize,
+    ) -> Option<&mut [u8]> {
+        let (req, to_come) = self.streaming(from, head)?;
+        let Some(Operation::Receive {
+            sink: Sink::Bytes { ptr, cap },
+            stream: Some(stream),
+            ..
+        }) = self.requests.operation(req)
+        else {
+            return None;
+        };
+        let at = usize::try_from(stream.got).ok().filter(|at| at < cap)?;
+        let len = left.min(*cap - at).min(usize::try_from(to_come).ok()?);
+        // SAFETY: a receive's buffer is valid until its completion and nobody else's until then; the slice ends with this engine's borrow.
+        Some(unsafe { std::slice::from_raw_parts_mut(ptr.add(at), len) })
+    }
+
+    /// So many bytes have been put where [`Engine::stream_room`] said, or, with `data`, are to be put there.
+    pub(crate) fn stream_came(
+        &mut self,
+        from: ProcId,
+        head: &[u8],
+        bytes: usize,
+        data: Option<&[u8]>,
+    ) -> Option<()> {
+        let (req, to_come) = self.streaming(from, head)?;
+        let Some(Operation::Receive {
+            sink,
+            stream: Some(stream),
+            ..
+        }) = self.requests.operation(req)
+        else {
+            return None;
+        };
+        let fits = (bytes as u64).min(to_come) as usize;
+        if let Some(data) = data {
+            // SAFETY: the receive's buffer is valid until its completion; what is beyond its end is dropped.
+            unsafe { sink.write(stream.got as usize, &data[..fits]) };
+        }
+        stream.got += fits as u64;
+        let got = stream.got;
+        if fits as u64 == to_come {
+            self.finish_receive(req, got);
+        }
+        (fits == bytes).then_some(())
+    }
+
+    /// Completes with a fault what cannot complete without `peer`.
+    fn fail_peer(&mut self, peer: ProcId, fault: Fault) {
+        let queued = self.forget_queue(peer);
+        let mut failed = queued;
+        let mut unmatched = Vec::new();
+        for (req, operation) in self.requests.under_way() {
+            match operation {
+                Operation::SendWaiting { to } | Operation::SendAnnounced { to, .. }
+                    if *to == peer =>
+                {
+                    failed.push(req);
+                }
+                Operation::Receive {
+                    stream: Some(stream),
+                    ..
+                } if stream.from == peer => failed.push(req),
+                Operation::Receive {
+                    context,
+                    stream: None,
+                    ..
+                } => unmatched.push((*context, req)),
+                _ => {}
+            }
+        }
+        for (context, req) in unmatched {
+            if self.matcher.withdraw(context, req) {
+                failed.push(req);
+            }
+        }
+        for req in failed {
+            self.requests.fail(req, fault);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Where a process's threads sleep until something comes.
+//!
+//! A process whose wires are all in shared memory sleeps by futex on one word. One that also has wires with descriptors has one
+//! of its sleeping threads wait for those, by epoll, and the others by futex for the first. Whoever then brings
+//! something through shared memory sends a byte to a socket, whose name stands in the process's control page.
+
+use crate::TransportError;
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, recv,
+    sendto, socket_with,
+};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Where this process's threads sleep. Lives as long as the process.
+pub struct Bell {
+    word: &'static AtomicU32,
+    door: Option<Door>,
+}
+
+/// What a thread waits for that sleeps until a descriptor has something.
+struct Door {
+    epoll: OwnedFd,
+    /// Rung by this process's own threads.
+    own: OwnedFd,
+    /// Rung by the node's other processes; only if shared memory is a wire, too.
+    knocker: Option<OwnedFd>,
+}
+
+impl Bell {
+    /// For sleeping on `word` alone.
+    pub fn of_word(word: &'static AtomicU32) -> Bell {
+        Bell { word, door: None }
+    }
+
+    /// For sleeping on `word` and on descriptors. With a `name` (see [`new_name`]) other processes of the node can [`knock`].
+    ///
+    /// Errors: no descriptors are left.
+    pub fn with_door<'a>(
+        word: &'static AtomicU32,
+        name: Option<u64>,
+        wires: impl Iterator<Item = BorrowedFd<'a>>,
+    ) -> Result<Bell, TransportError> {
+        let make = || -> rustix::io::Result<Door> {
+            let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+            let listen = |fd: BorrowedFd<'_>| {
+                epoll::add(
+                    &epoll,
+                    fd,
+                    epoll::EventData::new_u64(0),
+                    epoll::EventFlags::IN,
+                )
+            };
+            let own = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            epoll::add(
+                &epoll,
+                &own,
+                epoll::EventData::new_u64(1),
+                epoll::EventFlags::IN,
+            )?;
+            let knocker = match name {
+                Some(name) => {
+                    let socket = datagrams()?;
+                    bind(&socket, &address(name)?)?;
+                    epoll::add(
+                        &epoll,
+                        &socket,
+                        epoll::EventData::new_u64(1),
+                        epoll::EventFlags::IN,
+                    )?;
+                    Some(socket)
+                }
+                None => None,
+            };
+            for fd in wires {
+                listen(fd)?;
+            }
+            Ok(Door {
+                epoll,
+                own,
+                knocker,
+            })
+        };
+        match make() {
+            Ok(door) => Ok(Bell {
+                word,
+                door: Some(door),
+            }),
+            Err(e) => Err(TransportError::Refused {
+                attempted: "making what this process sleeps on".into(),
+                cause: e.into(),
+                advice: "raise the limit on open files (ulimit -n)",
+            }),
+        }
+    }
+
+    /// How often it has been rung: taken before a thread makes sure that there is nothing to do, and given to [`Bell::sleep`].
+    pub fn seen(&self) -> u32 {
+        self.word.load(Ordering::SeqCst)
+    }
+
+    /// Does one of the sleeping threads have to [`watch`](Bell::watch)?
+    pub fn has_door(&self) -> bool {
+        self.door.is_some()
+    }
+
+    /// Sleeps until a thread of this process, or where there is no door a peer, rings; not at all if that has happened since `seen`.
+    pub fn sleep(&self, seen: u32) {
+        let _ = rustix::thread::futex::wait(
+            self.word,
+            rustix::thread::futex::Flags::empty(),
+            seen,
+            None,
+        );
+    }
+
+    /// Sleeps until somebody rings or a wire's descriptor has something. For one thread at a time.
+    pub fn watch(&self) {
+        let Some(door) = &self.door else { return };
+        let mut events = [MaybeUninit::<epoll::Event>::uninit(); 4];
+        let Ok((found, _)) = epoll::wait(&door.epoll, &mut events, None) else {
+            // Interrupted by a signal: look again.
+            return;
+        };
+        if found.iter().all(|e| e.data.u64() == 0) {
+            return;
+        }
+        let mut bytes = [0; 8];
+        let _ = rustix::io::read(&door.own, &mut bytes);
+        if let Some(knocker) = &door.knocker {
+            while recv(knocker, &mut bytes[..], RecvFlags::DONTWAIT).is_ok() {}
+        }
+    }
+
+    /// Wakes this process's sleeping threads; `watched`: one of them watches.
+    pub fn ring(&self, watched: bool) {
+        self.word.fetch_add(1, Ordering::SeqCst);
+        crate::shm::wake(self.word);
+        if watched && let Some(door) = &self.door {
+            let _ = rustix::io::write(&door.own, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+/// A name that nobody can guess for the socket at which this process can be woken.
+pub fn new_name() -> Result<u64, TransportError> {
+    let mut bytes = [0; 8];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) => Ok(u64::from_ne_bytes(bytes) | 1),
+        other => Err(TransportError::Refused {
+            attempted: "asking the system for random bytes".into(),
+            cause: other.err().unwrap_or(rustix::io::Errno::IO).into(),
+            advice: "Linux has had them since 3.17; a sandbox may forbid them",
+        }),
+    }
+}
+
+/// Wakes the process whose socket has this name, if it sleeps with its door watched.
+#[cold]
+pub fn knock(name: u64) {
+    static FROM: OnceLock<Option<OwnedFd>> = OnceLock::new();
+    let from = FROM.get_or_init(|| datagrams().ok());
+    if let (Some(from), Ok(to)) = (from, address(name)) {
+        // A full queue means that it has been woken already; nobody there, that it has ended.
+        let _ = sendto(from, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &to);
+    }
+}
+
+fn datagrams() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
+}
+
+/// In the abstract namespace: nothing is left in the file system.
+fn address(name: u64) -> rustix::io::Result<SocketAddrUnix> {
+    SocketAddrUnix::new_abstract_name(format!("ferry-{name:016x}").as_bytes())
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    static WORD: AtomicU32 = AtomicU32::new(0);
+
+    #[test]
+    fn a_knock_a_ring_and_a_wire_wake_the_watcher() {
+        let name = new_name().unwrap();
+        let wire = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let wires = std::iter::once(std::os::fd::AsFd::as_fd(&wire));
+        let bell = Bell::with_door(&WORD, Some(name), wires).unwrap();
+        let wakes: [&(dyn Fn() + Sync); 2] = [&|| knock(name), &|| bell.ring(true)];
+        for wake in wakes {
+            let start = Instant::now();
+            std::thread::scope(|s| {
+                s.spawn(|| bell.watch());
+                wake();
+            });
+            // Taken out: the next watch sleeps again (until the knock that follows).
+            assert!(start.elapsed() < Duration::from_secs(10));
+        }
+        rustix::io::write(&wire, &1u64.to_ne_bytes()).unwrap();
+        bell.watch();
+        let seen = bell.seen();
+        bell.ring(false);
+        bell.sleep(seen);
+        // Knocks at doors that are not there, or are full, do nothing.
+        knock(name ^ 2);
+        for _ in 0..1000 {
+            knock(name);
+        }
+        bell.watch();
+    }
+}

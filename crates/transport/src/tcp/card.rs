@@ -1,0 +1,206 @@
+//! Cards: at which addresses a process listens, and in which order another one should try them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The form of a card.
+const VERSION: u8 = 1;
+/// Addresses on a card; more are left out.
+pub const ADDRESSES_MAX: usize = 32;
+
+/// An address with the length of its network's prefix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Address {
+    /// The address.
+    pub ip: IpAddr,
+    /// Bits of the network's prefix.
+    pub prefix: u8,
+}
+
+impl Address {
+    /// Is `other` in this address's network?
+    pub fn same_network(&self, other: IpAddr) -> bool {
+        match (self.ip, other) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                let mask = u32::MAX
+                    .checked_shl(32 - u32::from(self.prefix.min(32)))
+                    .unwrap_or(0);
+                (a.to_bits() ^ b.to_bits()) & mask == 0
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) => {
+                let mask = u128::MAX
+                    .checked_shl(128 - u32::from(self.prefix.min(128)))
+                    .unwrap_or(0);
+                (a.to_bits() ^ b.to_bits()) & mask == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Where a process listens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Listening {
+    /// At which address.
+    pub address: Address,
+    /// At which port.
+    pub port: u16,
+}
+
+/// What a process tells others so that they can reach it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Card(pub Vec<Listening>);
+
+impl Card {
+    /// The card as bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let listed = &self.0[..self.0.len().min(ADDRESSES_MAX)];
+        let mut out = vec![VERSION, listed.len() as u8];
+        for l in listed {
+            out.push(if l.address.ip.is_ipv4() { 4 } else { 6 });
+            out.push(l.address.prefix);
+            out.extend(l.port.to_le_bytes());
+            match l.address.ip {
+                IpAddr::V4(ip) => out.extend(ip.octets()),
+                IpAddr::V6(ip) => out.extend(ip.octets()),
+            }
+        }
+        out
+    }
+
+    /// Reads a card. `None`: it is none.
+    pub fn decode(bytes: &[u8]) -> Option<Card> {
+        let [VERSION, count, rest @ ..] = bytes else {
+            return None;
+        };
+        if usize::from(*count) > ADDRESSES_MAX {
+            return None;
+        }
+        let (mut rest, mut card) = (rest, Card::default());
+        for _ in 0..*count {
+            let (&[family, prefix, low, high], more) = rest.split_first_chunk::<4>()?;
+            let (ip, more) = match family {
+                4 => {
+                    let (ip, more) = more.split_first_chunk::<4>()?;
+                    (IpAddr::V4(Ipv4Addr::from(*ip)), more)
+                }
+                6 => {
+                    let (ip, more) = more.split_first_chunk::<16>()?;
+                    (IpAddr::V6(Ipv6Addr::from(*ip)), more)
+                }
+                _ => return None,
+            };
+            let port = u16::from_le_bytes([low, high]);
+            let limit = if ip.is_ipv4() { 32 } else { 128 };
+            if prefix > limit || port == 0 || ip.is_unspecified() || ip.is_multicast() {
+                return None;
+            }
+            card.0.push(Listening {
+                address: Address { ip, prefix },
+                port,
+            });
+            rest = more;
+        }
+        rest.is_empty().then_some(card)
+    }
+
+    /// Where to try to reach the card's process from a host with the addresses `mine`, best first: networks that both are on,
+    /// the more closely the better, then the rest. A loopback address is only of use on the same host.
+    pub fn in_order(&self, mine: &[Address], same_host: bool) -> Vec<SocketAddr> {
+        let mut found: Vec<(u32, SocketAddr)> = Vec::new();
+        for l in &self.0 {
+            let ip = l.address.ip;
+            if ip.is_loopback() && !same_host && self.0.iter().any(|o| !o.address.ip.is_loopback())
+            {
+                continue;
+            }
+            let family_here =
+                mine.is_empty() || mine.iter().any(|m| m.ip.is_ipv4() == ip.is_ipv4());
+            let shared = mine.iter().filter(|m| m.same_network(ip));
+            let score = match shared.map(|m| m.prefix).max() {
+                Some(prefix) => 1 + u32::from(128 - prefix.min(128)),
+                None if family_here => 1000,
+                None => 2000,
+            };
+            // Of two equally good ones IPv4 goes first: its headers are shorter.
+            let score = 2 * score + u32::from(ip.is_ipv6());
+            found.push((score, SocketAddr::new(ip, l.port)));
+        }
+        found.sort_by_key(|&(score, _)| score);
+        found.into_iter().map(|(_, at)| at).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferry_fuzz::fuzz;
+
+    fn address(text: &str) -> Address {
+        let (ip, prefix) = text.split_once('/').unwrap();
+        Address {
+            ip: ip.parse().unwrap(),
+            prefix: prefix.parse().unwrap(),
+        }
+    }
+
+    fn card(all: &[&str]) -> Card {
+        let listening = |(i, a): (usize, &&str)| Listening {
+            address: address(a),
+            port: 1000 + i as u16,
+        };
+        Card(all.iter().enumerate().map(listening).collect())
+    }
+
+    #[test]
+    fn comes_back_as_it_went() {
+        for c in [
+            card(&[]),
+            card(&["10.0.0.1/8", "fd00::7/64", "127.0.0.1/8"]),
+        ] {
+            assert_eq!(Card::decode(&c.encode()), Some(c));
+        }
+        let many: Vec<String> = (0..50).map(|i| format!("10.0.1.{i}/24")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let read = Card::decode(&card(&many).encode()).unwrap();
+        assert_eq!(read.0.len(), ADDRESSES_MAX);
+    }
+
+    #[test]
+    fn shared_networks_come_first() {
+        let theirs = card(&["127.0.0.1/8", "192.168.7.9/24", "fd00::9/64", "10.1.2.3/16"]);
+        let mine = [address("10.1.9.9/16"), address("fd00::1/64")];
+        let order = |same| -> Vec<String> {
+            let order = theirs.in_order(&mine, same);
+            order.iter().map(|a| a.ip().to_string()).collect()
+        };
+        assert_eq!(order(false), ["fd00::9", "10.1.2.3", "192.168.7.9"]);
+        assert_eq!(order(true).len(), 4);
+        let alone = card(&["127.0.0.1/8"]);
+        assert_eq!(alone.in_order(&mine, false).len(), 1);
+    }
+
+    #[test]
+    fn networks_end_where_their_prefix_says() {
+        assert!(address("10.1.2.3/16").same_network("10.1.9.9".parse().unwrap()));
+        assert!(!address("10.1.2.3/24").same_network("10.1.9.9".parse().unwrap()));
+        assert!(address("10.1.2.3/0").same_network("11.1.9.9".parse().unwrap()));
+        assert!(!address("fd00::1/128").same_network("fd00::2".parse().unwrap()));
+        assert!(!address("fd00::1/64").same_network("10.1.2.3".parse().unwrap()));
+    }
+
+    #[test]
+    fn fuzz_cards() {
+        let seeds = [
+            card(&["10.0.0.1/8", "fd00::7/64"]).encode(),
+            card(&[]).encode(),
+        ];
+        fuzz("cards", &seeds, |bytes| {
+            let read = Card::decode(bytes);
+            if let Some(c) = &read {
+                assert_eq!(c.encode(), bytes);
+                c.in_order(&[address("10.0.0.9/24")], false);
+            }
+            read.map(|c| c.0.len())
+        });
+    }
+}

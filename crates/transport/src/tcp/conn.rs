@@ -1,0 +1,484 @@
+//! One open connection: frames out, frames in.
+
+use super::frame::{self, Found, Kind, Reader};
+use crate::{Body, Inbox, ProcId};
+use ferry_guard::{HEADER as SEALED, Opener, PAYLOAD_MAX, Sealer, TAG, body as sealed_body};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recv, recvmsg, sendmsg,
+};
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Bytes that may wait for room in the socket; more messages are answered Full.
+pub const QUEUE_MAX: usize = 256 * 1024;
+/// Bytes of memory for what comes in at once, shared by all connections.
+pub const SCRATCH: usize = 256 * 1024;
+/// Bytes read beyond the end of a stream's frame: what follows a stream is mostly another one, whose body is not to be copied.
+const AHEAD: usize = 256;
+/// Reads from one connection before the next one's turn.
+const FAIR_SHARE: usize = 16;
+
+/// Why a connection is over.
+#[derive(Debug)]
+pub enum Broken {
+    /// The other side has closed it.
+    Closed,
+    /// The system says so.
+    System(Errno),
+    /// What came makes no sense.
+    Malformed(&'static str),
+}
+
+/// Both directions' keys, where everything is encrypted.
+pub struct Seal {
+    pub sealer: Sealer,
+    pub opener: Opener,
+    /// A record that has come in part.
+    begun: Vec<u8>,
+}
+
+impl Seal {
+    pub fn new((sealer, opener): (Sealer, Opener)) -> Seal {
+        Seal {
+            sealer,
+            opener,
+            begun: Vec::new(),
+        }
+    }
+}
+
+/// An open connection.
+pub struct Conn {
+    /// The process at its other end.
+    pub peer: ProcId,
+    socket: OwnedFd,
+    reader: Reader,
+    /// Bytes that wait for room in the socket, from `sent` on.
+    queue: Vec<u8>,
+    sent: usize,
+    /// Bytes of the begun stream frame that the caller has yet to give.
+    stream_left: usize,
+    seal: Option<Box<Seal>>,
+    /// The other side has said farewell, and nothing since.
+    pub leaving: bool,
+    /// This side has, and nothing since.
+    pub farewell_said: bool,
+    /// Somebody was answered Full, or bytes wait: it is on the list of those that want to write.
+    pub wants_room: bool,
+    /// What the system's poll set has been asked to say of it.
+    pub asked: super::Asked,
+    /// Reads that found something since this process last slept.
+    pub streak: u32,
+    silence: Option<Silence>,
+    /// The last that came was a stream.
+    bulk: bool,
+}
+
+/// Data is under way, and nothing has been heard.
+struct Silence {
+    since: Instant,
+}
+
+impl Conn {
+    pub fn new(peer: ProcId, socket: OwnedFd, seal: Option<Box<Seal>>) -> Conn {
+        Conn {
+            peer,
+            socket,
+            reader: Reader::new(),
+            queue: Vec::new(),
+            sent: 0,
+            stream_left: 0,
+            seal,
+            leaving: false,
+            farewell_said: false,
+            wants_room: false,
+            asked: super::Asked::Nothing,
+            streak: 0,
+            silence: None,
+            bulk: false,
+        }
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Does anything wait for room?
+    #[inline]
+    pub fn is_behind(&self) -> bool {
+        self.sent < self.queue.len()
+    }
+
+    /// May another frame begin now?
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.stream_left == 0 && self.queue.len() - self.sent < QUEUE_MAX
+    }
+
+    /// Sends a whole message, or takes it to be sent. False: no room.
+    #[inline]
+    pub fn send(&mut self, message: u8, head: &[u8], body: Body<'_>) -> Result<bool, Broken> {
+        if !self.has_room() {
+            self.flush()?;
+            if !self.has_room() {
+                return Ok(false);
+            }
+        }
+        let len = head.len() + body.len();
+        let header = frame::header(Kind::Whole, message, 0, len);
+        match body {
+            Body::Bytes(bytes) if !self.is_behind() && self.seal.is_none() => {
+                // One run for header and head: each further piece costs the kernel more than these few bytes cost to copy.
+                let mut start = [0; frame::HEADER + frame::HEAD_MAX];
+                let n = frame::HEADER + head.len();
+                start[..frame::HEADER].copy_from_slice(&header);
+                start[frame::HEADER..n].copy_from_slice(head);
+                let gone = write(&self.socket, &start[..n], bytes)?;
+                if gone < n + bytes.len() {
+                    self.keep(&start[..n], bytes, gone);
+                }
+            }
+            body => {
+                let at = self.begin(frame::HEADER + len);
+                let out = &mut self.queue[at..];
+                out[..frame::HEADER].copy_from_slice(&header);
+                let (first, rest) =
+                    out[frame::HEADER..frame::HEADER + len].split_at_mut(head.len());
+                first.copy_from_slice(head);
+                match body {
+                    Body::Bytes(bytes) => rest.copy_from_slice(bytes),
+                    Body::Fill(_, fill) => fill(rest),
+                }
+                self.seal_from(at)?;
+                self.flush()?;
+            }
+        }
+        self.farewell_said = false;
+        Ok(true)
+    }
+
+    /// Keeps what the socket did not take of `start` and `bytes`.
+    #[cold]
+    fn keep(&mut self, start: &[u8], bytes: &[u8], gone: usize) {
+        self.compact();
+        self.queue
+            .extend_from_slice(&start[gone.min(start.len())..]);
+        self.queue
+            .extend_from_slice(&bytes[gone.saturating_sub(start.len())..]);
+    }
+
+    /// Room at the end of the queue for `len` bytes; returns where they begin. With encryption they become records by `seal_from`.
+    fn begin(&mut self, len: usize) -> usize {
+        self.compact();
+        let at = self.queue.len();
+        self.queue.resize(at + len, 0);
+        at
+    }
+
+    fn compact(&mut self) {
+        if self.sent > 0 && (self.sent == self.queue.len() || self.sent > QUEUE_MAX / 2) {
+            self.queue.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    /// Seals what stands in the queue from `at` on, if this connection is encrypted.
+    fn seal_from(&mut self, at: usize) -> Result<(), Broken> {
+        let Some(seal) = &mut self.seal else {
+            return Ok(());
+        };
+        let plain = self.queue.split_off(at);
+        for piece in plain.chunks(PAYLOAD_MAX) {
+            let start = self.queue.len();
+            self.queue.extend_from_slice(&[0; SEALED]);
+            self.queue.extend_from_slice(piece);
+            self.queue.extend_from_slice(&[0; TAG]);
+            seal.sealer
+                .seal(&mut self.queue[start..])
+                .map_err(|_| Broken::Malformed("nothing: a record could not be sealed"))?;
+        }
+        Ok(())
+    }
+
+    /// Sends a word without a body.
+    pub fn say(&mut self, kind: Kind) -> Result<(), Broken> {
+        let header = frame::header(kind, 0, 0, 0);
+        let at = self.begin(frame::HEADER);
+        self.queue[at..].copy_from_slice(&header);
+        self.seal_from(at)?;
+        self.flush()?;
+        Ok(())
+    }
+
+    /// Is a stream frame begun and not complete? Then nothing but its rest can be sent.
+    pub fn in_stream(&self) -> bool {
+        self.stream_left > 0
+    }
+
+    /// Sends from the front of a stream's body, straight from the caller's memory; returns how many bytes were taken.
+    pub fn stream(&mut self, message: u8, head: &[u8], body: &[u8]) -> Result<usize, Broken> {
+        if self.is_behind() {
+            self.flush()?;
+            if self.is_behind() {
+                return Ok(0);
+            }
+        }
+        if self.seal.is_some() {
+            return self.sealed_stream(message, head, body);
+        }
+        if self.stream_left > 0 {
+            let piece = &body[..self.stream_left.min(body.len())];
+            let gone = write(&self.socket, &[], piece)?;
+            self.stream_left -= gone;
+            return Ok(gone);
+        }
+        let piece = &body[..body.len().min(frame::STREAM_MAX)];
+        let mut start = [0; frame::HEADER + frame::HEAD_MAX];
+        let n = frame::HEADER + head.len();
+        start[..frame::HEADER].copy_from_slice(&frame::header(
+            Kind::Stream,
+            message,
+            head.len(),
+            head.len() + piece.len(),
+        ));
+        start[frame::HEADER..n].copy_from_slice(head);
+        let gone = write(&self.socket, &start[..n], piece)?;
+        if gone == 0 {
+            return Ok(0);
+        }
+        self.farewell_said = false;
+        if gone < n {
+            self.keep(&start[..n], &[], gone);
+        }
+        let taken = gone.saturating_sub(n);
+        self.stream_left = piece.len() - taken;
+        Ok(taken)
+    }
+
+    /// A piece of a stream as a frame of its own, in records.
+    fn sealed_stream(&mut self, message: u8, head: &[u8], body: &[u8]) -> Result<usize, Broken> {
+        let piece = &body[..body.len().min(QUEUE_MAX / 2)];
+        let n = frame::HEADER + head.len();
+        let at = self.begin(n + piece.len());
+        let out = &mut self.queue[at..];
+        out[..frame::HEADER].copy_from_slice(&frame::header(
+            Kind::Stream,
+            message,
+            head.len(),
+            head.len() + piece.len(),
+        ));
+        out[frame::HEADER..n].copy_from_slice(head);
+        out[n..].copy_from_slice(piece);
+        self.seal_from(at)?;
+        self.flush()?;
+        self.farewell_said = false;
+        Ok(piece.len())
+    }
+
+    /// Hands the socket what waits. Returns whether it took any.
+    pub fn flush(&mut self) -> Result<bool, Broken> {
+        let mut moved = false;
+        while self.is_behind() {
+            let gone = write(&self.socket, &self.queue[self.sent..], &[])?;
+            if gone == 0 {
+                return Ok(moved);
+            }
+            moved = true;
+            self.sent += gone;
+        }
+        self.queue.clear();
+        self.sent = 0;
+        // A burst is over: what it needed is not kept for ever.
+        if self.queue.capacity() > 2 * frame::WHOLE_MAX {
+            self.queue = Vec::new();
+        }
+        Ok(moved)
+    }
+
+    /// Delivers what has come, up to a fair share.
+    #[inline]
+    pub fn receive(&mut self, scratch: &mut [u8], inbox: &mut dyn Inbox) -> Result<Found, Broken> {
+        let mut all = Found::default();
+        for _ in 0..FAIR_SHARE {
+            let asked;
+            let got = if self.seal.is_some() {
+                asked = scratch.len();
+                self.receive_sealed(scratch, inbox, &mut all)?
+            } else {
+                match self.reader.space(self.peer, inbox) {
+                    None => {
+                        asked = if self.bulk { AHEAD } else { scratch.len() };
+                        match read(&self.socket, &mut scratch[..asked])? {
+                            Some(n) => {
+                                self.bulk = false;
+                                let found = self.reader.feed(self.peer, &scratch[..n], inbox);
+                                merge(&mut all, found.map_err(Broken::Malformed)?);
+                                n
+                            }
+                            None => 0,
+                        }
+                    }
+                    Some(space) => {
+                        let (filled, room) = (space.filled, space.bytes.len());
+                        self.bulk = true;
+                        asked = room + AHEAD;
+                        let n = match read2(&self.socket, space.bytes, &mut scratch[..AHEAD]) {
+                            Ok(n) => n.unwrap_or(0),
+                            Err(e) => {
+                                let _ = self.reader.filled(self.peer, inbox, filled, 0);
+                                return Err(e);
+                            }
+                        };
+                        let direct = n.min(room);
+                        let found = self.reader.filled(self.peer, inbox, filled, direct);
+                        merge(&mut all, found.map_err(Broken::Malformed)?);
+                        if n > room {
+                            let found = self.reader.feed(self.peer, &scratch[..n - room], inbox);
+                            merge(&mut all, found.map_err(Broken::Malformed)?);
+                        }
+                        n
+                    }
+                }
+            };
+            // A short read has emptied the socket; to ask again would cost a system call for nothing.
+            if got < asked {
+                break;
+            }
+        }
+        if all.delivered > 0 {
+            self.leaving = false;
+        }
+        self.leaving |= all.farewell;
+        Ok(all)
+    }
+
+    fn receive_sealed(
+        &mut self,
+        scratch: &mut [u8],
+        inbox: &mut dyn Inbox,
+        all: &mut Found,
+    ) -> Result<usize, Broken> {
+        let Some(n) = read(&self.socket, scratch)? else {
+            return Ok(0);
+        };
+        let Some(seal) = &mut self.seal else {
+            return Ok(0);
+        };
+        let bad = |_| Broken::Malformed("a record that is not genuine");
+        let mut bytes = &mut scratch[..n];
+        while !bytes.is_empty() {
+            // Header first, then the length that it names.
+            let needs = match seal.begun.first_chunk::<SEALED>() {
+                Some(header) => SEALED + sealed_body(header).map_err(bad)?,
+                None => SEALED,
+            };
+            let take = (needs - seal.begun.len()).min(bytes.len());
+            let (mine, rest) = bytes.split_at_mut(take);
+            bytes = rest;
+            seal.begun.extend_from_slice(mine);
+            let whole = match seal.begun.first_chunk::<SEALED>() {
+                Some(header) => SEALED + sealed_body(header).map_err(bad)?,
+                None => usize::MAX,
+            };
+            if seal.begun.len() == whole {
+                let mut record = std::mem::take(&mut seal.begun);
+                let plain = seal.opener.open(&mut record).map_err(bad)?;
+                let found = self.reader.feed(self.peer, plain, inbox);
+                merge(all, found.map_err(Broken::Malformed)?);
+                record.clear();
+                seal.begun = record;
+            }
+        }
+        Ok(n)
+    }
+
+    /// Bytes that the peer's system has not acknowledged.
+    pub fn unacknowledged(&self) -> usize {
+        super::socket::unacknowledged(&self.socket)
+    }
+
+    /// Has nothing been heard for `limit` although something should have been? To be asked from time to time.
+    ///
+    /// A peer that computes does not read, its window closes, and that is no fault: its system still answers. What counts is that
+    /// sent segments, or questions whether the window is open again, stay unanswered.
+    pub fn is_silent(&mut self, now: Instant, limit: Duration) -> bool {
+        let Some((waiting, heard)) = super::socket::unanswered(&self.socket) else {
+            return false;
+        };
+        if !waiting {
+            self.silence = None;
+            return false;
+        }
+        match &self.silence {
+            Some(s) if now.duration_since(s.since) > heard => {
+                // Something was heard meanwhile.
+                self.silence = Some(Silence { since: now });
+                false
+            }
+            Some(s) => now.duration_since(s.since) >= limit,
+            None => {
+                self.silence = Some(Silence { since: now });
+                false
+            }
+        }
+    }
+}
+
+fn merge(all: &mut Found, found: Found) {
+    all.opened |= found.opened;
+    all.farewell = found.farewell || all.farewell && found.delivered == 0;
+    all.delivered += found.delivered;
+}
+
+/// Writes from the front of `first` and then `second`; returns how many bytes the socket took.
+#[inline]
+fn write(socket: &OwnedFd, first: &[u8], second: &[u8]) -> Result<usize, Broken> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    loop {
+        let sent = if second.is_empty() {
+            rustix::net::send(socket, first, flags)
+        } else if first.is_empty() {
+            rustix::net::send(socket, second, flags)
+        } else {
+            let pieces = [IoSlice::new(first), IoSlice::new(second)];
+            sendmsg(socket, &pieces, &mut SendAncillaryBuffer::default(), flags)
+        };
+        return match sent {
+            Ok(n) => Ok(n),
+            Err(Errno::AGAIN) => Ok(0),
+            Err(Errno::INTR) => continue,
+            Err(e) => Err(Broken::System(e)),
+        };
+    }
+}
+
+/// Reads what is there; `None`: nothing.
+#[inline]
+fn read(socket: &OwnedFd, into: &mut [u8]) -> Result<Option<usize>, Broken> {
+    loop {
+        return match recv(socket, &mut *into, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => Err(Broken::Closed),
+            Ok((n, _)) => Ok(Some(n)),
+            Err(Errno::AGAIN) => Ok(None),
+            Err(Errno::INTR) => continue,
+            Err(e) => Err(Broken::System(e)),
+        };
+    }
+}
+
+/// As [`read`], into two places.
+fn read2(socket: &OwnedFd, first: &mut [u8], second: &mut [u8]) -> Result<Option<usize>, Broken> {
+    loop {
+        let mut places = [IoSliceMut::new(first), IoSliceMut::new(second)];
+        let mut none = RecvAncillaryBuffer::default();
+        return match recvmsg(socket, &mut places, &mut none, RecvFlags::DONTWAIT) {
+            Ok(m) if m.bytes == 0 => Err(Broken::Closed),
+            Ok(m) => Ok(Some(m.bytes)),
+            Err(Errno::AGAIN) => Ok(None),
+            Err(Errno::INTR) => continue,
+            Err(e) => Err(Broken::System(e)),
+        };
+    }
+}

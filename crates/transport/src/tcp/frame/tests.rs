@@ -1,0 +1,141 @@
+use super::*;
+use ferry_fuzz::fuzz;
+
+/// Keeps what is delivered; takes the bodies of streams whose number is even straight into a buffer of its own.
+#[derive(Default)]
+struct Keep {
+    whole: Vec<(u8, Vec<u8>)>,
+    streams: Vec<u8>,
+    direct: Vec<u8>,
+    filled: usize,
+}
+
+impl Inbox for Keep {
+    fn arrived(&mut self, _from: ProcId, message: u8, bytes: &[u8]) {
+        self.whole.push((message, bytes.to_vec()));
+    }
+    fn room(&mut self, _from: ProcId, message: u8, _head: &[u8], left: usize) -> Option<&mut [u8]> {
+        if message % 2 == 1 {
+            return None;
+        }
+        self.direct.resize(self.filled + left.min(1000), 0);
+        Some(&mut self.direct[self.filled..])
+    }
+    fn placed(&mut self, _from: ProcId, _message: u8, _head: &[u8], bytes: usize) {
+        self.filled += bytes;
+        self.direct.truncate(self.filled);
+    }
+    fn part(&mut self, _from: ProcId, message: u8, _head: &[u8], bytes: &[u8]) {
+        if message % 2 == 0 {
+            self.direct.truncate(self.filled);
+            self.direct.extend_from_slice(bytes);
+            self.filled += bytes.len();
+        } else {
+            self.streams.extend_from_slice(bytes);
+        }
+    }
+}
+
+fn bytes_of(len: usize, salt: u8) -> Vec<u8> {
+    (0..len).map(|i| (i as u8).wrapping_mul(7).wrapping_add(salt)).collect()
+}
+
+fn whole(message: u8, body: &[u8]) -> Vec<u8> {
+    [&header(Kind::Whole, message, 0, body.len())[..], body].concat()
+}
+
+fn stream(message: u8, head: &[u8], body: &[u8]) -> Vec<u8> {
+    let start = header(Kind::Stream, message, head.len(), head.len() + body.len());
+    [&start[..], head, body].concat()
+}
+
+/// Gives `bytes` to a reader as a socket would, in pieces of at most `piece`, into the places that it names.
+fn deliver(bytes: &[u8], piece: usize, keep: &mut Keep) -> Result<Found, &'static str> {
+    let (mut reader, mut all) = (Reader::new(), Found::default());
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let n = piece.min(rest.len());
+        let place = reader.space(0, keep).map(|space| {
+            let n = n.min(space.bytes.len());
+            space.bytes[..n].copy_from_slice(&rest[..n]);
+            (space.filled, n)
+        });
+        let (found, n) = match place {
+            Some((filled, n)) => (reader.filled(0, keep, filled, n)?, n),
+            None => (reader.feed(0, &rest[..n], keep)?, n),
+        };
+        all.delivered += found.delivered;
+        all.opened |= found.opened;
+        all.farewell = found.farewell;
+        rest = &rest[n..];
+    }
+    Ok(all)
+}
+
+#[test]
+fn frames_come_out_as_they_went_in_however_they_are_cut() {
+    let large = bytes_of(5000, 1);
+    let wire = [
+        header(Kind::Open, 0, 0, 0).to_vec(),
+        whole(1, b""),
+        whole(2, b"hello"),
+        stream(4, &[1, 2, 3, 4], &large),
+        stream(5, &[9], &large),
+        whole(3, &large),
+        header(Kind::Farewell, 0, 0, 0).to_vec(),
+    ]
+    .concat();
+    for piece in [1, 2, 3, 7, 8, 9, 100, 4096, 5012, wire.len()] {
+        let mut keep = Keep::default();
+        let found = deliver(&wire, piece, &mut keep).unwrap();
+        assert!(found.opened && found.farewell, "pieces of {piece}");
+        let expected = [(1, Vec::new()), (2, b"hello".to_vec()), (3, large.clone())];
+        assert_eq!(keep.whole, expected, "pieces of {piece}");
+        assert_eq!((&keep.direct, &keep.streams), (&large, &large), "pieces of {piece}");
+    }
+}
+
+#[test]
+fn what_is_no_frame_is_refused() {
+    let mark = |mut h: [u8; HEADER]| {
+        h[7] ^= 1;
+        h
+    };
+    for bad in [
+        mark(header(Kind::Whole, 1, 0, 3)),
+        header(Kind::Whole, 1, 1, 3),
+        header(Kind::Whole, 1, 0, WHOLE_MAX + 1),
+        header(Kind::Stream, 1, HEAD_MAX + 1, 1000),
+        header(Kind::Stream, 1, 4, 4),
+        header(Kind::Stream, 1, 4, 5 + STREAM_MAX),
+        header(Kind::Open, 1, 0, 1),
+        header(Kind::Farewell, 1, 1, 0),
+        [1, 0, 0, 0, 1, 0, 4, MARK],
+    ] {
+        assert!(Reader::new().feed(0, &bad, &mut Keep::default()).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn fuzz_frames() {
+    let seeds = [
+        whole(1, b"hello"),
+        stream(4, &[1, 2, 3, 4], &bytes_of(300, 2)),
+        stream(5, &[1, 2], &bytes_of(300, 3)),
+        [whole(7, &bytes_of(200, 4)), whole(8, b"x"), stream(2, &[1], b"abc")].concat(),
+        header(Kind::Open, 0, 0, 0).to_vec(),
+        header(Kind::Farewell, 0, 0, 0).to_vec(),
+    ];
+    fuzz("frames", &seeds, |bytes| {
+        // However the bytes are cut, the same comes of them.
+        let came = |piece: usize| {
+            let mut keep = Keep::default();
+            let end = deliver(bytes, piece, &mut keep).map(|f| f.opened);
+            (end, keep.whole, keep.direct, keep.streams)
+        };
+        let one = came(bytes.len().max(1));
+        assert_eq!(one, came(1));
+        assert_eq!(one, came(13));
+        (one.0, one.1.len(), one.2.len(), one.3.len())
+    });
+}

@@ -1,0 +1,495 @@
+//! How two processes come to have one connection.
+//!
+//! Whoever first has something to say asks the directory for the other's card, tries its addresses in turn, and proves itself by the
+//! guard's handshake. The called one then says the opening word, or does not: two processes that call each other at the same
+//! time use the call of the one with the lower number. That one holds the other's call back until its own has succeeded or
+//! failed; the other gives up its own as soon as it is called. Nothing but the handshake travels before the opening word, so
+//! nothing is lost with a call that is given up.
+
+use super::card::Card;
+use super::conn::{Broken, Conn, Seal};
+use super::{Asked, Link, NAME, Peer, Stranger, Tcp, Token, frame, socket};
+use crate::{Inbox, ProcId, TransportError};
+use ferry_guard::{Handshake, Rejected, Session, Step};
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// How long one address may take to answer while others are left to try.
+const ADDRESS_PATIENCE: Duration = Duration::from_secs(3);
+/// Between two rounds of calls.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Where all addresses refuse at once, nobody listens any more: so many rounds are enough.
+const REFUSALS: u32 = 3;
+/// Calls that were answered and came to nothing, before this process gives up: a called process that was kept from MPI for long
+/// forgets a call, a stranger at the address never takes one.
+const MISSES: u32 = 20;
+/// How long the launcher, who may know why a process has ended, may take to say so first.
+const GRACE: Duration = Duration::from_millis(1000);
+/// Connections accepted at a time.
+const ACCEPTS: usize = 64;
+
+/// A process that is being called.
+pub struct Calling {
+    stage: Stage,
+    order: Vec<SocketAddr>,
+    next: usize,
+    /// What became of each address in this round.
+    tried: Vec<(SocketAddr, String)>,
+    since: Instant,
+    rounds: u32,
+    /// In this round somebody answered.
+    answered: bool,
+    misses: u32,
+    /// The other's own call, which is used if this one fails.
+    held: Option<(OwnedFd, Session)>,
+}
+
+enum Stage {
+    /// Its card is awaited.
+    Asking,
+    Connecting {
+        socket: OwnedFd,
+        until: Instant,
+    },
+    /// The handshake is under way.
+    Greeting {
+        socket: OwnedFd,
+        handshake: Box<Handshake>,
+    },
+    /// The opening word is awaited.
+    Greeted(Box<Conn>),
+    /// Until the next round.
+    Pausing(Instant),
+}
+
+impl Tcp {
+    /// Begins to call a process that has not been spoken to.
+    #[cold]
+    pub(super) fn call(&mut self, to: ProcId) -> Result<(), TransportError> {
+        if to == self.me || to as usize >= self.index.len() {
+            return Err(TransportError::Unreachable {
+                peer: to,
+                tried: NAME.into(),
+            });
+        }
+        let calling = Calling {
+            stage: Stage::Asking,
+            order: Vec::new(),
+            next: 0,
+            tried: Vec::new(),
+            since: Instant::now(),
+            rounds: 0,
+            answered: false,
+            misses: 0,
+            held: None,
+        };
+        let i = self.add(to, Link::Calling(Box::new(calling)));
+        self.ask_card(i);
+        self.set_timer();
+        Ok(())
+    }
+
+    fn add(&mut self, process: ProcId, link: Link) -> usize {
+        self.peers.push(Peer { process, link });
+        self.index[process as usize] = self.peers.len() as u32;
+        self.peers.len() - 1
+    }
+
+    fn calling(&mut self, i: usize) -> Option<&mut Calling> {
+        match &mut self.peers[i].link {
+            Link::Calling(calling) => Some(calling),
+            _ => None,
+        }
+    }
+
+    /// Asks the directory for peer `i`'s card, and calls if it is there.
+    fn ask_card(&mut self, i: usize) {
+        let process = self.peers[i].process;
+        match self.directory.get(NAME, process) {
+            Ok(None) => {
+                if !self.asking
+                    && let Some(fd) = self.directory.fd()
+                {
+                    let token = Token::Directory.data();
+                    self.asking = epoll::add(&self.epoll, fd, token, epoll::EventFlags::IN).is_ok();
+                }
+            }
+            Ok(Some(bytes)) => {
+                let same_host = self.nodes.host_of(process) == self.nodes.host_of(self.me);
+                let Some(card) = Card::decode(&bytes) else {
+                    return self.end(
+                        i,
+                        "what the directory says of its addresses makes no sense".into(),
+                    );
+                };
+                let order = card.in_order(&self.addresses, same_host);
+                if let Some(calling) = self.calling(i) {
+                    calling.order = order;
+                    calling.since = Instant::now();
+                }
+                self.next_address(i);
+            }
+            Err(e) => self.end(i, format!("its addresses cannot be had: {e}")),
+        }
+    }
+
+    /// The directory has an answer.
+    pub(super) fn read_directory(&mut self) {
+        let mut asking = false;
+        for i in 0..self.peers.len() {
+            if self
+                .calling(i)
+                .is_some_and(|c| matches!(c.stage, Stage::Asking))
+            {
+                self.ask_card(i);
+                asking |= self
+                    .calling(i)
+                    .is_some_and(|c| matches!(c.stage, Stage::Asking));
+            }
+        }
+        if !asking
+            && self.asking
+            && let Some(fd) = self.directory.fd()
+        {
+            let _ = epoll::delete(&self.epoll, fd);
+            self.asking = false;
+        }
+    }
+
+    /// Tries peer `i`'s next address; after the last, pauses or gives up.
+    fn next_address(&mut self, i: usize) {
+        let timeout = self.timeout;
+        let token = Token::Peer(i).data();
+        loop {
+            let Link::Calling(calling) = &mut self.peers[i].link else {
+                return;
+            };
+            let Some(&to) = calling.order.get(calling.next) else {
+                return self.round_over(i);
+            };
+            calling.next += 1;
+            let begun = socket::caller(to, timeout).and_then(|socket| {
+                epoll::add(&self.epoll, &socket, token, epoll::EventFlags::OUT)?;
+                Ok(socket)
+            });
+            match begun {
+                Ok(socket) => {
+                    let patience = ADDRESS_PATIENCE.min(timeout);
+                    calling.stage = Stage::Connecting {
+                        socket,
+                        until: Instant::now() + patience,
+                    };
+                    return;
+                }
+                Err(e) => calling.tried.push((to, e.to_string())),
+            }
+        }
+    }
+
+    /// No address is left in this round.
+    fn round_over(&mut self, i: usize) {
+        let timeout = self.timeout;
+        let Some(calling) = self.calling(i) else {
+            return;
+        };
+        if let Some((socket, session)) = calling.held.take() {
+            return self.adopt(i, socket, session);
+        }
+        calling.rounds += 1;
+        if std::mem::take(&mut calling.answered) {
+            calling.misses += 1;
+            calling.since = Instant::now();
+        }
+        let refusal = Errno::CONNREFUSED.to_string();
+        let refused = calling.tried.iter().all(|(_, why)| *why == refusal);
+        if calling.since.elapsed() < timeout
+            && calling.misses < MISSES
+            && !(refused && calling.rounds >= REFUSALS)
+        {
+            calling.next = 0;
+            calling.stage = Stage::Pausing(Instant::now() + PAUSE);
+            return;
+        }
+        let mut what = String::from("it cannot be reached");
+        if calling.tried.is_empty() {
+            what += "; it has no address";
+        }
+        for (n, (at, why)) in calling.tried.iter().enumerate() {
+            let sep = if n == 0 { ". Tried: " } else { "; " };
+            let _ = write!(what, "{sep}{at}: {why}");
+        }
+        let from: Vec<String> = self.addresses.iter().map(|a| a.ip.to_string()).collect();
+        let _ = write!(
+            what,
+            ". This host uses {} (FERRY_TCP_IF chooses)",
+            from.join(", ")
+        );
+        self.end(i, what);
+    }
+
+    /// This address will not do.
+    fn address_failed(&mut self, i: usize, why: String) {
+        if let Some(calling) = self.calling(i) {
+            // The socket goes with its stage.
+            calling.stage = Stage::Asking;
+            let at = calling.order.get(calling.next.wrapping_sub(1)).copied();
+            calling.tried.extend(at.map(|at| (at, why)));
+        }
+        self.next_address(i);
+    }
+
+    /// Time has passed for a process that is being called.
+    pub(super) fn hurry(&mut self, i: usize, now: Instant) {
+        let Some(calling) = self.calling(i) else {
+            return;
+        };
+        match &calling.stage {
+            // What has answered meanwhile is heard of by the poll set.
+            Stage::Connecting { socket, until }
+                if *until <= now && socket::connected(socket).is_none() =>
+            {
+                let why = format!("no answer in {} seconds", ADDRESS_PATIENCE.as_secs());
+                self.address_failed(i, why);
+            }
+            Stage::Pausing(until) if *until <= now => {
+                calling.tried.clear();
+                self.next_address(i);
+            }
+            _ => {}
+        }
+    }
+
+    /// Something has happened on the socket of a process that is being called. Returns how many messages came.
+    pub(super) fn hear_called(&mut self, i: usize, inbox: &mut dyn Inbox) -> usize {
+        let process = self.peers[i].process;
+        let token = Token::Peer(i).data();
+        let Link::Calling(calling) = &mut self.peers[i].link else {
+            return 0;
+        };
+        match std::mem::replace(&mut calling.stage, Stage::Asking) {
+            Stage::Connecting { socket, until } => match socket::connected(&socket) {
+                None => calling.stage = Stage::Connecting { socket, until },
+                Some(Err(e)) => self.address_failed(i, e.to_string()),
+                Some(Ok(())) => {
+                    calling.answered = true;
+                    let begun = self.guard.connect(process).map_err(|e| e.to_string());
+                    let begun = begun.and_then(|(handshake, hello)| {
+                        whole(&socket, &hello).map_err(|e| e.to_string())?;
+                        epoll::modify(&self.epoll, &socket, token, epoll::EventFlags::IN)
+                            .map_err(|e| e.to_string())?;
+                        Ok(Box::new(handshake))
+                    });
+                    match begun {
+                        Ok(handshake) => calling.stage = Stage::Greeting { socket, handshake },
+                        Err(why) => self.address_failed(i, why),
+                    }
+                }
+            },
+            Stage::Greeting {
+                socket,
+                mut handshake,
+            } => match heard(&socket, &mut handshake, &self.guard) {
+                Ok(None) => calling.stage = Stage::Greeting { socket, handshake },
+                Ok(Some(session)) => {
+                    let seal = sealed(session);
+                    calling.stage = Stage::Greeted(Box::new(Conn::new(process, socket, seal)));
+                    return self.hear_called(i, inbox);
+                }
+                Err(why) => self.address_failed(i, why.to_string()),
+            },
+            Stage::Greeted(mut conn) => match conn.receive(&mut self.scratch, inbox) {
+                Ok(found) if found.opened => {
+                    conn.asked = Asked::In;
+                    self.peers[i].link = Link::Open(conn);
+                    self.heat(i);
+                    return found.delivered;
+                }
+                Ok(found) if found.delivered == 0 && !found.farewell => {
+                    calling.stage = Stage::Greeted(conn);
+                }
+                Ok(_) => self.address_failed(i, "it speaks before its turn".into()),
+                Err(broken) => self.address_failed(i, say(&broken)),
+            },
+            other => calling.stage = other,
+        }
+        0
+    }
+
+    /// Lets in who knocks at listener `l`.
+    pub(super) fn welcome_strangers(&mut self, l: usize) {
+        for _ in 0..ACCEPTS {
+            let Some(listener) = self.listeners.get(l) else {
+                return;
+            };
+            // Without a descriptor left for it, a caller waits in the system's queue until there is one.
+            let Ok(Some(socket)) = socket::accept(listener, self.timeout) else {
+                break;
+            };
+            let now = Instant::now();
+            let stranger = Stranger {
+                socket,
+                handshake: self.guard.accept(),
+            };
+            let (ticket, crowded) = self.porch.enter(stranger, now);
+            if crowded.is_some() {
+                self.drops.count(Rejected::Crowded);
+            }
+            let Some(stranger) = self.porch.one(ticket) else {
+                continue;
+            };
+            let token = Token::Stranger(ticket).data();
+            if epoll::add(&self.epoll, &stranger.socket, token, epoll::EventFlags::IN).is_err() {
+                self.porch.leave(ticket);
+            }
+        }
+        self.set_timer();
+    }
+
+    /// A stranger has said something.
+    pub(super) fn hear_stranger(&mut self, ticket: u64) {
+        let Some(stranger) = self.porch.one(ticket) else {
+            return;
+        };
+        match heard(&stranger.socket, &mut stranger.handshake, &self.guard) {
+            Ok(None) => {
+                if stranger.handshake.has_hello() {
+                    self.porch.know(ticket);
+                }
+            }
+            Ok(Some(session)) => {
+                if let Some(stranger) = self.porch.leave(ticket) {
+                    self.admit(stranger.socket, session);
+                }
+            }
+            Err(why) => {
+                self.porch.leave(ticket);
+                self.drops.count(why);
+            }
+        }
+    }
+
+    /// A process of this job has called.
+    fn admit(&mut self, socket: OwnedFd, session: Session) {
+        let process = session.peer();
+        if process == self.me || process as usize >= self.index.len() {
+            self.drops.count(Rejected::Process);
+            return;
+        }
+        // From here on the poll set hears of it as a peer or not at all.
+        let _ = epoll::delete(&self.epoll, &socket);
+        let me = self.me;
+        match self.slot(process) {
+            None => {
+                let gone = Link::Gone(String::new());
+                let i = self.add(process, gone);
+                self.adopt(i, socket, session);
+            }
+            Some(i) => match &mut self.peers[i].link {
+                Link::Calling(calling) if me < process => calling.held = Some((socket, session)),
+                Link::Calling(_) => self.adopt(i, socket, session),
+                // It has one connection already, or has been given up.
+                _ => {
+                    self.drops.count(Rejected::Process);
+                }
+            },
+        }
+    }
+
+    /// This call is the connection that both use.
+    fn adopt(&mut self, i: usize, socket: OwnedFd, session: Session) {
+        let mut conn = Box::new(Conn::new(self.peers[i].process, socket, sealed(session)));
+        // Should that fail, reading says why.
+        let _ = conn.say(frame::Kind::Open);
+        self.peers[i].link = Link::Open(conn);
+        self.ask(i, Asked::In);
+        self.set_timer();
+    }
+
+    /// The connection to peer `i` is over.
+    #[cold]
+    pub(super) fn broken(&mut self, i: usize, broken: Broken) {
+        let Link::Open(conn) = &self.peers[i].link else {
+            return;
+        };
+        if self.hot == Some(i) {
+            self.hot = None;
+        }
+        let leaving = conn.leaving;
+        self.peers[i].link = if leaving {
+            Link::Gone("it has left the job".into())
+        } else {
+            Link::Dying {
+                what: say(&broken),
+                until: Instant::now() + GRACE,
+            }
+        };
+        self.set_timer();
+    }
+}
+
+/// What a broken connection is called.
+fn say(broken: &Broken) -> String {
+    match broken {
+        Broken::Closed => {
+            "it has closed the connection without a farewell: it has probably died".into()
+        }
+        Broken::System(Errno::CONNRESET | Errno::PIPE) => {
+            "its system has reset the connection: it has probably died".into()
+        }
+        Broken::System(Errno::TIMEDOUT) => {
+            "its host does not answer any more (FERRY_TCP_TIMEOUT)".into()
+        }
+        Broken::System(e) => e.to_string(),
+        Broken::Malformed(what) => format!("it sent {what}"),
+    }
+}
+
+fn sealed(session: Session) -> Option<Box<Seal>> {
+    session
+        .encrypt()
+        .then(|| Box::new(Seal::new(session.records())))
+}
+
+/// Sends a message of the handshake; a fresh connection has room for it.
+fn whole(socket: &OwnedFd, bytes: &[u8]) -> Result<(), Errno> {
+    match send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+        Ok(n) if n == bytes.len() => Ok(()),
+        Ok(_) => Err(Errno::AGAIN),
+        Err(e) => Err(e),
+    }
+}
+
+/// Takes what the other side of a handshake has said. `Ok(None)`: more is to come.
+fn heard(
+    socket: &OwnedFd,
+    handshake: &mut Handshake,
+    guard: &ferry_guard::Guard,
+) -> Result<Option<Session>, Rejected> {
+    let mut space = [0; ferry_guard::HELLO];
+    loop {
+        // Never more than the handshake wants: what follows it belongs to the connection.
+        let wants = handshake.wants().min(space.len());
+        let n = match recv(socket, &mut space[..wants], RecvFlags::DONTWAIT) {
+            Ok((0, _)) => return Err(Rejected::Closed),
+            Ok((n, _)) => n,
+            Err(Errno::AGAIN) => return Ok(None),
+            Err(Errno::INTR) => continue,
+            Err(_) => return Err(Rejected::Closed),
+        };
+        match handshake.feed(guard, &mut &space[..n])? {
+            Step::More => {}
+            Step::Send(message) => whole(socket, &message).map_err(|_| Rejected::Closed)?,
+            Step::Done(session, message) => {
+                if !message.is_empty() {
+                    whole(socket, &message).map_err(|_| Rejected::Closed)?;
+                }
+                return Ok(Some(session));
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! TCP sockets as this transport wants them.
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, accept_with, bind, connect, getsockname, listen,
+    socket_with, sockopt,
+};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
+
+/// Connections that the system accepts before this process looks.
+const BACKLOG: i32 = 1024;
+
+fn stream(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    socket_with(family, SocketType::STREAM, flags, None)
+}
+
+fn family(ip: IpAddr) -> AddressFamily {
+    match ip {
+        IpAddr::V4(_) => AddressFamily::INET,
+        IpAddr::V6(_) => AddressFamily::INET6,
+    }
+}
+
+/// Listens at `ip`, at a port of the system's choice.
+pub fn listener(ip: IpAddr) -> rustix::io::Result<(OwnedFd, u16)> {
+    let socket = stream(family(ip))?;
+    if ip.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    bind(&socket, &SocketAddr::new(ip, 0))?;
+    listen(&socket, BACKLOG)?;
+    let at = SocketAddr::try_from(getsockname(&socket)?)?;
+    Ok((socket, at.port()))
+}
+
+/// The next connection that has come, if there is one.
+pub fn accept(listener: &OwnedFd, timeout: Duration) -> rustix::io::Result<Option<OwnedFd>> {
+    loop {
+        return match accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+            Ok(socket) => {
+                prepare(&socket, timeout)?;
+                Ok(Some(socket))
+            }
+            Err(Errno::AGAIN) => Ok(None),
+            // Of connections that ended before they were accepted nothing needs to be said.
+            Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO) => continue,
+            Err(e) => Err(e),
+        };
+    }
+}
+
+/// Begins to connect; the socket can be written to when that is done, one way or the other.
+pub fn caller(to: SocketAddr, timeout: Duration) -> rustix::io::Result<OwnedFd> {
+    let socket = stream(family(to.ip()))?;
+    prepare(&socket, timeout)?;
+    match connect(&socket, &to) {
+        Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(socket),
+        Err(e) => Err(e),
+    }
+}
+
+/// How a begun connect ended; `None`: it has not yet.
+pub fn connected(socket: &OwnedFd) -> Option<Result<(), Errno>> {
+    if let Ok(Err(e)) | Err(e) = sockopt::socket_error(socket) {
+        return Some(Err(e));
+    }
+    match rustix::net::getpeername(socket) {
+        Ok(Some(_)) => Some(Ok(())),
+        Ok(None) | Err(Errno::NOTCONN) => None,
+        Err(e) => Some(Err(e)),
+    }
+}
+
+/// No delay for small segments; and a host that has gone silent is noticed where nothing is under way to it.
+fn prepare(socket: &OwnedFd, timeout: Duration) -> rustix::io::Result<()> {
+    sockopt::set_tcp_nodelay(socket, true)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    // One idle third, then three unanswered questions within half of the timeout.
+    let second = Duration::from_secs(1);
+    sockopt::set_tcp_keepidle(socket, (timeout / 3).max(second))?;
+    sockopt::set_tcp_keepintvl(socket, (timeout / 6).max(second))?;
+    sockopt::set_tcp_keepcnt(socket, 3)
+}
+
+/// Whether the peer's system owes an answer, and how long ago it was last heard.
+pub fn unanswered(socket: &OwnedFd) -> Option<(bool, Duration)> {
+    // SAFETY: all fields are numbers.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the system writes at most `len` bytes into `info`.
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut len,
+        )
+    };
+    let owes = info.tcpi_unacked > 0 || info.tcpi_probes > 0;
+    let heard = info.tcpi_last_ack_recv.min(info.tcpi_last_data_recv);
+    (got == 0).then_some((owes, Duration::from_millis(heard.into())))
+}
+
+/// Bytes handed to the system that the peer's system has not acknowledged.
+pub fn unacknowledged(socket: &OwnedFd) -> usize {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: TIOCOUTQ (SIOCOUTQ, tcp(7)) writes one int.
+    let got = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if got == 0 { bytes.max(0) as usize } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connects_accepts_and_counts() {
+        let limit = Duration::from_secs(5);
+        let ip: IpAddr = "127.0.0.1".parse().unwrap();
+        let (listening, port) = listener(ip).unwrap();
+        assert!(accept(&listening, limit).unwrap().is_none());
+        let caller = caller(SocketAddr::new(ip, port), limit).unwrap();
+        // On the loopback the connection stands when connect returns.
+        assert_eq!(connected(&caller), Some(Ok(())));
+        let called = accept(&listening, limit).unwrap().unwrap();
+        assert_eq!(unacknowledged(&called), 0);
+        assert!(!unanswered(&called).unwrap().0);
+        drop(listening);
+        let refused = super::caller(SocketAddr::new(ip, port), limit);
+        let refused = match refused {
+            Ok(socket) => connected(&socket).unwrap().unwrap_err(),
+            Err(e) => e,
+        };
+        assert_eq!(refused, Errno::CONNREFUSED);
+    }
+}

@@ -1,0 +1,305 @@
+//! Several processes' wires in one process, on the loopback, with a directory in memory.
+
+use super::*;
+use ferry_job::JobError;
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
+
+type Cards = Arc<Mutex<HashMap<u32, Vec<u8>>>>;
+
+struct Memory {
+    rank: u32,
+    cards: Cards,
+}
+
+impl Directory for Memory {
+    fn put(&mut self, _wire: &str, card: &[u8]) -> Result<(), JobError> {
+        self.cards.lock().unwrap().insert(self.rank, card.to_vec());
+        Ok(())
+    }
+    fn publish(&mut self) -> Result<(), JobError> {
+        Ok(())
+    }
+    fn get(&mut self, _wire: &str, rank: u32) -> Result<Option<Vec<u8>>, JobError> {
+        Ok(self.cards.lock().unwrap().get(&rank).cloned())
+    }
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+fn welcome(rank: u32, size: u32) -> Welcome {
+    Welcome {
+        rank,
+        size,
+        local_rank: rank,
+        local_ranks: (0..size).collect(),
+        appnum: 0,
+        job: 99,
+        cores: 2,
+        segment_len: 0,
+        key: [7; 32],
+        nodes: Nodes::one("here", size),
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        interfaces: Some("127.0.0.1".into()),
+        timeout: Duration::from_secs(10),
+        encrypt: false,
+    }
+}
+
+fn wires(n: u32, settings: &Settings) -> (Vec<Tcp>, Cards) {
+    let cards = Cards::default();
+    let open = |rank| {
+        let directory = Memory {
+            rank,
+            cards: cards.clone(),
+        };
+        Tcp::open(&welcome(rank, n), Box::new(directory), settings).unwrap()
+    };
+    ((0..n).map(open).collect(), cards)
+}
+
+#[derive(Default)]
+struct Keep(Vec<(ProcId, u8, Vec<u8>)>);
+
+impl Inbox for Keep {
+    fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) {
+        self.0.push((from, message, bytes.to_vec()));
+    }
+}
+
+/// Polls all wires until `done`; panics after a while.
+fn until(wires: &mut [Tcp], keeps: &mut [Keep], mut done: impl FnMut(&mut [Tcp], &[Keep]) -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !done(wires, keeps) {
+        for (wire, keep) in wires.iter_mut().zip(keeps.iter_mut()) {
+            wire.poll(keep).unwrap();
+        }
+        assert!(Instant::now() < end, "it takes too long");
+    }
+}
+
+fn keeps(n: usize) -> Vec<Keep> {
+    (0..n).map(|_| Keep::default()).collect()
+}
+
+fn connections(wire: &Tcp) -> usize {
+    let open = |p: &&Peer| matches!(p.link, Link::Open(_));
+    wire.peers.iter().filter(open).count()
+}
+
+#[test]
+fn nothing_is_connected_before_somebody_speaks() {
+    let (mut all, _) = wires(3, &settings());
+    let mut keeps = keeps(3);
+    for _ in 0..10 {
+        until(&mut all, &mut keeps, |_, _| true);
+    }
+    assert!(all.iter().all(|w| w.peers.is_empty()));
+    let mut sent = false;
+    until(&mut all, &mut keeps, |w, k| {
+        sent = sent || w[0].send(2, 1, b"a", Body::Bytes(b"b")).unwrap() == Answer::Done;
+        k[2].0 == [(0, 1, b"ab".to_vec())]
+    });
+    assert_eq!(all.iter().map(connections).collect::<Vec<_>>(), [1, 0, 1]);
+}
+
+#[test]
+fn two_that_call_each_other_at_once_have_one_connection_and_lose_nothing() {
+    for round in 0..20 {
+        let (mut all, _) = wires(2, &settings());
+        let mut keeps = keeps(2);
+        let mut sent = [0u8; 2];
+        until(&mut all, &mut keeps, |w, k| {
+            for me in 0..2usize {
+                // The second starts a little later each time.
+                let late = me == 1 && round > 10 && k[0].0.is_empty() && sent[0] < 1;
+                if sent[me] < 50 && !late {
+                    let body = [sent[me]];
+                    let answer = w[me].send(1 - me as u32, 1, &[], Body::Bytes(&body));
+                    sent[me] += u8::from(answer.unwrap() == Answer::Done);
+                }
+            }
+            k.iter().all(|k| k.0.len() == 50)
+        });
+        for keep in &keeps {
+            let order: Vec<u8> = keep.0.iter().map(|m| m.2[0]).collect();
+            assert_eq!(order, (0..50).collect::<Vec<_>>());
+        }
+        assert_eq!((connections(&all[0]), connections(&all[1])), (1, 1));
+    }
+}
+
+#[test]
+fn encrypted_connections_carry_everything_and_a_wiretap_sees_nothing() {
+    let settings = Settings {
+        encrypt: true,
+        ..settings()
+    };
+    let (mut all, _) = wires(2, &settings);
+    let mut keeps = keeps(2);
+    let sizes = [0, 1, 100, EAGER_MAX, frame::WHOLE_MAX];
+    let mut next = 0;
+    until(&mut all, &mut keeps, |w, k| {
+        if next < sizes.len() {
+            let body = vec![next as u8; sizes[next]];
+            let answer = w[0].send(1, next as u8, &[], Body::Bytes(&body)).unwrap();
+            next += usize::from(answer == Answer::Done);
+        }
+        k[1].0.len() == sizes.len()
+    });
+    for (i, (_, message, bytes)) in keeps[1].0.iter().enumerate() {
+        assert_eq!(usize::from(*message), i);
+        assert_eq!(*bytes, vec![i as u8; sizes[i]]);
+    }
+    let Link::Open(conn) = &mut all[0].peers[0].link else {
+        panic!("no connection");
+    };
+    // Something that is not a genuine record ends the connection and reaches nobody.
+    rustix::net::send(conn.fd(), &[0u8; 64], rustix::net::SendFlags::empty()).unwrap();
+    let before = keeps[1].0.len();
+    let end = Instant::now() + Duration::from_secs(10);
+    let fault = loop {
+        match all[1].poll(&mut keeps[1]) {
+            Ok(_) => assert!(Instant::now() < end),
+            Err(e) => break e.to_string(),
+        }
+    };
+    assert!(fault.contains("not genuine") && fault.contains("process 0 on host here"), "{fault}");
+    assert_eq!(keeps[1].0.len(), before);
+}
+
+#[test]
+fn a_peer_that_leaves_is_no_fault_and_one_that_vanishes_is() {
+    for farewell in [true, false] {
+        let (mut all, _) = wires(2, &settings());
+        let mut keeps = keeps(2);
+        let mut sent = false;
+        until(&mut all, &mut keeps, |w, k| {
+            sent = sent || w[0].send(1, 1, &[], Body::Bytes(b"last")).unwrap() == Answer::Done;
+            sent && (!farewell || w[0].settle()) && !k[1].0.is_empty()
+        });
+        drop(all.remove(0));
+        let end = Instant::now() + Duration::from_millis(if farewell { 1500 } else { 10_000 });
+        let fault = loop {
+            match all[0].poll(&mut keeps[1]) {
+                Ok(_) if Instant::now() > end => break None,
+                Ok(_) => {}
+                Err(e) => break Some(e),
+            }
+        };
+        match fault {
+            None => assert!(farewell),
+            Some(e) => {
+                assert!(!farewell, "{e}");
+                assert_eq!(e.peer(), Some(0));
+                assert!(e.to_string().contains("process 0 on host here"), "{e}");
+            }
+        }
+        let again = all[0].send(0, 1, &[], Body::Bytes(b"hello?"));
+        assert!(again.is_err());
+    }
+}
+
+#[test]
+fn nobody_listening_is_said_with_every_address() {
+    let (mut all, cards) = wires(2, &settings());
+    let dead = all.remove(1);
+    let at = Card::decode(&cards.lock().unwrap()[&1]).unwrap().0[0];
+    drop(dead);
+    let mut keep = Keep::default();
+    assert_eq!(all[0].send(1, 1, &[], Body::Bytes(b"")).unwrap(), Answer::Full);
+    let end = Instant::now() + Duration::from_secs(10);
+    let fault = loop {
+        match all[0].poll(&mut keep) {
+            Ok(_) => assert!(Instant::now() < end),
+            Err(e) => break e.to_string(),
+        }
+    };
+    let tried = format!("127.0.0.1:{}", at.port);
+    assert!(fault.contains(&tried) && fault.contains("refused"), "{fault}");
+}
+
+#[test]
+fn strangers_are_sent_away_and_stall_nobody() {
+    let (mut all, cards) = wires(2, &settings());
+    let mut keeps = keeps(2);
+    let at = Card::decode(&cards.lock().unwrap()[&1]).unwrap().0[0];
+    let at = SocketAddr::new(at.address.ip, at.port);
+    let mut silent: Vec<TcpStream> = (0..PORCH + 10).map(|_| TcpStream::connect(at).unwrap()).collect();
+    let mut scanner = TcpStream::connect(at).unwrap();
+    scanner.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let mut liar = TcpStream::connect(at).unwrap();
+    let other = Guard::new(
+        &Key::from_bytes(&[8; 32]),
+        Local {
+            job: 99,
+            process: 0,
+            purpose: PURPOSE,
+            encrypt: false,
+        },
+    );
+    liar.write_all(&other.connect(1).unwrap().1).unwrap();
+    let mut sent = false;
+    until(&mut all, &mut keeps, |w, k| {
+        sent = sent || w[0].send(1, 1, &[], Body::Bytes(b"ours")).unwrap() == Answer::Done;
+        let d = w[1].drops();
+        k[1].0.len() == 1 && d.strangers == 1 && d.proofs == 1 && d.crowded >= 10
+    });
+    assert_eq!(keeps[1].0, [(0, 1, b"ours".to_vec())]);
+    let mut answer = Vec::new();
+    let _ = scanner.read_to_end(&mut answer);
+    assert!(answer.is_empty(), "a stranger was answered");
+    silent.clear();
+}
+
+/// What one wire sends, changed on its way to another by hand: after the handshake of a process that knows the key.
+#[test]
+fn nonsense_from_a_process_of_the_job_ends_its_connection_alone() {
+    let (mut all, cards) = wires(3, &settings());
+    let mut keeps = keeps(3);
+    let at = Card::decode(&cards.lock().unwrap()[&1]).unwrap().0[0];
+    let mut bad = TcpStream::connect(SocketAddr::new(at.address.ip, at.port)).unwrap();
+    let local = Local {
+        job: 99,
+        process: 2,
+        purpose: PURPOSE,
+        encrypt: false,
+    };
+    let guard = Guard::new(&Key::from_bytes(&[7; 32]), local);
+    let (mut handshake, hello) = guard.connect(1).unwrap();
+    bad.write_all(&hello).unwrap();
+    bad.set_nonblocking(true).unwrap();
+    let mut answer = Vec::new();
+    until(&mut all[..2], &mut keeps[..2], |_, _| {
+        let mut space = [0; ferry_guard::ANSWER];
+        let n = bad.read(&mut space[..ferry_guard::ANSWER - answer.len()]).unwrap_or(0);
+        answer.extend_from_slice(&space[..n]);
+        answer.len() == ferry_guard::ANSWER
+    });
+    let ferry_guard::Step::Done(_, finish) = handshake.feed(&guard, &mut &answer[..]).unwrap() else {
+        panic!("no answer");
+    };
+    bad.write_all(&finish).unwrap();
+    bad.write_all(&[0xff; 100]).unwrap();
+    let end = Instant::now() + Duration::from_secs(10);
+    let fault = loop {
+        match all[1].poll(&mut keeps[1]) {
+            Ok(_) => assert!(Instant::now() < end),
+            Err(e) => break e,
+        }
+    };
+    assert_eq!(fault.peer(), Some(2));
+    assert!(keeps[1].0.is_empty());
+    let mut sent = false;
+    until(&mut all[..2], &mut keeps[..2], |w, k| {
+        sent = sent || w[0].send(1, 1, &[], Body::Bytes(b"ours")).unwrap() == Answer::Done;
+        k[1].0.len() == 1
+    });
+}

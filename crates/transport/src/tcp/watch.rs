@@ -1,0 +1,116 @@
+//! What time brings: calls without an answer, hosts that have gone silent, strangers that say nothing.
+
+use super::{Link, Tcp};
+use ferry_guard::Rejected;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// Between two looks at the clock while something has a deadline.
+const SOON: Duration = Duration::from_millis(100);
+/// While the process waits for its last bytes to arrive: the system does not say when that is.
+const SETTLING: Duration = Duration::from_millis(1);
+
+/// Ticks that wake the process, only while there is something to look after.
+pub struct Timer {
+    fd: OwnedFd,
+    period: Duration,
+}
+
+impl Timer {
+    pub fn new() -> rustix::io::Result<Timer> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(Timer {
+            fd: timerfd_create(TimerfdClockId::Monotonic, flags)?,
+            period: Duration::ZERO,
+        })
+    }
+
+    pub fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// Ticks every `period` from now on; not at all if that is zero.
+    fn set(&mut self, period: Duration) {
+        if period == self.period {
+            return;
+        }
+        let time = Timespec {
+            tv_sec: period.as_secs() as i64,
+            tv_nsec: period.subsec_nanos().into(),
+        };
+        let both = Itimerspec {
+            it_interval: time,
+            it_value: time,
+        };
+        if timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &both).is_ok() {
+            self.period = period;
+        }
+    }
+
+    /// Takes the tick that has come.
+    fn take(&self) {
+        let mut ticks = [0; 8];
+        let _ = rustix::io::read(&self.fd, &mut ticks);
+    }
+}
+
+impl Tcp {
+    /// Sees to it that the clock is looked at as often as what is under way needs.
+    pub(super) fn set_timer(&mut self) {
+        let pressing = |l: &Link| matches!(l, Link::Calling(_) | Link::Dying { .. });
+        let period = if self.settling {
+            SETTLING
+        } else if !self.porch.is_empty() || self.peers.iter().any(|p| pressing(&p.link)) {
+            SOON
+        } else if self.peers.is_empty() {
+            Duration::ZERO
+        } else {
+            self.timeout / 8
+        };
+        self.timer.set(period);
+    }
+
+    /// The timer has ticked.
+    pub(super) fn tick(&mut self) {
+        self.timer.take();
+        let now = Instant::now();
+        while let Some(stranger) = self.porch.late(now) {
+            drop(stranger);
+            self.drops.count(Rejected::Late);
+        }
+        for i in 0..self.peers.len() {
+            match &mut self.peers[i].link {
+                Link::Calling(_) => self.hurry(i, now),
+                Link::Open(conn) => {
+                    if conn.is_silent(now, self.timeout) {
+                        let seconds = self.timeout.as_secs();
+                        self.end(
+                            i,
+                            format!(
+                                "its host has not answered for {seconds} seconds (FERRY_TCP_TIMEOUT)"
+                            ),
+                        );
+                    }
+                }
+                Link::Dying { what, until } if *until <= now => {
+                    let what = std::mem::take(what);
+                    self.end(i, what);
+                }
+                Link::Dying { .. } | Link::Gone(_) => {}
+            }
+        }
+        self.set_timer();
+    }
+
+    /// Peer `i` cannot be spoken to any more: a fault that the next poll tells.
+    pub(super) fn end(&mut self, i: usize, what: String) {
+        let process = self.peers[i].process;
+        self.peers[i].link = Link::Gone(what.clone());
+        let fault = self.lost(process, what);
+        self.faults.push_back(fault);
+    }
+}
