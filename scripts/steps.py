@@ -39,6 +39,7 @@ def steps():
     for package in loom_packages():
         yield f"models of {package}", ["cargo", "test", "-q", "--release", "-p", package, "--test", "loom"], LOOM, 900
     yield "C programs", ["tests/run", "--mpi", str(PREFIX), "--suite", "c,scale"], {}, 1500
+    yield "C programs over TCP", ["tests/run", "--mpi", str(PREFIX), "--suite", "tcp"], {}, 1500
     yield "faults", ["tests/run", "--mpi", str(PREFIX), "--suite", "faults"], {}, 600
     for check in sorted(ROOT.glob("tests/*/check")):
         yield f"{check.parent.name}", [str(check), str(PREFIX)], {}, 300
