@@ -127,7 +127,7 @@ static void wildcards(void)
 
 /* Long queues, with the promise made before, made with receives waiting, taken back in between, and broken by a persistent
  * receive that is older than the promise: every message goes where it belongs. */
-enum { MANY = 500 };
+enum { MANY = 1000 };
 
 static void long_queues(void)
 {

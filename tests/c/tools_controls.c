@@ -91,9 +91,13 @@ static void all_controls(void)
             int i;
             unsigned u;
             unsigned long long l;
+            char text[ROOM];
         } value = {0};
+        CHECK(count == (type == MPI_CHAR ? ROOM : 1), "%s has %d elements", name, count);
         CODE(MPI_T_cvar_read(handle, &value), MPI_SUCCESS);
-        CODE(MPI_T_cvar_write(handle, &value), MPI_SUCCESS);
+        CODE(MPI_T_cvar_write(handle, &value), scope == MPI_T_SCOPE_READONLY ? MPI_T_ERR_CVAR_SET_NEVER : MPI_SUCCESS);
+        if (strcmp(name, "FERRY_ON_HANG") == 0)
+            CHECK(strcmp(value.text, getenv("FERRY_ON_HANG") ? getenv("FERRY_ON_HANG") : "") == 0, "it is [%s]", value.text);
         if (type == MPI_INT) {
             int items = -1, stands_for = -1;
             room = ROOM;

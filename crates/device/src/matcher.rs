@@ -59,7 +59,7 @@ struct Queues {
 
 /// With so many entries a queue without wildcards is sorted: shorter ones are searched faster than a table. (Few in tests,
 /// which are to see both.)
-const LONG: usize = if cfg!(test) { 4 } else { 64 };
+const LONG: usize = if cfg!(test) { 4 } else { 256 };
 
 impl Queues {
     fn is_empty(&self) -> bool {

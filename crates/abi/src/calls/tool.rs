@@ -20,6 +20,7 @@ fn failed(trouble: Trouble) -> Error {
         Trouble::InvalidSession => MPI_T_ERR_INVALID_SESSION,
         Trouble::InvalidHandle => MPI_T_ERR_INVALID_HANDLE,
         Trouble::InvalidName => MPI_T_ERR_INVALID_NAME,
+        Trouble::SetNever => MPI_T_ERR_CVAR_SET_NEVER,
         Trouble::NoWrite => MPI_T_ERR_PVAR_NO_WRITE,
         Trouble::NoStartStop => MPI_T_ERR_PVAR_NO_STARTSTOP,
         Trouble::NoAtomic => MPI_T_ERR_PVAR_NO_ATOMIC,
@@ -79,6 +80,7 @@ fn datatype_of(value_type: Type) -> Handle {
         Type::Unsigned => MPI_UNSIGNED,
         Type::Large => MPI_UNSIGNED_LONG_LONG,
         Type::Double => MPI_DOUBLE,
+        Type::Text => MPI_CHAR,
     }
 }
 

@@ -12,6 +12,8 @@ pub enum Scope {
     Local,
     /// All members of the communicator have to give it the same value.
     GroupEqual,
+    /// Nobody can change it here.
+    ReadOnly,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,7 +21,15 @@ enum What {
     Yields,
     ReadMin,
     Algorithm(Kind),
+    Environment(&'static str),
 }
+
+/// Settings that are looked at when the process or its job starts: shown as the environment has them, and not to be changed.
+const ENVIRONMENT: [(&str, &str, Group); 1] = [(
+    "FERRY_ON_HANG",
+    "what mpiexec does when all ranks wait for each other",
+    Group::Waiting,
+)];
 
 /// A control variable.
 #[derive(Debug)]
@@ -66,6 +76,13 @@ impl Control {
                 group: Group::Algorithms,
                 what: What::Algorithm(kind),
             }));
+            all.extend(ENVIRONMENT.map(|(name, description, group)| Control {
+                name: name.into(),
+                description: description.into(),
+                verbosity: Verbosity::UserBasic,
+                group,
+                what: What::Environment(name),
+            }));
             all
         })
     }
@@ -81,6 +98,7 @@ impl Control {
             What::Yields => Type::Unsigned,
             What::ReadMin => Type::Large,
             What::Algorithm(_) => Type::Int,
+            What::Environment(_) => Type::Text,
         }
     }
 
@@ -97,6 +115,7 @@ impl Control {
         match self.what {
             What::Yields | What::ReadMin => Scope::Local,
             What::Algorithm(_) => Scope::GroupEqual,
+            What::Environment(_) => Scope::ReadOnly,
         }
     }
 
@@ -115,12 +134,13 @@ impl Control {
                 let own = comm.plans.wishes.get(kind);
                 Value::Int(Enumeration(kind).value(own.unwrap_or_else(|| of_process(kind))))
             }
+            What::Environment(name) => Value::Text(std::env::var(name).unwrap_or_default()),
         })
     }
 
     /// Gives it a value, which counts from the next call that asks for it on.
     ///
-    /// Errors: Invalid if it is none of its enumeration.
+    /// Errors: Invalid if it is none of its enumeration; SetNever if it cannot be changed.
     pub fn write(&self, comm: Option<&Comm>, value: Value) -> Result<()> {
         match (self.what, value) {
             (What::Yields, Value::Unsigned(n)) => device::set_yields(n),
@@ -132,6 +152,7 @@ impl Control {
                 let comm = comm.ok_or(Trouble::InvalidHandle)?;
                 comm.plans.wishes.set(kind, wish);
             }
+            (What::Environment(_), _) => return Err(Trouble::SetNever),
             _ => return Err(Trouble::Invalid),
         }
         Ok(())

@@ -30,6 +30,7 @@ pub enum Trouble {
     InvalidSession,
     InvalidHandle,
     InvalidName,
+    SetNever,
     NoWrite,
     NoStartStop,
     NoAtomic,
@@ -39,7 +40,7 @@ pub enum Trouble {
 pub type Result<T> = std::result::Result<T, Trouble>;
 
 /// A variable's value.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Value {
     /// MPI_INT: one of an enumeration.
     Int(i32),
@@ -49,6 +50,8 @@ pub enum Value {
     Large(u64),
     /// MPI_DOUBLE.
     Double(f64),
+    /// MPI_CHAR: a text.
+    Text(String),
 }
 
 /// Which of these types a variable has.
@@ -59,6 +62,7 @@ pub enum Type {
     Unsigned,
     Large,
     Double,
+    Text,
 }
 
 /// Who is to see a variable (MPI 5.0 §15.3.1).

@@ -24,6 +24,9 @@ static SESSIONS: Table<Arc<Measuring>> = Table::new();
 /// Their sessions keep them.
 static PERFORMANCES: Table<Weak<PerformanceHandle>> = Table::new();
 
+/// Bytes of a text, the final null included.
+const TEXT: usize = 512;
+
 /// # Safety
 /// `from` has a value of that type.
 unsafe fn load(value_type: Type, from: *const u8) -> Value {
@@ -34,6 +37,8 @@ unsafe fn load(value_type: Type, from: *const u8) -> Value {
             Type::Unsigned => Value::Unsigned(from.cast::<u32>().read_unaligned()),
             Type::Large => Value::Large(from.cast::<u64>().read_unaligned()),
             Type::Double => Value::Double(from.cast::<f64>().read_unaligned()),
+            // No text can be written so far.
+            Type::Text => Value::Text(String::new()),
         }
     }
 }
@@ -48,6 +53,7 @@ unsafe fn store(value: Value, to: *mut c_void) {
             Value::Unsigned(v) => to.cast::<u32>().write_unaligned(v),
             Value::Large(v) => to.cast::<u64>().write_unaligned(v),
             Value::Double(v) => to.cast::<f64>().write_unaligned(v),
+            Value::Text(v) => tell(&v, to.cast(), Some(&mut (TEXT as i32))),
         }
     }
 }
@@ -95,6 +101,7 @@ pub fn t_cvar_get_info(
     scope.set(match control.scope() {
         ControlScope::Local => MPI_T_SCOPE_LOCAL,
         ControlScope::GroupEqual => MPI_T_SCOPE_GROUP_EQ,
+        ControlScope::ReadOnly => MPI_T_SCOPE_READONLY,
     });
     Ok(())
 }
@@ -108,7 +115,8 @@ pub fn t_cvar_handle_alloc(
     let control = at(Control::all(), cvar_index)?;
     let comm = bound(control.is_of_comm(), obj_handle)?;
     handle.set(CONTROLS.insert(CONTROL, (control, comm)));
-    count.set(1);
+    let is_text = control.value_type() == Type::Text;
+    count.set(if is_text { TEXT as i32 } else { 1 });
     Ok(())
 }
 
