@@ -25,11 +25,33 @@ enum What {
 }
 
 /// Settings that are looked at when the process or its job starts: shown as the environment has them, and not to be changed.
-const ENVIRONMENT: [(&str, &str, Group); 1] = [(
-    "FERRY_ON_HANG",
-    "what mpiexec does when all ranks wait for each other",
-    Group::Waiting,
-)];
+const ENVIRONMENT: [(&str, &str, Group); 5] = [
+    (
+        "FERRY_ON_HANG",
+        "what mpiexec does when all ranks wait for each other",
+        Group::Waiting,
+    ),
+    (
+        "FERRY_TRANSPORTS",
+        "which transports may carry messages, in the order in which they are asked: self, shm, tcp",
+        Group::Transports,
+    ),
+    (
+        "FERRY_TCP_IF",
+        "the network interfaces or networks that TCP may use",
+        Group::Transports,
+    ),
+    (
+        "FERRY_TCP_TIMEOUT",
+        "seconds for which a host may be silent before it counts as gone",
+        Group::Transports,
+    ),
+    (
+        "FERRY_ENCRYPT",
+        "1: messages between hosts are encrypted",
+        Group::Transports,
+    ),
+];
 
 /// A control variable.
 #[derive(Debug)]
