@@ -263,7 +263,7 @@ fn list(ranks: &[usize]) -> String {
 }
 
 /// "rank 3", "ranks 0-3, 7".
-fn ranks_named(ranks: &[usize]) -> String {
+pub fn ranks_named(ranks: &[usize]) -> String {
     format!(
         "rank{} {}",
         if ranks.len() == 1 { "" } else { "s" },

@@ -1,17 +1,26 @@
-//! mpiexec: starts the ranks of a job on this machine, watches them, passes their output on, ends the job.
+//! mpiexec: starts the ranks of a job, watches them, passes their output on, ends the job.
 //!
 //! ```text
-//! options   the command line            program, limits, placing   what is to be started, and whether it can be
-//! start     prepares and starts ranks   spawn                      one rank's clone and exec
-//! run       the job's life: one loop    output, stdin, signals     what the loop moves
-//! hang      who waits for whom          warden                     cleans up after a killed mpiexec
+//! options   the command line            hosts, plan                which rank goes where
+//! start     prepares and starts ranks   program, limits, placing   what is to be started, and whether it can be
+//! run       the job's life: one loop    spawn                      one rank's clone and exec
+//! hang      who waits for whom          output, stdin, signals     what the loop moves
+//! agent     mpiexec on another host     frame                      what it and the head say to each other
+//! warden    cleans up after a killed mpiexec
 //! ```
+//!
+//! Where all ranks are here, [`run`] has them as its own children. Otherwise each host has an agent: mpiexec in a mode of its own,
+//! started through ssh or whatever `--launcher` says, which has that host's ranks as its children and does what the head tells it.
 
+mod agent;
+mod frame;
 mod hang;
+mod hosts;
 mod limits;
 mod options;
 mod output;
 mod placing;
+mod plan;
 mod program;
 mod run;
 mod signals;
@@ -30,6 +39,10 @@ use options::Asked;
 /// mpiexec with these arguments (its own name left out); blocks until the job has ended. Must be called from the only
 /// thread of its process, whose standard output and error it writes.
 pub fn mpiexec(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let mut arguments = arguments.into_iter().peekable();
+    if arguments.peek().is_some_and(|a| a == agent::OPTION) {
+        return ExitCode::from(agent::run());
+    }
     let asked = options::parse(arguments, |name| env::var(name).ok());
     match asked {
         Ok(Asked::Run(options)) => ExitCode::from(run::run(&options)),

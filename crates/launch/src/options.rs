@@ -5,10 +5,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::hosts::{self, Host, MapBy};
+
 /// What `mpiexec -h` prints.
 pub const HELP: &str = "\
 usage: mpiexec [options] [-n N] PROGRAM [ARGUMENT…] [: [options] [-n N] PROGRAM [ARGUMENT…]]…
-Starts the ranks of an MPI job on this machine, watches them and ends the job when one fails.
+Starts the ranks of an MPI job here or on other hosts, watches them and ends the job when one fails.
 
 Ranks and programs (for the block up to the next ':')
   -n N, -np N              N ranks of PROGRAM (default 1)
@@ -28,7 +30,16 @@ Watching
                            (also FERRY_ON_HANG). Ctrl-\\ looks at once
   -v, --verbose            say what is started where
 
-Placement
+Hosts (without them all ranks run here; inside a Slurm allocation they are taken from it)
+  --hosts A:4,B:4          hosts and their slots           -host, -H   the same, for this block alone
+  --hostfile FILE, -f      a host a line: A:4 or A slots=4 max_slots=8 (also FERRY_HOSTFILE)
+  -ppn N, --map-by slot|node|ppr:N:node
+                           N ranks a host in turn; fill slots (default); one rank a host in turn
+  --launcher COMMAND       starts mpiexec there as COMMAND HOST MPIEXEC…, or with {host} in it; ssh without it (also FERRY_LAUNCHER)
+  --launcher-path FILE     mpiexec on the other hosts, if it is not where this one is (also FERRY_PREFIX/bin/mpiexec)
+  --host-timeout SECONDS   a host silent for so long is gone: 10; 0 never (also FERRY_HOST_TIMEOUT)
+
+Placement on cores
   --bind-to core|none      each rank to one core of its own, or none to any. Without it each rank gets an equal share of the
                            cores if there is one for each, and is free to move otherwise
   --report-bindings        say which rank got which cores
@@ -60,13 +71,23 @@ pub struct Options {
     pub on_hang: OnHang,
     /// Say what is started.
     pub verbose: bool,
+    /// Hosts for all blocks that name none; none: this one.
+    pub hosts: Option<Vec<Host>>,
+    /// In which order hosts are filled.
+    pub map_by: MapBy,
+    /// The command that starts agents on other hosts.
+    pub launcher: Option<String>,
+    /// mpiexec on the other hosts.
+    pub launcher_path: Option<PathBuf>,
+    /// A host that is silent for so long is taken for gone; zero: never.
+    pub host_timeout: Duration,
 }
 
 /// One program with its ranks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
-    /// Number of ranks.
-    pub count: u32,
+    /// Number of ranks; if none is given, one, or as many as the hosts have slots.
+    pub count: Option<u32>,
     /// As given: a path, or a name to look for.
     pub program: OsString,
     /// Its arguments.
@@ -77,6 +98,8 @@ pub struct Block {
     pub pass: Pass,
     /// Variables set for it.
     pub set: Vec<(OsString, OsString)>,
+    /// Hosts for this block alone.
+    pub hosts: Option<Vec<Host>>,
 }
 
 /// Which environment variables go from mpiexec to the ranks.
@@ -161,12 +184,24 @@ const OPTIONS: &[(What, usize, &[&str])] = &[
         &["report-bindings", "print-bindings"],
     ),
     (What::OnHang, 1, &["on-hang"]),
-    (What::Hosts, 1, &["host", "hosts", "H"]),
+    (What::Host, 1, &["host", "H"]),
+    (What::Hosts, 1, &["hosts"]),
     (What::HostFile, 1, &["f", "hostfile", "machinefile"]),
+    (What::PerHost, 1, &["ppn", "perhost", "npernode", "N"]),
+    (What::MapBy, 1, &["map-by"]),
+    (What::ByNode, 0, &["bynode"]),
+    (What::BySlot, 0, &["byslot"]),
+    (
+        What::Launcher,
+        1,
+        &["launcher", "rmk-launcher", "bootstrap", "launcher-exec"],
+    ),
+    (What::LauncherPath, 1, &["launcher-path"]),
+    (What::HostTimeout, 1, &["host-timeout"]),
     (What::Verbose, 0, &["v", "verbose"]),
     (What::Help, 0, &["h", "help", "?"]),
     (What::Version, 0, &["V", "version", "info"]),
-    // On one machine these change nothing.
+    // These change nothing.
     (
         What::Nothing,
         0,
@@ -180,11 +215,7 @@ const OPTIONS: &[(What, usize, &[&str])] = &[
             "overload-allowed",
         ],
     ),
-    (
-        What::Nothing,
-        1,
-        &["map-by", "rank-by", "ppn", "perhost", "launcher", "prefix"],
-    ),
+    (What::Nothing, 1, &["rank-by", "prefix"]),
     (What::Nothing, 2, &["mca", "gmca", "prtemca", "pmixmca"]),
 ];
 
@@ -209,8 +240,16 @@ enum What {
     BindNone,
     ReportBindings,
     OnHang,
+    Host,
     Hosts,
     HostFile,
+    PerHost,
+    MapBy,
+    ByNode,
+    BySlot,
+    Launcher,
+    LauncherPath,
+    HostTimeout,
     Verbose,
     Help,
     Version,
@@ -237,18 +276,25 @@ pub fn parse(
         on_hang: variable("FERRY_ON_HANG")
             .map_or(Ok(OnHang::End), |v| on_hang("FERRY_ON_HANG", &v))?,
         verbose: false,
+        hosts: None,
+        map_by: MapBy::Slot,
+        launcher: variable("FERRY_LAUNCHER"),
+        launcher_path: None,
+        host_timeout: variable("FERRY_HOST_TIMEOUT")
+            .map_or(Ok(HOST_TIMEOUT), |v| host_timeout("FERRY_HOST_TIMEOUT", &v))?,
     };
     let mut pass_everywhere = None;
     let mut set_everywhere = Vec::new();
     let mut arguments = arguments.into_iter().peekable();
     loop {
         let mut block = Block {
-            count: 1,
+            count: None,
             program: OsString::new(),
             arguments: Vec::new(),
             wdir: None,
             pass: Pass::All,
             set: Vec::new(),
+            hosts: None,
         };
         let mut pass_here = None;
         // The block's options.
@@ -287,7 +333,7 @@ pub fn parse(
                     })
             };
             match what {
-                What::Count => block.count = count(&given, &value()?)?,
+                What::Count => block.count = Some(count(&given, &value()?)?),
                 What::Env => block.set.push((env_name(&given, value()?)?, value()?)),
                 What::Genv => set_everywhere.push((env_name(&given, value()?)?, value()?)),
                 What::Export => {
@@ -317,11 +363,31 @@ pub fn parse(
                 What::BindNone => options.bind = Binding::None,
                 What::ReportBindings => options.report_bindings = true,
                 What::OnHang => options.on_hang = on_hang(&given, &value()?.to_string_lossy())?,
-                What::Hosts => this_host_only(&given, &value()?.to_string_lossy())?,
+                What::Host => {
+                    let text = value()?.to_string_lossy().into_owned();
+                    let named = hosts::parse_list(&text);
+                    block.hosts = Some(named.map_err(|e| format!("{given} {text}: {e}"))?);
+                }
+                What::Hosts => {
+                    let text = value()?.to_string_lossy().into_owned();
+                    let named = hosts::parse_list(&text);
+                    options.hosts = Some(named.map_err(|e| format!("{given} {text}: {e}"))?);
+                }
                 What::HostFile => {
-                    return Err(format!(
-                        "{given}: this version of Ferry runs a job on one machine; leave host files away"
-                    ));
+                    options.hosts = Some(host_file(&given, &PathBuf::from(value()?))?);
+                }
+                What::PerHost => {
+                    options.map_by = MapBy::PerHost(count(&given, &value()?)?);
+                }
+                What::MapBy => options.map_by = map_by(&given, &value()?.to_string_lossy())?,
+                What::ByNode => options.map_by = MapBy::Node,
+                What::BySlot => options.map_by = MapBy::Slot,
+                What::Launcher => {
+                    options.launcher = Some(value()?.to_string_lossy().into_owned());
+                }
+                What::LauncherPath => options.launcher_path = Some(value()?.into()),
+                What::HostTimeout => {
+                    options.host_timeout = host_timeout(&given, &value()?.to_string_lossy())?;
                 }
                 What::Verbose => options.verbose = true,
                 What::Help => return Ok(Asked::Help),
@@ -364,22 +430,72 @@ pub fn parse(
         set.append(&mut block.set);
         block.set = set;
     }
-    let ranks = options
-        .blocks
-        .iter()
-        .try_fold(0u32, |sum, b| sum.checked_add(b.count));
-    match (ranks, options.stdin) {
-        (None | Some(RANKS_MAX..), _) => Err(format!("that is more than {} ranks", RANKS_MAX - 1)),
-        (Some(ranks), StdinTo::Rank(r)) if r >= ranks => Err(format!(
-            "-stdin {r}: the job has {ranks} ranks, 0 to {}",
-            ranks - 1
-        )),
-        _ => Ok(Asked::Run(Box::new(options))),
+    if options.hosts.is_none() && options.blocks.iter().all(|b| b.hosts.is_none()) {
+        options.hosts = hosts_from_outside(&variable)?;
+    }
+    Ok(Asked::Run(Box::new(options)))
+}
+
+/// Host files that schedulers and operators leave in the environment, ours first.
+const HOST_FILES: [&str; 5] = [
+    "FERRY_HOSTFILE",
+    "HYDRA_HOST_FILE",
+    "I_MPI_HYDRA_HOST_FILE",
+    "OMPI_MCA_orte_default_hostfile",
+    "PRTE_MCA_prte_default_hostfile",
+];
+
+/// The hosts that a variable or an allocation names where the command line names none.
+fn hosts_from_outside(
+    variable: &impl Fn(&str) -> Option<String>,
+) -> Result<Option<Vec<Host>>, String> {
+    for name in HOST_FILES {
+        if let Some(path) = variable(name).filter(|p| !p.is_empty()) {
+            return host_file(name, &PathBuf::from(path)).map(Some);
+        }
+    }
+    hosts::allocation(variable).transpose()
+}
+
+fn host_file(option: &str, path: &std::path::Path) -> Result<Vec<Host>, String> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| format!("{option} {shown}: it cannot be read: {e}"))?;
+    hosts::parse_file(&text).map_err(|e| format!("{option} {shown}: {e}"))
+}
+
+/// `slot`, `node`, `ppr:2:node`, with Open MPI's modifiers after a colon; everything smaller than a node fills slots.
+fn map_by(option: &str, text: &str) -> Result<MapBy, String> {
+    let mut words = text.split(':');
+    let (first, second, third) = (words.next(), words.next(), words.next());
+    match (first, second, third) {
+        (Some("ppr"), Some(n), Some("node")) => Ok(MapBy::PerHost(count(option, OsStr::new(n))?)),
+        (Some("node"), ..) => Ok(MapBy::Node),
+        (
+            Some(
+                "" | "slot" | "core" | "hwthread" | "socket" | "package" | "numa" | "l1cache"
+                | "l2cache" | "l3cache",
+            ),
+            ..,
+        ) => Ok(MapBy::Slot),
+        _ => Err(format!("{option} {text:?}: say slot, node or ppr:N:node")),
     }
 }
 
+fn host_timeout(option: &str, text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(0.0) => Ok(Duration::ZERO),
+        Ok(s) if (0.1..1e6).contains(&s) => Ok(Duration::from_secs_f64(s)),
+        _ => Err(format!(
+            "{option} {text:?}: not a number of seconds from 0.1 on, or 0 for never"
+        )),
+    }
+}
+
+/// How long a host may be silent unless the user says otherwise.
+const HOST_TIMEOUT: Duration = Duration::from_secs(10);
 /// One more than a job may have ranks.
-const RANKS_MAX: u32 = 65_537;
+pub const RANKS_MAX: u32 = 65_537;
 
 /// "-np" and "--np" → "np"; `None` for what is no option.
 fn option_name(argument: &OsStr) -> Option<String> {
@@ -509,28 +625,6 @@ fn list(value: &OsStr) -> Vec<OsString> {
         .collect()
 }
 
-fn this_host_only(option: &str, hosts: &str) -> Result<(), String> {
-    let uname = rustix::system::uname();
-    let here = uname.nodename().to_string_lossy();
-    for host in hosts.split(',') {
-        let host = host.split(':').next().unwrap_or_default();
-        let known = [
-            "localhost",
-            "127.0.0.1",
-            "::1",
-            "",
-            &here,
-            here.split('.').next().unwrap_or_default(),
-        ];
-        if !known.contains(&host) {
-            return Err(format!(
-                "{option} {host}: this version of Ferry runs a job on one machine, here {here}"
-            ));
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -548,7 +642,10 @@ mod tests {
     #[test]
     fn one_program() {
         let o = run("-n 4 -l ./a.out -n 5 --help");
-        assert_eq!((o.blocks.len(), o.blocks[0].count, o.label), (1, 4, true));
+        assert_eq!(
+            (o.blocks.len(), o.blocks[0].count, o.label),
+            (1, Some(4), true)
+        );
         assert_eq!(o.blocks[0].program, "./a.out");
         assert_eq!(o.blocks[0].arguments, ["-n", "5", "--help"]);
     }
@@ -558,7 +655,7 @@ mod tests {
         let o = run("-genv A 1 -np 2 -env B 2 x 7 : --np 3 -env A 9 --wdir /usr y : z");
         assert_eq!(
             o.blocks.iter().map(|b| b.count).collect::<Vec<_>>(),
-            [2, 3, 1]
+            [Some(2), Some(3), None]
         );
         let set = |i: usize| {
             o.blocks[i]
@@ -592,8 +689,18 @@ mod tests {
         );
         assert_eq!(
             (o.blocks[0].count, o.blocks[0].program.to_str()),
-            (2, Some("p"))
+            (Some(2), Some("p"))
         );
+    }
+
+    #[test]
+    fn hosts_and_how_they_are_filled() {
+        let o = run("--hosts a:4,b -ppn 2 --launcher my-ssh --host-timeout 3 -n 3 p : -host c q");
+        assert_eq!(o.hosts.unwrap().len(), 2);
+        assert_eq!(o.blocks[1].hosts.as_ref().unwrap()[0].name, "c");
+        assert_eq!((o.map_by, o.host_timeout.as_secs()), (MapBy::PerHost(2), 3));
+        assert_eq!(run("--map-by ppr:3:node p").map_by, MapBy::PerHost(3));
+        assert_eq!(run("--map-by node:OVERSUBSCRIBE p").map_by, MapBy::Node);
     }
 
     #[test]
@@ -619,8 +726,10 @@ mod tests {
             ("--timeout never x", "\"never\""),
             ("-zzzzzz x", "-h lists them"),
             ("--bind-to moon x", "core or none"),
-            ("-stdin 4 -n 2 x", "0 to 1"),
-            ("-host elsewhere x", "one machine"),
+            ("-hosts a:x x", "\"x\""),
+            ("-f /no/such/file x", "cannot be read"),
+            ("--map-by moon x", "slot, node"),
+            ("--host-timeout soon x", "or 0 for never"),
             ("-genv =x y z", "not the name"),
             ("--on-hang sometimes x", "end, report or ignore"),
         ] {

@@ -39,11 +39,14 @@ pub struct Output {
     label: bool,
     /// Only one rank: pass everything on as it comes.
     single: bool,
+    /// Numbers below this belong to ranks; those above to what starts agents.
+    ranks: usize,
 }
 
 /// One pipe of a rank.
 struct Stream {
-    pipe: File,
+    /// None where an agent reads it.
+    pipe: Option<File>,
     /// An unfinished line.
     unfinished: Vec<u8>,
     /// When it last grew.
@@ -62,33 +65,61 @@ pub enum Flow {
 }
 
 impl Output {
-    /// For `ranks` ranks.
-    pub fn new(ranks: usize, label: bool) -> Output {
+    /// For `ranks` ranks and `others` that are none.
+    pub fn new(ranks: usize, others: usize, label: bool) -> Output {
         Output {
             sinks: [Sink::new(1), Sink::new(2)],
-            streams: (0..2 * ranks).map(|_| None).collect(),
+            streams: (0..2 * (ranks + others)).map(|_| None).collect(),
             buffer: vec![0; READ],
             label,
-            single: ranks == 1 && !label,
+            single: ranks == 1 && others == 0 && !label,
+            ranks,
         }
+    }
+
+    /// Streams that there can be.
+    pub fn streams(&self) -> usize {
+        self.streams.len()
     }
 
     /// Takes the reading end of a rank's pipe; the number names the stream from now on.
     pub fn add(&mut self, rank: usize, channel: Channel, pipe: OwnedFd) -> usize {
+        self.open(rank, channel, Some(pipe.into()))
+    }
+
+    /// A rank whose output comes by [`feed`](Output::feed).
+    pub fn add_afar(&mut self, rank: usize) {
+        self.open(rank, Channel::Out, None);
+        self.open(rank, Channel::Err, None);
+    }
+
+    fn open(&mut self, rank: usize, channel: Channel, pipe: Option<File>) -> usize {
         let number = 2 * rank + channel as usize;
-        let stream = Stream {
-            pipe: pipe.into(),
+        self.streams[number] = Some(Stream {
+            pipe,
             unfinished: Vec::new(),
             touched: Instant::now(),
             shown: false,
-        };
-        self.streams[number] = Some(stream);
+        });
         number
+    }
+
+    /// What a rank elsewhere has written; nothing: its end.
+    pub fn feed(&mut self, rank: usize, channel: Channel, bytes: &[u8]) {
+        let number = 2 * rank + channel as usize;
+        if bytes.is_empty() {
+            self.end(number);
+        }
+        for piece in bytes.chunks(READ) {
+            self.buffer[..piece.len()].copy_from_slice(piece);
+            self.take(number, piece.len());
+        }
     }
 
     /// The descriptor of a stream that has not ended.
     pub fn descriptor(&self, stream: usize) -> Option<RawFd> {
-        self.streams[stream].as_ref().map(|s| s.pipe.as_raw_fd())
+        let stream = self.streams[stream].as_ref()?;
+        stream.pipe.as_ref().map(|p| p.as_raw_fd())
     }
 
     /// Streams that have not ended.
@@ -105,7 +136,10 @@ impl Output {
         let Some(stream) = &mut self.streams[number] else {
             return Flow::Ended;
         };
-        match stream.pipe.read(&mut self.buffer) {
+        let Some(pipe) = &mut stream.pipe else {
+            return Flow::Open;
+        };
+        match pipe.read(&mut self.buffer) {
             Ok(0) => {
                 self.end(number);
                 Flow::Ended
@@ -131,8 +165,11 @@ impl Output {
 
     /// Reads all that is in a stream now.
     pub fn drain(&mut self, number: usize) {
-        while let Some(stream) = &self.streams[number] {
-            let there = rustix::io::ioctl_fionread(&stream.pipe).unwrap_or(0);
+        while let Some(Stream {
+            pipe: Some(pipe), ..
+        }) = &self.streams[number]
+        {
+            let there = rustix::io::ioctl_fionread(pipe).unwrap_or(0);
             if there == 0 || self.read(number) == Flow::Ended {
                 return;
             }
@@ -141,16 +178,23 @@ impl Output {
 
     /// Closes a stream and passes its unfinished line on.
     pub fn end(&mut self, number: usize) {
+        let label = self.labels(number);
         if let Some(mut stream) = self.streams[number].take() {
             let line = std::mem::take(&mut stream.unfinished);
             if !line.is_empty() {
-                self.sinks[number % 2].put(number, self.label, stream.shown, &line, &[]);
+                self.sinks[number % 2].put(number, label, stream.shown, &line, &[]);
             }
         }
     }
 
+    /// Do its lines get a rank before them?
+    fn labels(&self, number: usize) -> bool {
+        self.label && number < 2 * self.ranks
+    }
+
     /// `n` bytes have been read from a stream into the buffer.
     fn take(&mut self, number: usize, n: usize) {
+        let label = self.labels(number);
         let bytes = &self.buffer[..n];
         let sink = &mut self.sinks[number % 2];
         let Some(stream) = &mut self.streams[number] else {
@@ -167,7 +211,7 @@ impl Output {
         if whole > 0 {
             sink.put(
                 number,
-                self.label,
+                label,
                 stream.shown,
                 &stream.unfinished,
                 &bytes[..whole],
@@ -178,7 +222,7 @@ impl Output {
         stream.unfinished.extend_from_slice(&bytes[whole..]);
         stream.touched = Instant::now();
         if stream.unfinished.len() > LINE_MAX {
-            sink.put(number, self.label, stream.shown, &stream.unfinished, &[]);
+            sink.put(number, label, stream.shown, &stream.unfinished, &[]);
             stream.unfinished = Vec::new();
             stream.shown = true;
         }
@@ -191,6 +235,7 @@ impl Output {
             return None;
         }
         for (number, stream) in self.streams.iter_mut().enumerate() {
+            let label = self.label && number < 2 * self.ranks;
             let sink = &mut self.sinks[number % 2];
             if let Some(stream) = stream
                 && sink.terminal
@@ -198,7 +243,7 @@ impl Output {
             {
                 let due = stream.touched + PROMPT;
                 if due <= now {
-                    sink.put(number, self.label, stream.shown, &stream.unfinished, &[]);
+                    sink.put(number, label, stream.shown, &stream.unfinished, &[]);
                     stream.unfinished.clear();
                     stream.shown = true;
                 } else {
@@ -403,7 +448,7 @@ mod tests {
         }
     }
     fn output(ranks: usize, label: bool) -> Output {
-        let mut output = Output::new(ranks, label);
+        let mut output = Output::new(ranks, 0, label);
         output.sinks = [sink(), sink()];
         for rank in 0..ranks {
             let null: OwnedFd = File::open("/dev/null").unwrap().into();

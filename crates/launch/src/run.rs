@@ -1,25 +1,31 @@
 //! The life of a job: one loop around one epoll.
 
+mod afar;
 mod ends;
+mod here;
 mod watch;
 
-use std::collections::HashMap;
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use ferry_job::{Cards, Heard, Line, Notice, Reply};
+use ferry_job::{Cards, JobTerms, Nodes};
 use rustix::event::{Timespec, epoll};
-use rustix::process::WaitStatus;
 
+use crate::frame::ToAgent;
 use crate::options::{OnHang, Options};
 use crate::output::{Channel, Output};
+use crate::plan::Plan;
 use crate::signals::{self, Signals};
-use crate::start::Starter;
+use crate::start::{NotStarted, Starter};
 use crate::stdin::{Input, Wants, standard_input};
-use crate::warden::Warden;
+use afar::Afar;
+use ends::End;
+pub use ends::end_orphans;
+use here::Here;
 use watch::{HangWatch, LOOK};
+pub use watch::{is_awake, page_of};
 
 /// Between asking the ranks to end and killing them. MPI_Abort and crashes are to end a job within a second.
 const GRACE: Duration = Duration::from_millis(300);
@@ -32,16 +38,20 @@ const STATUS_HANG: u8 = 125;
 
 /// Runs a job to its end; returns mpiexec's exit status.
 pub fn run(options: &Options) -> u8 {
-    let mut starter = match Starter::prepare(options) {
-        Ok(starter) => starter,
+    let ready = Plan::make(options).and_then(|plan| {
+        let crew = Crew::ready(options, &plan)?;
+        Ok((plan, crew))
+    });
+    let (plan, crew) = match ready {
+        Ok(ready) => ready,
         Err(not) => {
             crate::complain(&not.text);
             return not.status;
         }
     };
-    match Job::new(options, &starter) {
+    match Job::new(options, &plan, crew) {
         Ok(mut job) => {
-            job.start(&mut starter);
+            job.start();
             job.watch()
         }
         Err(e) => {
@@ -54,13 +64,11 @@ pub fn run(options: &Options) -> u8 {
 struct Job<'a> {
     options: &'a Options,
     ranks: Vec<Rank>,
-    by_pid: HashMap<i32, usize>,
-    alive: usize,
-    /// How many ranks the job is to have.
-    size: usize,
-    statuses: &'static [ferry_job::RankStatus],
-    /// What ranks have left for each other.
+    crew: Crew,
+    /// What ranks have left for each other. Who asks is a rank if all are here, else a host.
     cards: Cards,
+    /// Ranks that have started and not ended; those on other hosts count from the beginning.
+    alive: usize,
     poll: OwnedFd,
     signals: Signals,
     output: Output,
@@ -72,8 +80,6 @@ struct Job<'a> {
     /// What is polled for standard input.
     feeding: Vec<RawFd>,
     input_is_file: bool,
-    warden: Option<Warden>,
-    host: String,
     began: Instant,
     watch: HangWatch,
     /// The job is being ended.
@@ -88,11 +94,20 @@ struct Job<'a> {
     passed_on: Vec<c_int>,
 }
 
+/// Who runs the ranks.
+enum Crew {
+    /// This process.
+    Here(Box<Here>),
+    /// Agents, one a host.
+    Afar(Box<Afar>),
+}
+
 struct Rank {
+    /// 0 until it has started.
     pid: i32,
     program: String,
-    line: Option<Line>,
-    ended: Option<WaitStatus>,
+    host: String,
+    ended: Option<End>,
 }
 
 /// How the job is being ended.
@@ -108,12 +123,39 @@ const STREAM: u64 = 1 << 32;
 const LINE: u64 = 2 << 32;
 const WRITE: u64 = 3 << 32;
 const STDIN: u64 = 4 << 32;
+const AGENT: u64 = 5 << 32;
+const AGENT_ROOM: u64 = 6 << 32;
 const KIND: u64 = !0 << 32;
 
+impl Crew {
+    fn ready(options: &Options, plan: &Plan) -> Result<Crew, NotStarted> {
+        let key = ferry_job::new_key()
+            .map_err(|e| NotStarted::because(format!("the job's key cannot be made: {e}")))?;
+        let clock = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        let job = u64::from(std::process::id()) << 32
+            | (clock.tv_nsec as u64 ^ clock.tv_sec as u64) & 0xffff_ffff;
+        if plan.afar {
+            return Afar::new(options, plan, job, key).map(|afar| Crew::Afar(Box::new(afar)));
+        }
+        let size = plan.ranks() as u32;
+        let nodes = Nodes::one(&plan.hosts[0], size);
+        let terms = JobTerms {
+            job,
+            size,
+            key,
+            nodes,
+        };
+        let starter = Starter::prepare(&plan.programs, &plan.block_of, terms, 0, options.bind)?;
+        Ok(Crew::Here(Box::new(Here::new(starter))))
+    }
+}
+
 impl<'a> Job<'a> {
-    fn new(options: &'a Options, starter: &Starter) -> io::Result<Job<'a>> {
+    fn new(options: &'a Options, plan: &Plan, mut crew: Crew) -> io::Result<Job<'a>> {
         let signals = Signals::take()?;
-        let warden = Warden::start(starter.ranks() as u32)?;
+        if let Crew::Here(here) = &mut crew {
+            here.guard()?;
+        }
         // Whatever the ranks leave behind becomes a child of mpiexec, which so can end it.
         // SAFETY: a plain system call.
         unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
@@ -125,29 +167,30 @@ impl<'a> Job<'a> {
             epoll::EventFlags::IN,
         )?;
         let now = Instant::now();
+        let size = plan.ranks();
+        let ranks = (0..size).map(|rank| Rank {
+            pid: 0,
+            program: plan.program_of(rank),
+            host: plan.hosts[plan.host_of[rank] as usize].clone(),
+            ended: None,
+        });
+        let others = if plan.afar { plan.hosts.len() } else { 0 };
         Ok(Job {
             options,
-            ranks: Vec::with_capacity(starter.ranks()),
-            by_pid: HashMap::new(),
-            alive: 0,
-            size: starter.ranks(),
-            statuses: starter.node.segment.statuses(),
+            ranks: ranks.collect(),
+            crew,
             cards: Cards::default(),
+            alive: 0,
             poll,
             signals,
-            output: Output::new(starter.ranks(), options.label),
+            output: Output::new(size, others, options.label),
             held: [false; 2],
             blocked: [None; 2],
-            input: Input::new(options.stdin),
+            input: Input::new(options.stdin, plan.afar),
             feeding: Vec::new(),
             input_is_file: false,
-            warden: Some(warden),
-            host: rustix::system::uname()
-                .nodename()
-                .to_string_lossy()
-                .into_owned(),
             began: now,
-            watch: HangWatch::new(now, starter.ranks()),
+            watch: HangWatch::new(now, size),
             ending: None,
             status: 0,
             output_lost: false,
@@ -157,54 +200,22 @@ impl<'a> Job<'a> {
     }
 
     /// Starts all ranks; if one cannot be started, the others are ended.
-    fn start(&mut self, starter: &mut Starter) {
-        for rank in 0..starter.ranks() {
-            let Some(warden) = &self.warden else { return };
-            match starter.start(
-                rank,
-                &mut self.output,
-                &mut self.input,
-                &self.signals,
-                warden,
-            ) {
-                Ok(started) => {
-                    if self.options.verbose || self.options.report_bindings {
-                        let place = starter.place_of(rank);
-                        let text = format!(
-                            "rank {rank}: {} on {}, pid {}, {place}",
-                            started.program, self.host, started.pid
-                        );
-                        self.output.say(&text);
-                    }
-                    self.attend(LINE | rank as u64, started.line.fd());
-                    for channel in [Channel::Out, Channel::Err] {
-                        self.attend_stream(2 * rank + channel as usize);
-                    }
-                    self.by_pid.insert(started.pid, rank);
-                    let line = Some(started.line);
-                    self.ranks.push(Rank {
-                        pid: started.pid,
-                        program: started.program,
-                        line,
-                        ended: None,
-                    });
-                    self.alive += 1;
-                }
-                Err(not) => {
-                    self.end(&not.text, not.status);
-                    return;
-                }
-            }
+    fn start(&mut self) {
+        match &self.crew {
+            Crew::Here(_) => self.start_here(),
+            Crew::Afar(_) => self.start_agents(),
         }
     }
 
-    fn attend(&self, token: u64, fd: &OwnedFd) {
-        let _ = epoll::add(
-            &self.poll,
-            fd,
-            epoll::EventData::new_u64(token),
-            epoll::EventFlags::IN,
-        );
+    /// Says where a rank runs, if that was asked for.
+    fn say_place(&mut self, rank: usize, place: &str) {
+        if self.options.verbose || self.options.report_bindings {
+            let Rank {
+                program, host, pid, ..
+            } = &self.ranks[rank];
+            let text = format!("rank {rank}: {program} on {host}, pid {pid}, {place}");
+            self.output.say(&text);
+        }
     }
 
     fn attend_stream(&self, stream: usize) {
@@ -227,7 +238,7 @@ impl<'a> Job<'a> {
             {
                 let stuck: Vec<String> = self
                     .living()
-                    .map(|(n, r)| format!("{n} (pid {})", r.pid))
+                    .map(|(n, r)| format!("{n} (pid {} on {})", r.pid, r.host))
                     .collect();
                 self.output.say(&format!(
                     "ranks {} do not end although they were killed; leaving them",
@@ -247,6 +258,9 @@ impl<'a> Job<'a> {
         let now = Instant::now();
         let mut due = vec![self.watch.next];
         due.extend(prompt);
+        if let Crew::Afar(afar) = &self.crew {
+            due.push(afar.due());
+        }
         due.extend(
             self.options
                 .timeout
@@ -301,6 +315,7 @@ impl<'a> Job<'a> {
                     }
                     self.hear(number);
                 }
+                AGENT => self.hear_agent(number),
                 STDIN => self.move_input(),
                 // Writing is done by the next flush.
                 _ => {}
@@ -318,6 +333,7 @@ impl<'a> Job<'a> {
     }
 
     fn look_at_the_clock(&mut self, now: Instant) {
+        self.look_after_agents(now);
         if self.alive == 0 {
             return;
         }
@@ -390,6 +406,7 @@ impl<'a> Job<'a> {
                     .open_streams()
                     .filter(|s| s % 2 == channel as usize)
                     .collect();
+                self.tell_agents(&ToAgent::Hold(self.held));
                 for stream in streams {
                     if !full {
                         self.attend_stream(stream);
@@ -403,10 +420,12 @@ impl<'a> Job<'a> {
 
     /// Polls for what the pump of standard input waits for.
     fn feed(&mut self) {
-        let Input::Copied(pump) = &self.input else {
-            return;
+        let wants = match &self.input {
+            Input::Copied(pump) => pump.wants(),
+            Input::Sent(feed) => feed.wants(),
+            _ => return,
         };
-        let (wanted, flags) = match pump.wants() {
+        let (wanted, flags) = match wants {
             Wants::Input => (vec![0], epoll::EventFlags::IN),
             Wants::Room(pipes) => (pipes, epoll::EventFlags::OUT),
             Wants::Nothing => (Vec::new(), epoll::EventFlags::empty()),
@@ -433,70 +452,26 @@ impl<'a> Job<'a> {
     }
 
     fn move_input(&mut self) {
-        if let Input::Copied(pump) = &mut self.input {
-            match pump.wants() {
+        match &mut self.input {
+            Input::Copied(pump) => match pump.wants() {
                 Wants::Input => pump.read(),
                 Wants::Room(_) => pump.write(),
                 Wants::Nothing => {}
+            },
+            Input::Sent(feed) => {
+                if feed.wants() == Wants::Input
+                    && let Some(bytes) = feed.read()
+                {
+                    self.send_input(bytes);
+                }
             }
+            _ => {}
         }
     }
 
     // ---- what ranks and users say ----
 
-    fn hear(&mut self, rank: usize) {
-        loop {
-            let Some(line) = &self.ranks[rank].line else {
-                return;
-            };
-            match line.hear() {
-                Heard::Nothing => return,
-                Heard::Gone => self.ranks[rank].line = None,
-                Heard::Notice(Notice::Put { wire, card }) => {
-                    for asker in self.cards.put(&wire, rank as u32, card) {
-                        self.deal(&wire, rank as u32, asker);
-                    }
-                }
-                Heard::Notice(Notice::Get { wire, rank: whose }) => self.deal(&wire, whose, rank),
-                Heard::Notice(Notice::Abort { code, text }) => self.abort(rank, code, &text),
-            }
-        }
-    }
-
-    /// Gives a rank's card to another, if it has come.
-    fn deal(&mut self, wire: &str, rank: u32, to: usize) {
-        let Ok(card) = self.cards.get(wire, rank, to) else {
-            return;
-        };
-        let reply = Reply::Card {
-            wire: wire.into(),
-            rank,
-            card: card.to_vec(),
-        };
-        if let Some(line) = &mut self.ranks[to].line {
-            line.reply(&reply);
-            self.attend_line(to);
-        }
-    }
-
-    /// Polls a rank's socket for room, too, while replies wait for it.
-    fn attend_line(&mut self, rank: usize) {
-        if let Some(line) = &mut self.ranks[rank].line {
-            let flags = if line.flush() {
-                epoll::EventFlags::IN
-            } else {
-                epoll::EventFlags::IN | epoll::EventFlags::OUT
-            };
-            let token = epoll::EventData::new_u64(LINE | rank as u64);
-            let _ = epoll::modify(&self.poll, line.fd(), token, flags);
-        }
-    }
-
     fn abort(&mut self, rank: usize, code: i32, text: &str) {
-        if let Some(line) = &mut self.ranks[rank].line {
-            line.acknowledge();
-        }
-        self.drain(rank);
         let mut said = if text.trim().is_empty() || text.contains("MPI_Abort") {
             format!(
                 "{} called MPI_Abort with code {code}; ending the job",
@@ -555,13 +530,17 @@ impl<'a> Job<'a> {
             libc::SIGTSTP => {
                 self.send(libc::SIGTSTP);
                 self.flush();
+                self.flush_agents();
                 // SAFETY: a plain system call; mpiexec stops here until it is told to go on.
                 unsafe { libc::raise(libc::SIGSTOP) };
             }
             libc::SIGCONT => {
-                if let Input::Copied(pump) = &mut self.input {
-                    pump.resume();
+                match &mut self.input {
+                    Input::Copied(pump) => pump.resume(),
+                    Input::Sent(feed) => feed.resume(),
+                    _ => {}
                 }
+                self.forgive_agents();
                 self.watch.still = None;
                 self.send(libc::SIGCONT);
             }
@@ -573,9 +552,14 @@ impl<'a> Job<'a> {
     }
 
     /// Sends a signal to the process groups of all living ranks.
-    fn send(&self, signal: c_int) {
-        for (_, rank) in self.living() {
-            signals::send_to_group(rank.pid, signal);
+    fn send(&mut self, signal: c_int) {
+        match &self.crew {
+            Crew::Here(_) => {
+                for (_, rank) in self.living() {
+                    signals::send_to_group(rank.pid, signal);
+                }
+            }
+            Crew::Afar(_) => self.tell_agents(&ToAgent::Signal(signal)),
         }
     }
 

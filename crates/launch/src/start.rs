@@ -7,19 +7,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use ferry_job::{Cores, LAUNCH_FD, Line, NodeJob};
+use ferry_job::{Cores, JobTerms, LAUNCH_FD, Line, NodeJob};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Rlimit;
 
+use crate::frame::Program;
 use crate::limits;
-use crate::options::{Block, Options, Pass};
-use crate::output::{Channel, Output};
+use crate::options::{Binding, Block, Pass};
 use crate::placing;
 use crate::program;
 use crate::signals::{self, Signals};
 use crate::spawn::{self, Order, RANK_SOCKET, Stack};
-use crate::stdin::{Input, standard_input};
 use crate::warden::Warden;
 
 /// Descriptors that mpiexec keeps for each rank: stdout, stderr, socket; and one more for a copied stdin.
@@ -35,7 +34,8 @@ pub struct NotStarted {
 }
 
 impl NotStarted {
-    fn because(text: impl Into<String>) -> NotStarted {
+    /// With exit status 1.
+    pub fn because(text: impl Into<String>) -> NotStarted {
         NotStarted {
             text: text.into(),
             status: 1,
@@ -49,14 +49,14 @@ pub struct Started {
     pub pid: i32,
     /// The socket to it.
     pub line: Line,
-    /// The program as the user wrote it.
-    pub program: String,
+    /// The reading ends of its standard output and error; they do not block.
+    pub output: [OwnedFd; 2],
 }
 
 /// Everything that ranks are started from.
 pub struct Starter {
-    programs: Vec<Prepared>,
-    /// Each rank's block.
+    programs: Vec<Option<Prepared>>,
+    /// Each local rank's program.
     blocks: Vec<usize>,
     placing: Vec<Vec<usize>>,
     descriptors: Rlimit,
@@ -76,35 +76,45 @@ struct Prepared {
 }
 
 impl Starter {
-    /// Looks at programs, limits and cores, and makes the node's segment.
-    pub fn prepare(options: &Options) -> Result<Starter, NotStarted> {
+    /// Looks at programs, limits and cores of this host, and makes its segment. `block_of`: each of the job's ranks' program.
+    pub fn prepare(
+        programs: &[Program],
+        block_of: &[u32],
+        terms: JobTerms,
+        node: usize,
+        binding: Binding,
+    ) -> Result<Starter, NotStarted> {
         let library = library_folder();
-        let programs = options
-            .blocks
+        let local = terms.nodes.ranks_of(node);
+        let blocks: Vec<usize> = local
             .iter()
-            .map(|b| Prepared::new(b, library.as_deref()))
-            .collect::<Result<Vec<_>, _>>()?;
-        let blocks: Vec<usize> = options
-            .blocks
-            .iter()
-            .enumerate()
-            .flat_map(|(i, b)| std::iter::repeat_n(i, b.count as usize))
+            .filter_map(|&rank| block_of.get(rank as usize))
+            .map(|&b| b as usize)
             .collect();
-        let ranks = blocks.len() as u32;
-        let descriptors = limits::make_room_for_descriptors(ranks, DESCRIPTORS_PER_RANK)
+        if blocks.len() != local.len() || blocks.iter().any(|&b| b >= programs.len()) {
+            return Err(NotStarted::because("a rank has no program"));
+        }
+        let mut prepared = Vec::with_capacity(programs.len());
+        for (number, program) in programs.iter().enumerate() {
+            // A program that only other hosts run need not be here.
+            prepared.push(if blocks.contains(&number) {
+                Some(Prepared::new(program, library.as_deref())?)
+            } else {
+                None
+            });
+        }
+        let ranks = blocks.len();
+        let descriptors = limits::make_room_for_descriptors(ranks as u32, DESCRIPTORS_PER_RANK)
             .map_err(NotStarted::because)?;
         let cores = Cores::here();
-        let placing = placing::place(blocks.len(), &cores, options.bind);
-        let clock = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-        let number = u64::from(std::process::id()) << 32
-            | (clock.tv_nsec as u64 ^ clock.tv_sec as u64) & 0xffff_ffff;
-        let node = NodeJob::new(number, ranks, cores.usable() as u32)
+        let placing = placing::place(ranks, &cores, binding);
+        let node = NodeJob::part(terms, node, cores.usable() as u32)
             .map_err(|e| NotStarted::because(e.to_string()))?;
         let null = File::options().read(true).write(true).open("/dev/null");
         let null =
             null.map_err(|e| NotStarted::because(format!("/dev/null cannot be opened: {e}")))?;
         Ok(Starter {
-            programs,
+            programs: prepared,
             blocks,
             placing,
             descriptors,
@@ -114,29 +124,31 @@ impl Starter {
         })
     }
 
-    /// Ranks of the job.
+    /// The job's ranks on this host.
     pub fn ranks(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Where a rank is bound, in words.
-    pub fn place_of(&self, rank: usize) -> String {
-        placing::described(&self.placing[rank])
+    /// Where a local rank is bound, in words.
+    pub fn place_of(&self, local: usize) -> String {
+        placing::described(&self.placing[local])
     }
 
-    /// Starts one rank; its output goes to `output`.
+    /// Starts one local rank; it reads `stdin`, or nothing.
     pub fn start(
         &mut self,
-        rank: usize,
-        output: &mut Output,
-        input: &mut Input,
+        local: usize,
+        stdin: Option<BorrowedFd<'_>>,
         signals: &Signals,
         warden: &Warden,
     ) -> Result<Started, NotStarted> {
-        let block = self.blocks[rank];
-        let program = &self.programs[block];
+        let block = self.blocks[local];
+        let rank = self.node.local_ranks()[local] as usize;
+        let of = self.node.terms().size as usize;
+        let Some(program) = &self.programs[block] else {
+            return Err(NotStarted::because(format!("rank {rank} has no program")));
+        };
         let shown = &program.shown;
-        let of = self.blocks.len();
         let refused = |what: &str, cause: std::io::Error| {
             NotStarted::because(format!(
                 "rank {rank} of {of} ({shown}) cannot be started: {what}: {cause}"
@@ -144,28 +156,18 @@ impl Starter {
         };
         let (line, socket) = self
             .node
-            .welcome(rank as u32, block as u32)
+            .welcome(local as u32, block as u32)
             .map_err(|e| NotStarted::because(e.to_string()))?;
         let (out, out_end) = pipe().map_err(|e| refused("making a pipe for its stdout", e))?;
         let (err, err_end) = pipe().map_err(|e| refused("making a pipe for its stderr", e))?;
-        let copied = match input {
-            Input::Copied(pump) => pump
-                .reader(rank as u32)
-                .map_err(|e| refused("making a pipe for its stdin", e))?,
-            _ => None,
-        };
-        let stdin: BorrowedFd<'_> = match (&copied, &input) {
-            (Some(reader), _) => reader.as_fd(),
-            (None, Input::Inherited(reader)) if *reader as usize == rank => standard_input(),
-            _ => self.null.as_fd(),
-        };
+        let stdin = stdin.unwrap_or_else(|| self.null.as_fd());
         let own = [
             ("FERRY_RANK", rank),
             ("FERRY_SIZE", of),
             ("PMI_RANK", rank),
             ("PMI_SIZE", of),
-            ("MPI_LOCALRANKID", rank),
-            ("MPI_LOCALNRANKS", of),
+            ("MPI_LOCALRANKID", local),
+            ("MPI_LOCALNRANKS", self.blocks.len()),
         ];
         let own: Vec<CString> = own
             .iter()
@@ -179,7 +181,7 @@ impl Starter {
             wdir: program.wdir.as_deref(),
             standard: [stdin, out_end.as_fd(), err_end.as_fd()],
             socket: socket.as_fd(),
-            affinity: &placing::mask(&self.placing[rank]),
+            affinity: &placing::mask(&self.placing[local]),
             descriptors: self.descriptors,
             default_signals: &signals::RESET,
             signal_mask: &signals.before,
@@ -195,13 +197,11 @@ impl Starter {
             };
             not
         })?;
-        warden.note(rank, pid);
-        output.add(rank, Channel::Out, out);
-        output.add(rank, Channel::Err, err);
+        warden.note(local, pid);
         Ok(Started {
             pid,
             line,
-            program: shown.clone(),
+            output: [out, err],
         })
     }
 }
@@ -232,24 +232,35 @@ fn pipe() -> std::io::Result<(OwnedFd, OwnedFd)> {
 }
 
 impl Prepared {
-    fn new(block: &Block, library: Option<&OsStr>) -> Result<Prepared, NotStarted> {
-        let environment = environment(block, library);
+    fn new(block: &Program, library: Option<&OsStr>) -> Result<Prepared, NotStarted> {
+        let mut environment: Vec<(OsString, OsString)> = block
+            .environment
+            .iter()
+            .map(|(name, value)| (name.os(), value.os()))
+            .collect();
+        environment.push((LAUNCH_FD.into(), RANK_SOCKET.to_string().into()));
+        if let Some(library) = library
+            && !block.own_library_path
+        {
+            put_first(&mut environment, library);
+        }
         let path = environment
             .iter()
             .find(|(name, _)| name == "PATH")
             .map(|(_, value)| value.clone());
-        let path =
-            program::find(&block.program, block.wdir.as_deref(), path).map_err(|e| NotStarted {
-                text: e.text,
-                status: e.status,
-            })?;
+        let name = block.program.os();
+        let wdir = block.wdir.as_ref().map(|d| PathBuf::from(d.os()));
+        let path = program::find(&name, wdir.as_deref(), path).map_err(|e| NotStarted {
+            text: e.text,
+            status: e.status,
+        })?;
         let text = |s: OsString| {
             CString::new(s.into_vec())
                 .map_err(|_| NotStarted::because("an argument or variable holds a zero byte"))
         };
-        let mut arguments = vec![text(block.program.clone())?];
+        let mut arguments = vec![text(name.clone())?];
         for argument in &block.arguments {
-            arguments.push(text(argument.clone())?);
+            arguments.push(text(argument.os())?);
         }
         let mut joined = Vec::with_capacity(environment.len());
         for (mut name, value) in environment {
@@ -258,17 +269,71 @@ impl Prepared {
             joined.push(text(name)?);
         }
         Ok(Prepared {
-            shown: block.program.to_string_lossy().into_owned(),
+            shown: name.to_string_lossy().into_owned(),
             path: text(path.into_os_string())?,
             arguments,
             environment: joined,
-            wdir: block
-                .wdir
-                .clone()
-                .map(|d| text(d.into_os_string()))
-                .transpose()?,
+            wdir: wdir.map(|d| text(d.into_os_string())).transpose()?,
         })
     }
+}
+
+/// Puts a folder first in LD_LIBRARY_PATH.
+fn put_first(environment: &mut Vec<(OsString, OsString)>, library: &OsStr) {
+    match environment
+        .iter_mut()
+        .find(|(name, _)| name == LIBRARY_PATH)
+    {
+        Some((_, value)) if !value.is_empty() => {
+            let mut longer = library.to_owned();
+            longer.push(":");
+            longer.push(&value);
+            *value = longer;
+        }
+        Some((_, value)) => *value = library.to_owned(),
+        None => environment.push((LIBRARY_PATH.into(), library.to_owned())),
+    }
+}
+
+/// A block of the command line as a program: its environment is put together, but for what belongs to a rank or a host.
+/// `afar`: for another host, where variables that describe this one are not to be seen.
+pub fn program_of(block: &Block, afar: bool) -> Program {
+    let environment = environment(block)
+        .into_iter()
+        .filter(|(name, _)| !afar || !describes_this_host(name))
+        .map(|(name, value)| (name.as_os_str().into(), value.as_os_str().into()))
+        .collect();
+    Program {
+        program: block.program.as_os_str().into(),
+        arguments: block
+            .arguments
+            .iter()
+            .map(|a| a.as_os_str().into())
+            .collect(),
+        wdir: block.wdir.as_ref().map(|d| d.as_os_str().into()),
+        environment,
+        own_library_path: block.set.iter().any(|(name, _)| name == LIBRARY_PATH),
+    }
+}
+
+/// Variables that say something of mpiexec's host, terminal or Slurm task that is not true of another host.
+fn describes_this_host(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    let whole: [&[u8]; 12] = [
+        b"HOSTNAME",
+        b"HOST",
+        b"DISPLAY",
+        b"XAUTHORITY",
+        b"XDG_RUNTIME_DIR",
+        b"DBUS_SESSION_BUS_ADDRESS",
+        b"SLURMD_NODENAME",
+        b"SLURM_NODEID",
+        b"SLURM_PROCID",
+        b"SLURM_LOCALID",
+        b"SLURM_TASK_PID",
+        b"SLURM_TOPOLOGY_ADDR",
+    ];
+    whole.contains(&name) || name.starts_with(b"SSH_")
 }
 
 /// Variables that belong to one rank alone and must not be taken over from a job that mpiexec itself runs in.
@@ -283,7 +348,7 @@ const PER_RANK: [&str; 7] = [
 ];
 
 /// A block's environment.
-fn environment(block: &Block, library: Option<&OsStr>) -> Vec<(OsString, OsString)> {
+fn environment(block: &Block) -> Vec<(OsString, OsString)> {
     let mut all: Vec<(OsString, OsString)> = match &block.pass {
         Pass::All => env::vars_os().collect(),
         Pass::Only(names) => env::vars_os()
@@ -296,21 +361,6 @@ fn environment(block: &Block, library: Option<&OsStr>) -> Vec<(OsString, OsStrin
     for (at, (name, value)) in block.set.iter().enumerate() {
         if !block.set[at + 1..].iter().any(|(later, _)| later == name) {
             all.push((name.clone(), value.clone()));
-        }
-    }
-    all.push((LAUNCH_FD.into(), RANK_SOCKET.to_string().into()));
-    if let Some(library) = library
-        && !block.set.iter().any(|(name, _)| name == LIBRARY_PATH)
-    {
-        match all.iter_mut().find(|(name, _)| name == LIBRARY_PATH) {
-            Some((_, value)) if !value.is_empty() => {
-                let mut longer = library.to_owned();
-                longer.push(":");
-                longer.push(&value);
-                *value = longer;
-            }
-            Some((_, value)) => *value = library.to_owned(),
-            None => all.push((LIBRARY_PATH.into(), library.to_owned())),
         }
     }
     all
@@ -339,45 +389,57 @@ mod tests {
 
     fn block(set: &[(&str, &str)], pass: Pass) -> Block {
         Block {
-            count: 1,
+            count: Some(1),
             program: "true".into(),
             arguments: vec![],
             wdir: None,
             pass,
             set: set.iter().map(|(a, b)| (a.into(), b.into())).collect(),
+            hosts: None,
         }
     }
-    fn value(all: &[(OsString, OsString)], name: &str) -> Option<String> {
-        let found: Vec<_> = all.iter().filter(|(n, _)| n == name).collect();
-        assert!(found.len() < 2, "{name} is there twice");
-        found.first().map(|(_, v)| v.to_string_lossy().into_owned())
+    fn value(block: &Block, library: Option<&str>, name: &str) -> Option<String> {
+        let prepared = Prepared::new(&program_of(block, false), library.map(OsStr::new)).unwrap();
+        let start = format!("{name}=");
+        let mut found = prepared
+            .environment
+            .iter()
+            .filter_map(|v| v.to_str().unwrap_or_default().strip_prefix(&start));
+        let first = found.next().map(String::from);
+        assert!(found.next().is_none(), "{name} is there twice");
+        first
     }
 
     #[test]
     fn what_is_set_last_holds() {
-        let all = environment(
-            &block(&[("A", "1"), ("A", "2"), ("PATH", "/x")], Pass::All),
-            None,
-        );
-        assert_eq!(
-            (value(&all, "A"), value(&all, "PATH")),
-            (Some("2".into()), Some("/x".into()))
-        );
-        assert_eq!(value(&all, LAUNCH_FD), Some("19".into()));
+        let block = block(&[("A", "1"), ("A", "2"), ("PATH", "/x:/bin")], Pass::All);
+        assert_eq!(value(&block, None, "A").as_deref(), Some("2"));
+        assert_eq!(value(&block, None, "PATH").as_deref(), Some("/x:/bin"));
+        assert_eq!(value(&block, None, LAUNCH_FD).as_deref(), Some("19"));
     }
 
     #[test]
     fn an_environment_can_be_empty() {
-        let all = environment(&block(&[], Pass::Only(vec![])), None);
-        assert_eq!(all.len(), 1);
+        let program = program_of(&block(&[], Pass::Only(vec![])), false);
+        assert_eq!(program.environment.len(), 0);
     }
 
     #[test]
     fn our_library_comes_first_unless_the_user_says_otherwise() {
-        let ours = Some(OsStr::new("/ours"));
-        let all = environment(&block(&[], Pass::Only(vec![])), ours);
-        assert_eq!(value(&all, LIBRARY_PATH), Some("/ours".into()));
-        let all = environment(&block(&[(LIBRARY_PATH, "/theirs")], Pass::All), ours);
-        assert_eq!(value(&all, LIBRARY_PATH), Some("/theirs".into()));
+        let ours = Some("/ours");
+        let none = block(&[], Pass::Only(vec![]));
+        assert_eq!(value(&none, ours, LIBRARY_PATH).as_deref(), Some("/ours"));
+        let theirs = block(&[(LIBRARY_PATH, "/theirs")], Pass::All);
+        assert_eq!(
+            value(&theirs, ours, LIBRARY_PATH).as_deref(),
+            Some("/theirs")
+        );
+    }
+
+    #[test]
+    fn another_host_has_its_own_name() {
+        let named = block(&[("HOSTNAME", "here"), ("A", "1")], Pass::Only(vec![]));
+        assert_eq!(program_of(&named, true).environment.len(), 1);
+        assert_eq!(program_of(&named, false).environment.len(), 2);
     }
 }

@@ -7,6 +7,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use crate::frame::PIECE;
 use crate::options::StdinTo;
 
 /// How ranks get their standard input.
@@ -17,6 +18,19 @@ pub enum Input {
     Inherited(u32),
     /// mpiexec reads and copies: for a terminal, which only the foreground's process group may read, and for several readers.
     Copied(Pump),
+    /// mpiexec reads and sends it to the hosts whose ranks read.
+    Sent(Feed),
+}
+
+/// Reads standard input for other hosts, one piece at a time.
+pub struct Feed {
+    /// Hosts that have not taken the last piece yet.
+    pub outstanding: usize,
+    /// Somebody is there to read.
+    pub wanted: bool,
+    ended: bool,
+    terminal: bool,
+    waiting: bool,
 }
 
 /// Copies standard input into pipes.
@@ -48,10 +62,18 @@ pub enum Wants {
 
 impl Input {
     /// Decides how it is done.
-    pub fn new(to: StdinTo) -> Input {
+    /// `afar`: the ranks are on other hosts.
+    pub fn new(to: StdinTo, afar: bool) -> Input {
         let terminal = rustix::termios::isatty(standard_input());
         match to {
             StdinTo::Nobody => Input::Nothing,
+            _ if afar => Input::Sent(Feed {
+                outstanding: 0,
+                wanted: false,
+                ended: false,
+                terminal,
+                waiting: false,
+            }),
             StdinTo::Rank(rank) if !terminal => Input::Inherited(rank),
             _ => Input::Copied(Pump {
                 to,
@@ -65,7 +87,71 @@ impl Input {
     }
 }
 
+impl Feed {
+    /// What to wait for.
+    pub fn wants(&self) -> Wants {
+        if self.wanted && !self.ended && !self.waiting && self.outstanding == 0 {
+            Wants::Input
+        } else {
+            Wants::Nothing
+        }
+    }
+
+    /// Reads once: a piece, an empty one at the end, or none now.
+    pub fn read(&mut self) -> Option<Vec<u8>> {
+        if is_background(self.terminal) {
+            self.waiting = true;
+            return None;
+        }
+        let mut piece = vec![0; PIECE];
+        let n = match rustix::io::read(standard_input(), piece.as_mut_slice()) {
+            Ok(n) => n,
+            Err(Errno::INTR | Errno::AGAIN) => return None,
+            Err(_) => 0,
+        };
+        self.ended = n == 0;
+        piece.truncate(n);
+        Some(piece)
+    }
+
+    /// mpiexec may be in the foreground again.
+    pub fn resume(&mut self) {
+        self.waiting = false;
+    }
+}
+
+/// Not in the terminal's foreground: reading would stop mpiexec.
+fn is_background(terminal: bool) -> bool {
+    // SAFETY: asks for numbers only.
+    terminal && unsafe { libc::tcgetpgrp(0) != libc::getpgrp() }
+}
+
 impl Pump {
+    /// For an agent, to which mpiexec sends what its ranks read.
+    pub fn for_agent() -> Pump {
+        Pump {
+            to: StdinTo::All,
+            writers: Vec::new(),
+            buffer: Vec::new(),
+            ended: false,
+            terminal: false,
+            waiting: false,
+        }
+    }
+
+    /// A piece from mpiexec; an empty one is the end.
+    pub fn offer(&mut self, bytes: Vec<u8>) {
+        self.ended = bytes.is_empty();
+        self.buffer = bytes;
+        self.writers.iter_mut().for_each(|w| w.at = 0);
+        self.write();
+    }
+
+    /// All readers have taken all of the last piece, or have gone.
+    pub fn is_empty(&self) -> bool {
+        self.writers.iter().all(|w| w.at == self.buffer.len())
+    }
+
     /// The reading end for a rank; `None` if it reads nothing.
     pub fn reader(&mut self, rank: u32) -> io::Result<Option<OwnedFd>> {
         if self.to != StdinTo::All && self.to != StdinTo::Rank(rank) {
@@ -103,12 +189,11 @@ impl Pump {
 
     /// Standard input is readable: reads once and writes on.
     pub fn read(&mut self) {
-        // SAFETY: asks for numbers only.
-        if self.terminal && unsafe { libc::tcgetpgrp(0) != libc::getpgrp() } {
+        if is_background(self.terminal) {
             self.waiting = true;
             return;
         }
-        self.buffer.resize(64 * 1024, 0);
+        self.buffer.resize(PIECE, 0);
         let n = match rustix::io::read(standard_input(), self.buffer.as_mut_slice()) {
             Ok(n) => n,
             Err(Errno::INTR | Errno::AGAIN) => {

@@ -1,58 +1,49 @@
 //! How ranks and jobs end.
 
+use std::ffi::c_int;
 use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use ferry_job::RankState;
 use rustix::event::epoll;
-use rustix::process::{WaitOptions, WaitStatus};
+use rustix::process::WaitOptions;
 
-use super::{Ending, GRACE, Job, PATIENCE, Rank};
+use super::{Crew, Ending, GRACE, Job, PATIENCE, Rank};
 use crate::output::Channel;
 use crate::signals;
 
-impl Job<'_> {
-    /// Takes note of all processes that have ended.
-    pub(super) fn reap(&mut self) {
-        let mut ended = Vec::new();
-        loop {
-            match rustix::process::wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) => {
-                    if let Some(rank) = self.by_pid.remove(&pid.as_raw_nonzero().get()) {
-                        ended.push((rank, status));
-                    }
-                }
-                Err(rustix::io::Errno::INTR) => {}
-                _ => break,
-            }
-        }
-        for &(rank, status) in &ended {
-            self.ranks[rank].ended = Some(status);
-            self.alive -= 1;
-            if let Some(warden) = &self.warden {
-                warden.note(rank, 0);
-            }
-        }
-        // What they said last comes before what is said about them; and a call of MPI_Abort before the exit that follows it.
-        for &(rank, _) in &ended {
-            self.drain(rank);
-            self.hear(rank);
-        }
-        // Where several died at once, a signal is nearer to the cause than an early exit.
-        ended.sort_by_key(|(_, status)| !status.signaled());
-        for (rank, status) in ended {
-            self.judge(rank, status);
+/// How a process has ended: its wait status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct End(pub(super) i32);
+
+impl End {
+    /// The signal that killed it.
+    pub(super) fn signal(self) -> Option<c_int> {
+        libc::WIFSIGNALED(self.0).then(|| libc::WTERMSIG(self.0))
+    }
+    /// Its exit status, if it has ended by itself.
+    pub(super) fn exit_status(self) -> Option<u8> {
+        libc::WIFEXITED(self.0).then(|| libc::WEXITSTATUS(self.0) as u8)
+    }
+    /// In words.
+    pub(super) fn described(self) -> String {
+        match (self.signal(), self.exit_status()) {
+            (Some(signal), _) => format!("was killed by {}", signals::described(signal)),
+            (None, Some(status)) => format!("ended with exit status {status}"),
+            (None, None) => "ended".into(),
         }
     }
+}
 
+impl Job<'_> {
     /// Decides what the end of a rank means for the job.
-    fn judge(&mut self, rank: usize, status: WaitStatus) {
+    pub(super) fn judge(&mut self, rank: usize, end: End) {
         if self.ending.is_some() {
             return;
         }
         let state = self.state(rank);
-        if let Some(signal) = status.terminating_signal() {
+        if let Some(signal) = end.signal() {
             let code = 128 + signal as u8;
             if self.passed_on.contains(&signal) {
                 // The user asked for it; the others have had the same signal, and get their time.
@@ -67,8 +58,7 @@ impl Job<'_> {
                 self.named(rank),
                 signals::described(signal)
             );
-            // SAFETY: the macro's function form only looks at the number.
-            if libc::WCOREDUMP(status.as_raw()) {
+            if libc::WCOREDUMP(end.0) {
                 text += ", core dumped";
             }
             text += match signal {
@@ -81,7 +71,7 @@ impl Job<'_> {
             self.end(&text, code);
             return;
         }
-        let code = status.exit_status().unwrap_or(1) as u8;
+        let code = end.exit_status().unwrap_or(1);
         match state {
             RankState::Running | RankState::Aborted => {
                 let hint = match code {
@@ -92,7 +82,7 @@ impl Job<'_> {
                     _ => String::new(),
                 };
                 let text = format!(
-                    "{} ended without MPI_Finalize, with exit status {code}{hint}",
+                    "{} ended without MPI_Finalize (of a session: MPI_Session_finalize), with exit status {code}{hint}",
                     self.named(rank)
                 );
                 self.end(&text, code.max(1));
@@ -114,12 +104,17 @@ impl Job<'_> {
     }
 
     pub(super) fn state(&self, rank: usize) -> RankState {
-        RankState::from_number(self.statuses[rank].state.load(Acquire))
+        match &self.crew {
+            Crew::Here(here) => RankState::from_number(here.statuses[rank].state.load(Acquire)),
+            Crew::Afar(afar) => afar.state(rank),
+        }
     }
 
     pub(super) fn named(&self, rank: usize) -> String {
-        let Rank { pid, program, .. } = &self.ranks[rank];
-        format!("rank {rank} ({program}, pid {pid} on {})", self.host)
+        let Rank {
+            pid, program, host, ..
+        } = &self.ranks[rank];
+        format!("rank {rank} ({program}, pid {pid} on {host})")
     }
 
     /// Begins to end the job, for the reason `text` (said unless empty). Later reasons are consequences of the first.
@@ -154,12 +149,15 @@ impl Job<'_> {
 
     /// All ranks have ended: their last output, what they left behind, the status.
     pub(super) fn finish(&mut self, events: &mut Vec<epoll::Event>) -> u8 {
-        self.warden = None;
-        self.end_orphans();
-        for stream in 0..2 * self.ranks.len() {
+        if let Crew::Here(here) = &mut self.crew {
+            here.warden = None;
+        }
+        self.dismiss_agents(events);
+        end_orphans(self.ending.is_some());
+        for stream in 0..self.output.streams() {
             self.output.drain(stream);
         }
-        for stream in 0..2 * self.ranks.len() {
+        for stream in 0..self.output.streams() {
             self.output.end(stream);
         }
         self.flush();
@@ -173,37 +171,36 @@ impl Job<'_> {
             None => self.status,
         }
     }
+}
 
-    /// Ends what ranks have started and left behind: it has become mpiexec's child.
-    fn end_orphans(&mut self) {
-        let began = Instant::now();
-        let ending = self.ending.is_some();
-        let mut known = Vec::new();
+/// Ends what ranks have started and left behind: it has become this process's child. `ending`: at once, by force.
+pub fn end_orphans(ending: bool) {
+    let began = Instant::now();
+    let mut known = Vec::new();
+    loop {
+        let mut none = false;
         loop {
-            let mut none = false;
-            loop {
-                match rustix::process::wait(WaitOptions::NOHANG) {
-                    Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
-                    Ok(None) => break,
-                    Err(_) => {
-                        none = true;
-                        break;
-                    }
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+                Ok(None) => break,
+                Err(_) => {
+                    none = true;
+                    break;
                 }
             }
-            if none || began.elapsed() > PATIENCE {
-                return;
-            }
-            let late = ending || began.elapsed() > GRACE;
-            for child in children() {
-                if late || !known.contains(&child) {
-                    known.push(child);
-                    // SAFETY: a child of ours that has not been waited for, so the pid is its.
-                    unsafe { libc::kill(child, if late { libc::SIGKILL } else { libc::SIGTERM }) };
-                }
-            }
-            thread::sleep(Duration::from_millis(2));
         }
+        if none || began.elapsed() > PATIENCE {
+            return;
+        }
+        let late = ending || began.elapsed() > GRACE;
+        for child in children() {
+            if late || !known.contains(&child) {
+                known.push(child);
+                // SAFETY: a child of ours that has not been waited for, so the pid is its.
+                unsafe { libc::kill(child, if late { libc::SIGKILL } else { libc::SIGTERM }) };
+            }
+        }
+        thread::sleep(Duration::from_millis(2));
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use ferry_job::{RankState, RankStatus};
 
-use super::{Job, Rank, STATUS_HANG};
+use super::{Crew, Job, STATUS_HANG};
+use crate::frame::Page;
 use crate::hang::{self, Fate, RankView, Stillness};
 use crate::options::OnHang;
 
@@ -38,7 +39,7 @@ impl HangWatch {
 
 impl Job<'_> {
     pub(super) fn look_for_a_hang(&mut self, now: Instant) {
-        if self.options.on_hang == OnHang::Ignore || self.ranks.len() < self.size {
+        if self.options.on_hang == OnHang::Ignore || self.ranks.iter().any(|r| r.pid == 0) {
             return;
         }
         let seen = hang::stillness(&self.views(false));
@@ -74,11 +75,9 @@ impl Job<'_> {
     /// Does the kernel say so too? A rank that has been woken, or stopped, is no longer waiting for anybody, although it has had no
     /// time yet to say so.
     fn all_sleep(&self) -> bool {
-        self.living().all(|(_, rank)| {
-            let stat =
-                std::fs::read_to_string(format!("/proc/{}/stat", rank.pid)).unwrap_or_default();
-            let state = stat.rsplit(") ").next().and_then(|s| s.chars().next());
-            !matches!(state, Some('R' | 'T' | 't'))
+        self.living().all(|(number, rank)| match &self.crew {
+            Crew::Here(_) => !is_awake(rank.pid),
+            Crew::Afar(afar) => !afar.awake(number),
         })
     }
 
@@ -97,44 +96,88 @@ impl Job<'_> {
 
     /// The ranks' status pages; the texts only if they are wanted.
     fn views(&self, texts: bool) -> Vec<RankView> {
-        let view = |(rank, status): (&Rank, &RankStatus)| {
-            let asleep = status.asleep.load(Acquire) != 0;
-            let state = RankState::from_number(status.state.load(Acquire));
-            let fate = match (rank.ended, state) {
-                (Some(_), _) => Fate::Exited,
-                (None, RankState::Started) => Fate::Started,
-                (None, RankState::Running) => Fate::Running,
-                (None, _) => Fate::Finalized,
-            };
-            RankView {
-                fate,
-                asleep,
-                concurrent: status.concurrent.load(Relaxed) != 0,
-                call: if texts {
-                    call_name(status.call.load(Relaxed))
-                } else {
-                    String::new()
-                },
-                since: status.since.load(Relaxed),
-                context: status.context.load(Relaxed),
-                comm: if texts {
-                    status.comm_name_text()
-                } else {
-                    String::new()
-                },
-                comm_size: status.comm_size.load(Relaxed),
-                peer: status.peer.load(Relaxed),
-                tag: status.tag.load(Relaxed),
-                collective: status.collective.load(Relaxed),
-                root: status.root.load(Relaxed),
-                sent: status.sent.load(Relaxed),
-                received: status.received.load(Relaxed),
+        let here = match &self.crew {
+            Crew::Here(here) => here,
+            Crew::Afar(afar) => {
+                let mut views = afar.views().to_vec();
+                for (view, rank) in views.iter_mut().zip(&self.ranks) {
+                    if rank.ended.is_some() {
+                        view.fate = Fate::Exited;
+                    }
+                }
+                return views;
             }
         };
-        self.ranks.iter().zip(self.statuses).map(view).collect()
+        let view = |(number, status): (u32, &RankStatus)| {
+            let page = page_of(number, status, texts);
+            let mut view = view_of(&page, status.since.load(Relaxed));
+            if self.ranks[number as usize].ended.is_some() {
+                view.fate = Fate::Exited;
+            }
+            view
+        };
+        (0..).zip(here.statuses).map(view).collect()
     }
 }
 
-fn call_name(number: u32) -> String {
-    ferry_api::name_of(number).unwrap_or_else(|| "a call".into())
+/// Does the kernel say that a process runs, or is stopped?
+pub fn is_awake(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().and_then(|s| s.chars().next());
+    matches!(state, Some('R' | 'T' | 't'))
+}
+
+/// What a status page says; its texts only if they are wanted. `awake` and `age` are left to the caller.
+pub fn page_of(rank: u32, status: &RankStatus, texts: bool) -> Page {
+    let asleep = status.asleep.load(Acquire) != 0;
+    Page {
+        rank,
+        state: status.state.load(Acquire),
+        asleep,
+        awake: false,
+        concurrent: status.concurrent.load(Relaxed) != 0,
+        call: if texts { status.call.load(Relaxed) } else { 0 },
+        age: 0,
+        context: status.context.load(Relaxed),
+        comm: if texts {
+            status.comm_name_text()
+        } else {
+            String::new()
+        },
+        comm_size: status.comm_size.load(Relaxed),
+        peer: status.peer.load(Relaxed),
+        tag: status.tag.load(Relaxed),
+        collective: status.collective.load(Relaxed),
+        root: status.root.load(Relaxed),
+        sent: status.sent.load(Relaxed),
+        received: status.received.load(Relaxed),
+    }
+}
+
+/// A page of a rank that has not ended, as the hang report wants it.
+pub(super) fn view_of(page: &Page, since: u64) -> RankView {
+    RankView {
+        fate: match RankState::from_number(page.state) {
+            RankState::Started => Fate::Started,
+            RankState::Running => Fate::Running,
+            _ => Fate::Finalized,
+        },
+        asleep: page.asleep,
+        concurrent: page.concurrent,
+        call: if page.call == 0 {
+            String::new()
+        } else {
+            ferry_api::name_of(page.call).unwrap_or_else(|| "a call".into())
+        },
+        since,
+        context: page.context,
+        comm: page.comm.clone(),
+        comm_size: page.comm_size,
+        peer: page.peer,
+        tag: page.tag,
+        collective: page.collective,
+        root: page.root,
+        sent: page.sent,
+        received: page.received,
+    }
 }

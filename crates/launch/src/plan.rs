@@ -1,0 +1,187 @@
+//! From a command line to which rank runs what where.
+
+use crate::frame::Program;
+use crate::hosts::{self, Host};
+use crate::options::{Options, RANKS_MAX, StdinTo};
+use crate::start::{self, NotStarted};
+
+/// What is to be started where.
+pub struct Plan {
+    /// The programs, one a block of the command line.
+    pub programs: Vec<Program>,
+    /// Each rank's program.
+    pub block_of: Vec<u32>,
+    /// The names of the hosts that have ranks.
+    pub hosts: Vec<String>,
+    /// Those hosts as the launcher is to be told, and whether each is this machine.
+    pub addresses: Vec<(String, bool)>,
+    /// Each rank's host.
+    pub host_of: Vec<u32>,
+    /// Agents are needed: there are other hosts, or the user wants a launcher.
+    pub afar: bool,
+}
+
+impl Plan {
+    /// Counts ranks and gives each a host.
+    ///
+    /// # Errors
+    /// Too many ranks, or not enough room on the hosts.
+    pub fn make(options: &Options) -> Result<Plan, NotStarted> {
+        let wrong = |text: String| NotStarted { text, status: 2 };
+        // All hosts that are named anywhere, each once; blocks choose among them.
+        let here = Host {
+            name: this_host(),
+            slots: 1,
+            max_slots: None,
+        };
+        let mut all: Vec<Host> = Vec::new();
+        let everywhere = options.hosts.clone().unwrap_or_else(|| {
+            let named = options.blocks.iter().filter_map(|b| b.hosts.as_ref());
+            let mut union: Vec<Host> = Vec::new();
+            for host in named.flatten() {
+                if !union.iter().any(|h| h.name == host.name) {
+                    union.push(host.clone());
+                }
+            }
+            if union.is_empty() {
+                union.push(here.clone());
+            }
+            union
+        });
+        let mut taken = Vec::new();
+        let (mut block_of, mut host_of) = (Vec::new(), Vec::<u32>::new());
+        for (number, block) in (0u32..).zip(&options.blocks) {
+            let list = block.hosts.as_ref().unwrap_or(&everywhere);
+            let places: Vec<usize> = list
+                .iter()
+                .map(|host| {
+                    let known = all.iter().position(|h| h.name == host.name);
+                    known.unwrap_or_else(|| {
+                        all.push(host.clone());
+                        taken.push(0);
+                        all.len() - 1
+                    })
+                })
+                .collect();
+            let named = options.hosts.is_some() || block.hosts.is_some();
+            let slots = || list.iter().fold(0u32, |sum, h| sum.saturating_add(h.slots));
+            let count = block
+                .count
+                .unwrap_or_else(|| if named { slots() } else { 1 });
+            if count as usize + block_of.len() >= RANKS_MAX as usize {
+                return Err(wrong(format!("that is more than {} ranks", RANKS_MAX - 1)));
+            }
+            let mut had: Vec<u32> = places.iter().map(|&p| taken[p]).collect();
+            let mapped = hosts::map(list, count, options.map_by, &mut had).map_err(wrong)?;
+            for (&place, had) in places.iter().zip(had) {
+                taken[place] = had;
+            }
+            for at in mapped {
+                block_of.push(number);
+                host_of.push(places[at] as u32);
+            }
+        }
+        let ranks = block_of.len();
+        if let StdinTo::Rank(r) = options.stdin
+            && r as usize >= ranks
+        {
+            let last = ranks - 1;
+            return Err(wrong(format!(
+                "-stdin {r}: the job has {ranks} ranks, 0 to {last}"
+            )));
+        }
+        // Hosts without ranks are left out.
+        let mut numbers = vec![None; all.len()];
+        let (mut names, mut addresses) = (Vec::new(), Vec::new());
+        for host in &mut host_of {
+            let old = *host as usize;
+            *host = *numbers[old].get_or_insert_with(|| {
+                names.push(all[old].shown().to_string());
+                addresses.push((all[old].name.clone(), all[old].is_here()));
+                names.len() as u32 - 1
+            });
+        }
+        let named = options.hosts.is_some() || options.blocks.iter().any(|b| b.hosts.is_some());
+        let afar = addresses.iter().any(|(_, here)| !here)
+            || addresses.len() > 1
+            || named && options.launcher.is_some();
+        if !afar {
+            names = vec![this_host()];
+        }
+        let programs = options
+            .blocks
+            .iter()
+            .map(|b| start::program_of(b, afar))
+            .collect();
+        Ok(Plan {
+            programs,
+            block_of,
+            hosts: names,
+            addresses,
+            host_of,
+            afar,
+        })
+    }
+
+    /// How many ranks.
+    pub fn ranks(&self) -> usize {
+        self.block_of.len()
+    }
+
+    /// A rank's program as the user wrote it.
+    pub fn program_of(&self, rank: usize) -> String {
+        let program = &self.programs[self.block_of[rank] as usize];
+        program.program.os().to_string_lossy().into_owned()
+    }
+}
+
+fn this_host() -> String {
+    let uname = rustix::system::uname();
+    uname.nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{Asked, parse};
+    use std::ffi::OsString;
+
+    fn plan(line: &str) -> Result<Plan, NotStarted> {
+        match parse(line.split_whitespace().map(OsString::from), |_| None) {
+            Ok(Asked::Run(options)) => Plan::make(&options),
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn without_hosts_all_is_here() {
+        let p = plan("-n 3 x : y").unwrap();
+        assert!(!p.afar && p.host_of == [0; 4] && p.block_of == [0, 0, 0, 1]);
+        assert!(!plan("-host localhost:4 x").unwrap().afar);
+        assert_eq!(plan("-host localhost:4 x").unwrap().ranks(), 4);
+    }
+
+    #[test]
+    fn blocks_go_on_where_others_end_or_to_hosts_of_their_own() {
+        let p = plan("--hosts a:2,b:2 -n 1 x : -n 3 y").unwrap();
+        assert_eq!(
+            (p.host_of, p.hosts.join(" ")),
+            (vec![0, 0, 1, 1], "a b".into())
+        );
+        let p = plan("-n 2 -host b:2 x : -n 1 -host a y").unwrap();
+        assert_eq!(
+            (p.host_of, p.hosts.join(" ")),
+            (vec![0, 0, 1], "b a".into())
+        );
+        assert!(plan("-host localhost --launcher l x").unwrap().afar);
+        let p = plan("--hosts a:2,b:2 x").unwrap();
+        assert_eq!(p.ranks(), 4);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let said = |line| plan(line).err().unwrap().text;
+        assert!(said("-stdin 4 -n 2 x").contains("0 to 1"));
+        assert!(said("-n 65536 x : y").contains("65536"));
+    }
+}
