@@ -1,6 +1,6 @@
 //! What happens when messages arrive: eager delivery, announcements, pieces, acknowledgements.
 
-use crate::count::{COUNTERS, way};
+use crate::count::COUNTERS;
 use crate::key::{Envelope, ProcId};
 use crate::matcher::{Content, Matcher, Unexpected};
 use crate::request::{Completion, Fault, Operation, ReqId, Requests, Stream};
@@ -51,6 +51,8 @@ pub(crate) struct Task {
 /// Queues and requests of a process: everything but the wires.
 pub(crate) struct Engine {
     me: ProcId,
+    /// The wire by which messages from others come now, a place in [`crate::WAYS`].
+    way: usize,
     pub matcher: Matcher,
     pub requests: Requests,
     pub outbox: HashMap<ProcId, VecDeque<Outgoing>>,
@@ -67,6 +69,7 @@ impl Engine {
     pub fn new(me: ProcId) -> Engine {
         Engine {
             me,
+            way: 1,
             matcher: Matcher::new(),
             requests: Requests::new(),
             outbox: HashMap::new(),
@@ -207,6 +210,12 @@ impl Engine {
         );
     }
 
+    /// The wire by which a message from there has come.
+    #[inline]
+    fn way(&self, from: ProcId) -> usize {
+        if from == self.me { 0 } else { self.way }
+    }
+
     #[inline]
     fn eager(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> Option<()> {
         let mut fields = Fields(bytes);
@@ -217,7 +226,7 @@ impl Engine {
             None
         };
         let bytes = fields.0;
-        COUNTERS.received[way(self.me, from)].add(bytes.len() as u64);
+        COUNTERS.received[self.way(from)].add(bytes.len() as u64);
         let envelope = Envelope {
             source: key.source,
             tag: key.tag,
@@ -251,7 +260,7 @@ impl Engine {
         let mut fields = Fields(bytes);
         let key = fields.key()?;
         let (len, address, request) = (fields.u64()?, fields.u64()?, fields.u32()?);
-        COUNTERS.received[way(self.me, from)].add(len);
+        COUNTERS.received[self.way(from)].add(len);
         COUNTERS.received_announced.add(1);
         match self.matcher.match_message(&key) {
             Some(req) => {
@@ -340,6 +349,10 @@ impl Engine {
 }
 
 impl Inbox for Engine {
+    fn by(&mut self, wire: usize) {
+        self.way = wire;
+    }
+
     #[inline]
     fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) {
         self.received += 1;
@@ -364,7 +377,6 @@ impl Inbox for Engine {
     }
 
     fn placed(&mut self, from: ProcId, message: u8, head: &[u8], bytes: usize) {
-        self.received += 1;
         let known = message == wire::PIECE;
         if !known || self.stream_came(from, head, bytes, None).is_none() {
             self.malformed += 1;
@@ -372,7 +384,6 @@ impl Inbox for Engine {
     }
 
     fn part(&mut self, from: ProcId, message: u8, head: &[u8], bytes: &[u8]) {
-        self.received += 1;
         let known = message == wire::PIECE;
         if !known
             || self

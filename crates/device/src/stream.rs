@@ -119,6 +119,8 @@ impl Engine {
         stream.got += fits as u64;
         let got = stream.got;
         if fits as u64 == to_come {
+            // As the sender has counted it: once.
+            self.received += 1;
             self.finish_receive(req, got);
         }
         (fits == bytes).then_some(())
