@@ -1,7 +1,7 @@
 //! The device: what the floor above calls, and the progress engine.
 
 use crate::buffer::{Sink, Source};
-use crate::count::{COUNTERS, way};
+use crate::count::COUNTERS;
 use crate::engine::{Engine, Offer, Outgoing, Payload, Task};
 use crate::key::{ContextId, Envelope, Key, Pattern, ProcId};
 use crate::matcher::{Content, Unexpected};
@@ -129,7 +129,7 @@ impl Device {
             Ok(f) => f,
             Err(e) => return Some(self.refuse(e)),
         };
-        COUNTERS.sent[way(self.me, to)].add(len as u64);
+        COUNTERS.sent[self.wires.way(to)].add(len as u64);
         if len + wire::EAGER_HEAD > features.eager_max {
             return Some(self.announce(to, key, source, features.remote_read));
         }

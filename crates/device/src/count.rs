@@ -4,7 +4,6 @@
 //! before the device is started and from any thread.
 
 use crate::core::Device;
-use crate::key::ProcId;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -65,14 +64,8 @@ impl Traffic {
     }
 }
 
-/// By which wire messages go, as far as counting goes.
-pub const WAYS: [&str; 2] = ["self", "shm"];
-
-/// The wire between process `me` and `peer`: its place in [`WAYS`].
-#[inline]
-pub(crate) fn way(me: ProcId, peer: ProcId) -> usize {
-    usize::from(me != peer)
-}
+/// By which wires messages can go.
+pub use ferry_transport::KNOWN as WAYS;
 
 /// All counts of this process.
 #[derive(Debug)]

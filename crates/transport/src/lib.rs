@@ -11,7 +11,7 @@ pub mod shm;
 pub mod tcp;
 
 pub use bell::Bell;
-pub use registry::{Wires, open};
+pub use registry::{KNOWN, Wires, open};
 
 /// A process of the job, numbered across all nodes.
 pub type ProcId = u32;
@@ -56,6 +56,9 @@ pub trait Inbox {
     /// A message has arrived; `bytes` is head and body in one run, valid during the call only. The bytes come from
     /// another process: the callee checks them.
     fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]);
+    /// What arrives from now on comes by this wire, a place in [`KNOWN`]; without a word, what is not this process's own by shared
+    /// memory. For who counts.
+    fn by(&mut self, _wire: usize) {}
     /// Where the next bytes of a stream's body belong, at most `left` of them (what is left of the piece that is coming in). `None`, or
     /// no room: they come by [`Inbox::part`]. Asked again before each read, and not kept beyond it.
     fn room(

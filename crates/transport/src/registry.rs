@@ -11,7 +11,7 @@ use ferry_job::{Directory, Segment, Welcome};
 use std::sync::atomic::AtomicU32;
 
 /// What there is to choose from in FERRY_TRANSPORTS, in the order that holds without it. A process always has the wire to itself.
-const KNOWN: [&str; 3] = ["self", "shm", "tcp"];
+pub const KNOWN: [&str; 3] = ["self", "shm", "tcp"];
 
 /// Which wire leads to a process: not asked for yet, …
 const UNKNOWN: u8 = 0;
@@ -21,6 +21,13 @@ const SHM: u8 = 1;
 const ITSELF: u8 = 2;
 /// … or one of the others, from this number on.
 const OTHERS: u8 = 3;
+
+/// Shared memory's place in [`KNOWN`].
+const SHM_PLACE: usize = 1;
+
+fn place_of(name: &str) -> usize {
+    KNOWN.iter().position(|k| *k == name).unwrap_or(0)
+}
 
 /// All wires of this process. The first that reaches a peer carries its messages.
 pub struct Wires {
@@ -191,6 +198,16 @@ impl Wires {
         }
     }
 
+    /// Which wire leads to `peer`: its place in [`KNOWN`].
+    #[inline]
+    pub fn way(&mut self, peer: ProcId) -> usize {
+        match self.route(peer) {
+            Ok(SHM) => SHM_PLACE,
+            Ok(n @ OTHERS..) => place_of(self.others[usize::from(n - OTHERS)].name()),
+            _ => 0,
+        }
+    }
+
     /// The wire to `peer`.
     fn wire(&mut self, peer: ProcId) -> Result<&mut dyn Transport, TransportError> {
         let route = self.route(peer)?;
@@ -254,7 +271,10 @@ impl Wires {
             delivered += shm.poll(inbox)?;
         }
         for wire in &mut self.others {
-            delivered += wire.poll(inbox)?;
+            inbox.by(place_of(wire.name()));
+            let polled = wire.poll(inbox);
+            inbox.by(SHM_PLACE);
+            delivered += polled?;
         }
         Ok(delivered)
     }

@@ -10,6 +10,7 @@ pub enum Group {
     Transports,
     TransportSelf,
     TransportShm,
+    TransportTcp,
     Protocols,
     Matching,
     Waiting,
@@ -21,13 +22,14 @@ pub enum Group {
 
 impl Group {
     /// All of them, in the order of their indices, which stays.
-    pub const ALL: [Group; 11] = {
+    pub const ALL: [Group; 12] = {
         use Group::*;
         [
             Messages,
             Transports,
             TransportSelf,
             TransportShm,
+            TransportTcp,
             Protocols,
             Matching,
             Waiting,
@@ -40,7 +42,11 @@ impl Group {
 
     /// The category in which a transport's counts stand.
     pub(super) fn of_way(way: usize) -> Group {
-        [Group::TransportSelf, Group::TransportShm][way]
+        [
+            Group::TransportSelf,
+            Group::TransportShm,
+            Group::TransportTcp,
+        ][way]
     }
 
     /// The index of the one of that name.
@@ -56,6 +62,7 @@ impl Group {
             Group::Transports => "transports",
             Group::TransportSelf => "transport_self",
             Group::TransportShm => "transport_shm",
+            Group::TransportTcp => "transport_tcp",
             Group::Protocols => "protocols",
             Group::Matching => "matching",
             Group::Waiting => "waiting",
@@ -73,6 +80,7 @@ impl Group {
             Group::Transports => "messages and bytes, by the transport that carries them",
             Group::TransportSelf => "messages of a process to itself",
             Group::TransportShm => "messages between processes of one node, through its memory",
+            Group::TransportTcp => "messages between hosts, by TCP",
             Group::Protocols => "how messages are sent: at once, or announced first",
             Group::Matching => "messages and receives that wait for each other",
             Group::Waiting => "what calls do that have to wait",
@@ -86,7 +94,9 @@ impl Group {
     fn parent(self) -> Option<Group> {
         match self {
             Group::Transports | Group::Protocols | Group::Matching => Some(Group::Messages),
-            Group::TransportSelf | Group::TransportShm => Some(Group::Transports),
+            Group::TransportSelf | Group::TransportShm | Group::TransportTcp => {
+                Some(Group::Transports)
+            }
             Group::Algorithms | Group::CollectiveCounts => Some(Group::Collectives),
             _ => None,
         }

@@ -74,7 +74,9 @@ impl Performance {
                     name: name.into(),
                     description: description.into(),
                     verbosity: match group {
-                        Group::TransportSelf | Group::TransportShm => Verbosity::UserBasic,
+                        Group::TransportSelf | Group::TransportShm | Group::TransportTcp => {
+                        Verbosity::UserBasic
+                    }
                         Group::Waiting | Group::Matching => Verbosity::UserDetail,
                         _ => Verbosity::TunerDetail,
                     },
