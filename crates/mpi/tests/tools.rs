@@ -93,8 +93,8 @@ fn the_page_has_a_line_for_everything() {
     );
 }
 
-/// Not settings: how the launcher finds its processes, and the first part of names made in the code.
-const NO_SETTINGS: [&str; 2] = ["FERRY_LAUNCH_FD", "FERRY_COLL_"];
+/// Not settings: what mpiexec tells its processes, and the first part of names made in the code.
+const NO_SETTINGS: [&str; 4] = ["FERRY_LAUNCH_FD", "FERRY_RANK", "FERRY_SIZE", "FERRY_COLL_"];
 
 #[test]
 fn every_setting_of_the_library_is_a_control_variable() {
