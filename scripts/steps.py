@@ -38,12 +38,13 @@ def steps():
     yield "unit and property tests", ["cargo", "test", "-q", "--workspace", "--no-fail-fast"], {}, 1500
     for package in loom_packages():
         yield f"models of {package}", ["cargo", "test", "-q", "--release", "-p", package, "--test", "loom"], LOOM, 900
+    yield "races", ["scripts/races", str(PREFIX)], {}, 1500
     yield "C programs", ["tests/run", "--mpi", str(PREFIX), "--suite", "c,scale"], {}, 1500
     yield "C programs over TCP", ["tests/run", "--mpi", str(PREFIX), "--suite", "tcp"], {}, 1500
     yield "faults", ["tests/run", "--mpi", str(PREFIX), "--suite", "faults"], {}, 600
     for check in sorted(ROOT.glob("tests/*/check")):
         yield f"{check.parent.name}", [str(check), str(PREFIX)], {}, 300
-    yield "mpi4py", ["scripts/mpi4py", "test", "1", "2", "3"], {"FERRY_PREFIX": str(PREFIX)}, 1800
+    yield "mpi4py", ["scripts/mpi4py", "test", "1", "2", "3", "5"], {"FERRY_PREFIX": str(PREFIX)}, 1800
 
 
 def counts(text):
