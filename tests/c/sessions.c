@@ -227,6 +227,31 @@ static void expect_flags(int initialized, int finalized)
     SAME(flag != 0, finalized);
 }
 
+/* What comes from different sessions, or from a session and the world model, must not meet in a call (MPI 5.0 11.3.1). */
+static void meet(MPI_Comm a, MPI_Comm b)
+{
+    MPI_Group first, second, other = MPI_GROUP_NULL;
+    MPI_Comm comm = MPI_COMM_NULL;
+    int result, zero = 0;
+    OK(MPI_Comm_group(a, &first));
+    OK(MPI_Comm_group(b, &second));
+    CLASS(MPI_Group_compare(first, second, &result), MPI_ERR_GROUP);
+    CLASS(MPI_Group_translate_ranks(first, 1, &zero, second, &result), MPI_ERR_GROUP);
+    CLASS(MPI_Group_union(first, second, &other), MPI_ERR_GROUP);
+    CLASS(MPI_Group_intersection(second, first, &other), MPI_ERR_GROUP);
+    CLASS(MPI_Group_difference(first, second, &other), MPI_ERR_GROUP);
+    CLASS(MPI_Comm_create(a, second, &comm), MPI_ERR_GROUP);
+    CLASS(MPI_Comm_create_group(a, second, 0, &comm), MPI_ERR_GROUP);
+    CHECK(other == MPI_GROUP_NULL && comm == MPI_COMM_NULL, "something came of a mixture");
+    /* The group without members comes from nowhere. */
+    OK(MPI_Group_union(first, MPI_GROUP_EMPTY, &other));
+    OK(MPI_Group_compare(first, other, &result));
+    SAME(result, MPI_IDENT);
+    OK(MPI_Group_free(&other));
+    OK(MPI_Group_free(&first));
+    OK(MPI_Group_free(&second));
+}
+
 static void sessions(const char *level, const char *granted, const char *tag)
 {
     MPI_Session a = open_session(level), b = open_session(NULL);
@@ -328,6 +353,8 @@ int main(int argc, char **argv)
         expect_flags(1, 0);
         use(MPI_COMM_WORLD);
         use(comm);
+        OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+        meet(comm, MPI_COMM_WORLD);
         sessions(NULL, "MPI_THREAD_MULTIPLE", "inner");
         OK(MPI_Finalize());
         expect_flags(1, 1);

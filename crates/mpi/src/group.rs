@@ -130,6 +130,34 @@ impl Group {
         self.session.as_ref()
     }
 
+    /// May this group and `other` meet in one call? What comes from a session must not meet what comes from another one or from the
+    /// world model (MPI 5.0 §11.3.1); the group without members comes from nowhere.
+    ///
+    /// Errors: Group.
+    pub fn check_origin(&self, other: &Group) -> Result<()> {
+        let same = match (&self.session, &other.session) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (None, None) => true,
+            _ => self.size == 0 || other.size == 0,
+        };
+        if same {
+            return Ok(());
+        }
+        let origin = |g: &Group| match &g.session {
+            Some(_) => "a session",
+            None => "the world model",
+        };
+        Err(err!(
+            Group,
+            "one group comes from {}, the other from {}: what comes from different sessions must not meet in a call",
+            origin(self),
+            match (&self.session, &other.session) {
+                (Some(_), Some(_)) => "another session",
+                _ => origin(other),
+            }
+        ))
+    }
+
     /// This group as one that comes from `session`, unless it comes from one already.
     pub(crate) fn derived_from(self: Arc<Group>, session: Option<&Arc<Session>>) -> Arc<Group> {
         match session {

@@ -184,6 +184,7 @@ pub fn intercomm_create(
     // What follows counts at the leader only.
     let bridge = if local_leader as u32 == local_comm.rank() {
         let peer_comm = args::comm(peer_comm, "peer_comm")?;
+        local_comm.group.check_origin(&peer_comm.group)?;
         match args::dest(remote_leader, "remote_leader", peer_comm)? {
             Dest::Rank(remote_leader) => Some(Bridge {
                 peer_comm,

@@ -53,6 +53,7 @@ pub fn group_translate_ranks(
     group2: &'static Arc<Group>,
     ranks2: OutInts,
 ) -> Result<()> {
+    group1.check_origin(group2)?;
     for (i, &rank) in ranks1.iter().enumerate() {
         let translated = match rank {
             constants::MPI_PROC_NULL => constants::MPI_PROC_NULL,
@@ -77,6 +78,7 @@ pub fn group_compare(
     group2: &'static Arc<Group>,
     result: Out<i32>,
 ) -> Result<()> {
+    group1.check_origin(group2)?;
     result.set(number_of(group1.compare(group2)));
     Ok(())
 }
@@ -86,6 +88,7 @@ pub fn group_union(
     group2: &'static Arc<Group>,
     newgroup: New<Group>,
 ) -> Result<()> {
+    group1.check_origin(group2)?;
     give(newgroup, group1.union(group2))
 }
 
@@ -94,6 +97,7 @@ pub fn group_intersection(
     group2: &'static Arc<Group>,
     newgroup: New<Group>,
 ) -> Result<()> {
+    group1.check_origin(group2)?;
     give(newgroup, group1.intersection(group2))
 }
 
@@ -102,6 +106,7 @@ pub fn group_difference(
     group2: &'static Arc<Group>,
     newgroup: New<Group>,
 ) -> Result<()> {
+    group1.check_origin(group2)?;
     give(newgroup, group1.difference(group2))
 }
 

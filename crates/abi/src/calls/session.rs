@@ -178,6 +178,7 @@ pub fn intercomm_create_from_groups(
     // The other group counts at the leader only.
     let other = match local_group.rank() {
         Some(rank) if rank == near => {
+            local_group.check_origin(remote_group)?;
             Some(remote_group.process(leader(remote_leader, remote_group, "remote_leader")?))
         }
         _ => None,

@@ -182,6 +182,7 @@ impl Comm {
     }
 
     fn check_part(&self, group: &Group) -> Result<()> {
+        self.group.check_origin(group)?;
         match group.iter().find(|&p| !self.group.contains(p)) {
             None => Ok(()),
             Some(p) => {
