@@ -234,8 +234,11 @@ def listen(word):
         try:
             frame, where = s.recvfrom(1 << 17)
         except TimeoutError:
-            if over.is_set():
-                break
+            frame = None
+        # Whoever looks for a word looks at everything; for how connections begin, what has been seen by now is enough.
+        if over.is_set() and (frame is None or not word):
+            break
+        if frame is None:
             continue
         if where[2] == 4 or len(frame) < 54:  # on its way out again
             continue
