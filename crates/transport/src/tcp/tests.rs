@@ -1,34 +1,12 @@
 //! Several processes' wires in one process, on the loopback, with a directory in memory.
 
 use super::*;
-use ferry_job::JobError;
-use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Arc, Mutex};
 
-type Cards = Arc<Mutex<HashMap<u32, Vec<u8>>>>;
-
-struct Memory {
-    rank: u32,
-    cards: Cards,
-}
-
-impl Directory for Memory {
-    fn put(&mut self, _wire: &str, card: &[u8]) -> Result<(), JobError> {
-        self.cards.lock().unwrap().insert(self.rank, card.to_vec());
-        Ok(())
-    }
-    fn publish(&mut self) -> Result<(), JobError> {
-        Ok(())
-    }
-    fn get(&mut self, _wire: &str, rank: u32) -> Result<Option<Vec<u8>>, JobError> {
-        Ok(self.cards.lock().unwrap().get(&rank).cloned())
-    }
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-}
+#[path = "../../tests/memory/mod.rs"]
+mod memory;
+use memory::{Cards, Memory};
 
 fn welcome(rank: u32, size: u32) -> Welcome {
     Welcome {
@@ -171,7 +149,10 @@ fn encrypted_connections_carry_everything_and_a_wiretap_sees_nothing() {
             Err(e) => break e.to_string(),
         }
     };
-    assert!(fault.contains("not genuine") && fault.contains("process 0 on host here"), "{fault}");
+    assert!(
+        fault.contains("not genuine") && fault.contains("process 0 on host here"),
+        "{fault}"
+    );
     assert_eq!(keeps[1].0.len(), before);
 }
 
@@ -214,7 +195,10 @@ fn nobody_listening_is_said_with_every_address() {
     let at = Card::decode(&cards.lock().unwrap()[&1]).unwrap().0[0];
     drop(dead);
     let mut keep = Keep::default();
-    assert_eq!(all[0].send(1, 1, &[], Body::Bytes(b"")).unwrap(), Answer::Full);
+    assert_eq!(
+        all[0].send(1, 1, &[], Body::Bytes(b"")).unwrap(),
+        Answer::Full
+    );
     let end = Instant::now() + Duration::from_secs(10);
     let fault = loop {
         match all[0].poll(&mut keep) {
@@ -223,7 +207,10 @@ fn nobody_listening_is_said_with_every_address() {
         }
     };
     let tried = format!("127.0.0.1:{}", at.port);
-    assert!(fault.contains(&tried) && fault.contains("refused"), "{fault}");
+    assert!(
+        fault.contains(&tried) && fault.contains("refused"),
+        "{fault}"
+    );
 }
 
 #[test]
@@ -232,7 +219,9 @@ fn strangers_are_sent_away_and_stall_nobody() {
     let mut keeps = keeps(2);
     let at = Card::decode(&cards.lock().unwrap()[&1]).unwrap().0[0];
     let at = SocketAddr::new(at.address.ip, at.port);
-    let mut silent: Vec<TcpStream> = (0..PORCH + 10).map(|_| TcpStream::connect(at).unwrap()).collect();
+    let mut silent: Vec<TcpStream> = (0..PORCH + 10)
+        .map(|_| TcpStream::connect(at).unwrap())
+        .collect();
     let mut scanner = TcpStream::connect(at).unwrap();
     scanner.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let mut liar = TcpStream::connect(at).unwrap();
@@ -279,11 +268,14 @@ fn nonsense_from_a_process_of_the_job_ends_its_connection_alone() {
     let mut answer = Vec::new();
     until(&mut all[..2], &mut keeps[..2], |_, _| {
         let mut space = [0; ferry_guard::ANSWER];
-        let n = bad.read(&mut space[..ferry_guard::ANSWER - answer.len()]).unwrap_or(0);
+        let n = bad
+            .read(&mut space[..ferry_guard::ANSWER - answer.len()])
+            .unwrap_or(0);
         answer.extend_from_slice(&space[..n]);
         answer.len() == ferry_guard::ANSWER
     });
-    let ferry_guard::Step::Done(_, finish) = handshake.feed(&guard, &mut &answer[..]).unwrap() else {
+    let ferry_guard::Step::Done(_, finish) = handshake.feed(&guard, &mut &answer[..]).unwrap()
+    else {
         panic!("no answer");
     };
     bad.write_all(&finish).unwrap();

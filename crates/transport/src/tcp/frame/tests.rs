@@ -37,7 +37,9 @@ impl Inbox for Keep {
 }
 
 fn bytes_of(len: usize, salt: u8) -> Vec<u8> {
-    (0..len).map(|i| (i as u8).wrapping_mul(7).wrapping_add(salt)).collect()
+    (0..len)
+        .map(|i| (i as u8).wrapping_mul(7).wrapping_add(salt))
+        .collect()
 }
 
 fn whole(message: u8, body: &[u8]) -> Vec<u8> {
@@ -91,7 +93,11 @@ fn frames_come_out_as_they_went_in_however_they_are_cut() {
         assert!(found.opened && found.farewell, "pieces of {piece}");
         let expected = [(1, Vec::new()), (2, b"hello".to_vec()), (3, large.clone())];
         assert_eq!(keep.whole, expected, "pieces of {piece}");
-        assert_eq!((&keep.direct, &keep.streams), (&large, &large), "pieces of {piece}");
+        assert_eq!(
+            (&keep.direct, &keep.streams),
+            (&large, &large),
+            "pieces of {piece}"
+        );
     }
 }
 
@@ -112,7 +118,10 @@ fn what_is_no_frame_is_refused() {
         header(Kind::Farewell, 1, 1, 0),
         [1, 0, 0, 0, 1, 0, 4, MARK],
     ] {
-        assert!(Reader::new().feed(0, &bad, &mut Keep::default()).is_err(), "{bad:?}");
+        assert!(
+            Reader::new().feed(0, &bad, &mut Keep::default()).is_err(),
+            "{bad:?}"
+        );
     }
 }
 
@@ -122,7 +131,12 @@ fn fuzz_frames() {
         whole(1, b"hello"),
         stream(4, &[1, 2, 3, 4], &bytes_of(300, 2)),
         stream(5, &[1, 2], &bytes_of(300, 3)),
-        [whole(7, &bytes_of(200, 4)), whole(8, b"x"), stream(2, &[1], b"abc")].concat(),
+        [
+            whole(7, &bytes_of(200, 4)),
+            whole(8, b"x"),
+            stream(2, &[1], b"abc"),
+        ]
+        .concat(),
         header(Kind::Open, 0, 0, 0).to_vec(),
         header(Kind::Farewell, 0, 0, 0).to_vec(),
     ];
