@@ -1,4 +1,5 @@
 /* MPI_T: initialising before and after MPI, control variables, enumerations, categories, events and their sources. */
+#include <limits.h>
 #include "check.h"
 
 /* A call of the tool interface that must return this code. */
@@ -285,7 +286,7 @@ static void algorithm(void)
 int main(int argc, char **argv)
 {
     life();
-    settings(8 << 20);
+    settings(ULLONG_MAX);
     check_begin(&argc, &argv);
     settings(12345678);
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));

@@ -69,8 +69,6 @@ fn protocols(cma: bool) -> Vec<String> {
     /// Bytes that the device puts before a message's own.
     const HEAD: usize = 16;
     let pieces = "announced; then pieces through the ring, while sender and receiver overlap";
-    let read =
-        "announced; then the receiver reads the sender's memory: one copy (process_vm_readv)";
     vec![
         format!(
             "{:<22} shm   in one cache line with its header",
@@ -81,11 +79,18 @@ fn protocols(cma: bool) -> Vec<String> {
             format!("to {} KiB", (shm::EAGER_MAX - HEAD) / 1024),
             shm::RING_LEN / 1024
         ),
-        format!(
-            "{:<22} shm   {pieces}",
-            format!("below {} MiB", shm::read_min() >> 20)
-        ),
-        format!("{:<22} shm   {}", "larger", if cma { read } else { pieces }),
+        match shm::read_min() {
+            _ if !cma => format!("{:<22} shm   {pieces}", "larger"),
+            shm::READ_MIN_MEASURED => format!(
+                "{:<22} shm   announced; then read from the sender's memory by both (process_vm_readv, _writev), or in pieces \
+                 through the ring, whichever was faster so far",
+                "larger"
+            ),
+            bytes => format!(
+                "{:<22} shm   {pieces}; from {bytes} bytes on read from the sender's memory (FERRY_SHM_READ_MIN)",
+                "larger"
+            ),
+        },
         format!("{:<22} self  copied once", "to oneself"),
     ]
 }

@@ -1,15 +1,18 @@
 //! The device: what the floor above calls, and the progress engine.
 
 use crate::buffer::{Sink, Source};
+use crate::copying::Way;
 use crate::count::COUNTERS;
-use crate::engine::{Engine, Offer, Outgoing, Payload, Task};
+use crate::engine::{Engine, Fetching, Offer, Outgoing, Payload, Task};
 use crate::key::{ContextId, Envelope, Key, Pattern, ProcId};
 use crate::matcher::{Content, Unexpected};
 use crate::request::{Completion, Fault, Operation, ReqId};
 use crate::wire::{self, Head};
 use ferry_job::{Directory, RankStatus, Segment, Welcome};
-use ferry_transport::{Answer, Body, ReadError, TransportError, Wires};
+use ferry_transport::shm::READ_MIN_MEASURED;
+use ferry_transport::{Answer, Body, Fetch, ReadError, TransportError, Wires};
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// When a send is complete (MPI 5.0 §3.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -235,16 +238,42 @@ impl Device {
             asked: None,
         });
         let head = Head::new().key(&key).u64(len).u64(address).u32(req.0);
+        self.send_head(to, wire::ANNOUNCE, head);
+        req
+    }
+
+    /// Sends a message that is all head, at once if nothing waits before it.
+    fn send_head(&mut self, to: ProcId, message: u8, head: Head) {
+        if self.engine.outbox_empty(to) {
+            match self.wires.send(to, message, head.bytes(), Body::Bytes(&[])) {
+                Ok(Answer::Done) => {
+                    self.engine.sent += 1;
+                    self.note_own(to);
+                    return;
+                }
+                Ok(Answer::Full) => {}
+                Err(e) => {
+                    self.break_down(&e);
+                    return;
+                }
+            }
+        }
+        let payload = Payload::None;
         self.engine.queue(
             to,
             Outgoing {
-                message: wire::ANNOUNCE,
+                message,
                 head,
-                payload: Payload::None,
+                payload,
             },
         );
-        self.flush();
-        req
+    }
+
+    /// A message has been read, or could not be.
+    fn fetched(&mut self, fetch: &Fetching, result: Result<(), ReadError>) {
+        if self.engine.fetched(fetch, result) {
+            self.send_head(fetch.from, wire::TAKEN, Head::new().u32(fetch.request));
+        }
     }
 
     /// The transport will not have it: a request that has already failed.
@@ -408,6 +437,9 @@ impl Device {
         if self.engine.has_tasks() {
             self.run_tasks();
         }
+        if !self.engine.fetching.is_empty() {
+            moved |= self.end_fetches();
+        }
         if self.engine.has_outgoing() {
             moved |= self.flush();
         }
@@ -439,9 +471,12 @@ impl Device {
         ended || self.engine.requests.completed() != before
     }
 
-    /// Reads announced messages that have been matched.
+    /// Sees to announced messages that have been matched: reads them, or asks for their pieces.
     fn run_tasks(&mut self) {
         while let Some(task) = self.engine.next_task() {
+            if !self.engine.fetching.is_empty() {
+                self.end_fetches();
+            }
             let Task {
                 req,
                 from,
@@ -453,32 +488,75 @@ impl Device {
                 continue;
             };
             let take = len.min(sink.capacity() as u64);
-            // With nothing large to send itself, this rank and the sender share the work, each copying at the same time. A rank
-            // that sends as well copies once instead of twice.
-            let shared = self.engine.requests.announced() == 0
-                && self
-                    .wires
-                    .features(from)
-                    .is_ok_and(|f| take < f.read_min as u64);
-            if shared {
+            let read_min = self.wires.features(from).map_or(0, |f| f.read_min as u64);
+            // A rank that has large messages to send itself copies once rather than twice.
+            let busy = self.engine.requests.announced() > 0;
+            let way = if busy || take >= read_min {
+                Way::Read
+            } else if read_min != READ_MIN_MEASURED as u64 {
+                Way::Pieces
+            } else {
+                self.engine.copying.choose(take)
+            };
+            if way == Way::Pieces {
                 self.engine.ask(req, from, request);
                 continue;
             }
+            let measured = (!busy).then(Instant::now);
             let Some(Operation::Receive { sink, .. }) = self.engine.requests.operation(req) else {
                 continue;
             };
-            // SAFETY: the receive's buffer is valid until its completion.
-            let read = unsafe { read_into(&mut self.wires, from, address, take, sink) };
-            match read {
-                Ok(()) => {
-                    COUNTERS.read.add(take);
-                    self.engine.finish_receive(req, take);
-                    self.engine.taken(from, request);
-                }
-                // The probe, or the system's policy, says no: ask for the bytes over the wire instead.
-                Err(_) => self.engine.ask(req, from, request),
+            let begun = match sink {
+                // SAFETY: the receive's buffer is valid until its completion; `take` is at most its capacity.
+                Sink::Bytes { ptr, .. } => unsafe {
+                    self.wires.fetch(from, address, *ptr, take as usize)
+                },
+                // SAFETY: the receive's buffer is valid until its completion.
+                _ => unsafe { read_into(&mut self.wires, from, address, take, sink) }
+                    .map(|()| Fetch::Done),
+            };
+            let fetch = Fetching {
+                req,
+                from,
+                take,
+                request,
+                measured,
+            };
+            match begun {
+                Ok(Fetch::Begun(number)) => self.engine.fetching.push((number, fetch)),
+                Ok(Fetch::Done) => self.fetched(&fetch, Ok(())),
+                Err(e) => self.fetched(&fetch, Err(e)),
             }
         }
+    }
+
+    /// Looks for reads that the sender had a part in and has ended. Returns whether there were any.
+    #[cold]
+    fn end_fetches(&mut self) -> bool {
+        let mut all = std::mem::take(&mut self.engine.fetching);
+        let before = all.len();
+        let mut i = 0;
+        while i < all.len() {
+            let from = all[i].1.from;
+            let mut ended = None;
+            if let Some((number, result)) = self.wires.fetched(from) {
+                ended = all
+                    .iter()
+                    .position(|(n, f)| *n == number && f.from == from)
+                    .map(|at| (at, result));
+            }
+            match ended {
+                Some((at, result)) => {
+                    let (_, fetch) = all.remove(at);
+                    self.fetched(&fetch, result);
+                }
+                None => i += 1,
+            }
+        }
+        let any = all.len() < before;
+        all.append(&mut self.engine.fetching);
+        self.engine.fetching = all;
+        any
     }
 
     /// Offers queued messages to the wires again. Returns whether any went.

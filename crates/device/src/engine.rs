@@ -1,12 +1,14 @@
 //! What happens when messages arrive: eager delivery, announcements, pieces, acknowledgements.
 
+use crate::copying::{Copying, Way};
 use crate::count::COUNTERS;
 use crate::key::{Envelope, ProcId};
 use crate::matcher::{Content, Matcher, Unexpected};
 use crate::request::{Completion, Fault, Operation, ReqId, Requests, Stream};
 use crate::wire::{self, Fields, Head};
-use ferry_transport::Inbox;
+use ferry_transport::{Inbox, ReadError};
 use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
 
 /// A message that waits for room on its wire.
 pub(crate) struct Outgoing {
@@ -48,6 +50,18 @@ pub(crate) struct Task {
     pub request: u32,
 }
 
+/// An announced message that is being read.
+pub(crate) struct Fetching {
+    pub req: ReqId,
+    pub from: ProcId,
+    /// Bytes that are read.
+    pub take: u64,
+    /// The sender's request.
+    pub request: u32,
+    /// When it began, if how long it takes says something.
+    pub measured: Option<Instant>,
+}
+
 /// Queues and requests of a process: everything but the wires.
 pub(crate) struct Engine {
     me: ProcId,
@@ -58,6 +72,9 @@ pub(crate) struct Engine {
     pub outbox: HashMap<ProcId, VecDeque<Outgoing>>,
     pub outbox_peers: Vec<ProcId>,
     tasks: VecDeque<Task>,
+    /// Reads that the wire has begun, by the wire's number.
+    pub fetching: Vec<(u32, Fetching)>,
+    pub copying: Copying,
     pub sent: u64,
     pub received: u64,
     /// Messages that made no sense and were dropped.
@@ -75,6 +92,8 @@ impl Engine {
             outbox: HashMap::new(),
             outbox_peers: Vec::new(),
             tasks: VecDeque::new(),
+            fetching: Vec::new(),
+            copying: Copying::default(),
             sent: 0,
             received: 0,
             malformed: 0,
@@ -182,10 +201,30 @@ impl Engine {
         }
     }
 
+    /// A message has been read, or could not be. True: the sender is to be told that it has been taken.
+    pub fn fetched(&mut self, fetch: &Fetching, result: Result<(), ReadError>) -> bool {
+        match result {
+            Ok(()) => {
+                COUNTERS.read.add(fetch.take);
+                if let Some(began) = fetch.measured {
+                    self.copying.note(Way::Read, fetch.take, began);
+                }
+                self.finish_receive(fetch.req, fetch.take);
+            }
+            // The probe, or the system's policy, says no: ask for the bytes over the wire instead.
+            Err(_) => self.ask(fetch.req, fetch.from, fetch.request),
+        }
+        result.is_ok()
+    }
+
     /// Asks the sender for an announced message's bytes.
     pub fn ask(&mut self, req: ReqId, from: ProcId, request: u32) {
         if let Some(Operation::Receive { stream, .. }) = self.requests.operation(req) {
-            *stream = Some(Stream { from, got: 0 });
+            *stream = Some(Stream {
+                from,
+                got: 0,
+                began: Instant::now(),
+            });
         }
         let head = Head::new().u32(request).u32(req.0);
         self.queue(
@@ -327,8 +366,9 @@ impl Engine {
         // SAFETY: the receive's buffer is valid until its completion; what is beyond its end is dropped.
         unsafe { sink.write(stream.got as usize, data) };
         stream.got += data.len() as u64;
-        let got = stream.got;
+        let (got, began) = (stream.got, stream.began);
         if got >= total {
+            self.copying.note(Way::Pieces, got, began);
             self.finish_receive(req, got);
         }
         Some(())

@@ -5,6 +5,7 @@
 //! datatypes.
 
 mod buffer;
+mod copying;
 mod core;
 mod count;
 mod engine;
@@ -20,7 +21,7 @@ mod wire;
 pub use buffer::{Layout, Sink, Source};
 pub use core::{Background, Capabilities, Device, SendMode};
 pub use count::{COUNTERS, Count, Counters, Traffic, WAYS};
-pub use ferry_transport::shm::{read_min, set_read_min};
+pub use ferry_transport::shm::{READ_MIN_MEASURED, read_min, set_read_min};
 pub use key::{ContextId, Envelope, Key, Pattern, ProcId};
 pub use lock::{DeviceGuard, device, finish, start};
 pub use meeting::{Meeting, SLOT_MAX};

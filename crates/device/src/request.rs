@@ -3,6 +3,7 @@
 use crate::buffer::{Sink, Source};
 use crate::key::{ContextId, Envelope, ProcId};
 use crate::matcher::Unexpected;
+use std::time::Instant;
 
 /// An operation under way in the device. It stays valid until [`Device::take`](crate::Device::take) has returned its completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -85,6 +86,8 @@ pub(crate) struct Stream {
     pub from: ProcId,
     /// Bytes that have come.
     pub got: u64,
+    /// When they were asked for.
+    pub began: Instant,
 }
 
 struct Slot {

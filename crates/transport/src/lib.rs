@@ -163,6 +163,25 @@ pub trait Transport: Send {
     ) -> Result<(), ReadError> {
         Err(ReadError::Refused)
     }
+    /// Begins to copy `len` bytes from the peer's memory at `address` to `into`; the peer may do a part of it. Blocks while it copies
+    /// itself. [`Transport::fetched`] tells when what has begun has ended.
+    ///
+    /// # Safety
+    /// The memory must be writable, and nobody else may touch it until the copy has ended.
+    unsafe fn fetch(
+        &mut self,
+        from: ProcId,
+        address: u64,
+        into: *mut u8,
+        len: usize,
+    ) -> Result<Fetch, ReadError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.read(from, address, &[(into, len)]) }.map(|()| Fetch::Done)
+    }
+    /// A copy from this peer that has begun and has now ended: its number, and how. Blocks while it copies what the peer has left.
+    fn fetched(&mut self, _from: ProcId) -> Option<(u32, Result<(), ReadError>)> {
+        None
+    }
     /// Before sleeping on the process's doorbell: asks that whatever arrives from now on, and room for a message that was answered
     /// [`Answer::Full`], ring it. Whoever arms polls once more before sleeping.
     fn arm(&mut self) {}
@@ -183,6 +202,15 @@ pub trait Transport: Send {
     fn doorbell(&self) -> Option<&'static std::sync::atomic::AtomicU32> {
         None
     }
+}
+
+/// What [`Transport::fetch`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fetch {
+    /// All is copied.
+    Done,
+    /// Copy number so and so goes on.
+    Begun(u32),
 }
 
 /// A peer's memory could not be read.

@@ -5,7 +5,7 @@ use crate::self_loop::SelfLoop;
 use crate::shm::{Board, Shm};
 use crate::tcp;
 use crate::{
-    Answer, Body, Features, Inbox, ProcId, ReadError, Streamed, Transport, TransportError,
+    Answer, Body, Features, Fetch, Inbox, ProcId, ReadError, Streamed, Transport, TransportError,
 };
 use ferry_job::{Directory, Segment, Welcome};
 use std::sync::atomic::AtomicU32;
@@ -113,6 +113,7 @@ fn open_these(
                     welcome.local_ranks.clone(),
                     welcome.local_rank as usize,
                     welcome.job,
+                    welcome.cores,
                 )?);
                 left = welcome.local_ranks.len() < welcome.size as usize;
             }
@@ -281,9 +282,12 @@ impl Wires {
 
     /// [`Transport::settle`] on every wire.
     pub fn settle(&mut self) -> bool {
-        self.others
-            .iter_mut()
-            .fold(true, |settled, wire| wire.settle() && settled)
+        // Each is told, whatever the others say.
+        let mut settled = true;
+        for wire in &mut self.others {
+            settled &= wire.settle();
+        }
+        settled
     }
 
     /// [`Transport::read`] on the wire to `from`.
@@ -299,6 +303,30 @@ impl Wires {
         let wire = self.wire(from).map_err(|_| ReadError::Refused)?;
         // SAFETY: the caller's promise, passed on.
         unsafe { wire.read(from, address, into) }
+    }
+
+    /// [`Transport::fetch`] on the wire to `from`.
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn fetch(
+        &mut self,
+        from: ProcId,
+        address: u64,
+        into: *mut u8,
+        len: usize,
+    ) -> Result<Fetch, ReadError> {
+        match &mut self.shm {
+            // SAFETY: the caller's promise, passed on.
+            Some(shm) if from != self.me => unsafe { shm.fetch(from, address, into, len) },
+            // SAFETY: as above.
+            _ => unsafe { self.read(from, address, &[(into, len)]) }.map(|()| Fetch::Done),
+        }
+    }
+
+    /// [`Transport::fetched`] on the wire to `from`.
+    pub fn fetched(&mut self, from: ProcId) -> Option<(u32, Result<(), ReadError>)> {
+        self.shm.as_mut()?.fetched(from)
     }
 
     /// [`Transport::arm`] on every wire.

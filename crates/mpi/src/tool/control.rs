@@ -82,7 +82,7 @@ impl Control {
                 },
                 Control {
                     name: "FERRY_SHM_READ_MIN".into(),
-                    description: "bytes from which on this process reads a message from its sender's memory, instead of copying it together with the sender".into(),
+                    description: "bytes from which on this process reads a large message from its sender's memory instead of getting it in pieces; the greatest number: whichever was faster so far".into(),
                     verbosity: Verbosity::TunerBasic,
                     group: Group::Protocols,
                     what: What::ReadMin,
@@ -150,7 +150,10 @@ impl Control {
     pub fn read(&self, comm: Option<&Comm>) -> Result<Value> {
         Ok(match self.what {
             What::Yields => Value::Unsigned(device::yields()),
-            What::ReadMin => Value::Large(device::read_min() as u64),
+            What::ReadMin => Value::Large(match device::read_min() {
+                device::READ_MIN_MEASURED => u64::MAX,
+                bytes => bytes as u64,
+            }),
             What::Algorithm(kind) => {
                 let comm = comm.ok_or(Trouble::InvalidHandle)?;
                 let own = comm.plans.wishes.get(kind);

@@ -3,6 +3,7 @@
 use super::control::Control;
 use crate::ReadError;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// Runs handed to the kernel in one call.
 const RUNS: usize = 64;
@@ -74,6 +75,49 @@ pub unsafe fn read(pid: i32, mut address: u64, into: &[(*mut u8, usize)]) -> Res
         }
     }
     Ok(())
+}
+
+/// Copies `len` bytes at `source` of this process to `target` in process `pid`. False: not all of it could be.
+///
+/// The addresses may be nonsense: the kernel checks both.
+pub fn write(pid: i32, mut source: u64, mut target: u64, mut len: u64) -> bool {
+    while len > 0 {
+        let local = libc::iovec {
+            iov_base: source as *mut libc::c_void,
+            iov_len: len as usize,
+        };
+        let remote = libc::iovec {
+            iov_base: target as *mut libc::c_void,
+            iov_len: len as usize,
+        };
+        // SAFETY: the kernel reads the local run as this process could, and says EFAULT where it could not.
+        let put = unsafe { libc::process_vm_writev(pid, &local, 1, &remote, 1, 0) };
+        if put <= 0 {
+            return false;
+        }
+        source = source.wrapping_add(put as u64);
+        target = target.wrapping_add(put as u64);
+        len -= put as u64;
+    }
+    true
+}
+
+/// How long a message of `len` bytes takes to be read, at best: what can be read of the peer's at [`probe`]'s address, a few times.
+/// `None`: it cannot be.
+pub fn time_read(peer: &Control, len: usize) -> Option<Duration> {
+    let pid = peer.pid.load(Ordering::Acquire) as i32;
+    let address = peer.probe_address.load(Ordering::Relaxed);
+    let mut target = vec![0u8; len];
+    (0..5)
+        .map(|_| {
+            let began = Instant::now();
+            // SAFETY: the target is writable; the kernel checks the remote range.
+            let read = unsafe { read(pid, address, &[(target.as_mut_ptr(), len)]) };
+            read.is_ok().then(|| began.elapsed())
+        })
+        .collect::<Option<Vec<_>>>()?
+        .into_iter()
+        .min()
 }
 
 /// Can this process read `peer`'s memory? Tries it on a word that the peer has announced.

@@ -19,7 +19,9 @@ pub struct Control {
     _line0: [u32; 14],
     /// Changed whenever a peer has opened a ring to this process.
     pub knocks: AtomicU32,
-    _line1: [u32; 15],
+    /// Changed whenever a peer has put on its desk something that this process may help to copy.
+    pub asked: AtomicU32,
+    _line1: [u32; 14],
     /// The process's id; 0 until it has started.
     pub pid: AtomicU32,
     _pad: u32,
@@ -27,14 +29,18 @@ pub struct Control {
     pub probe_address: AtomicU64,
     /// What stands at `probe_address`.
     pub probe_value: AtomicU64,
-    _line2: [u64; 5],
+    /// Messages up to so many bytes this process wants to be sent at once; 0: as many as there is room for.
+    pub eager_max: AtomicU32,
+    _line2: [u32; 9],
     /// A bit for each peer that has opened a ring to this process.
     pub opened: [AtomicU64; WORDS],
     /// A bit for each peer that has written since this process last looked (large nodes only).
     pub active: [AtomicU64; WORDS],
+    /// A bit for each peer whose desk this process should look at.
+    pub asking: [AtomicU64; WORDS],
     /// The name of the socket at which the process can be woken when it sleeps [`AT_DOOR`].
     pub door: AtomicU64,
-    _rest: [u64; 231],
+    _rest: [u64; 103],
 }
 
 /// The process does not sleep.
