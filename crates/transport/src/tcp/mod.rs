@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 /// The wire's name in the directory, in FERRY_TRANSPORTS and in reports.
 pub const NAME: &str = "tcp";
 /// Messages (head and body) up to this many bytes are sent at once; larger ones are announced, and received where they belong.
-pub const EAGER_MAX: usize = 16 * 1024 + 32;
+pub const EAGER_MAX: usize = 64 * 1024 + 32;
 /// What the handshake calls this kind of connection.
 const PURPOSE: u16 = 1;
 /// Connections that have not yet proved who they are, at once, and for how long.
