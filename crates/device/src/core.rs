@@ -678,9 +678,11 @@ impl Device {
         self.wires.settle()
     }
 
-    /// Tells the launcher how many messages have come and gone.
+    /// Tells the launcher how many messages have come and gone. What waits here for room or for a connection is under way, too: as
+    /// long as there is any, one more is said to have gone than has.
     pub(crate) fn publish_counts(&self) {
-        self.status.sent.store(self.engine.sent, Ordering::Relaxed);
+        let sent = self.engine.sent + u64::from(self.engine.has_outgoing());
+        self.status.sent.store(sent, Ordering::Relaxed);
         self.status
             .received
             .store(self.engine.received, Ordering::Relaxed);

@@ -134,7 +134,23 @@ impl Drops {
     /// Counts one. True if this one is worth a line in the log: the first, tenth, hundredth … of its kind, so that a flood
     /// does not fill a disk.
     pub fn count(&mut self, why: Rejected) -> bool {
-        let kind = match why {
+        let kind = self.kind(why);
+        *kind += 1;
+        let mut n = *kind;
+        while n % 10 == 0 {
+            n /= 10;
+        }
+        n == 1
+    }
+
+    /// How many there were of this kind.
+    pub fn of(&self, why: Rejected) -> u64 {
+        let mut copy = *self;
+        *copy.kind(why)
+    }
+
+    fn kind(&mut self, why: Rejected) -> &mut u64 {
+        match why {
             Rejected::Stranger => &mut self.strangers,
             Rejected::Version { .. } => &mut self.versions,
             Rejected::Proof => &mut self.proofs,
@@ -146,13 +162,7 @@ impl Drops {
             Rejected::Late => &mut self.late,
             Rejected::Crowded => &mut self.crowded,
             Rejected::Closed => &mut self.closed,
-        };
-        *kind += 1;
-        let mut n = *kind;
-        while n % 10 == 0 {
-            n /= 10;
         }
-        n == 1
     }
 
     /// All of them.

@@ -63,6 +63,10 @@ fn what_was_refused_is_counted_and_said_seldom() {
         .filter(|_| drops.count(Rejected::Stranger))
         .collect();
     assert_eq!(said, [1, 10, 100, 1000]);
+    assert_eq!(
+        (drops.of(Rejected::Stranger), drops.of(Rejected::Late)),
+        (1500, 0)
+    );
     for why in [
         Rejected::Version { theirs: 2 },
         Rejected::Proof,

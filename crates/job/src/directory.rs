@@ -25,6 +25,8 @@ pub trait Directory: Send {
     fn publish(&mut self) -> Result<(), JobError>;
     /// A rank's card. `Ok(None)`: not known yet; ask again when [`fd`](Directory::fd) is readable.
     fn get(&mut self, wire: &str, rank: u32) -> Result<Option<Vec<u8>>, JobError>;
+    /// A line for the job's log, which mpiexec shows with the rank in front of it. Under a foreign launcher it is lost.
+    fn say(&mut self, _line: &str) {}
     /// Readable when an answer has come; `None` if `get` always answers at once.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 }

@@ -17,6 +17,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// How long one address may take to answer while others are left to try.
@@ -336,8 +337,8 @@ impl Tcp {
                 handshake: self.guard.accept(),
             };
             let (ticket, crowded) = self.porch.enter(stranger, now);
-            if crowded.is_some() {
-                self.drops.count(Rejected::Crowded);
+            if let Some(out) = crowded {
+                self.refuse(Rejected::Crowded, &out.socket);
             }
             let Some(stranger) = self.porch.one(ticket) else {
                 continue;
@@ -367,9 +368,30 @@ impl Tcp {
                 }
             }
             Err(why) => {
-                self.porch.leave(ticket);
-                self.drops.count(why);
+                if let Some(stranger) = self.porch.leave(ticket) {
+                    self.refuse(why, &stranger.socket);
+                }
             }
+        }
+    }
+
+    /// Counts a connection that is sent away; and says so in the job's log, the first, tenth, hundredth … time for each reason.
+    pub(super) fn refuse(&mut self, why: Rejected, socket: &OwnedFd) {
+        let worth_saying = self.drops.count(why);
+        super::REFUSED.store(self.drops.total(), Relaxed);
+        // A call that crosses one from the other side is given up before it is over: no stranger's doing.
+        if worth_saying && why != Rejected::Closed {
+            let from =
+                socket::peer(socket).map_or("an address that is gone".into(), |a| a.to_string());
+            let times = self.drops.of(why);
+            let so_far = if times > 1 {
+                format!(" (the {times}th for this reason)")
+            } else {
+                String::new()
+            };
+            self.directory.say(&format!(
+                "a connection from {from} was refused: {why}{so_far}"
+            ));
         }
     }
 
@@ -377,8 +399,7 @@ impl Tcp {
     fn admit(&mut self, socket: OwnedFd, session: Session) {
         let process = session.peer();
         if process == self.me || process as usize >= self.index.len() {
-            self.drops.count(Rejected::Process);
-            return;
+            return self.refuse(Rejected::Process, &socket);
         }
         // From here on the poll set hears of it as a peer or not at all.
         let _ = epoll::delete(&self.epoll, &socket);
@@ -393,9 +414,7 @@ impl Tcp {
                 Link::Calling(calling) if me < process => calling.held = Some((socket, session)),
                 Link::Calling(_) => self.adopt(i, socket, session),
                 // It has one connection already, or has been given up.
-                _ => {
-                    self.drops.count(Rejected::Process);
-                }
+                _ => self.refuse(Rejected::Process, &socket),
             },
         }
     }

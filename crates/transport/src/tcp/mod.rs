@@ -22,6 +22,7 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 /// The wire's name in the directory, in FERRY_TRANSPORTS and in reports.
@@ -39,6 +40,9 @@ const LOOK_MAX: u32 = 16;
 const HOT_STREAK: u32 = 64;
 /// Events taken from the system at a time.
 const EVENTS: usize = 32;
+
+/// Connections that this process has sent away, for whatever reason; for tools.
+pub static REFUSED: AtomicU64 = AtomicU64::new(0);
 
 /// How silent a host may be: FERRY_TCP_TIMEOUT, in seconds.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -52,6 +52,12 @@ pub fn accept(listener: &OwnedFd, timeout: Duration) -> rustix::io::Result<Optio
     }
 }
 
+/// Who is at the other end, as long as there is one.
+pub fn peer(socket: &OwnedFd) -> Option<SocketAddr> {
+    let peer = rustix::net::getpeername(socket).ok().flatten()?;
+    SocketAddr::try_from(peer).ok()
+}
+
 /// Begins to connect; the socket can be written to when that is done, one way or the other.
 pub fn caller(to: SocketAddr, timeout: Duration) -> rustix::io::Result<OwnedFd> {
     let socket = stream(family(to.ip()))?;

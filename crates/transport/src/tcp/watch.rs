@@ -79,8 +79,7 @@ impl Tcp {
         self.timer.take();
         let now = Instant::now();
         while let Some(stranger) = self.porch.late(now) {
-            drop(stranger);
-            self.drops.count(Rejected::Late);
+            self.refuse(Rejected::Late, &stranger.socket);
         }
         for i in 0..self.peers.len() {
             match &mut self.peers[i].link {
