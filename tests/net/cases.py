@@ -340,6 +340,6 @@ class Cases:
 
     def case_only_one_side_encrypts(self):
         with Network(2) as network:
-            job = self.job(network, "h1:1,h2:1", "-n", "1", "-x", "FERRY_ENCRYPT=1", self.storm, "1", ":", "-n", "1", self.storm, "1",
+            job = self.job(network, "h1:1,h2:1", "env", "FERRY_ENCRYPT=1", self.storm, "1", ":", "-n", "1", self.storm, "1", number=1,
                            environment=QUICK)
             self.ends(job, 3 * SILENCE + 5, "FERRY_ENCRYPT")
