@@ -110,7 +110,7 @@ pub trait Transport: Send {
     fn reaches(&self, peer: ProcId) -> bool;
     /// What it can do for `peer`.
     fn features(&self, peer: ProcId) -> Features;
-    /// Sends an active message: copied, or not at all.
+    /// Sends an active message: copied, or not at all. `message` is any number but 255.
     ///
     /// Errors: the wire to this peer cannot be set up or is broken.
     fn send(
