@@ -43,7 +43,7 @@ def steps():
     yield "C programs over TCP", ["tests/run", "--mpi", str(PREFIX), "--suite", "tcp"], {}, 1500
     yield "faults", ["tests/run", "--mpi", str(PREFIX), "--suite", "faults"], {}, 600
     for check in sorted(ROOT.glob("tests/*/check")):
-        yield f"{check.parent.name}", [str(check), str(PREFIX)], {}, 300
+        yield f"{check.parent.name}", [str(check), str(PREFIX)], {}, 900
     yield "mpi4py", ["scripts/mpi4py", "test", "1", "2", "3", "5"], {"FERRY_PREFIX": str(PREFIX)}, 1800
 
 

@@ -4,7 +4,7 @@ use std::env;
 use std::fmt;
 use std::io::{IoSliceMut, Result as IoResult};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use rustix::net::{
 };
 
 use crate::directory::{Directory, LauncherDirectory};
+use crate::foreign::{self, SharedKvs};
 use crate::notice::PACKET_MAX;
 use crate::{Cores, Nodes, Notice, RankStatus, Reply, Segment, Welcome};
 
@@ -67,13 +68,29 @@ impl fmt::Debug for Place {
 }
 
 /// The connection to the launcher.
-#[derive(Debug)]
 pub struct Client {
-    socket: Arc<OwnedFd>,
+    link: Link,
 }
 
-/// Finds this process's job: reads the welcome that `mpiexec` left in the socket named by `FERRY_LAUNCH_FD`, or makes a
-/// job of one rank if there is none. Does not block on the launcher.
+enum Link {
+    /// Ferry's mpiexec.
+    Launcher(Arc<OwnedFd>),
+    /// Another.
+    Foreign(SharedKvs),
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.link {
+            Link::Launcher(_) => "Client(mpiexec)",
+            Link::Foreign(_) => "Client(foreign)",
+        })
+    }
+}
+
+/// Finds this process's job: reads the welcome that `mpiexec` left in the socket named by `FERRY_LAUNCH_FD`, which does not block; or, if
+/// another launcher has left traces (PMI, PMIx), finds it through that, which is collective over the job and blocks until all
+/// ranks are here; or else makes a job of one rank.
 ///
 /// To be called once: the welcome is taken out of the socket, and the socket belongs to the place from then on.
 ///
@@ -82,7 +99,10 @@ pub struct Client {
 /// be a rank, and would do the wrong thing as a job of its own.
 pub fn join() -> Result<Place, JobError> {
     match env::var_os(LAUNCH_FD) {
-        None => Ok(alone()),
+        None => match foreign::find() {
+            None => Ok(alone()),
+            Some(found) => found.and_then(foreign::join),
+        },
         Some(value) => match value
             .to_str()
             .and_then(|v| v.trim().parse::<RawFd>().ok())
@@ -183,7 +203,9 @@ pub(crate) fn join_through(number: RawFd) -> Result<Place, JobError> {
         segment: Some(segment),
         status,
         directory: Some(Box::new(LauncherDirectory::new(socket.clone()))),
-        client: Some(Client { socket }),
+        client: Some(Client {
+            link: Link::Launcher(socket),
+        }),
     })
 }
 
@@ -229,16 +251,20 @@ fn take_welcome(socket: BorrowedFd<'_>) -> IoResult<(Vec<u8>, Option<OwnedFd>)> 
 }
 
 impl Client {
-    /// Tells the launcher to end the whole job with `code` (MPI_Abort); `text` is printed by the launcher. Does not return
+    /// Tells the launcher to end the whole job with `code` (MPI_Abort); `text` is printed by the launcher, or here if that is not Ferry's. Does not return
     /// until the launcher has taken it, or is gone, or five seconds are over.
     pub fn abort(&self, code: i32, text: &str) {
+        let socket = match &self.link {
+            Link::Launcher(socket) => socket,
+            Link::Foreign(kvs) => return foreign::abort(kvs, code, text),
+        };
         let packet = Notice::Abort {
             code,
             text: text.into(),
         }
         .encode();
         loop {
-            match send(&self.socket, &packet, SendFlags::NOSIGNAL) {
+            match send(socket, &packet, SendFlags::NOSIGNAL) {
                 Ok(_) => break,
                 Err(Errno::INTR) => {}
                 Err(_) => return,
@@ -253,14 +279,14 @@ impl Client {
                 tv_sec: left.as_secs() as i64,
                 tv_nsec: i64::from(left.subsec_nanos()),
             };
-            let mut wait = [PollFd::new(&self.socket, PollFlags::IN)];
+            let mut wait = [PollFd::new(socket, PollFlags::IN)];
             match poll(&mut wait, Some(&left)) {
                 Ok(0) => return,
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
                 Err(_) => return,
             }
-            match rustix::net::recv(&self.socket, bytes.as_mut_slice(), RecvFlags::DONTWAIT) {
+            match rustix::net::recv(socket, bytes.as_mut_slice(), RecvFlags::DONTWAIT) {
                 Ok((n, _)) if n > 0 && Reply::decode(&bytes[..n]) != Some(Reply::Taken) => {}
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 _ => return,
@@ -271,12 +297,17 @@ impl Client {
     /// Lets the launcher's descendants, the job's other ranks, read this process's memory where the Yama security module
     /// asks for such a word (`kernel.yama.ptrace_scope` 1). Without Yama nothing happens.
     pub fn trust_ranks(&self) {
-        if let Ok(launcher) = sockopt::socket_peercred(&self.socket) {
+        let launcher = match &self.link {
+            Link::Launcher(socket) => sockopt::socket_peercred(socket).ok().map(|p| p.pid),
+            // Who started this rank has started the others of its node, too.
+            Link::Foreign(_) => rustix::process::getppid(),
+        };
+        if let Some(launcher) = launcher {
             // SAFETY: this option only names a process id; where it is unknown the call fails and changes nothing.
             unsafe {
                 libc::prctl(
                     libc::PR_SET_PTRACER,
-                    launcher.pid.as_raw_nonzero().get() as libc::c_ulong,
+                    launcher.as_raw_nonzero().get() as libc::c_ulong,
                     0,
                     0,
                     0,
@@ -285,8 +316,10 @@ impl Client {
         }
     }
 
-    /// The socket's descriptor number: a rank that closes files it does not know must spare this one.
-    pub fn descriptor(&self) -> RawFd {
-        self.socket.as_raw_fd()
+    /// A job of another launcher.
+    pub(crate) fn foreign(kvs: SharedKvs) -> Client {
+        Client {
+            link: Link::Foreign(kvs),
+        }
     }
 }

@@ -130,6 +130,11 @@ impl Directory for LauncherDirectory {
         Ok(None)
     }
 
+    fn say(&mut self, line: &str) {
+        // A log line that cannot be sent is not worth an error: the next real message says what is wrong.
+        let _ = self.tell(&Notice::Say { text: line.into() });
+    }
+
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
     }

@@ -6,6 +6,7 @@
 mod client;
 mod cores;
 mod directory;
+mod foreign;
 mod launcher;
 mod nodes;
 mod notice;

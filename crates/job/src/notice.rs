@@ -12,6 +12,7 @@ pub(crate) const PACKET_MAX: usize = 8 + TEXT_MAX;
 const ABORT: [u8; 4] = *b"abrt";
 const PUT: [u8; 4] = *b"put ";
 const GET: [u8; 4] = *b"get ";
+const SAY: [u8; 4] = *b"say ";
 const TAKEN: [u8; 4] = *b"take";
 const CARD: [u8; 4] = *b"card";
 
@@ -39,6 +40,11 @@ pub enum Notice {
         /// Whose.
         rank: u32,
     },
+    /// A line for the job's log.
+    Say {
+        /// The line.
+        text: String,
+    },
 }
 
 /// A message of a launcher to its rank: one packet.
@@ -61,13 +67,8 @@ impl Notice {
     /// The notice as one packet.
     pub fn encode(&self) -> Vec<u8> {
         match self {
-            Notice::Abort { code, text } => {
-                let mut end = text.len().min(TEXT_MAX);
-                while !text.is_char_boundary(end) {
-                    end -= 1;
-                }
-                packet(ABORT, *code as u32, &[&text.as_bytes()[..end]])
-            }
+            Notice::Abort { code, text } => packet(ABORT, *code as u32, &[cut(text)]),
+            Notice::Say { text } => packet(SAY, 0, &[cut(text)]),
             Notice::Put { wire, card } => packet(PUT, wire.len() as u32, &[wire.as_bytes(), card]),
             Notice::Get { wire, rank } => packet(GET, *rank, &[wire.as_bytes()]),
         }
@@ -79,6 +80,9 @@ impl Notice {
         match kind {
             ABORT => Some(Notice::Abort {
                 code: number as i32,
+                text: String::from_utf8_lossy(rest).into_owned(),
+            }),
+            SAY => Some(Notice::Say {
                 text: String::from_utf8_lossy(rest).into_owned(),
             }),
             PUT => {
@@ -129,6 +133,15 @@ impl Reply {
     }
 }
 
+/// A text that is not too long, cut between characters.
+fn cut(text: &str) -> &[u8] {
+    let mut end = text.len().min(TEXT_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text.as_bytes()[..end]
+}
+
 fn packet(kind: [u8; 4], number: u32, rest: &[&[u8]]) -> Vec<u8> {
     let mut out = kind.to_vec();
     out.extend(number.to_le_bytes());
@@ -162,6 +175,7 @@ mod tests {
         let card = prop::collection::vec(any::<u8>(), 0..300);
         prop_oneof![
             (any::<i32>(), ".{0,200}").prop_map(|(code, text)| Notice::Abort { code, text }),
+            ".{0,200}".prop_map(|text| Notice::Say { text }),
             ("[a-z]{1,8}", card).prop_map(|(wire, card)| Notice::Put { wire, card }),
             ("[a-z]{1,8}", any::<u32>()).prop_map(|(wire, rank)| Notice::Get { wire, rank }),
         ]
@@ -178,8 +192,8 @@ mod tests {
             prop_assert_eq!(Reply::decode(&reply.encode()), Some(reply));
         }
         #[test]
-        fn fuzz_any_bytes_are_answered(kind in 0usize..6, bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            let kinds = [&b"abrt"[..], b"put ", b"get ", b"card", b"take", b""];
+        fn fuzz_any_bytes_are_answered(kind in 0usize..7, bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            let kinds = [&b"abrt"[..], b"put ", b"get ", b"card", b"take", b"say ", b""];
             let packet = [kinds[kind], &bytes].concat();
             let _ = (Notice::decode(&packet), Reply::decode(&packet));
         }

@@ -67,6 +67,9 @@ fn fuzz_notice() {
             wire: wire(),
             rank: 3,
         },
+        Notice::Say {
+            text: "a stranger".into(),
+        },
     ];
     fuzz("notice", &seeds.map(|n| n.encode()), |bytes| {
         let Some(notice) = Notice::decode(bytes) else {
@@ -82,6 +85,10 @@ fn fuzz_notice() {
             Notice::Put { ref card, .. } => {
                 assert!(card.len() <= CARD_MAX && again == Some(notice));
                 2
+            }
+            Notice::Say { text } => {
+                assert!(text.len() <= 3 * TEXT_MAX && again.is_some());
+                4
             }
             Notice::Get { .. } => {
                 assert_eq!(again, Some(notice));

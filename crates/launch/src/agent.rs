@@ -629,6 +629,9 @@ impl Site {
                         Err(false) => {}
                     }
                 }
+                Heard::Notice(Notice::Say { text }) => {
+                    queue.push(&ToHead::Say { rank: number, text });
+                }
                 Heard::Notice(Notice::Abort { code, text }) => {
                     line.acknowledge();
                     for channel in 0..2 {

@@ -85,7 +85,7 @@ pub struct Orders {
 }
 
 /// A status page, as far as others want to know it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
     /// The rank.
     pub rank: u32,
@@ -182,6 +182,13 @@ pub enum ToHead {
         /// With this code.
         code: i32,
         /// And these words.
+        text: String,
+    },
+    /// A line of a rank for the job's log.
+    Say {
+        /// Which.
+        rank: u32,
+        /// The line.
         text: String,
     },
     /// A rank's card.

@@ -471,6 +471,13 @@ impl<'a> Job<'a> {
 
     // ---- what ranks and users say ----
 
+    /// Passes a rank's line for the job's log on, without what a terminal would obey.
+    fn say_for(&mut self, rank: usize, text: &str) {
+        let text: String = text.chars().filter(|c| !c.is_control()).collect();
+        let text = format!("{}: {text}", self.named(rank));
+        self.output.say(&text);
+    }
+
     fn abort(&mut self, rank: usize, code: i32, text: &str) {
         let mut said = if text.trim().is_empty() || text.contains("MPI_Abort") {
             format!(

@@ -89,24 +89,7 @@ impl Afar {
         let silence = (!options.host_timeout.is_zero()).then_some(options.host_timeout);
         let directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         let now = Instant::now();
-        let blank = frame::Page {
-            rank: 0,
-            state: 0,
-            asleep: false,
-            awake: true,
-            concurrent: false,
-            call: 0,
-            age: 0,
-            context: 0,
-            comm: String::new(),
-            comm_size: 0,
-            peer: -1,
-            tag: -1,
-            collective: 0,
-            root: -1,
-            sent: 0,
-            received: 0,
-        };
+        let blank = frame::Page::default();
         Ok(Afar {
             links: Vec::new(),
             orders: Orders {
@@ -315,7 +298,16 @@ impl Job<'_> {
             self.output
                 .say(&format!("host {host}: {}", shown.join(" ")));
         }
-        let mut child = Command::new(program)
+        let mask = self.signals.before;
+        let unblock = move || {
+            // SAFETY: a plain system call on a copy of the mask.
+            unsafe { libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut()) };
+            Ok(())
+        };
+        let mut command = Command::new(program);
+        // SAFETY: between fork and exec it makes one system call.
+        unsafe { command.pre_exec(unblock) };
+        let mut child = command
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -470,6 +462,10 @@ impl Job<'_> {
             ToHead::Abort { rank, code, text } => {
                 let rank = self.rank_of(number, rank)?;
                 self.abort(rank, code, &text);
+            }
+            ToHead::Say { rank, text } => {
+                let rank = self.rank_of(number, rank)?;
+                self.say_for(rank, &text);
             }
             ToHead::Put { wire, rank, card } => {
                 let rank = self.rank_of(number, rank)? as u32;

@@ -119,6 +119,7 @@ impl Job<'_> {
                     }
                 }
                 Heard::Notice(Notice::Get { wire, rank: whose }) => self.deal(&wire, whose, rank),
+                Heard::Notice(Notice::Say { text }) => self.say_for(rank, &text),
                 Heard::Notice(Notice::Abort { code, text }) => {
                     line.acknowledge();
                     self.drain(rank);

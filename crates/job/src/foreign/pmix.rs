@@ -1,0 +1,442 @@
+//! PMIx, through the launcher's own library, which is loaded when it is needed.
+//!
+//! The layouts and numbers below are those of PMIx's public headers, versions 4 and 5 (`pmix_common.h`): they agree in all that is used here,
+//! and another version is refused.
+
+use std::env;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::ptr;
+
+use super::{Kvs, launcher_error};
+use crate::client::JobError;
+
+const NSPACE: usize = 256;
+const RANK_WILDCARD: u32 = u32::MAX - 1;
+const STRING: u16 = 3;
+const UINT32: u16 = 14;
+const SCOPE_GLOBAL: u8 = 3;
+const SUCCESS: c_int = 0;
+/// Longest value that is put, bytes; the library would take more.
+const VALUE_MAX: usize = 16 * 1024;
+/// The library's name: its major interface version has been 2 since PMIx 2.
+const LIBRARY: &str = "libpmix.so.2";
+/// Where distributions put it outside of the loader's path.
+const FOLDERS: [&str; 5] = [
+    "/usr/lib/x86_64-linux-gnu/pmix2/lib",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/opt/pmix/lib",
+];
+
+/// pmix_proc_t.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Proc {
+    nspace: [c_char; NSPACE],
+    rank: u32,
+}
+
+/// pmix_value_t: the union's largest member has three words.
+#[repr(C)]
+struct Value {
+    kind: u16,
+    data: ValueData,
+}
+#[repr(C)]
+union ValueData {
+    string: *mut c_char,
+    uint32: u32,
+    room: [u64; 3],
+}
+
+type Init = unsafe extern "C" fn(*mut Proc, *const c_void, usize) -> c_int;
+type Finalize = unsafe extern "C" fn(*const c_void, usize) -> c_int;
+type Put = unsafe extern "C" fn(u8, *const c_char, *mut Value) -> c_int;
+type Commit = unsafe extern "C" fn() -> c_int;
+type Fence = unsafe extern "C" fn(*const Proc, usize, *const c_void, usize) -> c_int;
+type Get = unsafe extern "C" fn(
+    *const Proc,
+    *const c_char,
+    *const c_void,
+    usize,
+    *mut *mut Value,
+) -> c_int;
+type Abort = unsafe extern "C" fn(c_int, *const c_char, *const Proc, usize) -> c_int;
+type ResolveNodes = unsafe extern "C" fn(*const c_char, *mut *mut c_char) -> c_int;
+type ResolvePeers =
+    unsafe extern "C" fn(*const c_char, *const c_char, *mut *mut Proc, *mut usize) -> c_int;
+type Text = unsafe extern "C" fn() -> *const c_char;
+type ErrorText = unsafe extern "C" fn(c_int) -> *const c_char;
+
+/// The functions that are used. The library stays loaded for ever: it has threads of its own.
+#[derive(Clone, Copy)]
+struct Library {
+    init: Init,
+    finalize: Finalize,
+    put: Put,
+    commit: Commit,
+    fence: Fence,
+    get: Get,
+    abort: Abort,
+    resolve_nodes: ResolveNodes,
+    resolve_peers: ResolvePeers,
+    error_text: ErrorText,
+}
+
+struct Pmix {
+    library: Library,
+    me: Proc,
+    size: u32,
+    appnum: u32,
+}
+
+/// Loads the library and greets the launcher.
+pub(super) fn connect() -> Result<Box<dyn Kvs>, JobError> {
+    let library = load()?;
+    let mut me = Proc {
+        nspace: [0; NSPACE],
+        rank: 0,
+    };
+    // SAFETY: `me` is a pmix_proc_t; no directives are given.
+    let code = unsafe { (library.init)(&mut me, ptr::null(), 0) };
+    if code != SUCCESS {
+        return Err(launcher_error(format!(
+            "a launcher has started this program (PMIX_NAMESPACE is set), but PMIx_Init says: {}. Was it started by another program that is in MPI itself, or is its launcher gone? Unset PMIX_NAMESPACE to run it alone",
+            library.text(code)
+        )));
+    }
+    me.nspace[NSPACE - 1] = 0;
+    let mut pmix = Pmix {
+        library,
+        me,
+        size: 0,
+        appnum: 0,
+    };
+    pmix.size = pmix
+        .number(RANK_WILDCARD, c"pmix.job.size")
+        .ok_or_else(|| {
+            launcher_error("the launcher does not say how many ranks there are (PMIx)")
+        })?;
+    pmix.appnum = pmix.number(me.rank, c"pmix.appnum").unwrap_or(0);
+    Ok(Box::new(pmix))
+}
+
+/// Files that may be the library, the surest first; a name without a slash is for the loader's own search.
+fn candidates() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    if let Some(given) = env::var_os("FERRY_PMIX_LIB").filter(|v| !v.is_empty()) {
+        let given = PathBuf::from(given);
+        return vec![if given.is_dir() {
+            given.join(LIBRARY)
+        } else {
+            given
+        }];
+    }
+    // The one that the launcher itself uses: another version may not understand it.
+    let parent = rustix::process::getppid().map_or(0, |p| p.as_raw_nonzero().get());
+    if let Ok(maps) = std::fs::read_to_string(format!("/proc/{parent}/maps")) {
+        files.extend(library_in(&maps));
+    }
+    files.push(PathBuf::from(LIBRARY));
+    files.extend(FOLDERS.iter().map(|folder| Path::new(folder).join(LIBRARY)));
+    files
+}
+
+/// The library among a process's mappings.
+fn library_in(maps: &str) -> Option<PathBuf> {
+    let path = maps
+        .lines()
+        .filter_map(|line| line.split_once('/').map(|(_, path)| format!("/{path}")))
+        .find(|path| {
+            path.rsplit('/')
+                .next()
+                .is_some_and(|n| n.starts_with("libpmix.so"))
+        })?;
+    Some(path.into())
+}
+
+fn load() -> Result<Library, JobError> {
+    let mut tried = Vec::new();
+    for file in candidates() {
+        let Ok(name) = CString::new(file.as_os_str().as_bytes()) else {
+            continue;
+        };
+        // SAFETY: loads a library, whose initialisers run; it is the launcher's, or what the user named. Global, because it loads parts of itself
+        // that look for its symbols.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
+        if handle.is_null() {
+            tried.push(file.display().to_string());
+            continue;
+        }
+        return Library::of(handle, &file);
+    }
+    Err(launcher_error(format!(
+        "a launcher that speaks PMIx has started this program (PMIX_NAMESPACE is set), but its library {LIBRARY} is not to be found (tried {}); set FERRY_PMIX_LIB to its file or folder",
+        tried.join(", ")
+    )))
+}
+
+/// The number before the first point of "OpenPMIx 4.2.2 (…)" or "5.0.3".
+fn major(version: &str) -> Option<u32> {
+    let number = version
+        .split(|c: char| !c.is_ascii_digit() && c != '.')
+        .find(|w| w.contains('.') && w.starts_with(|c: char| c.is_ascii_digit()))?;
+    number.split('.').next()?.parse().ok()
+}
+
+impl Library {
+    fn of(handle: *mut c_void, file: &Path) -> Result<Library, JobError> {
+        let symbol = |name: &CStr| {
+            // SAFETY: a handle of dlopen and a string.
+            let at = unsafe { libc::dlsym(handle, name.as_ptr()) };
+            if at.is_null() {
+                return Err(launcher_error(format!(
+                    "{} has no function {}; set FERRY_PMIX_LIB to the launcher's own library",
+                    file.display(),
+                    name.to_string_lossy()
+                )));
+            }
+            Ok(at)
+        };
+        // SAFETY: the functions have these types in PMIx 4 and 5; the version is looked at before any other is called.
+        let library = unsafe {
+            use std::mem::transmute;
+            let version: Text = transmute::<*mut c_void, Text>(symbol(c"PMIx_Get_version")?);
+            let text = version();
+            let text = if text.is_null() {
+                String::new()
+            } else {
+                CStr::from_ptr(text).to_string_lossy().into_owned()
+            };
+            if !matches!(major(&text), Some(4 | 5)) {
+                return Err(launcher_error(format!(
+                    "{} is {text:?}; Ferry knows PMIx 4 and 5. Set FERRY_PMIX_LIB to one of these",
+                    file.display()
+                )));
+            }
+            Library {
+                init: transmute::<*mut c_void, Init>(symbol(c"PMIx_Init")?),
+                finalize: transmute::<*mut c_void, Finalize>(symbol(c"PMIx_Finalize")?),
+                put: transmute::<*mut c_void, Put>(symbol(c"PMIx_Put")?),
+                commit: transmute::<*mut c_void, Commit>(symbol(c"PMIx_Commit")?),
+                fence: transmute::<*mut c_void, Fence>(symbol(c"PMIx_Fence")?),
+                get: transmute::<*mut c_void, Get>(symbol(c"PMIx_Get")?),
+                abort: transmute::<*mut c_void, Abort>(symbol(c"PMIx_Abort")?),
+                resolve_nodes: transmute::<*mut c_void, ResolveNodes>(symbol(
+                    c"PMIx_Resolve_nodes",
+                )?),
+                resolve_peers: transmute::<*mut c_void, ResolvePeers>(symbol(
+                    c"PMIx_Resolve_peers",
+                )?),
+                error_text: transmute::<*mut c_void, ErrorText>(symbol(c"PMIx_Error_string")?),
+            }
+        };
+        Ok(library)
+    }
+
+    fn text(&self, code: c_int) -> String {
+        // SAFETY: returns a string that lives for ever, for any number.
+        let text = unsafe { (self.error_text)(code) };
+        if text.is_null() {
+            return code.to_string();
+        }
+        // SAFETY: a C string, as said.
+        let text = unsafe { CStr::from_ptr(text) };
+        format!("{} ({code})", text.to_string_lossy())
+    }
+
+    fn check(&self, what: &str, code: c_int) -> Result<(), JobError> {
+        if code == SUCCESS {
+            return Ok(());
+        }
+        let text = self.text(code);
+        Err(launcher_error(format!("{what}: the launcher says {text}")))
+    }
+}
+
+impl Pmix {
+    fn of(&self, rank: u32) -> Proc {
+        Proc { rank, ..self.me }
+    }
+
+    /// What the launcher or a rank has put; the value is handed to `take`.
+    fn fetch<T>(&self, rank: u32, key: &CStr, take: impl Fn(&Value) -> Option<T>) -> Option<T> {
+        let proc = self.of(rank);
+        let mut value: *mut Value = ptr::null_mut();
+        // SAFETY: all pointers are valid; no directives are given.
+        let code = unsafe { (self.library.get)(&proc, key.as_ptr(), ptr::null(), 0, &mut value) };
+        if code != SUCCESS || value.is_null() {
+            return None;
+        }
+        // SAFETY: a pmix_value_t that the library made for us. Of strings, both parts are ours to free with the C library's
+        // free, as the header's PMIX_VALUE_RELEASE does; others hold nothing here.
+        unsafe {
+            let taken = take(&*value);
+            if (*value).kind == STRING {
+                libc::free((*value).data.string.cast());
+            }
+            libc::free(value.cast());
+            taken
+        }
+    }
+
+    fn number(&self, rank: u32, key: &CStr) -> Option<u32> {
+        self.fetch(rank, key, |value| {
+            // SAFETY: the kind says which member holds.
+            (value.kind == UINT32).then(|| unsafe { value.data.uint32 })
+        })
+    }
+
+    /// Ranks of this job on a node.
+    fn peers(&self, node: &CStr) -> Vec<u32> {
+        let (mut procs, mut count) = (ptr::null_mut::<Proc>(), 0usize);
+        // SAFETY: two strings, and where to put an array and its length.
+        let code = unsafe {
+            (self.library.resolve_peers)(
+                node.as_ptr(),
+                self.me.nspace.as_ptr(),
+                &mut procs,
+                &mut count,
+            )
+        };
+        if code != SUCCESS || procs.is_null() {
+            return Vec::new();
+        }
+        // SAFETY: an array of that length, made with malloc for us.
+        unsafe {
+            let ranks = std::slice::from_raw_parts(procs, count)
+                .iter()
+                .map(|p| p.rank)
+                .collect();
+            libc::free(procs.cast());
+            ranks
+        }
+    }
+}
+
+impl Kvs for Pmix {
+    fn rank(&self) -> u32 {
+        self.me.rank
+    }
+    fn size(&self) -> u32 {
+        self.size
+    }
+    fn appnum(&self) -> u32 {
+        self.appnum
+    }
+    fn value_max(&self) -> usize {
+        VALUE_MAX
+    }
+
+    fn put(&mut self, key: &str, value: &str) -> Result<(), JobError> {
+        let text = |t: &str| CString::new(t).map_err(|_| launcher_error("a zero byte in a value"));
+        let (name, value) = (text(key)?, text(value)?);
+        // The key's parameter is an array of 512 bytes in some versions of the header.
+        let mut padded = [0 as c_char; 512];
+        for (to, from) in padded.iter_mut().zip(name.as_bytes().iter().take(511)) {
+            *to = *from as c_char;
+        }
+        let mut holder = Value {
+            kind: STRING,
+            data: ValueData {
+                string: value.as_ptr().cast_mut(),
+            },
+        };
+        // SAFETY: the library copies key and value, and changes neither.
+        let code = unsafe { (self.library.put)(SCOPE_GLOBAL, padded.as_ptr(), &mut holder) };
+        self.library.check("leaving a value", code)
+    }
+
+    fn fence(&mut self) -> Result<(), JobError> {
+        // SAFETY: without arguments.
+        let code = unsafe { (self.library.commit)() };
+        self.library.check("making values known", code)?;
+        // No list of processes means all of the job. Values stay where they are until somebody asks for them.
+        // SAFETY: null and zero are allowed for both lists.
+        let code = unsafe { (self.library.fence)(ptr::null(), 0, ptr::null(), 0) };
+        self.library.check("waiting for the other ranks", code)
+    }
+
+    fn get(&mut self, owner: u32, key: &str) -> Result<Option<String>, JobError> {
+        let key = CString::new(key).map_err(|_| launcher_error("a zero byte in a key"))?;
+        Ok(self.fetch(owner, &key, |value| {
+            // SAFETY: the kind says which member holds; it is null or a C string.
+            unsafe {
+                let string = value.data.string;
+                (value.kind == STRING && !string.is_null())
+                    .then(|| CStr::from_ptr(string).to_string_lossy().into_owned())
+            }
+        }))
+    }
+
+    fn nodes(&mut self) -> Result<Option<Vec<u32>>, JobError> {
+        let mut list: *mut c_char = ptr::null_mut();
+        // SAFETY: a string, and where to put another.
+        let code = unsafe { (self.library.resolve_nodes)(self.me.nspace.as_ptr(), &mut list) };
+        if code != SUCCESS || list.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: a C string made with malloc for us.
+        let names = unsafe {
+            let names = CStr::from_ptr(list).to_string_lossy().into_owned();
+            libc::free(list.cast());
+            names
+        };
+        let mut node_of = vec![u32::MAX; self.size as usize];
+        for (number, name) in (0u32..).zip(names.split(',')) {
+            let Ok(name) = CString::new(name) else {
+                continue;
+            };
+            for rank in self.peers(&name) {
+                if let Some(node) = node_of.get_mut(rank as usize) {
+                    *node = number;
+                }
+            }
+        }
+        Ok((!node_of.contains(&u32::MAX)).then_some(node_of))
+    }
+
+    fn abort(&mut self, code: i32, text: &str) {
+        let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+        // SAFETY: a string; no list of processes means all of the job.
+        unsafe { (self.library.abort)(code, text.as_ptr(), ptr::null(), 0) };
+    }
+
+    fn finalize(&mut self) {
+        // SAFETY: null and zero are allowed.
+        unsafe { (self.library.finalize)(ptr::null(), 0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_those_of_the_headers() {
+        assert_eq!(size_of::<Proc>(), 260);
+        assert_eq!(size_of::<Value>(), 32);
+        assert_eq!(std::mem::offset_of!(Value, data), 8);
+    }
+
+    #[test]
+    fn versions_are_read() {
+        assert_eq!(
+            major("OpenPMIx 4.2.2 (PMIx Standard: 4.1, Stable ABI: 4.1)"),
+            Some(4)
+        );
+        assert_eq!(major("OpenPMIx 5.0.11rc1, repo rev: x"), Some(5));
+        assert_eq!(major("PMIx"), None);
+    }
+
+    #[test]
+    fn the_launchers_own_library_is_found() {
+        let maps = "7f00-7f01 r-xp 00000000 08:01 12   /usr/lib/libc.so.6\n7f02-7f03 r--p 0 08:01 13  /opt/my mpi/lib/libpmix.so.2.13.1\n";
+        let found = library_in(maps).unwrap();
+        assert_eq!(found, Path::new("/opt/my mpi/lib/libpmix.so.2.13.1"));
+        assert!(library_in("").is_none());
+    }
+}

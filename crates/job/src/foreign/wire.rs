@@ -1,0 +1,132 @@
+//! The two forms of PMI's messages.
+//!
+//! PMI-1: a line of `key=value` words. PMI-2: six digits of length, then `key=value;` pairs, a semicolon within a value doubled.
+
+/// No message is longer, bytes.
+pub(super) const MESSAGE_MAX: usize = 1 << 20;
+
+/// A message's pairs, in order; the first is `cmd`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Message(Vec<(String, String)>);
+
+impl Message {
+    /// The value of a key.
+    pub(super) fn value(&self, key: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(k, _)| k == key);
+        found.map(|(_, v)| v.as_str())
+    }
+    /// A number.
+    pub(super) fn number(&self, key: &str) -> Option<i64> {
+        self.value(key)?.trim().parse().ok()
+    }
+    /// What it is.
+    pub(super) fn command(&self) -> &str {
+        self.value("cmd").unwrap_or("?")
+    }
+}
+
+/// A line of PMI-1 without its end. Words without `=` are passed over: texts for people have spaces.
+pub(super) fn parse_line(line: &[u8]) -> Option<Message> {
+    let text = std::str::from_utf8(line).ok()?;
+    let pairs: Vec<(String, String)> = text
+        .split_whitespace()
+        .filter_map(|word| word.split_once('='))
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .collect();
+    (pairs.first()?.0 == "cmd").then_some(Message(pairs))
+}
+
+/// The length that six characters of PMI-2 give.
+pub(super) fn parse_length(head: [u8; 6]) -> Option<usize> {
+    let text = std::str::from_utf8(&head).ok()?;
+    let len: usize = text.trim_matches([' ', '\0']).parse().ok()?;
+    (len <= MESSAGE_MAX).then_some(len)
+}
+
+/// The body of a PMI-2 message.
+pub(super) fn parse_body(body: &[u8]) -> Option<Message> {
+    let text = std::str::from_utf8(body).ok()?.trim_end_matches('\0');
+    let mut pairs = Vec::new();
+    let mut rest = text;
+    while !rest.trim().is_empty() {
+        let (key, after) = rest.split_once('=')?;
+        let mut value = String::new();
+        let mut chars = after.char_indices().peekable();
+        let mut end = after.len();
+        while let Some((at, c)) = chars.next() {
+            if c != ';' {
+                value.push(c);
+            } else if chars.peek().is_some_and(|&(_, next)| next == ';') {
+                value.push(';');
+                chars.next();
+            } else {
+                end = at + 1;
+                break;
+            }
+        }
+        pairs.push((key.trim().to_string(), value));
+        rest = &after[end..];
+    }
+    (pairs.first()?.0 == "cmd").then_some(Message(pairs))
+}
+
+/// A PMI-2 message.
+pub(super) fn body(pairs: &[(&str, &str)]) -> Vec<u8> {
+    let text: String = pairs
+        .iter()
+        .map(|(key, value)| format!("{key}={};", value.replace(';', ";;")))
+        .collect();
+    format!("{:6}{text}", text.len()).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_are_read() {
+        let m = parse_line(b"cmd=get_result rc=0 msg=success value=(vector,(0,1,4))").unwrap();
+        assert_eq!((m.command(), m.number("rc")), ("get_result", Some(0)));
+        assert_eq!(m.value("value"), Some("(vector,(0,1,4))"));
+        let m = parse_body(b"cmd=x;a=1;;2;b=;rc=0;").unwrap();
+        assert_eq!(
+            (m.value("a"), m.value("b"), m.number("rc")),
+            (Some("1;2"), Some(""), Some(0))
+        );
+        assert_eq!(body(&[("cmd", "y"), ("a", "1;2")]), b"    13cmd=y;a=1;;2;");
+        assert_eq!(parse_length(*b"    13"), Some(13));
+        assert_eq!(parse_length(*b"abcdef"), None);
+        assert!(parse_line(b"hello").is_none() && parse_body(b"hello").is_none());
+    }
+
+    #[test]
+    fn fuzz_pmi_messages() {
+        let seeds = [
+            b"cmd=get_result rc=0 msg=success value=(vector,(0,1,4))".to_vec(),
+            b"cmd=fullinit-response;rank=1;size=4;a=1;;2;rc=0;".to_vec(),
+            b"    13".to_vec(),
+        ];
+        ferry_fuzz::fuzz("PMI messages", &seeds, |bytes| {
+            let line = parse_line(bytes);
+            let pairs = parse_body(bytes);
+            if let Some(message) = &pairs {
+                assert_eq!(message.0[0].0, "cmd");
+                let own: Vec<(&str, &str)> = message
+                    .0
+                    .iter()
+                    .map(|(k, v)| (k.as_str(), v.as_str()))
+                    .collect();
+                let again = body(&own);
+                // A key that holds a semicolon cannot be written again.
+                if own.iter().all(|(k, _)| !k.contains(';')) {
+                    let last_open = own.iter().any(|(_, v)| v.ends_with(';'));
+                    assert!(last_open || parse_body(&again[6..]).as_ref() == Some(message));
+                }
+            }
+            let len = bytes
+                .first_chunk::<6>()
+                .and_then(|head| parse_length(*head));
+            (line.is_some(), pairs.map(|m| m.0.len()), len.is_some())
+        });
+    }
+}
