@@ -42,6 +42,7 @@ fn rank(len: usize, rounds: usize) {
         place.directory,
         place.status,
         false,
+        false,
     )
     .expect("the device");
     let mut data = vec![0u8; len];

@@ -48,11 +48,15 @@ pub struct Device {
     pub(crate) status: &'static RankStatus,
     /// How waiting is done here.
     pub(crate) patience: crate::waiting::Patience,
+    /// What there is to know of the progress thread, where there is one.
+    pub(crate) progress_thread: Option<Box<crate::progress::Watch>>,
     trouble: Option<String>,
 }
 
 /// Packed bytes moved at a time where a scattered buffer must be read through a bounce buffer.
 const BOUNCE: usize = 256 * 1024;
+/// A receive with room for more bytes than this may be of a message whose sender waits for it.
+const PRESSING: usize = 16 * 1024;
 /// Bytes of a piece of a message that is sent piece by piece: small enough that several fit a ring and stay in the cache.
 const PIECE: usize = 16 * 1024;
 /// Memory runs collected at a time for reading straight into a scattered buffer.
@@ -77,6 +81,7 @@ impl Device {
             background: Vec::new(),
             status,
             patience,
+            progress_thread: None,
             trouble: None,
         })
     }
@@ -299,11 +304,15 @@ impl Device {
     #[inline]
     pub unsafe fn receive(&mut self, pattern: Pattern, sink: Sink) -> ReqId {
         let waiting = self.engine.matcher.match_receive(&pattern);
+        let capacity = sink.capacity();
         let req = self.engine.requests.insert(Operation::Receive {
             context: pattern.context,
             sink,
             stream: None,
         });
+        if self.progress_thread.is_some() && capacity > PRESSING {
+            self.engine.requests.press(req);
+        }
         match waiting {
             None => self.engine.matcher.post(pattern, req),
             Some(message) => {
@@ -453,6 +462,14 @@ impl Device {
         self.trouble = Some(what);
     }
 
+    /// Would others wait in vain if nobody made progress here?
+    pub(crate) fn is_pressed(&self) -> bool {
+        !self.background.is_empty()
+            || self.engine.has_outgoing()
+            || self.engine.has_tasks()
+            || self.engine.requests.pressing() > 0
+    }
+
     /// Hands over work to go on in the background.
     pub fn add_background(&mut self, mut work: Box<dyn Background>) {
         if !work.advance(self) {
@@ -473,6 +490,9 @@ impl Device {
 
     /// Sees to announced messages that have been matched: reads them, or asks for their pieces.
     fn run_tasks(&mut self) {
+        if self.leaves_copying() {
+            return;
+        }
         while let Some(task) = self.engine.next_task() {
             if !self.engine.fetching.is_empty() {
                 self.end_fetches();
@@ -491,7 +511,7 @@ impl Device {
             let read_min = self.wires.features(from).map_or(0, |f| f.read_min as u64);
             // A rank that has large messages to send itself copies once rather than twice.
             let busy = self.engine.requests.announced() > 0;
-            let way = if busy || take >= read_min {
+            let way = if busy || take >= read_min || self.copies_alone() {
                 Way::Read
             } else if read_min != READ_MIN_MEASURED as u64 {
                 Way::Pieces

@@ -1,24 +1,30 @@
 //! The one device of this process, and its lock.
 //!
 //! Below MPI_THREAD_MULTIPLE at most one thread is in MPI at a time, by the standard's own rule (MPI 5.0 §11.6), so no lock is
-//! taken. With it, one lock guards the device; whoever waits lets go of it.
+//! taken. With it, or with a progress thread, one lock guards the device; whoever waits lets go of it.
 
 use crate::core::Device;
 use crate::waiting::Patience;
 use ferry_job::{Directory, RankStatus, Segment, Welcome};
+use ferry_transport::Sleeper;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 struct Place(UnsafeCell<Option<Device>>);
 // SAFETY: only reached through `device()`, which gives it to one thread at a time.
 unsafe impl Sync for Place {}
 
 static DEVICE: Place = Place(UnsafeCell::new(None));
+/// Several threads may use the device: the lock is needed.
 static CONCURRENT: AtomicBool = AtomicBool::new(false);
+/// Several threads of the program may be in MPI at once (MPI_THREAD_MULTIPLE).
+static MULTIPLE: AtomicBool = AtomicBool::new(false);
 static LOCK: Mutex<()> = Mutex::new(());
-/// Threads of this process that sleep in MPI.
+/// Threads of the program that want the lock and have not got it at once.
+static WANTED: AtomicU32 = AtomicU32::new(0);
+/// Threads of the program that sleep in MPI.
 static SLEEPERS: AtomicU32 = AtomicU32::new(0);
 /// One of them watches the wires' descriptors.
 static WATCHED: AtomicBool = AtomicBool::new(false);
@@ -30,6 +36,20 @@ pub struct DeviceGuard {
     device: &'static mut Device,
     lock: Option<MutexGuard<'static, ()>>,
     activity: u64,
+    stays: bool,
+}
+
+impl DeviceGuard {
+    /// Lets go of the device within a call that is about to take it again, so that nothing need be handed to the progress thread.
+    #[inline]
+    pub fn stay(mut self) {
+        self.stays = true;
+    }
+
+    /// What has happened so far concerns no sleeping thread.
+    pub(crate) fn settle(&mut self) {
+        self.activity = self.device.engine.activity();
+    }
 }
 
 impl Deref for DeviceGuard {
@@ -53,13 +73,18 @@ impl Drop for DeviceGuard {
         if cfg!(debug_assertions) {
             BUSY.store(false, Ordering::Relaxed);
         }
-        if self.lock.is_some()
-            && SLEEPERS.load(Ordering::SeqCst) != 0
-            && self.device.engine.activity() != self.activity
-        {
+        if self.lock.is_none() {
+            return;
+        }
+        if SLEEPERS.load(Ordering::SeqCst) != 0 && self.device.engine.activity() != self.activity {
             // What another thread sleeps for may have come to this one.
-            let watched = WATCHED.load(Ordering::SeqCst);
-            self.device.wires.bell().ring(watched);
+            self.device
+                .wires
+                .bell()
+                .ring(Sleeper::Program, is_watched());
+        }
+        if !self.stays && self.device.progress_thread.is_some() {
+            self.device.hand_over();
         }
     }
 }
@@ -67,32 +92,75 @@ impl Drop for DeviceGuard {
 /// Takes the device's lock. Panics if the device has not been started. Not reentrant: never call user code with it held.
 #[inline]
 pub fn device() -> DeviceGuard {
-    let lock = is_concurrent().then(|| LOCK.lock().unwrap_or_else(PoisonError::into_inner));
+    let lock = CONCURRENT.load(Ordering::Relaxed).then(lock);
+    // SAFETY: either the lock is held, or by MPI's thread rule only this thread is in MPI, and guards are never nested.
+    let mut guard = unsafe { guard(lock) };
+    if guard.progress_thread.is_some() {
+        guard.come_back();
+    }
+    guard
+}
+
+/// The device for the progress thread, which must not keep it for long.
+pub(crate) fn device_for_progress() -> DeviceGuard {
+    let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: the lock is held; where there is a progress thread, everybody takes it.
+    let mut guard = unsafe { guard(Some(lock)) };
+    guard.stays = true;
+    guard.begin_work();
+    guard
+}
+
+#[inline]
+fn lock() -> MutexGuard<'static, ()> {
+    match LOCK.try_lock() {
+        Ok(lock) => lock,
+        Err(TryLockError::Poisoned(lock)) => lock.into_inner(),
+        Err(TryLockError::WouldBlock) => {
+            WANTED.fetch_add(1, Ordering::Relaxed);
+            let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+            WANTED.fetch_sub(1, Ordering::Relaxed);
+            lock
+        }
+    }
+}
+
+/// # Safety
+/// No other guard is there, and none will be until this one is dropped.
+#[inline]
+unsafe fn guard(lock: Option<MutexGuard<'static, ()>>) -> DeviceGuard {
     if cfg!(debug_assertions) {
         assert!(
             !BUSY.swap(true, Ordering::Relaxed),
             "the device is used within its own use"
         );
     }
-    // SAFETY: either the lock is held, or by MPI's thread rule only this thread is in MPI, and guards are never nested.
+    // SAFETY: the caller's promise.
     let device = unsafe { (*DEVICE.0.get()).as_mut() }.expect("the device is started");
     let activity = device.engine.activity();
     DeviceGuard {
         device,
         lock,
         activity,
+        stays: false,
     }
 }
 
-/// May several threads be in MPI at once?
+/// May several threads of the program be in MPI at once?
 #[inline]
-pub(crate) fn is_concurrent() -> bool {
-    CONCURRENT.load(Ordering::Relaxed)
+pub(crate) fn is_multiple() -> bool {
+    MULTIPLE.load(Ordering::Relaxed)
 }
 
-/// This thread is about to sleep. Called with the lock.
-pub(crate) fn fall_asleep() {
-    SLEEPERS.fetch_add(1, Ordering::SeqCst);
+/// Does a thread of the program stand before the lock?
+#[inline]
+pub(crate) fn is_wanted() -> bool {
+    WANTED.load(Ordering::Relaxed) != 0
+}
+
+/// This thread is about to sleep; returns how many sleep then. Called with the lock.
+pub(crate) fn fall_asleep() -> u32 {
+    SLEEPERS.fetch_add(1, Ordering::SeqCst) + 1
 }
 
 /// This thread is awake again; returns how many others still sleep. Called with the lock.
@@ -103,6 +171,11 @@ pub(crate) fn wake_up() -> u32 {
 /// This thread, about to sleep, is to watch the wires' descriptors unless another one does. Called with the lock.
 pub(crate) fn take_watch() -> bool {
     !WATCHED.swap(true, Ordering::SeqCst)
+}
+
+/// Does a thread of the program watch?
+pub(crate) fn is_watched() -> bool {
+    WATCHED.load(Ordering::SeqCst)
 }
 
 /// It does not watch any more. Called with the lock.
@@ -116,7 +189,8 @@ pub(crate) fn sleepers() -> u32 {
 
 /// Starts the device of this process in its node's `segment` (none in a job of one rank); its peers on other nodes are found
 /// through `directory`. Under a foreign launcher blocks until all ranks have come here, if there are other nodes.
-/// `concurrent`: will several threads call MPI at once (MPI_THREAD_MULTIPLE)?
+/// `concurrent`: will several threads call MPI at once (MPI_THREAD_MULTIPLE)? `progress`: will there be a progress thread
+/// ([`start_progress`](crate::start_progress))?
 ///
 /// Errors: a transport cannot be set up.
 pub fn start(
@@ -125,13 +199,18 @@ pub fn start(
     directory: Option<Box<dyn Directory>>,
     status: &'static RankStatus,
     concurrent: bool,
+    progress: bool,
 ) -> Result<(), ferry_transport::TransportError> {
     let patience = Patience::new(welcome.local_ranks.len() as u32, welcome.cores);
     status
         .concurrent
         .store(u32::from(concurrent), Ordering::Relaxed);
-    let device = Device::new(welcome, segment, directory, status, patience)?;
-    CONCURRENT.store(concurrent, Ordering::SeqCst);
+    let mut device = Device::new(welcome, segment, directory, status, patience)?;
+    if progress {
+        device.expect_progress_thread(welcome.local_ranks.len() as u32, welcome.cores);
+    }
+    MULTIPLE.store(concurrent, Ordering::SeqCst);
+    CONCURRENT.store(concurrent || progress, Ordering::SeqCst);
     let _lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: nobody uses the device before it is started.
     unsafe { *DEVICE.0.get() = Some(device) };

@@ -94,6 +94,7 @@ struct Slot {
     operation: Operation,
     done: bool,
     detached: bool,
+    pressing: bool,
     completion: Completion,
 }
 
@@ -101,9 +102,12 @@ struct Slot {
 pub(crate) struct Requests {
     slots: Vec<Slot>,
     free: Vec<u32>,
+    started: u64,
     completed: u64,
     /// Large sends under way.
     announced: usize,
+    /// Operations marked by [`Requests::press`] that are under way.
+    pressing: usize,
 }
 
 impl Requests {
@@ -111,18 +115,22 @@ impl Requests {
         Requests {
             slots: Vec::new(),
             free: Vec::new(),
+            started: 0,
             completed: 0,
             announced: 0,
+            pressing: 0,
         }
     }
 
     #[inline]
     pub fn insert(&mut self, operation: Operation) -> ReqId {
+        self.started += 1;
         self.announced += usize::from(matches!(operation, Operation::SendAnnounced { .. }));
         let slot = Slot {
             operation,
             done: false,
             detached: false,
+            pressing: false,
             completion: Completion::EMPTY,
         };
         match self.free.pop() {
@@ -167,6 +175,8 @@ impl Requests {
         self.completed += 1;
         let slot = &mut self.slots[req.0 as usize];
         self.announced -= usize::from(matches!(slot.operation, Operation::SendAnnounced { .. }));
+        self.pressing -= usize::from(slot.pressing);
+        slot.pressing = false;
         slot.operation = Operation::Free;
         slot.completion = completion;
         slot.done = true;
@@ -213,6 +223,27 @@ impl Requests {
     /// Large sends under way.
     pub fn announced(&self) -> usize {
         self.announced
+    }
+
+    /// Others wait for this operation's progress, not only the program for its end.
+    pub fn press(&mut self, req: ReqId) {
+        if let Some(slot) = self.slots.get_mut(req.0 as usize)
+            && !slot.done
+            && !slot.pressing
+        {
+            slot.pressing = true;
+            self.pressing += 1;
+        }
+    }
+
+    /// Operations under way on whose progress others wait.
+    pub fn pressing(&self) -> usize {
+        self.announced + self.pressing
+    }
+
+    /// Operations under way.
+    pub fn open(&self) -> u64 {
+        self.started - self.completed
     }
 
     /// Is a send under way?

@@ -10,6 +10,7 @@ use crate::key::ContextId;
 use crate::lock::{self, DeviceGuard};
 use crate::request::{Completion, ReqId};
 use ferry_job::RankStatus;
+use ferry_transport::Sleeper;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -112,7 +113,8 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
     if done(&mut guard) {
         return;
     }
-    let concurrent = lock::is_concurrent();
+    guard.begin_wait();
+    let multiple = lock::is_multiple();
     let patience = guard.patience;
     let mut polls = 0;
     let mut yields = 0;
@@ -122,7 +124,7 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
     loop {
         let moved = guard.progress();
         if done(&mut guard) {
-            return idle.end(&guard);
+            return idle.end(&mut guard);
         }
         if moved {
             (polls, yields, since) = (0, 0, None);
@@ -134,7 +136,7 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
             let spinning = polls % POLLS != 0
                 || since.get_or_insert_with(|| idle.now()).elapsed() < patience.spin;
             if spinning {
-                if concurrent {
+                if multiple {
                     drop(guard);
                     std::hint::spin_loop();
                     guard = lock::device();
@@ -156,7 +158,7 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
         idle.begin();
         guard = sleep(guard, what, &mut done, &mut told);
         if done(&mut guard) {
-            return idle.end(&guard);
+            return idle.end(&mut guard);
         }
         (polls, yields, since) = (0, 0, None);
     }
@@ -181,7 +183,8 @@ impl Idle {
 
     /// The call returns.
     #[inline]
-    fn end(&self, _device: &DeviceGuard) {
+    fn end(&self, device: &mut DeviceGuard) {
+        device.end_wait();
         if let Some(since) = self.0 {
             COUNTERS.idle.add(since.elapsed().as_nanos() as u64);
         }
@@ -197,7 +200,7 @@ fn sleep(
 ) -> DeviceGuard {
     let bell = guard.wires.bell();
     let seen = bell.seen();
-    guard.wires.arm();
+    guard.wires.arm(Sleeper::Program);
     // Whatever came before the bell was armed has not rung it.
     if guard.progress() || done(&mut guard) {
         if lock::sleepers() == 0 {
@@ -209,14 +212,16 @@ fn sleep(
     guard.publish_counts();
     tell(status, what, *told);
     *told = true;
-    lock::fall_asleep();
+    if lock::fall_asleep() == 1 {
+        guard.settle();
+    }
     COUNTERS.sleeps.add(1);
     let watches = bell.has_door() && lock::take_watch();
     drop(guard);
     if watches {
         bell.watch();
     } else {
-        bell.sleep(seen);
+        bell.sleep(Sleeper::Program, seen, None);
     }
     status.asleep.store(0, Ordering::Relaxed);
     let mut guard = lock::device();
@@ -227,7 +232,7 @@ fn sleep(
         guard.wires.disarm();
     } else if watches {
         // What came may be for another thread, and another thread must watch.
-        bell.ring(false);
+        bell.ring(Sleeper::Program, false);
     }
     guard
 }

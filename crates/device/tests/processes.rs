@@ -21,6 +21,7 @@ fn job(name: &str, ranks: u32, cores: u32) -> Option<(u32, u32)> {
             place.directory,
             place.status,
             false,
+            false,
         )
         .unwrap();
         std::mem::forget(place.client);

@@ -6,7 +6,9 @@
 //! partition's number, received straight into its place, however the receiver cuts the same bytes.
 
 use crate::buffer::{message_len, source, stretch};
-use crate::device::{self, ContextId, Device, Key, Pattern, ReqId, SendMode, Sink, Source};
+use crate::device::{
+    self, Background, ContextId, Device, Key, Pattern, ReqId, SendMode, Sink, Source,
+};
 use crate::process::process;
 use crate::pt2pt::Buffer;
 use crate::request::{Active, Outcome, Work};
@@ -307,11 +309,23 @@ pub unsafe fn receive_init(
         Box::new(move |d| {
             let mut state = lock(&receiving.state);
             (state.posted, state.failed) = (false, None);
-            receiving.post(d, &mut state);
+            let posted = receiving.post(d, &mut state);
             drop(state);
+            if !posted {
+                d.add_background(Box::new(Posting(receiving.clone())));
+            }
             Active::Work(receiving.clone())
         }),
     )
+}
+
+/// A receive that waits for the sender's cut.
+struct Posting(Arc<Receiving>);
+
+impl Background for Posting {
+    fn advance(&mut self, d: &mut Device) -> bool {
+        self.0.post(d, &mut lock(&self.0.state))
+    }
 }
 
 impl Receiving {

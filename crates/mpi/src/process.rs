@@ -87,7 +87,7 @@ pub fn init(level: ThreadLevel) -> Result<&'static Process> {
     if process.model.set(model).is_err() {
         return Err(err!(Other, "MPI has been initialised already"));
     }
-    process.begin();
+    process.begin()?;
     IN_WORLD.store(std::ptr::from_ref(process).cast_mut(), Ordering::Release);
     Ok(process)
 }
@@ -117,6 +117,7 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
         directory,
         status,
         level == ThreadLevel::Multiple,
+        wants_progress_thread()?,
     )
     .map_err(|e| err!(Other, "{e}"))?;
     let process = Process {
@@ -133,6 +134,22 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
         users: Mutex::new(0),
     };
     Ok(PROCESS.get_or_init(|| process))
+}
+
+/// FERRY_PROGRESS: does the program want its operations to go on while it computes?
+fn wants_progress_thread() -> Result<bool> {
+    match std::env::var_os("FERRY_PROGRESS")
+        .as_deref()
+        .map(|v| v.as_encoded_bytes())
+    {
+        None | Some(b"" | b"calls") => Ok(false),
+        Some(b"thread") => Ok(true),
+        Some(other) => Err(err!(
+            Other,
+            "FERRY_PROGRESS is {:?}; what can be chosen is \"thread\" and \"calls\"",
+            String::from_utf8_lossy(other)
+        )),
+    }
 }
 
 impl Process {
@@ -165,11 +182,18 @@ impl Process {
         self.status.state.store(state as u32, Ordering::Release);
     }
 
-    /// One more uses MPI in this process.
-    pub(crate) fn begin(&self) {
+    /// One more uses MPI in this process. The first one starts the progress thread, if there is to be one.
+    ///
+    /// Errors: the system gives no thread.
+    pub(crate) fn begin(&self) -> Result<()> {
         let mut users = self.users();
+        if *users == 0 {
+            device::start_progress()
+                .map_err(|e| err!(Other, "the progress thread cannot be started: {e}"))?;
+        }
         *users += 1;
         self.tell(RankState::Running);
+        Ok(())
     }
 
     /// One of those who use MPI has done. The last one completes what others still need of this process: blocks until then.
@@ -185,6 +209,7 @@ impl Process {
         // Another session may have begun meanwhile.
         let users = self.users();
         if *users == 0 {
+            device::stop_progress();
             self.tell(RankState::Finalized);
         }
     }

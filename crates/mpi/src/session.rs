@@ -29,7 +29,7 @@ impl Session {
     pub fn open(wish: Option<ThreadLevel>, errhandler: &Arc<Errhandler>) -> Result<Arc<Session>> {
         // Whoever comes later may ask for any level, and the device cannot change its ways under others' feet.
         let process = process::start(ThreadLevel::Multiple)?;
-        process.begin();
+        process.begin()?;
         let limit = process.thread_limit();
         Ok(Arc::new(Session {
             identity: Identity::none(),

@@ -4,16 +4,18 @@
 //! of its sleeping threads wait for those, by epoll, and the others by futex for the first. Whoever then brings
 //! something through shared memory sends a byte to a socket, whose name stands in the process's control page.
 
-use crate::TransportError;
+use crate::{Sleeper, TransportError};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, recv,
     sendto, socket_with,
 };
+use rustix::thread::futex;
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// Where this process's threads sleep. Lives as long as the process.
 pub struct Bell {
@@ -108,13 +110,18 @@ impl Bell {
     }
 
     /// Sleeps until a thread of this process, or where there is no door a peer, rings; not at all if that has happened since `seen`.
-    pub fn sleep(&self, seen: u32) {
-        let _ = rustix::thread::futex::wait(
-            self.word,
-            rustix::thread::futex::Flags::empty(),
-            seen,
-            None,
-        );
+    /// Not longer than `at_most`.
+    pub fn sleep(&self, who: Sleeper, seen: u32, at_most: Option<Duration>) {
+        let deadline = at_most.map(|after| {
+            let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+            let nanos = now.tv_nsec + i64::from(after.subsec_nanos());
+            futex::Timespec {
+                tv_sec: now.tv_sec + after.as_secs() as i64 + nanos / 1_000_000_000,
+                tv_nsec: nanos % 1_000_000_000,
+            }
+        });
+        let flags = futex::Flags::empty();
+        let _ = futex::wait_bitset(self.word, flags, seen, deadline.as_ref(), who.bits());
     }
 
     /// Sleeps until somebody rings or a wire's descriptor has something. For one thread at a time.
@@ -135,10 +142,10 @@ impl Bell {
         }
     }
 
-    /// Wakes this process's sleeping threads; `watched`: one of them watches.
-    pub fn ring(&self, watched: bool) {
+    /// Wakes those of this process's sleeping threads; `watched`: one of them watches.
+    pub fn ring(&self, who: Sleeper, watched: bool) {
         self.word.fetch_add(1, Ordering::SeqCst);
-        crate::shm::wake(self.word);
+        crate::shm::wake(self.word, who.bits());
         if watched && let Some(door) = &self.door {
             let _ = rustix::io::write(&door.own, &1u64.to_ne_bytes());
         }
@@ -182,7 +189,7 @@ fn address(name: u64) -> rustix::io::Result<SocketAddrUnix> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     static WORD: AtomicU32 = AtomicU32::new(0);
 
@@ -192,7 +199,8 @@ mod tests {
         let wire = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
         let wires = std::iter::once(std::os::fd::AsFd::as_fd(&wire));
         let bell = Bell::with_door(&WORD, Some(name), wires).unwrap();
-        let wakes: [&(dyn Fn() + Sync); 2] = [&|| knock(name), &|| bell.ring(true)];
+        let wakes: [&(dyn Fn() + Sync); 2] =
+            [&|| knock(name), &|| bell.ring(Sleeper::Program, true)];
         for wake in wakes {
             let start = Instant::now();
             std::thread::scope(|s| {
@@ -205,8 +213,8 @@ mod tests {
         rustix::io::write(&wire, &1u64.to_ne_bytes()).unwrap();
         bell.watch();
         let seen = bell.seen();
-        bell.ring(false);
-        bell.sleep(seen);
+        bell.ring(Sleeper::Program, false);
+        bell.sleep(Sleeper::Program, seen, None);
         // Knocks at doors that are not there, or are full, do nothing.
         knock(name ^ 2);
         for _ in 0..1000 {

@@ -13,6 +13,26 @@ pub mod tcp;
 pub use bell::Bell;
 pub use registry::{KNOWN, Wires, open};
 
+use std::num::NonZeroU32;
+
+/// Who sleeps on a process's doorbell: those who ring it wake these and nobody else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Sleeper {
+    /// The program's threads, in blocking calls.
+    Program = 1,
+    /// The progress thread.
+    Progress = 2,
+}
+
+impl Sleeper {
+    /// As the kernel's futexes tell sleepers apart.
+    #[inline]
+    pub fn bits(self) -> NonZeroU32 {
+        NonZeroU32::MIN.saturating_add(self as u32 - 1)
+    }
+}
+
 /// A process of the job, numbered across all nodes.
 pub type ProcId = u32;
 
@@ -182,9 +202,9 @@ pub trait Transport: Send {
     fn fetched(&mut self, _from: ProcId) -> Option<(u32, Result<(), ReadError>)> {
         None
     }
-    /// Before sleeping on the process's doorbell: asks that whatever arrives from now on, and room for a message that was answered
+    /// Before `who` sleeps on the process's doorbell: asks that whatever arrives from now on, and room for a message that was answered
     /// [`Answer::Full`], ring it. Whoever arms polls once more before sleeping.
-    fn arm(&mut self) {}
+    fn arm(&mut self, _who: Sleeper) {}
     /// Back from sleep, or not gone to it.
     fn disarm(&mut self) {}
     /// Lends a board of this process's to a group of `members` processes of its node, itself among them: its number, for

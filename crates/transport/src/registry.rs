@@ -5,7 +5,8 @@ use crate::self_loop::SelfLoop;
 use crate::shm::{Board, Shm};
 use crate::tcp;
 use crate::{
-    Answer, Body, Features, Fetch, Inbox, ProcId, ReadError, Streamed, Transport, TransportError,
+    Answer, Body, Features, Fetch, Inbox, ProcId, ReadError, Sleeper, Streamed, Transport,
+    TransportError,
 };
 use ferry_job::{Directory, Segment, Welcome};
 use std::sync::atomic::AtomicU32;
@@ -330,12 +331,12 @@ impl Wires {
     }
 
     /// [`Transport::arm`] on every wire.
-    pub fn arm(&mut self) {
+    pub fn arm(&mut self, who: Sleeper) {
         if let Some(shm) = &mut self.shm {
-            shm.arm();
+            shm.arm(who);
         }
         for wire in &mut self.others {
-            wire.arm();
+            wire.arm(who);
         }
     }
 

@@ -159,6 +159,9 @@ impl Run {
                     if leave_work && takes_long(b, step, into) {
                         return Stand::OwnWork;
                     }
+                    if d.is_progress_thread() && calls_program(b, step) {
+                        return Stand::Waiting;
+                    }
                     // SAFETY: the caller's promise.
                     unsafe { self.work(b, &places, step) };
                 }
@@ -251,6 +254,12 @@ impl Run {
             _ => {}
         }
     }
+}
+
+/// Does this step call a function of the program's? Its own threads do that.
+#[inline]
+fn calls_program(b: &Binding<'_>, step: &Step) -> bool {
+    matches!((step, b.reduction), (Step::Reduce { .. }, Some((op, _))) if op.predefined_kind().is_none())
 }
 
 /// May this step call user code, or take long?

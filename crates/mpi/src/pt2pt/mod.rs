@@ -131,15 +131,17 @@ pub unsafe fn send(
         return unsafe { buffered::send(comm, &buffer, rank, tag) };
     }
     let to = comm.peer(rank);
+    let mut d = device::device();
     // SAFETY: the caller's promise; this call returns after completion only.
     let started = unsafe {
-        device::device().send(
+        d.send(
             to,
             key(comm, tag),
             source(address, count, datatype),
             send_mode(mode),
         )
     };
+    d.stay();
     match started {
         None => Ok(()),
         Some(req) => {
@@ -244,8 +246,10 @@ pub unsafe fn receive(
     let Some(pattern) = pattern(comm, from, tag) else {
         return Ok(Outcome::FROM_NOBODY);
     };
+    let mut d = device::device();
     // SAFETY: the caller's promise; this call returns after completion only.
-    let req = unsafe { device::device().receive(pattern, sink(address, count, datatype)) };
+    let req = unsafe { d.receive(pattern, sink(address, count, datatype)) };
+    d.stay();
     let ended = device::wait(req, &waiting_for(comm, peer_of(comm, from), tag));
     Ok(Outcome::of_receive(&ended, comm))
 }
@@ -321,7 +325,7 @@ pub unsafe fn send_receive(
     let receiving = unsafe { start_receive(&mut d, comm, into, from, tag) };
     // SAFETY: as above.
     let sending = unsafe { start_send(&mut d, comm, out, dest, send_tag, Mode::Standard) };
-    drop(d);
+    d.stay();
     let what = waiting_for(comm, peer_of(comm, from), tag);
     let sent = finish(sending, comm, &what, true);
     let received = finish(receiving, comm, &what, false);

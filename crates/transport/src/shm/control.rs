@@ -1,5 +1,7 @@
 //! What each process of a node keeps in the segment for its peers there: its doorbell, who has something for it, and how to reach its memory.
 
+use rustix::thread::futex;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Words of a bitmap over the node's processes.
@@ -12,7 +14,8 @@ pub const CONTROL: usize = 4096;
 /// One process's page.
 #[repr(C, align(4096))]
 pub struct Control {
-    /// Not [`AWAKE`]: the process sleeps, or is about to; whoever has brought it something swaps this to 0 and rings.
+    /// Not [`AWAKE`]: the process sleeps, or is about to; whoever has brought it something swaps this to 0 and rings. Unless it is
+    /// [`AT_DOOR`], the bits of who sleeps on the bell ([`Sleeper::bits`](crate::Sleeper::bits)).
     pub asleep: AtomicU32,
     /// Changed by each ring; the futex word on which the process sleeps.
     pub bell: AtomicU32,
@@ -45,10 +48,8 @@ pub struct Control {
 
 /// The process does not sleep.
 pub const AWAKE: u32 = 0;
-/// It sleeps on its bell.
-pub const ON_BELL: u32 = 1;
 /// It waits for descriptors, too: a knock at its door wakes it.
-pub const AT_DOOR: u32 = 2;
+pub const AT_DOOR: u32 = 1 << 31;
 
 const _: () = assert!(size_of::<Control>() == CONTROL);
 
@@ -64,19 +65,20 @@ impl Control {
     /// Wakes the process if it still sleeps.
     #[cold]
     fn ring(&self) {
-        match self.asleep.swap(AWAKE, Ordering::SeqCst) {
-            AWAKE => {}
-            AT_DOOR => crate::bell::knock(self.door.load(Ordering::SeqCst)),
-            _ => {
+        match NonZeroU32::new(self.asleep.swap(AWAKE, Ordering::SeqCst)) {
+            None => {}
+            Some(who) if who.get() == AT_DOOR => {
+                crate::bell::knock(self.door.load(Ordering::SeqCst));
+            }
+            Some(who) => {
                 self.bell.fetch_add(1, Ordering::SeqCst);
-                wake(&self.bell);
+                wake(&self.bell, who);
             }
         }
     }
 }
 
-/// Wakes every thread of any process that sleeps on `word`.
-pub fn wake(word: &AtomicU32) {
-    let _ =
-        rustix::thread::futex::wake(word, rustix::thread::futex::Flags::empty(), i32::MAX as u32);
+/// Wakes those threads, of any process, that sleep on `word` with one of the bits `who`.
+pub fn wake(word: &AtomicU32, who: NonZeroU32) {
+    let _ = futex::wake_bitset(word, futex::Flags::empty(), i32::MAX as u32, who);
 }

@@ -19,8 +19,10 @@ pub use control::wake;
 pub use front::FRONT_MAX;
 pub use memory::RING as RING_LEN;
 
-use crate::{Answer, Body, Features, Fetch, Inbox, ProcId, ReadError, Transport, TransportError};
-use control::{AT_DOOR, AWAKE, CONTROL, Control, LOCAL_MAX, ON_BELL};
+use crate::{
+    Answer, Body, Features, Fetch, Inbox, ProcId, ReadError, Sleeper, Transport, TransportError,
+};
+use control::{AT_DOOR, AWAKE, CONTROL, Control, LOCAL_MAX};
 use ferry_job::Segment;
 use front::Front;
 use memory::{FRONT_AT, RING};
@@ -116,8 +118,8 @@ pub struct Shm {
     /// Peers that were answered Full and whose rings must ring when they have room.
     starving: Vec<usize>,
     boards: lending::Boards,
-    /// How this process sleeps: on its bell alone, or at its door.
-    sleeps: u32,
+    /// This process sleeps where a knock wakes it, not on its bell alone.
+    at_door: bool,
     /// How often peers have asked for help with copying when this process last looked.
     asked_seen: u32,
     /// Ranks have a core each, so that two can copy at the same time.
@@ -189,7 +191,7 @@ impl Shm {
             knocks_seen: 0,
             starving: Vec::new(),
             boards: lending::Boards::default(),
-            sleeps: ON_BELL,
+            at_door: false,
             asked_seen: 0,
             cores_to_spare,
             timed: false,
@@ -199,7 +201,7 @@ impl Shm {
     /// From now on this process sleeps where a knock at the door of this name wakes it.
     pub fn sleep_at_door(&mut self, name: u64) {
         self.controls[self.me].door.store(name, Ordering::SeqCst);
-        self.sleeps = AT_DOOR;
+        self.at_door = true;
     }
 
     #[inline]
@@ -462,10 +464,15 @@ impl Transport for Shm {
         self.shared(from)
     }
 
-    fn arm(&mut self) {
+    fn arm(&mut self, who: Sleeper) {
+        let sleeps = if self.at_door {
+            AT_DOOR
+        } else {
+            who.bits().get()
+        };
         self.controls[self.me]
             .asleep
-            .store(self.sleeps, Ordering::SeqCst);
+            .store(sleeps, Ordering::SeqCst);
         let peers = &mut self.peers;
         self.starving.retain(|&to| {
             let Some(Peer { pair, .. }) = peers[to].as_deref_mut() else {

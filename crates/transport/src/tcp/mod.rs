@@ -11,7 +11,7 @@ mod meet;
 mod socket;
 mod watch;
 
-use crate::{Answer, Body, Features, Inbox, ProcId, Streamed, Transport, TransportError};
+use crate::{Answer, Body, Features, Inbox, ProcId, Sleeper, Streamed, Transport, TransportError};
 use card::{Address, Card, Listening};
 use conn::Conn;
 use ferry_guard::{Drops, Guard, Handshake, Key, Local, Porch};
@@ -547,7 +547,7 @@ impl Transport for Tcp {
         Ok(delivered)
     }
 
-    fn arm(&mut self) {
+    fn arm(&mut self, _who: Sleeper) {
         self.armed = true;
         if let Some(hot) = self.hot {
             self.ask(hot, Asked::In);

@@ -1,0 +1,458 @@
+//! The progress thread: operations go on while the program computes (FERRY_PROGRESS=thread).
+//!
+//! One thread a process. It sleeps on the process's bell, and is in nobody's way:
+//!
+//! - While a thread of the program waits in MPI, that thread makes the progress, and whoever rings the bell wakes it alone.
+//! - When the program leaves MPI with something under way on which others wait, it arms the bell for the progress thread: a
+//!   store and a look at the wires, no system call. When it comes back, it disarms it.
+//! - What only the program itself waits for, such as a receive of a small message, does not arm the bell at once: a program that starts
+//!   many in a row, or calls MPI_Test in a loop, would be rung for at each message. The thread looks every millisecond whether
+//!   the program has stayed away, and arms the bell then. The same becomes of whoever was rung for in vain a few times.
+//!
+//! Only where the node has two cores for each rank does it poll for a short while before it sleeps.
+//!
+//! It never calls the program's functions: user-defined operations wait for a thread of the program.
+
+use crate::core::Device;
+use crate::lock::{self, DeviceGuard};
+use ferry_transport::Sleeper;
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long the thread polls for more after something has come, where it has a core for that.
+const POLLING: Duration = Duration::from_micros(50);
+/// How often it looks whether the program has stayed away.
+const LOOK: Duration = Duration::from_millis(1);
+/// The same when it has been rung for in vain; doubled each time until it is as long as [`LOOK`].
+const LOOK_SOON: Duration = Duration::from_micros(50);
+/// Woken so many times in a row with nothing to do, it has been rung for in vain.
+const VAIN: u32 = 3;
+/// So many looks with nothing under way, and it looks no more.
+const IDLE: u32 = 10;
+/// Bytes of the thread's stack: packing, reductions and the engine's own calls need a fraction of it.
+const STACK: usize = 256 * 1024;
+/// The slice of a core that it asks for, in nanoseconds: the least that Linux gives.
+const SLICE_NS: u64 = 100_000;
+/// When it has moved something and the program wants the device, it lets the program pass for so many turns.
+const TURNS: u32 = 2000;
+
+/// What the program's threads and the progress thread know of each other. Part of the device, so under its lock.
+pub(crate) struct Watch {
+    /// The thread is there.
+    runs: bool,
+    /// It is to end.
+    stops: bool,
+    /// It has the device, or had it last.
+    works: bool,
+    /// The bell is armed for it.
+    listens: bool,
+    /// It sleeps until the bell rings, not only until its next look.
+    sleeps: bool,
+    /// It looks at short intervals by itself, having been rung for in vain: the bell is not armed for it.
+    holds: bool,
+    /// It watches the wires' descriptors.
+    watches: bool,
+    /// It polls: no need to ring for it.
+    polls: bool,
+    /// It was asked to look at what is under way.
+    asked: bool,
+    /// Threads of the program that wait in MPI.
+    waiting: u32,
+    /// Times that the program has taken the device.
+    entries: u64,
+    /// How long to poll.
+    polling: Duration,
+}
+
+impl Device {
+    /// There will be a progress thread: on a node with so many ranks and cores.
+    pub(crate) fn expect_progress_thread(&mut self, ranks: u32, cores: u32) {
+        let polling = if cores / 2 >= ranks.max(1) {
+            POLLING
+        } else {
+            Duration::ZERO
+        };
+        self.progress_thread = Some(Box::new(Watch {
+            runs: false,
+            stops: false,
+            works: false,
+            listens: false,
+            sleeps: false,
+            holds: false,
+            watches: false,
+            polls: false,
+            asked: false,
+            waiting: 0,
+            entries: 0,
+            polling,
+        }));
+    }
+
+    /// Is the progress thread at work, rather than a thread of the program? It must not call functions of the program.
+    #[inline]
+    pub fn is_progress_thread(&self) -> bool {
+        self.progress_thread.as_ref().is_some_and(|w| w.works)
+    }
+
+    /// Is copying a large message left to the progress thread? So it is while the program only passes through MPI.
+    #[inline]
+    pub(crate) fn leaves_copying(&self) -> bool {
+        self.progress_thread
+            .as_ref()
+            .is_some_and(|w| w.runs && !w.works && w.waiting == 0)
+    }
+
+    /// Should a large message be read by this side alone? The sender is likely to compute, and would have to be woken for each
+    /// piece that both sides copy together.
+    #[inline]
+    pub(crate) fn copies_alone(&self) -> bool {
+        self.is_progress_thread()
+    }
+
+    /// A thread of the program waits in MPI, and makes the progress meanwhile.
+    #[inline]
+    pub(crate) fn begin_wait(&mut self) {
+        if let Some(w) = &mut self.progress_thread {
+            w.waiting += 1;
+        }
+    }
+
+    /// It has what it waited for.
+    #[inline]
+    pub(crate) fn end_wait(&mut self) {
+        if let Some(w) = &mut self.progress_thread {
+            w.waiting -= 1;
+        }
+    }
+
+    /// A thread of the program is in MPI again.
+    #[inline]
+    pub(crate) fn come_back(&mut self) {
+        let Some(w) = &mut self.progress_thread else {
+            return;
+        };
+        w.entries += 1;
+        w.works = false;
+        if w.listens {
+            w.listens = false;
+            self.wires.disarm();
+        }
+    }
+
+    /// The progress thread uses the device, until a thread of the program comes back.
+    pub(crate) fn begin_work(&mut self) {
+        if let Some(w) = &mut self.progress_thread {
+            w.works = true;
+        }
+    }
+
+    /// A thread of the program leaves MPI: what goes on without it is the progress thread's from now on.
+    #[inline]
+    pub(crate) fn hand_over(&mut self) {
+        let Some(w) = &self.progress_thread else {
+            return;
+        };
+        if !w.runs || w.waiting > 0 || w.polls {
+            return;
+        }
+        if self.is_pressed() {
+            self.leave_pressing();
+        } else if w.sleeps && self.engine.requests.open() > 0 {
+            self.ask_to_look();
+        }
+    }
+
+    #[cold]
+    fn leave_pressing(&mut self) {
+        if self.engine.has_tasks() {
+            return self.ask_to_look();
+        }
+        if self.progress_thread.as_ref().is_some_and(|w| w.holds) {
+            return;
+        }
+        let watches = self.progress_thread.as_ref().is_some_and(|w| w.watches);
+        if self.wires.bell().has_door() && !watches {
+            return self.ask_to_look();
+        }
+        self.listen();
+        // Whatever came before the bell was armed has not rung it.
+        if self.progress() {
+            self.ask_to_look();
+        }
+    }
+
+    /// Arms the bell for the progress thread. Whoever does looks once more whether something has come.
+    fn listen(&mut self) {
+        if let Some(w) = &mut self.progress_thread {
+            w.listens = true;
+            self.wires.arm(Sleeper::Progress);
+        }
+    }
+
+    #[cold]
+    fn ask_to_look(&mut self) {
+        if let Some(w) = &mut self.progress_thread {
+            (w.asked, w.sleeps) = (true, false);
+        }
+        self.ring_progress();
+    }
+
+    /// Wakes the progress thread.
+    fn ring_progress(&self) {
+        let watches = self.progress_thread.as_ref().is_some_and(|w| w.watches);
+        self.wires.bell().ring(Sleeper::Progress, watches);
+    }
+
+    /// The progress thread is about to sleep: does it watch the wires' descriptors? It does when it listens.
+    fn goes_to_door(&mut self) -> bool {
+        self.progress_thread.as_mut().is_some_and(|w| {
+            w.watches = w.listens;
+            w.watches
+        })
+    }
+}
+
+static THREAD: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
+
+/// Starts the progress thread, if the device was started for one and it is not there.
+///
+/// Errors: the system gives no thread.
+pub fn start_progress() -> std::io::Result<()> {
+    let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
+    {
+        let mut device = lock::device();
+        let Some(w) = &mut device.progress_thread else {
+            return Ok(());
+        };
+        if w.runs {
+            return Ok(());
+        }
+        (w.runs, w.stops) = (true, false);
+    }
+    let begun = without_signals(|| {
+        std::thread::Builder::new()
+            .name("ferry-progress".into())
+            .stack_size(STACK)
+            .spawn(run)
+    });
+    match begun {
+        Ok(handle) => {
+            *thread = Some(handle);
+            Ok(())
+        }
+        Err(e) => {
+            if let Some(w) = &mut lock::device().progress_thread {
+                w.runs = false;
+            }
+            Err(e)
+        }
+    }
+}
+
+/// Ends the progress thread, if it is there; blocks until it has ended. To be called by a thread of the program, with nothing
+/// under way.
+pub fn stop_progress() {
+    let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(handle) = thread.take() else {
+        return;
+    };
+    {
+        let mut device = lock::device();
+        if let Some(w) = &mut device.progress_thread {
+            (w.runs, w.stops) = (false, true);
+        }
+        device.ring_progress();
+    }
+    // It does not panic: where it would, the whole process ends.
+    let _ = handle.join();
+}
+
+/// Does `start` with all signals blocked, which the threads that it starts inherit: signals are the program's.
+fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    // SAFETY: both sets are written by the calls before they are read; the calling thread's mask is put back.
+    unsafe {
+        let (mut all, mut before) = std::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let result = start();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        result
+    }
+}
+
+/// It has little to do each time, but others wait for that. Without any rights the system can be asked for short slices, which come
+/// soon: a thread that computes on the same core is then interrupted at once and not after milliseconds (Linux 6.12, sched(7),
+/// sched_setattr(2)). What is refused is done without.
+fn be_quick() {
+    // SAFETY: both calls concern this thread only; the structure is as large as it says, and zeros are valid for it.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1000);
+        let mut how = std::mem::zeroed::<libc::sched_attr>();
+        let size = size_of::<libc::sched_attr>() as u32;
+        let asked = libc::syscall(libc::SYS_sched_getattr, 0, &raw mut how, size, 0);
+        if asked == 0 && how.sched_policy == libc::SCHED_OTHER as u32 {
+            (how.size, how.sched_runtime) = (size, SLICE_NS);
+            libc::syscall(libc::SYS_sched_setattr, 0, &raw const how, 0);
+        }
+    }
+}
+
+/// What the thread remembers from one turn to the next.
+struct Memory {
+    /// The program's entries when it last went to sleep.
+    entries: u64,
+    /// The bell has ended its last sleep.
+    rung: bool,
+    /// Times in a row that it was rung for with nothing to do.
+    vain: u32,
+    /// Looks in a row that found nothing under way.
+    idle: u32,
+    /// It looks at intervals.
+    looks: bool,
+    /// The next interval while it holds back.
+    soon: Duration,
+}
+
+fn run() {
+    be_quick();
+    let mut memory = Memory {
+        entries: 0,
+        rung: false,
+        vain: 0,
+        idle: 0,
+        looks: false,
+        soon: LOOK_SOON,
+    };
+    while let Some((mut guard, moved)) = work() {
+        let bell = guard.wires.bell();
+        let seen = bell.seen();
+        let Some(until) = plan(&mut guard, &mut memory, moved) else {
+            continue;
+        };
+        let watches = bell.has_door() && matches!(until, Until::Rung) && guard.goes_to_door();
+        drop(guard);
+        match until {
+            Until::Rung if watches => bell.watch(),
+            Until::Rung => bell.sleep(Sleeper::Progress, seen, None),
+            Until::Look(after) => bell.sleep(Sleeper::Progress, seen, Some(after)),
+        }
+        memory.rung = watches || bell.seen() != seen;
+    }
+}
+
+/// Makes progress while there is something to do and no thread of the program to do it. `None`: the thread is to end. Returns
+/// whether it did anything.
+fn work() -> Option<(DeviceGuard, bool)> {
+    let (mut ever, mut since) = (false, None::<Instant>);
+    loop {
+        let mut guard = lock::device_for_progress();
+        let w = guard.progress_thread.as_mut()?;
+        if w.stops {
+            return None;
+        }
+        let watched = std::mem::take(&mut w.watches);
+        w.polls = false;
+        if w.waiting > 0 {
+            if watched {
+                // What came to the door is for a thread of the program.
+                guard
+                    .wires
+                    .bell()
+                    .ring(Sleeper::Program, lock::is_watched());
+            }
+            return Some((guard, ever));
+        }
+        let polling = w.polling;
+        if guard.progress() {
+            (ever, since) = (true, None);
+        } else {
+            let polls = !polling.is_zero()
+                && guard.is_pressed()
+                && since.get_or_insert_with(Instant::now).elapsed() < polling;
+            if !polls {
+                return Some((guard, ever));
+            }
+            let w = guard.progress_thread.as_mut()?;
+            w.polls = true;
+            if w.listens {
+                w.listens = false;
+                guard.wires.disarm();
+            }
+        }
+        drop(guard);
+        give_way();
+    }
+}
+
+/// A thread of the program that stands before the lock goes first.
+fn give_way() {
+    std::hint::spin_loop();
+    let mut turns = 0;
+    while lock::is_wanted() && turns < TURNS {
+        turns += 1;
+        if turns % 100 == 0 {
+            rustix::thread::sched_yield();
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// For how long to sleep.
+enum Until {
+    Rung,
+    Look(Duration),
+}
+
+/// What to do with nothing to do. `None`: something came meanwhile.
+fn plan(guard: &mut DeviceGuard, memory: &mut Memory, moved: bool) -> Option<Until> {
+    let pressed = guard.is_pressed();
+    let open = pressed || guard.engine.requests.open() > 0;
+    let w = guard.progress_thread.as_mut()?;
+    let away = w.entries == memory.entries;
+    memory.entries = w.entries;
+    let asked = std::mem::take(&mut w.asked);
+    memory.looks |= asked;
+    match (moved, memory.rung && !asked) {
+        (true, _) => memory.vain = 0,
+        (false, rung) => memory.vain += u32::from(rung),
+    }
+    w.sleeps = true;
+    if w.waiting > 0 {
+        w.holds = false;
+        return Some(Until::Rung);
+    }
+    if !open {
+        memory.idle += 1;
+        memory.looks &= memory.idle < IDLE;
+        w.holds = false;
+        return Some(rest(w, memory));
+    }
+    memory.idle = 0;
+    w.holds = !away && memory.vain >= VAIN;
+    if w.holds {
+        w.sleeps = false;
+        let soon = memory.soon;
+        memory.soon = (soon * 2).min(LOOK);
+        return Some(Until::Look(soon));
+    }
+    memory.soon = LOOK_SOON;
+    if pressed || away {
+        guard.listen();
+        if guard.progress() {
+            return None;
+        }
+        return Some(Until::Rung);
+    }
+    memory.looks = true;
+    Some(rest(w, memory))
+}
+
+fn rest(w: &mut Watch, memory: &Memory) -> Until {
+    if memory.looks {
+        w.sleeps = false;
+        Until::Look(LOOK)
+    } else {
+        Until::Rung
+    }
+}
