@@ -41,6 +41,7 @@ def steps():
     yield "races", ["scripts/races", str(PREFIX)], {}, 1500
     yield "C programs", ["tests/run", "--mpi", str(PREFIX), "--suite", "c,scale"], {}, 1500
     yield "C programs over TCP", ["tests/run", "--mpi", str(PREFIX), "--suite", "tcp"], {}, 1500
+    yield "C programs with a progress thread", ["tests/run", "--mpi", str(PREFIX), "--suite", "progress"], {}, 1500
     yield "faults", ["tests/run", "--mpi", str(PREFIX), "--suite", "faults"], {}, 600
     for check in sorted(ROOT.glob("tests/*/check")):
         yield f"{check.parent.name}", [str(check), str(PREFIX)], {}, 900

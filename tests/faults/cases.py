@@ -138,6 +138,11 @@ class Cases:
         self.case("abort with code 0", self.mpiexec("-n", 2, die, "abort0"), within=2.5, words=["MPI_Abort"])
         self.case("abort of one's own communicator", self.mpiexec("-n", 2, die, "abort-self"), status=5, words=["MPI_Abort"], within=2.5)
         self.case("killed with a child of its own", self.mpiexec("-n", 2, die, "children"), status=137, within=2.5)
+        thread = {"FERRY_PROGRESS": "thread"}
+        for how, status, cause in (("abort", 42, "MPI_Abort"), ("exit", "bad", r"finali[sz]"), ("kill", 137, r"SIGKILL|signal 9|killed")):
+            result = self.mpiexec("-n", 3, die, how, environment=thread)
+            self.case(f"{how} with a progress thread", result, status=status, words=[*named, cause], within=2.5)
+        self.case("all is well with a progress thread", self.mpiexec("-n", 3, die, "fine", environment=thread), status=0, quiet=True, within=5)
         self.case("an exit status after finalizing", self.mpiexec("-n", 3, die, "return"), status=9, within=5)
         self.case("all is well", self.mpiexec("-n", 3, die, "fine"), status=0, quiet=True, within=5)
         self.case("killed without mpiexec", self.alone("kill"), status=-9)
@@ -202,6 +207,9 @@ class Cases:
                   words=["collective"])
         self.case("a peer that has finished", self.mpiexec("-n", 3, die, "gone"), status="bad", within=6, words=["MPI_Recv", "finish|finali[sz]"])
         self.case("a message with another tag", self.mpiexec("-n", 2, die, "tag"), status="bad", within=6, words=["MPI_Recv", r"\b9\b"])
+        for how, words in (("face", ["MPI_Recv", r"\b17\b"]), ("missing", ["MPI_Allreduce", "MPI_Recv"])):
+            result = self.mpiexec("-n", 2, die, how, environment={"FERRY_PROGRESS": "thread"})
+            self.case(f"{how} with a progress thread", result, status="bad", within=6, words=words)
         self.case("a long wait is no hang", self.mpiexec("-n", 3, die, "wait-long"), status=0, quiet=True, within=8)
         self.case("the time limit", self.mpiexec("--timeout", 1, "-n", 2, die, "busy"), status="bad", within=4, words=["time"])
         job = self.waiting_job()
