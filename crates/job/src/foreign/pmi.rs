@@ -135,7 +135,7 @@ impl Pmi {
         let value_max = maxes.number("vallen_max").unwrap_or(1024);
         self.value_max = usize::try_from(value_max)
             .unwrap_or(1024)
-            .clamp(128, 16 * 1024)
+            .clamp(128, LINE_VALUE_MAX + 1)
             - 1;
         let app = self.line("cmd=get_appnum\n")?;
         self.appnum = app

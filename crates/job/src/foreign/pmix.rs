@@ -18,8 +18,11 @@ const STRING: u16 = 3;
 const UINT32: u16 = 14;
 const SCOPE_GLOBAL: u8 = 3;
 const SUCCESS: c_int = 0;
-/// Longest value that is put, bytes; the library would take more.
-const VALUE_MAX: usize = 16 * 1024;
+/// PMIX_ERR_TIMEOUT and PMIX_ERR_NOT_FOUND: nobody has put the value.
+const ABSENT: [c_int; 2] = [-24, -46];
+/// Longest value that is put, bytes. The library takes more, but compresses longer strings (over 4096 bytes unless the site sets another
+/// limit), and version 5 then hands them out as they are.
+const VALUE_MAX: usize = 2048;
 /// The library's name: its major interface version has been 2 since PMIx 2.
 const LIBRARY: &str = "libpmix.so.2";
 /// Where distributions put it outside of the loader's path.
@@ -116,11 +119,15 @@ pub(super) fn connect() -> Result<Box<dyn Kvs>, JobError> {
         appnum: 0,
     };
     pmix.size = pmix
-        .number(RANK_WILDCARD, c"pmix.job.size")
+        .number(RANK_WILDCARD, c"pmix.job.size")?
         .ok_or_else(|| {
             launcher_error("the launcher does not say how many ranks there are (PMIx)")
         })?;
-    pmix.appnum = pmix.number(me.rank, c"pmix.appnum").unwrap_or(0);
+    pmix.appnum = pmix
+        .number(me.rank, c"pmix.appnum")
+        .ok()
+        .flatten()
+        .unwrap_or(0);
     Ok(Box::new(pmix))
 }
 
@@ -262,31 +269,47 @@ impl Pmix {
         Proc { rank, ..self.me }
     }
 
-    /// What the launcher or a rank has put; the value is handed to `take`.
-    fn fetch<T>(&self, rank: u32, key: &CStr, take: impl Fn(&Value) -> Option<T>) -> Option<T> {
+    /// What the launcher or a rank has put, handed to `take` if it is of this kind; `None` if nobody has put it.
+    fn fetch<T>(
+        &self,
+        rank: u32,
+        key: &CStr,
+        kind: u16,
+        take: impl Fn(&Value) -> Option<T>,
+    ) -> Result<Option<T>, JobError> {
         let proc = self.of(rank);
         let mut value: *mut Value = ptr::null_mut();
         // SAFETY: all pointers are valid; no directives are given.
         let code = unsafe { (self.library.get)(&proc, key.as_ptr(), ptr::null(), 0, &mut value) };
-        if code != SUCCESS || value.is_null() {
-            return None;
+        if ABSENT.contains(&code) {
+            return Ok(None);
+        }
+        self.library.check(&format!("asking for {key:?}"), code)?;
+        if value.is_null() {
+            return Ok(None);
         }
         // SAFETY: a pmix_value_t that the library made for us. Of strings, both parts are ours to free with the C library's
-        // free, as the header's PMIX_VALUE_RELEASE does; others hold nothing here.
+        // free, as the header's PMIX_VALUE_RELEASE does; other kinds are not asked for.
         unsafe {
-            let taken = take(&*value);
-            if (*value).kind == STRING {
+            let found = (*value).kind;
+            let taken = if found == kind { take(&*value) } else { None };
+            if found == STRING {
                 libc::free((*value).data.string.cast());
             }
             libc::free(value.cast());
-            taken
+            if found != kind {
+                return Err(launcher_error(format!(
+                    "the launcher has a value of kind {found} for {key:?} (PMIx), not of kind {kind}"
+                )));
+            }
+            Ok(taken)
         }
     }
 
-    fn number(&self, rank: u32, key: &CStr) -> Option<u32> {
-        self.fetch(rank, key, |value| {
-            // SAFETY: the kind says which member holds.
-            (value.kind == UINT32).then(|| unsafe { value.data.uint32 })
+    fn number(&self, rank: u32, key: &CStr) -> Result<Option<u32>, JobError> {
+        // SAFETY: `fetch` makes sure of the kind, which says which member holds.
+        self.fetch(rank, key, UINT32, |value| {
+            Some(unsafe { value.data.uint32 })
         })
     }
 
@@ -362,14 +385,13 @@ impl Kvs for Pmix {
 
     fn get(&mut self, owner: u32, key: &str) -> Result<Option<String>, JobError> {
         let key = CString::new(key).map_err(|_| launcher_error("a zero byte in a key"))?;
-        Ok(self.fetch(owner, &key, |value| {
-            // SAFETY: the kind says which member holds; it is null or a C string.
+        self.fetch(owner, &key, STRING, |value| {
+            // SAFETY: `fetch` makes sure of the kind, so this member holds; it is null or a C string.
             unsafe {
                 let string = value.data.string;
-                (value.kind == STRING && !string.is_null())
-                    .then(|| CStr::from_ptr(string).to_string_lossy().into_owned())
+                (!string.is_null()).then(|| CStr::from_ptr(string).to_string_lossy().into_owned())
             }
-        }))
+        })
     }
 
     fn nodes(&mut self) -> Result<Option<Vec<u32>>, JobError> {
