@@ -307,8 +307,8 @@ impl Pmix {
     }
 
     fn number(&self, rank: u32, key: &CStr) -> Result<Option<u32>, JobError> {
-        // SAFETY: `fetch` makes sure of the kind, which says which member holds.
         self.fetch(rank, key, UINT32, |value| {
+            // SAFETY: `fetch` makes sure of the kind, which says which member holds.
             Some(unsafe { value.data.uint32 })
         })
     }
