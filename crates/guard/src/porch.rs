@@ -137,7 +137,7 @@ impl Drops {
         let kind = self.kind(why);
         *kind += 1;
         let mut n = *kind;
-        while n % 10 == 0 {
+        while n.is_multiple_of(10) {
             n /= 10;
         }
         n == 1
