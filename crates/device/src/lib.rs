@@ -23,6 +23,7 @@ pub use buffer::{Layout, Sink, Source};
 pub use core::{Background, Capabilities, Device, SendMode};
 pub use count::{COUNTERS, Count, Counters, Traffic, WAYS};
 pub use ferry_transport::shm::{READ_MIN_MEASURED, read_min, set_read_min};
+pub use ferry_transport::tcp::REFUSED;
 pub use key::{ContextId, Envelope, Key, Pattern, ProcId};
 pub use lock::{DeviceGuard, device, finish, start};
 pub use meeting::{Meeting, SLOT_MAX};

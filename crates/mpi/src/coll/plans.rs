@@ -26,12 +26,21 @@ const STEPS_KEPT: usize = 256;
 fn cost() -> &'static Cost {
     static COST: OnceLock<Cost> = OnceLock::new();
     COST.get_or_init(|| {
-        let (ranks, cores) = match crate::process::started() {
-            Some(p) => (p.welcome.local_ranks.len() as u32, p.welcome.cores),
-            None => (1, 1),
-        };
-        Cost::shared_memory(ranks, cores)
+        let welcome = crate::process::started().map(|p| &p.welcome);
+        welcome.map_or(Cost::shared_memory(1, 1), |w| {
+            figures(w.size, w.local_ranks.len() as u32, w.cores)
+        })
     })
+}
+
+/// The figures for a job of `size` ranks, `here` of them on this host, which has `cores` for them. What hosts do not have in
+/// common must not matter on several: ranks that choose different algorithms wait for each other for ever.
+fn figures(size: u32, here: u32, cores: u32) -> Cost {
+    if here < size {
+        Cost::network()
+    } else {
+        Cost::shared_memory(here, cores)
+    }
 }
 
 /// What is asked for: on this communicator, or else in this process.
@@ -118,4 +127,16 @@ fn lasting(what: &Collective<'_>) -> Option<Collective<'static>> {
         Collective::Exscan { of, in_place } => Collective::Exscan { of, in_place },
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_on_hosts_that_differ_use_the_same_figures() {
+        assert_eq!(figures(6, 1, 8), figures(6, 3, 2));
+        assert_eq!(figures(6, 2, 1), figures(6, 2, 64));
+        assert_eq!(figures(6, 6, 2), Cost::shared_memory(6, 2));
+    }
 }

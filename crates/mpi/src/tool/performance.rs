@@ -27,6 +27,7 @@ enum What {
     SentBytes(usize),
     Received(usize),
     ReceivedBytes(usize),
+    Refused,
     SentEager,
     SentAnnounced,
     ReceivedEager,
@@ -95,6 +96,7 @@ impl Performance {
                 count(What::Received(way), Counter, "messages_received", "messages that have arrived, or of which an announcement has");
                 count(What::ReceivedBytes(way), Aggregate, "bytes_received", "bytes in these messages");
             }
+            add(What::Refused, Counter, Group::TransportTcp, "tcp_connections_refused", "connections that were sent away: of strangers, or given up before they were made");
             let mut protocol = |what, class, name, description| {
                 add(what, class, Group::Protocols, name, description);
             };
@@ -187,6 +189,7 @@ impl Performance {
             What::SentBytes(way) => c.sent[way].bytes.value(),
             What::Received(way) => c.received[way].messages.value(),
             What::ReceivedBytes(way) => c.received[way].bytes.value(),
+            What::Refused => device::REFUSED.load(Ordering::Relaxed),
             What::SentEager => all(&c.sent).saturating_sub(c.sent_announced.value()),
             What::SentAnnounced => c.sent_announced.value(),
             What::ReceivedEager => all(&c.received).saturating_sub(c.received_announced.value()),

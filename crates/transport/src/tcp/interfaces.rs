@@ -64,6 +64,7 @@ pub fn choose(
     wanted: Option<&str>,
     one_host: bool,
 ) -> Result<Vec<Address>, String> {
+    let asked = wanted;
     let wanted = wanted
         .map(|list| {
             let words = list.split(',').map(str::trim).filter(|w| !w.is_empty());
@@ -106,8 +107,10 @@ pub fn choose(
     } else {
         there.join(", ")
     };
-    Err(match wanted {
-        Some(_) => format!("no interface that is up fits FERRY_TCP_IF (there are: {there})"),
+    Err(match asked.filter(|_| wanted.is_some()) {
+        Some(list) => {
+            format!("no interface that is up fits FERRY_TCP_IF={list} (there are: {there})")
+        }
         None => format!("no interface can be used (there are: {there})"),
     })
 }
@@ -247,7 +250,7 @@ mod tests {
     fn nothing_to_choose_is_said() {
         let none = choose(&host(), Some("ib0"), false).unwrap_err();
         assert!(
-            none.contains("FERRY_TCP_IF") && none.contains("eth0 10.1.0.5/16"),
+            none.contains("FERRY_TCP_IF=ib0 ") && none.contains("eth0 10.1.0.5/16"),
             "{none}"
         );
         assert!(
