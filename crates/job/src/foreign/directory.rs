@@ -63,13 +63,97 @@ impl Directory for KvsDirectory {
                 .ok_or_else(garbled)?;
             card.extend(unhex(&piece).ok_or_else(garbled)?);
             if card.len() > CARD_MAX {
-                return Err(garbled());
+                break;
             }
+        }
+        if card.len() > CARD_MAX {
+            return Err(garbled());
         }
         Ok(Some(card))
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// A store in memory that refuses values over its limit.
+    struct Memory {
+        values: HashMap<String, String>,
+        value_max: usize,
+    }
+
+    impl Kvs for Memory {
+        fn rank(&self) -> u32 {
+            0
+        }
+        fn size(&self) -> u32 {
+            2
+        }
+        fn appnum(&self) -> u32 {
+            0
+        }
+        fn value_max(&self) -> usize {
+            self.value_max
+        }
+        fn put(&mut self, key: &str, value: &str) -> Result<(), JobError> {
+            assert!(value.len() <= self.value_max, "{} bytes", value.len());
+            self.values.insert(key.into(), value.into());
+            Ok(())
+        }
+        fn fence(&mut self) -> Result<(), JobError> {
+            Ok(())
+        }
+        fn get(&mut self, _: u32, key: &str) -> Result<Option<String>, JobError> {
+            Ok(self.values.get(key).cloned())
+        }
+        fn nodes(&mut self) -> Result<Option<Vec<u32>>, JobError> {
+            Ok(None)
+        }
+        fn abort(&mut self, _: i32, _: &str) {}
+        fn finalize(&mut self) {}
+    }
+
+    fn over(values: HashMap<String, String>, value_max: usize) -> KvsDirectory {
+        let memory: Box<dyn Kvs> = Box::new(Memory { values, value_max });
+        KvsDirectory::new(Arc::new(Mutex::new(memory)), 0, 2)
+    }
+
+    #[test]
+    fn long_cards_go_in_pieces() {
+        for value_max in [128, 799, 1000, 2048] {
+            let mut directory = over(HashMap::new(), value_max);
+            for len in [0, 1, 386, 387, 3000, CARD_MAX] {
+                let card: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+                directory.put("tcp", &card).unwrap();
+                directory.publish().unwrap();
+                let got = directory.get("tcp", 0).unwrap().unwrap();
+                assert!(got == card, "{len} bytes in values of {value_max}");
+            }
+            assert!(directory.get("tcp", 1).unwrap().is_none());
+            assert!(directory.get("tcp", 2).unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn fuzz_cards_of_a_store() {
+        let seeds = [b"1-00ff".to_vec(), b"2-00".to_vec(), b"9-zz".to_vec()];
+        ferry_fuzz::fuzz("cards of a store", &seeds, |bytes| {
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            let values = ["ferry-tcp-1-0", "ferry-tcp-1-1"];
+            let values = values.map(|key| (key.to_string(), text.clone()));
+            let got = over(values.into(), 1024).get("tcp", 1);
+            if let Ok(Some(card)) = &got {
+                assert!(card.len() <= CARD_MAX);
+            }
+            got.is_ok()
+        });
     }
 }
