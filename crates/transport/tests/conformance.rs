@@ -9,7 +9,7 @@ use ferry_job::{NodeJob, Nodes, Segment, Welcome};
 use ferry_transport::self_loop::SelfLoop;
 use ferry_transport::shm::Shm;
 use ferry_transport::tcp::{Settings, Tcp};
-use ferry_transport::{Answer, Body, Inbox, ProcId, Transport, TransportError};
+use ferry_transport::{Answer, Body, Inbox, ProcId, Sleeper, Transport, TransportError};
 use memory::{Cards, Memory};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ fn shm(size: u32) -> Wires {
     let open = |me: u32| {
         let fd = node.segment.fd.try_clone().unwrap();
         let segment = Segment::open(fd, size, node.segment.layout.total()).unwrap();
-        let wire = Shm::open(segment, (0..size).collect(), me as usize, 5).unwrap();
+        let wire = Shm::open(segment, (0..size).collect(), me as usize, 5, 1).unwrap();
         Box::new(wire) as Box<dyn Transport>
     };
     (0..size).map(open).collect()
@@ -286,7 +286,7 @@ fn streams_arrive_in_place_and_beside_messages() {
 fn sleep(wire: &mut dyn Transport, keep: &mut Keep) -> bool {
     let bell = wire.doorbell();
     let seen = bell.map(|b| b.load(std::sync::atomic::Ordering::SeqCst));
-    wire.arm();
+    wire.arm(Sleeper::Program);
     let before = keep.messages.len();
     wire.poll(keep).unwrap();
     let mut woken = keep.messages.len() > before;

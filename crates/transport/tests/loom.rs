@@ -18,6 +18,8 @@ mod memory {
 
     pub const LINE: usize = 64;
     pub const DATA: usize = 16 * LINE;
+    /// None: where in a record its bytes lie is no matter of order.
+    pub const APART: usize = usize::MAX;
 
     /// A ring and a front line.
     pub struct Shared {
@@ -120,11 +122,11 @@ mod memory {
             // SAFETY: within the bytes, by the check above.
             unsafe { self.0.pointer().add(at + 8) }
         }
-        pub unsafe fn fill(&self, at: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
+        pub unsafe fn fill(&self, at: u64, _lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
             // SAFETY: loom has checked that nobody else uses these bytes.
             fill(unsafe { std::slice::from_raw_parts_mut(self.run(at, len, true), len) });
         }
-        pub unsafe fn bytes(&self, at: u64, len: usize) -> &[u8] {
+        pub unsafe fn bytes(&self, at: u64, _lead: usize, len: usize) -> &[u8] {
             // SAFETY: loom has checked that nobody writes these bytes.
             unsafe { std::slice::from_raw_parts(self.run(at, len, false), len) }
         }

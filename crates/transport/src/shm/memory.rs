@@ -12,6 +12,10 @@ pub const RING: usize = DATA + 3 * LINE;
 /// Where, in the ring of the lower-numbered to the higher-numbered process, the pair's front line lies.
 pub const FRONT_AT: usize = 2 * LINE;
 
+/// Longer records than this, bytes, begin on the line behind their word's. The reader polls the word's line, and what is written there while
+/// it does costs a trip of the line for each time it looks.
+pub const APART: usize = 4 * LINE - 8;
+
 /// Where a ring or a front line lies.
 pub type Base = *mut u8;
 
@@ -69,26 +73,26 @@ impl RingMemory {
         unsafe { &*self.at(at).cast::<AtomicU64>() }
     }
 
-    /// Writes the `len` bytes behind the word at `at` by `fill`.
+    /// Writes the `len` bytes that begin `lead` bytes behind the word at `at` by `fill`.
     ///
     /// # Safety
     /// This side owns them: the reader has passed them and does not look there before the word is published. They do not
     /// cross the ring's end.
     #[inline]
-    pub unsafe fn fill(&self, at: u64, len: usize, fill: impl FnOnce(&mut [u8])) {
+    pub unsafe fn fill(&self, at: u64, lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
         // SAFETY: within the mapping, and this side's, by the caller's promise.
-        fill(unsafe { std::slice::from_raw_parts_mut(self.at(at).add(8), len) });
+        fill(unsafe { std::slice::from_raw_parts_mut(self.at(at).add(lead), len) });
     }
 
-    /// The `len` bytes behind the word at `at`.
+    /// The `len` bytes that begin `lead` bytes behind the word at `at`.
     ///
     /// # Safety
     /// This side owns them: the writer has published them and does not touch them before `head` passes them. They do
     /// not cross the ring's end.
     #[inline]
-    pub unsafe fn bytes(&self, at: u64, len: usize) -> &[u8] {
+    pub unsafe fn bytes(&self, at: u64, lead: usize, len: usize) -> &[u8] {
         // SAFETY: within the mapping, and this side's, by the caller's promise.
-        unsafe { std::slice::from_raw_parts(self.at(at).add(8), len) }
+        unsafe { std::slice::from_raw_parts(self.at(at).add(lead), len) }
     }
 }
 

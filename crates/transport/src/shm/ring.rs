@@ -3,7 +3,7 @@
 //! A record starts on a cache line with a word that says how long it is and what it is; the word is written
 //! last, so a message whose head and body fit behind it costs one line's trip. The writer clears the word
 //! behind a record before it publishes the record (mostly one record ahead, off the message's way), so the reader can wait on
-//! that word whatever lay there before.
+//! that word whatever lay there before. Longer records keep their bytes out of the word's line, which the reader polls.
 //!
 //! ```text
 //! line 0   head: how far the reader has read (published now and then)
@@ -12,7 +12,7 @@
 //! line 3…  DATA bytes of records
 //! ```
 
-use super::memory::{Base, DATA, LINE, Ordering, RingMemory, fence};
+use super::memory::{APART, Base, DATA, LINE, Ordering, RingMemory, fence};
 
 /// Largest head and body of one record, bytes.
 pub const RECORD_MAX: usize = if DATA / 4 < 16384 { DATA / 4 } else { 16384 } + LINE;
@@ -33,9 +33,15 @@ fn len_of(word: u64) -> usize {
     (word & 0xffff) as usize
 }
 
+/// Bytes from the word of a record to its `len` bytes.
+#[inline]
+fn lead(len: usize) -> usize {
+    if len > APART { LINE } else { 8 }
+}
+
 /// Bytes that a record of `len` bytes takes.
 fn span(len: usize) -> u64 {
-    (8 + len).next_multiple_of(LINE) as u64
+    (lead(len) + len).next_multiple_of(LINE) as u64
 }
 
 /// Bytes left before the ring's end at position `at`.
@@ -132,7 +138,7 @@ impl Writer {
             return false;
         }
         // SAFETY: the reader has passed these bytes (room), and does not look at them before the word is published.
-        unsafe { self.memory.fill(self.tail, len, fill) };
+        unsafe { self.memory.fill(self.tail, lead(len), len, fill) };
         self.clear_to(self.tail + need + LINE as u64);
         // An exchange rather than a store: the caller next looks whether the reader sleeps, and that look must not come first.
         self.memory
@@ -238,7 +244,7 @@ impl Reader {
                 return Found::Malformed;
             }
             // SAFETY: the writer published these bytes with the word and does not touch them before `head` passes them.
-            let bytes = unsafe { self.memory.bytes(self.head, len) };
+            let bytes = unsafe { self.memory.bytes(self.head, lead(len), len) };
             return Found::Record {
                 message: message as u8,
                 bytes,
