@@ -25,7 +25,7 @@ enum What {
 }
 
 /// Settings that are looked at when the process or its job starts: shown as the environment has them, and not to be changed.
-const ENVIRONMENT: [(&str, &str, Group); 5] = [
+const ENVIRONMENT: [(&str, &str, Group); 8] = [
     (
         "FERRY_ON_HANG",
         "what mpiexec does when all ranks wait for each other",
@@ -50,6 +50,21 @@ const ENVIRONMENT: [(&str, &str, Group); 5] = [
         "FERRY_ENCRYPT",
         "1: messages between hosts are encrypted",
         Group::Transports,
+    ),
+    (
+        "FERRY_PROGRESS",
+        "calls: progress in MPI calls only; thread: a thread makes progress also while the program computes",
+        Group::Waiting,
+    ),
+    (
+        "FERRY_PMI",
+        "1 or 2: which PMI a program speaks with its launcher, where it would choose wrongly",
+        Group::Job,
+    ),
+    (
+        "FERRY_PMIX_LIB",
+        "the file or folder of the launcher's libpmix.so.2",
+        Group::Job,
     ),
 ];
 

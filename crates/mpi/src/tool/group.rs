@@ -18,11 +18,12 @@ pub enum Group {
     Algorithms,
     CollectiveCounts,
     Errors,
+    Job,
 }
 
 impl Group {
     /// All of them, in the order of their indices, which stays.
-    pub const ALL: [Group; 12] = {
+    pub const ALL: [Group; 13] = {
         use Group::*;
         [
             Messages,
@@ -37,6 +38,7 @@ impl Group {
             Algorithms,
             CollectiveCounts,
             Errors,
+            Job,
         ]
     };
 
@@ -70,6 +72,7 @@ impl Group {
             Group::Algorithms => "collective_algorithms",
             Group::CollectiveCounts => "collective_counts",
             Group::Errors => "errors",
+            Group::Job => "job",
         }
     }
 
@@ -88,6 +91,7 @@ impl Group {
             Group::Algorithms => "which algorithms serve collectives on a communicator",
             Group::CollectiveCounts => "collectives started, by their algorithm",
             Group::Errors => "errors that MPI calls have found",
+            Group::Job => "how a process learns of its job",
         }
     }
 
