@@ -83,6 +83,7 @@ struct Silence {
 
 impl Conn {
     pub fn new(peer: ProcId, socket: OwnedFd, seal: Option<Box<Seal>>) -> Conn {
+        super::socket::suit_distance(&socket);
         Conn {
             peer,
             socket,

@@ -7,14 +7,44 @@ use rustix::net::{
 };
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Connections that the system accepts before this process looks.
 const BACKLOG: i32 = 1024;
 
+/// Round trips below this are those of one site.
+const NEAR: Duration = Duration::from_millis(10);
+/// The congestion control of near connections where the system's own is BBR. Every process may use it.
+const NEAR_CONTROL: &str = "reno";
+
+/// The system's own congestion control, if near connections do not use it.
+static REPLACED: OnceLock<Option<String>> = OnceLock::new();
+
 fn stream(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    socket_with(family, SocketType::STREAM, flags, None)
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    let replaced = REPLACED.get_or_init(|| {
+        let own = sockopt::tcp_congestion(&socket).ok()?;
+        own.starts_with("bbr").then_some(own)
+    });
+    if replaced.is_some() {
+        // BBR measures how much a connection carries and sends no faster than that: of messages that come in bursts it sees too
+        // little. It has to be replaced before the connection stands: once it has begun to pace a socket, that stays so. A
+        // system that refuses keeps its own, which is slower and no fault.
+        let _ = sockopt::set_tcp_congestion(&socket, NEAR_CONTROL);
+    }
+    Ok(socket)
+}
+
+/// Gives a connection that turns out to go far the system's own congestion control back.
+pub fn suit_distance(socket: &OwnedFd) {
+    if let Some(Some(own)) = REPLACED.get()
+        && info(socket).is_some_and(|i| Duration::from_micros(i.tcpi_rtt.into()) >= NEAR)
+    {
+        // If it is refused, the connection works all the same.
+        let _ = sockopt::set_tcp_congestion(socket, own);
+    }
 }
 
 fn family(ip: IpAddr) -> AddressFamily {
@@ -91,8 +121,8 @@ fn prepare(socket: &OwnedFd, timeout: Duration) -> rustix::io::Result<()> {
     sockopt::set_tcp_keepcnt(socket, 3)
 }
 
-/// Whether the peer's system owes an answer, and how long ago it was last heard.
-pub fn unanswered(socket: &OwnedFd) -> Option<(bool, Duration)> {
+/// What the system knows of a connection.
+fn info(socket: &OwnedFd) -> Option<libc::tcp_info> {
     // SAFETY: all fields are numbers.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
@@ -106,9 +136,15 @@ pub fn unanswered(socket: &OwnedFd) -> Option<(bool, Duration)> {
             &raw mut len,
         )
     };
+    (got == 0).then_some(info)
+}
+
+/// Whether the peer's system owes an answer, and how long ago it was last heard.
+pub fn unanswered(socket: &OwnedFd) -> Option<(bool, Duration)> {
+    let info = info(socket)?;
     let owes = info.tcpi_unacked > 0 || info.tcpi_probes > 0;
     let heard = info.tcpi_last_ack_recv.min(info.tcpi_last_data_recv);
-    (got == 0).then_some((owes, Duration::from_millis(heard.into())))
+    Some((owes, Duration::from_millis(heard.into())))
 }
 
 /// Bytes handed to the system that the peer's system has not acknowledged.
@@ -135,6 +171,13 @@ mod tests {
         let called = accept(&listening, limit).unwrap().unwrap();
         assert_eq!(unacknowledged(&called), 0);
         assert!(!unanswered(&called).unwrap().0);
+        for end in [&caller, &called] {
+            let before = sockopt::tcp_congestion(end).unwrap();
+            assert!(!before.starts_with("bbr"));
+            // The loopback is near: nothing changes.
+            suit_distance(end);
+            assert_eq!(sockopt::tcp_congestion(end).unwrap(), before);
+        }
         drop(listening);
         let refused = super::caller(SocketAddr::new(ip, port), limit);
         let refused = match refused {
