@@ -47,6 +47,11 @@ const ENVIRONMENT: [(&str, &str, Group); 8] = [
         Group::Transports,
     ),
     (
+        "FERRY_TCP_CONGESTION",
+        "the congestion control of TCP connections; system: the system's own",
+        Group::Transports,
+    ),
+    (
         "FERRY_ENCRYPT",
         "1: messages between hosts are encrypted",
         Group::Transports,

@@ -88,6 +88,14 @@ impl Settings {
                 });
             }
         };
+        let congestion = set("FERRY_TCP_CONGESTION");
+        if let Err(cause) = socket::choose_congestion(congestion.as_deref().map(str::trim)) {
+            return Err(TransportError::Setting {
+                name: "FERRY_TCP_CONGESTION",
+                value: format!("{} ({cause})", congestion.unwrap_or_default()),
+                wanted: "system, or one of those in /proc/sys/net/ipv4/tcp_allowed_congestion_control",
+            });
+        }
         Ok(Settings {
             interfaces: set("FERRY_TCP_IF"),
             timeout,

@@ -18,28 +18,58 @@ const NEAR: Duration = Duration::from_millis(10);
 /// The congestion control of near connections where the system's own is BBR. Every process may use it.
 const NEAR_CONTROL: &str = "reno";
 
-/// The system's own congestion control, if near connections do not use it.
-static REPLACED: OnceLock<Option<String>> = OnceLock::new();
+/// Which congestion control connections use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Congestion {
+    /// The system's own.
+    System,
+    /// [`NEAR_CONTROL`] for near connections, and the system's own, named here, for others.
+    Near(String),
+    /// This one.
+    Named(String),
+}
+
+static CONGESTION: OnceLock<Congestion> = OnceLock::new();
+
+/// Decides which congestion control this process's connections use: `asked` is what FERRY_TCP_CONGESTION says. The first decision holds.
+///
+/// Errors: the system has none of this name, or refuses it.
+pub fn choose_congestion(asked: Option<&str>) -> std::io::Result<()> {
+    let flags = SocketFlags::CLOEXEC;
+    let chosen = match asked {
+        Some("system") => Congestion::System,
+        Some(name) => {
+            let trial = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+            sockopt::set_tcp_congestion(&trial, name)?;
+            Congestion::Named(name.into())
+        }
+        None => socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)
+            .and_then(sockopt::tcp_congestion)
+            .ok()
+            .filter(|own| own.starts_with("bbr"))
+            .map_or(Congestion::System, Congestion::Near),
+    };
+    let _ = CONGESTION.set(chosen);
+    Ok(())
+}
 
 fn stream(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-    let replaced = REPLACED.get_or_init(|| {
-        let own = sockopt::tcp_congestion(&socket).ok()?;
-        own.starts_with("bbr").then_some(own)
-    });
-    if replaced.is_some() {
-        // BBR measures how much a connection carries and sends no faster than that: of messages that come in bursts it sees too
-        // little. It has to be replaced before the connection stands: once it has begun to pace a socket, that stays so. A
-        // system that refuses keeps its own, which is slower and no fault.
-        let _ = sockopt::set_tcp_congestion(&socket, NEAR_CONTROL);
-    }
+    // BBR measures how much a connection carries and sends no faster than that: of messages that come in bursts it sees too
+    // little. It has to be replaced before the connection stands: once it has begun to pace a socket, that stays so. A
+    // system that refuses keeps its own, which is slower and no fault.
+    let _ = match CONGESTION.get() {
+        None | Some(Congestion::System) => Ok(()),
+        Some(Congestion::Near(_)) => sockopt::set_tcp_congestion(&socket, NEAR_CONTROL),
+        Some(Congestion::Named(name)) => sockopt::set_tcp_congestion(&socket, name),
+    };
     Ok(socket)
 }
 
 /// Gives a connection that turns out to go far the system's own congestion control back.
 pub fn suit_distance(socket: &OwnedFd) {
-    if let Some(Some(own)) = REPLACED.get()
+    if let Some(Congestion::Near(own)) = CONGESTION.get()
         && info(socket).is_some_and(|i| Duration::from_micros(i.tcpi_rtt.into()) >= NEAR)
     {
         // If it is refused, the connection works all the same.
@@ -161,6 +191,8 @@ mod tests {
 
     #[test]
     fn connects_accepts_and_counts() {
+        choose_congestion(None).unwrap();
+        assert!(choose_congestion(Some("none-such")).is_err());
         let limit = Duration::from_secs(5);
         let ip: IpAddr = "127.0.0.1".parse().unwrap();
         let (listening, port) = listener(ip).unwrap();
@@ -173,7 +205,7 @@ mod tests {
         assert!(!unanswered(&called).unwrap().0);
         for end in [&caller, &called] {
             let before = sockopt::tcp_congestion(end).unwrap();
-            assert!(!before.starts_with("bbr"));
+            assert!(!before.starts_with("bbr"), "another one was chosen");
             // The loopback is near: nothing changes.
             suit_distance(end);
             assert_eq!(sockopt::tcp_congestion(end).unwrap(), before);
