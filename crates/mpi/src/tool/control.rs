@@ -25,7 +25,7 @@ enum What {
 }
 
 /// Settings that are looked at when the process or its job starts: shown as the environment has them, and not to be changed.
-const ENVIRONMENT: [(&str, &str, Group); 8] = [
+const ENVIRONMENT: [(&str, &str, Group); 9] = [
     (
         "FERRY_ON_HANG",
         "what mpiexec does when all ranks wait for each other",
