@@ -26,7 +26,7 @@ impl Inbox for Keep {
         self.direct.truncate(self.filled);
     }
     fn part(&mut self, _from: ProcId, message: u8, _head: &[u8], bytes: &[u8]) {
-        if message % 2 == 0 {
+        if message.is_multiple_of(2) {
             self.direct.truncate(self.filled);
             self.direct.extend_from_slice(bytes);
             self.filled += bytes.len();
