@@ -379,8 +379,9 @@ impl Tcp {
     pub(super) fn refuse(&mut self, why: Rejected, socket: &OwnedFd) {
         let worth_saying = self.drops.count(why);
         super::REFUSED.store(self.drops.total(), Relaxed);
-        // A call that crosses one from the other side is given up before it is over: no stranger's doing.
-        if worth_saying && why != Rejected::Closed {
+        // A call that crosses one from the other side is given up before it is over, and a rank that has proved the key and asks for
+        // another one calls that one next: no stranger's doing.
+        if worth_saying && !matches!(why, Rejected::Closed | Rejected::Process) {
             let from =
                 socket::peer(socket).map_or("an address that is gone".into(), |a| a.to_string());
             let times = self.drops.of(why);
