@@ -315,6 +315,20 @@ fn ranks_and_their_children_die_with_mpiexec() {
 }
 
 #[test]
+fn nothing_is_left_whenever_mpiexec_is_killed() {
+    for round in 0..40 {
+        let mark = mark(&format!("killed-early-{round}"));
+        let script = format!("sh -c 'sleep 60; : {mark}'; : {mark}");
+        let mut child = start(&["-n", "3", "sh", "-c", &script]);
+        // The moment is the test's input: between the first process and the last one.
+        sleep(Duration::from_micros(1500 + 500 * round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        until("all have ended", || with_mark(&mark) == 0);
+    }
+}
+
+#[test]
 fn an_interrupt_is_passed_on_and_a_second_one_kills() {
     let mut child = start(&[
         "-n",

@@ -697,7 +697,7 @@ impl Site {
             self.ranks[local].ended = true;
             self.alive -= 1;
             if let Some(warden) = &self.warden {
-                warden.note(local, 0);
+                warden.ended(local);
             }
             for channel in 0..2 {
                 self.drain(2 * local + channel, queue);

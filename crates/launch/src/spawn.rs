@@ -8,6 +8,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::process::Rlimit;
 
@@ -39,6 +40,9 @@ pub struct Order<'a> {
     pub default_signals: &'a [c_int],
     /// Signal mask as mpiexec found it.
     pub signal_mask: &'a libc::sigset_t,
+    /// Where the rank puts its process group down before it executes the program, so that there is no moment at which it could
+    /// have children that nobody knows of. 0 again when the start fails.
+    pub group: &'a AtomicI32,
 }
 
 /// Where a start failed.
@@ -157,6 +161,7 @@ fn start(
     if errno != 0 {
         // SAFETY: waits for the child just made; no status is wanted.
         unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
+        order.group.store(0, Ordering::Relaxed);
         return Err(Refusal {
             step: child.failed_step,
             cause: io::Error::from_raw_os_error(errno),
@@ -189,6 +194,7 @@ fn set_up(child: &Child<'_>) -> &'static str {
         if libc::setpgid(0, 0) != 0 {
             return "giving it a process group";
         }
+        order.group.store(libc::getpid(), Ordering::Relaxed);
         if !order.affinity.is_empty()
             && libc::syscall(
                 libc::SYS_sched_setaffinity,
@@ -247,6 +253,7 @@ mod tests {
             .unwrap();
         // SAFETY: an all-zero sigset_t is the empty set.
         let mask = unsafe { std::mem::zeroed() };
+        let group = AtomicI32::new(0);
         let order = Order {
             program,
             arguments,
@@ -259,8 +266,12 @@ mod tests {
             descriptors: rustix::process::getrlimit(rustix::process::Resource::Nofile),
             default_signals: &[libc::SIGPIPE],
             signal_mask: &mask,
+            group: &group,
         };
-        let pid = spawn(&order, &mut Stack::new())?;
+        let pid = spawn(&order, &mut Stack::new()).inspect_err(|_| {
+            assert_eq!(group.load(Ordering::Relaxed), 0, "nothing runs");
+        })?;
+        assert_eq!(group.load(Ordering::Relaxed), pid);
         let mut status = 0;
         // SAFETY: waits for the child just started.
         assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);

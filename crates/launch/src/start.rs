@@ -185,6 +185,7 @@ impl Starter {
             descriptors: self.descriptors,
             default_signals: &signals::RESET,
             signal_mask: &signals.before,
+            group: warden.group(local),
         };
         let pid = spawn::spawn(&order, &mut self.stack).map_err(|refusal| {
             let advice = advice(&refusal);
@@ -197,7 +198,6 @@ impl Starter {
             };
             not
         })?;
-        warden.note(local, pid);
         Ok(Started {
             pid,
             line,

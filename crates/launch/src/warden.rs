@@ -35,9 +35,15 @@ impl Warden {
         }
     }
 
-    /// The process group of a rank; 0 when it has ended.
-    pub fn note(&self, rank: usize, group: i32) {
-        self.groups[rank].store(group, Ordering::Relaxed);
+    /// Where a rank's process group stands; 0 before it starts. The rank writes it itself: its copy of the lifeline closes only when it
+    /// executes its program, so the warden never looks between the start and the note.
+    pub fn group(&self, rank: usize) -> &AtomicI32 {
+        &self.groups[rank]
+    }
+
+    /// A rank has ended: its process group may soon be another's.
+    pub fn ended(&self, rank: usize) {
+        self.groups[rank].store(0, Ordering::Relaxed);
     }
 }
 

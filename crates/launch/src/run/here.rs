@@ -186,7 +186,7 @@ impl Job<'_> {
             if let Crew::Here(here) = &self.crew
                 && let Some(warden) = &here.warden
             {
-                warden.note(rank, 0);
+                warden.ended(rank);
             }
         }
         // What they said last comes before what is said about them; and a call of MPI_Abort before the exit that follows it.
