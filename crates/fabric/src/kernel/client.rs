@@ -1,0 +1,339 @@
+//! A rank's side: its clock, commands, events and waiting.
+
+use super::arena::{Arena, BOX_MAX, Mailbox, state};
+use super::record::{self, RECORD_MAX};
+use crate::{Rank, Time};
+use rustix::thread::futex;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Turns that a rank looks whether it may go on before it sleeps, where there is a core to spare.
+const SPINS: u32 = 2000;
+
+/// Something that the card has for its rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When it came.
+    pub time: Time,
+    /// What it is, in the card's own numbers.
+    pub kind: u32,
+    /// What it carries.
+    pub bytes: Vec<u8>,
+}
+
+/// What work of one kind has cost a rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// How often.
+    pub times: u64,
+    /// In all.
+    pub time: Time,
+}
+
+/// What the driver of a rank's card has in its hands. Not shared between threads: whoever uses it holds the device.
+pub struct Client {
+    arena: &'static Arena,
+    me: Rank,
+    mailbox: &'static Mailbox,
+    /// Shared with who tells the program the time.
+    clock: &'static AtomicU64,
+    horizon: Time,
+    /// Commands not yet handed over.
+    out: Vec<u8>,
+    came: VecDeque<Event>,
+    taken: Vec<u8>,
+    /// The rank has said that it waits, and has not gone on since.
+    rests: bool,
+    left: bool,
+    costs: Vec<(&'static str, Cost)>,
+    traced: bool,
+    spins: u32,
+}
+
+impl Client {
+    /// Rank `me` takes its seat. Its first [`Client::sync`] or wait ends when all ranks have come.
+    pub fn join(arena: Arena, me: Rank) -> Client {
+        let arena: &'static Arena = Box::leak(Box::new(arena));
+        let mailbox = arena.mailbox(me);
+        mailbox.state.store(state::RUNNING, Ordering::SeqCst);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Client {
+            arena,
+            me,
+            mailbox,
+            clock: Box::leak(Box::new(AtomicU64::new(0))),
+            horizon: Time::ZERO,
+            out: Vec::new(),
+            came: VecDeque::new(),
+            taken: Vec::new(),
+            rests: false,
+            left: false,
+            costs: Vec::new(),
+            traced: arena.header().traced.load(Ordering::Relaxed) != 0,
+            spins: if cores > 1 { SPINS } else { 0 },
+        }
+    }
+
+    /// This rank.
+    pub fn me(&self) -> Rank {
+        self.me
+    }
+
+    /// Ranks of the job.
+    pub fn ranks(&self) -> u32 {
+        self.arena.ranks()
+    }
+
+    /// Threads of this rank may call MPI at once: while one waits another may go on.
+    pub fn set_concurrent(&mut self) {
+        self.mailbox.concurrent.store(1, Ordering::Relaxed);
+    }
+
+    /// The rank's clock, in picoseconds: for who tells the program the time. Lives as long as the process.
+    pub fn clock(&self) -> &'static AtomicU64 {
+        self.clock
+    }
+
+    /// The rank's virtual time.
+    #[inline]
+    pub fn now(&self) -> Time {
+        Time::ps(self.clock.load(Ordering::Relaxed))
+    }
+
+    /// The rank's processor works for so long, on `cause`.
+    #[inline]
+    pub fn charge(&mut self, cause: &'static str, cost: Time) {
+        self.awake();
+        let began = self.now();
+        self.clock.store((began + cost).as_ps(), Ordering::Relaxed);
+        // Causes are few, and each is one string of the driver's.
+        let known = self.costs.iter_mut().find(|(c, _)| std::ptr::eq(*c, cause));
+        let entry = match known {
+            Some((_, entry)) => entry,
+            None => {
+                self.costs.push((cause, Cost::default()));
+                let last = self.costs.len() - 1;
+                &mut self.costs[last].1
+            }
+        };
+        entry.times += 1;
+        entry.time += cost;
+        if self.traced && cost > Time::ZERO {
+            let span = [&cost.as_ps().to_le_bytes()[..], cause.as_bytes()];
+            self.post(began, record::SPAN, &span);
+        }
+    }
+
+    /// What the work has cost so far, by cause.
+    pub fn costs(&self) -> &[(&'static str, Cost)] {
+        &self.costs
+    }
+
+    /// Issues a command, now; returns at once. `kind` and bytes (at most [`RECORD_MAX`], all parts together) are the card's business; what it
+    /// needs of the rank's memory is among them. What the card makes of it is seen after the next [`Client::sync`] or wait.
+    /// Panics if it is too long.
+    pub fn command(&mut self, kind: u32, parts: &[&[u8]]) {
+        debug_assert!(kind < record::OWN_KINDS);
+        self.awake();
+        let now = self.now();
+        self.post(now, kind, parts);
+        self.horizon = self.horizon.min(now);
+    }
+
+    fn post(&mut self, time: Time, kind: u32, parts: &[&[u8]]) {
+        let len: usize = parts.iter().map(|p| p.len()).sum();
+        assert!(len <= RECORD_MAX, "a command of {len} bytes");
+        if self.out.len() + record::space(len) > BOX_MAX {
+            self.catch_up();
+        }
+        record::put(&mut self.out, time, kind, parts);
+    }
+
+    /// Lets the model do everything up to the rank's clock. Events and the card's memory are then as they are at this time. Blocks until
+    /// the other ranks have stopped, too.
+    pub fn sync(&mut self) {
+        self.awake();
+        if self.now() >= self.horizon {
+            self.catch_up();
+        }
+    }
+
+    #[cold]
+    fn catch_up(&mut self) {
+        let seen = self.stop(state::SYNC, Time::ZERO);
+        self.await_turn(seen);
+        self.go_on();
+    }
+
+    /// The next thing that the card has for this rank, if it came before the last [`Client::sync`] or wait; first come, first served.
+    #[inline]
+    pub fn event(&mut self) -> Option<Event> {
+        if self.came.is_empty() && self.mailbox.more.load(Ordering::Relaxed) != 0 {
+            self.sync();
+        }
+        self.came.pop_front()
+    }
+
+    /// Are there events to be taken?
+    pub fn has_events(&self) -> bool {
+        !self.came.is_empty()
+    }
+
+    /// Waits until the card has something for this rank; not at all if it has. It then is the time of that, or with a `period` the first
+    /// time from now in steps of it that is not before that: a processor that polls sees it at its next look.
+    pub fn wait(&mut self, period: Time) {
+        if let Some((word, seen)) = self.rest(period) {
+            sleep(word, seen);
+            self.awake();
+        }
+    }
+
+    /// The first half of [`Client::wait`], for threads: from here on the rank waits. `None`: there is something already. Otherwise
+    /// sleep until the word is no longer what is given with it ([`sleep`]), and go on with any call. If another thread
+    /// uses the client meanwhile, the rank does not wait any more until it calls this again.
+    pub fn rest(&mut self, period: Time) -> Option<(&'static AtomicU32, u32)> {
+        self.awake();
+        if !self.came.is_empty() || self.mailbox.more.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        self.mailbox.asleep.store(1, Ordering::SeqCst);
+        let seen = self.stop(state::WAITING, period);
+        self.rests = true;
+        Some((&self.mailbox.turn, seen))
+    }
+
+    /// Does the rank wait?
+    pub fn rests(&self) -> bool {
+        self.rests
+    }
+
+    /// The rank takes no part any more; what it has issued is still done. It comes back with the next call, at the time that it is then.
+    pub fn leave(&mut self) {
+        self.awake();
+        for (cause, cost) in std::mem::take(&mut self.costs) {
+            let numbers = [cost.times.to_le_bytes(), cost.time.as_ps().to_le_bytes()];
+            let now = self.now();
+            self.post(
+                now,
+                record::COST,
+                &[numbers.as_flattened(), cause.as_bytes()],
+            );
+        }
+        self.stop(state::LEFT, Time::ZERO);
+        self.left = true;
+    }
+
+    /// Has it left?
+    pub fn has_left(&self) -> bool {
+        self.left
+    }
+
+    /// Reads what the card shows at `at`, as of the last [`Client::sync`] or wait. Panics beyond the end.
+    pub fn read(&self, at: usize, bytes: &mut [u8]) {
+        self.arena.read(self.me, at, bytes);
+    }
+
+    /// Writes there: for memory that only the rank writes and the card only reads on a command that says so. Panics beyond the end.
+    pub fn write(&mut self, at: usize, bytes: &[u8]) {
+        self.awake();
+        self.arena.write(self.me, at, bytes);
+    }
+
+    /// Hands the turn to the model. Returns what `turn` was.
+    fn stop(&mut self, how: u32, period: Time) -> u32 {
+        let mailbox = self.mailbox;
+        self.arena.put_commands(self.me, &self.out);
+        self.out.clear();
+        mailbox
+            .clock
+            .store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+        mailbox.period.store(period.as_ps(), Ordering::Relaxed);
+        let seen = mailbox.turn.load(Ordering::SeqCst);
+        mailbox.state.store(how, Ordering::SeqCst);
+        let header = self.arena.header();
+        let last = header.running.fetch_sub(1, Ordering::SeqCst) == 1;
+        if last || header.gone.load(Ordering::SeqCst) != 0 {
+            self.arena.ring();
+        }
+        seen
+    }
+
+    fn await_turn(&self, seen: u32) {
+        for _ in 0..self.spins {
+            if self.mailbox.turn.load(Ordering::Acquire) != seen {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        self.mailbox.asleep.store(1, Ordering::SeqCst);
+        sleep(&self.mailbox.turn, seen);
+    }
+
+    /// The rank has the turn: takes what came.
+    fn go_on(&mut self) {
+        let mailbox = self.mailbox;
+        mailbox.asleep.store(0, Ordering::Relaxed);
+        let clock = mailbox.clock.load(Ordering::Relaxed);
+        // The program may have asked for the time meanwhile, in another thread.
+        self.clock.fetch_max(clock, Ordering::Relaxed);
+        self.horizon = Time::ps(mailbox.horizon.load(Ordering::Relaxed));
+        let mut taken = std::mem::take(&mut self.taken);
+        self.arena.take_events(self.me, &mut taken);
+        let mut bytes = &taken[..];
+        while let Some(r) = record::take(&mut bytes) {
+            self.came.push_back(Event {
+                time: r.time,
+                kind: r.kind,
+                bytes: r.bytes.to_vec(),
+            });
+        }
+        self.taken = taken;
+    }
+
+    /// Makes sure that the rank has the turn: takes it if the model has given it, asks for it otherwise. Blocks until then.
+    #[inline]
+    fn awake(&mut self) {
+        if self.rests || self.left {
+            self.come_back();
+        }
+    }
+
+    #[cold]
+    fn come_back(&mut self) {
+        let mailbox = self.mailbox;
+        let from = if self.left {
+            state::LEFT
+        } else {
+            state::WAITING
+        };
+        let seen = mailbox.turn.load(Ordering::SeqCst);
+        let order = Ordering::SeqCst;
+        if mailbox
+            .state
+            .compare_exchange(from, state::REJOINS, order, order)
+            .is_ok()
+        {
+            self.arena.header().rejoins.fetch_add(1, order);
+            self.arena.ring();
+            while mailbox.state.load(order) != state::RUNNING {
+                mailbox.asleep.store(1, order);
+                sleep_while(&mailbox.turn, seen, || {
+                    mailbox.state.load(order) != state::RUNNING
+                });
+            }
+        }
+        (self.rests, self.left) = (false, false);
+        self.go_on();
+    }
+}
+
+/// Sleeps until `word` is no longer `seen`.
+pub fn sleep(word: &AtomicU32, seen: u32) {
+    sleep_while(word, seen, || true);
+}
+
+fn sleep_while(word: &AtomicU32, seen: u32, unless: impl Fn() -> bool) {
+    while word.load(Ordering::SeqCst) == seen && unless() {
+        let _ = futex::wait(word, futex::Flags::empty(), seen, None);
+    }
+}

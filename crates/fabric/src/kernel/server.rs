@@ -1,0 +1,602 @@
+//! The model's side: the clock, the queue, and who may go on.
+
+use super::arena::{Arena, BOX_MAX, state};
+use super::record;
+use super::trace::{Trace, Track};
+use crate::kernel::client::Cost;
+use crate::{Rank, Time};
+use rustix::thread::futex;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::atomic::Ordering;
+
+/// Turns that the model looks whether all ranks have stopped before it sleeps, where there is a core to spare.
+const SPINS: u32 = 4000;
+
+/// A machine's hardware: cards, links, switches.
+pub trait Model {
+    /// What it sets itself for later.
+    type Event;
+    /// A command of rank `from` has reached its card, now ([`Kernel::now`]). `kind` and `bytes` come from another process.
+    ///
+    /// Errors: they make no sense; the job is then ended.
+    fn command(
+        &mut self,
+        from: Rank,
+        kind: u32,
+        bytes: &[u8],
+        kernel: &mut Kernel<Self::Event>,
+    ) -> Result<(), Nonsense>;
+    /// What was set for this time is due.
+    fn due(&mut self, event: Self::Event, kernel: &mut Kernel<Self::Event>);
+}
+
+/// A driver has issued a command that makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Nonsense(pub &'static str);
+
+/// How a rank has spent its time.
+#[derive(Clone, Debug, Default)]
+pub struct RankUse {
+    /// Its clock when it stopped last.
+    pub clock: Time,
+    /// How long it has waited.
+    pub waited: Time,
+    /// Commands issued.
+    pub commands: u64,
+    /// What its work has cost, by cause.
+    pub costs: BTreeMap<String, Cost>,
+}
+
+/// What came of a job.
+#[derive(Debug)]
+pub struct Ended<M> {
+    /// The hardware.
+    pub model: M,
+    /// Virtual time at the end.
+    pub time: Time,
+    /// Commands of all ranks.
+    pub commands: u64,
+    /// What was done in all: commands, events, ranks going on.
+    pub steps: u64,
+    /// By rank.
+    pub ranks: Vec<RankUse>,
+    /// A rank issued nonsense, and this is what.
+    pub broken: Option<(Rank, Nonsense)>,
+}
+
+/// Hardware before programs at the same instant, then by rank, then in the order in which it was set.
+type Place = (Time, u8, Rank, u64);
+
+enum What<E> {
+    Command {
+        kind: u32,
+        bytes: Vec<u8>,
+    },
+    Due(E),
+    /// The rank goes on, unless it has done so since.
+    Resume {
+        stops: u64,
+    },
+}
+
+struct Entry<E> {
+    place: Place,
+    what: What<E>,
+}
+
+impl<E> PartialEq for Entry<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.place == other.place
+    }
+}
+impl<E> Eq for Entry<E> {}
+impl<E> PartialOrd for Entry<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<E> Ord for Entry<E> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.place.cmp(&other.place)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Standing {
+    Running,
+    Waiting,
+    Stopped,
+    Left,
+}
+
+struct Seat {
+    standing: Standing,
+    clock: Time,
+    period: Time,
+    /// Times that it has stopped: tells an old resume from one that holds.
+    stops: u64,
+    /// It is set to go on.
+    resumes: bool,
+    /// Events that it has not been given.
+    pending: Vec<u8>,
+    used: RankUse,
+}
+
+/// What a model's hardware can do: look at the clock, set events for later, reach the ranks.
+pub struct Kernel<E> {
+    arena: Arena,
+    now: Time,
+    queue: BinaryHeap<Reverse<Entry<E>>>,
+    set: u64,
+    seats: Vec<Seat>,
+    trace: Option<Trace>,
+}
+
+impl<E> Kernel<E> {
+    /// Virtual time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Ranks of the job.
+    pub fn ranks(&self) -> u32 {
+        self.seats.len() as u32
+    }
+
+    /// Sets `event` for `time`, not before now; `whose` orders it among others of the same instant, which otherwise come as they were set.
+    pub fn at(&mut self, time: Time, whose: Rank, event: E) {
+        self.push(time, 0, whose, What::Due(event));
+    }
+
+    /// Sets `event` for the time after `span`.
+    pub fn after(&mut self, span: Time, whose: Rank, event: E) {
+        self.at(self.now + span, whose, event);
+    }
+
+    fn push(&mut self, time: Time, phase: u8, rank: Rank, what: What<E>) {
+        self.set += 1;
+        let place = (time.max(self.now), phase, rank, self.set);
+        self.queue.push(Reverse(Entry { place, what }));
+    }
+
+    /// The card has something for its rank, now: it gets it as an [`Event`](crate::Event), and goes on if it waited. At most
+    /// [`RECORD_MAX`](super::RECORD_MAX) bytes; panics if there are more.
+    pub fn tell(&mut self, rank: Rank, kind: u32, parts: &[&[u8]]) {
+        let len: usize = parts.iter().map(|p| p.len()).sum();
+        assert!(len <= record::RECORD_MAX, "an event of {len} bytes");
+        record::put(
+            &mut self.seats[rank as usize].pending,
+            self.now,
+            kind,
+            parts,
+        );
+        self.rouse(rank);
+    }
+
+    /// Lets a rank that waits go on, with or without an event: what it waits for may be in the memory that its card shows.
+    pub fn rouse(&mut self, rank: Rank) {
+        let now = self.now;
+        let seat = &mut self.seats[rank as usize];
+        if seat.standing != Standing::Waiting || seat.resumes {
+            return;
+        }
+        seat.resumes = true;
+        let time = next_look(seat.clock, now, seat.period);
+        let stops = seat.stops;
+        self.push(time, 1, rank, What::Resume { stops });
+    }
+
+    /// Writes into the memory that the rank's card shows. Panics beyond its end.
+    pub fn write(&self, rank: Rank, at: usize, bytes: &[u8]) {
+        self.arena.write(rank, at, bytes);
+    }
+
+    /// Reads it. Panics beyond its end.
+    pub fn read(&self, rank: Rank, at: usize, bytes: &mut [u8]) {
+        self.arena.read(rank, at, bytes);
+    }
+
+    /// Notes a span of a timeline, if there is to be one.
+    pub fn span(&mut self, track: Track, name: &str, began: Time, ended: Time) {
+        if let Some(trace) = &mut self.trace {
+            trace.span(track, name, began, ended);
+        }
+    }
+
+    /// Is a timeline written?
+    pub fn traced(&self) -> bool {
+        self.trace.is_some()
+    }
+}
+
+/// The first of the times `from`, `from + period`, … that is not before `now`.
+fn next_look(from: Time, now: Time, period: Time) -> Time {
+    if now <= from {
+        return from;
+    }
+    match period.as_ps() {
+        0 => now,
+        p => from + period * (now - from).as_ps().div_ceil(p),
+    }
+}
+
+/// A job on a model.
+pub struct Server<M: Model> {
+    model: M,
+    kernel: Kernel<M::Event>,
+    /// Ranks that have the turn.
+    running: Vec<Rank>,
+    commands: u64,
+    steps: u64,
+    spins: u32,
+    /// It has been said that nobody can go on.
+    told: bool,
+    broken: Option<(Rank, Nonsense)>,
+}
+
+impl<M: Model> Server<M> {
+    /// For the ranks that will come to `arena`.
+    pub fn new(arena: Arena, model: M, trace: Option<Trace>) -> Server<M> {
+        let ranks = arena.ranks();
+        let seat = |_| Seat {
+            standing: Standing::Running,
+            clock: Time::ZERO,
+            period: Time::ZERO,
+            stops: 0,
+            resumes: false,
+            pending: Vec::new(),
+            used: RankUse::default(),
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Server {
+            model,
+            kernel: Kernel {
+                now: Time::ZERO,
+                queue: BinaryHeap::new(),
+                set: 0,
+                seats: (0..ranks).map(seat).collect(),
+                trace,
+                arena,
+            },
+            running: (0..ranks).collect(),
+            commands: 0,
+            steps: 0,
+            spins: if cores > 1 { SPINS } else { 0 },
+            told: false,
+            broken: None,
+        }
+    }
+
+    /// Runs the job until it is closed ([`Arena::close`]). `stuck` is called, once until something moves again, when every rank waits and nothing is
+    /// under way.
+    pub fn run(mut self, mut stuck: impl FnMut(Time)) -> Ended<M> {
+        loop {
+            self.await_stops();
+            self.collect();
+            if self.broken.is_some() {
+                break;
+            }
+            self.advance();
+            if self.broken.is_some() {
+                break;
+            }
+            if !self.running.is_empty() {
+                continue;
+            }
+            // Nobody goes on by what is under way: there is nothing.
+            if self.is_closing() {
+                break;
+            }
+            if self.is_stuck() && !self.told {
+                self.told = true;
+                stuck(self.kernel.now);
+            }
+            self.sleep();
+        }
+        let time = self.kernel.now;
+        let ranks = std::mem::take(&mut self.kernel.seats);
+        if let Some(trace) = self.kernel.trace.take() {
+            trace.end();
+        }
+        Ended {
+            model: self.model,
+            time,
+            commands: self.commands,
+            steps: self.steps,
+            ranks: ranks
+                .into_iter()
+                .map(|s| RankUse {
+                    clock: s.clock,
+                    ..s.used
+                })
+                .collect(),
+            broken: self.broken,
+        }
+    }
+
+    fn is_closing(&self) -> bool {
+        self.kernel.arena.header().closing.load(Ordering::SeqCst) != 0
+    }
+
+    /// Every rank waits, at least one, and none can go on by itself.
+    fn is_stuck(&self) -> bool {
+        let arena = &self.kernel.arena;
+        let mut waiting = false;
+        for (rank, seat) in (0..).zip(&self.kernel.seats) {
+            let mailbox = arena.mailbox(rank);
+            if mailbox.gone.load(Ordering::SeqCst) != 0 || seat.standing == Standing::Left {
+                continue;
+            }
+            if mailbox.concurrent.load(Ordering::Relaxed) != 0 {
+                return false;
+            }
+            waiting = true;
+        }
+        waiting
+    }
+
+    /// Blocks until every rank that has the turn has stopped or ended.
+    fn await_stops(&mut self) {
+        let arena = self.kernel.arena.clone();
+        let header = arena.header();
+        for _ in 0..self.spins {
+            if header.running.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        let stopped = |&rank: &Rank| {
+            let mailbox = arena.mailbox(rank);
+            let state = mailbox.state.load(Ordering::SeqCst);
+            (state != state::RUNNING && state != state::ABSENT)
+                || mailbox.gone.load(Ordering::SeqCst) != 0
+        };
+        loop {
+            let seen = header.bell.load(Ordering::SeqCst);
+            header.asleep.store(1, Ordering::SeqCst);
+            if self.running.iter().all(stopped) {
+                break;
+            }
+            let _ = futex::wait(&header.bell, futex::Flags::empty(), seen, None);
+        }
+        header.asleep.store(0, Ordering::SeqCst);
+    }
+
+    /// Sleeps until somebody comes, ends or closes.
+    fn sleep(&mut self) {
+        let header = self.kernel.arena.header();
+        let seen = header.bell.load(Ordering::SeqCst);
+        header.asleep.store(1, Ordering::SeqCst);
+        if header.rejoins.load(Ordering::SeqCst) == 0 && !self.is_closing() {
+            let header = self.kernel.arena.header();
+            let _ = futex::wait(&header.bell, futex::Flags::empty(), seen, None);
+        }
+        self.kernel.arena.header().asleep.store(0, Ordering::SeqCst);
+    }
+
+    /// Takes what the ranks that have stopped leave, in the order of their numbers.
+    fn collect(&mut self) {
+        let mut running = std::mem::take(&mut self.running);
+        running.sort_unstable();
+        let mut bytes = Vec::new();
+        for rank in running {
+            self.collect_from(rank, &mut bytes);
+        }
+        let header = self.kernel.arena.header();
+        if header.rejoins.swap(0, Ordering::SeqCst) != 0 {
+            for rank in 0..self.kernel.ranks() {
+                let mailbox = self.kernel.arena.mailbox(rank);
+                if mailbox.state.load(Ordering::SeqCst) == state::REJOINS {
+                    let seat = &mut self.kernel.seats[rank as usize];
+                    seat.stops += 1;
+                    seat.standing = Standing::Stopped;
+                    let (time, stops) = (seat.clock, seat.stops);
+                    self.kernel.push(time, 1, rank, What::Resume { stops });
+                    self.told = false;
+                }
+            }
+        }
+    }
+
+    fn collect_from(&mut self, rank: Rank, bytes: &mut Vec<u8>) {
+        let arena = self.kernel.arena.clone();
+        let mailbox = arena.mailbox(rank);
+        let how = mailbox.state.load(Ordering::SeqCst);
+        let began = self.kernel.seats[rank as usize].clock;
+        if how == state::RUNNING || how == state::ABSENT {
+            // It has ended in the middle of something.
+            self.kernel.seats[rank as usize].standing = Standing::Left;
+            return;
+        }
+        let clock = Time::ps(mailbox.clock.load(Ordering::Relaxed)).max(began);
+        arena.take_commands(rank, bytes);
+        let mut rest = &bytes[..];
+        while let Some(r) = record::take(&mut rest) {
+            let time = r.time.clamp(began, clock);
+            match r.kind {
+                record::COST => self.note_cost(rank, r.bytes),
+                record::SPAN => {
+                    if let Some((span, name)) = r.bytes.split_first_chunk() {
+                        let end = time + Time::ps(u64::from_le_bytes(*span));
+                        let name = String::from_utf8_lossy(name);
+                        self.kernel.span(Track::Rank(rank), &name, time, end);
+                    }
+                }
+                kind => {
+                    self.commands += 1;
+                    self.kernel.seats[rank as usize].used.commands += 1;
+                    let bytes = r.bytes.to_vec();
+                    self.kernel
+                        .push(time, 0, rank, What::Command { kind, bytes });
+                }
+            }
+        }
+        if !rest.is_empty() {
+            self.broken = Some((rank, Nonsense("its list of commands cannot be read")));
+        }
+        let period = Time::ps(mailbox.period.load(Ordering::Relaxed));
+        let seat = &mut self.kernel.seats[rank as usize];
+        (seat.clock, seat.period) = (clock, period);
+        seat.stops += 1;
+        seat.resumes = false;
+        let stops = seat.stops;
+        seat.standing = match how {
+            state::WAITING if seat.pending.is_empty() => Standing::Waiting,
+            state::WAITING => {
+                seat.resumes = true;
+                Standing::Waiting
+            }
+            state::SYNC => Standing::Stopped,
+            // It has left, or wants to come back and is seen to below.
+            _ => Standing::Left,
+        };
+        if seat.resumes || seat.standing == Standing::Stopped {
+            self.kernel.push(clock, 1, rank, What::Resume { stops });
+        }
+    }
+
+    fn note_cost(&mut self, rank: Rank, bytes: &[u8]) {
+        let Some((times, rest)) = bytes.split_first_chunk() else {
+            return;
+        };
+        let Some((time, cause)) = rest.split_first_chunk() else {
+            return;
+        };
+        let cause = String::from_utf8_lossy(cause).into_owned();
+        let used = &mut self.kernel.seats[rank as usize].used;
+        let cost = used.costs.entry(cause).or_default();
+        cost.times = cost.times.saturating_add(u64::from_le_bytes(*times));
+        cost.time += Time::ps(u64::from_le_bytes(*time));
+    }
+
+    /// Does what is due, in order, until a rank goes on or nothing is left.
+    fn advance(&mut self) {
+        while let Some(Reverse(entry)) = self.kernel.queue.pop() {
+            let (time, _, rank, _) = entry.place;
+            match entry.what {
+                What::Command { kind, bytes } => {
+                    self.pass(time);
+                    if let Err(nonsense) = self.model.command(rank, kind, &bytes, &mut self.kernel)
+                    {
+                        self.broken = Some((rank, nonsense));
+                        return;
+                    }
+                }
+                What::Due(event) => {
+                    self.pass(time);
+                    self.model.due(event, &mut self.kernel);
+                }
+                What::Resume { stops } => {
+                    if self.holds(rank, stops) {
+                        self.pass(time);
+                        self.running.push(rank);
+                        break;
+                    }
+                }
+            }
+        }
+        if self.running.is_empty() {
+            return;
+        }
+        // All that go on at this very instant go on together.
+        let now = self.kernel.now;
+        while let Some(Reverse(entry)) = self.kernel.queue.peek() {
+            let What::Resume { stops } = entry.what else {
+                break;
+            };
+            let (time, _, rank, _) = entry.place;
+            if time != now {
+                break;
+            }
+            self.kernel.queue.pop();
+            if self.holds(rank, stops) && !self.running.contains(&rank) {
+                self.running.push(rank);
+            }
+        }
+        let next = self.kernel.queue.peek().map_or(Time::MAX, |e| e.0.place.0);
+        let horizon = match self.running[..] {
+            [_] => next,
+            // They may disturb each other from now on.
+            _ => now + Time::ps(1),
+        };
+        self.steps += self.running.len() as u64;
+        self.resume(horizon);
+    }
+
+    fn pass(&mut self, time: Time) {
+        self.steps += 1;
+        self.kernel.now = time;
+    }
+
+    fn holds(&self, rank: Rank, stops: u64) -> bool {
+        let seat = &self.kernel.seats[rank as usize];
+        let gone = self.kernel.arena.mailbox(rank).gone.load(Ordering::Relaxed) != 0;
+        seat.stops == stops && !gone && seat.standing != Standing::Left
+    }
+
+    /// Gives the turn to those in `running`.
+    fn resume(&mut self, horizon: Time) {
+        self.told = false;
+        let arena = self.kernel.arena.clone();
+        let header = arena.header();
+        let now = self.kernel.now;
+        header.now.store(now.as_ps(), Ordering::Relaxed);
+        header.commands.store(self.commands, Ordering::Relaxed);
+        header
+            .running
+            .store(self.running.len() as u32, Ordering::SeqCst);
+        for &rank in &self.running {
+            let seat = &mut self.kernel.seats[rank as usize];
+            let began = seat.clock;
+            if seat.standing == Standing::Waiting {
+                seat.used.waited += now - began;
+            }
+            let waited = seat.standing == Standing::Waiting && now > began;
+            seat.clock = now.max(began);
+            seat.standing = Standing::Running;
+            seat.resumes = false;
+            seat.stops += 1;
+            let mailbox = arena.mailbox(rank);
+            let more = deliver(&arena, rank, &mut seat.pending);
+            mailbox.more.store(u32::from(more), Ordering::Relaxed);
+            mailbox.clock.store(seat.clock.as_ps(), Ordering::Relaxed);
+            let horizon = if more { Time::ZERO } else { horizon };
+            mailbox.horizon.store(horizon.as_ps(), Ordering::Relaxed);
+            if waited {
+                self.kernel.span(Track::Rank(rank), "waits", began, now);
+            }
+            // A rank that wants to come back by itself, and has been given the turn just now, is content.
+            mailbox.state.store(state::RUNNING, Ordering::SeqCst);
+            mailbox.turn.fetch_add(1, Ordering::SeqCst);
+            if mailbox.asleep.load(Ordering::SeqCst) != 0 {
+                let _ = futex::wake(&mailbox.turn, futex::Flags::empty(), i32::MAX as u32);
+            }
+        }
+    }
+}
+
+/// Puts as many of a rank's events as there is room for into its mailbox. Are there more?
+fn deliver(arena: &Arena, rank: Rank, pending: &mut Vec<u8>) -> bool {
+    if pending.is_empty() {
+        return false;
+    }
+    let mut fits = pending.len();
+    if fits > BOX_MAX {
+        let mut rest = &pending[..];
+        loop {
+            let before = rest.len();
+            if record::take(&mut rest).is_none() || pending.len() - rest.len() > BOX_MAX {
+                fits = pending.len() - before;
+                break;
+            }
+        }
+    }
+    arena.put_events(rank, &pending[..fits]);
+    pending.drain(..fits);
+    !pending.is_empty()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,305 @@
+//! Ranks are threads here; the kernel cannot tell.
+
+use super::*;
+use crate::Client;
+use std::sync::Mutex;
+use std::thread;
+
+/// Cards that are joined by wires of a fixed latency: kind 1 goes to the rank in the first byte; kind 2 comes back after the latency; kind
+/// 3 writes into the rank's own card memory.
+struct Wires {
+    latency: Time,
+    log: Vec<(Time, Rank, u8)>,
+}
+
+struct Flying {
+    to: Rank,
+    kind: u32,
+    bytes: Vec<u8>,
+}
+
+impl Model for Wires {
+    type Event = Flying;
+    fn command(
+        &mut self,
+        from: Rank,
+        kind: u32,
+        bytes: &[u8],
+        kernel: &mut Kernel<Flying>,
+    ) -> Result<(), Nonsense> {
+        let Some((&first, rest)) = bytes.split_first() else {
+            return Err(Nonsense("an empty command"));
+        };
+        self.log.push((kernel.now(), from, first));
+        let to = if kind == 1 { u32::from(first) } else { from };
+        if to >= kernel.ranks() {
+            return Err(Nonsense("a rank that is not there"));
+        }
+        let bytes = rest.to_vec();
+        kernel.after(self.latency, to, Flying { to, kind, bytes });
+        Ok(())
+    }
+    fn due(&mut self, event: Flying, kernel: &mut Kernel<Flying>) {
+        match event.kind {
+            3 => kernel.write(event.to, 0, &event.bytes),
+            kind => kernel.tell(event.to, kind, &[&event.bytes]),
+        }
+    }
+}
+
+const LATENCY: Time = Time::us(2);
+
+/// Runs `ranks` ranks; each does `body`.
+fn job(ranks: u32, body: impl Fn(&mut Client) + Sync) -> Ended<Wires> {
+    job_until_stuck(ranks, body, |_| {})
+}
+
+fn job_until_stuck(
+    ranks: u32,
+    body: impl Fn(&mut Client) + Sync,
+    stuck: impl FnMut(Time) + Send,
+) -> Ended<Wires> {
+    let arena = Arena::create(ranks, 4096, b"").unwrap();
+    let model = Wires {
+        latency: LATENCY,
+        log: Vec::new(),
+    };
+    let server = Server::new(arena.clone(), model, None);
+    thread::scope(|s| {
+        let running = s.spawn(|| server.run(stuck));
+        let ranks: Vec<_> = (0..ranks)
+            .map(|me| {
+                let (arena, body) = (arena.clone(), &body);
+                s.spawn(move || {
+                    let mut client = Client::join(arena, me);
+                    body(&mut client);
+                    client.leave();
+                })
+            })
+            .collect();
+        for rank in ranks {
+            rank.join().unwrap();
+        }
+        arena.close();
+        running.join().unwrap()
+    })
+}
+
+fn event(client: &mut Client) -> crate::Event {
+    loop {
+        if let Some(event) = client.event() {
+            return event;
+        }
+        client.wait(Time::ZERO);
+    }
+}
+
+#[test]
+fn a_ping_pong_takes_what_it_takes() {
+    let ended = job(2, |c| {
+        let other = [1 - c.me() as u8];
+        for _ in 0..100 {
+            if c.me() == 0 {
+                c.charge("post", Time::ns(500));
+                c.command(1, &[&other, b"ping"]);
+                assert_eq!(event(c).bytes, b"pong");
+            } else {
+                assert_eq!(event(c).bytes, b"ping");
+                c.charge("post", Time::ns(500));
+                c.command(1, &[&other, b"pong"]);
+            }
+        }
+        if c.me() == 0 {
+            assert_eq!(c.now(), (LATENCY + Time::ns(500)) * 200);
+        }
+    });
+    assert_eq!(ended.time, (LATENCY + Time::ns(500)) * 200);
+    assert_eq!(ended.commands, 200);
+    let cost = ended.ranks[0].costs["post"];
+    assert_eq!((cost.times, cost.time), (100, Time::us(50)));
+    assert_eq!(ended.ranks[0].waited, ended.time - Time::us(50));
+}
+
+#[test]
+fn the_order_is_time_then_rank_then_sequence() {
+    let order = |_: u32| {
+        let ended = job(5, |c| {
+            for round in 0..50u8 {
+                // All at the same instants, but the last, which is a picosecond ahead.
+                if c.me() < 4 || round > 0 {
+                    c.charge("work", Time::ns(10));
+                } else {
+                    c.charge("work", Time::ps(9_999));
+                }
+                c.command(2, &[&[round]]);
+                c.command(2, &[&[100 + round]]);
+                event(c);
+                event(c);
+            }
+        });
+        assert!(ended.broken.is_none());
+        ended.model.log
+    };
+    let first = order(0);
+    let mut sorted = first.clone();
+    sorted.sort_by_key(|&(time, rank, _)| (time, rank));
+    assert_eq!(first, sorted);
+    assert_eq!(first[0].1, 4);
+    assert_eq!(first, order(1));
+}
+
+#[test]
+fn what_is_read_is_as_of_the_clock() {
+    job(3, |c| {
+        c.command(3, &[b"!", b"new"]);
+        let mut three = [0; 3];
+        c.charge("think", LATENCY - Time::ps(1));
+        c.sync();
+        c.read(0, &mut three);
+        assert_eq!(&three, &[0; 3]);
+        c.charge("think", Time::ps(1));
+        c.sync();
+        c.read(0, &mut three);
+        assert_eq!(&three, b"new");
+    });
+}
+
+#[test]
+fn who_polls_sees_it_at_its_next_look() {
+    job(1, |c| {
+        c.charge("work", Time::ns(100));
+        c.command(2, &[b"x"]);
+        c.wait(Time::ns(300));
+        // 2000 ns is not a multiple of 300 ns: the seventh look.
+        assert_eq!(c.now(), Time::ns(100 + 2100));
+        assert_eq!(c.event().unwrap().time, Time::ns(2100));
+        assert_eq!(
+            next_look(Time::ns(5), Time::ns(5), Time::ns(3)),
+            Time::ns(5)
+        );
+        assert_eq!(
+            next_look(Time::ns(5), Time::ns(8), Time::ns(3)),
+            Time::ns(8)
+        );
+    });
+}
+
+#[test]
+fn more_events_than_a_mailbox_holds_all_come() {
+    let size = 40_000;
+    job(2, |c| {
+        if c.me() == 0 {
+            for n in 0..50u8 {
+                c.command(1, &[&[1, n], &vec![n; size]]);
+            }
+        } else {
+            c.charge("sleep", Time::us(100));
+            for n in 0..50u8 {
+                let came = event(c);
+                assert_eq!((came.bytes[0], came.bytes.len()), (n, size + 1));
+                assert_eq!(came.time, LATENCY);
+            }
+            assert_eq!(c.now(), Time::us(100));
+        }
+    });
+}
+
+#[test]
+fn nobody_can_go_on() {
+    let told = Mutex::new(Vec::new());
+    let arena = Arena::create(2, 0, b"").unwrap();
+    let model = Wires {
+        latency: LATENCY,
+        log: Vec::new(),
+    };
+    let server = Server::new(arena.clone(), model, None);
+    thread::scope(|s| {
+        s.spawn(|| {
+            server.run(|now| {
+                told.lock().unwrap().push(now);
+                // The launcher would now end the job.
+                arena.gone(0);
+                arena.close();
+            })
+        });
+        let waiter = arena.clone();
+        s.spawn(move || {
+            let mut c = Client::join(waiter, 0);
+            c.charge("work", Time::us(7));
+            c.command(2, &[b"x"]);
+            event(&mut c);
+            // Rests for ever; the thread must not.
+            assert!(c.rest(Time::ZERO).is_some());
+        });
+        let other = arena.clone();
+        s.spawn(move || Client::join(other, 1).leave());
+    });
+    assert_eq!(told.into_inner().unwrap(), [Time::us(9)]);
+}
+
+#[test]
+fn a_rank_that_ends_in_the_middle_is_not_waited_for() {
+    let arena = Arena::create(3, 0, b"").unwrap();
+    let model = Wires {
+        latency: LATENCY,
+        log: Vec::new(),
+    };
+    let server = Server::new(arena.clone(), model, None);
+    thread::scope(|s| {
+        let running = s.spawn(|| server.run(|_| {}));
+        let first = arena.clone();
+        let working = s.spawn(move || {
+            let mut c = Client::join(first, 0);
+            for _ in 0..10 {
+                c.command(2, &[b"x"]);
+                event(&mut c);
+            }
+            c.leave();
+        });
+        // One comes and ends with the turn, one never comes.
+        Client::join(arena.clone(), 1);
+        arena.gone(1);
+        arena.gone(2);
+        working.join().unwrap();
+        arena.close();
+        assert_eq!(running.join().unwrap().time, LATENCY * 10);
+    });
+}
+
+#[test]
+fn who_waits_or_has_left_can_come_back() {
+    let ended = job(2, |c| {
+        if c.me() == 0 {
+            c.set_concurrent();
+            // Another thread goes on while this one waits.
+            assert!(c.rest(Time::ZERO).is_some() && c.rests());
+            c.command(2, &[b"x"]);
+            assert!(!c.rests());
+            event(c);
+            c.leave();
+            assert!(c.has_left());
+            c.command(2, &[b"y"]);
+            event(c);
+        }
+    });
+    assert_eq!(ended.commands, 2);
+    assert_eq!(ended.time, LATENCY * 2);
+}
+
+#[test]
+fn nonsense_ends_the_job() {
+    let arena = Arena::create(1, 0, b"").unwrap();
+    let model = Wires {
+        latency: LATENCY,
+        log: Vec::new(),
+    };
+    let server = Server::new(arena.clone(), model, None);
+    let mut c = Client::join(arena, 0);
+    c.command(1, &[&[9]]);
+    assert!(c.rest(Time::ZERO).is_some());
+    let ended = server.run(|_| {});
+    assert_eq!(
+        ended.broken,
+        Some((0, Nonsense("a rank that is not there")))
+    );
+}
