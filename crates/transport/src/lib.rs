@@ -5,10 +5,12 @@
 //! them it may offer bulk reads of a peer's memory.
 
 mod bell;
+pub mod connected;
 mod registry;
 pub mod self_loop;
 pub mod shm;
 pub mod tcp;
+pub mod tipc;
 
 pub use bell::Bell;
 pub use registry::{KNOWN, Wires, open};
@@ -126,6 +128,10 @@ pub struct Features {
 pub trait Transport: Send {
     /// Its name in FERRY_TRANSPORTS and in reports.
     fn name(&self) -> &'static str;
+    /// The name of what carries messages to `peer`, for a wire that has several ways.
+    fn way(&self, _peer: ProcId) -> &'static str {
+        self.name()
+    }
     /// Can it carry messages to `peer` at all?
     fn reaches(&self, peer: ProcId) -> bool;
     /// What it can do for `peer`.

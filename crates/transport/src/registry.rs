@@ -1,18 +1,24 @@
 //! The wires of a process: which there are, and which one leads to whom.
 
 use crate::bell::{self, Bell};
+use crate::connected::{self, Connected, Medium};
 use crate::self_loop::SelfLoop;
 use crate::shm::{Board, Shm};
-use crate::tcp;
+use crate::tcp::{self, Tcp};
+use crate::tipc::{self, Tipc};
 use crate::{
     Answer, Body, Features, Fetch, Inbox, ProcId, ReadError, Sleeper, Streamed, Transport,
     TransportError,
 };
 use ferry_job::{Directory, Segment, Welcome};
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
-/// What there is to choose from in FERRY_TRANSPORTS, in the order that holds without it. A process always has the wire to itself.
-pub const KNOWN: [&str; 3] = ["self", "shm", "tcp"];
+/// What there is to choose from in FERRY_TRANSPORTS. A process always has the wire to itself.
+pub const KNOWN: [&str; 4] = ["self", "shm", "tcp", "tipc"];
+
+/// What holds without FERRY_TRANSPORTS, in this order; TIPC only where it joins this node to others.
+const USUAL: [&str; 4] = ["self", "shm", "tipc", "tcp"];
 
 /// Which wire leads to a process: not asked for yet, …
 const UNKNOWN: u8 = 0;
@@ -26,7 +32,8 @@ const OTHERS: u8 = 3;
 /// Shared memory's place in [`KNOWN`].
 const SHM_PLACE: usize = 1;
 
-fn place_of(name: &str) -> usize {
+/// A wire's place in [`KNOWN`].
+pub(crate) fn place_of(name: &str) -> usize {
     KNOWN.iter().position(|k| *k == name).unwrap_or(0)
 }
 
@@ -46,7 +53,7 @@ pub struct Wires {
 /// The bell of a process that no peer can ring: its own threads do.
 static OWN_BELL: AtomicU32 = AtomicU32::new(0);
 
-/// The names in FERRY_TRANSPORTS, in order.
+/// The names in FERRY_TRANSPORTS, in order; none: the choice is Ferry's.
 fn asked(list: Option<&str>) -> Result<Vec<&'static str>, TransportError> {
     let mut order = Vec::new();
     for word in list
@@ -62,16 +69,12 @@ fn asked(list: Option<&str>) -> Result<Vec<&'static str>, TransportError> {
                 return Err(TransportError::Setting {
                     name: "FERRY_TRANSPORTS",
                     value: word.into(),
-                    wanted: "a list of self, shm and tcp, separated by commas",
+                    wanted: "a list of self, shm, tcp and tipc, separated by commas",
                 });
             }
         }
     }
-    Ok(if order.is_empty() {
-        KNOWN.to_vec()
-    } else {
-        order
-    })
+    Ok(order)
 }
 
 /// Opens the transports that this process needs, of those in FERRY_TRANSPORTS: one behind whose predecessors no peer is left is not
@@ -91,8 +94,10 @@ fn open_these(
     names: &[&'static str],
     welcome: &Welcome,
     mut segment: Option<Segment>,
-    mut directory: Option<Box<dyn Directory>>,
+    directory: Option<Box<dyn Directory>>,
 ) -> Result<Wires, TransportError> {
+    let chosen = !names.is_empty();
+    let names = if chosen { names } else { &USUAL };
     let mut wires = Wires {
         me: welcome.rank,
         itself: SelfLoop::new(welcome.rank),
@@ -103,9 +108,12 @@ fn open_these(
         bell: Box::leak(Box::new(Bell::of_word(&OWN_BELL))),
     };
     let mut left = welcome.size > 1;
+    // All that connect are one wire: by which of them a peer is reached is found when it is called.
+    let mut media: Vec<Box<dyn Medium>> = Vec::new();
+    let mut timeout = Duration::ZERO;
     for &name in names {
         match name {
-            "shm" if left && welcome.local_ranks.len() > 1 => {
+            "shm" if left && media.is_empty() && welcome.local_ranks.len() > 1 => {
                 let Some(segment) = segment.take() else {
                     continue;
                 };
@@ -118,18 +126,27 @@ fn open_these(
                 )?);
                 left = welcome.local_ranks.len() < welcome.size as usize;
             }
-            tcp::NAME if left => {
-                let Some(directory) = directory.take() else {
-                    continue;
-                };
+            tcp::NAME if left && directory.is_some() => {
                 let settings = tcp::Settings::from_environment()?;
-                let tcp = tcp::Tcp::open(welcome, directory, &settings)?;
-                wires.others.push(Box::new(tcp));
-                left = false;
+                timeout = timeout.max(settings.timeout);
+                media.push(Box::new(Tcp::listen(welcome, &settings)?));
+            }
+            tipc::NAME if left && directory.is_some() => {
+                let settings = tipc::Settings::from_environment()?;
+                match Tipc::listen(welcome, &settings) {
+                    Ok(tipc) if chosen || tipc.is_joined() => media.push(Box::new(tipc)),
+                    Err(e) if chosen => return Err(e),
+                    _ => continue,
+                }
             }
             _ => continue,
         }
         wires.order.push(name);
+    }
+    if let (false, Some(directory)) = (media.is_empty(), directory) {
+        let encrypt = connected::encrypt_from_environment()?;
+        let wire = Connected::open(welcome, directory, media, timeout, encrypt)?;
+        wires.others.push(Box::new(wire));
     }
     wires.hang_bell()?;
     Ok(wires)
@@ -175,7 +192,6 @@ impl Wires {
     #[cold]
     fn find_route(&mut self, peer: ProcId) -> Result<u8, TransportError> {
         let mut found = None;
-        let mut others = 0;
         for &name in &self.order {
             let route = match name {
                 "self" => (peer == self.me).then_some(ITSELF),
@@ -184,9 +200,8 @@ impl Wires {
                     reached.then_some(SHM)
                 }
                 _ => {
-                    others += 1;
-                    let reached = self.others[others - 1].reaches(peer);
-                    reached.then_some(OTHERS + others as u8 - 1)
+                    let wire = self.others.iter().position(|w| w.reaches(peer));
+                    wire.map(|n| OTHERS + n as u8)
                 }
             };
             found = found.or(route);
@@ -205,7 +220,7 @@ impl Wires {
     pub fn way(&mut self, peer: ProcId) -> usize {
         match self.route(peer) {
             Ok(SHM) => SHM_PLACE,
-            Ok(n @ OTHERS..) => place_of(self.others[usize::from(n - OTHERS)].name()),
+            Ok(n @ OTHERS..) => place_of(self.others[usize::from(n - OTHERS)].way(peer)),
             _ => 0,
         }
     }
@@ -386,8 +401,9 @@ mod tests {
 
     #[test]
     fn lists_are_read() {
-        assert_eq!(asked(None).unwrap(), KNOWN);
-        assert_eq!(asked(Some(" ")).unwrap(), KNOWN);
+        assert!(asked(None).unwrap().is_empty());
+        assert!(asked(Some(" ")).unwrap().is_empty());
+        assert!(USUAL.iter().all(|name| KNOWN.contains(name)));
         assert_eq!(asked(Some("tcp, shm,tcp")).unwrap(), ["tcp", "shm"]);
         let said = asked(Some("shm,ib")).unwrap_err().to_string();
         assert!(

@@ -9,6 +9,7 @@ use ferry_job::{NodeJob, Nodes, Segment, Welcome};
 use ferry_transport::self_loop::SelfLoop;
 use ferry_transport::shm::Shm;
 use ferry_transport::tcp::{Settings, Tcp};
+use ferry_transport::tipc::{self, Tipc};
 use ferry_transport::{Answer, Body, Inbox, ProcId, Sleeper, Transport, TransportError};
 use memory::{Cards, Memory};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -51,14 +52,34 @@ fn tcp(size: u32, encrypt: bool) -> Wires {
     let settings = Settings {
         interfaces: Some("127.0.0.1".into()),
         timeout: Duration::from_secs(20),
-        encrypt,
     };
     let open = |rank| {
         let directory = Memory {
             rank,
             cards: cards.clone(),
         };
-        let wire = Tcp::open(&welcome(rank, size), Box::new(directory), &settings).unwrap();
+        let wire = Tcp::open(
+            &welcome(rank, size),
+            Box::new(directory),
+            &settings,
+            encrypt,
+        )
+        .unwrap();
+        Box::new(wire) as Box<dyn Transport>
+    };
+    (0..size).map(open).collect()
+}
+
+fn tipc(size: u32, encrypt: bool) -> Wires {
+    let cards = Cards::default();
+    let settings = tipc::Settings { kind: tipc::KIND };
+    let open = |rank| {
+        let directory = Memory {
+            rank,
+            cards: cards.clone(),
+        };
+        let directory = Box::new(directory);
+        let wire = Tipc::open(&welcome(rank, size), directory, &settings, encrypt).unwrap();
         Box::new(wire) as Box<dyn Transport>
     };
     (0..size).map(open).collect()
@@ -69,6 +90,11 @@ fn each(size: u32, check: impl Fn(&str, Wires)) {
     check("shm", shm(size));
     check("tcp", tcp(size, false));
     check("tcp, encrypted", tcp(size, true));
+    // Few systems have TIPC; the guests of tests/tipc do, and say so.
+    if std::env::var_os("FERRY_TEST_TIPC").is_some() {
+        check("tipc", tipc(size, false));
+        check("tipc, encrypted", tipc(size, true));
+    }
 }
 
 /// Keeps messages and the bodies of streams.

@@ -25,7 +25,7 @@ enum What {
 }
 
 /// Settings that are looked at when the process or its job starts: shown as the environment has them, and not to be changed.
-const ENVIRONMENT: [(&str, &str, Group); 9] = [
+const ENVIRONMENT: [(&str, &str, Group); 10] = [
     (
         "FERRY_ON_HANG",
         "what mpiexec does when all ranks wait for each other",
@@ -33,7 +33,7 @@ const ENVIRONMENT: [(&str, &str, Group); 9] = [
     ),
     (
         "FERRY_TRANSPORTS",
-        "which transports may carry messages, in the order in which they are asked: self, shm, tcp",
+        "which transports may carry messages, in the order in which they are asked: self, shm, tcp, tipc",
         Group::Transports,
     ),
     (
@@ -49,6 +49,11 @@ const ENVIRONMENT: [(&str, &str, Group); 9] = [
     (
         "FERRY_TCP_CONGESTION",
         "the congestion control of TCP connections; system: the system's own",
+        Group::Transports,
+    ),
+    (
+        "FERRY_TIPC_TYPE",
+        "the TIPC service type under which ranks publish their names",
         Group::Transports,
     ),
     (

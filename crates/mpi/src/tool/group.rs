@@ -19,11 +19,12 @@ pub enum Group {
     CollectiveCounts,
     Errors,
     Job,
+    TransportTipc,
 }
 
 impl Group {
     /// All of them, in the order of their indices, which stays.
-    pub const ALL: [Group; 13] = {
+    pub const ALL: [Group; 14] = {
         use Group::*;
         [
             Messages,
@@ -39,6 +40,7 @@ impl Group {
             CollectiveCounts,
             Errors,
             Job,
+            TransportTipc,
         ]
     };
 
@@ -48,6 +50,7 @@ impl Group {
             Group::TransportSelf,
             Group::TransportShm,
             Group::TransportTcp,
+            Group::TransportTipc,
         ][way]
     }
 
@@ -65,6 +68,7 @@ impl Group {
             Group::TransportSelf => "transport_self",
             Group::TransportShm => "transport_shm",
             Group::TransportTcp => "transport_tcp",
+            Group::TransportTipc => "transport_tipc",
             Group::Protocols => "protocols",
             Group::Matching => "matching",
             Group::Waiting => "waiting",
@@ -84,6 +88,7 @@ impl Group {
             Group::TransportSelf => "messages of a process to itself",
             Group::TransportShm => "messages between processes of one node, through its memory",
             Group::TransportTcp => "messages between hosts, by TCP",
+            Group::TransportTipc => "messages between nodes, by TIPC",
             Group::Protocols => "how messages are sent: at once, or announced first",
             Group::Matching => "messages and receives that wait for each other",
             Group::Waiting => "what calls do that have to wait",
@@ -98,9 +103,10 @@ impl Group {
     fn parent(self) -> Option<Group> {
         match self {
             Group::Transports | Group::Protocols | Group::Matching => Some(Group::Messages),
-            Group::TransportSelf | Group::TransportShm | Group::TransportTcp => {
-                Some(Group::Transports)
-            }
+            Group::TransportSelf
+            | Group::TransportShm
+            | Group::TransportTcp
+            | Group::TransportTipc => Some(Group::Transports),
             Group::Algorithms | Group::CollectiveCounts => Some(Group::Collectives),
             _ => None,
         }

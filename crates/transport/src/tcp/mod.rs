@@ -1,51 +1,23 @@
-//! TCP between hosts: one connection a pair, made when the two first speak.
-//!
-//! Nothing here has a thread of its own. While its process polls, the connection that last brought something is read from directly and
-//! the others are looked at now and then; while it sleeps, one epoll descriptor stands for all of them.
+//! TCP between hosts. How connections come about and carry messages stands in [`crate::connected`].
 
 mod card;
-mod conn;
-mod frame;
 mod interfaces;
-mod meet;
 mod socket;
-mod watch;
 
-use crate::{Answer, Body, Features, Inbox, ProcId, Sleeper, Streamed, Transport, TransportError};
-use card::{Address, Card, Listening};
-use conn::Conn;
-use ferry_guard::{Drops, Guard, Handshake, Key, Local, Porch};
-use ferry_job::{Directory, Nodes, Welcome};
-use meet::Calling;
-use rustix::event::epoll;
+use crate::connected::{At, Begun, Connected, Line, Medium};
+use crate::{ProcId, TransportError};
+use card::Address;
+pub use card::{Card, Listening};
+use ferry_job::{Directory, Welcome};
 use rustix::io::Errno;
-use std::collections::VecDeque;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 
-/// The wire's name in the directory, in FERRY_TRANSPORTS and in reports.
+/// The wire's name in FERRY_TRANSPORTS and in reports.
 pub const NAME: &str = "tcp";
-/// Messages (head and body) up to this many bytes are sent at once; larger ones are announced, and received where they belong.
-pub const EAGER_MAX: usize = 64 * 1024 + 32;
-/// What the handshake calls this kind of connection.
-const PURPOSE: u16 = 1;
-/// Connections that have not yet proved who they are, at once, and for how long.
-const PORCH: usize = 256;
-const PORCH_PATIENCE: Duration = Duration::from_secs(10);
-/// Polls of the connection that last brought something for each look at all others, at most.
-const LOOK_MAX: u32 = 16;
-/// A connection that has brought so much without a sleep is taken out of the poll set, which then costs its sender nothing.
-const HOT_STREAK: u32 = 64;
-/// Events taken from the system at a time.
-const EVENTS: usize = 32;
-
-/// Connections that this process has sent away, for whatever reason; for tools.
-pub static REFUSED: AtomicU64 = AtomicU64::new(0);
 
 /// How silent a host may be: FERRY_TCP_TIMEOUT, in seconds.
-const TIMEOUT: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What the user sets.
 #[derive(Clone, Debug)]
@@ -54,8 +26,6 @@ pub struct Settings {
     pub interfaces: Option<String>,
     /// FERRY_TCP_TIMEOUT.
     pub timeout: Duration,
-    /// FERRY_ENCRYPT.
-    pub encrypt: bool,
 }
 
 impl Settings {
@@ -77,17 +47,6 @@ impl Settings {
                 }
             },
         };
-        let encrypt = match set("FERRY_ENCRYPT").as_deref().map(str::trim) {
-            None | Some("0") => false,
-            Some("1") => true,
-            Some(other) => {
-                return Err(TransportError::Setting {
-                    name: "FERRY_ENCRYPT",
-                    value: other.into(),
-                    wanted: "0 or 1",
-                });
-            }
-        };
         let congestion = set("FERRY_TCP_CONGESTION");
         if let Err(cause) = socket::choose_congestion(congestion.as_deref().map(str::trim)) {
             return Err(TransportError::Setting {
@@ -99,128 +58,23 @@ impl Settings {
         Ok(Settings {
             interfaces: set("FERRY_TCP_IF"),
             timeout,
-            encrypt,
         })
     }
 }
 
-/// What the system's poll set has been asked to say of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asked {
-    /// It is not in the set.
-    Nothing,
-    /// When it can be read from.
-    In,
-    /// When it can be read from or written to.
-    InOut,
-}
-
-/// What an event of the poll set is about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Token {
-    Listener(usize),
-    Timer,
-    Directory,
-    Peer(usize),
-    Stranger(u64),
-}
-
-impl Token {
-    fn data(self) -> epoll::EventData {
-        let (kind, value) = match self {
-            Token::Listener(i) => (0, i as u64),
-            Token::Timer => (1, 0),
-            Token::Directory => (2, 0),
-            Token::Peer(i) => (3, i as u64),
-            Token::Stranger(ticket) => (4, ticket),
-        };
-        epoll::EventData::new_u64(kind << 56 | value & ((1 << 56) - 1))
-    }
-
-    fn of(data: epoll::EventData) -> Token {
-        let (kind, value) = (data.u64() >> 56, data.u64() & ((1 << 56) - 1));
-        match kind {
-            0 => Token::Listener(value as usize),
-            1 => Token::Timer,
-            2 => Token::Directory,
-            3 => Token::Peer(value as usize),
-            _ => Token::Stranger(value),
-        }
-    }
-}
-
-/// How this process stands to another.
-enum Link {
-    /// It is being called.
-    Calling(Box<Calling>),
-    /// There is a connection.
-    Open(Box<Conn>),
-    /// The connection has broken; the fault is told when the launcher, who may know more, has had time to say it first.
-    Dying { what: String, until: Instant },
-    /// It cannot be spoken to any more; why.
-    Gone(String),
-}
-
-struct Peer {
-    process: ProcId,
-    link: Link,
-}
-
-/// A connection that has come and not yet proved whose it is.
-struct Stranger {
-    socket: OwnedFd,
-    handshake: Handshake,
-}
-
-/// The wire.
+/// TCP as a medium for connections.
 pub struct Tcp {
-    me: ProcId,
-    nodes: Nodes,
-    guard: Guard,
-    directory: Box<dyn Directory>,
-    /// Somebody's card is awaited, and the directory's descriptor is in the poll set.
-    asking: bool,
     addresses: Vec<Address>,
     listeners: Vec<OwnedFd>,
-    epoll: OwnedFd,
-    timer: watch::Timer,
+    card: Card,
     timeout: Duration,
-    /// By process: 0 for a stranger, otherwise its place in `peers`, plus 1. (What is never written costs no memory.)
-    index: Vec<u32>,
-    peers: Vec<Peer>,
-    porch: Porch<Stranger>,
-    drops: Drops,
-    scratch: Box<[u8]>,
-    /// The connection that last brought something.
-    hot: Option<usize>,
-    /// Polls since the last look, and how many there may be.
-    turn: u32,
-    interval: u32,
-    armed: bool,
-    /// Connections with something to write, or with somebody who waits for room.
-    writers: Vec<usize>,
-    faults: VecDeque<TransportError>,
-    /// The process has nothing more to send and waits until all has arrived.
-    settling: bool,
 }
 
 impl Tcp {
-    /// Listens, and leaves this process's card in the directory. Under a foreign launcher blocks until all ranks have.
+    /// Listens.
     ///
-    /// Errors: no address to listen at, or the system or the launcher refuses.
-    pub fn open(
-        welcome: &Welcome,
-        mut directory: Box<dyn Directory>,
-        settings: &Settings,
-    ) -> Result<Tcp, TransportError> {
-        let refused = |attempted: &str, advice: &'static str| {
-            let attempted = attempted.to_owned();
-            move |e: Errno| TransportError::Refused {
-                attempted,
-                cause: e.into(),
-                advice,
-            }
-        };
+    /// Errors: no address to listen at, or the system refuses.
+    pub fn listen(welcome: &Welcome, settings: &Settings) -> Result<Tcp, TransportError> {
         let one_host = welcome.nodes.len() <= 1;
         let all = interfaces::all().map_err(|cause| TransportError::Refused {
             attempted: "listing this host's interfaces".into(),
@@ -229,20 +83,14 @@ impl Tcp {
         })?;
         let addresses = interfaces::choose(&all, settings.interfaces.as_deref(), one_host)
             .map_err(TransportError::NoAddress)?;
-        let files = "raise the limit on open files (ulimit -n)";
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
-            .map_err(refused("making a poll set", files))?;
         let mut listeners = Vec::new();
-        let mut own = Card::default();
+        let mut card = Card::default();
         let mut failed = Vec::new();
         for &address in addresses.iter().take(card::ADDRESSES_MAX) {
             match socket::listener(address.ip) {
                 Ok((socket, port)) => {
-                    let token = Token::Listener(listeners.len()).data();
-                    epoll::add(&epoll, &socket, token, epoll::EventFlags::IN)
-                        .map_err(refused("listening", files))?;
                     listeners.push(socket);
-                    own.0.push(Listening { address, port });
+                    card.0.push(Listening { address, port });
                 }
                 Err(e) => failed.push(format!("{}: {e}", address.ip)),
             }
@@ -253,349 +101,83 @@ impl Tcp {
                 failed.join(", ")
             )));
         }
-        let timer = watch::Timer::new().map_err(refused("making a timer", files))?;
-        epoll::add(
-            &epoll,
-            timer.fd(),
-            Token::Timer.data(),
-            epoll::EventFlags::IN,
-        )
-        .map_err(refused("setting a timer", files))?;
-        directory.put(NAME, &own.encode())?;
-        directory.publish()?;
-        let local = Local {
-            job: welcome.job,
-            process: welcome.rank,
-            purpose: PURPOSE,
-            encrypt: settings.encrypt,
-        };
         Ok(Tcp {
-            me: welcome.rank,
-            nodes: welcome.nodes.clone(),
-            guard: Guard::new(&Key::from_bytes(&welcome.key), local),
-            directory,
-            asking: false,
             addresses,
             listeners,
-            epoll,
-            timer,
+            card,
             timeout: settings.timeout,
-            index: vec![0; welcome.size as usize],
-            peers: Vec::new(),
-            porch: Porch::new(PORCH, PORCH_PATIENCE),
-            drops: Drops::default(),
-            scratch: vec![0; conn::SCRATCH].into_boxed_slice(),
-            hot: None,
-            turn: 0,
-            interval: 1,
-            armed: false,
-            writers: Vec::new(),
-            faults: VecDeque::new(),
-            settling: false,
         })
     }
 
-    /// Connections that were sent away, by reason.
-    pub fn drops(&self) -> Drops {
-        self.drops
-    }
-
-    #[inline]
-    fn slot(&self, process: ProcId) -> Option<usize> {
-        match self.index.get(process as usize) {
-            None | Some(0) => None,
-            Some(&i) => Some(i as usize - 1),
-        }
-    }
-
-    /// The connection to a process, begun if there is none. `Ok(None)`: not yet.
-    #[inline]
-    fn conn(&mut self, to: ProcId) -> Result<Option<(usize, &mut Conn)>, TransportError> {
-        let Some(i) = self.slot(to) else {
-            self.call(to)?;
-            return Ok(None);
-        };
-        match &self.peers[i].link {
-            Link::Open(_) => {}
-            Link::Calling(_) | Link::Dying { .. } => return Ok(None),
-            Link::Gone(what) => return Err(self.lost(to, what.clone())),
-        }
-        match &mut self.peers[i].link {
-            Link::Open(conn) => Ok(Some((i, conn))),
-            _ => Ok(None),
-        }
-    }
-
-    fn lost(&self, peer: ProcId, what: String) -> TransportError {
-        TransportError::Lost {
-            peer,
-            host: self.nodes.host_of(peer).into(),
-            what,
-        }
-    }
-
-    /// Puts peer `i` on the list of those that want to write.
-    fn note_writer(&mut self, i: usize) {
-        if !self.writers.contains(&i) {
-            self.writers.push(i);
-        }
-    }
-
-    /// Asks the poll set to say `asked` of peer `i`.
-    fn ask(&mut self, i: usize, asked: Asked) {
-        let Link::Open(conn) = &mut self.peers[i].link else {
-            return;
-        };
-        if conn.asked == asked {
-            return;
-        }
-        let flags = match asked {
-            Asked::InOut => epoll::EventFlags::IN | epoll::EventFlags::OUT,
-            _ => epoll::EventFlags::IN,
-        };
-        let token = Token::Peer(i).data();
-        // The set refuses only when the system is out of memory; the connection is then looked at as the hot one or not at all,
-        // until the next time it is asked for.
-        let done = match (conn.asked, asked) {
-            (_, Asked::Nothing) => epoll::delete(&self.epoll, conn.fd()),
-            (Asked::Nothing, _) => epoll::add(&self.epoll, conn.fd(), token, flags),
-            _ => epoll::modify(&self.epoll, conn.fd(), token, flags),
-        };
-        if done.is_ok() {
-            conn.asked = asked;
-        }
-    }
-
-    /// Reads from peer `i`; returns how many messages came.
-    #[inline]
-    fn receive(&mut self, i: usize, inbox: &mut dyn Inbox) -> usize {
-        let Link::Open(conn) = &mut self.peers[i].link else {
-            if self.hot == Some(i) {
-                self.hot = None;
-            }
-            return 0;
-        };
-        match conn.receive(&mut self.scratch, inbox) {
-            Ok(found) => {
-                if found.delivered > 0 {
-                    conn.streak += 1;
-                    if conn.streak == HOT_STREAK && self.hot == Some(i) {
-                        self.ask(i, Asked::Nothing);
-                    }
-                }
-                found.delivered
-            }
-            Err(broken) => {
-                self.broken(i, broken);
-                0
-            }
-        }
-    }
-
-    /// Makes peer `i` the one that is read from directly.
-    fn heat(&mut self, i: usize) {
-        if let Some(before) = self.hot.filter(|&before| before != i) {
-            self.ask(before, Asked::In);
-        }
-        if self.hot != Some(i)
-            && let Link::Open(conn) = &mut self.peers[i].link
-        {
-            conn.streak = 0;
-        }
-        self.hot = Some(i);
-    }
-
-    /// Deals with all that the poll set has to say. Returns how many messages came.
-    fn look(&mut self, inbox: &mut dyn Inbox) -> usize {
-        let mut events = [MaybeUninit::<epoll::Event>::uninit(); EVENTS];
-        let zero = rustix::event::Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let Ok((found, _)) = epoll::wait(&self.epoll, &mut events, Some(&zero)) else {
-            return 0;
-        };
-        let (mut delivered, mut others) = (0, false);
-        for event in found {
-            match Token::of(event.data) {
-                Token::Listener(i) => self.welcome_strangers(i),
-                Token::Timer => self.tick(),
-                Token::Directory => self.read_directory(),
-                Token::Stranger(ticket) => self.hear_stranger(ticket),
-                Token::Peer(i) => {
-                    if i >= self.peers.len() {
-                        continue;
-                    }
-                    if matches!(self.peers[i].link, Link::Calling(_)) {
-                        delivered += self.hear_called(i, inbox);
-                        continue;
-                    }
-                    let flags = event.flags;
-                    if flags.contains(epoll::EventFlags::OUT) {
-                        self.ask(i, Asked::In);
-                    }
-                    let readable =
-                        epoll::EventFlags::IN | epoll::EventFlags::ERR | epoll::EventFlags::HUP;
-                    if flags.intersects(readable) {
-                        let n = self.receive(i, inbox);
-                        if n > 0 {
-                            others |= self.hot != Some(i);
-                            self.heat(i);
-                        }
-                        delivered += n;
-                    }
-                }
-            }
-        }
-        self.interval = if others {
-            1
-        } else {
-            (self.interval * 2).min(LOOK_MAX)
-        };
-        delivered
-    }
-
-    /// Hands sockets with room what waits for it.
-    fn write(&mut self) {
-        let mut writers = std::mem::take(&mut self.writers);
-        writers.retain(|&i| {
-            let Link::Open(conn) = &mut self.peers[i].link else {
-                return false;
-            };
-            // What is wrong with a socket is found by reading, which may bring the peer's last words first.
-            let _ = conn.flush();
-            conn.is_behind() || conn.wants_room
-        });
-        writers.append(&mut self.writers);
-        self.writers = writers;
+    /// A wire of TCP alone. Under a foreign launcher blocks until all ranks have opened theirs.
+    ///
+    /// Errors: no address to listen at, or the system or the launcher refuses.
+    pub fn open(
+        welcome: &Welcome,
+        directory: Box<dyn Directory>,
+        settings: &Settings,
+        encrypt: bool,
+    ) -> Result<Connected, TransportError> {
+        let tcp = Tcp::listen(welcome, settings)?;
+        let media: Vec<Box<dyn Medium>> = vec![Box::new(tcp)];
+        Connected::open(welcome, directory, media, settings.timeout, encrypt)
     }
 }
 
-impl Transport for Tcp {
+impl Medium for Tcp {
     fn name(&self) -> &'static str {
         NAME
     }
-
-    fn reaches(&self, peer: ProcId) -> bool {
-        peer != self.me && (peer as usize) < self.index.len()
+    fn card(&self) -> Vec<u8> {
+        self.card.encode()
     }
-
-    fn features(&self, _peer: ProcId) -> Features {
-        Features {
-            message_max: frame::WHOLE_MAX,
-            eager_max: EAGER_MAX,
-            remote_read: false,
-            read_min: usize::MAX,
-            same_node: false,
-            stream: true,
-        }
+    fn listeners(&self) -> &[OwnedFd] {
+        &self.listeners
     }
-
-    #[inline]
-    fn send(
-        &mut self,
-        to: ProcId,
-        message: u8,
-        head: &[u8],
-        body: Body<'_>,
-    ) -> Result<Answer, TransportError> {
-        let Some((i, conn)) = self.conn(to)? else {
-            return Ok(Answer::Full);
+    fn accept(&self, listener: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
+        socket::accept(listener, self.timeout)
+    }
+    fn places(&self, card: &[u8], same_host: bool) -> Result<Vec<At>, &'static str> {
+        let card = Card::decode(card).ok_or("makes no sense")?;
+        let order = card.in_order(&self.addresses, same_host);
+        Ok(order.into_iter().map(At::Ip).collect())
+    }
+    fn call(&mut self, _process: ProcId, at: &At, _hello: &[u8]) -> Result<Begun, String> {
+        let At::Ip(to) = *at else {
+            return Err("it is no address of TCP".into());
         };
-        // A write that fails is not yet the end: reading says what has happened, after what the peer has said before.
-        let taken = conn.send(message, head, body).unwrap_or(false);
-        conn.wants_room = !taken;
-        if !taken || conn.is_behind() {
-            self.note_writer(i);
-        }
-        Ok(if taken { Answer::Done } else { Answer::Full })
+        let socket = socket::caller(to, self.timeout).map_err(|e| e.to_string())?;
+        Ok(Begun::Connecting(socket))
     }
-
-    fn stream(
-        &mut self,
-        to: ProcId,
-        message: u8,
-        head: &[u8],
-        body: &[u8],
-    ) -> Result<Streamed, TransportError> {
-        let Some((i, conn)) = self.conn(to)? else {
-            return Ok(Streamed {
-                taken: 0,
-                between: true,
-            });
-        };
-        let taken = conn.stream(message, head, body).unwrap_or(0);
-        let between = !conn.in_stream();
-        conn.wants_room = taken < body.len();
-        if conn.wants_room || conn.is_behind() {
-            self.note_writer(i);
-        }
-        Ok(Streamed { taken, between })
+    fn connected(&self, socket: &OwnedFd) -> Option<Result<(), Errno>> {
+        socket::connected(socket)
     }
-
-    #[inline]
-    fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
-        if !self.faults.is_empty()
-            && let Some(fault) = self.faults.pop_front()
-        {
-            return Err(fault);
-        }
-        let mut delivered = match self.hot {
-            Some(hot) => self.receive(hot, inbox),
-            None => 0,
-        };
-        self.turn += 1;
-        if self.turn >= self.interval || self.hot.is_none() || self.armed {
-            self.turn = 0;
-            delivered += self.look(inbox);
-        }
-        if !self.writers.is_empty() {
-            self.write();
-        }
-        Ok(delivered)
+    fn who(&self, socket: &OwnedFd) -> Option<String> {
+        socket::peer(socket).map(|at| at.to_string())
     }
-
-    fn arm(&mut self, _who: Sleeper) {
-        self.armed = true;
-        if let Some(hot) = self.hot {
-            self.ask(hot, Asked::In);
-            if let Link::Open(conn) = &mut self.peers[hot].link {
-                conn.streak = 0;
-            }
-        }
-        self.write();
-        for at in 0..self.writers.len() {
-            self.ask(self.writers[at], Asked::InOut);
-        }
-        self.set_timer();
+    fn whence(&self) -> String {
+        let from: Vec<String> = self.addresses.iter().map(|a| a.ip.to_string()).collect();
+        format!("This host uses {} (FERRY_TCP_IF chooses)", from.join(", "))
     }
-
-    fn disarm(&mut self) {
-        self.armed = false;
-        self.turn = LOOK_MAX;
-    }
-
-    fn sleep_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.epoll.as_fd())
-    }
-
-    fn settle(&mut self) -> bool {
-        self.settling = true;
-        let mut settled = true;
-        for peer in &mut self.peers {
-            let Link::Open(conn) = &mut peer.link else {
-                continue;
-            };
-            if !conn.farewell_said && !conn.in_stream() {
-                conn.farewell_said = conn.say(frame::Kind::Farewell).is_ok();
-            }
-            settled &= conn.flush().is_ok_and(|_| !conn.is_behind()) && conn.unacknowledged() == 0
-                || conn.leaving;
-        }
-        self.settling = !settled;
-        settled
+    fn line(&self) -> &'static dyn Line {
+        &TcpLine
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// An open connection of TCP.
+struct TcpLine;
+
+impl Line for TcpLine {
+    fn stream_max(&self) -> usize {
+        crate::connected::frame::STREAM_MAX
+    }
+    fn opened(&self, socket: &OwnedFd) {
+        socket::suit_distance(socket);
+    }
+    fn unacknowledged(&self, socket: &OwnedFd) -> usize {
+        socket::unacknowledged(socket)
+    }
+    fn unanswered(&self, socket: &OwnedFd) -> Option<(bool, Duration)> {
+        socket::unanswered(socket)
+    }
+}

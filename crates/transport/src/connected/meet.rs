@@ -6,16 +6,14 @@
 //! failed; the other gives up its own as soon as it is called. Nothing but the handshake travels before the opening word, so
 //! nothing is lost with a call that is given up.
 
-use super::card::Card;
 use super::conn::{Broken, Conn, Seal};
-use super::{Asked, Link, NAME, Peer, Stranger, Tcp, Token, frame, socket};
+use super::{Asked, Begun, Connected, Link, News, Peer, Place, Stranger, Token, card, frame};
 use crate::{Inbox, ProcId, TransportError};
-use ferry_guard::{Handshake, Rejected, Session, Step};
+use ferry_guard::{Handshake, Message, Rejected, Session, Step};
 use rustix::event::epoll;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 use std::fmt::Write;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -37,28 +35,34 @@ const ACCEPTS: usize = 64;
 /// A process that is being called.
 pub struct Calling {
     stage: Stage,
-    order: Vec<SocketAddr>,
+    order: Vec<Place>,
     next: usize,
     /// What became of each address in this round.
-    tried: Vec<(SocketAddr, String)>,
+    tried: Vec<(Place, String)>,
     since: Instant,
     rounds: u32,
     /// In this round somebody answered.
     answered: bool,
     misses: u32,
     /// The other's own call, which is used if this one fails.
-    held: Option<(OwnedFd, Session)>,
+    held: Option<(usize, OwnedFd, Session)>,
 }
 
 enum Stage {
     /// Its card is awaited.
     Asking,
     Connecting {
+        medium: usize,
         socket: OwnedFd,
         until: Instant,
+        handshake: Box<Handshake>,
+        hello: Message,
     },
+    /// The medium will say when it is there.
+    Awaited,
     /// The handshake is under way.
     Greeting {
+        medium: usize,
         socket: OwnedFd,
         handshake: Box<Handshake>,
     },
@@ -68,14 +72,14 @@ enum Stage {
     Pausing(Instant),
 }
 
-impl Tcp {
+impl Connected {
     /// Begins to call a process that has not been spoken to.
     #[cold]
     pub(super) fn call(&mut self, to: ProcId) -> Result<(), TransportError> {
         if to == self.me || to as usize >= self.index.len() {
             return Err(TransportError::Unreachable {
                 peer: to,
-                tried: NAME.into(),
+                tried: self.names(),
             });
         }
         let calling = Calling {
@@ -111,7 +115,7 @@ impl Tcp {
     /// Asks the directory for peer `i`'s card, and calls if it is there.
     fn ask_card(&mut self, i: usize) {
         let process = self.peers[i].process;
-        match self.directory.get(NAME, process) {
+        match self.directory.get(super::CARDS, process) {
             Ok(None) => {
                 if !self.asking
                     && let Some(fd) = self.directory.fd()
@@ -121,14 +125,10 @@ impl Tcp {
                 }
             }
             Ok(Some(bytes)) => {
-                let same_host = self.nodes.host_of(process) == self.nodes.host_of(self.me);
-                let Some(card) = Card::decode(&bytes) else {
-                    return self.end(
-                        i,
-                        "what the directory says of its addresses makes no sense".into(),
-                    );
+                let order = match self.places(process, &bytes) {
+                    Ok(order) => order,
+                    Err(what) => return self.end(i, what),
                 };
-                let order = card.in_order(&self.addresses, same_host);
                 if let Some(calling) = self.calling(i) {
                     calling.order = order;
                     calling.since = Instant::now();
@@ -162,10 +162,40 @@ impl Tcp {
         }
     }
 
+    /// Where the process of a card can be tried, medium by medium.
+    fn places(&self, process: ProcId, card: &[u8]) -> Result<Vec<Place>, String> {
+        let same_host = self.nodes.host_of(process) == self.nodes.host_of(self.me);
+        let senseless = |why: &str| format!("what the directory says of its addresses {why}");
+        let parts = card::decode(card).ok_or_else(|| senseless("makes no sense"))?;
+        let mut order = Vec::new();
+        for (number, medium) in self.media.iter().enumerate() {
+            let Some((_, part)) = parts.iter().find(|(name, _)| *name == medium.name()) else {
+                continue;
+            };
+            let found = medium.places(part, same_host).map_err(senseless)?;
+            order.extend(found.into_iter().map(|at| Place { medium: number, at }));
+        }
+        if order.is_empty() {
+            let theirs: Vec<&str> = parts.iter().map(|p| p.0).collect();
+            return Err(format!(
+                "it can be reached by {} only, and this process calls by {}: set FERRY_TRANSPORTS the same for all ranks",
+                theirs.join(", "),
+                self.names()
+            ));
+        }
+        Ok(order)
+    }
+
+    /// The media's names.
+    fn names(&self) -> String {
+        let names: Vec<&str> = self.media.iter().map(|m| m.name()).collect();
+        names.join(", ")
+    }
+
     /// Tries peer `i`'s next address; after the last, pauses or gives up.
     fn next_address(&mut self, i: usize) {
         let timeout = self.timeout;
-        let token = Token::Peer(i).data();
+        let process = self.peers[i].process;
         loop {
             let Link::Calling(calling) = &mut self.peers[i].link else {
                 return;
@@ -174,20 +204,87 @@ impl Tcp {
                 return self.round_over(i);
             };
             calling.next += 1;
-            let begun = socket::caller(to, timeout).and_then(|socket| {
-                epoll::add(&self.epoll, &socket, token, epoll::EventFlags::OUT)?;
-                Ok(socket)
-            });
-            match begun {
-                Ok(socket) => {
-                    let patience = ADDRESS_PATIENCE.min(timeout);
-                    calling.stage = Stage::Connecting {
-                        socket,
-                        until: Instant::now() + patience,
+            match begin(&mut *self.media[to.medium], &self.guard, process, to) {
+                Ok(None) => {
+                    calling.stage = Stage::Awaited;
+                    return;
+                }
+                Ok(Some((socket, handshake, hello))) => {
+                    let flags = match hello {
+                        Some(_) => epoll::EventFlags::OUT,
+                        None => epoll::EventFlags::IN,
+                    };
+                    let token = Token::Peer(i).data();
+                    if let Err(e) = epoll::add(&self.epoll, &socket, token, flags) {
+                        calling.tried.push((to, e.to_string()));
+                        continue;
+                    }
+                    calling.stage = match hello {
+                        Some(hello) => Stage::Connecting {
+                            medium: to.medium,
+                            socket,
+                            until: Instant::now() + ADDRESS_PATIENCE.min(timeout),
+                            handshake,
+                            hello,
+                        },
+                        None => {
+                            calling.answered = true;
+                            Stage::Greeting {
+                                medium: to.medium,
+                                socket,
+                                handshake,
+                            }
+                        }
                     };
                     return;
                 }
-                Err(e) => calling.tried.push((to, e.to_string())),
+                Err(why) => calling.tried.push((to, why)),
+            }
+        }
+    }
+
+    /// A medium has heard something of those that are being called.
+    pub(super) fn read_news(&mut self, m: usize) {
+        let news = match self.media[m].news() {
+            Ok(news) => news,
+            Err(fault) => {
+                if let Some(fd) = self.media[m].news_fd() {
+                    let _ = epoll::delete(&self.epoll, fd);
+                }
+                return self.faults.push_back(fault);
+            }
+        };
+        for one in news {
+            let (News::Here(process) | News::Gone(process, _)) = one;
+            let Some(i) = self.slot(process) else {
+                continue;
+            };
+            let Some(calling) = self.calling(i) else {
+                continue;
+            };
+            let at = calling.order.get(calling.next.wrapping_sub(1));
+            if at.is_none_or(|place| place.medium != m) {
+                continue;
+            }
+            match (one, &calling.stage) {
+                (News::Here(_), Stage::Awaited) => {
+                    calling.next -= 1;
+                    self.next_address(i);
+                }
+                (News::Gone(_, why), Stage::Awaited | Stage::Greeting { .. }) => {
+                    self.address_failed(i, why);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Peer `i` is not being called any more.
+    pub(super) fn forget(&mut self, i: usize) {
+        let process = self.peers[i].process;
+        if matches!(self.peers[i].link, Link::Calling(_)) {
+            for medium in &mut self.media {
+                medium.forget(process);
             }
         }
     }
@@ -198,8 +295,8 @@ impl Tcp {
         let Some(calling) = self.calling(i) else {
             return;
         };
-        if let Some((socket, session)) = calling.held.take() {
-            return self.adopt(i, socket, session);
+        if let Some((medium, socket, session)) = calling.held.take() {
+            return self.adopt(i, medium, socket, session);
         }
         calling.rounds += 1;
         if std::mem::take(&mut calling.answered) {
@@ -222,14 +319,11 @@ impl Tcp {
         }
         for (n, (at, why)) in calling.tried.iter().enumerate() {
             let sep = if n == 0 { ". Tried: " } else { "; " };
-            let _ = write!(what, "{sep}{at}: {why}");
+            let _ = write!(what, "{sep}{}: {why}", at.at);
         }
-        let from: Vec<String> = self.addresses.iter().map(|a| a.ip.to_string()).collect();
-        let _ = write!(
-            what,
-            ". This host uses {} (FERRY_TCP_IF chooses)",
-            from.join(", ")
-        );
+        for medium in &self.media {
+            let _ = write!(what, ". {}", medium.whence());
+        }
         self.end(i, what);
     }
 
@@ -246,14 +340,17 @@ impl Tcp {
 
     /// Time has passed for a process that is being called.
     pub(super) fn hurry(&mut self, i: usize, now: Instant) {
-        let Some(calling) = self.calling(i) else {
+        let Link::Calling(calling) = &mut self.peers[i].link else {
             return;
         };
         match &calling.stage {
             // What has answered meanwhile is heard of by the poll set.
-            Stage::Connecting { socket, until }
-                if *until <= now && socket::connected(socket).is_none() =>
-            {
+            Stage::Connecting {
+                medium,
+                socket,
+                until,
+                ..
+            } if *until <= now && self.media[*medium].connected(socket).is_none() => {
                 let why = format!("no answer in {} seconds", ADDRESS_PATIENCE.as_secs());
                 self.address_failed(i, why);
             }
@@ -273,39 +370,72 @@ impl Tcp {
             return 0;
         };
         match std::mem::replace(&mut calling.stage, Stage::Asking) {
-            Stage::Connecting { socket, until } => match socket::connected(&socket) {
-                None => calling.stage = Stage::Connecting { socket, until },
+            Stage::Connecting {
+                medium,
+                socket,
+                until,
+                handshake,
+                hello,
+            } => match self.media[medium].connected(&socket) {
+                None => {
+                    calling.stage = Stage::Connecting {
+                        medium,
+                        socket,
+                        until,
+                        handshake,
+                        hello,
+                    };
+                }
                 Some(Err(e)) => self.address_failed(i, e.to_string()),
                 Some(Ok(())) => {
                     calling.answered = true;
-                    let begun = self.guard.connect(process).map_err(|e| e.to_string());
-                    let begun = begun.and_then(|(handshake, hello)| {
-                        whole(&socket, &hello).map_err(|e| e.to_string())?;
+                    let said = whole(&socket, &hello).and_then(|()| {
                         epoll::modify(&self.epoll, &socket, token, epoll::EventFlags::IN)
-                            .map_err(|e| e.to_string())?;
-                        Ok(Box::new(handshake))
                     });
-                    match begun {
-                        Ok(handshake) => calling.stage = Stage::Greeting { socket, handshake },
-                        Err(why) => self.address_failed(i, why),
+                    match said {
+                        Ok(()) => {
+                            calling.stage = Stage::Greeting {
+                                medium,
+                                socket,
+                                handshake,
+                            }
+                        }
+                        Err(e) => self.address_failed(i, e.to_string()),
                     }
                 }
             },
             Stage::Greeting {
+                medium,
                 socket,
                 mut handshake,
             } => match heard(&socket, &mut handshake, &self.guard) {
-                Ok(None) => calling.stage = Stage::Greeting { socket, handshake },
+                Ok(None) => {
+                    calling.stage = Stage::Greeting {
+                        medium,
+                        socket,
+                        handshake,
+                    };
+                }
                 Ok(Some(session)) => {
-                    let seal = sealed(session);
-                    calling.stage = Stage::Greeted(Box::new(Conn::new(process, socket, seal)));
+                    let line = self.media[medium].line();
+                    let conn = Conn::new(process, medium, line, socket, sealed(session));
+                    calling.stage = Stage::Greeted(Box::new(conn));
                     return self.hear_called(i, inbox);
                 }
-                Err(why) => self.address_failed(i, why.to_string()),
+                Err(why) => {
+                    // Where hello and call are one, it may be the call that has failed.
+                    let refused = match sockopt::socket_error(&socket) {
+                        Ok(Err(e @ (Errno::CONNREFUSED | Errno::HOSTUNREACH))) => Some(e),
+                        _ => None,
+                    };
+                    let why = refused.map_or(why.to_string(), |e| e.to_string());
+                    self.address_failed(i, why);
+                }
             },
             Stage::Greeted(mut conn) => match conn.receive(&mut self.scratch, inbox) {
                 Ok(found) if found.opened => {
                     conn.asked = Asked::In;
+                    self.forget(i);
                     self.peers[i].link = Link::Open(conn);
                     self.heat(i);
                     return found.delivered;
@@ -321,24 +451,28 @@ impl Tcp {
         0
     }
 
-    /// Lets in who knocks at listener `l`.
-    pub(super) fn welcome_strangers(&mut self, l: usize) {
+    /// Lets in who knocks at listener `l` of a medium.
+    pub(super) fn welcome_strangers(&mut self, m: usize, l: usize) {
         for _ in 0..ACCEPTS {
-            let Some(listener) = self.listeners.get(l) else {
+            let Some(medium) = self.media.get(m) else {
+                return;
+            };
+            let Some(listener) = medium.listeners().get(l) else {
                 return;
             };
             // Without a descriptor left for it, a caller waits in the system's queue until there is one.
-            let Ok(Some(socket)) = socket::accept(listener, self.timeout) else {
+            let Ok(Some(socket)) = medium.accept(listener) else {
                 break;
             };
             let now = Instant::now();
             let stranger = Stranger {
+                medium: m,
                 socket,
                 handshake: self.guard.accept(),
             };
             let (ticket, crowded) = self.porch.enter(stranger, now);
             if let Some(out) = crowded {
-                self.refuse(Rejected::Crowded, &out.socket);
+                self.refuse(Rejected::Crowded, &out);
             }
             let Some(stranger) = self.porch.one(ticket) else {
                 continue;
@@ -364,26 +498,26 @@ impl Tcp {
             }
             Ok(Some(session)) => {
                 if let Some(stranger) = self.porch.leave(ticket) {
-                    self.admit(stranger.socket, session);
+                    self.admit(stranger, session);
                 }
             }
             Err(why) => {
                 if let Some(stranger) = self.porch.leave(ticket) {
-                    self.refuse(why, &stranger.socket);
+                    self.refuse(why, &stranger);
                 }
             }
         }
     }
 
     /// Counts a connection that is sent away; and says so in the job's log, the first, tenth, hundredth … time for each reason.
-    pub(super) fn refuse(&mut self, why: Rejected, socket: &OwnedFd) {
+    pub(super) fn refuse(&mut self, why: Rejected, stranger: &Stranger) {
         let worth_saying = self.drops.count(why);
         super::REFUSED.store(self.drops.total(), Relaxed);
         // A call that crosses one from the other side is given up before it is over, and a rank that has proved the key and asks for
         // another one calls that one next: no stranger's doing.
         if worth_saying && !matches!(why, Rejected::Closed | Rejected::Process) {
-            let from =
-                socket::peer(socket).map_or("an address that is gone".into(), |a| a.to_string());
+            let from = self.media[stranger.medium].who(&stranger.socket);
+            let from = from.unwrap_or("an address that is gone".into());
             let times = self.drops.of(why);
             let so_far = if times > 1 {
                 format!(" (the {times}th for this reason)")
@@ -397,32 +531,36 @@ impl Tcp {
     }
 
     /// A process of this job has called.
-    fn admit(&mut self, socket: OwnedFd, session: Session) {
+    fn admit(&mut self, stranger: Stranger, session: Session) {
         let process = session.peer();
         if process == self.me || process as usize >= self.index.len() {
-            return self.refuse(Rejected::Process, &socket);
+            return self.refuse(Rejected::Process, &stranger);
         }
         // From here on the poll set hears of it as a peer or not at all.
-        let _ = epoll::delete(&self.epoll, &socket);
+        let _ = epoll::delete(&self.epoll, &stranger.socket);
         let me = self.me;
         match self.slot(process) {
             None => {
                 let gone = Link::Gone(String::new());
                 let i = self.add(process, gone);
-                self.adopt(i, socket, session);
+                self.adopt(i, stranger.medium, stranger.socket, session);
             }
             Some(i) => match &mut self.peers[i].link {
-                Link::Calling(calling) if me < process => calling.held = Some((socket, session)),
-                Link::Calling(_) => self.adopt(i, socket, session),
+                Link::Calling(calling) if me < process => {
+                    calling.held = Some((stranger.medium, stranger.socket, session));
+                }
+                Link::Calling(_) => self.adopt(i, stranger.medium, stranger.socket, session),
                 // It has one connection already, or has been given up.
-                _ => self.refuse(Rejected::Process, &socket),
+                _ => self.refuse(Rejected::Process, &stranger),
             },
         }
     }
 
     /// This call is the connection that both use.
-    fn adopt(&mut self, i: usize, socket: OwnedFd, session: Session) {
-        let mut conn = Box::new(Conn::new(self.peers[i].process, socket, sealed(session)));
+    fn adopt(&mut self, i: usize, medium: usize, socket: OwnedFd, session: Session) {
+        let (process, line) = (self.peers[i].process, self.media[medium].line());
+        let mut conn = Box::new(Conn::new(process, medium, line, socket, sealed(session)));
+        self.forget(i);
         // Should that fail, reading says why.
         let _ = conn.say(frame::Kind::Open);
         self.peers[i].link = Link::Open(conn);
@@ -467,6 +605,22 @@ fn say(broken: &Broken) -> String {
         Broken::System(e) => e.to_string(),
         Broken::Malformed(what) => format!("it sent {what}"),
     }
+}
+
+/// Begins to call a process at a place: the socket, the handshake, and the hello if it has yet to be said. `Ok(None)`: the medium awaits it.
+#[allow(clippy::type_complexity)]
+fn begin(
+    medium: &mut dyn super::Medium,
+    guard: &ferry_guard::Guard,
+    process: ProcId,
+    to: Place,
+) -> Result<Option<(OwnedFd, Box<Handshake>, Option<Message>)>, String> {
+    let (handshake, hello) = guard.connect(process).map_err(|e| e.to_string())?;
+    Ok(match medium.call(process, &to.at, &hello)? {
+        Begun::Awaited => None,
+        Begun::Connecting(socket) => Some((socket, Box::new(handshake), Some(hello))),
+        Begun::Greeting(socket) => Some((socket, Box::new(handshake), None)),
+    })
 }
 
 fn sealed(session: Session) -> Option<Box<Seal>> {

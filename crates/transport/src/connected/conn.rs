@@ -1,5 +1,6 @@
 //! One open connection: frames out, frames in.
 
+use super::Line;
 use super::frame::{self, Found, Kind, Reader};
 use crate::{Body, Inbox, ProcId};
 use ferry_guard::{HEADER as SEALED, Opener, PAYLOAD_MAX, Sealer, TAG, body as sealed_body};
@@ -53,6 +54,10 @@ impl Seal {
 pub struct Conn {
     /// The process at its other end.
     pub peer: ProcId,
+    /// The number of the medium over which it goes.
+    pub medium: usize,
+    line: &'static dyn Line,
+    stream_max: usize,
     socket: OwnedFd,
     reader: Reader,
     /// Bytes that wait for room in the socket, from `sent` on.
@@ -82,10 +87,19 @@ struct Silence {
 }
 
 impl Conn {
-    pub fn new(peer: ProcId, socket: OwnedFd, seal: Option<Box<Seal>>) -> Conn {
-        super::socket::suit_distance(&socket);
+    pub fn new(
+        peer: ProcId,
+        medium: usize,
+        line: &'static dyn Line,
+        socket: OwnedFd,
+        seal: Option<Box<Seal>>,
+    ) -> Conn {
+        line.opened(&socket);
         Conn {
             peer,
+            medium,
+            line,
+            stream_max: line.stream_max().min(frame::STREAM_MAX),
             socket,
             reader: Reader::new(),
             queue: Vec::new(),
@@ -235,7 +249,7 @@ impl Conn {
             self.stream_left -= gone;
             return Ok(gone);
         }
-        let piece = &body[..body.len().min(frame::STREAM_MAX)];
+        let piece = &body[..body.len().min(self.stream_max)];
         let mut start = [0; frame::HEADER + frame::HEAD_MAX];
         let n = frame::HEADER + head.len();
         start[..frame::HEADER].copy_from_slice(&frame::header(
@@ -397,7 +411,7 @@ impl Conn {
 
     /// Bytes that the peer's system has not acknowledged.
     pub fn unacknowledged(&self) -> usize {
-        super::socket::unacknowledged(&self.socket)
+        self.line.unacknowledged(&self.socket)
     }
 
     /// Has nothing been heard for `limit` although something should have been? To be asked from time to time.
@@ -405,7 +419,7 @@ impl Conn {
     /// A peer that computes does not read, its window closes, and that is no fault: its system still answers. What counts is that
     /// sent segments, or questions whether the window is open again, stay unanswered.
     pub fn is_silent(&mut self, now: Instant, limit: Duration) -> bool {
-        let Some((waiting, heard)) = super::socket::unanswered(&self.socket) else {
+        let Some((waiting, heard)) = self.line.unanswered(&self.socket) else {
             return false;
         };
         if !waiting {

@@ -1,6 +1,6 @@
 //! What time brings: calls without an answer, hosts that have gone silent, strangers that say nothing.
 
-use super::{Link, Tcp};
+use super::{Connected, Link};
 use ferry_guard::Rejected;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -58,7 +58,7 @@ impl Timer {
     }
 }
 
-impl Tcp {
+impl Connected {
     /// Sees to it that the clock is looked at as often as what is under way needs.
     pub(super) fn set_timer(&mut self) {
         let pressing = |l: &Link| matches!(l, Link::Calling(_) | Link::Dying { .. });
@@ -79,7 +79,7 @@ impl Tcp {
         self.timer.take();
         let now = Instant::now();
         while let Some(stranger) = self.porch.late(now) {
-            self.refuse(Rejected::Late, &stranger.socket);
+            self.refuse(Rejected::Late, &stranger);
         }
         for i in 0..self.peers.len() {
             match &mut self.peers[i].link {
@@ -108,6 +108,7 @@ impl Tcp {
     /// Peer `i` cannot be spoken to any more: a fault that the next poll tells.
     pub(super) fn end(&mut self, i: usize, what: String) {
         let process = self.peers[i].process;
+        self.forget(i);
         self.peers[i].link = Link::Gone(what.clone());
         let fault = self.lost(process, what);
         self.faults.push_back(fault);

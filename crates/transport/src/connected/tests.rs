@@ -1,6 +1,7 @@
 //! Several processes' wires in one process, on the loopback, with a directory in memory.
 
 use super::*;
+use crate::tcp::{Card, Settings, Tcp};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
@@ -27,18 +28,17 @@ fn settings() -> Settings {
     Settings {
         interfaces: Some("127.0.0.1".into()),
         timeout: Duration::from_secs(10),
-        encrypt: false,
     }
 }
 
-fn wires(n: u32, settings: &Settings) -> (Vec<Tcp>, Cards) {
+fn wires(n: u32, encrypt: bool) -> (Vec<Connected>, Cards) {
     let cards = Cards::default();
     let open = |rank| {
         let directory = Memory {
             rank,
             cards: cards.clone(),
         };
-        Tcp::open(&welcome(rank, n), Box::new(directory), settings).unwrap()
+        Tcp::open(&welcome(rank, n), Box::new(directory), &settings(), encrypt).unwrap()
     };
     ((0..n).map(open).collect(), cards)
 }
@@ -53,7 +53,11 @@ impl Inbox for Keep {
 }
 
 /// Polls all wires until `done`; panics after a while.
-fn until(wires: &mut [Tcp], keeps: &mut [Keep], mut done: impl FnMut(&mut [Tcp], &[Keep]) -> bool) {
+fn until(
+    wires: &mut [Connected],
+    keeps: &mut [Keep],
+    mut done: impl FnMut(&mut [Connected], &[Keep]) -> bool,
+) {
     let end = Instant::now() + Duration::from_secs(20);
     while !done(wires, keeps) {
         for (wire, keep) in wires.iter_mut().zip(keeps.iter_mut()) {
@@ -63,18 +67,25 @@ fn until(wires: &mut [Tcp], keeps: &mut [Keep], mut done: impl FnMut(&mut [Tcp],
     }
 }
 
+/// Where process 1 listens.
+fn listening(cards: &Cards) -> crate::tcp::Listening {
+    let cards = cards.lock().unwrap();
+    let parts = card::decode(&cards[&1]).unwrap();
+    Card::decode(parts[0].1).unwrap().0[0]
+}
+
 fn keeps(n: usize) -> Vec<Keep> {
     (0..n).map(|_| Keep::default()).collect()
 }
 
-fn connections(wire: &Tcp) -> usize {
+fn connections(wire: &Connected) -> usize {
     let open = |p: &&Peer| matches!(p.link, Link::Open(_));
     wire.peers.iter().filter(open).count()
 }
 
 #[test]
 fn nothing_is_connected_before_somebody_speaks() {
-    let (mut all, _) = wires(3, &settings());
+    let (mut all, _) = wires(3, false);
     let mut keeps = keeps(3);
     for _ in 0..10 {
         until(&mut all, &mut keeps, |_, _| true);
@@ -91,7 +102,7 @@ fn nothing_is_connected_before_somebody_speaks() {
 #[test]
 fn two_that_call_each_other_at_once_have_one_connection_and_lose_nothing() {
     for round in 0..20 {
-        let (mut all, _) = wires(2, &settings());
+        let (mut all, _) = wires(2, false);
         let mut keeps = keeps(2);
         let mut sent = [0u8; 2];
         until(&mut all, &mut keeps, |w, k| {
@@ -116,11 +127,7 @@ fn two_that_call_each_other_at_once_have_one_connection_and_lose_nothing() {
 
 #[test]
 fn encrypted_connections_carry_everything_and_a_wiretap_sees_nothing() {
-    let settings = Settings {
-        encrypt: true,
-        ..settings()
-    };
-    let (mut all, _) = wires(2, &settings);
+    let (mut all, _) = wires(2, true);
     let mut keeps = keeps(2);
     let sizes = [0, 1, 100, EAGER_MAX, frame::WHOLE_MAX];
     let mut next = 0;
@@ -159,7 +166,7 @@ fn encrypted_connections_carry_everything_and_a_wiretap_sees_nothing() {
 #[test]
 fn a_peer_that_leaves_is_no_fault_and_one_that_vanishes_is() {
     for farewell in [true, false] {
-        let (mut all, _) = wires(2, &settings());
+        let (mut all, _) = wires(2, false);
         let mut keeps = keeps(2);
         let mut sent = false;
         until(&mut all, &mut keeps, |w, k| {
@@ -190,9 +197,9 @@ fn a_peer_that_leaves_is_no_fault_and_one_that_vanishes_is() {
 
 #[test]
 fn nobody_listening_is_said_with_every_address() {
-    let (mut all, cards) = wires(2, &settings());
+    let (mut all, cards) = wires(2, false);
     let dead = all.remove(1);
-    let at = Card::decode(&cards.lock().unwrap()[&1]).unwrap().0[0];
+    let at = listening(&cards);
     drop(dead);
     let mut keep = Keep::default();
     assert_eq!(
@@ -215,9 +222,9 @@ fn nobody_listening_is_said_with_every_address() {
 
 #[test]
 fn strangers_are_sent_away_and_stall_nobody() {
-    let (mut all, cards) = wires(2, &settings());
+    let (mut all, cards) = wires(2, false);
     let mut keeps = keeps(2);
-    let at = Card::decode(&cards.lock().unwrap()[&1]).unwrap().0[0];
+    let at = listening(&cards);
     let at = SocketAddr::new(at.address.ip, at.port);
     let mut silent: Vec<TcpStream> = (0..PORCH + 10)
         .map(|_| TcpStream::connect(at).unwrap())
@@ -251,9 +258,9 @@ fn strangers_are_sent_away_and_stall_nobody() {
 /// What one wire sends, changed on its way to another by hand: after the handshake of a process that knows the key.
 #[test]
 fn nonsense_from_a_process_of_the_job_ends_its_connection_alone() {
-    let (mut all, cards) = wires(3, &settings());
+    let (mut all, cards) = wires(3, false);
     let mut keeps = keeps(3);
-    let at = Card::decode(&cards.lock().unwrap()[&1]).unwrap().0[0];
+    let at = listening(&cards);
     let mut bad = TcpStream::connect(SocketAddr::new(at.address.ip, at.port)).unwrap();
     let local = Local {
         job: 99,

@@ -1,0 +1,279 @@
+//! TIPC between nodes: names in place of hosts and ports, the kernel's own answer to who is there, and its own retransmission.
+//!
+//! After Zhao and Zhang, "MPICH2 over TIPC" (docs/transports/tipc.md): rank to address is {service type, instance}; a listener publishes it;
+//! the first message of a connection sets it up; what is longer than a packet is cut, with its length in front of each piece. How connections
+//! carry messages stands in [`crate::connected`].
+
+mod address;
+mod socket;
+mod topology;
+
+pub use address::{Id, Name, Port};
+
+use crate::connected::{At, Begun, Connected, Line, Medium, News, frame};
+use crate::{ProcId, TransportError};
+use ferry_job::{Directory, Welcome};
+use rustix::io::Errno;
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+use topology::{About, Event, Topology, What};
+
+/// The wire's name in FERRY_TRANSPORTS and in reports.
+pub const NAME: &str = "tipc";
+/// The service type of ranks, where FERRY_TIPC_TYPE does not say another.
+pub const KIND: u32 = 18_888;
+/// Service types below are the system's own.
+const KIND_MIN: u32 = 64;
+/// Longest message that TIPC carries, bytes (linux/tipc.h).
+const MESSAGE_MAX: usize = 66_000;
+/// How long a process may be called in vain.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the name of a process whose node is joined to this one may take to come here: it was published before its card was left.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the user sets.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// FERRY_TIPC_TYPE.
+    pub kind: u32,
+}
+
+impl Settings {
+    /// From the environment. Errors: a value that makes no sense.
+    pub fn from_environment() -> Result<Settings, TransportError> {
+        let kind = match std::env::var("FERRY_TIPC_TYPE") {
+            Ok(text) if !text.trim().is_empty() => match text.trim().parse() {
+                Ok(kind) if kind >= KIND_MIN => kind,
+                _ => {
+                    return Err(TransportError::Setting {
+                        name: "FERRY_TIPC_TYPE",
+                        value: text,
+                        wanted: "a service type of TIPC, from 64 to 4294967295",
+                    });
+                }
+            },
+            _ => KIND,
+        };
+        Ok(Settings { kind })
+    }
+}
+
+/// A process that is being called.
+struct Called {
+    port: Port,
+    /// Its name is published by its port.
+    here: bool,
+}
+
+/// TIPC as a medium for connections.
+pub struct Tipc {
+    own: Port,
+    listener: [OwnedFd; 1],
+    topology: Topology,
+    /// Nodes that are joined to this one.
+    nodes: HashSet<u32>,
+    called: HashMap<ProcId, Called>,
+}
+
+impl Tipc {
+    /// Listens, publishes this rank's name, and asks the topology server for the nodes.
+    ///
+    /// Errors: the system has no TIPC, or refuses.
+    pub fn listen(welcome: &Welcome, settings: &Settings) -> Result<Tipc, TransportError> {
+        let name = Name::of_rank(settings.kind, welcome.job, welcome.size, welcome.rank);
+        let refused = |attempted: String| {
+            move |e: Errno| TransportError::Refused {
+                attempted,
+                cause: e.into(),
+                advice: match e {
+                    Errno::AFNOSUPPORT => {
+                        "this system has no TIPC: as root, `modprobe tipc`, then enable a bearer (`tipc bearer enable media eth device eth0`), on every node; or leave tipc out of FERRY_TRANSPORTS"
+                    }
+                    Errno::MFILE | Errno::NFILE => "raise the limit on open files (ulimit -n)",
+                    _ => "leave tipc out of FERRY_TRANSPORTS to do without",
+                },
+            }
+        };
+        let publish = refused(format!("publishing the TIPC name {name}"));
+        let (listener, id) = socket::listener(name).map_err(publish)?;
+        let asking = refused("asking TIPC's topology server".into());
+        let (topology, nodes) = Topology::open().map_err(asking)?;
+        Ok(Tipc {
+            own: Port { name, id },
+            listener: [listener],
+            topology,
+            nodes: nodes.into_iter().filter(|&n| n != id.node).collect(),
+            called: HashMap::new(),
+        })
+    }
+
+    /// A wire of TIPC alone. Under a foreign launcher blocks until all ranks have opened theirs.
+    ///
+    /// Errors: the system has no TIPC, or it or the launcher refuses.
+    pub fn open(
+        welcome: &Welcome,
+        directory: Box<dyn Directory>,
+        settings: &Settings,
+        encrypt: bool,
+    ) -> Result<Connected, TransportError> {
+        let tipc = Tipc::listen(welcome, settings)?;
+        let media: Vec<Box<dyn Medium>> = vec![Box::new(tipc)];
+        Connected::open(welcome, directory, media, TIMEOUT, encrypt)
+    }
+
+    /// Does a bearer join this node to another one?
+    pub fn is_joined(&self) -> bool {
+        !self.nodes.is_empty()
+    }
+
+    fn is_near(&self, node: u32) -> bool {
+        node == self.own.id.node || self.nodes.contains(&node)
+    }
+
+    /// An event becomes news.
+    fn heard(&mut self, event: Event) -> Vec<News> {
+        match (event.about, event.what) {
+            (About::Nodes, What::Published(_)) if event.name.instance != self.own.id.node => {
+                self.nodes.insert(event.name.instance);
+                Vec::new()
+            }
+            (About::Nodes, What::Withdrawn(_)) => {
+                let node = event.name.instance;
+                self.nodes.remove(&node);
+                let of_node = self.called.iter().filter(|(_, c)| c.port.id.node == node);
+                let gone = |(&p, _)| News::Gone(p, no_link(node));
+                of_node.map(gone).collect()
+            }
+            (About::Process(process), what) => {
+                let Some(called) = self.called.get_mut(&process) else {
+                    return Vec::new();
+                };
+                let port = called.port;
+                match what {
+                    What::Published(id) if id == port.id => {
+                        called.here = true;
+                        vec![News::Here(process)]
+                    }
+                    What::Withdrawn(id) if id == port.id => {
+                        called.here = false;
+                        vec![News::Gone(
+                            process,
+                            "it has ended (its name is withdrawn)".into(),
+                        )]
+                    }
+                    What::Late if !called.here => {
+                        self.called.remove(&process);
+                        let seconds = PATIENCE.as_secs();
+                        vec![News::Gone(
+                            process,
+                            format!("its name has not come here in {seconds} seconds"),
+                        )]
+                    }
+                    _ => Vec::new(),
+                }
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn no_link(node: u32) -> String {
+    format!(
+        "no TIPC link leads to its node {node:x}: enable a bearer on both (`tipc bearer enable …`) and see `tipc link list`"
+    )
+}
+
+impl Medium for Tipc {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+    fn card(&self) -> Vec<u8> {
+        self.own.encode().to_vec()
+    }
+    fn listeners(&self) -> &[OwnedFd] {
+        &self.listener
+    }
+    fn accept(&self, listener: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
+        socket::accept(listener)
+    }
+    fn places(&self, card: &[u8], _same_host: bool) -> Result<Vec<At>, &'static str> {
+        let port = Port::decode(card).ok_or("makes no sense")?;
+        Ok(vec![At::Tipc(port)])
+    }
+    fn call(&mut self, process: ProcId, at: &At, hello: &[u8]) -> Result<Begun, String> {
+        let At::Tipc(port) = *at else {
+            return Err("it is no address of TIPC".into());
+        };
+        if !self.is_near(port.id.node) {
+            return Err(no_link(port.id.node));
+        }
+        match self.called.get(&process) {
+            Some(called) if called.here => {
+                let socket = socket::caller(port.id, hello).map_err(|e| e.to_string())?;
+                Ok(Begun::Greeting(socket))
+            }
+            Some(_) => Ok(Begun::Awaited),
+            None => {
+                let asked = self.topology.watch(process, port.name, PATIENCE);
+                asked.map_err(|e| format!("the topology server cannot be asked: {e}"))?;
+                self.called.insert(process, Called { port, here: false });
+                Ok(Begun::Awaited)
+            }
+        }
+    }
+    fn connected(&self, _socket: &OwnedFd) -> Option<Result<(), Errno>> {
+        None
+    }
+    fn forget(&mut self, process: ProcId) {
+        if let Some(called) = self.called.remove(&process) {
+            // What still comes of a subscription that could not be taken back is not listened to.
+            let _ = self.topology.leave(process, called.port.name, PATIENCE);
+        }
+    }
+    fn who(&self, socket: &OwnedFd) -> Option<String> {
+        let id = socket::peer(socket).ok()?;
+        Some(format!("TIPC {id}"))
+    }
+    fn whence(&self) -> String {
+        let others = self.nodes.len();
+        format!(
+            "This is TIPC node {:x}, joined to {others} other{}",
+            self.own.id.node,
+            if others == 1 { "" } else { "s" }
+        )
+    }
+    fn line(&self) -> &'static dyn Line {
+        &TipcLine
+    }
+    fn news_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.topology.fd().as_fd())
+    }
+    fn news(&mut self) -> Result<Vec<News>, TransportError> {
+        let mut all = Vec::new();
+        loop {
+            match self.topology.next() {
+                Ok(Some(event)) => all.extend(self.heard(event)),
+                Ok(None) => return Ok(all),
+                Err(e) => {
+                    return Err(TransportError::Refused {
+                        attempted: "listening to TIPC's topology server".into(),
+                        cause: e.into(),
+                        advice: "was the tipc module taken out of the kernel?",
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// An open connection of TIPC. What its node has taken reaches the other one even if this process ends, and links, not processes, watch each
+/// other: there is nothing to ask here.
+struct TipcLine;
+
+impl Line for TipcLine {
+    /// One frame is one of TIPC's messages.
+    fn stream_max(&self) -> usize {
+        MESSAGE_MAX - frame::HEADER - frame::HEAD_MAX
+    }
+}
