@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each crate may use of the workspace, lowest floor first.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("api", &[]),
     ("guard", &[]),
+    ("overlap", &[]),
     ("job", &["guard"]),
     ("datatype", &[]),
     ("schedule", &[]),
@@ -15,8 +16,14 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("fabric", &[]),
     ("transport", &["guard", "job", "fabric"]),
     ("device", &["job", "transport"]),
-    ("mpi", &["job", "device", "datatype", "op", "schedule"]),
-    ("abi", &["api", "job", "device", "datatype", "op", "mpi"]),
+    (
+        "mpi",
+        &["job", "overlap", "device", "datatype", "op", "schedule"],
+    ),
+    (
+        "abi",
+        &["api", "job", "overlap", "device", "datatype", "op", "mpi"],
+    ),
     ("launch", &["api", "guard", "job", "fabric"]),
     (
         "cli",
@@ -26,8 +33,9 @@ const MAY_USE: [(&str, &[&str]); 14] = [
 ];
 
 /// Crates that live in other people's processes.
-const LIBRARY: [&str; 10] = [
+const LIBRARY: [&str; 11] = [
     "guard",
+    "overlap",
     "job",
     "fabric",
     "datatype",

@@ -1,0 +1,165 @@
+//! The thread that hears of touched pages and of changes to the address space.
+
+use crate::Refusal;
+use crate::registry::{Registry, Space, registry};
+use crate::system::{Event, Faults};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// Bytes of the thread's stack.
+const STACK: usize = 128 * 1024;
+
+/// The thread, and the pipe that wakes it.
+pub(crate) struct Watch {
+    thread: JoinHandle<()>,
+    /// Addresses, 8 bytes each: touched, as a signal handler says; 0: end.
+    pub tell: OwnedFd,
+}
+
+impl Watch {
+    /// Starts it unless it is there.
+    pub fn start(all: &mut Registry) -> Result<(), Refusal> {
+        if all.watch.is_some() {
+            return Ok(());
+        }
+        let mut ends = [0; 2];
+        // SAFETY: the array has room for both descriptors.
+        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } != 0 {
+            return Err(Refusal::last("making a pipe"));
+        }
+        // SAFETY: new descriptors, owned by nobody else.
+        let (hear, tell) =
+            unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+        let begun = without_signals(|| {
+            std::thread::Builder::new()
+                .name("ferry-guard".into())
+                .stack_size(STACK)
+                .spawn(move || run(&hear))
+        });
+        let thread = begun.map_err(|cause| Refusal::System {
+            attempted: "starting the thread that watches guarded pages",
+            cause,
+        })?;
+        all.watch = Some(Watch { thread, tell });
+        Ok(())
+    }
+
+    /// Ends it.
+    pub fn stop(self) {
+        // SAFETY: writes eight bytes of its own.
+        unsafe { libc::write(self.tell.as_raw_fd(), [0u8; 8].as_ptr().cast(), 8) };
+        // It does not panic: where it would, the whole process ends.
+        let _ = self.thread.join();
+    }
+
+    /// Has it look again which descriptors there are.
+    pub fn nudge(&self) {
+        // SAFETY: as above. The address 1 is nobody's.
+        unsafe {
+            libc::write(self.tell.as_raw_fd(), 1u64.to_ne_bytes().as_ptr().cast(), 8);
+        }
+    }
+}
+
+/// Does `start` with all signals blocked, which the threads that it starts inherit: signals are the program's.
+fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    // SAFETY: both sets are written by the calls before they are read; the calling thread's mask is put back.
+    unsafe {
+        let (mut all, mut before) = std::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let result = start();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        result
+    }
+}
+
+fn run(hear: &OwnedFd) {
+    loop {
+        let sources: Vec<Arc<Faults>> =
+            registry().spaces.iter().map(|s| s.faults.clone()).collect();
+        let poll = |fd: i32| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let mut fds: Vec<_> = sources.iter().map(|f| poll(f.as_raw_fd())).collect();
+        fds.push(poll(hear.as_raw_fd()));
+        // SAFETY: the array has as many entries as it says.
+        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as u64, -1) };
+        for (faults, fd) in sources.iter().zip(&fds) {
+            if fd.revents & libc::POLLIN != 0 {
+                for event in faults.events() {
+                    handle(faults, event);
+                }
+            } else if fd.revents != 0 {
+                // The child has ended.
+                forget(faults);
+            }
+        }
+        if fds[sources.len()].revents != 0 && !listen(hear) {
+            return;
+        }
+    }
+}
+
+/// What signal handlers have said. False: the end.
+fn listen(hear: &OwnedFd) -> bool {
+    let mut said = [0u64; 32];
+    let room = size_of_val(&said);
+    // SAFETY: the array has room for so many bytes.
+    let got = unsafe { libc::read(hear.as_raw_fd(), said.as_mut_ptr().cast(), room) };
+    for &address in &said[..usize::try_from(got).unwrap_or(0) / 8] {
+        match address as usize {
+            0 => return false,
+            1 => {}
+            address => crate::protect::touched(address),
+        }
+    }
+    true
+}
+
+fn space<'a>(all: &'a mut Registry, faults: &Arc<Faults>) -> Option<&'a mut Space> {
+    all.spaces
+        .iter_mut()
+        .find(|s| Arc::ptr_eq(&s.faults, faults))
+}
+
+fn handle(faults: &Arc<Faults>, event: Event) {
+    let mut all = registry();
+    let Some(space) = space(&mut all, faults) else {
+        return;
+    };
+    match event {
+        Event::Fault(address) => match space.find(address) {
+            Some((guard, original)) => {
+                drop(all);
+                guard.touched(original);
+            }
+            None => space.fill(address),
+        },
+        Event::Remap { from, to, len } => space.shift(from, to, len),
+        Event::Remove(pages) | Event::Unmap(pages) => {
+            space.cut(&pages);
+        }
+        Event::Fork(fd) => {
+            let pieces = space.pieces.clone();
+            all.spaces.push(Space {
+                faults: Arc::new(Faults::of_child(fd)),
+                pieces,
+            });
+        }
+    }
+}
+
+fn forget(faults: &Arc<Faults>) {
+    let mut all = registry();
+    let own = all
+        .spaces
+        .first()
+        .is_some_and(|s| Arc::ptr_eq(&s.faults, faults));
+    if !own {
+        all.spaces.retain(|s| !Arc::ptr_eq(&s.faults, faults));
+    }
+}
