@@ -20,6 +20,7 @@
 //! Its server side implements [`Model`]: commands come in, events are set for later, words and bytes go out to ranks. Its
 //! driver uses a [`Client`]. Neither sees the other's memory; what a command needs travels with it.
 
+pub mod dimmnet2;
 pub mod kernel;
 mod time;
 

@@ -1,0 +1,399 @@
+//! The driver on real cards under the real kernel; ranks are threads.
+
+use super::*;
+use crate::dimmnet2::card::{Pace, Shape, Tally};
+use crate::dimmnet2::command::Addressing;
+use crate::dimmnet2::machine::{Cards, Mapped, Network, shown};
+use crate::dimmnet2::pattern::Pattern;
+use crate::{Arena, Client, Server};
+use proptest::prelude::*;
+use std::thread;
+
+/// Cables between all nodes: 1 ns a byte, 200 ns on the way.
+struct Cables(Vec<Time>);
+
+impl Network for Cables {
+    fn carry(&mut self, now: Time, from: u16, _to: u16, bytes: u32) -> Time {
+        let free = &mut self.0[usize::from(from)];
+        *free = (*free).max(now) + Time::ns(1) * u64::from(bytes);
+        *free + Time::ns(200)
+    }
+}
+
+const MEMORY: u32 = 16 << 20;
+
+fn pace() -> Pace {
+    Pace {
+        cycle: Time::ns(10),
+        bytes: 8,
+        command: 9,
+        send: 6,
+        receive: 6,
+        memory: 10,
+        block: 4,
+        append: 50,
+    }
+}
+
+fn host() -> Host {
+    Host {
+        writes: WriteMode::Combining(Time::ns(118)),
+        loads: PrefetchMode::Uncached(4),
+        register: Time::ns(50),
+        read: Time::ns(130),
+        envelope: Time::ns(25),
+        copy: Time::ns(10),
+    }
+}
+
+/// Keeps what comes; streams go where `place` says, if it says something.
+#[derive(Default)]
+struct Keep {
+    messages: Vec<(u32, u8, Vec<u8>)>,
+    stream: Vec<u8>,
+    place: Vec<u8>,
+    placed: usize,
+    /// Bytes given out at a time.
+    step: usize,
+}
+
+impl Receiver for Keep {
+    fn arrived(&mut self, from: u32, message: u8, bytes: &[u8]) {
+        self.messages.push((from, message, bytes.to_vec()));
+    }
+    fn room(&mut self, _from: u32, _message: u8, _head: &[u8], left: usize) -> Option<&mut [u8]> {
+        if self.place.is_empty() {
+            return None;
+        }
+        let end = (self.placed + left.min(self.step)).min(self.place.len());
+        Some(&mut self.place[self.placed..end])
+    }
+    fn placed(&mut self, _from: u32, _message: u8, _head: &[u8], bytes: usize) {
+        self.placed += bytes;
+    }
+    fn part(&mut self, _from: u32, _message: u8, head: &[u8], bytes: &[u8]) {
+        assert_eq!(head, b"stream");
+        self.stream.extend_from_slice(bytes);
+    }
+}
+
+/// Runs a job of `ranks`, each on a node of its own unless `processes` share one; returns the time at the end and what the cards did.
+fn job(
+    ranks: u16,
+    processes: u16,
+    plan: Plan,
+    body: impl Fn(u32, &mut Driver<Mapped>) + Sync,
+) -> (Time, Vec<Tally>) {
+    let places: Vec<Process> = (0..ranks)
+        .map(|r| Process {
+            node: r / processes,
+            port: r % processes,
+        })
+        .collect();
+    let shape = Shape {
+        processes,
+        window: plan.window(),
+        memory: MEMORY,
+        packet: 2048,
+    };
+    let senders = u32::from(ranks.next_multiple_of(processes));
+    let arena = Arena::create(ranks.into(), shown(plan.window(), senders), b"").unwrap();
+    let cables = Cables(vec![Time::ZERO; usize::from(ranks)]);
+    let model = Cards::new(shape, pace(), &places, cables);
+    let server = Server::new(arena.clone(), model, None);
+    let ended = thread::scope(|s| {
+        let running = s.spawn(|| {
+            server.run(|time| {
+                eprintln!("all ranks wait at {time}");
+                std::process::abort();
+            })
+        });
+        let threads: Vec<_> = (0..u32::from(ranks))
+            .map(|me| {
+                let (arena, body, places) = (arena.clone(), &body, &places);
+                s.spawn(move || {
+                    let client = Client::join(arena, me);
+                    let port = Mapped::new(client, plan.window());
+                    let mut driver = Driver::new(port, host(), plan, me, places);
+                    body(me, &mut driver);
+                    driver.flush();
+                    assert_eq!(driver.error(), None);
+                    driver.port_mut().client.leave();
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        arena.close();
+        running.join().unwrap()
+    });
+    assert!(ended.broken.is_none(), "{:?}", ended.broken);
+    (ended.time, ended.model.tallies())
+}
+
+/// Polls until so many messages have come.
+fn take(driver: &mut Driver<Mapped>, keep: &mut Keep, messages: usize) {
+    while keep.messages.len() < messages {
+        if driver.poll(keep) == 0 {
+            driver.wait();
+        }
+    }
+}
+
+fn bytes_of(len: usize, salt: usize) -> Vec<u8> {
+    (0..len)
+        .map(|i| (i * 31 + salt * 7 + i / 256) as u8)
+        .collect()
+}
+
+#[test]
+fn an_envelope_and_its_data_arrive() {
+    let (time, tallies) = job(2, 1, Plan::usual(1), |me, driver| {
+        let mut keep = Keep::default();
+        let sizes = [0, 1, 8, 90, 96, 97, 480, 481, 3000];
+        for (i, size) in sizes.into_iter().enumerate() {
+            if me == 0 {
+                let body = bytes_of(size, i);
+                assert_eq!(driver.send(1, i as u8, b"head", &body), Sent::Taken);
+            } else {
+                take(driver, &mut keep, i + 1);
+                let whole = [&b"head"[..], &bytes_of(size, i)].concat();
+                assert_eq!(keep.messages[i], (0, i as u8, whole));
+            }
+        }
+        // A head that fills the envelope to the last byte, and longer ones.
+        for (i, len) in [24, 25, 40, HEAD_MAX].into_iter().enumerate() {
+            let head = bytes_of(len, 9);
+            if me == 0 {
+                assert_eq!(driver.send(1, 100, &head, b"x"), Sent::Taken);
+            } else {
+                let n = sizes.len() + i;
+                take(driver, &mut keep, n + 1);
+                assert_eq!(keep.messages[n].2, [&head[..], b"x"].concat());
+            }
+        }
+    });
+    assert!(time > Time::us(20) && time < Time::us(2000), "{time}");
+    assert!(tallies[0].packets > 20 && tallies[0].commands > tallies[0].packets);
+}
+
+#[test]
+fn a_full_ring_stops_and_nothing_is_lost() {
+    let plan = Plan {
+        ring: 256,
+        ..Plan::usual(1)
+    };
+    let stops = job(3, 1, plan, |me, driver| {
+        let mut keep = Keep::default();
+        if me == 0 {
+            // Far more than two rings hold, before the first look.
+            driver.port_mut().client.charge("computes", Time::us(500));
+            take(driver, &mut keep, 80);
+            for from in [1, 2] {
+                let from_it = keep.messages.iter().filter(|m| m.0 == from);
+                for (i, (_, message, bytes)) in from_it.enumerate() {
+                    assert_eq!(*message, i as u8);
+                    assert_eq!(*bytes, bytes_of(i * 13 % 200, i));
+                }
+            }
+        } else {
+            for i in 0..40 {
+                let body = bytes_of(i * 13 % 200, i);
+                while driver.send(0, i as u8, &[], &body) == Sent::Full {
+                    driver.wait();
+                    driver.poll(&mut keep);
+                }
+            }
+        }
+    })
+    .1[0]
+        .stops;
+    assert!(stops >= 2, "{stops}");
+}
+
+#[test]
+fn rendezvous_data_go_by_rvs() {
+    for step in [usize::MAX, 1000] {
+        let total = 200_001;
+        job(2, 1, Plan::usual(1), |me, driver| {
+            let mut keep = Keep {
+                step,
+                place: if step == 1000 {
+                    vec![0; total]
+                } else {
+                    Vec::new()
+                },
+                ..Keep::default()
+            };
+            let body = bytes_of(total, 3);
+            if me == 0 {
+                let mut gone = 0;
+                while gone < total {
+                    match driver.stream(1, 5, b"stream", &body[gone..]) {
+                        Some(n) => gone += n,
+                        None => {
+                            driver.wait();
+                            driver.poll(&mut keep);
+                        }
+                    }
+                }
+                assert_eq!(driver.stream(1, 5, b"stream", &[]), Some(0));
+                assert_eq!(driver.send(1, 6, b"", b"end"), Sent::Taken);
+            } else {
+                take(driver, &mut keep, 1);
+                let came = if step == 1000 {
+                    &keep.place
+                } else {
+                    &keep.stream
+                };
+                assert!(*came == body);
+            }
+        });
+    }
+}
+
+#[test]
+fn processes_of_a_node_share_a_card() {
+    job(4, 2, Plan::usual(2), |me, driver| {
+        let mut keep = Keep::default();
+        for to in (0..4).filter(|to| *to != me) {
+            assert_eq!(driver.send(to, 1, &[me as u8], b"hello"), Sent::Taken);
+        }
+        take(driver, &mut keep, 3);
+        keep.messages.sort();
+        let from: Vec<u32> = keep.messages.iter().map(|m| m.0).collect();
+        let others: Vec<u32> = (0..4).filter(|r| *r != me).collect();
+        assert_eq!(from, others);
+        for (from, _, bytes) in &keep.messages {
+            assert_eq!(bytes[..], [&[*from as u8], &b"hello"[..]].concat());
+        }
+    });
+}
+
+#[test]
+fn one_sided_and_strided() {
+    job(2, 1, Plan::usual(1), |me, driver| {
+        let mut keep = Keep::default();
+        let base = driver.exposed();
+        let there = |memory| Remote { rank: 1, memory };
+        let column = Addressing::Stride {
+            block: 8,
+            stride: 64,
+            count: 16,
+        };
+        if me == 0 {
+            let bytes = bytes_of(2000, 1);
+            driver.put(there(base), &bytes);
+            driver.fence(1);
+            let mut back = vec![0; 2000];
+            driver.get(there(base), &mut back);
+            assert_eq!(back, bytes);
+            // A column of a matrix over there, from a row here, and back by a list.
+            let row = bytes_of(128, 2);
+            driver.store(&row, base, Addressing::Contiguous(128));
+            driver.put_vector(there(base + 4096), base, column);
+            let mut back = vec![0; 8];
+            driver.get(there(base + 4096 + 5 * 64), &mut back);
+            assert_eq!(back, row[40..48]);
+            let offsets: Vec<u32> = (0..16).rev().map(|i| i * 64).collect();
+            let packed = Pattern::PackedList {
+                block: 8,
+                offsets: offsets.clone(),
+            };
+            let list = driver.list(&packed).unwrap();
+            let what = Addressing::PackedList {
+                block: 8,
+                count: 16,
+                list,
+            };
+            driver.get_vector(there(base + 4096), base + 512, what);
+            let mut mirrored = vec![0; 128];
+            driver.load(base + 512, Addressing::Contiguous(128), &mut mirrored);
+            let expected: Vec<u8> = row.rchunks(8).flatten().copied().collect();
+            assert_eq!(mirrored, expected);
+            let list = Pattern::List {
+                block: 8,
+                offsets: offsets.iter().map(|&o| o.into()).collect(),
+            };
+            let place = driver.list(&list).unwrap();
+            let what = Addressing::List {
+                block: 8,
+                count: 16,
+                list: place,
+            };
+            driver.put_vector(there(base + 8192), base + 512, what);
+            driver.fence(1);
+            assert_eq!(driver.send(1, 1, b"", b"done"), Sent::Taken);
+        } else {
+            take(driver, &mut keep, 1);
+            let mut row = vec![0; 128];
+            driver.load(base + 8192, column, &mut row);
+            assert_eq!(row, bytes_of(128, 2));
+        }
+    });
+}
+
+#[test]
+fn two_runs_take_the_same_time() {
+    let run = || {
+        job(3, 1, Plan::usual(1), |me, driver| {
+            let mut keep = Keep::default();
+            for round in 0..5 {
+                let to = (me + 1) % 3;
+                let body = bytes_of((me as usize + 1) * 300, round);
+                while driver.send(to, 1, &[], &body) == Sent::Full {
+                    driver.wait();
+                    driver.poll(&mut keep);
+                }
+                take(driver, &mut keep, round + 1);
+            }
+        })
+    };
+    let first = run();
+    for _ in 0..3 {
+        assert_eq!(run(), first);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+    /// Messages of any size between three ranks over small rings: all come, whole and in order.
+    #[test]
+    fn storms_arrive_whole_and_in_order(
+        plan in proptest::collection::vec((0u32..3, 1u32..3, 0usize..1500, 0u64..3000), 1..40),
+        ring in 8u32..80,
+    ) {
+        let shape = Plan { ring: ring * 64, ..Plan::usual(1) };
+        job(3, 1, shape, |me, driver| {
+            let mut keep = Keep::default();
+            for (i, &(from, step, size, pause)) in plan.iter().enumerate() {
+                if from != me {
+                    continue;
+                }
+                driver.port_mut().client.charge("computes", Time::ns(pause));
+                let to = (from + step) % 3;
+                while driver.send(to, i as u8, &[1, 2], &bytes_of(size, i)) == Sent::Full {
+                    driver.wait();
+                    driver.poll(&mut keep);
+                }
+            }
+            let mine = |&&(i, &(from, step, ..)): &&(usize, &(u32, u32, usize, u64))| {
+                let _ = i;
+                (from + step) % 3 == me
+            };
+            let all: Vec<_> = plan.iter().enumerate().collect();
+            let expected: Vec<_> = all.iter().filter(mine).collect();
+            take(driver, &mut keep, expected.len());
+            for sender in 0..3 {
+                let came = keep.messages.iter().filter(|m| m.0 == sender);
+                let sent = expected.iter().filter(|(_, (from, ..))| *from == sender);
+                for (came, (i, (_, _, size, _))) in came.zip(sent) {
+                    assert_eq!(came.1, *i as u8);
+                    assert_eq!(came.2, [&[1, 2][..], &bytes_of(*size, *i)].concat());
+                }
+            }
+            driver.flush();
+        });
+    }
+}
