@@ -232,7 +232,8 @@ impl<P: Port> Driver<P> {
         self.host.read * rings
     }
 
-    /// Looks at all rings, again and again, until something has changed. Blocks until then; [`Driver::poll`] takes what came.
+    /// Looks at all rings, again and again, until something has changed; [`Driver::poll`] takes what came. Blocks until then. To be
+    /// called after a poll in which nothing happened, and nothing else since: what has been looked at does not end it.
     pub fn wait(&mut self) {
         let period = self.period();
         self.port.wait(period);

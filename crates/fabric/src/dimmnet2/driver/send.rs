@@ -199,7 +199,7 @@ impl<P: Port> Driver<P> {
         true
     }
 
-    /// Waits until all that this process has issued to the network has left its window. Blocks until then.
+    /// Waits until all that this process has issued to the network has left its window. Blocks until then, and takes nothing that comes.
     pub fn flush(&mut self) {
         while !self.queued.is_empty() {
             if !self.push() {

@@ -7,6 +7,7 @@ use crate::dimmnet2::machine::{Cards, Mapped, Network, shown};
 use crate::dimmnet2::pattern::Pattern;
 use crate::{Arena, Client, Server};
 use proptest::prelude::*;
+use std::io::Write;
 use std::thread;
 
 /// Cables between all nodes: 1 ns a byte, 200 ns on the way.
@@ -104,7 +105,7 @@ fn job(
     let ended = thread::scope(|s| {
         let running = s.spawn(|| {
             server.run(|time| {
-                eprintln!("all ranks wait at {time}");
+                let _ = writeln!(std::io::stderr(), "all ranks wait at {time}");
                 std::process::abort();
             })
         });
@@ -132,12 +133,17 @@ fn job(
     (ended.time, ended.model.tallies())
 }
 
+/// Polls, and waits if there is nothing to do: in this order, as what has been looked at does not end a wait.
+fn go_on(driver: &mut Driver<Mapped>, keep: &mut Keep) {
+    if driver.poll(keep) == 0 {
+        driver.wait();
+    }
+}
+
 /// Polls until so many messages have come.
 fn take(driver: &mut Driver<Mapped>, keep: &mut Keep, messages: usize) {
     while keep.messages.len() < messages {
-        if driver.poll(keep) == 0 {
-            driver.wait();
-        }
+        go_on(driver, keep);
     }
 }
 
@@ -201,8 +207,7 @@ fn a_full_ring_stops_and_nothing_is_lost() {
             for i in 0..40 {
                 let body = bytes_of(i * 13 % 200, i);
                 while driver.send(0, i as u8, &[], &body) == Sent::Full {
-                    driver.wait();
-                    driver.poll(&mut keep);
+                    go_on(driver, &mut keep);
                 }
             }
         }
@@ -233,8 +238,7 @@ fn rendezvous_data_go_by_rvs() {
                     match driver.stream(1, 5, b"stream", &body[gone..]) {
                         Some(n) => gone += n,
                         None => {
-                            driver.wait();
-                            driver.poll(&mut keep);
+                            go_on(driver, &mut keep);
                         }
                     }
                 }
@@ -343,8 +347,7 @@ fn two_runs_take_the_same_time() {
                 let to = (me + 1) % 3;
                 let body = bytes_of((me as usize + 1) * 300, round);
                 while driver.send(to, 1, &[], &body) == Sent::Full {
-                    driver.wait();
-                    driver.poll(&mut keep);
+                    go_on(driver, &mut keep);
                 }
                 take(driver, &mut keep, round + 1);
             }
@@ -374,8 +377,7 @@ proptest! {
                 driver.port_mut().client.charge("computes", Time::ns(pause));
                 let to = (from + step) % 3;
                 while driver.send(to, i as u8, &[1, 2], &bytes_of(size, i)) == Sent::Full {
-                    driver.wait();
-                    driver.poll(&mut keep);
+                    go_on(driver, &mut keep);
                 }
             }
             let mine = |&&(i, &(from, step, ..)): &&(usize, &(u32, u32, usize, u64))| {
