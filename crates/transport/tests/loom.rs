@@ -122,6 +122,8 @@ mod memory {
             // SAFETY: within the bytes, by the check above.
             unsafe { self.0.pointer().add(at + 8) }
         }
+        pub fn hand_over(&self, _at: u64, _len: u64) {}
+        pub fn take_over(&self, _at: u64, _len: u64) {}
         pub unsafe fn fill(&self, at: u64, _lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
             // SAFETY: loom has checked that nobody else uses these bytes.
             fill(unsafe { std::slice::from_raw_parts_mut(self.run(at, len, true), len) });
@@ -214,7 +216,7 @@ fn ends() -> (Writer, Reader) {
 
 /// Message `n` is `n` times a byte that depends on it.
 fn write(writer: &mut Writer, n: usize) -> bool {
-    writer.write(n as u8, n, 0, |out| out.fill(n as u8 ^ 0x55))
+    writer.write(n as u8, 0, n, 0, |out| out.fill(n as u8 ^ 0x55))
 }
 
 fn expect(found: Found<'_>, n: usize) -> bool {
@@ -377,7 +379,7 @@ fn take(pair: &mut Pair, n: usize) -> bool {
 
 fn send(pair: &mut Pair, n: usize) {
     assert!(
-        pair.send(n as u8, n, |out| out.fill(n as u8)),
+        pair.send(n as u8, 0, n, |out| out.fill(n as u8)),
         "the ring is large enough for all"
     );
 }

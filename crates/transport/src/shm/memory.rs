@@ -12,7 +12,7 @@ pub const RING: usize = DATA + 3 * LINE;
 /// Where, in the ring of the lower-numbered to the higher-numbered process, the pair's front line lies.
 pub const FRONT_AT: usize = 2 * LINE;
 
-/// Longer records than this, bytes, begin on the line behind their word's. The reader polls the word's line, and what is written there while
+/// The bodies of longer records than this, bytes, begin on the line behind their word's. The reader polls the word's line, and what is written there while
 /// it does costs a trip of the line for each time it looks.
 pub const APART: usize = 4 * LINE - 8;
 
@@ -66,6 +66,22 @@ impl RingMemory {
         unsafe { self.0.add(3 * LINE + (at as usize & (DATA - 1))) }
     }
 
+    /// A hint: the `len` bytes at `at` will next be read by another core.
+    #[inline]
+    pub fn hand_over(&self, at: u64, len: u64) {
+        for line in (0..len).step_by(LINE) {
+            hint::hand_over(self.at(at + line));
+        }
+    }
+
+    /// A hint: the `len` bytes at `at` will next be written by this core.
+    #[inline]
+    pub fn take_over(&self, at: u64, len: u64) {
+        for line in (0..len).step_by(LINE) {
+            hint::take_over(self.at(at + line));
+        }
+    }
+
     /// The word at ring position `at`.
     #[inline]
     pub fn word(&self, at: u64) -> &AtomicU64 {
@@ -93,6 +109,33 @@ impl RingMemory {
     pub unsafe fn bytes(&self, at: u64, lead: usize, len: usize) -> &[u8] {
         // SAFETY: within the mapping, and this side's, by the caller's promise.
         unsafe { std::slice::from_raw_parts(self.at(at).add(lead), len) }
+    }
+}
+
+/// What a core is told about lines of its cache. Hints change no value; a processor that does not know one passes over it.
+mod hint {
+    /// The line goes to the cache that the cores share, where the next reader finds it sooner than in this core's own.
+    #[inline]
+    pub fn hand_over(line: *const u8) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: touches no value, faults on no address; older processors take its code for an instruction that does nothing.
+        unsafe {
+            std::arch::asm!("cldemote [{}]", in(reg) line, options(nostack, preserves_flags));
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line;
+    }
+
+    /// The line comes to this core's cache, as its alone.
+    #[inline]
+    pub fn take_over(line: *const u8) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: touches no value and faults on no address.
+        unsafe {
+            std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags));
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line;
     }
 }
 

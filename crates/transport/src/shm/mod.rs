@@ -375,13 +375,14 @@ impl Transport for Shm {
         let len = head.len() + body.len();
         let fill = |out: &mut [u8]| {
             let (first, rest) = out.split_at_mut(head.len());
-            first.copy_from_slice(head);
             match body {
                 Body::Bytes(b) => rest.copy_from_slice(b),
                 Body::Fill(_, fill) => fill(rest),
             }
+            // Last, because it may lie in the line that the reader polls.
+            first.copy_from_slice(head);
         };
-        if !pair.send(message, len, fill) {
+        if !pair.send(message, head.len(), len, fill) {
             if !self.starving.contains(&to) {
                 self.starving.push(to);
             }

@@ -35,15 +35,21 @@ impl Pair {
         }
     }
 
-    /// Writes a message whose head and body, of `len` bytes, come from `fill`; publishes it with a full barrier. False: no room.
+    /// Writes a message whose head, of `head` bytes, and body, of `len` bytes together, come from `fill`; publishes it with a full barrier. False: no room.
     #[inline]
-    pub fn send(&mut self, message: u8, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+    pub fn send(
+        &mut self,
+        message: u8,
+        head: usize,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
         let read = self.reader.position();
         if len <= FRONT_MAX && self.front.my_turn() && self.writer.is_read() {
             self.front.write(message, len, read, fill);
             true
         } else {
-            self.writer.write(message, len, read, fill)
+            self.writer.write(message, head, len, read, fill)
         }
     }
 

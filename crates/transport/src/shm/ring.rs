@@ -3,7 +3,8 @@
 //! A record starts on a cache line with a word that says how long it is and what it is; the word is written
 //! last, so a message whose head and body fit behind it costs one line's trip. The writer clears the word
 //! behind a record before it publishes the record (mostly one record ahead, off the message's way), so the reader can wait on
-//! that word whatever lay there before. Longer records keep their bytes out of the word's line, which the reader polls.
+//! that word whatever lay there before. Longer records keep their body out of the word's line, which the reader polls: it begins with the
+//! next line, and only their head stands behind the word, at the line's end.
 //!
 //! ```text
 //! line 0   head: how far the reader has read (published now and then)
@@ -21,27 +22,37 @@ const PUBLISH: u64 = (DATA / 4) as u64;
 /// Marks the unused end of the ring: the next record starts at its beginning.
 const SKIP: u64 = 0xff;
 const VALID: u64 = 1 << 63;
+const LEAD: u32 = 56;
 /// The writer clears first words so far ahead, bytes, when it has time: right after it has published, not right before.
 const AHEAD: u64 = 2 * LINE as u64;
 
-/// A record's first word: valid bit, how far the writer has read the opposite ring (low bits, in lines), message number, length.
-fn word(message: u64, len: usize, read: u32) -> u64 {
-    VALID | u64::from(read) << 24 | message << 16 | len as u64
+/// A record's first word: valid bit, how far the writer has read the opposite ring (low bits, in lines), message number, length, and how far
+/// behind the word the bytes begin.
+fn word(message: u64, lead: usize, len: usize, read: u32) -> u64 {
+    VALID | (lead as u64) << LEAD | u64::from(read) << 24 | message << 16 | len as u64
+}
+
+fn lead_of(word: u64) -> usize {
+    (word >> LEAD) as usize & 0x7f
 }
 
 fn len_of(word: u64) -> usize {
     (word & 0xffff) as usize
 }
 
-/// Bytes from the word of a record to its `len` bytes.
+/// Bytes from the word of a record to its `len` bytes, the first `head` of which are the head.
 #[inline]
-fn lead(len: usize) -> usize {
-    if len > APART { LINE } else { 8 }
+fn lead(head: usize, len: usize) -> usize {
+    if len <= APART {
+        8
+    } else {
+        (LINE - head.min(LINE - 8)).next_multiple_of(8)
+    }
 }
 
-/// Bytes that a record of `len` bytes takes.
-fn span(len: usize) -> u64 {
-    (lead(len) + len).next_multiple_of(LINE) as u64
+/// Bytes that a record of `len` bytes takes that begin `lead` bytes behind its word.
+fn span(lead: usize, len: usize) -> u64 {
+    (lead + len).next_multiple_of(LINE) as u64
 }
 
 /// Bytes left before the ring's end at position `at`.
@@ -111,18 +122,21 @@ impl Writer {
         enough(self.head, self.tail)
     }
 
-    /// Writes a record of `len` bytes by `fill`, and publishes it with a full barrier. `read`: how far this process has read
+    /// Writes a record of `len` bytes by `fill`, of which the first `head` are the message's head, and publishes it with a full barrier. `read`: how far this process has read
     /// the opposite ring. False: no room.
     #[inline]
     pub fn write(
         &mut self,
         message: u8,
+        head: usize,
         len: usize,
         read: u32,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
         debug_assert!(len <= RECORD_MAX);
-        let need = span(len);
+        let alone = self.is_read();
+        let lead = lead(head, len);
+        let need = span(lead, len);
         let end = to_end(self.tail);
         if need > end {
             // The record must not cross the end: skip what is left, and have room for both.
@@ -132,18 +146,23 @@ impl Writer {
             self.clear_to(self.tail + end + LINE as u64);
             self.memory
                 .word(self.tail)
-                .store(word(SKIP, 0, 0), Ordering::Release);
+                .store(word(SKIP, 8, 0, 0), Ordering::Release);
             self.tail += end;
         } else if !self.room(need) {
             return false;
         }
         // SAFETY: the reader has passed these bytes (room), and does not look at them before the word is published.
-        unsafe { self.memory.fill(self.tail, lead(len), len, fill) };
+        unsafe { self.memory.fill(self.tail, lead, len, fill) };
         self.clear_to(self.tail + need + LINE as u64);
         // An exchange rather than a store: the caller next looks whether the reader sleeps, and that look must not come first.
         self.memory
             .word(self.tail)
-            .swap(word(u64::from(message), len, read), Ordering::SeqCst);
+            .swap(word(u64::from(message), lead, len, read), Ordering::SeqCst);
+        if alone {
+            // The reader is waiting for these lines, and the next message will probably be as long.
+            self.memory.hand_over(self.tail, need);
+            self.memory.take_over(self.tail + need, need);
+        }
         self.tail += need;
         // Off the message's way: the stores drain while the caller waits for an answer.
         let ahead = self.tail + AHEAD;
@@ -189,7 +208,7 @@ impl Writer {
     pub fn has_room(&mut self) -> bool {
         self.head = self.memory.head().load(Ordering::SeqCst).min(self.tail);
         // A record and the skipped end before it, each less than RECORD_MAX and a line.
-        self.room(2 * span(RECORD_MAX))
+        self.room(2 * span(LINE, RECORD_MAX))
     }
 }
 
@@ -228,23 +247,23 @@ impl Reader {
             if w == 0 {
                 return Found::Nothing;
             }
-            let (message, len) = ((w >> 16) & 0xff, len_of(w));
-            if w & VALID == 0 || len > RECORD_MAX {
+            let (message, lead, len) = ((w >> 16) & 0xff, lead_of(w), len_of(w));
+            if w & VALID == 0 || len > RECORD_MAX || !(8..=LINE).contains(&lead) {
                 return Found::Malformed;
             }
             if message == SKIP {
                 // A writer skips less than a record; one that lies must not send this loop around for ever.
-                if to_end(self.head) >= span(RECORD_MAX) {
+                if to_end(self.head) >= span(LINE, RECORD_MAX) {
                     return Found::Malformed;
                 }
                 self.head += to_end(self.head);
                 continue;
             }
-            if span(len) > to_end(self.head) {
+            if span(lead, len) > to_end(self.head) {
                 return Found::Malformed;
             }
             // SAFETY: the writer published these bytes with the word and does not touch them before `head` passes them.
-            let bytes = unsafe { self.memory.bytes(self.head, lead(len), len) };
+            let bytes = unsafe { self.memory.bytes(self.head, lead, len) };
             return Found::Record {
                 message: message as u8,
                 bytes,
@@ -257,7 +276,7 @@ impl Reader {
     #[inline]
     pub fn release(&mut self) -> bool {
         let w = self.memory.word(self.head).load(Ordering::Relaxed);
-        self.head += span(len_of(w) % (RECORD_MAX + 1));
+        self.head += span(lead_of(w).min(LINE), len_of(w).min(RECORD_MAX));
         if self.head - self.published < PUBLISH {
             return false;
         }
