@@ -7,7 +7,7 @@ use crate::matcher::{Content, Matcher, Unexpected};
 use crate::request::{Completion, Fault, Operation, ReqId, Requests, Stream};
 use crate::wire::{self, Fields, Head};
 use ferry_transport::{Inbox, ReadError};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Instant;
 
 /// A message that waits for room on its wire.
@@ -80,6 +80,8 @@ pub(crate) struct Engine {
     /// Messages that made no sense and were dropped.
     pub malformed: u64,
     pub nudges: u64,
+    /// Processes from which nothing will come any more.
+    pub lost: BTreeSet<ProcId>,
 }
 
 impl Engine {
@@ -98,6 +100,7 @@ impl Engine {
             received: 0,
             malformed: 0,
             nudges: 0,
+            lost: BTreeSet::new(),
         }
     }
 

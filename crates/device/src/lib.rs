@@ -11,6 +11,7 @@ mod count;
 mod engine;
 mod key;
 mod lock;
+mod loss;
 mod matcher;
 mod meeting;
 mod progress;

@@ -4,7 +4,7 @@ use crate::buffer::{Sink, Source};
 use crate::core::Device;
 use crate::engine::{Engine, Offer};
 use crate::key::ProcId;
-use crate::request::{Completion, Fault, Operation, ReqId};
+use crate::request::{Completion, Operation, ReqId};
 use crate::wire::{self, Fields, Head};
 use ferry_transport::TransportError;
 
@@ -43,18 +43,6 @@ impl Device {
         } else {
             Offer::Later
         }))
-    }
-
-    /// A wire is broken: what is under way with its peer will not complete by itself any more, and who waits for anybody's message
-    /// cannot know that it is not that peer's.
-    #[cold]
-    pub(crate) fn break_down(&mut self, e: &TransportError) {
-        self.set_trouble(e.to_string());
-        let fault = Fault::Transport("see the transport's own message");
-        match e.peer() {
-            Some(peer) => self.engine.fail_peer(peer, fault),
-            None => self.engine.requests.fail_all(fault),
-        }
     }
 }
 
@@ -124,39 +112,5 @@ impl Engine {
             self.finish_receive(req, got);
         }
         (fits == bytes).then_some(())
-    }
-
-    /// Completes with a fault what cannot complete without `peer`.
-    fn fail_peer(&mut self, peer: ProcId, fault: Fault) {
-        let queued = self.forget_queue(peer);
-        let mut failed = queued;
-        let mut unmatched = Vec::new();
-        for (req, operation) in self.requests.under_way() {
-            match operation {
-                Operation::SendWaiting { to } | Operation::SendAnnounced { to, .. }
-                    if *to == peer =>
-                {
-                    failed.push(req);
-                }
-                Operation::Receive {
-                    stream: Some(stream),
-                    ..
-                } if stream.from == peer => failed.push(req),
-                Operation::Receive {
-                    context,
-                    stream: None,
-                    ..
-                } => unmatched.push((*context, req)),
-                _ => {}
-            }
-        }
-        for (context, req) in unmatched {
-            if self.matcher.withdraw(context, req) {
-                failed.push(req);
-            }
-        }
-        for req in failed {
-            self.requests.fail(req, fault);
-        }
     }
 }

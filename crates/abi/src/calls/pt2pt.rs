@@ -216,7 +216,7 @@ pub fn probe(
     status: OutStatus,
 ) -> Result<()> {
     comm.check_promises(source, tag)?;
-    status.store(&pt2pt::probe(comm, source, tag));
+    status.store(&pt2pt::probe(comm, source, tag)?);
     Ok(())
 }
 
@@ -249,7 +249,7 @@ pub fn mprobe(
     status: OutStatus,
 ) -> Result<()> {
     comm.check_promises(source, tag)?;
-    let (found, outcome) = pt2pt::mprobe(comm, source, tag);
+    let (found, outcome) = pt2pt::mprobe(comm, source, tag)?;
     message.set(message_handle(found));
     status.store(&outcome);
     Ok(())

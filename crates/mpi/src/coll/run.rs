@@ -134,7 +134,7 @@ impl Run {
                     }
                 }
                 Step::Recv { peer, into } => {
-                    let (_, key) = self.address(b.comm, peer, false);
+                    let (process, key) = self.address(b.comm, peer, false);
                     let pattern = Pattern {
                         context: key.context,
                         source: Some(key.source),
@@ -143,7 +143,7 @@ impl Run {
                     let sink = places.find(into, &mut self.room).sink();
                     let expected = Some(sink.capacity());
                     // SAFETY: nobody touches the piece until the receive is awaited.
-                    let req = unsafe { d.receive(pattern, sink) };
+                    let req = unsafe { d.receive_from(process, pattern, sink) };
                     self.under_way.push_back(Message {
                         step: self.at as u32,
                         req,

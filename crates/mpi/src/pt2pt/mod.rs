@@ -5,9 +5,9 @@ mod buffered;
 pub use buffered::{Attached, BufferPool, PoolOwner, iflush};
 
 use crate::buffer::{sink, source};
-use crate::device::{self, Device, Key, Pattern, ReqId, SendMode, WaitingFor};
+use crate::device::{self, Device, Key, Pattern, ReqId, SendMode, Sink, WaitingFor};
 use crate::request::{Active, Outcome, Request};
-use crate::{Comm, Datatype, Result};
+use crate::{Comm, Datatype, Error, Kind, Result};
 use std::sync::Arc;
 
 /// Where a message goes.
@@ -248,7 +248,7 @@ pub unsafe fn receive(
     };
     let mut d = device::device();
     // SAFETY: the caller's promise; this call returns after completion only.
-    let req = unsafe { d.receive(pattern, sink(address, count, datatype)) };
+    let req = unsafe { post(&mut d, comm, from, pattern, sink(address, count, datatype)) };
     d.stay();
     let ended = device::wait(req, &waiting_for(comm, peer_of(comm, from), tag));
     Ok(Outcome::of_receive(&ended, comm))
@@ -283,9 +283,39 @@ unsafe fn start_receive(
         None => Active::Ended(Outcome::FROM_NOBODY),
         // SAFETY: the caller's promise.
         Some(p) => Active::Device(unsafe {
-            d.receive(p, sink(buffer.address, buffer.count, &buffer.datatype))
+            let into = sink(buffer.address, buffer.count, &buffer.datatype);
+            post(d, comm, from, p, into)
         }),
     }
+}
+
+/// Starts a receive in the device, which is told who the sender is if only one can be.
+///
+/// # Safety
+/// As for [`Device::receive`].
+#[inline]
+unsafe fn post(d: &mut Device, comm: &Comm, from: From, pattern: Pattern, into: Sink) -> ReqId {
+    match from {
+        // SAFETY: the caller's promise.
+        From::Rank(r) => unsafe { d.receive_from(comm.peer(r), pattern, into) },
+        // SAFETY: as above.
+        _ => unsafe { d.receive(pattern, into) },
+    }
+}
+
+/// Is it known that no message will come any more, because the sender that is named is lost?
+fn in_vain(d: &Device, comm: &Comm, from: From) -> bool {
+    matches!(from, From::Rank(r) if d.is_lost(comm.peer(r)))
+}
+
+/// What a probe of a lost peer ends with.
+fn lost(comm: &Arc<Comm>) -> Error {
+    let d = device::device();
+    Error::new(
+        Kind::Other,
+        d.trouble().unwrap_or("the peer is lost").to_owned(),
+    )
+    .on(comm)
 }
 
 /// A persistent receive: inactive until started.
@@ -540,16 +570,19 @@ pub fn iprobe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Option<Outcome>
 }
 
 /// Blocks until a message matches.
-pub fn probe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Outcome {
+///
+/// Errors: the peer named by `from` is lost.
+pub fn probe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Result<Outcome> {
     let Some(pattern) = pattern(comm, from, tag) else {
-        return Outcome::FROM_NOBODY;
+        return Ok(Outcome::FROM_NOBODY);
     };
     let mut found = None;
     device::wait_until(&waiting_for(comm, peer_of(comm, from), tag), |d| {
         found = d.probe(&pattern);
-        found.is_some()
+        found.is_some() || in_vain(d, comm, from)
     });
-    Outcome::of_envelope(&found.expect("waited for"))
+    let found = found.ok_or_else(|| lost(comm))?;
+    Ok(Outcome::of_envelope(&found))
 }
 
 /// Takes a matching message out of the queue, if one is there. `None` in the pair: from nobody (MPI_MESSAGE_NO_PROC).
@@ -570,17 +603,23 @@ pub fn improbe(
 }
 
 /// Blocks until a matching message can be taken out of the queue.
-pub fn mprobe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> (Option<Arc<Message>>, Outcome) {
+///
+/// Errors: the peer named by `from` is lost.
+pub fn mprobe(
+    comm: &Arc<Comm>,
+    from: From,
+    tag: Option<u32>,
+) -> Result<(Option<Arc<Message>>, Outcome)> {
     let Some(pattern) = pattern(comm, from, tag) else {
-        return (None, Outcome::FROM_NOBODY);
+        return Ok((None, Outcome::FROM_NOBODY));
     };
     let mut taken = None;
     device::wait_until(&waiting_for(comm, peer_of(comm, from), tag), |d| {
         taken = d.matched_probe(&pattern);
-        taken.is_some()
+        taken.is_some() || in_vain(d, comm, from)
     });
-    let (req, e) = taken.expect("waited for");
-    (Some(Message::new(comm, req)), Outcome::of_envelope(&e))
+    let (req, e) = taken.ok_or_else(|| lost(comm))?;
+    Ok((Some(Message::new(comm, req)), Outcome::of_envelope(&e)))
 }
 
 impl Message {

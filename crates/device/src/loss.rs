@@ -1,0 +1,160 @@
+//! Broken wires: what is under way with a lost peer fails, and what is asked of it later fails at once.
+
+use crate::buffer::Sink;
+use crate::core::Device;
+use crate::engine::Engine;
+use crate::key::{Pattern, ProcId};
+use crate::request::{Fault, Operation, ReqId};
+use ferry_transport::TransportError;
+
+impl Device {
+    /// A wire is broken: what is under way with its peer will not complete by itself any more, and who waits for anybody's message
+    /// cannot know that it is not that peer's.
+    #[cold]
+    pub(crate) fn break_down(&mut self, e: &TransportError) {
+        self.set_trouble(e.to_string());
+        let fault = Fault::Transport("see the transport's own message");
+        match e.peer() {
+            Some(peer) => {
+                self.engine.lost.insert(peer);
+                self.engine.fail_peer(peer, fault);
+            }
+            None => self.engine.requests.fail_all(fault),
+        }
+    }
+
+    /// Is it known that nothing will come from this process any more?
+    #[inline]
+    pub fn is_lost(&self, peer: ProcId) -> bool {
+        !self.engine.lost.is_empty() && self.engine.lost.contains(&peer)
+    }
+
+    /// Starts a receive of a message that only process `from` can send. If that process is lost and its message is not here, the
+    /// request has already failed.
+    ///
+    /// # Safety
+    /// As for [`Device::receive`].
+    #[inline]
+    pub unsafe fn receive_from(&mut self, from: ProcId, pattern: Pattern, sink: Sink) -> ReqId {
+        // SAFETY: the caller's promise.
+        let req = unsafe { self.receive(pattern, sink) };
+        if self.is_lost(from) && self.engine.matcher.withdraw(pattern.context, req) {
+            let fault = Fault::Transport("see the transport's own message");
+            self.engine.requests.fail(req, fault);
+        }
+        req
+    }
+}
+
+impl Engine {
+    /// Completes with a fault what cannot complete without `peer`.
+    fn fail_peer(&mut self, peer: ProcId, fault: Fault) {
+        let queued = self.forget_queue(peer);
+        let mut failed = queued;
+        let mut unmatched = Vec::new();
+        for (req, operation) in self.requests.under_way() {
+            match operation {
+                Operation::SendWaiting { to } | Operation::SendAnnounced { to, .. }
+                    if *to == peer =>
+                {
+                    failed.push(req);
+                }
+                Operation::Receive {
+                    stream: Some(stream),
+                    ..
+                } if stream.from == peer => failed.push(req),
+                Operation::Receive {
+                    context,
+                    stream: None,
+                    ..
+                } => unmatched.push((*context, req)),
+                _ => {}
+            }
+        }
+        for (context, req) in unmatched {
+            if self.matcher.withdraw(context, req) {
+                failed.push(req);
+            }
+        }
+        for req in failed {
+            self.requests.fail(req, fault);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::{ContextId, Key};
+    use crate::waiting::Patience;
+    use crate::{SendMode, Source};
+    use ferry_job::{Nodes, RankStatus, Welcome};
+
+    fn pattern(source: u32) -> Pattern {
+        Pattern {
+            context: ContextId::WORLD,
+            source: Some(source),
+            tag: Some(7),
+        }
+    }
+
+    #[test]
+    fn a_receive_from_a_lost_process_fails_at_once_and_no_other() {
+        let status: &RankStatus = Box::leak(Box::default());
+        let patience = Patience::new(1, 1);
+        let alone = Welcome {
+            rank: 0,
+            size: 1,
+            local_rank: 0,
+            local_ranks: vec![0],
+            appnum: 0,
+            job: 1,
+            cores: 1,
+            segment_len: 0,
+            key: [0; 32],
+            nodes: Nodes::one("here", 1),
+        };
+        let mut d = Device::new(&alone, None, None, status, patience).unwrap();
+        let (mut early, mut late) = ([0u8; 4], [0u8; 4]);
+        let into = |buffer: &mut [u8; 4]| Sink::Bytes {
+            ptr: buffer.as_mut_ptr(),
+            cap: 4,
+        };
+        // SAFETY: the buffers outlive the device's use of them.
+        let waiting = unsafe { d.receive_from(1, pattern(1), into(&mut early)) };
+        assert!(!d.is_lost(1) && !d.is_complete(waiting));
+        d.break_down(&TransportError::Lost {
+            peer: 1,
+            host: "far".into(),
+            what: "the cable was pulled".into(),
+        });
+        assert!(d.is_lost(1) && !d.is_lost(0));
+        assert!(d.take(waiting).fault.is_some());
+        // SAFETY: as above.
+        let again = unsafe { d.receive_from(1, pattern(1), into(&mut early)) };
+        assert!(d.take(again).fault.is_some());
+        assert!(d.trouble().unwrap().contains("the cable was pulled"));
+
+        // From those who are there messages still come.
+        // SAFETY: as above.
+        let own = unsafe { d.receive_from(0, pattern(0), into(&mut late)) };
+        assert!(!d.is_complete(own));
+        let key = Key {
+            context: ContextId::WORLD,
+            source: 0,
+            tag: 7,
+        };
+        let word = *b"here";
+        let source = Source::Bytes {
+            ptr: word.as_ptr(),
+            len: 4,
+        };
+        // SAFETY: `word` outlives the send.
+        unsafe { d.send(0, key, source, SendMode::Standard) };
+        while !d.is_complete(own) {
+            d.progress();
+        }
+        assert!(d.take(own).fault.is_none());
+        assert_eq!(&late, b"here");
+    }
+}
