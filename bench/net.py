@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "tests" / "net"))
 
 ADDRESSES = ("10.77.9.1", "10.77.9.2")
 SUBNET = "10.77.9.0/24"
+CONGESTION = "reno"  # in every kernel
 
 
 class Pair:
@@ -38,6 +39,8 @@ class Pair:
             for box, address in zip(self.boxes, ADDRESSES):
                 box.ip(f"addr add {address}/24 dev eth0")
                 box.ip("link set eth0 up")
+                # The same for all: Ferry alone would choose by the distance, and a system may have one that paces (BBR).
+                box.run("sh", "-c", f"echo {CONGESTION} > /proc/sys/net/ipv4/tcp_congestion_control")
                 box.run("mount", "-t", "sysfs", "none", "/sys")  # UCX looks for interfaces there
             self.enter = self.folder / "enter"
             lines = "\n".join(f"{address}|{box.name}) pid={box.pid} cores={share};;"
@@ -64,7 +67,7 @@ cd / && exec {wrap} taskset -c $cores nsenter --target $pid --net --uts --ipc --
         counted = ",".join(f"{a}:{each}" for a in ADDRESSES)
         inside = ["nsenter", "--target", str(self.boxes[0].pid), "--net", "--uts", "--ipc", "--"]
         if key == "ferry":
-            return [*inside, mpiexec, "--hosts", counted, "--launcher", str(self.enter), "-n", str(ranks), binary], {}
+            return [*inside, mpiexec, "--hosts", counted, "--launcher", str(self.enter), "-n", str(ranks), binary], {"FERRY_TCP_CONGESTION": "system"}
         if key in ("mpich", "mpich-ofi"):
             module = {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self,sm", "UCX_NET_DEVICES": "eth0"} if key == "mpich" else \
                 {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0"}

@@ -5,7 +5,7 @@ mod mapping;
 mod slurm;
 
 pub use list::{parse_file, parse_list};
-pub use mapping::{MapBy, map};
+pub use mapping::{MapBy, RankBy, map, number};
 pub use slurm::allocation;
 
 /// A host and the room it has.

@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::hosts::{self, Host, MapBy};
+use crate::hosts::{self, Host, MapBy, RankBy};
 
 /// What `mpiexec -h` prints.
 pub const HELP: &str = "\
@@ -33,8 +33,9 @@ Watching
 Hosts (without them all ranks run here; inside a Slurm allocation they are taken from it)
   --hosts A:4,B:4          hosts and their slots           -host, -H   the same, for this block alone
   --hostfile FILE, -f      a host a line: A:4 or A slots=4 max_slots=8 (also FERRY_HOSTFILE)
-  -ppn N, --map-by slot|node|ppr:N:node
-                           N ranks a host in turn; fill slots (default); one rank a host in turn
+  -ppn N, --map-by slot|node|ppr:N:node, --rank-by slot|node
+                           N ranks a host in turn; fill slots (default); one rank a host in turn. Ranks are numbered
+                           as they are placed; --rank-by numbers them host by host, or one of each host in turn
   --launcher COMMAND       starts mpiexec there as COMMAND HOST MPIEXEC…, or with {host} in it; ssh without it (also FERRY_LAUNCHER)
   --launcher-path FILE     mpiexec on the other hosts, if it is not where this one is (also FERRY_PREFIX/bin/mpiexec)
   --host-timeout SECONDS   a host silent for so long is gone: 10; 0 never (also FERRY_HOST_TIMEOUT)
@@ -75,6 +76,8 @@ pub struct Options {
     pub hosts: Option<Vec<Host>>,
     /// In which order hosts are filled.
     pub map_by: MapBy,
+    /// In which order ranks get their numbers, if not in the one in which they are placed.
+    pub rank_by: Option<RankBy>,
     /// The command that starts agents on other hosts.
     pub launcher: Option<String>,
     /// mpiexec on the other hosts.
@@ -215,7 +218,8 @@ const OPTIONS: &[(What, usize, &[&str])] = &[
             "overload-allowed",
         ],
     ),
-    (What::Nothing, 1, &["rank-by", "prefix"]),
+    (What::RankBy, 1, &["rank-by"]),
+    (What::Nothing, 1, &["prefix"]),
     (What::Nothing, 2, &["mca", "gmca", "prtemca", "pmixmca"]),
 ];
 
@@ -245,6 +249,7 @@ enum What {
     HostFile,
     PerHost,
     MapBy,
+    RankBy,
     ByNode,
     BySlot,
     Launcher,
@@ -278,6 +283,7 @@ pub fn parse(
         verbose: false,
         hosts: None,
         map_by: MapBy::Slot,
+        rank_by: None,
         launcher: variable("FERRY_LAUNCHER"),
         launcher_path: None,
         host_timeout: variable("FERRY_HOST_TIMEOUT")
@@ -380,6 +386,9 @@ pub fn parse(
                     options.map_by = MapBy::PerHost(count(&given, &value()?)?);
                 }
                 What::MapBy => options.map_by = map_by(&given, &value()?.to_string_lossy())?,
+                What::RankBy => {
+                    options.rank_by = Some(rank_by(&given, &value()?.to_string_lossy())?);
+                }
                 What::ByNode => options.map_by = MapBy::Node,
                 What::BySlot => options.map_by = MapBy::Slot,
                 What::Launcher => {
@@ -479,6 +488,15 @@ fn map_by(option: &str, text: &str) -> Result<MapBy, String> {
             ..,
         ) => Ok(MapBy::Slot),
         _ => Err(format!("{option} {text:?}: say slot, node or ppr:N:node")),
+    }
+}
+
+/// `slot` or `node`, with modifiers after a colon.
+fn rank_by(option: &str, text: &str) -> Result<RankBy, String> {
+    match text.split(':').next() {
+        Some("node") => Ok(RankBy::Node),
+        Some("slot" | "fill" | "core") => Ok(RankBy::Slot),
+        _ => Err(format!("{option} {text:?}: say slot or node")),
     }
 }
 
@@ -701,6 +719,7 @@ mod tests {
         assert_eq!((o.map_by, o.host_timeout.as_secs()), (MapBy::PerHost(2), 3));
         assert_eq!(run("--map-by ppr:3:node p").map_by, MapBy::PerHost(3));
         assert_eq!(run("--map-by node:OVERSUBSCRIBE p").map_by, MapBy::Node);
+        assert_eq!(run("--rank-by node p").rank_by, Some(RankBy::Node));
     }
 
     #[test]
@@ -729,6 +748,7 @@ mod tests {
             ("-hosts a:x x", "\"x\""),
             ("-f /no/such/file x", "cannot be read"),
             ("--map-by moon x", "slot, node"),
+            ("--rank-by moon x", "slot or node"),
             ("--host-timeout soon x", "or 0 for never"),
             ("-genv =x y z", "not the name"),
             ("--on-hang sometimes x", "end, report or ignore"),

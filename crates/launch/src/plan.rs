@@ -73,6 +73,10 @@ impl Plan {
             }
             let mut had: Vec<u32> = places.iter().map(|&p| taken[p]).collect();
             let mapped = hosts::map(list, count, options.map_by, &mut had).map_err(wrong)?;
+            let mapped = match options.rank_by {
+                Some(by) => hosts::number(&mapped, by),
+                None => mapped,
+            };
             for (&place, had) in places.iter().zip(had) {
                 taken[place] = had;
             }

@@ -13,6 +13,31 @@ pub enum MapBy {
     PerHost(u32),
 }
 
+/// In which order placed ranks get their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RankBy {
+    /// All ranks of a host, then those of the next.
+    Slot,
+    /// One rank of each host in turn.
+    Node,
+}
+
+/// The placed ranks' hosts by rank: `placed` in another order.
+pub fn number(placed: &[usize], by: RankBy) -> Vec<usize> {
+    let mut numbered: Vec<(usize, usize)> = Vec::with_capacity(placed.len());
+    let mut had = std::collections::HashMap::new();
+    for &host in placed {
+        let place = had.entry(host).or_insert(0);
+        numbered.push((*place, host));
+        *place += 1;
+    }
+    match by {
+        RankBy::Slot => numbered.sort_by_key(|&(place, host)| (host, place)),
+        RankBy::Node => numbered.sort_unstable(),
+    }
+    numbered.into_iter().map(|(_, host)| host).collect()
+}
+
 /// The host (index) of each of `ranks` ranks, given how many each host has already, which is counted on. Where there are more ranks than
 /// slots it begins again at the first host, as Hydra does; `max_slots` is never exceeded.
 ///
