@@ -153,4 +153,15 @@ mod tests {
         assert_eq!(map(&hosts, 1, MapBy::Slot, &mut taken).unwrap(), [0]);
         assert_eq!(map(&hosts, 3, MapBy::Slot, &mut taken).unwrap(), [0, 1, 1]);
     }
+
+    #[test]
+    fn ranks_are_numbered_host_by_host_or_in_turn() {
+        let placed = [0, 0, 0, 1, 2, 2];
+        assert_eq!(number(&placed, RankBy::Slot), placed);
+        assert_eq!(number(&placed, RankBy::Node), [0, 1, 2, 0, 2, 0]);
+        let dealt = [2, 0, 1, 2, 0];
+        assert_eq!(number(&dealt, RankBy::Slot), [0, 0, 1, 2, 2]);
+        assert_eq!(number(&dealt, RankBy::Node), [0, 1, 2, 0, 2]);
+        assert!(number(&[], RankBy::Node).is_empty());
+    }
 }
