@@ -2,7 +2,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: build demo test bench install fuzz clean
+.PHONY: build demo test bench bench-overlap install fuzz clean
 
 build:
 	@cargo build --release
@@ -18,6 +18,13 @@ test:
 # Measures Ferry and three other MPIs, interleaved; writes docs/performance.md.
 bench:
 	@bench/run
+
+# Measures the overlap of blocking collectives on shaped links (root, iproute2); adds to bench/results/overlap.json, draws docs/overlap-*.svg.
+bench-overlap:
+	@bench/overlap/run micro
+	@bench/overlap/run kernels
+	@bench/overlap/run kernels --shm
+	@bench/overlap/run plots
 
 # The library, mpi.h, mpiexec, mpicc and ferry under PREFIX.
 install:

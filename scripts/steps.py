@@ -42,10 +42,12 @@ def steps():
     yield "C programs", ["tests/run", "--mpi", str(PREFIX), "--suite", "c,scale"], {}, 1500
     yield "C programs over TCP", ["tests/run", "--mpi", str(PREFIX), "--suite", "tcp"], {}, 1500
     yield "C programs with a progress thread", ["tests/run", "--mpi", str(PREFIX), "--suite", "progress"], {}, 1500
+    yield "C programs with overlap", ["tests/run", "--mpi", str(PREFIX), "--suite", "overlap"], {}, 1500
     yield "faults", ["tests/run", "--mpi", str(PREFIX), "--suite", "faults"], {}, 600
     for check in sorted(ROOT.glob("tests/*/check")):
         yield f"{check.parent.name}", [str(check), str(PREFIX)], {}, 900
     yield "mpi4py", ["scripts/mpi4py", "test", "1", "2", "3", "5"], {"FERRY_PREFIX": str(PREFIX)}, 1800
+    yield "mpi4py with overlap", ["scripts/mpi4py", "test", "3"], {"FERRY_PREFIX": str(PREFIX), "FERRY_OVERLAP": "always"}, 900
 
 
 def counts(text):

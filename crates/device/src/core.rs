@@ -580,7 +580,7 @@ impl Device {
     }
 
     /// Offers queued messages to the wires again. Returns whether any went.
-    fn flush(&mut self) -> bool {
+    pub(crate) fn flush(&mut self) -> bool {
         let mut moved = false;
         let mut peers = std::mem::take(&mut self.engine.outbox_peers);
         peers.retain(|&to| {

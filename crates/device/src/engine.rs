@@ -2,6 +2,7 @@
 
 use crate::copying::{Copying, Way};
 use crate::count::COUNTERS;
+use crate::held::Held;
 use crate::key::{Envelope, ProcId};
 use crate::matcher::{Content, Matcher, Unexpected};
 use crate::request::{Completion, Fault, Operation, ReqId, Requests, Stream};
@@ -82,6 +83,10 @@ pub(crate) struct Engine {
     pub nudges: u64,
     /// Processes from which nothing will come any more.
     pub lost: BTreeSet<ProcId>,
+    /// Receives that are held back.
+    pub held: HashMap<ReqId, Held>,
+    /// The next receive is to be one of them.
+    pub next_held: Option<Held>,
 }
 
 impl Engine {
@@ -101,6 +106,8 @@ impl Engine {
             malformed: 0,
             nudges: 0,
             lost: BTreeSet::new(),
+            held: HashMap::new(),
+            next_held: None,
         }
     }
 
@@ -199,7 +206,9 @@ impl Engine {
                 len,
                 request,
             });
-        } else {
+        } else if (self.held.is_empty() && self.next_held.is_none())
+            || !self.hold(req, from, len, request)
+        {
             self.ask(req, from, request);
         }
     }
@@ -405,6 +414,8 @@ impl Inbox for Engine {
             wire::ASK => self.asked(from, bytes),
             wire::PIECE => self.piece(from, bytes),
             wire::TAKEN => self.was_taken(from, bytes),
+            wire::ASK_END => self.asked_end(from, bytes),
+            wire::END => self.end_came(from, bytes),
             _ => None,
         };
         if understood.is_none() {

@@ -6,11 +6,11 @@
 use crate::core::Device;
 use crate::waiting::Patience;
 use ferry_job::{Directory, RankStatus, Segment, Welcome};
-use ferry_transport::Sleeper;
+use ferry_transport::{Bell, Sleeper};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 struct Place(UnsafeCell<Option<Device>>);
 // SAFETY: only reached through `device()`, which gives it to one thread at a time.
@@ -152,6 +152,13 @@ pub(crate) fn is_multiple() -> bool {
     MULTIPLE.load(Ordering::Relaxed)
 }
 
+/// Where this process's threads sleep, once the device is started.
+pub(crate) fn bell() -> Option<&'static Bell> {
+    BELL.get().copied()
+}
+
+static BELL: OnceLock<&'static Bell> = OnceLock::new();
+
 /// Does a thread of the program stand before the lock?
 #[inline]
 pub(crate) fn is_wanted() -> bool {
@@ -209,6 +216,7 @@ pub fn start(
     if progress {
         device.expect_progress_thread(welcome.local_ranks.len() as u32, welcome.cores);
     }
+    let _ = BELL.set(device.wires.bell());
     MULTIPLE.store(concurrent, Ordering::SeqCst);
     CONCURRENT.store(concurrent || progress, Ordering::SeqCst);
     let _lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);

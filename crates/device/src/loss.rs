@@ -51,6 +51,7 @@ impl Engine {
     fn fail_peer(&mut self, peer: ProcId, fault: Fault) {
         let queued = self.forget_queue(peer);
         let mut failed = queued;
+        failed.extend(self.held_of(peer));
         let mut unmatched = Vec::new();
         for (req, operation) in self.requests.under_way() {
             match operation {

@@ -213,6 +213,14 @@ impl Device {
     }
 }
 
+/// Has the progress thread look at what is under way, without the device's lock: whoever has that may wait for the caller.
+pub fn poke() {
+    if let Some(bell) = lock::bell() {
+        bell.ring(Sleeper::Progress, true);
+        bell.ring(Sleeper::Program, lock::is_watched());
+    }
+}
+
 static THREAD: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
 
 /// Starts the progress thread, if the device was started for one and it is not there.

@@ -15,6 +15,11 @@ pub(crate) const PIECE: u8 = 5;
 /// The receiver has matched (synchronous) or has read (announced) the message.
 pub(crate) const TAKEN: u8 = 6;
 
+/// The receiver asks for a few bytes at an end of the announced message.
+pub(crate) const ASK_END: u8 = 7;
+/// An end of an announced message, as asked for.
+pub(crate) const END: u8 = 8;
+
 /// Longest head, bytes.
 pub(crate) const HEAD_MAX: usize = 40;
 /// Length of an eager message's head, bytes.

@@ -294,6 +294,15 @@ impl Client {
         }
     }
 
+    /// A line for the job's log, which mpiexec shows with the rank in front of it. Under another launcher it is lost. Does not block for long.
+    pub fn say(&self, line: &str) {
+        if let Link::Launcher(socket) = &self.link {
+            // A log line that cannot be sent is not worth an error.
+            let packet = Notice::Say { text: line.into() }.encode();
+            let _ = send(socket, &packet, SendFlags::NOSIGNAL);
+        }
+    }
+
     /// Lets the launcher's descendants, the job's other ranks, read this process's memory where the Yama security module
     /// asks for such a word (`kernel.yama.ptrace_scope` 1). Without Yama nothing happens.
     pub fn trust_ranks(&self) {

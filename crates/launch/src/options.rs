@@ -23,6 +23,10 @@ Input and output
   -l, -prepend-rank        put \"[rank] \" before each line
   -s, -stdin 0|N|all|none  which rank reads mpiexec's standard input (default 0)
 
+Overlap of blocking collectives with what follows them (docs/overlap.md)
+  --overlap[=MODE]         on (default), trace, always, comm or off (also FERRY_OVERLAP)
+  --overlap-report         at the end, for each call site: calls, bytes, time hidden, faults, order, verdict
+
 Watching
   --timeout SECONDS        after that long print who waits for whom, end the job, exit with 124 (also MPIEXEC_TIMEOUT)
   --on-hang end|report|ignore
@@ -187,6 +191,8 @@ const OPTIONS: &[(What, usize, &[&str])] = &[
         &["report-bindings", "print-bindings"],
     ),
     (What::OnHang, 1, &["on-hang"]),
+    (What::Overlap, 0, &["overlap"]),
+    (What::OverlapReport, 0, &["overlap-report"]),
     (What::Host, 1, &["host", "H"]),
     (What::Hosts, 1, &["hosts"]),
     (What::HostFile, 1, &["f", "hostfile", "machinefile"]),
@@ -244,6 +250,8 @@ enum What {
     BindNone,
     ReportBindings,
     OnHang,
+    Overlap,
+    OverlapReport,
     Host,
     Hosts,
     HostFile,
@@ -320,6 +328,7 @@ pub fn parse(
             else {
                 return Err(unknown(&argument, name));
             };
+            let mode = glued;
             let mut glued = glued.filter(|_| values == 1);
             let given = argument.to_string_lossy().into_owned();
             let mut value = || {
@@ -369,6 +378,13 @@ pub fn parse(
                 What::BindNone => options.bind = Binding::None,
                 What::ReportBindings => options.report_bindings = true,
                 What::OnHang => options.on_hang = on_hang(&given, &value()?.to_string_lossy())?,
+                What::Overlap => {
+                    let mode = overlap(&given, mode)?;
+                    set_everywhere.push(("FERRY_OVERLAP".into(), mode.into()));
+                }
+                What::OverlapReport => {
+                    set_everywhere.push(("FERRY_OVERLAP_REPORT".into(), "1".into()));
+                }
                 What::Host => {
                     let text = value()?.to_string_lossy().into_owned();
                     let named = hosts::parse_list(&text);
@@ -526,6 +542,16 @@ fn option_name(argument: &OsStr) -> Option<String> {
 fn split_glued(name: &str) -> (&str, Option<&str>) {
     name.split_once('=')
         .map_or((name, None), |(name, value)| (name, Some(value)))
+}
+
+/// How blocking collectives overlap; nothing said: where it pays.
+fn overlap(given: &str, mode: Option<&str>) -> Result<String, String> {
+    match mode.unwrap_or("on") {
+        mode @ ("on" | "off" | "trace" | "always" | "comm") => Ok(mode.to_owned()),
+        _ => Err(format!(
+            "{given} is not --overlap, or --overlap=MODE with on, trace, always, comm or off"
+        )),
+    }
 }
 
 fn unknown(argument: &OsStr, name: &str) -> String {

@@ -3,6 +3,7 @@
 //!
 //! Whichever comes first starts the process; it stays started for the life of the program. What ends and may begin again is its use.
 
+use crate::coll::overlap;
 use crate::{Comm, ProcId, Result, device, err};
 use ferry_job::{Client, Place, RankState, RankStatus, Welcome};
 use std::ptr::null_mut;
@@ -117,7 +118,7 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
         directory,
         status,
         level == ThreadLevel::Multiple,
-        wants_progress_thread()?,
+        wants_progress_thread()? || overlap::Mode::asked()? != overlap::Mode::Off,
     )
     .map_err(|e| err!(Other, "{e}"))?;
     let process = Process {
@@ -190,6 +191,7 @@ impl Process {
         if *users == 0 {
             device::start_progress()
                 .map_err(|e| err!(Other, "the progress thread cannot be started: {e}"))?;
+            overlap::start()?;
         }
         *users += 1;
         self.tell(RankState::Running);
@@ -209,6 +211,14 @@ impl Process {
         // Another session may have begun meanwhile.
         let users = self.users();
         if *users == 0 {
+            let mut say = |line: &str| {
+                if let Some(client) = &self.client {
+                    client.say(line);
+                }
+            };
+            if let Err(e) = overlap::stop(&mut say) {
+                say(e.text());
+            }
             device::stop_progress();
             self.tell(RankState::Finalized);
         }

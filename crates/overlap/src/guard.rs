@@ -228,16 +228,21 @@ const PATIENCE: u32 = 10_000;
 fn put(faults: &Faults, own: bool, shadow: usize, at: usize, len: usize) -> Result<(), usize> {
     let mut done = 0;
     let mut copies = !own;
+    // All at once; a page at a time where the program has changed the rights or the kind of some of them.
+    let mut stride = len;
     let mut again = 0;
     while done < len {
-        let rest = len - done;
+        let some = stride.min(len - done);
         let went = if copies {
-            faults.copy(shadow + done, at + done, rest)
+            faults.copy(shadow + done, at + done, some)
         } else {
-            faults.shift(shadow + done, at + done, rest)
+            faults.shift(shadow + done, at + done, some)
         };
         match went {
-            Went::Bytes(n) => (done, again) = (done + n, 0),
+            Went::Bytes(n) => {
+                (done, again) = (done + n, 0);
+                copies = !own;
+            }
             Went::Later if again < 3 => again += 1,
             Went::Later => return Err(done),
             Went::There => {
@@ -245,11 +250,14 @@ fn put(faults: &Faults, own: bool, shadow: usize, at: usize, len: usize) -> Resu
                 faults.wake(at + done..at + done + PAGE);
                 done += PAGE;
             }
-            // Its rights or kind have been changed, or somebody holds it: a copy does.
+            Went::No if stride > PAGE => stride = PAGE,
+            // It may be written to no more, or somebody holds it: a copy does.
             Went::No if !copies => copies = true,
+            // Not guarded any more, whatever it is now.
             Went::No => {
-                faults.wake(at + done..at + len);
-                return Ok(());
+                faults.wake(at + done..at + done + PAGE);
+                done += PAGE;
+                copies = !own;
             }
         }
     }

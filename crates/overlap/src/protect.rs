@@ -157,6 +157,9 @@ pub(crate) fn take_away(guard: &Arc<Guard>) -> Result<(), Refusal> {
         for byte in bytes.iter() {
             byte.store(1, SeqCst);
         }
+        let shadow = run.start.wrapping_add(guard.delta()) as *mut u8;
+        // SAFETY: the pages can be read, as has been checked; the shadow is as long, and apart.
+        unsafe { shadow.copy_from_nonoverlapping(run.start as *const u8, run.len()) };
         // SAFETY: pages of the program's buffer; whoever touches them waits in the handler.
         if unsafe { libc::mprotect(run.start as *mut _, run.len(), libc::PROT_NONE) } != 0 {
             let refusal = Refusal::last("mprotect");

@@ -90,9 +90,7 @@ fn run(hear: &OwnedFd) {
         unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as u64, -1) };
         for (faults, fd) in sources.iter().zip(&fds) {
             if fd.revents & libc::POLLIN != 0 {
-                for event in faults.events() {
-                    handle(faults, event);
-                }
+                hear_of(faults);
             } else if fd.revents != 0 {
                 // The child has ended.
                 forget(faults);
@@ -126,30 +124,36 @@ fn space<'a>(all: &'a mut Registry, faults: &Arc<Faults>) -> Option<&'a mut Spac
         .find(|s| Arc::ptr_eq(&s.faults, faults))
 }
 
-fn handle(faults: &Arc<Faults>, event: Event) {
+/// Reads what there is to hear and acts on it. Memory may change from the moment on at which an event is read, so nobody may put pages back between
+/// that and what is noted of it here: both happen with the registry.
+fn hear_of(faults: &Arc<Faults>) {
+    let mut touched = Vec::new();
     let mut all = registry();
-    let Some(space) = space(&mut all, faults) else {
-        return;
-    };
-    match event {
-        Event::Fault(address) => match space.find(address) {
-            Some((guard, original)) => {
-                drop(all);
-                guard.touched(original);
+    for event in faults.events() {
+        let Some(space) = space(&mut all, faults) else {
+            return;
+        };
+        match event {
+            Event::Fault(address) => match space.find(address) {
+                Some(found) => touched.push(found),
+                None => space.fill(address),
+            },
+            Event::Remap { from, to, len } => space.shift(from, to, len),
+            Event::Remove(pages) | Event::Unmap(pages) => {
+                space.cut(&pages);
             }
-            None => space.fill(address),
-        },
-        Event::Remap { from, to, len } => space.shift(from, to, len),
-        Event::Remove(pages) | Event::Unmap(pages) => {
-            space.cut(&pages);
+            Event::Fork(fd) => {
+                let pieces = space.pieces.clone();
+                all.spaces.push(Space {
+                    faults: Arc::new(Faults::of_child(fd)),
+                    pieces,
+                });
+            }
         }
-        Event::Fork(fd) => {
-            let pieces = space.pieces.clone();
-            all.spaces.push(Space {
-                faults: Arc::new(Faults::of_child(fd)),
-                pieces,
-            });
-        }
+    }
+    drop(all);
+    for (guard, original) in touched {
+        guard.touched(original);
     }
 }
 

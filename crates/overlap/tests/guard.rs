@@ -152,7 +152,7 @@ fn rights_taken_meanwhile_do_not_lose_data() {
     let guard = Guard::begin(Kind::Move, &map.pages(), vec![map.pages()], owner).unwrap();
     land(&guard, map.pages());
     // SAFETY: the test's own memory.
-    let taken = unsafe { libc::mprotect(map.at as *mut _, map.len, libc::PROT_READ) };
+    let taken = unsafe { libc::mprotect((map.at + PAGE) as *mut _, 2 * PAGE, libc::PROT_READ) };
     assert_eq!(taken, 0);
     guard.end();
     assert!((0..map.len).all(|i| map.byte(i) == data(map.at + i)));

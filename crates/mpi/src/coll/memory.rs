@@ -76,6 +76,21 @@ impl View<'_> {
 }
 
 impl Kept {
+    /// The buffer is elsewhere: so many bytes (wrapping) from where it was.
+    pub(super) fn shift(&mut self, by: usize) {
+        match self {
+            Kept::Nothing => {}
+            Kept::Uniform { address, .. } => *address = address.wrapping_add(by),
+            Kept::Blocks(blocks) => {
+                let moved = |b: &Block| Block {
+                    address: b.address.wrapping_add(by),
+                    ..b.clone()
+                };
+                *blocks = blocks.iter().map(moved).collect();
+            }
+        }
+    }
+
     pub(super) fn view(&self) -> View<'_> {
         match self {
             Kept::Nothing => View::Nothing,

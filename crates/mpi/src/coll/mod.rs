@@ -5,6 +5,7 @@
 mod board;
 mod memory;
 mod neighbour;
+pub mod overlap;
 mod plans;
 mod run;
 mod tally;
@@ -96,6 +97,10 @@ impl<'a> Call<'a> {
     #[inline]
     pub unsafe fn run(&self) -> Result<()> {
         if let Some(result) = board::run(self) {
+            return result;
+        }
+        // SAFETY: the caller's promise.
+        if let Some(result) = unsafe { overlap::run(self) } {
             return result;
         }
         let schedule = self.schedule();

@@ -4,6 +4,7 @@ use super::board::Place;
 use super::wish::{self, Wish, Wishes};
 use crate::Comm;
 use ferry_schedule::{Collective, Cost, Kind, Schedule, Team, plan};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What a communicator keeps for its collectives.
@@ -15,6 +16,20 @@ pub struct Plans {
     pub(super) place: Mutex<Place>,
     /// What its info asks for.
     pub(crate) wishes: Wishes,
+    /// Whether its info wants blocking collectives to overlap: 0 says nothing, 1 yes, 2 no.
+    pub(crate) overlap: AtomicU8,
+    /// Something goes on by itself while its ranks compute.
+    pub(super) has_room: OnceLock<bool>,
+}
+
+impl Plans {
+    /// Does its info want blocking collectives to overlap with what follows?
+    pub(crate) fn overlap(&self) -> Option<bool> {
+        match self.overlap.load(Ordering::Relaxed) {
+            0 => None,
+            n => Some(n == 1),
+        }
+    }
 }
 
 /// Schedules kept for a communicator.

@@ -64,7 +64,7 @@ const LONG: i64 = 16 * 1024;
 
 /// How far a run has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stand {
+pub(super) enum Stand {
     /// Messages must come first.
     Waiting,
     /// The next step is to be done without the device's lock.
@@ -80,9 +80,22 @@ struct Message {
     expected: Option<usize>,
 }
 
+/// What somebody wants to know of a run.
+struct Watch {
+    /// Steps that have ended.
+    ended: Vec<usize>,
+    /// How many bytes of a piece of memory's beginning and end are wanted before the rest.
+    ends: Ends,
+}
+
+/// For a piece of memory: the bytes of its beginning and end that are wanted before the rest.
+pub(super) type Ends = Box<dyn Fn(std::ops::Range<usize>) -> [usize; 2] + Send>;
+
 /// The state of a schedule's run.
-struct Run {
+pub(super) struct Run {
     at: usize,
+    /// Who wants to know what happens.
+    watch: Option<Watch>,
     under_way: VecDeque<Message>,
     room: Room,
     number: Number,
@@ -93,6 +106,7 @@ impl Run {
     fn new(schedule: &Schedule, b: &Binding<'_>, number: Number) -> Run {
         Run {
             at: 0,
+            watch: None,
             under_way: VecDeque::new(),
             room: Room::new(schedule.tmp, b.reduction.map(|r| r.1)),
             number,
@@ -100,11 +114,72 @@ impl Run {
         }
     }
 
+    /// The same, for who wants to know which steps have [`ended`](Run::ended), and has messages' ends come first.
+    pub(super) fn watched(schedule: &Schedule, b: &Binding<'_>, number: Number, ends: Ends) -> Run {
+        Run {
+            watch: Some(Watch {
+                ended: Vec::new(),
+                ends,
+            }),
+            ..Run::new(schedule, b, number)
+        }
+    }
+
+    /// The steps that have ended since the last question: their messages are complete, their work is done.
+    pub(super) fn ended(&mut self) -> Vec<usize> {
+        let watch = self.watch.as_mut();
+        watch
+            .map(|w| std::mem::take(&mut w.ended))
+            .unwrap_or_default()
+    }
+
+    /// The receives that are under way, with their steps.
+    pub(super) fn receives(&self) -> impl Iterator<Item = (usize, ReqId)> + '_ {
+        let all = self.under_way.iter().filter(|m| m.expected.is_some());
+        all.map(|m| (m.step as usize, m.req))
+    }
+
+    /// Starts a receive.
+    ///
+    /// # Safety
+    /// As for [`Device::receive`].
+    #[inline]
+    unsafe fn receive(
+        &self,
+        d: &mut Device,
+        from: u32,
+        pattern: Pattern,
+        sink: device::Sink,
+    ) -> ReqId {
+        if let (Some(watch), device::Sink::Bytes { ptr, cap }) = (&self.watch, &sink) {
+            let start = *ptr as usize;
+            let ends = (watch.ends)(start..start + cap);
+            // SAFETY: the caller's promise.
+            let req = unsafe { d.receive_held(from, pattern, sink, ends) };
+            d.go_on(req);
+            return req;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { d.receive_from(from, pattern, sink) }
+    }
+
+    /// What went wrong.
+    pub(super) fn error(&mut self) -> Option<Error> {
+        self.error.take()
+    }
+
+    #[inline]
+    fn note(&mut self, step: usize) {
+        if let Some(watch) = &mut self.watch {
+            watch.ended.push(step);
+        }
+    }
+
     /// Goes as far as it can without waiting. `alone`: own work that may take long is left to the caller.
     ///
     /// # Safety
     /// The binding's buffers must be what the schedule takes them for; this value must not move until the run is done.
-    unsafe fn advance(
+    pub(super) unsafe fn advance(
         &mut self,
         s: &Schedule,
         b: &Binding<'_>,
@@ -122,7 +197,7 @@ impl Run {
         while let Some(step) = s.steps.get(self.at) {
             match *step {
                 Step::Send { peer, from } => {
-                    let (to, key) = self.address(b.comm, peer, true);
+                    let (to, key) = address(b.comm, self.number, peer, true);
                     let source = places.find(from, &mut self.room).source();
                     // SAFETY: the schedule leaves the piece alone until the send is awaited, and the caller the buffers.
                     if let Some(req) = unsafe { d.send(to, key, source, SendMode::Standard) } {
@@ -131,10 +206,12 @@ impl Run {
                             req,
                             expected: None,
                         });
+                    } else {
+                        self.note(self.at);
                     }
                 }
                 Step::Recv { peer, into } => {
-                    let (process, key) = self.address(b.comm, peer, false);
+                    let (process, key) = address(b.comm, self.number, peer, false);
                     let pattern = Pattern {
                         context: key.context,
                         source: Some(key.source),
@@ -143,7 +220,7 @@ impl Run {
                     let sink = places.find(into, &mut self.room).sink();
                     let expected = Some(sink.capacity());
                     // SAFETY: nobody touches the piece until the receive is awaited.
-                    let req = unsafe { d.receive_from(process, pattern, sink) };
+                    let req = unsafe { self.receive(d, process, pattern, sink) };
                     self.under_way.push_back(Message {
                         step: self.at as u32,
                         req,
@@ -164,6 +241,7 @@ impl Run {
                     }
                     // SAFETY: the caller's promise.
                     unsafe { self.work(b, &places, step) };
+                    self.note(self.at);
                 }
             }
             self.at += 1;
@@ -172,35 +250,6 @@ impl Run {
             Stand::Done
         } else {
             Stand::Waiting
-        }
-    }
-
-    /// The peer's process, and the key of a message to it (or from it).
-    #[inline]
-    fn address(&self, comm: &Comm, peer: Peer, sending: bool) -> (u32, Key) {
-        match (peer, &comm.local) {
-            (Peer::Local(r), Some(local)) => {
-                let source = if sending { local.rank() } else { r };
-                (
-                    local.peer(r),
-                    Key {
-                        context: local.context.collective(),
-                        source,
-                        tag: tag(self.number.local),
-                    },
-                )
-            }
-            (Peer::Local(r) | Peer::Remote(r), _) => {
-                let source = if sending { comm.rank() } else { r };
-                (
-                    comm.peer(r),
-                    Key {
-                        context: comm.context.collective(),
-                        source,
-                        tag: tag(self.number.own),
-                    },
-                )
-            }
         }
     }
 
@@ -214,12 +263,14 @@ impl Run {
             if !d.is_complete(m.req) {
                 return false;
             }
-            let ended = d.take(m.req);
+            let ended = d.take_held(m.req);
             if ended.fault.is_some() || m.expected.is_some_and(|e| e as u64 != ended.received) {
                 let e = fault(comm, d, m.expected.unwrap_or(0), &ended);
                 self.error.get_or_insert(e);
             }
+            let step = m.step as usize;
             self.under_way.pop_front();
+            self.note(step);
         }
         true
     }
@@ -256,6 +307,35 @@ impl Run {
     }
 }
 
+/// The peer's process, and the key of a message to it (or from it).
+#[inline]
+fn address(comm: &Comm, number: Number, peer: Peer, sending: bool) -> (u32, Key) {
+    match (peer, &comm.local) {
+        (Peer::Local(r), Some(local)) => {
+            let source = if sending { local.rank() } else { r };
+            (
+                local.peer(r),
+                Key {
+                    context: local.context.collective(),
+                    source,
+                    tag: tag(number.local),
+                },
+            )
+        }
+        (Peer::Local(r) | Peer::Remote(r), _) => {
+            let source = if sending { comm.rank() } else { r };
+            (
+                comm.peer(r),
+                Key {
+                    context: comm.context.collective(),
+                    source,
+                    tag: tag(number.own),
+                },
+            )
+        }
+    }
+}
+
 /// Does this step call a function of the program's? Its own threads do that.
 #[inline]
 fn calls_program(b: &Binding<'_>, step: &Step) -> bool {
@@ -279,7 +359,12 @@ fn takes_long(b: &Binding<'_>, step: &Step, into: Piece) -> bool {
 }
 
 #[cold]
-fn fault(comm: &Arc<Comm>, d: &Device, expected: usize, ended: &device::Completion) -> Error {
+pub(super) fn fault(
+    comm: &Arc<Comm>,
+    d: &Device,
+    expected: usize,
+    ended: &device::Completion,
+) -> Error {
     let (source, sent) = (ended.envelope.source, ended.envelope.len);
     let e = match ended.fault {
         Some(device::Fault::Transport(_)) => Error::new(
@@ -351,23 +436,87 @@ pub(super) struct Lasting {
     send: Kept,
     recv: Kept,
     reduction: Option<(Arc<Op>, Arc<Datatype>)>,
-    schedule: Arc<Schedule>,
+    pub(super) schedule: Arc<Schedule>,
     number: Number,
 }
 
 impl Lasting {
     pub(super) fn new(schedule: Arc<Schedule>, b: &Binding<'_>) -> Lasting {
+        Lasting::with_number(schedule, b, Number::next(b.comm))
+    }
+
+    /// For a call that has its number.
+    pub(super) fn with_number(schedule: Arc<Schedule>, b: &Binding<'_>, number: Number) -> Lasting {
         Lasting {
             comm: b.comm.clone(),
             send: b.send.keep(),
             recv: b.recv.keep(),
             reduction: b.reduction.map(|(op, t)| (op.clone(), t.clone())),
             schedule,
-            number: Number::next(b.comm),
+            number,
         }
     }
 
-    fn binding(&self) -> Binding<'_> {
+    /// The communicator.
+    pub(super) fn comm(&self) -> &Arc<Comm> {
+        &self.comm
+    }
+
+    /// The numbers of its messages.
+    pub(super) fn number(&self) -> Number {
+        self.number
+    }
+
+    /// The buffers are elsewhere: so many bytes (wrapping) from where they were.
+    pub(super) fn shift(&mut self, send: usize, recv: usize) {
+        self.send.shift(send);
+        self.recv.shift(recv);
+    }
+
+    /// Starts sending `len` bytes as a message of this collective. `None`: they have gone.
+    ///
+    /// # Safety
+    /// As for [`Device::send`].
+    pub(super) unsafe fn send(
+        &self,
+        d: &mut Device,
+        peer: Peer,
+        from: *const u8,
+        len: usize,
+    ) -> Option<ReqId> {
+        let (to, key) = address(&self.comm, self.number, peer, true);
+        let source = device::Source::Bytes { ptr: from, len };
+        // SAFETY: the caller's promise.
+        unsafe { d.send(to, key, source, SendMode::Standard) }
+    }
+
+    /// Starts receiving a message of this collective, held back.
+    ///
+    /// # Safety
+    /// As for [`Device::receive_held`].
+    pub(super) unsafe fn receive_held(
+        &self,
+        d: &mut Device,
+        peer: Peer,
+        into: *mut u8,
+        len: usize,
+        ends: [usize; 2],
+    ) -> ReqId {
+        let (from, key) = address(&self.comm, self.number, peer, false);
+        let pattern = Pattern {
+            context: key.context,
+            source: Some(key.source),
+            tag: Some(key.tag),
+        };
+        let sink = device::Sink::Bytes {
+            ptr: into,
+            cap: len,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { d.receive_held(from, pattern, sink, ends) }
+    }
+
+    pub(super) fn binding(&self) -> Binding<'_> {
         Binding {
             comm: &self.comm,
             send: self.send.view(),

@@ -25,6 +25,8 @@ const EXACT_LENGTH: u8 = 4;
 
 /// The first part of keys that ask for a collective algorithm.
 const COLL: &str = "ferry_coll_";
+/// Should blocking collectives overlap with what follows (see docs/overlap.md)?
+const OVERLAP: &str = "ferry_overlap";
 
 /// Promises made.
 #[derive(Default)]
@@ -55,6 +57,12 @@ impl Hints {
     /// Errors: InfoValue for a key of Ferry's own whose value names no algorithm of that collective.
     pub fn check(&self) -> Result<()> {
         for (key, value) in &self.0 {
+            if key == OVERLAP && !matches!(value.trim(), "on" | "off") {
+                return Err(err!(
+                    InfoValue,
+                    "the info key {key} is {value:?}, but has to be \"on\" or \"off\""
+                ));
+            }
             let Some(kind) = collective(key) else {
                 continue;
             };
@@ -100,7 +108,11 @@ impl Comm {
             let wish = self.plans.wishes.get(kind)?;
             Some((format!("{COLL}{}", kind.name()), wish.name().to_owned()))
         });
-        Hints(promises.chain(wishes).collect())
+        let overlap = self.plans.overlap().map(|on| {
+            let value = if on { "on" } else { "off" };
+            (OVERLAP.to_owned(), value.to_owned())
+        });
+        Hints(promises.chain(wishes).chain(overlap).collect())
     }
 
     /// Takes over those of `hints` that mean something here; the rest is ignored. What they do not name stays as it is.
@@ -129,6 +141,9 @@ impl Comm {
                     "false" => self.promises.0.store(old & !bit, Relaxed),
                     _ => {}
                 }
+            } else if key == OVERLAP {
+                let number = if value == "on" { 1 } else { 2 };
+                self.plans.overlap.store(number, Relaxed);
             } else if let Some(kind) = collective(key)
                 && let Some(wish) = Wish::from_name(kind, value)
             {

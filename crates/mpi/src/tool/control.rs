@@ -25,7 +25,7 @@ enum What {
 }
 
 /// Settings that are looked at when the process or its job starts: shown as the environment has them, and not to be changed.
-const ENVIRONMENT: [(&str, &str, Group); 10] = [
+const ENVIRONMENT: [(&str, &str, Group); 15] = [
     (
         "FERRY_ON_HANG",
         "what mpiexec does when all ranks wait for each other",
@@ -64,6 +64,31 @@ const ENVIRONMENT: [(&str, &str, Group); 10] = [
     (
         "FERRY_PROGRESS",
         "calls: progress in MPI calls only; thread: a thread makes progress also while the program computes",
+        Group::Waiting,
+    ),
+    (
+        "FERRY_OVERLAP",
+        "whether blocking collectives overlap with what follows them: off, on (where it pays), trace, always, or comm (where a communicator's info says so)",
+        Group::Waiting,
+    ),
+    (
+        "FERRY_OVERLAP_GUARD",
+        "by what means data under way are guarded: move (userfaultfd), mprotect, off; otherwise move where the system has it",
+        Group::Waiting,
+    ),
+    (
+        "FERRY_OVERLAP_MIN",
+        "bytes that a collective must move here so that it may overlap",
+        Group::Waiting,
+    ),
+    (
+        "FERRY_OVERLAP_FILE",
+        "the file of access orders, with each rank's number behind it: written by a trace run, read by others",
+        Group::Waiting,
+    ),
+    (
+        "FERRY_OVERLAP_REPORT",
+        "1: at the end each rank says what became of its call sites",
         Group::Waiting,
     ),
     (

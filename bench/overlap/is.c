@@ -1,0 +1,152 @@
+/* Integer sort, after the public specification of the NAS parallel benchmarks (IS): keys by its generator, sorted by buckets; each of ten
+ * iterations changes two keys and ranks all. Verified: all keys are there, in order across all ranks.
+ *   is LOG2KEYS LOG2MAX ROUNDS    both ways in turn, ROUNDS times; prints one line of JSON, seconds (the least of the rounds, of the slowest rank) */
+#include "kernel.h"
+
+#include <stdint.h>
+
+enum { BUCKETS = 1024, ITERATIONS = 10 };
+static int64_t keys_all, mine, largest;
+static int *keys, *buffer, *inbox, *counts;
+static double in_calls;
+
+/* x <- a x mod 2^46, as a number in (0, 1). */
+static uint64_t power(uint64_t a, uint64_t n)
+{
+    uint64_t r = 1;
+    for (; n; n >>= 1, a = a * a & ((1ULL << 46) - 1))
+        if (n & 1)
+            r = r * a & ((1ULL << 46) - 1);
+    return r;
+}
+
+static void generate(void)
+{
+    const uint64_t a = 1220703125, mask = (1ULL << 46) - 1;
+    uint64_t x = 314159265 * power(a, 4 * (uint64_t)mine * (uint64_t)rank) & mask;
+    for (int64_t i = 0; i < mine; i++) {
+        double s = 0;
+        for (int k = 0; k < 4; k++) {
+            x = x * a & mask;
+            s += (double)x / 70368744177664.0;
+        }
+        keys[i] = (int)((double)(largest / 4) * s);
+    }
+}
+
+static int64_t got; /* keys in the inbox */
+static int lowest, count_of;
+
+static void rank_keys(int iteration, MPI_Comm comm)
+{
+    static int sizes[BUCKETS], total[BUCKETS], start[BUCKETS];
+    int shift = 0;
+    while (largest >> shift > BUCKETS)
+        shift++;
+    if (rank == 0) {
+        keys[iteration] = iteration;
+        keys[iteration + ITERATIONS] = (int)largest - iteration;
+    }
+    memset(sizes, 0, sizeof sizes);
+    for (int64_t i = 0; i < mine; i++) {
+        int b = keys[i] >> shift;
+        sizes[b < BUCKETS ? b : BUCKETS - 1]++;
+    }
+    MPI_Allreduce(sizes, total, BUCKETS, MPI_INT, MPI_SUM, comm);
+    int at = 0;
+    for (int b = 0; b < BUCKETS; b++)
+        start[b] = at, at += sizes[b];
+    for (int64_t i = 0; i < mine; i++) {
+        int b = keys[i] >> shift;
+        buffer[start[b < BUCKETS ? b : BUCKETS - 1]++] = keys[i];
+    }
+    /* Buckets go to ranks so that each has about as many keys. */
+    int out[64], outs[64], ins[64], in[64], first[65];
+    int64_t sum = 0, b = 0, place = 0;
+    for (int r = 0; r < size; r++) {
+        first[r] = (int)b;
+        outs[r] = (int)place;
+        while (b < BUCKETS && (r == size - 1 || sum + total[b] <= (r + 1) * keys_all / size)) {
+            sum += total[b];
+            place += sizes[b];
+            b++;
+        }
+        out[r] = (int)(place - outs[r]);
+    }
+    first[size] = BUCKETS;
+    MPI_Alltoall(out, 1, MPI_INT, in, 1, MPI_INT, comm);
+    got = 0;
+    for (int r = 0; r < size; r++)
+        ins[r] = (int)got, got += in[r];
+    double t = MPI_Wtime();
+    MPI_Alltoallv(buffer, out, outs, MPI_INT, inbox, in, ins, MPI_INT, comm);
+    in_calls += MPI_Wtime() - t;
+    lowest = first[rank] << shift;
+    count_of = (int)((rank == size - 1 ? largest + 1 : (int64_t)first[rank + 1] << shift) - lowest);
+    if (count_of < 1)
+        count_of = 1;
+    memset(counts, 0, sizeof *counts * (size_t)count_of);
+    for (int64_t i = 0; i < got; i++)
+        counts[inbox[i] - lowest]++;
+    for (int i = 1; i < count_of; i++)
+        counts[i] += counts[i - 1];
+}
+
+static void verify(void)
+{
+    int *sorted = malloc(sizeof(int) * (size_t)(got + 1));
+    for (int64_t i = 0; i < got; i++)
+        sorted[--counts[inbox[i] - lowest]] = inbox[i];
+    int64_t wrong = 0, sums[2] = {0, 0}, all[2], before[2] = {mine, 0}, had[2];
+    for (int64_t i = 1; i < got; i++)
+        wrong += sorted[i] < sorted[i - 1];
+    sums[0] = got;
+    for (int64_t i = 0; i < got; i++)
+        sums[1] += sorted[i];
+    for (int64_t i = 0; i < mine; i++)
+        before[1] += keys[i];
+    MPI_Allreduce(sums, all, 2, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(before, had, 2, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    int last = got ? sorted[got - 1] : lowest, below = -1;
+    MPI_Sendrecv(&last, 1, MPI_INT, (rank + 1) % size, 0, &below, 1, MPI_INT, (rank + size - 1) % size, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    wrong += rank > 0 && got && sorted[0] < below;
+    if (wrong || all[0] != had[0] || all[1] != had[1]) {
+        fprintf(stderr, "rank %d: the keys are not sorted\n", rank);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    free(sorted);
+}
+
+int main(int argc, char **argv)
+{
+    begin(&argc, &argv);
+    keys_all = 1LL << atoi(argv[1]);
+    largest = 1LL << atoi(argv[2]);
+    int rounds = atoi(argv[3]);
+    mine = keys_all / size;
+    keys = malloc(sizeof(int) * (size_t)mine);
+    buffer = malloc(sizeof(int) * (size_t)mine);
+    inbox = malloc(sizeof(int) * (size_t)(2 * mine + BUCKETS));
+    counts = malloc(sizeof(int) * (size_t)(largest + 2));
+    double t[2][64], call[2][64];
+    for (int round = 0; round <= rounds; round++) /* the first one is not counted */
+        for (int on = 0; on < 2; on++) {
+            generate();
+            in_calls = 0;
+            MPI_Barrier(MPI_COMM_WORLD);
+            double a = MPI_Wtime();
+            for (int i = 1; i <= ITERATIONS; i++)
+                rank_keys(i, comms[on]);
+            double took = MPI_Wtime() - a;
+            verify();
+            took = longest(took);
+            double calls = longest(in_calls);
+            if (round > 0)
+                t[on][round - 1] = took, call[on][round - 1] = calls;
+        }
+    if (rank == 0)
+        printf("{\"kernel\": \"IS\", \"ranks\": %d, \"blocking\": %.5f, \"overlap\": %.5f, \"call_blocking\": %.5f, \"call_overlap\": %.5f}\n", size, least(t[0], rounds),
+               least(t[1], rounds), least(call[0], rounds), least(call[1], rounds));
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,39 @@
+// What the kernels of bench/overlap have in common: fixed work, two communicators that differ in nothing but overlap, least times.
+#include <math.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static MPI_Comm comms[2]; // blocking; overlapping where the job runs with --overlap=comm
+static int rank, size;
+
+static void begin(int *argc, char ***argv)
+{
+    MPI_Init(argc, argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (int on = 0; on < 2; on++) {
+        MPI_Info info;
+        MPI_Info_create(&info);
+        MPI_Info_set(info, "ferry_overlap", on ? "on" : "off");
+        MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comms[on]);
+        MPI_Info_free(&info);
+    }
+}
+
+static double longest(double mine)
+{
+    double all;
+    MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return all;
+}
+
+/* The least of some times: the work is fixed, so what is above it is somebody else's doing (the machine is shared). */
+static double least(const double *t, int n)
+{
+    double x = t[0];
+    for (int i = 1; i < n; i++)
+        x = t[i] < x ? t[i] : x;
+    return x;
+}

@@ -1,0 +1,108 @@
+/* The micro-benchmark of the paper (T-NBC, 2011): an all-to-all, computation that does not touch its buffers (T_CURC), then computation that
+ * reads the receive buffer from its beginning on at a fixed rate (CRC). The same with and without overlap, in turn.
+ *   tnbc BYTES TURNS CURC CRC     bytes of a block; repetitions; the two computations as parts of the blocking collective's time
+ * Prints one line of JSON, times in milliseconds: the least over the repetitions, of the slowest rank. Computations are turns of a loop, so what
+ * progress takes of a core is in them. */
+#include "kernel.h"
+
+#define PAGE 4096
+static volatile unsigned long sink = 1;
+
+static void work(long turns)
+{
+    unsigned long x = sink;
+    for (long i = 0; i < turns; i++) {
+        x = x * 6364136223846793005UL + 1442695040888963407UL;
+        __asm__ volatile("" : "+r"(x)); /* the compiler shall not find a shorter way */
+    }
+    sink = x;
+}
+
+static long turns_a_ms(void)
+{
+    double best = 1e9;
+    for (int i = 0; i < 20; i++) {
+        double t = MPI_Wtime();
+        work(1000000);
+        t = MPI_Wtime() - t;
+        if (t < best)
+            best = t;
+    }
+    return (long)(1000000 * 1e-3 / best);
+}
+
+static char *out, *in;
+static int block;
+static double in_call;
+
+static double once(int on, long curc, long crc_a_page)
+{
+    MPI_Barrier(MPI_COMM_WORLD);
+    double t = MPI_Wtime();
+    MPI_Alltoall(out, block, MPI_BYTE, in, block, MPI_BYTE, comms[on]);
+    in_call = MPI_Wtime() - t;
+    work(curc);
+    size_t bytes = (size_t)block * (size_t)size;
+    long right = 0;
+    if (crc_a_page)
+        for (size_t at = 0; at < bytes; at += PAGE) {
+            right += in[at] == (char)(at / (size_t)block * 7 + (size_t)rank);
+            work(crc_a_page);
+        }
+    t = MPI_Wtime() - t;
+    if (crc_a_page && right != (long)((bytes + PAGE - 1) / PAGE)) {
+        fprintf(stderr, "rank %d read wrong bytes\n", rank);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    return t;
+}
+
+int main(int argc, char **argv)
+{
+    begin(&argc, &argv);
+    block = atoi(argv[1]);
+    int reps = atoi(argv[2]);
+    size_t bytes = (size_t)block * (size_t)size;
+    out = malloc(bytes);
+    in = malloc(bytes);
+    for (size_t i = 0; i < bytes; i++)
+        out[i] = (char)(rank * 7 + (int)(i / (size_t)block));
+    memset(in, 1, bytes);
+    double t[2][64], call[2][64], pure[64];
+    long ms = turns_a_ms();
+    double slowest = longest(1.0 / (double)ms);
+    ms = (long)(1 / slowest);
+    for (int i = 0; i < reps + 2; i++)
+        pure[i] = longest(once(0, 0, 0));
+    double tc = least(pure + 2, reps) * 1e3;
+    long curc = (long)(atof(argv[3]) * tc * (double)ms), crc = (long)(atof(argv[4]) * tc * (double)ms / ((double)bytes / PAGE));
+    /* What the computations take when nothing goes on. */
+    double alone[64];
+    for (int i = 0; i < 5; i++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        double a = MPI_Wtime();
+        work(curc);
+        alone[i] = longest(MPI_Wtime() - a);
+    }
+    double curc_ms = least(alone, 5) * 1e3;
+    for (int i = 0; i < 5; i++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        double a = MPI_Wtime();
+        for (size_t at = 0; crc && at < bytes; at += PAGE)
+            work(crc);
+        alone[i] = longest(MPI_Wtime() - a);
+    }
+    double crc_ms = least(alone, 5) * 1e3;
+    for (int i = 0; i < 6; i++)
+        once(1, curc, crc); /* the site is learnt */
+    for (int i = 0; i < reps; i++)
+        for (int on = 0; on < 2; on++) {
+            t[on][i] = longest(once(on, curc, crc));
+            call[on][i] = longest(in_call);
+        }
+    if (rank == 0)
+        printf("{\"ranks\": %d, \"block\": %d, \"tc\": %.3f, \"curc\": %.3f, \"crc\": %.3f, \"blocking\": %.3f, \"overlap\": %.3f, \"init\": %.3f}\n", size, block, tc,
+               curc_ms, crc_ms, least(t[0], reps) * 1e3, least(t[1], reps) * 1e3, least(call[1], reps) * 1e3);
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,340 @@
+//! Receives that do not take their message at once: the floor above says in which order large messages are to come.
+//!
+//! A message that its sender keeps until it is asked for is announced, and asked for when [`Device::go_on`] says so. A few bytes at its beginning and
+//! end can be had before that: they come at once, and once more with the message.
+
+use crate::buffer::Sink;
+use crate::core::Device;
+use crate::engine::{Engine, Outgoing, Payload};
+use crate::key::{Pattern, ProcId};
+use crate::request::{Completion, Operation, ReqId};
+use crate::wire::{self, Fields, Head};
+
+/// Bytes of each end of a message that can be had before the rest.
+pub const END_MAX: usize = 4096;
+
+/// A receive that is held back.
+pub(crate) struct Held {
+    /// Bytes wanted of the message's beginning and end before the rest.
+    ends: [usize; 2],
+    /// Those that have been asked for and are still to come.
+    awaited: [bool; 2],
+    /// Its message has been announced: by whom, and the sender's request.
+    announced: Option<(ProcId, u32)>,
+    /// The rest may come.
+    goes_on: bool,
+}
+
+impl Device {
+    /// As [`Device::receive_from`], but a message that is announced over the wire is not asked for before [`Device::go_on`]; only so many bytes (at most [`END_MAX`])
+    /// of its beginning and end come before that. To be ended by [`Device::take_held`].
+    ///
+    /// # Safety
+    /// As for [`Device::receive_from`].
+    pub unsafe fn receive_held(
+        &mut self,
+        from: ProcId,
+        pattern: Pattern,
+        sink: Sink,
+        ends: [usize; 2],
+    ) -> ReqId {
+        // The receive may meet its message at once, so it is known as held before it is there.
+        self.engine.next_held = Some(Held {
+            ends: ends.map(|e| e.min(END_MAX)),
+            awaited: [false; 2],
+            announced: None,
+            goes_on: false,
+        });
+        // SAFETY: the caller's promise.
+        let req = unsafe { self.receive_from(from, pattern, sink) };
+        if let Some(held) = self.engine.next_held.take() {
+            self.engine.held.insert(req, held);
+        }
+        req
+    }
+
+    /// A held receive's message may come.
+    pub fn go_on(&mut self, req: ReqId) {
+        let Some(held) = self.engine.held.get_mut(&req) else {
+            return;
+        };
+        if std::mem::replace(&mut held.goes_on, true) {
+            return;
+        }
+        if let Some((from, request)) = held.announced {
+            self.engine.ask(req, from, request);
+            self.flush();
+        }
+    }
+
+    /// Are the ends there that a held receive wanted first?
+    pub fn has_ends(&mut self, req: ReqId) -> bool {
+        if self.is_complete(req) {
+            return true;
+        }
+        let total = self.engine.requests.envelope(req).len;
+        match self.engine.held.get(&req) {
+            Some(held) if held.announced.is_some() => {
+                // A message of another length than expected is an error: its ends come with the rest.
+                let room = match self.engine.requests.operation(req) {
+                    Some(Operation::Receive { sink, .. }) => sink.capacity() as u64,
+                    _ => return true,
+                };
+                held.awaited == [false; 2] && total == room
+            }
+            Some(held) => held.ends == [0; 2],
+            None => false,
+        }
+    }
+
+    /// Bytes of a receive's message that are in their place, from its beginning on.
+    pub fn came(&mut self, req: ReqId) -> usize {
+        if self.is_complete(req) {
+            return usize::MAX;
+        }
+        match self.engine.requests.operation(req) {
+            Some(Operation::Receive {
+                stream: Some(stream),
+                ..
+            }) => stream.got as usize,
+            _ => 0,
+        }
+    }
+
+    /// As [`Device::take`], for a held receive.
+    pub fn take_held(&mut self, req: ReqId) -> Completion {
+        self.engine.held.remove(&req);
+        self.take(req)
+    }
+}
+
+impl Engine {
+    /// Held receives whose message `peer` has announced and not yet been asked for.
+    pub(crate) fn held_of(&self, peer: ProcId) -> Vec<ReqId> {
+        let of = |h: &Held| h.announced.is_some_and(|(from, _)| from == peer);
+        self.held
+            .iter()
+            .filter(|(_, h)| of(h))
+            .map(|(req, _)| *req)
+            .collect()
+    }
+
+    /// A receive has met a message that was announced over the wire. True: it is held back, and there is nothing more to do now.
+    pub(crate) fn hold(&mut self, req: ReqId, from: ProcId, len: u64, request: u32) -> bool {
+        if let Some(held) = self.next_held.take() {
+            self.held.insert(req, held);
+        }
+        let Some(held) = self.held.get_mut(&req) else {
+            return false;
+        };
+        let room = match self.requests.operation(req) {
+            Some(Operation::Receive { sink, .. }) => sink.capacity() as u64,
+            _ => 0,
+        };
+        held.announced = Some((from, request));
+        let mut asked = Vec::new();
+        if room == len {
+            let places = [0, len.saturating_sub(held.ends[1] as u64)];
+            for (end, place) in places.into_iter().enumerate() {
+                let bytes = (held.ends[end] as u64).min(len) as u32;
+                held.awaited[end] = bytes > 0;
+                if bytes > 0 {
+                    asked.push((place, bytes));
+                }
+            }
+        }
+        let goes_on = held.goes_on;
+        for (at, bytes) in asked {
+            let head = Head::new().u32(request).u32(req.0).u64(at).u32(bytes);
+            self.queue(
+                from,
+                Outgoing {
+                    message: wire::ASK_END,
+                    head,
+                    payload: Payload::None,
+                },
+            );
+        }
+        if goes_on {
+            self.ask(req, from, request);
+        }
+        true
+    }
+
+    /// A receiver wants an end of an announced message before the rest.
+    pub(crate) fn asked_end(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
+        let mut fields = Fields(bytes);
+        let (mine, theirs) = (ReqId(fields.u32()?), fields.u32()?);
+        let (at, len) = (usize::try_from(fields.u64()?).ok()?, fields.u32()? as usize);
+        let Some(Operation::SendAnnounced { to, source, .. }) = self.requests.operation(mine)
+        else {
+            return None;
+        };
+        let within = at.checked_add(len).is_some_and(|end| end <= source.len());
+        if *to != from || len > END_MAX || !within {
+            return None;
+        }
+        let mut end = vec![0; len];
+        // SAFETY: an announced send's buffer is valid until its completion; the bytes lie within it.
+        unsafe { source.read(at, &mut end) };
+        self.queue(
+            from,
+            Outgoing {
+                message: wire::END,
+                head: Head::new().u32(theirs).u64(at as u64),
+                payload: Payload::Owned(end.into_boxed_slice()),
+            },
+        );
+        Some(())
+    }
+
+    /// An end that was asked for.
+    pub(crate) fn end_came(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
+        let mut fields = Fields(bytes);
+        let (req, at) = (ReqId(fields.u32()?), fields.u64()?);
+        let data = fields.0;
+        let held = self.held.get_mut(&req)?;
+        if held.announced.is_none_or(|(sender, _)| sender != from) {
+            return None;
+        }
+        let Some(Operation::Receive { sink, .. }) = self.requests.operation(req) else {
+            return None;
+        };
+        let room = sink.capacity() as u64;
+        let end = (0..2).find(|&end| {
+            let bytes = (held.ends[end] as u64).min(room);
+            let place = if end == 0 { 0 } else { room - bytes };
+            held.awaited[end] && place == at && bytes == data.len() as u64
+        })?;
+        held.awaited[end] = false;
+        // SAFETY: the receive's buffer is valid until its completion; the bytes lie within it.
+        unsafe { sink.write(at as usize, data) };
+        self.nudges += 1;
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Source;
+    use crate::key::{ContextId, Key};
+    use ferry_transport::Inbox;
+    use proptest::prelude::*;
+
+    const PEER: ProcId = 3;
+
+    fn announce(len: u64, request: u32) -> Vec<u8> {
+        let key = Key {
+            context: ContextId::WORLD,
+            source: 3,
+            tag: 9,
+        };
+        let head = Head::new().key(&key).u64(len).u64(0).u32(request);
+        head.bytes().to_vec()
+    }
+
+    /// A held receive of `room`, met by an announcement of `len` bytes.
+    fn met(room: &mut [u8], ends: [usize; 2], len: u64) -> (Engine, ReqId) {
+        let mut engine = Engine::new(0);
+        let sink = Sink::Bytes {
+            ptr: room.as_mut_ptr(),
+            cap: room.len(),
+        };
+        let req = engine.requests.insert(Operation::Receive {
+            context: ContextId::WORLD,
+            sink,
+            stream: None,
+        });
+        engine.held.insert(
+            req,
+            Held {
+                ends,
+                awaited: [false; 2],
+                announced: None,
+                goes_on: false,
+            },
+        );
+        let pattern = Pattern {
+            context: ContextId::WORLD,
+            source: Some(3),
+            tag: Some(9),
+        };
+        engine.matcher.post(pattern, req);
+        engine.arrived(PEER, wire::ANNOUNCE, &announce(len, 77));
+        (engine, req)
+    }
+
+    fn outgoing(engine: &mut Engine) -> Vec<(u8, Vec<u8>)> {
+        let queue = engine.outbox.remove(&PEER).unwrap_or_default();
+        queue
+            .into_iter()
+            .map(|o| (o.message, o.head.bytes().to_vec()))
+            .collect()
+    }
+
+    #[test]
+    fn only_the_ends_are_asked_for_and_they_come_to_their_places() {
+        let mut room = vec![0u8; 100_000];
+        let (mut engine, req) = met(&mut room, [10, 20], 100_000);
+        let asked = outgoing(&mut engine);
+        assert_eq!(asked.len(), 2);
+        assert!(asked.iter().all(|(message, _)| *message == wire::ASK_END));
+        let head = Head::new().u32(req.0).u64(99_980);
+        let end = [head.bytes(), &[5; 20]].concat();
+        engine.arrived(PEER + 1, wire::END, &end);
+        assert_eq!(engine.malformed, 1, "from somebody else");
+        engine.arrived(PEER, wire::END, &end);
+        engine.arrived(PEER, wire::END, &end);
+        assert_eq!(engine.malformed, 2, "twice");
+        assert_eq!(engine.held[&req].awaited, [true, false]);
+        drop(engine);
+        assert!(room[99_980..].iter().all(|&b| b == 5) && room[..99_980].iter().all(|&b| b == 0));
+    }
+
+    #[test]
+    fn a_sender_gives_ends_of_its_message_only() {
+        let data: Vec<u8> = (0..200_000u32).map(|i| i as u8).collect();
+        let mut engine = Engine::new(0);
+        let source = Source::Bytes {
+            ptr: data.as_ptr(),
+            len: data.len(),
+        };
+        let req = engine.requests.insert(Operation::SendAnnounced {
+            to: PEER,
+            source,
+            asked: None,
+        });
+        let ask = |at: u64, len: u32| {
+            let head = Head::new().u32(req.0).u32(4).u64(at).u32(len);
+            head.bytes().to_vec()
+        };
+        engine.arrived(PEER, wire::ASK_END, &ask(199_990, 10));
+        let queued = engine.outbox.get_mut(&PEER).unwrap().pop_front().unwrap();
+        let Payload::Owned(bytes) = queued.payload else {
+            panic!("no bytes")
+        };
+        assert_eq!(&bytes[..], &data[199_990..]);
+        for (at, len) in [(199_991, 10), (u64::MAX, 10), (0, END_MAX as u32 + 1)] {
+            engine.arrived(PEER, wire::ASK_END, &ask(at, len));
+        }
+        engine.arrived(PEER + 1, wire::ASK_END, &ask(0, 10));
+        assert_eq!(engine.malformed, 4);
+    }
+
+    proptest! {
+        #[test]
+        fn fuzz_ends_of_any_bytes(
+            messages in prop::collection::vec((0u8..10, prop::collection::vec(any::<u8>(), 0..60)), 0..40),
+        ) {
+            let mut room = vec![0u8; 70_000];
+            let (mut engine, req) = met(&mut room, [16, 16], 70_000);
+            for (message, mut bytes) in messages {
+                if bytes.len() >= 4 && message % 2 == 0 {
+                    bytes[..4].copy_from_slice(&req.0.to_le_bytes());
+                }
+                engine.arrived(PEER, message, &bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The receive buffer of a collective that goes on: which of its pages are still to be filled, and by how many steps.
+
+use super::extent::{Touch, joined, span};
+use crate::device::END_MAX;
+use ferry_overlap::{Guard, Kind, Owner, PAGE, Refusal, whole_pages};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Fewer bytes are not opened ahead of their message's end.
+const STRIDE: usize = 64 * 1024;
+
+/// Guarded pages and the parts of pages beside them.
+pub(super) struct Cover {
+    guard: Arc<Guard>,
+    /// Address of the first page.
+    first: usize,
+    /// For each page: the steps that still touch it.
+    left: Vec<u32>,
+    /// Bytes that lie in pages which they do not fill: finished before the call returns.
+    edges: Vec<Range<usize>>,
+    /// Pages with such bytes that some step still touches.
+    edges_left: usize,
+}
+
+#[derive(Clone)]
+/// What there is to guard: nothing has been guarded yet.
+pub(super) struct Plan {
+    pub span: Range<usize>,
+    pub runs: Vec<Range<usize>>,
+    pub edges: Vec<Range<usize>>,
+}
+
+impl Plan {
+    /// For these uses. `None`: there is no whole page, or the memory is too far apart.
+    pub fn of(touches: &[Touch]) -> Option<Plan> {
+        let regions = joined(touches.iter().map(|t| t.bytes.clone()).collect());
+        let bytes: usize = regions.iter().map(ExactSizeIterator::len).sum();
+        let span = span(regions.iter());
+        if regions.is_empty() || span.len() / 4 > bytes + (4 << 20) {
+            return None;
+        }
+        let mut runs = Vec::new();
+        let mut edges = Vec::new();
+        for region in regions {
+            let run = whole_pages(region.clone());
+            if run.is_empty() {
+                edges.push(region);
+                continue;
+            }
+            let ends = [region.start..run.start, run.end..region.end];
+            edges.extend(ends.into_iter().filter(|e| !e.is_empty()));
+            runs.push(run);
+        }
+        (!runs.is_empty()).then_some(Plan { span, runs, edges })
+    }
+
+    /// Bytes at the beginning and the end of a piece that do not lie in guarded pages, and can come before the rest; none if that is the whole
+    /// piece, or too much.
+    pub fn ends(&self, piece: &Range<usize>) -> [usize; 2] {
+        ends(&self.edges, piece).unwrap_or_default()
+    }
+
+    /// Is the whole of a piece needed before the call returns?
+    pub fn needs(&self, piece: &Range<usize>) -> bool {
+        ends(&self.edges, piece).is_none()
+    }
+}
+
+fn ends(edges: &[Range<usize>], piece: &Range<usize>) -> Option<[usize; 2]> {
+    let outside = |at: usize| edges.iter().find(|e| e.contains(&at));
+    let first = outside(piece.start).map_or(0, |e| e.end.min(piece.end) - piece.start);
+    let last =
+        outside(piece.end.checked_sub(1)?).map_or(0, |e| piece.end - e.start.max(piece.start));
+    (first.max(last) <= END_MAX && first + last < piece.len()).then_some([first, last])
+}
+
+impl Cover {
+    /// Guards what the touches write.
+    ///
+    /// Errors: the memory cannot be guarded; nothing has changed.
+    pub fn begin(
+        kind: Kind,
+        plan: Plan,
+        touches: &[Touch],
+        owner: Arc<dyn Owner>,
+    ) -> Result<Cover, Refusal> {
+        let first = plan.span.start / PAGE * PAGE;
+        let mut left = vec![0u32; (plan.span.end - first).div_ceil(PAGE)];
+        // What lies beside guarded pages is copied, so who only reads it later does not count.
+        let guarded = |page: usize| plan.runs.iter().any(|r| r.contains(&(first + page * PAGE)));
+        for t in touches {
+            for page in pages(first, &t.bytes) {
+                left[page] += u32::from(t.writes || guarded(page));
+            }
+        }
+        let mut edge_pages: Vec<usize> = plan.edges.iter().flat_map(|e| pages(first, e)).collect();
+        edge_pages.sort_unstable();
+        edge_pages.dedup();
+        let guard = Guard::begin(kind, &plan.span, plan.runs, owner)?;
+        Ok(Cover {
+            guard,
+            first,
+            left,
+            edges: plan.edges,
+            edges_left: edge_pages.len(),
+        })
+    }
+
+    /// To be added (wrapping) to an address in the buffer: where the data land.
+    pub fn delta(&self) -> usize {
+        self.guard.delta()
+    }
+
+    /// All bytes beside guarded pages are in their places.
+    pub fn has_edges(&self) -> bool {
+        self.edges_left == 0
+    }
+
+    /// As [`Plan::ends`].
+    pub fn ends(&self, piece: &Range<usize>) -> [usize; 2] {
+        ends(&self.edges, piece).unwrap_or_default()
+    }
+
+    /// A step that only read these bytes does not need them any more.
+    pub fn read(&mut self, bytes: &Range<usize>) {
+        let runs: Vec<Range<usize>> = self.guard.runs().to_vec();
+        for run in runs {
+            // Pages that the bytes touch, without those beside the run.
+            let from = (bytes.start.max(run.start)) / PAGE * PAGE;
+            let to = bytes.end.min(run.end);
+            if from < to {
+                self.done(&(from..to));
+            }
+        }
+    }
+
+    /// A step that wrote these bytes does not need them any more.
+    pub fn done(&mut self, bytes: &Range<usize>) {
+        let mut ready: Option<Range<usize>> = None;
+        for page in pages(self.first, bytes) {
+            let left = &mut self.left[page];
+            if *left == 0 {
+                continue;
+            }
+            *left -= 1;
+            if *left > 0 {
+                continue;
+            }
+            let at = self.first + page * PAGE;
+            if self.is_edge(at) {
+                self.bring_out(at);
+                continue;
+            }
+            match &mut ready {
+                Some(run) if run.end == at => run.end += PAGE,
+                _ => {
+                    if let Some(run) = ready.replace(at..at + PAGE) {
+                        self.guard.open(run);
+                    }
+                }
+            }
+        }
+        if let Some(run) = ready {
+            self.guard.open(run);
+        }
+    }
+
+    /// Of a piece that one step alone uses, so many bytes are there, `opened` of which were known before. Returns how many are known now.
+    pub fn came(
+        &mut self,
+        piece: &Range<usize>,
+        came: usize,
+        opened: usize,
+        wanted: bool,
+    ) -> usize {
+        let end = (piece.start + came.min(piece.len())) / PAGE * PAGE;
+        let start = (piece.start + opened).next_multiple_of(PAGE);
+        if end < start + PAGE || (!wanted && end - start < STRIDE) {
+            return opened;
+        }
+        // The bytes before `end` are needed no more by this step; the pages between are its alone.
+        let alone = (start..end)
+            .step_by(PAGE)
+            .all(|at| self.left[(at - self.first) / PAGE] == 1 && !self.is_edge(at));
+        if !alone {
+            return opened;
+        }
+        self.done(&(start..end));
+        end - piece.start
+    }
+
+    /// What lies beside guarded pages is where it belongs already.
+    pub fn forget_edges(&mut self) {
+        for page in 0..self.left.len() {
+            if self.is_edge(self.first + page * PAGE) {
+                self.left[page] = 0;
+            }
+        }
+        self.edges_left = 0;
+    }
+
+    /// Opens a piece, whoever else needs it.
+    pub fn open(&mut self, bytes: &Range<usize>) {
+        for page in pages(self.first, bytes) {
+            self.left[page] = self.left[page].min(1);
+        }
+        self.done(bytes);
+    }
+
+    /// All is in its place; the guard ends.
+    pub fn end(&mut self) {
+        for page in 0..self.left.len() {
+            let at = self.first + page * PAGE;
+            if std::mem::take(&mut self.left[page]) > 0 && self.is_edge(at) {
+                self.bring_out(at);
+            }
+        }
+        self.guard.end();
+    }
+
+    fn is_edge(&self, page: usize) -> bool {
+        !self.guard.runs().iter().any(|r| r.contains(&page))
+    }
+
+    /// Copies what came for a page that is not guarded.
+    fn bring_out(&mut self, page: usize) {
+        for edge in &self.edges {
+            let (from, to) = (edge.start.max(page), edge.end.min(page + PAGE));
+            if from < to {
+                let shadow = from.wrapping_add(self.guard.delta()) as *const u8;
+                // SAFETY: the bytes are the program's receive buffer, lent to the call that is under way, and not guarded; the shadow is as long.
+                unsafe { shadow.copy_to_nonoverlapping(from as *mut u8, to - from) };
+            }
+        }
+        self.edges_left = self.edges_left.saturating_sub(1);
+    }
+}
+
+/// The numbers of the pages that some bytes touch.
+fn pages(first: usize, bytes: &Range<usize>) -> Range<usize> {
+    if bytes.is_empty() {
+        return 0..0;
+    }
+    (bytes.start - first) / PAGE..(bytes.end - 1 - first) / PAGE + 1
+}

@@ -1,0 +1,530 @@
+//! Blocking collectives that return early, behind guards ("T-NBC", Chinese Journal of Computers, 2011).
+//!
+//! The schedule that the blocking form runs goes on in the background. What it sends is a copy of the program's send buffer; what it receives lands in
+//! the shadow of a guard over the receive buffer, and is put in its place when no step needs it any more. Parts of pages at the buffer's ends
+//! are finished before the call returns. Any further call of MPI's first waits for all that goes on ([`settle`]): the device never touches a guarded page.
+//!
+//! The messages are those of the blocking form, so each rank decides for itself whether it overlaps a call.
+
+mod cover;
+mod extent;
+mod report;
+mod setting;
+mod site;
+mod store;
+mod work;
+
+pub use setting::{Mode, own_memory, start, stop};
+
+use super::memory::Places;
+use super::run::{self, Lasting, Number, Run, Story};
+use super::{Call, What};
+use crate::device::{self, Completion, Device, WaitingFor};
+use crate::{Comm, Error, Result};
+use cover::{Cover, Plan};
+use extent::{Extent, Touch, number, span};
+use ferry_overlap::{Guard, Owner};
+use ferry_schedule::Step;
+use site::{Choice, Record};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use store::Store;
+use work::{Incoming, Rest, Touched, Work, pieces};
+
+/// Collectives that go on behind their calls, and measurements that end with the next call.
+static PENDING: AtomicU32 = AtomicU32::new(0);
+/// Those collectives.
+static UNDER_WAY: Mutex<Vec<Arc<Shared>>> = Mutex::new(Vec::new());
+
+/// An error that no call has raised yet.
+static LATE: Mutex<Option<Error>> = Mutex::new(None);
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Must the next call come to [`settle`] first?
+#[inline]
+pub fn is_pending() -> bool {
+    PENDING.load(Ordering::Relaxed) != 0
+}
+
+/// What the program's threads, the watching thread and the progress know of a collective in the background.
+struct Shared {
+    comm: Arc<Comm>,
+    number: Number,
+    root: i32,
+    /// The call may return.
+    returns: AtomicBool,
+    /// A trace is to end.
+    ends: AtomicBool,
+    done: AtomicBool,
+    has_touched: AtomicBool,
+    touched: Mutex<Vec<Touched>>,
+    /// Touches that wait.
+    waiting: Mutex<Vec<Touched>>,
+    error: Mutex<Option<Error>>,
+    record: Mutex<Record>,
+}
+
+impl Shared {
+    fn take_touched(&self) -> Vec<Touched> {
+        std::mem::take(&mut *lock(&self.touched))
+    }
+
+    /// Somebody has touched what `peer` sends.
+    fn note_order(&self, peer: u32, at: Instant) {
+        lock(&self.record).touched(peer, at);
+    }
+
+    /// Pages have been opened (`None`: all): who waited for them goes on.
+    fn opened(&self, bytes: Option<&Range<usize>>) {
+        let mut waiting = lock(&self.waiting);
+        if waiting.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let mut waited = Duration::ZERO;
+        waiting.retain(|(address, since)| {
+            let open = bytes.is_none_or(|b| b.contains(address));
+            if open {
+                waited += now.saturating_duration_since(*since);
+            }
+            !open
+        });
+        lock(&self.record).waited += waited;
+    }
+
+    /// Does a thread of the program wait for some page?
+    fn is_waited_for(&self) -> bool {
+        !lock(&self.waiting).is_empty()
+    }
+
+    fn fail(&self, error: Option<Error>) {
+        if let Some(error) = error {
+            lock(&self.error).get_or_insert(error);
+        }
+    }
+
+    /// Was a message as it should be?
+    fn check(&self, lasting: &Lasting, d: &Device, expected: Option<usize>, ended: &Completion) {
+        if ended.fault.is_some() || expected.is_some_and(|e| e as u64 != ended.received) {
+            let error = run::fault(lasting.comm(), d, expected.unwrap_or(0), ended);
+            self.fail(Some(error));
+        }
+    }
+}
+
+impl Owner for Shared {
+    fn touched(&self, _guard: &Guard, address: usize) {
+        let now = Instant::now();
+        lock(&self.record).faults += 1;
+        lock(&self.waiting).push((address, now));
+        lock(&self.touched).push((address, now));
+        self.has_touched.store(true, Ordering::Release);
+        device::poke();
+    }
+}
+
+/// A collective has ended in the background. Called with the device.
+fn finished(shared: &Arc<Shared>) {
+    lock(&shared.record).ended = Some(Instant::now());
+    shared.done.store(true, Ordering::Release);
+}
+
+/// Waits for all collectives that go on behind their calls. To be called at the beginning of each call that may touch a buffer or wait.
+///
+/// Errors: that of a collective whose call has returned; it belongs to that collective's communicator.
+#[cold]
+pub fn settle() -> Result<()> {
+    let all: Vec<Arc<Shared>> = lock(&UNDER_WAY).clone();
+    let mut settling = vec![Duration::ZERO; all.len()];
+    for (one, settling) in all.iter().zip(&mut settling) {
+        let since = Instant::now();
+        one.ends.store(true, Ordering::Release);
+        if !one.done.load(Ordering::Acquire) {
+            let story = Story(&one.comm, one.number, one.root);
+            let what = WaitingFor {
+                context: one.comm.context,
+                peer: -2,
+                tag: -1,
+                details: Some(&story),
+            };
+            device::wait_until(&what, |_| one.done.load(Ordering::Acquire));
+        }
+        *settling = since.elapsed();
+    }
+    let mut result = Ok(());
+    if let Some(error) = lock(&LATE).take() {
+        PENDING.fetch_sub(1, Ordering::Relaxed);
+        result = Err(error);
+    }
+    for (one, settling) in all.iter().zip(settling) {
+        let mut under_way = lock(&UNDER_WAY);
+        let Some(at) = under_way.iter().position(|o| Arc::ptr_eq(o, one)) else {
+            continue;
+        };
+        under_way.swap_remove(at);
+        PENDING.fetch_sub(1, Ordering::Relaxed);
+        drop(under_way);
+        let record = std::mem::take(&mut *lock(&one.record));
+        site::ended(record, settling);
+        if let Some(error) = lock(&one.error).take()
+            && result.is_ok()
+        {
+            result = Err(error);
+        }
+    }
+    if site::close_spans() {
+        PENDING.fetch_sub(1, Ordering::Relaxed);
+    }
+    result
+}
+
+/// Before a fork whose child could not wait for its data.
+fn settle_for_fork() {
+    if is_pending()
+        && let Err(error) = settle()
+    {
+        // The next call raises it.
+        if lock(&LATE).replace(error).is_none() {
+            PENDING.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Runs a blocking collective so that its call returns early, if that is wanted and may pay. `None`: run it as ever.
+///
+/// # Safety
+/// As for [`Call::run`].
+pub(super) unsafe fn run(call: &Call<'_>) -> Option<Result<()>> {
+    let mode = setting::mode();
+    if mode == Mode::Off {
+        return None;
+    }
+    let What::Collective(what) = &call.what else {
+        return None;
+    };
+    let comm = call.comm;
+    if comm.size() < 2 && !comm.is_inter() {
+        return None;
+    }
+    let least = setting::least(mode);
+    if extent::volume(what, comm.peers().size().max(comm.size()))? < least
+        || !setting::wanted(comm, mode)
+        || call
+            .reduction
+            .is_some_and(|(op, _)| op.predefined_kind().is_none())
+    {
+        return None;
+    }
+    let schedule = call.schedule();
+    let b = call.binding();
+    let places = Places {
+        send: b.send,
+        recv: b.recv,
+        element: b.reduction.map(|r| r.1),
+    };
+    let extent = Extent::of(&schedule, &places)?;
+    let bytes: usize = extent
+        .send
+        .iter()
+        .chain(&extent.recv)
+        .map(|t| t.bytes.len())
+        .sum();
+    if (bytes as i64) < least {
+        return None;
+    }
+    let kind = setting::guard()?;
+    let begun = Instant::now();
+    let site = site::here(what.kind(), bytes);
+    let choice = site::choose(site, mode, extent.apart);
+    let number = Number::next(comm);
+    if choice == Choice::Block || (choice == Choice::Trace && !extent.apart) {
+        // SAFETY: the caller's promise.
+        let result = unsafe { run::run(&schedule, &b, number) };
+        open_span(Record::blocking(site, begun, bytes));
+        return Some(result);
+    }
+    let start = Start {
+        lasting: Lasting::with_number(schedule, &b, number),
+        extent,
+        kind,
+        site,
+        begun,
+        bytes,
+        root: b.root,
+    };
+    Some(if choice == Choice::Trace {
+        // SAFETY: the caller's promise.
+        unsafe { start.traced(&b) }
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { start.overlapped(&b) }
+    })
+}
+
+fn open_span(record: Record) {
+    if site::open_span(record) {
+        PENDING.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A collective about to be started.
+struct Start {
+    lasting: Lasting,
+    extent: Extent,
+    kind: ferry_overlap::Kind,
+    site: site::Number,
+    begun: Instant,
+    bytes: usize,
+    root: i32,
+}
+
+impl Start {
+    fn shared(&self, record: Record) -> Arc<Shared> {
+        Arc::new(Shared {
+            comm: self.lasting.comm().clone(),
+            number: self.lasting.number(),
+            root: self.root,
+            returns: AtomicBool::new(false),
+            ends: AtomicBool::new(false),
+            done: AtomicBool::new(false),
+            has_touched: AtomicBool::new(false),
+            touched: Mutex::default(),
+            waiting: Mutex::default(),
+            error: Mutex::default(),
+            record: Mutex::new(record),
+        })
+    }
+
+    /// Blocks, then guards the buffer to see in which order it is touched.
+    unsafe fn traced(self, b: &run::Binding<'_>) -> Result<()> {
+        let number = self.lasting.number();
+        // SAFETY: the caller's promise.
+        unsafe { run::run(&self.lasting.schedule, b, number)? };
+        let record = Record::traced(self.site, self.begun, self.bytes);
+        let pieces = pieces(&self.lasting, &self.extent);
+        let touches = incoming_touches(&self.lasting, &self.extent);
+        let shared = self.shared(record);
+        let cover = Plan::of(&touches)
+            .and_then(|plan| Cover::begin(self.kind, plan, &touches, shared.clone()).ok());
+        let Some(mut cover) = cover else {
+            open_span(std::mem::take(&mut *lock(&shared.record)));
+            return Ok(());
+        };
+        // The parts of pages at the ends are where they were; their copies in the shadow mean nothing.
+        cover.forget_edges();
+        begin(Work {
+            shared,
+            lasting: Arc::new(self.lasting),
+            cover: Some(cover),
+            rest: Rest::Trace(pieces),
+            store: None,
+        });
+        Ok(())
+    }
+
+    /// Starts it, and waits for the parts of pages at the receive buffer's ends.
+    unsafe fn overlapped(mut self, b: &run::Binding<'_>) -> Result<()> {
+        let number = self.lasting.number();
+        let shared = self.shared(Record::overlapped(self.site, self.begun, self.bytes));
+        let writes: Vec<Touch> = if self.extent.apart {
+            incoming_touches(&self.lasting, &self.extent)
+        } else {
+            self.extent.recv.clone()
+        };
+        let mut plan = None;
+        let mut cover = None;
+        if !writes.is_empty() {
+            let ends = Plan::of(&writes).map(|p| {
+                plan = Some(p.clone());
+                Cover::begin(self.kind, p, &writes, shared.clone())
+            });
+            match ends {
+                Some(Ok(begun)) => cover = Some(begun),
+                refused => {
+                    site::refused(self.site, refused.and_then(std::result::Result::err));
+                    // SAFETY: the caller's promise.
+                    let result = unsafe { run::run(&self.lasting.schedule, b, number) };
+                    open_span(Record::blocking(self.site, self.begun, self.bytes));
+                    return result;
+                }
+            }
+        }
+        let send_span = span(self.extent.send.iter().map(|t| &t.bytes));
+        let mut store = (send_span.start < send_span.end).then(|| Store::of(&send_span));
+        let inward = cover.as_ref().map_or(0, Cover::delta);
+        let outward = store.as_ref().map_or(0, Store::delta);
+        let one_buffer = self.extent.recv.is_empty();
+        self.lasting
+            .shift(outward, if one_buffer { outward } else { inward });
+        let rest = if self.extent.apart {
+            // SAFETY: the caller's promise.
+            unsafe { self.start_apart(plan.as_ref(), inward, outward, store.as_mut()) }
+        } else {
+            if let Some(store) = &mut store {
+                for bytes in
+                    extent::joined(self.extent.send.iter().map(|t| t.bytes.clone()).collect())
+                {
+                    // SAFETY: the caller's promise.
+                    unsafe { store.copy(&bytes) };
+                }
+            }
+            let ends: run::Ends = match plan.clone() {
+                Some(plan) => Box::new(move |landing| {
+                    let bytes =
+                        landing.start.wrapping_sub(inward)..landing.end.wrapping_sub(inward);
+                    // Room of the schedule's own is somewhere else.
+                    if plan.span.start <= bytes.start && bytes.end <= plan.span.end {
+                        plan.ends(&bytes)
+                    } else {
+                        [0, 0]
+                    }
+                }),
+                None => Box::new(|_| [0, 0]),
+            };
+            let binding = self.lasting.binding();
+            let run = Run::watched(&self.lasting.schedule, &binding, number, ends);
+            Rest::Whole {
+                run: Box::new(run),
+                touches: std::mem::take(&mut self.extent.recv),
+                known: HashMap::new(),
+            }
+        };
+        let story = Story(&shared.comm, number, self.root);
+        let what = WaitingFor {
+            context: shared.comm.context,
+            peer: -2,
+            tag: -1,
+            details: Some(&story),
+        };
+        begin(Work {
+            shared: shared.clone(),
+            lasting: Arc::new(self.lasting),
+            cover,
+            rest,
+            store,
+        });
+        device::wait_until(&what, |_| shared.returns.load(Ordering::Acquire));
+        lock(&shared.record).returned();
+        Ok(())
+    }
+
+    /// Posts all receives, then copies and starts one send after the other.
+    unsafe fn start_apart(
+        &self,
+        plan: Option<&Plan>,
+        inward: usize,
+        outward: usize,
+        mut store: Option<&mut Store>,
+    ) -> Rest {
+        let lasting = &self.lasting;
+        let order = site::order(self.site);
+        let rank_of = |peer: u32| order.iter().position(|&p| p == peer).unwrap_or(order.len());
+        let mut incoming = Vec::new();
+        let mut sends = Vec::new();
+        {
+            let mut d = device::device();
+            for t in &self.extent.recv {
+                let Step::Recv { peer, .. } = lasting.schedule.steps[t.step] else {
+                    continue;
+                };
+                let ends = plan.map_or([0, 0], |p| p.ends(&t.bytes));
+                let whole = plan.is_some_and(|p| p.needs(&t.bytes));
+                let landing = t.bytes.start.wrapping_add(inward) as *mut u8;
+                // SAFETY: the landing is the guard's shadow, kept until the message has come.
+                let req =
+                    unsafe { lasting.receive_held(&mut d, peer, landing, t.bytes.len(), ends) };
+                if whole {
+                    d.go_on(req);
+                }
+                incoming.push(Incoming {
+                    req,
+                    bytes: t.bytes.clone(),
+                    peer: number(peer),
+                    ends,
+                    whole,
+                    has_ends: false,
+                    asked: whole,
+                    opened: 0,
+                    wanted: false,
+                });
+            }
+            d.stay();
+        }
+        let mut queue: Vec<usize> = (0..incoming.len())
+            .filter(|&n| !incoming[n].asked)
+            .collect();
+        queue.sort_by_key(|&n| rank_of(incoming[n].peer));
+        for t in &self.extent.send {
+            match lasting.schedule.steps[t.step] {
+                Step::Send { peer, .. } => {
+                    if let Some(store) = store.as_deref_mut() {
+                        // SAFETY: the caller's promise.
+                        unsafe { store.copy(&t.bytes) };
+                    }
+                    let from = t.bytes.start.wrapping_add(outward) as *const u8;
+                    let mut d = device::device();
+                    // SAFETY: the copy is kept until the message has gone.
+                    sends.extend(unsafe { lasting.send(&mut d, peer, from, t.bytes.len()) });
+                    d.progress();
+                    d.stay();
+                }
+                _ => {
+                    // This rank's own block: from buffer to buffer, before the call returns.
+                    let into = self.extent.recv.iter().find(|r| r.step == t.step);
+                    if let Some(into) = into {
+                        let len = t.bytes.len().min(into.bytes.len());
+                        // SAFETY: the caller's promise; the own block is not guarded.
+                        unsafe {
+                            (t.bytes.start as *const u8).copy_to(into.bytes.start as *mut u8, len);
+                        }
+                    }
+                }
+            }
+        }
+        // Empty messages, too, are part of the schedule.
+        {
+            let mut d = device::device();
+            for step in &lasting.schedule.steps {
+                match *step {
+                    Step::Send { peer, from } if from.count == 0 => {
+                        // SAFETY: nothing is read.
+                        sends.extend(unsafe { lasting.send(&mut d, peer, std::ptr::null(), 0) });
+                    }
+                    Step::Recv { peer, into } if into.count == 0 => {
+                        // SAFETY: nothing is written.
+                        let req = unsafe {
+                            lasting.receive_held(&mut d, peer, std::ptr::null_mut(), 0, [0; 2])
+                        };
+                        sends.push(req);
+                    }
+                    _ => {}
+                }
+            }
+            d.stay();
+        }
+        Rest::Apart {
+            sends,
+            incoming,
+            queue: queue.into(),
+        }
+    }
+}
+
+/// What messages write, without the rank's own block.
+fn incoming_touches(lasting: &Lasting, extent: &Extent) -> Vec<Touch> {
+    let is_message = |t: &&Touch| matches!(lasting.schedule.steps[t.step], Step::Recv { .. });
+    extent.recv.iter().filter(is_message).cloned().collect()
+}
+
+/// From here on it goes on by itself.
+fn begin(work: Work) {
+    lock(&UNDER_WAY).push(work.shared.clone());
+    PENDING.fetch_add(1, Ordering::Relaxed);
+    device::device().add_background(Box::new(work));
+}

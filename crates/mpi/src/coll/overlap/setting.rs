@@ -1,0 +1,209 @@
+//! What the user asks for: FERRY_OVERLAP and its kin.
+
+use super::{report, settle, site};
+use crate::{Comm, Result, device, err, process};
+use ferry_overlap::{Kind, available};
+use std::ffi::CStr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering::Relaxed};
+
+/// When collectives overlap with what follows them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Mode {
+    /// Never.
+    Off,
+    /// Where it has been found to pay.
+    On,
+    /// Never, but who touches what in which order is noted.
+    Trace,
+    /// Always when it is possible; for tests.
+    Always,
+    /// As `On`, on communicators whose info says so.
+    Comm,
+}
+
+const MODES: [(&str, Mode); 5] = [
+    ("off", Mode::Off),
+    ("on", Mode::On),
+    ("trace", Mode::Trace),
+    ("always", Mode::Always),
+    ("comm", Mode::Comm),
+];
+
+/// Bytes that a call must move so that returning early can pay.
+const LEAST: i64 = 64 * 1024;
+
+static MODE: AtomicU8 = AtomicU8::new(0);
+/// 0: none; 1: moves; 2: mprotect.
+static GUARD: AtomicU8 = AtomicU8::new(0);
+static LEAST_SET: AtomicI64 = AtomicI64::new(0);
+/// Why there are no guards.
+static WITHOUT: Mutex<Option<String>> = Mutex::new(None);
+
+impl Mode {
+    /// FERRY_OVERLAP.
+    ///
+    /// Errors: a value that means nothing.
+    pub fn asked() -> Result<Mode> {
+        chosen("FERRY_OVERLAP", &MODES, Mode::Off)
+    }
+}
+
+fn chosen<T: Copy>(name: &str, values: &[(&str, T)], otherwise: T) -> Result<T> {
+    let value = std::env::var(name).unwrap_or_default();
+    match value.trim() {
+        "" => Ok(otherwise),
+        text => {
+            let known = values.iter().find(|(n, _)| *n == text);
+            known.map(|k| k.1).ok_or_else(|| {
+                let all: Vec<_> = values.iter().map(|(n, _)| *n).collect();
+                err!(
+                    Other,
+                    "{name} is {text:?}; what can be chosen is {}",
+                    all.join(", ")
+                )
+            })
+        }
+    }
+}
+
+/// Should the library keep its memory apart from the program's heap? It must where guards may be used. Allocates nothing.
+pub fn own_memory() -> bool {
+    // SAFETY: the name ends with 0; the environment is not changed meanwhile, as the standard demands of programs.
+    let value = unsafe { libc::getenv(c"FERRY_OVERLAP".as_ptr()) };
+    if value.is_null() {
+        return false;
+    }
+    // SAFETY: a string of the environment.
+    let value = unsafe { CStr::from_ptr(value) }.to_bytes();
+    !matches!(value, b"" | b"off")
+}
+
+/// The mode in force.
+#[inline]
+pub(super) fn mode() -> Mode {
+    MODES[MODE.load(Relaxed) as usize].1
+}
+
+/// The means to guard memory, if there is one.
+pub(super) fn guard() -> Option<Kind> {
+    match GUARD.load(Relaxed) {
+        1 => Some(Kind::Move),
+        2 => Some(Kind::Protect),
+        _ => None,
+    }
+}
+
+/// The least bytes that a call must move.
+pub(super) fn least(mode: Mode) -> i64 {
+    match LEAST_SET.load(Relaxed) {
+        0 if mode == Mode::Always => ferry_overlap::PAGE as i64,
+        0 => LEAST,
+        set => set,
+    }
+}
+
+/// Is it wanted on this communicator, and not known to be in vain there?
+pub(super) fn wanted(comm: &Comm, mode: Mode) -> bool {
+    match (comm.plans.overlap(), mode) {
+        (Some(false), _) | (None, Mode::Comm) => false,
+        (_, Mode::Always | Mode::Trace) => true,
+        _ => *comm.plans.has_room.get_or_init(|| has_room(comm)),
+    }
+}
+
+/// Is there anything that goes on by itself while the ranks compute: a network, or a core that no rank has?
+fn has_room(comm: &Comm) -> bool {
+    let welcome = &process::process().welcome;
+    if welcome.cores as usize > welcome.local_ranks.len() {
+        return true;
+    }
+    let mut d = device::device();
+    let all = comm.peers().size();
+    let same = (0..all).all(|r| d.capabilities(comm.peer(r)).same_node);
+    d.stay();
+    !same
+}
+
+/// MPI is about to be used in this process.
+///
+/// Errors: a setting that means nothing, or a guard that was asked for and cannot be had.
+pub fn start() -> Result<()> {
+    let mode = Mode::asked()?;
+    if mode == Mode::Off {
+        return Ok(());
+    }
+    let asked = chosen(
+        "FERRY_OVERLAP_GUARD",
+        &[
+            ("auto", None),
+            ("move", Some(Kind::Move)),
+            ("mprotect", Some(Kind::Protect)),
+            ("off", None),
+        ],
+        None,
+    )?;
+    let off = std::env::var("FERRY_OVERLAP_GUARD").is_ok_and(|v| v.trim() == "off");
+    if let Ok(text) = std::env::var("FERRY_OVERLAP_MIN") {
+        let bytes = text.trim().parse().ok().filter(|&b: &i64| b > 0);
+        let bytes = bytes.ok_or_else(|| {
+            err!(
+                Other,
+                "FERRY_OVERLAP_MIN is {text:?}, but has to be a number of bytes"
+            )
+        })?;
+        LEAST_SET.store(bytes, Relaxed);
+    }
+    let kind = asked.unwrap_or(Kind::Move);
+    let number = match (off, available(kind)) {
+        (true, _) => 0,
+        (_, Ok(())) => 1 + u8::from(kind == Kind::Protect),
+        (_, Err(e)) if asked.is_some() => {
+            return Err(err!(
+                Other,
+                "FERRY_OVERLAP_GUARD asks for guards that cannot be had: {e}"
+            ));
+        }
+        (_, Err(e)) => {
+            *super::lock(&WITHOUT) = Some(e.to_string());
+            0
+        }
+    };
+    GUARD.store(number, Relaxed);
+    ferry_overlap::settle_before_fork(super::settle_for_fork)
+        .map_err(|e| err!(Other, "overlap cannot be prepared: {e}"))?;
+    if mode != Mode::Trace {
+        report::read_orders(process::process().me)?;
+    }
+    let at = MODES.iter().position(|m| m.1 == mode).unwrap_or(0);
+    MODE.store(at as u8, Relaxed);
+    Ok(())
+}
+
+/// MPI is used no more: says what there is to say, and ends the watching thread.
+///
+/// Errors: the trace cannot be written.
+pub fn stop(say: &mut dyn FnMut(&str)) -> Result<()> {
+    let mode = mode();
+    if mode == Mode::Off {
+        return Ok(());
+    }
+    let _ = settle();
+    MODE.store(0, Relaxed);
+    GUARD.store(0, Relaxed);
+    ferry_overlap::stop();
+    if std::env::var("FERRY_OVERLAP_REPORT").is_ok_and(|v| !matches!(v.trim(), "" | "0")) {
+        let without = super::lock(&WITHOUT).clone();
+        for line in report::lines(without.as_deref()) {
+            say(&line);
+        }
+    }
+    let result = if mode == Mode::Trace {
+        report::write_orders(process::process().me)
+    } else {
+        Ok(())
+    };
+    site::forget();
+    result
+}

@@ -1,0 +1,287 @@
+//! A collective whose call has returned: carried on by whoever makes progress.
+
+use super::cover::Cover;
+use super::extent::{Extent, Touch};
+use super::store::Store;
+use super::{Shared, finished};
+use crate::coll::run::{Lasting, Run, Stand};
+use crate::device::{Background, Device, ReqId};
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Bytes asked for and not yet there, below which the next message is asked for.
+const WINDOW: usize = 256 * 1024;
+
+/// A message that is received.
+pub(super) struct Incoming {
+    pub req: ReqId,
+    /// Where it belongs in the program's buffer.
+    pub bytes: Range<usize>,
+    /// From whom, for the access order.
+    pub peer: u32,
+    /// Its bytes beside guarded pages.
+    pub ends: [usize; 2],
+    /// The whole of it is needed before the call returns.
+    pub whole: bool,
+    /// The bytes beside guarded pages have been brought out.
+    pub has_ends: bool,
+    pub asked: bool,
+    /// Bytes of it that are opened.
+    pub opened: usize,
+    /// A thread of the program waits for it.
+    pub wanted: bool,
+}
+
+/// What is known of a receive.
+#[derive(Default)]
+pub(super) struct Known {
+    /// The bytes beside guarded pages have been brought out.
+    has_ends: bool,
+    /// Bytes of it that are opened.
+    opened: usize,
+}
+
+/// What remains to be done.
+pub(super) enum Rest {
+    /// Messages that do not depend on each other.
+    Apart {
+        sends: Vec<ReqId>,
+        /// Those under way.
+        incoming: Vec<Incoming>,
+        /// Places in `incoming` of those that have not been asked for, first ones first.
+        queue: VecDeque<usize>,
+    },
+    /// A schedule whose steps come one after the other; uses of the receive buffer by step.
+    Whole {
+        run: Box<Run>,
+        touches: Vec<Touch>,
+        /// By step: what is known of the receives under way.
+        known: HashMap<usize, Known>,
+    },
+    /// Nothing: pages are guarded only to see who touches them. Pieces, and from whom.
+    Trace(Vec<(Range<usize>, u32)>),
+}
+
+/// A collective in the background.
+pub(super) struct Work {
+    pub shared: Arc<Shared>,
+    pub lasting: Arc<Lasting>,
+    pub cover: Option<Cover>,
+    pub rest: Rest,
+    /// Copies of what is sent.
+    pub store: Option<Store>,
+}
+
+impl Background for Work {
+    fn advance(&mut self, d: &mut Device) -> bool {
+        if self.shared.has_touched.swap(false, Ordering::AcqRel) {
+            self.raise(d);
+        }
+        let done = match &mut self.rest {
+            Rest::Apart { .. } => self.advance_apart(d),
+            Rest::Whole { .. } => self.advance_whole(d),
+            Rest::Trace(_) => self.shared.ends.load(Ordering::Acquire),
+        };
+        let has_edges = done || self.cover.as_ref().is_none_or(Cover::has_edges);
+        if has_edges && !self.shared.returns.swap(true, Ordering::AcqRel) {
+            d.nudge();
+        }
+        if done {
+            if let Some(cover) = &mut self.cover {
+                cover.end();
+            }
+            self.shared.opened(None);
+            self.store = None;
+            finished(&self.shared);
+            d.nudge();
+        }
+        done
+    }
+}
+
+impl Work {
+    /// Threads of the program wait for what they have touched.
+    fn raise(&mut self, d: &mut Device) {
+        for (address, at) in self.shared.take_touched() {
+            match &mut self.rest {
+                Rest::Apart {
+                    incoming, queue, ..
+                } => {
+                    let Some(n) = incoming.iter().position(|i| i.bytes.contains(&address)) else {
+                        continue;
+                    };
+                    self.shared.note_order(incoming[n].peer, at);
+                    incoming[n].wanted = true;
+                    if !incoming[n].asked {
+                        queue.retain(|&q| q != n);
+                        incoming[n].asked = true;
+                        d.go_on(incoming[n].req);
+                    }
+                }
+                Rest::Trace(pieces) => {
+                    let Some((bytes, peer)) = pieces.iter().find(|(b, _)| b.contains(&address))
+                    else {
+                        continue;
+                    };
+                    self.shared.note_order(*peer, at);
+                    if let Some(cover) = &mut self.cover {
+                        cover.open(bytes);
+                    }
+                    self.shared.opened(Some(bytes));
+                }
+                Rest::Whole { .. } => {}
+            }
+        }
+    }
+
+    fn advance_apart(&mut self, d: &mut Device) -> bool {
+        let Rest::Apart {
+            sends,
+            incoming,
+            queue,
+        } = &mut self.rest
+        else {
+            return true;
+        };
+        sends.retain(|&req| {
+            let complete = d.is_complete(req);
+            if complete {
+                let ended = d.take_held(req);
+                self.shared.check(&self.lasting, d, None, &ended);
+            }
+            !complete
+        });
+        let mut under_way = 0;
+        let mut n = 0;
+        while n < incoming.len() {
+            let i = &mut incoming[n];
+            if !i.has_ends && !i.whole && d.has_ends(i.req) {
+                i.has_ends = true;
+                if let Some(cover) = &mut self.cover {
+                    cover.done(&(i.bytes.start..i.bytes.start + i.ends[0]));
+                    cover.done(&(i.bytes.end - i.ends[1]..i.bytes.end));
+                }
+            }
+            if d.is_complete(i.req) {
+                let ended = d.take_held(i.req);
+                let i = incoming.swap_remove(n);
+                // The last one has taken its place.
+                let moved = incoming.len();
+                queue.retain(|&q| q != n);
+                for q in queue.iter_mut().filter(|q| **q == moved) {
+                    *q = n;
+                }
+                self.shared
+                    .check(&self.lasting, d, Some(i.bytes.len()), &ended);
+                if let Some(cover) = &mut self.cover {
+                    let middle = if i.has_ends {
+                        i.bytes.start + i.ends[0]..i.bytes.end - i.ends[1]
+                    } else {
+                        i.bytes.clone()
+                    };
+                    cover.done(&middle);
+                }
+                self.shared.opened(Some(&i.bytes));
+                continue;
+            }
+            if i.asked {
+                let came = d.came(i.req).min(i.bytes.len());
+                under_way += i.bytes.len() - came;
+                if let Some(cover) = &mut self.cover {
+                    let before = i.opened;
+                    i.opened = cover.came(&i.bytes, came, i.opened, i.wanted);
+                    if i.opened > before {
+                        let part = i.bytes.start + before..i.bytes.start + i.opened;
+                        self.shared.opened(Some(&part));
+                    }
+                }
+            }
+            n += 1;
+        }
+        while under_way < WINDOW
+            && let Some(n) = queue.pop_front()
+        {
+            let i = &mut incoming[n];
+            i.asked = true;
+            under_way += i.bytes.len();
+            d.go_on(i.req);
+        }
+        incoming.is_empty() && sends.is_empty()
+    }
+
+    fn advance_whole(&mut self, d: &mut Device) -> bool {
+        let Rest::Whole {
+            run,
+            touches,
+            known,
+        } = &mut self.rest
+        else {
+            return true;
+        };
+        let b = self.lasting.binding();
+        // SAFETY: the buffers are this work's own copies and shadow; the run is boxed.
+        let stand = unsafe { run.advance(&self.lasting.schedule, &b, d, false) };
+        let of_step = |step: usize| {
+            let from = touches.partition_point(|t| t.step < step);
+            touches[from..].iter().take_while(move |t| t.step == step)
+        };
+        if let Some(cover) = &mut self.cover {
+            for step in run.ended() {
+                let known = known.remove(&step).unwrap_or_default();
+                for touch in of_step(step) {
+                    let ends = if known.has_ends {
+                        cover.ends(&touch.bytes)
+                    } else {
+                        [0, 0]
+                    };
+                    let middle = touch.bytes.start + ends[0]..touch.bytes.end - ends[1];
+                    if touch.writes {
+                        cover.done(&middle);
+                    } else {
+                        cover.read(&middle);
+                    }
+                    self.shared.opened(Some(&touch.bytes));
+                }
+            }
+            for (step, req) in run.receives() {
+                let Some(touch) = of_step(step).next() else {
+                    continue;
+                };
+                let known = known.entry(step).or_default();
+                let ends = cover.ends(&touch.bytes);
+                if !known.has_ends && ends != [0, 0] && d.has_ends(req) && !d.is_complete(req) {
+                    known.has_ends = true;
+                    cover.done(&(touch.bytes.start..touch.bytes.start + ends[0]));
+                    cover.done(&(touch.bytes.end - ends[1]..touch.bytes.end));
+                }
+                let came = d.came(req).min(touch.bytes.len());
+                let before = known.opened;
+                known.opened = cover.came(&touch.bytes, came, before, self.shared.is_waited_for());
+                if known.opened > before {
+                    let part = touch.bytes.start + before..touch.bytes.start + known.opened;
+                    self.shared.opened(Some(&part));
+                }
+            }
+        }
+        if stand == Stand::Done {
+            self.shared.fail(run.error());
+        }
+        stand == Stand::Done
+    }
+}
+
+/// From whom the pieces of a receive buffer come; for schedules whose messages are apart.
+pub(super) fn pieces(lasting: &Lasting, extent: &Extent) -> Vec<(Range<usize>, u32)> {
+    use ferry_schedule::Step;
+    let from = |t: &Touch| match lasting.schedule.steps[t.step] {
+        Step::Recv { peer, .. } => Some((t.bytes.clone(), super::extent::number(peer))),
+        _ => None,
+    };
+    extent.recv.iter().filter_map(from).collect()
+}
+
+/// When an operation was touched first.
+pub(super) type Touched = (usize, Instant);
