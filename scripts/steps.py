@@ -43,6 +43,7 @@ def steps():
     yield "C programs over TCP", ["tests/run", "--mpi", str(PREFIX), "--suite", "tcp"], {}, 1500
     yield "C programs with a progress thread", ["tests/run", "--mpi", str(PREFIX), "--suite", "progress"], {}, 1500
     yield "C programs with overlap", ["tests/run", "--mpi", str(PREFIX), "--suite", "overlap"], {}, 1500
+    yield "C programs on machines", ["tests/run", "--mpi", str(PREFIX), "--suite", "machines"], {}, 900
     yield "faults", ["tests/run", "--mpi", str(PREFIX), "--suite", "faults"], {}, 600
     for check in sorted(ROOT.glob("tests/*/check")):
         yield f"{check.parent.name}", [str(check), str(PREFIX)], {}, 900

@@ -1,4 +1,5 @@
 /* Clocks, memory, addresses, handles as numbers, control of profiling, the ABI's own questions. */
+// machines: no (its own sleep must show on the clock)
 #include "check.h"
 
 #include <math.h>

@@ -1,8 +1,9 @@
-//! `ferry`: looks at the machine (`doctor`) and installs (`install`).
+//! `ferry`: looks at the machine (`doctor`), shows modelled ones (`machines`) and installs (`install`).
 
 mod collectives;
 mod doctor;
 mod install;
+mod machines;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -29,6 +30,11 @@ enum Task {
         #[arg(long, value_name = "RANKS", value_parser = clap::value_parser!(u32).range(1..))]
         collectives: Option<u32>,
     },
+    /// List the modelled machines for mpiexec --machine, or show one of them
+    Machines {
+        #[command(subcommand)]
+        what: Option<Machines>,
+    },
     /// Copy programs, library, header and pkg-config files to a prefix
     Install {
         /// Where to: bin, include and lib go below it
@@ -43,6 +49,23 @@ enum Task {
     },
 }
 
+#[derive(Subcommand)]
+enum Machines {
+    /// Say what each figure of a machine means and where it comes from
+    Show {
+        /// One that comes with Ferry, or a file
+        name: String,
+        /// Print its file instead, to copy and change
+        #[arg(long)]
+        file: bool,
+    },
+    /// Measure what the hardware of a machine with remote write, and PUT on it, can do without MPI
+    Measure {
+        /// One that comes with Ferry, or a file
+        name: String,
+    },
+}
+
 fn main() -> ExitCode {
     let said = match Ferry::parse().task {
         Task::Doctor { coverage: true, .. } => coverage(),
@@ -51,6 +74,20 @@ fn main() -> ExitCode {
             ..
         } => collectives::report(ranks, ferry_job::Cores::counted().usable() as u32),
         Task::Doctor { .. } => doctor::report(),
+        Task::Machines { what } => {
+            let said = match what {
+                None => Ok(machines::list()),
+                Some(Machines::Show { name, file }) => machines::show(&name, file),
+                Some(Machines::Measure { name }) => machines::measure(&name),
+            };
+            match said {
+                Ok(text) => text,
+                Err(text) => {
+                    eprintln!("ferry: {text}");
+                    return ExitCode::FAILURE;
+                }
+            }
+        }
         Task::Install {
             prefix,
             from,

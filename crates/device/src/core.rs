@@ -50,6 +50,8 @@ pub struct Device {
     pub(crate) patience: crate::waiting::Patience,
     /// What there is to know of the progress thread, where there is one.
     pub(crate) progress_thread: Option<Box<crate::progress::Watch>>,
+    /// The process has done with MPI, for now; counts on modelled machines.
+    pub(crate) left: bool,
     trouble: Option<String>,
 }
 
@@ -71,8 +73,9 @@ impl Device {
         directory: Option<Box<dyn Directory>>,
         status: &'static RankStatus,
         patience: crate::waiting::Patience,
+        concurrent: bool,
     ) -> Result<Device, TransportError> {
-        let wires = ferry_transport::open(welcome, segment, directory)?;
+        let wires = ferry_transport::open(welcome, segment, directory, concurrent)?;
         Ok(Device {
             me: welcome.rank,
             size: welcome.size,
@@ -82,6 +85,7 @@ impl Device {
             status,
             patience,
             progress_thread: None,
+            left: false,
             trouble: None,
         })
     }
@@ -250,6 +254,7 @@ impl Device {
     /// Sends a message that is all head, at once if nothing waits before it.
     fn send_head(&mut self, to: ProcId, message: u8, head: Head) {
         if self.engine.outbox_empty(to) {
+            self.prepare(to, message, &head);
             match self.wires.send(to, message, head.bytes(), Body::Bytes(&[])) {
                 Ok(Answer::Done) => {
                     self.engine.sent += 1;
@@ -627,6 +632,7 @@ impl Device {
     fn offer(&mut self, to: ProcId, next: &mut Outgoing) -> Result<Offer, TransportError> {
         let answer = match &mut next.payload {
             Payload::None => {
+                self.prepare(to, next.message, &next.head);
                 self.wires
                     .send(to, next.message, next.head.bytes(), Body::Bytes(&[]))?
             }

@@ -18,6 +18,7 @@ mod meeting;
 mod progress;
 mod request;
 mod stream;
+mod virtual_time;
 mod waiting;
 mod wire;
 
@@ -25,6 +26,7 @@ pub use buffer::{Layout, Sink, Source};
 pub use core::{Background, Capabilities, Device, SendMode};
 pub use count::{COUNTERS, Count, Counters, Traffic, WAYS};
 pub use ferry_transport::connected::REFUSED;
+pub use ferry_transport::model::virtual_time;
 pub use ferry_transport::shm::{READ_MIN_MEASURED, read_min, set_read_min};
 pub use held::END_MAX;
 pub use key::{ContextId, Envelope, Key, Pattern, ProcId};

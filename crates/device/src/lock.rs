@@ -46,8 +46,20 @@ impl DeviceGuard {
         self.stays = true;
     }
 
+    /// On a modelled machine: this thread goes its own way.
+    #[cold]
+    fn leave_call(&mut self) {
+        let sleepers = SLEEPERS.load(Ordering::SeqCst) != 0;
+        if sleepers && self.device.engine.activity() != self.activity {
+            self.activity = self.device.engine.activity();
+            self.device.wires.bell().ring(Sleeper::Program, false);
+        }
+        let left = self.device.left;
+        self.device.wires.end_call(sleepers, left);
+    }
+
     /// What has happened so far concerns no sleeping thread.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn calm(&mut self) {
         self.activity = self.device.engine.activity();
     }
 }
@@ -73,6 +85,9 @@ impl Drop for DeviceGuard {
         if cfg!(debug_assertions) {
             BUSY.store(false, Ordering::Relaxed);
         }
+        if self.device.wires.is_virtual() {
+            self.leave_call();
+        }
         if self.lock.is_none() {
             return;
         }
@@ -97,6 +112,9 @@ pub fn device() -> DeviceGuard {
     let mut guard = unsafe { guard(lock) };
     if guard.progress_thread.is_some() {
         guard.come_back();
+    }
+    if guard.wires.is_virtual() {
+        guard.wires.begin_call();
     }
     guard
 }
@@ -208,11 +226,14 @@ pub fn start(
     concurrent: bool,
     progress: bool,
 ) -> Result<(), ferry_transport::TransportError> {
-    let patience = Patience::new(welcome.local_ranks.len() as u32, welcome.cores);
+    let mut patience = Patience::new(welcome.local_ranks.len() as u32, welcome.cores);
+    if segment.as_ref().is_some_and(|s| s.machine.is_some()) {
+        patience = Patience::NONE;
+    }
     status
         .concurrent
         .store(u32::from(concurrent), Ordering::Relaxed);
-    let mut device = Device::new(welcome, segment, directory, status, patience)?;
+    let mut device = Device::new(welcome, segment, directory, status, patience, concurrent)?;
     if progress {
         device.expect_progress_thread(welcome.local_ranks.len() as u32, welcome.cores);
     }

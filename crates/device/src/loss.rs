@@ -115,7 +115,7 @@ mod tests {
             key: [0; 32],
             nodes: Nodes::one("here", 1),
         };
-        let mut d = Device::new(&alone, None, None, status, patience).unwrap();
+        let mut d = Device::new(&alone, None, None, status, patience, false).unwrap();
         let (mut early, mut late) = ([0u8; 4], [0u8; 4]);
         let into = |buffer: &mut [u8; 4]| Sink::Bytes {
             ptr: buffer.as_mut_ptr(),

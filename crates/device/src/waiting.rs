@@ -57,6 +57,12 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
+    /// On a modelled machine time does not pass by itself.
+    pub const NONE: Patience = Patience {
+        spin: Duration::ZERO,
+        crowded: false,
+    };
+
     /// For `ranks` ranks on a node of which the job may use `cores` cores.
     pub fn new(ranks: u32, cores: u32) -> Patience {
         if ranks <= cores {
@@ -198,6 +204,11 @@ fn sleep(
     done: &mut dyn FnMut(&mut Device) -> bool,
     told: &mut bool,
 ) -> DeviceGuard {
+    if guard.wires.is_virtual() {
+        return crate::virtual_time::rest(guard, |status| {
+            tell(status, what, std::mem::replace(told, true));
+        });
+    }
     let bell = guard.wires.bell();
     let seen = bell.seen();
     guard.wires.arm(Sleeper::Program);
@@ -213,7 +224,7 @@ fn sleep(
     tell(status, what, *told);
     *told = true;
     if lock::fall_asleep() == 1 {
-        guard.settle();
+        guard.calm();
     }
     COUNTERS.sleeps.add(1);
     let watches = bell.has_door() && lock::take_watch();

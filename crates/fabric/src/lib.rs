@@ -21,8 +21,15 @@
 //! driver uses a [`Client`]. Neither sees the other's memory; what a command needs travels with it.
 
 pub mod dimmnet2;
+pub mod driver;
 pub mod kernel;
+pub mod machine;
+mod network;
+pub mod put;
+mod report;
 mod time;
 
 pub use kernel::{Arena, Client, Event, Kernel, Model, Nonsense, Rank, Server};
+pub use network::{LinkUse, Network, Packet};
+pub use report::{Outcome, Report, open, serve};
 pub use time::{Rate, Time};

@@ -175,7 +175,7 @@ pub(crate) fn join_through(number: RawFd) -> Result<Place, JobError> {
     fcntl_setfd(borrowed, FdFlags::CLOEXEC).map_err(|e| lost(e.to_string()))?;
     // SAFETY: open, a socket, and passed by mpiexec to this process for nobody else to use.
     let socket = unsafe { OwnedFd::from_raw_fd(number) };
-    let (bytes, fd) = take_welcome(socket.as_fd()).map_err(|e| match Errno::from_io_error(&e) {
+    let (bytes, mut fds) = take_welcome(socket.as_fd()).map_err(|e| match Errno::from_io_error(&e) {
         Some(Errno::AGAIN) => lost(
             "its welcome has been taken already; another process of this rank has initialised MPI. Only one process for each rank that mpiexec starts can"
                 .into(),
@@ -188,12 +188,14 @@ pub(crate) fn join_through(number: RawFd) -> Result<Place, JobError> {
     }
     let welcome =
         Welcome::decode(&bytes).map_err(|e| lost(format!("its welcome cannot be read: {e}")))?;
-    let Some(fd) = fd else {
+    let mut fds = fds.drain(..);
+    let (Some(fd), machine) = (fds.next(), fds.next()) else {
         return Err(lost(
             "the node's memory segment did not come with the welcome; is RLIMIT_NOFILE (ulimit -n) reached in this process?".into(),
         ));
     };
-    let segment = Segment::open(fd, welcome.local_ranks.len() as u32, welcome.segment_len)?;
+    let mut segment = Segment::open(fd, welcome.local_ranks.len() as u32, welcome.segment_len)?;
+    segment.machine = machine;
     let status = segment
         .status(welcome.local_rank)
         .ok_or_else(|| lost("its welcome contradicts the segment".into()))?;
@@ -209,8 +211,8 @@ pub(crate) fn join_through(number: RawFd) -> Result<Place, JobError> {
     })
 }
 
-/// One packet and the descriptor that came with it.
-fn take_welcome(socket: BorrowedFd<'_>) -> IoResult<(Vec<u8>, Option<OwnedFd>)> {
+/// One packet and the descriptors that came with it: the segment, and a modelled machine's memory.
+fn take_welcome(socket: BorrowedFd<'_>) -> IoResult<(Vec<u8>, Vec<OwnedFd>)> {
     // Large enough for 16,384 ranks on this node at once; a longer one is read again with a larger buffer.
     let mut bytes = vec![0u8; 64 * 1024 + 64];
     loop {
@@ -235,10 +237,10 @@ fn take_welcome(socket: BorrowedFd<'_>) -> IoResult<(Vec<u8>, Option<OwnedFd>)> 
             Err(Errno::INTR) => continue,
             other => other?,
         };
-        let mut fd = None;
+        let mut found = Vec::new();
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = message {
-                fd = fds.into_iter().next();
+                found.extend(fds);
             }
         }
         bytes.truncate(if got.flags.contains(ReturnFlags::TRUNC) {
@@ -246,7 +248,7 @@ fn take_welcome(socket: BorrowedFd<'_>) -> IoResult<(Vec<u8>, Option<OwnedFd>)> 
         } else {
             got.bytes
         });
-        return Ok((bytes, fd));
+        return Ok((bytes, found));
     }
 }
 

@@ -121,9 +121,10 @@ impl NodeJob {
             key: self.terms.key,
             nodes: self.terms.nodes.clone(),
         };
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        let fds = [self.segment.fd.as_fd()];
+        let mut fds = vec![self.segment.fd.as_fd()];
+        fds.extend(self.segment.machine.as_ref().map(|m| m.as_fd()));
         ancillary.push(SendAncillaryMessage::ScmRights(&fds));
         sendmsg(
             &ours,

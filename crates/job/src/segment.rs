@@ -73,6 +73,8 @@ pub struct Segment {
     pub fd: OwnedFd,
     /// Where things lie.
     pub layout: SegmentLayout,
+    /// The memory that the ranks share with a modelled machine, if they are on one; whoever knows machines maps it.
+    pub machine: Option<OwnedFd>,
     /// Each local rank's status.
     statuses: &'static [RankStatus],
 }
@@ -124,6 +126,7 @@ impl Segment {
         Ok(Segment {
             fd,
             layout,
+            machine: None,
             statuses,
         })
     }
@@ -160,6 +163,7 @@ impl Segment {
         Ok(Segment {
             fd,
             layout,
+            machine: None,
             statuses,
         })
     }

@@ -44,6 +44,13 @@ Hosts (without them all ranks run here; inside a Slurm allocation they are taken
   --launcher-path FILE     mpiexec on the other hosts, if it is not where this one is (also FERRY_PREFIX/bin/mpiexec)
   --host-timeout SECONDS   a host silent for so long is gone: 10; 0 never (also FERRY_HOST_TIMEOUT)
 
+Modelled machines: the job runs as on hardware that is not there, in virtual time (docs/machines.md; ferry machines lists them)
+  --machine NAME|FILE      the machine: one that comes with Ferry, or a file of your own (with a / in its name, or ending in .toml)
+  --machine-report         at the end a table of what the ranks, the cards and the links did
+  --machine-trace FILE     a timeline for ui.perfetto.dev or chrome://tracing
+  --machine-compute zero|measured|FACTOR
+                           the program's own computation takes no time, or as long as here, or so many times as long
+
 Placement on cores
   --bind-to core|none      each rank to one core of its own, or none to any. Without it each rank gets an equal share of the
                            cores if there is one for each, and is free to move otherwise
@@ -88,6 +95,21 @@ pub struct Options {
     pub launcher_path: Option<PathBuf>,
     /// A host that is silent for so long is taken for gone; zero: never.
     pub host_timeout: Duration,
+    /// The modelled machine to run on.
+    pub machine: Option<Machine>,
+}
+
+/// A modelled machine, as it is asked for.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Machine {
+    /// Its name or file.
+    pub name: String,
+    /// Print what happened.
+    pub report: bool,
+    /// Write a timeline there.
+    pub trace: Option<PathBuf>,
+    /// How computation counts, if not as the file says: how many times as long as here.
+    pub compute: Option<f64>,
 }
 
 /// One program with its ranks.
@@ -207,6 +229,10 @@ const OPTIONS: &[(What, usize, &[&str])] = &[
     ),
     (What::LauncherPath, 1, &["launcher-path"]),
     (What::HostTimeout, 1, &["host-timeout"]),
+    (What::Machine, 1, &["machine"]),
+    (What::MachineReport, 0, &["machine-report"]),
+    (What::MachineTrace, 1, &["machine-trace"]),
+    (What::MachineCompute, 1, &["machine-compute"]),
     (What::Verbose, 0, &["v", "verbose"]),
     (What::Help, 0, &["h", "help", "?"]),
     (What::Version, 0, &["V", "version", "info"]),
@@ -263,6 +289,10 @@ enum What {
     Launcher,
     LauncherPath,
     HostTimeout,
+    Machine,
+    MachineReport,
+    MachineTrace,
+    MachineCompute,
     Verbose,
     Help,
     Version,
@@ -296,7 +326,9 @@ pub fn parse(
         launcher_path: None,
         host_timeout: variable("FERRY_HOST_TIMEOUT")
             .map_or(Ok(HOST_TIMEOUT), |v| host_timeout("FERRY_HOST_TIMEOUT", &v))?,
+        machine: None,
     };
+    let mut machine = Machine::default();
     let mut pass_everywhere = None;
     let mut set_everywhere = Vec::new();
     let mut arguments = arguments.into_iter().peekable();
@@ -414,6 +446,12 @@ pub fn parse(
                 What::HostTimeout => {
                     options.host_timeout = host_timeout(&given, &value()?.to_string_lossy())?;
                 }
+                What::Machine => machine.name = value()?.to_string_lossy().into_owned(),
+                What::MachineReport => machine.report = true,
+                What::MachineTrace => machine.trace = Some(value()?.into()),
+                What::MachineCompute => {
+                    machine.compute = Some(compute(&given, &value()?.to_string_lossy())?);
+                }
                 What::Verbose => options.verbose = true,
                 What::Help => return Ok(Asked::Help),
                 What::Version => return Ok(Asked::Version),
@@ -455,10 +493,35 @@ pub fn parse(
         set.append(&mut block.set);
         block.set = set;
     }
+    if !machine.name.is_empty() {
+        if options.hosts.is_some() || options.blocks.iter().any(|b| b.hosts.is_some()) {
+            return Err("--machine and hosts: a modelled machine runs here, whole".into());
+        }
+        options.machine = Some(machine);
+        return Ok(Asked::Run(Box::new(options)));
+    }
+    if machine != Machine::default() {
+        return Err(
+            "--machine-report, --machine-trace and --machine-compute go with --machine".into(),
+        );
+    }
     if options.hosts.is_none() && options.blocks.iter().all(|b| b.hosts.is_none()) {
         options.hosts = hosts_from_outside(&variable)?;
     }
     Ok(Asked::Run(Box::new(options)))
+}
+
+/// How many times as long as here computation takes.
+fn compute(option: &str, text: &str) -> Result<f64, String> {
+    match text {
+        "zero" => return Ok(0.0),
+        "measured" => return Ok(1.0),
+        _ => {}
+    }
+    let factor = text.parse::<f64>().ok();
+    factor.filter(|f| f.is_finite() && *f >= 0.0).ok_or_else(|| {
+        format!("{option} {text}: it can be zero, measured, or how many times as long as here computation takes")
+    })
 }
 
 /// Host files that schedulers and operators leave in the environment, ours first.
@@ -670,145 +733,4 @@ fn list(value: &OsStr) -> Vec<OsString> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(line: &str) -> Result<Asked, String> {
-        parse(line.split_whitespace().map(OsString::from), |_| None)
-    }
-    fn run(line: &str) -> Options {
-        match read(line) {
-            Ok(Asked::Run(options)) => *options,
-            other => panic!("{line}: {other:?}"),
-        }
-    }
-
-    #[test]
-    fn one_program() {
-        let o = run("-n 4 -l ./a.out -n 5 --help");
-        assert_eq!(
-            (o.blocks.len(), o.blocks[0].count, o.label),
-            (1, Some(4), true)
-        );
-        assert_eq!(o.blocks[0].program, "./a.out");
-        assert_eq!(o.blocks[0].arguments, ["-n", "5", "--help"]);
-    }
-
-    #[test]
-    fn several_programs_with_own_and_shared_variables() {
-        let o = run("-genv A 1 -np 2 -env B 2 x 7 : --np 3 -env A 9 --wdir /usr y : z");
-        assert_eq!(
-            o.blocks.iter().map(|b| b.count).collect::<Vec<_>>(),
-            [Some(2), Some(3), None]
-        );
-        let set = |i: usize| {
-            o.blocks[i]
-                .set
-                .iter()
-                .map(|(k, v)| format!("{k:?}{v:?}"))
-                .collect::<String>()
-        };
-        assert_eq!(set(0), r#""A""1""B""2""#);
-        assert_eq!(set(1), r#""A""1""A""9""#);
-        assert_eq!(o.blocks[1].wdir.as_deref(), Some("/usr".as_ref()));
-        assert_eq!(o.blocks[2].program, "z");
-    }
-
-    #[test]
-    fn both_dash_forms_and_equal_signs() {
-        let o = run("--timeout=2.5 --bind-to core --stdin all --on-hang report -x K=V=W p");
-        assert_eq!(o.timeout, Some(Duration::from_millis(2500)));
-        assert_eq!(
-            (o.bind, o.stdin, o.on_hang),
-            (Binding::Core, StdinTo::All, OnHang::Report)
-        );
-        assert_eq!(o.blocks[0].set, [("K".into(), "V=W".into())]);
-        assert_eq!(run("-bind-to none p").bind, Binding::None);
-    }
-
-    #[test]
-    fn open_mpi_options_that_change_nothing_here() {
-        let o = run(
-            "--oversubscribe --allow-run-as-root --mca btl self,vader --map-by slot --host localhost:4 -np 2 p",
-        );
-        assert_eq!(
-            (o.blocks[0].count, o.blocks[0].program.to_str()),
-            (Some(2), Some("p"))
-        );
-    }
-
-    #[test]
-    fn hosts_and_how_they_are_filled() {
-        let o = run("--hosts a:4,b -ppn 2 --launcher my-ssh --host-timeout 3 -n 3 p : -host c q");
-        assert_eq!(o.hosts.unwrap().len(), 2);
-        assert_eq!(o.blocks[1].hosts.as_ref().unwrap()[0].name, "c");
-        assert_eq!((o.map_by, o.host_timeout.as_secs()), (MapBy::PerHost(2), 3));
-        assert_eq!(run("--map-by ppr:3:node p").map_by, MapBy::PerHost(3));
-        assert_eq!(run("--map-by node:OVERSUBSCRIBE p").map_by, MapBy::Node);
-        assert_eq!(run("--rank-by node p").rank_by, Some(RankBy::Node));
-    }
-
-    #[test]
-    fn environments_can_be_cut() {
-        assert_eq!(run("-envnone p").blocks[0].pass, Pass::Only(vec![]));
-        let o = run("-genvlist A,B p : -envall q");
-        assert_eq!(o.blocks[0].pass, Pass::Only(vec!["A".into(), "B".into()]));
-    }
-
-    #[test]
-    fn mistakes_are_named() {
-        for (line, part) in [
-            ("", "no program"),
-            ("-n 2", "no program"),
-            ("-n 2 x :", "after ':'"),
-            ("-n 0 x", "at least 1 rank"),
-            ("-n two x", "\"two\""),
-            ("-n -3 x", "\"-3\""),
-            ("-n 99999999 x", "65536"),
-            ("-n", "wants a value"),
-            ("-env A", "a name and a value"),
-            ("--timeot 3 x", "did you mean --timeout?"),
-            ("--timeout never x", "\"never\""),
-            ("-zzzzzz x", "-h lists them"),
-            ("--bind-to moon x", "core or none"),
-            ("-hosts a:x x", "\"x\""),
-            ("-f /no/such/file x", "cannot be read"),
-            ("--map-by moon x", "slot, node"),
-            ("--rank-by moon x", "slot or node"),
-            ("--host-timeout soon x", "or 0 for never"),
-            ("-genv =x y z", "not the name"),
-            ("--on-hang sometimes x", "end, report or ignore"),
-        ] {
-            let said = read(line).expect_err(line);
-            assert!(
-                said.contains(part) && !said.contains('\n'),
-                "{line}: {said}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_environment_is_asked_and_the_command_line_holds() {
-        let env = |name: &str| match name {
-            "FERRY_ON_HANG" => Some("ignore".to_string()),
-            "MPIEXEC_TIMEOUT" => Some("9".to_string()),
-            _ => None,
-        };
-        let Ok(Asked::Run(o)) = parse(["--timeout", "1", "x"].map(OsString::from), env) else {
-            panic!()
-        };
-        assert_eq!(
-            (o.on_hang, o.timeout),
-            (OnHang::Ignore, Some(Duration::from_secs(1)))
-        );
-    }
-
-    #[test]
-    fn every_name_is_there_once() {
-        let mut names: Vec<_> = OPTIONS.iter().flat_map(|o| o.2).collect();
-        let all = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), all);
-    }
-}
+mod tests;

@@ -3,6 +3,7 @@
 mod afar;
 mod ends;
 mod here;
+mod modelled;
 mod watch;
 
 use std::ffi::c_int;
@@ -24,6 +25,7 @@ use afar::Afar;
 use ends::End;
 pub use ends::end_orphans;
 use here::Here;
+use modelled::Modelled;
 use watch::{HangWatch, LOOK};
 pub use watch::{is_awake, page_of};
 
@@ -65,6 +67,8 @@ struct Job<'a> {
     options: &'a Options,
     ranks: Vec<Rank>,
     crew: Crew,
+    /// The machine that is modelled, if one is.
+    modelled: Option<Modelled>,
     /// What ranks have left for each other. Who asks is a rank if all are here, else a host.
     cards: Cards,
     /// Ranks that have started and not ended; those on other hosts count from the beginning.
@@ -124,6 +128,7 @@ const LINE: u64 = 2 << 32;
 const WRITE: u64 = 3 << 32;
 const STDIN: u64 = 4 << 32;
 const AGENT: u64 = 5 << 32;
+const MODEL: u64 = 7 << 32;
 const AGENT_ROOM: u64 = 6 << 32;
 const KIND: u64 = !0 << 32;
 
@@ -145,7 +150,10 @@ impl Crew {
             key,
             nodes,
         };
-        let starter = Starter::prepare(&plan.programs, &plan.block_of, terms, 0, options.bind)?;
+        let mut starter = Starter::prepare(&plan.programs, &plan.block_of, terms, 0, options.bind)?;
+        if let Some(asked) = &options.machine {
+            modelled::prepare(asked, &mut starter)?;
+        }
         Ok(Crew::Here(Box::new(Here::new(starter))))
     }
 }
@@ -174,11 +182,16 @@ impl<'a> Job<'a> {
             host: plan.hosts[plan.host_of[rank] as usize].clone(),
             ended: None,
         });
+        let modelled = match (&mut crew, &options.machine) {
+            (Crew::Here(here), Some(asked)) => here.start_model(asked, &poll)?,
+            _ => None,
+        };
         let others = if plan.afar { plan.hosts.len() } else { 0 };
         Ok(Job {
             options,
             ranks: ranks.collect(),
             crew,
+            modelled,
             cards: Cards::default(),
             alive: 0,
             poll,
@@ -288,6 +301,7 @@ impl<'a> Job<'a> {
             tv_sec: wait.as_secs() as i64,
             tv_nsec: i64::from(wait.subsec_nanos()),
         };
+        self.show_virtual_time(now);
         events.clear();
         if epoll::wait(
             &self.poll,
@@ -298,6 +312,7 @@ impl<'a> Job<'a> {
         {
             events.clear();
         }
+        self.hide_virtual_time();
         let mut signalled = false;
         for event in events.iter() {
             let token = event.data.u64();
@@ -316,6 +331,7 @@ impl<'a> Job<'a> {
                     self.hear(number);
                 }
                 AGENT => self.hear_agent(number),
+                MODEL => self.hear_model(),
                 STDIN => self.move_input(),
                 // Writing is done by the next flush.
                 _ => {}

@@ -112,13 +112,26 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
     if let Some(client) = &client {
         client.trust_ranks();
     }
+    let overlaps = overlap::Mode::asked()? != overlap::Mode::Off;
+    let progress = wants_progress_thread()? || overlaps;
+    if progress && segment.as_ref().is_some_and(|s| s.machine.is_some()) {
+        return Err(err!(
+            Other,
+            "{}, and a modelled machine (mpiexec --machine) has no core for a progress thread; unset it",
+            if overlaps {
+                "FERRY_OVERLAP is set"
+            } else {
+                "FERRY_PROGRESS is \"thread\""
+            }
+        ));
+    }
     device::start(
         &welcome,
         segment,
         directory,
         status,
         level == ThreadLevel::Multiple,
-        wants_progress_thread()? || overlap::Mode::asked()? != overlap::Mode::Off,
+        progress,
     )
     .map_err(|e| err!(Other, "{e}"))?;
     let process = Process {
@@ -192,6 +205,7 @@ impl Process {
             device::start_progress()
                 .map_err(|e| err!(Other, "the progress thread cannot be started: {e}"))?;
             overlap::start()?;
+            device::device().set_left(false);
         }
         *users += 1;
         self.tell(RankState::Running);
@@ -220,6 +234,7 @@ impl Process {
                 say(e.text());
             }
             device::stop_progress();
+            device::device().set_left(true);
             self.tell(RankState::Finalized);
         }
     }

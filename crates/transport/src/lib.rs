@@ -6,6 +6,7 @@
 
 mod bell;
 pub mod connected;
+pub mod model;
 mod registry;
 pub mod self_loop;
 pub mod shm;
@@ -98,6 +99,19 @@ pub trait Inbox {
     fn part(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: &[u8]) {}
 }
 
+/// The answer to an announced message: what it is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected<'a> {
+    /// Where its bytes belong; `None`: in several runs, or nowhere.
+    pub address: Option<usize>,
+    /// Its bytes.
+    pub len: usize,
+    /// The number that its body will come with …
+    pub message: u8,
+    /// … and the head.
+    pub head: &'a [u8],
+}
+
 /// What [`Transport::stream`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Streamed {
@@ -166,6 +180,20 @@ pub trait Transport: Send {
             tried: self.name().into(),
         })
     }
+    /// The next message to `to` announces a body of `len` bytes.
+    fn announces(&mut self, _to: ProcId, _len: usize) {}
+    /// The next message to `from` asks for a body that it has announced: a wire that writes into the receiver's memory can see to that memory
+    /// now.
+    fn expects(&mut self, _from: ProcId, _what: &Expected<'_>) {}
+    /// On a wire with a time of its own: this process waits from now on. Returns a word and what it holds: sleep until it holds something else
+    /// ([`model::sleep`]). `None`: something is there, or the wire has no such time.
+    fn rest(&mut self) -> Option<(&'static std::sync::atomic::AtomicU32, u32)> {
+        None
+    }
+    /// On such a wire: a thread of the process is in MPI, …
+    fn begin_call(&mut self) {}
+    /// … and goes again. `sleepers`: others of its threads wait there; `left`: the process has done with MPI.
+    fn end_call(&mut self, _sleepers: bool, _left: bool) {}
     /// The process has sent all it wants to: tells the peers so, and answers whether all has reached them. To be asked again until it
     /// has; sending again takes it back.
     fn settle(&mut self) -> bool {
@@ -304,6 +332,9 @@ pub enum TransportError {
         /// What it can be.
         wanted: &'static str,
     },
+    /// The modelled machine cannot be used.
+    #[error("the modelled machine (mpiexec --machine): {0}")]
+    Machine(String),
     /// The launcher's directory does not work.
     #[error(transparent)]
     Directory(#[from] ferry_job::JobError),

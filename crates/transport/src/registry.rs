@@ -2,20 +2,21 @@
 
 use crate::bell::{self, Bell};
 use crate::connected::{self, Connected, Medium};
+use crate::model::{self, Model};
 use crate::self_loop::SelfLoop;
 use crate::shm::{Board, Shm};
 use crate::tcp::{self, Tcp};
 use crate::tipc::{self, Tipc};
 use crate::{
-    Answer, Body, Features, Fetch, Inbox, ProcId, ReadError, Sleeper, Streamed, Transport,
-    TransportError,
+    Answer, Body, Expected, Features, Fetch, Inbox, ProcId, ReadError, Sleeper, Streamed,
+    Transport, TransportError,
 };
 use ferry_job::{Directory, Segment, Welcome};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// What there is to choose from in FERRY_TRANSPORTS. A process always has the wire to itself.
-pub const KNOWN: [&str; 4] = ["self", "shm", "tcp", "tipc"];
+/// What there is to choose from in FERRY_TRANSPORTS; but for the last, which a modelled machine has instead of all others. A process always has the wire to itself.
+pub const KNOWN: [&str; 5] = ["self", "shm", "tcp", "tipc", model::NAME];
 
 /// What holds without FERRY_TRANSPORTS, in this order; TIPC only where it joins this node to others.
 const USUAL: [&str; 4] = ["self", "shm", "tipc", "tcp"];
@@ -48,6 +49,8 @@ pub struct Wires {
     /// By process: which wire leads there. (What is never written costs no memory.)
     routes: Vec<u8>,
     bell: &'static Bell,
+    /// The job is on a modelled machine.
+    is_virtual: bool,
 }
 
 /// The bell of a process that no peer can ring: its own threads do.
@@ -62,7 +65,7 @@ fn asked(list: Option<&str>) -> Result<Vec<&'static str>, TransportError> {
         .map(str::trim)
         .filter(|w| !w.is_empty())
     {
-        match KNOWN.iter().find(|k| **k == word) {
+        match USUAL.iter().find(|k| **k == word) {
             Some(name) if !order.contains(name) => order.push(*name),
             Some(_) => {}
             None => {
@@ -78,16 +81,19 @@ fn asked(list: Option<&str>) -> Result<Vec<&'static str>, TransportError> {
 }
 
 /// Opens the transports that this process needs, of those in FERRY_TRANSPORTS: one behind whose predecessors no peer is left is not
-/// opened. Under a foreign launcher blocks until all ranks have come to this point, unless they are all on this node.
+/// opened. Under a foreign launcher blocks until all ranks have come to this point, unless they are all on this node. `concurrent`: will threads of
+/// the program be in MPI at once?
 ///
 /// Errors: a setting makes no sense, or a transport cannot be set up.
 pub fn open(
     welcome: &Welcome,
     segment: Option<Segment>,
     directory: Option<Box<dyn Directory>>,
+    concurrent: bool,
 ) -> Result<Wires, TransportError> {
     let list = std::env::var("FERRY_TRANSPORTS").ok();
-    open_these(&asked(list.as_deref())?, welcome, segment, directory)
+    let names = asked(list.as_deref())?;
+    open_these(&names, welcome, segment, directory, concurrent)
 }
 
 fn open_these(
@@ -95,6 +101,7 @@ fn open_these(
     welcome: &Welcome,
     mut segment: Option<Segment>,
     directory: Option<Box<dyn Directory>>,
+    concurrent: bool,
 ) -> Result<Wires, TransportError> {
     let chosen = !names.is_empty();
     let names = if chosen { names } else { &USUAL };
@@ -106,7 +113,16 @@ fn open_these(
         order: vec!["self"],
         routes: vec![UNKNOWN; welcome.size as usize],
         bell: Box::leak(Box::new(Bell::of_word(&OWN_BELL))),
+        is_virtual: false,
     };
+    if let Some(machine) = segment.as_mut().and_then(|s| s.machine.take()) {
+        let wire = Model::open(machine, welcome.rank, welcome.size, concurrent)?;
+        wires.others.push(Box::new(wire));
+        wires.order.push(model::NAME);
+        wires.is_virtual = true;
+        wires.hang_bell()?;
+        return Ok(wires);
+    }
     let mut left = welcome.size > 1;
     // All that connect are one wire: by which of them a peer is reached is found when it is called.
     let mut media: Vec<Box<dyn Medium>> = Vec::new();
@@ -155,7 +171,10 @@ fn open_these(
 impl Wires {
     /// Makes what the process's threads sleep on.
     fn hang_bell(&mut self) -> Result<(), TransportError> {
-        let word = self.shm.as_ref().and_then(|s| s.doorbell());
+        let mut word = self.shm.as_ref().and_then(|s| s.doorbell());
+        if self.is_virtual {
+            word = self.others.first().and_then(|w| w.doorbell());
+        }
         let word = word.unwrap_or(&OWN_BELL);
         let mut fds = self.others.iter().filter_map(|w| w.sleep_fd()).peekable();
         let bell = if fds.peek().is_some() {
@@ -294,6 +313,45 @@ impl Wires {
             delivered += polled?;
         }
         Ok(delivered)
+    }
+
+    /// Is the job on a modelled machine, whose time is not the system's?
+    #[inline]
+    pub fn is_virtual(&self) -> bool {
+        self.is_virtual
+    }
+
+    /// [`Transport::rest`] on the wire that has a time of its own.
+    pub fn rest(&mut self) -> Option<(&'static AtomicU32, u32)> {
+        self.others.first_mut()?.rest()
+    }
+
+    /// [`Transport::begin_call`] on every wire.
+    pub fn begin_call(&mut self) {
+        for wire in &mut self.others {
+            wire.begin_call();
+        }
+    }
+
+    /// [`Transport::end_call`] on every wire.
+    pub fn end_call(&mut self, sleepers: bool, left: bool) {
+        for wire in &mut self.others {
+            wire.end_call(sleepers, left);
+        }
+    }
+
+    /// [`Transport::announces`] on the wire to `to`.
+    pub fn announces(&mut self, to: ProcId, len: usize) {
+        if let Ok(wire) = self.wire(to) {
+            wire.announces(to, len);
+        }
+    }
+
+    /// [`Transport::expects`] on the wire to `from`.
+    pub fn expects(&mut self, from: ProcId, what: &Expected<'_>) {
+        if let Ok(wire) = self.wire(from) {
+            wire.expects(from, what);
+        }
     }
 
     /// [`Transport::settle`] on every wire.

@@ -136,8 +136,11 @@ pub fn query_thread(provided: Out<i32>) -> Result<()> {
     Ok(())
 }
 
-/// Seconds on the node's monotonic clock, which its processes share.
+/// Seconds on the node's monotonic clock, which its processes share; on a modelled machine, of virtual time.
 pub fn wtime() -> f64 {
+    if let Some(time) = ferry_device::virtual_time() {
+        return time;
+    }
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -148,7 +151,12 @@ pub fn wtime() -> f64 {
 }
 
 pub fn wtick() -> f64 {
-    1e-9
+    // Virtual time goes by in picoseconds.
+    if ferry_device::virtual_time().is_some() {
+        1e-12
+    } else {
+        1e-9
+    }
 }
 
 pub fn aint_add(base: i64, disp: i64) -> i64 {

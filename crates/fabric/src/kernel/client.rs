@@ -44,6 +44,8 @@ pub struct Client {
     taken: Vec<u8>,
     /// The rank has said that it waits, and has not gone on since.
     rests: bool,
+    /// What `turn` was then.
+    seen: u32,
     left: bool,
     costs: Vec<(&'static str, Cost)>,
     traced: bool,
@@ -67,6 +69,7 @@ impl Client {
             came: VecDeque::new(),
             taken: Vec::new(),
             rests: false,
+            seen: 0,
             left: false,
             costs: Vec::new(),
             traced: arena.header().traced.load(Ordering::Relaxed) != 0,
@@ -192,14 +195,30 @@ impl Client {
     /// sleep until the word is no longer what is given with it ([`sleep`]), and go on with any call. If another thread
     /// uses the client meanwhile, the rank does not wait any more until it calls this again.
     pub fn rest(&mut self, period: Time) -> Option<(&'static AtomicU32, u32)> {
+        if self.rests {
+            return Some((&self.mailbox.turn, self.seen));
+        }
         self.awake();
         if !self.came.is_empty() || self.mailbox.more.load(Ordering::Relaxed) != 0 {
             return None;
         }
         self.mailbox.asleep.store(1, Ordering::SeqCst);
         let seen = self.stop(state::WAITING, period);
-        self.rests = true;
+        (self.rests, self.seen) = (true, seen);
         Some((&self.mailbox.turn, seen))
+    }
+
+    /// The rank goes on after [`Client::rest`], if it has not yet; blocks until it has the turn. One that has left stays away.
+    #[inline]
+    pub fn wake(&mut self) {
+        if self.rests {
+            self.come_back();
+        }
+    }
+
+    /// What the rank's threads sleep on.
+    pub fn turn(&self) -> &'static AtomicU32 {
+        &self.mailbox.turn
     }
 
     /// Does the rank wait?
@@ -249,9 +268,10 @@ impl Client {
             .store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
         mailbox.period.store(period.as_ps(), Ordering::Relaxed);
         let seen = mailbox.turn.load(Ordering::SeqCst);
-        mailbox.state.store(how, Ordering::SeqCst);
+        // Counted first: a rank that is seen to have stopped will not count itself out of a later round.
         let header = self.arena.header();
         let last = header.running.fetch_sub(1, Ordering::SeqCst) == 1;
+        mailbox.state.store(how, Ordering::SeqCst);
         if last || header.gone.load(Ordering::SeqCst) != 0 {
             self.arena.ring();
         }

@@ -29,6 +29,15 @@ pub trait Model {
     ) -> Result<(), Nonsense>;
     /// What was set for this time is due.
     fn due(&mut self, event: Self::Event, kernel: &mut Kernel<Self::Event>);
+    /// The least time from a command of one rank to anything that another rank can see of it. The longer, the less often ranks that run
+    /// at the same time have to stop for each other; too long, and they miss things.
+    fn lookahead(&self) -> Time {
+        Time::ZERO
+    }
+    /// What the hardware was used for, for a report: a name and a line of figures each.
+    fn used(&self, _whole: Time) -> Vec<(String, String)> {
+        Vec::new()
+    }
 }
 
 /// A driver has issued a command that makes no sense.
@@ -70,15 +79,8 @@ pub struct Ended<M> {
 type Place = (Time, u8, Rank, u64);
 
 enum What<E> {
-    Command {
-        kind: u32,
-        bytes: Vec<u8>,
-    },
+    Command { kind: u32, bytes: Vec<u8> },
     Due(E),
-    /// The rank goes on, unless it has done so since.
-    Resume {
-        stops: u64,
-    },
 }
 
 struct Entry<E> {
@@ -119,8 +121,10 @@ struct Seat {
     stops: u64,
     /// It is set to go on.
     resumes: bool,
-    /// Events that it has not been given.
+    /// Events that it has not been given, …
     pending: Vec<u8>,
+    /// … of which one at least is to wake it.
+    wakes: bool,
     used: RankUse,
 }
 
@@ -129,6 +133,8 @@ pub struct Kernel<E> {
     arena: Arena,
     now: Time,
     queue: BinaryHeap<Reverse<Entry<E>>>,
+    /// Ranks that go on, unless they have done so since they had stopped so many times.
+    resumes: BinaryHeap<Reverse<(Place, u64)>>,
     set: u64,
     seats: Vec<Seat>,
     trace: Option<Trace>,
@@ -147,7 +153,7 @@ impl<E> Kernel<E> {
 
     /// Sets `event` for `time`, not before now; `whose` orders it among others of the same instant, which otherwise come as they were set.
     pub fn at(&mut self, time: Time, whose: Rank, event: E) {
-        self.push(time, 0, whose, What::Due(event));
+        self.push(time, whose, What::Due(event));
     }
 
     /// Sets `event` for the time after `span`.
@@ -155,24 +161,32 @@ impl<E> Kernel<E> {
         self.at(self.now + span, whose, event);
     }
 
-    fn push(&mut self, time: Time, phase: u8, rank: Rank, what: What<E>) {
+    fn push(&mut self, time: Time, rank: Rank, what: What<E>) {
         self.set += 1;
-        let place = (time.max(self.now), phase, rank, self.set);
+        let place = (time.max(self.now), 0, rank, self.set);
         self.queue.push(Reverse(Entry { place, what }));
+    }
+
+    fn push_resume(&mut self, time: Time, rank: Rank, stops: u64) {
+        self.set += 1;
+        let place = (time.max(self.now), 1, rank, self.set);
+        self.resumes.push(Reverse((place, stops)));
     }
 
     /// The card has something for its rank, now: it gets it as an [`Event`](crate::Event), and goes on if it waited. At most
     /// [`RECORD_MAX`](super::RECORD_MAX) bytes; panics if there are more.
     pub fn tell(&mut self, rank: Rank, kind: u32, parts: &[&[u8]]) {
+        self.mention(rank, kind, parts);
+        self.seats[rank as usize].wakes = true;
+        self.rouse(rank);
+    }
+
+    /// The same for something that a rank does not wait for: it gets the event when it looks or goes on anyway.
+    pub fn mention(&mut self, rank: Rank, kind: u32, parts: &[&[u8]]) {
         let len: usize = parts.iter().map(|p| p.len()).sum();
         assert!(len <= record::RECORD_MAX, "an event of {len} bytes");
-        record::put(
-            &mut self.seats[rank as usize].pending,
-            self.now,
-            kind,
-            parts,
-        );
-        self.rouse(rank);
+        let pending = &mut self.seats[rank as usize].pending;
+        record::put(pending, self.now, kind, parts);
     }
 
     /// Lets a rank that waits go on, with or without an event: what it waits for may be in the memory that its card shows.
@@ -185,7 +199,7 @@ impl<E> Kernel<E> {
         seat.resumes = true;
         let time = next_look(seat.clock, now, seat.period);
         let stops = seat.stops;
-        self.push(time, 1, rank, What::Resume { stops });
+        self.push_resume(time, rank, stops);
     }
 
     /// Writes into the memory that the rank's card shows. Panics beyond its end.
@@ -247,6 +261,7 @@ impl<M: Model> Server<M> {
             stops: 0,
             resumes: false,
             pending: Vec::new(),
+            wakes: false,
             used: RankUse::default(),
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -255,6 +270,7 @@ impl<M: Model> Server<M> {
             kernel: Kernel {
                 now: Time::ZERO,
                 queue: BinaryHeap::new(),
+                resumes: BinaryHeap::new(),
                 set: 0,
                 seats: (0..ranks).map(seat).collect(),
                 trace,
@@ -341,23 +357,30 @@ impl<M: Model> Server<M> {
     fn await_stops(&mut self) {
         let arena = self.kernel.arena.clone();
         let header = arena.header();
-        for _ in 0..self.spins {
-            if header.running.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            std::hint::spin_loop();
-        }
         let stopped = |&rank: &Rank| {
             let mailbox = arena.mailbox(rank);
             let state = mailbox.state.load(Ordering::SeqCst);
             (state != state::RUNNING && state != state::ABSENT)
                 || mailbox.gone.load(Ordering::SeqCst) != 0
         };
+        let mut spins = self.spins;
+        while spins > 0 && header.running.load(Ordering::SeqCst) != 0 {
+            spins -= 1;
+            std::hint::spin_loop();
+        }
         loop {
+            if self.running.iter().all(stopped) {
+                return;
+            }
             let seen = header.bell.load(Ordering::SeqCst);
             header.asleep.store(1, Ordering::SeqCst);
             if self.running.iter().all(stopped) {
                 break;
+            }
+            if header.running.load(Ordering::SeqCst) == 0 {
+                // All have counted themselves out; the last of them will not ring again.
+                rustix::thread::sched_yield();
+                continue;
             }
             let _ = futex::wait(&header.bell, futex::Flags::empty(), seen, None);
         }
@@ -393,7 +416,7 @@ impl<M: Model> Server<M> {
                     seat.stops += 1;
                     seat.standing = Standing::Stopped;
                     let (time, stops) = (seat.clock, seat.stops);
-                    self.kernel.push(time, 1, rank, What::Resume { stops });
+                    self.kernel.push_resume(time, rank, stops);
                     self.told = false;
                 }
             }
@@ -428,8 +451,7 @@ impl<M: Model> Server<M> {
                     self.commands += 1;
                     self.kernel.seats[rank as usize].used.commands += 1;
                     let bytes = r.bytes.to_vec();
-                    self.kernel
-                        .push(time, 0, rank, What::Command { kind, bytes });
+                    self.kernel.push(time, rank, What::Command { kind, bytes });
                 }
             }
         }
@@ -443,7 +465,7 @@ impl<M: Model> Server<M> {
         seat.resumes = false;
         let stops = seat.stops;
         seat.standing = match how {
-            state::WAITING if seat.pending.is_empty() => Standing::Waiting,
+            state::WAITING if !seat.wakes => Standing::Waiting,
             state::WAITING => {
                 seat.resumes = true;
                 Standing::Waiting
@@ -453,7 +475,7 @@ impl<M: Model> Server<M> {
             _ => Standing::Left,
         };
         if seat.resumes || seat.standing == Standing::Stopped {
-            self.kernel.push(clock, 1, rank, What::Resume { stops });
+            self.kernel.push_resume(clock, rank, stops);
         }
     }
 
@@ -473,56 +495,67 @@ impl<M: Model> Server<M> {
 
     /// Does what is due, in order, until a rank goes on or nothing is left.
     fn advance(&mut self) {
-        while let Some(Reverse(entry)) = self.kernel.queue.pop() {
-            let (time, _, rank, _) = entry.place;
-            match entry.what {
-                What::Command { kind, bytes } => {
-                    self.pass(time);
-                    if let Err(nonsense) = self.model.command(rank, kind, &bytes, &mut self.kernel)
-                    {
-                        self.broken = Some((rank, nonsense));
+        loop {
+            let hardware = self.kernel.queue.peek().map(|e| e.0.place);
+            let resume = self.kernel.resumes.peek().map(|e| e.0.0);
+            match (hardware, resume) {
+                (None, None) => return,
+                (Some(h), r) if r.is_none_or(|r| h < r) => {
+                    let Some(Reverse(entry)) = self.kernel.queue.pop() else {
+                        return;
+                    };
+                    if let Err(nonsense) = self.step(entry) {
+                        self.broken = Some((h.2, nonsense));
                         return;
                     }
                 }
-                What::Due(event) => {
-                    self.pass(time);
-                    self.model.due(event, &mut self.kernel);
-                }
-                What::Resume { stops } => {
-                    if self.holds(rank, stops) {
-                        self.pass(time);
-                        self.running.push(rank);
+                _ => {
+                    self.take_resume();
+                    if !self.running.is_empty() {
                         break;
                     }
                 }
             }
         }
-        if self.running.is_empty() {
-            return;
-        }
         // All that go on at this very instant go on together.
         let now = self.kernel.now;
-        while let Some(Reverse(entry)) = self.kernel.queue.peek() {
-            let What::Resume { stops } = entry.what else {
-                break;
-            };
-            let (time, _, rank, _) = entry.place;
-            if time != now {
-                break;
-            }
-            self.kernel.queue.pop();
-            if self.holds(rank, stops) && !self.running.contains(&rank) {
-                self.running.push(rank);
-            }
+        while self.kernel.resumes.peek().is_some_and(|e| e.0.0.0 == now) {
+            self.take_resume();
         }
-        let next = self.kernel.queue.peek().map_or(Time::MAX, |e| e.0.place.0);
-        let horizon = match self.running[..] {
-            [_] => next,
-            // They may disturb each other from now on.
-            _ => now + Time::ps(1),
+        // Until then nothing changes for them: neither by what is under way nor by what the others may do from now on.
+        let lookahead = self.model.lookahead().max(Time::ps(1));
+        let hardware = self.kernel.queue.peek().map_or(Time::MAX, |e| e.0.place.0);
+        let others = match self.running[..] {
+            [_] => self.kernel.resumes.peek().map(|e| e.0.0.0),
+            _ => Some(now),
         };
+        let horizon = hardware.min(others.map_or(Time::MAX, |t| t + lookahead));
         self.steps += self.running.len() as u64;
         self.resume(horizon);
+    }
+
+    /// Does what is due for the hardware.
+    fn step(&mut self, entry: Entry<M::Event>) -> Result<(), Nonsense> {
+        let (time, _, rank, _) = entry.place;
+        self.pass(time);
+        match entry.what {
+            What::Command { kind, bytes } => {
+                self.model.command(rank, kind, &bytes, &mut self.kernel)?
+            }
+            What::Due(event) => self.model.due(event, &mut self.kernel),
+        }
+        Ok(())
+    }
+
+    /// The next rank goes on, if that still holds.
+    fn take_resume(&mut self) {
+        let Some(Reverse(((time, _, rank, _), stops))) = self.kernel.resumes.pop() else {
+            return;
+        };
+        if self.holds(rank, stops) && !self.running.contains(&rank) {
+            self.pass(time);
+            self.running.push(rank);
+        }
     }
 
     fn pass(&mut self, time: Time) {
@@ -556,7 +589,7 @@ impl<M: Model> Server<M> {
             let waited = seat.standing == Standing::Waiting && now > began;
             seat.clock = now.max(began);
             seat.standing = Standing::Running;
-            seat.resumes = false;
+            (seat.resumes, seat.wakes) = (false, false);
             seat.stops += 1;
             let mailbox = arena.mailbox(rank);
             let more = deliver(&arena, rank, &mut seat.pending);

@@ -152,6 +152,7 @@ impl Job<'_> {
         if let Crew::Here(here) = &mut self.crew {
             here.warden = None;
         }
+        self.end_model();
         self.dismiss_agents(events);
         end_orphans(self.ending.is_some());
         for stream in 0..self.output.streams() {
@@ -165,6 +166,7 @@ impl Job<'_> {
             self.turn(events);
             self.flush();
         }
+        self.print_machine_report();
         match &self.ending {
             Some(ending) => ending.status,
             None if self.output_lost => self.status.max(1),

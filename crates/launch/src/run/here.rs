@@ -16,7 +16,7 @@ use crate::warden::Warden;
 
 /// The ranks of this host.
 pub(super) struct Here {
-    starter: Starter,
+    pub(super) starter: Starter,
     pub(super) statuses: &'static [RankStatus],
     pub(super) lines: Vec<Option<Line>>,
     pub(super) by_pid: HashMap<i32, usize>,
@@ -182,6 +182,9 @@ impl Job<'_> {
         }
         for &(rank, end) in &ended {
             self.ranks[rank].ended = Some(end);
+            if let Some(modelled) = &self.modelled {
+                modelled.gone(rank);
+            }
             self.alive -= 1;
             if let Crew::Here(here) = &self.crew
                 && let Some(warden) = &here.warden

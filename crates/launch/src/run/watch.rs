@@ -39,7 +39,11 @@ impl HangWatch {
 
 impl Job<'_> {
     pub(super) fn look_for_a_hang(&mut self, now: Instant) {
-        if self.options.on_hang == OnHang::Ignore || self.ranks.iter().any(|r| r.pid == 0) {
+        // The model of a machine sees at once when nobody can go on.
+        if self.modelled.is_some()
+            || self.options.on_hang == OnHang::Ignore
+            || self.ranks.iter().any(|r| r.pid == 0)
+        {
             return;
         }
         let seen = hang::stillness(&self.views(false));

@@ -20,11 +20,12 @@ pub enum Group {
     Errors,
     Job,
     TransportTipc,
+    TransportModel,
 }
 
 impl Group {
     /// All of them, in the order of their indices, which stays.
-    pub const ALL: [Group; 14] = {
+    pub const ALL: [Group; 15] = {
         use Group::*;
         [
             Messages,
@@ -41,6 +42,7 @@ impl Group {
             Errors,
             Job,
             TransportTipc,
+            TransportModel,
         ]
     };
 
@@ -51,6 +53,7 @@ impl Group {
             Group::TransportShm,
             Group::TransportTcp,
             Group::TransportTipc,
+            Group::TransportModel,
         ][way]
     }
 
@@ -69,6 +72,7 @@ impl Group {
             Group::TransportShm => "transport_shm",
             Group::TransportTcp => "transport_tcp",
             Group::TransportTipc => "transport_tipc",
+            Group::TransportModel => "transport_model",
             Group::Protocols => "protocols",
             Group::Matching => "matching",
             Group::Waiting => "waiting",
@@ -89,6 +93,7 @@ impl Group {
             Group::TransportShm => "messages between processes of one node, through its memory",
             Group::TransportTcp => "messages between hosts, by TCP",
             Group::TransportTipc => "messages between nodes, by TIPC",
+            Group::TransportModel => "messages on a modelled machine",
             Group::Protocols => "how messages are sent: at once, or announced first",
             Group::Matching => "messages and receives that wait for each other",
             Group::Waiting => "what calls do that have to wait",
@@ -106,7 +111,8 @@ impl Group {
             Group::TransportSelf
             | Group::TransportShm
             | Group::TransportTcp
-            | Group::TransportTipc => Some(Group::Transports),
+            | Group::TransportTipc
+            | Group::TransportModel => Some(Group::Transports),
             Group::Algorithms | Group::CollectiveCounts => Some(Group::Collectives),
             _ => None,
         }

@@ -1,0 +1,49 @@
+//! `ferry machines`: which there are, and what their figures are and come from.
+
+use ferry_fabric::machine;
+use ferry_fabric::put;
+
+/// All that come with Ferry, a line each.
+pub fn list() -> String {
+    let mut text = String::from(
+        "Machines for mpiexec --machine NAME (or a file of your own: docs/machines.md):\n",
+    );
+    for known in machine::known() {
+        if let Ok(m) = machine::read(known.name, known.text) {
+            text += &format!("  {:12} {}\n", known.name, m.machine.about);
+        }
+    }
+    text
+}
+
+/// One of them, figure by figure; `file`: its file instead, to be copied and changed.
+///
+/// # Errors
+/// There is no such machine, or its file is wrong.
+pub fn show(name: &str, file: bool) -> Result<String, String> {
+    let (called, text) = machine::find(name)?;
+    let machine = machine::read(&called, &text).map_err(|e| e.to_string())?;
+    Ok(if file {
+        text
+    } else {
+        machine::explain(&machine, &text)
+    })
+}
+
+/// What its hardware, and its driver's PUT, can do without MPI: rows as in papers' tables.
+///
+/// # Errors
+/// As for [`show`]; or its card has no remote write.
+pub fn measure(name: &str) -> Result<String, String> {
+    let (called, text) = machine::find(name)?;
+    let machine = machine::read(&called, &text).map_err(|e| e.to_string())?;
+    let [hardware, put] = put::measure(&machine).map_err(|e| format!("{name}: {e}"))?;
+    let row = |layer: &str, l: put::Layer| {
+        format!("{layer},{:.3},{:.1}\n", l.latency.micros(), l.throughput)
+    };
+    Ok(format!(
+        "layer,one_way_latency_us,throughput_Mbit_s\n{}{}",
+        row("hardware", hardware),
+        row("PUT", put)
+    ))
+}

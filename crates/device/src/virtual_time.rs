@@ -1,0 +1,86 @@
+//! On a modelled machine: waiting in its time, taking part and leaving, and what a wire that writes into memory is told beforehand.
+
+use crate::buffer::Sink;
+use crate::core::Device;
+use crate::count::COUNTERS;
+use crate::key::ProcId;
+use crate::lock::{self, DeviceGuard};
+use crate::request::{Operation, ReqId};
+use crate::wire::{self, Fields, Head};
+use ferry_job::RankStatus;
+use ferry_transport::Expected;
+use std::sync::atomic::Ordering;
+
+/// Waits until the machine has something for this rank, or another thread of it has. `tell`: what the rank waits for is written down.
+pub(crate) fn rest(mut guard: DeviceGuard, tell: impl FnOnce(&RankStatus)) -> DeviceGuard {
+    let status = guard.status;
+    guard.publish_counts();
+    tell(status);
+    if lock::fall_asleep() == 1 {
+        guard.calm();
+    }
+    COUNTERS.sleeps.add(1);
+    if let Some((word, seen)) = guard.wires.rest() {
+        drop(guard);
+        ferry_transport::model::sleep(word, seen);
+        guard = lock::device();
+    }
+    status.asleep.store(0, Ordering::Relaxed);
+    lock::wake_up();
+    guard
+}
+
+impl Device {
+    /// Is the job on a modelled machine?
+    pub fn is_virtual(&self) -> bool {
+        self.wires.is_virtual()
+    }
+
+    /// The process has done with MPI, or begins again: on a modelled machine nobody waits for one that has.
+    pub fn set_left(&mut self, left: bool) {
+        self.left = left;
+    }
+
+    /// Tells the wire what the next message is about, if it is about a large one.
+    #[inline]
+    pub(crate) fn prepare(&mut self, to: ProcId, message: u8, head: &Head) {
+        match message {
+            wire::ANNOUNCE => self.prepare_announcement(to, head),
+            wire::ASK => self.prepare_answer(to, head),
+            _ => {}
+        }
+    }
+
+    fn prepare_announcement(&mut self, to: ProcId, head: &Head) {
+        let mut fields = Fields(head.bytes());
+        if let (Some(_), Some(len)) = (fields.key(), fields.u64()) {
+            self.wires.announces(to, len as usize);
+        }
+    }
+
+    fn prepare_answer(&mut self, to: ProcId, head: &Head) {
+        let mut fields = Fields(head.bytes());
+        let (Some(_), Some(mine)) = (fields.u32(), fields.u32()) else {
+            return;
+        };
+        let req = ReqId(mine);
+        let Some(len) = self.engine.requests.envelope_of(req).map(|e| e.len) else {
+            return;
+        };
+        let address = match self.engine.requests.operation(req) {
+            Some(Operation::Receive {
+                sink: Sink::Bytes { ptr, cap },
+                ..
+            }) if *cap as u64 >= len => Some(ptr.addr()),
+            _ => None,
+        };
+        let head = Head::new().u32(mine);
+        let what = Expected {
+            address,
+            len: len as usize,
+            message: wire::PIECE,
+            head: head.bytes(),
+        };
+        self.wires.expects(to, &what);
+    }
+}

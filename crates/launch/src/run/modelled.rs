@@ -1,0 +1,315 @@
+//! The process that models a machine: started before the ranks, heard of through a pipe.
+//!
+//! It says, in lines: `stuck PICOSECONDS` when no rank can go on, `broken TEXT` when a rank gave its card nonsense, and at the end `report` with
+//! what follows up to the end of the pipe.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use ferry_fabric::machine::{self, Compute, Machine};
+use ferry_fabric::{Arena, Time};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::here::Here;
+use super::{Job, MODEL, STATUS_HANG};
+use crate::options::{self, OnHang};
+use crate::start::{NotStarted, Starter};
+
+/// A job that runs for longer than this shows its virtual time on a terminal.
+const SHOWN_AFTER: Duration = Duration::from_secs(1);
+/// A model that has not ended after the job by then is ended. Writing a long timeline takes a while.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A modelled machine, as mpiexec has it.
+pub(super) struct Modelled {
+    arena: Arena,
+    name: String,
+    pid: i32,
+    pipe: File,
+    heard: Vec<u8>,
+    began: Instant,
+    /// Standard error is a terminal.
+    shows: bool,
+    shown: bool,
+    report: Option<String>,
+    wanted: bool,
+    /// The job is over.
+    closing: bool,
+}
+
+/// Reads the machine and makes the memory that the ranks will share with it.
+///
+/// # Errors
+/// There is no such machine, its file is wrong, or it is too small for the job.
+pub(super) fn prepare(asked: &options::Machine, starter: &mut Starter) -> Result<(), NotStarted> {
+    let wrong = |text: String| NotStarted { text, status: 2 };
+    let (file, text) = machine::find(&asked.name).map_err(wrong)?;
+    let mut machine = machine::read(&file, &text).map_err(|e| wrong(e.to_string()))?;
+    match asked.compute {
+        Some(0.0) => machine.cpu.compute = Compute::Zero,
+        Some(factor) => {
+            machine.cpu.compute = Compute::Measured;
+            machine.cpu.factor = Some(factor);
+        }
+        None => {}
+    }
+    let (ranks, most) = (starter.ranks(), machine.ranks_max());
+    if ranks as u64 > most {
+        return Err(wrong(format!(
+            "machine {} has room for {most} ranks ({} nodes of {}), and the job has {ranks}",
+            machine.machine.name,
+            machine.nodes.count.value.0,
+            machine.processes()
+        )));
+    }
+    if let Some(path) = &asked.trace {
+        // Now, so that it is said before anything runs.
+        File::create(path)
+            .map_err(|e| wrong(format!("--machine-trace {}: {e}", path.display())))?;
+    }
+    let arena = Arena::create(ranks as u32, machine.card_memory(), &machine.encode())
+        .map_err(|e| NotStarted::because(e.to_string()))?;
+    let fd = arena.fd().try_clone_to_owned();
+    let fd = fd.map_err(|e| NotStarted::because(format!("a descriptor for the machine: {e}")))?;
+    starter.node.segment.machine = Some(fd);
+    Ok(())
+}
+
+impl Here {
+    /// Starts the process that models the machine, if the job has one. Call while this process has one thread.
+    pub(super) fn start_model(
+        &mut self,
+        asked: &options::Machine,
+        epoll: &OwnedFd,
+    ) -> io::Result<Option<Modelled>> {
+        let Some(fd) = &self.starter.node.segment.machine else {
+            return Ok(None);
+        };
+        let arena = Arena::open(fd.try_clone()?).map_err(io::Error::other)?;
+        let Some(machine) = Machine::decode(&arena.machine()) else {
+            return Err(io::Error::other("the machine's description is lost"));
+        };
+        if asked.trace.is_some() {
+            arena.trace();
+        }
+        let (pipe, end) = pipe_with(PipeFlags::CLOEXEC)?;
+        let parent = std::process::id();
+        // SAFETY: this process has one thread, so the child may go on as any program.
+        let pid = match unsafe { libc::fork() } {
+            0 => {
+                drop(pipe);
+                model(asked, &machine, arena, end.into(), parent)
+            }
+            -1 => return Err(io::Error::last_os_error()),
+            pid => pid,
+        };
+        fcntl_setfl(&pipe, OFlags::NONBLOCK)?;
+        let token = epoll::EventData::new_u64(MODEL);
+        epoll::add(epoll, &pipe, token, epoll::EventFlags::IN)?;
+        Ok(Some(Modelled {
+            arena,
+            name: machine.machine.name,
+            pid,
+            pipe: pipe.into(),
+            heard: Vec::new(),
+            began: Instant::now(),
+            shows: io::stderr().is_terminal(),
+            shown: false,
+            report: None,
+            wanted: asked.report,
+            closing: false,
+        }))
+    }
+}
+
+/// The life of the process that models the machine.
+fn model(
+    asked: &options::Machine,
+    machine: &Machine,
+    arena: Arena,
+    mut out: File,
+    parent: u32,
+) -> ! {
+    // SAFETY: plain system calls.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() as u32 != parent {
+            libc::_exit(1);
+        }
+    }
+    let mut stuck = out.try_clone();
+    let outcome = ferry_fabric::serve(machine, arena, asked.trace.as_deref(), |now| {
+        if let Ok(out) = &mut stuck {
+            // Nobody who listens any more has no use for it.
+            let _ = writeln!(out, "stuck {}", now.as_ps());
+        }
+    });
+    let said = match outcome {
+        Ok(outcome) => {
+            let broken = outcome.broken.map(|b| format!("broken {b}\n"));
+            broken.unwrap_or_default() + "report\n" + &outcome.report.table()
+        }
+        Err(text) => format!("broken {text}\n"),
+    };
+    let _ = out.write_all(said.as_bytes());
+    // SAFETY: ends this process alone, without running what the parent has set up for its own end.
+    unsafe { libc::_exit(0) }
+}
+
+impl Modelled {
+    /// A rank's process has ended.
+    pub(super) fn gone(&self, rank: usize) {
+        self.arena.gone(rank as u32);
+    }
+
+    /// Reads what the model has said. False: it has ended.
+    fn read(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        loop {
+            match self.pipe.read(&mut bytes) {
+                Ok(0) => return false,
+                Ok(n) => self.heard.extend_from_slice(&bytes[..n]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return e.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+    }
+
+    /// The next line of what was read.
+    fn line(&mut self) -> Option<String> {
+        let end = self.heard.iter().position(|&b| b == b'\n')?;
+        let line: Vec<u8> = self.heard.drain(..=end).collect();
+        Some(String::from_utf8_lossy(&line[..end]).into_owned())
+    }
+
+    /// Waits for the model's end, and keeps its report.
+    fn end(&mut self) {
+        self.closing = true;
+        self.arena.close();
+        let end = Instant::now() + PATIENCE;
+        while self.read() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                // SAFETY: our own child, not yet waited for.
+                unsafe { libc::kill(self.pid, libc::SIGKILL) };
+                break;
+            }
+            let limit = Timespec {
+                tv_sec: left.as_secs() as i64,
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            let mut fds = [PollFd::from_borrowed_fd(self.pipe.as_fd(), PollFlags::IN)];
+            let _ = poll(&mut fds, Some(&limit));
+        }
+        while let Some(line) = self.line() {
+            if line == "report" {
+                let report = String::from_utf8_lossy(&self.heard).into_owned();
+                self.report = Some(report);
+                break;
+            }
+        }
+        // SAFETY: our own child; it has ended, or will now.
+        unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), 0) };
+    }
+}
+
+impl Job<'_> {
+    /// The model has said something, or ended.
+    pub(super) fn hear_model(&mut self) {
+        let Some(modelled) = &mut self.modelled else {
+            return;
+        };
+        let lives = modelled.read();
+        let mut said = Vec::new();
+        while let Some(line) = modelled.line() {
+            if line == "report" {
+                // Nothing to be cut into lines comes after it.
+                modelled.heard.splice(0..0, *b"report\n");
+                break;
+            }
+            said.push(line);
+        }
+        let name = modelled.name.clone();
+        if !lives {
+            let _ = epoll::delete(&self.poll, &modelled.pipe);
+        }
+        let broken = !lives && said.is_empty() && !modelled.closing && modelled.heard.is_empty();
+        for line in said {
+            match line.split_once(' ') {
+                Some(("stuck", ps)) => self.stuck(&name, ps.parse().unwrap_or(0)),
+                Some(("broken", what)) => self.end(&format!("machine {name}: {what}"), 1),
+                _ => {}
+            }
+        }
+        if broken {
+            let text = format!("the model of machine {name} has ended; that is a mistake in Ferry");
+            self.end(&text, 1);
+        }
+    }
+
+    /// No rank can go on, in virtual time.
+    fn stuck(&mut self, name: &str, ps: u64) {
+        if self.options.on_hang == OnHang::Ignore || self.ending.is_some() {
+            return;
+        }
+        let text = format!(
+            "this job hangs on machine {name} at {} of virtual time: every rank waits or has finished, and nothing is under way\n{}",
+            Time::ps(ps),
+            self.picture()
+        );
+        if self.options.on_hang == OnHang::End {
+            let text = text + "ending the job (--on-hang=report lets it go on)";
+            self.end(&text, STATUS_HANG);
+        } else {
+            self.output.say(&text);
+        }
+    }
+
+    /// On a terminal: how far virtual time is, for as long as nothing else is written.
+    pub(super) fn show_virtual_time(&mut self, now: Instant) {
+        let Some(m) = &mut self.modelled else { return };
+        let real = now.duration_since(m.began);
+        if !m.shows || real < SHOWN_AFTER || m.closing {
+            return;
+        }
+        let (ps, commands) = m.arena.progress();
+        let text = format!(
+            "\r\x1b[2K{}: {:.6} s of virtual time, {:.1} s real, {commands} hardware commands",
+            m.name,
+            Time::ps(ps).seconds(),
+            real.as_secs_f64(),
+        );
+        m.shown = io::stderr().write_all(text.as_bytes()).is_ok();
+    }
+
+    /// Takes that line away.
+    pub(super) fn hide_virtual_time(&mut self) {
+        if let Some(m) = &mut self.modelled
+            && std::mem::take(&mut m.shown)
+        {
+            let _ = io::stderr().write_all(b"\r\x1b[2K");
+        }
+    }
+
+    /// Ends the model with the job.
+    pub(super) fn end_model(&mut self) {
+        if let Some(modelled) = &mut self.modelled {
+            let _ = epoll::delete(&self.poll, &modelled.pipe);
+            modelled.end();
+        }
+    }
+
+    /// What was asked for is printed last.
+    pub(super) fn print_machine_report(&mut self) {
+        let Some(modelled) = &mut self.modelled else {
+            return;
+        };
+        if let (true, Some(report)) = (modelled.wanted, modelled.report.take()) {
+            let _ = io::stderr().write_all(report.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! A modelled machine's network: what a card's driver does, as a wire ([`ferry_fabric`]).
+//!
+//! All ranks of such a job are reached by it, those of one node too. Nothing here blocks for the sake of a peer, only for the model to
+//! catch up with this rank's clock.
+
+use crate::{Answer, Body, Expected, Features, Inbox, ProcId, Streamed, Transport, TransportError};
+use ferry_fabric::driver::{self, Driver, Upcall};
+use ferry_fabric::machine::{Compute, Machine};
+use ferry_fabric::{Arena, Client, Time};
+use std::cell::Cell;
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Its name in reports.
+pub const NAME: &str = "model";
+
+/// Bytes that a message of a synchronous send has in its head beyond those of another one.
+const SPARE: usize = 16;
+
+/// What this process's program is told of time.
+struct Clock {
+    now: &'static AtomicU64,
+    /// What asking takes.
+    asking: u64,
+    /// How much longer computation takes there; none: it takes no time.
+    factor: Option<f64>,
+}
+
+static CLOCK: OnceLock<Clock> = OnceLock::new();
+
+thread_local! {
+    /// The thread's processor time when it last left MPI.
+    static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Seconds of virtual time, if this process is on a modelled machine. Asking takes time, too, so that a loop that waits for a time to pass ends.
+#[inline]
+pub fn virtual_time() -> Option<f64> {
+    CLOCK.get().map(|clock| {
+        let computed = match clock.factor {
+            Some(factor) => computed(factor, false).as_ps(),
+            None => 0,
+        };
+        let now = clock.now.fetch_add(clock.asking, Ordering::Relaxed);
+        Time::ps(now + clock.asking + computed).seconds()
+    })
+}
+
+/// What this thread has computed since it was last in MPI, in the machine's time; `ends`: it is in MPI now.
+fn computed(factor: f64, ends: bool) -> Time {
+    let since = if ends { LEFT.take() } else { LEFT.get() };
+    match since {
+        Some(since) => Time::ns(processor_time().saturating_sub(since)).scaled(factor),
+        None => Time::ZERO,
+    }
+}
+
+/// Of this thread, in nanoseconds.
+fn processor_time() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Sleeps until the word is no longer `seen`: what [`Transport::rest`] said.
+pub fn sleep(word: &AtomicU32, seen: u32) {
+    ferry_fabric::kernel::sleep(word, seen);
+}
+
+/// The wire of a process on a modelled machine.
+pub struct Model {
+    me: ProcId,
+    size: u32,
+    client: Client,
+    driver: Box<dyn Driver>,
+    factor: Option<f64>,
+}
+
+impl Model {
+    /// Takes the seat of process `me` of `size` in the memory behind `fd`. `concurrent`: threads of the program may use it at once.
+    ///
+    /// Errors: that is not the memory of a machine.
+    pub fn open(
+        fd: OwnedFd,
+        me: ProcId,
+        size: u32,
+        concurrent: bool,
+    ) -> Result<Model, TransportError> {
+        let wrong = |what: String| TransportError::Machine(what);
+        let arena = Arena::open(fd).map_err(|e| wrong(e.to_string()))?;
+        let machine = Machine::decode(&arena.machine());
+        let (Some(machine), true) = (machine, me < size && size == arena.ranks()) else {
+            return Err(wrong("its description cannot be read".into()));
+        };
+        let mut client = Client::join(arena, me);
+        if concurrent {
+            client.set_concurrent();
+        }
+        let Some(driver) = ferry_fabric::open(&machine, me) else {
+            return Err(wrong("there is no driver for its card".into()));
+        };
+        let factor =
+            (machine.cpu.compute == Compute::Measured).then(|| machine.cpu.factor.unwrap_or(1.0));
+        // A second one in this process is a test's.
+        let _ = CLOCK.set(Clock {
+            now: client.clock(),
+            asking: machine.cpu.clock.value.as_ps(),
+            factor,
+        });
+        Ok(Model {
+            me,
+            size,
+            client,
+            driver,
+            factor,
+        })
+    }
+
+    fn reached(&self, peer: ProcId) -> Result<(), TransportError> {
+        if self.reaches(peer) {
+            return Ok(());
+        }
+        Err(TransportError::Unreachable {
+            peer,
+            tried: NAME.into(),
+        })
+    }
+}
+
+/// The floor above, as drivers see it.
+struct Up<'a>(&'a mut dyn Inbox);
+
+impl Upcall for Up<'_> {
+    fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) {
+        self.0.arrived(from, message, bytes);
+    }
+    fn room(&mut self, from: ProcId, message: u8, head: &[u8], left: usize) -> Option<&mut [u8]> {
+        self.0.room(from, message, head, left)
+    }
+    fn placed(&mut self, from: ProcId, message: u8, head: &[u8], bytes: usize) {
+        self.0.placed(from, message, head, bytes);
+    }
+    fn part(&mut self, from: ProcId, message: u8, head: &[u8], bytes: &[u8]) {
+        self.0.part(from, message, head, bytes);
+    }
+}
+
+impl Transport for Model {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn reaches(&self, peer: ProcId) -> bool {
+        peer < self.size && peer != self.me
+    }
+
+    fn features(&self, peer: ProcId) -> Features {
+        let limits = self.driver.limits(peer);
+        Features {
+            message_max: limits.message_max,
+            eager_max: limits
+                .eager_max
+                .min(limits.message_max.saturating_sub(SPARE)),
+            remote_read: false,
+            read_min: usize::MAX,
+            same_node: false,
+            stream: true,
+        }
+    }
+
+    fn send(
+        &mut self,
+        to: ProcId,
+        message: u8,
+        head: &[u8],
+        body: Body<'_>,
+    ) -> Result<Answer, TransportError> {
+        self.reached(to)?;
+        let body = match body {
+            Body::Bytes(bytes) => driver::Body::Bytes(bytes),
+            Body::Fill(len, fill) => driver::Body::Fill(len, fill),
+        };
+        let taken = self.driver.send(&mut self.client, to, message, head, body);
+        Ok(if taken { Answer::Done } else { Answer::Full })
+    }
+
+    fn announces(&mut self, to: ProcId, len: usize) {
+        self.driver.announces(&mut self.client, to, len);
+    }
+
+    fn expects(&mut self, from: ProcId, what: &Expected<'_>) {
+        let what = driver::Expected {
+            address: what.address,
+            len: what.len,
+            message: what.message,
+            head: what.head,
+        };
+        self.driver.expects(&mut self.client, from, &what);
+    }
+
+    fn stream(
+        &mut self,
+        to: ProcId,
+        message: u8,
+        head: &[u8],
+        body: &[u8],
+    ) -> Result<Streamed, TransportError> {
+        self.reached(to)?;
+        let taken = self
+            .driver
+            .stream(&mut self.client, to, message, head, body);
+        Ok(Streamed {
+            taken,
+            between: true,
+        })
+    }
+
+    fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
+        let polled = self.driver.poll(&mut self.client, &mut Up(inbox));
+        polled.map_err(|e| TransportError::Malformed {
+            peer: e.0,
+            what: e.1,
+        })
+    }
+
+    fn settle(&mut self) -> bool {
+        self.driver.settled(&mut self.client)
+    }
+
+    fn doorbell(&self) -> Option<&'static AtomicU32> {
+        Some(self.client.turn())
+    }
+
+    fn rest(&mut self) -> Option<(&'static AtomicU32, u32)> {
+        self.client.rest(self.driver.period())
+    }
+
+    fn begin_call(&mut self) {
+        self.client.wake();
+        if let Some(factor) = self.factor {
+            let computed = computed(factor, true);
+            if computed > Time::ZERO && !self.client.has_left() {
+                self.client.charge("computing", computed);
+            }
+        }
+    }
+
+    fn end_call(&mut self, sleepers: bool, left: bool) {
+        if left {
+            if !self.client.has_left() {
+                self.client.leave();
+            }
+        } else if sleepers {
+            // The others of this rank's threads wait, and this one goes its own way.
+            self.rest();
+        }
+        if self.factor.is_some() {
+            LEFT.set(Some(processor_time()));
+        }
+    }
+}

@@ -1,0 +1,75 @@
+/* Reference runs on modelled machines: prints how long something takes on rank 0, in picoseconds of virtual time.
+ *     runs pingpong BYTES | ring BYTES | barrier | bcast BYTES | allreduce DOUBLES | alltoall BYTES | test BYTES
+ */
+#include <math.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS = 20 };
+
+static int me, all;
+
+static void pingpong(char *buffer, int bytes)
+{
+    if (me == 0) {
+        MPI_Send(buffer, bytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
+        MPI_Recv(buffer, bytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else if (me == 1) {
+        MPI_Recv(buffer, bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Send(buffer, bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD);
+    }
+}
+
+static void once(const char *what, char *buffer, char *other, int n)
+{
+    int right = (me + 1) % all, left = (me + all - 1) % all, done = 0;
+    MPI_Request request;
+    if (strcmp(what, "pingpong") == 0)
+        pingpong(buffer, n);
+    else if (strcmp(what, "ring") == 0)
+        MPI_Sendrecv(buffer, n, MPI_BYTE, right, 0, other, n, MPI_BYTE, left, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    else if (strcmp(what, "barrier") == 0)
+        MPI_Barrier(MPI_COMM_WORLD);
+    else if (strcmp(what, "bcast") == 0)
+        MPI_Bcast(buffer, n, MPI_BYTE, 0, MPI_COMM_WORLD);
+    else if (strcmp(what, "allreduce") == 0)
+        MPI_Allreduce(buffer, other, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    else if (strcmp(what, "alltoall") == 0)
+        MPI_Alltoall(buffer, n, MPI_BYTE, other, n, MPI_BYTE, MPI_COMM_WORLD);
+    else if (strcmp(what, "test") == 0) {
+        /* A program that polls. */
+        MPI_Irecv(other, n, MPI_BYTE, left, 0, MPI_COMM_WORLD, &request);
+        MPI_Send(buffer, n, MPI_BYTE, right, 0, MPI_COMM_WORLD);
+        while (!done)
+            MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    } else {
+        fprintf(stderr, "there is no run \"%s\"\n", what);
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &me);
+    MPI_Comm_size(MPI_COMM_WORLD, &all);
+    if (argc < 2)
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    int n = argc > 2 ? atoi(argv[2]) : 0;
+    size_t room = 8 * ((size_t)n * (size_t)all + 8);
+    char *buffer = calloc(1, room), *other = calloc(1, room);
+    once(argv[1], buffer, other, n);
+    MPI_Barrier(MPI_COMM_WORLD);
+    double began = MPI_Wtime();
+    for (int i = 0; i < ROUNDS; i++)
+        once(argv[1], buffer, other, n);
+    double took = MPI_Wtime() - began;
+    if (me == 0)
+        printf("%lld\n", llround(took * 1e12));
+    free(buffer);
+    free(other);
+    MPI_Finalize();
+    return 0;
+}
