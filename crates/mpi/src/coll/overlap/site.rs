@@ -24,11 +24,11 @@ pub(super) enum Choice {
 /// Samples that are compared.
 const SAMPLES: usize = 5;
 /// Overlap must be faster by this part to be kept.
-const GAIN: f64 = 0.01;
+const GAIN: f64 = 0.02;
 /// Among so many calls that overlap one blocks, to compare.
 const CHECK: u64 = 24;
 /// A site left blocking is tried after so many calls, then after twice as many each time, up to the second number.
-const AGAIN: (u64, u64) = (8, 512);
+const AGAIN: (u64, u64) = (16, 512);
 /// Places in the calling code that tell sites apart, innermost first.
 pub(super) const FRAMES: usize = 3;
 
@@ -42,6 +42,10 @@ impl Recent {
             self.0.remove(0);
         }
         self.0.push(seconds);
+    }
+    /// What is above it may be somebody else's doing.
+    fn least(&self) -> Option<f64> {
+        self.0.iter().copied().min_by(f64::total_cmp)
     }
     fn median(&self) -> Option<f64> {
         let mut sorted = self.0.clone();
@@ -216,11 +220,11 @@ impl Site {
         }
         match self.calls {
             1 if apart && self.order.is_empty() => return Choice::Trace,
-            1 | 4 => return Choice::Block,
-            2 | 3 => return Choice::Overlap,
+            1 | 3 => return Choice::Block,
+            2 => return Choice::Overlap,
             _ => {}
         }
-        let pays = match (self.spans_overlapped.median(), self.spans_blocking.median()) {
+        let pays = match (self.spans_overlapped.least(), self.spans_blocking.least()) {
             (Some(with), Some(without)) => with < without * (1.0 - GAIN),
             _ => false,
         };
@@ -247,7 +251,7 @@ impl Site {
 
     /// In words.
     pub fn verdict(&self) -> String {
-        let ratio = match (self.spans_overlapped.median(), self.spans_blocking.median()) {
+        let ratio = match (self.spans_overlapped.least(), self.spans_blocking.least()) {
             (Some(with), Some(without)) if without > 0.0 => {
                 format!(
                     " ({:+.1} % from call to call)",
