@@ -2,7 +2,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: build demo test bench bench-overlap install fuzz clean
+.PHONY: build demo test bench bench-overlap bench-tipc install fuzz clean
 
 build:
 	@cargo build --release
@@ -25,6 +25,10 @@ bench-overlap:
 	@bench/overlap/run kernels
 	@bench/overlap/run kernels --shm
 	@bench/overlap/run plots
+
+# TIPC beside TCP, between two guests that have it; writes docs/performance-tipc.md.
+bench-tipc:
+	@scripts/bench-tipc
 
 # The library, mpi.h, mpiexec, mpicc and ferry under PREFIX.
 install:

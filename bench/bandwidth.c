@@ -45,11 +45,11 @@ int main(int argc, char **argv)
         bytes = rates[i];
         say("rate", bytes, WINDOW / timed(one_way) / 1e6);
     }
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8 && sizes[i] <= most; i++) {
         bytes = sizes[i];
         say("bandwidth", bytes, (double)bytes * WINDOW / timed(one_way) / 1e9);
     }
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8 && sizes[i] <= most; i++) {
         bytes = sizes[i];
         say("bidirectional", bytes, 2.0 * bytes * WINDOW / timed(both_ways) / 1e9);
     }

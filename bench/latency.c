@@ -24,7 +24,7 @@ int main(int argc, char **argv)
     int count = ranks == 2 ? (int)(sizeof pair_sizes / sizeof *pair_sizes) : 1;
     out = buffer(4194304), in = buffer(4194304);
     peer = rank ^ 1;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && pair_sizes[i] <= most; i++) {
         bytes = ranks == 2 ? pair_sizes[i] : 8;
         say("latency", bytes, timed(ping_pong) / 2 * 1e6);
     }

@@ -12,6 +12,7 @@
 
 static int rank, ranks;
 static double budget = 0.25; /* seconds for one figure at one size */
+static int most = 4194304;   /* bytes of the largest message */
 
 static void begin(int *argc, char ***argv)
 {
@@ -20,6 +21,8 @@ static void begin(int *argc, char ***argv)
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (getenv("BENCH_BUDGET"))
         budget = atof(getenv("BENCH_BUDGET"));
+    if (getenv("BENCH_MOST"))
+        most = atoi(getenv("BENCH_MOST"));
 }
 
 static char *buffer(size_t bytes)

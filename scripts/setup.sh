@@ -54,6 +54,13 @@ need_python() {
         install_packages python3-dev
 }
 
+# Kernels with TIPC and what sets it up, for tests/tipc and bench/tipc.
+need_guests() {
+    PATH=$PATH:/usr/sbin:/sbin
+    export PATH
+    { command -v linux.uml && command -v tipc && command -v tc; } >/dev/null 2>&1 || install_packages user-mode-linux iproute2
+}
+
 # venv NAME PACKAGE...: a virtual environment under the cache with these packages; prints its folder.
 venv() {
     folder=$CACHE/$1

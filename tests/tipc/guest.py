@@ -15,7 +15,7 @@ import traceback
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIBC = ctypes.CDLL(None, use_errno=True)
-MODULES = ("tipc", "diag", "sch_netem")
+MODULES = ("tipc", "diag", "sch_netem", "sch_ingress", "cls_matchall", "act_gact")
 
 
 def mount(kind, where):

@@ -104,8 +104,8 @@ class Guests:
         self.stack = contextlib.ExitStack()
         self.all = {}
         try:
-            self.state = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="ferry-tipc-"))
-            memory = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="ferry-tipc-", dir=memory_folder(number)))
+            self.state = self.stack.enter_context(tempfile.TemporaryDirectory(prefix=f"ferry-tipc-{os.getpid()}-"))
+            memory = self.stack.enter_context(tempfile.TemporaryDirectory(prefix=f"ferry-tipc-{os.getpid()}-", dir=memory_folder(number)))
             wrapper(self.state)
             cables = [[], []]
             for _ in range(2 if number > 1 else 0):
@@ -155,7 +155,6 @@ class Guests:
         self.close()
 
 
-def single_run():
-    """Two runs at once would only slow each other down: this one waits for the other's end."""
-    sys.stdout.reconfigure(line_buffering=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was begun is cleared away
+def end_well():
+    """Ends by SystemExit when told to by a signal, so that guests and files are cleared away."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

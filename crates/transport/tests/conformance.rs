@@ -480,3 +480,33 @@ fn sleepers_are_woken_by_messages_and_by_room() {
         });
     });
 }
+
+/// Two jobs whose names fall together, as those of two numbers of jobs may: only ports and keys tell them apart.
+#[test]
+fn two_jobs_under_the_same_names_never_meet() {
+    if std::env::var_os("FERRY_TEST_TIPC").is_none() {
+        return;
+    }
+    let mut jobs = [tipc(3, false), tipc(3, true), tipc(3, false)];
+    let mut all: Vec<Vec<Keep>> = (0..3).map(|_| keeps(3)).collect();
+    let mut sent = [[[false; 3]; 3]; 3];
+    let end = Instant::now() + PATIENCE;
+    while all.iter().flatten().any(|k| k.messages.len() < 2) {
+        for (j, (wires, keeps)) in jobs.iter_mut().zip(&mut all).enumerate() {
+            for (me, (wire, keep)) in wires.iter_mut().zip(keeps).enumerate() {
+                for to in (0..3).filter(|&to| to != me) {
+                    if !sent[j][me][to] {
+                        let answer = wire.send(to as u32, 1, &[], Body::Bytes(&[j as u8]));
+                        sent[j][me][to] = answer.unwrap() == Answer::Done;
+                    }
+                }
+                wire.poll(keep).unwrap();
+            }
+        }
+        assert!(Instant::now() < end, "it takes too long");
+    }
+    for (j, keep) in all.iter().enumerate() {
+        let mut messages = keep.iter().flat_map(|k| &k.messages);
+        assert!(messages.all(|m| m.2 == [j as u8]), "{j}: another job's");
+    }
+}

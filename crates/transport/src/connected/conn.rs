@@ -50,15 +50,27 @@ impl Seal {
     }
 }
 
+/// Over what a connection goes.
+#[derive(Clone, Copy)]
+pub struct Way {
+    /// The number of its medium.
+    pub medium: usize,
+    /// The node at its other end, as the medium calls it.
+    pub node: u32,
+    /// What it stands on.
+    pub line: &'static dyn Line,
+}
+
 /// An open connection.
 pub struct Conn {
     /// The process at its other end.
     pub peer: ProcId,
-    /// The number of the medium over which it goes.
-    pub medium: usize,
-    line: &'static dyn Line,
+    /// Over what it goes.
+    pub way: Way,
     stream_max: usize,
     socket: OwnedFd,
+    /// Bytes to hand to the system at once, at most.
+    write_max: usize,
     reader: Reader,
     /// Bytes that wait for room in the socket, from `sent` on.
     queue: Vec<u8>,
@@ -87,20 +99,14 @@ struct Silence {
 }
 
 impl Conn {
-    pub fn new(
-        peer: ProcId,
-        medium: usize,
-        line: &'static dyn Line,
-        socket: OwnedFd,
-        seal: Option<Box<Seal>>,
-    ) -> Conn {
-        line.opened(&socket);
+    pub fn new(peer: ProcId, way: Way, socket: OwnedFd, seal: Option<Box<Seal>>) -> Conn {
+        way.line.opened(&socket);
         Conn {
             peer,
-            medium,
-            line,
-            stream_max: line.stream_max().min(frame::STREAM_MAX),
+            way,
+            stream_max: way.line.stream_max().min(frame::STREAM_MAX),
             socket,
+            write_max: usize::MAX,
             reader: Reader::new(),
             queue: Vec::new(),
             sent: 0,
@@ -150,7 +156,7 @@ impl Conn {
                 let n = frame::HEADER + head.len();
                 start[..frame::HEADER].copy_from_slice(&header);
                 start[frame::HEADER..n].copy_from_slice(head);
-                let gone = write(&self.socket, &start[..n], bytes)?;
+                let gone = write(&self.socket, &mut self.write_max, &start[..n], bytes)?;
                 if gone < n + bytes.len() {
                     self.keep(&start[..n], bytes, gone);
                 }
@@ -245,7 +251,7 @@ impl Conn {
         }
         if self.stream_left > 0 {
             let piece = &body[..self.stream_left.min(body.len())];
-            let gone = write(&self.socket, &[], piece)?;
+            let gone = write(&self.socket, &mut self.write_max, &[], piece)?;
             self.stream_left -= gone;
             return Ok(gone);
         }
@@ -259,7 +265,7 @@ impl Conn {
             head.len() + piece.len(),
         ));
         start[frame::HEADER..n].copy_from_slice(head);
-        let gone = write(&self.socket, &start[..n], piece)?;
+        let gone = write(&self.socket, &mut self.write_max, &start[..n], piece)?;
         if gone == 0 {
             return Ok(0);
         }
@@ -296,7 +302,12 @@ impl Conn {
     pub fn flush(&mut self) -> Result<bool, Broken> {
         let mut moved = false;
         while self.is_behind() {
-            let gone = write(&self.socket, &self.queue[self.sent..], &[])?;
+            let gone = write(
+                &self.socket,
+                &mut self.write_max,
+                &self.queue[self.sent..],
+                &[],
+            )?;
             if gone == 0 {
                 return Ok(moved);
             }
@@ -411,7 +422,7 @@ impl Conn {
 
     /// Bytes that the peer's system has not acknowledged.
     pub fn unacknowledged(&self) -> usize {
-        self.line.unacknowledged(&self.socket)
+        self.way.line.unacknowledged(&self.socket)
     }
 
     /// Has nothing been heard for `limit` although something should have been? To be asked from time to time.
@@ -419,7 +430,7 @@ impl Conn {
     /// A peer that computes does not read, its window closes, and that is no fault: its system still answers. What counts is that
     /// sent segments, or questions whether the window is open again, stay unanswered.
     pub fn is_silent(&mut self, now: Instant, limit: Duration) -> bool {
-        let Some((waiting, heard)) = self.line.unanswered(&self.socket) else {
+        let Some((waiting, heard)) = self.way.line.unanswered(&self.socket) else {
             return false;
         };
         if !waiting {
@@ -447,12 +458,21 @@ fn merge(all: &mut Found, found: Found) {
     all.delivered += found.delivered;
 }
 
-/// Writes from the front of `first` and then `second`; returns how many bytes the socket took.
+/// Bytes that go into one packet of any network.
+const PACKET: usize = 1200;
+
+/// Writes from the front of `first` and then `second`, not more than `most`; returns how many bytes the socket took.
+///
+/// TIPC cuts what it is given for the link that it used when the connection was made. If another link with smaller packets has taken over, it
+/// refuses what is longer than one of those: from then on it gets no more than that at once.
 #[inline]
-fn write(socket: &OwnedFd, first: &[u8], second: &[u8]) -> Result<usize, Broken> {
+fn write(socket: &OwnedFd, most: &mut usize, first: &[u8], second: &[u8]) -> Result<usize, Broken> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     loop {
-        let sent = if second.is_empty() {
+        let sent = if first.len() + second.len() > *most {
+            let one = if first.is_empty() { second } else { first };
+            rustix::net::send(socket, &one[..one.len().min(*most)], flags)
+        } else if second.is_empty() {
             rustix::net::send(socket, first, flags)
         } else if first.is_empty() {
             rustix::net::send(socket, second, flags)
@@ -464,6 +484,10 @@ fn write(socket: &OwnedFd, first: &[u8], second: &[u8]) -> Result<usize, Broken>
             Ok(n) => Ok(n),
             Err(Errno::AGAIN) => Ok(0),
             Err(Errno::INTR) => continue,
+            Err(Errno::MSGSIZE) if *most > PACKET => {
+                *most = PACKET;
+                continue;
+            }
             Err(e) => Err(Broken::System(e)),
         };
     }

@@ -95,6 +95,14 @@ pub trait Medium: Send {
     fn forget(&mut self, _process: ProcId) {}
     /// Who is at the other end of a connection, as long as there is one.
     fn who(&self, socket: &OwnedFd) -> Option<String>;
+    /// The node at the other end of a connection, in the medium's own numbers; to be kept for [`Medium::afterwards`].
+    fn node(&self, _socket: &OwnedFd) -> u32 {
+        0
+    }
+    /// What is known of this node now that a connection to it has broken.
+    fn afterwards(&self, _node: u32) -> Option<String> {
+        None
+    }
     /// From where this process calls, and what chooses that.
     fn whence(&self) -> String;
     /// What its connections stand on.

@@ -6,7 +6,7 @@
 //! failed; the other gives up its own as soon as it is called. Nothing but the handshake travels before the opening word, so
 //! nothing is lost with a call that is given up.
 
-use super::conn::{Broken, Conn, Seal};
+use super::conn::{Broken, Conn, Seal, Way};
 use super::{Asked, Begun, Connected, Link, News, Peer, Place, Stranger, Token, card, frame};
 use crate::{Inbox, ProcId, TransportError};
 use ferry_guard::{Handshake, Message, Rejected, Session, Step};
@@ -417,8 +417,8 @@ impl Connected {
                     };
                 }
                 Ok(Some(session)) => {
-                    let line = self.media[medium].line();
-                    let conn = Conn::new(process, medium, line, socket, sealed(session));
+                    let way = way(&*self.media[medium], medium, &socket);
+                    let conn = Conn::new(process, way, socket, sealed(session));
                     calling.stage = Stage::Greeted(Box::new(conn));
                     return self.hear_called(i, inbox);
                 }
@@ -558,8 +558,9 @@ impl Connected {
 
     /// This call is the connection that both use.
     fn adopt(&mut self, i: usize, medium: usize, socket: OwnedFd, session: Session) {
-        let (process, line) = (self.peers[i].process, self.media[medium].line());
-        let mut conn = Box::new(Conn::new(process, medium, line, socket, sealed(session)));
+        let way = way(&*self.media[medium], medium, &socket);
+        let process = self.peers[i].process;
+        let mut conn = Box::new(Conn::new(process, way, socket, sealed(session)));
         self.forget(i);
         // Should that fail, reading says why.
         let _ = conn.say(frame::Kind::Open);
@@ -584,6 +585,8 @@ impl Connected {
             Link::Dying {
                 what: say(&broken),
                 until: Instant::now() + GRACE,
+                medium: conn.way.medium,
+                node: conn.way.node,
             }
         };
         self.set_timer();
@@ -604,6 +607,15 @@ fn say(broken: &Broken) -> String {
         }
         Broken::System(e) => e.to_string(),
         Broken::Malformed(what) => format!("it sent {what}"),
+    }
+}
+
+/// Over what a connection goes that has just been made.
+fn way(of: &dyn super::Medium, medium: usize, socket: &OwnedFd) -> Way {
+    Way {
+        medium,
+        node: of.node(socket),
+        line: of.line(),
     }
 }
 

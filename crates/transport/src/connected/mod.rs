@@ -116,7 +116,13 @@ enum Link {
     /// There is a connection.
     Open(Box<Conn>),
     /// The connection has broken; the fault is told when the launcher, who may know more, has had time to say it first.
-    Dying { what: String, until: Instant },
+    Dying {
+        what: String,
+        until: Instant,
+        /// The medium over which it went, and what that calls the other node.
+        medium: usize,
+        node: u32,
+    },
     /// It cannot be spoken to any more; why.
     Gone(String),
 }
@@ -322,7 +328,7 @@ impl Connected {
             }
             return 0;
         };
-        if let Some(&way) = self.ways.get(conn.medium) {
+        if let Some(&way) = self.ways.get(conn.way.medium) {
             inbox.by(way);
         }
         match conn.receive(&mut self.scratch, inbox) {
@@ -429,7 +435,7 @@ impl Transport for Connected {
 
     fn way(&self, peer: ProcId) -> &'static str {
         match self.slot(peer).map(|i| &self.peers[i].link) {
-            Some(Link::Open(conn)) => self.media[conn.medium].name(),
+            Some(Link::Open(conn)) => self.media[conn.way.medium].name(),
             _ => self.name(),
         }
     }

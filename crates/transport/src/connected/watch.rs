@@ -95,8 +95,14 @@ impl Connected {
                         );
                     }
                 }
-                Link::Dying { what, until } if *until <= now => {
-                    let what = std::mem::take(what);
+                Link::Dying {
+                    what,
+                    until,
+                    medium,
+                    node,
+                } if *until <= now => {
+                    let known = self.media[*medium].afterwards(*node);
+                    let what = known.unwrap_or_else(|| std::mem::take(what));
                     self.end(i, what);
                 }
                 Link::Dying { .. } | Link::Gone(_) => {}

@@ -235,6 +235,16 @@ impl Medium for Tipc {
         let id = socket::peer(socket).ok()?;
         Some(format!("TIPC {id}"))
     }
+    fn node(&self, socket: &OwnedFd) -> u32 {
+        socket::peer(socket).map_or(0, |id| id.node)
+    }
+    fn afterwards(&self, node: u32) -> Option<String> {
+        (node != 0 && !self.is_near(node)).then(|| {
+            format!(
+                "no TIPC link leads to its node {node:x} any more: the node is down, or its links were for longer than their tolerance (`tipc link get tolerance link …`)"
+            )
+        })
+    }
     fn whence(&self) -> String {
         let others = self.nodes.len();
         format!(
