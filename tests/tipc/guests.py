@@ -20,7 +20,7 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-MEMORY = 512  # MB a guest; a file of its own, of which only what is touched exists
+MEMORY = 1024  # MB a guest; a file of its own, of which only what is touched exists
 BOOT = 60.0
 
 

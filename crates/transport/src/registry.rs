@@ -145,10 +145,16 @@ fn open_these(
             tcp::NAME if left && directory.is_some() => {
                 let settings = tcp::Settings::from_environment()?;
                 timeout = timeout.max(settings.timeout);
-                media.push(Box::new(Tcp::listen(welcome, &settings)?));
+                match Tcp::listen(welcome, &settings) {
+                    Ok(tcp) => media.push(Box::new(tcp)),
+                    // Nodes that only TIPC joins have no other address.
+                    Err(TransportError::NoAddress(_)) if !chosen && !media.is_empty() => continue,
+                    Err(e) => return Err(e),
+                }
             }
             tipc::NAME if left && directory.is_some() => {
                 let settings = tipc::Settings::from_environment()?;
+                timeout = timeout.max(tipc::TIMEOUT);
                 match Tipc::listen(welcome, &settings) {
                     Ok(tipc) if chosen || tipc.is_joined() => media.push(Box::new(tipc)),
                     Err(e) if chosen => return Err(e),
