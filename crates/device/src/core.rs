@@ -473,6 +473,7 @@ impl Device {
             || self.engine.has_outgoing()
             || self.engine.has_tasks()
             || self.engine.requests.pressing() > 0
+            || self.wires.owes()
     }
 
     /// Hands over work to go on in the background.

@@ -194,6 +194,10 @@ pub trait Transport: Send {
     fn begin_call(&mut self) {}
     /// … and goes again. `sleepers`: others of its threads wait there; `left`: the process has done with MPI.
     fn end_call(&mut self, _sleepers: bool, _left: bool) {}
+    /// Does anything that was answered [`Answer::Done`] still wait in this process for room?
+    fn owes(&self) -> bool {
+        false
+    }
     /// The process has sent all it wants to: tells the peers so, and answers whether all has reached them. To be asked again until it
     /// has; sending again takes it back.
     fn settle(&mut self) -> bool {

@@ -358,6 +358,10 @@ impl Wires {
         if let Ok(wire) = self.wire(from) {
             wire.expects(from, what);
         }
+
+    /// [`Transport::owes`] on any wire.
+    pub fn owes(&self) -> bool {
+        self.others.iter().any(|w| w.owes())
     }
 
     /// [`Transport::settle`] on every wire.

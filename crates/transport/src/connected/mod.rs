@@ -543,6 +543,11 @@ impl Transport for Connected {
         Some(self.epoll.as_fd())
     }
 
+    fn owes(&self) -> bool {
+        let behind = |&i: &usize| matches!(&self.peers[i].link, Link::Open(c) if c.is_behind());
+        self.writers.iter().any(behind)
+    }
+
     fn settle(&mut self) -> bool {
         self.settling = true;
         let mut settled = true;
