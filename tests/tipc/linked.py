@@ -255,7 +255,7 @@ class Linked(Cases):
     def case_31_no_bearer(self):
         self.bearers("udp name u", None)
         job = self.job(None, "h1:1,h2:1", self.storm, "1")
-        self.ends(job, 45, "no TIPC link leads to its node", "tipc bearer enable", r"rank [01]\b")
+        self.ends(job, 20, "no TIPC link leads to its node", "tipc bearer enable", r"rank [01]\b")
         # By itself Ferry takes TCP then.
         names = Names(KIND)
         self.storms(None, "h1:1,h2:1", "1", environment={"FERRY_TCP_IF": "vec0"})

@@ -481,6 +481,26 @@ fn sleepers_are_woken_by_messages_and_by_room() {
     });
 }
 
+#[test]
+fn what_a_wire_still_holds_is_said_until_it_is_gone() {
+    each(2, |name, mut wires| {
+        let mut keeps = keeps(2);
+        offer_through(name, &mut wires, &mut keeps);
+        assert!(!wires[0].owes(), "{name}");
+        let before = keeps[1].messages.len();
+        let (body, mut sent) = (bytes_of(3000, 1), 0);
+        while wires[0].send(1, 1, &[], Body::Bytes(&body)).unwrap() == Answer::Done {
+            sent += 1;
+        }
+        // Shared memory is the peer's as soon as it is written.
+        assert_eq!(wires[0].owes(), name != "shm", "{name}");
+        until(name, &mut wires, &mut keeps, |_, k| {
+            k[1].messages.len() == before + sent
+        });
+        assert!(!wires[0].owes(), "{name}");
+    });
+}
+
 /// Two jobs whose names fall together, as those of two numbers of jobs may: only ports and keys tell them apart.
 #[test]
 fn two_jobs_under_the_same_names_never_meet() {

@@ -28,7 +28,7 @@ const KIND_MIN: u32 = 64;
 /// Longest message that TIPC carries, bytes (linux/tipc.h).
 const MESSAGE_MAX: usize = 66_000;
 /// How long a process may be called in vain.
-pub const TIMEOUT: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the name of a process whose node is joined to this one may take to come here: it was published before its card was left.
 const PATIENCE: Duration = Duration::from_secs(5);
 
