@@ -126,7 +126,7 @@ fn open_these(
     let mut left = welcome.size > 1;
     // All that connect are one wire: by which of them a peer is reached is found when it is called.
     let mut media: Vec<Box<dyn Medium>> = Vec::new();
-    let mut timeout = Duration::ZERO;
+    let mut timeout = tipc::TIMEOUT;
     for &name in names {
         match name {
             "shm" if left && media.is_empty() && welcome.local_ranks.len() > 1 => {
@@ -144,7 +144,7 @@ fn open_these(
             }
             tcp::NAME if left && directory.is_some() => {
                 let settings = tcp::Settings::from_environment()?;
-                timeout = timeout.max(settings.timeout);
+                timeout = settings.timeout;
                 match Tcp::listen(welcome, &settings) {
                     Ok(tcp) => media.push(Box::new(tcp)),
                     // Nodes that only TIPC joins have no other address.
@@ -154,7 +154,6 @@ fn open_these(
             }
             tipc::NAME if left && directory.is_some() => {
                 let settings = tipc::Settings::from_environment()?;
-                timeout = timeout.max(tipc::TIMEOUT);
                 match Tipc::listen(welcome, &settings) {
                     Ok(tipc) if chosen || tipc.is_joined() => media.push(Box::new(tipc)),
                     Err(e) if chosen => return Err(e),
