@@ -357,6 +357,7 @@ impl Wires {
         if let Ok(wire) = self.wire(from) {
             wire.expects(from, what);
         }
+    }
 
     /// [`Transport::owes`] on any wire.
     pub fn owes(&self) -> bool {
