@@ -123,6 +123,7 @@ mod memory {
             unsafe { self.0.pointer().add(at + 8) }
         }
         pub fn hand_over(&self, _at: u64, _len: u64) {}
+        pub fn expect(&self, _at: u64, _len: u64) {}
         pub fn take_over(&self, _at: u64, _len: u64) {}
         pub unsafe fn fill(&self, at: u64, _lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
             // SAFETY: loom has checked that nobody else uses these bytes.

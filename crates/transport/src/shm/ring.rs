@@ -262,6 +262,7 @@ impl Reader {
             if span(lead, len) > to_end(self.head) {
                 return Found::Malformed;
             }
+            self.memory.expect(self.head, span(lead, len));
             // SAFETY: the writer published these bytes with the word and does not touch them before `head` passes them.
             let bytes = unsafe { self.memory.bytes(self.head, lead, len) };
             return Found::Record {
