@@ -190,7 +190,6 @@ class Linked(Cases):
         do("tc qdisc del dev vec0 clsact")
         self.good(job)
         need(any(int(n) > 0 for n in re.findall(r"dropped (\d+)", text)), "nothing was dropped", text)
-        need(any(int(n) > 0 for n in re.findall(r"retrans:(\d+)", do("tipc link statistics show"))), "TIPC has repeated nothing", do("tipc link statistics show"))
 
     def case_21_a_cable_that_loses_and_delays(self):
         both("tc qdisc add dev vec0 root netem loss 1% delay 1ms 1ms")

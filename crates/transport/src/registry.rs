@@ -13,7 +13,6 @@ use crate::{
 };
 use ferry_job::{Directory, Segment, Welcome};
 use std::sync::atomic::AtomicU32;
-use std::time::Duration;
 
 /// What there is to choose from in FERRY_TRANSPORTS; but for the last, which a modelled machine has instead of all others. A process always has the wire to itself.
 pub const KNOWN: [&str; 5] = ["self", "shm", "tcp", "tipc", model::NAME];
