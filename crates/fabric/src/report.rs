@@ -1,5 +1,7 @@
 //! Running a machine's model, and what is said of it at the end.
 
+use crate::dimmnet2::adapter::DimmnetDriver;
+use crate::dimmnet2::machine::Cards;
 use crate::driver::Driver;
 use crate::kernel::{Cost, RankUse, Trace};
 use crate::machine::{Machine, Nic};
@@ -13,6 +15,9 @@ use std::path::Path;
 pub fn open(machine: &Machine, me: Rank) -> Option<Box<dyn Driver>> {
     match &machine.nic {
         Nic::Put(_) => PutDriver::new(machine, me).map(|d| Box::new(d) as Box<dyn Driver>),
+        Nic::Dimmnet2(_) => {
+            DimmnetDriver::new(machine).map(|d| Box::new(d) as Box<dyn Driver>)
+        }
     }
 }
 
@@ -58,6 +63,11 @@ pub fn serve(
             let card = Card::new(machine, ranks).ok_or("its card is another")?;
             let links = card.links();
             run(machine, arena, card, links, trace, stuck)
+        }
+        Nic::Dimmnet2(_) => {
+            let cards = Cards::new(machine, ranks).ok_or("its card is another")?;
+            let links = cards.links();
+            run(machine, arena, cards, links, trace, stuck)
         }
     }
 }

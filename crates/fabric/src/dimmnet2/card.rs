@@ -150,7 +150,7 @@ pub struct Tally {
     pub commands: u64,
     /// Packets sent, Stop and Go among them.
     pub packets: u64,
-    /// Bytes on the link.
+    /// Their bytes.
     pub bytes: u64,
     /// How often a full ring stopped a sender.
     pub stops: u64,
@@ -160,6 +160,7 @@ pub struct Tally {
 
 /// A command that is being executed.
 struct InHand {
+    name: &'static str,
     port: u16,
     /// It goes to the network.
     remote: bool,
@@ -245,6 +246,21 @@ impl Card {
     /// What it has done so far.
     pub fn tally(&self) -> Tally {
         self.tally
+    }
+
+    /// What it does until an event is due, for a timeline.
+    pub fn names(&self, event: &Event) -> &'static str {
+        match event {
+            Event::Executed => self.in_hand.as_ref().map_or("command", |c| c.name),
+            Event::Received(packet) => match packet.request {
+                Request::Store { .. } => "receives RVS",
+                Request::Load { .. } => "receives RVL",
+                Request::Append { .. } => "receives IVS",
+                Request::Loaded { .. } => "receives loaded data",
+                Request::Stop | Request::Go => "receives Stop or Go",
+            },
+            Event::Drain(..) => "appends what waited",
+        }
     }
 
     /// The processor's stores have come to a process's Write Window.
@@ -391,6 +407,7 @@ impl Card {
         self.tally.commands += 1;
         self.tally.busy += took;
         self.in_hand = Some(InHand {
+            name: command.name(),
             port,
             remote: command.is_remote(),
             prepared,
@@ -418,7 +435,7 @@ impl Card {
 
     fn send(&mut self, packet: Packet, effects: &mut Vec<Effect>) {
         self.tally.packets += 1;
-        self.tally.bytes += u64::from(packet.wire_bytes());
+        self.tally.bytes += u64::from(packet.bytes());
         effects.push(Effect::Send(packet));
     }
 

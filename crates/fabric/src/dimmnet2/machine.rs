@@ -1,17 +1,16 @@
 //! The cards of a job and the wires between them, driven by the kernel of virtual time; and a rank's side of its card.
 
-use super::card::{Card, Effect, Event, Pace, Seen, Shape, Tally, Word};
+use super::card::{Card, Effect, Event, Seen, Tally, Word};
 use super::command::Command;
 use super::driver::Port;
+use super::figures;
 use super::packet::{Packet, Process};
+use crate::kernel::Track;
+use crate::machine::Machine;
+use crate::network::{self, Network};
 use crate::{Client, Kernel, Model, Nonsense, Rank, Time};
+use std::borrow::BorrowMut;
 use std::collections::BTreeMap;
-
-/// What carries packets from card to card.
-pub trait Network {
-    /// A packet of so many bytes begins to leave node `from` for node `to`: when it has come, whole. Asked in the order of time.
-    fn carry(&mut self, now: Time, from: u16, to: u16, bytes: u32) -> Time;
-}
 
 /// Commands of ranks to their cards.
 mod kind {
@@ -43,39 +42,58 @@ fn word_at(word: Word, window: u32) -> usize {
     window as usize + index * 4
 }
 
-/// Bytes that a card shows a rank, in a job with so many senders.
-pub fn shown(window: u32, senders: u32) -> u64 {
-    word_at(Word::Nwa(senders), window) as u64
+/// Where a rank is.
+pub(super) fn process_of(machine: &Machine, rank: Rank) -> Process {
+    Process {
+        node: machine.node_of(rank) as u16,
+        port: (rank % machine.processes()) as u16,
+    }
+}
+
+/// Bytes that a card of this machine shows each of so many ranks; `None` if its card is another.
+pub fn shown(machine: &Machine, ranks: u32) -> Option<u64> {
+    let f = figures::of(machine)?;
+    let window = f.plan(1).window();
+    let senders = ranks.next_multiple_of(machine.processes());
+    Some(word_at(Word::Nwa(senders), window) as u64)
 }
 
 /// All cards of a job.
-pub struct Cards<N> {
-    shape: Shape,
+pub struct Cards {
+    window: u32,
     cards: Vec<Card>,
     processes: Vec<Process>,
     ranks: BTreeMap<Process, Rank>,
-    network: N,
+    network: Network,
 }
 
 /// What the cards set for later.
 pub enum Due {
     /// A card wanted to be told of this.
     Card(u16, Event),
-    /// A packet has come to its node.
-    Arrived(Packet),
+    /// A packet comes to a link, or is there.
+    Hop(network::Packet<Packet>),
 }
 
-impl<N: Network> Cards<N> {
-    /// The cards for a job whose ranks are these processes.
-    pub fn new(shape: Shape, pace: Pace, processes: &[Process], network: N) -> Cards<N> {
-        let nodes = processes.iter().map(|p| p.node + 1).max().unwrap_or(0);
-        Cards {
-            shape,
+impl Cards {
+    /// The cards of `machine` for so many ranks; `None` if it has others.
+    pub fn new(machine: &Machine, ranks: u32) -> Option<Cards> {
+        let f = figures::of(machine)?;
+        let processes: Vec<Process> = (0..ranks).map(|r| process_of(machine, r)).collect();
+        let nodes = processes.last().map_or(1, |p| p.node + 1);
+        let (shape, pace) = (f.shape(machine.processes() as u16), f.pace());
+        Some(Cards {
+            window: shape.window,
             cards: (0..nodes).map(|n| Card::new(n, shape, pace)).collect(),
-            processes: processes.to_vec(),
-            ranks: (0..).zip(processes).map(|(r, p)| (*p, r)).collect(),
-            network,
-        }
+            ranks: (0..).zip(&processes).map(|(r, p)| (*p, r)).collect(),
+            processes,
+            network: Network::new(&machine.network, nodes.into()),
+        })
+    }
+
+    /// What the links are called.
+    pub fn links(&self) -> Vec<String> {
+        self.network.names()
     }
 
     /// What each card has done.
@@ -83,23 +101,23 @@ impl<N: Network> Cards<N> {
         self.cards.iter().map(Card::tally).collect()
     }
 
-    /// What carries the packets.
-    pub fn network(&self) -> &N {
-        &self.network
-    }
-
     fn follow(&mut self, node: u16, effects: Vec<Effect>, kernel: &mut Kernel<Due>) {
         for effect in effects {
             match effect {
                 Effect::Later(at, event) => {
                     let whose = self.first_rank(node);
+                    if kernel.traced() {
+                        let name = self.cards[usize::from(node)].names(&event);
+                        kernel.span(Track::Card(node.into()), name, kernel.now(), at);
+                    }
                     kernel.at(at, whose, Due::Card(node, event));
                 }
                 Effect::Send(packet) => {
-                    let (to, bytes) = (packet.to.node, packet.wire_bytes());
+                    let (now, to) = (kernel.now(), packet.to.node);
                     if usize::from(to) < self.cards.len() {
-                        let at = self.network.carry(kernel.now(), node, to, bytes);
-                        kernel.at(at, self.first_rank(node), Due::Arrived(packet));
+                        let way = (node.into(), to.into());
+                        let what = (self.first_rank(node), packet.bytes().into());
+                        self.network.send(kernel, now, way, what, packet, Due::Hop);
                     }
                 }
                 Effect::Changed(port, seen) => {
@@ -109,7 +127,7 @@ impl<N: Network> Cards<N> {
                     let card = &self.cards[usize::from(node)];
                     match seen {
                         Seen::Word(word) => {
-                            let at = word_at(word, self.shape.window);
+                            let at = word_at(word, self.window);
                             kernel.write(rank, at, &card.word(port, word).to_le_bytes());
                             kernel.tell(rank, LOOK, &[]);
                         }
@@ -133,7 +151,7 @@ impl<N: Network> Cards<N> {
     }
 }
 
-impl<N: Network> Model for Cards<N> {
+impl Model for Cards {
     type Event = Due;
 
     fn command(
@@ -183,70 +201,104 @@ impl<N: Network> Model for Cards<N> {
         let now = kernel.now();
         let (node, effects) = match event {
             Due::Card(node, event) => (node, self.cards[usize::from(node)].event(now, event)),
-            Due::Arrived(packet) => {
+            Due::Hop(packet) => {
+                let Some(packet) = self.network.due(kernel, packet, Due::Hop) else {
+                    return;
+                };
                 let node = packet.to.node;
                 (node, self.cards[usize::from(node)].arrive(now, packet))
             }
         };
         self.follow(node, effects, kernel);
     }
+
+    fn used(&self, whole: Time) -> Vec<(String, String)> {
+        let share = |busy: Time| 100.0 * busy.seconds() / whole.seconds().max(1e-12);
+        let cards = self.cards.iter().enumerate().map(|(node, card)| {
+            let t = card.tally();
+            let line = format!(
+                "{} commands, busy {:.1} %; {} packets, {} B; {} full rings",
+                t.commands,
+                share(t.busy),
+                t.packets,
+                t.bytes,
+                t.stops
+            );
+            (format!("card of node {node}"), line)
+        });
+        let links = self.network.used().into_iter().map(|l| {
+            let line = format!(
+                "{} packets, {} B, busy {:.1} %",
+                l.packets,
+                l.bytes,
+                share(l.busy)
+            );
+            (l.name, line)
+        });
+        cards.chain(links).collect()
+    }
 }
 
 /// A rank's side of its card: windows and registers, as the driver sees them.
-pub struct Mapped {
+pub struct Mapped<C> {
     /// The rank's seat in the job.
-    pub client: Client,
+    pub client: C,
     window: u32,
 }
 
-impl Mapped {
+impl<C: BorrowMut<Client>> Mapped<C> {
     /// The card of the rank whose seat this is.
-    pub fn new(client: Client, window: u32) -> Mapped {
+    pub fn new(client: C, window: u32) -> Mapped<C> {
         Mapped { client, window }
     }
 
     fn forget_events(&mut self) {
-        while self.client.event().is_some() {}
+        while self.client.borrow_mut().event().is_some() {}
     }
 }
 
-impl Port for Mapped {
+impl<C: BorrowMut<Client>> Port for Mapped<C> {
     fn charge(&mut self, cause: &'static str, cost: Time) {
-        self.client.charge(cause, cost);
+        self.client.borrow_mut().charge(cause, cost);
     }
 
     fn store(&mut self, window: u32, bytes: &[u8]) {
         self.client
+            .borrow_mut()
             .command(kind::STORE, &[&window.to_le_bytes(), bytes]);
     }
 
     fn command(&mut self, words: &[u32]) {
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        self.client.command(kind::COMMAND, &[&bytes]);
+        self.client.borrow_mut().command(kind::COMMAND, &[&bytes]);
     }
 
     fn consume(&mut self, sender: u32, nra: u32) {
         let words = [sender.to_le_bytes(), nra.to_le_bytes()];
-        self.client.command(kind::CONSUME, &[words.as_flattened()]);
+        self.client
+            .borrow_mut()
+            .command(kind::CONSUME, &[words.as_flattened()]);
     }
 
     fn look(&mut self) {
-        self.client.sync();
+        self.client.borrow_mut().sync();
         self.forget_events();
     }
 
     fn word(&self, word: Word) -> u32 {
         let mut bytes = [0; 4];
-        self.client.read(word_at(word, self.window), &mut bytes);
+        self.client
+            .borrow()
+            .read(word_at(word, self.window), &mut bytes);
         u32::from_le_bytes(bytes)
     }
 
     fn load(&self, window: u32, into: &mut [u8]) {
-        self.client.read(window as usize, into);
+        self.client.borrow().read(window as usize, into);
     }
 
     fn wait(&mut self, period: Time) {
-        self.client.wait(period);
+        self.client.borrow_mut().wait(period);
         self.forget_events();
     }
 }

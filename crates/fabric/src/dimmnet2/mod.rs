@@ -4,10 +4,13 @@
 //! - [`card`] is the card: windows, SO-DIMM, LLCM, commands, rings. It has no clock; a kernel of virtual time drives it.
 //! - [`driver`] is the software: it issues commands and reads what they bring, and is the same whatever carries them out.
 
+pub mod adapter;
 pub mod card;
 pub mod command;
 pub mod driver;
+pub mod figures;
 pub mod machine;
+pub mod measure;
 pub mod memory;
 pub mod packet;
 pub mod pattern;

@@ -4,9 +4,6 @@ use super::pattern::Pattern;
 
 /// Bytes of a packet's header.
 pub const HEADER: u32 = 32;
-/// Bytes that InfiniBand puts around a packet: LRH 8, BTH 12, ICRC 4, VCRC 2 (InfiniBand Architecture Specification 1, §5.2).
-pub const FRAMING: u32 = 26;
-
 /// A process on a card: the card's node, and which of its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Process {
@@ -65,8 +62,8 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Bytes on the link.
-    pub fn wire_bytes(&self) -> u32 {
+    /// Its bytes; the link adds its own.
+    pub fn bytes(&self) -> u32 {
         let (list, data) = match &self.request {
             Request::Store { pattern, data, .. } => (pattern.list_bytes(), data.len()),
             Request::Load { pattern, .. } => (pattern.list_bytes(), 0),
@@ -74,7 +71,7 @@ impl Packet {
             Request::Loaded { data } => (0, data.as_ref().map_or(0, Vec::len)),
             Request::Stop | Request::Go => (0, 0),
         };
-        FRAMING + HEADER + list + (data as u32).next_multiple_of(8)
+        HEADER + list + (data as u32).next_multiple_of(8)
     }
 }
 
@@ -208,7 +205,7 @@ mod tests {
             prop_assert!(image.len().is_multiple_of(8));
             prop_assert_eq!(parse(&image), Ok((TO, request.clone())));
             let packet = Packet { from: TO, to: TO, request };
-            prop_assert_eq!(packet.wire_bytes(), image.len() as u32 + FRAMING);
+            prop_assert_eq!(packet.bytes(), image.len() as u32);
         }
     }
 

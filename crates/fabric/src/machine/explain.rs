@@ -1,7 +1,7 @@
 //! A machine in words: each figure, what it means, where it comes from.
 
 use super::{About, Cpu, Machine, Memory, Network, Nic, Nodes};
-use crate::put;
+use crate::{dimmnet2, put};
 use std::fmt::Write;
 
 type Meanings = &'static [(&'static str, &'static str)];
@@ -16,6 +16,7 @@ pub fn explain(machine: &Machine, text: &str) -> String {
     let nic: Meanings = match &machine.nic {
         Nic::Put(f) if f.is_loggp() => put::Loggp::MEANINGS,
         Nic::Put(_) => put::Figures::MEANINGS,
+        Nic::Dimmnet2(_) => dimmnet2::figures::Figures::MEANINGS,
     };
     let parts: [(&str, Meanings); 5] = [
         ("nodes", Nodes::MEANINGS),

@@ -1,12 +1,12 @@
 //! Reading machine files.
 
 use super::{About, Cpu, Machine, Memory, Network, Nic, Nodes, Topology};
-use crate::put;
+use crate::{dimmnet2, put};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 /// The kinds of card that a file can name.
-pub(super) const KINDS: [&str; 3] = ["remote-write", "loggp", "fasthsl"];
+pub(super) const KINDS: [&str; 4] = ["remote-write", "loggp", "fasthsl", "dimmnet2"];
 
 /// What is wrong with a machine file, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,6 +64,7 @@ pub fn read(file: &str, text: &str) -> Result<Machine, FileError> {
     let machine = match kind.get_ref().as_str() {
         "remote-write" | "fasthsl" => whole::<put::Figures>(file, text, Nic::Put)?,
         "loggp" => whole::<put::Loggp>(file, text, |f| Nic::Put(f.into()))?,
+        "dimmnet2" => whole::<dimmnet2::figures::Figures>(file, text, Nic::Dimmnet2)?,
         other => {
             let what = format!(
                 "there is no nic of kind \"{other}\"; there are {}",
@@ -139,6 +140,7 @@ fn check(m: &Machine) -> Result<(), String> {
     }
     match &m.nic {
         Nic::Put(f) => f.check(),
+        Nic::Dimmnet2(f) => f.check(),
     }
 }
 

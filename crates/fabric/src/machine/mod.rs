@@ -148,6 +148,8 @@ figures! {
 pub enum Nic {
     /// Remote write, from a list of messages to emit to a list of messages received: `remote-write`, and MPC's `fasthsl`.
     Put(crate::put::Figures),
+    /// DIMMnet-2, in a memory slot.
+    Dimmnet2(crate::dimmnet2::figures::Figures),
 }
 
 impl Machine {
@@ -183,6 +185,10 @@ impl Machine {
     pub fn card_memory(&self) -> u64 {
         match &self.nic {
             Nic::Put(_) => 0,
+            Nic::Dimmnet2(_) => {
+                let ranks = u32::try_from(self.ranks_max()).unwrap_or(u32::MAX);
+                crate::dimmnet2::machine::shown(self, ranks).unwrap_or(0)
+            }
         }
     }
 }

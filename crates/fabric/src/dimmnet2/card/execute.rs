@@ -242,6 +242,7 @@ impl Card {
             port,
             remote,
             prepared,
+            ..
         }) = self.in_hand.take()
         else {
             return;

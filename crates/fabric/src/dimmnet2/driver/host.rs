@@ -35,6 +35,12 @@ pub struct Host {
     pub envelope: Time,
     /// Copying 64 bytes within the cache.
     pub copy: Time,
+    /// The library's work for a message that is sent.
+    pub send: Time,
+    /// The library's work for a message that has come.
+    pub receive: Time,
+    /// The library's work for a control message, on each side.
+    pub control: Time,
 }
 
 impl Host {

@@ -9,11 +9,13 @@
 //! A process's buffers lie in ordinary memory, so data pass through its Write Window and the receiver's Prefetch Window (the paper's
 //! authors had planned that). What finds no room is kept in the connection's send queue.
 
+mod envelope;
 mod host;
 mod onesided;
 mod receive;
 mod send;
 
+pub use envelope::{ENVELOPE, HEAD_MAX};
 pub use host::{Host, PrefetchMode, WriteMode};
 pub use onesided::Remote;
 
@@ -44,18 +46,6 @@ pub trait Port {
     fn wait(&mut self, period: Time);
 }
 
-/// Who takes what arrives. Ranks are those of the job.
-pub trait Receiver {
-    /// A message: head and body in one run.
-    fn arrived(&mut self, from: u32, message: u8, bytes: &[u8]);
-    /// Where the next bytes of a stream's body belong, at most `left`. `None`: they come by [`Receiver::part`].
-    fn room(&mut self, from: u32, message: u8, head: &[u8], left: usize) -> Option<&mut [u8]>;
-    /// So many have been put there.
-    fn placed(&mut self, from: u32, message: u8, head: &[u8], bytes: usize);
-    /// The next bytes of a stream's body.
-    fn part(&mut self, from: u32, message: u8, head: &[u8], bytes: &[u8]);
-}
-
 /// How the driver uses windows and SO-DIMM. The same in all processes of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -75,29 +65,7 @@ pub struct Plan {
 
 /// Places for rendezvous data that a connection has: one is filled while the other is emptied.
 pub const PLACES: u32 = 2;
-/// Bytes of an envelope without the end of a long head.
-pub const ENVELOPE: u32 = 32;
-/// Longest head of a message.
-pub const HEAD_MAX: usize = 64;
-
-/// Kinds of envelopes.
-const EAGER: u8 = 1;
-const FINISH: u8 = 2;
-const CREDIT: u8 = 3;
-
 impl Plan {
-    /// The plan with usual sizes: windows of 8 KiB, rings of 16 KiB, places of 32 KiB.
-    pub fn usual(processes: u16) -> Plan {
-        Plan {
-            processes,
-            slot: 512,
-            slots: 8,
-            ring: 16 * 1024,
-            place: 32 * 1024,
-            glance: 128,
-        }
-    }
-
     /// Bytes of each window.
     pub fn window(&self) -> u32 {
         2 * self.slots * self.slot
@@ -155,6 +123,8 @@ pub enum Sent {
 /// The driver of one process.
 pub struct Driver<P> {
     port: P,
+    /// Its rings are set up.
+    started: bool,
     host: Host,
     plan: Plan,
     me: u32,
@@ -174,9 +144,9 @@ pub struct Driver<P> {
     errors: u32,
 }
 
-impl<P: Port> Driver<P> {
-    /// For rank `me` of a job whose ranks are these processes. Sets up its rings.
-    pub fn new(port: P, host: Host, plan: Plan, me: u32, ranks: &[Process]) -> Driver<P> {
+impl<P> Driver<P> {
+    /// As [`Driver::new`], but the rings are not set up yet.
+    pub fn unstarted(port: P, host: Host, plan: Plan, me: u32, ranks: &[Process]) -> Driver<P> {
         let connection = |process: &Process| Connection {
             process: *process,
             sender: plan.sender(*process),
@@ -187,7 +157,8 @@ impl<P: Port> Driver<P> {
         };
         let peers: Vec<Connection> = ranks.iter().map(connection).collect();
         let senders = peers.iter().map(|c| c.sender + 1).max().unwrap_or(0);
-        let mut driver = Driver {
+        Driver {
+            started: false,
             port,
             host,
             plan,
@@ -202,15 +173,66 @@ impl<P: Port> Driver<P> {
             held: None,
             buffer: Vec::new(),
             errors: 0,
+        }
+    }
+
+    /// The same with another port, and the one it had.
+    pub fn exchange<Q>(self, port: Q) -> (Driver<Q>, P) {
+        let driver = Driver {
+            port,
+            started: self.started,
+            host: self.host,
+            plan: self.plan,
+            me: self.me,
+            senders: self.senders,
+            peers: self.peers,
+            queued: self.queued,
+            vectors: self.vectors,
+            sends: self.sends,
+            loads: self.loads,
+            looked: self.looked,
+            held: self.held,
+            buffer: self.buffer,
+            errors: self.errors,
         };
-        driver.issue(&Command::Rings {
-            base: 0,
-            size: plan.ring,
-            senders,
-        });
+        (driver, self.port)
+    }
+
+    /// A peer's number among senders.
+    pub(super) fn sender_of(&self, rank: u32) -> u32 {
+        self.peers[rank as usize].sender
+    }
+
+    /// How many commands that stay on the card have been issued.
+    pub(super) fn vectors_issued(&self) -> u32 {
+        self.vectors
+    }
+
+    /// How long it takes to look at all rings once.
+    pub fn period(&self) -> Time {
+        let rings = self.peers.len().max(2) as u64 - 1;
+        self.host.read * rings
+    }
+}
+
+impl<P: Port> Driver<P> {
+    /// For rank `me` of a job whose ranks are these processes. Sets up its rings.
+    pub fn new(port: P, host: Host, plan: Plan, me: u32, ranks: &[Process]) -> Driver<P> {
+        let mut driver = Driver::unstarted(port, host, plan, me, ranks);
+        driver.start();
         driver
     }
 
+    /// Sets up the rings unless it has been done.
+    pub fn start(&mut self) {
+        if !std::mem::replace(&mut self.started, true) {
+            self.issue(&Command::Rings {
+                base: 0,
+                size: self.plan.ring,
+                senders: self.senders,
+            });
+        }
+    }
     /// The processor's side of the card.
     pub fn port(&self) -> &P {
         &self.port
@@ -221,15 +243,14 @@ impl<P: Port> Driver<P> {
         &mut self.port
     }
 
+    /// Will [`Driver::send`] take a message to `to`?
+    pub fn has_room(&mut self, to: u32) -> bool {
+        self.peers[to as usize].queue.is_empty() || self.push_queue(to)
+    }
+
     /// Has everything left this process's windows and send queues?
     pub fn is_settled(&mut self) -> bool {
         self.queued.is_empty() && self.under_way() == 0
-    }
-
-    /// How long it takes to look at all rings once.
-    pub fn period(&self) -> Time {
-        let rings = self.peers.len().max(2) as u64 - 1;
-        self.host.read * rings
     }
 
     /// Looks at all rings, again and again, until something has changed; [`Driver::poll`] takes what came. Blocks until then. To be
@@ -277,7 +298,7 @@ impl<P: Port> Driver<P> {
     }
 
     /// Reads a counter of LLCM until it has come to `target`. Blocks until then.
-    fn until(&mut self, word: Word, target: u32) {
+    pub(super) fn until(&mut self, word: Word, target: u32) {
         self.port.charge("reads of LLCM", self.host.read);
         self.port.look();
         while (self.port.word(word).wrapping_sub(target) as i32) < 0 {

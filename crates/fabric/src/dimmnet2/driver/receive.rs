@@ -1,12 +1,16 @@
 //! Receiving: looking at the rings, envelopes, data, and what came by RVS.
 
-use super::{CREDIT, Driver, EAGER, ENVELOPE, FINISH, HEAD_MAX, Port, Receiver};
+use super::envelope::{ENVELOPE, Envelope, Kind};
+use super::{Driver, Port};
 use crate::dimmnet2::card::Word;
 use crate::dimmnet2::command::{Addressing, Command};
 use crate::dimmnet2::ring::{self, WORD};
+use crate::driver::{Garbled, Upcall};
 
 /// An eager message whose body is coming in.
 pub(super) struct Coming {
+    /// It is a control message of the library's.
+    control: bool,
     message: u8,
     /// Head, and of the body what has come.
     bytes: Vec<u8>,
@@ -22,22 +26,12 @@ pub(super) struct Held {
     bytes: u32,
 }
 
-/// An envelope, as it was read.
-struct Envelope {
-    kind: u8,
-    message: u8,
-    place: u8,
-    body: u32,
-    head: [u8; HEAD_MAX],
-    head_len: usize,
-    /// Bytes that it takes in the ring.
-    taken: u32,
-}
-
 impl<P: Port> Driver<P> {
     /// Sends what waits and takes what has come. Returns how much happened: nothing has come, and nothing has gone, if it is 0, and
-    /// then there is nothing to do until the card has something. What makes no sense is passed over.
-    pub fn poll(&mut self, receiver: &mut dyn Receiver) -> usize {
+    /// then there is nothing to do until the card has something.
+    ///
+    /// Errors: a peer has sent what makes no sense. What lay in its ring is passed over.
+    pub fn poll(&mut self, receiver: &mut dyn Upcall) -> Result<usize, Garbled> {
         let mut moved = 0;
         loop {
             if !std::mem::take(&mut self.looked) {
@@ -50,12 +44,12 @@ impl<P: Port> Driver<P> {
             }
             for from in 0..self.peers.len() as u32 {
                 if from != self.me {
-                    moved += self.drain(from, receiver);
+                    moved += self.drain(from, receiver)?;
                 }
             }
             // While this went on more may have come.
             if !self.has_more() {
-                return moved;
+                return Ok(moved);
             }
         }
     }
@@ -70,7 +64,7 @@ impl<P: Port> Driver<P> {
     }
 
     /// Takes what is in one peer's ring, as of the last look. Returns how many records that was.
-    fn drain(&mut self, from: u32, receiver: &mut dyn Receiver) -> usize {
+    fn drain(&mut self, from: u32, receiver: &mut dyn Upcall) -> Result<usize, Garbled> {
         let peer = &self.peers[from as usize];
         let nwa = self.port.word(Word::Nwa(peer.sender));
         let mut records = 0;
@@ -82,56 +76,46 @@ impl<P: Port> Driver<P> {
                 Some(coming) => self.body(from, coming, there, receiver),
                 None => self.envelope(from, there, receiver),
             };
-            // An envelope that cannot be read: all that is there goes with it.
-            let taken = taken.unwrap_or(there);
             let peer = &mut self.peers[from as usize];
-            peer.nra = (nra + taken) % self.plan.ring;
+            // Behind an envelope that cannot be read nothing can be.
+            peer.nra = (nra + taken.unwrap_or(there)) % self.plan.ring;
             let (sender, nra) = (peer.sender, peer.nra);
             self.port.charge("registers", self.host.register);
             self.port.consume(sender, nra);
+            if taken.is_none() {
+                return Err(Garbled(from, "an envelope that makes no sense"));
+            }
         }
-        records
+        Ok(records)
     }
 
     /// Reads an envelope and does what it says. Returns the bytes taken from the ring.
-    fn envelope(&mut self, from: u32, there: u32, receiver: &mut dyn Receiver) -> Option<u32> {
-        let envelope = self.read_envelope(from, there)?;
-        let head = &envelope.head[..envelope.head_len];
+    fn envelope(&mut self, from: u32, there: u32, receiver: &mut dyn Upcall) -> Option<u32> {
+        let (envelope, taken) = self.read_envelope(from, there)?;
         match envelope.kind {
-            EAGER => {
+            Kind::Message | Kind::Control => {
                 let mut bytes = std::mem::take(&mut self.buffer);
                 bytes.clear();
-                bytes.extend_from_slice(head);
+                bytes.extend_from_slice(envelope.head());
                 let coming = Coming {
+                    control: envelope.kind == Kind::Control,
                     message: envelope.message,
-                    whole: head.len() + envelope.body as usize,
+                    whole: bytes.len() + envelope.body as usize,
                     bytes,
                 };
-                let more = there - envelope.taken;
                 if envelope.body == 0 {
                     self.deliver(from, coming, receiver);
-                } else if more == 0 {
-                    self.peers[from as usize].coming = Some(coming);
-                } else if self.holds(from, envelope.taken, envelope.body) && more >= envelope.body {
+                } else if there - taken >= envelope.body && self.holds(from, taken, envelope.body) {
                     // A short message: the glance at the envelope has brought all of it.
-                    return Some(
-                        envelope.taken + self.short_body(from, envelope.taken, coming, receiver),
-                    );
+                    return Some(taken + self.short_body(from, taken, coming, receiver));
                 } else {
                     self.peers[from as usize].coming = Some(coming);
                 }
-                Some(envelope.taken)
             }
-            FINISH => {
-                self.finish(from, &envelope, receiver)?;
-                Some(envelope.taken)
-            }
-            CREDIT => {
-                self.credited(from, envelope.place)?;
-                Some(envelope.taken)
-            }
-            _ => None,
+            Kind::Finish(place) => self.landed(from, &envelope, place, receiver)?,
+            Kind::Credit(place) => self.credited(from, place)?,
         }
+        Some(taken)
     }
 
     /// Does the Prefetch Window hold so many bytes, `after` bytes behind the ring's next read address?
@@ -143,47 +127,37 @@ impl<P: Port> Driver<P> {
         })
     }
 
-    fn read_envelope(&mut self, from: u32, there: u32) -> Option<Envelope> {
+    /// The next envelope, and the bytes that it takes in the ring. `None`: there is none.
+    fn read_envelope(&mut self, from: u32, there: u32) -> Option<(Envelope, u32)> {
         self.port.charge("driver", self.host.envelope);
         if there < ENVELOPE {
             return None;
         }
         let mut bytes = [0; ENVELOPE as usize];
-        self.glance(from, ENVELOPE, there, &mut bytes);
-        let head_len = usize::from(bytes[2]);
-        let taken = (8 + head_len as u32).max(ENVELOPE).next_multiple_of(WORD);
-        if head_len > HEAD_MAX || there < taken {
+        self.glance(from, 0, there, &mut bytes);
+        let (own, taken) = Envelope::len(&bytes)?;
+        if own <= ENVELOPE {
+            return Envelope::decode(&bytes).map(|e| (e, taken));
+        }
+        if there < taken {
             return None;
         }
-        let mut head = [0; HEAD_MAX];
-        let first = head_len.min(bytes.len() - 8);
-        head[..first].copy_from_slice(&bytes[8..8 + first]);
-        if head_len > first {
-            let mut all = [0; HEAD_MAX + 8];
-            self.glance(from, taken, there, &mut all[..taken as usize]);
-            head[first..head_len].copy_from_slice(&all[8 + first..8 + head_len]);
-        }
-        Some(Envelope {
-            kind: bytes[0],
-            message: bytes[1],
-            place: bytes[3],
-            body: u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]),
-            head,
-            head_len,
-            taken,
-        })
+        let mut all = vec![0; own as usize];
+        all[..bytes.len()].copy_from_slice(&bytes);
+        self.glance(from, ENVELOPE, there, &mut all[bytes.len()..]);
+        Envelope::decode(&all).map(|e| (e, taken))
     }
 
-    /// Brings the ring's next bytes into the Prefetch Window unless they are there, and reads them; what was read of them before
-    /// costs nothing again.
-    fn glance(&mut self, from: u32, bytes: u32, there: u32, into: &mut [u8]) {
+    /// Brings the ring's next bytes into the Prefetch Window unless they are there, and reads some of them, from `after` on.
+    fn glance(&mut self, from: u32, after: u32, there: u32, into: &mut [u8]) {
         let (sender, nra) = {
             let peer = &self.peers[from as usize];
             (peer.sender, peer.nra)
         };
-        if !self.holds(from, 0, bytes) {
+        let bytes = into.len() as u32;
+        if !self.holds(from, after, bytes) {
             let size = self.plan.ring;
-            let want = self.plan.glance.max(bytes).min(self.plan.slot);
+            let want = self.plan.glance.max(after + bytes).min(self.plan.slot);
             let mut at = 0;
             for (memory, len) in ring::runs(self.plan.ring_at(sender).into(), size, nra, want) {
                 if len > 0 {
@@ -201,13 +175,12 @@ impl<P: Port> Driver<P> {
         let skip = self
             .held
             .map_or(0, |h| ring::filled(h.at, nra, self.plan.ring));
-        let known = if bytes > ENVELOPE { ENVELOPE } else { 0 };
         self.port
-            .charge("reads of the window", self.host.loading(bytes - known));
-        self.port.load(skip, into);
+            .charge("reads of the window", self.host.loading(bytes));
+        self.port.load(skip + after, into);
     }
 
-    fn vector_load(&mut self, window: u32, memory: u32, bytes: u32) {
+    pub(in crate::dimmnet2) fn vector_load(&mut self, window: u32, memory: u32, bytes: u32) {
         self.issue(&Command::VectorLoad {
             window,
             memory,
@@ -221,7 +194,7 @@ impl<P: Port> Driver<P> {
         from: u32,
         after: u32,
         mut coming: Coming,
-        receiver: &mut dyn Receiver,
+        receiver: &mut dyn Upcall,
     ) -> u32 {
         let body = coming.whole - coming.bytes.len();
         let nra = self.peers[from as usize].nra;
@@ -243,7 +216,7 @@ impl<P: Port> Driver<P> {
         from: u32,
         mut coming: Coming,
         there: u32,
-        receiver: &mut dyn Receiver,
+        receiver: &mut dyn Upcall,
     ) -> Option<u32> {
         let left = u32::try_from(coming.whole - coming.bytes.len()).ok()?;
         let take = left.min(there);
@@ -264,31 +237,37 @@ impl<P: Port> Driver<P> {
         Some(take.next_multiple_of(WORD))
     }
 
-    fn deliver(&mut self, from: u32, coming: Coming, receiver: &mut dyn Receiver) {
+    fn deliver(&mut self, from: u32, coming: Coming, receiver: &mut dyn Upcall) {
+        let (cause, work) = match coming.control {
+            true => ("library, control messages", self.host.control),
+            false => ("library, receiving", self.host.receive),
+        };
+        self.port.charge(cause, work);
         receiver.arrived(from, coming.message, &coming.bytes);
         self.buffer = coming.bytes;
     }
 
     /// FTS: rendezvous data lie in one of the peer's places.
-    fn finish(
+    fn landed(
         &mut self,
         from: u32,
         envelope: &Envelope,
-        receiver: &mut dyn Receiver,
+        place: u8,
+        receiver: &mut dyn Upcall,
     ) -> Option<()> {
-        let head = &envelope.head[..envelope.head_len];
+        self.port
+            .charge("library, control messages", self.host.control);
+        let head = envelope.head();
         let (message, bytes) = (envelope.message, envelope.body as usize);
         if bytes == 0 {
             receiver.part(from, message, head, &[]);
             return Some(());
         }
-        if envelope.body > self.plan.place || u32::from(envelope.place) >= super::PLACES {
+        if envelope.body > self.plan.place || u32::from(place) >= super::PLACES {
             return None;
         }
         let sender = self.peers[from as usize].sender;
-        let at = self
-            .plan
-            .place_at(self.senders, sender, envelope.place.into());
+        let at = self.plan.place_at(self.senders, sender, place.into());
         let mut done = 0;
         while done < bytes {
             match receiver.room(from, message, head, bytes - done) {
@@ -306,7 +285,7 @@ impl<P: Port> Driver<P> {
                 }
             }
         }
-        self.credit(from, envelope.place);
+        self.credit(from, place);
         Some(())
     }
 

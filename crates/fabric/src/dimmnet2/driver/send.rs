@@ -1,6 +1,7 @@
 //! Sending: envelopes and data as packet images, and the send queue.
 
-use super::{CREDIT, Connection, Driver, EAGER, ENVELOPE, FINISH, HEAD_MAX, PLACES, Port, Sent};
+use super::envelope::{Envelope, Kind};
+use super::{Driver, HEAD_MAX, Port, Sent};
 use crate::dimmnet2::card::Word;
 use crate::dimmnet2::command::Command;
 use crate::dimmnet2::packet::{Request, image};
@@ -13,29 +14,27 @@ pub(super) struct Queued {
     gone: usize,
 }
 
-/// An envelope: kind, message, length of the head, place, length of the body, head; 32 bytes, or more if the head is long.
-pub(super) fn envelope(kind: u8, message: u8, place: u8, head: &[u8], body: u32) -> Vec<u8> {
-    let mut out = Vec::with_capacity(ENVELOPE as usize);
-    out.extend([kind, message, head.len() as u8, place]);
-    out.extend(body.to_le_bytes());
-    out.extend(head);
-    let len = out.len().max(ENVELOPE as usize).next_multiple_of(8);
-    out.resize(len, 0);
-    out
-}
-
 impl<P: Port> Driver<P> {
-    /// Sends an eager message: envelope, then data. Panics if the head is longer than [`HEAD_MAX`] or `to` is no rank.
-    pub fn send(&mut self, to: u32, message: u8, head: &[u8], body: &[u8]) -> Sent {
+    /// Sends an eager message: envelope, then data. `control`: it is a control message of the library's. Panics if the head is longer than
+    /// [`HEAD_MAX`] or `to` is no rank.
+    pub fn send(&mut self, to: u32, message: u8, control: bool, head: &[u8], body: &[u8]) -> Sent {
         assert!(head.len() <= HEAD_MAX, "a head of {} bytes", head.len());
-        if !self.peers[to as usize].queue.is_empty() && !self.push_queue(to) {
+        if !self.has_room(to) {
             return Sent::Full;
         }
         let Ok(bytes) = u32::try_from(body.len()) else {
             return Sent::Full;
         };
-        let envelope = envelope(EAGER, message, 0, head, bytes);
-        self.post(to, &envelope);
+        let (cause, work, kind) = match control {
+            true => (
+                "library, control messages",
+                self.host.control,
+                Kind::Control,
+            ),
+            false => ("library, sending", self.host.send, Kind::Message),
+        };
+        self.port.charge(cause, work);
+        self.post(to, &Envelope::new(kind, message, head, bytes));
         self.append(to, body);
         Sent::Taken
     }
@@ -44,17 +43,17 @@ impl<P: Port> Driver<P> {
     /// bytes that was; `None`: not now.
     pub fn stream(&mut self, to: u32, message: u8, head: &[u8], body: &[u8]) -> Option<usize> {
         assert!(head.len() <= HEAD_MAX, "a head of {} bytes", head.len());
-        if !self.peers[to as usize].queue.is_empty() && !self.push_queue(to) {
-            return None;
-        }
         if body.is_empty() {
-            let finish = envelope(FINISH, message, 0, head, 0);
-            self.post(to, &finish);
+            self.finish(to, &Envelope::new(Kind::Finish(0), message, head, 0));
             return Some(0);
         }
-        let peer = &self.peers[to as usize];
-        let place = peer.free.iter().position(|free| *free)?;
-        let base = self.place_here_of(peer, place as u32);
+        if !self.has_room(to) {
+            return None;
+        }
+        let free = &self.peers[to as usize].free;
+        let place = free.iter().position(|free| *free)?;
+        let me = self.peers[self.me as usize].sender;
+        let base = self.plan.place_at(self.senders, me, place as u32);
         let piece = self.plan.data() as usize;
         let mut taken = 0;
         while taken < body.len().min(self.plan.place as usize) {
@@ -79,35 +78,34 @@ impl<P: Port> Driver<P> {
             return None;
         }
         self.peers[to as usize].free[place] = false;
-        let finish = envelope(FINISH, message, place as u8, head, taken as u32);
-        self.post(to, &finish);
+        let kind = Kind::Finish(place as u8);
+        self.finish(to, &Envelope::new(kind, message, head, taken as u32));
         Some(taken)
     }
 
-    /// The address of this process's place for rendezvous data in a peer's SO-DIMM.
-    fn place_here_of(&self, _peer: &Connection, place: u32) -> u32 {
-        let me = self.peers[self.me as usize].sender;
-        self.plan.place_at(self.senders, me, place)
+    /// FTS.
+    fn finish(&mut self, to: u32, finish: &Envelope) {
+        self.port
+            .charge("library, control messages", self.host.control);
+        self.post(to, finish);
     }
 
     /// A place that `from` had filled is empty again: tells it.
     pub(super) fn credit(&mut self, from: u32, place: u8) {
-        let credit = envelope(CREDIT, 0, place, &[], 0);
-        self.post(from, &credit);
+        self.post(from, &Envelope::new(Kind::Credit(place), 0, &[], 0));
     }
 
     /// The peer says that one of its places is empty again.
     pub(super) fn credited(&mut self, from: u32, place: u8) -> Option<()> {
         let free = self.peers[from as usize].free.get_mut(usize::from(place))?;
-        debug_assert!(u32::from(place) < PLACES);
         *free = true;
         Some(())
     }
 
     /// Sends an envelope as soon as may be.
-    fn post(&mut self, to: u32, envelope: &[u8]) {
+    fn post(&mut self, to: u32, envelope: &Envelope) {
         self.port.charge("driver", self.host.envelope);
-        self.append(to, envelope);
+        self.append(to, &envelope.encode());
     }
 
     /// Appends bytes to the peer's ring, in as many packets as it takes; what finds no slot is copied into the send queue.
@@ -144,7 +142,7 @@ impl<P: Port> Driver<P> {
     }
 
     /// Is a slot for a packet image free? Looks at LLCM if it does not know of one.
-    pub(super) fn has_slot(&mut self) -> bool {
+    pub(in crate::dimmnet2) fn has_slot(&mut self) -> bool {
         if self.under_way() < self.plan.slots {
             return true;
         }
@@ -154,7 +152,7 @@ impl<P: Port> Driver<P> {
     }
 
     /// BOTF: writes a packet image into the next slot and lets it go. There must be a slot.
-    pub(super) fn fly(&mut self, to: u32, request: &Request) {
+    pub(in crate::dimmnet2) fn fly(&mut self, to: u32, request: &Request) {
         let process = self.peers[to as usize].process;
         let image = image(process, request).unwrap_or_default();
         let window = self.sends % self.plan.slots * self.plan.slot;
@@ -187,7 +185,7 @@ impl<P: Port> Driver<P> {
     }
 
     /// Sends what waits for a peer. Returns whether all of it has gone.
-    fn push_queue(&mut self, to: u32) -> bool {
+    pub(super) fn push_queue(&mut self, to: u32) -> bool {
         while let Some(mut first) = self.peers[to as usize].queue.pop_front() {
             first.gone += self.append_some(to, &first.bytes[first.gone..]);
             if first.gone < first.bytes.len() {

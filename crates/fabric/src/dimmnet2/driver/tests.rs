@@ -1,51 +1,32 @@
 //! The driver on real cards under the real kernel; ranks are threads.
 
 use super::*;
-use crate::dimmnet2::card::{Pace, Shape, Tally};
+use crate::dimmnet2::card::Tally;
 use crate::dimmnet2::command::Addressing;
-use crate::dimmnet2::machine::{Cards, Mapped, Network, shown};
+use crate::dimmnet2::figures;
+use crate::dimmnet2::machine::{Cards, Mapped, process_of, shown};
 use crate::dimmnet2::pattern::Pattern;
+use crate::driver::Upcall;
+use crate::machine::{self, Count, Figure, Machine, Nic, Size};
 use crate::{Arena, Client, Server};
 use proptest::prelude::*;
 use std::io::Write;
 use std::thread;
 
-/// Cables between all nodes: 1 ns a byte, 200 ns on the way.
-struct Cables(Vec<Time>);
+type Seat = Driver<Mapped<Client>>;
 
-impl Network for Cables {
-    fn carry(&mut self, now: Time, from: u16, _to: u16, bytes: u32) -> Time {
-        let free = &mut self.0[usize::from(from)];
-        *free = (*free).max(now) + Time::ns(1) * u64::from(bytes);
-        *free + Time::ns(200)
+/// The machine that comes with Ferry, with rings of another size, and so many ranks of a node.
+fn machine(ring: u64, processes: u32) -> Machine {
+    let (file, text) = machine::find("dimmnet2").unwrap();
+    let mut machine = machine::read(&file, &text).unwrap();
+    machine.nodes.processes = Some(Figure::of(Count(processes)));
+    if let Nic::Dimmnet2(f) = &mut machine.nic {
+        f.ring = Figure::of(Size(ring));
     }
+    machine
 }
 
-const MEMORY: u32 = 16 << 20;
-
-fn pace() -> Pace {
-    Pace {
-        cycle: Time::ns(10),
-        bytes: 8,
-        command: 9,
-        send: 6,
-        receive: 6,
-        memory: 10,
-        block: 4,
-        append: 50,
-    }
-}
-
-fn host() -> Host {
-    Host {
-        writes: WriteMode::Combining(Time::ns(118)),
-        loads: PrefetchMode::Uncached(4),
-        register: Time::ns(50),
-        read: Time::ns(130),
-        envelope: Time::ns(25),
-        copy: Time::ns(10),
-    }
-}
+const RING: u64 = 16 * 1024;
 
 /// Keeps what comes; streams go where `place` says, if it says something.
 #[derive(Default)]
@@ -58,7 +39,7 @@ struct Keep {
     step: usize,
 }
 
-impl Receiver for Keep {
+impl Upcall for Keep {
     fn arrived(&mut self, from: u32, message: u8, bytes: &[u8]) {
         self.messages.push((from, message, bytes.to_vec()));
     }
@@ -78,29 +59,13 @@ impl Receiver for Keep {
     }
 }
 
-/// Runs a job of `ranks`, each on a node of its own unless `processes` share one; returns the time at the end and what the cards did.
-fn job(
-    ranks: u16,
-    processes: u16,
-    plan: Plan,
-    body: impl Fn(u32, &mut Driver<Mapped>) + Sync,
-) -> (Time, Vec<Tally>) {
-    let places: Vec<Process> = (0..ranks)
-        .map(|r| Process {
-            node: r / processes,
-            port: r % processes,
-        })
-        .collect();
-    let shape = Shape {
-        processes,
-        window: plan.window(),
-        memory: MEMORY,
-        packet: 2048,
-    };
-    let senders = u32::from(ranks.next_multiple_of(processes));
-    let arena = Arena::create(ranks.into(), shown(plan.window(), senders), b"").unwrap();
-    let cables = Cables(vec![Time::ZERO; usize::from(ranks)]);
-    let model = Cards::new(shape, pace(), &places, cables);
+/// Runs a job of `ranks`; returns the time at the end and what the cards did.
+fn job(ranks: u32, machine: &Machine, body: impl Fn(u32, &mut Seat) + Sync) -> (Time, Vec<Tally>) {
+    let f = figures::of(machine).unwrap();
+    let plan = f.plan(machine.processes() as u16);
+    let places: Vec<Process> = (0..ranks).map(|r| process_of(machine, r)).collect();
+    let arena = Arena::create(ranks, shown(machine, ranks).unwrap(), b"").unwrap();
+    let model = Cards::new(machine, ranks).unwrap();
     let server = Server::new(arena.clone(), model, None);
     let ended = thread::scope(|s| {
         let running = s.spawn(|| {
@@ -109,13 +74,13 @@ fn job(
                 std::process::abort();
             })
         });
-        let threads: Vec<_> = (0..u32::from(ranks))
+        let threads: Vec<_> = (0..ranks)
             .map(|me| {
                 let (arena, body, places) = (arena.clone(), &body, &places);
                 s.spawn(move || {
                     let client = Client::join(arena, me);
                     let port = Mapped::new(client, plan.window());
-                    let mut driver = Driver::new(port, host(), plan, me, places);
+                    let mut driver = Driver::new(port, f.host(&machine.cpu), plan, me, places);
                     body(me, &mut driver);
                     driver.flush();
                     assert_eq!(driver.error(), None);
@@ -134,14 +99,14 @@ fn job(
 }
 
 /// Polls, and waits if there is nothing to do: in this order, as what has been looked at does not end a wait.
-fn go_on(driver: &mut Driver<Mapped>, keep: &mut Keep) {
-    if driver.poll(keep) == 0 {
+fn go_on(driver: &mut Seat, keep: &mut Keep) {
+    if driver.poll(keep) == Ok(0) {
         driver.wait();
     }
 }
 
 /// Polls until so many messages have come.
-fn take(driver: &mut Driver<Mapped>, keep: &mut Keep, messages: usize) {
+fn take(driver: &mut Seat, keep: &mut Keep, messages: usize) {
     while keep.messages.len() < messages {
         go_on(driver, keep);
     }
@@ -155,13 +120,13 @@ fn bytes_of(len: usize, salt: usize) -> Vec<u8> {
 
 #[test]
 fn an_envelope_and_its_data_arrive() {
-    let (time, tallies) = job(2, 1, Plan::usual(1), |me, driver| {
+    let (time, tallies) = job(2, &machine(RING, 1), |me, driver| {
         let mut keep = Keep::default();
         let sizes = [0, 1, 8, 90, 96, 97, 480, 481, 3000];
         for (i, size) in sizes.into_iter().enumerate() {
             if me == 0 {
                 let body = bytes_of(size, i);
-                assert_eq!(driver.send(1, i as u8, b"head", &body), Sent::Taken);
+                assert_eq!(driver.send(1, i as u8, false, b"head", &body), Sent::Taken);
             } else {
                 take(driver, &mut keep, i + 1);
                 let whole = [&b"head"[..], &bytes_of(size, i)].concat();
@@ -172,7 +137,7 @@ fn an_envelope_and_its_data_arrive() {
         for (i, len) in [24, 25, 40, HEAD_MAX].into_iter().enumerate() {
             let head = bytes_of(len, 9);
             if me == 0 {
-                assert_eq!(driver.send(1, 100, &head, b"x"), Sent::Taken);
+                assert_eq!(driver.send(1, 100, false, &head, b"x"), Sent::Taken);
             } else {
                 let n = sizes.len() + i;
                 take(driver, &mut keep, n + 1);
@@ -186,11 +151,7 @@ fn an_envelope_and_its_data_arrive() {
 
 #[test]
 fn a_full_ring_stops_and_nothing_is_lost() {
-    let plan = Plan {
-        ring: 256,
-        ..Plan::usual(1)
-    };
-    let stops = job(3, 1, plan, |me, driver| {
+    let stops = job(3, &machine(1024, 1), |me, driver| {
         let mut keep = Keep::default();
         if me == 0 {
             // Far more than two rings hold, before the first look.
@@ -206,7 +167,7 @@ fn a_full_ring_stops_and_nothing_is_lost() {
         } else {
             for i in 0..40 {
                 let body = bytes_of(i * 13 % 200, i);
-                while driver.send(0, i as u8, &[], &body) == Sent::Full {
+                while driver.send(0, i as u8, false, &[], &body) == Sent::Full {
                     go_on(driver, &mut keep);
                 }
             }
@@ -221,7 +182,7 @@ fn a_full_ring_stops_and_nothing_is_lost() {
 fn rendezvous_data_go_by_rvs() {
     for step in [usize::MAX, 1000] {
         let total = 200_001;
-        job(2, 1, Plan::usual(1), |me, driver| {
+        job(2, &machine(RING, 1), |me, driver| {
             let mut keep = Keep {
                 step,
                 place: if step == 1000 {
@@ -243,7 +204,7 @@ fn rendezvous_data_go_by_rvs() {
                     }
                 }
                 assert_eq!(driver.stream(1, 5, b"stream", &[]), Some(0));
-                assert_eq!(driver.send(1, 6, b"", b"end"), Sent::Taken);
+                assert_eq!(driver.send(1, 6, false, b"", b"end"), Sent::Taken);
             } else {
                 take(driver, &mut keep, 1);
                 let came = if step == 1000 {
@@ -259,10 +220,13 @@ fn rendezvous_data_go_by_rvs() {
 
 #[test]
 fn processes_of_a_node_share_a_card() {
-    job(4, 2, Plan::usual(2), |me, driver| {
+    job(4, &machine(RING, 2), |me, driver| {
         let mut keep = Keep::default();
         for to in (0..4).filter(|to| *to != me) {
-            assert_eq!(driver.send(to, 1, &[me as u8], b"hello"), Sent::Taken);
+            assert_eq!(
+                driver.send(to, 1, false, &[me as u8], b"hello"),
+                Sent::Taken
+            );
         }
         take(driver, &mut keep, 3);
         keep.messages.sort();
@@ -277,7 +241,7 @@ fn processes_of_a_node_share_a_card() {
 
 #[test]
 fn one_sided_and_strided() {
-    job(2, 1, Plan::usual(1), |me, driver| {
+    job(2, &machine(RING, 1), |me, driver| {
         let mut keep = Keep::default();
         let base = driver.exposed();
         let there = |memory| Remote { rank: 1, memory };
@@ -328,7 +292,7 @@ fn one_sided_and_strided() {
             };
             driver.put_vector(there(base + 8192), base + 512, what);
             driver.fence(1);
-            assert_eq!(driver.send(1, 1, b"", b"done"), Sent::Taken);
+            assert_eq!(driver.send(1, 1, false, b"", b"done"), Sent::Taken);
         } else {
             take(driver, &mut keep, 1);
             let mut row = vec![0; 128];
@@ -341,12 +305,12 @@ fn one_sided_and_strided() {
 #[test]
 fn two_runs_take_the_same_time() {
     let run = || {
-        job(3, 1, Plan::usual(1), |me, driver| {
+        job(3, &machine(RING, 1), |me, driver| {
             let mut keep = Keep::default();
             for round in 0..5 {
                 let to = (me + 1) % 3;
                 let body = bytes_of((me as usize + 1) * 300, round);
-                while driver.send(to, 1, &[], &body) == Sent::Full {
+                while driver.send(to, 1, false, &[], &body) == Sent::Full {
                     go_on(driver, &mut keep);
                 }
                 take(driver, &mut keep, round + 1);
@@ -365,10 +329,10 @@ proptest! {
     #[test]
     fn storms_arrive_whole_and_in_order(
         plan in proptest::collection::vec((0u32..3, 1u32..3, 0usize..1500, 0u64..3000), 1..40),
-        ring in 8u32..80,
+        ring in 0u64..200,
     ) {
-        let shape = Plan { ring: ring * 64, ..Plan::usual(1) };
-        job(3, 1, shape, |me, driver| {
+        let machine = machine(1024 + ring * 8, 1);
+        job(3, &machine, |me, driver| {
             let mut keep = Keep::default();
             for (i, &(from, step, size, pause)) in plan.iter().enumerate() {
                 if from != me {
@@ -376,7 +340,7 @@ proptest! {
                 }
                 driver.port_mut().client.charge("computes", Time::ns(pause));
                 let to = (from + step) % 3;
-                while driver.send(to, i as u8, &[1, 2], &bytes_of(size, i)) == Sent::Full {
+                while driver.send(to, i as u8, false, &[1, 2], &bytes_of(size, i)) == Sent::Full {
                     go_on(driver, &mut keep);
                 }
             }

@@ -96,7 +96,9 @@ fn job(
 ) -> Time {
     let (file, text) = machine::find(name).unwrap();
     let mut machine = machine::read(&file, &text).unwrap();
-    let Nic::Put(figures) = &mut machine.nic;
+    let Nic::Put(figures) = &mut machine.nic else {
+        unreachable!("a card with PUT");
+    };
     change(figures);
     let arena = Arena::create(ranks, 0, b"").unwrap();
     let card = super::super::Card::new(&machine, ranks).unwrap();
@@ -135,7 +137,9 @@ fn job(
         assert_eq!(ended.broken, None);
         // None lost, none made: what a sender lacks its receiver owes.
         let credits = credits.lock().unwrap();
-        let Nic::Put(f) = &machine.nic;
+        let Nic::Put(f) = &machine.nic else {
+            unreachable!("a card with PUT");
+        };
         for (&(a, b), &(has, _)) in credits.iter() {
             let (_, owed) = credits[&(b, a)];
             assert_eq!(has + owed, f.credits.value.0, "from {a} to {b}");

@@ -1,0 +1,217 @@
+//! The figures of a machine file's `[nic]` table with `kind = "dimmnet2"`.
+
+use super::card::{Pace, Shape};
+use super::driver::{Host, Plan, PrefetchMode, WriteMode};
+use crate::Time;
+use crate::machine::{Count, Cpu, Figure, Machine, Nic, Size, figures};
+use serde::{Deserialize, Serialize};
+
+/// How the processor's stores to the Write Window travel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Writes {
+    /// In lines of 64 bytes, gathered in the processor's write-combining buffers.
+    Combining,
+    /// Four bytes at a time.
+    Uncached,
+}
+
+/// How its loads from the Prefetch Window travel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Loads {
+    /// So many bytes at a time as a register holds.
+    Uncached,
+    /// In lines of 64 bytes, each after a CLFLUSH of what was there.
+    Cached,
+}
+
+figures! {
+    /// A DIMMnet-2 card and its driver.
+    pub struct Figures {
+        /// the kind of card
+        kind: String,
+        /// a cycle of the FPGA
+        cycle: Figure<Time>,
+        /// bytes that the card's data paths move in a cycle
+        width: Figure<Size>,
+        /// cycles to fetch and decode a command of several words and to report its end in LLCM
+        command: Figure<Count>,
+        /// cycles from a packet image in the Write Window to the link
+        send: Figure<Count>,
+        /// cycles from the link to a packet that has been understood
+        receive: Figure<Count>,
+        /// cycles until the SO-DIMM gives or takes the first bytes
+        memory: Figure<Count>,
+        /// cycles for each further block of a vector
+        block: Figure<Count>,
+        /// cycles to append an IVS packet: the sender's ring, room in it, the new Next Write Addr
+        append: Figure<Count>,
+        /// SO-DIMM of a process
+        sodimm: Figure<Size>,
+        /// most data in a packet between SO-DIMMs
+        packet: Figure<Size>,
+        /// "combining" or "uncached": cache mode of the Write Window
+        writes: Writes,
+        /// storing a line of 64 bytes in the Write Window (combining), or a word of 4 (uncached)
+        write: Figure<Time>,
+        /// "uncached" or "cached": cache mode of the Prefetch Window
+        loads: Loads,
+        /// an uncached read, of LLCM or of the Prefetch Window
+        read: Figure<Time>,
+        /// bytes of an uncached read of the Prefetch Window: 4 by a register of IA-32, 16 by SSE2
+        read_width: Figure<Size>,
+        /// CLFLUSH and fill of a line, where the Prefetch Window is cached
+        line: Option<Figure<Time>>,
+        /// an uncached store of a word of 4 bytes, to User Registers or LLCM
+        register: Figure<Time>,
+        /// the driver's own instructions for an envelope, on each side
+        envelope: Figure<Time>,
+        /// the library's work for CTS, FTS and other control messages, on each side (for messages: cpu.send, cpu.receive)
+        control: Figure<Time>,
+        /// bytes that the first VL of an envelope brings
+        glance: Figure<Size>,
+        /// a slot of the windows: longest packet image, most that a VL brings
+        slot: Figure<Size>,
+        /// slots of the Write Window for packet images
+        slots: Figure<Count>,
+        /// a ring
+        ring: Figure<Size>,
+        /// a place for rendezvous data; each connection has two
+        place: Figure<Size>,
+        /// messages up to this, the library's header included, go without asking the receiver; 0: none
+        eager: Figure<Size>,
+    }
+}
+
+impl Figures {
+    /// Do the figures fit each other? If not, says which do not.
+    pub fn check(&self) -> Result<(), String> {
+        let within = |name: &str, value: u64, least: u64, most: u64, multiple: u64| {
+            if !(least..=most).contains(&value) {
+                return Err(format!(
+                    "nic.{name} is {value}; it must be from {least} to {most}"
+                ));
+            }
+            if !value.is_multiple_of(multiple) {
+                return Err(format!(
+                    "nic.{name} is {value}; it must be a multiple of {multiple}"
+                ));
+            }
+            Ok(())
+        };
+        within("width", self.width.value.0, 1, 64, 1)?;
+        within("slot", self.slot.value.0, 256, 16 * 1024, 64)?;
+        within("slots", self.slots.value.0.into(), 4, 64, 1)?;
+        within("glance", self.glance.value.0, 32, self.slot.value.0, 8)?;
+        within("ring", self.ring.value.0, 2 * self.slot.value.0, 1 << 20, 8)?;
+        within("place", self.place.value.0, 4096, 1 << 22, 8)?;
+        within(
+            "packet",
+            self.packet.value.0,
+            self.slot.value.0,
+            16 * 1024,
+            8,
+        )?;
+        within("read_width", self.read_width.value.0, 1, 64, 1)?;
+        within("eager", self.eager.value.0, 0, 1 << 20, 1)?;
+        within("sodimm", self.sodimm.value.0, 1 << 20, u32::MAX.into(), 8)?;
+        within(
+            "read (in picoseconds)",
+            self.read.value.as_ps(),
+            1,
+            u64::MAX,
+            1,
+        )?;
+        if self.loads == Loads::Cached && self.line.is_none() {
+            return Err(
+                "nic.loads is \"cached\", but nic.line does not say how long a line takes".into(),
+            );
+        }
+        Ok(())
+    }
+
+    /// How long the card's parts take.
+    pub fn pace(&self) -> Pace {
+        Pace {
+            cycle: self.cycle.value,
+            bytes: self.width.value.0 as u32,
+            command: self.command.value.0,
+            send: self.send.value.0,
+            receive: self.receive.value.0,
+            memory: self.memory.value.0,
+            block: self.block.value.0,
+            append: self.append.value.0,
+        }
+    }
+
+    /// What the processor's accesses cost.
+    pub fn host(&self, cpu: &Cpu) -> Host {
+        Host {
+            writes: match self.writes {
+                Writes::Combining => WriteMode::Combining(self.write.value),
+                Writes::Uncached => WriteMode::Uncached(self.write.value),
+            },
+            loads: match (self.loads, &self.line) {
+                (Loads::Cached, Some(line)) => PrefetchMode::Cached(line.value),
+                _ => PrefetchMode::Uncached(self.read_width.value.0 as u32),
+            },
+            register: self.register.value,
+            read: self.read.value,
+            envelope: self.envelope.value,
+            copy: cpu.copy.value.time_of(64),
+            send: cpu.send.value,
+            receive: cpu.receive.value,
+            control: self.control.value,
+        }
+    }
+
+    /// How the driver uses windows and SO-DIMM.
+    pub fn plan(&self, processes: u16) -> Plan {
+        Plan {
+            processes,
+            slot: self.slot.value.0 as u32,
+            slots: self.slots.value.0,
+            ring: self.ring.value.0 as u32,
+            place: self.place.value.0 as u32,
+            glance: self.glance.value.0 as u32,
+        }
+    }
+
+    /// How much of everything there is.
+    pub fn shape(&self, processes: u16) -> Shape {
+        Shape {
+            processes,
+            window: self.plan(processes).window(),
+            memory: self.sodimm.value.0 as u32,
+            packet: self.packet.value.0 as u32,
+        }
+    }
+
+    /// Most senders whose rings and places fit a process's SO-DIMM.
+    pub fn senders_max(&self) -> u64 {
+        let each = self.plan(1).memory(1);
+        self.sodimm.value.0 / each
+    }
+}
+
+/// The machine's DIMMnet-2 figures, if that is its card.
+pub(super) fn of(machine: &Machine) -> Option<&Figures> {
+    match &machine.nic {
+        Nic::Dimmnet2(figures) => Some(figures),
+        _ => None,
+    }
+}
+
+/// A span, for tests and measurements of the card without the library.
+impl Host {
+    /// The same without what the MPI library's own work costs.
+    pub fn bare(self) -> Host {
+        Host {
+            send: Time::ZERO,
+            receive: Time::ZERO,
+            control: Time::ZERO,
+            ..self
+        }
+    }
+}
