@@ -2,7 +2,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: build demo test bench bench-overlap bench-tipc install fuzz clean
+.PHONY: build demo test bench bench-overlap bench-tipc papers install fuzz clean
 
 build:
 	@cargo build --release
@@ -29,6 +29,10 @@ bench-overlap:
 # TIPC beside TCP, between two guests that have it; writes docs/performance-tipc.md.
 bench-tipc:
 	@scripts/bench-tipc
+
+# The papers' measurements on the modelled machines, beside what was published; writes docs/papers.md.
+papers:
+	@scripts/papers
 
 # The library, mpi.h, mpiexec, mpicc and ferry under PREFIX.
 install:

@@ -1,5 +1,6 @@
 //! `ferry machines`: which there are, and what their figures are and come from.
 
+use ferry_fabric::dimmnet2;
 use ferry_fabric::machine;
 use ferry_fabric::put;
 
@@ -30,13 +31,22 @@ pub fn show(name: &str, file: bool) -> Result<String, String> {
     })
 }
 
-/// What its hardware, and its driver's PUT, can do without MPI: rows as in papers' tables.
+/// What its hardware, and its driver, can do without MPI: rows as in papers' tables.
 ///
 /// # Errors
 /// As for [`show`]; or its card has no remote write.
 pub fn measure(name: &str) -> Result<String, String> {
     let (called, text) = machine::find(name)?;
     let machine = machine::read(&called, &text).map_err(|e| e.to_string())?;
+    if let Some(parts) = dimmnet2::measure::parts(&machine) {
+        let rows = [
+            ("BOTF(IVS) 32 bytes", parts.botf),
+            ("VL 128 bytes", parts.load),
+            ("library-level eager", parts.driver),
+        ];
+        let rows = rows.map(|(part, time)| format!("{part},{:.6}\n", time.micros()));
+        return Ok(format!("part,us\n{}", rows.concat()));
+    }
     let [hardware, put] = put::measure(&machine).map_err(|e| format!("{name}: {e}"))?;
     let row = |layer: &str, l: put::Layer| {
         format!("{layer},{:.3},{:.1}\n", l.latency.micros(), l.throughput)

@@ -59,7 +59,7 @@ enum Machines {
         #[arg(long)]
         file: bool,
     },
-    /// Measure what the hardware of a machine with remote write, and PUT on it, can do without MPI
+    /// Measure what the hardware of a machine and its driver can do without MPI (remote write, DIMMnet-2)
     Measure {
         /// One that comes with Ferry, or a file
         name: String,

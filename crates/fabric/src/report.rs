@@ -15,9 +15,7 @@ use std::path::Path;
 pub fn open(machine: &Machine, me: Rank) -> Option<Box<dyn Driver>> {
     match &machine.nic {
         Nic::Put(_) => PutDriver::new(machine, me).map(|d| Box::new(d) as Box<dyn Driver>),
-        Nic::Dimmnet2(_) => {
-            DimmnetDriver::new(machine).map(|d| Box::new(d) as Box<dyn Driver>)
-        }
+        Nic::Dimmnet2(_) => DimmnetDriver::new(machine).map(|d| Box::new(d) as Box<dyn Driver>),
     }
 }
 

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Machines of each kind of card that there is.
-const MODELS: [&str; 3] = ["mpc1", "mpc2", "loggp"];
+const MODELS: [&str; 4] = ["mpc1", "mpc2", "loggp", "dimmnet2"];
 
 /// The wires of all processes of a job.
 type Wires = Vec<Box<dyn Transport>>;

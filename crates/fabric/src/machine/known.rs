@@ -21,7 +21,15 @@ macro_rules! machines {
     };
 }
 
-machines!["cluster40", "dimmnet2", "dimmnet2-planned", "loggp", "mpc1", "mpc2", "mpc3"];
+machines![
+    "cluster40",
+    "dimmnet2",
+    "dimmnet2-planned",
+    "loggp",
+    "mpc1",
+    "mpc2",
+    "mpc3"
+];
 
 /// The machines that come with Ferry.
 pub fn known() -> impl Iterator<Item = Known> {

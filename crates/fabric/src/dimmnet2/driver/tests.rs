@@ -331,7 +331,7 @@ proptest! {
         plan in proptest::collection::vec((0u32..3, 1u32..3, 0usize..1500, 0u64..3000), 1..40),
         ring in 0u64..200,
     ) {
-        let machine = machine(1024 + ring * 8, 1);
+        let machine = machine(4096 + ring * 8, 1);
         job(3, &machine, |me, driver| {
             let mut keep = Keep::default();
             for (i, &(from, step, size, pause)) in plan.iter().enumerate() {
