@@ -198,7 +198,7 @@ impl Figures {
 /// The machine's DIMMnet-2 figures, if that is its card.
 pub(super) fn of(machine: &Machine) -> Option<&Figures> {
     match &machine.nic {
-        Nic::Dimmnet2(figures) => Some(figures),
+        Nic::Dimmnet2(figures) => Some(figures.as_ref()),
         _ => None,
     }
 }

@@ -64,7 +64,9 @@ pub fn read(file: &str, text: &str) -> Result<Machine, FileError> {
     let machine = match kind.get_ref().as_str() {
         "remote-write" | "fasthsl" => whole::<put::Figures>(file, text, Nic::Put)?,
         "loggp" => whole::<put::Loggp>(file, text, |f| Nic::Put(f.into()))?,
-        "dimmnet2" => whole::<dimmnet2::figures::Figures>(file, text, Nic::Dimmnet2)?,
+        "dimmnet2" => {
+            whole::<dimmnet2::figures::Figures>(file, text, |f| Nic::Dimmnet2(Box::new(f)))?
+        }
         other => {
             let what = format!(
                 "there is no nic of kind \"{other}\"; there are {}",
