@@ -180,7 +180,7 @@ mod tests {
             let mut bytes = envelope.encode();
             let (own, taken) = Envelope::len(&bytes).unwrap();
             prop_assert_eq!(taken as usize, bytes.len());
-            prop_assert!(own <= taken && taken <= 72 && bytes.len() % 8 == 0);
+            prop_assert!(own <= taken && taken <= 72 && bytes.len().is_multiple_of(8));
             bytes.extend([7; 9]);
             let back = Envelope::decode(&bytes).unwrap();
             prop_assert_eq!(back.head(), &head[..]);
