@@ -492,8 +492,9 @@ fn what_a_wire_still_holds_is_said_until_it_is_gone() {
         while wires[0].send(1, 1, &[], Body::Bytes(&body)).unwrap() == Answer::Done {
             sent += 1;
         }
-        // Shared memory is the peer's as soon as it is written.
-        assert_eq!(wires[0].owes(), name != "shm", "{name}");
+        // Only connections have a queue in this process: shared memory and a modelled card have taken what they have taken.
+        let connects = name.starts_with("tcp") || name.starts_with("tipc");
+        assert_eq!(wires[0].owes(), connects, "{name}");
         until(name, &mut wires, &mut keeps, |_, k| {
             k[1].messages.len() == before + sent
         });
