@@ -89,6 +89,11 @@ impl NodeJob {
         &self.local_ranks
     }
 
+    /// Tells the ranks of another number of cores than this host's: of the machine that they are on, in its own terms.
+    pub fn set_cores(&mut self, cores: u32) {
+        self.cores = cores.max(1);
+    }
+
     /// What all ranks of the job are told.
     pub fn terms(&self) -> &JobTerms {
         &self.terms

@@ -152,7 +152,7 @@ impl Crew {
         };
         let mut starter = Starter::prepare(&plan.programs, &plan.block_of, terms, 0, options.bind)?;
         if let Some(asked) = &options.machine {
-            modelled::prepare(asked, &mut starter)?;
+            modelled::prepare(asked, options.bind, &mut starter)?;
         }
         Ok(Crew::Here(Box::new(Here::new(starter))))
     }

@@ -129,6 +129,21 @@ impl Starter {
         self.blocks.len()
     }
 
+    /// Binds all ranks to one CPU: those of a modelled machine take turns, and handing over costs several times as much between two. Which one
+    /// differs from job to job.
+    pub fn share_one_cpu(&mut self) {
+        let cores = Cores::here().cores;
+        let at = std::process::id() as usize % cores.len().max(1);
+        if let Some(&cpu) = cores.get(at).and_then(|c| c.first()) {
+            self.placing = vec![vec![cpu]; self.ranks()];
+        }
+    }
+
+    /// The CPUs of a local rank.
+    pub fn cpus_of(&self, local: usize) -> &[usize] {
+        &self.placing[local]
+    }
+
     /// Where a local rank is bound, in words.
     pub fn place_of(&self, local: usize) -> String {
         placing::described(&self.placing[local])

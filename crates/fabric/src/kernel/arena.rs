@@ -61,6 +61,8 @@ pub(super) struct Header {
     pub closing: AtomicU32,
     /// Ranks say what they spend their time on, span by span.
     pub traced: AtomicU32,
+    /// The least time from a command to anything that its own rank can see of it, picoseconds.
+    pub reaction: AtomicU64,
     /// Virtual time, for who looks on.
     pub now: AtomicU64,
     /// Commands so far, for who looks on.

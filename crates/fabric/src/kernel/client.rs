@@ -140,7 +140,8 @@ impl Client {
         self.awake();
         let now = self.now();
         self.post(now, kind, parts);
-        self.horizon = self.horizon.min(now);
+        let reaction = self.arena.header().reaction.load(Ordering::Relaxed);
+        self.horizon = self.horizon.min(now + Time::ps(reaction));
     }
 
     fn post(&mut self, time: Time, kind: u32, parts: &[&[u8]]) {

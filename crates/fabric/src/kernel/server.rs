@@ -34,6 +34,10 @@ pub trait Model {
     fn lookahead(&self) -> Time {
         Time::ZERO
     }
+    /// The least time from a command of a rank to anything that this rank itself can see of it.
+    fn reaction(&self) -> Time {
+        Time::ZERO
+    }
     /// What the hardware was used for, for a report: a name and a line of figures each.
     fn used(&self, _whole: Time) -> Vec<(String, String)> {
         Vec::new()
@@ -254,6 +258,8 @@ impl<M: Model> Server<M> {
     /// For the ranks that will come to `arena`.
     pub fn new(arena: Arena, model: M, trace: Option<Trace>) -> Server<M> {
         let ranks = arena.ranks();
+        let reaction = model.reaction().as_ps();
+        arena.header().reaction.store(reaction, Ordering::Relaxed);
         let seat = |_| Seat {
             standing: Standing::Running,
             clock: Time::ZERO,

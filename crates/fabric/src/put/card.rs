@@ -161,8 +161,7 @@ impl Model for Card {
                 self.local.1 += entry.bytes.len() as u64;
                 let latency = self.memory.unwrap_or(Time::ZERO);
                 kernel.after(latency, from, Later::There(Arc::new(entry)));
-                let now = kernel.now();
-                kernel.at(now, from, Later::Left(from, flags));
+                kernel.after(latency, from, Later::Left(from, flags));
             }
             _ => return Err(Nonsense("a command that there is not")),
         }
@@ -195,6 +194,10 @@ impl Model for Card {
     fn lookahead(&self) -> Time {
         let far = self.emit + self.arrive + self.network.latency();
         self.memory.map_or(far, |near| near.min(far))
+    }
+
+    fn reaction(&self) -> Time {
+        self.memory.map_or(self.emit, |near| near.min(self.emit))
     }
 
     fn used(&self, whole: Time) -> Vec<(String, String)> {

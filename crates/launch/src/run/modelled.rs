@@ -16,7 +16,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::here::Here;
 use super::{Job, MODEL, STATUS_HANG};
-use crate::options::{self, OnHang};
+use crate::options::{self, Binding, OnHang};
+use crate::placing;
 use crate::start::{NotStarted, Starter};
 
 /// A job that runs for longer than this shows its virtual time on a terminal.
@@ -45,7 +46,11 @@ pub(super) struct Modelled {
 ///
 /// # Errors
 /// There is no such machine, its file is wrong, or it is too small for the job.
-pub(super) fn prepare(asked: &options::Machine, starter: &mut Starter) -> Result<(), NotStarted> {
+pub(super) fn prepare(
+    asked: &options::Machine,
+    bind: Binding,
+    starter: &mut Starter,
+) -> Result<(), NotStarted> {
     let wrong = |text: String| NotStarted { text, status: 2 };
     let (file, text) = machine::find(&asked.name).map_err(wrong)?;
     let mut machine = machine::read(&file, &text).map_err(|e| wrong(e.to_string()))?;
@@ -76,6 +81,11 @@ pub(super) fn prepare(asked: &options::Machine, starter: &mut Starter) -> Result
     let fd = arena.fd().try_clone_to_owned();
     let fd = fd.map_err(|e| NotStarted::because(format!("a descriptor for the machine: {e}")))?;
     starter.node.segment.machine = Some(fd);
+    // Each rank has a processor there, whatever this host has: nothing that the library chooses may depend on that.
+    starter.node.set_cores(ranks as u32);
+    if machine.cpu.compute == Compute::Zero && bind == Binding::Share {
+        starter.share_one_cpu();
+    }
     Ok(())
 }
 
@@ -96,12 +106,20 @@ impl Here {
         if asked.trace.is_some() {
             arena.trace();
         }
+        // The model goes where the ranks go, if they all go to one place.
+        let cpus = match self.starter.cpus_of(0) {
+            &[cpu] if (0..self.starter.ranks()).all(|r| self.starter.cpus_of(r) == [cpu]) => {
+                vec![cpu]
+            }
+            _ => Vec::new(),
+        };
         let (pipe, end) = pipe_with(PipeFlags::CLOEXEC)?;
         let parent = std::process::id();
         // SAFETY: this process has one thread, so the child may go on as any program.
         let pid = match unsafe { libc::fork() } {
             0 => {
                 drop(pipe);
+                bind(&cpus);
                 model(asked, &machine, arena, end.into(), parent)
             }
             -1 => return Err(io::Error::last_os_error()),
@@ -123,6 +141,22 @@ impl Here {
             wanted: asked.report,
             closing: false,
         }))
+    }
+}
+
+/// Binds this process to these CPUs, if there are any. Where that is refused it works all the same.
+fn bind(cpus: &[usize]) {
+    let mask = placing::mask(cpus);
+    if !mask.is_empty() {
+        // SAFETY: the mask is as long as the call is told.
+        unsafe {
+            libc::syscall(
+                libc::SYS_sched_setaffinity,
+                0,
+                size_of_val(&mask[..]),
+                mask.as_ptr(),
+            );
+        }
     }
 }
 
