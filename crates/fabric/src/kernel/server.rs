@@ -307,7 +307,8 @@ impl<M: Model> Server<M> {
             if !self.running.is_empty() {
                 continue;
             }
-            // Nobody goes on by what is under way: there is nothing.
+            // Nobody goes on by what is under way: there is nothing. What is looked at now and changes later rings.
+            let seen = self.kernel.arena.header().bell.load(Ordering::SeqCst);
             if self.is_closing() {
                 break;
             }
@@ -315,7 +316,7 @@ impl<M: Model> Server<M> {
                 self.told = true;
                 stuck(self.kernel.now);
             }
-            self.sleep();
+            self.sleep(seen);
         }
         let time = self.kernel.now;
         let ranks = std::mem::take(&mut self.kernel.seats);
@@ -342,16 +343,17 @@ impl<M: Model> Server<M> {
         self.kernel.arena.header().closing.load(Ordering::SeqCst) != 0
     }
 
-    /// Every rank waits, at least one, and none can go on by itself.
+    /// Every rank waits or has ended, at least one waits, and none can go on by itself. One that has left, and lives, can come back.
     fn is_stuck(&self) -> bool {
         let arena = &self.kernel.arena;
         let mut waiting = false;
         for (rank, seat) in (0..).zip(&self.kernel.seats) {
             let mailbox = arena.mailbox(rank);
-            if mailbox.gone.load(Ordering::SeqCst) != 0 || seat.standing == Standing::Left {
+            if mailbox.gone.load(Ordering::SeqCst) != 0 {
                 continue;
             }
-            if mailbox.concurrent.load(Ordering::Relaxed) != 0 {
+            let concurrent = mailbox.concurrent.load(Ordering::Relaxed) != 0;
+            if concurrent || seat.standing == Standing::Left {
                 return false;
             }
             waiting = true;
@@ -394,9 +396,8 @@ impl<M: Model> Server<M> {
     }
 
     /// Sleeps until somebody comes, ends or closes.
-    fn sleep(&mut self) {
+    fn sleep(&mut self, seen: u32) {
         let header = self.kernel.arena.header();
-        let seen = header.bell.load(Ordering::SeqCst);
         header.asleep.store(1, Ordering::SeqCst);
         if header.rejoins.load(Ordering::SeqCst) == 0 && !self.is_closing() {
             let header = self.kernel.arena.header();

@@ -232,7 +232,11 @@ fn nobody_can_go_on() {
             assert!(c.rest(Time::ZERO).is_some());
         });
         let other = arena.clone();
-        s.spawn(move || Client::join(other, 1).leave());
+        s.spawn(move || {
+            // It could come back, until its process has ended.
+            Client::join(other.clone(), 1).leave();
+            other.gone(1);
+        });
     });
     assert_eq!(told.into_inner().unwrap(), [Time::us(9)]);
 }
