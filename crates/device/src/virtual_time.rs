@@ -8,7 +8,7 @@ use crate::lock::{self, DeviceGuard};
 use crate::request::{Operation, ReqId};
 use crate::wire::{self, Fields, Head};
 use ferry_job::RankStatus;
-use ferry_transport::Expected;
+use ferry_transport::{Expected, model};
 use std::sync::atomic::Ordering;
 
 /// Waits until the machine has something for this rank, or another thread of it has. `tell`: what the rank waits for is written down.
@@ -21,9 +21,11 @@ pub(crate) fn rest(mut guard: DeviceGuard, tell: impl FnOnce(&RankStatus)) -> De
     }
     COUNTERS.sleeps.add(1);
     if let Some((word, seen)) = guard.wires.rest() {
+        let began = model::clock_nanos();
         drop(guard);
-        ferry_transport::model::sleep(word, seen);
+        model::sleep(word, seen);
         guard = lock::device();
+        COUNTERS.idle.add(model::clock_nanos() - began);
     }
     status.asleep.store(0, Ordering::Relaxed);
     lock::wake_up();
