@@ -336,6 +336,21 @@ extern "C" fn say_goodbye() {
     }
 }
 
+/// How long an aborting rank waits for its last words to be taken.
+const TAKEN_WITHIN: Duration = Duration::from_secs(1);
+
+/// Waits, [`TAKEN_WITHIN`] at most, until what was written into a pipe has been read. Hydra's proxy looks at the rank's output and
+/// at its PMI socket in any order, and once it has passed an abort on, output is lost: the text has to be with it before. The
+/// writer of a pipe is not told when it is empty, so this asks, every millisecond. Returns at once for anything but a pipe.
+fn taken(pipe: std::os::fd::BorrowedFd) {
+    let began = std::time::Instant::now();
+    while rustix::io::ioctl_fionread(pipe).is_ok_and(|bytes| bytes > 0)
+        && began.elapsed() < TAKEN_WITHIN
+    {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Ends the job; another thread may be in the middle of a fence, and then this process's end has to do.
 pub(crate) fn abort(kvs: &SharedKvs, code: i32, text: &str) {
     if !text.is_empty() {
@@ -343,6 +358,7 @@ pub(crate) fn abort(kvs: &SharedKvs, code: i32, text: &str) {
         // SAFETY: descriptor 2 is only written to; if it is closed that fails.
         let stderr = unsafe { std::os::fd::BorrowedFd::borrow_raw(2) };
         let _ = rustix::io::write(stderr, text.as_bytes());
+        taken(stderr);
     }
     for _ in 0..100 {
         if let Ok(mut kvs) = kvs.try_lock() {
@@ -364,6 +380,26 @@ mod tests {
         assert_eq!(unhex("00ff10"), Some(vec![0, 255, 16]));
         assert!(unhex("0").is_none() && unhex("zz").is_none());
         assert_eq!(mask_cpus(&cpu_mask(&[0, 3, 17], 1024)), [0, 3, 17]);
+    }
+
+    #[test]
+    fn last_words_are_waited_for() {
+        use std::os::fd::AsFd;
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let (reads, writes) = rustix::pipe::pipe().unwrap();
+        taken(writes.as_fd());
+        rustix::io::write(&writes, b"MPI_Abort").unwrap();
+        let read = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                read.store(true, Ordering::SeqCst);
+                rustix::io::read(&reads, &mut [0u8; 16]).unwrap();
+            });
+            taken(writes.as_fd());
+            assert!(read.load(Ordering::SeqCst));
+        });
+        let file = std::fs::File::open("/dev/null").unwrap();
+        taken(file.as_fd());
     }
 
     #[test]
