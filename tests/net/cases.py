@@ -45,11 +45,13 @@ class Cases:
         # A name of its own, so that its processes can be told from everybody else's.
         self.storm = f"{self.scratch.name}/storm"
         with self.scratch:
-            error = self.mpi.compile([HERE / "storm.c"], self.mpi.build / "net-storm", ["-O2"])
-            if error is not None:
-                self.tally.add("net/storm (build)", "does not compile", error)
-                return
-            shutil.copy(self.mpi.build / "net-storm", self.storm)
+            self.lost = f"{self.scratch.name}/lost"
+            for program, where in (("storm", self.storm), ("lost", self.lost)):
+                error = self.mpi.compile([HERE / f"{program}.c"], self.mpi.build / f"net-{program}", ["-O2"])
+                if error is not None:
+                    self.tally.add(f"net/{program} (build)", "does not compile", error)
+                    return
+                shutil.copy(self.mpi.build / f"net-{program}", where)
             for name in [name for name in dir(self) if name.startswith("case_")]:
                 title = name[5:].replace("_", " ")
                 if self.only and not any(fnmatch.fnmatch(title, pattern) for pattern in self.only):
@@ -220,6 +222,17 @@ class Cases:
             network.pull("h2")
             output = self.ends(job, 3 * SILENCE + 3, r"rank \d", r"h[123]\b")
             need("h2" in output or "rank 2" in output, "neither host h2 nor rank 2 is named", output)
+            self.empty(network)
+
+    def case_what_a_lost_rank_was_to_send(self):
+        with Network(2) as network:
+            job = self.job(network, "h1:1,h2:1", self.lost, environment={**QUICK, "FERRY_ON_HANG": "ignore"})
+            self.begun(job)
+            network.pull("h2")
+            told = all([job.says(f"^rank {rank}: {calls} calls failed", 10 * SILENCE) for rank, calls in ((0, 7), (1, 9))])
+            os.kill(job.process.pid, signal.SIGTERM)
+            _, output, _ = job.end(20)
+            need(told, "not all calls failed as they should", output)
             self.empty(network)
 
     def case_a_cable_pulled_for_good_that_mpiexec_needs_too(self):

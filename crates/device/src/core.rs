@@ -5,6 +5,7 @@ use crate::copying::Way;
 use crate::count::COUNTERS;
 use crate::engine::{Engine, Fetching, Offer, Outgoing, Payload, Task};
 use crate::key::{ContextId, Envelope, Key, Pattern, ProcId};
+use crate::loss;
 use crate::matcher::{Content, Unexpected};
 use crate::request::{Completion, Fault, Operation, ReqId};
 use crate::wire::{self, Head};
@@ -52,7 +53,6 @@ pub struct Device {
     pub(crate) progress_thread: Option<Box<crate::progress::Watch>>,
     /// The process has done with MPI, for now; counts on modelled machines.
     pub(crate) left: bool,
-    trouble: Option<String>,
 }
 
 /// Packed bytes moved at a time where a scattered buffer must be read through a bounce buffer.
@@ -86,7 +86,6 @@ impl Device {
             patience,
             progress_thread: None,
             left: false,
-            trouble: None,
         })
     }
 
@@ -117,11 +116,6 @@ impl Device {
     /// Names of the transports in use.
     pub fn transports(&self) -> Vec<&'static str> {
         self.wires.names()
-    }
-
-    /// What broke a transport, if one is broken.
-    pub fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
     }
 
     /// Starts a send. `None`: complete already, the buffer may be used again.
@@ -290,12 +284,11 @@ impl Device {
     #[cold]
     fn refuse(&mut self, e: TransportError) -> ReqId {
         let req = self.engine.requests.insert(Operation::Failed);
-        self.trouble.get_or_insert_with(|| e.to_string());
-        let fault = Some(Fault::Transport("see the transport's own message"));
+        loss::note_first(&e);
         self.engine.requests.complete(
             req,
             Completion {
-                fault,
+                fault: Some(Fault::Transport),
                 ..Completion::EMPTY
             },
         );
@@ -461,10 +454,6 @@ impl Device {
             moved |= self.advance_background();
         }
         moved
-    }
-
-    pub(crate) fn set_trouble(&mut self, what: String) {
-        self.trouble = Some(what);
     }
 
     /// Would others wait in vain if nobody made progress here?

@@ -6,20 +6,38 @@ use crate::engine::Engine;
 use crate::key::{Pattern, ProcId};
 use crate::request::{Fault, Operation, ReqId};
 use ferry_transport::TransportError;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What broke a transport of this process, last.
+static TROUBLE: Mutex<Option<String>> = Mutex::new(None);
+
+fn note() -> MutexGuard<'static, Option<String>> {
+    TROUBLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What broke a transport, if one is broken. With the device's lock or without.
+pub fn trouble() -> Option<String> {
+    note().clone()
+}
+
+/// Remembers what broke a transport, unless something has before.
+#[cold]
+pub(crate) fn note_first(e: &TransportError) {
+    note().get_or_insert_with(|| e.to_string());
+}
 
 impl Device {
     /// A wire is broken: what is under way with its peer will not complete by itself any more, and who waits for anybody's message
     /// cannot know that it is not that peer's.
     #[cold]
     pub(crate) fn break_down(&mut self, e: &TransportError) {
-        self.set_trouble(e.to_string());
-        let fault = Fault::Transport("see the transport's own message");
+        *note() = Some(e.to_string());
         match e.peer() {
             Some(peer) => {
                 self.engine.lost.insert(peer);
-                self.engine.fail_peer(peer, fault);
+                self.engine.fail_peer(peer);
             }
-            None => self.engine.requests.fail_all(fault),
+            None => self.engine.requests.fail_all(Fault::Transport),
         }
     }
 
@@ -39,8 +57,7 @@ impl Device {
         // SAFETY: the caller's promise.
         let req = unsafe { self.receive(pattern, sink) };
         if self.is_lost(from) && self.engine.matcher.withdraw(pattern.context, req) {
-            let fault = Fault::Transport("see the transport's own message");
-            self.engine.requests.fail(req, fault);
+            self.engine.requests.fail(req, Fault::Transport);
         }
         req
     }
@@ -48,7 +65,7 @@ impl Device {
 
 impl Engine {
     /// Completes with a fault what cannot complete without `peer`.
-    fn fail_peer(&mut self, peer: ProcId, fault: Fault) {
+    fn fail_peer(&mut self, peer: ProcId) {
         let queued = self.forget_queue(peer);
         let mut failed = queued;
         failed.extend(self.held_of(peer));
@@ -78,7 +95,7 @@ impl Engine {
             }
         }
         for req in failed {
-            self.requests.fail(req, fault);
+            self.requests.fail(req, Fault::Transport);
         }
     }
 }
@@ -134,7 +151,7 @@ mod tests {
         // SAFETY: as above.
         let again = unsafe { d.receive_from(1, pattern(1), into(&mut early)) };
         assert!(d.take(again).fault.is_some());
-        assert!(d.trouble().unwrap().contains("the cable was pulled"));
+        assert!(trouble().unwrap().contains("the cable was pulled"));
 
         // From those who are there messages still come.
         // SAFETY: as above.

@@ -50,9 +50,9 @@ pub enum Fault {
         /// Bytes that fit.
         room: u64,
     },
-    /// The transport could not carry the message.
-    #[error("the transport failed: {0}")]
-    Transport(&'static str),
+    /// The transport could not carry the message; [`trouble`](crate::trouble) says what broke it.
+    #[error("the transport failed")]
+    Transport,
 }
 
 /// What a request stands for.

@@ -256,6 +256,8 @@ struct Arriving {
     under_way: Vec<Option<ReqId>>,
     /// This round's receives have been posted.
     posted: bool,
+    /// The announcement will never come.
+    lost: Option<crate::Error>,
     failed: Option<crate::Error>,
 }
 
@@ -279,7 +281,8 @@ pub unsafe fn receive_init(
         };
         // SAFETY: the box is freed only once the receive is complete.
         unsafe {
-            device::device().receive(
+            device::device().receive_from(
+                comm.peer(rank),
                 pattern,
                 Sink::Bytes {
                     ptr: announced.as_mut_ptr(),
@@ -294,6 +297,7 @@ pub unsafe fn receive_init(
         cut: None,
         under_way: Vec::new(),
         posted: false,
+        lost: None,
         failed: None,
     };
     let parts = Parts { part, partitions };
@@ -342,11 +346,14 @@ impl Receiving {
             if !d.is_complete(req) {
                 return false;
             }
-            d.take(req);
             state.announcing = None;
-            state.cut = Some(Announcement::decode(&state.announced));
+            state.lost = Outcome::of_receive(&d.take(req), &self.comm).error;
+            if state.lost.is_none() {
+                state.cut = Some(Announcement::decode(&state.announced));
+            }
         }
         state.posted = true;
+        state.failed = state.lost.clone();
         state.under_way.clear();
         let Some(Announcement {
             channel,
@@ -371,6 +378,7 @@ impl Receiving {
             }
         }
         let count = self.parts.part.count * self.parts.partitions as i64;
+        let peer = self.comm.peer(from);
         for at in 0..partitions {
             let pattern = Pattern {
                 context: channel,
@@ -384,7 +392,7 @@ impl Receiving {
             // SAFETY: the program's promise at `receive_init`.
             state
                 .under_way
-                .push(Some(unsafe { d.receive(pattern, into) }));
+                .push(Some(unsafe { d.receive_from(peer, pattern, into) }));
         }
         true
     }

@@ -265,7 +265,7 @@ impl Run {
             }
             let ended = d.take_held(m.req);
             if ended.fault.is_some() || m.expected.is_some_and(|e| e as u64 != ended.received) {
-                let e = fault(comm, d, m.expected.unwrap_or(0), &ended);
+                let e = fault(comm, m.expected.unwrap_or(0), &ended);
                 self.error.get_or_insert(e);
             }
             let step = m.step as usize;
@@ -359,17 +359,12 @@ fn takes_long(b: &Binding<'_>, step: &Step, into: Piece) -> bool {
 }
 
 #[cold]
-pub(super) fn fault(
-    comm: &Arc<Comm>,
-    d: &Device,
-    expected: usize,
-    ended: &device::Completion,
-) -> Error {
+pub(super) fn fault(comm: &Arc<Comm>, expected: usize, ended: &device::Completion) -> Error {
     let (source, sent) = (ended.envelope.source, ended.envelope.len);
     let e = match ended.fault {
-        Some(device::Fault::Transport(_)) => Error::new(
+        Some(device::Fault::Transport) => Error::new(
             crate::Kind::Other,
-            d.trouble().unwrap_or("a transport failed").to_owned(),
+            device::trouble().unwrap_or_else(|| device::Fault::Transport.to_string()),
         ),
         _ => err!(
             Truncate,

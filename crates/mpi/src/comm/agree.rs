@@ -176,14 +176,11 @@ impl<'a> Circle<'a> {
         let mut found = None;
         device::wait_until(&what, |d| {
             found = d.matched_probe(&pattern);
-            found.is_some() || d.trouble().is_some()
+            found.is_some() || device::trouble().is_some()
         });
         let Some((message, envelope)) = found else {
-            let text = device::device()
-                .trouble()
-                .unwrap_or("a transport is broken")
-                .to_owned();
-            return Err(err!(Other, "{text}"));
+            let cause = device::trouble().unwrap_or_default();
+            return Err(err!(Other, "{cause}"));
         };
         let mut bytes = vec![0; envelope.len as usize];
         let sink = Sink::Bytes {

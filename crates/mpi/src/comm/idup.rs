@@ -130,7 +130,7 @@ impl Duplication {
             cap: words.len(),
         };
         // SAFETY: the box lives, untouched, until the receive has completed: `self` is dropped after that only.
-        let req = unsafe { device::device().receive(pattern, sink) };
+        let req = unsafe { device::device().receive_from(from, pattern, sink) };
         self.awaited = Some((req, words));
     }
 
@@ -164,9 +164,10 @@ impl Background for Duplication {
                 return false;
             }
             if let Some(fault) = d.take(*req).fault {
+                let cause = device::trouble().unwrap_or_else(|| fault.to_string());
                 self.flag.set(Err(err!(
                     Other,
-                    "a message about a new communicator was lost: {fault}"
+                    "a message about a new communicator was lost: {cause}"
                 )));
                 return true;
             }

@@ -310,10 +310,9 @@ fn in_vain(d: &Device, comm: &Comm, from: From) -> bool {
 
 /// What a probe of a lost peer ends with.
 fn lost(comm: &Arc<Comm>) -> Error {
-    let d = device::device();
     Error::new(
         Kind::Other,
-        d.trouble().unwrap_or("the peer is lost").to_owned(),
+        device::trouble().unwrap_or_else(|| "the peer is lost".to_owned()),
     )
     .on(comm)
 }

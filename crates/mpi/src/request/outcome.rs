@@ -1,6 +1,6 @@
 //! How an operation ended: what a status tells (MPI 5.0 §3.2.5).
 
-use crate::device::{Completion, Envelope, Fault};
+use crate::device::{Completion, Envelope, Fault, trouble};
 use crate::pt2pt::From;
 use crate::{Comm, Error, Kind, Result, err};
 use std::sync::Arc;
@@ -128,11 +128,8 @@ fn error_of(fault: Fault, comm: &Arc<Comm>) -> Error {
             "the message has {sent} bytes, but the receive buffer has room for {room}"
         )
         .on(comm),
-        Fault::Transport(_) => {
-            let cause = crate::device::device()
-                .trouble()
-                .unwrap_or("a transport failed")
-                .to_owned();
+        Fault::Transport => {
+            let cause = trouble().unwrap_or_else(|| fault.to_string());
             Error::new(Kind::Other, cause).on(comm)
         }
     }

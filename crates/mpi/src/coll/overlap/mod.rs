@@ -19,7 +19,7 @@ pub use setting::{Mode, own_memory, start, stop};
 use super::memory::Places;
 use super::run::{self, Lasting, Number, Run, Story};
 use super::{Call, What};
-use crate::device::{self, Completion, Device, WaitingFor};
+use crate::device::{self, Completion, WaitingFor};
 use crate::{Comm, Error, Result};
 use cover::{Cover, Plan};
 use extent::{Extent, Touch, number, span};
@@ -110,9 +110,9 @@ impl Shared {
     }
 
     /// Was a message as it should be?
-    fn check(&self, lasting: &Lasting, d: &Device, expected: Option<usize>, ended: &Completion) {
+    fn check(&self, lasting: &Lasting, expected: Option<usize>, ended: &Completion) {
         if ended.fault.is_some() || expected.is_some_and(|e| e as u64 != ended.received) {
-            let error = run::fault(lasting.comm(), d, expected.unwrap_or(0), ended);
+            let error = run::fault(lasting.comm(), expected.unwrap_or(0), ended);
             self.fail(Some(error));
         }
     }

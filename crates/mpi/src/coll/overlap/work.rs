@@ -150,7 +150,7 @@ impl Work {
             let complete = d.is_complete(req);
             if complete {
                 let ended = d.take_held(req);
-                self.shared.check(&self.lasting, d, None, &ended);
+                self.shared.check(&self.lasting, None, &ended);
             }
             !complete
         });
@@ -175,7 +175,7 @@ impl Work {
                     *q = n;
                 }
                 self.shared
-                    .check(&self.lasting, d, Some(i.bytes.len()), &ended);
+                    .check(&self.lasting, Some(i.bytes.len()), &ended);
                 if let Some(cover) = &mut self.cover {
                     let middle = if i.has_ends {
                         i.bytes.start + i.ends[0]..i.bytes.end - i.ends[1]
