@@ -61,13 +61,12 @@ static void transform(const cplx *from, cplx *to, int sign, MPI_Comm comm)
     double t = MPI_Wtime();
     MPI_Alltoall(out, block, MPI_C_DOUBLE_COMPLEX, in, block, MPI_C_DOUBLE_COMPLEX, comm);
     in_calls += MPI_Wtime() - t;
-    /* The transposition's end reads the blocks in the order of their ranks. */
-    for (int r = 0; r < size; r++)
-        for (int x = 0; x < lx; x++)
-            for (int y = 0; y < ny; y++)
-                memcpy(to + ((size_t)x * ny + y) * nz + (size_t)r * lz, in + (((size_t)r * lx + x) * ny + y) * lz, sizeof(cplx) * (size_t)lz);
-    for (size_t i = 0; i < (size_t)lx * ny; i++)
+    /* Line by line: its pieces are taken from all blocks and transformed while they are in the cache. */
+    for (size_t i = 0; i < (size_t)lx * ny; i++) {
+        for (int r = 0; r < size; r++)
+            memcpy(to + i * nz + (size_t)r * lz, in + ((size_t)r * lx * ny + i) * lz, sizeof(cplx) * (size_t)lz);
         fft(to + i * nz, nz, most / nz, sign);
+    }
 }
 
 int main(int argc, char **argv)

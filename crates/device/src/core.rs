@@ -8,6 +8,7 @@ use crate::key::{ContextId, Envelope, Key, Pattern, ProcId};
 use crate::loss;
 use crate::matcher::{Content, Unexpected};
 use crate::request::{Completion, Fault, Operation, ReqId};
+use crate::scattered::read_into;
 use crate::wire::{self, Head};
 use ferry_job::{Directory, RankStatus, Segment, Welcome};
 use ferry_transport::shm::READ_MIN_MEASURED;
@@ -31,6 +32,9 @@ pub struct Capabilities {
     pub eager_max: usize,
     /// The peer shares this process's memory system.
     pub same_node: bool,
+    /// A large message is read from where it lies little by little, and nobody else looks there: what is left of it may be moved
+    /// ([`Device::relocate`]).
+    pub streams: bool,
 }
 
 /// Work that goes on whenever the device makes progress (a collective's schedule).
@@ -55,16 +59,10 @@ pub struct Device {
     pub(crate) left: bool,
 }
 
-/// Packed bytes moved at a time where a scattered buffer must be read through a bounce buffer.
-const BOUNCE: usize = 256 * 1024;
 /// A receive with room for more bytes than this may be of a message whose sender waits for it.
 const PRESSING: usize = 16 * 1024;
 /// Bytes of a piece of a message that is sent piece by piece: small enough that several fit a ring and stay in the cache.
 const PIECE: usize = 16 * 1024;
-/// Memory runs collected at a time for reading straight into a scattered buffer.
-const RUNS: usize = 256;
-/// A scattered buffer is read into directly if its runs have at least this many bytes on average.
-const RUN_MIN: u64 = 1024;
 
 impl Device {
     pub(crate) fn new(
@@ -105,10 +103,12 @@ impl Device {
             Ok(f) => Capabilities {
                 eager_max: f.eager_max,
                 same_node: f.same_node,
+                streams: f.stream && !f.remote_read,
             },
             Err(_) => Capabilities {
                 eager_max: 0,
                 same_node: false,
+                streams: false,
             },
         }
     }
@@ -703,58 +703,6 @@ impl Device {
             .received
             .store(self.engine.received, Ordering::Relaxed);
     }
-}
-
-/// Copies `len` bytes at `address` of `from` into `sink`.
-///
-/// # Safety
-/// The memory behind `sink` must be writable.
-unsafe fn read_into(
-    wires: &mut Wires,
-    from: ProcId,
-    address: u64,
-    len: u64,
-    sink: &mut Sink,
-) -> Result<(), ReadError> {
-    match sink {
-        // SAFETY: the caller's promise; len is at most the sink's capacity.
-        Sink::Bytes { ptr, .. } => unsafe { wires.read(from, address, &[(*ptr, len as usize)]) },
-        Sink::Layout { view, .. } => {
-            let mut runs = Vec::with_capacity(RUNS);
-            let mut bounce = Vec::new();
-            let mut offset = 0;
-            while offset < len {
-                runs.clear();
-                let covered = view.runs(offset, &mut runs).min(len - offset);
-                if covered > 0 && covered / runs.len().max(1) as u64 >= RUN_MIN {
-                    trim(&mut runs, covered);
-                    // SAFETY: the runs lie in the receive buffer.
-                    unsafe { wires.read(from, address + offset, &runs)? };
-                    offset += covered;
-                    continue;
-                }
-                let piece = (len - offset).min(BOUNCE as u64) as usize;
-                bounce.resize(piece, 0u8);
-                // SAFETY: the bounce buffer is ours; the receive buffer is writable.
-                unsafe {
-                    wires.read(from, address + offset, &[(bounce.as_mut_ptr(), piece)])?;
-                    view.unpack(offset, &bounce);
-                }
-                offset += piece as u64;
-            }
-            Ok(())
-        }
-    }
-}
-
-/// Shortens `runs` to `total` bytes.
-fn trim(runs: &mut Vec<(*mut u8, usize)>, total: u64) {
-    let mut left = total as usize;
-    for run in runs.iter_mut() {
-        run.1 = run.1.min(left);
-        left -= run.1;
-    }
-    runs.retain(|r| r.1 > 0);
 }
 
 impl Engine {

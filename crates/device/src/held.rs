@@ -166,7 +166,12 @@ impl Engine {
         let mut fields = Fields(bytes);
         let (mine, theirs) = (ReqId(fields.u32()?), fields.u32()?);
         let (at, len) = (usize::try_from(fields.u64()?).ok()?, fields.u32()? as usize);
-        let Some(Operation::SendAnnounced { to, source, .. }) = self.requests.operation(mine)
+        // Once the whole is asked for, its beginning may be gone.
+        let Some(Operation::SendAnnounced {
+            to,
+            source,
+            asked: None,
+        }) = self.requests.operation(mine)
         else {
             return None;
         };

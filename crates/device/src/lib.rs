@@ -17,6 +17,7 @@ mod matcher;
 mod meeting;
 mod progress;
 mod request;
+mod scattered;
 mod stream;
 mod virtual_time;
 mod waiting;

@@ -2,13 +2,51 @@
 
 use crate::buffer::{Sink, Source};
 use crate::core::Device;
-use crate::engine::{Engine, Offer};
+use crate::engine::{Engine, Offer, Payload};
 use crate::key::ProcId;
 use crate::request::{Completion, Operation, ReqId};
 use crate::wire::{self, Fields, Head};
 use ferry_transport::TransportError;
 
 impl Device {
+    /// Bytes of a send to a peer with [`streams`](crate::Capabilities::streams) that are needed no more, from its beginning on.
+    pub fn gone(&self, req: ReqId) -> usize {
+        if self.is_complete(req) {
+            return usize::MAX;
+        }
+        let mut queued = self.engine.outbox.values().flatten();
+        let offset = queued.find_map(|o| match o.payload {
+            Payload::Stream { req: r, offset } if r == req => Some(offset),
+            _ => None,
+        });
+        offset.unwrap_or(0)
+    }
+
+    /// What is left of a send to a peer with [`streams`](crate::Capabilities::streams) lies elsewhere from now on: as if its first byte were at `ptr`.
+    ///
+    /// # Safety
+    /// As for [`Device::send`], for the bytes that have not [`gone`](Device::gone).
+    pub unsafe fn relocate(&mut self, req: ReqId, ptr: *const u8) {
+        if let Some(
+            Operation::SendAnnounced {
+                source: Source::Bytes { ptr: place, .. },
+                ..
+            }
+            | Operation::SendQueued {
+                source: Source::Bytes { ptr: place, .. },
+            },
+        ) = self.engine.requests.operation(req)
+        {
+            *place = ptr;
+        }
+    }
+
+    /// Of large messages that are coming in, so many bytes may gather before the progress thread is woken: the program is interrupted less often. 0: it is
+    /// woken by the first ones.
+    pub fn gather(&mut self, bytes: usize) {
+        self.wires.gather(bytes);
+    }
+
     /// Offers the rest of an announced send's bytes, from `offset` on, to a wire that carries streams. `None`: they do not lie in
     /// one run.
     pub(crate) fn offer_stream(

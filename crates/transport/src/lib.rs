@@ -240,6 +240,9 @@ pub trait Transport: Send {
     fn fetched(&mut self, _from: ProcId) -> Option<(u32, Result<(), ReadError>)> {
         None
     }
+    /// Of a stream that is coming in, so many bytes may gather before the progress thread is woken, from the next [`Transport::arm`] on; 0: it is woken by the first
+    /// ones. Whatever else comes wakes it at once.
+    fn gather(&mut self, _bytes: usize) {}
     /// Before `who` sleeps on the process's doorbell: asks that whatever arrives from now on, and room for a message that was answered
     /// [`Answer::Full`], ring it. Whoever arms polls once more before sleeping.
     fn arm(&mut self, _who: Sleeper) {}

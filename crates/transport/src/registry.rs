@@ -412,6 +412,13 @@ impl Wires {
         self.shm.as_mut()?.fetched(from)
     }
 
+    /// [`Transport::gather`] on every wire.
+    pub fn gather(&mut self, bytes: usize) {
+        for wire in &mut self.others {
+            wire.gather(bytes);
+        }
+    }
+
     /// [`Transport::arm`] on every wire.
     pub fn arm(&mut self, who: Sleeper) {
         if let Some(shm) = &mut self.shm {

@@ -336,6 +336,14 @@ fn address(comm: &Comm, number: Number, peer: Peer, sending: bool) -> (u32, Key)
     }
 }
 
+/// The peer's process.
+pub(super) fn process(comm: &Comm, peer: Peer) -> u32 {
+    match (peer, &comm.local) {
+        (Peer::Local(r), Some(local)) => local.peer(r),
+        (Peer::Local(r) | Peer::Remote(r), _) => comm.peer(r),
+    }
+}
+
 /// Does this step call a function of the program's? Its own threads do that.
 #[inline]
 fn calls_program(b: &Binding<'_>, step: &Step) -> bool {

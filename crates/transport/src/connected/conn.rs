@@ -88,6 +88,10 @@ pub struct Conn {
     pub asked: super::Asked,
     /// Reads that found something since this process last slept.
     pub streak: u32,
+    /// It is on the list of those that a stream comes by.
+    pub streams: bool,
+    /// Bytes that must have come before the system says that it can be read from.
+    gathers: usize,
     silence: Option<Silence>,
     /// The last that came was a stream.
     bulk: bool,
@@ -117,6 +121,8 @@ impl Conn {
             wants_room: false,
             asked: super::Asked::Nothing,
             streak: 0,
+            streams: false,
+            gathers: 1,
             silence: None,
             bulk: false,
         }
@@ -418,6 +424,29 @@ impl Conn {
             }
         }
         Ok(n)
+    }
+
+    /// Is a stream coming in, part of which is here? Nothing else can come before its end.
+    #[inline]
+    pub fn is_streamed_to(&self) -> bool {
+        self.reader.coming() > 0
+    }
+
+    /// The system is to say that there is something only when `most` bytes of the stream that is coming in are there, or the rest of it. Returns
+    /// whether it says so later than at the first byte.
+    pub fn gather(&mut self, most: usize) -> bool {
+        // A record is no piece of the stream: what is in it is not known before it is whole.
+        let coming = if self.seal.is_some() {
+            0
+        } else {
+            self.reader.coming()
+        };
+        let bytes = coming.min(most).max(1);
+        if self.gathers != bytes {
+            self.gathers = bytes;
+            self.way.line.gather(&self.socket, bytes);
+        }
+        bytes > 1
     }
 
     /// Bytes that the peer's system has not acknowledged.

@@ -177,6 +177,14 @@ impl Reader {
         Ok(found)
     }
 
+    /// Bytes that are still to come of the stream frame that has begun; 0: none has.
+    pub fn coming(&self) -> usize {
+        match self.state {
+            State::Stream { left, .. } => left,
+            State::Frame { .. } => 0,
+        }
+    }
+
     fn end_stream(&mut self) {
         if matches!(self.state, State::Stream { left: 0, .. }) {
             *self = Reader::new();

@@ -65,6 +65,8 @@ pub trait Line: Sync {
     fn unacknowledged(&self, _socket: &OwnedFd) -> usize {
         0
     }
+    /// Has the system say that the connection can be read from only when so many bytes have come; 1: at once, as it is at first. It may do nothing.
+    fn gather(&self, _socket: &OwnedFd, _bytes: usize) {}
     /// Whether the peer's system owes an answer, and how long ago it was last heard. `None`: the system itself watches that.
     fn unanswered(&self, _socket: &OwnedFd) -> Option<(bool, Duration)> {
         None

@@ -165,6 +165,10 @@ pub struct Connected {
     turn: u32,
     interval: u32,
     armed: bool,
+    /// Connections by which a stream comes in, or which gather.
+    streams: Vec<usize>,
+    /// Bytes of a stream that gather before the progress thread is woken.
+    gather: usize,
     /// Connections with something to write, or with somebody who waits for room.
     writers: Vec<usize>,
     faults: VecDeque<TransportError>,
@@ -242,6 +246,8 @@ impl Connected {
             turn: 0,
             interval: 1,
             armed: false,
+            streams: Vec::new(),
+            gather: 0,
             writers: Vec::new(),
             faults: VecDeque::new(),
             settling: false,
@@ -333,6 +339,10 @@ impl Connected {
         }
         match conn.receive(&mut self.scratch, inbox) {
             Ok(found) => {
+                if conn.is_streamed_to() && !conn.streams {
+                    conn.streams = true;
+                    self.streams.push(i);
+                }
                 if found.delivered > 0 {
                     conn.streak += 1;
                     if conn.streak == HOT_STREAK && self.hot == Some(i) {
@@ -410,6 +420,19 @@ impl Connected {
             (self.interval * 2).min(LOOK_MAX)
         };
         delivered
+    }
+
+    /// Has the connections by which streams come in say so only when `most` bytes have gathered.
+    fn let_gather(&mut self, most: usize) {
+        let mut streams = std::mem::take(&mut self.streams);
+        streams.retain(|&i| match &mut self.peers[i].link {
+            Link::Open(conn) => {
+                conn.streams = conn.gather(most) || conn.is_streamed_to();
+                conn.streams
+            }
+            _ => false,
+        });
+        self.streams = streams;
     }
 
     /// Hands sockets with room what waits for it.
@@ -519,8 +542,19 @@ impl Transport for Connected {
         Ok(delivered)
     }
 
-    fn arm(&mut self, _who: Sleeper) {
+    fn gather(&mut self, bytes: usize) {
+        self.gather = bytes;
+    }
+
+    fn arm(&mut self, who: Sleeper) {
         self.armed = true;
+        if !self.streams.is_empty() {
+            self.let_gather(if who == Sleeper::Progress {
+                self.gather
+            } else {
+                0
+            });
+        }
         if let Some(hot) = self.hot {
             self.ask(hot, Asked::In);
             if let Link::Open(conn) = &mut self.peers[hot].link {
@@ -537,6 +571,9 @@ impl Transport for Connected {
     fn disarm(&mut self) {
         self.armed = false;
         self.turn = LOOK_MAX;
+        if !self.streams.is_empty() {
+            self.let_gather(0);
+        }
     }
 
     fn sleep_fd(&self) -> Option<BorrowedFd<'_>> {

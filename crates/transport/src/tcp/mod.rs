@@ -177,6 +177,9 @@ impl Line for TcpLine {
     fn unacknowledged(&self, socket: &OwnedFd) -> usize {
         socket::unacknowledged(socket)
     }
+    fn gather(&self, socket: &OwnedFd, bytes: usize) {
+        socket::gather(socket, bytes);
+    }
     fn unanswered(&self, socket: &OwnedFd) -> Option<(bool, Duration)> {
         socket::unanswered(socket)
     }

@@ -185,6 +185,22 @@ pub fn unacknowledged(socket: &OwnedFd) -> usize {
     if got == 0 { bytes.max(0) as usize } else { 0 }
 }
 
+/// The socket is told of as readable only when so many bytes have come (SO_RCVLOWAT, socket(7)): a process that computes is interrupted less often. The
+/// system widens the receive window as far as that needs, and tells all the same when its memory or the window is at an end.
+pub fn gather(socket: &OwnedFd, bytes: usize) {
+    let least = libc::c_int::try_from(bytes.max(1)).unwrap_or(libc::c_int::MAX);
+    // SAFETY: SO_RCVLOWAT takes one int. If it is refused, the process is woken more often.
+    unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const least).cast(),
+            size_of_val(&least) as libc::socklen_t,
+        )
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

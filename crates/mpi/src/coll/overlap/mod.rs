@@ -19,14 +19,14 @@ pub use setting::{Mode, own_memory, start, stop};
 use super::memory::Places;
 use super::run::{self, Lasting, Number, Run, Story};
 use super::{Call, What};
-use crate::device::{self, Completion, WaitingFor};
+use crate::device::{self, Completion, ReqId, WaitingFor};
 use crate::{Comm, Error, Result};
 use cover::{Cover, Plan};
 use extent::{Extent, Touch, number, span};
 use ferry_overlap::{Guard, Owner};
-use ferry_schedule::Step;
+use ferry_schedule::{Peer, Step};
 use site::{Choice, Record};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -414,7 +414,7 @@ impl Start {
         Ok(())
     }
 
-    /// Posts all receives, then copies and starts one send after the other.
+    /// Posts all receives and asks for the first ones, starts all sends, and copies what is sent while they go.
     unsafe fn start_apart(
         &self,
         plan: Option<&Plan>,
@@ -422,70 +422,45 @@ impl Start {
         outward: usize,
         mut store: Option<&mut Store>,
     ) -> Rest {
+        let (incoming, queue) = self.receive_apart(plan, inward);
         let lasting = &self.lasting;
-        let order = site::order(self.site);
-        let rank_of = |peer: u32| order.iter().position(|&p| p == peer).unwrap_or(order.len());
-        let mut incoming = Vec::new();
+        // To those whose messages go as streams the program's own buffer will do until the call returns.
+        let (streams, others) = self.sends_by_way();
         let mut sends = Vec::new();
+        let mut own = Vec::new();
         {
             let mut d = device::device();
-            for t in &self.extent.recv {
-                let Step::Recv { peer, .. } = lasting.schedule.steps[t.step] else {
-                    continue;
-                };
-                let ends = plan.map_or([0, 0], |p| p.ends(&t.bytes));
-                let whole = plan.is_some_and(|p| p.needs(&t.bytes));
-                let landing = t.bytes.start.wrapping_add(inward) as *mut u8;
-                // SAFETY: the landing is the guard's shadow, kept until the message has come.
-                let req =
-                    unsafe { lasting.receive_held(&mut d, peer, landing, t.bytes.len(), ends) };
-                if whole {
-                    d.go_on(req);
-                }
-                incoming.push(Incoming {
-                    req,
-                    bytes: t.bytes.clone(),
-                    peer: number(peer),
-                    ends,
-                    whole,
-                    has_ends: false,
-                    asked: whole,
-                    opened: 0,
-                    wanted: false,
-                });
+            for (t, peer) in streams {
+                let from = t.bytes.start as *const u8;
+                // SAFETY: the caller's promise; before the call returns, what is left is looked for in the copy.
+                let req = unsafe { lasting.send(&mut d, peer, from, t.bytes.len()) };
+                own.extend(req.map(|req| (req, t)));
             }
+            d.progress();
             d.stay();
         }
-        let mut queue: Vec<usize> = (0..incoming.len())
-            .filter(|&n| !incoming[n].asked)
-            .collect();
-        queue.sort_by_key(|&n| rank_of(incoming[n].peer));
-        for t in &self.extent.send {
-            match lasting.schedule.steps[t.step] {
-                Step::Send { peer, .. } => {
-                    if let Some(store) = store.as_deref_mut() {
-                        // SAFETY: the caller's promise.
-                        unsafe { store.copy(&t.bytes) };
-                    }
-                    let from = t.bytes.start.wrapping_add(outward) as *const u8;
-                    let mut d = device::device();
-                    // SAFETY: the copy is kept until the message has gone.
-                    sends.extend(unsafe { lasting.send(&mut d, peer, from, t.bytes.len()) });
-                    d.progress();
-                    d.stay();
-                }
-                _ => {
-                    // This rank's own block: from buffer to buffer, before the call returns.
-                    let into = self.extent.recv.iter().find(|r| r.step == t.step);
-                    if let Some(into) = into {
-                        let len = t.bytes.len().min(into.bytes.len());
-                        // SAFETY: the caller's promise; the own block is not guarded.
-                        unsafe {
-                            (t.bytes.start as *const u8).copy_to(into.bytes.start as *mut u8, len);
-                        }
-                    }
-                }
+        for (t, peer) in others {
+            let Some(peer) = peer else {
+                self.copy_own_block(t);
+                continue;
+            };
+            if let Some(store) = store.as_deref_mut() {
+                // SAFETY: the caller's promise.
+                unsafe { store.copy(&t.bytes) };
             }
+            let from = t.bytes.start.wrapping_add(outward) as *const u8;
+            let mut d = device::device();
+            // SAFETY: the copy is kept until the message has gone.
+            sends.extend(unsafe { lasting.send(&mut d, peer, from, t.bytes.len()) });
+            d.progress();
+            d.stay();
+        }
+        for (req, t) in own {
+            if let Some(store) = store.as_deref_mut() {
+                // SAFETY: the caller's promise.
+                unsafe { copy_rest(store, req, &t.bytes) };
+            }
+            sends.push(req);
         }
         // Empty messages, too, are part of the schedule.
         {
@@ -511,8 +486,124 @@ impl Start {
         Rest::Apart {
             sends,
             incoming,
-            queue: queue.into(),
+            queue,
         }
+    }
+
+    /// Posts all receives and asks for those that are read first.
+    fn receive_apart(
+        &self,
+        plan: Option<&Plan>,
+        inward: usize,
+    ) -> (Vec<Incoming>, VecDeque<usize>) {
+        let lasting = &self.lasting;
+        let mut incoming = Vec::new();
+        let mut d = device::device();
+        for t in &self.extent.recv {
+            let Step::Recv { peer, .. } = lasting.schedule.steps[t.step] else {
+                continue;
+            };
+            let ends = plan.map_or([0, 0], |p| p.ends(&t.bytes));
+            let whole = plan.is_some_and(|p| p.needs(&t.bytes));
+            let landing = t.bytes.start.wrapping_add(inward) as *mut u8;
+            // SAFETY: the landing is the guard's shadow, kept until the message has come.
+            let req = unsafe { lasting.receive_held(&mut d, peer, landing, t.bytes.len(), ends) };
+            if whole {
+                d.go_on(req);
+            }
+            incoming.push(Incoming {
+                req,
+                bytes: t.bytes.clone(),
+                peer: number(peer),
+                ends,
+                whole,
+                has_ends: false,
+                asked: whole,
+                opened: 0,
+                wanted: false,
+            });
+        }
+        let order = site::order(self.site);
+        let rank_of = |peer: u32| order.iter().position(|&p| p == peer).unwrap_or(order.len());
+        let mut queue: Vec<usize> = (0..incoming.len())
+            .filter(|&n| !incoming[n].asked)
+            .collect();
+        queue.sort_by_key(|&n| rank_of(incoming[n].peer));
+        let mut queue = VecDeque::from(queue);
+        work::ask(&mut d, &mut incoming, &mut queue, 0);
+        d.stay();
+        (incoming, queue)
+    }
+
+    /// Uses of the send buffer: by messages that go as streams, and the others and this rank's own block.
+    fn sends_by_way(&self) -> (Uses<'_, Peer>, Uses<'_, Option<Peer>>) {
+        let (mut streams, mut others) = (Vec::new(), Vec::new());
+        let comm = self.lasting.comm();
+        let mut d = device::device();
+        for t in &self.extent.send {
+            match self.lasting.schedule.steps[t.step] {
+                Step::Send { peer, .. } if d.capabilities(run::process(comm, peer)).streams => {
+                    streams.push((t, peer));
+                }
+                Step::Send { peer, .. } => others.push((t, Some(peer))),
+                _ => others.push((t, None)),
+            }
+        }
+        d.stay();
+        (streams, others)
+    }
+
+    /// This rank's own block goes from buffer to buffer before the call returns.
+    fn copy_own_block(&self, from: &Touch) {
+        let Some(into) = self.extent.recv.iter().find(|r| r.step == from.step) else {
+            return;
+        };
+        let len = from.bytes.len().min(into.bytes.len());
+        for at in (0..len).step_by(SLICE) {
+            let some = SLICE.min(len - at);
+            // SAFETY: the program's buffers, lent to the call; the own block is not guarded.
+            unsafe {
+                ((from.bytes.start + at) as *const u8)
+                    .copy_to((into.bytes.start + at) as *mut u8, some);
+            }
+            go_on();
+        }
+    }
+}
+
+/// Uses of a buffer, and with whom.
+type Uses<'a, P> = Vec<(&'a Touch, P)>;
+
+/// Bytes copied between two looks at what has come and gone.
+const SLICE: usize = 256 * 1024;
+
+fn go_on() {
+    let mut d = device::device();
+    d.progress();
+    d.stay();
+}
+
+/// Copies what has not gone yet of a message, its end first, and has the rest be looked for there.
+///
+/// # Safety
+/// The bytes must lie in the store's range and be those of the send `req`, to a peer with streams.
+unsafe fn copy_rest(store: &mut Store, req: ReqId, bytes: &Range<usize>) {
+    let mut end = bytes.len();
+    loop {
+        let mut d = device::device();
+        d.progress();
+        let gone = d.gone(req);
+        if gone >= end {
+            let place = bytes.start.wrapping_add(store.delta()) as *const u8;
+            // SAFETY: all that has not gone is there.
+            unsafe { d.relocate(req, place) };
+            return d.stay();
+        }
+        d.stay();
+        let start = end.saturating_sub(SLICE).max(gone);
+        // SAFETY: the caller's promise.
+        unsafe { store.copy(&(bytes.start + start..bytes.start + end)) };
+        end = start;
     }
 }
 

@@ -15,6 +15,9 @@ use std::time::Instant;
 /// Bytes asked for and not yet there, below which the next message is asked for.
 const WINDOW: usize = 256 * 1024;
 
+/// Bytes of a message that gather before the progress thread is woken, while nobody waits for them.
+const GATHER: usize = 256 * 1024;
+
 /// A message that is received.
 pub(super) struct Incoming {
     pub req: ReqId,
@@ -98,6 +101,8 @@ impl Background for Work {
             finished(&self.shared);
             d.nudge();
         }
+        let may_gather = !done && !self.shared.is_waited_for();
+        d.gather(if may_gather { GATHER } else { 0 });
         done
     }
 }
@@ -201,14 +206,7 @@ impl Work {
             }
             n += 1;
         }
-        while under_way < WINDOW
-            && let Some(n) = queue.pop_front()
-        {
-            let i = &mut incoming[n];
-            i.asked = true;
-            under_way += i.bytes.len();
-            d.go_on(i.req);
-        }
+        ask(d, incoming, queue, under_way);
         incoming.is_empty() && sends.is_empty()
     }
 
@@ -270,6 +268,23 @@ impl Work {
             self.shared.fail(run.error());
         }
         stand == Stand::Done
+    }
+}
+
+/// Asks for the next messages until enough bytes are under way.
+pub(super) fn ask(
+    d: &mut Device,
+    incoming: &mut [Incoming],
+    queue: &mut VecDeque<usize>,
+    mut under_way: usize,
+) {
+    while under_way < WINDOW
+        && let Some(n) = queue.pop_front()
+    {
+        let i = &mut incoming[n];
+        i.asked = true;
+        under_way += i.bytes.len();
+        d.go_on(i.req);
     }
 }
 
