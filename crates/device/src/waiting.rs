@@ -128,8 +128,15 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
     let mut idle = Idle(None);
     let mut told = false;
     loop {
+        let virtually = guard.is_virtual();
+        if virtually {
+            guard.wires.will_rest();
+        }
         let moved = guard.progress();
         if done(&mut guard) {
+            if virtually && guard.wires.owes_poll() {
+                guard.progress();
+            }
             return idle.end(&mut guard);
         }
         if moved {

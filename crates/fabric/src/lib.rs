@@ -29,7 +29,7 @@ pub mod put;
 mod report;
 mod time;
 
-pub use kernel::{Arena, Client, Event, Kernel, Model, Nonsense, Rank, Server};
+pub use kernel::{Arena, Client, Event, Kernel, Model, Nonsense, Rank, Server, Sight};
 pub use network::{LinkUse, Network, Packet};
 pub use report::{Outcome, Report, open, serve};
 pub use time::{Rate, Time};

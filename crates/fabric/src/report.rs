@@ -39,6 +39,8 @@ pub struct Report {
     pub commands: u64,
     /// Commands, events and ranks going on.
     pub steps: u64,
+    /// How often ranks were given the turn to go on, and in how many rounds: what the simulation's speed depends on.
+    pub turns: (u64, u64),
     /// How each rank spent its time.
     pub ranks: Vec<RankUse>,
     /// What cards and links were used for.
@@ -97,6 +99,7 @@ fn run<M: Model>(
             time: ended.time,
             commands: ended.commands,
             steps: ended.steps,
+            turns: ended.turns,
             used: ended.model.used(ended.time),
             ranks: ended.ranks,
         },
@@ -111,10 +114,12 @@ impl Report {
     /// As a table for people.
     pub fn table(&self) -> String {
         let mut out = format!(
-            "machine {}: {} of virtual time, {} hardware commands\n",
+            "machine {}: {} of virtual time, {} hardware commands; ranks went on {} times, in {} rounds\n",
             self.name,
             short(self.time),
-            self.commands
+            self.commands,
+            self.turns.0,
+            self.turns.1,
         );
         let _ = writeln!(
             out,

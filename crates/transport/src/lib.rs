@@ -185,6 +185,12 @@ pub trait Transport: Send {
     /// The next message to `from` asks for a body that it has announced: a wire that writes into the receiver's memory can see to that memory
     /// now.
     fn expects(&mut self, _from: ProcId, _what: &Expected<'_>) {}
+    /// On a wire with a time of its own: if the next poll brings nothing, the process rests ([`Transport::rest`]); both may then be one.
+    fn will_rest(&mut self) {}
+    /// The last poll was put off until then: whoever does not rest must poll again.
+    fn owes_poll(&self) -> bool {
+        false
+    }
     /// On a wire with a time of its own: this process waits from now on. Returns a word and what it holds: sleep until it holds something else
     /// ([`model::sleep`]). `None`: something is there, or the wire has no such time.
     fn rest(&mut self) -> Option<(&'static std::sync::atomic::AtomicU32, u32)> {

@@ -223,6 +223,7 @@ impl Transport for Model {
 
     fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
         let polled = self.driver.poll(&mut self.client, &mut Up(inbox));
+        self.client.has_looked();
         polled.map_err(|e| TransportError::Malformed {
             peer: e.0,
             what: e.1,
@@ -235,6 +236,14 @@ impl Transport for Model {
 
     fn doorbell(&self) -> Option<&'static AtomicU32> {
         Some(self.client.turn())
+    }
+
+    fn will_rest(&mut self) {
+        self.client.will_rest();
+    }
+
+    fn owes_poll(&self) -> bool {
+        self.client.owes_look()
     }
 
     fn rest(&mut self) -> Option<(&'static AtomicU32, u32)> {

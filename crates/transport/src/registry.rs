@@ -325,6 +325,19 @@ impl Wires {
         self.is_virtual
     }
 
+    /// [`Transport::will_rest`] on the wire that has a time of its own.
+    pub fn will_rest(&mut self) {
+        if let Some(wire) = self.others.first_mut().filter(|_| self.is_virtual) {
+            wire.will_rest();
+        }
+    }
+
+    /// [`Transport::owes_poll`] on that wire.
+    pub fn owes_poll(&self) -> bool {
+        let wire = self.others.first().filter(|_| self.is_virtual);
+        wire.is_some_and(|w| w.owes_poll())
+    }
+
     /// [`Transport::rest`] on the wire that has a time of its own.
     pub fn rest(&mut self) -> Option<(&'static AtomicU32, u32)> {
         self.others.first_mut()?.rest()

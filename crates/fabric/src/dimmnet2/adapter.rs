@@ -109,9 +109,9 @@ impl Drives for DimmnetDriver {
 
     fn poll(&mut self, c: &mut Client, up: &mut dyn Upcall) -> Result<usize, Garbled> {
         // Events that nobody has taken: the rank has waited, and this is the look that has seen them.
-        let waited = c.has_events();
+        let looked = !c.begins_look() || c.has_events();
         self.with(c, |driver| {
-            if waited {
+            if looked {
                 driver.has_looked();
             }
             driver.poll(up)

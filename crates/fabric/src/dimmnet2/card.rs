@@ -51,6 +51,21 @@ impl Pace {
         self.cycle * cycles
     }
 
+    /// The least time that a packet takes once it is here.
+    pub fn received(&self) -> Time {
+        self.time(self.receive.into())
+    }
+
+    /// The least time that a command takes.
+    pub fn executed(&self) -> Time {
+        self.time(self.send.min(self.command).into())
+    }
+
+    /// The least time from a new Next Read Addr to anything that comes of it.
+    pub fn consumed(&self) -> Time {
+        self.time(self.append.min(self.memory).min(self.command).into())
+    }
+
     fn vector(&self, pattern: &Pattern) -> u64 {
         let further = pattern.blocks().saturating_sub(1);
         u64::from(self.memory)
@@ -88,6 +103,8 @@ pub enum Event {
     Received(Box<Packet>),
     /// A packet that waited for room in this process's ring of that sender may be appended.
     Drain(u16, Process),
+    /// A process has written what cannot be.
+    Refused(u16, CardError),
 }
 
 /// A word in a process's part of LLCM. Counters run over at 2^32.
@@ -260,6 +277,7 @@ impl Card {
                 Request::Stop | Request::Go => "receives Stop or Go",
             },
             Event::Drain(..) => "appends what waited",
+            Event::Refused(..) => "refuses",
         }
     }
 
@@ -316,7 +334,9 @@ impl Card {
         if ring.is_some_and(|r| r.consume(nra)) {
             self.drain_later(now, port, from, &mut effects);
         } else {
-            self.fail(port, CardError::ReadAddress, &mut effects);
+            let refused = Event::Refused(port, CardError::ReadAddress);
+            let at = now + self.pace.time(self.pace.command.into());
+            effects.push(Effect::Later(at, refused));
         }
         effects
     }
@@ -360,6 +380,7 @@ impl Card {
             }
             Event::Received(packet) => self.received(now, *packet, &mut effects),
             Event::Drain(port, from) => self.drain(now, port, from, &mut effects),
+            Event::Refused(port, error) => self.fail(port, error, &mut effects),
         }
         effects
     }

@@ -1,6 +1,6 @@
 //! The cards of a job and the wires between them, driven by the kernel of virtual time; and a rank's side of its card.
 
-use super::card::{Card, Effect, Event, Seen, Tally, Word};
+use super::card::{Card, Effect, Event, Pace, Seen, Tally, Word};
 use super::command::Command;
 use super::driver::Port;
 use super::figures;
@@ -8,7 +8,7 @@ use super::packet::{Packet, Process};
 use crate::kernel::Track;
 use crate::machine::Machine;
 use crate::network::{self, Network};
-use crate::{Client, Kernel, Model, Nonsense, Rank, Time};
+use crate::{Client, Kernel, Model, Nonsense, Rank, Sight, Time};
 use std::borrow::BorrowMut;
 use std::collections::BTreeMap;
 
@@ -65,6 +65,7 @@ pub struct Cards {
     processes: Vec<Process>,
     ranks: BTreeMap<Process, Rank>,
     network: Network,
+    pace: Pace,
 }
 
 /// What the cards set for later.
@@ -88,6 +89,7 @@ impl Cards {
             ranks: (0..).zip(&processes).map(|(r, p)| (*p, r)).collect(),
             processes,
             network: Network::new(&machine.network, nodes.into()),
+            pace,
         })
     }
 
@@ -212,6 +214,36 @@ impl Model for Cards {
         self.follow(node, effects, kernel);
     }
 
+    fn lookahead(&self) -> Time {
+        // Whatever one process does, another sees it by a packet.
+        self.network.latency() + self.pace.received()
+    }
+
+    fn reaction(&self, kind: u32) -> Time {
+        match kind {
+            kind::STORE => Time::MAX,
+            kind::COMMAND => self.pace.executed(),
+            kind::CONSUME => self.pace.consumed(),
+            _ => Time::ZERO,
+        }
+    }
+
+    fn sight(&self, event: &Due) -> Sight {
+        match event {
+            Due::Card(node, _) => Sight::Node((*node).into(), Time::ZERO),
+            Due::Hop(packet) => Sight::Node(packet.cargo.to.node.into(), self.pace.received()),
+        }
+    }
+
+    fn node(&self, rank: Rank) -> u32 {
+        let process = self.processes.get(rank as usize);
+        process.map_or(0, |p| p.node.into())
+    }
+
+    fn counts(&self, kind: u32) -> bool {
+        kind == kind::COMMAND
+    }
+
     fn used(&self, whole: Time) -> Vec<(String, String)> {
         let share = |busy: Time| 100.0 * busy.seconds() / whole.seconds().max(1e-12);
         let cards = self.cards.iter().enumerate().map(|(node, card)| {
@@ -282,6 +314,19 @@ impl<C: BorrowMut<Client>> Port for Mapped<C> {
 
     fn look(&mut self) {
         self.client.borrow_mut().sync();
+        self.forget_events();
+    }
+
+    fn can_put_off(&self) -> bool {
+        self.client.borrow().can_put_off()
+    }
+
+    fn put_off(&mut self) {
+        self.client.borrow_mut().put_off();
+    }
+
+    fn look_or_wait(&mut self, period: Time) {
+        self.client.borrow_mut().sync_or_wait(period);
         self.forget_events();
     }
 

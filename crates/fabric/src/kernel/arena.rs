@@ -13,7 +13,7 @@ use std::{io, ptr};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ferrymod");
 /// Raised with each change of what lies where.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const PAGE: usize = 4096;
 /// Room for the machine's description.
 const MACHINE_MAX: usize = 64 * 1024;
@@ -23,6 +23,9 @@ pub(super) const BOX_MAX: usize = 256 * 1024;
 pub(crate) const RANKS_MAX: u32 = 4096;
 /// Most memory of one rank's card, bytes.
 const MEMORY_MAX: u64 = 1 << 32;
+
+/// Kinds of commands whose reaction is known; that of others is 0.
+pub(super) const KINDS: usize = 8;
 
 /// Where a rank stands.
 pub(super) mod state {
@@ -38,6 +41,8 @@ pub(super) mod state {
     pub const LEFT: u32 = 4;
     /// It waited, or had left, and wants to go on by itself.
     pub const REJOINS: u32 = 5;
+    /// It looks, and waits if nothing is there.
+    pub const LOOKING: u32 = 6;
 }
 
 #[repr(C)]
@@ -61,8 +66,8 @@ pub(super) struct Header {
     pub closing: AtomicU32,
     /// Ranks say what they spend their time on, span by span.
     pub traced: AtomicU32,
-    /// The least time from a command to anything that its own rank can see of it, picoseconds.
-    pub reaction: AtomicU64,
+    /// By kind of command: the least time from one to anything that its own rank can see of it, picoseconds.
+    pub reaction: [AtomicU64; KINDS],
     /// Virtual time, for who looks on.
     pub now: AtomicU64,
     /// Commands so far, for who looks on.
@@ -82,6 +87,8 @@ pub(super) struct Mailbox {
     pub gone: AtomicU32,
     /// More events are there than the mailbox holds.
     pub more: AtomicU32,
+    /// The rank goes on because something was there when it looked: it has not waited.
+    pub found: AtomicU32,
     /// Bytes of commands and of events.
     pub sent: AtomicU32,
     pub came: AtomicU32,

@@ -30,6 +30,19 @@ pub struct Cost {
     pub time: Time,
 }
 
+/// How far a rank is with a look at what its card has for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// The next one is a new one.
+    New,
+    /// Likewise, and it may be put off.
+    Patient,
+    /// It has begun, and is not done.
+    Owed,
+    /// It is done.
+    Done,
+}
+
 /// What the driver of a rank's card has in its hands. Not shared between threads: whoever uses it holds the device.
 pub struct Client {
     arena: &'static Arena,
@@ -46,6 +59,10 @@ pub struct Client {
     rests: bool,
     /// What `turn` was then.
     seen: u32,
+    /// How it stopped.
+    rests_as: u32,
+    look: Look,
+    concurrent: bool,
     left: bool,
     costs: Vec<(&'static str, Cost)>,
     traced: bool,
@@ -70,6 +87,9 @@ impl Client {
             taken: Vec::new(),
             rests: false,
             seen: 0,
+            rests_as: state::WAITING,
+            look: Look::New,
+            concurrent: false,
             left: false,
             costs: Vec::new(),
             traced: arena.header().traced.load(Ordering::Relaxed) != 0,
@@ -90,6 +110,7 @@ impl Client {
     /// Threads of this rank may call MPI at once: while one waits another may go on.
     pub fn set_concurrent(&mut self) {
         self.mailbox.concurrent.store(1, Ordering::Relaxed);
+        self.concurrent = true;
     }
 
     /// The rank's clock, in picoseconds: for who tells the program the time. Lives as long as the process.
@@ -140,7 +161,9 @@ impl Client {
         self.awake();
         let now = self.now();
         self.post(now, kind, parts);
-        let reaction = self.arena.header().reaction.load(Ordering::Relaxed);
+        let reactions = &self.arena.header().reaction;
+        let reaction = reactions.get(kind as usize);
+        let reaction = reaction.map_or(0, |r| r.load(Ordering::Relaxed));
         self.horizon = self.horizon.min(now + Time::ps(reaction));
     }
 
@@ -165,6 +188,64 @@ impl Client {
     #[cold]
     fn catch_up(&mut self) {
         let seen = self.stop(state::SYNC, Time::ZERO);
+        self.await_turn(seen);
+        self.go_on();
+    }
+
+    /// Whoever looks next waits if nothing is there ([`Client::rest`]): the look may be put off until then, and both are one stop.
+    pub fn will_rest(&mut self) {
+        // Another thread may go on in the middle.
+        if !self.concurrent && self.look == Look::New {
+            self.look = Look::Patient;
+        }
+    }
+
+    /// A look begins. False: it is the end of one that was put off, and all is as of the rank's clock.
+    pub fn begins_look(&mut self) -> bool {
+        match std::mem::replace(&mut self.look, Look::New) {
+            Look::Owed => {
+                self.sync();
+                false
+            }
+            Look::Done => false,
+            before => {
+                self.look = before;
+                true
+            }
+        }
+    }
+
+    /// Can the look that has begun be put off? Only if nothing is known to be there.
+    pub fn can_put_off(&self) -> bool {
+        let known = !self.came.is_empty() || self.mailbox.more.load(Ordering::Relaxed) != 0;
+        self.look == Look::Patient && self.now() >= self.horizon && !known
+    }
+
+    /// It is put off.
+    pub fn put_off(&mut self) {
+        self.look = Look::Owed;
+    }
+
+    /// The caller of [`Client::will_rest`] has looked.
+    pub fn has_looked(&mut self) {
+        if self.look == Look::Patient {
+            self.look = Look::New;
+        }
+    }
+
+    /// Has a look been put off, and not been made good yet?
+    pub fn owes_look(&self) -> bool {
+        self.look == Look::Owed
+    }
+
+    /// [`Client::sync`], and if nothing is there [`Client::wait`]: in one stop.
+    pub fn sync_or_wait(&mut self, period: Time) {
+        self.awake();
+        if self.now() < self.horizon || self.concurrent {
+            self.sync();
+            return self.wait(period);
+        }
+        let seen = self.stop(state::LOOKING, period);
         self.await_turn(seen);
         self.go_on();
     }
@@ -204,7 +285,11 @@ impl Client {
             return None;
         }
         self.mailbox.asleep.store(1, Ordering::SeqCst);
-        let seen = self.stop(state::WAITING, period);
+        self.rests_as = match self.look {
+            Look::Owed => state::LOOKING,
+            _ => state::WAITING,
+        };
+        let seen = self.stop(self.rests_as, period);
         (self.rests, self.seen) = (true, seen);
         Some((&self.mailbox.turn, seen))
     }
@@ -294,6 +379,11 @@ impl Client {
     fn go_on(&mut self) {
         let mailbox = self.mailbox;
         mailbox.asleep.store(0, Ordering::Relaxed);
+        let found = mailbox.found.load(Ordering::Relaxed) != 0;
+        self.look = match self.look {
+            Look::Owed if found => Look::Done,
+            _ => Look::New,
+        };
         let clock = mailbox.clock.load(Ordering::Relaxed);
         // The program may have asked for the time meanwhile, in another thread.
         self.clock.fetch_max(clock, Ordering::Relaxed);
@@ -325,7 +415,7 @@ impl Client {
         let from = if self.left {
             state::LEFT
         } else {
-            state::WAITING
+            self.rests_as
         };
         let seen = mailbox.turn.load(Ordering::SeqCst);
         let order = Ordering::SeqCst;

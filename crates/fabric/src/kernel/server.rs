@@ -1,7 +1,8 @@
 //! The model's side: the clock, the queue, and who may go on.
 
-use super::arena::{Arena, BOX_MAX, state};
+use super::arena::{Arena, BOX_MAX, KINDS, state};
 use super::record;
+use super::sight::Sights;
 use super::trace::{Trace, Track};
 use crate::kernel::client::Cost;
 use crate::{Rank, Time};
@@ -29,19 +30,45 @@ pub trait Model {
     ) -> Result<(), Nonsense>;
     /// What was set for this time is due.
     fn due(&mut self, event: Self::Event, kernel: &mut Kernel<Self::Event>);
-    /// The least time from a command of one rank to anything that another rank can see of it. The longer, the less often ranks that run
-    /// at the same time have to stop for each other; too long, and they miss things.
+    /// The least time from a command of one rank to anything that another rank can see of it, and from anything that is due to what a rank can see of
+    /// it that [`Model::sight`] does not name. The longer, the less often ranks stop for each other; too long, and they miss things.
     fn lookahead(&self) -> Time {
         Time::ZERO
     }
-    /// The least time from a command of a rank to anything that this rank itself can see of it.
-    fn reaction(&self) -> Time {
+    /// The least time from a command of this kind to anything that its own rank can see of it.
+    fn reaction(&self, _kind: u32) -> Time {
         Time::ZERO
+    }
+    /// Who can see something of an event that is set for later, and how long after it at least: through whatever follows from it sooner than after
+    /// [`Model::lookahead`].
+    fn sight(&self, _event: &Self::Event) -> Sight {
+        Sight::All(Time::ZERO)
+    }
+    /// The node of a rank, for [`Sight::Node`].
+    fn node(&self, rank: Rank) -> u32 {
+        rank
+    }
+    /// Is a command of this kind one that a user would count? Others are stores into memory and the like.
+    fn counts(&self, _kind: u32) -> bool {
+        true
     }
     /// What the hardware was used for, for a report: a name and a line of figures each.
     fn used(&self, _whole: Time) -> Vec<(String, String)> {
         Vec::new()
     }
+}
+
+/// Who sees something of what is due, and how much later at least.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sight {
+    /// Nobody, before the model's lookahead has gone by.
+    Nobody,
+    /// This rank.
+    Rank(Rank, Time),
+    /// The ranks of this node.
+    Node(u32, Time),
+    /// All ranks.
+    All(Time),
 }
 
 /// A driver has issued a command that makes no sense.
@@ -73,14 +100,17 @@ pub struct Ended<M> {
     pub commands: u64,
     /// What was done in all: commands, events, ranks going on.
     pub steps: u64,
+    /// How often a rank was given the turn, and how often any were.
+    pub turns: (u64, u64),
     /// By rank.
     pub ranks: Vec<RankUse>,
     /// A rank issued nonsense, and this is what.
     pub broken: Option<(Rank, Nonsense)>,
 }
 
-/// Hardware before programs at the same instant, then by rank, then in the order in which it was set.
-type Place = (Time, u8, Rank, u64);
+/// By time, then by rank, then what was under way before commands, then in the order in which it was set. So the
+/// order of two things does not depend on when a rank has handed its commands over.
+type Place = (Time, Rank, bool, u64);
 
 enum What<E> {
     Command { kind: u32, bytes: Vec<u8> },
@@ -113,6 +143,8 @@ impl<E> Ord for Entry<E> {
 enum Standing {
     Running,
     Waiting,
+    /// It waits unless something is there at its clock.
+    Looking,
     Stopped,
     Left,
 }
@@ -137,8 +169,10 @@ pub struct Kernel<E> {
     arena: Arena,
     now: Time,
     queue: BinaryHeap<Reverse<Entry<E>>>,
+    /// What the model has just set, not yet in the queue.
+    fresh: Vec<Entry<E>>,
     /// Ranks that go on, unless they have done so since they had stopped so many times.
-    resumes: BinaryHeap<Reverse<(Place, u64)>>,
+    resumes: BinaryHeap<Reverse<(Time, Rank, u64)>>,
     set: u64,
     seats: Vec<Seat>,
     trace: Option<Trace>,
@@ -157,7 +191,9 @@ impl<E> Kernel<E> {
 
     /// Sets `event` for `time`, not before now; `whose` orders it among others of the same instant, which otherwise come as they were set.
     pub fn at(&mut self, time: Time, whose: Rank, event: E) {
-        self.push(time, whose, What::Due(event));
+        let place = self.place(time, whose, false);
+        let what = What::Due(event);
+        self.fresh.push(Entry { place, what });
     }
 
     /// Sets `event` for the time after `span`.
@@ -165,16 +201,14 @@ impl<E> Kernel<E> {
         self.at(self.now + span, whose, event);
     }
 
-    fn push(&mut self, time: Time, rank: Rank, what: What<E>) {
+    fn place(&mut self, time: Time, rank: Rank, command: bool) -> Place {
         self.set += 1;
-        let place = (time.max(self.now), 0, rank, self.set);
-        self.queue.push(Reverse(Entry { place, what }));
+        (time.max(self.now), rank, command, self.set)
     }
 
     fn push_resume(&mut self, time: Time, rank: Rank, stops: u64) {
-        self.set += 1;
-        let place = (time.max(self.now), 1, rank, self.set);
-        self.resumes.push(Reverse((place, stops)));
+        let time = time.max(self.now);
+        self.resumes.push(Reverse((time, rank, stops)));
     }
 
     /// The card has something for its rank, now: it gets it as an [`Event`](crate::Event), and goes on if it waited. At most
@@ -244,10 +278,20 @@ fn next_look(from: Time, now: Time, period: Time) -> Time {
 pub struct Server<M: Model> {
     model: M,
     kernel: Kernel<M::Event>,
-    /// Ranks that have the turn.
-    running: Vec<Rank>,
+    /// Ranks that have the turn, and when they got it, in the order of these times …
+    running: Vec<(Rank, Time)>,
+    /// … and until when nothing changes for each.
+    horizons: Vec<Time>,
+    /// Ranks that are to go on soon, but not yet.
+    later: Vec<Reverse<(Time, Rank, u64)>>,
+    sights: Sights,
+    lookahead: Time,
+    /// When a rank went on last.
+    latest: Time,
+    reactions: [Time; KINDS],
     commands: u64,
     steps: u64,
+    turns: (u64, u64),
     spins: u32,
     /// It has been said that nobody can go on.
     told: bool,
@@ -258,8 +302,12 @@ impl<M: Model> Server<M> {
     /// For the ranks that will come to `arena`.
     pub fn new(arena: Arena, model: M, trace: Option<Trace>) -> Server<M> {
         let ranks = arena.ranks();
-        let reaction = model.reaction().as_ps();
-        arena.header().reaction.store(reaction, Ordering::Relaxed);
+        let mut reactions = [Time::ZERO; KINDS];
+        for (kind, reaction) in (0..).zip(&mut reactions) {
+            *reaction = model.reaction(kind);
+            let told = &arena.header().reaction[kind as usize];
+            told.store(reaction.as_ps(), Ordering::Relaxed);
+        }
         let seat = |_| Seat {
             standing: Standing::Running,
             clock: Time::ZERO,
@@ -272,19 +320,27 @@ impl<M: Model> Server<M> {
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Server {
+            sights: Sights::new((0..ranks).map(|r| model.node(r)).collect()),
+            lookahead: model.lookahead().max(Time::ps(1)),
+            latest: Time::ZERO,
+            reactions,
             model,
             kernel: Kernel {
                 now: Time::ZERO,
                 queue: BinaryHeap::new(),
+                fresh: Vec::new(),
                 resumes: BinaryHeap::new(),
                 set: 0,
                 seats: (0..ranks).map(seat).collect(),
                 trace,
                 arena,
             },
-            running: (0..ranks).collect(),
+            running: (0..ranks).map(|r| (r, Time::ZERO)).collect(),
+            horizons: Vec::new(),
+            later: Vec::new(),
             commands: 0,
             steps: 0,
+            turns: (0, 0),
             spins: if cores > 1 { SPINS } else { 0 },
             told: false,
             broken: None,
@@ -318,7 +374,7 @@ impl<M: Model> Server<M> {
             }
             self.sleep(seen);
         }
-        let time = self.kernel.now;
+        let time = self.kernel.now.max(self.latest);
         let ranks = std::mem::take(&mut self.kernel.seats);
         if let Some(trace) = self.kernel.trace.take() {
             trace.end();
@@ -328,6 +384,7 @@ impl<M: Model> Server<M> {
             time,
             commands: self.commands,
             steps: self.steps,
+            turns: self.turns,
             ranks: ranks
                 .into_iter()
                 .map(|s| RankUse {
@@ -365,7 +422,7 @@ impl<M: Model> Server<M> {
     fn await_stops(&mut self) {
         let arena = self.kernel.arena.clone();
         let header = arena.header();
-        let stopped = |&rank: &Rank| {
+        let stopped = |&(rank, _): &(Rank, Time)| {
             let mailbox = arena.mailbox(rank);
             let state = mailbox.state.load(Ordering::SeqCst);
             (state != state::RUNNING && state != state::ABSENT)
@@ -411,7 +468,7 @@ impl<M: Model> Server<M> {
         let mut running = std::mem::take(&mut self.running);
         running.sort_unstable();
         let mut bytes = Vec::new();
-        for rank in running {
+        for (rank, _) in running {
             self.collect_from(rank, &mut bytes);
         }
         let header = self.kernel.arena.header();
@@ -455,10 +512,16 @@ impl<M: Model> Server<M> {
                     }
                 }
                 kind => {
-                    self.commands += 1;
-                    self.kernel.seats[rank as usize].used.commands += 1;
+                    let counts = u64::from(self.model.counts(kind));
+                    self.commands += counts;
+                    self.kernel.seats[rank as usize].used.commands += counts;
                     let bytes = r.bytes.to_vec();
-                    self.kernel.push(time, rank, What::Command { kind, bytes });
+                    let place = self.kernel.place(time, rank, true);
+                    let what = What::Command { kind, bytes };
+                    let reaction = self.reactions.get(kind as usize);
+                    let sight = Sight::Rank(rank, reaction.copied().unwrap_or(Time::ZERO));
+                    self.sights.note(place.0, sight);
+                    self.kernel.queue.push(Reverse(Entry { place, what }));
                 }
             }
         }
@@ -478,10 +541,11 @@ impl<M: Model> Server<M> {
                 Standing::Waiting
             }
             state::SYNC => Standing::Stopped,
+            state::LOOKING => Standing::Looking,
             // It has left, or wants to come back and is seen to below.
             _ => Standing::Left,
         };
-        if seat.resumes || seat.standing == Standing::Stopped {
+        if seat.resumes || matches!(seat.standing, Standing::Stopped | Standing::Looking) {
             self.kernel.push_resume(clock, rank, stops);
         }
     }
@@ -502,48 +566,31 @@ impl<M: Model> Server<M> {
 
     /// Does what is due, in order, until a rank goes on or nothing is left.
     fn advance(&mut self) {
-        loop {
+        while self.running.is_empty() {
             let hardware = self.kernel.queue.peek().map(|e| e.0.place);
             let resume = self.kernel.resumes.peek().map(|e| e.0.0);
+            // At one instant the hardware goes before the programs.
             match (hardware, resume) {
                 (None, None) => return,
-                (Some(h), r) if r.is_none_or(|r| h < r) => {
+                (Some(h), r) if r.is_none_or(|r| h.0 <= r) => {
                     let Some(Reverse(entry)) = self.kernel.queue.pop() else {
                         return;
                     };
                     if let Err(nonsense) = self.step(entry) {
-                        self.broken = Some((h.2, nonsense));
+                        self.broken = Some((h.1, nonsense));
                         return;
                     }
                 }
-                _ => {
-                    self.take_resume();
-                    if !self.running.is_empty() {
-                        break;
-                    }
-                }
+                _ => self.take_resume(),
             }
         }
-        // All that go on at this very instant go on together.
-        let now = self.kernel.now;
-        while self.kernel.resumes.peek().is_some_and(|e| e.0.0.0 == now) {
-            self.take_resume();
-        }
-        // Until then nothing changes for them: neither by what is under way nor by what the others may do from now on.
-        let lookahead = self.model.lookahead().max(Time::ps(1));
-        let hardware = self.kernel.queue.peek().map_or(Time::MAX, |e| e.0.place.0);
-        let others = match self.running[..] {
-            [_] => self.kernel.resumes.peek().map(|e| e.0.0.0),
-            _ => Some(now),
-        };
-        let horizon = hardware.min(others.map_or(Time::MAX, |t| t + lookahead));
-        self.steps += self.running.len() as u64;
-        self.resume(horizon);
+        self.take_others();
+        self.resume();
     }
 
     /// Does what is due for the hardware.
     fn step(&mut self, entry: Entry<M::Event>) -> Result<(), Nonsense> {
-        let (time, _, rank, _) = entry.place;
+        let (time, rank, ..) = entry.place;
         self.pass(time);
         match entry.what {
             What::Command { kind, bytes } => {
@@ -551,18 +598,75 @@ impl<M: Model> Server<M> {
             }
             What::Due(event) => self.model.due(event, &mut self.kernel),
         }
+        let Kernel { fresh, queue, .. } = &mut self.kernel;
+        for entry in fresh.drain(..) {
+            if let What::Due(event) = &entry.what {
+                self.sights.note(entry.place.0, self.model.sight(event));
+            }
+            queue.push(Reverse(entry));
+        }
         Ok(())
     }
 
     /// The next rank goes on, if that still holds.
     fn take_resume(&mut self) {
-        let Some(Reverse(((time, _, rank, _), stops))) = self.kernel.resumes.pop() else {
-            return;
-        };
-        if self.holds(rank, stops) && !self.running.contains(&rank) {
+        if let Some(Reverse((time, rank, stops))) = self.kernel.resumes.pop()
+            && self.holds(rank, stops)
+            && !self.waits(rank)
+        {
             self.pass(time);
-            self.running.push(rank);
+            self.running.push((rank, time));
         }
+    }
+
+    /// With the first rank all those go on that are to go on before it can reach them, and before anything that is under way does.
+    fn take_others(&mut self) {
+        let now = self.kernel.now;
+        let end = now + self.lookahead;
+        let mut later = std::mem::take(&mut self.later);
+        while let Some(&Reverse((time, rank, stops))) = self.kernel.resumes.peek()
+            && time < end
+        {
+            self.kernel.resumes.pop();
+            if !self.holds(rank, stops) || self.running.iter().any(|r| r.0 == rank) {
+                continue;
+            }
+            if time < self.sights.first(rank, now) {
+                if !self.waits(rank) {
+                    self.steps += 1;
+                    self.running.push((rank, time));
+                }
+            } else {
+                later.push(Reverse((time, rank, stops)));
+            }
+        }
+        self.kernel.resumes.extend(later.drain(..));
+        self.later = later;
+    }
+
+    /// Until when nothing changes for each rank that has the turn: neither by what is under way nor by what the others may do from now on.
+    fn horizons(&mut self) {
+        let hardware = self.kernel.queue.peek().map_or(Time::MAX, |e| e.0.place.0);
+        let waiting = self.kernel.resumes.peek().map_or(Time::MAX, |e| e.0.0);
+        let first = self.running.first().map_or(Time::MAX, |r| r.1);
+        let second = self.running.get(1).map_or(Time::MAX, |r| r.1);
+        self.horizons.clear();
+        for (place, &(rank, _)) in self.running.iter().enumerate() {
+            let others = if place == 0 { second } else { first };
+            let reached = hardware.min(waiting).min(others) + self.lookahead;
+            let seen = self.sights.first(rank, self.kernel.now);
+            self.horizons.push(seen.min(reached));
+        }
+    }
+
+    /// A rank that looks, and for which nothing is there, waits from now on.
+    fn waits(&mut self, rank: Rank) -> bool {
+        let seat = &mut self.kernel.seats[rank as usize];
+        let waits = seat.standing == Standing::Looking && seat.pending.is_empty();
+        if waits {
+            seat.standing = Standing::Waiting;
+        }
+        waits
     }
 
     fn pass(&mut self, time: Time) {
@@ -577,8 +681,11 @@ impl<M: Model> Server<M> {
     }
 
     /// Gives the turn to those in `running`.
-    fn resume(&mut self, horizon: Time) {
+    fn resume(&mut self) {
         self.told = false;
+        self.turns.0 += self.running.len() as u64;
+        self.turns.1 += 1;
+        self.horizons();
         let arena = self.kernel.arena.clone();
         let header = arena.header();
         let now = self.kernel.now;
@@ -587,13 +694,15 @@ impl<M: Model> Server<M> {
         header
             .running
             .store(self.running.len() as u32, Ordering::SeqCst);
-        for &rank in &self.running {
+        for (&(rank, now), &horizon) in self.running.iter().zip(&self.horizons) {
             let seat = &mut self.kernel.seats[rank as usize];
             let began = seat.clock;
+            self.latest = self.latest.max(now);
             if seat.standing == Standing::Waiting {
                 seat.used.waited += now - began;
             }
             let waited = seat.standing == Standing::Waiting && now > began;
+            let found = seat.standing == Standing::Looking;
             seat.clock = now.max(began);
             seat.standing = Standing::Running;
             (seat.resumes, seat.wakes) = (false, false);
@@ -601,6 +710,7 @@ impl<M: Model> Server<M> {
             let mailbox = arena.mailbox(rank);
             let more = deliver(&arena, rank, &mut seat.pending);
             mailbox.more.store(u32::from(more), Ordering::Relaxed);
+            mailbox.found.store(u32::from(found), Ordering::Relaxed);
             mailbox.clock.store(seat.clock.as_ps(), Ordering::Relaxed);
             let horizon = if more { Time::ZERO } else { horizon };
             mailbox.horizon.store(horizon.as_ps(), Ordering::Relaxed);

@@ -4,7 +4,7 @@ use super::{DONE, Figures, HEAD, LOCAL, NOTIFY, PUT, WAKE, WRITTEN, head, parse}
 use crate::kernel::Track;
 use crate::machine::{Machine, Nic};
 use crate::network::{Network, Packet};
-use crate::{Kernel, Model, Nonsense, Rank, Time};
+use crate::{Kernel, Model, Nonsense, Rank, Sight, Time};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -196,8 +196,29 @@ impl Model for Card {
         self.memory.map_or(far, |near| near.min(far))
     }
 
-    fn reaction(&self) -> Time {
-        self.memory.map_or(self.emit, |near| near.min(self.emit))
+    fn reaction(&self, kind: u32) -> Time {
+        match (kind, self.memory) {
+            (PUT, _) => self.emit,
+            (LOCAL, Some(near)) => near,
+            _ => Time::ZERO,
+        }
+    }
+
+    fn sight(&self, event: &Later) -> Sight {
+        match event {
+            // The entry's owner sees its end, the receiver its bytes, which take as long as the lookahead.
+            Later::Emit(node) => Sight::Node(*node, self.emit),
+            Later::Left(rank, _) => Sight::Rank(*rank, Time::ZERO),
+            Later::Hop(packet) => match &packet.cargo {
+                Some(entry) => Sight::Rank(entry.to, self.arrive),
+                None => Sight::Nobody,
+            },
+            Later::There(entry) => Sight::Rank(entry.to, Time::ZERO),
+        }
+    }
+
+    fn node(&self, rank: Rank) -> u32 {
+        rank / self.processes
     }
 
     fn used(&self, whole: Time) -> Vec<(String, String)> {

@@ -579,8 +579,14 @@ impl Driver for PutDriver {
     }
 
     fn poll(&mut self, c: &mut Client, up: &mut dyn Upcall) -> Result<usize, Garbled> {
-        c.charge("polling", self.f.poll.value);
-        c.sync();
+        if c.begins_look() {
+            c.charge("polling", self.f.poll.value);
+            if self.behind.is_empty() && c.can_put_off() {
+                c.put_off();
+                return Ok(0);
+            }
+            c.sync();
+        }
         let (mut moved, mut seen, mut woken) = (0, 0, false);
         while let Some(event) = c.event() {
             let arrival = event.kind == WRITTEN;

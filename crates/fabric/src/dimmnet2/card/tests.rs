@@ -277,6 +277,7 @@ fn a_wrong_read_address_changes_nothing() {
         let effects = bench.cards[0].consume(Time::ZERO, 0, sender, 8);
         bench.follow(0, effects);
     }
+    bench.all();
     assert_eq!(bench.errors(), [2, 0]);
 }
 

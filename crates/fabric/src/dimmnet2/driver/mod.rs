@@ -38,6 +38,12 @@ pub trait Port {
     fn consume(&mut self, sender: u32, nra: u32);
     /// Brings [`Port::word`] and [`Port::load`] up to the processor's clock.
     fn look(&mut self);
+    /// Does the caller wait if a look shows nothing, so that it can be put off till then?
+    fn can_put_off(&self) -> bool;
+    /// It is.
+    fn put_off(&mut self);
+    /// [`Port::look`], and if nothing is there [`Port::wait`]. Blocks until something is.
+    fn look_or_wait(&mut self, period: Time);
     /// A word of LLCM as of the last look.
     fn word(&self, word: Word) -> u32;
     /// Bytes of the Prefetch Window as of the last look.
@@ -300,10 +306,18 @@ impl<P: Port> Driver<P> {
     /// Reads a counter of LLCM until it has come to `target`. Blocks until then.
     pub(super) fn until(&mut self, word: Word, target: u32) {
         self.port.charge("reads of LLCM", self.host.read);
-        self.port.look();
-        while (self.port.word(word).wrapping_sub(target) as i32) < 0 {
+        if self.has_come(word, target) {
+            return self.port.look();
+        }
+        self.port.look_or_wait(self.host.read);
+        while !self.has_come(word, target) {
             self.port.wait(self.host.read);
         }
+    }
+
+    /// Had a counter of LLCM come to `target` at the last look?
+    fn has_come(&self, word: Word, target: u32) -> bool {
+        self.port.word(word).wrapping_sub(target) as i32 >= 0
     }
 }
 

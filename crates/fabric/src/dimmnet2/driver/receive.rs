@@ -38,6 +38,10 @@ impl<P: Port> Driver<P> {
                 let period = self.period();
                 self.port.charge("reads of LLCM", period);
             }
+            if self.queued.is_empty() && self.port.can_put_off() && !self.has_more() {
+                self.port.put_off();
+                return Ok(moved);
+            }
             self.port.look();
             if !self.queued.is_empty() {
                 moved += usize::from(self.push());
