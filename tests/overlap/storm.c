@@ -37,6 +37,8 @@ static uint64_t step(uint64_t *s) {
 static int shared(int below) { return (int)(step(&shared_state) % (uint64_t)below); }
 static int own(int below) { return (int)(step(&own_state) % (uint64_t)below); }
 
+static MPI_Comm comm; /* of the collectives; with STORM_INFO one whose info wants overlap */
+
 static void die(const char *what) {
     fprintf(stderr, "rank %d, case %d: %s (%s)\n", rank, serial, what, strerror(errno));
     MPI_Abort(MPI_COMM_WORLD, 1);
@@ -318,21 +320,21 @@ static void one_case(char *stack) {
     snprintf(trail, sizeof trail, "what %d kind %d offset %d block %d got %zu:", what, kind, (int)(r.data - r.base), block, got);
     spin(skew);
     switch (what) {
-    case 0: case 1: case 2: MPI_Alltoall(s.data, block, MPI_BYTE, r.data, block, MPI_BYTE, MPI_COMM_WORLD); break;
-    case 3: MPI_Alltoallv(s.data, counts, displs, MPI_BYTE, r.data, others, places, MPI_BYTE, MPI_COMM_WORLD); break;
-    case 4: MPI_Alltoallw(s.data, counts, displs, types, r.data, others, places, types, MPI_COMM_WORLD); break;
-    case 5: MPI_Bcast(r.data, block * 4, MPI_BYTE, root, MPI_COMM_WORLD); break;
-    case 6: MPI_Allgather(s.data, block, MPI_BYTE, r.data, block, MPI_BYTE, MPI_COMM_WORLD); break;
-    case 7: MPI_Allgatherv(s.data, counts[rank], MPI_BYTE, r.data, counts, displs, MPI_BYTE, MPI_COMM_WORLD); break;
-    case 8: MPI_Gather(s.data, block, MPI_BYTE, r.data, block, MPI_BYTE, root, MPI_COMM_WORLD); break;
-    case 9: MPI_Gatherv(s.data, counts[rank], MPI_BYTE, r.data, counts, displs, MPI_BYTE, root, MPI_COMM_WORLD); break;
-    case 10: MPI_Scatter(s.data, block, MPI_BYTE, r.data, block, MPI_BYTE, root, MPI_COMM_WORLD); break;
-    case 11: MPI_Scatterv(s.data, counts, displs, MPI_BYTE, r.data, counts[rank], MPI_BYTE, root, MPI_COMM_WORLD); break;
+    case 0: case 1: case 2: MPI_Alltoall(s.data, block, MPI_BYTE, r.data, block, MPI_BYTE, comm); break;
+    case 3: MPI_Alltoallv(s.data, counts, displs, MPI_BYTE, r.data, others, places, MPI_BYTE, comm); break;
+    case 4: MPI_Alltoallw(s.data, counts, displs, types, r.data, others, places, types, comm); break;
+    case 5: MPI_Bcast(r.data, block * 4, MPI_BYTE, root, comm); break;
+    case 6: MPI_Allgather(s.data, block, MPI_BYTE, r.data, block, MPI_BYTE, comm); break;
+    case 7: MPI_Allgatherv(s.data, counts[rank], MPI_BYTE, r.data, counts, displs, MPI_BYTE, comm); break;
+    case 8: MPI_Gather(s.data, block, MPI_BYTE, r.data, block, MPI_BYTE, root, comm); break;
+    case 9: MPI_Gatherv(s.data, counts[rank], MPI_BYTE, r.data, counts, displs, MPI_BYTE, root, comm); break;
+    case 10: MPI_Scatter(s.data, block, MPI_BYTE, r.data, block, MPI_BYTE, root, comm); break;
+    case 11: MPI_Scatterv(s.data, counts, displs, MPI_BYTE, r.data, counts[rank], MPI_BYTE, root, comm); break;
     case 12:
-        if (shared(2)) MPI_Allreduce(s.data, r.data, block, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-        else { MPI_Reduce(s.data, r.data, block, MPI_INT, MPI_SUM, root, MPI_COMM_WORLD); if (rank != root) memset(r.data, 0, got); }
+        if (shared(2)) MPI_Allreduce(s.data, r.data, block, MPI_INT, MPI_SUM, comm);
+        else { MPI_Reduce(s.data, r.data, block, MPI_INT, MPI_SUM, root, comm); if (rank != root) memset(r.data, 0, got); }
         break;
-    default: MPI_Reduce_scatter_block(s.data, r.data, block, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    default: MPI_Reduce_scatter_block(s.data, r.data, block, MPI_INT, MPI_SUM, comm);
     }
     for (int i = own(4); i >= 0; i--) nasty(&r, got, &s, sent);
     // Another call on the unfinished buffer.
@@ -346,7 +348,7 @@ static void one_case(char *stack) {
         MPI_Allreduce(again, other, 2048, MPI_BYTE, MPI_BXOR, MPI_COMM_WORLD);
     else if (next == 2 && what <= 2) { // the same buffers again; new ones where they have been freed
         if (!r.base) r = take(HEAP, got, stack, 0);
-        MPI_Alltoall(s.data, block, MPI_BYTE, r.data, block, MPI_BYTE, MPI_COMM_WORLD);
+        MPI_Alltoall(s.data, block, MPI_BYTE, r.data, block, MPI_BYTE, comm);
     }
     else if (next == 3) {
         MPI_Request request[2];
@@ -367,6 +369,14 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    comm = MPI_COMM_WORLD;
+    if (getenv("STORM_INFO")) {
+        MPI_Info info;
+        MPI_Info_create(&info);
+        MPI_Info_set(info, "ferry_overlap", "on");
+        MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comm);
+        MPI_Info_free(&info);
+    }
     tame = argc > 4;
     int cases = atoi(argv[2]);
     uint64_t seed = strtoull(argv[1], NULL, 10);

@@ -61,10 +61,18 @@ impl Device {
         if std::mem::replace(&mut held.goes_on, true) {
             return;
         }
-        if let Some((from, request)) = held.announced {
+        if let Some((from, request)) = held.announced
+            && !self.is_complete(req)
+        {
             self.engine.ask(req, from, request);
             self.flush();
         }
+    }
+
+    /// Has a held receive's message been announced, so that it comes when it is asked for?
+    pub fn is_announced(&self, req: ReqId) -> bool {
+        let held = self.engine.held.get(&req);
+        held.is_some_and(|h| h.announced.is_some())
     }
 
     /// Are the ends there that a held receive wanted first?

@@ -246,6 +246,22 @@ pub fn start(
     Ok(())
 }
 
+/// There may be a progress thread from now on ([`start_progress`](crate::start_progress)), on a node with so many ranks and cores. To be called by a thread that is in
+/// MPI, without the device. False: there can be none, on a modelled machine.
+pub fn allow_progress(ranks: u32, cores: u32) -> bool {
+    // By MPI's thread rule no other thread is in MPI now, or all take the lock already.
+    let was = CONCURRENT.swap(true, Ordering::SeqCst);
+    let mut device = device();
+    if device.wires.is_virtual() {
+        CONCURRENT.store(was, Ordering::SeqCst);
+        return false;
+    }
+    if device.progress_thread.is_none() {
+        device.expect_progress_thread(ranks, cores);
+    }
+    true
+}
+
 /// Completes what others still need of this process: every send that is under way. Blocks until then.
 pub fn finish() {
     crate::wait_until(&crate::WaitingFor::SEVERAL, |d| {

@@ -105,8 +105,10 @@ mod tests {
     use super::*;
     use crate::key::{ContextId, Key};
     use crate::waiting::Patience;
+    use crate::wire::{self, Head};
     use crate::{SendMode, Source};
     use ferry_job::{Nodes, RankStatus, Welcome};
+    use ferry_transport::Inbox;
 
     fn pattern(source: u32) -> Pattern {
         Pattern {
@@ -116,8 +118,7 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_receive_from_a_lost_process_fails_at_once_and_no_other() {
+    fn alone() -> Device {
         let status: &RankStatus = Box::leak(Box::default());
         let patience = Patience::new(1, 1);
         let alone = Welcome {
@@ -132,7 +133,52 @@ mod tests {
             key: [0; 32],
             nodes: Nodes::one("here", 1),
         };
-        let mut d = Device::new(&alone, None, None, status, patience, false).unwrap();
+        Device::new(&alone, None, None, status, patience, false).unwrap()
+    }
+
+    fn cable_pulled() -> TransportError {
+        TransportError::Lost {
+            peer: 1,
+            host: "far".into(),
+            what: "the cable was pulled".into(),
+        }
+    }
+
+    #[test]
+    fn a_held_receive_fails_with_its_sender_announced_or_not() {
+        let mut d = alone();
+        let mut rooms = [vec![0u8; 100_000], vec![0u8; 100_000]];
+        let mut held = Vec::new();
+        for room in &mut rooms {
+            let sink = Sink::Bytes {
+                ptr: room.as_mut_ptr(),
+                cap: room.len(),
+            };
+            // SAFETY: the room outlives the device's use of it.
+            held.push(unsafe { d.receive_held(1, pattern(1), sink, [0, 0]) });
+        }
+        let key = Key {
+            context: ContextId::WORLD,
+            source: 1,
+            tag: 7,
+        };
+        let head = Head::new().key(&key).u64(100_000).u64(0).u32(5);
+        d.engine.arrived(1, wire::ANNOUNCE, head.bytes());
+        assert!(d.is_announced(held[0]) && !d.is_announced(held[1]));
+        assert!(held.iter().all(|&req| !d.is_complete(req)));
+        d.break_down(&cable_pulled());
+        // Somebody touches what it was to bring.
+        d.go_on(held[0]);
+        d.go_on(held[1]);
+        for req in held {
+            assert!(d.has_ends(req));
+            assert!(d.take_held(req).fault.is_some());
+        }
+    }
+
+    #[test]
+    fn a_receive_from_a_lost_process_fails_at_once_and_no_other() {
+        let mut d = alone();
         let (mut early, mut late) = ([0u8; 4], [0u8; 4]);
         let into = |buffer: &mut [u8; 4]| Sink::Bytes {
             ptr: buffer.as_mut_ptr(),
@@ -141,11 +187,7 @@ mod tests {
         // SAFETY: the buffers outlive the device's use of them.
         let waiting = unsafe { d.receive_from(1, pattern(1), into(&mut early)) };
         assert!(!d.is_lost(1) && !d.is_complete(waiting));
-        d.break_down(&TransportError::Lost {
-            peer: 1,
-            host: "far".into(),
-            what: "the cable was pulled".into(),
-        });
+        d.break_down(&cable_pulled());
         assert!(d.is_lost(1) && !d.is_lost(0));
         assert!(d.take(waiting).fault.is_some());
         // SAFETY: as above.

@@ -27,6 +27,9 @@ pub struct Arena {
     wanted: fn() -> bool,
 }
 
+/// [`keep_apart`] has been called.
+static APART: AtomicBool = AtomicBool::new(false);
+
 /// Blocks of powers of two, free ones in lists.
 struct Area {
     base: AtomicUsize,
@@ -55,7 +58,8 @@ impl Arena {
     fn is_own(&self) -> bool {
         match self.state.load(Relaxed) {
             0 => self.decide(),
-            state => state == 2,
+            1 => APART.load(Relaxed),
+            _ => true,
         }
     }
 
@@ -69,6 +73,15 @@ impl Arena {
         AREA.unlock();
         self.state.load(Relaxed) == 2
     }
+}
+
+/// From now on all blocks come from the own area. Those that came from the system are never given back: to do so could need the heap's lock. False: there is no room.
+pub fn keep_apart() -> bool {
+    AREA.lock();
+    let mapped = AREA.map();
+    AREA.unlock();
+    APART.fetch_or(mapped, Relaxed);
+    mapped
 }
 
 impl Area {
@@ -193,27 +206,30 @@ unsafe impl GlobalAlloc for Arena {
     unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
         if AREA.holds(address as usize) {
             AREA.give(address, &layout);
-        } else {
+        } else if !APART.load(Relaxed) {
             // SAFETY: the caller's promise; it came from the system.
             unsafe { System.dealloc(address, layout) };
         }
     }
 
     unsafe fn realloc(&self, address: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if !AREA.holds(address as usize) {
+        let own = AREA.holds(address as usize);
+        if !own && !APART.load(Relaxed) {
             // SAFETY: the caller's promise; it came from the system.
             return unsafe { System.realloc(address, layout, size) };
         }
         // SAFETY: the caller promises that the size is possible with this alignment.
         let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
-        if Area::class(&new) == Area::class(&layout) {
+        if own && Area::class(&new) == Area::class(&layout) {
             return address;
         }
         let to = AREA.take(&new).0;
         if !to.is_null() {
             // SAFETY: both blocks are at least so long, and apart.
             unsafe { to.copy_from_nonoverlapping(address, layout.size().min(size)) };
-            AREA.give(address, &layout);
+            if own {
+                AREA.give(address, &layout);
+            }
         }
         to
     }

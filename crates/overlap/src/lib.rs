@@ -18,7 +18,7 @@ mod shadow;
 mod system;
 mod watch;
 
-pub use arena::Arena;
+pub use arena::{Arena, keep_apart};
 pub use guard::{Guard, Owner};
 pub use registry::{Kind, available, lasting, settle_before_fork, stop};
 

@@ -201,9 +201,15 @@ fn settle_for_fork() {
 /// # Safety
 /// As for [`Call::run`].
 pub(super) unsafe fn run(call: &Call<'_>) -> Option<Result<()>> {
-    let mode = setting::mode();
+    let mut mode = setting::mode();
     if mode == Mode::Off {
-        return None;
+        if call.comm.plans.overlap() != Some(true) {
+            return None;
+        }
+        mode = setting::begin_late();
+        if mode == Mode::Off {
+            return None;
+        }
     }
     let What::Collective(what) = &call.what else {
         return None;
@@ -530,7 +536,11 @@ impl Start {
             .collect();
         queue.sort_by_key(|&n| rank_of(incoming[n].peer));
         let mut queue = VecDeque::from(queue);
-        work::ask(&mut d, &mut incoming, &mut queue, 0);
+        // The first one need not wait until this call is about to return.
+        if let Some(n) = queue.pop_front() {
+            incoming[n].asked = true;
+            d.go_on(incoming[n].req);
+        }
         d.stay();
         (incoming, queue)
     }

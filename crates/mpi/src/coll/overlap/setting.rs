@@ -130,10 +130,39 @@ fn has_room(comm: &Comm) -> bool {
 ///
 /// Errors: a setting that means nothing, or a guard that was asked for and cannot be had.
 pub fn start() -> Result<()> {
-    let mode = Mode::asked()?;
-    if mode == Mode::Off {
-        return Ok(());
+    match Mode::asked()? {
+        Mode::Off => Ok(()),
+        mode => prepare(mode),
     }
+}
+
+/// Somebody has begun late, or tried to.
+static LATE: Mutex<bool> = Mutex::new(false);
+
+/// A communicator's info wants overlap: prepares for it where the environment has said nothing. Returns the mode that is in force then. To be called at the beginning
+/// of a call, without the device.
+#[cold]
+pub(super) fn begin_late() -> Mode {
+    let mut tried = super::lock(&LATE);
+    let said = std::env::var("FERRY_OVERLAP").is_ok_and(|v| !v.trim().is_empty());
+    if mode() != Mode::Off || said || std::mem::replace(&mut *tried, true) {
+        return mode();
+    }
+    let welcome = &process::process().welcome;
+    if !ferry_overlap::keep_apart()
+        || !device::allow_progress(welcome.local_ranks.len() as u32, welcome.cores)
+    {
+        return Mode::Off;
+    }
+    let begun = device::start_progress().map_err(|e| e.to_string());
+    let begun = begun.and_then(|()| prepare(Mode::Comm).map_err(|e| e.text().to_owned()));
+    if let Err(why) = begun {
+        *super::lock(&WITHOUT) = Some(why);
+    }
+    mode()
+}
+
+fn prepare(mode: Mode) -> Result<()> {
     let asked = chosen(
         "FERRY_OVERLAP_GUARD",
         &[
@@ -190,6 +219,7 @@ pub fn stop(say: &mut dyn FnMut(&str)) -> Result<()> {
         return Ok(());
     }
     let _ = settle();
+    *super::lock(&LATE) = false;
     MODE.store(0, Relaxed);
     GUARD.store(0, Relaxed);
     ferry_overlap::stop();

@@ -25,6 +25,8 @@ pub(super) enum Choice {
 const SAMPLES: usize = 5;
 /// Overlap must be faster by this part to be kept.
 const GAIN: f64 = 0.02;
+/// So many times as long as a blocking call, and the first trial was the last for now.
+const MUCH: f64 = 1.1;
 /// Among so many calls that overlap one blocks, to compare.
 const CHECK: u64 = 24;
 /// A site left blocking is tried after so many calls, then after twice as many each time, up to the second number.
@@ -222,12 +224,11 @@ impl Site {
             1 if apart && self.order.is_empty() => return Choice::Trace,
             1 | 3 => return Choice::Block,
             2 => return Choice::Overlap,
+            // The first one that overlaps has memory to fetch: unless it was much slower it gets a second trial.
+            4 if self.ratio().is_none_or(|r| r < MUCH) => return Choice::Overlap,
             _ => {}
         }
-        let pays = match (self.spans_overlapped.least(), self.spans_blocking.least()) {
-            (Some(with), Some(without)) => with < without * (1.0 - GAIN),
-            _ => false,
-        };
+        let pays = self.ratio().is_some_and(|r| r < 1.0 - GAIN);
         if self.pays != Some(pays) {
             self.pays = Some(pays);
             if pays {
@@ -249,17 +250,17 @@ impl Site {
         }
     }
 
+    /// Time from call to call when overlapping, as a part of that when blocking.
+    fn ratio(&self) -> Option<f64> {
+        let (with, without) = (self.spans_overlapped.least()?, self.spans_blocking.least()?);
+        (without > 0.0).then(|| with / without)
+    }
+
     /// In words.
     pub fn verdict(&self) -> String {
-        let ratio = match (self.spans_overlapped.least(), self.spans_blocking.least()) {
-            (Some(with), Some(without)) if without > 0.0 => {
-                format!(
-                    " ({:+.1} % from call to call)",
-                    100.0 * (with / without - 1.0)
-                )
-            }
-            _ => String::new(),
-        };
+        let ratio = self.ratio().map_or(String::new(), |r| {
+            format!(" ({:+.1} % from call to call)", 100.0 * (r - 1.0))
+        });
         match (&self.refusal, self.pays) {
             (Some(why), _) => format!("blocks: {why}"),
             (_, Some(true)) => format!("overlaps{ratio}"),

@@ -194,7 +194,9 @@ impl Work {
             }
             if i.asked {
                 let came = d.came(i.req).min(i.bytes.len());
-                under_way += i.bytes.len() - came;
+                if d.is_announced(i.req) {
+                    under_way += i.bytes.len() - came;
+                }
                 if let Some(cover) = &mut self.cover {
                     let before = i.opened;
                     i.opened = cover.came(&i.bytes, came, i.opened, i.wanted);
@@ -271,21 +273,23 @@ impl Work {
     }
 }
 
-/// Asks for the next messages until enough bytes are under way.
-pub(super) fn ask(
+/// Asks for the next messages that have been announced until enough bytes are under way: nobody waits for a sender that is late while others are ready.
+fn ask(
     d: &mut Device,
     incoming: &mut [Incoming],
     queue: &mut VecDeque<usize>,
     mut under_way: usize,
 ) {
-    while under_way < WINDOW
-        && let Some(n) = queue.pop_front()
-    {
+    queue.retain(|&n| {
         let i = &mut incoming[n];
-        i.asked = true;
-        under_way += i.bytes.len();
-        d.go_on(i.req);
-    }
+        let asks = under_way < WINDOW && d.is_announced(i.req);
+        if asks {
+            i.asked = true;
+            under_way += i.bytes.len();
+            d.go_on(i.req);
+        }
+        !asks
+    });
 }
 
 /// From whom the pieces of a receive buffer come; for schedules whose messages are apart.
