@@ -82,20 +82,6 @@ impl RingMemory {
         }
     }
 
-    /// A hint: the `len` bytes at `at` will next be read, from the beginning. The last lines are asked for first, and backwards:
-    /// a core that guesses from a reader's steps what comes next then guesses within these bytes, and does not take the lines behind
-    /// them away from who is about to write there.
-    #[inline]
-    pub fn expect(&self, at: u64, len: u64) {
-        const LINES: u64 = 16;
-        const WORTH_IT: u64 = (LINES + LINES / 2) * LINE as u64;
-        if len >= WORTH_IT {
-            for line in 1..=LINES {
-                hint::expect(self.at(at + len - line * LINE as u64));
-            }
-        }
-    }
-
     /// The word at ring position `at`.
     #[inline]
     pub fn word(&self, at: u64) -> &AtomicU64 {
@@ -135,18 +121,6 @@ mod hint {
         // SAFETY: touches no value, faults on no address; older processors take its code for an instruction that does nothing.
         unsafe {
             std::arch::asm!("cldemote [{}]", in(reg) line, options(nostack, preserves_flags));
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = line;
-    }
-
-    /// The line comes to this core's cache, to be read.
-    #[inline]
-    pub fn expect(line: *const u8) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: touches no value and faults on no address.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast());
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = line;

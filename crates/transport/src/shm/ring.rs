@@ -4,7 +4,9 @@
 //! last, so a message whose head and body fit behind it costs one line's trip. The writer clears the word
 //! behind a record before it publishes the record (mostly one record ahead, off the message's way), so the reader can wait on
 //! that word whatever lay there before. Longer records keep their body out of the word's line, which the reader polls: it begins with the
-//! next line, and only their head stands behind the word, at the line's end.
+//! next line, and only their head stands behind the word, at the line's end. While the peer waits, such a record is followed by a gap:
+//! a core that reads line after line fetches the next ones unasked, and would take them away from the writer, who is
+//! about to need them.
 //!
 //! ```text
 //! line 0   head: how far the reader has read (published now and then)
@@ -22,23 +24,69 @@ const PUBLISH: u64 = (DATA / 4) as u64;
 /// Marks the unused end of the ring: the next record starts at its beginning.
 const SKIP: u64 = 0xff;
 const VALID: u64 = 1 << 63;
+/// The record's lead, in words of 8 bytes, 4 bits.
 const LEAD: u32 = 56;
+/// The record is followed by a gap.
+const GAPPED: u64 = 1 << 60;
+/// Bytes of a gap: as far as today's cores read ahead of a program.
+const GAP: u64 = 20 * LINE as u64;
+/// Shorter records get no gap, bytes: their reader is done before its core begins to guess.
+const GAP_FROM: u64 = 10 * LINE as u64;
 /// The writer clears first words so far ahead, bytes, when it has time: right after it has published, not right before.
 const AHEAD: u64 = 2 * LINE as u64;
 
-/// A record's first word: valid bit, how far the writer has read the opposite ring (low bits, in lines), message number, length, and how far
-/// behind the word the bytes begin.
-fn word(message: u64, lead: usize, len: usize, read: u32) -> u64 {
-    VALID | (lead as u64) << LEAD | u64::from(read) << 24 | message << 16 | len as u64
+/// A record's first word: valid bit, gap, how far behind the word the bytes begin, how far the writer has read the opposite ring (low bits, in
+/// lines), message number, length.
+fn word(message: u64, shape: Shape, read: u32) -> u64 {
+    let gapped = if shape.gap > 0 { GAPPED } else { 0 };
+    let lead = (shape.lead as u64 / 8) << LEAD;
+    VALID | gapped | lead | u64::from(read) << 24 | message << 16 | shape.len as u64
 }
 
-fn lead_of(word: u64) -> usize {
-    (word >> LEAD) as usize & 0x7f
+/// What a record takes of the ring, bytes.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// From its word to its bytes.
+    lead: usize,
+    /// Its bytes.
+    len: usize,
+    /// Behind it.
+    gap: u64,
 }
 
-fn len_of(word: u64) -> usize {
-    (word & 0xffff) as usize
+impl Shape {
+    /// Of the mark that skips the ring's end.
+    const SKIP: Shape = Shape {
+        lead: 8,
+        len: 0,
+        gap: 0,
+    };
+
+    /// What a word says, true or not.
+    #[inline]
+    fn of(word: u64) -> Shape {
+        Shape {
+            lead: (word >> LEAD) as usize % 16 * 8,
+            len: (word & 0xffff) as usize,
+            gap: if word & GAPPED == 0 { 0 } else { GAP },
+        }
+    }
+
+    /// From the word to the end of its last line.
+    #[inline]
+    fn lines(self) -> u64 {
+        (self.lead + self.len).next_multiple_of(LINE) as u64
+    }
+
+    /// Lines and gap.
+    #[inline]
+    fn span(self) -> u64 {
+        self.lines() + self.gap
+    }
 }
+
+/// Most that a record without a gap takes, bytes.
+const SPAN_MAX: u64 = (LINE + RECORD_MAX).next_multiple_of(LINE) as u64;
 
 /// Bytes from the word of a record to its `len` bytes, the first `head` of which are the head.
 #[inline]
@@ -48,11 +96,6 @@ fn lead(head: usize, len: usize) -> usize {
     } else {
         (LINE - head.min(LINE - 8)).next_multiple_of(8)
     }
-}
-
-/// Bytes that a record of `len` bytes takes that begin `lead` bytes behind its word.
-fn span(lead: usize, len: usize) -> u64 {
-    (lead + len).next_multiple_of(LINE) as u64
 }
 
 /// Bytes left before the ring's end at position `at`.
@@ -74,6 +117,8 @@ pub struct Writer {
 pub struct Reader {
     memory: RingMemory,
     head: u64,
+    /// What the record last peeked at takes.
+    peeked: u64,
     published: u64,
 }
 
@@ -135,9 +180,16 @@ impl Writer {
     ) -> bool {
         debug_assert!(len <= RECORD_MAX);
         let alone = self.is_read();
-        let lead = lead(head, len);
-        let need = span(lead, len);
+        let mut shape = Shape {
+            lead: lead(head, len),
+            len,
+            gap: 0,
+        };
         let end = to_end(self.tail);
+        if alone && shape.lines() >= GAP_FROM && shape.lines() + GAP <= end {
+            shape.gap = GAP;
+        }
+        let need = shape.span();
         if need > end {
             // The record must not cross the end: skip what is left, and have room for both.
             if !self.room(end + need) {
@@ -146,22 +198,27 @@ impl Writer {
             self.clear_to(self.tail + end + LINE as u64);
             self.memory
                 .word(self.tail)
-                .store(word(SKIP, 8, 0, 0), Ordering::Release);
+                .store(word(SKIP, Shape::SKIP, 0), Ordering::Release);
             self.tail += end;
         } else if !self.room(need) {
             return false;
         }
         // SAFETY: the reader has passed these bytes (room), and does not look at them before the word is published.
-        unsafe { self.memory.fill(self.tail, lead, len, fill) };
+        unsafe { self.memory.fill(self.tail, shape.lead, len, fill) };
         self.clear_to(self.tail + need + LINE as u64);
-        // An exchange rather than a store: the caller next looks whether the reader sleeps, and that look must not come first.
-        self.memory
-            .word(self.tail)
-            .swap(word(u64::from(message), lead, len, read), Ordering::SeqCst);
+        // The caller next looks whether the reader sleeps, and that look must not come before the word is there for the reader to see.
+        let published = self.memory.word(self.tail);
+        let word = word(u64::from(message), shape, read);
         if alone {
-            // The reader is waiting for these lines, and the next message will probably be as long.
-            self.memory.hand_over(self.tail, need);
-            self.memory.take_over(self.tail + need, need);
+            published.store(word, Ordering::Release);
+            // The reader is waiting for these lines (the first it has seen by now), and the next message will probably be as long. They are
+            // on their way before the barrier: an exchange would first have waited until they are all written.
+            let (line, lines) = (LINE as u64, shape.lines());
+            self.memory.hand_over(self.tail + line, lines - line);
+            fence(Ordering::SeqCst);
+            self.memory.take_over(self.tail + need, lines);
+        } else {
+            published.swap(word, Ordering::SeqCst);
         }
         self.tail += need;
         // Off the message's way: the stores drain while the caller waits for an answer.
@@ -208,7 +265,7 @@ impl Writer {
     pub fn has_room(&mut self) -> bool {
         self.head = self.memory.head().load(Ordering::SeqCst).min(self.tail);
         // A record and the skipped end before it, each less than RECORD_MAX and a line.
-        self.room(2 * span(LINE, RECORD_MAX))
+        self.room(2 * SPAN_MAX)
     }
 }
 
@@ -223,6 +280,7 @@ impl Reader {
         Reader {
             memory,
             head: 0,
+            peeked: 0,
             published: 0,
         }
     }
@@ -247,22 +305,23 @@ impl Reader {
             if w == 0 {
                 return Found::Nothing;
             }
-            let (message, lead, len) = ((w >> 16) & 0xff, lead_of(w), len_of(w));
+            let (message, shape) = ((w >> 16) & 0xff, Shape::of(w));
+            let Shape { lead, len, .. } = shape;
             if w & VALID == 0 || len > RECORD_MAX || !(8..=LINE).contains(&lead) {
                 return Found::Malformed;
             }
             if message == SKIP {
                 // A writer skips less than a record; one that lies must not send this loop around for ever.
-                if to_end(self.head) >= span(LINE, RECORD_MAX) {
+                if to_end(self.head) >= SPAN_MAX {
                     return Found::Malformed;
                 }
                 self.head += to_end(self.head);
                 continue;
             }
-            if span(lead, len) > to_end(self.head) {
+            if shape.span() > to_end(self.head) {
                 return Found::Malformed;
             }
-            self.memory.expect(self.head, span(lead, len));
+            self.peeked = shape.span();
             // SAFETY: the writer published these bytes with the word and does not touch them before `head` passes them.
             let bytes = unsafe { self.memory.bytes(self.head, lead, len) };
             return Found::Record {
@@ -276,8 +335,7 @@ impl Reader {
     /// Frees the record last peeked at. True: the writer sleeps for room and must be woken.
     #[inline]
     pub fn release(&mut self) -> bool {
-        let w = self.memory.word(self.head).load(Ordering::Relaxed);
-        self.head += span(lead_of(w).min(LINE), len_of(w).min(RECORD_MAX));
+        self.head += std::mem::take(&mut self.peeked);
         if self.head - self.published < PUBLISH {
             return false;
         }
