@@ -1,6 +1,9 @@
 """Two hosts for bench/run --net: namespaces with a network of their own and half of the cores each, joined by one veth pair, and how each MPI is
 started on both. No MPI binds its ranks: the hosts' cores are given by taskset to all alike.
 
+Every mpiexec runs on a third host, the head, which a network of its own joins to the two: were it on one of them, it would start that one's ranks
+itself, outside of that host's cores and file systems (UCX then finds no interface, and a rank runs wherever there is room).
+
 The hosts are those of tests/net/hosts.py: with the process that holds them they and everything in them are gone."""
 
 import contextlib
@@ -8,13 +11,24 @@ import os
 import pathlib
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "net"))
 
-ADDRESSES = ("10.77.9.1", "10.77.9.2")
-SUBNET = "10.77.9.0/24"
+MESSAGES, JOBS = "10.77.9", "10.77.8"  # eth0, for what is measured; eth1, for launchers
+ADDRESSES = (f"{JOBS}.1", f"{JOBS}.2")
 CONGESTION = "reno"  # in every kernel
+
+
+def wait_for_links(boxes):
+    """Until every interface and address can be used: the system takes about a second to say so, and MPIs that start before then fail in turn (UCX: no
+    such device; libfabric: a socket that cannot be bound; prterun: a daemon that does not answer)."""
+    end = time.monotonic() + 30
+    while any(word in box.ip("addr show up") for box in boxes for word in ("state DOWN", "state LOWERLAYERDOWN", " tentative")):
+        if time.monotonic() > end:
+            raise OSError("the links between the hosts do not come up")
+        time.sleep(0.05)
 
 
 class Pair:
@@ -30,18 +44,27 @@ class Pair:
         self.folder = pathlib.Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="ferry-bench-")))
         try:
             self.boxes = []
-            for number in (1, 2):
-                box = Box(f"bench{number}")
+            for name in ("bench1", "bench2", "head"):
+                box = Box(name)
                 self.stack.callback(box.close)
                 self.boxes.append(box)
-            first, second = self.boxes
+            first, second, self.head = self.boxes
+            del self.boxes[2]
             first.ip(f"link add eth0 type veth peer name eth0 netns {second.pid}")
-            for box, address in zip(self.boxes, ADDRESSES):
-                box.ip(f"addr add {address}/24 dev eth0")
-                box.ip("link set eth0 up")
+            # On all three eth1 is the interface for launchers.
+            self.head.ip("link add eth1 type bridge")
+            self.head.ip("link set eth1 up")
+            self.head.ip(f"addr add {JOBS}.254/24 dev eth1")
+            for number, box in enumerate(self.boxes, 1):
+                self.head.ip(f"link add port{number} type veth peer name eth1 netns {box.pid}")
+                self.head.ip(f"link set port{number} master eth1 up")
+                for interface, network in (("eth0", MESSAGES), ("eth1", JOBS)):
+                    box.ip(f"addr add {network}.{number}/24 dev {interface}")
+                    box.ip(f"link set {interface} up")
                 # The same for all: Ferry alone would choose by the distance, and a system may have one that paces (BBR).
                 box.run("sh", "-c", f"echo {CONGESTION} > /proc/sys/net/ipv4/tcp_congestion_control")
-                box.run("mount", "-t", "sysfs", "none", "/sys")  # UCX looks for interfaces there
+                box.run("mount", "-t", "sysfs", "none", "/sys")  # UCX and libfabric look for interfaces there
+            wait_for_links(self.boxes)
             self.enter = self.folder / "enter"
             lines = "\n".join(f"{address}|{box.name}) pid={box.pid} cores={share};;"
                               for box, address, share in zip(self.boxes, ADDRESSES, shares))
@@ -65,23 +88,24 @@ cd / && exec {wrap} taskset -c $cores nsenter --target $pid --net --uts --ipc --
         mpiexec, binary = f"{prefix}/bin/mpiexec", str(programs / program)
         each, hosts = ranks // 2, ",".join(ADDRESSES)
         counted = ",".join(f"{a}:{each}" for a in ADDRESSES)
-        inside = ["nsenter", "--target", str(self.boxes[0].pid), "--net", "--uts", "--ipc", "--"]
+        inside = ["nsenter", "--target", str(self.head.pid), "--net", "--uts", "--ipc", "--"]
         if key == "ferry":
-            return [*inside, mpiexec, "--hosts", counted, "--launcher", str(self.enter), "-n", str(ranks), binary], {"FERRY_TCP_CONGESTION": "system"}
+            return [*inside, mpiexec, "--hosts", counted, "--launcher", str(self.enter), "-n", str(ranks), binary], \
+                {"FERRY_TCP_CONGESTION": "system", "FERRY_TCP_IF": "eth0"}
         if key in ("mpich", "mpich-ofi"):
             module = {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self,sm", "UCX_NET_DEVICES": "eth0"} if key == "mpich" else \
                 {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0"}
-            return [*inside, mpiexec, "-launcher", "ssh", "-launcher-exec", str(self.enter), "-iface", "eth0", "-bind-to", "none",
+            return [*inside, mpiexec, "-launcher", "ssh", "-launcher-exec", str(self.enter), "-iface", "eth1", "-bind-to", "none",
                     "-hosts", counted, "-n", str(ranks), binary], module
         if key == "ompi":
-            mca = [("plm", "ssh"), ("plm_ssh_agent", str(self.enter)), ("pml", "ob1"), ("btl", "self,sm,tcp"), ("btl_tcp_if_include", SUBNET),
-                   ("prte_if_include", SUBNET)]
+            mca = [("plm", "ssh"), ("plm_ssh_agent", str(self.enter)), ("pml", "ob1"), ("btl", "self,sm,tcp"),
+                   ("btl_tcp_if_include", f"{MESSAGES}.0/24"), ("prte_if_include", f"{JOBS}.0/24")]
             options = [word for name, value in mca for word in ("--mca", name, value)]
             return [*inside, mpiexec, "--allow-run-as-root", "--prefix", str(prefix), *options, "--bind-to", "none",
                     "--host", counted, "-n", str(ranks), binary], {}
-        return [*inside, mpiexec, "-bootstrap", "ssh", "-bootstrap-exec", str(self.enter), "-iface", "eth0", "-hosts", hosts, "-ppn", str(each),
+        return [*inside, mpiexec, "-bootstrap", "ssh", "-bootstrap-exec", str(self.enter), "-iface", "eth1", "-hosts", hosts, "-ppn", str(each),
                 "-n", str(ranks), binary], {"I_MPI_FABRICS": "shm:ofi", "I_MPI_OFI_PROVIDER": "tcp", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0", "I_MPI_PIN": "0",
-                                            "I_MPI_HYDRA_IFACE": "eth0"}
+                                            "I_MPI_HYDRA_IFACE": "eth1"}
 
     def close(self):
         self.stack.close()

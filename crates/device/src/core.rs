@@ -3,7 +3,7 @@
 use crate::buffer::{Sink, Source};
 use crate::copying::Way;
 use crate::count::COUNTERS;
-use crate::engine::{Engine, Fetching, Offer, Outgoing, Payload, Task};
+use crate::engine::{Engine, Fetching, Outgoing, Payload, Task};
 use crate::key::{ContextId, Envelope, Key, Pattern, ProcId};
 use crate::loss;
 use crate::matcher::{Content, Unexpected};
@@ -12,7 +12,7 @@ use crate::scattered::read_into;
 use crate::wire::{self, Head};
 use ferry_job::{Directory, RankStatus, Segment, Welcome};
 use ferry_transport::shm::READ_MIN_MEASURED;
-use ferry_transport::{Answer, Body, Fetch, ReadError, TransportError, Wires};
+use ferry_transport::{Answer, Body, Features, Fetch, ReadError, TransportError, Wires};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -61,8 +61,6 @@ pub struct Device {
 
 /// A receive with room for more bytes than this may be of a message whose sender waits for it.
 const PRESSING: usize = 16 * 1024;
-/// Bytes of a piece of a message that is sent piece by piece: small enough that several fit a ring and stay in the cache.
-const PIECE: usize = 16 * 1024;
 
 impl Device {
     pub(crate) fn new(
@@ -137,7 +135,7 @@ impl Device {
         };
         COUNTERS.sent[self.wires.way(to)].add(len as u64);
         if len + wire::EAGER_HEAD > features.eager_max {
-            return Some(self.announce(to, key, source, features.remote_read));
+            return Some(self.announce(to, key, source, features));
         }
         let (message, head, waiter) = match mode {
             SendMode::Standard => (wire::EAGER, Head::new().key(&key), None),
@@ -150,7 +148,7 @@ impl Device {
                 )
             }
         };
-        if !self.engine.outbox_empty(to) {
+        if !self.engine.outbox_empty(to) || self.keeps_back(to, &source, features) {
             return self.queue_eager(to, message, head, source, waiter);
         }
         let answer = match &source {
@@ -183,7 +181,7 @@ impl Device {
 
     /// A message has gone to `to`. If that is this process, no bell rings, but another of its threads may sleep and wait for it.
     #[inline]
-    fn note_own(&mut self, to: ProcId) {
+    pub(crate) fn note_own(&mut self, to: ProcId) {
         if to == self.me {
             self.nudge();
         }
@@ -223,12 +221,15 @@ impl Device {
                 payload,
             },
         );
+        self.let_go();
         Some(req)
     }
 
     /// Tells the receiver of a large message; the bytes follow when it has matched.
-    fn announce(&mut self, to: ProcId, key: Key, source: Source, remote_read: bool) -> ReqId {
+    fn announce(&mut self, to: ProcId, key: Key, source: Source, features: Features) -> ReqId {
         COUNTERS.sent_announced.add(1);
+        let remote_read = features.remote_read;
+        let kept = self.keeps_back(to, &source, features);
         let len = source.len() as u64;
         let address = match &source {
             Source::Bytes { ptr, .. } if remote_read => *ptr as u64,
@@ -241,7 +242,11 @@ impl Device {
             asked: None,
         });
         let head = Head::new().key(&key).u64(len).u64(address).u32(req.0);
-        self.send_head(to, wire::ANNOUNCE, head);
+        if kept {
+            self.engine.queue(to, Outgoing::head(wire::ANNOUNCE, head));
+        } else {
+            self.send_head(to, wire::ANNOUNCE, head);
+        }
         req
     }
 
@@ -262,15 +267,7 @@ impl Device {
                 }
             }
         }
-        let payload = Payload::None;
-        self.engine.queue(
-            to,
-            Outgoing {
-                message,
-                head,
-                payload,
-            },
-        );
+        self.engine.queue(to, Outgoing::head(message, head));
     }
 
     /// A message has been read, or could not be.
@@ -433,6 +430,7 @@ impl Device {
     /// Moves whatever can be moved, without blocking. Returns whether anything happened.
     #[inline]
     pub fn progress(&mut self) -> bool {
+        self.engine.burst = (None, 0);
         let delivered = match self.wires.poll(&mut self.engine) {
             Ok(n) => n,
             Err(e) => {
@@ -572,121 +570,6 @@ impl Device {
         all.append(&mut self.engine.fetching);
         self.engine.fetching = all;
         any
-    }
-
-    /// Offers queued messages to the wires again. Returns whether any went.
-    pub(crate) fn flush(&mut self) -> bool {
-        let mut moved = false;
-        let mut peers = std::mem::take(&mut self.engine.outbox_peers);
-        peers.retain(|&to| {
-            let mut queue = self.engine.outbox.remove(&to).unwrap_or_default();
-            while let Some(next) = queue.front_mut() {
-                match self.offer(to, next) {
-                    Ok(Offer::Gone) => {
-                        moved = true;
-                        self.note_own(to);
-                        let sent = queue.pop_front();
-                        if let Some(Outgoing {
-                            payload: Payload::Request(req),
-                            ..
-                        }) = sent
-                        {
-                            self.engine.requests.complete(req, Completion::EMPTY);
-                        }
-                    }
-                    Ok(Offer::Later) => break,
-                    Ok(Offer::Turn) => {
-                        moved = true;
-                        queue.rotate_left(1);
-                    }
-                    Err(e) => {
-                        self.engine.outbox.insert(to, std::mem::take(&mut queue));
-                        self.break_down(&e);
-                        queue = self.engine.outbox.remove(&to).unwrap_or_default();
-                        break;
-                    }
-                }
-            }
-            let left = !queue.is_empty();
-            if left {
-                self.engine.outbox.insert(to, queue);
-            }
-            left
-        });
-        peers.append(&mut self.engine.outbox_peers);
-        self.engine.outbox_peers = peers;
-        moved
-    }
-
-    /// Offers one queued message.
-    fn offer(&mut self, to: ProcId, next: &mut Outgoing) -> Result<Offer, TransportError> {
-        let answer = match &mut next.payload {
-            Payload::None => {
-                self.prepare(to, next.message, &next.head);
-                self.wires
-                    .send(to, next.message, next.head.bytes(), Body::Bytes(&[]))?
-            }
-            Payload::Owned(b) => {
-                self.wires
-                    .send(to, next.message, next.head.bytes(), Body::Bytes(b))?
-            }
-            Payload::Request(req) => {
-                let Some(Operation::SendQueued { source }) = self.engine.requests.operation(*req)
-                else {
-                    return Ok(Offer::Gone);
-                };
-                // SAFETY: a queued send's buffer is valid until its completion.
-                let mut fill = |out: &mut [u8]| unsafe { source.read(0, out) };
-                self.wires.send(
-                    to,
-                    next.message,
-                    next.head.bytes(),
-                    Body::Fill(source.len(), &mut fill),
-                )?
-            }
-            Payload::Stream { req, offset } => {
-                let features = self.wires.features(to)?;
-                if features.stream
-                    && let Some(went) = self.offer_stream(to, &next.head, *req, offset)?
-                {
-                    return Ok(went);
-                }
-                let piece_max = features.message_max - 16;
-                let Some(Operation::SendAnnounced { source, .. }) =
-                    self.engine.requests.operation(*req)
-                else {
-                    return Ok(Offer::Gone);
-                };
-                let total = source.len();
-                while *offset < total {
-                    let piece = (total - *offset).min(piece_max.min(PIECE));
-                    // SAFETY: an announced send's buffer is valid until its completion.
-                    let mut fill = |out: &mut [u8]| unsafe { source.read(*offset, out) };
-                    match self.wires.send(
-                        to,
-                        wire::PIECE,
-                        next.head.bytes(),
-                        Body::Fill(piece, &mut fill),
-                    )? {
-                        Answer::Full => return Ok(Offer::Later),
-                        Answer::Done => {
-                            self.engine.sent += 1;
-                            *offset += piece;
-                        }
-                    }
-                }
-                let req = *req;
-                self.engine.requests.complete(req, Completion::EMPTY);
-                return Ok(Offer::Gone);
-            }
-        };
-        Ok(match answer {
-            Answer::Done => {
-                self.engine.sent += 1;
-                Offer::Gone
-            }
-            Answer::Full => Offer::Later,
-        })
     }
 
     /// All that this process has sent has reached its peers' systems, and they know that nothing more will come.

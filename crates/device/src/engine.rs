@@ -18,6 +18,17 @@ pub(crate) struct Outgoing {
     pub payload: Payload,
 }
 
+impl Outgoing {
+    /// A message that is all head.
+    pub fn head(message: u8, head: Head) -> Outgoing {
+        Outgoing {
+            message,
+            head,
+            payload: Payload::None,
+        }
+    }
+}
+
 /// Where a waiting message's body is.
 pub(crate) enum Payload {
     None,
@@ -35,6 +46,8 @@ pub(crate) enum Payload {
 pub(crate) enum Offer {
     /// The wire has taken it.
     Gone,
+    /// All that was offered has gone; there may be more.
+    More,
     /// No room.
     Later,
     /// The wire has taken a part; others may go before the rest.
@@ -81,6 +94,10 @@ pub(crate) struct Engine {
     /// Messages that made no sense and were dropped.
     pub malformed: u64,
     pub nudges: u64,
+    /// Whole messages that are coming in, by sender: the receives that they have met.
+    pub incoming: HashMap<ProcId, ReqId>,
+    /// To whom the last large message went, if nothing has been polled since, and bytes of those kept back to go together.
+    pub burst: (Option<ProcId>, usize),
     /// Processes from which nothing will come any more.
     pub lost: BTreeSet<ProcId>,
     /// Receives that are held back.
@@ -105,6 +122,8 @@ impl Engine {
             received: 0,
             malformed: 0,
             nudges: 0,
+            incoming: HashMap::new(),
+            burst: (None, 0),
             lost: BTreeSet::new(),
             held: HashMap::new(),
             next_held: None,
@@ -263,7 +282,7 @@ impl Engine {
 
     /// The wire by which a message from there has come.
     #[inline]
-    fn way(&self, from: ProcId) -> usize {
+    pub(crate) fn way(&self, from: ProcId) -> usize {
         if from == self.me { 0 } else { self.way }
     }
 
@@ -424,28 +443,32 @@ impl Inbox for Engine {
     }
 
     fn room(&mut self, from: ProcId, message: u8, head: &[u8], left: usize) -> Option<&mut [u8]> {
-        match message {
-            wire::PIECE => self.stream_room(from, head, left),
-            _ => None,
-        }
+        let req = self.streamed(from, message, head)?;
+        self.stream_room(from, req, left)
     }
 
     fn placed(&mut self, from: ProcId, message: u8, head: &[u8], bytes: usize) {
-        let known = message == wire::PIECE;
-        if !known || self.stream_came(from, head, bytes, None).is_none() {
+        let req = self.streamed(from, message, head);
+        if req
+            .and_then(|req| self.stream_came(from, req, bytes, None))
+            .is_none()
+        {
             self.malformed += 1;
         }
     }
 
     fn part(&mut self, from: ProcId, message: u8, head: &[u8], bytes: &[u8]) {
-        let known = message == wire::PIECE;
-        if !known
-            || self
-                .stream_came(from, head, bytes.len(), Some(bytes))
-                .is_none()
+        let req = self.streamed(from, message, head);
+        if req
+            .and_then(|req| self.stream_came(from, req, bytes.len(), Some(bytes)))
+            .is_none()
         {
             self.malformed += 1;
         }
+    }
+
+    fn begin(&mut self, from: ProcId, message: u8, start: &[u8], len: usize) -> Option<usize> {
+        self.begin_eager(from, message, start, len)
     }
 }
 

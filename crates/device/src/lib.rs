@@ -15,6 +15,7 @@ mod lock;
 mod loss;
 mod matcher;
 mod meeting;
+mod outgoing;
 mod progress;
 mod request;
 mod scattered;

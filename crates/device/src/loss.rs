@@ -67,6 +67,7 @@ impl Engine {
     /// Completes with a fault what cannot complete without `peer`.
     fn fail_peer(&mut self, peer: ProcId) {
         let queued = self.forget_queue(peer);
+        self.incoming.remove(&peer);
         let mut failed = queued;
         failed.extend(self.held_of(peer));
         let mut unmatched = Vec::new();

@@ -2,11 +2,13 @@
 
 use crate::buffer::{Sink, Source};
 use crate::core::Device;
+use crate::count::COUNTERS;
 use crate::engine::{Engine, Offer, Payload};
-use crate::key::ProcId;
-use crate::request::{Completion, Operation, ReqId};
+use crate::key::{Envelope, ProcId};
+use crate::request::{Completion, Operation, ReqId, Stream};
 use crate::wire::{self, Fields, Head};
 use ferry_transport::TransportError;
+use std::time::Instant;
 
 impl Device {
     /// Bytes of a send to a peer with [`streams`](crate::Capabilities::streams) that are needed no more, from its beginning on.
@@ -85,15 +87,58 @@ impl Device {
 }
 
 impl Engine {
-    /// The receive whose announced message comes in pieces named by `head`, from `from`, and the bytes of it that are still to come.
-    fn streaming(&mut self, from: ProcId, head: &[u8]) -> Option<(ReqId, u64)> {
-        let req = ReqId(Fields(head).u32()?);
+    /// The receive to which the stream with this number and head belongs.
+    pub(crate) fn streamed(&self, from: ProcId, message: u8, head: &[u8]) -> Option<ReqId> {
+        match message {
+            wire::PIECE => Fields(head).u32().map(ReqId),
+            wire::EAGER => self.incoming.get(&from).copied(),
+            _ => None,
+        }
+    }
+
+    /// An eager message of which `start` is here and the rest is under way: if its receive is posted, it comes like a stream from now on, straight to
+    /// where it belongs. Returns the bytes of its head.
+    pub(crate) fn begin_eager(
+        &mut self,
+        from: ProcId,
+        message: u8,
+        start: &[u8],
+        len: usize,
+    ) -> Option<usize> {
+        if message != wire::EAGER || start.len() < wire::EAGER_HEAD || len <= start.len() {
+            return None;
+        }
+        let key = Fields(start).key()?;
+        let len = (len - wire::EAGER_HEAD) as u64;
+        let req = self.matcher.match_message(&key)?;
+        COUNTERS.received[self.way(from)].add(len);
+        self.requests.set_envelope(
+            req,
+            Envelope {
+                source: key.source,
+                tag: key.tag,
+                len,
+            },
+        );
+        if let Some(Operation::Receive { stream, .. }) = self.requests.operation(req) {
+            *stream = Some(Stream {
+                from,
+                got: 0,
+                began: Instant::now(),
+            });
+        }
+        self.incoming.insert(from, req);
+        Some(wire::EAGER_HEAD)
+    }
+
+    /// The bytes that are still to come for `req`, if it is a receive whose message comes in pieces from `from`.
+    fn streaming(&mut self, from: ProcId, req: ReqId) -> Option<u64> {
         let total = self.requests.envelope_of(req)?.len;
         match self.requests.operation(req)? {
             Operation::Receive {
                 stream: Some(stream),
                 ..
-            } if stream.from == from => Some((req, total.saturating_sub(stream.got))),
+            } if stream.from == from => Some(total.saturating_sub(stream.got)),
             _ => None,
         }
     }
@@ -102,10 +147,10 @@ impl Engine {
     pub(crate) fn stream_room(
         &mut self,
         from: ProcId,
-        head: &[u8],
+        req: ReqId,
         left: usize,
     ) -> Option<&mut [u8]> {
-        let (req, to_come) = self.streaming(from, head)?;
+        let to_come = self.streaming(from, req)?;
         let Some(Operation::Receive {
             sink: Sink::Bytes { ptr, cap },
             stream: Some(stream),
@@ -124,11 +169,11 @@ impl Engine {
     pub(crate) fn stream_came(
         &mut self,
         from: ProcId,
-        head: &[u8],
+        req: ReqId,
         bytes: usize,
         data: Option<&[u8]>,
     ) -> Option<()> {
-        let (req, to_come) = self.streaming(from, head)?;
+        let to_come = self.streaming(from, req)?;
         let Some(Operation::Receive {
             sink,
             stream: Some(stream),
@@ -147,6 +192,9 @@ impl Engine {
         if fits as u64 == to_come {
             // As the sender has counted it: once.
             self.received += 1;
+            if self.incoming.get(&from) == Some(&req) {
+                self.incoming.remove(&from);
+            }
             self.finish_receive(req, got);
         }
         (fits == bytes).then_some(())

@@ -97,6 +97,11 @@ pub trait Inbox {
     fn placed(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: usize) {}
     /// The next bytes of a stream's body.
     fn part(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: &[u8]) {}
+    /// A whole message of `len` bytes, head and body, has begun to arrive; `start` is what is there. How many of these bytes are its head, if the rest is to
+    /// come as a stream's body does; `None`: it is delivered when it is complete.
+    fn begin(&mut self, _from: ProcId, _message: u8, _start: &[u8], _len: usize) -> Option<usize> {
+        None
+    }
 }
 
 /// The answer to an announced message: what it is about.
@@ -121,6 +126,30 @@ pub struct Streamed {
     pub between: bool,
 }
 
+/// One of several messages that are sent together.
+#[derive(Clone, Copy, Debug)]
+pub struct Parcel<'a> {
+    /// The message's number.
+    pub message: u8,
+    /// Its head.
+    pub head: &'a [u8],
+    /// Its body, or what is left of it.
+    pub body: &'a [u8],
+    /// It goes as by [`Transport::stream`], otherwise as by [`Transport::send`].
+    pub stream: bool,
+}
+
+/// What [`Transport::send_several`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Gone {
+    /// So many messages off the front are on their way, bodies and all.
+    pub whole: usize,
+    /// Bytes taken off the front of the body of the next one, a stream.
+    pub taken: usize,
+    /// Other messages may be sent to this peer before the rest of that body.
+    pub between: bool,
+}
+
 /// What a transport can do for one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
@@ -136,6 +165,8 @@ pub struct Features {
     pub same_node: bool,
     /// [`Transport::stream`] works.
     pub stream: bool,
+    /// [`Transport::send_several`] works, and large messages cost less when several of them go at once.
+    pub gathers: bool,
 }
 
 /// A wire. Ordered, reliable, one instance a process. Never blocks, but for [`Transport::read`].
@@ -179,6 +210,16 @@ pub trait Transport: Send {
             peer: to,
             tried: self.name().into(),
         })
+    }
+    /// Sends messages in their order, as many from the front as there is room for. Where [`Features::gathers`] says that it works.
+    ///
+    /// Errors: the wire to this peer cannot be set up or is broken.
+    fn send_several(
+        &mut self,
+        _to: ProcId,
+        _parcels: &[Parcel<'_>],
+    ) -> Result<Gone, TransportError> {
+        Ok(Gone::default())
     }
     /// The next message to `to` announces a body of `len` bytes.
     fn announces(&mut self, _to: ProcId, _len: usize) {}

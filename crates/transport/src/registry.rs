@@ -8,8 +8,8 @@ use crate::shm::{Board, Shm};
 use crate::tcp::{self, Tcp};
 use crate::tipc::{self, Tipc};
 use crate::{
-    Answer, Body, Expected, Features, Fetch, Inbox, ProcId, ReadError, Sleeper, Streamed,
-    Transport, TransportError,
+    Answer, Body, Expected, Features, Fetch, Gone, Inbox, Parcel, ProcId, ReadError, Sleeper,
+    Streamed, Transport, TransportError,
 };
 use ferry_job::{Directory, Segment, Welcome};
 use std::sync::atomic::AtomicU32;
@@ -301,6 +301,15 @@ impl Wires {
         body: &[u8],
     ) -> Result<Streamed, TransportError> {
         self.wire(to)?.stream(to, message, head, body)
+    }
+
+    /// [`Transport::send_several`] on the wire to `to`.
+    pub fn send_several(
+        &mut self,
+        to: ProcId,
+        parcels: &[Parcel<'_>],
+    ) -> Result<Gone, TransportError> {
+        self.wire(to)?.send_several(to, parcels)
     }
 
     /// [`Transport::poll`] on every wire.

@@ -67,17 +67,17 @@ pub struct Conn {
     pub peer: ProcId,
     /// Over what it goes.
     pub way: Way,
-    stream_max: usize,
-    socket: OwnedFd,
+    pub(super) stream_max: usize,
+    pub(super) socket: OwnedFd,
     /// Bytes to hand to the system at once, at most.
-    write_max: usize,
+    pub(super) write_max: usize,
     reader: Reader,
     /// Bytes that wait for room in the socket, from `sent` on.
     queue: Vec<u8>,
     sent: usize,
     /// Bytes of the begun stream frame that the caller has yet to give.
-    stream_left: usize,
-    seal: Option<Box<Seal>>,
+    pub(super) stream_left: usize,
+    pub(super) seal: Option<Box<Seal>>,
     /// The other side has said farewell, and nothing since.
     pub leaving: bool,
     /// This side has, and nothing since.
@@ -95,6 +95,8 @@ pub struct Conn {
     silence: Option<Silence>,
     /// The last that came was a stream.
     bulk: bool,
+    /// The last read brought more than one packet.
+    pub large: bool,
 }
 
 /// Data is under way, and nothing has been heard.
@@ -125,6 +127,7 @@ impl Conn {
             gathers: 1,
             silence: None,
             bulk: false,
+            large: false,
         }
     }
 
@@ -188,7 +191,7 @@ impl Conn {
 
     /// Keeps what the socket did not take of `start` and `bytes`.
     #[cold]
-    fn keep(&mut self, start: &[u8], bytes: &[u8], gone: usize) {
+    pub(super) fn keep(&mut self, start: &[u8], bytes: &[u8], gone: usize) {
         self.compact();
         self.queue
             .extend_from_slice(&start[gone.min(start.len())..]);
@@ -374,6 +377,9 @@ impl Conn {
                     }
                 }
             };
+            if got > 0 {
+                self.large = got > PACKET;
+            }
             // A short read has emptied the socket; to ask again would cost a system call for nothing.
             if got < asked {
                 break;

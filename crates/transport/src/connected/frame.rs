@@ -22,6 +22,9 @@ pub const HEAD_MAX: usize = 64;
 /// Longest body of one stream frame, bytes; what is longer goes in several frames, and other messages may stand between them.
 pub const STREAM_MAX: usize = 1024 * 1024;
 
+/// Whole messages from so many bytes on go straight to where they belong, if that is known when they begin to arrive.
+const DIRECT_MIN: usize = 8 * 1024;
+
 const MARK: u8 = 0xf5;
 
 /// What a frame is.
@@ -251,6 +254,10 @@ impl Reader {
         match kind {
             Kind::Whole => {
                 let Some(whole) = rest.get(..len) else {
+                    if let Some(head) = self.begin(from, message, rest, len, inbox) {
+                        found.farewell = false;
+                        return Ok(HEADER + head);
+                    }
                     return Ok(self.keep(bytes, HEADER + len));
                 };
                 found.farewell = false;
@@ -282,6 +289,31 @@ impl Reader {
                 Ok(HEADER)
             }
         }
+    }
+
+    /// A whole message of which `start` is here: if `inbox` takes it as it comes, the bytes of its head.
+    fn begin(
+        &mut self,
+        from: ProcId,
+        message: u8,
+        start: &[u8],
+        len: usize,
+        inbox: &mut dyn Inbox,
+    ) -> Option<usize> {
+        if len < DIRECT_MIN {
+            return None;
+        }
+        let head_len = inbox.begin(from, message, start, len)?;
+        let mut head = [0; HEAD_MAX];
+        head.get_mut(..head_len)?
+            .copy_from_slice(start.get(..head_len)?);
+        self.state = State::Stream {
+            message,
+            head,
+            head_len,
+            left: len - head_len,
+        };
+        Some(head_len)
     }
 
     fn keep(&mut self, bytes: &[u8], needs: usize) -> usize {

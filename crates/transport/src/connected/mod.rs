@@ -9,11 +9,15 @@
 pub(crate) mod card;
 mod conn;
 pub(crate) mod frame;
+mod gather;
 mod medium;
 mod meet;
 mod watch;
 
-use crate::{Answer, Body, Features, Inbox, ProcId, Sleeper, Streamed, Transport, TransportError};
+use crate::{
+    Answer, Body, Features, Gone, Inbox, Parcel, ProcId, Sleeper, Streamed, Transport,
+    TransportError,
+};
 use conn::Conn;
 use ferry_guard::{Drops, Guard, Handshake, Key, Local, Porch};
 use ferry_job::{Directory, Nodes, Welcome};
@@ -345,7 +349,10 @@ impl Connected {
                 }
                 if found.delivered > 0 {
                     conn.streak += 1;
-                    if conn.streak == HOT_STREAK && self.hot == Some(i) {
+                    if conn.large && conn.asked == Asked::Nothing {
+                        conn.streak = 0;
+                        self.ask(i, Asked::In);
+                    } else if conn.streak == HOT_STREAK && !conn.large && self.hot == Some(i) {
                         self.ask(i, Asked::Nothing);
                     }
                 }
@@ -356,6 +363,13 @@ impl Connected {
                 0
             }
         }
+    }
+
+    /// Is the poll set to be asked before peer `i` is read from? For what comes in several packets, which the system puts together
+    /// on the sender's core as long as nobody tries to read: a read in vain locks the socket, and then it has to be done here.
+    #[inline]
+    fn asks_first(&self, i: usize) -> bool {
+        matches!(&self.peers[i].link, Link::Open(conn) if conn.large && conn.asked != Asked::Nothing)
     }
 
     /// Makes peer `i` the one that is read from directly.
@@ -475,6 +489,7 @@ impl Transport for Connected {
             read_min: usize::MAX,
             same_node: false,
             stream: true,
+            gathers: true,
         }
     }
 
@@ -520,6 +535,18 @@ impl Transport for Connected {
         Ok(Streamed { taken, between })
     }
 
+    fn send_several(&mut self, to: ProcId, parcels: &[Parcel<'_>]) -> Result<Gone, TransportError> {
+        let Some((i, conn)) = self.conn(to)? else {
+            return Ok(Gone::default());
+        };
+        let gone = conn.send_several(parcels).unwrap_or_default();
+        conn.wants_room = gone.whole < parcels.len();
+        if conn.wants_room || conn.is_behind() {
+            self.note_writer(i);
+        }
+        Ok(gone)
+    }
+
     #[inline]
     fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
         if !self.faults.is_empty()
@@ -527,12 +554,13 @@ impl Transport for Connected {
         {
             return Err(fault);
         }
-        let mut delivered = match self.hot {
+        let direct = self.hot.filter(|&hot| !self.asks_first(hot));
+        let mut delivered = match direct {
             Some(hot) => self.receive(hot, inbox),
             None => 0,
         };
         self.turn += 1;
-        if self.turn >= self.interval || self.hot.is_none() || self.armed {
+        if self.turn >= self.interval || direct.is_none() || self.armed {
             self.turn = 0;
             delivered += self.look(inbox);
         }

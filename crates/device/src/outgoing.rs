@@ -1,0 +1,259 @@
+//! Messages on their way out: what waits, and what goes together.
+
+use crate::buffer::Source;
+use crate::core::Device;
+use crate::engine::{Offer, Outgoing, Payload};
+use crate::key::ProcId;
+use crate::lock;
+use crate::request::{Completion, Operation, ReqId};
+use crate::wire;
+use ferry_transport::{Answer, Body, Features, Parcel, TransportError};
+use std::collections::VecDeque;
+
+/// Bytes of a piece of a message that is sent piece by piece: small enough that several fit a ring and stay in the cache.
+const PIECE: usize = 16 * 1024;
+/// From so many bytes on a message that follows another one may be kept back to go with the next.
+const KEEP_MIN: usize = 16 * 1024;
+/// Bytes that are kept back at most.
+const KEEP_MAX: usize = 1024 * 1024;
+/// Messages that are offered together, at most.
+const TOGETHER: usize = 32;
+
+impl Device {
+    /// Is this message to wait until others can go with it, at most until the program's next call that makes progress? The first of several large
+    /// ones in a row goes at once.
+    #[inline]
+    pub(crate) fn keeps_back(&mut self, to: ProcId, source: &Source, features: Features) -> bool {
+        if !features.gathers || source.len() < KEEP_MIN {
+            return false;
+        }
+        // Another thread may be asleep in MPI and rely on what this one has sent.
+        if self.progress_thread.is_some() || lock::is_multiple() {
+            return false;
+        }
+        let Source::Bytes { .. } = source else {
+            return false;
+        };
+        self.engine.burst.1 += source.len();
+        self.engine.burst.0.replace(to) == Some(to)
+    }
+
+    /// Sends what is kept back, if that is enough.
+    pub(crate) fn let_go(&mut self) {
+        if self.engine.burst.1 >= KEEP_MAX {
+            self.engine.burst.1 = 0;
+            self.flush();
+        }
+    }
+
+    /// Offers queued messages to the wires again. Returns whether any went.
+    pub(crate) fn flush(&mut self) -> bool {
+        let mut moved = false;
+        let mut peers = std::mem::take(&mut self.engine.outbox_peers);
+        peers.retain(|&to| {
+            let mut queue = self.engine.outbox.remove(&to).unwrap_or_default();
+            while !queue.is_empty() {
+                let offered = match self.offer_several(to, &mut queue) {
+                    Ok(None) => match queue.front_mut() {
+                        Some(next) => self.offer(to, next),
+                        None => break,
+                    },
+                    Ok(Some((any, offer))) => {
+                        moved |= any;
+                        Ok(offer)
+                    }
+                    Err(e) => Err(e),
+                };
+                match offered {
+                    Ok(Offer::Gone) => {
+                        moved = true;
+                        self.note_own(to);
+                        let sent = queue.pop_front();
+                        if let Some(Outgoing {
+                            payload: Payload::Request(req),
+                            ..
+                        }) = sent
+                        {
+                            self.engine.requests.complete(req, Completion::EMPTY);
+                        }
+                    }
+                    Ok(Offer::More) => {}
+                    Ok(Offer::Later) => break,
+                    Ok(Offer::Turn) => {
+                        moved = true;
+                        queue.rotate_left(1);
+                    }
+                    Err(e) => {
+                        self.engine.outbox.insert(to, std::mem::take(&mut queue));
+                        self.break_down(&e);
+                        queue = self.engine.outbox.remove(&to).unwrap_or_default();
+                        break;
+                    }
+                }
+            }
+            let left = !queue.is_empty();
+            if left {
+                self.engine.outbox.insert(to, queue);
+            }
+            left
+        });
+        peers.append(&mut self.engine.outbox_peers);
+        self.engine.outbox_peers = peers;
+        moved
+    }
+
+    /// Offers one queued message.
+    fn offer(&mut self, to: ProcId, next: &mut Outgoing) -> Result<Offer, TransportError> {
+        let answer = match &mut next.payload {
+            Payload::None => {
+                self.prepare(to, next.message, &next.head);
+                self.wires
+                    .send(to, next.message, next.head.bytes(), Body::Bytes(&[]))?
+            }
+            Payload::Owned(b) => {
+                self.wires
+                    .send(to, next.message, next.head.bytes(), Body::Bytes(b))?
+            }
+            Payload::Request(req) => {
+                let Some(Operation::SendQueued { source }) = self.engine.requests.operation(*req)
+                else {
+                    return Ok(Offer::Gone);
+                };
+                // SAFETY: a queued send's buffer is valid until its completion.
+                let mut fill = |out: &mut [u8]| unsafe { source.read(0, out) };
+                self.wires.send(
+                    to,
+                    next.message,
+                    next.head.bytes(),
+                    Body::Fill(source.len(), &mut fill),
+                )?
+            }
+            Payload::Stream { req, offset } => {
+                let features = self.wires.features(to)?;
+                if features.stream
+                    && let Some(went) = self.offer_stream(to, &next.head, *req, offset)?
+                {
+                    return Ok(went);
+                }
+                let piece_max = features.message_max - 16;
+                let Some(Operation::SendAnnounced { source, .. }) =
+                    self.engine.requests.operation(*req)
+                else {
+                    return Ok(Offer::Gone);
+                };
+                let total = source.len();
+                while *offset < total {
+                    let piece = (total - *offset).min(piece_max.min(PIECE));
+                    // SAFETY: an announced send's buffer is valid until its completion.
+                    let mut fill = |out: &mut [u8]| unsafe { source.read(*offset, out) };
+                    match self.wires.send(
+                        to,
+                        wire::PIECE,
+                        next.head.bytes(),
+                        Body::Fill(piece, &mut fill),
+                    )? {
+                        Answer::Full => return Ok(Offer::Later),
+                        Answer::Done => {
+                            self.engine.sent += 1;
+                            *offset += piece;
+                        }
+                    }
+                }
+                let req = *req;
+                self.engine.requests.complete(req, Completion::EMPTY);
+                return Ok(Offer::Gone);
+            }
+        };
+        Ok(match answer {
+            Answer::Done => {
+                self.engine.sent += 1;
+                Offer::Gone
+            }
+            Answer::Full => Offer::Later,
+        })
+    }
+
+    /// Offers the wire what can go together of a peer's queue. `None`: there is nothing to put together. Otherwise whether any went, and what became of
+    /// the first that is still in the queue.
+    fn offer_several(
+        &mut self,
+        to: ProcId,
+        queue: &mut VecDeque<Outgoing>,
+    ) -> Result<Option<(bool, Offer)>, TransportError> {
+        if queue.len() < 2 || !self.wires.features(to)?.gathers {
+            return Ok(None);
+        }
+        let mut parcels = Vec::with_capacity(queue.len().min(TOGETHER));
+        let mut bytes = 0;
+        for next in queue.iter().take(TOGETHER) {
+            let (body, stream) = match &next.payload {
+                Payload::None => (&[][..], false),
+                Payload::Owned(b) => (&b[..], false),
+                Payload::Request(req) => match self.one_run(*req) {
+                    // SAFETY: a queued send's buffer is valid until its completion, which is below.
+                    Some((ptr, len)) => (unsafe { std::slice::from_raw_parts(ptr, len) }, false),
+                    None => break,
+                },
+                Payload::Stream { req, offset } => match self.one_run(*req) {
+                    // SAFETY: an announced send's buffer is valid until its completion, which is below; `offset` lies within it.
+                    Some((ptr, len)) => unsafe {
+                        let rest = std::slice::from_raw_parts(ptr.add(*offset), len - offset);
+                        (rest, true)
+                    },
+                    None => break,
+                },
+            };
+            bytes += body.len();
+            parcels.push(Parcel {
+                message: next.message,
+                head: next.head.bytes(),
+                body,
+                stream,
+            });
+            if bytes >= KEEP_MAX {
+                break;
+            }
+        }
+        if parcels.len() < 2 {
+            return Ok(None);
+        }
+        let offered = parcels.len();
+        let gone = self.wires.send_several(to, &parcels)?;
+        self.engine.sent += gone.whole as u64;
+        for sent in queue.drain(..gone.whole) {
+            if let Payload::Request(req) | Payload::Stream { req, .. } = sent.payload {
+                self.engine.requests.complete(req, Completion::EMPTY);
+            }
+        }
+        let any = gone.whole > 0 || gone.taken > 0;
+        if let Some(Outgoing {
+            payload: Payload::Stream { offset, .. },
+            ..
+        }) = queue.front_mut()
+        {
+            *offset += gone.taken;
+        }
+        Ok(Some((
+            any,
+            match gone.whole == offered {
+                true => Offer::More,
+                false if gone.taken > 0 && gone.between => Offer::Turn,
+                false => Offer::Later,
+            },
+        )))
+    }
+
+    /// Where the bytes of a send lie, and how many there are, if they lie in one run.
+    fn one_run(&mut self, req: ReqId) -> Option<(*const u8, usize)> {
+        match self.engine.requests.operation(req)? {
+            Operation::SendQueued { source } | Operation::SendAnnounced { source, .. } => {
+                match source {
+                    Source::Bytes { ptr, len } if *len > 0 => Some((*ptr, *len)),
+                    Source::Owned(b) if !b.is_empty() => Some((b.as_ptr(), b.len())),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+}
