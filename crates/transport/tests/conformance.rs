@@ -13,10 +13,12 @@ use ferry_transport::shm::Shm;
 use ferry_transport::tcp::{Settings, Tcp};
 use ferry_transport::tipc::{self, Tipc};
 use ferry_transport::{
-    Answer, Body, Expected, Features, Inbox, ProcId, Sleeper, Streamed, Transport, TransportError,
+    Answer, Body, Expected, Features, Inbox, Parcel, ProcId, Sleeper, Streamed, Transport,
+    TransportError,
 };
 use memory::{Cards, Memory};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// How long anything may take on a machine that is busy with other things.
@@ -405,6 +407,60 @@ fn streams_arrive_in_place_and_beside_messages() {
 }
 
 /// Sleeps as a process does that has nothing to do. False: nothing came in ten seconds.
+#[test]
+fn several_that_go_together_arrive_in_their_order() {
+    each(2, |name, mut wires| {
+        if !wires[0].features(1).gathers {
+            return;
+        }
+        // Far more than any wire takes at once: some go in part, whole messages and streams, in heads and in bodies.
+        let whole: Vec<Vec<u8>> = (0..600usize)
+            .map(|i| bytes_of([0, 1, 300, 20_000, 60_000][i % 5], i))
+            .collect();
+        let streams: Vec<Vec<u8>> = (0..6usize)
+            .map(|i| bytes_of([1, 70_000, 1 << 20, 3_000_000][i % 4], i))
+            .collect();
+        let mut rest: VecDeque<(u8, bool, &[u8])> = VecDeque::new();
+        for (i, body) in whole.iter().enumerate() {
+            rest.push_back((1, false, body));
+            if i % 100 == 50 {
+                rest.push_back((8, true, &streams[i / 100]));
+            }
+        }
+        let mut keeps = keeps(2);
+        let all = streams.concat();
+        until(name, &mut wires, &mut keeps, |w, k| {
+            let parcels: Vec<Parcel<'_>> = rest
+                .iter()
+                .take(40)
+                .map(|&(message, stream, body)| Parcel {
+                    message,
+                    head: b"head",
+                    body,
+                    stream,
+                })
+                .collect();
+            if !parcels.is_empty() {
+                let gone = w[0].send_several(1, &parcels).unwrap();
+                rest.drain(..gone.whole);
+                if gone.taken > 0 {
+                    assert!(rest[0].1, "{name}: a part of a whole message");
+                    rest[0].2 = &rest[0].2[gone.taken..];
+                    assert!(!rest[0].2.is_empty(), "{name}: it has gone");
+                }
+            }
+            k[1].messages.len() == whole.len() && k[1].stream.len() == all.len()
+        });
+        assert!(keeps[1].stream == all, "{name}: the streams");
+        for (i, (got, sent)) in keeps[1].messages.iter().zip(&whole).enumerate() {
+            assert!(
+                got.2 == [b"head", &sent[..]].concat(),
+                "{name}: message {i}"
+            );
+        }
+    });
+}
+
 fn sleep(wire: &mut dyn Transport, keep: &mut Keep) -> bool {
     let bell = wire.doorbell();
     let seen = bell.map(|b| b.load(std::sync::atomic::Ordering::SeqCst));

@@ -221,3 +221,45 @@ fn fuzz_arrivals() {
         (outcome, scene.engine.outbox_peers.len())
     });
 }
+
+#[test]
+fn fuzz_messages_taken_as_they_come() {
+    // As a wire's reader does it: from one peer nothing else comes until a message that has begun is complete.
+    fuzz("messages taken as they come", &seeds(), |input| {
+        let (mut scene, mut rest) = (Scene::new(), input);
+        let mut taken = 0;
+        while let [from, message, len, tail @ ..] = rest {
+            let (bytes, tail) = tail.split_at(usize::from(*len).min(tail.len()));
+            rest = tail;
+            let from = u32::from(*from) % PEERS;
+            let start = &bytes[..bytes.len() / 2];
+            match scene.engine.begin(from, *message, start, bytes.len()) {
+                None => scene.engine.arrived(from, *message, bytes),
+                Some(head_len) => {
+                    taken += 1;
+                    let (head, mut body) = bytes.split_at(head_len);
+                    while !body.is_empty() {
+                        let half = body.len().div_ceil(2);
+                        let placed = match scene.engine.room(from, *message, head, half) {
+                            Some(room) if !room.is_empty() => {
+                                let n = room.len().min(half);
+                                room[..n].copy_from_slice(&body[..n]);
+                                n
+                            }
+                            _ => 0,
+                        };
+                        if placed > 0 {
+                            scene.engine.placed(from, *message, head, placed);
+                        } else {
+                            scene.engine.part(from, *message, head, &body[..half]);
+                        }
+                        body = &body[if placed > 0 { placed } else { half }..];
+                    }
+                    assert!(scene.engine.incoming.is_empty(), "it is complete");
+                }
+            }
+            scene.check();
+        }
+        (taken, scene.engine.requests.completed())
+    });
+}

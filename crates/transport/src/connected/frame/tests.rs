@@ -53,6 +53,10 @@ fn stream(message: u8, head: &[u8], body: &[u8]) -> Vec<u8> {
 
 /// Gives `bytes` to a reader as a socket would, in pieces of at most `piece`, into the places that it names.
 fn deliver(bytes: &[u8], piece: usize, keep: &mut Keep) -> Result<Found, &'static str> {
+    deliver_to(bytes, piece, keep)
+}
+
+fn deliver_to(bytes: &[u8], piece: usize, keep: &mut dyn Inbox) -> Result<Found, &'static str> {
     let (mut reader, mut all) = (Reader::new(), Found::default());
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -98,6 +102,68 @@ fn frames_come_out_as_they_went_in_however_they_are_cut() {
             (&large, &large),
             "pieces of {piece}"
         );
+    }
+}
+
+/// Takes whole messages as they come: their bodies are put one behind the other.
+#[derive(Default)]
+struct Early {
+    bytes: Vec<u8>,
+    filled: usize,
+    begun: usize,
+    whole: usize,
+}
+
+impl Inbox for Early {
+    fn arrived(&mut self, _from: ProcId, _message: u8, bytes: &[u8]) {
+        self.whole += 1;
+        self.part(0, 0, &[], &bytes[4..]);
+    }
+    fn begin(&mut self, _from: ProcId, _message: u8, start: &[u8], len: usize) -> Option<usize> {
+        if start.len() < 4 {
+            return None;
+        }
+        assert!(len > start.len());
+        self.begun += 1;
+        Some(4)
+    }
+    fn room(&mut self, _: ProcId, _: u8, head: &[u8], left: usize) -> Option<&mut [u8]> {
+        assert_eq!(head, b"head");
+        self.bytes.resize(self.filled + left, 0);
+        Some(&mut self.bytes[self.filled..])
+    }
+    fn placed(&mut self, _from: ProcId, _message: u8, _head: &[u8], bytes: usize) {
+        self.filled += bytes;
+        self.bytes.truncate(self.filled);
+    }
+    fn part(&mut self, _from: ProcId, _message: u8, _head: &[u8], bytes: &[u8]) {
+        self.bytes.truncate(self.filled);
+        self.bytes.extend_from_slice(bytes);
+        self.filled += bytes.len();
+    }
+}
+
+#[test]
+fn a_large_whole_message_can_be_taken_as_it_comes() {
+    let large = bytes_of(DIRECT_MIN + 1000, 1);
+    let body = [b"head", &large[..]].concat();
+    let wire = [
+        whole(2, b"headhello"),
+        whole(1, &body),
+        whole(1, &body),
+        whole(2, b"headbye"),
+    ]
+    .concat();
+    let expected = [b"hello", &large[..], &large[..], b"bye"].concat();
+    for piece in [1, 7, 11, 12, 13, 100, 9000, wire.len()] {
+        let mut inbox = Early::default();
+        deliver_to(&wire, piece, &mut inbox).unwrap();
+        inbox.bytes.truncate(inbox.filled);
+        assert!(inbox.bytes == expected, "pieces of {piece}");
+        assert_eq!(inbox.begun + inbox.whole, 4, "pieces of {piece}");
+        // Cut so that the head is there and the rest is not, both are taken early.
+        let early = [12, 13, 100].contains(&piece);
+        assert!(!early || inbox.begun > 0, "pieces of {piece}");
     }
 }
 
