@@ -381,6 +381,9 @@ pub enum Rejected {
     /// It knows the key but wants another process, which may have had this address before.
     #[error("it wants another process of this job")]
     Process,
+    /// It is a process of this job with which there is, or was, a connection already: two that called each other at once.
+    #[error("this process and that one have a connection already")]
+    Crossed,
     /// It knows the key, but connects for something that this listener does not do.
     #[error("it connects for another purpose")]
     Purpose,

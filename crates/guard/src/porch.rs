@@ -122,6 +122,8 @@ pub struct Drops {
     pub proofs: u64,
     /// Knew the key, but wanted another job, process or purpose, or disagreed about encryption.
     pub misdirected: u64,
+    /// Belong to the job, and were one too many: two processes called each other at once.
+    pub crossed: u64,
     /// Did not finish in time.
     pub late: u64,
     /// Had to make room.
@@ -159,6 +161,7 @@ impl Drops {
             | Rejected::Purpose
             | Rejected::Encryption
             | Rejected::Randomness => &mut self.misdirected,
+            Rejected::Crossed => &mut self.crossed,
             Rejected::Late => &mut self.late,
             Rejected::Crowded => &mut self.crowded,
             Rejected::Closed => &mut self.closed,
@@ -170,12 +173,13 @@ impl Drops {
         self.kinds().iter().map(|&(n, _)| n).sum()
     }
 
-    fn kinds(&self) -> [(u64, &'static str); 7] {
+    fn kinds(&self) -> [(u64, &'static str); 8] {
         [
             (self.strangers, "spoke something else"),
             (self.versions, "of another version"),
             (self.proofs, "without proof"),
             (self.misdirected, "misdirected"),
+            (self.crossed, "crossed"),
             (self.late, "too slow"),
             (self.crowded, "too many at once"),
             (self.closed, "gone early"),

@@ -72,6 +72,7 @@ fn what_was_refused_is_counted_and_said_seldom() {
         Rejected::Proof,
         Rejected::Job,
         Rejected::Process,
+        Rejected::Crossed,
         Rejected::Purpose,
         Rejected::Encryption,
         Rejected::Randomness,
@@ -84,11 +85,11 @@ fn what_was_refused_is_counted_and_said_seldom() {
     }
     assert_eq!(
         (drops.total(), drops.misdirected, drops.versions),
-        (1510, 5, 1)
+        (1511, 5, 1)
     );
     assert_eq!(
         drops.to_string(),
-        "1510 connections refused (1500 spoke something else, 1 of another version, 1 without proof, 5 misdirected, \
-         1 too slow, 1 too many at once, 1 gone early)"
+        "1511 connections refused (1500 spoke something else, 1 of another version, 1 without proof, 5 misdirected, \
+         1 crossed, 1 too slow, 1 too many at once, 1 gone early)"
     );
 }

@@ -515,7 +515,12 @@ impl Connected {
         super::REFUSED.store(self.drops.total(), Relaxed);
         // A call that crosses one from the other side is given up before it is over, and a rank that has proved the key and asks for
         // another one calls that one next: no stranger's doing.
-        if worth_saying && !matches!(why, Rejected::Closed | Rejected::Process) {
+        if worth_saying
+            && !matches!(
+                why,
+                Rejected::Closed | Rejected::Process | Rejected::Crossed
+            )
+        {
             let from = self.media[stranger.medium].who(&stranger.socket);
             let from = from.unwrap_or("an address that is gone".into());
             let times = self.drops.of(why);
@@ -551,7 +556,7 @@ impl Connected {
                 }
                 Link::Calling(_) => self.adopt(i, stranger.medium, stranger.socket, session),
                 // It has one connection already, or has been given up.
-                _ => self.refuse(Rejected::Process, &stranger),
+                _ => self.refuse(Rejected::Crossed, &stranger),
             },
         }
     }
