@@ -24,7 +24,7 @@ impl Device {
     /// ones in a row goes at once.
     #[inline]
     pub(crate) fn keeps_back(&mut self, to: ProcId, source: &Source, features: Features) -> bool {
-        if !features.gathers || source.len() < KEEP_MIN {
+        if !features.together || source.len() < KEEP_MIN {
             return false;
         }
         // Another thread may be asleep in MPI and rely on what this one has sent.
@@ -180,7 +180,7 @@ impl Device {
         to: ProcId,
         queue: &mut VecDeque<Outgoing>,
     ) -> Result<Option<(bool, Offer)>, TransportError> {
-        if queue.len() < 2 || !self.wires.features(to)?.gathers {
+        if queue.len() < 2 || !self.wires.features(to)?.together {
             return Ok(None);
         }
         let mut parcels = Vec::with_capacity(queue.len().min(TOGETHER));

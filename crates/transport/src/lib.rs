@@ -166,7 +166,7 @@ pub struct Features {
     /// [`Transport::stream`] works.
     pub stream: bool,
     /// [`Transport::send_several`] works, and large messages cost less when several of them go at once.
-    pub gathers: bool,
+    pub together: bool,
 }
 
 /// A wire. Ordered, reliable, one instance a process. Never blocks, but for [`Transport::read`].
@@ -211,7 +211,7 @@ pub trait Transport: Send {
             tried: self.name().into(),
         })
     }
-    /// Sends messages in their order, as many from the front as there is room for. Where [`Features::gathers`] says that it works.
+    /// Sends messages in their order, as many from the front as there is room for. Where [`Features::together`] says that it works.
     ///
     /// Errors: the wire to this peer cannot be set up or is broken.
     fn send_several(

@@ -171,7 +171,7 @@ impl Transport for Model {
             read_min: usize::MAX,
             same_node: false,
             stream: true,
-            gathers: false,
+            together: false,
         }
     }
 

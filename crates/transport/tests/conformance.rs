@@ -410,7 +410,7 @@ fn streams_arrive_in_place_and_beside_messages() {
 #[test]
 fn several_that_go_together_arrive_in_their_order() {
     each(2, |name, mut wires| {
-        if !wires[0].features(1).gathers {
+        if !wires[0].features(1).together {
             return;
         }
         // Far more than any wire takes at once: some go in part, whole messages and streams, in heads and in bodies.

@@ -489,7 +489,7 @@ impl Transport for Connected {
             read_min: usize::MAX,
             same_node: false,
             stream: true,
-            gathers: true,
+            together: true,
         }
     }
 

@@ -36,7 +36,7 @@ impl Transport for SelfLoop {
             read_min: 0,
             same_node: true,
             stream: false,
-            gathers: false,
+            together: false,
         }
     }
 

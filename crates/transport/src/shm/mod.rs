@@ -349,7 +349,7 @@ impl Transport for Shm {
             read_min: read_min(),
             same_node: true,
             stream: false,
-            gathers: false,
+            together: false,
         }
     }
 
