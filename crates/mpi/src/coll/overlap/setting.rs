@@ -3,9 +3,11 @@
 use super::{report, settle, site};
 use crate::{Comm, Result, device, err, process};
 use ferry_overlap::{Kind, available};
+use std::cmp::Ordering;
 use std::ffi::CStr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicU8};
 
 /// When collectives overlap with what follows them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,11 +115,14 @@ pub(super) fn wanted(comm: &Comm, mode: Mode) -> bool {
     }
 }
 
-/// Is there anything that goes on by itself while the ranks compute: a network, or a core that no rank has?
+/// Is there anything that goes on by itself while the ranks compute: a core that no rank has, or a network and a core for each rank?
 fn has_room(comm: &Comm) -> bool {
     let welcome = &process::process().welcome;
-    if welcome.cores as usize > welcome.local_ranks.len() {
-        return true;
+    match (welcome.cores as usize).cmp(&welcome.local_ranks.len()) {
+        // While one rank waits for a message another one computes on its core.
+        Ordering::Less => return false,
+        Ordering::Greater => return true,
+        Ordering::Equal => {}
     }
     let mut d = device::device();
     let all = comm.peers().size();
