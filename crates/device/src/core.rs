@@ -53,6 +53,8 @@ pub struct Device {
     pub(crate) status: &'static RankStatus,
     /// How waiting is done here.
     pub(crate) patience: crate::waiting::Patience,
+    /// Where this process waits.
+    pub(crate) place: crate::place::Place,
     /// What there is to know of the progress thread, where there is one.
     pub(crate) progress_thread: Option<Box<crate::progress::Watch>>,
     /// The process has done with MPI, for now; counts on modelled machines.
@@ -80,6 +82,7 @@ impl Device {
             background: Vec::new(),
             status,
             patience,
+            place: crate::place::Place::UNKNOWN,
             progress_thread: None,
             left: false,
         })

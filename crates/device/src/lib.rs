@@ -16,6 +16,7 @@ mod loss;
 mod matcher;
 mod meeting;
 mod outgoing;
+mod place;
 mod progress;
 mod request;
 mod scattered;

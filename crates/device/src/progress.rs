@@ -15,6 +15,7 @@
 
 use crate::core::Device;
 use crate::lock::{self, DeviceGuard};
+use crate::place::Seat;
 use ferry_transport::Sleeper;
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -57,8 +58,14 @@ pub(crate) struct Watch {
     polls: bool,
     /// It was asked to look at what is under way.
     asked: bool,
-    /// Threads of the program that wait in MPI.
+    /// Threads of the program that wait in MPI and make the progress.
     waiting: u32,
+    /// Threads of the program that sleep in MPI until this one has got what they wait for.
+    trusting: u32,
+    /// It cannot go on for them: a function of the program's is to be called.
+    stuck: bool,
+    /// The core on which it last worked.
+    core: Option<u32>,
     /// Times that the program has taken the device.
     entries: u64,
     /// How long to poll.
@@ -84,6 +91,9 @@ impl Device {
             polls: false,
             asked: false,
             waiting: 0,
+            trusting: 0,
+            stuck: false,
+            core: None,
             entries: 0,
             polling,
         }));
@@ -126,6 +136,48 @@ impl Device {
         }
     }
 
+    /// A thread of the program waits on `core`, which others want. May it sleep meanwhile, because what goes on in the background is the
+    /// progress thread's, and that has another core? Then that one makes the progress, until [`Device::end_trust`].
+    pub(crate) fn entrust(&mut self, core: u32) -> bool {
+        let pressed = self.is_pressed();
+        let Some(w) = &mut self.progress_thread else {
+            return false;
+        };
+        let may = pressed && w.runs && w.waiting == 1 && w.core.is_some_and(|c| c != core);
+        if may {
+            w.waiting -= 1;
+            w.trusting += 1;
+            w.stuck = false;
+        }
+        may
+    }
+
+    /// Must a thread that has entrusted its wait take it back?
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.progress_thread
+            .as_ref()
+            .is_none_or(|w| w.stuck || !w.runs)
+    }
+
+    /// The progress thread cannot go on without a function of the program's: whoever relies on it wakes.
+    pub fn leave_to_program(&mut self) {
+        if let Some(w) = &mut self.progress_thread
+            && w.trusting > 0
+            && !w.stuck
+        {
+            w.stuck = true;
+            self.nudge();
+        }
+    }
+
+    /// A thread of the program waits by itself again.
+    pub(crate) fn end_trust(&mut self) {
+        if let Some(w) = &mut self.progress_thread {
+            w.waiting += 1;
+            w.trusting -= 1;
+        }
+    }
+
     /// A thread of the program is in MPI again.
     #[inline]
     pub(crate) fn come_back(&mut self) {
@@ -156,7 +208,7 @@ impl Device {
         if !w.runs || w.waiting > 0 || w.polls {
             return;
         }
-        if self.is_pressed() {
+        if self.is_pressed() || w.trusting > 0 {
             self.leave_pressing();
         } else if w.sleeps && self.engine.requests.open() > 0 {
             self.ask_to_look();
@@ -168,7 +220,11 @@ impl Device {
         if self.engine.has_tasks() {
             return self.ask_to_look();
         }
-        if self.progress_thread.as_ref().is_some_and(|w| w.holds) {
+        let w = self.progress_thread.as_ref();
+        if let Some(w) = w.filter(|w| w.holds) {
+            if w.trusting > 0 {
+                self.ask_to_look();
+            }
             return;
         }
         let watches = self.progress_thread.as_ref().is_some_and(|w| w.watches);
@@ -332,7 +388,9 @@ fn run() {
         looks: false,
         soon: LOOK_SOON,
     };
+    let mut seat = Seat::given();
     while let Some((mut guard, moved)) = work() {
+        seat.choose(&guard.wires);
         let bell = guard.wires.bell();
         let seen = bell.seen();
         let Some(until) = plan(&mut guard, &mut memory, moved) else {
@@ -361,6 +419,7 @@ fn work() -> Option<(DeviceGuard, bool)> {
         }
         let watched = std::mem::take(&mut w.watches);
         w.polls = false;
+        w.core = Some(rustix::thread::sched_getcpu() as u32);
         if w.waiting > 0 {
             if watched {
                 // What came to the door is for a thread of the program.
@@ -414,7 +473,11 @@ enum Until {
 
 /// What to do with nothing to do. `None`: something came meanwhile.
 fn plan(guard: &mut DeviceGuard, memory: &mut Memory, moved: bool) -> Option<Until> {
-    let pressed = guard.is_pressed();
+    let trusted = guard
+        .progress_thread
+        .as_ref()
+        .is_some_and(|w| w.trusting > 0);
+    let pressed = trusted || guard.is_pressed();
     let open = pressed || guard.engine.requests.open() > 0;
     let w = guard.progress_thread.as_mut()?;
     let away = w.entries == memory.entries;
@@ -437,7 +500,7 @@ fn plan(guard: &mut DeviceGuard, memory: &mut Memory, moved: bool) -> Option<Unt
         return Some(rest(w, memory));
     }
     memory.idle = 0;
-    w.holds = !away && memory.vain >= VAIN;
+    w.holds = !away && !trusted && memory.vain >= VAIN;
     if w.holds {
         w.sleeps = false;
         let soon = memory.soon;

@@ -63,6 +63,12 @@ impl Patience {
         crowded: false,
     };
 
+    /// Where others want the core.
+    const CROWDED: Patience = Patience {
+        spin: Duration::ZERO,
+        crowded: true,
+    };
+
     /// For `ranks` ranks on a node of which the job may use `cores` cores.
     pub fn new(ranks: u32, cores: u32) -> Patience {
         if ranks <= cores {
@@ -71,10 +77,7 @@ impl Patience {
                 crowded: false,
             }
         } else {
-            Patience {
-                spin: Duration::ZERO,
-                crowded: true,
-            }
+            Patience::CROWDED
         }
     }
 }
@@ -111,7 +114,6 @@ pub fn set_yields(times: u32) {
 
 /// Polls between two looks at the clock.
 const POLLS: u32 = 64;
-
 /// Makes progress until `done` answers true. Called without the device's lock; `done` runs under it, and must not block
 /// or call user code that calls MPI.
 pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bool) {
@@ -121,7 +123,7 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
     }
     guard.begin_wait();
     let multiple = lock::is_multiple();
-    let patience = guard.patience;
+    let mut patience = guard.patience;
     let mut polls = 0;
     let mut yields = 0;
     let mut since: Option<Instant> = None;
@@ -146,8 +148,22 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
         }
         if !patience.spin.is_zero() {
             polls += 1;
-            let spinning = polls % POLLS != 0
-                || since.get_or_insert_with(|| idle.now()).elapsed() < patience.spin;
+            let spinning = polls % POLLS != 0 || {
+                let now = Instant::now();
+                let since = *since.get_or_insert_with(|| idle.began(now));
+                if guard.shares_core(now) {
+                    patience = Patience::CROWDED;
+                    let core = guard.place.core();
+                    if guard.entrust(core) {
+                        idle.began(now);
+                        guard = rest(guard, what, &mut done);
+                        if done(&mut guard) {
+                            return idle.end(&mut guard);
+                        }
+                    }
+                }
+                now - since < patience.spin
+            };
             if spinning {
                 if multiple {
                     drop(guard);
@@ -187,9 +203,8 @@ impl Idle {
         self.0.get_or_insert_with(Instant::now);
     }
 
-    /// The same. Returns the time now.
-    fn now(&mut self) -> Instant {
-        let now = Instant::now();
+    /// The same, and that is so since now.
+    fn began(&mut self, now: Instant) -> Instant {
         self.0.get_or_insert(now);
         now
     }
@@ -255,6 +270,37 @@ fn sleep(
         // What came may be for another thread, and another thread must watch.
         bell.ring(Sleeper::Program, false);
     }
+    guard
+}
+
+/// Sleeps until what is waited for is there, which the progress thread sees to meanwhile on its own core. Returns early if that thread
+/// cannot go on without the program.
+fn rest(
+    mut guard: DeviceGuard,
+    what: &WaitingFor<'_>,
+    done: &mut dyn FnMut(&mut Device) -> bool,
+) -> DeviceGuard {
+    let (status, bell) = (guard.status, guard.wires.bell());
+    let mut told = false;
+    while !guard.is_stuck() {
+        let seen = bell.seen();
+        guard.publish_counts();
+        tell(status, what, std::mem::replace(&mut told, true));
+        if lock::fall_asleep() == 1 {
+            guard.calm();
+        }
+        COUNTERS.sleeps.add(1);
+        // From here on the bell is the progress thread's.
+        drop(guard);
+        bell.sleep(Sleeper::Program, seen, None);
+        status.asleep.store(0, Ordering::Relaxed);
+        guard = lock::device();
+        lock::wake_up();
+        if done(&mut guard) {
+            break;
+        }
+    }
+    guard.end_trust();
     guard
 }
 

@@ -295,6 +295,12 @@ pub trait Transport: Send {
     fn arm(&mut self, _who: Sleeper) {}
     /// Back from sleep, or not gone to it.
     fn disarm(&mut self) {}
+    /// A thread of this process's program waits on this core. Is that also where another process's program waits, or last did?
+    fn waits_on(&self, _core: u32) -> bool {
+        false
+    }
+    /// Names the cores on which programs of the node's processes wait, or last did, this process's among them.
+    fn cores_waited_on(&self, _each: &mut dyn FnMut(u32)) {}
     /// Lends a board of this process's to a group of `members` processes of its node, itself among them: its number, for
     /// [`Transport::board`]. `None`: this wire has none (any more).
     fn lend_board(&mut self, _members: u32) -> Option<u32> {

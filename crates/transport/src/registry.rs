@@ -461,6 +461,18 @@ impl Wires {
         }
     }
 
+    /// [`Transport::waits_on`] on the wire that knows cores.
+    pub fn waits_on(&self, core: u32) -> bool {
+        self.shm.as_ref().is_some_and(|shm| shm.waits_on(core))
+    }
+
+    /// [`Transport::cores_waited_on`] on the wire that knows cores.
+    pub fn cores_waited_on(&self, each: &mut dyn FnMut(u32)) {
+        if let Some(shm) = &self.shm {
+            shm.cores_waited_on(each);
+        }
+    }
+
     /// [`Transport::lend_board`] on the wire that has boards.
     pub fn lend_board(&mut self, members: u32) -> Option<u32> {
         self.shm.as_mut()?.lend_board(members)

@@ -237,6 +237,7 @@ impl Run {
                         return Stand::OwnWork;
                     }
                     if d.is_progress_thread() && calls_program(b, step) {
+                        d.leave_to_program();
                         return Stand::Waiting;
                     }
                     // SAFETY: the caller's promise.

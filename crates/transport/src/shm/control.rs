@@ -27,7 +27,8 @@ pub struct Control {
     _line1: [u32; 14],
     /// The process's id; 0 until it has started.
     pub pid: AtomicU32,
-    _pad: u32,
+    /// The core on which the process's program last waited for long, plus 1; 0: not known.
+    pub core: AtomicU32,
     /// Address of `probe`'s twin in the process's private memory, and what it holds.
     pub probe_address: AtomicU64,
     /// What stands at `probe_address`.

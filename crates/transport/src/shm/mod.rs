@@ -492,6 +492,24 @@ impl Transport for Shm {
             .store(AWAKE, Ordering::Relaxed);
     }
 
+    fn waits_on(&self, core: u32) -> bool {
+        let mine = &self.controls[self.me].core;
+        if mine.load(Ordering::Relaxed) != core + 1 {
+            mine.store(core + 1, Ordering::Relaxed);
+        }
+        let others = self.controls.iter().enumerate();
+        others
+            .filter(|(i, _)| *i != self.me)
+            .any(|(_, c)| c.core.load(Ordering::Relaxed) == core + 1)
+    }
+
+    fn cores_waited_on(&self, each: &mut dyn FnMut(u32)) {
+        let cores = self.controls.iter().map(|c| c.core.load(Ordering::Relaxed));
+        cores
+            .filter(|&core| core != 0)
+            .for_each(|core| each(core - 1));
+    }
+
     fn lend_board(&mut self, members: u32) -> Option<u32> {
         self.lend(members)
     }

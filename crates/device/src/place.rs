@@ -1,0 +1,89 @@
+//! Who is on which core: a rank that waits does not poll on a core that another rank wants, and a progress thread leaves those of the
+//! programs alone if it may use others.
+
+use crate::core::Device;
+use ferry_transport::Wires;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use std::time::{Duration, Instant};
+
+/// For how long an answer is taken to hold.
+const HOLDS: Duration = Duration::from_millis(1);
+
+/// What a process last found about the core on which its program waits.
+pub(crate) struct Place {
+    core: u32,
+    shared: bool,
+    asked: Option<Instant>,
+}
+
+impl Place {
+    pub const UNKNOWN: Place = Place {
+        core: 0,
+        shared: false,
+        asked: None,
+    };
+
+    /// The core.
+    pub fn core(&self) -> u32 {
+        self.core
+    }
+}
+
+impl Device {
+    /// Does another of the node's ranks wait on the core on which this thread runs, or did it last? Polling would then keep that one from
+    /// what this one waits for. So it is where a program, or whoever started it, has put several ranks on one core.
+    pub(crate) fn shares_core(&mut self, now: Instant) -> bool {
+        let core = sched_getcpu() as u32;
+        let place = &self.place;
+        let known = place.core == core && place.asked.is_some_and(|at| now - at < HOLDS);
+        if !known {
+            self.place = Place {
+                core,
+                shared: self.wires.waits_on(core),
+                asked: Some(now),
+            };
+        }
+        self.place.shared
+    }
+}
+
+/// Where the calling thread, the progress thread, may run.
+pub(crate) struct Seat {
+    /// What it was given. `None`: the system does not say.
+    given: Option<CpuSet>,
+    now: Option<CpuSet>,
+    asked: Option<Instant>,
+}
+
+impl Seat {
+    /// Wherever it may run now.
+    pub fn given() -> Seat {
+        let given = sched_getaffinity(None).ok();
+        Seat {
+            given,
+            now: given,
+            asked: None,
+        }
+    }
+
+    /// Moves to the cores on which no program waits, if there are any; the system would leave a thread that is woken where it slept, or
+    /// beside who woke it, and it would take its time from a program though another core has nothing to do.
+    pub fn choose(&mut self, wires: &Wires) {
+        let Some(given) = self.given else { return };
+        let now = Instant::now();
+        if self.asked.is_some_and(|at| now - at < HOLDS) {
+            return;
+        }
+        self.asked = Some(now);
+        let mut spare = given;
+        wires.cores_waited_on(&mut |core| {
+            if (core as usize) < CpuSet::MAX_CPU {
+                spare.unset(core as usize);
+            }
+        });
+        let wanted = if spare.count() > 0 { spare } else { given };
+        if self.now != Some(wanted) && sched_setaffinity(None, &wanted).is_ok() {
+            self.now = Some(wanted);
+        }
+    }
+}
