@@ -156,8 +156,9 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
                     let core = guard.place.core();
                     if guard.entrust(core) {
                         idle.began(now);
-                        guard = rest(guard, what, &mut done);
-                        if done(&mut guard) {
+                        let ended;
+                        (guard, ended) = rest(guard, what, &mut done);
+                        if ended {
                             return idle.end(&mut guard);
                         }
                     }
@@ -273,16 +274,16 @@ fn sleep(
     guard
 }
 
-/// Sleeps until what is waited for is there, which the progress thread sees to meanwhile on its own core. Returns early if that thread
-/// cannot go on without the program.
+/// Sleeps until what is waited for is there, which the progress thread sees to meanwhile on its own core. Returns whether it is: that thread
+/// may not be able to go on without the program. `done` is not asked again once it has said yes.
 fn rest(
     mut guard: DeviceGuard,
     what: &WaitingFor<'_>,
     done: &mut dyn FnMut(&mut Device) -> bool,
-) -> DeviceGuard {
+) -> (DeviceGuard, bool) {
     let (status, bell) = (guard.status, guard.wires.bell());
-    let mut told = false;
-    while !guard.is_stuck() {
+    let (mut told, mut ended) = (false, false);
+    while !ended && !guard.is_stuck() {
         let seen = bell.seen();
         guard.publish_counts();
         tell(status, what, std::mem::replace(&mut told, true));
@@ -296,12 +297,10 @@ fn rest(
         status.asleep.store(0, Ordering::Relaxed);
         guard = lock::device();
         lock::wake_up();
-        if done(&mut guard) {
-            break;
-        }
+        ended = done(&mut guard);
     }
     guard.end_trust();
-    guard
+    (guard, ended)
 }
 
 /// Tells the launcher what this rank waits for; `again`: still, after it was woken for nothing.
