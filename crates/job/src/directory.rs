@@ -23,8 +23,14 @@ pub trait Directory: Send {
     fn put(&mut self, wire: &str, card: &[u8]) -> Result<(), JobError>;
     /// Makes what was put visible to others. Under a foreign launcher collective over the job; may block for that.
     fn publish(&mut self) -> Result<(), JobError>;
-    /// A rank's card. `Ok(None)`: not known yet; ask again when [`fd`](Directory::fd) is readable.
+    /// A rank's card. `Ok(None)`: not known yet; ask again when [`fd`](Directory::fd) has been readable and the answers have been
+    /// [taken](Directory::hear).
     fn get(&mut self, wire: &str, rank: u32) -> Result<Option<Vec<u8>>, JobError>;
+    /// Takes all answers that have come, whoever has asked. Only this empties [`fd`](Directory::fd): whoever calls it has to ask again for every card
+    /// that is awaited, or an answer lies here and nothing tells of it.
+    fn hear(&mut self) -> Result<(), JobError> {
+        Ok(())
+    }
     /// A line for the job's log, which mpiexec shows with the rank in front of it. Under a foreign launcher it is lost.
     fn say(&mut self, _line: &str) {}
     /// Readable when an answer has come; `None` if `get` always answers at once.
@@ -69,28 +75,6 @@ impl LauncherDirectory {
             };
         }
     }
-
-    /// Takes all answers that have come.
-    fn listen(&mut self) -> Result<(), JobError> {
-        let mut bytes = vec![0; PACKET_MAX];
-        loop {
-            match recv(&self.socket, bytes.as_mut_slice(), RecvFlags::DONTWAIT) {
-                Ok((0, _)) => return Err(gone(Errno::CONNRESET)),
-                Ok((n, _)) => {
-                    if let Some(Reply::Card { wire, rank, card }) = Reply::decode(&bytes[..n]) {
-                        let name = (wire, rank);
-                        // Only what was asked for: the memory this takes is bounded by what this rank wants.
-                        if self.asked.remove(&name) {
-                            self.come.insert(name, card);
-                        }
-                    }
-                }
-                Err(Errno::AGAIN) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(e) => return Err(gone(e)),
-            }
-        }
-    }
 }
 
 fn gone(cause: Errno) -> JobError {
@@ -116,7 +100,6 @@ impl Directory for LauncherDirectory {
 
     fn get(&mut self, wire: &str, rank: u32) -> Result<Option<Vec<u8>>, JobError> {
         let name = (wire.to_string(), rank);
-        self.listen()?;
         if let Some(card) = self.come.remove(&name) {
             return Ok(Some(card));
         }
@@ -128,6 +111,27 @@ impl Directory for LauncherDirectory {
             self.asked.insert(name);
         }
         Ok(None)
+    }
+
+    fn hear(&mut self) -> Result<(), JobError> {
+        let mut bytes = vec![0; PACKET_MAX];
+        loop {
+            match recv(&self.socket, bytes.as_mut_slice(), RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Err(gone(Errno::CONNRESET)),
+                Ok((n, _)) => {
+                    if let Some(Reply::Card { wire, rank, card }) = Reply::decode(&bytes[..n]) {
+                        let name = (wire, rank);
+                        // Only what was asked for: the memory this takes is bounded by what this rank wants.
+                        if self.asked.remove(&name) {
+                            self.come.insert(name, card);
+                        }
+                    }
+                }
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(gone(e)),
+            }
+        }
     }
 
     fn say(&mut self, line: &str) {

@@ -280,6 +280,14 @@ mod tests {
         assert_eq!(cards.put("tcp", 1, b"you".to_vec()), [7, 8]);
         let card = cards.get("tcp", 1, 7).unwrap().to_vec();
         line.reply(&Reply::Card { wire, rank, card });
+        let none = directory.get("tcp", 0).unwrap();
+        assert_eq!(none, None, "asked for only now");
+        assert_eq!(
+            directory.get("tcp", 1).unwrap(),
+            None,
+            "another's question takes no answers away: the descriptor still tells of them"
+        );
+        directory.hear().unwrap();
         assert_eq!(directory.get("tcp", 1).unwrap().unwrap(), b"you");
     }
 

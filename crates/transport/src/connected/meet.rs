@@ -141,13 +141,18 @@ impl Connected {
 
     /// The directory has an answer.
     pub(super) fn read_directory(&mut self) {
+        // Once for all who wait. What comes from here on makes the descriptor readable again.
+        let heard = self.directory.hear();
         let mut asking = false;
         for i in 0..self.peers.len() {
             if self
                 .calling(i)
                 .is_some_and(|c| matches!(c.stage, Stage::Asking))
             {
-                self.ask_card(i);
+                match &heard {
+                    Ok(()) => self.ask_card(i),
+                    Err(e) => self.end(i, format!("its addresses cannot be had: {e}")),
+                }
                 asking |= self
                     .calling(i)
                     .is_some_and(|c| matches!(c.stage, Stage::Asking));
