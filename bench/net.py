@@ -9,6 +9,7 @@ The hosts are those of tests/net/hosts.py: with the process that holds them they
 import contextlib
 import os
 import pathlib
+import signal
 import sys
 import tempfile
 import time
@@ -66,8 +67,13 @@ class Pair:
                 box.run("mount", "-t", "sysfs", "none", "/sys")  # UCX and libfabric look for interfaces there
             wait_for_links(self.boxes)
             self.enter = self.folder / "enter"
-            lines = "\n".join(f"{address}|{box.name}) pid={box.pid} cores={share};;"
-                              for box, address, share in zip(self.boxes, ADDRESSES, shares))
+            lines = []
+            for box, address, share in zip(self.boxes, ADDRESSES, shares):
+                # Hosts have a /tmp each: the processes on both have the same numbers, and two of prterun's daemons that share one meet there.
+                own = self.folder / f"tmp-{box.name}"
+                own.mkdir()
+                lines.append(f"{address}|{box.name}) pid={box.pid} cores={share} own={own};;")
+            lines = "\n".join(lines)
             # Launchers call it as they would call ssh: options, host, command. ssh would not pass the environment on, so this does not matter.
             self.enter.write_text(f"""#!/bin/sh
 while :; do case "$1" in -p|-l|-o|-F|-i) shift 2;; -*) shift;; *) break;; esac; done
@@ -76,6 +82,7 @@ case "$host" in
 {lines}
 *) echo "no such host: $host" >&2; exit 255;;
 esac
+export TMPDIR=$own
 cd / && exec {wrap} taskset -c $cores nsenter --target $pid --net --uts --ipc --mount --pid -- sh -c "$*"
 """)
             self.enter.chmod(0o755)
@@ -106,6 +113,11 @@ cd / && exec {wrap} taskset -c $cores nsenter --target $pid --net --uts --ipc --
         return [*inside, mpiexec, "-bootstrap", "ssh", "-bootstrap-exec", str(self.enter), "-iface", "eth1", "-hosts", hosts, "-ppn", str(each),
                 "-n", str(ranks), binary], {"I_MPI_FABRICS": "shm:ofi", "I_MPI_OFI_PROVIDER": "tcp", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0", "I_MPI_PIN": "0",
                                             "I_MPI_HYDRA_IFACE": "eth1"}
+
+    def clear(self):
+        """Ends everything that still runs on the two hosts, which may hold on to a job's output."""
+        for box in self.boxes:
+            box.signal(signal.SIGKILL)
 
     def close(self):
         self.stack.close()
