@@ -1,11 +1,13 @@
 /* Reference runs on modelled machines: prints how long something takes on rank 0, in picoseconds of virtual time.
  *     runs pingpong BYTES | ring BYTES | barrier | bcast BYTES | allreduce DOUBLES | alltoall BYTES | test BYTES
+ *          | compute MILLISECONDS | until
  */
 #include <math.h>
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { ROUNDS = 20 };
 
@@ -20,6 +22,16 @@ static void pingpong(char *buffer, int bytes)
         MPI_Recv(buffer, bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Send(buffer, bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD);
     }
+}
+
+/* Computes for so much processor time of this thread, however long that takes. */
+static void compute(int milliseconds)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    double end = now.tv_sec * 1e3 + now.tv_nsec * 1e-6 + milliseconds;
+    while (now.tv_sec * 1e3 + now.tv_nsec * 1e-6 < end)
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
 }
 
 static void once(const char *what, char *buffer, char *other, int n)
@@ -38,7 +50,16 @@ static void once(const char *what, char *buffer, char *other, int n)
         MPI_Allreduce(buffer, other, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     else if (strcmp(what, "alltoall") == 0)
         MPI_Alltoall(buffer, n, MPI_BYTE, other, n, MPI_BYTE, MPI_COMM_WORLD);
-    else if (strcmp(what, "test") == 0) {
+    else if (strcmp(what, "compute") == 0) {
+        if (me == 0)
+            compute(n);
+        pingpong(buffer, 8);
+    } else if (strcmp(what, "until") == 0) {
+        /* Until standard input ends. */
+        while (me == 0 && getchar() != EOF)
+            ;
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else if (strcmp(what, "test") == 0) {
         /* A program that polls. */
         MPI_Irecv(other, n, MPI_BYTE, left, 0, MPI_COMM_WORLD, &request);
         MPI_Send(buffer, n, MPI_BYTE, right, 0, MPI_COMM_WORLD);

@@ -39,13 +39,25 @@ pub fn measure(name: &str) -> Result<String, String> {
     let (called, text) = machine::find(name)?;
     let machine = machine::read(&called, &text).map_err(|e| e.to_string())?;
     if let Some(parts) = dimmnet2::measure::parts(&machine) {
+        let Some(s) = dimmnet2::measure::strided(&machine) else {
+            return Err(format!("{name} has no card of DIMMnet-2"));
+        };
+        let (count, bytes, _) = dimmnet2::measure::COLUMN;
+        let column = |how: &str| format!("{count} strided blocks of {bytes} bytes: {how}");
+        let columns = [
+            (column("put by RVS with a stride"), s.put_vector),
+            (column("put block by block"), s.put_blocks),
+            (column("got by RVL with a stride"), s.get_vector),
+            (column("got with what lies between"), s.get_whole),
+        ];
         let rows = [
             ("BOTF(IVS) 32 bytes", parts.botf),
             ("VL 128 bytes", parts.load),
             ("library-level eager", parts.driver),
         ];
         let rows = rows.map(|(part, time)| format!("{part},{:.6}\n", time.micros()));
-        return Ok(format!("part,us\n{}", rows.concat()));
+        let columns = columns.map(|(part, time)| format!("{part},{:.6}\n", time.micros()));
+        return Ok(format!("part,us\n{}{}", rows.concat(), columns.concat()));
     }
     let [hardware, put] = put::measure(&machine).map_err(|e| format!("{name}: {e}"))?;
     let row = |layer: &str, l: put::Layer| {

@@ -223,3 +223,6 @@ impl Network {
         .collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -209,12 +209,9 @@ pub struct Card {
 /// What a command does on the card itself, at its end.
 #[derive(Debug)]
 enum Local {
-    Load {
-        window: u32,
-        memory: u32,
-        pattern: Pattern,
-    },
-    Store {
+    /// Between a window and the SO-DIMM.
+    Vector {
+        loads: bool,
         window: u32,
         memory: u32,
         pattern: Pattern,

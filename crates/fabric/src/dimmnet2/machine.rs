@@ -331,11 +331,7 @@ impl<C: BorrowMut<Client>> Port for Mapped<C> {
     }
 
     fn word(&self, word: Word) -> u32 {
-        let mut bytes = [0; 4];
-        self.client
-            .borrow()
-            .read(word_at(word, self.window), &mut bytes);
-        u32::from_le_bytes(bytes)
+        self.client.borrow().word(word_at(word, self.window))
     }
 
     fn load(&self, window: u32, into: &mut [u8]) {

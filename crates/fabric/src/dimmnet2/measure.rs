@@ -1,7 +1,8 @@
 //! What the parts of a message take on a machine: the card alone, the driver alone. For `make papers`, and to see where time goes.
 
 use super::card::Word;
-use super::driver::{Driver, Sent};
+use super::command::Addressing;
+use super::driver::{Driver, Remote, Sent};
 use super::figures;
 use super::machine::{Cards, Mapped, process_of, shown};
 use super::packet::{Process, Request};
@@ -21,6 +22,23 @@ pub struct Parts {
     pub driver: Time,
 }
 
+/// What a column of a matrix takes that lies in a peer's SO-DIMM, with the near end in ordinary memory: from the first store or command until all
+/// of it is there, or here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strided {
+    /// Put by one RVS with a stride, out of this process's SO-DIMM (VS).
+    pub put_vector: Time,
+    /// Put block by block, each an RVS packet of its own.
+    pub put_blocks: Time,
+    /// Got by one RVL with a stride, into this process's SO-DIMM, and from there by VL.
+    pub get_vector: Time,
+    /// Got with all that lies between; the processor picks the blocks.
+    pub get_whole: Time,
+}
+
+/// The column: so many blocks, of so many bytes, so far apart.
+pub const COLUMN: (u32, u32, u32) = (128, 8, 64);
+
 /// Round trips that are measured, after one that is not.
 const ROUNDS: u32 = 100;
 
@@ -31,6 +49,17 @@ pub fn parts(machine: &Machine) -> Option<Parts> {
         botf: time(machine, botf),
         load: time(machine, load),
         driver: time(machine, eager),
+    })
+}
+
+/// Measures on two ranks of `machine`; `None` if its card is another.
+pub fn strided(machine: &Machine) -> Option<Strided> {
+    figures::of(machine)?;
+    Some(Strided {
+        put_vector: time(machine, put_vector),
+        put_blocks: time(machine, put_blocks),
+        get_vector: time(machine, get_vector),
+        get_whole: time(machine, get_whole),
     })
 }
 
@@ -134,6 +163,61 @@ fn eager(me: u32, driver: &mut Seat) -> Time {
     half(driver, began)
 }
 
+/// The time that rank 0 takes, after the rings have been set up.
+fn spent(me: u32, driver: &mut Seat, what: impl FnOnce(&mut Seat, Remote, Addressing)) -> Time {
+    if me != 0 {
+        return Time::ZERO;
+    }
+    driver.fence(1);
+    let (count, block, stride) = COLUMN;
+    let column = Addressing::Stride {
+        block,
+        stride,
+        count,
+    };
+    let memory = driver.exposed();
+    let began = driver.port().client.now();
+    what(driver, Remote { rank: 1, memory }, column);
+    driver.port().client.now() - began
+}
+
+fn put_vector(me: u32, driver: &mut Seat) -> Time {
+    spent(me, driver, |driver, there, column| {
+        let row = vec![1; (COLUMN.0 * COLUMN.1) as usize];
+        let own = there.memory;
+        driver.store(&row, own, Addressing::Contiguous(row.len() as u32));
+        driver.put_vector(there, own, column);
+        driver.fence(there.rank);
+    })
+}
+
+fn put_blocks(me: u32, driver: &mut Seat) -> Time {
+    spent(me, driver, |driver, there, _| {
+        let block = vec![1; COLUMN.1 as usize];
+        for i in 0..COLUMN.0 {
+            let memory = there.memory + i * COLUMN.2;
+            driver.put(Remote { memory, ..there }, &block);
+        }
+        driver.fence(there.rank);
+    })
+}
+
+fn get_vector(me: u32, driver: &mut Seat) -> Time {
+    spent(me, driver, |driver, there, column| {
+        let mut row = vec![0; (COLUMN.0 * COLUMN.1) as usize];
+        let own = there.memory;
+        driver.get_vector(there, own, column);
+        driver.load(own, Addressing::Contiguous(row.len() as u32), &mut row);
+    })
+}
+
+fn get_whole(me: u32, driver: &mut Seat) -> Time {
+    spent(me, driver, |driver, there, _| {
+        let mut whole = vec![0; ((COLUMN.0 - 1) * COLUMN.2 + COLUMN.1) as usize];
+        driver.get(there, &mut whole);
+    })
+}
+
 /// Counts what comes.
 struct Count(u32);
 
@@ -174,6 +258,18 @@ impl Seat {
 mod tests {
     use super::*;
     use crate::machine;
+
+    #[test]
+    fn strided_data_take_less_time_by_vector_commands() {
+        for name in ["dimmnet2", "dimmnet2-planned"] {
+            let (file, text) = machine::find(name).unwrap();
+            let machine = machine::read(&file, &text).unwrap();
+            let took = strided(&machine).unwrap();
+            assert_eq!(strided(&machine), Some(took));
+            assert!(took.put_vector < took.put_blocks, "{name}: {took:?}");
+            assert!(took.get_vector < took.get_whole, "{name}: {took:?}");
+        }
+    }
 
     #[test]
     fn the_parts_are_the_same_each_time() {

@@ -348,6 +348,20 @@ impl Arena {
         self.copy_out(rank, PAGE + BOX_MAX, BOX_MAX, 0, out);
     }
 
+    /// Reads a word of what a rank's card shows. Panics beyond its end.
+    #[inline]
+    pub(super) fn word(&self, rank: Rank, at: usize) -> u32 {
+        let fits = at.checked_add(4).is_some_and(|end| end <= self.0.memory);
+        assert!(fits, "a word at {at} of {}", self.0.memory);
+        // SAFETY: within this rank's part; the other side does not have the turn.
+        unsafe {
+            self.seat(rank)
+                .add(MAILBOX + at)
+                .cast::<u32>()
+                .read_unaligned()
+        }
+    }
+
     /// Writes into the memory that a rank's card shows. Panics beyond its end.
     pub(super) fn write(&self, rank: Rank, at: usize, bytes: &[u8]) {
         self.copy_in(rank, MAILBOX, self.0.memory, at, bytes);

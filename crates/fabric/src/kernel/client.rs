@@ -338,6 +338,12 @@ impl Client {
         self.arena.read(self.me, at, bytes);
     }
 
+    /// Reads a word there. Panics beyond the end.
+    #[inline]
+    pub fn word(&self, at: usize) -> u32 {
+        u32::from_le(self.arena.word(self.me, at))
+    }
+
     /// Writes there: for memory that only the rank writes and the card only reads on a command that says so. Panics beyond the end.
     pub fn write(&mut self, at: usize, bytes: &[u8]) {
         self.awake();

@@ -29,18 +29,8 @@ impl Card {
                 window,
                 memory,
                 what,
-            } => {
-                let pattern = what.resolve(&own.write_window)?;
-                self.check_window(window, pattern.bytes())?;
-                self.check_memory(memory, &pattern)?;
-                let local = Local::Load {
-                    window,
-                    memory,
-                    pattern: pattern.clone(),
-                };
-                done(begin + pace.vector(&pattern), Vec::new(), Some(local))
             }
-            Command::VectorStore {
+            | Command::VectorStore {
                 window,
                 memory,
                 what,
@@ -48,12 +38,14 @@ impl Card {
                 let pattern = what.resolve(&own.write_window)?;
                 self.check_window(window, pattern.bytes())?;
                 self.check_memory(memory, &pattern)?;
-                let local = Local::Store {
+                let cycles = begin + pace.vector(&pattern);
+                let local = Local::Vector {
+                    loads: matches!(command, Command::VectorLoad { .. }),
                     window,
                     memory,
-                    pattern: pattern.clone(),
+                    pattern,
                 };
-                done(begin + pace.vector(&pattern), Vec::new(), Some(local))
+                done(cycles, Vec::new(), Some(local))
             }
             Command::RemoteStore {
                 to,
@@ -274,30 +266,25 @@ impl Card {
             return;
         };
         match local {
-            Local::Load {
+            Local::Vector {
+                loads,
                 window,
                 memory,
                 pattern,
             } => {
                 let mut at = window as usize;
                 for (offset, bytes) in pattern.runs() {
-                    let into = &mut own.prefetch_window[at..at + bytes as usize];
-                    own.memory.read(u64::from(memory) + offset, into);
-                    at += bytes as usize;
+                    let (address, place) = (u64::from(memory) + offset, at..at + bytes as usize);
+                    at = place.end;
+                    if loads {
+                        own.memory.read(address, &mut own.prefetch_window[place]);
+                    } else {
+                        own.memory.write(address, &own.write_window[place]);
+                    }
                 }
-                let seen = Seen::Window(window, at as u32 - window);
-                effects.push(Effect::Changed(port, seen));
-            }
-            Local::Store {
-                window,
-                memory,
-                pattern,
-            } => {
-                let mut at = window as usize;
-                for (offset, bytes) in pattern.runs() {
-                    let from = &own.write_window[at..at + bytes as usize];
-                    own.memory.write(u64::from(memory) + offset, from);
-                    at += bytes as usize;
+                if loads {
+                    let seen = Seen::Window(window, at as u32 - window);
+                    effects.push(Effect::Changed(port, seen));
                 }
             }
             Local::Want { from, wanted } => own.wanted.entry(from).or_default().extend(wanted),
