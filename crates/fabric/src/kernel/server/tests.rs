@@ -9,6 +9,8 @@ use std::thread;
 /// 3 writes into the rank's own card memory.
 struct Wires {
     latency: Time,
+    /// The model says what it knows of who can see what, and when.
+    sharp: bool,
     log: Vec<(Time, Rank, u8)>,
 }
 
@@ -45,28 +47,37 @@ impl Model for Wires {
             kind => kernel.tell(event.to, kind, &[&event.bytes]),
         }
     }
+    fn lookahead(&self) -> Time {
+        if self.sharp { self.latency } else { Time::ZERO }
+    }
+    fn reaction(&self, _kind: u32) -> Time {
+        self.lookahead()
+    }
+    fn sight(&self, event: &Flying) -> Sight {
+        match self.sharp {
+            true => Sight::Rank(event.to, Time::ZERO),
+            false => Sight::All(Time::ZERO),
+        }
+    }
 }
 
 const LATENCY: Time = Time::us(2);
 
 /// Runs `ranks` ranks; each does `body`.
 fn job(ranks: u32, body: impl Fn(&mut Client) + Sync) -> Ended<Wires> {
-    job_until_stuck(ranks, body, |_| {})
+    job_on(ranks, false, body)
 }
 
-fn job_until_stuck(
-    ranks: u32,
-    body: impl Fn(&mut Client) + Sync,
-    stuck: impl FnMut(Time) + Send,
-) -> Ended<Wires> {
+fn job_on(ranks: u32, sharp: bool, body: impl Fn(&mut Client) + Sync) -> Ended<Wires> {
     let arena = Arena::create(ranks, 4096, b"").unwrap();
     let model = Wires {
         latency: LATENCY,
+        sharp,
         log: Vec::new(),
     };
     let server = Server::new(arena.clone(), model, None);
     thread::scope(|s| {
-        let running = s.spawn(|| server.run(stuck));
+        let running = s.spawn(|| server.run(|_| {}));
         let ranks: Vec<_> = (0..ranks)
             .map(|me| {
                 let (arena, body) = (arena.clone(), &body);
@@ -210,6 +221,7 @@ fn nobody_can_go_on() {
     let arena = Arena::create(2, 0, b"").unwrap();
     let model = Wires {
         latency: LATENCY,
+        sharp: false,
         log: Vec::new(),
     };
     let server = Server::new(arena.clone(), model, None);
@@ -246,6 +258,7 @@ fn a_rank_that_ends_in_the_middle_is_not_waited_for() {
     let arena = Arena::create(3, 0, b"").unwrap();
     let model = Wires {
         latency: LATENCY,
+        sharp: false,
         log: Vec::new(),
     };
     let server = Server::new(arena.clone(), model, None);
@@ -295,6 +308,7 @@ fn nonsense_ends_the_job() {
     let arena = Arena::create(1, 0, b"").unwrap();
     let model = Wires {
         latency: LATENCY,
+        sharp: false,
         log: Vec::new(),
     };
     let server = Server::new(arena.clone(), model, None);
@@ -306,4 +320,78 @@ fn nonsense_ends_the_job() {
         ended.broken,
         Some((0, Nonsense("a rank that is not there")))
     );
+}
+
+/// Messages in a ring, at odd times, by ranks that look often; each rank's looks that found something. `patient`: looks are put off.
+fn looks(sharp: bool, patient: bool) -> (Vec<Vec<(Time, Time)>>, Ended<Wires>) {
+    const POLL: Time = Time::ns(70);
+    let found = Mutex::new(vec![Vec::new(); 5]);
+    let ended = job_on(5, sharp, |c| {
+        let (me, mut seed) = (c.me(), u64::from(c.me()) + 1);
+        let (mut sent, mut got, mut mine) = (0, 0, Vec::new());
+        let right = [((me + 1) % 5) as u8, 0];
+        while got < 60 || sent < 60 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            c.charge("work", Time::ps((seed >> 33) % 900_000));
+            if sent < 60 {
+                c.command(1, &[&right]);
+                sent += 1;
+            }
+            // Now and then one waits, and otherwise goes on with or without.
+            let rests = got < sent && (sent == 60 || (seed >> 20) & 3 == 0);
+            loop {
+                if rests && patient {
+                    c.will_rest();
+                }
+                if c.begins_look() {
+                    c.charge("look", POLL);
+                    if c.can_put_off() {
+                        c.put_off();
+                    } else {
+                        c.sync();
+                    }
+                }
+                c.has_looked();
+                let before = got;
+                while let Some(event) = c.event() {
+                    mine.push((c.now(), event.time));
+                    got += 1;
+                }
+                if got > before || !rests {
+                    break;
+                }
+                c.wait(POLL);
+            }
+        }
+        found.lock().unwrap()[me as usize] = mine;
+    });
+    (found.into_inner().unwrap(), ended)
+}
+
+#[test]
+fn what_a_rank_need_not_stop_for_changes_nothing() {
+    let (found, blunt) = looks(false, false);
+    assert!(found.iter().all(|f| f.len() == 60));
+    for patient in [false, true] {
+        for sharp in [false, true] {
+            let (again, ended) = looks(sharp, patient);
+            assert_eq!(again, found, "sharp {sharp}, patient {patient}");
+            assert_eq!(ended.model.log, blunt.model.log);
+            assert_eq!(ended.time, blunt.time);
+            let clocks = |e: &Ended<Wires>| {
+                e.ranks
+                    .iter()
+                    .map(|r| (r.clock, r.waited))
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(clocks(&ended), clocks(&blunt));
+            // It is what makes the simulation fast.
+            assert_eq!(
+                ended.turns.0 < blunt.turns.0,
+                sharp || patient,
+                "{:?}",
+                ended.turns
+            );
+        }
+    }
 }
