@@ -186,8 +186,9 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
             continue;
         }
         idle.begin();
-        guard = sleep(guard, what, &mut done, &mut told);
-        if done(&mut guard) {
+        let ended;
+        (guard, ended) = sleep(guard, what, &mut done, &mut told);
+        if ended || done(&mut guard) {
             return idle.end(&mut guard);
         }
         (polls, yields, since) = (0, 0, None);
@@ -223,27 +224,31 @@ impl Idle {
     }
 }
 
-/// Sleeps until the bell rings, unless something happened meanwhile.
+/// Sleeps until the bell rings, unless something happened meanwhile. Returns whether what is waited for is known to be there: `done` is not asked
+/// again once it has said yes.
 fn sleep(
     mut guard: DeviceGuard,
     what: &WaitingFor<'_>,
     done: &mut dyn FnMut(&mut Device) -> bool,
     told: &mut bool,
-) -> DeviceGuard {
+) -> (DeviceGuard, bool) {
     if guard.wires.is_virtual() {
-        return crate::virtual_time::rest(guard, |status| {
+        let guard = crate::virtual_time::rest(guard, |status| {
             tell(status, what, std::mem::replace(told, true));
         });
+        return (guard, false);
     }
     let bell = guard.wires.bell();
     let seen = bell.seen();
     guard.wires.arm(Sleeper::Program);
     // Whatever came before the bell was armed has not rung it.
-    if guard.progress() || done(&mut guard) {
+    let moved = guard.progress();
+    let ended = done(&mut guard);
+    if moved || ended {
         if lock::sleepers() == 0 {
             guard.wires.disarm();
         }
-        return guard;
+        return (guard, ended);
     }
     let status = guard.status;
     guard.publish_counts();
@@ -271,7 +276,7 @@ fn sleep(
         // What came may be for another thread, and another thread must watch.
         bell.ring(Sleeper::Program, false);
     }
-    guard
+    (guard, false)
 }
 
 /// Sleeps until what is waited for is there, which the progress thread sees to meanwhile on its own core. Returns whether it is: that thread
