@@ -155,7 +155,7 @@ impl Guard {
     fn put_back(&self, pages: &Range<usize>) {
         loop {
             let mut all = registry();
-            let Registry { spaces, watch } = &mut *all;
+            let Registry { spaces, watch, .. } = &mut *all;
             let mut later = false;
             let mut waited_out = false;
             // Children first: they get copies of what is still in the shadow.

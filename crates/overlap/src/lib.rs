@@ -11,6 +11,7 @@
 //! This floor knows addresses and pages; it has not heard of MPI.
 
 mod arena;
+mod fork;
 mod guard;
 mod protect;
 mod registry;

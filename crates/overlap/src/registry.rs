@@ -1,9 +1,9 @@
 //! What is guarded at the moment, and by what means.
 
 use crate::guard::Guard;
-use crate::system::{Faults, Went};
+use crate::system::{Event, Faults, Went};
 use crate::watch::Watch;
-use crate::{PAGE, Refusal, protect};
+use crate::{PAGE, Refusal, fork, protect};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -94,28 +94,69 @@ pub(crate) struct Registry {
     pub spaces: Vec<Space>,
     /// Whoever reads the descriptors.
     pub watch: Option<Watch>,
+    /// Guards whose pages somebody waits for, and which; the watching thread tells them.
+    pub touched: Vec<(Arc<Guard>, usize)>,
+}
+
+impl Registry {
+    /// The space that `faults` belongs to.
+    fn space(&mut self, faults: &Arc<Faults>) -> Option<&mut Space> {
+        self.spaces
+            .iter_mut()
+            .find(|s| Arc::ptr_eq(&s.faults, faults))
+    }
+
+    /// Notes what has happened to a process's memory.
+    pub fn note(&mut self, faults: &Arc<Faults>, event: Event) {
+        let Some(space) = self.space(faults) else {
+            return;
+        };
+        match event {
+            Event::Fault(address) => match space.find(address) {
+                Some(found) => self.touched.push(found),
+                None => space.fill(address),
+            },
+            Event::Remap { from, to, len } => space.shift(from, to, len),
+            Event::Remove(pages) | Event::Unmap(pages) => {
+                space.cut(&pages);
+            }
+            Event::Fork(fd) => {
+                let pieces = space.pieces.clone();
+                self.spaces.push(Space {
+                    faults: Arc::new(Faults::of_child(fd)),
+                    pieces,
+                });
+            }
+        }
+    }
 }
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
     spaces: Vec::new(),
     watch: None,
+    touched: Vec::new(),
 });
 
 /// What is guarded. Nobody touches a program's memory while holding this.
 pub(crate) fn registry() -> MutexGuard<'static, Registry> {
-    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+    let mut all = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
+    fork::note(&mut all);
+    all
 }
 
 /// Makes guards of this kind possible in this process, with a thread that sleeps until somebody touches a guarded page. May be called again.
 ///
 /// Errors: the system does not give what they need.
 pub fn available(kind: Kind) -> Result<(), Refusal> {
+    hear_of_forks()?;
+    let _no_fork = fork::none();
     let mut all = registry();
     if kind == Kind::Protect {
         return protect::begin(&mut all);
     }
     if all.spaces.is_empty() {
         let faults = Arc::new(Faults::open()?);
+        fork::watch(Some(faults.clone()));
         all.spaces.push(Space {
             faults,
             pieces: BTreeMap::new(),
@@ -135,6 +176,13 @@ static BEFORE_FORK: Mutex<Option<fn()>> = Mutex::new(None);
 ///
 /// Errors: no memory.
 pub fn settle_before_fork(end_all: fn()) -> Result<(), Refusal> {
+    *BEFORE_FORK.lock().unwrap_or_else(PoisonError::into_inner) = Some(end_all);
+    hear_of_forks()
+}
+
+/// From here on this crate is told of forks. May be called again.
+fn hear_of_forks() -> Result<(), Refusal> {
+    static HEARS: Mutex<bool> = Mutex::new(false);
     extern "C" fn before() {
         if !lasting() {
             let end_all = *BEFORE_FORK.lock().unwrap_or_else(PoisonError::into_inner);
@@ -142,19 +190,25 @@ pub fn settle_before_fork(end_all: fn()) -> Result<(), Refusal> {
                 end_all();
             }
         }
+        fork::begins();
+    }
+    extern "C" fn after() {
+        fork::over();
     }
     extern "C" fn in_child() {
+        fork::over_in_child();
         crate::arena::in_child();
     }
-    let mut set = BEFORE_FORK.lock().unwrap_or_else(PoisonError::into_inner);
-    if set.replace(end_all).is_some() {
+    let mut hears = HEARS.lock().unwrap_or_else(PoisonError::into_inner);
+    if *hears {
         return Ok(());
     }
     // SAFETY: the functions live as long as the library, which is never unloaded.
-    match unsafe { libc::pthread_atfork(Some(before), None, Some(in_child)) } {
-        0 => Ok(()),
-        _ => Err(Refusal::last("asking to be told of forks")),
+    if unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) } != 0 {
+        return Err(Refusal::last("asking to be told of forks"));
     }
+    *hears = true;
+    Ok(())
 }
 
 /// Ends the thread and gives the descriptors back; no guard may be there. Forked children that still wait get what there is.
@@ -163,5 +217,6 @@ pub fn stop() {
     if let Some(watch) = watch {
         watch.stop();
     }
+    fork::watch(None);
     registry().spaces.clear();
 }

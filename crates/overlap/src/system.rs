@@ -19,6 +19,9 @@ const IOC_COPY: u64 = 0xc028_aa03;
 const IOC_ZEROPAGE: u64 = 0xc020_aa04;
 const IOC_MOVE: u64 = 0xc028_aa05;
 
+/// What is read from a descriptor at a time.
+pub(crate) type Message = [u64; 4];
+
 /// What a userfaultfd tells.
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -133,32 +136,41 @@ impl Faults {
         went(result, with[3], PAGE)
     }
 
+    /// Reads the next events into `messages`. Returns how many; none if there are none now, or no room. Allocates nothing.
+    pub fn read(&self, messages: &mut [Message]) -> usize {
+        let room = size_of_val(messages);
+        // SAFETY: the slice has room for so many bytes.
+        let got = unsafe { libc::read(self.as_raw_fd(), messages.as_mut_ptr().cast(), room) };
+        usize::try_from(got).unwrap_or(0) / size_of::<Message>()
+    }
+
+    /// What a message says. Once only for each: with a fork's goes its descriptor.
+    pub fn event(message: &Message) -> Option<Event> {
+        let (a, b, c) = (
+            message[1] as usize,
+            message[2] as usize,
+            message[3] as usize,
+        );
+        Some(match message[0] & 0xff {
+            0x12 => Event::Fault(b),
+            // SAFETY: the system has just made this descriptor for whoever reads the event.
+            0x13 => Event::Fork(unsafe { OwnedFd::from_raw_fd(a as u32 as i32) }),
+            0x14 => Event::Remap {
+                from: a,
+                to: b,
+                len: c,
+            },
+            0x15 => Event::Remove(a..b),
+            0x16 => Event::Unmap(a..b),
+            _ => return None,
+        })
+    }
+
     /// The next events; none if there are none now.
     pub fn events(&self) -> Vec<Event> {
-        let mut messages = [[0u64; 4]; 16];
-        let room = size_of_val(&messages);
-        // SAFETY: the array has room for so many bytes.
-        let got = unsafe { libc::read(self.as_raw_fd(), messages.as_mut_ptr().cast(), room) };
-        let count = usize::try_from(got).unwrap_or(0) / 32;
-        messages[..count]
-            .iter()
-            .filter_map(|m| {
-                let (a, b, c) = (m[1] as usize, m[2] as usize, m[3] as usize);
-                Some(match m[0] & 0xff {
-                    0x12 => Event::Fault(b),
-                    // SAFETY: the system has just made this descriptor for whoever reads the event.
-                    0x13 => Event::Fork(unsafe { OwnedFd::from_raw_fd(a as u32 as i32) }),
-                    0x14 => Event::Remap {
-                        from: a,
-                        to: b,
-                        len: c,
-                    },
-                    0x15 => Event::Remove(a..b),
-                    0x16 => Event::Unmap(a..b),
-                    _ => return None,
-                })
-            })
-            .collect()
+        let mut messages = [[0; 4]; 16];
+        let count = self.read(&mut messages);
+        messages[..count].iter().filter_map(Faults::event).collect()
     }
 }
 

@@ -1,10 +1,12 @@
 //! The thread that hears of touched pages and of changes to the address space.
 
 use crate::Refusal;
-use crate::registry::{Registry, Space, registry};
-use crate::system::{Event, Faults};
+use crate::fork;
+use crate::registry::{Registry, registry};
+use crate::system::Faults;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 /// Bytes of the thread's stack.
@@ -18,9 +20,10 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Starts it unless it is there.
+    /// Starts it unless it is there. No fork may begin meanwhile ([`fork::none`]): a thread that is not yet itself needs memory, and hears of nothing.
     pub fn start(all: &mut Registry) -> Result<(), Refusal> {
-        if all.watch.is_some() {
+        if let Some(watch) = &all.watch {
+            watch.nudge();
             return Ok(());
         }
         let mut ends = [0; 2];
@@ -31,16 +34,22 @@ impl Watch {
         // SAFETY: new descriptors, owned by nobody else.
         let (hear, tell) =
             unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+        let (here, started) = mpsc::channel();
         let begun = without_signals(|| {
             std::thread::Builder::new()
                 .name("ferry-guard".into())
                 .stack_size(STACK)
-                .spawn(move || run(&hear))
+                .spawn(move || {
+                    let _ = here.send(());
+                    drop(here);
+                    run(&hear);
+                })
         });
         let thread = begun.map_err(|cause| Refusal::System {
             attempted: "starting the thread that watches guarded pages",
             cause,
         })?;
+        let _ = started.recv();
         all.watch = Some(Watch { thread, tell });
         Ok(())
     }
@@ -76,9 +85,15 @@ fn without_signals<T>(start: impl FnOnce() -> T) -> T {
 }
 
 fn run(hear: &OwnedFd) {
+    let mut awake = fork::wake_up();
     loop {
-        let sources: Vec<Arc<Faults>> =
-            registry().spaces.iter().map(|s| s.faults.clone()).collect();
+        let mut all = registry();
+        let sources: Vec<Arc<Faults>> = all.spaces.iter().map(|s| s.faults.clone()).collect();
+        let touched = std::mem::take(&mut all.touched);
+        drop(all);
+        for (guard, original) in touched {
+            guard.touched(original);
+        }
         let poll = |fd: i32| libc::pollfd {
             fd,
             events: libc::POLLIN,
@@ -86,8 +101,10 @@ fn run(hear: &OwnedFd) {
         };
         let mut fds: Vec<_> = sources.iter().map(|f| poll(f.as_raw_fd())).collect();
         fds.push(poll(hear.as_raw_fd()));
+        drop(awake);
         // SAFETY: the array has as many entries as it says.
         unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as u64, -1) };
+        awake = fork::wake_up();
         for (faults, fd) in sources.iter().zip(&fds) {
             if fd.revents & libc::POLLIN != 0 {
                 hear_of(faults);
@@ -118,42 +135,12 @@ fn listen(hear: &OwnedFd) -> bool {
     true
 }
 
-fn space<'a>(all: &'a mut Registry, faults: &Arc<Faults>) -> Option<&'a mut Space> {
-    all.spaces
-        .iter_mut()
-        .find(|s| Arc::ptr_eq(&s.faults, faults))
-}
-
-/// Reads what there is to hear and acts on it. Memory may change from the moment on at which an event is read, so nobody may put pages back between
+/// Reads what there is to hear and notes it. Memory may change from the moment on at which an event is read, so nobody may put pages back between
 /// that and what is noted of it here: both happen with the registry.
 fn hear_of(faults: &Arc<Faults>) {
-    let mut touched = Vec::new();
     let mut all = registry();
     for event in faults.events() {
-        let Some(space) = space(&mut all, faults) else {
-            return;
-        };
-        match event {
-            Event::Fault(address) => match space.find(address) {
-                Some(found) => touched.push(found),
-                None => space.fill(address),
-            },
-            Event::Remap { from, to, len } => space.shift(from, to, len),
-            Event::Remove(pages) | Event::Unmap(pages) => {
-                space.cut(&pages);
-            }
-            Event::Fork(fd) => {
-                let pieces = space.pieces.clone();
-                all.spaces.push(Space {
-                    faults: Arc::new(Faults::of_child(fd)),
-                    pieces,
-                });
-            }
-        }
-    }
-    drop(all);
-    for (guard, original) in touched {
-        guard.touched(original);
+        all.note(faults, event);
     }
 }
 

@@ -7,9 +7,17 @@ mod memory;
 use ferry_overlap::{Guard, Kind, PAGE, whole_pages};
 use memory::*;
 use std::alloc::{GlobalAlloc, Layout};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One test at a time: the pages that a fork makes common to two processes cannot be moved, and a guard on them is refused.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 #[test]
 fn whoever_touches_a_page_waits_until_it_is_opened() {
+    let _alone = alone();
     for kind in kinds() {
         let map = Map::new(8);
         let span = map.at + 100..map.at + map.len - 50;
@@ -47,6 +55,7 @@ fn whoever_touches_a_page_waits_until_it_is_opened() {
 
 #[test]
 fn a_system_call_waits_too() {
+    let _alone = alone();
     if !moves() {
         return;
     }
@@ -78,6 +87,7 @@ fn a_system_call_waits_too() {
 
 #[test]
 fn a_child_gets_its_data_too() {
+    let _alone = alone();
     if !moves() || !ferry_overlap::lasting() {
         return;
     }
@@ -106,6 +116,7 @@ fn a_child_gets_its_data_too() {
 
 #[test]
 fn what_the_program_does_to_its_memory_is_followed() {
+    let _alone = alone();
     if !moves() {
         return;
     }
@@ -144,6 +155,7 @@ fn what_the_program_does_to_its_memory_is_followed() {
 
 #[test]
 fn rights_taken_meanwhile_do_not_lose_data() {
+    let _alone = alone();
     if !moves() {
         return;
     }
@@ -160,6 +172,7 @@ fn rights_taken_meanwhile_do_not_lose_data() {
 
 #[test]
 fn huge_pages_move_and_come_back() {
+    let _alone = alone();
     for kind in kinds() {
         let map = Map::new(4 * 512);
         // SAFETY: advice on the test's own memory.
@@ -182,6 +195,7 @@ fn huge_pages_move_and_come_back() {
 
 #[test]
 fn memory_that_cannot_be_guarded_is_left_as_it_is() {
+    let _alone = alone();
     let len = 4 * PAGE;
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
@@ -212,6 +226,7 @@ fn memory_that_cannot_be_guarded_is_left_as_it_is() {
 
 #[test]
 fn blocks_of_the_arena_are_apart_and_come_back() {
+    let _alone = alone();
     let mut state = 12345u64;
     let mut next = move |below: u64| {
         state = state
