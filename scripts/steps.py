@@ -91,7 +91,8 @@ def main():
         print(f"{'ok' if bad == 0 else 'FAILED':6} {name:28} {good:5} passed {bad:4} failed {seconds:6.0f} s", flush=True)
         if bad:
             print(f"       {' '.join(command)}: {status}; all of it is in {log.relative_to(ROOT) if log.is_relative_to(ROOT) else log}")
-            interesting = [line for line in text.splitlines() if re.search(r"^not ok|FAILED|panicked|^error|^FAIL:|^ERROR:|^failed:", line)]
+            interesting = re.findall(r"^(?:not ok.*(?:\n    .*)*|.*(?:FAILED|panicked).*|(?:error|FAIL:|ERROR:|failed:).*)$", text, re.M)
+            interesting = [line for found in interesting for line in found.splitlines()]
             for line in (interesting or text.splitlines())[-30:]:
                 print(f"       {line[:220]}", flush=True)
     print(f"{(time.monotonic() - started) / 60:.1f} minutes")

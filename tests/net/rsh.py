@@ -5,27 +5,35 @@
     rsh.py call hN COMMAND...        what mpiexec runs
 """
 
+import contextlib
 import os
 import select
-import signal
 import socket
 import subprocess
 import sys
+import threading
 
 PORT = 5140
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": os.environ.get("HOME", "/")}
 
 
 def serve():
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the children's ends are nobody's business here
     with socket.create_server(("0.0.0.0", PORT)) as server:
         print("ready", flush=True)
         while True:
-            caller, _ = server.accept()
-            with caller, caller.makefile("rb", buffering=0) as words:
-                command = os.fsdecode(words.readline()).rstrip("\n")
-                subprocess.Popen(["sh", "-c", command], cwd="/", env=ENVIRONMENT, stdin=caller, stdout=caller, stderr=caller, start_new_session=True,
-                                 preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_DFL))
+            threading.Thread(target=answer, args=server.accept()[:1], daemon=True).start()
+
+
+def answer(caller):
+    """Runs what one caller says. What the command leaves unread is read here: a socket closed before that resets the connection, and
+    with it goes what the command said last."""
+    with caller, contextlib.suppress(OSError):
+        with caller.makefile("rb", buffering=0) as words:
+            command = os.fsdecode(words.readline()).rstrip("\n")
+        subprocess.run(["sh", "-c", command], cwd="/", env=ENVIRONMENT, stdin=caller, stdout=caller, stderr=caller, start_new_session=True)
+        caller.shutdown(socket.SHUT_WR)
+        while caller.recv(1 << 16):
+            pass
 
 
 def call(host, command):
