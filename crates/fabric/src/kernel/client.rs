@@ -57,7 +57,7 @@ pub struct Client {
     taken: Vec<u8>,
     /// The rank has said that it waits, and has not gone on since.
     rests: bool,
-    /// What `turn` was then.
+    /// What `turn` was when it last rested or left.
     seen: u32,
     /// How it stopped.
     rests_as: u32,
@@ -324,7 +324,7 @@ impl Client {
                 &[numbers.as_flattened(), cause.as_bytes()],
             );
         }
-        self.stop(state::LEFT, Time::ZERO);
+        self.seen = self.stop(state::LEFT, Time::ZERO);
         self.left = true;
     }
 
@@ -423,7 +423,6 @@ impl Client {
         } else {
             self.rests_as
         };
-        let seen = mailbox.turn.load(Ordering::SeqCst);
         let order = Ordering::SeqCst;
         if mailbox
             .state
@@ -432,12 +431,11 @@ impl Client {
         {
             self.arena.header().rejoins.fetch_add(1, order);
             self.arena.ring();
-            while mailbox.state.load(order) != state::RUNNING {
-                mailbox.asleep.store(1, order);
-                sleep_while(&mailbox.turn, seen, || {
-                    mailbox.state.load(order) != state::RUNNING
-                });
-            }
+        }
+        // That the state says so is not enough: `turn` is raised after it, and who stopped again before that would take it for the next turn's.
+        if mailbox.turn.load(order) == self.seen {
+            mailbox.asleep.store(1, order);
+            sleep(&mailbox.turn, self.seen);
         }
         (self.rests, self.left) = (false, false);
         self.go_on();
@@ -446,11 +444,41 @@ impl Client {
 
 /// Sleeps until `word` is no longer `seen`.
 pub fn sleep(word: &AtomicU32, seen: u32) {
-    sleep_while(word, seen, || true);
+    while word.load(Ordering::SeqCst) == seen {
+        let _ = futex::wait(word, futex::Flags::empty(), seen, None);
+    }
 }
 
-fn sleep_while(word: &AtomicU32, seen: u32, unless: impl Fn() -> bool) {
-    while word.load(Ordering::SeqCst) == seen && unless() {
-        let _ = futex::wait(word, futex::Flags::empty(), seen, None);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    /// The turn is there when `turn` says so, not when the state does.
+    #[test]
+    fn who_comes_back_waits_for_the_turn_itself() {
+        let arena = Arena::create(1, 0, b"").unwrap();
+        let mut client = Client::join(arena.clone(), 0);
+        let mailbox = client.mailbox;
+        client.leave();
+        let back = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                client.awake();
+                back.store(true, Ordering::SeqCst);
+            });
+            while mailbox.state.load(Ordering::SeqCst) != state::REJOINS {
+                std::thread::yield_now();
+            }
+            mailbox.state.store(state::RUNNING, Ordering::SeqCst);
+            arena.ring();
+            for _ in 0..2000 {
+                std::thread::yield_now();
+                assert!(!back.load(Ordering::SeqCst), "before its turn");
+            }
+            mailbox.turn.fetch_add(1, Ordering::SeqCst);
+            let _ = futex::wake(&mailbox.turn, futex::Flags::empty(), 1);
+        });
+        assert!(back.into_inner());
     }
 }
