@@ -52,8 +52,8 @@ struct WorldModel {
 }
 
 static PROCESS: OnceLock<Process> = OnceLock::new();
-/// Only one thread starts.
-static STARTING: Mutex<()> = Mutex::new(());
+/// Only one thread starts. Within: the level for which the process is to be started at least, because a tool's threads use it.
+static STARTING: Mutex<ThreadLevel> = Mutex::new(ThreadLevel::Single);
 /// The process between MPI_Init and MPI_Finalize, else null.
 static IN_WORLD: AtomicPtr<Process> = AtomicPtr::new(null_mut());
 
@@ -93,15 +93,30 @@ pub fn init(level: ThreadLevel) -> Result<&'static Process> {
     Ok(process)
 }
 
+/// The level of thread support that a tool's threads get beside the program's: what they ask for, if the process has not been started
+/// yet, since it is then started for that level; otherwise at most that for which it has been.
+pub(crate) fn for_tool(asked: ThreadLevel) -> ThreadLevel {
+    let mut least = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    match PROCESS.get() {
+        Some(process) => asked.min(process.level),
+        None => {
+            *least = asked.max(*least);
+            asked
+        }
+    }
+}
+
 /// Finds the job, starts the device and makes the predefined communicators, unless that has been done. `level` counts at the first
 /// call only.
 ///
 /// Errors: the launcher cannot be spoken to; the shared segment cannot be mapped.
 pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
-    let _one = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let least = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(process) = PROCESS.get() {
         return Ok(process);
     }
+    let asked = level;
+    let level = level.max(*least);
     let Place {
         welcome,
         segment,
@@ -134,6 +149,11 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
         progress,
     )
     .map_err(|e| err!(Other, "{e}"))?;
+    // A tool's threads wait for nobody: hangs are found as without them.
+    let several = asked == ThreadLevel::Multiple;
+    status
+        .concurrent
+        .store(u32::from(several), Ordering::Relaxed);
     let process = Process {
         me: welcome.rank,
         size: welcome.size,
@@ -173,7 +193,7 @@ impl Process {
     }
 
     /// The highest level of thread support that a session can have: any if a session started the process, as it then is ready for
-    /// all of them, otherwise that of the world model.
+    /// all of them, otherwise that of the world model or of a tool, whichever is higher.
     pub fn thread_limit(&self) -> ThreadLevel {
         self.level
     }

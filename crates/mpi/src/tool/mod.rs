@@ -81,16 +81,12 @@ pub enum Verbosity {
 /// Calls of MPI_T_init_thread without their MPI_T_finalize.
 static USERS: AtomicU32 = AtomicU32::new(0);
 
-/// One more user of the interface (MPI_T_init_thread). Returns the level of thread support it gets: at most that for which
-/// the process has been started, since some variables are read under the device's lock, which there is only with
-/// MPI_THREAD_MULTIPLE.
+/// One more user of the interface (MPI_T_init_thread). Returns the level of thread support it gets: what it asks for, unless the process
+/// has been started for less. Some variables are read under the device's lock, which there is only with MPI_THREAD_MULTIPLE: a tool
+/// that asks for that before MPI is initialised has the process started with the lock, whatever the program asks for.
 pub fn init(required: ThreadLevel) -> ThreadLevel {
     USERS.fetch_add(1, Ordering::AcqRel);
-    let most = match process::started() {
-        Some(p) => p.thread_limit(),
-        None => ThreadLevel::Serialized,
-    };
-    required.min(most)
+    process::for_tool(required)
 }
 
 /// One user has done (MPI_T_finalize).
