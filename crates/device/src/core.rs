@@ -41,6 +41,12 @@ pub struct Capabilities {
 pub trait Background: Send {
     /// Does what can be done now, without blocking. Returns true when all is done; it is then dropped.
     fn advance(&mut self, device: &mut Device) -> bool;
+
+    /// Do others wait for what it does next, or does that take long? Otherwise it can wait until the program is in MPI again: the progress
+    /// thread is not woken for it alone. Its requests speak for themselves.
+    fn presses(&self) -> bool {
+        true
+    }
 }
 
 /// The device of one process.
@@ -459,7 +465,7 @@ impl Device {
 
     /// Would others wait in vain if nobody made progress here?
     pub(crate) fn is_pressed(&self) -> bool {
-        !self.background.is_empty()
+        self.background.iter().any(|work| work.presses())
             || self.engine.has_outgoing()
             || self.engine.has_tasks()
             || self.engine.requests.pressing() > 0
@@ -600,14 +606,7 @@ impl Engine {
             len,
             content,
         } = message;
-        self.requests.set_envelope(
-            req,
-            Envelope {
-                source: key.source,
-                tag: key.tag,
-                len,
-            },
-        );
+        self.requests.set_envelope(req, key.envelope(len));
         match content {
             Content::Eager { bytes, sync } => {
                 self.deliver(req, &bytes);

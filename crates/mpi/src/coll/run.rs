@@ -424,7 +424,7 @@ pub(super) unsafe fn run(schedule: &Schedule, b: &Binding<'_>, number: Number) -
                     recv: b.recv,
                     element: b.reduction.map(|r| r.1),
                 };
-                // SAFETY: as above.
+                // SAFETY: the caller's promise: the buffers are valid until the operation has ended.
                 unsafe { run.work(b, &places, &schedule.steps[run.at]) };
                 run.at += 1;
             }
@@ -536,12 +536,7 @@ impl Lasting {
     /// The buffers must be what the schedule takes them for, until the end.
     unsafe fn go(self: Arc<Lasting>, d: &mut Device) -> Active {
         let flag = Arc::new(Flag::default());
-        let run = Box::new(Run::new(&self.schedule, &self.binding(), self.number));
-        d.add_background(Box::new(InBackground {
-            what: self,
-            run,
-            flag: flag.clone(),
-        }));
+        d.add_background(Box::new(InBackground::new(self, &flag)));
         Active::Work(flag)
     }
 
@@ -555,12 +550,7 @@ impl Lasting {
         if self.schedule.steps.is_empty() {
             flag.set(Ok(()));
         } else {
-            let run = Box::new(Run::new(&self.schedule, &self.binding(), self.number));
-            let work = InBackground {
-                what: Arc::new(self),
-                run,
-                flag: flag.clone(),
-            };
+            let work = InBackground::new(Arc::new(self), &flag);
             device::device().add_background(Box::new(work));
         }
         Request::work(Some(comm), flag)
@@ -587,9 +577,34 @@ struct InBackground {
     what: Arc<Lasting>,
     run: Box<Run>,
     flag: Arc<Flag>,
+    /// From this step on nothing is sent any more, and no step takes long.
+    last: usize,
+}
+
+impl InBackground {
+    fn new(what: Arc<Lasting>, flag: &Arc<Flag>) -> InBackground {
+        let (s, b) = (&what.schedule, what.binding());
+        let presses = |step: &Step| match *step {
+            Step::Send { .. } => true,
+            Step::Reduce { into, .. } | Step::Copy { into, .. } => takes_long(&b, step, into),
+            Step::Recv { .. } | Step::Await { .. } => false,
+        };
+        let last = s.steps.iter().rposition(presses).map_or(0, |at| at + 1);
+        let run = Box::new(Run::new(s, &b, what.number));
+        InBackground {
+            run,
+            flag: flag.clone(),
+            last,
+            what,
+        }
+    }
 }
 
 impl Background for InBackground {
+    fn presses(&self) -> bool {
+        self.run.at < self.last
+    }
+
     fn advance(&mut self, d: &mut Device) -> bool {
         let b = self.what.binding();
         // SAFETY: whoever started this keeps the buffers for it; the run is boxed.
