@@ -115,7 +115,7 @@ fn body(out: &mut String, f: &Function, name: &str, number: u32, large: bool) {
     };
     let _ = writeln!(
         out,
-        "    }})();\n    match result {{\n        Ok(()) => 0,\n        // SAFETY: as above.\n        Err(error) => unsafe {{ {raised} }},\n    }}\n}}"
+        "    }})();\n    match result {{\n        Ok(()) => 0,\n        // SAFETY: the handles that the call was given are what its errors are raised on.\n        Err(error) => unsafe {{ {raised} }},\n    }}\n}}"
     );
 }
 

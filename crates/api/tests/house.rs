@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 const MAY_USE: [(&str, &[&str]); 15] = [
     ("api", &[]),
     ("guard", &[]),
-    ("overlap", &[]),
     ("job", &["guard"]),
+    ("overlap", &["job"]),
     ("datatype", &[]),
     ("schedule", &[]),
     ("op", &["datatype"]),

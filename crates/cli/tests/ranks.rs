@@ -97,11 +97,7 @@ fn finalize(place: &Place) {
 }
 
 fn fall_asleep(status: &RankStatus) {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    status.since.store(
-        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
-        Relaxed,
-    );
+    status.since.store(RankStatus::now(), Relaxed);
     status.asleep.store(1, Release);
 }
 

@@ -3,7 +3,7 @@
 use crate::copying::{Copying, Way};
 use crate::count::COUNTERS;
 use crate::held::Held;
-use crate::key::{Envelope, ProcId};
+use crate::key::ProcId;
 use crate::matcher::{Content, Matcher, Unexpected};
 use crate::request::{Completion, Fault, Operation, ReqId, Requests, Stream};
 use crate::wire::{self, Fields, Head};
@@ -297,11 +297,7 @@ impl Engine {
         };
         let bytes = fields.0;
         COUNTERS.received[self.way(from)].add(bytes.len() as u64);
-        let envelope = Envelope {
-            source: key.source,
-            tag: key.tag,
-            len: bytes.len() as u64,
-        };
+        let envelope = key.envelope(bytes.len() as u64);
         match self.matcher.match_message(&key) {
             Some(req) => {
                 self.requests.set_envelope(req, envelope);
@@ -334,14 +330,7 @@ impl Engine {
         COUNTERS.received_announced.add(1);
         match self.matcher.match_message(&key) {
             Some(req) => {
-                self.requests.set_envelope(
-                    req,
-                    Envelope {
-                        source: key.source,
-                        tag: key.tag,
-                        len,
-                    },
-                );
+                self.requests.set_envelope(req, key.envelope(len));
                 self.take_announced(req, from, len, address, request);
             }
             None => self.matcher.keep(Unexpected {

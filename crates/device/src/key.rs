@@ -53,6 +53,18 @@ pub struct Key {
     pub tag: u32,
 }
 
+impl Key {
+    /// What is known of a message that carries this key and `len` bytes.
+    #[inline]
+    pub(crate) fn envelope(&self, len: u64) -> Envelope {
+        Envelope {
+            source: self.source,
+            tag: self.tag,
+            len,
+        }
+    }
+}
+
 /// What a receive or a probe asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pattern {

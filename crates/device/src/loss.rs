@@ -108,7 +108,7 @@ mod tests {
     use crate::waiting::Patience;
     use crate::wire::{self, Head};
     use crate::{SendMode, Source};
-    use ferry_job::{Nodes, RankStatus, Welcome};
+    use ferry_job::{RankStatus, Welcome};
     use ferry_transport::Inbox;
 
     fn pattern(source: u32) -> Pattern {
@@ -122,18 +122,7 @@ mod tests {
     fn alone() -> Device {
         let status: &RankStatus = Box::leak(Box::default());
         let patience = Patience::new(1, 1);
-        let alone = Welcome {
-            rank: 0,
-            size: 1,
-            local_rank: 0,
-            local_ranks: vec![0],
-            appnum: 0,
-            job: 1,
-            cores: 1,
-            segment_len: 0,
-            key: [0; 32],
-            nodes: Nodes::one("here", 1),
-        };
+        let alone = Welcome::on_one_host(0, 1, "here");
         Device::new(&alone, None, None, status, patience, false).unwrap()
     }
 
@@ -191,13 +180,13 @@ mod tests {
         d.break_down(&cable_pulled());
         assert!(d.is_lost(1) && !d.is_lost(0));
         assert!(d.take(waiting).fault.is_some());
-        // SAFETY: as above.
+        // SAFETY: `early` outlives the device, and the first receive into it has ended.
         let again = unsafe { d.receive_from(1, pattern(1), into(&mut early)) };
         assert!(d.take(again).fault.is_some());
         assert!(trouble().unwrap().contains("the cable was pulled"));
 
         // From those who are there messages still come.
-        // SAFETY: as above.
+        // SAFETY: `late` outlives the device's use of it.
         let own = unsafe { d.receive_from(0, pattern(0), into(&mut late)) };
         assert!(!d.is_complete(own));
         let key = Key {

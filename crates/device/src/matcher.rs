@@ -37,11 +37,7 @@ impl Unexpected {
     }
 
     pub fn envelope(&self) -> Envelope {
-        Envelope {
-            source: self.key.source,
-            tag: self.key.tag,
-            len: self.len,
-        }
+        self.key.envelope(self.len)
     }
 }
 

@@ -294,13 +294,7 @@ pub fn start_progress() -> std::io::Result<()> {
         }
         (w.runs, w.stops) = (true, false);
     }
-    let begun = without_signals(|| {
-        std::thread::Builder::new()
-            .name("ferry-progress".into())
-            .stack_size(STACK)
-            .spawn(run)
-    });
-    match begun {
+    match ferry_job::start_thread("ferry-progress", STACK, run) {
         Ok(handle) => {
             *thread = Some(handle);
             Ok(())
@@ -330,19 +324,6 @@ pub fn stop_progress() {
     }
     // It does not panic: where it would, the whole process ends.
     let _ = handle.join();
-}
-
-/// Does `start` with all signals blocked, which the threads that it starts inherit: signals are the program's.
-fn without_signals<T>(start: impl FnOnce() -> T) -> T {
-    // SAFETY: both sets are written by the calls before they are read; the calling thread's mask is put back.
-    unsafe {
-        let (mut all, mut before) = std::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let result = start();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        result
-    }
 }
 
 /// It has little to do each time, but others wait for that. Without any rights the system can be asked for short slices, which come

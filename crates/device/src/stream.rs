@@ -4,7 +4,7 @@ use crate::buffer::{Sink, Source};
 use crate::core::Device;
 use crate::count::COUNTERS;
 use crate::engine::{Engine, Offer, Payload};
-use crate::key::{Envelope, ProcId};
+use crate::key::ProcId;
 use crate::request::{Completion, Operation, ReqId, Stream};
 use crate::wire::{self, Fields, Head};
 use ferry_transport::TransportError;
@@ -112,14 +112,7 @@ impl Engine {
         let len = (len - wire::EAGER_HEAD) as u64;
         let req = self.matcher.match_message(&key)?;
         COUNTERS.received[self.way(from)].add(len);
-        self.requests.set_envelope(
-            req,
-            Envelope {
-                source: key.source,
-                tag: key.tag,
-                len,
-            },
-        );
+        self.requests.set_envelope(req, key.envelope(len));
         if let Some(Operation::Receive { stream, .. }) = self.requests.operation(req) {
             *stream = Some(Stream {
                 from,

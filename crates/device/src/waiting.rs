@@ -327,11 +327,7 @@ fn tell(status: &RankStatus, what: &WaitingFor<'_>, again: bool) {
     if let Some(details) = what.details {
         details.describe(status);
     }
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    status.since.store(
-        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
-        Ordering::Relaxed,
-    );
+    status.since.store(RankStatus::now(), Ordering::Relaxed);
     status.asleep.store(1, Ordering::Release);
 }
 

@@ -18,7 +18,7 @@ use rustix::net::{
 use crate::directory::{Directory, LauncherDirectory};
 use crate::foreign::{self, SharedKvs};
 use crate::notice::PACKET_MAX;
-use crate::{Cores, Nodes, Notice, RankStatus, Reply, Segment, Welcome};
+use crate::{Cores, Notice, RankStatus, Reply, Segment, Welcome};
 
 /// The environment variable that names the socket's descriptor.
 pub const LAUNCH_FD: &str = "FERRY_LAUNCH_FD";
@@ -119,16 +119,9 @@ pub fn join() -> Result<Place, JobError> {
 /// A job of one rank.
 fn alone() -> Place {
     let welcome = Welcome {
-        rank: 0,
-        size: 1,
-        local_rank: 0,
-        local_ranks: vec![0],
-        appnum: 0,
         job: u64::from(std::process::id()),
         cores: Cores::counted().usable() as u32,
-        segment_len: 0,
-        key: [0; 32],
-        nodes: Nodes::one(&host_name(), 1),
+        ..Welcome::on_one_host(0, 1, &host_name())
     };
     Place {
         welcome,

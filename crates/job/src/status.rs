@@ -67,6 +67,12 @@ pub struct RankStatus {
 }
 
 impl RankStatus {
+    /// The time by the clock of [`RankStatus::since`].
+    pub fn now() -> u64 {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    }
+
     /// The communicator's name as text; cut at the first zero byte.
     pub fn comm_name_text(&self) -> String {
         let bytes: Vec<u8> = self

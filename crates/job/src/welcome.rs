@@ -90,6 +90,23 @@ pub enum Malformed {
 }
 
 impl Welcome {
+    /// That of `rank` in a job of `size` ranks, all of them on `host`: each has the same number there, nothing tells the job from others, and it
+    /// has one core, no segment and no secret.
+    pub fn on_one_host(rank: u32, size: u32, host: &str) -> Welcome {
+        Welcome {
+            rank,
+            size,
+            local_rank: rank,
+            local_ranks: (0..size).collect(),
+            appnum: 0,
+            job: 0,
+            cores: 1,
+            segment_len: 0,
+            key: [0; 32],
+            nodes: Nodes::one(host, size),
+        }
+    }
+
     /// The welcome as bytes, little-endian.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128);
@@ -278,16 +295,8 @@ mod tests {
     #[test]
     fn another_version_is_named() {
         let w = Welcome {
-            rank: 0,
-            size: 1,
-            local_rank: 0,
-            local_ranks: vec![0],
-            appnum: 0,
-            job: 1,
-            cores: 1,
-            segment_len: 4096,
             key: [7; 32],
-            nodes: Nodes::one("here", 1),
+            ..Welcome::on_one_host(0, 1, "here")
         };
         assert!(
             !format!("{w:?}").contains("key"),

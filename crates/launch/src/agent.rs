@@ -714,8 +714,7 @@ impl Site {
 
     /// Sends the status pages that have changed.
     fn look(&mut self, queue: &mut Queue) {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+        let now = RankStatus::now();
         let mut changed = Vec::new();
         for (local, rank) in self.ranks.iter().enumerate().filter(|(_, r)| !r.ended) {
             let status = &self.statuses[local];

@@ -26,6 +26,8 @@ use ends::End;
 pub use ends::end_orphans;
 use here::Here;
 use modelled::Modelled;
+#[cfg(test)]
+pub(crate) use watch::view_of;
 use watch::{HangWatch, LOOK};
 pub use watch::{is_awake, page_of};
 

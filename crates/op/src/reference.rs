@@ -68,7 +68,7 @@ fn encode(form: Form, raw: [Raw; 2], out: &mut [u8]) {
         },
         // SAFETY: `out` holds an element of this form.
         Form::LongDouble => unsafe { ferry_long_double_from(real(raw[0]), out.as_mut_ptr()) },
-        // SAFETY: as above.
+        // SAFETY: `out` holds an element of this form, 16 bytes.
         Form::F128 => unsafe { ferry_binary128_from(real(raw[0]), out.as_mut_ptr()) },
         Form::C32 | Form::C64 | Form::CLongDouble | Form::C128 => {
             let (re, im) = out.split_at_mut(form.size() / 2);
@@ -102,7 +102,7 @@ fn write_real(form: Form, v: f64, out: &mut [u8]) {
         Form::F64 => out[..8].copy_from_slice(&v.to_ne_bytes()),
         // SAFETY: `out` holds an element of this form.
         Form::LongDouble => unsafe { ferry_long_double_from(v, out.as_mut_ptr()) },
-        // SAFETY: as above.
+        // SAFETY: `out` holds an element of this form, 16 bytes.
         _ => unsafe { ferry_binary128_from(v, out.as_mut_ptr()) },
     }
 }
@@ -123,7 +123,7 @@ fn decode(form: Form, bytes: &[u8]) -> Value {
         Form::F64 => Real(f64::from_ne_bytes(bytes[..8].try_into().unwrap())),
         // SAFETY: `bytes` holds an element of this form.
         Form::LongDouble => Real(unsafe { ferry_long_double_to(bytes.as_ptr()) }),
-        // SAFETY: as above.
+        // SAFETY: `bytes` holds an element of this form, 16 bytes.
         Form::F128 => Real(unsafe { ferry_binary128_to(bytes.as_ptr()) }),
         Form::C32 | Form::C64 | Form::CLongDouble | Form::C128 => {
             let (re, im) = bytes.split_at(form.size() / 2);

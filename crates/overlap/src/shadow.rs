@@ -16,7 +16,7 @@ pub(crate) struct Shadow {
 
 // SAFETY: an address range of the process, owned by this value.
 unsafe impl Send for Shadow {}
-// SAFETY: as above; it is only read here.
+// SAFETY: shared references only read the two numbers and the address.
 unsafe impl Sync for Shadow {}
 
 impl Shadow {

@@ -179,7 +179,7 @@ fn new() -> Result<OwnedFd> {
     // SAFETY: a new descriptor, owned by nobody else.
     let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
     if fd >= 0 {
-        // SAFETY: as above.
+        // SAFETY: the call has just made this descriptor, and nobody else owns it.
         return Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) });
     }
     let cause = Error::last_os_error();
@@ -191,7 +191,7 @@ fn new() -> Result<OwnedFd> {
     if fd < 0 {
         return Err(cause);
     }
-    // SAFETY: as above.
+    // SAFETY: the request has just made this descriptor, and nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -32,18 +32,12 @@ impl Watch {
             return Err(Refusal::last("making a pipe"));
         }
         // SAFETY: new descriptors, owned by nobody else.
-        let (hear, tell) =
-            unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+        let [hear, tell] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
         let (here, started) = mpsc::channel();
-        let begun = without_signals(|| {
-            std::thread::Builder::new()
-                .name("ferry-guard".into())
-                .stack_size(STACK)
-                .spawn(move || {
-                    let _ = here.send(());
-                    drop(here);
-                    run(&hear);
-                })
+        let begun = ferry_job::start_thread("ferry-guard", STACK, move || {
+            let _ = here.send(());
+            drop(here);
+            run(&hear);
         });
         let thread = begun.map_err(|cause| Refusal::System {
             attempted: "starting the thread that watches guarded pages",
@@ -54,33 +48,23 @@ impl Watch {
         Ok(())
     }
 
+    /// Tells it of an address.
+    fn say(&self, address: u64) {
+        let bytes = address.to_ne_bytes();
+        // SAFETY: writes from an array of so many bytes.
+        unsafe { libc::write(self.tell.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
+    }
+
     /// Ends it.
     pub fn stop(self) {
-        // SAFETY: writes eight bytes of its own.
-        unsafe { libc::write(self.tell.as_raw_fd(), [0u8; 8].as_ptr().cast(), 8) };
+        self.say(0);
         // It does not panic: where it would, the whole process ends.
         let _ = self.thread.join();
     }
 
     /// Has it look again which descriptors there are.
     pub fn nudge(&self) {
-        // SAFETY: as above. The address 1 is nobody's.
-        unsafe {
-            libc::write(self.tell.as_raw_fd(), 1u64.to_ne_bytes().as_ptr().cast(), 8);
-        }
-    }
-}
-
-/// Does `start` with all signals blocked, which the threads that it starts inherit: signals are the program's.
-fn without_signals<T>(start: impl FnOnce() -> T) -> T {
-    // SAFETY: both sets are written by the calls before they are read; the calling thread's mask is put back.
-    unsafe {
-        let (mut all, mut before) = std::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let result = start();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        result
+        self.say(1); // nobody's
     }
 }
 

@@ -35,7 +35,7 @@ fn a_fault_of_the_programs_own_goes_to_its_handler() {
         let (owner, touched) = told();
         let guard = Guard::begin(kind, &map.pages(), vec![map.pages()], owner).unwrap();
         let before = SEGV_SEEN.load(std::sync::atomic::Ordering::SeqCst);
-        // SAFETY: as above.
+        // SAFETY: the page is the test's own mapping.
         unsafe { libc::mprotect(own.at as *mut _, PAGE, libc::PROT_NONE) };
         own.set(3, 3);
         assert_eq!(

@@ -424,7 +424,7 @@ impl Wires {
         match &mut self.shm {
             // SAFETY: the caller's promise, passed on.
             Some(shm) if from != self.me => unsafe { shm.fetch(from, address, into, len) },
-            // SAFETY: as above.
+            // SAFETY: the caller's promise covers this one run.
             _ => unsafe { self.read(from, address, &[(into, len)]) }.map(|()| Fetch::Done),
         }
     }

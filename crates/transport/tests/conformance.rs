@@ -6,7 +6,7 @@
 mod memory;
 
 use ferry_fabric::{Arena, machine};
-use ferry_job::{NodeJob, Nodes, Segment, Welcome};
+use ferry_job::{NodeJob, Segment, Welcome};
 use ferry_transport::model::Model;
 use ferry_transport::self_loop::SelfLoop;
 use ferry_transport::shm::Shm;
@@ -32,16 +32,10 @@ type Wires = Vec<Box<dyn Transport>>;
 
 fn welcome(rank: u32, size: u32) -> Welcome {
     Welcome {
-        rank,
-        size,
-        local_rank: rank,
-        local_ranks: (0..size).collect(),
-        appnum: 0,
         job: 5,
         cores: 2,
-        segment_len: 0,
         key: [3; 32],
-        nodes: Nodes::one("here", size),
+        ..Welcome::on_one_host(rank, size, "here")
     }
 }
 

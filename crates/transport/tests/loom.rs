@@ -35,7 +35,7 @@ mod memory {
 
     // SAFETY: `owners` has loom check that the bytes are never used by both sides at once.
     unsafe impl Send for Shared {}
-    // SAFETY: as above.
+    // SAFETY: what is not atomic is what `owners` watches.
     unsafe impl Sync for Shared {}
 
     pub type Base = Arc<Shared>;

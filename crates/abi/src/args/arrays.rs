@@ -111,7 +111,7 @@ impl Ints {
         match self {
             // SAFETY: the program's array has the elements that the standard says.
             Ints::Narrow(at) => i64::from(unsafe { *at.add(index) }),
-            // SAFETY: as above.
+            // SAFETY: the program's array has the elements that the standard says; they need not be aligned.
             Ints::Wide(at) => unsafe { at.add(index).read_unaligned() },
         }
     }

@@ -29,7 +29,7 @@ fn operation(user_fn: UserFunction) -> ferry_op::UserFunction {
                     let mut len = i32::try_from(count - done).unwrap_or(i32::MAX);
                     let next = done + i64::from(len);
                     let at = (done * datatype.extent()) as isize;
-                    // SAFETY: as above; both buffers hold `count` elements, and `done` is less.
+                    // SAFETY: the program's own function; both buffers hold `count` elements, and `done` is less.
                     unsafe {
                         f(
                             input.offset(at).cast_mut().cast(),

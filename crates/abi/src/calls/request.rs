@@ -207,15 +207,21 @@ fn ready(all: &[(usize, &'static Arc<Request>)]) -> Vec<(usize, &'static Arc<Req
         .collect()
 }
 
-/// Completes what can be, first places first (MPI_Waitsome, MPI_Testsome).
+/// Completes what can be, first places first (MPI_Waitsome, MPI_Testsome), once `look` has seen to the active requests.
 fn complete_some(
     handles: &mut [Handle],
-    all: &[(usize, &'static Arc<Request>)],
+    look: impl FnOnce(&[(usize, &'static Arc<Request>)]),
     outcount: Out<i32>,
     indices: OutInts,
     statuses: &OutStatuses,
 ) -> Result<()> {
-    let ready = ready(all);
+    let all = active(handles)?;
+    if all.is_empty() {
+        outcount.set(constants::MPI_UNDEFINED);
+        return Ok(());
+    }
+    look(&all);
+    let ready = ready(&all);
     outcount.set(ready.len() as i32);
     for (nth, (at, _)) in ready.iter().enumerate() {
         indices.set(nth, *at as i32);
@@ -230,16 +236,13 @@ pub fn waitsome(
     array_of_indices: OutInts,
     array_of_statuses: OutStatuses,
 ) -> Result<()> {
-    let all = active(array_of_requests)?;
-    if all.is_empty() {
-        outcount.set(constants::MPI_UNDEFINED);
-        return Ok(());
-    }
-    let requests: Vec<&Request> = all.iter().map(|(_, r)| &***r).collect();
-    request::wait_any(&requests);
+    let wait = |all: &[(usize, &'static Arc<Request>)]| {
+        let requests: Vec<&Request> = all.iter().map(|(_, r)| &***r).collect();
+        request::wait_any(&requests);
+    };
     complete_some(
         array_of_requests,
-        &all,
+        wait,
         outcount,
         array_of_indices,
         &array_of_statuses,
@@ -253,15 +256,12 @@ pub fn testsome(
     array_of_indices: OutInts,
     array_of_statuses: OutStatuses,
 ) -> Result<()> {
-    let all = active(array_of_requests)?;
-    if all.is_empty() {
-        outcount.set(constants::MPI_UNDEFINED);
-        return Ok(());
-    }
-    request::test(|d| all.iter().any(|(_, r)| r.is_complete(d)));
+    let test = |all: &[(usize, &'static Arc<Request>)]| {
+        request::test(|d| all.iter().any(|(_, r)| r.is_complete(d)));
+    };
     complete_some(
         array_of_requests,
-        &all,
+        test,
         outcount,
         array_of_indices,
         &array_of_statuses,
@@ -396,7 +396,7 @@ struct Functions {
 
 // SAFETY: the pointer is the program's own; MPI hands it back to the program's own functions, on whichever thread completes the request.
 unsafe impl Send for Functions {}
-// SAFETY: as above.
+// SAFETY: the pointer is only copied; what lies behind it is the program's concern.
 unsafe impl Sync for Functions {}
 
 /// A callback's return value as a result.
@@ -423,11 +423,11 @@ impl GeneralCallbacks for Functions {
         outcome
     }
     fn free(&self) -> Result<()> {
-        // SAFETY: as above.
+        // SAFETY: the program's own function, called with the pointer given for it (MPI 5.0 §13.2).
         callback_result("free_fn", unsafe { (self.free)(self.extra_state) })
     }
     fn cancel(&self, complete: bool) -> Result<()> {
-        // SAFETY: as above.
+        // SAFETY: the program's own function, called with the pointer given for it (MPI 5.0 §13.2).
         callback_result("cancel_fn", unsafe {
             (self.cancel)(self.extra_state, i32::from(complete))
         })

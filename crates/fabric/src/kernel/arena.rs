@@ -137,7 +137,7 @@ struct Mapping {
 
 // SAFETY: the mapping is shared memory that is only touched through atomics, or by the side that has the turn.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: what several threads reach at once are atomics; the rest belongs to the side that has the turn.
 unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {

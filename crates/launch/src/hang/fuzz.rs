@@ -1,35 +1,18 @@
 //! Status pages that ranks have scribbled over: whatever stands there, mpiexec makes a table of bounded length of it.
 
 use super::*;
+use crate::run::{page_of, view_of};
 use ferry_fuzz::fuzz;
-use ferry_job::{RankState, RankStatus};
+use ferry_job::RankStatus;
 use std::mem::offset_of;
+use std::sync::atomic::Ordering;
 
 /// A page's worth of bytes as the rank's fields, as the launcher's loop reads them.
 fn view(bytes: &[u8; SIZE]) -> RankView {
     // SAFETY: every field is an atomic integer, for which any bytes are valid.
     let status: RankStatus = unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) };
-    use std::sync::atomic::Ordering::Relaxed;
-    RankView {
-        fate: match RankState::from_number(status.state.load(Relaxed)) {
-            RankState::Started => Fate::Started,
-            RankState::Running => Fate::Running,
-            _ => Fate::Finalized,
-        },
-        asleep: status.asleep.load(Relaxed) != 0,
-        concurrent: status.concurrent.load(Relaxed) != 0,
-        call: ferry_api::name_of(status.call.load(Relaxed)).unwrap_or_else(|| "a call".into()),
-        since: status.since.load(Relaxed),
-        context: status.context.load(Relaxed),
-        comm: status.comm_name_text(),
-        comm_size: status.comm_size.load(Relaxed),
-        peer: status.peer.load(Relaxed),
-        tag: status.tag.load(Relaxed),
-        collective: status.collective.load(Relaxed),
-        root: status.root.load(Relaxed),
-        sent: status.sent.load(Relaxed),
-        received: status.received.load(Relaxed),
-    }
+    let since = status.since.load(Ordering::Relaxed);
+    view_of(&page_of(0, &status, true), since)
 }
 
 const SIZE: usize = size_of::<RankStatus>();

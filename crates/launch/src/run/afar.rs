@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ferry_job::RankState;
+use ferry_job::{RankState, RankStatus};
 use rustix::event::epoll;
 use rustix::fs::{OFlags, fcntl_setfl};
 
@@ -448,8 +448,7 @@ impl Job<'_> {
                 self.output.feed(rank, channel, &bytes);
             }
             ToHead::Pages(pages) => {
-                let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-                let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+                let now = RankStatus::now();
                 for page in pages {
                     let rank = self.rank_of(number, page.rank)?;
                     if let Some(afar) = self.afar() {

@@ -91,11 +91,7 @@ impl Job<'_> {
         if views.iter().all(|v| v.fate == Fate::Started) {
             return "no rank has called MPI_Init\n".into();
         }
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        hang::report(
-            &views,
-            now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64,
-        )
+        hang::report(&views, RankStatus::now())
     }
 
     /// The ranks' status pages; the texts only if they are wanted.
@@ -159,7 +155,7 @@ pub fn page_of(rank: u32, status: &RankStatus, texts: bool) -> Page {
 }
 
 /// A page of a rank that has not ended, as the hang report wants it.
-pub(super) fn view_of(page: &Page, since: u64) -> RankView {
+pub(crate) fn view_of(page: &Page, since: u64) -> RankView {
     RankView {
         fate: match RankState::from_number(page.state) {
             RankState::Started => Fate::Started,

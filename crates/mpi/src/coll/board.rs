@@ -407,7 +407,7 @@ unsafe fn carry_out(
                     for i in 0..n {
                         slots.check(i, &mut error);
                         let into = find(Piece::recv(i64::from(i) * recv, recv));
-                        // SAFETY: as above.
+                        // SAFETY: all have posted; the member's block lies within what it posted, and the buffer is writable.
                         fits &= unsafe { slots.data(i, me as usize * block, block).copy_to(&into) };
                     }
                 }
@@ -428,7 +428,7 @@ unsafe fn carry_out(
                     } else {
                         me as usize * len
                     };
-                    // SAFETY: as above.
+                    // SAFETY: the last member has posted the result, and the buffer is writable.
                     fits &= unsafe {
                         slots
                             .data(last, skip, len)
@@ -439,7 +439,7 @@ unsafe fn carry_out(
                     let first = if inclusive { me } else { me - 1 };
                     let output = find(Piece::recv(0, plan.input.count));
                     slots.check(first, &mut error);
-                    // SAFETY: as above.
+                    // SAFETY: that member has posted its partial result, and the buffer is writable.
                     fits &= unsafe { slots.data(first, 0, plan.len).copy_to(&output) };
                     if let Memory::Run { address, .. } = output {
                         fold(0, first, address, &mut error);

@@ -37,7 +37,7 @@ pub struct Block {
 
 // SAFETY: the addresses are the user's, lent to MPI until the operation completes; touched only by the operation.
 unsafe impl Send for Block {}
-// SAFETY: as above.
+// SAFETY: shared references do not reach through the address; only the operation does.
 unsafe impl Sync for Block {}
 
 /// A [`View`] that outlives the call which it came with.

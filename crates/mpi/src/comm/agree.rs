@@ -38,6 +38,14 @@ impl<'a> Circle<'a> {
         })
     }
 
+    /// Of all members of `comm`, for one more agreement among them.
+    ///
+    /// Errors: none for a member, and only members have the communicator.
+    pub fn of_all(comm: &'a Comm) -> Result<Circle<'a>> {
+        let tag = comm.next_agreement();
+        Circle::new(comm, comm.context.control(), tag, &comm.group)
+    }
+
     /// This process's rank in the circle.
     pub fn rank(&self) -> u32 {
         self.rank

@@ -108,12 +108,7 @@ impl Comm {
         if self.is_inter() {
             return self.split_inter(color, key);
         }
-        let circle = Circle::new(
-            self,
-            self.context.control(),
-            self.next_agreement(),
-            &self.group,
-        )?;
+        let circle = Circle::of_all(self)?;
         let gathered = circle.gather(0, Choice { color, key }.bytes())?;
         let table = if circle.rank() == 0 {
             Choices::read(&gathered, || process().new_context())?.bytes()
@@ -168,12 +163,7 @@ impl Comm {
                 circle.broadcast(0, Vec::new())?;
             }
             Some(local) => {
-                let circle = Circle::new(
-                    local,
-                    local.context.control(),
-                    local.next_agreement(),
-                    &local.group,
-                )?;
+                let circle = Circle::of_all(local)?;
                 circle.gather(0, Vec::new())?;
                 self.swap(&circle, tag, Vec::new())?;
             }

@@ -58,12 +58,7 @@ pub fn intercomm_create(
     bridge: Option<Bridge<'_>>,
     tag: u32,
 ) -> Result<Arc<Comm>> {
-    let circle = Circle::new(
-        local,
-        local.context.control(),
-        local.next_agreement(),
-        &local.group,
-    )?;
+    let circle = Circle::of_all(local)?;
     let link = bridge.map(|b| {
         // Tags of the two kinds of calls in the tagged context (create_group is the other) must not meet: leaders use the upper half.
         (
@@ -117,12 +112,7 @@ impl Comm {
     /// same, the side whose leader has the smaller process number. Collective over both groups.
     pub fn merge(self: &Arc<Comm>, high: bool) -> Result<Arc<Comm>> {
         let (local, remote) = self.sides()?;
-        let circle = Circle::new(
-            local,
-            local.context.control(),
-            local.next_agreement(),
-            &local.group,
-        )?;
+        let circle = Circle::of_all(local)?;
         let tag = self.next_agreement();
         let mut mine = Vec::new();
         if circle.rank() == 0 {
@@ -170,12 +160,7 @@ impl Comm {
         key: i32,
     ) -> Result<Option<Arc<Comm>>> {
         let (local, remote) = self.sides()?;
-        let circle = Circle::new(
-            local,
-            local.context.control(),
-            local.next_agreement(),
-            &local.group,
-        )?;
+        let circle = Circle::of_all(local)?;
         let tag = self.next_agreement();
         let gathered = circle.gather(0, Choice { color, key }.bytes())?;
         let mut mine = Vec::new();
@@ -234,12 +219,7 @@ impl Comm {
 
     fn swap_offers(&self, group: &Group) -> Result<(Side, Side)> {
         let (local, _) = self.sides()?;
-        let circle = Circle::new(
-            local,
-            local.context.control(),
-            local.next_agreement(),
-            &local.group,
-        )?;
+        let circle = Circle::of_all(local)?;
         let tag = self.next_agreement();
         let offer = if circle.rank() == 0 {
             Side::offer(group)

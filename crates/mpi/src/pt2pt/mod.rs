@@ -224,7 +224,7 @@ pub unsafe fn send_init(
                     },
                 })
             }
-            // SAFETY: as above.
+            // SAFETY: the caller's promise: at each start the buffer may be read until completion.
             _ => unsafe { start_send(d, &in_comm, &buffer, dest, tag, mode) },
         }),
     )
@@ -298,7 +298,7 @@ unsafe fn post(d: &mut Device, comm: &Comm, from: From, pattern: Pattern, into: 
     match from {
         // SAFETY: the caller's promise.
         From::Rank(r) => unsafe { d.receive_from(comm.peer(r), pattern, into) },
-        // SAFETY: as above.
+        // SAFETY: the caller's promise, whoever the sender is.
         _ => unsafe { d.receive(pattern, into) },
     }
 }
@@ -352,7 +352,7 @@ pub unsafe fn send_receive(
     let mut d = device::device();
     // SAFETY: the caller's promise; this call returns after completion only.
     let receiving = unsafe { start_receive(&mut d, comm, into, from, tag) };
-    // SAFETY: as above.
+    // SAFETY: the caller's promise; this call returns after the send's completion only.
     let sending = unsafe { start_send(&mut d, comm, out, dest, send_tag, Mode::Standard) };
     d.stay();
     let what = waiting_for(comm, peer_of(comm, from), tag);

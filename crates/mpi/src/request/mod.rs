@@ -109,7 +109,7 @@ pub struct Request {
 
 // SAFETY: `state` and `starter` are reached only with exclusive use of the device (see `state`).
 unsafe impl Send for Request {}
-// SAFETY: as above.
+// SAFETY: shared references reach `state` and `starter` only with exclusive use of the device.
 unsafe impl Sync for Request {}
 
 impl Request {

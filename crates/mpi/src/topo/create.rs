@@ -81,12 +81,7 @@ impl Comm {
         given: &[Edge],
         weighted: bool,
     ) -> Result<Arc<Comm>> {
-        let circle = Circle::new(
-            self,
-            self.context.control(),
-            self.next_agreement(),
-            &self.group,
-        )?;
+        let circle = Circle::of_all(self)?;
         let gathered = circle.gather(0, given.iter().flat_map(bytes_of).collect())?;
         let parts = if circle.rank() == 0 {
             sort_edges(&gathered, &self.group)?

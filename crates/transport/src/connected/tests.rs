@@ -11,16 +11,10 @@ use memory::{Cards, Memory};
 
 fn welcome(rank: u32, size: u32) -> Welcome {
     Welcome {
-        rank,
-        size,
-        local_rank: rank,
-        local_ranks: (0..size).collect(),
-        appnum: 0,
         job: 99,
         cores: 2,
-        segment_len: 0,
         key: [7; 32],
-        nodes: Nodes::one("here", size),
+        ..Welcome::on_one_host(rank, size, "here")
     }
 }
 

@@ -148,7 +148,7 @@ mod tests {
         let threads: Vec<_> = (0..N)
             .map(|me| {
                 std::thread::spawn(move || {
-                    // SAFETY: as above; each thread stands for a process with its own view.
+                    // SAFETY: the memory outlives the threads; each stands for a process with its own view.
                     let b = unsafe { Board::new(base as *mut u8, N) };
                     for phase in 1..=500u64 {
                         while b.progress(phase) < 0 {

@@ -64,7 +64,7 @@ pub unsafe fn read(pid: i32, mut address: u64, into: &[(*mut u8, usize)]) -> Res
                             .iter()
                             .map(|r| (r.iov_base.cast::<u8>(), r.iov_len)),
                     ) {
-                        // SAFETY: as above.
+                        // SAFETY: a part of the caller's local runs, which are writable.
                         unsafe { read(pid, address, &[rest])? };
                         address += rest.1 as u64;
                     }

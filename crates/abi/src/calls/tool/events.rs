@@ -91,7 +91,7 @@ impl Listener for Ears {
         let function = *self.0.dropped();
         if let Some(function) = function {
             let user_data = self.0.callback(Safety::None).map_or(0, |c| c.user_data);
-            // SAFETY: as above.
+            // SAFETY: the tool's own function, registered for this, with the arguments of MPI 5.0 §15.3.8.
             unsafe {
                 function(
                     count as i64,

@@ -299,7 +299,7 @@ pub fn t_pvar_read(session: Handle, handle: Handle, buf: *mut c_void) -> Result<
 pub fn t_pvar_readreset(session: Handle, handle: Handle, buf: *mut c_void) -> Result<()> {
     let handle = measured(session, handle)?;
     present(buf)?;
-    // SAFETY: as above.
+    // SAFETY: the program passes room for a value of the variable's type, as to MPI_T_pvar_read.
     unsafe { store(handle.read_reset().map_err(failed)?, buf) };
     Ok(())
 }

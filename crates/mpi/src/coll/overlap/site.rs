@@ -183,23 +183,7 @@ pub(super) fn here(kind: Kind, bytes: usize) -> Number {
         .iter()
         .find(|(k, _)| *k == key)
         .map(|(_, o)| o.clone());
-    sites.push(Site {
-        frames,
-        key,
-        calls: 0,
-        overlapped: 0,
-        bytes: 0,
-        faults: 0,
-        hidden: 0.0,
-        order: order.unwrap_or_default(),
-        refusal: None,
-        blocked: Recent::default(),
-        spans_blocking: Recent::default(),
-        spans_overlapped: Recent::default(),
-        pays: None,
-        check_at: u64::MAX,
-        pause: AGAIN.0,
-    });
+    sites.push(Site::new(frames, key, order.unwrap_or_default()));
     sites.len() - 1
 }
 
@@ -216,6 +200,27 @@ pub(super) fn choose(site: Number, mode: Mode, apart: bool) -> Choice {
 }
 
 impl Site {
+    /// One of which no call has been seen.
+    fn new(frames: [usize; FRAMES], key: Key, order: Vec<u32>) -> Site {
+        Site {
+            frames,
+            key,
+            calls: 0,
+            overlapped: 0,
+            bytes: 0,
+            faults: 0,
+            hidden: 0.0,
+            order,
+            refusal: None,
+            blocked: Recent::default(),
+            spans_blocking: Recent::default(),
+            spans_overlapped: Recent::default(),
+            pays: None,
+            check_at: u64::MAX,
+            pause: AGAIN.0,
+        }
+    }
+
     fn choose(&mut self, apart: bool) -> Choice {
         if self.refusal.is_some() {
             return Choice::Block;
@@ -432,27 +437,12 @@ mod tests {
     use super::*;
 
     fn site() -> Site {
-        Site {
-            frames: [0; FRAMES],
-            key: Key {
-                places: Vec::new(),
-                kind: Kind::Alltoall,
-                class: 20,
-            },
-            calls: 0,
-            overlapped: 0,
-            bytes: 0,
-            faults: 0,
-            hidden: 0.0,
-            order: Vec::new(),
-            refusal: None,
-            blocked: Recent::default(),
-            spans_blocking: Recent::default(),
-            spans_overlapped: Recent::default(),
-            pays: None,
-            check_at: u64::MAX,
-            pause: AGAIN.0,
-        }
+        let key = Key {
+            places: Vec::new(),
+            kind: Kind::Alltoall,
+            class: 20,
+        };
+        Site::new([0; FRAMES], key, Vec::new())
     }
 
     /// Calls of a site, each as long as `times` says for (overlapped, blocking) at that call; how many overlapped.

@@ -1,0 +1,52 @@
+//! Threads of Ferry's in a program's process.
+
+use std::io;
+use std::thread::{Builder, JoinHandle};
+
+/// Starts a thread with this name and so many bytes of stack, and with all signals blocked: signals are the program's.
+///
+/// # Errors
+/// The system gives no thread.
+pub fn start_thread<T: Send + 'static>(
+    name: &str,
+    stack: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    // A thread inherits the mask of the one that starts it, so that there is no moment at which it could take a signal.
+    // SAFETY: both sets are written by the calls before they are read; the calling thread's mask is put back.
+    unsafe {
+        let (mut all, mut before) = std::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let begun = Builder::new()
+            .name(name.into())
+            .stack_size(stack)
+            .spawn(work);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        begun
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Is SIGUSR1 blocked in the calling thread?
+    fn blocked() -> bool {
+        // SAFETY: with no new set the call only writes the old one.
+        unsafe {
+            let mut now = std::mem::zeroed::<libc::sigset_t>();
+            libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), &raw mut now);
+            libc::sigismember(&raw const now, libc::SIGUSR1) == 1
+        }
+    }
+
+    #[test]
+    fn it_takes_no_signals_and_its_starter_still_does() {
+        assert!(!blocked());
+        let name = || std::thread::current().name().map(str::to_owned);
+        let thread = start_thread("quiet", 64 * 1024, move || (blocked(), name())).unwrap();
+        assert_eq!(thread.join().unwrap(), (true, Some("quiet".into())));
+        assert!(!blocked());
+    }
+}
