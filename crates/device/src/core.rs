@@ -328,6 +328,11 @@ impl Device {
         req
     }
 
+    /// From now on the bytes of a send that has begun may be moved ([`Device::relocate`]): nothing is lent to a wire any more.
+    pub fn lend_nothing(&mut self) {
+        self.engine.lends = false;
+    }
+
     /// Looks for a message that matches without receiving it. Makes no progress by itself.
     pub fn probe(&mut self, pattern: &Pattern) -> Option<Envelope> {
         self.engine.matcher.probe(pattern)

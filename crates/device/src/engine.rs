@@ -89,6 +89,8 @@ pub(crate) struct Engine {
     /// Reads that the wire has begun, by the wire's number.
     pub fetching: Vec<(u32, Fetching)>,
     pub copying: Copying,
+    /// Large messages may be lent to wires that can.
+    pub lends: bool,
     pub sent: u64,
     pub received: u64,
     /// Messages that made no sense and were dropped.
@@ -118,6 +120,7 @@ impl Engine {
             tasks: VecDeque::new(),
             fetching: Vec::new(),
             copying: Copying::default(),
+            lends: true,
             sent: 0,
             received: 0,
             malformed: 0,
@@ -437,23 +440,13 @@ impl Inbox for Engine {
     }
 
     fn placed(&mut self, from: ProcId, message: u8, head: &[u8], bytes: usize) {
-        let req = self.streamed(from, message, head);
-        if req
-            .and_then(|req| self.stream_came(from, req, bytes, None))
-            .is_none()
-        {
-            self.malformed += 1;
-        }
+        let understood = self.streamed_bytes(from, message, head, bytes, None);
+        self.malformed += u64::from(understood.is_none());
     }
 
     fn part(&mut self, from: ProcId, message: u8, head: &[u8], bytes: &[u8]) {
-        let req = self.streamed(from, message, head);
-        if req
-            .and_then(|req| self.stream_came(from, req, bytes.len(), Some(bytes)))
-            .is_none()
-        {
-            self.malformed += 1;
-        }
+        let understood = self.streamed_bytes(from, message, head, bytes.len(), Some(bytes));
+        self.malformed += u64::from(understood.is_none());
     }
 
     fn begin(&mut self, from: ProcId, message: u8, start: &[u8], len: usize) -> Option<usize> {

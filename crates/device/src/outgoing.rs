@@ -104,6 +104,7 @@ impl Device {
 
     /// Offers one queued message.
     fn offer(&mut self, to: ProcId, next: &mut Outgoing) -> Result<Offer, TransportError> {
+        self.goes_lent(to, next);
         let answer = match &mut next.payload {
             Payload::None => {
                 self.prepare(to, next.message, &next.head);
@@ -131,7 +132,8 @@ impl Device {
             Payload::Stream { req, offset } => {
                 let features = self.wires.features(to)?;
                 if features.stream
-                    && let Some(went) = self.offer_stream(to, &next.head, *req, offset)?
+                    && let Some(went) =
+                        self.offer_stream(to, next.message, &next.head, *req, offset)?
                 {
                     return Ok(went);
                 }
@@ -185,7 +187,11 @@ impl Device {
         }
         let mut parcels = Vec::with_capacity(queue.len().min(TOGETHER));
         let mut bytes = 0;
-        for next in queue.iter().take(TOGETHER) {
+        for next in queue.iter_mut().take(TOGETHER) {
+            if self.goes_lent(to, next) {
+                break;
+            }
+            let next: &Outgoing = next;
             let (body, stream) = match &next.payload {
                 Payload::None => (&[][..], false),
                 Payload::Owned(b) => (&b[..], false),

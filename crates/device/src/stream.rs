@@ -3,12 +3,15 @@
 use crate::buffer::{Sink, Source};
 use crate::core::Device;
 use crate::count::COUNTERS;
-use crate::engine::{Engine, Offer, Payload};
+use crate::engine::{Engine, Offer, Outgoing, Payload};
 use crate::key::ProcId;
 use crate::request::{Completion, Operation, ReqId, Stream};
 use crate::wire::{self, Fields, Head};
 use ferry_transport::TransportError;
 use std::time::Instant;
+
+/// Messages from so many bytes on are lent to wires that can.
+const LEND_MIN: usize = 256 * 1024;
 
 impl Device {
     /// Bytes of a send to a peer with [`streams`](crate::Capabilities::streams) that are needed no more, from its beginning on.
@@ -49,11 +52,35 @@ impl Device {
         self.wires.gather(bytes);
     }
 
+    /// Is this message, of which nothing has gone yet, to be lent to the wire? Then its head says so from now on.
+    pub(crate) fn goes_lent(&mut self, to: ProcId, next: &mut Outgoing) -> bool {
+        let Payload::Stream { req, offset: 0 } = next.payload else {
+            return next.message == wire::LENT;
+        };
+        if next.message == wire::LENT {
+            return true;
+        }
+        let Some(Operation::SendAnnounced {
+            source: Source::Bytes { len, .. },
+            ..
+        }) = self.engine.requests.operation(req)
+        else {
+            return false;
+        };
+        let lends = *len >= LEND_MIN && self.engine.lends && self.wires.lends(to);
+        if lends {
+            next.message = wire::LENT;
+            next.head = next.head.u32(req.0);
+        }
+        lends
+    }
+
     /// Offers the rest of an announced send's bytes, from `offset` on, to a wire that carries streams. `None`: they do not lie in
     /// one run.
     pub(crate) fn offer_stream(
         &mut self,
         to: ProcId,
+        message: u8,
         head: &Head,
         req: ReqId,
         offset: &mut usize,
@@ -70,11 +97,19 @@ impl Device {
             Source::Owned(bytes) => &bytes[*offset..],
             Source::Layout { .. } => return Ok(None),
         };
-        let done = self.wires.stream(to, wire::PIECE, head.bytes(), rest)?;
+        let lent = message == wire::LENT;
+        let done = if lent {
+            self.wires.lend(to, message, head.bytes(), rest)?
+        } else {
+            self.wires.stream(to, message, head.bytes(), rest)?
+        };
         *offset += done.taken;
         if done.taken == rest.len() {
             self.engine.sent += 1;
-            self.engine.requests.complete(req, Completion::EMPTY);
+            // What is lent is complete when the receiver says so.
+            if !lent {
+                self.engine.requests.complete(req, Completion::EMPTY);
+            }
             return Ok(Some(Offer::Gone));
         }
         // Between its pieces others may send theirs: a small message does not wait for the end of a large one.
@@ -90,7 +125,7 @@ impl Engine {
     /// The receive to which the stream with this number and head belongs.
     pub(crate) fn streamed(&self, from: ProcId, message: u8, head: &[u8]) -> Option<ReqId> {
         match message {
-            wire::PIECE => Fields(head).u32().map(ReqId),
+            wire::PIECE | wire::LENT => Fields(head).u32().map(ReqId),
             wire::EAGER => self.incoming.get(&from).copied(),
             _ => None,
         }
@@ -122,6 +157,24 @@ impl Engine {
         }
         self.incoming.insert(from, req);
         Some(wire::EAGER_HEAD)
+    }
+
+    /// Bytes of a stream have come, as for [`Engine::stream_came`]. `None`: they make no sense.
+    pub(crate) fn streamed_bytes(
+        &mut self,
+        from: ProcId,
+        message: u8,
+        head: &[u8],
+        bytes: usize,
+        data: Option<&[u8]>,
+    ) -> Option<()> {
+        let req = self.streamed(from, message, head)?;
+        if self.stream_came(from, req, bytes, data)? && message == wire::LENT {
+            let mut fields = Fields(head);
+            let (_, request) = (fields.u32()?, fields.u32()?);
+            self.taken(from, request);
+        }
+        Some(())
     }
 
     /// The bytes that are still to come for `req`, if it is a receive whose message comes in pieces from `from`.
@@ -158,14 +211,14 @@ impl Engine {
         Some(unsafe { std::slice::from_raw_parts_mut(ptr.add(at), len) })
     }
 
-    /// So many bytes have been put where [`Engine::stream_room`] said, or, with `data`, are to be put there.
+    /// So many bytes have been put where [`Engine::stream_room`] said, or, with `data`, are to be put there. Returns whether the message is whole now.
     pub(crate) fn stream_came(
         &mut self,
         from: ProcId,
         req: ReqId,
         bytes: usize,
         data: Option<&[u8]>,
-    ) -> Option<()> {
+    ) -> Option<bool> {
         let to_come = self.streaming(from, req)?;
         let Some(Operation::Receive {
             sink,
@@ -182,7 +235,8 @@ impl Engine {
         }
         stream.got += fits as u64;
         let got = stream.got;
-        if fits as u64 == to_come {
+        let whole = fits as u64 == to_come;
+        if whole {
             // As the sender has counted it: once.
             self.received += 1;
             if self.incoming.get(&from) == Some(&req) {
@@ -190,6 +244,6 @@ impl Engine {
             }
             self.finish_receive(req, got);
         }
-        (fits == bytes).then_some(())
+        (fits == bytes).then_some(whole)
     }
 }

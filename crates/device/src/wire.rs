@@ -20,6 +20,9 @@ pub(crate) const ASK_END: u8 = 7;
 /// An end of an announced message, as asked for.
 pub(crate) const END: u8 = 8;
 
+/// A piece of an announced message, as asked for, whose bytes lie with the sender until it is told that the whole message has been taken.
+pub(crate) const LENT: u8 = 9;
+
 /// Longest head, bytes.
 pub(crate) const HEAD_MAX: usize = 40;
 /// Length of an eager message's head, bytes.

@@ -211,6 +211,23 @@ pub trait Transport: Send {
             tried: self.name().into(),
         })
     }
+    /// Can bytes be lent to this peer now ([`Transport::lend`])?
+    fn lends(&self, _peer: ProcId) -> bool {
+        false
+    }
+    /// As [`Transport::stream`], but the systems on the way may read `body` where it lies until the receiver has got all of it: it must stay as it is until that
+    /// one has said so.
+    ///
+    /// Errors: the wire to this peer cannot be set up or is broken.
+    fn lend(
+        &mut self,
+        to: ProcId,
+        message: u8,
+        head: &[u8],
+        body: &[u8],
+    ) -> Result<Streamed, TransportError> {
+        self.stream(to, message, head, body)
+    }
     /// Sends messages in their order, as many from the front as there is room for. Where [`Features::together`] says that it works.
     ///
     /// Errors: the wire to this peer cannot be set up or is broken.

@@ -303,6 +303,22 @@ impl Wires {
         self.wire(to)?.stream(to, message, head, body)
     }
 
+    /// [`Transport::lends`] on the wire to `to`.
+    pub fn lends(&mut self, to: ProcId) -> bool {
+        self.wire(to).is_ok_and(|w| w.lends(to))
+    }
+
+    /// [`Transport::lend`] on the wire to `to`.
+    pub fn lend(
+        &mut self,
+        to: ProcId,
+        message: u8,
+        head: &[u8],
+        body: &[u8],
+    ) -> Result<Streamed, TransportError> {
+        self.wire(to)?.lend(to, message, head, body)
+    }
+
     /// [`Transport::send_several`] on the wire to `to`.
     pub fn send_several(
         &mut self,

@@ -179,6 +179,38 @@ fn genuine_messages_are_understood() {
 }
 
 #[test]
+fn what_is_lent_is_said_to_be_taken_once_it_is_whole() {
+    for (head, said) in [
+        (Head::new().u32(1).u32(9), true),
+        // Whose it is is missing.
+        (Head::new().u32(1), false),
+    ] {
+        let mut scene = Scene::new();
+        let announce = Head::new().key(&key(1, 4)).u64(40).u64(0).u32(9);
+        scene.engine.arrived(1, wire::ANNOUNCE, announce.bytes());
+        let taken = |scene: &Scene| {
+            let queue = &scene.engine.outbox[&1];
+            let all: Vec<u8> = queue.iter().map(|o| o.message).collect();
+            let same = queue
+                .back()
+                .is_some_and(|o| o.head.bytes() == 9u32.to_le_bytes());
+            (all, same)
+        };
+        scene.engine.part(1, wire::LENT, head.bytes(), &[5; 30]);
+        assert_eq!(taken(&scene).0, [wire::ASK]);
+        scene.engine.part(1, wire::LENT, head.bytes(), &[5; 10]);
+        scene.check();
+        if said {
+            assert_eq!(taken(&scene), (vec![wire::ASK, wire::TAKEN], true));
+        } else {
+            assert_eq!(taken(&scene).0, [wire::ASK]);
+        }
+        assert_eq!(scene.engine.malformed, u64::from(!said));
+        assert_eq!(scene.memory[1][GUARD..GUARD + 40], [5; 40]);
+    }
+}
+
+#[test]
 fn fuzz_arrivals() {
     fuzz("arrivals", &seeds(), |input| {
         let (mut scene, mut rest) = (Scene::new(), input);

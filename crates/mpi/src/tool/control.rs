@@ -25,7 +25,7 @@ enum What {
 }
 
 /// Settings that are looked at when the process or its job starts: shown as the environment has them, and not to be changed.
-const ENVIRONMENT: [(&str, &str, Group); 15] = [
+const ENVIRONMENT: [(&str, &str, Group); 16] = [
     (
         "FERRY_ON_HANG",
         "what mpiexec does when all ranks wait for each other",
@@ -49,6 +49,11 @@ const ENVIRONMENT: [(&str, &str, Group); 15] = [
     (
         "FERRY_TCP_CONGESTION",
         "the congestion control of TCP connections; system: the system's own",
+        Group::Transports,
+    ),
+    (
+        "FERRY_TCP_LEND",
+        "0: TCP copies large messages where they are sent; otherwise the system takes them from where they lie",
         Group::Transports,
     ),
     (

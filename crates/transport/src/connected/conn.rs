@@ -2,6 +2,7 @@
 
 use super::Line;
 use super::frame::{self, Found, Kind, Reader};
+use super::lend::Lending;
 use crate::{Body, Inbox, ProcId};
 use ferry_guard::{HEADER as SEALED, Opener, PAYLOAD_MAX, Sealer, TAG, body as sealed_body};
 use rustix::io::Errno;
@@ -97,6 +98,8 @@ pub struct Conn {
     bulk: bool,
     /// The last read brought more than one packet.
     pub large: bool,
+    /// Bytes were lent to its system.
+    lent: bool,
 }
 
 /// Data is under way, and nothing has been heard.
@@ -128,6 +131,7 @@ impl Conn {
             silence: None,
             bulk: false,
             large: false,
+            lent: false,
         }
     }
 
@@ -285,6 +289,66 @@ impl Conn {
         let taken = gone.saturating_sub(n);
         self.stream_left = piece.len() - taken;
         Ok(taken)
+    }
+
+    /// As [`Conn::stream`], but the bytes are lent to the system, where it can be.
+    pub fn lend(
+        &mut self,
+        pipe: &mut Lending,
+        message: u8,
+        head: &[u8],
+        body: &[u8],
+    ) -> Result<usize, Broken> {
+        if !self.lends() || !pipe.serves(self.peer) {
+            return self.stream(message, head, body);
+        }
+        if self.is_behind() {
+            self.flush()?;
+        }
+        if self.stream_left == 0 && !self.is_behind() {
+            let len = body.len().min(self.stream_max);
+            let mut start = [0; frame::HEADER + frame::HEAD_MAX];
+            let n = frame::HEADER + head.len();
+            start[..frame::HEADER].copy_from_slice(&frame::header(
+                Kind::Stream,
+                message,
+                head.len(),
+                head.len() + len,
+            ));
+            start[frame::HEADER..n].copy_from_slice(head);
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL | SendFlags::MORE;
+            let gone = match rustix::net::send(&self.socket, &start[..n], flags) {
+                Ok(gone) => gone,
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(0),
+                Err(e) => return Err(Broken::System(e)),
+            };
+            self.farewell_said = false;
+            self.stream_left = len;
+            if gone < n {
+                self.keep(&start[..n], &[], gone);
+            }
+        }
+        if self.is_behind() {
+            return Ok(0);
+        }
+        self.lent = true;
+        let piece = &body[..self.stream_left.min(body.len())];
+        let taken = pipe.give(self.peer, &self.socket, piece)?;
+        self.stream_left -= taken;
+        Ok(taken)
+    }
+
+    /// Nothing more goes this way, whatever its system still holds: what was lent is the program's again, and must not go with other bytes in it.
+    pub fn give_up(&self) {
+        if self.lent {
+            // It is closed at once then, and its peer's system told so. If it is refused, the system goes on trying for a while.
+            let _ = rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
+        }
+    }
+
+    /// Can bytes be lent to its system?
+    pub fn lends(&self) -> bool {
+        self.seal.is_none() && self.way.line.lends()
     }
 
     /// A piece of a stream as a frame of its own, in records.
@@ -501,7 +565,12 @@ const PACKET: usize = 1200;
 /// TIPC cuts what it is given for the link that it used when the connection was made. If another link with smaller packets has taken over, it
 /// refuses what is longer than one of those: from then on it gets no more than that at once.
 #[inline]
-fn write(socket: &OwnedFd, most: &mut usize, first: &[u8], second: &[u8]) -> Result<usize, Broken> {
+pub(super) fn write(
+    socket: &OwnedFd,
+    most: &mut usize,
+    first: &[u8],
+    second: &[u8],
+) -> Result<usize, Broken> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     loop {
         let sent = if first.len() + second.len() > *most {

@@ -59,6 +59,10 @@ pub enum News {
 pub trait Line: Sync {
     /// Longest body of one stream frame, bytes.
     fn stream_max(&self) -> usize;
+    /// Its sockets take pages by reference (splice(2)).
+    fn lends(&self) -> bool {
+        false
+    }
     /// A connection has just been made.
     fn opened(&self, _socket: &OwnedFd) {}
     /// Bytes handed to the system that are lost if this process ends now.

@@ -589,6 +589,8 @@ impl Connected {
             self.hot = None;
         }
         let leaving = conn.leaving;
+        self.lending.forget(conn.peer);
+        conn.give_up();
         self.peers[i].link = if leaving {
             Link::Gone("it has left the job".into())
         } else {

@@ -10,6 +10,7 @@ pub(crate) mod card;
 mod conn;
 pub(crate) mod frame;
 mod gather;
+mod lend;
 mod medium;
 mod meet;
 mod watch;
@@ -175,6 +176,7 @@ pub struct Connected {
     gather: usize,
     /// Connections with something to write, or with somebody who waits for room.
     writers: Vec<usize>,
+    lending: lend::Lending,
     faults: VecDeque<TransportError>,
     /// The process has nothing more to send and waits until all has arrived.
     settling: bool,
@@ -253,6 +255,7 @@ impl Connected {
             streams: Vec::new(),
             gather: 0,
             writers: Vec::new(),
+            lending: lend::Lending::default(),
             faults: VecDeque::new(),
             settling: false,
         })
@@ -533,6 +536,48 @@ impl Transport for Connected {
             self.note_writer(i);
         }
         Ok(Streamed { taken, between })
+    }
+
+    fn lends(&self, peer: ProcId) -> bool {
+        matches!(self.slot(peer).map(|i| &self.peers[i].link), Some(Link::Open(conn)) if conn.lends())
+    }
+
+    fn lend(
+        &mut self,
+        to: ProcId,
+        message: u8,
+        head: &[u8],
+        body: &[u8],
+    ) -> Result<Streamed, TransportError> {
+        let mut pipe = std::mem::take(&mut self.lending);
+        let went = self.conn(to).map(|conn| {
+            conn.map(|(i, conn)| {
+                let taken = conn.lend(&mut pipe, message, head, body).unwrap_or(0);
+                conn.wants_room = taken < body.len();
+                let waits = conn.wants_room || conn.is_behind();
+                (
+                    i,
+                    waits,
+                    Streamed {
+                        taken,
+                        between: !conn.in_stream(),
+                    },
+                )
+            })
+        });
+        self.lending = pipe;
+        Ok(match went? {
+            Some((i, waits, went)) => {
+                if waits {
+                    self.note_writer(i);
+                }
+                went
+            }
+            None => Streamed {
+                taken: 0,
+                between: true,
+            },
+        })
     }
 
     fn send_several(&mut self, to: ProcId, parcels: &[Parcel<'_>]) -> Result<Gone, TransportError> {

@@ -114,6 +114,10 @@ impl Connected {
     /// Peer `i` cannot be spoken to any more: a fault that the next poll tells.
     pub(super) fn end(&mut self, i: usize, what: String) {
         let process = self.peers[i].process;
+        self.lending.forget(process);
+        if let Link::Open(conn) = &self.peers[i].link {
+            conn.give_up();
+        }
         self.forget(i);
         self.peers[i].link = Link::Gone(what.clone());
         let fault = self.lost(process, what);

@@ -11,10 +11,14 @@ pub use card::{Card, Listening};
 use ferry_job::{Directory, Welcome};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The wire's name in FERRY_TRANSPORTS and in reports.
 pub const NAME: &str = "tcp";
+
+/// FERRY_TCP_LEND: large messages go without a copy at the sender.
+static LENDS: AtomicBool = AtomicBool::new(true);
 
 /// How silent a host may be: FERRY_TCP_TIMEOUT, in seconds.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
@@ -47,6 +51,18 @@ impl Settings {
                 }
             },
         };
+        let lends = match set("FERRY_TCP_LEND").as_deref().map(str::trim) {
+            None | Some("1") => true,
+            Some("0") => false,
+            Some(other) => {
+                return Err(TransportError::Setting {
+                    name: "FERRY_TCP_LEND",
+                    value: other.into(),
+                    wanted: "0 or 1",
+                });
+            }
+        };
+        LENDS.store(lends, Ordering::Relaxed);
         let congestion = set("FERRY_TCP_CONGESTION");
         if let Err(cause) = socket::choose_congestion(congestion.as_deref().map(str::trim)) {
             return Err(TransportError::Setting {
@@ -170,6 +186,9 @@ struct TcpLine;
 impl Line for TcpLine {
     fn stream_max(&self) -> usize {
         crate::connected::frame::STREAM_MAX
+    }
+    fn lends(&self) -> bool {
+        LENDS.load(Ordering::Relaxed)
     }
     fn opened(&self, socket: &OwnedFd) {
         socket::suit_distance(socket);

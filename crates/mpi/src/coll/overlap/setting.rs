@@ -212,6 +212,9 @@ fn prepare(mode: Mode) -> Result<()> {
     }
     let at = MODES.iter().position(|m| m.1 == mode).unwrap_or(0);
     MODE.store(at as u8, Relaxed);
+    let mut d = device::device();
+    d.lend_nothing();
+    d.stay();
     Ok(())
 }
 
