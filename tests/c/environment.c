@@ -37,6 +37,10 @@ int main(int argc, char **argv)
     OK(MPI_Free_mem(memory));
     OK(MPI_Alloc_mem(0, MPI_INFO_NULL, &memory));
     OK(MPI_Free_mem(memory));
+    /* Where it lies, on a modelled machine. */
+    OK(MPI_Info_set(info, "ferry_memory", "system"));
+    OK(MPI_Alloc_mem(10, info, &memory));
+    OK(MPI_Free_mem(memory));
     OK(MPI_Info_free(&info));
 
     /* Addresses: bottom-relative types work, and their arithmetic is plain. */
@@ -96,6 +100,10 @@ int main(int argc, char **argv)
     /* Zero bytes where a handle should be are no valid handle. */
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+    OK(MPI_Info_create(&info));
+    OK(MPI_Info_set(info, "ferry_memory", "somewhere"));
+    CLASS(MPI_Alloc_mem(10, info, &memory), MPI_ERR_INFO_VALUE);
+    OK(MPI_Info_free(&info));
     MPI_Comm zero;
     memset(&zero, 0, sizeof zero);
     int size;

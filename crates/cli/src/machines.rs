@@ -9,9 +9,10 @@ pub fn list() -> String {
     let mut text = String::from(
         "Machines for mpiexec --machine NAME (or a file of your own: docs/machines.md):\n",
     );
+    let width = machine::known().map(|k| k.name.len()).max().unwrap_or(0);
     for known in machine::known() {
         if let Ok(m) = machine::read(known.name, known.text) {
-            text += &format!("  {:12} {}\n", known.name, m.machine.about);
+            text += &format!("  {:width$}  {}\n", known.name, m.machine.about);
         }
     }
     text

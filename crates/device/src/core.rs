@@ -1,6 +1,7 @@
 //! The device: what the floor above calls, and the progress engine.
 
 use crate::buffer::{Sink, Source};
+use crate::card::ON_CARD;
 use crate::copying::Way;
 use crate::count::COUNTERS;
 use crate::engine::{Engine, Fetching, Outgoing, Payload, Task};
@@ -79,12 +80,14 @@ impl Device {
         patience: crate::waiting::Patience,
         concurrent: bool,
     ) -> Result<Device, TransportError> {
-        let wires = ferry_transport::open(welcome, segment, directory, concurrent)?;
+        let mut wires = ferry_transport::open(welcome, segment, directory, concurrent)?;
+        let mut engine = Engine::new(welcome.rank);
+        engine.card = wires.card_memory().map_or(0..0, |m| m.range());
         Ok(Device {
             me: welcome.rank,
             size: welcome.size,
             wires,
-            engine: Engine::new(welcome.rank),
+            engine,
             background: Vec::new(),
             status,
             patience,
@@ -143,8 +146,9 @@ impl Device {
             Err(e) => return Some(self.refuse(e)),
         };
         COUNTERS.sent[self.wires.way(to)].add(len as u64);
-        if len + wire::EAGER_HEAD > features.eager_max {
-            return Some(self.announce(to, key, source, features));
+        let by_card = self.goes_by_card(to, &source);
+        if by_card || len + wire::EAGER_HEAD > features.eager_max {
+            return Some(self.announce(to, key, source, features, by_card));
         }
         let (message, head, waiter) = match mode {
             SendMode::Standard => (wire::EAGER, Head::new().key(&key), None),
@@ -235,7 +239,14 @@ impl Device {
     }
 
     /// Tells the receiver of a large message; the bytes follow when it has matched.
-    fn announce(&mut self, to: ProcId, key: Key, source: Source, features: Features) -> ReqId {
+    fn announce(
+        &mut self,
+        to: ProcId,
+        key: Key,
+        source: Source,
+        features: Features,
+        by_card: bool,
+    ) -> ReqId {
         COUNTERS.sent_announced.add(1);
         let remote_read = features.remote_read;
         let kept = self.keeps_back(to, &source, features);
@@ -243,6 +254,7 @@ impl Device {
         let address = match &source {
             Source::Bytes { ptr, .. } if remote_read => *ptr as u64,
             Source::Owned(b) if remote_read => b.as_ptr() as u64,
+            _ if by_card => ON_CARD,
             _ => 0,
         };
         let req = self.engine.requests.insert(Operation::SendAnnounced {
@@ -323,6 +335,7 @@ impl Device {
                 self.engine.accept(req, message);
                 self.run_tasks();
                 self.flush();
+                self.land();
             }
         }
         req
@@ -371,6 +384,7 @@ impl Device {
         self.engine.accept(message, *taken);
         self.run_tasks();
         self.flush();
+        self.land();
         message
     }
 
@@ -465,6 +479,7 @@ impl Device {
         if !self.background.is_empty() {
             moved |= self.advance_background();
         }
+        self.land();
         moved
     }
 
@@ -503,6 +518,10 @@ impl Device {
         while let Some(task) = self.engine.next_task() {
             if !self.engine.fetching.is_empty() {
                 self.end_fetches();
+            }
+            if self.wires.is_virtual() {
+                self.fetch_by_card(&task);
+                continue;
             }
             let Task {
                 req,

@@ -1,5 +1,6 @@
 //! What happens when messages arrive: eager delivery, announcements, pieces, acknowledgements.
 
+use crate::card::Runs;
 use crate::copying::{Copying, Way};
 use crate::count::COUNTERS;
 use crate::held::Held;
@@ -9,6 +10,7 @@ use crate::request::{Completion, Fault, Operation, ReqId, Requests, Stream};
 use crate::wire::{self, Fields, Head};
 use ferry_transport::{Inbox, ReadError};
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
 use std::time::Instant;
 
 /// A message that waits for room on its wire.
@@ -106,6 +108,10 @@ pub(crate) struct Engine {
     pub held: HashMap<ReqId, Held>,
     /// The next receive is to be one of them.
     pub next_held: Option<Held>,
+    /// Where a modelled card's memory lies in this process; empty if there is none.
+    pub card: Range<usize>,
+    /// What the processor has received into it, and what that costs is not charged yet.
+    pub landed: Vec<Runs>,
 }
 
 impl Engine {
@@ -130,6 +136,8 @@ impl Engine {
             lost: BTreeSet::new(),
             held: HashMap::new(),
             next_held: None,
+            card: 0..0,
+            landed: Vec::new(),
         }
     }
 
@@ -190,6 +198,13 @@ impl Engine {
     /// `stored` bytes have come (before cutting to the buffer's size): the receive is complete.
     #[inline]
     pub fn finish_receive(&mut self, req: ReqId, stored: u64) {
+        self.note_landed(req, stored);
+        self.end_receive(req, stored);
+    }
+
+    /// The same where the processor has had no part in it.
+    #[inline]
+    fn end_receive(&mut self, req: ReqId, stored: u64) {
         let Some(Operation::Receive { sink, .. }) = self.requests.operation(req) else {
             return;
         };
@@ -243,7 +258,7 @@ impl Engine {
                 if let Some(began) = fetch.measured {
                     self.copying.note(Way::Read, fetch.take, began);
                 }
-                self.finish_receive(fetch.req, fetch.take);
+                self.end_receive(fetch.req, fetch.take);
             }
             // The probe, or the system's policy, says no: ask for the bytes over the wire instead.
             Err(_) => self.ask(fetch.req, fetch.from, fetch.request),
@@ -447,6 +462,10 @@ impl Inbox for Engine {
     fn part(&mut self, from: ProcId, message: u8, head: &[u8], bytes: &[u8]) {
         let understood = self.streamed_bytes(from, message, head, bytes.len(), Some(bytes));
         self.malformed += u64::from(understood.is_none());
+    }
+
+    fn fetched_part(&mut self, from: ProcId, number: u32, at: usize, bytes: &[u8]) {
+        Engine::fetched_part(self, from, number, at, bytes);
     }
 
     fn begin(&mut self, from: ProcId, message: u8, start: &[u8], len: usize) -> Option<usize> {

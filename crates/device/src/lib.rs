@@ -5,6 +5,7 @@
 //! datatypes.
 
 mod buffer;
+mod card;
 mod copying;
 mod core;
 mod count;
@@ -29,7 +30,7 @@ pub use buffer::{Layout, Sink, Source};
 pub use core::{Background, Capabilities, Device, SendMode};
 pub use count::{COUNTERS, Count, Counters, Traffic, WAYS};
 pub use ferry_transport::connected::REFUSED;
-pub use ferry_transport::model::virtual_time;
+pub use ferry_transport::model::{is_modelled, virtual_time};
 pub use ferry_transport::shm::{READ_MIN_MEASURED, read_min, set_read_min};
 pub use held::END_MAX;
 pub use key::{ContextId, Envelope, Key, Pattern, ProcId};

@@ -55,6 +55,9 @@ impl DeviceGuard {
             self.device.wires.bell().ring(Sleeper::Program, false);
         }
         let left = self.device.left;
+        if left {
+            self.device.tell_sent();
+        }
         self.device.wires.end_call(sleepers, left);
     }
 

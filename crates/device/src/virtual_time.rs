@@ -2,7 +2,7 @@
 
 use crate::buffer::Sink;
 use crate::core::Device;
-use crate::count::COUNTERS;
+use crate::count::{COUNTERS, WAYS};
 use crate::key::ProcId;
 use crate::lock::{self, DeviceGuard};
 use crate::request::{Operation, ReqId};
@@ -43,6 +43,15 @@ impl Device {
         self.left = left;
     }
 
+    /// The rank leaves: what its program has sent is told, for the report.
+    pub(crate) fn tell_sent(&mut self) {
+        if let Some(way) = WAYS.iter().position(|w| *w == model::NAME) {
+            let sent = &COUNTERS.sent[way];
+            self.wires
+                .note_sent(sent.messages.value(), sent.bytes.value());
+        }
+    }
+
     /// Tells the wire what the next message is about, if it is about a large one.
     #[inline]
     pub(crate) fn prepare(&mut self, to: ProcId, message: u8, head: &Head) {
@@ -58,6 +67,7 @@ impl Device {
         if let (Some(_), Some(len)) = (fields.key(), fields.u64()) {
             self.wires.announces(to, len as usize);
         }
+        self.prepare_on_card(head);
     }
 
     fn prepare_answer(&mut self, to: ProcId, head: &Head) {

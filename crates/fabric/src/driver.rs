@@ -67,6 +67,43 @@ pub trait Upcall {
     fn placed(&mut self, from: Rank, message: u8, head: &[u8], bytes: usize);
     /// The next bytes of a large body.
     fn part(&mut self, from: Rank, message: u8, head: &[u8], bytes: &[u8]);
+    /// Bytes of what [`CardMemory::fetch`] has begun, from offset `at` on.
+    fn fetched(&mut self, _from: Rank, _number: u32, _at: usize, _bytes: &[u8]) {}
+}
+
+/// A run of memory: address in this process, bytes.
+pub type Run = (usize, usize);
+
+/// Memory on the card in which a program has buffers, and what the card does with them by itself. All of it for one rank.
+pub trait CardMemory {
+    /// Where it lies in this process, from … to.
+    fn range(&self, c: &Client) -> (usize, usize);
+    /// Messages in it up to this are sent without asking first, bytes.
+    fn eager_max(&self) -> usize;
+    /// So many bytes of it, at a multiple of `alignment` (a power of two). `None`: there are none left.
+    fn allocate(&mut self, c: &Client, bytes: usize, alignment: usize) -> Option<usize>;
+    /// Takes back what [`CardMemory::allocate`] gave. False: it gave no such thing.
+    fn release(&mut self, c: &Client, address: usize) -> bool;
+    /// Can a receiver's card get a message that lies in these runs?
+    fn describes(&self, c: &Client, runs: &[Run]) -> bool;
+    /// The next message announces one that lies in these runs.
+    fn lies(&mut self, c: &Client, runs: &[Run]);
+    /// Begins to bring the message of `bytes` bytes that `from` has announced as its request so and so: into these runs of the card's memory, or by [`Upcall::fetched`].
+    /// Returns its number. `None`: it must be asked for.
+    fn fetch(
+        &mut self,
+        c: &mut Client,
+        from: Rank,
+        request: u32,
+        bytes: u64,
+        into: Option<&[Run]>,
+    ) -> Option<u32>;
+    /// The number of one from there that has been brought since this was last asked.
+    fn fetched(&mut self, from: Rank) -> Option<u32>;
+    /// The processor brings what lies in these runs of the card's memory to itself, …
+    fn take_out(&mut self, c: &mut Client, runs: &[Run]);
+    /// … or has just written it there: what the accesses cost. Blocks until they are done.
+    fn put_in(&mut self, c: &mut Client, runs: &[Run]);
 }
 
 /// Hands up bytes of a large body, to where they belong.
@@ -113,6 +150,14 @@ pub trait Driver: Send {
     /// Is there nothing left to do for what has been sent?
     fn settled(&mut self, _c: &mut Client) -> bool {
         true
+    }
+    /// Memory on the card, if programs have any.
+    fn memory(&self) -> Option<&dyn CardMemory> {
+        None
+    }
+    /// The same, to do something with it.
+    fn memory_mut(&mut self) -> Option<&mut dyn CardMemory> {
+        None
     }
     /// How often a rank that waits looks; zero: an interrupt wakes it.
     fn period(&self) -> Time;

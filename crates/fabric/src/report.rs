@@ -10,6 +10,7 @@ use crate::{Arena, Model, Rank, Server, Time};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
+use std::time::Duration;
 
 /// The driver of rank `me`'s card.
 pub fn open(machine: &Machine, me: Rank) -> Option<Box<dyn Driver>> {
@@ -41,6 +42,8 @@ pub struct Report {
     pub steps: u64,
     /// How often ranks were given the turn to go on, and in how many rounds: what the simulation's speed depends on.
     pub turns: (u64, u64),
+    /// Real time, from when all ranks had come.
+    pub real: Duration,
     /// How each rank spent its time.
     pub ranks: Vec<RankUse>,
     /// What cards and links were used for.
@@ -65,7 +68,8 @@ pub fn serve(
             run(machine, arena, card, links, trace, stuck)
         }
         Nic::Dimmnet2(_) => {
-            let cards = Cards::new(machine, ranks).ok_or("its card is another")?;
+            let mut cards = Cards::new(machine, ranks).ok_or("its card is another")?;
+            cards.share(machine, &arena);
             let links = cards.links();
             run(machine, arena, cards, links, trace, stuck)
         }
@@ -100,6 +104,7 @@ fn run<M: Model>(
             commands: ended.commands,
             steps: ended.steps,
             turns: ended.turns,
+            real: ended.real,
             used: ended.model.used(ended.time),
             ranks: ended.ranks,
         },
@@ -114,32 +119,46 @@ impl Report {
     /// As a table for people.
     pub fn table(&self) -> String {
         let mut out = format!(
-            "machine {}: {} of virtual time, {} hardware commands; ranks went on {} times, in {} rounds\n",
+            "machine {}: {} of virtual time, {} hardware commands; ranks went on {} times, in {} rounds\n\
+             {:.3} s of real time from when all ranks had come: {:.0} commands a second\n",
             self.name,
             short(self.time),
             self.commands,
             self.turns.0,
             self.turns.1,
+            self.real.as_secs_f64(),
+            self.commands as f64 / self.real.as_secs_f64().max(1e-9),
         );
         let _ = writeln!(
             out,
-            "\n{:>8}  {:>12}  {:>12}  {:>12}  {:>10}",
-            "rank", "clock", "works", "waits", "commands"
+            "\n{:>8}  {:>12}  {:>12}  {:>12}  {:>10}  {:>10}  {:>12}",
+            "rank", "clock", "works", "waits", "messages", "bytes", "commands"
         );
         for (rank, r) in self.ranks.iter().enumerate().take(LISTED) {
             let worked: Time = r.costs.values().fold(Time::ZERO, |sum, c| sum + c.time);
             let _ = writeln!(
                 out,
-                "{rank:>8}  {:>12}  {:>12}  {:>12}  {:>10}",
+                "{rank:>8}  {:>12}  {:>12}  {:>12}  {:>10}  {:>10}  {:>12}",
                 short(r.clock),
                 short(worked),
                 short(r.waited),
+                r.sent.0,
+                r.sent.1,
                 r.commands
             );
         }
         if self.ranks.len() > LISTED {
             let _ = writeln!(out, "{:>8}  and {} more", "", self.ranks.len() - LISTED);
         }
+        let (messages, bytes) = self
+            .ranks
+            .iter()
+            .fold((0, 0), |sum, r| (sum.0 + r.sent.0, sum.1 + r.sent.1));
+        let _ = writeln!(
+            out,
+            "{:>8}  {:>12}  {:>12}  {:>12}  {messages:>10}  {bytes:>10}  {:>12}",
+            "all", "", "", "", self.commands
+        );
         let mut causes: BTreeMap<&str, Cost> = BTreeMap::new();
         for (cause, cost) in self.ranks.iter().flat_map(|r| &r.costs) {
             let sum = causes.entry(cause).or_default();

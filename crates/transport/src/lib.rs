@@ -97,6 +97,8 @@ pub trait Inbox {
     fn placed(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: usize) {}
     /// The next bytes of a stream's body.
     fn part(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: &[u8]) {}
+    /// Bytes of what a card has begun to bring by itself ([`CardMemory::fetch`]), from offset `at` on.
+    fn fetched_part(&mut self, _from: ProcId, _number: u32, _at: usize, _bytes: &[u8]) {}
     /// A whole message of `len` bytes, head and body, has begun to arrive; `start` is what is there. How many of these bytes are its head, if the rest is to
     /// come as a stream's body does; `None`: it is delivered when it is complete.
     fn begin(&mut self, _from: ProcId, _message: u8, _start: &[u8], _len: usize) -> Option<usize> {
@@ -258,6 +260,12 @@ pub trait Transport: Send {
     fn begin_call(&mut self) {}
     /// … and goes again. `sleepers`: others of its threads wait there; `left`: the process has done with MPI.
     fn end_call(&mut self, _sleepers: bool, _left: bool) {}
+    /// On such a wire: so many messages, and bytes in them, the program has sent so far by it.
+    fn note_sent(&mut self, _messages: u64, _bytes: u64) {}
+    /// Memory on a modelled card, if the machine's programs have any.
+    fn card_memory(&mut self) -> Option<&mut dyn CardMemory> {
+        None
+    }
     /// Does anything that was answered [`Answer::Done`] still wait in this process for room?
     fn owes(&self) -> bool {
         false
@@ -333,6 +341,37 @@ pub trait Transport: Send {
     fn doorbell(&self) -> Option<&'static std::sync::atomic::AtomicU32> {
         None
     }
+}
+
+/// Memory on a modelled card in which a program has buffers, and what the card does with them by itself. A run is an address in this process, and bytes.
+pub trait CardMemory {
+    /// Where it lies in this process.
+    fn range(&self) -> std::ops::Range<usize>;
+    /// Messages in it up to this are sent without asking first, bytes.
+    fn eager_max(&self) -> usize;
+    /// So many bytes of it, at a multiple of `alignment` (a power of two). `None`: there are none left.
+    fn allocate(&mut self, bytes: usize, alignment: usize) -> Option<*mut u8>;
+    /// Takes back what [`CardMemory::allocate`] gave. False: it gave no such thing.
+    fn release(&mut self, address: usize) -> bool;
+    /// Can a receiver's card get a message that lies in these runs?
+    fn describes(&self, runs: &[(usize, usize)]) -> bool;
+    /// The next message announces one that lies in these runs.
+    fn lies(&mut self, runs: &[(usize, usize)]);
+    /// Begins to bring the message of `bytes` bytes that `from` has announced as its request so and so: into these runs of the card's memory, or by
+    /// [`Inbox::fetched_part`]. Returns its number. `None`: it must be asked for.
+    fn fetch(
+        &mut self,
+        from: ProcId,
+        request: u32,
+        bytes: u64,
+        into: Option<&[(usize, usize)]>,
+    ) -> Option<u32>;
+    /// The number of one from there that has been brought since this was last asked.
+    fn fetched(&mut self, from: ProcId) -> Option<u32>;
+    /// The processor brings what lies in these runs of the card's memory to itself, …
+    fn take_out(&mut self, runs: &[(usize, usize)]);
+    /// … or has just written it there: what the accesses cost. Blocks until they are done.
+    fn put_in(&mut self, runs: &[(usize, usize)]);
 }
 
 /// What [`Transport::fetch`] did.

@@ -3,7 +3,10 @@
 //! All ranks of such a job are reached by it, those of one node too. Nothing here blocks for the sake of a peer, only for the model to
 //! catch up with this rank's clock.
 
-use crate::{Answer, Body, Expected, Features, Inbox, ProcId, Streamed, Transport, TransportError};
+use crate::{
+    Answer, Body, CardMemory, Expected, Features, Inbox, ProcId, Streamed, Transport,
+    TransportError,
+};
 use ferry_fabric::driver::{self, Driver, Upcall};
 use ferry_fabric::machine::{Compute, Machine};
 use ferry_fabric::{Arena, Client, Time};
@@ -45,6 +48,11 @@ pub fn virtual_time() -> Option<f64> {
         let now = clock.now.fetch_add(clock.asking, Ordering::Relaxed);
         Time::ps(now + clock.asking + computed).seconds()
     })
+}
+
+/// Is this process on a modelled machine?
+pub fn is_modelled() -> bool {
+    CLOCK.get().is_some()
 }
 
 /// The rank's clock in nanoseconds, for who counts; looking costs nothing. Zero if this process is on no machine.
@@ -149,6 +157,64 @@ impl Upcall for Up<'_> {
     fn part(&mut self, from: ProcId, message: u8, head: &[u8], bytes: &[u8]) {
         self.0.part(from, message, head, bytes);
     }
+    fn fetched(&mut self, from: ProcId, number: u32, at: usize, bytes: &[u8]) {
+        self.0.fetched_part(from, number, at, bytes);
+    }
+}
+
+impl CardMemory for Model {
+    fn range(&self) -> std::ops::Range<usize> {
+        let (from, end) = self
+            .driver
+            .memory()
+            .map_or((0, 0), |m| m.range(&self.client));
+        from..end
+    }
+    fn eager_max(&self) -> usize {
+        self.driver.memory().map_or(0, |m| m.eager_max())
+    }
+    fn allocate(&mut self, bytes: usize, alignment: usize) -> Option<*mut u8> {
+        let (client, memory) = (&self.client, self.driver.memory_mut()?);
+        let address = memory.allocate(client, bytes, alignment)?;
+        let (shown, _) = client.shown();
+        Some(shown.with_addr(address))
+    }
+    fn release(&mut self, address: usize) -> bool {
+        let memory = self.driver.memory_mut();
+        memory.is_some_and(|m| m.release(&self.client, address))
+    }
+    fn describes(&self, runs: &[(usize, usize)]) -> bool {
+        let memory = self.driver.memory();
+        memory.is_some_and(|m| m.describes(&self.client, runs))
+    }
+    fn lies(&mut self, runs: &[(usize, usize)]) {
+        if let Some(memory) = self.driver.memory_mut() {
+            memory.lies(&self.client, runs);
+        }
+    }
+    fn fetch(
+        &mut self,
+        from: ProcId,
+        request: u32,
+        bytes: u64,
+        into: Option<&[(usize, usize)]>,
+    ) -> Option<u32> {
+        let memory = self.driver.memory_mut()?;
+        memory.fetch(&mut self.client, from, request, bytes, into)
+    }
+    fn fetched(&mut self, from: ProcId) -> Option<u32> {
+        self.driver.memory_mut()?.fetched(from)
+    }
+    fn take_out(&mut self, runs: &[(usize, usize)]) {
+        if let Some(memory) = self.driver.memory_mut() {
+            memory.take_out(&mut self.client, runs);
+        }
+    }
+    fn put_in(&mut self, runs: &[(usize, usize)]) {
+        if let Some(memory) = self.driver.memory_mut() {
+            memory.put_in(&mut self.client, runs);
+        }
+    }
 }
 
 impl Transport for Model {
@@ -233,6 +299,15 @@ impl Transport for Model {
 
     fn settle(&mut self) -> bool {
         self.driver.settled(&mut self.client)
+    }
+
+    fn note_sent(&mut self, messages: u64, bytes: u64) {
+        self.client.note_sent(messages, bytes);
+    }
+
+    fn card_memory(&mut self) -> Option<&mut dyn CardMemory> {
+        self.driver.memory()?;
+        Some(self)
     }
 
     fn doorbell(&self) -> Option<&'static AtomicU32> {

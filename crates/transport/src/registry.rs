@@ -8,8 +8,8 @@ use crate::shm::{Board, Shm};
 use crate::tcp::{self, Tcp};
 use crate::tipc::{self, Tipc};
 use crate::{
-    Answer, Body, Expected, Features, Fetch, Gone, Inbox, Parcel, ProcId, ReadError, Sleeper,
-    Streamed, Transport, TransportError,
+    Answer, Body, CardMemory, Expected, Features, Fetch, Gone, Inbox, Parcel, ProcId, ReadError,
+    Sleeper, Streamed, Transport, TransportError,
 };
 use ferry_job::{Directory, Segment, Welcome};
 use std::sync::atomic::AtomicU32;
@@ -350,6 +350,19 @@ impl Wires {
         self.is_virtual
     }
 
+    /// [`Transport::note_sent`] on the wire that has a time of its own.
+    pub fn note_sent(&mut self, messages: u64, bytes: u64) {
+        if let Some(wire) = self.others.first_mut().filter(|_| self.is_virtual) {
+            wire.note_sent(messages, bytes);
+        }
+    }
+
+    /// Memory on this process's card, on a modelled machine whose programs have any.
+    pub fn card_memory(&mut self) -> Option<&mut dyn CardMemory> {
+        let wire = self.others.first_mut().filter(|_| self.is_virtual)?;
+        wire.card_memory()
+    }
+
     /// [`Transport::will_rest`] on the wire that has a time of its own.
     pub fn will_rest(&mut self) {
         if let Some(wire) = self.others.first_mut().filter(|_| self.is_virtual) {
@@ -447,6 +460,10 @@ impl Wires {
 
     /// [`Transport::fetched`] on the wire to `from`.
     pub fn fetched(&mut self, from: ProcId) -> Option<(u32, Result<(), ReadError>)> {
+        if self.is_virtual {
+            let number = self.card_memory()?.fetched(from)?;
+            return Some((number, Ok(())));
+        }
         self.shm.as_mut()?.fetched(from)
     }
 

@@ -220,6 +220,24 @@ pub fn alloc_mem(size: i64, info: Option<&'static Arc<Info>>, baseptr: OutPointe
             }
         }
     }
+    let ordinary = info.and_then(|i| i.text("ferry_memory"));
+    let ordinary = match ordinary.as_deref().map(str::trim) {
+        None | Some("card") => false,
+        Some("system") => true,
+        Some(text) => {
+            return Err(err!(
+                InfoValue,
+                "ferry_memory is {text}; it can be card or system"
+            ));
+        }
+    };
+    if ferry_device::is_modelled() && !ordinary {
+        let on_card = ferry_device::device().allocate_on_card(bytes, alignment);
+        if let Some(base) = on_card {
+            baseptr.set(base.cast());
+            return Ok(());
+        }
+    }
     let mut base = std::ptr::null_mut();
     // SAFETY: a valid place, and an alignment that is a power of two and a multiple of a pointer's size.
     if unsafe { libc::posix_memalign(&raw mut base, alignment, bytes.max(1)) } != 0 {
@@ -230,6 +248,9 @@ pub fn alloc_mem(size: i64, info: Option<&'static Arc<Info>>, baseptr: OutPointe
 }
 
 pub fn free_mem(base: *mut c_void) -> Result<()> {
+    if ferry_device::is_modelled() && ferry_device::device().release_on_card(base.addr()) {
+        return Ok(());
+    }
     // SAFETY: the program gives back what alloc_mem gave it, or null.
     unsafe { libc::free(base) };
     Ok(())

@@ -1,7 +1,7 @@
 //! The card: a state machine without a clock of its own. It is told what comes and when, and answers what follows from that.
 
 use super::command::{CardError, Command, Place};
-use super::memory::SoDimm;
+use super::memory::{Shared, SoDimm};
 use super::packet::{Packet, Process, Request, parse};
 use super::pattern::Pattern;
 use super::ring::Ring;
@@ -165,6 +165,8 @@ struct Port {
 pub struct Tally {
     /// Commands executed.
     pub commands: u64,
+    /// VL, VS, RVL and RVS with a stride or a list among them.
+    pub vectors: u64,
     /// Packets sent, Stop and Go among them.
     pub packets: u64,
     /// Their bytes.
@@ -254,6 +256,13 @@ impl Card {
             in_hand: None,
             receiving: Time::ZERO,
             tally: Tally::default(),
+        }
+    }
+
+    /// The end of a process's SO-DIMM is its program's, too, from now on.
+    pub fn share(&mut self, port: u16, shared: Shared) {
+        if let Ok(port) = self.port(port) {
+            port.memory.share(shared);
         }
     }
 
@@ -423,6 +432,7 @@ impl Card {
         };
         let took = self.pace.time(cycles);
         self.tally.commands += 1;
+        self.tally.vectors += u64::from(command.is_strided());
         self.tally.busy += took;
         self.in_hand = Some(InHand {
             name: command.name(),

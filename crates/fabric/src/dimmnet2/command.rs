@@ -390,6 +390,17 @@ impl Command {
         )
     }
 
+    /// Does it move blocks by a stride or a list?
+    pub fn is_strided(&self) -> bool {
+        match self {
+            Command::VectorLoad { what, .. }
+            | Command::VectorStore { what, .. }
+            | Command::RemoteStore { what, .. }
+            | Command::RemoteLoad { what, .. } => !matches!(what, Addressing::Contiguous(_)),
+            Command::BlockOnTheFly { .. } | Command::Rings { .. } => false,
+        }
+    }
+
     /// Its name, for reports.
     pub fn name(&self) -> &'static str {
         match self {

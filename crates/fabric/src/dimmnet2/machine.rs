@@ -4,11 +4,12 @@ use super::card::{Card, Effect, Event, Pace, Seen, Tally, Word};
 use super::command::Command;
 use super::driver::Port;
 use super::figures;
+use super::memory::{SHARED_ALIGNMENT, Shared};
 use super::packet::{Packet, Process};
 use crate::kernel::Track;
 use crate::machine::Machine;
 use crate::network::{self, Network};
-use crate::{Client, Kernel, Model, Nonsense, Rank, Sight, Time};
+use crate::{Arena, Client, Kernel, Model, Nonsense, Rank, Sight, Time};
 use std::borrow::BorrowMut;
 use std::collections::BTreeMap;
 
@@ -58,6 +59,33 @@ pub fn shown(machine: &Machine, ranks: u32) -> Option<u64> {
     Some(word_at(Word::Nwa(senders), window) as u64)
 }
 
+/// The part of a process's SO-DIMM that is its program's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Where in what the card shows it begins.
+    pub shown: usize,
+    /// Where in the process's part of the SO-DIMM it begins.
+    pub from: u64,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// What of the SO-DIMM is left to programs; the same for each process of a job on this machine, whatever the number of its ranks. `None`: nothing is, or the card is
+/// another.
+pub fn room(machine: &Machine) -> Option<Room> {
+    let f = figures::of(machine)?;
+    let ranks = u32::try_from(machine.ranks_max()).ok()?;
+    let plan = f.plan(machine.processes() as u16);
+    let from = plan.memory(ranks).next_multiple_of(SHARED_ALIGNMENT);
+    let bytes = f.sodimm.value.0.checked_sub(from).filter(|b| *b > 0)?;
+    let shown = shown(machine, ranks)?.next_multiple_of(SHARED_ALIGNMENT);
+    Some(Room {
+        shown: shown as usize,
+        from,
+        bytes,
+    })
+}
+
 /// All cards of a job.
 pub struct Cards {
     window: u32,
@@ -91,6 +119,25 @@ impl Cards {
             network: Network::new(&machine.network, nodes.into()),
             pace,
         })
+    }
+
+    /// What of each process's SO-DIMM is its program's lies in `arena` from now on.
+    pub fn share(&mut self, machine: &Machine, arena: &Arena) {
+        let Some(room) = room(machine) else {
+            return;
+        };
+        if (arena.memory() as u64) < room.shown as u64 + room.bytes {
+            return;
+        }
+        for (rank, process) in (0..).zip(&self.processes) {
+            let shared = Shared {
+                arena: arena.clone(),
+                rank,
+                shown: room.shown,
+                from: room.from,
+            };
+            self.cards[usize::from(process.node)].share(process.port, shared);
+        }
     }
 
     /// What the links are called.
@@ -249,8 +296,9 @@ impl Model for Cards {
         let cards = self.cards.iter().enumerate().map(|(node, card)| {
             let t = card.tally();
             let line = format!(
-                "{} commands, busy {:.1} %; {} packets, {} B; {} full rings",
+                "{} commands, {} of them with a stride or a list, busy {:.1} %; {} packets, {} B; {} full rings",
                 t.commands,
+                t.vectors,
                 share(t.busy),
                 t.packets,
                 t.bytes,

@@ -298,6 +298,12 @@ impl Arena {
         self.0.memory
     }
 
+    /// Where what a card shows its rank begins.
+    pub(crate) fn shown(&self, rank: Rank) -> *mut u8 {
+        // SAFETY: within the mapping, whose length was made for that many ranks.
+        unsafe { self.seat(rank).add(MAILBOX) }
+    }
+
     fn copy_in(&self, rank: Rank, area: usize, room: usize, at: usize, bytes: &[u8]) {
         let fits = at.checked_add(bytes.len()).is_some_and(|end| end <= room);
         assert!(fits, "{} bytes at {at} of {room}", bytes.len());
@@ -363,12 +369,12 @@ impl Arena {
     }
 
     /// Writes into the memory that a rank's card shows. Panics beyond its end.
-    pub(super) fn write(&self, rank: Rank, at: usize, bytes: &[u8]) {
+    pub(crate) fn write(&self, rank: Rank, at: usize, bytes: &[u8]) {
         self.copy_in(rank, MAILBOX, self.0.memory, at, bytes);
     }
 
     /// Reads it. Panics beyond its end.
-    pub(super) fn read(&self, rank: Rank, at: usize, bytes: &mut [u8]) {
+    pub(crate) fn read(&self, rank: Rank, at: usize, bytes: &mut [u8]) {
         self.copy_out(rank, MAILBOX, self.0.memory, at, bytes);
     }
 }

@@ -65,6 +65,7 @@ pub struct Client {
     concurrent: bool,
     left: bool,
     costs: Vec<(&'static str, Cost)>,
+    sent: (u64, u64),
     traced: bool,
     spins: u32,
 }
@@ -92,6 +93,7 @@ impl Client {
             concurrent: false,
             left: false,
             costs: Vec::new(),
+            sent: (0, 0),
             traced: arena.header().traced.load(Ordering::Relaxed) != 0,
             spins: if cores > 1 { SPINS } else { 0 },
         }
@@ -324,8 +326,16 @@ impl Client {
                 &[numbers.as_flattened(), cause.as_bytes()],
             );
         }
+        let sent = [self.sent.0.to_le_bytes(), self.sent.1.to_le_bytes()];
+        let now = self.now();
+        self.post(now, record::SENT, &[sent.as_flattened()]);
         self.seen = self.stop(state::LEFT, Time::ZERO);
         self.left = true;
+    }
+
+    /// Messages and bytes that the rank's program has sent so far: for the report.
+    pub fn note_sent(&mut self, messages: u64, bytes: u64) {
+        self.sent = (messages, bytes);
     }
 
     /// Has it left?
@@ -336,6 +346,11 @@ impl Client {
     /// Reads what the card shows at `at`, as of the last [`Client::sync`] or wait. Panics beyond the end.
     pub fn read(&self, at: usize, bytes: &mut [u8]) {
         self.arena.read(self.me, at, bytes);
+    }
+
+    /// Where what the card shows begins, and how many bytes it is. Mapped as long as the process lives.
+    pub fn shown(&self) -> (*mut u8, usize) {
+        (self.arena.shown(self.me), self.arena.memory())
     }
 
     /// Reads a word there. Panics beyond the end.

@@ -13,6 +13,9 @@ pub(super) const COST: u32 = OWN_KINDS;
 /// A span of a rank's timeline.
 pub(super) const SPAN: u32 = OWN_KINDS + 1;
 
+/// Messages and bytes that the rank's program has sent: sent when a rank leaves, each time of all so far.
+pub(super) const SENT: u32 = OWN_KINDS + 2;
+
 /// A record, as it is read.
 #[derive(Debug, PartialEq)]
 pub(super) struct Record<'a> {

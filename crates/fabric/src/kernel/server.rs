@@ -10,6 +10,7 @@ use rustix::thread::futex;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// Turns that the model looks whether all ranks have stopped before it sleeps, where there is a core to spare.
 const SPINS: u32 = 4000;
@@ -85,6 +86,8 @@ pub struct RankUse {
     pub waited: Time,
     /// Commands issued.
     pub commands: u64,
+    /// Messages that its program has sent, and their bytes; known once it has left.
+    pub sent: (u64, u64),
     /// What its work has cost, by cause.
     pub costs: BTreeMap<String, Cost>,
 }
@@ -102,6 +105,8 @@ pub struct Ended<M> {
     pub steps: u64,
     /// How often a rank was given the turn, and how often any were.
     pub turns: (u64, u64),
+    /// Real time, from when all ranks had come.
+    pub real: Duration,
     /// By rank.
     pub ranks: Vec<RankUse>,
     /// A rank issued nonsense, and this is what.
@@ -350,8 +355,10 @@ impl<M: Model> Server<M> {
     /// Runs the job until it is closed ([`Arena::close`]). `stuck` is called, once until something moves again, when every rank waits and nothing is
     /// under way.
     pub fn run(mut self, mut stuck: impl FnMut(Time)) -> Ended<M> {
+        let mut began = None;
         loop {
             self.await_stops();
+            began.get_or_insert_with(Instant::now);
             self.collect();
             if self.broken.is_some() {
                 break;
@@ -385,6 +392,7 @@ impl<M: Model> Server<M> {
             commands: self.commands,
             steps: self.steps,
             turns: self.turns,
+            real: began.map_or(Duration::ZERO, |b| b.elapsed()),
             ranks: ranks
                 .into_iter()
                 .map(|s| RankUse {
@@ -504,6 +512,12 @@ impl<M: Model> Server<M> {
             let time = r.time.clamp(began, clock);
             match r.kind {
                 record::COST => self.note_cost(rank, r.bytes),
+                record::SENT => {
+                    if let ([messages, bytes], []) = r.bytes.as_chunks::<8>() {
+                        let sent = (u64::from_le_bytes(*messages), u64::from_le_bytes(*bytes));
+                        self.kernel.seats[rank as usize].used.sent = sent;
+                    }
+                }
                 record::SPAN => {
                     if let Some((span, name)) = r.bytes.split_first_chunk() {
                         let end = time + Time::ps(u64::from_le_bytes(*span));

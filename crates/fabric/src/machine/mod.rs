@@ -188,7 +188,9 @@ impl Machine {
             Nic::Put(_) => 0,
             Nic::Dimmnet2(_) => {
                 let ranks = u32::try_from(self.ranks_max()).unwrap_or(u32::MAX);
-                crate::dimmnet2::machine::shown(self, ranks).unwrap_or(0)
+                let own = crate::dimmnet2::machine::shown(self, ranks).unwrap_or(0);
+                let room = crate::dimmnet2::machine::room(self);
+                room.map_or(own, |r| r.shown as u64 + r.bytes)
             }
         }
     }

@@ -26,6 +26,8 @@ pub(super) enum Kind {
     Finish(u8),
     /// That place is empty again.
     Credit(u8),
+    /// RTS of a message that lies in the sender's SO-DIMM; the body says where.
+    Announced,
 }
 
 /// An envelope.
@@ -70,6 +72,7 @@ impl Envelope {
             Kind::Control => (2, 0),
             Kind::Finish(place) => (3, place),
             Kind::Credit(place) => (4, place),
+            Kind::Announced => (5, 0),
         };
         debug_assert!(place < PLACES);
         let mut out = Vec::with_capacity(ENVELOPE as usize);
@@ -122,6 +125,7 @@ impl Envelope {
             (2, 0) => Kind::Control,
             (3, place) => Kind::Finish(place),
             (4, place) => Kind::Credit(place),
+            (5, 0) => Kind::Announced,
             _ => return None,
         };
         if bytes[3] != 0 {
@@ -163,6 +167,7 @@ mod tests {
         prop_oneof![
             Just(Kind::Message),
             Just(Kind::Control),
+            Just(Kind::Announced),
             (0u8..16).prop_map(Kind::Finish),
             (0u8..16).prop_map(Kind::Credit),
         ]

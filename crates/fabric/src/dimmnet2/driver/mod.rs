@@ -10,12 +10,14 @@
 //! authors had planned that). What finds no room is kept in the connection's send queue.
 
 mod envelope;
+mod fetch;
 mod host;
 mod onesided;
 mod receive;
 mod send;
 
 pub use envelope::{ENVELOPE, HEAD_MAX};
+pub use fetch::{Fetched, Into};
 pub use host::{Host, PrefetchMode, WriteMode};
 pub use onesided::Remote;
 
@@ -148,6 +150,7 @@ pub struct Driver<P> {
     held: Option<receive::Held>,
     buffer: Vec<u8>,
     errors: u32,
+    fetches: fetch::Fetches,
 }
 
 impl<P> Driver<P> {
@@ -179,6 +182,7 @@ impl<P> Driver<P> {
             held: None,
             buffer: Vec::new(),
             errors: 0,
+            fetches: fetch::Fetches::default(),
         }
     }
 
@@ -200,6 +204,7 @@ impl<P> Driver<P> {
             held: self.held,
             buffer: self.buffer,
             errors: self.errors,
+            fetches: self.fetches,
         };
         (driver, self.port)
     }
@@ -214,10 +219,10 @@ impl<P> Driver<P> {
         self.vectors
     }
 
-    /// How long it takes to look at all rings once.
+    /// How long it takes to look at all rings once, and whether what is being fetched has come.
     pub fn period(&self) -> Time {
         let rings = self.peers.len().max(2) as u64 - 1;
-        self.host.read * rings
+        self.host.read * (rings + u64::from(!self.fetches.is_empty()))
     }
 }
 
@@ -256,7 +261,7 @@ impl<P: Port> Driver<P> {
 
     /// Has everything left this process's windows and send queues?
     pub fn is_settled(&mut self) -> bool {
-        self.queued.is_empty() && self.under_way() == 0
+        self.queued.is_empty() && self.under_way() == 0 && self.fetches.is_empty()
     }
 
     /// Looks at all rings, again and again, until something has changed; [`Driver::poll`] takes what came. Blocks until then. To be

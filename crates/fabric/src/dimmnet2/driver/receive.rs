@@ -4,14 +4,16 @@ use super::envelope::{ENVELOPE, Envelope, Kind};
 use super::{Driver, Port};
 use crate::dimmnet2::card::Word;
 use crate::dimmnet2::command::{Addressing, Command};
+use crate::dimmnet2::places;
 use crate::dimmnet2::ring::{self, WORD};
 use crate::driver::{Garbled, Upcall};
 
 /// An eager message whose body is coming in.
 pub(super) struct Coming {
-    /// It is a control message of the library's.
-    control: bool,
+    kind: Kind,
     message: u8,
+    /// Bytes of the head.
+    head: usize,
     /// Head, and of the body what has come.
     bytes: Vec<u8>,
     /// Bytes when it is whole.
@@ -51,6 +53,7 @@ impl<P: Port> Driver<P> {
                     moved += self.drain(from, receiver)?;
                 }
             }
+            moved += self.fetch_on(receiver);
             // While this went on more may have come.
             if !self.has_more() {
                 return Ok(moved);
@@ -64,7 +67,7 @@ impl<P: Port> Driver<P> {
         let waits = |(rank, peer): (u32, &super::Connection)| {
             rank != self.me && self.port.word(Word::Nwa(peer.sender)) != peer.nra
         };
-        sends || (0..).zip(&self.peers).any(waits)
+        sends || self.fetch_moves() || (0..).zip(&self.peers).any(waits)
     }
 
     /// Takes what is in one peer's ring, as of the last look. Returns how many records that was.
@@ -97,13 +100,14 @@ impl<P: Port> Driver<P> {
     fn envelope(&mut self, from: u32, there: u32, receiver: &mut dyn Upcall) -> Option<u32> {
         let (envelope, taken) = self.read_envelope(from, there)?;
         match envelope.kind {
-            Kind::Message | Kind::Control => {
+            Kind::Message | Kind::Control | Kind::Announced => {
                 let mut bytes = std::mem::take(&mut self.buffer);
                 bytes.clear();
                 bytes.extend_from_slice(envelope.head());
                 let coming = Coming {
-                    control: envelope.kind == Kind::Control,
+                    kind: envelope.kind,
                     message: envelope.message,
+                    head: bytes.len(),
                     whole: bytes.len() + envelope.body as usize,
                     bytes,
                 };
@@ -242,12 +246,22 @@ impl<P: Port> Driver<P> {
     }
 
     fn deliver(&mut self, from: u32, coming: Coming, receiver: &mut dyn Upcall) {
-        let (cause, work) = match coming.control {
-            true => ("library, control messages", self.host.control),
-            false => ("library, receiving", self.host.receive),
+        let (cause, work) = match coming.kind {
+            Kind::Control => ("library, control messages", self.host.control),
+            _ => ("library, receiving", self.host.receive),
         };
         self.port.charge(cause, work);
-        receiver.arrived(from, coming.message, &coming.bytes);
+        let mut bytes = &coming.bytes[..];
+        if coming.kind == Kind::Announced {
+            let (head, description) = bytes.split_at(coming.head);
+            bytes = head;
+            // What cannot be understood is asked for in the other way.
+            let request = head.last_chunk().map(|r| u32::from_le_bytes(*r));
+            if let (Some(request), Some(places)) = (request, places::decode(description)) {
+                self.fetches.announce(from, request, places);
+            }
+        }
+        receiver.arrived(from, coming.message, bytes);
         self.buffer = coming.bytes;
     }
 

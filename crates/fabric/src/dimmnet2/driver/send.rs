@@ -18,6 +18,20 @@ impl<P: Port> Driver<P> {
     /// Sends an eager message: envelope, then data. `control`: it is a control message of the library's. Panics if the head is longer than
     /// [`HEAD_MAX`] or `to` is no rank.
     pub fn send(&mut self, to: u32, message: u8, control: bool, head: &[u8], body: &[u8]) -> Sent {
+        let kind = if control {
+            Kind::Control
+        } else {
+            Kind::Message
+        };
+        self.send_as(to, message, kind, head, body)
+    }
+
+    /// Sends an RTS whose message lies in this process's SO-DIMM, where `places` says. As [`Driver::send`].
+    pub fn announce(&mut self, to: u32, message: u8, head: &[u8], places: &[u8]) -> Sent {
+        self.send_as(to, message, Kind::Announced, head, places)
+    }
+
+    fn send_as(&mut self, to: u32, message: u8, kind: Kind, head: &[u8], body: &[u8]) -> Sent {
         assert!(head.len() <= HEAD_MAX, "a head of {} bytes", head.len());
         if !self.has_room(to) {
             return Sent::Full;
@@ -25,13 +39,9 @@ impl<P: Port> Driver<P> {
         let Ok(bytes) = u32::try_from(body.len()) else {
             return Sent::Full;
         };
-        let (cause, work, kind) = match control {
-            true => (
-                "library, control messages",
-                self.host.control,
-                Kind::Control,
-            ),
-            false => ("library, sending", self.host.send, Kind::Message),
+        let (cause, work) = match kind {
+            Kind::Control => ("library, control messages", self.host.control),
+            _ => ("library, sending", self.host.send),
         };
         self.port.charge(cause, work);
         self.post(to, &Envelope::new(kind, message, head, bytes));
