@@ -39,7 +39,7 @@ class Pair:
         from hosts import Box
 
         cores = sorted(os.sched_getaffinity(0))
-        half = max(1, len(cores) // 2)
+        half = self.half = max(1, len(cores) // 2)
         shares = [",".join(map(str, cores[:half])), ",".join(map(str, cores[half:] or cores))]
         self.stack = contextlib.ExitStack()
         self.folder = pathlib.Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="ferry-bench-")))
@@ -94,6 +94,7 @@ cd / && exec {wrap} taskset -c $cores nsenter --target $pid --net --uts --ipc --
         """How `key` runs a program, half of the ranks on each host; and what the environment must say."""
         mpiexec, binary = f"{prefix}/bin/mpiexec", str(programs / program)
         each, hosts = ranks // 2, ",".join(ADDRESSES)
+        crowded = each > self.half  # ranks share cores: each MPI is told so in its own way
         counted = ",".join(f"{a}:{each}" for a in ADDRESSES)
         inside = ["nsenter", "--target", str(self.head.pid), "--net", "--uts", "--ipc", "--"]
         if key == "ferry":
@@ -102,16 +103,21 @@ cd / && exec {wrap} taskset -c $cores nsenter --target $pid --net --uts --ipc --
         if key in ("mpich", "mpich-ofi"):
             module = {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self,sm", "UCX_NET_DEVICES": "eth0"} if key == "mpich" else \
                 {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0"}
+            if crowded:
+                module["MPIR_CVAR_POLLS_BEFORE_YIELD"] = "1"
             return [*inside, mpiexec, "-launcher", "ssh", "-launcher-exec", str(self.enter), "-iface", "eth1", "-bind-to", "none",
                     "-hosts", counted, "-n", str(ranks), binary], module
         if key == "ompi":
             mca = [("plm", "ssh"), ("plm_ssh_agent", str(self.enter)), ("pml", "ob1"), ("btl", "self,sm,tcp"),
                    ("btl_tcp_if_include", f"{MESSAGES}.0/24"), ("prte_if_include", f"{JOBS}.0/24")]
+            if crowded:
+                mca.append(("mpi_yield_when_idle", "1"))
             options = [word for name, value in mca for word in ("--mca", name, value)]
             return [*inside, mpiexec, "--allow-run-as-root", "--prefix", str(prefix), *options, "--bind-to", "none",
                     "--host", counted, "-n", str(ranks), binary], {}
+        told = {"I_MPI_THREAD_YIELD": "3"} if crowded else {}
         return [*inside, mpiexec, "-bootstrap", "ssh", "-bootstrap-exec", str(self.enter), "-iface", "eth1", "-hosts", hosts, "-ppn", str(each),
-                "-n", str(ranks), binary], {"I_MPI_FABRICS": "shm:ofi", "I_MPI_OFI_PROVIDER": "tcp", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0", "I_MPI_PIN": "0",
+                "-n", str(ranks), binary], {**told, "I_MPI_FABRICS": "shm:ofi", "I_MPI_OFI_PROVIDER": "tcp", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0", "I_MPI_PIN": "0",
                                             "I_MPI_HYDRA_IFACE": "eth1"}
 
     def clear(self):

@@ -40,7 +40,7 @@ static void all_at_once(int times)
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
-    static const int sizes[] = {65536, 1048576, 4194304};
+    static const int sizes[] = {65536, 262144, 1048576, 4194304};
     out = buffer(4194304), in = buffer(4194304);
     partner = (rank + ranks / 2) % ranks;
     static const int small[] = {1, 1024, 4096};
@@ -48,7 +48,7 @@ int main(int argc, char **argv)
         bytes = small[i];
         say("turns", bytes, timed(ping_pong) / 2 * 1e6);
     }
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         bytes = sizes[i];
         say("pairs", bytes, (double)bytes * WINDOW * (ranks / 2) / timed(all_at_once) / 1e9);
     }
