@@ -1,14 +1,14 @@
 /* Work for a modelled machine, to see how fast it is simulated (bench/machines).
- *     machines pingpong ROUNDS | stream ROUNDS | together ROUNDS
+ *     machines pingpong ROUNDS | stream ROUNDS | together ROUNDS [BYTES]
  */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SMALL = 8, EACH = 64, BURST = 64 };
+enum { SMALL = 8, BURST = 64 };
 
-static int me, all;
+static int me, all, each = 64;
 static char *out, *in;
 
 /* Each message is waited for. */
@@ -39,7 +39,7 @@ static void stream(void)
 static void together(void)
 {
     MPI_Barrier(MPI_COMM_WORLD);
-    MPI_Alltoall(out, EACH, MPI_BYTE, in, EACH, MPI_BYTE, MPI_COMM_WORLD);
+    MPI_Alltoall(out, each, MPI_BYTE, in, each, MPI_BYTE, MPI_COMM_WORLD);
 }
 
 int main(int argc, char **argv)
@@ -49,9 +49,11 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &all);
     const char *what = argc > 1 ? argv[1] : "";
     int rounds = argc > 2 ? atoi(argv[2]) : 0;
+    if (argc > 3 && atoi(argv[3]) >= SMALL)
+        each = atoi(argv[3]);
     void (*work)(void) = strcmp(what, "pingpong") == 0 ? pingpong : strcmp(what, "stream") == 0 ? stream : together;
-    out = calloc(EACH, (size_t)all);
-    in = calloc(EACH, (size_t)all);
+    out = calloc((size_t)each, (size_t)all);
+    in = calloc((size_t)each, (size_t)all);
     for (int i = 0; i < rounds; i++)
         work();
     free(out);
