@@ -51,14 +51,19 @@ impl Cost {
     }
 
     /// Ranks on several hosts, talking by TCP. Who knows only its own host cannot know what the others' ranks share, so this
-    /// depends on nothing that two ranks could see differently: each has a core. Figures of a network with 10 Gbit/s.
+    /// depends on nothing that two ranks could see differently: each has a core.
+    ///
+    /// Figures measured by `bench/run --net` between two network namespaces of a two-core x86-64 virtual machine, a core each (2026-11-22): `latency` is half the
+    /// round trip of a byte; `overhead` the time between messages of a byte of which 64 are under way, which is the sender's share (the receiver reads many at
+    /// once); `byte` the slope of half the round trip from 256 KiB to 4 MiB, and `rendezvous` what 256 KiB take beyond that and the latency. A slower network
+    /// has more of all of them; what is chosen depends on their ratios.
     pub const fn network() -> Cost {
         Cost {
-            latency: 2.0e-5,
-            overhead: 5.0e-6,
+            latency: 3.1e-6,
+            overhead: 2.7e-6,
             eager: 64 << 10,
-            rendezvous: 4.0e-5,
-            byte: 8.0e-10,
+            rendezvous: 6.0e-6,
+            byte: 1.2e-10,
             cores: u32::MAX,
             ..Cost::shared_memory(1, 1)
         }
