@@ -311,7 +311,7 @@ impl Transport for Model {
     }
 
     fn doorbell(&self) -> Option<&'static AtomicU32> {
-        Some(self.client.turn())
+        Some(self.client.bell())
     }
 
     fn will_rest(&mut self) {

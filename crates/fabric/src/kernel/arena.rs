@@ -13,7 +13,7 @@ use std::{io, ptr};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ferrymod");
 /// Raised with each change of what lies where.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const PAGE: usize = 4096;
 /// Room for the machine's description.
 const MACHINE_MAX: usize = 64 * 1024;
@@ -77,8 +77,10 @@ pub(super) struct Header {
 #[repr(C)]
 pub(super) struct Mailbox {
     pub state: AtomicU32,
-    /// Raised whenever the rank gets the turn: what it sleeps on.
+    /// How often the rank has got the turn. Only the model raises it.
     pub turn: AtomicU32,
+    /// What the rank's threads sleep on: raised behind `turn`, and by the rank itself when one of its threads has something for another.
+    pub bell: AtomicU32,
     /// It sleeps, or is about to.
     pub asleep: AtomicU32,
     /// Threads of the rank may call MPI at once: that it waits does not mean that it cannot go on.

@@ -276,24 +276,29 @@ impl Client {
     }
 
     /// The first half of [`Client::wait`], for threads: from here on the rank waits. `None`: there is something already. Otherwise
-    /// sleep until the word is no longer what is given with it ([`sleep`]), and go on with any call. If another thread
+    /// sleep until the word is no longer what is given with it ([`sleep`]), and go on with any call. Whoever has something for a thread that sleeps so may raise the word, too. If another thread
     /// uses the client meanwhile, the rank does not wait any more until it calls this again.
     pub fn rest(&mut self, period: Time) -> Option<(&'static AtomicU32, u32)> {
+        let mailbox = self.mailbox;
         if self.rests {
-            return Some((&self.mailbox.turn, self.seen));
+            // In this order: the model raises the bell after the turn.
+            let heard = mailbox.bell.load(Ordering::SeqCst);
+            let given = mailbox.turn.load(Ordering::SeqCst) != self.seen;
+            return (!given).then_some((&mailbox.bell, heard));
         }
         self.awake();
-        if !self.came.is_empty() || self.mailbox.more.load(Ordering::Relaxed) != 0 {
+        if !self.came.is_empty() || mailbox.more.load(Ordering::Relaxed) != 0 {
             return None;
         }
-        self.mailbox.asleep.store(1, Ordering::SeqCst);
+        mailbox.asleep.store(1, Ordering::SeqCst);
         self.rests_as = match self.look {
             Look::Owed => state::LOOKING,
             _ => state::WAITING,
         };
-        let seen = self.stop(self.rests_as, period);
-        (self.rests, self.seen) = (true, seen);
-        Some((&self.mailbox.turn, seen))
+        let heard = mailbox.bell.load(Ordering::SeqCst);
+        self.seen = self.stop(self.rests_as, period);
+        self.rests = true;
+        Some((&mailbox.bell, heard))
     }
 
     /// The rank goes on after [`Client::rest`], if it has not yet; blocks until it has the turn. One that has left stays away.
@@ -304,9 +309,9 @@ impl Client {
         }
     }
 
-    /// What the rank's threads sleep on.
-    pub fn turn(&self) -> &'static AtomicU32 {
-        &self.mailbox.turn
+    /// What the rank's threads sleep on ([`Client::rest`]).
+    pub fn bell(&self) -> &'static AtomicU32 {
+        &self.mailbox.bell
     }
 
     /// Does the rank wait?
@@ -392,8 +397,20 @@ impl Client {
             }
             std::hint::spin_loop();
         }
-        self.mailbox.asleep.store(1, Ordering::SeqCst);
-        sleep(&self.mailbox.turn, seen);
+        self.sleep_for_turn(seen);
+    }
+
+    /// Sleeps until `turn` is no longer `seen`. The bell alone is no turn.
+    fn sleep_for_turn(&self, seen: u32) {
+        let mailbox = self.mailbox;
+        mailbox.asleep.store(1, Ordering::SeqCst);
+        loop {
+            let heard = mailbox.bell.load(Ordering::SeqCst);
+            if mailbox.turn.load(Ordering::SeqCst) != seen {
+                return;
+            }
+            let _ = futex::wait(&mailbox.bell, futex::Flags::empty(), heard, None);
+        }
     }
 
     /// The rank has the turn: takes what came.
@@ -448,10 +465,7 @@ impl Client {
             self.arena.ring();
         }
         // That the state says so is not enough: `turn` is raised after it, and who stopped again before that would take it for the next turn's.
-        if mailbox.turn.load(order) == self.seen {
-            mailbox.asleep.store(1, order);
-            sleep(&mailbox.turn, self.seen);
-        }
+        self.sleep_for_turn(self.seen);
         (self.rests, self.left) = (false, false);
         self.go_on();
     }
@@ -469,12 +483,16 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
 
-    /// The turn is there when `turn` says so, not when the state does.
+    /// The turn is there when `turn` says so: not when the state does, and not when the bell rings.
     #[test]
     fn who_comes_back_waits_for_the_turn_itself() {
         let arena = Arena::create(1, 0, b"").unwrap();
         let mut client = Client::join(arena.clone(), 0);
         let mailbox = client.mailbox;
+        let ring = || {
+            mailbox.bell.fetch_add(1, Ordering::SeqCst);
+            let _ = futex::wake(&mailbox.bell, futex::Flags::empty(), i32::MAX as u32);
+        };
         client.leave();
         let back = AtomicBool::new(false);
         std::thread::scope(|s| {
@@ -486,14 +504,51 @@ mod tests {
                 std::thread::yield_now();
             }
             mailbox.state.store(state::RUNNING, Ordering::SeqCst);
-            arena.ring();
             for _ in 0..2000 {
+                ring();
                 std::thread::yield_now();
                 assert!(!back.load(Ordering::SeqCst), "before its turn");
             }
             mailbox.turn.fetch_add(1, Ordering::SeqCst);
-            let _ = futex::wake(&mailbox.turn, futex::Flags::empty(), 1);
+            ring();
         });
         assert!(back.into_inner());
+    }
+
+    /// A rank that rests and whose bell is rung by another of its threads is counted out once for each turn.
+    #[test]
+    fn a_bell_between_rest_and_turn_is_no_turn() {
+        let arena = Arena::create(1, 0, b"").unwrap();
+        let mut client = Client::join(arena.clone(), 0);
+        let (mailbox, header) = (client.mailbox, arena.header());
+        client.set_concurrent();
+        let (word, heard) = client.rest(Time::ZERO).expect("nothing is there");
+        assert_eq!(header.running.load(Ordering::SeqCst), 0);
+        word.fetch_add(1, Ordering::SeqCst);
+        sleep(word, heard);
+        std::thread::scope(|s| {
+            s.spawn(|| client.catch_up_after_waking());
+            while mailbox.state.load(Ordering::SeqCst) != state::REJOINS {
+                std::thread::yield_now();
+            }
+            for turn in 1..3 {
+                assert_eq!(header.running.load(Ordering::SeqCst), 0, "turn {turn}");
+                header.running.store(1, Ordering::SeqCst);
+                mailbox.state.store(state::RUNNING, Ordering::SeqCst);
+                mailbox.turn.fetch_add(1, Ordering::SeqCst);
+                mailbox.bell.fetch_add(1, Ordering::SeqCst);
+                let _ = futex::wake(&mailbox.bell, futex::Flags::empty(), i32::MAX as u32);
+                while turn == 1 && mailbox.state.load(Ordering::SeqCst) != state::SYNC {
+                    std::thread::yield_now();
+                }
+            }
+        });
+    }
+
+    impl Client {
+        fn catch_up_after_waking(&mut self) {
+            self.wake();
+            self.catch_up();
+        }
     }
 }

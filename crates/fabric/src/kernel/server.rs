@@ -734,10 +734,11 @@ impl<M: Model> Server<M> {
             // A rank that wants to come back by itself, and has been given the turn just now, is content.
             mailbox.state.store(state::RUNNING, Ordering::SeqCst);
             mailbox.turn.fetch_add(1, Ordering::SeqCst);
+            mailbox.bell.fetch_add(1, Ordering::SeqCst);
             // Of several threads one may have gone on by now, and said that it sleeps no more.
             let threads = mailbox.concurrent.load(Ordering::Relaxed) != 0;
             if threads || mailbox.asleep.load(Ordering::SeqCst) != 0 {
-                let _ = futex::wake(&mailbox.turn, futex::Flags::empty(), i32::MAX as u32);
+                let _ = futex::wake(&mailbox.bell, futex::Flags::empty(), i32::MAX as u32);
             }
         }
     }
