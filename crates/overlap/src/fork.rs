@@ -28,7 +28,8 @@ static UNREAD: Mutex<Unread> = Mutex::new(Unread {
     count: 0,
     messages: [[0; 4]; MOST],
 });
-/// Is there anything in [`UNREAD`]?
+/// Is there anything in [`UNREAD`], or may there be in a moment? Set before events are read: as soon as that is done the fork is over, and whoever has the
+/// registry next must know of it before it puts pages back.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 type Held = (MutexGuard<'static, ()>, MutexGuard<'static, Registry>);
@@ -69,16 +70,18 @@ fn read() {
         messages,
     } = &mut *unread;
     if let Some(own) = own {
+        ANY.store(true, Ordering::SeqCst);
         *count += own.read(&mut messages[*count..]);
-        ANY.store(*count > 0, Ordering::Release);
+        ANY.store(*count > 0, Ordering::SeqCst);
     }
 }
 
 /// Notes what was read during a fork, in what is locked again.
 pub(crate) fn note(all: &mut Registry) {
-    if !ANY.load(Ordering::Acquire) {
+    if !ANY.load(Ordering::SeqCst) {
         return;
     }
+    // Waits for who is reading: that takes one system call, which does not sleep.
     let mut unread = UNREAD.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(own) = all.spaces.first().map(|s| s.faults.clone()) else {
         return;
@@ -91,7 +94,7 @@ pub(crate) fn note(all: &mut Registry) {
             all.note(&own, event);
         }
     }
-    ANY.store(false, Ordering::Release);
+    ANY.store(false, Ordering::SeqCst);
 }
 
 /// A fork is about to be. Blocks until the watching thread sleeps and nobody has the registry.
@@ -115,6 +118,6 @@ pub(crate) fn over() {
 pub(crate) fn over_in_child() {
     let held = HELD.try_with(Cell::take);
     // Only the forking thread is here; what another may have held is nobody's now.
-    ANY.store(false, Ordering::Release);
+    ANY.store(false, Ordering::SeqCst);
     drop(held);
 }
