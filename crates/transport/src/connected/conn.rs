@@ -19,6 +19,8 @@ pub const QUEUE_MAX: usize = 256 * 1024;
 pub const SCRATCH: usize = 256 * 1024;
 /// Bytes read beyond the end of a stream's frame: what follows a stream is mostly another one, whose body is not to be copied.
 const AHEAD: usize = 256;
+/// Bytes that a connection which is read directly is said to wait for: more than any message that is sent at once.
+const WATCHED: usize = 128 * 1024;
 /// Reads from one connection before the next one's turn.
 const FAIR_SHARE: usize = 16;
 
@@ -93,10 +95,12 @@ pub struct Conn {
     pub streams: bool,
     /// Bytes that must have come before the system says that it can be read from.
     gathers: usize,
+    /// It is read directly, and never slept for ([`Conn::watch`]).
+    watched: bool,
     silence: Option<Silence>,
     /// The last that came was a stream.
     bulk: bool,
-    /// The last read brought more than one packet.
+    /// The last read brought more than one packet, and that was not just one message.
     pub large: bool,
     /// Bytes were lent to its system.
     lent: bool,
@@ -128,6 +132,7 @@ impl Conn {
             streak: 0,
             streams: false,
             gathers: 1,
+            watched: false,
             silence: None,
             bulk: false,
             large: false,
@@ -401,6 +406,7 @@ impl Conn {
     pub fn receive(&mut self, scratch: &mut [u8], inbox: &mut dyn Inbox) -> Result<Found, Broken> {
         let mut all = Found::default();
         for _ in 0..FAIR_SHARE {
+            let before = all.delivered;
             let asked;
             let got = if self.seal.is_some() {
                 asked = scratch.len();
@@ -442,7 +448,8 @@ impl Conn {
                 }
             };
             if got > 0 {
-                self.large = got > PACKET;
+                let one = all.delivered == before + 1 && self.reader.is_between();
+                self.large = got > PACKET && !one;
             }
             // A short read has emptied the socket; to ask again would cost a system call for nothing.
             if got < asked {
@@ -517,6 +524,18 @@ impl Conn {
             self.way.line.gather(&self.socket, bytes);
         }
         bytes > 1
+    }
+
+    /// Says whether this process reads the connection directly, and nobody sleeps for it.
+    ///
+    /// The system acknowledges what came in more than one packet when it is read, before the read returns. Where more is waited for than is there
+    /// it does so when the packets come: on the sender's core, if that is this machine's, and in no case between a message and its answer.
+    pub fn watch(&mut self, directly: bool) {
+        if self.watched != directly {
+            self.watched = directly;
+            self.gathers = if directly { WATCHED } else { 1 };
+            self.way.line.gather(&self.socket, self.gathers);
+        }
     }
 
     /// Bytes that the peer's system has not acknowledged.

@@ -188,6 +188,11 @@ impl Reader {
         }
     }
 
+    /// Has all that came been delivered?
+    pub fn is_between(&self) -> bool {
+        matches!(&self.state, State::Frame { begun, .. } if begun.is_empty())
+    }
+
     fn end_stream(&mut self) {
         if matches!(self.state, State::Stream { left: 0, .. }) {
             *self = Reader::new();

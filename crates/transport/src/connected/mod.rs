@@ -330,6 +330,7 @@ impl Connected {
         if done.is_ok() {
             conn.asked = asked;
         }
+        conn.watch(conn.asked == Asked::Nothing);
     }
 
     /// Reads from peer `i`; returns how many messages came.
@@ -351,11 +352,10 @@ impl Connected {
                     self.streams.push(i);
                 }
                 if found.delivered > 0 {
-                    conn.streak += 1;
+                    conn.streak = if conn.large { 0 } else { conn.streak + 1 };
                     if conn.large && conn.asked == Asked::Nothing {
-                        conn.streak = 0;
                         self.ask(i, Asked::In);
-                    } else if conn.streak == HOT_STREAK && !conn.large && self.hot == Some(i) {
+                    } else if conn.streak == HOT_STREAK && self.hot == Some(i) {
                         self.ask(i, Asked::Nothing);
                     }
                 }
@@ -368,7 +368,7 @@ impl Connected {
         }
     }
 
-    /// Is the poll set to be asked before peer `i` is read from? For what comes in several packets, which the system puts together
+    /// Is the poll set to be asked before peer `i` is read from? For many messages or long ones, whose packets the system puts together
     /// on the sender's core as long as nobody tries to read: a read in vain locks the socket, and then it has to be done here.
     #[inline]
     fn asks_first(&self, i: usize) -> bool {
@@ -621,18 +621,18 @@ impl Transport for Connected {
 
     fn arm(&mut self, who: Sleeper) {
         self.armed = true;
+        if let Some(hot) = self.hot {
+            self.ask(hot, Asked::In);
+            if let Link::Open(conn) = &mut self.peers[hot].link {
+                conn.streak = 0;
+            }
+        }
         if !self.streams.is_empty() {
             self.let_gather(if who == Sleeper::Progress {
                 self.gather
             } else {
                 0
             });
-        }
-        if let Some(hot) = self.hot {
-            self.ask(hot, Asked::In);
-            if let Link::Open(conn) = &mut self.peers[hot].link {
-                conn.streak = 0;
-            }
         }
         self.write();
         for at in 0..self.writers.len() {

@@ -94,6 +94,44 @@ fn nothing_is_connected_before_somebody_speaks() {
 }
 
 #[test]
+fn what_is_read_directly_wakes_who_sleeps() {
+    let (mut all, _) = wires(2, false);
+    let mut keeps = keeps(2);
+    // A streak is made of reads, each of which may bring several messages: one at a time, then.
+    for n in 1..=2 * HOT_STREAK as usize {
+        let mut sent = false;
+        until(&mut all, &mut keeps, |w, k| {
+            sent = sent || w[0].send(1, 1, &[], Body::Bytes(&[0; 5000])).unwrap() == Answer::Done;
+            k[1].0.len() == n
+        });
+    }
+    let Link::Open(conn) = &all[1].peers[0].link else {
+        panic!("there is no connection");
+    };
+    assert_eq!(conn.asked, Asked::Nothing, "it is read directly");
+    all[1].arm(Sleeper::Program);
+    let awake = |wire: &Connected| {
+        let fd = wire.sleep_fd().unwrap();
+        let mut fds = [rustix::event::PollFd::new(
+            &fd,
+            rustix::event::PollFlags::IN,
+        )];
+        let limit = rustix::event::Timespec {
+            tv_sec: 0,
+            tv_nsec: 100_000_000,
+        };
+        rustix::event::poll(&mut fds, Some(&limit)).unwrap() > 0
+    };
+    assert!(!awake(&all[1]), "nothing has come");
+    let sent = all[0].send(1, 1, &[], Body::Bytes(b"!"));
+    assert_eq!(sent.unwrap(), Answer::Done);
+    assert!(awake(&all[1]), "one byte is enough");
+    all[1].disarm();
+    let before = keeps[1].0.len();
+    until(&mut all, &mut keeps, |_, k| k[1].0.len() > before);
+}
+
+#[test]
 fn two_that_call_each_other_at_once_have_one_connection_and_lose_nothing() {
     for round in 0..20 {
         let (mut all, _) = wires(2, false);
