@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 const API: u64 = 0xaa;
 const EVENT_FORK: u64 = 1 << 1;
 const EVENTS: u64 = 1 << 2 | 1 << 3 | 1 << 6; // REMAP, REMOVE, UNMAP
+const EXACT: u64 = 1 << 11; // the address that was touched, not its page's
 const MOVE: u64 = 1 << 16;
 
 const IOC_NEW: u64 = 0xaa00;
@@ -66,7 +67,7 @@ pub(crate) enum Went {
 impl Faults {
     /// This process's.
     pub fn open() -> std::result::Result<Faults, Refusal> {
-        let mut wanted = MOVE | EVENTS | EVENT_FORK;
+        let mut wanted = MOVE | EXACT | EVENTS | EVENT_FORK;
         loop {
             let fd = new().map_err(|cause| Refusal::System {
                 attempted: "asking for a userfaultfd that also sees the system's own accesses (root, vm.unprivileged_userfaultfd=1, or a readable /dev/userfaultfd)",

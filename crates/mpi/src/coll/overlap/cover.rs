@@ -28,6 +28,8 @@ pub(super) struct Plan {
     pub span: Range<usize>,
     pub runs: Vec<Range<usize>>,
     pub edges: Vec<Range<usize>>,
+    /// Addresses of guarded pages that two or more pieces share, in order.
+    seams: Vec<usize>,
 }
 
 impl Plan {
@@ -51,13 +53,49 @@ impl Plan {
             edges.extend(ends.into_iter().filter(|e| !e.is_empty()));
             runs.push(run);
         }
-        (!runs.is_empty()).then_some(Plan { span, runs, edges })
+        let mut pieces: Vec<&Range<usize>> = touches.iter().map(|t| &t.bytes).collect();
+        pieces.sort_by_key(|p| p.start);
+        let guarded = |page: &usize| runs.iter().any(|r| r.contains(page));
+        let shares = |pair: &[&Range<usize>]| {
+            let page = pair[1].start / PAGE * PAGE;
+            (page < pair[0].end).then_some(page)
+        };
+        let mut seams: Vec<usize> = pieces.windows(2).filter_map(shares).collect();
+        seams.retain(guarded);
+        seams.dedup();
+        (!runs.is_empty()).then_some(Plan {
+            span,
+            runs,
+            edges,
+            seams,
+        })
     }
 
     /// Bytes at the beginning and the end of a piece that do not lie in guarded pages, and can come before the rest; none if that is the whole
     /// piece, or too much.
     pub fn ends(&self, piece: &Range<usize>) -> [usize; 2] {
         ends(&self.edges, piece).unwrap_or_default()
+    }
+
+    /// The same, and what lies in guarded pages that other pieces share: each such page can be opened before any of its messages is whole. For pieces that
+    /// nothing reads but the program.
+    pub fn ends_and_seams(&self, piece: &Range<usize>) -> [usize; 2] {
+        let [mut first, mut last] = self.ends(piece);
+        let shared = |at: usize| {
+            let page = at / PAGE * PAGE;
+            self.seams.binary_search(&page).is_ok().then_some(page)
+        };
+        if first == 0 {
+            first = shared(piece.start).map_or(0, |page| page + PAGE - piece.start);
+        }
+        if last == 0 {
+            last = shared(piece.end - 1).map_or(0, |page| piece.end - page.max(piece.start));
+        }
+        if first + last < piece.len() {
+            [first, last]
+        } else {
+            self.ends(piece)
+        }
     }
 
     /// Is the whole of a piece needed before the call returns?
@@ -199,6 +237,15 @@ impl Cover {
         self.edges_left = 0;
     }
 
+    /// Is the page of this address where it belongs?
+    pub fn is_open(&self, address: usize) -> bool {
+        address < self.first
+            || self
+                .left
+                .get((address - self.first) / PAGE)
+                .is_none_or(|&left| left == 0)
+    }
+
     /// Opens a piece, whoever else needs it.
     pub fn open(&mut self, bytes: &Range<usize>) {
         for page in pages(self.first, bytes) {
@@ -242,4 +289,55 @@ fn pages(first: usize, bytes: &Range<usize>) -> Range<usize> {
         return 0..0;
     }
     (bytes.start - first) / PAGE..(bytes.end - 1 - first) / PAGE + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn plan(cuts: &[usize]) -> Option<(Plan, Vec<Range<usize>>)> {
+        let pieces: Vec<Range<usize>> = cuts.windows(2).map(|c| c[0]..c[1]).collect();
+        let touches: Vec<Touch> = pieces
+            .iter()
+            .enumerate()
+            .map(|(step, bytes)| Touch {
+                step,
+                bytes: bytes.clone(),
+                writes: true,
+            })
+            .collect();
+        Plan::of(&touches).map(|plan| (plan, pieces))
+    }
+
+    #[test]
+    fn a_page_of_two_pieces_can_come_before_either() {
+        let (plan, pieces) = plan(&[16 * PAGE + 16, 32 * PAGE + 16, 48 * PAGE + 16]).unwrap();
+        assert_eq!(plan.ends(&pieces[0]), [PAGE - 16, 0]);
+        assert_eq!(plan.ends_and_seams(&pieces[0]), [PAGE - 16, 16]);
+        assert_eq!(plan.ends_and_seams(&pieces[1]), [PAGE - 16, 16]);
+        let (aligned, pieces) = super::tests::plan(&[PAGE, 9 * PAGE, 17 * PAGE]).unwrap();
+        assert_eq!(aligned.ends_and_seams(&pieces[0]), [0, 0]);
+    }
+
+    proptest! {
+        /// What comes early of the pieces fills whole pages or goes beside them, and leaves something of each piece to come.
+        #[test]
+        fn ends_and_seams_stay_within_their_pages(lengths in prop::collection::vec(1usize..40_000, 1..9), start in 0usize..PAGE) {
+            let mut cuts = vec![64 * PAGE + start];
+            for len in lengths {
+                cuts.push(cuts[cuts.len() - 1] + len);
+            }
+            if let Some((plan, pieces)) = plan(&cuts) {
+                for piece in pieces.iter().filter(|p| !plan.needs(p)) {
+                    let [first, last] = plan.ends_and_seams(piece);
+                    prop_assert!(first.max(last) <= END_MAX && first + last < piece.len());
+                    prop_assert!(first == 0 || (piece.start + first).is_multiple_of(PAGE));
+                    prop_assert!(last == 0 || (piece.end - last).is_multiple_of(PAGE));
+                    let [edge_first, edge_last] = plan.ends(piece);
+                    prop_assert!((edge_first == 0 || first == edge_first) && (edge_last == 0 || last == edge_last));
+                }
+            }
+        }
+    }
 }

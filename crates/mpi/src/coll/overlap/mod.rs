@@ -80,8 +80,8 @@ impl Shared {
         lock(&self.record).touched(peer, at);
     }
 
-    /// Pages have been opened (`None`: all): who waited for them goes on.
-    fn opened(&self, bytes: Option<&Range<usize>>) {
+    /// Pages have been opened: who waited for one of those that are open goes on.
+    fn opened(&self, is_open: impl Fn(usize) -> bool) {
         let mut waiting = lock(&self.waiting);
         if waiting.is_empty() {
             return;
@@ -89,7 +89,7 @@ impl Shared {
         let now = Instant::now();
         let mut waited = Duration::ZERO;
         waiting.retain(|(address, since)| {
-            let open = bytes.is_none_or(|b| b.contains(address));
+            let open = is_open(*address);
             if open {
                 waited += now.saturating_duration_since(*since);
             }
@@ -509,7 +509,7 @@ impl Start {
             let Step::Recv { peer, .. } = lasting.schedule.steps[t.step] else {
                 continue;
             };
-            let ends = plan.map_or([0, 0], |p| p.ends(&t.bytes));
+            let ends = plan.map_or([0, 0], |p| p.ends_and_seams(&t.bytes));
             let whole = plan.is_some_and(|p| p.needs(&t.bytes));
             let landing = t.bytes.start.wrapping_add(inward) as *mut u8;
             // SAFETY: the landing is the guard's shadow, kept until the message has come.

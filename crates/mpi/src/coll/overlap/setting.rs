@@ -3,7 +3,6 @@
 use super::{report, settle, site};
 use crate::{Comm, Result, device, err, process};
 use ferry_overlap::{Kind, available};
-use std::cmp::Ordering;
 use std::ffi::CStr;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
@@ -115,14 +114,16 @@ pub(super) fn wanted(comm: &Comm, mode: Mode) -> bool {
     }
 }
 
-/// Is there anything that goes on by itself while the ranks compute: a core that no rank has, or a network and a core for each rank?
+/// Ranks that share a core at most, where overlap is tried over a network: with more it has not been measured.
+const SHARING: usize = 2;
+
+/// Is there anything that goes on by itself while the ranks compute: a core that no rank has, or a network? On one node a rank computes while another one,
+/// on its core, waits.
 fn has_room(comm: &Comm) -> bool {
     let welcome = &process::process().welcome;
-    match (welcome.cores as usize).cmp(&welcome.local_ranks.len()) {
-        // While one rank waits for a message another one computes on its core.
-        Ordering::Less => return false,
-        Ordering::Greater => return true,
-        Ordering::Equal => {}
+    let (cores, ranks) = (welcome.cores as usize, welcome.local_ranks.len());
+    if cores > ranks || cores * SHARING < ranks {
+        return cores > ranks;
     }
     let mut d = device::device();
     let all = comm.peers().size();

@@ -25,7 +25,9 @@ pub(super) enum Choice {
 const SAMPLES: usize = 5;
 /// Overlap must be faster by this part to be kept.
 const GAIN: f64 = 0.02;
-/// So many times as long as a blocking call, and the first trial was the last for now.
+/// Of the first calls every second one overlaps: all ranks do the same then, and the two ways meet the same machine and network.
+const TRIAL: u64 = 8;
+/// So many times as long as a blocking call, and the trial is over.
 const MUCH: f64 = 1.1;
 /// Among so many calls that overlap one blocks, to compare.
 const CHECK: u64 = 24;
@@ -227,10 +229,13 @@ impl Site {
         }
         match self.calls {
             1 if apart && self.order.is_empty() => return Choice::Trace,
-            1 | 3 => return Choice::Block,
-            2 => return Choice::Overlap,
-            // The first one that overlaps has memory to fetch: unless it was much slower it gets a second trial.
-            4 if self.ratio().is_none_or(|r| r < MUCH) => return Choice::Overlap,
+            n if n <= TRIAL && self.ratio().is_none_or(|r| r < MUCH) => {
+                return if n % 2 == 0 {
+                    Choice::Overlap
+                } else {
+                    Choice::Block
+                };
+            }
             _ => {}
         }
         let pays = self.ratio().is_some_and(|r| r < 1.0 - GAIN);
@@ -307,7 +312,10 @@ pub(super) fn ended(record: Record, settling: Duration) {
     match record.way {
         Way::Overlapped => {
             s.overlapped += 1;
-            s.spans_overlapped.add(span);
+            // The first one has memory to fetch.
+            if s.overlapped > 1 {
+                s.spans_overlapped.add(span);
+            }
             let seen = (record.in_call + record.waited + settling).as_secs_f64();
             if let Some(blocked) = s.blocked.median() {
                 s.hidden += (blocked - seen).max(0.0);
@@ -315,7 +323,10 @@ pub(super) fn ended(record: Record, settling: Duration) {
         }
         Way::Blocking | Way::Traced => {
             s.blocked.add(record.in_call.as_secs_f64());
-            s.spans_blocking.add(span);
+            // A traced one has its buffer guarded while it is read.
+            if record.way == Way::Blocking {
+                s.spans_blocking.add(span);
+            }
         }
         Way::Unknown => {}
     }
@@ -470,6 +481,19 @@ mod tests {
         assert!(calls(&mut s, 1000, |_| (1.1, 1.0)) < 15);
         let mut s = site();
         assert!(calls(&mut s, 1000, |_| (1.0, 1.0)) < 15, "no gain is none");
+    }
+
+    #[test]
+    fn the_first_calls_take_turns_unless_overlap_is_much_slower() {
+        let mut s = site();
+        assert_eq!(calls(&mut s, 8, |_| (1.05, 1.0)), 4);
+        let mut s = site();
+        // Noise in one call does not end the trial, nor does it decide.
+        let noisy = |n| (if n == 6 { 1.5 } else { 0.9 }, 1.0);
+        assert_eq!(calls(&mut s, 8, noisy), 4);
+        assert_eq!(calls(&mut s, 8, noisy), 8);
+        let mut s = site();
+        assert_eq!(calls(&mut s, 16, |_| (1.2, 1.0)), 1);
     }
 
     #[test]

@@ -96,10 +96,12 @@ impl Background for Work {
             if let Some(cover) = &mut self.cover {
                 cover.end();
             }
-            self.shared.opened(None);
+            self.shared.opened(|_| true);
             self.store = None;
             finished(&self.shared);
             d.nudge();
+        } else if let Some(cover) = &self.cover {
+            self.shared.opened(|address| cover.is_open(address));
         }
         let may_gather = !done && !self.shared.is_waited_for();
         d.gather(if may_gather { GATHER } else { 0 });
@@ -135,7 +137,6 @@ impl Work {
                     if let Some(cover) = &mut self.cover {
                         cover.open(bytes);
                     }
-                    self.shared.opened(Some(bytes));
                 }
                 Rest::Whole { .. } => {}
             }
@@ -189,7 +190,6 @@ impl Work {
                     };
                     cover.done(&middle);
                 }
-                self.shared.opened(Some(&i.bytes));
                 continue;
             }
             if i.asked {
@@ -198,12 +198,7 @@ impl Work {
                     under_way += i.bytes.len() - came;
                 }
                 if let Some(cover) = &mut self.cover {
-                    let before = i.opened;
                     i.opened = cover.came(&i.bytes, came, i.opened, i.wanted);
-                    if i.opened > before {
-                        let part = i.bytes.start + before..i.bytes.start + i.opened;
-                        self.shared.opened(Some(&part));
-                    }
                 }
             }
             n += 1;
@@ -243,7 +238,6 @@ impl Work {
                     } else {
                         cover.read(&middle);
                     }
-                    self.shared.opened(Some(&touch.bytes));
                 }
             }
             for (step, req) in run.receives() {
@@ -258,12 +252,8 @@ impl Work {
                     cover.done(&(touch.bytes.end - ends[1]..touch.bytes.end));
                 }
                 let came = d.came(req).min(touch.bytes.len());
-                let before = known.opened;
-                known.opened = cover.came(&touch.bytes, came, before, self.shared.is_waited_for());
-                if known.opened > before {
-                    let part = touch.bytes.start + before..touch.bytes.start + known.opened;
-                    self.shared.opened(Some(&part));
-                }
+                let wanted = self.shared.is_waited_for();
+                known.opened = cover.came(&touch.bytes, came, known.opened, wanted);
             }
         }
         if stand == Stand::Done {
