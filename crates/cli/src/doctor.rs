@@ -71,7 +71,7 @@ fn protocols(cma: bool) -> Vec<String> {
     let pieces = "announced; then pieces through the ring, while sender and receiver overlap";
     vec![
         format!(
-            "{:<22} shm   in one cache line with its header",
+            "{:<22} shm   in the front of its pair, with its header; to 40 bytes in one cache line",
             format!("to {} bytes", shm::FRONT_MAX - HEAD)
         ),
         format!(

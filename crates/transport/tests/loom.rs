@@ -1,4 +1,4 @@
-//! The protocols of rings and front lines under every order of steps and every delay of stores that the memory model allows.
+//! The protocols of rings and fronts under every order of steps and every delay of stores that the memory model allows.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p ferry-transport --test loom`
 //!
@@ -18,15 +18,17 @@ mod memory {
 
     pub const LINE: usize = 64;
     pub const DATA: usize = 16 * LINE;
+    /// One line: how many there are is no matter of order, and what is longer goes by the ring.
+    pub const FRONT: usize = LINE;
     /// None: where in a record its bytes lie is no matter of order.
     pub const APART: usize = usize::MAX;
 
-    /// A ring and a front line.
+    /// A ring and a front.
     pub struct Shared {
         head: AtomicU64,
         starved: AtomicU32,
         words: Vec<AtomicU64>,
-        /// Who touches the bytes of each line; the front line's last.
+        /// Who touches the bytes of each line; the front's last.
         owners: Vec<UnsafeCell<()>>,
         front: AtomicU64,
         board: [AtomicU64; 5],
@@ -135,17 +137,17 @@ mod memory {
         }
     }
 
-    pub struct LineMemory(Base);
+    pub struct FrontMemory(Base);
 
-    impl LineMemory {
-        pub unsafe fn new(base: Base) -> LineMemory {
-            LineMemory(base)
+    impl FrontMemory {
+        pub unsafe fn new(base: Base) -> FrontMemory {
+            FrontMemory(base)
         }
         pub fn word(&self) -> &AtomicU64 {
             &self.0.front
         }
         fn run(&self, len: usize, write: bool) -> *mut u8 {
-            assert!(len <= LINE - 8);
+            assert!(len <= FRONT - 8);
             self.0.touch(DATA / LINE..=DATA / LINE, write);
             // SAFETY: the last line of the bytes.
             unsafe { self.0.pointer().add(DATA) }
@@ -343,7 +345,7 @@ fn room_is_used_after_it_was_given() {
 /// The ends of a process with the lower number and of its peer.
 fn pairs() -> (Pair, Pair) {
     let (there, back) = (shared(), shared());
-    // SAFETY: each ring has one writer and one reader, and the front line one side for each process.
+    // SAFETY: each ring has one writer and one reader, and the front one side for each process.
     unsafe {
         (
             Pair::new(

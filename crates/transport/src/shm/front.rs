@@ -1,40 +1,42 @@
-//! The line in front of a pair's rings: one cache line that both processes write, in turns.
+//! The front of a pair's rings: a few cache lines that both processes write, in turns.
 //!
-//! Whoever consumed the last message there may write the next one there. A request and its reply then share a line that is
-//! already in the right cache, which takes about half of what two rings take. It serves the smallest messages, and only
-//! while nothing older is on the writer's ring; everything else goes by the rings.
+//! Whoever consumed the last message there may write the next one there. A request and its reply then share lines that are
+//! already in the right cache, which takes about half of what two rings take. It serves small messages, those of up to 56
+//! bytes with head and body in a single line, and only while nothing older is on the writer's ring; everything else goes by
+//! the rings.
 //!
 //! ```text
-//! word     bit 0: who wrote it (1: the lower-numbered process); length; message number; how far the writer has read the other's ring
-//! 56 bytes head and body
+//! word      bit 0: who wrote it (1: the lower-numbered process); 8..20: length; 20..28: message number; 32..64: how far the
+//!           writer has read the other's ring, in lines
+//! 312 bytes head and body
 //! ```
 
-use super::memory::{Base, LINE, LineMemory, Ordering};
+use super::memory::{Base, FRONT, FrontMemory, Ordering};
 
 /// Largest head and body, bytes.
-pub const FRONT_MAX: usize = LINE - 8;
+pub const FRONT_MAX: usize = FRONT - 8;
 
-/// One process's side of the line.
+/// One process's side of the front.
 pub struct Front {
-    line: LineMemory,
+    memory: FrontMemory,
     lower: bool,
     my_turn: bool,
 }
 
-/// A message found on the line: its number, the low bits of how far the peer has read this process's ring, in lines, and
+/// A message found on the front: its number, the low bits of how far the peer has read this process's ring, in lines, and
 /// how many bytes it has.
 pub type Arrived = (u8, u32, usize);
 
 impl Front {
-    /// This process's side of the line at `line`; `lower`: it has the lower number of the two, and the first turn.
+    /// This process's side of the front at `front`; `lower`: it has the lower number of the two, and the first turn.
     ///
     /// # Safety
-    /// `line` is 64 zeroed bytes of shared memory, aligned to 64, never unmapped; each process of the pair has one side.
-    pub unsafe fn new(line: Base, lower: bool) -> Front {
+    /// `front` is FRONT zeroed bytes of shared memory, aligned to 64, never unmapped; each process of the pair has one side.
+    pub unsafe fn new(front: Base, lower: bool) -> Front {
         // SAFETY: the caller's promise.
-        let line = unsafe { LineMemory::new(line) };
+        let memory = unsafe { FrontMemory::new(front) };
         Front {
-            line,
+            memory,
             lower,
             my_turn: lower,
         }
@@ -50,14 +52,14 @@ impl Front {
     #[inline]
     pub fn write(&mut self, message: u8, len: usize, read: u32, fill: impl FnOnce(&mut [u8])) {
         debug_assert!(self.my_turn && len <= FRONT_MAX);
-        // SAFETY: in its turn this process alone touches the line's bytes.
-        unsafe { self.line.fill(len, fill) };
+        // SAFETY: in its turn this process alone touches the front's bytes.
+        unsafe { self.memory.fill(len, fill) };
         let word = u64::from(self.lower)
             | (len as u64) << 8
-            | u64::from(message) << 16
+            | u64::from(message) << 20
             | u64::from(read) << 32;
         // An exchange rather than a store: the caller next looks whether the reader sleeps, and that look must not come first.
-        self.line.word().swap(word, Ordering::SeqCst);
+        self.memory.word().swap(word, Ordering::SeqCst);
         self.my_turn = false;
     }
 
@@ -67,14 +69,14 @@ impl Front {
         if self.my_turn {
             return None;
         }
-        let word = self.line.word().load(Ordering::Acquire);
+        let word = self.memory.word().load(Ordering::Acquire);
         if (word & 1 == 1) == self.lower {
             return None;
         }
         self.my_turn = true;
-        // A length that the peer made up is cut to the line.
-        let len = ((word >> 8 & 0xff) as usize).min(FRONT_MAX);
-        Some(((word >> 16) as u8, (word >> 32) as u32, len))
+        // A length that the peer made up is cut to the front.
+        let len = ((word >> 8 & 0xfff) as usize).min(FRONT_MAX);
+        Some(((word >> 20) as u8, (word >> 32) as u32, len))
     }
 
     /// The first `len` bytes of the message last returned by [`Front::poll`], until this process writes.
@@ -82,7 +84,7 @@ impl Front {
     pub fn bytes(&self, len: usize) -> &[u8] {
         debug_assert!(self.my_turn);
         // SAFETY: the peer published these bytes with the word, and will not touch them before its turn.
-        unsafe { self.line.bytes(len.min(FRONT_MAX)) }
+        unsafe { self.memory.bytes(len.min(FRONT_MAX)) }
     }
 }
 
@@ -91,18 +93,18 @@ mod tests {
     use super::*;
 
     #[repr(align(64))]
-    struct Line([u8; 64]);
+    struct Lines([u8; FRONT]);
 
-    fn pair(line: &mut Line) -> (Front, Front) {
-        let at = line.0.as_mut_ptr();
-        // SAFETY: the line outlives both sides in each test.
+    fn pair(front: &mut Lines) -> (Front, Front) {
+        let at = front.0.as_mut_ptr();
+        // SAFETY: the front outlives both sides in each test.
         unsafe { (Front::new(at, true), Front::new(at, false)) }
     }
 
     #[test]
     fn turns_alternate_and_start_with_the_lower() {
-        let mut line = Line([0; 64]);
-        let (mut lower, mut upper) = pair(&mut line);
+        let mut front = Lines([0; FRONT]);
+        let (mut lower, mut upper) = pair(&mut front);
         assert!(lower.my_turn() && !upper.my_turn());
         assert!(upper.poll().is_none());
         for round in 0..5u8 {
@@ -118,9 +120,9 @@ mod tests {
     }
 
     #[test]
-    fn a_made_up_length_stays_on_the_line() {
-        let mut line = Line([0xff; 64]);
-        let (_, mut upper) = pair(&mut line);
+    fn a_made_up_length_stays_on_the_front() {
+        let mut front = Lines([0xff; FRONT]);
+        let (_, mut upper) = pair(&mut front);
         assert_eq!(upper.poll().unwrap().2, FRONT_MAX);
     }
 }

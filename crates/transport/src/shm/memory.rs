@@ -1,4 +1,4 @@
-//! Shared memory as the protocols of rings and front lines see it: atomic words, and bytes that belong to one side at a
+//! Shared memory as the protocols of rings and fronts see it: atomic words, and bytes that belong to one side at a
 //! time. `tests/loom.rs` puts a model of this module under the same protocols.
 
 pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -8,15 +8,19 @@ pub const LINE: usize = 64;
 /// Bytes of records in a ring; a power of two.
 pub const DATA: usize = 256 * 1024;
 /// Bytes of a ring with its head lines.
-pub const RING: usize = DATA + 3 * LINE;
-/// Where, in the ring of the lower-numbered to the higher-numbered process, the pair's front line lies.
+pub const RING: usize = RECORDS_AT + DATA;
+/// Where, in the ring of the lower-numbered to the higher-numbered process, the pair's front lies.
 pub const FRONT_AT: usize = 2 * LINE;
+/// Bytes of a front.
+pub const FRONT: usize = 5 * LINE;
+/// Where in a ring its records lie.
+pub const RECORDS_AT: usize = FRONT_AT + FRONT;
 
 /// The bodies of longer records than this, bytes, begin on the line behind their word's. The reader polls the word's line, and what is written there while
 /// it does costs a trip of the line for each time it looks.
 pub const APART: usize = 4 * LINE - 8;
 
-/// Where a ring or a front line lies.
+/// Where a ring or a front lies.
 pub type Base = *mut u8;
 
 #[repr(C)]
@@ -63,7 +67,7 @@ impl RingMemory {
     #[inline]
     fn at(&self, at: u64) -> *mut u8 {
         // SAFETY: the masked position lies within the mapping.
-        unsafe { self.0.add(3 * LINE + (at as usize & (DATA - 1))) }
+        unsafe { self.0.add(RECORDS_AT + (at as usize & (DATA - 1))) }
     }
 
     /// A hint: the `len` bytes at `at` will next be read by another core.
@@ -139,19 +143,19 @@ mod hint {
     }
 }
 
-/// A single line.
-pub struct LineMemory(Base);
+/// The few lines of a front.
+pub struct FrontMemory(Base);
 
 // SAFETY: the memory is shared between processes by design; all access follows the turns.
-unsafe impl Send for LineMemory {}
+unsafe impl Send for FrontMemory {}
 
-impl LineMemory {
-    /// The line at `base`.
+impl FrontMemory {
+    /// The front at `base`.
     ///
     /// # Safety
-    /// 64 bytes of shared memory, aligned to 64, never unmapped.
-    pub unsafe fn new(base: Base) -> LineMemory {
-        LineMemory(base)
+    /// FRONT bytes of shared memory, aligned to 64, never unmapped.
+    pub unsafe fn new(base: Base) -> FrontMemory {
+        FrontMemory(base)
     }
 
     /// Its first word.
@@ -164,20 +168,20 @@ impl LineMemory {
     /// Writes the first `len` bytes behind the word by `fill`.
     ///
     /// # Safety
-    /// It is this side's turn, and `len` is at most LINE - 8.
+    /// It is this side's turn, and `len` is at most FRONT - 8.
     #[inline]
     pub unsafe fn fill(&self, len: usize, fill: impl FnOnce(&mut [u8])) {
-        // SAFETY: within the line, and this side's, by the caller's promise.
+        // SAFETY: within the front, and this side's, by the caller's promise.
         fill(unsafe { std::slice::from_raw_parts_mut(self.0.add(8), len) });
     }
 
     /// The first `len` bytes behind the word.
     ///
     /// # Safety
-    /// It is this side's turn, and `len` is at most LINE - 8.
+    /// It is this side's turn, and `len` is at most FRONT - 8.
     #[inline]
     pub unsafe fn bytes(&self, len: usize) -> &[u8] {
-        // SAFETY: within the line, and this side's, by the caller's promise.
+        // SAFETY: within the front, and this side's, by the caller's promise.
         unsafe { std::slice::from_raw_parts(self.0.add(8), len) }
     }
 }

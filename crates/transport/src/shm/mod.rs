@@ -240,7 +240,7 @@ impl Shm {
         let (out, into) = (self.ring(self.me, i)?, self.ring(i, self.me)?);
         let lower = self.me < i;
         // SAFETY: fresh mappings of rings of which this process is the only writer and the only reader, each from its
-        // beginning, once; the front line lies in the lower process's outgoing ring, below its data, and a desk behind each
+        // beginning, once; the front lies in the lower process's outgoing ring, below its data, and a desk behind each
         // ring, within the mapping, page aligned, all atomics for which zeros are valid.
         let peer = unsafe {
             let desk = |ring: *mut u8| &*ring.add(DESK_AT).cast::<Desk>();

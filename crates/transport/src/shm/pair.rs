@@ -1,6 +1,6 @@
-//! A pair of processes as one of them sees it: the ring to the peer, the ring from it, and the front line of both.
+//! A pair of processes as one of them sees it: the ring to the peer, the ring from it, and the front of both.
 //!
-//! Messages of one process to the other stay in order whichever way each goes: the front line is written only while the peer is
+//! Messages of one process to the other stay in order whichever way each goes: the front is written only while the peer is
 //! known to have read everything on the ring, and it is looked at before any record that was written after it.
 
 use super::front::{FRONT_MAX, Front};
@@ -17,7 +17,7 @@ pub struct Pair {
 pub enum Next<'a> {
     /// Nothing new.
     Nothing,
-    /// A message from the front line: its number, head and body.
+    /// A message from the front: its number, head and body.
     Front(u8, &'a [u8]),
     /// A message from the ring; [`Pair::release`] it when done.
     Record(u8, &'a [u8]),
@@ -26,7 +26,7 @@ pub enum Next<'a> {
 }
 
 impl Pair {
-    /// The ends of the process that writes `writer`, reads `reader` and has this side of the front line.
+    /// The ends of the process that writes `writer`, reads `reader` and has this side of the front.
     pub fn new(writer: Writer, reader: Reader, front: Front) -> Pair {
         Pair {
             writer,
@@ -56,7 +56,7 @@ impl Pair {
     /// The next message from the peer.
     #[inline]
     pub fn next(&mut self) -> Next<'_> {
-        // The front line first, and again once a record has been seen: what stands there then is older than the record.
+        // The front first, and again once a record has been seen: what stands there then is older than the record.
         let mut found = self.front.poll();
         if found.is_none() {
             if !self.reader.ready() {

@@ -9,10 +9,10 @@
 //! about to need them.
 //!
 //! ```text
-//! line 0   head: how far the reader has read (published now and then)
-//! line 1   starved: the writer sleeps until there is room
-//! line 2   the pair's front line (see `front`), used in one of its two rings
-//! line 3…  DATA bytes of records
+//! line 0     head: how far the reader has read (published now and then)
+//! line 1     starved: the writer sleeps until there is room
+//! FRONT_AT   the pair's front (see `front`), used in one of its two rings
+//! RECORDS_AT DATA bytes of records
 //! ```
 
 use super::memory::{APART, Base, DATA, LINE, Ordering, RingMemory, fence};

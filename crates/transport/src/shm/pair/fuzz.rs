@@ -1,7 +1,7 @@
 //! A peer that writes what it likes into the shared memory: nothing is read or written beyond the rings, and nothing loops.
 
 use super::*;
-use crate::shm::memory::{FRONT_AT, LINE, RING};
+use crate::shm::memory::{FRONT, FRONT_AT, LINE, RECORDS_AT, RING};
 use crate::shm::ring::RECORD_MAX;
 use ferry_fuzz::fuzz;
 
@@ -27,7 +27,7 @@ const SEND: u8 = 4;
 #[test]
 fn fuzz_shared_memory() {
     let valid = |len: u64| (1 << 63 | 3 << 16 | len).to_le_bytes();
-    let front = |len: u64, who: u64| (who | len << 8 | 9 << 16).to_le_bytes();
+    let front = |len: u64, who: u64| (who | len << 8 | 9 << 20).to_le_bytes();
     let seeds = [
         [step(POKE_DATA, 0, &valid(40)), step(TAKE, 0, &[])].concat(),
         [
@@ -42,7 +42,7 @@ fn fuzz_shared_memory() {
         ]
         .concat(),
         [
-            step(POKE_FRONT, 0, &front(56, 0)),
+            step(POKE_FRONT, 0, &front(312, 0)),
             step(TAKE, 0, &[]),
             step(SEND, 20, &[]),
         ]
@@ -86,13 +86,13 @@ fn fuzz_shared_memory() {
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), base.add(at), n);
             };
             match kind % 5 {
-                POKE_DATA => poke(into, 3 * LINE + at / LINE * LINE, RING),
+                POKE_DATA => poke(into, RECORDS_AT + at / LINE * LINE, RING),
                 POKE_HEAD => poke(out, at % (2 * LINE), 2 * LINE),
-                POKE_FRONT => poke(out, FRONT_AT + at % LINE, FRONT_AT + LINE),
+                POKE_FRONT => poke(out, FRONT_AT + at % FRONT, FRONT_AT + FRONT),
                 TAKE => {
                     let (ring, line) = (
                         into as usize..into as usize + RING,
-                        out as usize + FRONT_AT..out as usize + FRONT_AT + LINE,
+                        out as usize + FRONT_AT..out as usize + FRONT_AT + FRONT,
                     );
                     let inside = |bytes: &[u8], memory: &std::ops::Range<usize>| {
                         let from = bytes.as_ptr() as usize;
