@@ -71,11 +71,11 @@ fn protocols(cma: bool) -> Vec<String> {
     let pieces = "announced; then pieces through the ring, while sender and receiver overlap";
     vec![
         format!(
-            "{:<22} shm   in the front of its pair, with its header; to 40 bytes in one cache line",
-            format!("to {} bytes", shm::FRONT_MAX - HEAD)
+            "{:<22} shm   sent at once, in one cache line with its header where it answers the one before",
+            format!("to {} bytes", shm::FRONT_LINE - HEAD)
         ),
         format!(
-            "{:<22} shm   sent at once, through a ring of {} KiB for each pair",
+            "{:<22} shm   sent at once, where it answers the one before through the lines that brought that, else through a ring of {} KiB for each pair",
             format!("to {} KiB", (shm::EAGER_MAX - HEAD) / 1024),
             shm::RING_LEN / 1024
         ),

@@ -18,8 +18,8 @@ mod memory {
 
     pub const LINE: usize = 64;
     pub const DATA: usize = 16 * LINE;
-    /// One line: how many there are is no matter of order, and what is longer goes by the ring.
-    pub const FRONT: usize = LINE;
+    /// Short: how many lines there are is no matter of order, and what is longer goes by the ring.
+    pub const FRONT: usize = 2 * LINE;
     /// None: where in a record its bytes lie is no matter of order.
     pub const APART: usize = usize::MAX;
 
@@ -28,7 +28,7 @@ mod memory {
         head: AtomicU64,
         starved: AtomicU32,
         words: Vec<AtomicU64>,
-        /// Who touches the bytes of each line; the front's last.
+        /// Who touches the bytes of each line; the front's are the last, as one.
         owners: Vec<UnsafeCell<()>>,
         front: AtomicU64,
         board: [AtomicU64; 5],
@@ -51,7 +51,7 @@ mod memory {
             owners: (0..=lines).map(|_| UnsafeCell::new(())).collect(),
             front: AtomicU64::new(0),
             board: std::array::from_fn(|_| AtomicU64::new(0)),
-            bytes: std::cell::UnsafeCell::new(vec![0; DATA + LINE]),
+            bytes: std::cell::UnsafeCell::new(vec![0; DATA + FRONT]),
         })
     }
 
@@ -146,19 +146,20 @@ mod memory {
         pub fn word(&self) -> &AtomicU64 {
             &self.0.front
         }
-        fn run(&self, len: usize, write: bool) -> *mut u8 {
-            assert!(len <= FRONT - 8);
+        pub fn hand_over(&self, _len: usize) {}
+        fn run(&self, lead: usize, len: usize, write: bool) -> *mut u8 {
+            assert!(lead + len <= FRONT);
             self.0.touch(DATA / LINE..=DATA / LINE, write);
-            // SAFETY: the last line of the bytes.
-            unsafe { self.0.pointer().add(DATA) }
+            // SAFETY: within what lies behind the ring's bytes, by the check above.
+            unsafe { self.0.pointer().add(DATA + lead) }
         }
-        pub unsafe fn fill(&self, len: usize, fill: impl FnOnce(&mut [u8])) {
+        pub unsafe fn fill(&self, lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
             // SAFETY: as for the ring.
-            fill(unsafe { std::slice::from_raw_parts_mut(self.run(len, true), len) });
+            fill(unsafe { std::slice::from_raw_parts_mut(self.run(lead, len, true), len) });
         }
-        pub unsafe fn bytes(&self, len: usize) -> &[u8] {
+        pub unsafe fn bytes(&self, lead: usize, len: usize) -> &[u8] {
             // SAFETY: as for the ring.
-            unsafe { std::slice::from_raw_parts(self.run(len, false), len) }
+            unsafe { std::slice::from_raw_parts(self.run(lead, len, false), len) }
         }
     }
 

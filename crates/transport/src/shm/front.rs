@@ -1,26 +1,32 @@
-//! The front of a pair's rings: a few cache lines that both processes write, in turns.
+//! The front of a pair's rings: room for one message, which both processes write in turns.
 //!
-//! Whoever consumed the last message there may write the next one there. A request and its reply then share lines that are
-//! already in the right cache, which takes about half of what two rings take. It serves small messages, those of up to 56
-//! bytes with head and body in a single line, and only while nothing older is on the writer's ring; everything else goes by
-//! the rings.
+//! Whoever consumed the last message there may write the next one there. A request and its reply then share lines that both cores
+//! have in their caches; in the rings each would have to fetch lines that the other had long ago. It serves any message that fits a record,
+//! the smallest in a single line, but only while nothing older is on the writer's ring; everything else goes by the rings.
 //!
 //! ```text
-//! word      bit 0: who wrote it (1: the lower-numbered process); 8..20: length; 20..28: message number; 32..64: how far the
-//!           writer has read the other's ring, in lines
-//! 312 bytes head and body
+//! word   bit 0: who wrote it (1: the lower-numbered process); 1..5: the lead, in words of 8 bytes; 8..24: length; 24..32: message number;
+//!        32..64: how far the writer has read the other's ring, in lines
+//! lead   from the word's beginning to the bytes' (see `ring`)
+//! bytes  head and body
 //! ```
 
-use super::memory::{Base, FRONT, FrontMemory, Ordering};
+use super::memory::{APART, Base, FRONT, FrontMemory, LINE, Ordering, fence};
+use super::ring::lead;
 
 /// Largest head and body, bytes.
-pub const FRONT_MAX: usize = FRONT - 8;
+pub const FRONT_MAX: usize = FRONT - LINE;
+/// Largest that takes a single line, bytes.
+#[cfg_attr(loom, allow(dead_code))]
+pub const FRONT_LINE: usize = LINE - 8;
 
 /// One process's side of the front.
 pub struct Front {
     memory: FrontMemory,
     lower: bool,
     my_turn: bool,
+    /// Where the message last found begins.
+    lead: usize,
 }
 
 /// A message found on the front: its number, the low bits of how far the peer has read this process's ring, in lines, and
@@ -39,6 +45,7 @@ impl Front {
             memory,
             lower,
             my_turn: lower,
+            lead: 8,
         }
     }
 
@@ -48,18 +55,33 @@ impl Front {
         self.my_turn
     }
 
-    /// Writes a message of `len` bytes by `fill` and publishes it with a full barrier. Only in this process's turn.
+    /// Writes a message of `len` bytes, of which the first `head` are its head, by `fill` and publishes it with a full barrier. Only in this process's turn.
     #[inline]
-    pub fn write(&mut self, message: u8, len: usize, read: u32, fill: impl FnOnce(&mut [u8])) {
+    pub fn write(
+        &mut self,
+        message: u8,
+        head: usize,
+        len: usize,
+        read: u32,
+        fill: impl FnOnce(&mut [u8]),
+    ) {
         debug_assert!(self.my_turn && len <= FRONT_MAX);
+        let lead = lead(head, len);
         // SAFETY: in its turn this process alone touches the front's bytes.
-        unsafe { self.memory.fill(len, fill) };
+        unsafe { self.memory.fill(lead, len, fill) };
         let word = u64::from(self.lower)
+            | (lead as u64 / 8) << 1
             | (len as u64) << 8
-            | u64::from(message) << 20
+            | u64::from(message) << 24
             | u64::from(read) << 32;
-        // An exchange rather than a store: the caller next looks whether the reader sleeps, and that look must not come first.
-        self.memory.word().swap(word, Ordering::SeqCst);
+        // The caller next looks whether the reader sleeps, and that look must not come before the word is there for the reader to see.
+        if len > APART {
+            self.memory.word().store(word, Ordering::Release);
+            self.memory.hand_over(lead + len);
+            fence(Ordering::SeqCst);
+        } else {
+            self.memory.word().swap(word, Ordering::SeqCst);
+        }
         self.my_turn = false;
     }
 
@@ -74,9 +96,10 @@ impl Front {
             return None;
         }
         self.my_turn = true;
-        // A length that the peer made up is cut to the front.
-        let len = ((word >> 8 & 0xfff) as usize).min(FRONT_MAX);
-        Some(((word >> 20) as u8, (word >> 32) as u32, len))
+        // What the peer made up is cut to the front.
+        self.lead = ((word >> 1 & 0xf) as usize * 8).clamp(8, LINE);
+        let len = ((word >> 8 & 0xffff) as usize).min(FRONT_MAX);
+        Some(((word >> 24) as u8, (word >> 32) as u32, len))
     }
 
     /// The first `len` bytes of the message last returned by [`Front::poll`], until this process writes.
@@ -84,7 +107,7 @@ impl Front {
     pub fn bytes(&self, len: usize) -> &[u8] {
         debug_assert!(self.my_turn);
         // SAFETY: the peer published these bytes with the word, and will not touch them before its turn.
-        unsafe { self.memory.bytes(len.min(FRONT_MAX)) }
+        unsafe { self.memory.bytes(self.lead, len.min(FRONT_MAX)) }
     }
 }
 
@@ -108,12 +131,12 @@ mod tests {
         assert!(lower.my_turn() && !upper.my_turn());
         assert!(upper.poll().is_none());
         for round in 0..5u8 {
-            lower.write(round, 3, 7, |out| out.copy_from_slice(&[round; 3]));
+            lower.write(round, 0, 3, 7, |out| out.copy_from_slice(&[round; 3]));
             assert!(!lower.my_turn() && lower.poll().is_none());
             assert_eq!(upper.poll(), Some((round, 7, 3)));
             assert_eq!(upper.bytes(3), [round; 3]);
             assert!(upper.my_turn() && upper.poll().is_none());
-            upper.write(9, FRONT_MAX, round.into(), |out| out.fill(round));
+            upper.write(9, 16, FRONT_MAX, round.into(), |out| out.fill(round));
             assert_eq!(lower.poll(), Some((9, round.into(), FRONT_MAX)));
             assert_eq!(lower.bytes(FRONT_MAX), [round; FRONT_MAX]);
         }

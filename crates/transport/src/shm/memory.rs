@@ -11,8 +11,8 @@ pub const DATA: usize = 256 * 1024;
 pub const RING: usize = RECORDS_AT + DATA;
 /// Where, in the ring of the lower-numbered to the higher-numbered process, the pair's front lies.
 pub const FRONT_AT: usize = 2 * LINE;
-/// Bytes of a front.
-pub const FRONT: usize = 5 * LINE;
+/// Bytes of a front: the largest record with the line of its word.
+pub const FRONT: usize = 258 * LINE;
 /// Where in a ring its records lie.
 pub const RECORDS_AT: usize = FRONT_AT + FRONT;
 
@@ -143,7 +143,7 @@ mod hint {
     }
 }
 
-/// The few lines of a front.
+/// The lines of a front.
 pub struct FrontMemory(Base);
 
 // SAFETY: the memory is shared between processes by design; all access follows the turns.
@@ -158,6 +158,14 @@ impl FrontMemory {
         FrontMemory(base)
     }
 
+    /// A hint: its first `len` bytes, behind the word's line, will next be read by another core.
+    #[inline]
+    pub fn hand_over(&self, len: usize) {
+        for at in (LINE..len).step_by(LINE) {
+            hint::hand_over(self.0.wrapping_add(at));
+        }
+    }
+
     /// Its first word.
     #[inline]
     pub fn word(&self) -> &AtomicU64 {
@@ -165,24 +173,24 @@ impl FrontMemory {
         unsafe { &*self.0.cast::<AtomicU64>() }
     }
 
-    /// Writes the first `len` bytes behind the word by `fill`.
+    /// Writes the `len` bytes that begin `lead` bytes from the word's beginning by `fill`.
     ///
     /// # Safety
-    /// It is this side's turn, and `len` is at most FRONT - 8.
+    /// It is this side's turn, and `lead` and `len` together are at most FRONT.
     #[inline]
-    pub unsafe fn fill(&self, len: usize, fill: impl FnOnce(&mut [u8])) {
+    pub unsafe fn fill(&self, lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
         // SAFETY: within the front, and this side's, by the caller's promise.
-        fill(unsafe { std::slice::from_raw_parts_mut(self.0.add(8), len) });
+        fill(unsafe { std::slice::from_raw_parts_mut(self.0.add(lead), len) });
     }
 
-    /// The first `len` bytes behind the word.
+    /// The `len` bytes that begin `lead` bytes from the word's beginning.
     ///
     /// # Safety
-    /// It is this side's turn, and `len` is at most FRONT - 8.
+    /// It is this side's turn, and `lead` and `len` together are at most FRONT.
     #[inline]
-    pub unsafe fn bytes(&self, len: usize) -> &[u8] {
+    pub unsafe fn bytes(&self, lead: usize, len: usize) -> &[u8] {
         // SAFETY: within the front, and this side's, by the caller's promise.
-        unsafe { std::slice::from_raw_parts(self.0.add(8), len) }
+        unsafe { std::slice::from_raw_parts(self.0.add(lead), len) }
     }
 }
 

@@ -16,7 +16,7 @@ mod sharing;
 
 pub use board::{Board, SHARE, SLOT_MAX};
 pub use control::wake;
-pub use front::FRONT_MAX;
+pub use front::FRONT_LINE;
 pub use memory::RING as RING_LEN;
 
 use crate::{

@@ -46,7 +46,7 @@ impl Pair {
     ) -> bool {
         let read = self.reader.position();
         if len <= FRONT_MAX && self.front.my_turn() && self.writer.is_read() {
-            self.front.write(message, len, read, fill);
+            self.front.write(message, head, len, read, fill);
             true
         } else {
             self.writer.write(message, head, len, read, fill)

@@ -90,7 +90,7 @@ const SPAN_MAX: u64 = (LINE + RECORD_MAX).next_multiple_of(LINE) as u64;
 
 /// Bytes from the word of a record to its `len` bytes, the first `head` of which are the head.
 #[inline]
-fn lead(head: usize, len: usize) -> usize {
+pub(super) fn lead(head: usize, len: usize) -> usize {
     if len <= APART {
         8
     } else {

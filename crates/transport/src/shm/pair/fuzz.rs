@@ -27,7 +27,7 @@ const SEND: u8 = 4;
 #[test]
 fn fuzz_shared_memory() {
     let valid = |len: u64| (1 << 63 | 3 << 16 | len).to_le_bytes();
-    let front = |len: u64, who: u64| (who | len << 8 | 9 << 20).to_le_bytes();
+    let front = |len: u64, lead: u64| (lead << 1 | len << 8 | 9 << 24).to_le_bytes();
     let seeds = [
         [step(POKE_DATA, 0, &valid(40)), step(TAKE, 0, &[])].concat(),
         [
@@ -42,9 +42,12 @@ fn fuzz_shared_memory() {
         ]
         .concat(),
         [
-            step(POKE_FRONT, 0, &front(312, 0)),
+            step(SEND, 20, &[]),
+            step(POKE_FRONT, 0, &front(FRONT_MAX as u64, 8)),
             step(TAKE, 0, &[]),
             step(SEND, 20, &[]),
+            step(POKE_FRONT, 0, &front(0xffff, 15)),
+            step(TAKE, 0, &[]),
         ]
         .concat(),
         [
