@@ -507,7 +507,7 @@ impl Device {
         let ended = all.len() < running;
         all.append(&mut self.background);
         self.background = all;
-        ended || self.engine.requests.completed() != before
+        self.take_worked() || ended || self.engine.requests.completed() != before
     }
 
     /// Sees to announced messages that have been matched: reads them, or asks for their pieces.

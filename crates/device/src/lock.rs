@@ -24,6 +24,8 @@ static MULTIPLE: AtomicBool = AtomicBool::new(false);
 static LOCK: Mutex<()> = Mutex::new(());
 /// Threads of the program that want the lock and have not got it at once.
 static WANTED: AtomicU32 = AtomicU32::new(0);
+/// How often a thread of the program hands its core over before it sleeps for the lock.
+const TURNS: u32 = 100;
 /// Threads of the program that sleep in MPI.
 static SLEEPERS: AtomicU32 = AtomicU32::new(0);
 /// One of them watches the wires' descriptors.
@@ -139,11 +141,29 @@ fn lock() -> MutexGuard<'static, ()> {
         Err(TryLockError::Poisoned(lock)) => lock.into_inner(),
         Err(TryLockError::WouldBlock) => {
             WANTED.fetch_add(1, Ordering::Relaxed);
-            let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+            let lock =
+                soon().unwrap_or_else(|| LOCK.lock().unwrap_or_else(PoisonError::into_inner));
             WANTED.fetch_sub(1, Ordering::Relaxed);
             lock
         }
     }
+}
+
+/// The lock, if it becomes free within so many turns: the progress thread lets go of it between any two pieces of work, and to be woken
+/// takes longer than most of these do.
+#[cold]
+fn soon() -> Option<MutexGuard<'static, ()>> {
+    if is_multiple() {
+        return None; // other threads of the program may have it for longer
+    }
+    (0..TURNS).find_map(|_| {
+        rustix::thread::sched_yield();
+        match LOCK.try_lock() {
+            Ok(lock) => Some(lock),
+            Err(TryLockError::Poisoned(lock)) => Some(lock.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    })
 }
 
 /// # Safety
@@ -238,7 +258,7 @@ pub fn start(
         .store(u32::from(concurrent), Ordering::Relaxed);
     let mut device = Device::new(welcome, segment, directory, status, patience, concurrent)?;
     if progress {
-        device.expect_progress_thread(welcome.local_ranks.len() as u32, welcome.cores);
+        device.expect_progress_thread(welcome.local_ranks.len() as u32);
     }
     let _ = BELL.set(device.wires.bell());
     MULTIPLE.store(concurrent, Ordering::SeqCst);
@@ -249,9 +269,9 @@ pub fn start(
     Ok(())
 }
 
-/// There may be a progress thread from now on ([`start_progress`](crate::start_progress)), on a node with so many ranks and cores. To be called by a thread that is in
+/// There may be a progress thread from now on ([`start_progress`](crate::start_progress)), on a node with so many ranks. To be called by a thread that is in
 /// MPI, without the device. False: there can be none, on a modelled machine.
-pub fn allow_progress(ranks: u32, cores: u32) -> bool {
+pub fn allow_progress(ranks: u32) -> bool {
     // By MPI's thread rule no other thread is in MPI now, or all take the lock already.
     let was = CONCURRENT.swap(true, Ordering::SeqCst);
     let mut device = device();
@@ -260,7 +280,7 @@ pub fn allow_progress(ranks: u32, cores: u32) -> bool {
         return false;
     }
     if device.progress_thread.is_none() {
-        device.expect_progress_thread(ranks, cores);
+        device.expect_progress_thread(ranks);
     }
     true
 }

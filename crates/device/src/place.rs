@@ -53,6 +53,8 @@ pub(crate) struct Seat {
     given: Option<CpuSet>,
     now: Option<CpuSet>,
     asked: Option<Instant>,
+    /// It is on cores on which no rank of the node computes, as far as all of them have told.
+    spare: bool,
 }
 
 impl Seat {
@@ -63,12 +65,18 @@ impl Seat {
             given,
             now: given,
             asked: None,
+            spare: false,
         }
     }
 
+    /// Is it, for all that is known, on a core on which no program of the node's ranks computes?
+    pub fn is_spare(&self) -> bool {
+        self.spare
+    }
+
     /// Moves to the cores on which no program waits, if there are any; the system would leave a thread that is woken where it slept, or
-    /// beside who woke it, and it would take its time from a program though another core has nothing to do.
-    pub fn choose(&mut self, wires: &Wires) {
+    /// beside who woke it, and it would take its time from a program though another core has nothing to do. `ranks`: how many the node has.
+    pub fn choose(&mut self, wires: &Wires, ranks: u32) {
         let Some(given) = self.given else { return };
         let now = Instant::now();
         if self.asked.is_some_and(|at| now - at < HOLDS) {
@@ -76,12 +84,15 @@ impl Seat {
         }
         self.asked = Some(now);
         let mut spare = given;
+        let mut known = 0;
         wires.cores_waited_on(&mut |core| {
+            known += 1;
             if (core as usize) < CpuSet::MAX_CPU {
                 spare.unset(core as usize);
             }
         });
         let wanted = if spare.count() > 0 { spare } else { given };
+        self.spare = spare.count() > 0 && known == ranks;
         if self.now != Some(wanted) && sched_setaffinity(None, &wanted).is_ok() {
             self.now = Some(wanted);
         }

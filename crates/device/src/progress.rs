@@ -9,20 +9,33 @@
 //!   many in a row, or calls MPI_Test in a loop, would be rung for at each message. The thread looks every millisecond whether
 //!   the program has stayed away, and arms the bell then. The same becomes of whoever was rung for in vain a few times.
 //!
-//! Only where the node has two cores for each rank does it poll for a short while before it sleeps.
+//! - Where it has a core on which no program of the node computes, it looks at the bell for a short while before it sleeps: whoever
+//!   rings then has nobody to wake. It hands that core over at each look, and sleeps once somebody else turns out to want it.
+//! - Long copies and reductions of a collective are its own while the program only passes through MPI, if it has another core.
 //!
 //! It never calls the program's functions: user-defined operations wait for a thread of the program.
 
 use crate::core::Device;
 use crate::lock::{self, DeviceGuard};
 use crate::place::Seat;
-use ferry_transport::Sleeper;
+use ferry_transport::{Bell, Sleeper};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long the thread polls for more after something has come, where it has a core for that.
-const POLLING: Duration = Duration::from_micros(50);
+/// How long the thread polls for more after it has done something, where it has a core for that.
+const POLLING: Duration = Duration::from_millis(1);
+/// When a core that was handed over comes back only after so long, somebody else computes there.
+const TAKEN: Duration = Duration::from_millis(1);
+/// For how long the thread then does not poll.
+const KEEPS_OFF: Duration = Duration::from_millis(100);
+/// Own work over so many bytes is left to the thread while it polls: telling it costs less than a microsecond.
+const WORTH_TELLING: usize = 16 * 1024;
+/// The same while it sleeps: waking it costs the program as much as copying some 100 KiB.
+const WORTH_WAKING: usize = 256 * 1024;
+/// Threads of the program that wait in MPI and make the progress ([`Watch::waiting`], for who has not the device).
+static WAITING: AtomicU32 = AtomicU32::new(0);
 /// How often it looks whether the program has stayed away.
 const LOOK: Duration = Duration::from_millis(1);
 /// The same when it has been rung for in vain; doubled each time until it is as long as [`LOOK`].
@@ -54,8 +67,12 @@ pub(crate) struct Watch {
     holds: bool,
     /// It watches the wires' descriptors.
     watches: bool,
-    /// It polls: no need to ring for it.
+    /// When it has done what there is to do it polls: ringing for it costs next to nothing.
     polls: bool,
+    /// Own work has been left to it since it, or a thread that waits, last had the device.
+    owed: bool,
+    /// It has done a part of some own work.
+    worked: bool,
     /// It was asked to look at what is under way.
     asked: bool,
     /// Threads of the program that wait in MPI and make the progress.
@@ -68,18 +85,20 @@ pub(crate) struct Watch {
     core: Option<u32>,
     /// Times that the program has taken the device.
     entries: u64,
-    /// How long to poll.
-    polling: Duration,
+    /// Ranks on this node.
+    ranks: u32,
+}
+
+impl Watch {
+    fn set_waiting(&mut self, threads: u32) {
+        self.waiting = threads;
+        WAITING.store(threads, Ordering::Relaxed);
+    }
 }
 
 impl Device {
-    /// There will be a progress thread: on a node with so many ranks and cores.
-    pub(crate) fn expect_progress_thread(&mut self, ranks: u32, cores: u32) {
-        let polling = if cores / 2 >= ranks.max(1) {
-            POLLING
-        } else {
-            Duration::ZERO
-        };
+    /// There will be a progress thread, on a node with so many ranks.
+    pub(crate) fn expect_progress_thread(&mut self, ranks: u32) {
         self.progress_thread = Some(Box::new(Watch {
             runs: false,
             stops: false,
@@ -89,13 +108,15 @@ impl Device {
             holds: false,
             watches: false,
             polls: false,
+            owed: false,
+            worked: false,
             asked: false,
             waiting: 0,
             trusting: 0,
             stuck: false,
             core: None,
             entries: 0,
-            polling,
+            ranks,
         }));
     }
 
@@ -113,6 +134,38 @@ impl Device {
             .is_some_and(|w| w.runs && !w.works && w.waiting == 0)
     }
 
+    /// Is own work over `bytes` bytes left to the progress thread? So it is while the program only passes through MPI, if that thread has
+    /// another core and the work takes longer than telling it; which is done when the program leaves MPI. If it waits there instead, the
+    /// work is its own again.
+    pub fn leaves_work(&mut self, bytes: usize) -> bool {
+        let Some(w) = &mut self.progress_thread else {
+            return false;
+        };
+        let worth = if w.polls { WORTH_TELLING } else { WORTH_WAKING };
+        let leaves = w.runs
+            && !w.works
+            && w.waiting == 0
+            && bytes >= worth
+            && w.core
+                .is_some_and(|c| c != rustix::thread::sched_getcpu() as u32);
+        w.owed |= leaves;
+        leaves
+    }
+
+    /// The progress thread has done a part of some own work, and would go on with it.
+    pub fn note_work(&mut self) {
+        if let Some(w) = &mut self.progress_thread {
+            w.worked = true;
+        }
+    }
+
+    /// Has it, since this was last asked?
+    pub(crate) fn take_worked(&mut self) -> bool {
+        self.progress_thread
+            .as_mut()
+            .is_some_and(|w| std::mem::take(&mut w.worked))
+    }
+
     /// Should a large message be read by this side alone? The sender is likely to compute, and would have to be woken for each
     /// piece that both sides copy together.
     #[inline]
@@ -124,7 +177,8 @@ impl Device {
     #[inline]
     pub(crate) fn begin_wait(&mut self) {
         if let Some(w) = &mut self.progress_thread {
-            w.waiting += 1;
+            w.set_waiting(w.waiting + 1);
+            w.owed = false;
         }
     }
 
@@ -132,7 +186,7 @@ impl Device {
     #[inline]
     pub(crate) fn end_wait(&mut self) {
         if let Some(w) = &mut self.progress_thread {
-            w.waiting -= 1;
+            w.set_waiting(w.waiting - 1);
         }
     }
 
@@ -145,7 +199,7 @@ impl Device {
         };
         let may = pressed && w.runs && w.waiting == 1 && w.core.is_some_and(|c| c != core);
         if may {
-            w.waiting -= 1;
+            w.set_waiting(w.waiting - 1);
             w.trusting += 1;
             w.stuck = false;
         }
@@ -173,7 +227,7 @@ impl Device {
     /// A thread of the program waits by itself again.
     pub(crate) fn end_trust(&mut self) {
         if let Some(w) = &mut self.progress_thread {
-            w.waiting += 1;
+            w.set_waiting(w.waiting + 1);
             w.trusting -= 1;
         }
     }
@@ -195,7 +249,7 @@ impl Device {
     /// The progress thread uses the device, until a thread of the program comes back.
     pub(crate) fn begin_work(&mut self) {
         if let Some(w) = &mut self.progress_thread {
-            w.works = true;
+            (w.works, w.owed) = (true, false);
         }
     }
 
@@ -205,10 +259,14 @@ impl Device {
         let Some(w) = &self.progress_thread else {
             return;
         };
-        if !w.runs || w.waiting > 0 || w.polls {
+        if !w.runs || w.waiting > 0 {
             return;
         }
-        if self.is_pressed() || w.trusting > 0 {
+        if w.owed {
+            if !w.asked {
+                self.ask_to_look();
+            }
+        } else if self.is_pressed() || w.trusting > 0 {
             self.leave_pressing();
         } else if w.sleeps && self.engine.requests.open() > 0 {
             self.ask_to_look();
@@ -357,6 +415,10 @@ struct Memory {
     looks: bool,
     /// The next interval while it holds back.
     soon: Duration,
+    /// Until when it polls rather than sleeps.
+    polls_until: Option<Instant>,
+    /// Until when it does not.
+    keeps_off: Option<Instant>,
 }
 
 fn run() {
@@ -368,17 +430,33 @@ fn run() {
         idle: 0,
         looks: false,
         soon: LOOK_SOON,
+        polls_until: None,
+        keeps_off: None,
     };
     let mut seat = Seat::given();
     while let Some((mut guard, moved)) = work() {
-        seat.choose(&guard.wires);
+        let ranks = guard.progress_thread.as_ref().map_or(0, |w| w.ranks);
+        seat.choose(&guard.wires, ranks);
         let bell = guard.wires.bell();
         let seen = bell.seen();
+        let polls_until = (seat.is_spare() && !bell.has_door())
+            .then(|| memory.polls(moved))
+            .flatten();
+        if let Some(w) = &mut guard.progress_thread {
+            w.polls = polls_until.is_some();
+        }
         let Some(until) = plan(&mut guard, &mut memory, moved) else {
             continue;
         };
         let watches = bell.has_door() && matches!(until, Until::Rung) && guard.goes_to_door();
         drop(guard);
+        if let Some(end) = polls_until
+            && poll(bell, seen, end, &mut memory)
+        {
+            // Nobody had to wake it: if it was for nothing, that has cost nobody anything.
+            memory.rung = false;
+            continue;
+        }
         match until {
             Until::Rung if watches => bell.watch(),
             Until::Rung => bell.sleep(Sleeper::Progress, seen, None),
@@ -388,10 +466,50 @@ fn run() {
     }
 }
 
+impl Memory {
+    /// Until when to poll before sleeping, having done something or not.
+    fn polls(&mut self, moved: bool) -> Option<Instant> {
+        let now = Instant::now();
+        if self.keeps_off.is_some_and(|until| now < until) {
+            return None;
+        }
+        if moved {
+            self.polls_until = Some(now + POLLING);
+        }
+        self.polls_until.filter(|&until| now < until)
+    }
+}
+
+/// Looks at the bell until it has been rung for this thread, as far as one can tell, or until `end`; without the device, so that nobody
+/// is held up. Returns whether it has.
+fn poll(bell: &Bell, seen: u32, end: Instant, memory: &mut Memory) -> bool {
+    let (mut seen, mut before) = (seen, Instant::now());
+    loop {
+        let now = bell.seen();
+        if now != seen {
+            // While a thread of the program waits in MPI, it is that one which is rung for.
+            if WAITING.load(Ordering::Relaxed) == 0 {
+                return true;
+            }
+            seen = now;
+        }
+        rustix::thread::sched_yield();
+        let now = Instant::now();
+        if now - before >= TAKEN {
+            memory.keeps_off = Some(now + KEEPS_OFF);
+            return false;
+        }
+        if now >= end {
+            return false;
+        }
+        before = now;
+    }
+}
+
 /// Makes progress while there is something to do and no thread of the program to do it. `None`: the thread is to end. Returns
 /// whether it did anything.
 fn work() -> Option<(DeviceGuard, bool)> {
-    let (mut ever, mut since) = (false, None::<Instant>);
+    let mut ever = false;
     loop {
         let mut guard = lock::device_for_progress();
         let w = guard.progress_thread.as_mut()?;
@@ -399,7 +517,6 @@ fn work() -> Option<(DeviceGuard, bool)> {
             return None;
         }
         let watched = std::mem::take(&mut w.watches);
-        w.polls = false;
         w.core = Some(rustix::thread::sched_getcpu() as u32);
         if w.waiting > 0 {
             if watched {
@@ -411,23 +528,10 @@ fn work() -> Option<(DeviceGuard, bool)> {
             }
             return Some((guard, ever));
         }
-        let polling = w.polling;
-        if guard.progress() {
-            (ever, since) = (true, None);
-        } else {
-            let polls = !polling.is_zero()
-                && guard.is_pressed()
-                && since.get_or_insert_with(Instant::now).elapsed() < polling;
-            if !polls {
-                return Some((guard, ever));
-            }
-            let w = guard.progress_thread.as_mut()?;
-            w.polls = true;
-            if w.listens {
-                w.listens = false;
-                guard.wires.disarm();
-            }
+        if !guard.progress() {
+            return Some((guard, ever));
         }
+        ever = true;
         drop(guard);
         give_way();
     }
@@ -481,7 +585,7 @@ fn plan(guard: &mut DeviceGuard, memory: &mut Memory, moved: bool) -> Option<Unt
         return Some(rest(w, memory));
     }
     memory.idle = 0;
-    w.holds = !away && !trusted && memory.vain >= VAIN;
+    w.holds = !away && !trusted && !w.polls && memory.vain >= VAIN;
     if w.holds {
         w.sleeps = false;
         let soon = memory.soon;

@@ -20,17 +20,21 @@ pub(crate) struct Blocks<'a> {
 /// Blocks travel round a ring: n-1 rounds, each block sent n-1 times, none more than once by a rank.
 pub(crate) fn ring(b: &mut Builder, t: Team, x: Blocks) {
     let block = |i: u32| (x.block)(i % t.size);
-    if let Some(own) = x.own {
-        b.copy(own, block(t.rank));
-    }
+    // This rank's block goes out from where it is, and to its place while it does.
+    let mut own = x.own;
     for s in 0..t.size - 1 {
         b.recv(t.before(1), block(t.rank + 2 * t.size - s - 1));
-        let own = if s == 0 { x.own } else { None };
         b.send(
             t.after(1),
             own.unwrap_or_else(|| block(t.rank + t.size - s)),
         );
+        if let Some(own) = own.take() {
+            b.copy(own, block(t.rank));
+        }
         b.sync();
+    }
+    if let Some(own) = own {
+        b.copy(own, block(t.rank));
     }
 }
 
@@ -39,17 +43,22 @@ pub(crate) fn doubling(b: &mut Builder, t: Team, x: Blocks) {
     debug_assert!(t.size.is_power_of_two());
     let whole = x.whole.unwrap_or(Piece::EMPTY);
     let units = whole.count / i64::from(t.size);
-    if let Some(own) = x.own {
-        b.copy(own, (x.block)(t.rank));
-    }
+    // As in a ring.
+    let mut own = x.own;
     let mut have = 1;
     while have < t.size {
         let other = t.rank ^ have;
         let run = |r: u32| whole.part(i64::from(r & !(have - 1)) * units, i64::from(have) * units);
         b.recv(other, run(other));
-        b.send(other, run(t.rank));
+        b.send(other, own.unwrap_or_else(|| run(t.rank)));
+        if let Some(own) = own.take() {
+            b.copy(own, (x.block)(t.rank));
+        }
         b.sync();
         have *= 2;
+    }
+    if let Some(own) = own {
+        b.copy(own, (x.block)(t.rank));
     }
 }
 

@@ -5,14 +5,20 @@ use crate::step::{Builder, Peer, Piece, Team};
 /// Where the block for (or from) each rank is.
 pub(crate) type BlockOf<'a> = &'a dyn Fn(u32) -> Piece;
 
-/// In each of n-1 rounds, send to one rank and receive from another.
+/// In each of n-1 rounds, send to one rank and receive from another. The own block is copied while the first round is under way.
 pub(crate) fn pairwise(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf) {
-    b.copy(out(t.rank), inn(t.rank));
+    let mut own = Some(t.rank);
     for s in 1..t.size {
         let (to, from) = partners(t, s);
         b.recv(from, inn(from));
         b.send(to, out(to));
+        if let Some(me) = own.take() {
+            b.copy(out(me), inn(me));
+        }
         b.sync();
+    }
+    if let Some(me) = own {
+        b.copy(out(me), inn(me));
     }
 }
 

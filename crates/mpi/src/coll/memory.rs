@@ -397,6 +397,27 @@ impl Memory<'_> {
         }
     }
 
+    /// Copies this piece to `into`, as many bytes as both have, of which `done` have been copied before: `most` of them if both are runs
+    /// that lie apart, otherwise all. Returns how many have been copied by then.
+    ///
+    /// # Safety
+    /// The one must be readable, the other writable.
+    pub(super) unsafe fn copy_part(&self, into: &Memory<'_>, done: usize, most: usize) -> usize {
+        let len = self.len().min(into.len());
+        if let (Memory::Run { address: from, .. }, Memory::Run { address: to, .. }) = (self, into)
+            && len > 0
+            && (*from as usize).abs_diff(*to as usize) >= len
+        {
+            let part = most.min(len - done);
+            // SAFETY: the caller's promise: both have `len` bytes, which do not overlap, and the part ends within them.
+            unsafe { std::ptr::copy_nonoverlapping(from.add(done), to.add(done), part) };
+            return done + part;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.copy_to(into) };
+        len
+    }
+
     /// Copies this piece to `into`, as many bytes as both have. Returns whether they have as many.
     ///
     /// # Safety

@@ -62,6 +62,20 @@ fn tag(number: u64) -> u32 {
 /// Reductions of more bytes are done without the device's lock, so that other threads get on.
 const LONG: i64 = 16 * 1024;
 
+/// So many bytes of a copy the progress thread does before it lets others have the device.
+const PORTION: usize = 128 * 1024;
+
+/// Who does own work (reductions, copies) that takes long.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Labour {
+    /// Whoever advances the run, at once.
+    AtOnce,
+    /// The caller, without the device's lock.
+    Caller,
+    /// The progress thread while the program only passes through MPI, a portion at a time; otherwise whoever advances the run.
+    Thread,
+}
+
 /// How far a run has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stand {
@@ -97,6 +111,8 @@ pub(super) struct Run {
     /// Who wants to know what happens.
     watch: Option<Watch>,
     under_way: VecDeque<Message>,
+    /// Bytes that the next step, a copy, has copied already.
+    copied: usize,
     room: Room,
     number: Number,
     error: Option<Error>,
@@ -108,6 +124,7 @@ impl Run {
             at: 0,
             watch: None,
             under_way: VecDeque::new(),
+            copied: 0,
             room: Room::new(schedule.tmp, b.reduction.map(|r| r.1)),
             number,
             error: None,
@@ -175,7 +192,7 @@ impl Run {
         }
     }
 
-    /// Goes as far as it can without waiting. `alone`: own work that may take long is left to the caller.
+    /// Goes as far as it can without waiting.
     ///
     /// # Safety
     /// The binding's buffers must be what the schedule takes them for; this value must not move until the run is done.
@@ -184,7 +201,7 @@ impl Run {
         s: &Schedule,
         b: &Binding<'_>,
         d: &mut Device,
-        leave_work: bool,
+        labour: Labour,
     ) -> Stand {
         let places = Places {
             send: b.send,
@@ -233,15 +250,30 @@ impl Run {
                     }
                 }
                 Step::Reduce { into, .. } | Step::Copy { into, .. } => {
-                    if leave_work && takes_long(b, step, into) {
+                    if labour == Labour::Caller && takes_long(b, step, into) {
                         return Stand::OwnWork;
                     }
-                    if d.is_progress_thread() && calls_program(b, step) {
-                        d.leave_to_program();
+                    let by_thread = d.is_progress_thread();
+                    if calls_program(b, step) {
+                        if by_thread {
+                            d.leave_to_program();
+                            return Stand::Waiting;
+                        }
+                    } else if labour == Labour::Thread
+                        && d.leaves_work(bytes(b, into).saturating_sub(self.copied))
+                    {
                         return Stand::Waiting;
                     }
+                    let most = if by_thread && labour == Labour::Thread {
+                        PORTION
+                    } else {
+                        usize::MAX
+                    };
                     // SAFETY: the caller's promise.
-                    unsafe { self.work(b, &places, step) };
+                    if !unsafe { self.work(b, &places, step, most) } {
+                        d.note_work();
+                        return Stand::Waiting;
+                    }
                     self.note(self.at);
                 }
             }
@@ -276,11 +308,17 @@ impl Run {
         true
     }
 
-    /// Does a reduction or a copy.
+    /// Does a reduction, or what is left of a copy: of a large one about `most` bytes. Returns whether it is done.
     ///
     /// # Safety
     /// As for [`Run::advance`].
-    unsafe fn work(&mut self, b: &Binding<'_>, places: &Places<'_>, step: &Step) {
+    unsafe fn work(
+        &mut self,
+        b: &Binding<'_>,
+        places: &Places<'_>,
+        step: &Step,
+        most: usize,
+    ) -> bool {
         match (*step, b.reduction) {
             (Step::Reduce { from, into }, Some((op, datatype))) => {
                 let (left, _) = places.operand(from, &mut self.room);
@@ -294,7 +332,12 @@ impl Run {
                     places.find(into, &mut self.room),
                 );
                 // SAFETY: the caller's promise.
-                if !unsafe { from.copy_to(&into) } {
+                self.copied = unsafe { from.copy_part(&into, self.copied, most) };
+                if self.copied < from.len().min(into.len()) {
+                    return false;
+                }
+                self.copied = 0;
+                if from.len() != into.len() {
                     let (sent, room) = (from.len(), into.len());
                     let e = err!(
                         Truncate,
@@ -305,6 +348,7 @@ impl Run {
             }
             _ => {}
         }
+        true
     }
 }
 
@@ -349,6 +393,21 @@ pub(super) fn process(comm: &Comm, peer: Peer) -> u32 {
 #[inline]
 fn calls_program(b: &Binding<'_>, step: &Step) -> bool {
     matches!((step, b.reduction), (Step::Reduce { .. }, Some((op, _))) if op.predefined_kind().is_none())
+}
+
+/// Bytes of a piece's data.
+fn bytes(b: &Binding<'_>, piece: Piece) -> usize {
+    let of = |view: &View<'_>| match view {
+        View::Uniform { datatype, .. } => datatype.size(),
+        View::Nothing | View::Blocks(_) => 0,
+    };
+    let unit = match piece.region {
+        Region::Send => of(&b.send),
+        Region::Recv => of(&b.recv),
+        Region::Tmp => b.reduction.map_or(1, |(_, t)| t.size()),
+        Region::Packed | Region::SendBlock | Region::RecvBlock => 1,
+    };
+    usize::try_from(piece.count.saturating_mul(unit)).unwrap_or(0)
 }
 
 /// May this step call user code, or take long?
@@ -414,7 +473,7 @@ pub(super) unsafe fn run(schedule: &Schedule, b: &Binding<'_>, number: Number) -
         let mut stand = Stand::Waiting;
         device::wait_until(&what, |d| {
             // SAFETY: the caller's promise; the run stays where it is until the end of this function.
-            stand = unsafe { run.advance(schedule, b, d, true) };
+            stand = unsafe { run.advance(schedule, b, d, Labour::Caller) };
             stand != Stand::Waiting
         });
         match stand {
@@ -425,7 +484,7 @@ pub(super) unsafe fn run(schedule: &Schedule, b: &Binding<'_>, number: Number) -
                     element: b.reduction.map(|r| r.1),
                 };
                 // SAFETY: the caller's promise: the buffers are valid until the operation has ended.
-                unsafe { run.work(b, &places, &schedule.steps[run.at]) };
+                unsafe { run.work(b, &places, &schedule.steps[run.at], usize::MAX) };
                 run.at += 1;
             }
             _ => return run.error.map_or(Ok(()), Err),
@@ -586,7 +645,8 @@ impl InBackground {
         let (s, b) = (&what.schedule, what.binding());
         let presses = |step: &Step| match *step {
             Step::Send { .. } => true,
-            Step::Reduce { into, .. } | Step::Copy { into, .. } => takes_long(&b, step, into),
+            Step::Reduce { into, .. } => takes_long(&b, step, into),
+            Step::Copy { into, .. } => bytes(&b, into) as i64 > LONG,
             Step::Recv { .. } | Step::Await { .. } => false,
         };
         let last = s.steps.iter().rposition(presses).map_or(0, |at| at + 1);
@@ -608,7 +668,7 @@ impl Background for InBackground {
     fn advance(&mut self, d: &mut Device) -> bool {
         let b = self.what.binding();
         // SAFETY: whoever started this keeps the buffers for it; the run is boxed.
-        if unsafe { self.run.advance(&self.what.schedule, &b, d, false) } != Stand::Done {
+        if unsafe { self.run.advance(&self.what.schedule, &b, d, Labour::Thread) } != Stand::Done {
             return false;
         }
         self.flag.set(self.run.error.take().map_or(Ok(()), Err));
@@ -616,3 +676,6 @@ impl Background for InBackground {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -66,11 +66,17 @@ impl Flag {
         }
         self.done.store(true, Ordering::Release);
     }
+
+    /// Has it?
+    #[inline]
+    pub fn is_set(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
 }
 
 impl Work for Flag {
     fn is_done(&self, _d: &mut Device) -> bool {
-        self.done.load(Ordering::Acquire)
+        self.is_set()
     }
     fn outcome(&self) -> Outcome {
         Outcome {

@@ -155,9 +155,7 @@ pub(super) fn begin_late() -> Mode {
         return mode();
     }
     let welcome = &process::process().welcome;
-    if !ferry_overlap::keep_apart()
-        || !device::allow_progress(welcome.local_ranks.len() as u32, welcome.cores)
-    {
+    if !ferry_overlap::keep_apart() || !device::allow_progress(welcome.local_ranks.len() as u32) {
         return Mode::Off;
     }
     let begun = device::start_progress().map_err(|e| e.to_string());

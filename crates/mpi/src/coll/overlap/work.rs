@@ -4,7 +4,7 @@ use super::cover::Cover;
 use super::extent::{Extent, Touch};
 use super::store::Store;
 use super::{Shared, finished};
-use crate::coll::run::{Lasting, Run, Stand};
+use crate::coll::run::{Labour, Lasting, Run, Stand};
 use crate::device::{Background, Device, ReqId};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -218,7 +218,7 @@ impl Work {
         };
         let b = self.lasting.binding();
         // SAFETY: the buffers are this work's own copies and shadow; the run is boxed.
-        let stand = unsafe { run.advance(&self.lasting.schedule, &b, d, false) };
+        let stand = unsafe { run.advance(&self.lasting.schedule, &b, d, Labour::AtOnce) };
         let of_step = |step: usize| {
             let from = touches.partition_point(|t| t.step < step);
             touches[from..].iter().take_while(move |t| t.step == step)

@@ -1,0 +1,261 @@
+//! Who does a schedule's own work: the caller, a thread of the program that waits, or the progress thread. In one process, with itself as its
+//! only peer and a progress thread on another core.
+
+use super::*;
+use ferry_datatype::Basic;
+use ferry_op::Predefined;
+use std::sync::Mutex;
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+const MIB: usize = 1 << 20;
+
+/// The cores that this thread may use.
+fn cores() -> Vec<usize> {
+    // SAFETY: the call writes the set, for which zeros are valid.
+    unsafe {
+        let mut set = std::mem::zeroed::<libc::cpu_set_t>();
+        assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &mut set), 0);
+        (0..libc::CPU_SETSIZE as usize)
+            .filter(|&c| libc::CPU_ISSET(c, &set))
+            .collect()
+    }
+}
+
+/// This thread, and those that it starts, run on `core`.
+fn settle(core: usize) {
+    // SAFETY: the call reads the set, for which zeros are valid.
+    unsafe {
+        let mut set = std::mem::zeroed::<libc::cpu_set_t>();
+        libc::CPU_SET(core, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+    }
+}
+
+fn view(buffer: &mut [u8]) -> View<'static> {
+    View::Uniform {
+        address: buffer.as_mut_ptr(),
+        count: buffer.len() as i64,
+        datatype: Datatype::basic(Basic::Byte),
+    }
+}
+
+fn schedule(steps: &[Step]) -> Arc<Schedule> {
+    Arc::new(Schedule {
+        steps: steps.to_vec(),
+        ..Schedule::default()
+    })
+}
+
+fn copy(at: usize, len: usize) -> Step {
+    Step::Copy {
+        from: Piece::send(0, len as i64),
+        into: Piece::recv(at as i64, len as i64),
+    }
+}
+
+fn background(steps: &[Step], b: &Binding<'_>) -> (Box<InBackground>, Arc<Flag>) {
+    let flag = Arc::new(Flag::default());
+    let what = Arc::new(Lasting::new(schedule(steps), b));
+    (Box::new(InBackground::new(what, &flag)), flag)
+}
+
+/// Waits without MPI.
+fn stay_away(flag: &Flag) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !flag.is_set() {
+        assert!(Instant::now() < end, "the progress thread does not do it");
+        std::hint::spin_loop();
+    }
+}
+
+fn wait(flag: &Flag) {
+    device::wait_until(&WaitingFor::SEVERAL, |_| flag.is_set());
+}
+
+/// Numbers that look random.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self, below: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (self.0 >> 33) as usize % below
+    }
+}
+
+fn filled(len: usize, dice: &mut Dice) -> Vec<u8> {
+    let first = dice.next(251);
+    (0..len).map(|i| ((first + i) % 251) as u8).collect()
+}
+
+fn bind<'a>(comm: &'a Arc<Comm>, send: &mut [u8], recv: &mut [u8]) -> Binding<'a> {
+    Binding {
+        comm,
+        send: view(send),
+        recv: view(recv),
+        reduction: None,
+        root: -1,
+    }
+}
+
+/// A long copy is not the caller's, as long as it does not wait; a short one is.
+fn left_to_the_thread(comm: &Arc<Comm>) {
+    for len in [MIB, MIB + 1, 3 * PORTION, PORTION * 5 - 1] {
+        let (mut send, mut recv) = (filled(len, &mut Dice(len as u64)), vec![0; len]);
+        let b = bind(comm, &mut send, &mut recv);
+        let (work, flag) = background(&[copy(0, len)], &b);
+        let mut d = device::device();
+        assert!(work.presses());
+        d.add_background(work);
+        // The thread cannot have had the device yet.
+        assert!(!flag.is_set() && recv.iter().all(|&x| x == 0));
+        drop(d);
+        stay_away(&flag);
+        assert_eq!(send, recv);
+    }
+    let (mut send, mut recv) = (filled(4096, &mut Dice(1)), vec![0; 4096]);
+    let b = bind(comm, &mut send, &mut recv);
+    let (work, flag) = background(&[copy(0, 4096)], &b);
+    let mut d = device::device();
+    assert!(!work.presses());
+    d.add_background(work);
+    assert!(flag.is_set());
+    assert_eq!(send, recv);
+}
+
+/// Who waits does it itself, at once.
+fn done_by_who_waits(comm: &Arc<Comm>) {
+    let (mut send, mut recv) = (filled(MIB, &mut Dice(2)), vec![0; MIB]);
+    let b = bind(comm, &mut send, &mut recv);
+    let (work, flag) = background(&[copy(0, MIB)], &b);
+    let (mut work, mut turns) = (Some(work), 0);
+    device::wait_until(&WaitingFor::SEVERAL, |d| {
+        turns += 1;
+        if turns == 1 {
+            return false; // it waits only from here on
+        }
+        if let Some(work) = work.take() {
+            d.add_background(work);
+            assert!(flag.is_set());
+        }
+        true
+    });
+    assert_eq!(send, recv);
+}
+
+/// What the thread has begun is taken over where it stands; what comes after a copy comes after it.
+fn taken_over(comm: &Arc<Comm>) {
+    let mut dice = Dice(3);
+    for round in 0..300 {
+        let mut all = Vec::new();
+        for _ in 0..1 + dice.next(3) {
+            let len = 1 + dice.next(2 * MIB);
+            let (mut send, mut recv) = (filled(len, &mut dice), vec![0; 2 * len]);
+            let b = bind(comm, &mut send, &mut recv);
+            let me = Peer::Local(0);
+            let steps = [
+                Step::Recv {
+                    peer: me,
+                    into: Piece::recv(len as i64, len as i64),
+                },
+                copy(0, len),
+                Step::Send {
+                    peer: me,
+                    from: Piece::recv(0, len as i64),
+                },
+            ];
+            let (work, flag) = background(&steps, &b);
+            device::device().add_background(work);
+            all.push((send, recv, flag));
+        }
+        for _ in 0..dice.next(3) * 1000 {
+            std::hint::spin_loop();
+        }
+        for _ in 0..dice.next(3) {
+            device::device().progress();
+        }
+        for (send, recv, flag) in &all {
+            match round % 4 {
+                0 => stay_away(flag),
+                _ => wait(flag),
+            }
+            assert_eq!(send[..], recv[..send.len()]);
+            assert_eq!(send[..], recv[send.len()..]);
+        }
+    }
+}
+
+/// A predefined reduction is the thread's, too; the program's own operation is called by the program's thread alone.
+fn reductions(comm: &Arc<Comm>) {
+    let callers = Arc::new(Mutex::new(Vec::<ThreadId>::new()));
+    let seen = callers.clone();
+    let own = Op::user(
+        Box::new(move |from, into, count, _| {
+            seen.lock().unwrap().push(std::thread::current().id());
+            for i in 0..count as usize {
+                // SAFETY: both hold `count` bytes.
+                unsafe { *into.add(i) ^= *from.add(i) };
+            }
+        }),
+        true,
+    );
+    for op in [Op::of(Predefined::Bxor), &own] {
+        let (mut send, mut recv) = (filled(MIB, &mut Dice(4)), vec![0; MIB]);
+        let b = Binding {
+            reduction: Some((op, Datatype::basic(Basic::Byte))),
+            ..bind(comm, &mut send, &mut recv)
+        };
+        let add = Step::Reduce {
+            from: Piece::send(0, MIB as i64),
+            into: Piece::recv(0, MIB as i64),
+        };
+        let (work, flag) = background(&[copy(0, MIB), add, add], &b);
+        device::device().add_background(work);
+        if Arc::ptr_eq(op, &own) {
+            wait(&flag);
+        } else {
+            stay_away(&flag);
+        }
+        assert_eq!(send, recv);
+    }
+    let me = std::thread::current().id();
+    assert_eq!(*callers.lock().unwrap(), [me, me]);
+}
+
+/// One test: there is one device, and what one thread of the program waits for is no other's.
+#[test]
+fn own_work() {
+    let cores = cores();
+    if cores.len() < 2 {
+        return eprintln!("only one core: nothing is left to a thread on the same one");
+    }
+    let place = ferry_job::join().unwrap();
+    // The progress thread stays where it is started.
+    settle(cores[1]);
+    device::start(
+        &place.welcome,
+        place.segment,
+        place.directory,
+        place.status,
+        false,
+        true,
+    )
+    .unwrap();
+    device::start_progress().unwrap();
+    settle(cores[0]);
+    let comm = Comm::itself(0);
+    // Until the thread has told where it is.
+    let end = Instant::now() + Duration::from_secs(60);
+    while !device::device().leaves_work(MIB) {
+        assert!(Instant::now() < end);
+        std::thread::yield_now();
+    }
+    left_to_the_thread(&comm);
+    done_by_who_waits(&comm);
+    taken_over(&comm);
+    reductions(&comm);
+    device::stop_progress();
+}
