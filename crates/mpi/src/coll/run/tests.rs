@@ -230,7 +230,7 @@ fn reductions(comm: &Arc<Comm>) {
 fn own_work() {
     let cores = cores();
     if cores.len() < 2 {
-        return eprintln!("only one core: nothing is left to a thread on the same one");
+        return; // nothing is left to a thread on the same core
     }
     let place = ferry_job::join().unwrap();
     // The progress thread stays where it is started.
