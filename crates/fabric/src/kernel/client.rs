@@ -483,16 +483,23 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
 
+    fn ring(mailbox: &Mailbox) {
+        mailbox.bell.fetch_add(1, Ordering::SeqCst);
+        let _ = futex::wake(&mailbox.bell, futex::Flags::empty(), i32::MAX as u32);
+    }
+
+    fn await_state(mailbox: &Mailbox, wanted: u32) {
+        while mailbox.state.load(Ordering::SeqCst) != wanted {
+            std::thread::yield_now();
+        }
+    }
+
     /// The turn is there when `turn` says so: not when the state does, and not when the bell rings.
     #[test]
     fn who_comes_back_waits_for_the_turn_itself() {
         let arena = Arena::create(1, 0, b"").unwrap();
-        let mut client = Client::join(arena.clone(), 0);
+        let mut client = Client::join(arena, 0);
         let mailbox = client.mailbox;
-        let ring = || {
-            mailbox.bell.fetch_add(1, Ordering::SeqCst);
-            let _ = futex::wake(&mailbox.bell, futex::Flags::empty(), i32::MAX as u32);
-        };
         client.leave();
         let back = AtomicBool::new(false);
         std::thread::scope(|s| {
@@ -500,17 +507,15 @@ mod tests {
                 client.awake();
                 back.store(true, Ordering::SeqCst);
             });
-            while mailbox.state.load(Ordering::SeqCst) != state::REJOINS {
-                std::thread::yield_now();
-            }
+            await_state(mailbox, state::REJOINS);
             mailbox.state.store(state::RUNNING, Ordering::SeqCst);
             for _ in 0..2000 {
-                ring();
+                ring(mailbox);
                 std::thread::yield_now();
                 assert!(!back.load(Ordering::SeqCst), "before its turn");
             }
             mailbox.turn.fetch_add(1, Ordering::SeqCst);
-            ring();
+            ring(mailbox);
         });
         assert!(back.into_inner());
     }
@@ -523,32 +528,21 @@ mod tests {
         let (mailbox, header) = (client.mailbox, arena.header());
         client.set_concurrent();
         let (word, heard) = client.rest(Time::ZERO).expect("nothing is there");
-        assert_eq!(header.running.load(Ordering::SeqCst), 0);
-        word.fetch_add(1, Ordering::SeqCst);
+        ring(mailbox);
         sleep(word, heard);
         std::thread::scope(|s| {
-            s.spawn(|| client.catch_up_after_waking());
-            while mailbox.state.load(Ordering::SeqCst) != state::REJOINS {
-                std::thread::yield_now();
-            }
-            for turn in 1..3 {
-                assert_eq!(header.running.load(Ordering::SeqCst), 0, "turn {turn}");
+            s.spawn(|| {
+                client.wake();
+                client.catch_up();
+            });
+            for stopped in [state::REJOINS, state::SYNC] {
+                await_state(mailbox, stopped);
+                assert_eq!(header.running.load(Ordering::SeqCst), 0);
                 header.running.store(1, Ordering::SeqCst);
                 mailbox.state.store(state::RUNNING, Ordering::SeqCst);
                 mailbox.turn.fetch_add(1, Ordering::SeqCst);
-                mailbox.bell.fetch_add(1, Ordering::SeqCst);
-                let _ = futex::wake(&mailbox.bell, futex::Flags::empty(), i32::MAX as u32);
-                while turn == 1 && mailbox.state.load(Ordering::SeqCst) != state::SYNC {
-                    std::thread::yield_now();
-                }
+                ring(mailbox);
             }
         });
-    }
-
-    impl Client {
-        fn catch_up_after_waking(&mut self) {
-            self.wake();
-            self.catch_up();
-        }
     }
 }

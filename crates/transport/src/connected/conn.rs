@@ -274,15 +274,7 @@ impl Conn {
             return Ok(gone);
         }
         let piece = &body[..body.len().min(self.stream_max)];
-        let mut start = [0; frame::HEADER + frame::HEAD_MAX];
-        let n = frame::HEADER + head.len();
-        start[..frame::HEADER].copy_from_slice(&frame::header(
-            Kind::Stream,
-            message,
-            head.len(),
-            head.len() + piece.len(),
-        ));
-        start[frame::HEADER..n].copy_from_slice(head);
+        let (start, n) = stream_start(message, head, piece.len());
         let gone = write(&self.socket, &mut self.write_max, &start[..n], piece)?;
         if gone == 0 {
             return Ok(0);
@@ -312,15 +304,7 @@ impl Conn {
         }
         if self.stream_left == 0 && !self.is_behind() {
             let len = body.len().min(self.stream_max);
-            let mut start = [0; frame::HEADER + frame::HEAD_MAX];
-            let n = frame::HEADER + head.len();
-            start[..frame::HEADER].copy_from_slice(&frame::header(
-                Kind::Stream,
-                message,
-                head.len(),
-                head.len() + len,
-            ));
-            start[frame::HEADER..n].copy_from_slice(head);
+            let (start, n) = stream_start(message, head, len);
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL | SendFlags::MORE;
             let gone = match rustix::net::send(&self.socket, &start[..n], flags) {
                 Ok(gone) => gone,
@@ -578,6 +562,20 @@ fn merge(all: &mut Found, found: Found) {
 
 /// Bytes that go into one packet of any network.
 const PACKET: usize = 1200;
+
+/// Header and head of a stream whose body has `len` bytes, and how many bytes they are.
+fn stream_start(
+    message: u8,
+    head: &[u8],
+    len: usize,
+) -> ([u8; frame::HEADER + frame::HEAD_MAX], usize) {
+    let mut start = [0; frame::HEADER + frame::HEAD_MAX];
+    let n = frame::HEADER + head.len();
+    let header = frame::header(Kind::Stream, message, head.len(), head.len() + len);
+    start[..frame::HEADER].copy_from_slice(&header);
+    start[frame::HEADER..n].copy_from_slice(head);
+    (start, n)
+}
 
 /// Writes from the front of `first` and then `second`, not more than `most`; returns how many bytes the socket took.
 ///

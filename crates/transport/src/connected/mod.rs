@@ -19,7 +19,7 @@ use crate::{
     Answer, Body, Features, Gone, Inbox, Parcel, ProcId, Sleeper, Streamed, Transport,
     TransportError,
 };
-use conn::Conn;
+use conn::{Broken, Conn};
 use ferry_guard::{Drops, Guard, Handshake, Key, Local, Porch};
 use ferry_job::{Directory, Nodes, Welcome};
 pub use medium::{At, Begun, Line, Medium, News, Place};
@@ -368,6 +368,33 @@ impl Connected {
         }
     }
 
+    /// Has `give` put as much as it can of a stream's body, of which `len` bytes are left, into the connection to `to`.
+    fn pass_on(
+        &mut self,
+        to: ProcId,
+        len: usize,
+        give: impl FnOnce(&mut Conn, &mut lend::Lending) -> Result<usize, Broken>,
+    ) -> Result<Streamed, TransportError> {
+        let found = self.conn(to)?.map(|(i, _)| i);
+        let open = found.and_then(|i| match &mut self.peers[i].link {
+            Link::Open(conn) => Some((i, conn)),
+            _ => None,
+        });
+        let Some((i, conn)) = open else {
+            return Ok(Streamed {
+                taken: 0,
+                between: true,
+            });
+        };
+        let taken = give(conn, &mut self.lending).unwrap_or(0);
+        let between = !conn.in_stream();
+        conn.wants_room = taken < len;
+        if conn.wants_room || conn.is_behind() {
+            self.note_writer(i);
+        }
+        Ok(Streamed { taken, between })
+    }
+
     /// Is the poll set to be asked before peer `i` is read from? For many messages or long ones, whose packets the system puts together
     /// on the sender's core as long as nobody tries to read: a read in vain locks the socket, and then it has to be done here.
     #[inline]
@@ -523,19 +550,7 @@ impl Transport for Connected {
         head: &[u8],
         body: &[u8],
     ) -> Result<Streamed, TransportError> {
-        let Some((i, conn)) = self.conn(to)? else {
-            return Ok(Streamed {
-                taken: 0,
-                between: true,
-            });
-        };
-        let taken = conn.stream(message, head, body).unwrap_or(0);
-        let between = !conn.in_stream();
-        conn.wants_room = taken < body.len();
-        if conn.wants_room || conn.is_behind() {
-            self.note_writer(i);
-        }
-        Ok(Streamed { taken, between })
+        self.pass_on(to, body.len(), |conn, _| conn.stream(message, head, body))
     }
 
     fn lends(&self, peer: ProcId) -> bool {
@@ -549,34 +564,8 @@ impl Transport for Connected {
         head: &[u8],
         body: &[u8],
     ) -> Result<Streamed, TransportError> {
-        let mut pipe = std::mem::take(&mut self.lending);
-        let went = self.conn(to).map(|conn| {
-            conn.map(|(i, conn)| {
-                let taken = conn.lend(&mut pipe, message, head, body).unwrap_or(0);
-                conn.wants_room = taken < body.len();
-                let waits = conn.wants_room || conn.is_behind();
-                (
-                    i,
-                    waits,
-                    Streamed {
-                        taken,
-                        between: !conn.in_stream(),
-                    },
-                )
-            })
-        });
-        self.lending = pipe;
-        Ok(match went? {
-            Some((i, waits, went)) => {
-                if waits {
-                    self.note_writer(i);
-                }
-                went
-            }
-            None => Streamed {
-                taken: 0,
-                between: true,
-            },
+        self.pass_on(to, body.len(), |conn, pipe| {
+            conn.lend(pipe, message, head, body)
         })
     }
 

@@ -17,7 +17,7 @@ mod sharing;
 pub use board::{Board, SHARE, SLOT_MAX};
 pub use control::wake;
 pub use front::FRONT_LINE;
-pub use memory::RING as RING_LEN;
+pub use memory::DATA as RING_LEN;
 
 use crate::{
     Answer, Body, Features, Fetch, Inbox, ProcId, ReadError, Sleeper, Transport, TransportError,
