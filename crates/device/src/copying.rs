@@ -15,6 +15,15 @@ pub(crate) enum Way {
     Read,
 }
 
+/// Who sees to an announced message at the receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Copier {
+    /// A thread of the program that waits in MPI, or the progress thread for one.
+    Program,
+    /// The progress thread, while the program computes.
+    Thread,
+}
+
 /// Messages of each class with which each way is tried.
 const TRIES: u32 = 4;
 /// Among so many messages one goes the way that seemed the slower.
@@ -29,9 +38,9 @@ struct Class {
     best: [f64; 2],
 }
 
-/// What has been measured.
+/// What has been measured, for each [`Copier`] apart: which cores copy is not the same.
 pub(crate) struct Copying {
-    classes: [Class; CLASSES],
+    classes: [[Class; CLASSES]; 2],
     /// When the last measured message ended: what queued behind it began only then.
     ended: Option<Instant>,
 }
@@ -43,7 +52,7 @@ impl Default for Copying {
             best: [f64::INFINITY; 2],
         };
         Copying {
-            classes: [class; CLASSES],
+            classes: [[class; CLASSES]; 2],
             ended: None,
         }
     }
@@ -56,8 +65,8 @@ fn class_of(len: u64) -> usize {
 
 impl Copying {
     /// The way for a message of `len` bytes.
-    pub fn choose(&mut self, len: u64) -> Way {
-        let class = &mut self.classes[class_of(len)];
+    pub fn choose(&mut self, copier: Copier, len: u64) -> Way {
+        let class = &mut self.classes[copier as usize][class_of(len)];
         let [pieces, read] = class.tried;
         let faster = if class.best[Way::Pieces as usize] < class.best[Way::Read as usize] {
             Way::Pieces
@@ -84,12 +93,13 @@ impl Copying {
     }
 
     /// A message of `len` bytes that went this way from `began` on has just ended.
-    pub fn note(&mut self, way: Way, len: u64, began: Instant) {
+    pub fn note(&mut self, copier: Copier, way: Way, len: u64, began: Instant) {
         let now = Instant::now();
         let began = self.ended.map_or(began, |ended| ended.max(began));
         self.ended = Some(now);
         let took = now.saturating_duration_since(began).as_secs_f64() / len.max(1) as f64;
-        let best = &mut self.classes[class_of(len)].best[way as usize];
+        let class = &mut self.classes[copier as usize][class_of(len)];
+        let best = &mut class.best[way as usize];
         *best = best.min(took);
     }
 }
@@ -124,19 +134,21 @@ mod tests {
             let mut copying = Copying::default();
             let mut slow_ones = 0;
             for n in 0..5000 {
-                let way = copying.choose(100_000);
+                let way = copying.choose(Copier::Program, 100_000);
                 let took = Duration::from_millis(if way == fast { 1 } else { 3 });
                 copying.ended = None;
-                copying.note(way, 100_000, Instant::now() - took);
+                copying.note(Copier::Program, way, 100_000, Instant::now() - took);
                 if n >= 2 * TRIES && way == slow {
                     slow_ones += 1;
                 }
             }
             assert!((1..=5).contains(&slow_ones), "{slow_ones}");
-            let mut other = copying.choose(10_000_000);
+            let mut other = copying.choose(Copier::Program, 10_000_000);
             assert_eq!(other, Way::Read, "another class has its own tries");
-            other = copying.choose(10_000_000);
+            other = copying.choose(Copier::Program, 10_000_000);
             assert_eq!(other, Way::Pieces);
+            other = copying.choose(Copier::Thread, 100_000);
+            assert_eq!(other, Way::Read, "the progress thread has its own tries");
         }
     }
 }

@@ -535,17 +535,18 @@ impl Device {
             };
             let take = len.min(sink.capacity() as u64);
             let read_min = self.wires.features(from).map_or(0, |f| f.read_min as u64);
+            let copier = self.copier();
             // A rank that has large messages to send itself copies once rather than twice.
             let busy = self.engine.requests.announced() > 0;
-            let way = if busy || take >= read_min || self.copies_alone() {
+            let way = if busy || take >= read_min || self.copies_alone(from) {
                 Way::Read
             } else if read_min != READ_MIN_MEASURED as u64 {
                 Way::Pieces
             } else {
-                self.engine.copying.choose(take)
+                self.engine.copying.choose(copier, take)
             };
             if way == Way::Pieces {
-                self.engine.ask(req, from, request);
+                self.engine.ask(req, from, request, copier);
                 continue;
             }
             let measured = (!busy).then(Instant::now);
@@ -566,6 +567,7 @@ impl Device {
                 from,
                 take,
                 request,
+                copier,
                 measured,
             };
             match begun {

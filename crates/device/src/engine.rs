@@ -1,7 +1,7 @@
 //! What happens when messages arrive: eager delivery, announcements, pieces, acknowledgements.
 
 use crate::card::Runs;
-use crate::copying::{Copying, Way};
+use crate::copying::{Copier, Copying, Way};
 use crate::count::COUNTERS;
 use crate::held::Held;
 use crate::key::ProcId;
@@ -74,6 +74,8 @@ pub(crate) struct Fetching {
     pub take: u64,
     /// The sender's request.
     pub request: u32,
+    /// Who reads it.
+    pub copier: Copier,
     /// When it began, if how long it takes says something.
     pub measured: Option<Instant>,
 }
@@ -246,7 +248,7 @@ impl Engine {
         } else if (self.held.is_empty() && self.next_held.is_none())
             || !self.hold(req, from, len, request)
         {
-            self.ask(req, from, request);
+            self.ask(req, from, request, Copier::Program);
         }
     }
 
@@ -256,23 +258,25 @@ impl Engine {
             Ok(()) => {
                 COUNTERS.read.add(fetch.take);
                 if let Some(began) = fetch.measured {
-                    self.copying.note(Way::Read, fetch.take, began);
+                    self.copying
+                        .note(fetch.copier, Way::Read, fetch.take, began);
                 }
                 self.end_receive(fetch.req, fetch.take);
             }
             // The probe, or the system's policy, says no: ask for the bytes over the wire instead.
-            Err(_) => self.ask(fetch.req, fetch.from, fetch.request),
+            Err(_) => self.ask(fetch.req, fetch.from, fetch.request, fetch.copier),
         }
         result.is_ok()
     }
 
     /// Asks the sender for an announced message's bytes.
-    pub fn ask(&mut self, req: ReqId, from: ProcId, request: u32) {
+    pub fn ask(&mut self, req: ReqId, from: ProcId, request: u32, copier: Copier) {
         if let Some(Operation::Receive { stream, .. }) = self.requests.operation(req) {
             *stream = Some(Stream {
                 from,
                 got: 0,
                 began: Instant::now(),
+                copier,
             });
         }
         let head = Head::new().u32(request).u32(req.0);
@@ -404,9 +408,9 @@ impl Engine {
         // SAFETY: the receive's buffer is valid until its completion; what is beyond its end is dropped.
         unsafe { sink.write(stream.got as usize, data) };
         stream.got += data.len() as u64;
-        let (got, began) = (stream.got, stream.began);
+        let (got, began, copier) = (stream.got, stream.began, stream.copier);
         if got >= total {
-            self.copying.note(Way::Pieces, got, began);
+            self.copying.note(copier, Way::Pieces, got, began);
             self.finish_receive(req, got);
         }
         Some(())

@@ -4,6 +4,7 @@
 //! end can be had before that: they come at once, and once more with the message.
 
 use crate::buffer::Sink;
+use crate::copying::Copier;
 use crate::core::Device;
 use crate::engine::{Engine, Outgoing, Payload};
 use crate::key::{Pattern, ProcId};
@@ -64,7 +65,7 @@ impl Device {
         if let Some((from, request)) = held.announced
             && !self.is_complete(req)
         {
-            self.engine.ask(req, from, request);
+            self.engine.ask(req, from, request, Copier::Program);
             self.flush();
         }
     }
@@ -164,7 +165,7 @@ impl Engine {
             );
         }
         if goes_on {
-            self.ask(req, from, request);
+            self.ask(req, from, request, Copier::Program);
         }
         true
     }

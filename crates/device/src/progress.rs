@@ -15,7 +15,9 @@
 //!
 //! It never calls the program's functions: user-defined operations wait for a thread of the program.
 
+use crate::copying::Copier;
 use crate::core::Device;
+use crate::key::ProcId;
 use crate::lock::{self, DeviceGuard};
 use crate::place::Seat;
 use ferry_transport::{Bell, Sleeper};
@@ -166,11 +168,21 @@ impl Device {
             .is_some_and(|w| std::mem::take(&mut w.worked))
     }
 
-    /// Should a large message be read by this side alone? The sender is likely to compute, and would have to be woken for each
-    /// piece that both sides copy together.
+    /// Should a large message from `from` be read by this side alone? The sender is likely to compute, and would have to be woken for each
+    /// piece that both sides copy together; unless the progress threads of both poll.
     #[inline]
-    pub(crate) fn copies_alone(&self) -> bool {
-        self.is_progress_thread()
+    pub(crate) fn copies_alone(&self, from: ProcId) -> bool {
+        let thread = self.progress_thread.as_ref().filter(|w| w.works);
+        thread.is_some_and(|w| !w.polls || !self.wires.is_polled(from))
+    }
+
+    /// For whom what a copy takes says something: the sender is as likely to wait, or to compute, as this process.
+    #[inline]
+    pub(crate) fn copier(&self) -> Copier {
+        match &self.progress_thread {
+            Some(w) if w.works && w.trusting == 0 => Copier::Thread,
+            _ => Copier::Program,
+        }
     }
 
     /// A thread of the program waits in MPI, and makes the progress meanwhile.
@@ -450,19 +462,22 @@ fn run() {
         };
         let watches = bell.has_door() && matches!(until, Until::Rung) && guard.goes_to_door();
         drop(guard);
-        if let Some(end) = polls_until
-            && poll(bell, seen, end, &mut memory)
-        {
-            // Nobody had to wake it: if it was for nothing, that has cost nobody anything.
-            memory.rung = false;
-            continue;
+        if let Some(end) = polls_until {
+            bell.set_polled(true);
+            let rung = poll(bell, seen, end, &mut memory);
+            bell.set_polled(false);
+            if rung {
+                // Nobody had to wake it: if it was for nothing, that has cost nobody anything.
+                memory.rung = false;
+                continue;
+            }
         }
         match until {
             Until::Rung if watches => bell.watch(),
             Until::Rung => bell.sleep(Sleeper::Progress, seen, None),
             Until::Look(after) => bell.sleep(Sleeper::Progress, seen, Some(after)),
         }
-        memory.rung = watches || bell.seen() != seen;
+        memory.rung = watches || bell.rung_since(seen);
     }
 }
 
@@ -486,7 +501,7 @@ fn poll(bell: &Bell, seen: u32, end: Instant, memory: &mut Memory) -> bool {
     let (mut seen, mut before) = (seen, Instant::now());
     loop {
         let now = bell.seen();
-        if now != seen {
+        if bell.rung_since(seen) {
             // While a thread of the program waits in MPI, it is that one which is rung for.
             if WAITING.load(Ordering::Relaxed) == 0 {
                 return true;

@@ -1,6 +1,7 @@
 //! Requests: operations under way, and how they ended.
 
 use crate::buffer::{Sink, Source};
+use crate::copying::Copier;
 use crate::key::{ContextId, Envelope, ProcId};
 use crate::matcher::Unexpected;
 use std::time::Instant;
@@ -88,6 +89,8 @@ pub(crate) struct Stream {
     pub got: u64,
     /// When they were asked for.
     pub began: Instant,
+    /// By whom.
+    pub copier: Copier,
 }
 
 struct Slot {

@@ -1,6 +1,7 @@
 //! Large messages on wires that carry them as a stream: sent from where they lie, received where they belong.
 
 use crate::buffer::{Sink, Source};
+use crate::copying::Copier;
 use crate::core::Device;
 use crate::count::COUNTERS;
 use crate::engine::{Engine, Offer, Outgoing, Payload};
@@ -153,6 +154,7 @@ impl Engine {
                 from,
                 got: 0,
                 began: Instant::now(),
+                copier: Copier::Program,
             });
         }
         self.incoming.insert(from, req);

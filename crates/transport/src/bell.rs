@@ -17,9 +17,17 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+/// A bell's word grows by so much with each ring.
+pub(crate) const RING: u32 = 2;
+/// Set in a bell's word while the progress thread polls it: whoever rings for that thread has nobody to wake. Ring and bit are one word,
+/// so that a thread that stops polling either sees the ring or is seen to sleep.
+pub(crate) const POLLED: u32 = 1;
+
 /// Where this process's threads sleep. Lives as long as the process.
 pub struct Bell {
     word: &'static AtomicU32,
+    /// Only this crate writes the word, so that [`POLLED`] means what it says.
+    own: bool,
     door: Option<Door>,
 }
 
@@ -33,9 +41,13 @@ struct Door {
 }
 
 impl Bell {
-    /// For sleeping on `word` alone.
-    pub fn of_word(word: &'static AtomicU32) -> Bell {
-        Bell { word, door: None }
+    /// For sleeping on `word` alone; `own`: nobody but bells and peers in shared memory writes it.
+    pub fn of_word(word: &'static AtomicU32, own: bool) -> Bell {
+        Bell {
+            word,
+            own,
+            door: None,
+        }
     }
 
     /// For sleeping on `word` and on descriptors. With a `name` (see [`new_name`]) other processes of the node can [`knock`].
@@ -89,6 +101,7 @@ impl Bell {
         match make() {
             Ok(door) => Ok(Bell {
                 word,
+                own: false,
                 door: Some(door),
             }),
             Err(e) => Err(TransportError::Refused {
@@ -142,10 +155,26 @@ impl Bell {
         }
     }
 
+    /// Has it been rung since it stood at `seen`?
+    pub fn rung_since(&self, seen: u32) -> bool {
+        (self.seen() ^ seen) & !POLLED != 0
+    }
+
+    /// Says that the progress thread polls it from now on, or does no more. Only for a bell without a door.
+    pub fn set_polled(&self, polled: bool) {
+        if self.own && polled {
+            self.word.fetch_or(POLLED, Ordering::SeqCst);
+        } else if self.own {
+            self.word.fetch_and(!POLLED, Ordering::SeqCst);
+        }
+    }
+
     /// Wakes those of this process's sleeping threads; `watched`: one of them watches.
     pub fn ring(&self, who: Sleeper, watched: bool) {
-        self.word.fetch_add(1, Ordering::SeqCst);
-        crate::shm::wake(self.word, who.bits());
+        let before = self.word.fetch_add(RING, Ordering::SeqCst);
+        if who == Sleeper::Program || !self.own || before & POLLED == 0 {
+            crate::shm::wake(self.word, who.bits());
+        }
         if watched && let Some(door) = &self.door {
             let _ = rustix::io::write(&door.own, &1u64.to_ne_bytes());
         }

@@ -324,6 +324,10 @@ pub trait Transport: Send {
     fn waits_on(&self, _core: u32) -> bool {
         false
     }
+    /// Does `peer`'s progress thread poll its bell just now? Then what is sent to it is seen to at once, and takes no time from its program.
+    fn is_polled(&self, _peer: ProcId) -> bool {
+        false
+    }
     /// Names the cores on which programs of the node's processes wait, or last did, this process's among them.
     fn cores_waited_on(&self, _each: &mut dyn FnMut(u32)) {}
     /// Lends a board of this process's to a group of `members` processes of its node, itself among them: its number, for

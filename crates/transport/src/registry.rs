@@ -111,7 +111,7 @@ fn open_these(
         others: Vec::new(),
         order: vec!["self"],
         routes: vec![UNKNOWN; welcome.size as usize],
-        bell: Box::leak(Box::new(Bell::of_word(&OWN_BELL))),
+        bell: Box::leak(Box::new(Bell::of_word(&OWN_BELL, true))),
         is_virtual: false,
     };
     if let Some(machine) = segment.as_mut().and_then(|s| s.machine.take()) {
@@ -189,7 +189,7 @@ impl Wires {
             }
             bell
         } else {
-            Bell::of_word(word)
+            Bell::of_word(word, !self.is_virtual)
         };
         self.bell = Box::leak(Box::new(bell));
         Ok(())
@@ -497,6 +497,11 @@ impl Wires {
     /// [`Transport::waits_on`] on the wire that knows cores.
     pub fn waits_on(&self, core: u32) -> bool {
         self.shm.as_ref().is_some_and(|shm| shm.waits_on(core))
+    }
+
+    /// [`Transport::is_polled`] on the wire that knows bells.
+    pub fn is_polled(&self, peer: ProcId) -> bool {
+        self.shm.as_ref().is_some_and(|shm| shm.is_polled(peer))
     }
 
     /// [`Transport::cores_waited_on`] on the wire that knows cores.

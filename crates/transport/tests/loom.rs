@@ -490,6 +490,57 @@ fn a_reader_that_falls_asleep_is_woken() {
     }
 }
 
+/// The same where the progress thread polls the bell for a while before it sleeps (`bell`): while it polls nobody wakes it, and who rings as it stops is
+/// not missed.
+#[test]
+fn a_reader_that_stops_polling_is_woken() {
+    const RING: u32 = 2;
+    const POLLED: u32 = 1;
+    struct Polled {
+        asleep: AtomicU32,
+        word: AtomicU32,
+        futex: Notify,
+    }
+    check(3, || {
+        let (mut lower, mut upper) = pairs();
+        let bell = Arc::new(Polled {
+            asleep: AtomicU32::new(0),
+            word: AtomicU32::new(0),
+            futex: Notify::new(),
+        });
+        let ring = bell.clone();
+        let other = thread::spawn(move || {
+            for n in [1, 2] {
+                send(&mut lower, n);
+                if ring.asleep.load(Ordering::Relaxed) != 0
+                    && ring.asleep.swap(0, Ordering::SeqCst) != 0
+                    && ring.word.fetch_add(RING, Ordering::SeqCst) & POLLED == 0
+                {
+                    ring.futex.notify();
+                }
+            }
+        });
+        for n in [1, 2] {
+            while !take(&mut upper, n) {
+                let seen = bell.word.load(Ordering::SeqCst);
+                bell.asleep.store(1, Ordering::SeqCst);
+                fence(Ordering::SeqCst); // A store with SeqCst is a full barrier on x86-64.
+                if take(&mut upper, n) {
+                    bell.asleep.store(0, Ordering::Relaxed);
+                    break;
+                }
+                bell.word.fetch_or(POLLED, Ordering::SeqCst);
+                // It polls, and has had enough.
+                bell.word.fetch_and(!POLLED, Ordering::SeqCst);
+                if bell.word.load(Ordering::SeqCst) == seen {
+                    bell.futex.wait();
+                }
+            }
+        }
+        other.join().unwrap();
+    });
+}
+
 /// Two members of a board, and their slots in both halves, which loom watches.
 struct Member {
     board: board::Board,

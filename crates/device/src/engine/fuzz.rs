@@ -231,7 +231,9 @@ fn fuzz_arrivals() {
                         .engine
                         .finish_receive(task.req, task.len.min(ROOM as u64));
                 } else {
-                    scene.engine.ask(task.req, task.from, task.request);
+                    scene
+                        .engine
+                        .ask(task.req, task.from, task.request, Copier::Program);
                 }
             }
             if message % 16 == 15 {

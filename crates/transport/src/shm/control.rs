@@ -1,5 +1,7 @@
 //! What each process of a node keeps in the segment for its peers there: its doorbell, who has something for it, and how to reach its memory.
 
+use crate::Sleeper;
+use crate::bell::{POLLED, RING};
 use rustix::thread::futex;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -17,7 +19,8 @@ pub struct Control {
     /// Not [`AWAKE`]: the process sleeps, or is about to; whoever has brought it something swaps this to 0 and rings. Unless it is
     /// [`AT_DOOR`], the bits of who sleeps on the bell ([`Sleeper::bits`](crate::Sleeper::bits)).
     pub asleep: AtomicU32,
-    /// Changed by each ring; the futex word on which the process sleeps.
+    /// Changed by each ring; the futex word on which the process sleeps, and whether its progress thread polls it
+    /// ([`POLLED`]).
     pub bell: AtomicU32,
     _line0: [u32; 14],
     /// Changed whenever a peer has opened a ring to this process.
@@ -72,8 +75,10 @@ impl Control {
                 crate::bell::knock(self.door.load(Ordering::SeqCst));
             }
             Some(who) => {
-                self.bell.fetch_add(1, Ordering::SeqCst);
-                wake(&self.bell, who);
+                let before = self.bell.fetch_add(RING, Ordering::SeqCst);
+                if before & POLLED == 0 || who != Sleeper::Progress.bits() {
+                    wake(&self.bell, who);
+                }
             }
         }
     }

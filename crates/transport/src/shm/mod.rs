@@ -19,6 +19,7 @@ pub use control::wake;
 pub use front::FRONT_LINE;
 pub use memory::DATA as RING_LEN;
 
+use crate::bell::POLLED;
 use crate::{
     Answer, Body, Features, Fetch, Inbox, ProcId, ReadError, Sleeper, Transport, TransportError,
 };
@@ -501,6 +502,11 @@ impl Transport for Shm {
         others
             .filter(|(i, _)| *i != self.me)
             .any(|(_, c)| c.core.load(Ordering::Relaxed) == core + 1)
+    }
+
+    fn is_polled(&self, peer: ProcId) -> bool {
+        let word = self.index(peer).map(|i| &self.controls[i].bell);
+        word.is_some_and(|bell| bell.load(Ordering::Relaxed) & POLLED != 0)
     }
 
     fn cores_waited_on(&self, each: &mut dyn FnMut(u32)) {
