@@ -20,13 +20,13 @@ pub(crate) fn rest(mut guard: DeviceGuard, tell: impl FnOnce(&RankStatus)) -> De
         guard.calm();
     }
     COUNTERS.sleeps.add(1);
+    let began = model::clock_nanos();
     if let Some((word, seen)) = guard.wires.rest() {
-        let began = model::clock_nanos();
         drop(guard);
         model::sleep(word, seen);
         guard = lock::device();
-        COUNTERS.idle.add(model::clock_nanos() - began);
     }
+    COUNTERS.idle.add(model::clock_nanos() - began);
     status.asleep.store(0, Ordering::Relaxed);
     lock::wake_up();
     guard

@@ -130,13 +130,21 @@ impl Starter {
     }
 
     /// Binds all ranks to one CPU: those of a modelled machine take turns, and handing over costs several times as much between two. Which one
-    /// differs from job to job.
-    pub fn share_one_cpu(&mut self) {
-        let cores = Cores::here().cores;
-        let at = std::process::id() as usize % cores.len().max(1);
-        if let Some(&cpu) = cores.get(at).and_then(|c| c.first()) {
+    /// differs from job to job. Returns it, and after it the CPUs that the job may be spread over later.
+    pub fn share_one_cpu(&mut self) -> Vec<usize> {
+        let here = Cores::here();
+        let mut cpus: Vec<usize> = here
+            .cores
+            .iter()
+            .filter_map(|c| c.first().copied())
+            .collect();
+        let at = std::process::id() as usize % cpus.len().max(1);
+        cpus.rotate_left(at);
+        cpus.truncate(here.usable());
+        if let Some(&cpu) = cpus.first() {
             self.placing = vec![vec![cpu]; self.ranks()];
         }
+        cpus
     }
 
     /// The CPUs of a local rank.

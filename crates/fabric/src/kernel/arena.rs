@@ -13,7 +13,7 @@ use std::{io, ptr};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ferrymod");
 /// Raised with each change of what lies where.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const PAGE: usize = 4096;
 /// Room for the machine's description.
 const MACHINE_MAX: usize = 64 * 1024;
@@ -26,6 +26,8 @@ const MEMORY_MAX: u64 = 1 << 32;
 
 /// Kinds of commands whose reaction is known; that of others is 0.
 pub(super) const KINDS: usize = 8;
+/// Most cores that ranks are spread over.
+const CPUS: usize = 64;
 
 /// Where a rank stands.
 pub(super) mod state {
@@ -72,6 +74,13 @@ pub(super) struct Header {
     pub now: AtomicU64,
     /// Commands so far, for who looks on.
     pub commands: AtomicU64,
+    /// How often a rank that waits for its turn hands its core over before it sleeps.
+    pub yields: AtomicU32,
+    /// Of the CPUs below, those that the ranks are on: the first ones.
+    pub cores: AtomicU32,
+    /// CPUs that the ranks may be spread over; none: they stay where they are.
+    cpus_given: AtomicU32,
+    cpus: [AtomicU32; CPUS],
 }
 
 #[repr(C)]
@@ -252,6 +261,30 @@ impl Arena {
     /// Ranks are to say what they spend their time on, span by span. Before they start.
     pub fn trace(&self) {
         self.header().traced.store(1, Ordering::Relaxed);
+    }
+
+    /// Ranks and model are all on the first of these CPUs, and the ranks may be spread over them. Before they start.
+    pub fn spread(&self, cpus: &[usize]) {
+        let header = self.header();
+        let given = cpus.len().min(CPUS);
+        for (place, cpu) in header.cpus.iter().zip(cpus) {
+            place.store(*cpu as u32, Ordering::Relaxed);
+        }
+        header.cores.store(1, Ordering::Relaxed);
+        header.cpus_given.store(given as u32, Ordering::Relaxed);
+    }
+
+    /// How many CPUs [`Arena::spread`] was given.
+    pub(super) fn cpus(&self) -> u32 {
+        let given = self.header().cpus_given.load(Ordering::Relaxed);
+        given.min(CPUS as u32)
+    }
+
+    /// The CPU of a rank, if ranks are on so many of them.
+    pub(super) fn cpu_of(&self, rank: Rank, cores: u32) -> Option<usize> {
+        let place = rank % cores.clamp(1, self.cpus().max(1));
+        let given = place < self.cpus();
+        given.then(|| self.header().cpus[place as usize].load(Ordering::Relaxed) as usize)
     }
 
     /// The process of this rank has ended, however that came: the model does not wait for it any more.

@@ -3,11 +3,11 @@
 use super::arena::{Arena, BOX_MAX, Mailbox, state};
 use super::record::{self, RECORD_MAX};
 use crate::{Rank, Time};
-use rustix::thread::futex;
+use rustix::thread::{CpuSet, futex, sched_getaffinity, sched_setaffinity, sched_yield};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Turns that a rank looks whether it may go on before it sleeps, where there is a core to spare.
+/// Turns that a rank looks whether it may go on before it sleeps, where there is a core for each and one to spare.
 const SPINS: u32 = 2000;
 
 /// Something that the card has for its rank.
@@ -68,6 +68,8 @@ pub struct Client {
     sent: (u64, u64),
     traced: bool,
     spins: u32,
+    /// Over how many cores the ranks were spread when this one last looked.
+    cores: u32,
 }
 
 impl Client {
@@ -95,7 +97,12 @@ impl Client {
             costs: Vec::new(),
             sent: (0, 0),
             traced: arena.header().traced.load(Ordering::Relaxed) != 0,
-            spins: if cores > 1 { SPINS } else { 0 },
+            spins: if cores > arena.ranks() as usize {
+                SPINS
+            } else {
+                0
+            },
+            cores: 1,
         }
     }
 
@@ -275,7 +282,7 @@ impl Client {
         }
     }
 
-    /// The first half of [`Client::wait`], for threads: from here on the rank waits. `None`: there is something already. Otherwise
+    /// The first half of [`Client::wait`], for threads: from here on the rank waits. `None`: there is something already, or the rank has gone on. Otherwise
     /// sleep until the word is no longer what is given with it ([`sleep`]), and go on with any call. Whoever has something for a thread that sleeps so may raise the word, too. If another thread
     /// uses the client meanwhile, the rank does not wait any more until it calls this again.
     pub fn rest(&mut self, period: Time) -> Option<(&'static AtomicU32, u32)> {
@@ -290,14 +297,28 @@ impl Client {
         if !self.came.is_empty() || mailbox.more.load(Ordering::Relaxed) != 0 {
             return None;
         }
-        mailbox.asleep.store(1, Ordering::SeqCst);
         self.rests_as = match self.look {
             Look::Owed => state::LOOKING,
             _ => state::WAITING,
         };
+        if !self.concurrent {
+            self.seen = self.stop(self.rests_as, period);
+            self.rests = true;
+            if self.yields_for_turn(self.seen) {
+                self.come_back();
+                return None;
+            }
+        }
+        // Said first, so that whoever raises the bell from here on wakes this rank.
+        mailbox.asleep.store(1, Ordering::SeqCst);
         let heard = mailbox.bell.load(Ordering::SeqCst);
-        self.seen = self.stop(self.rests_as, period);
-        self.rests = true;
+        if self.concurrent {
+            self.seen = self.stop(self.rests_as, period);
+            self.rests = true;
+        } else if mailbox.turn.load(Ordering::SeqCst) != self.seen {
+            self.come_back();
+            return None;
+        }
         Some((&mailbox.bell, heard))
     }
 
@@ -390,7 +411,44 @@ impl Client {
         seen
     }
 
+    /// Hands the core over, as often as that pays, until `turn` is no longer `seen`. False: it still is.
+    fn yields_for_turn(&self, seen: u32) -> bool {
+        // With several threads somebody else may have more use for the core than the other ranks.
+        let yields = match self.concurrent {
+            true => 0,
+            false => self.arena.header().yields.load(Ordering::Relaxed),
+        };
+        (0..yields).any(|_| {
+            sched_yield();
+            self.mailbox.turn.load(Ordering::SeqCst) != seen
+        })
+    }
+
+    /// Goes to the core on which this rank is to be, if the ranks are spread over so many of them. A program that has been bound
+    /// otherwise stays where it is.
+    #[cold]
+    fn move_over(&mut self, cores: u32) {
+        let only = |cpu: Option<usize>| {
+            let mut set = CpuSet::new();
+            set.set(cpu.filter(|c| *c < CpuSet::MAX_CPU)?);
+            Some(set)
+        };
+        let was = only(self.arena.cpu_of(self.me, self.cores));
+        let wanted = only(self.arena.cpu_of(self.me, cores));
+        self.cores = cores;
+        if self.concurrent || wanted == was || sched_getaffinity(None).ok() != was {
+            return;
+        }
+        if let Some(wanted) = wanted {
+            // Refused: it works where it is.
+            let _ = sched_setaffinity(None, &wanted);
+        }
+    }
+
     fn await_turn(&self, seen: u32) {
+        if self.yields_for_turn(seen) {
+            return;
+        }
         for _ in 0..self.spins {
             if self.mailbox.turn.load(Ordering::Acquire) != seen {
                 return;
@@ -417,6 +475,10 @@ impl Client {
     fn go_on(&mut self) {
         let mailbox = self.mailbox;
         mailbox.asleep.store(0, Ordering::Relaxed);
+        let cores = self.arena.header().cores.load(Ordering::Relaxed);
+        if cores != self.cores && cores > 0 {
+            self.move_over(cores);
+        }
         let found = mailbox.found.load(Ordering::Relaxed) != 0;
         self.look = match self.look {
             Look::Owed if found => Look::Done,

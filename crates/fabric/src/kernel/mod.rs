@@ -2,6 +2,7 @@
 
 mod arena;
 mod client;
+mod manner;
 mod record;
 mod server;
 mod sight;

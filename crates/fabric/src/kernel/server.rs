@@ -1,18 +1,19 @@
 //! The model's side: the clock, the queue, and who may go on.
 
 use super::arena::{Arena, BOX_MAX, KINDS, state};
+use super::manner::{Chooser, Manner};
 use super::record;
 use super::sight::Sights;
 use super::trace::{Trace, Track};
 use crate::kernel::client::Cost;
 use crate::{Rank, Time};
-use rustix::thread::futex;
+use rustix::thread::{futex, sched_yield};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Turns that the model looks whether all ranks have stopped before it sleeps, where there is a core to spare.
+/// Turns that the model looks whether all ranks have stopped before it sleeps, where there is a core for each and one to spare.
 const SPINS: u32 = 4000;
 
 /// A machine's hardware: cards, links, switches.
@@ -298,6 +299,9 @@ pub struct Server<M: Model> {
     steps: u64,
     turns: (u64, u64),
     spins: u32,
+    chooser: Chooser,
+    /// When the stretch began for which the manner of handing over was chosen.
+    stretch: Instant,
     /// It has been said that nobody can go on.
     told: bool,
     broken: Option<(Rank, Nonsense)>,
@@ -324,6 +328,7 @@ impl<M: Model> Server<M> {
             used: RankUse::default(),
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cpus = arena.cpus();
         Server {
             sights: Sights::new((0..ranks).map(|r| model.node(r)).collect()),
             lookahead: model.lookahead().max(Time::ps(1)),
@@ -346,7 +351,9 @@ impl<M: Model> Server<M> {
             commands: 0,
             steps: 0,
             turns: (0, 0),
-            spins: if cores > 1 { SPINS } else { 0 },
+            spins: if cores > ranks as usize { SPINS } else { 0 },
+            chooser: Chooser::new(ranks, cpus),
+            stretch: Instant::now(),
             told: false,
             broken: None,
         }
@@ -436,6 +443,12 @@ impl<M: Model> Server<M> {
             (state != state::RUNNING && state != state::ABSENT)
                 || mailbox.gone.load(Ordering::SeqCst) != 0
         };
+        for _ in 0..self.chooser.manner().model_yields {
+            if header.running.load(Ordering::SeqCst) == 0 {
+                break;
+            }
+            sched_yield();
+        }
         let mut spins = self.spins;
         while spins > 0 && header.running.load(Ordering::SeqCst) != 0 {
             spins -= 1;
@@ -452,7 +465,7 @@ impl<M: Model> Server<M> {
             }
             if header.running.load(Ordering::SeqCst) == 0 {
                 // All have counted themselves out; the last of them will not ring again.
-                rustix::thread::sched_yield();
+                sched_yield();
                 continue;
             }
             let _ = futex::wait(&header.bell, futex::Flags::empty(), seen, None);
@@ -702,6 +715,12 @@ impl<M: Model> Server<M> {
         self.horizons();
         let arena = self.kernel.arena.clone();
         let header = arena.header();
+        if self.chooser.round(self.running.len() as u64) {
+            let began = std::mem::replace(&mut self.stretch, Instant::now());
+            let Manner { yields, cores, .. } = self.chooser.ends(self.stretch - began);
+            header.yields.store(yields, Ordering::Relaxed);
+            header.cores.store(cores, Ordering::Relaxed);
+        }
         let now = self.kernel.now;
         header.now.store(now.as_ps(), Ordering::Relaxed);
         header.commands.store(self.commands, Ordering::Relaxed);

@@ -84,7 +84,7 @@ pub(super) fn prepare(
     // Each rank has a processor there, whatever this host has: nothing that the library chooses may depend on that.
     starter.node.set_cores(ranks as u32);
     if machine.cpu.compute == Compute::Zero && bind == Binding::Share {
-        starter.share_one_cpu();
+        arena.spread(&starter.share_one_cpu());
     }
     Ok(())
 }
