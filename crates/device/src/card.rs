@@ -1,7 +1,6 @@
 //! Buffers in the memory of a modelled card: the card brings their bytes, and the processor that needs them goes through its windows.
 
 use crate::buffer::{Layout, Sink, Source};
-use crate::copying::Copier;
 use crate::core::Device;
 use crate::engine::{Engine, Fetching, Task};
 use crate::key::ProcId;
@@ -172,14 +171,11 @@ impl Device {
                     from: task.from,
                     take: task.len,
                     request: task.request,
-                    copier: Copier::Program,
                     measured: None,
                 };
                 self.engine.fetching.push((number, fetch));
             }
-            None => self
-                .engine
-                .ask(task.req, task.from, task.request, Copier::Program),
+            None => self.engine.ask(task.req, task.from, task.request, None),
         }
     }
 

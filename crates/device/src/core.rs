@@ -15,7 +15,6 @@ use ferry_job::{Directory, RankStatus, Segment, Welcome};
 use ferry_transport::shm::READ_MIN_MEASURED;
 use ferry_transport::{Answer, Body, Features, Fetch, ReadError, TransportError, Wires};
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 /// When a send is complete (MPI 5.0 §3.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -535,21 +534,19 @@ impl Device {
             };
             let take = len.min(sink.capacity() as u64);
             let read_min = self.wires.features(from).map_or(0, |f| f.read_min as u64);
+            let alone = self.copies_alone(from);
             let copier = self.copier();
-            // A rank that has large messages to send itself copies once rather than twice.
-            let busy = self.engine.requests.announced() > 0;
-            let way = if busy || take >= read_min || self.copies_alone(from) {
-                Way::Read
-            } else if read_min != READ_MIN_MEASURED as u64 {
-                Way::Pieces
-            } else {
-                self.engine.copying.choose(copier, take)
+            let measured = (read_min == READ_MIN_MEASURED as u64 && !alone)
+                .then(|| self.engine.copying.choose(copier, take));
+            let way = match &measured {
+                Some(measured) => measured.way(),
+                None if take >= read_min || alone => Way::Read,
+                None => Way::Pieces,
             };
             if way == Way::Pieces {
-                self.engine.ask(req, from, request, copier);
+                self.engine.ask(req, from, request, measured);
                 continue;
             }
-            let measured = (!busy).then(Instant::now);
             let Some(Operation::Receive { sink, .. }) = self.engine.requests.operation(req) else {
                 continue;
             };
@@ -567,7 +564,6 @@ impl Device {
                 from,
                 take,
                 request,
-                copier,
                 measured,
             };
             match begun {

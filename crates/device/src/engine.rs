@@ -1,7 +1,7 @@
 //! What happens when messages arrive: eager delivery, announcements, pieces, acknowledgements.
 
 use crate::card::Runs;
-use crate::copying::{Copier, Copying, Way};
+use crate::copying::{Copying, Measured};
 use crate::count::COUNTERS;
 use crate::held::Held;
 use crate::key::ProcId;
@@ -11,7 +11,6 @@ use crate::wire::{self, Fields, Head};
 use ferry_transport::{Inbox, ReadError};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
-use std::time::Instant;
 
 /// A message that waits for room on its wire.
 pub(crate) struct Outgoing {
@@ -74,10 +73,8 @@ pub(crate) struct Fetching {
     pub take: u64,
     /// The sender's request.
     pub request: u32,
-    /// Who reads it.
-    pub copier: Copier,
-    /// When it began, if how long it takes says something.
-    pub measured: Option<Instant>,
+    /// If how long it takes says something.
+    pub measured: Option<Measured>,
 }
 
 /// Queues and requests of a process: everything but the wires.
@@ -248,7 +245,7 @@ impl Engine {
         } else if (self.held.is_empty() && self.next_held.is_none())
             || !self.hold(req, from, len, request)
         {
-            self.ask(req, from, request, Copier::Program);
+            self.ask(req, from, request, None);
         }
     }
 
@@ -257,26 +254,24 @@ impl Engine {
         match result {
             Ok(()) => {
                 COUNTERS.read.add(fetch.take);
-                if let Some(began) = fetch.measured {
-                    self.copying
-                        .note(fetch.copier, Way::Read, fetch.take, began);
+                if let Some(measured) = fetch.measured {
+                    self.copying.note(fetch.take, measured);
                 }
                 self.end_receive(fetch.req, fetch.take);
             }
             // The probe, or the system's policy, says no: ask for the bytes over the wire instead.
-            Err(_) => self.ask(fetch.req, fetch.from, fetch.request, fetch.copier),
+            Err(_) => self.ask(fetch.req, fetch.from, fetch.request, None),
         }
         result.is_ok()
     }
 
-    /// Asks the sender for an announced message's bytes.
-    pub fn ask(&mut self, req: ReqId, from: ProcId, request: u32, copier: Copier) {
+    /// Asks the sender for an announced message's bytes. `measured`: how long they take says something.
+    pub fn ask(&mut self, req: ReqId, from: ProcId, request: u32, measured: Option<Measured>) {
         if let Some(Operation::Receive { stream, .. }) = self.requests.operation(req) {
             *stream = Some(Stream {
                 from,
                 got: 0,
-                began: Instant::now(),
-                copier,
+                measured,
             });
         }
         let head = Head::new().u32(request).u32(req.0);
@@ -408,9 +403,11 @@ impl Engine {
         // SAFETY: the receive's buffer is valid until its completion; what is beyond its end is dropped.
         unsafe { sink.write(stream.got as usize, data) };
         stream.got += data.len() as u64;
-        let (got, began, copier) = (stream.got, stream.began, stream.copier);
+        let (got, measured) = (stream.got, stream.measured);
         if got >= total {
-            self.copying.note(copier, Way::Pieces, got, began);
+            if let Some(measured) = measured {
+                self.copying.note(got, measured);
+            }
             self.finish_receive(req, got);
         }
         Some(())

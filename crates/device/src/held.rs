@@ -4,7 +4,6 @@
 //! end can be had before that: they come at once, and once more with the message.
 
 use crate::buffer::Sink;
-use crate::copying::Copier;
 use crate::core::Device;
 use crate::engine::{Engine, Outgoing, Payload};
 use crate::key::{Pattern, ProcId};
@@ -65,7 +64,7 @@ impl Device {
         if let Some((from, request)) = held.announced
             && !self.is_complete(req)
         {
-            self.engine.ask(req, from, request, Copier::Program);
+            self.engine.ask(req, from, request, None);
             self.flush();
         }
     }
@@ -165,7 +164,7 @@ impl Engine {
             );
         }
         if goes_on {
-            self.ask(req, from, request, Copier::Program);
+            self.ask(req, from, request, None);
         }
         true
     }

@@ -181,6 +181,7 @@ impl Device {
     pub(crate) fn copier(&self) -> Copier {
         match &self.progress_thread {
             Some(w) if w.works && w.trusting == 0 => Copier::Thread,
+            _ if self.engine.requests.announced() > 0 => Copier::Sender,
             _ => Copier::Program,
         }
     }

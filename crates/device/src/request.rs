@@ -1,10 +1,9 @@
 //! Requests: operations under way, and how they ended.
 
 use crate::buffer::{Sink, Source};
-use crate::copying::Copier;
+use crate::copying::Measured;
 use crate::key::{ContextId, Envelope, ProcId};
 use crate::matcher::Unexpected;
-use std::time::Instant;
 
 /// An operation under way in the device. It stays valid until [`Device::take`](crate::Device::take) has returned its completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -87,10 +86,8 @@ pub(crate) struct Stream {
     pub from: ProcId,
     /// Bytes that have come.
     pub got: u64,
-    /// When they were asked for.
-    pub began: Instant,
-    /// By whom.
-    pub copier: Copier,
+    /// If how long they take says something.
+    pub measured: Option<Measured>,
 }
 
 struct Slot {

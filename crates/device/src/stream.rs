@@ -1,7 +1,6 @@
 //! Large messages on wires that carry them as a stream: sent from where they lie, received where they belong.
 
 use crate::buffer::{Sink, Source};
-use crate::copying::Copier;
 use crate::core::Device;
 use crate::count::COUNTERS;
 use crate::engine::{Engine, Offer, Outgoing, Payload};
@@ -9,7 +8,6 @@ use crate::key::ProcId;
 use crate::request::{Completion, Operation, ReqId, Stream};
 use crate::wire::{self, Fields, Head};
 use ferry_transport::TransportError;
-use std::time::Instant;
 
 /// Messages from so many bytes on are lent to wires that can.
 const LEND_MIN: usize = 256 * 1024;
@@ -153,8 +151,7 @@ impl Engine {
             *stream = Some(Stream {
                 from,
                 got: 0,
-                began: Instant::now(),
-                copier: Copier::Program,
+                measured: None,
             });
         }
         self.incoming.insert(from, req);

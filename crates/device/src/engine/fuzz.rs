@@ -231,9 +231,7 @@ fn fuzz_arrivals() {
                         .engine
                         .finish_receive(task.req, task.len.min(ROOM as u64));
                 } else {
-                    scene
-                        .engine
-                        .ask(task.req, task.from, task.request, Copier::Program);
+                    scene.engine.ask(task.req, task.from, task.request, None);
                 }
             }
             if message % 16 == 15 {
