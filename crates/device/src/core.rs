@@ -146,7 +146,11 @@ impl Device {
         };
         COUNTERS.sent[self.wires.way(to)].add(len as u64);
         let by_card = self.goes_by_card(to, &source);
-        if by_card || len + wire::EAGER_HEAD > features.eager_max {
+        let at_once = match (&source, mode) {
+            (Source::Bytes { .. }, SendMode::Standard) => features.eager_max,
+            _ => features.eager_max.min(features.message_max),
+        };
+        if by_card || len + wire::EAGER_HEAD > at_once {
             return Some(self.announce(to, key, source, features, by_card));
         }
         let (message, head, waiter) = match mode {

@@ -120,14 +120,19 @@ impl Device {
                 else {
                     return Ok(Offer::Gone);
                 };
-                // SAFETY: a queued send's buffer is valid until its completion.
-                let mut fill = |out: &mut [u8]| unsafe { source.read(0, out) };
-                self.wires.send(
-                    to,
-                    next.message,
-                    next.head.bytes(),
-                    Body::Fill(source.len(), &mut fill),
-                )?
+                let mut fill;
+                let body = match source {
+                    // SAFETY: a queued send's buffer is valid until its completion.
+                    Source::Bytes { ptr, len } if *len > 0 => unsafe {
+                        Body::Bytes(std::slice::from_raw_parts(*ptr, *len))
+                    },
+                    source => {
+                        // SAFETY: as above.
+                        fill = |out: &mut [u8]| unsafe { source.read(0, out) };
+                        Body::Fill(source.len(), &mut fill)
+                    }
+                };
+                self.wires.send(to, next.message, next.head.bytes(), body)?
             }
             Payload::Stream { req, offset } => {
                 let features = self.wires.features(to)?;

@@ -375,7 +375,7 @@ fn take(pair: &mut Pair, n: usize) -> bool {
             right(message, bytes);
             return true;
         }
-        Next::Record(message, bytes) => right(message, bytes),
+        Next::Record(message, bytes, _) => right(message, bytes),
     }
     pair.release();
     true

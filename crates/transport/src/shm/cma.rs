@@ -3,7 +3,6 @@
 use super::control::Control;
 use crate::ReadError;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 /// Runs handed to the kernel in one call.
 const RUNS: usize = 64;
@@ -100,24 +99,6 @@ pub fn write(pid: i32, mut source: u64, mut target: u64, mut len: u64) -> bool {
         len -= put as u64;
     }
     true
-}
-
-/// How long a message of `len` bytes takes to be read, at best: what can be read of the peer's at [`probe`]'s address, a few times.
-/// `None`: it cannot be.
-pub fn time_read(peer: &Control, len: usize) -> Option<Duration> {
-    let pid = peer.pid.load(Ordering::Acquire) as i32;
-    let address = peer.probe_address.load(Ordering::Relaxed);
-    let mut target = vec![0u8; len];
-    (0..5)
-        .map(|_| {
-            let began = Instant::now();
-            // SAFETY: the target is writable; the kernel checks the remote range.
-            let read = unsafe { read(pid, address, &[(target.as_mut_ptr(), len)]) };
-            read.is_ok().then(|| began.elapsed())
-        })
-        .collect::<Option<Vec<_>>>()?
-        .into_iter()
-        .min()
 }
 
 /// Can this process read `peer`'s memory? Tries it on a word that the peer has announced.

@@ -36,9 +36,7 @@ pub struct Control {
     pub probe_address: AtomicU64,
     /// What stands at `probe_address`.
     pub probe_value: AtomicU64,
-    /// Messages up to so many bytes this process wants to be sent at once; 0: as many as there is room for.
-    pub eager_max: AtomicU32,
-    _line2: [u32; 9],
+    _line2: [u32; 10],
     /// A bit for each peer that has opened a ring to this process.
     pub opened: [AtomicU64; WORDS],
     /// A bit for each peer that has written since this process last looked (large nodes only).

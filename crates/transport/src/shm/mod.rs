@@ -8,6 +8,7 @@ mod cma;
 mod control;
 mod front;
 mod lending;
+mod long;
 mod memory;
 mod pair;
 mod ring;
@@ -26,14 +27,14 @@ use crate::{
 use control::{AT_DOOR, AWAKE, CONTROL, Control, LOCAL_MAX};
 use ferry_job::Segment;
 use front::Front;
+use long::Long;
 use memory::{FRONT_AT, RING};
 use pair::{Next, Pair};
-use ring::{RECORD_MAX, Reader, Writer};
+use ring::{LONG_MAX, RECORD_MAX, Reader, Writer};
 use share::Desk;
 use sharing::Sharing;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
 
 /// Bytes from one ring's beginning to the next one's.
 const STRIDE: u64 = 512 * 1024;
@@ -41,8 +42,9 @@ const STRIDE: u64 = 512 * 1024;
 const LOOK_AT_ALL: usize = 8;
 /// Records taken from one ring before the next one's turn.
 const FAIR_SHARE: usize = 32;
-/// Messages (head and body) up to this many bytes are sent at once; larger ones are better read by the receiver.
-pub const EAGER_MAX: usize = 16 * 1024 + 32;
+/// Messages (head and body) up to this many bytes are sent at once; larger ones wait for their receive.
+pub const EAGER_MAX: usize = 64 * 1024 + 32;
+const _: () = assert!(EAGER_MAX <= LONG_MAX);
 /// In place of a boundary: whether a large message is read out of its sender's memory or comes in pieces through the ring is decided by
 /// which was faster so far.
 pub const READ_MIN_MEASURED: usize = usize::MAX - 1;
@@ -97,6 +99,8 @@ const _: () = assert!(segment_len(100) == ferry_job::SegmentLayout::wire_len(100
 /// What is known of one local peer.
 struct Peer {
     pair: Pair,
+    /// A message that comes from it in several records.
+    long: Option<Long>,
     /// Whether its memory can be read; unknown until tried.
     readable: Option<bool>,
     /// It has been told that its rings are in use.
@@ -125,20 +129,10 @@ pub struct Shm {
     asked_seen: u32,
     /// Ranks have a core each, so that two can copy at the same time.
     cores_to_spare: bool,
-    /// How long reading takes has been found out.
-    timed: bool,
 }
 
-/// Where reading [`PROBE_LEN`] bytes takes less than this, messages above [`EAGER_READ`] are read rather than sent at once. Through the
-/// ring so many bytes took from 1.4 to 3.4 us on the machines tried.
-const READ_QUICK: Duration = Duration::from_nanos(1600);
-/// Messages (head and body) up to this many bytes are sent at once even where reading is quick.
-const EAGER_READ: usize = 8 * 1024 + 32;
-/// Bytes that peers can try to read.
-const PROBE_LEN: usize = 16 * 1024;
-
-/// Stands in private memory for peers to try to read; its first word says that it is the right process's.
-static PROBE: [AtomicU64; PROBE_LEN / 8] = [const { AtomicU64::new(0) }; PROBE_LEN / 8];
+/// Stands in private memory for peers to try to read; it says that it is the right process's.
+static PROBE: AtomicU64 = AtomicU64::new(0);
 
 impl Shm {
     /// Opens the wire of process `locals[me]` in the node's segment.
@@ -175,7 +169,7 @@ impl Shm {
         let mine = &controls[me];
         let value =
             job.rotate_left(17) ^ u64::from(std::process::id()) << 8 ^ 0x9e37_79b9_7f4a_7c15;
-        PROBE[0].store(value, Ordering::Relaxed);
+        PROBE.store(value, Ordering::Relaxed);
         mine.probe_address
             .store(&raw const PROBE as u64, Ordering::Relaxed);
         mine.probe_value.store(value, Ordering::Relaxed);
@@ -195,7 +189,6 @@ impl Shm {
             at_door: false,
             asked_seen: 0,
             cores_to_spare,
-            timed: false,
         })
     }
 
@@ -248,6 +241,7 @@ impl Shm {
             let front = Front::new(if lower { out } else { into }.add(FRONT_AT), lower);
             Peer {
                 pair: Pair::new(Writer::new(out), Reader::new(into), front),
+                long: None,
                 readable: None,
                 knocked: false,
                 sharing: Sharing::new(desk(out), desk(into)),
@@ -290,18 +284,17 @@ impl Shm {
         let Some(peer) = self.peers[from].as_mut() else {
             return Ok((0, false));
         };
-        let pair = &mut peer.pair;
+        let Peer { pair, long, .. } = &mut **peer;
         let mut delivered = 0;
-        let untimed = self.cores_to_spare && !self.timed;
         while delivered < FAIR_SHARE {
             match pair.next() {
                 Next::Nothing => return Ok((delivered, false)),
                 Next::Front(message, bytes) => inbox.arrived(process, message, bytes),
-                Next::Record(message, bytes) => {
-                    inbox.arrived(process, message, bytes);
-                    if untimed && bytes.len() > EAGER_READ {
-                        self.timed = true;
-                        time_reading(&self.controls[from], &self.controls[self.me]);
+                Next::Record(message, bytes, more) => {
+                    if more || long.is_some() {
+                        take_part(process, long, message, bytes, more, inbox)?;
+                    } else {
+                        inbox.arrived(process, message, bytes);
                     }
                     if pair.release() {
                         self.controls[from].ring_if_asleep();
@@ -340,12 +333,7 @@ impl Transport for Shm {
             .and_then(|p| p.readable);
         Features {
             message_max: RECORD_MAX,
-            eager_max: self.index(peer).map_or(EAGER_MAX, |i| {
-                match self.controls[i].eager_max.load(Ordering::Relaxed) {
-                    0 => EAGER_MAX,
-                    asked => EAGER_MAX.min(asked as usize),
-                }
-            }),
+            eager_max: EAGER_MAX,
             remote_read: readable != Some(false),
             read_min: read_min(),
             same_node: true,
@@ -375,16 +363,20 @@ impl Transport for Shm {
         let bitmapped = self.bitmapped();
         let pair = &mut self.peer(to)?.pair;
         let len = head.len() + body.len();
-        let fill = |out: &mut [u8]| {
-            let (first, rest) = out.split_at_mut(head.len());
-            match body {
-                Body::Bytes(b) => rest.copy_from_slice(b),
-                Body::Fill(_, fill) => fill(rest),
-            }
-            // Last, because it may lie in the line that the reader polls.
-            first.copy_from_slice(head);
+        let sent = if len > RECORD_MAX {
+            send_long(pair, message, head, body)
+        } else {
+            pair.send(message, head.len(), len, |out: &mut [u8]| {
+                let (first, rest) = out.split_at_mut(head.len());
+                match body {
+                    Body::Bytes(b) => rest.copy_from_slice(b),
+                    Body::Fill(_, fill) => fill(rest),
+                }
+                // Last, because it may lie in the line that the reader polls.
+                first.copy_from_slice(head);
+            })
         };
-        if !pair.send(message, head.len(), len, fill) {
+        if !sent {
             if !self.starving.contains(&to) {
                 self.starving.push(to);
             }
@@ -537,12 +529,46 @@ impl Transport for Shm {
     }
 }
 
-/// Finds out how long reading `peer`'s memory takes, and tells everybody which messages `mine` wants to be sent at once.
+/// Sends a message that is longer than a record.
 #[cold]
-fn time_reading(peer: &Control, mine: &Control) {
-    if cma::probe(peer) && cma::time_read(peer, PROBE_LEN).is_some_and(|t| t < READ_QUICK) {
-        mine.eager_max.store(EAGER_READ as u32, Ordering::Relaxed);
+fn send_long(pair: &mut Pair, message: u8, head: &[u8], body: Body<'_>) -> bool {
+    match body {
+        Body::Bytes(bytes) => pair.send_long(message, head, bytes),
+        Body::Fill(len, fill) => {
+            let mut bytes = vec![0; len];
+            fill(&mut bytes);
+            pair.send_long(message, head, &bytes)
+        }
     }
+}
+
+/// A record of a message that takes several has come.
+fn take_part(
+    from: ProcId,
+    long: &mut Option<Long>,
+    message: u8,
+    record: &[u8],
+    more: bool,
+    inbox: &mut dyn Inbox,
+) -> Result<(), TransportError> {
+    let whole = match long {
+        None => Long::begin(from, message, record, inbox).map(|begun| {
+            *long = Some(begun);
+            false
+        }),
+        Some(begun) => begun.go_on(from, message, record, more, inbox),
+    };
+    match whole {
+        Ok(true) => *long = None,
+        Ok(false) => {}
+        Err(_) => {
+            return Err(TransportError::Malformed {
+                peer: from,
+                what: "records that make no message",
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Maps `len` bytes of the segment at `at`, for the life of the process.

@@ -19,8 +19,8 @@ pub enum Next<'a> {
     Nothing,
     /// A message from the front: its number, head and body.
     Front(u8, &'a [u8]),
-    /// A message from the ring; [`Pair::release`] it when done.
-    Record(u8, &'a [u8]),
+    /// A message from the ring, or a part of one that is longer than a record: whether more of it follows. [`Pair::release`] it when done.
+    Record(u8, &'a [u8], bool),
     /// Nonsense.
     Malformed,
 }
@@ -53,6 +53,13 @@ impl Pair {
         }
     }
 
+    /// Writes a message of up to [`LONG_MAX`](super::ring::LONG_MAX) bytes, in several records if one does not hold it; publishes each with a full barrier.
+    /// False: no room, and nothing was written.
+    pub fn send_long(&mut self, message: u8, head: &[u8], body: &[u8]) -> bool {
+        let read = self.reader.position();
+        self.writer.write_long(message, head, body, read)
+    }
+
     /// The next message from the peer.
     #[inline]
     pub fn next(&mut self) -> Next<'_> {
@@ -73,10 +80,11 @@ impl Pair {
             Found::Record {
                 message,
                 bytes,
+                more,
                 read,
             } => {
                 self.writer.note_read(read);
-                Next::Record(message, bytes)
+                Next::Record(message, bytes, more)
             }
             Found::Malformed => Next::Malformed,
         }

@@ -6,7 +6,7 @@
 //! that word whatever lay there before. Longer records keep their body out of the word's line, which the reader polls: it begins with the
 //! next line, and only their head stands behind the word, at the line's end. While the peer waits, such a record is followed by a gap:
 //! a core that reads line after line fetches the next ones unasked, and would take them away from the writer, who is
-//! about to need them.
+//! about to need them. A message that is too long for a record goes in several, one behind the other; the first says how long it is.
 //!
 //! ```text
 //! line 0     head: how far the reader has read (published now and then)
@@ -19,6 +19,15 @@ use super::memory::{APART, Base, DATA, LINE, Ordering, RingMemory, fence};
 
 /// Largest head and body of one record, bytes.
 pub const RECORD_MAX: usize = if DATA / 4 < 16384 { DATA / 4 } else { 16384 } + LINE;
+/// Largest head and body of a message that goes in several records, bytes; up to a record where the ring is too small for more.
+#[cfg_attr(loom, allow(dead_code))]
+pub const LONG_MAX: usize = if DATA >= 16 * RECORD_MAX - 1024 {
+    4 * 16384 + LINE
+} else {
+    RECORD_MAX
+};
+/// Of such a message's body, bytes that one record takes.
+const PART: usize = 16384;
 /// The reader publishes its position at least this often, bytes. With RECORD_MAX this leaves room for any record in an empty ring.
 const PUBLISH: u64 = (DATA / 4) as u64;
 /// Marks the unused end of the ring: the next record starts at its beginning.
@@ -28,6 +37,8 @@ const VALID: u64 = 1 << 63;
 const LEAD: u32 = 56;
 /// The record is followed by a gap.
 const GAPPED: u64 = 1 << 60;
+/// The message goes on in the next record.
+const MORE: u64 = 1 << 61;
 /// Bytes of a gap: as far as today's cores read ahead of a program.
 const GAP: u64 = 20 * LINE as u64;
 /// Shorter records get no gap, bytes: their reader is done before its core begins to guess.
@@ -35,12 +46,13 @@ const GAP_FROM: u64 = 10 * LINE as u64;
 /// The writer clears first words so far ahead, bytes, when it has time: right after it has published, not right before.
 const AHEAD: u64 = 2 * LINE as u64;
 
-/// A record's first word: valid bit, gap, how far behind the word the bytes begin, how far the writer has read the opposite ring (low bits, in
+/// A record's first word: valid bit, whether the message goes on, gap, how far behind the word the bytes begin, how far the writer has read the opposite ring (low bits, in
 /// lines), message number, length.
-fn word(message: u64, shape: Shape, read: u32) -> u64 {
+fn word(message: u64, shape: Shape, more: bool, read: u32) -> u64 {
     let gapped = if shape.gap > 0 { GAPPED } else { 0 };
+    let more = if more { MORE } else { 0 };
     let lead = (shape.lead as u64 / 8) << LEAD;
-    VALID | gapped | lead | u64::from(read) << 24 | message << 16 | shape.len as u64
+    VALID | gapped | more | lead | u64::from(read) << 24 | message << 16 | shape.len as u64
 }
 
 /// What a record takes of the ring, bytes.
@@ -87,6 +99,16 @@ impl Shape {
 
 /// Most that a record without a gap takes, bytes.
 const SPAN_MAX: u64 = (LINE + RECORD_MAX).next_multiple_of(LINE) as u64;
+/// Most that the records of a message take, and an end that they skip: whole parts, what is left, the first one's head, and the skipped end.
+const LONG_SPAN: u64 = (LONG_MAX / PART + 2) as u64 * SPAN_MAX;
+/// Most that any message takes: a record and the skipped end before it, each less than RECORD_MAX and a line, or several records.
+const ANY_SPAN: u64 = if LONG_MAX > RECORD_MAX {
+    LONG_SPAN
+} else {
+    2 * SPAN_MAX
+};
+// Even with as much unpublished as there may be an empty ring has room for it.
+const _: () = assert!(ANY_SPAN + PUBLISH < DATA as u64 || cfg!(loom));
 
 /// Bytes from the word of a record to its `len` bytes, the first `head` of which are the head.
 #[inline]
@@ -132,6 +154,8 @@ pub enum Found<'a> {
         message: u8,
         /// Head and body.
         bytes: &'a [u8],
+        /// The message goes on in the next record.
+        more: bool,
         /// Low bits of how far the peer has read the opposite ring, in lines.
         read: u32,
     },
@@ -178,8 +202,59 @@ impl Writer {
         read: u32,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
-        debug_assert!(len <= RECORD_MAX);
         let alone = self.is_read();
+        self.write_record(message, head, len, false, alone, read, fill)
+    }
+
+    /// Writes a message of up to [`LONG_MAX`] bytes in as many records as it takes, the first of which begins with the message's length, 8 bytes. False: no room
+    /// for all of them.
+    pub fn write_long(&mut self, message: u8, head: &[u8], body: &[u8], read: u32) -> bool {
+        let total = head.len() + body.len();
+        debug_assert!(total <= LONG_MAX);
+        if !self.room(LONG_SPAN) {
+            return false;
+        }
+        let mut parts = body.chunks(PART).peekable();
+        let first = parts.next().unwrap_or_default();
+        let lead = 8 + head.len();
+        let more = parts.peek().is_some();
+        let mut written = self.write_record(
+            message,
+            lead,
+            lead + first.len(),
+            more,
+            false,
+            read,
+            |out| {
+                out[lead..].copy_from_slice(first);
+                out[8..lead].copy_from_slice(head);
+                out[..8].copy_from_slice(&(total as u64).to_le_bytes());
+            },
+        );
+        while let Some(part) = parts.next() {
+            let more = parts.peek().is_some();
+            written &= self.write_record(message, 0, part.len(), more, false, read, |out| {
+                out.copy_from_slice(part);
+            });
+        }
+        debug_assert!(written, "there was room for all");
+        written
+    }
+
+    /// Writes a record. `alone`: the reader is waiting for it.
+    #[inline]
+    #[allow(clippy::too_many_arguments)]
+    fn write_record(
+        &mut self,
+        message: u8,
+        head: usize,
+        len: usize,
+        more: bool,
+        alone: bool,
+        read: u32,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        debug_assert!(len <= RECORD_MAX);
         let mut shape = Shape {
             lead: lead(head, len),
             len,
@@ -198,7 +273,7 @@ impl Writer {
             self.clear_to(self.tail + end + LINE as u64);
             self.memory
                 .word(self.tail)
-                .store(word(SKIP, Shape::SKIP, 0), Ordering::Release);
+                .store(word(SKIP, Shape::SKIP, false, 0), Ordering::Release);
             self.tail += end;
         } else if !self.room(need) {
             return false;
@@ -208,7 +283,7 @@ impl Writer {
         self.clear_to(self.tail + need + LINE as u64);
         // The caller next looks whether the reader sleeps, and that look must not come before the word is there for the reader to see.
         let published = self.memory.word(self.tail);
-        let word = word(u64::from(message), shape, read);
+        let word = word(u64::from(message), shape, more, read);
         if alone {
             published.store(word, Ordering::Release);
             // The reader is waiting for these lines (the first it has seen by now), and the next message will probably be as long. They are
@@ -261,11 +336,10 @@ impl Writer {
         self.memory.starved().store(1, Ordering::SeqCst);
     }
 
-    /// Is there room for a record of any size?
+    /// Is there room for a message of any size?
     pub fn has_room(&mut self) -> bool {
         self.head = self.memory.head().load(Ordering::SeqCst).min(self.tail);
-        // A record and the skipped end before it, each less than RECORD_MAX and a line.
-        self.room(2 * SPAN_MAX)
+        self.room(ANY_SPAN)
     }
 }
 
@@ -327,6 +401,7 @@ impl Reader {
             return Found::Record {
                 message: message as u8,
                 bytes,
+                more: w & MORE != 0,
                 read: (w >> 24) as u32,
             };
         }

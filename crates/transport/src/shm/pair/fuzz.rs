@@ -1,9 +1,32 @@
 //! A peer that writes what it likes into the shared memory: nothing is read or written beyond the rings, and nothing loops.
 
 use super::*;
+use crate::shm::long::Long;
 use crate::shm::memory::{FRONT, FRONT_AT, LINE, RECORDS_AT, RING};
-use crate::shm::ring::RECORD_MAX;
+use crate::shm::ring::{LONG_MAX, RECORD_MAX};
+use crate::{Inbox, ProcId};
 use ferry_fuzz::fuzz;
+
+/// Counts the bytes of messages that came in several records; takes them as streams, or whole.
+#[derive(Default)]
+struct Counting {
+    streams: bool,
+    bytes: usize,
+}
+
+impl Inbox for Counting {
+    fn arrived(&mut self, _: ProcId, _: u8, bytes: &[u8]) {
+        assert!(bytes.len() <= LONG_MAX);
+        self.bytes += bytes.len();
+    }
+    fn begin(&mut self, _: ProcId, _: u8, _: &[u8], _: usize) -> Option<usize> {
+        self.streams.then_some(1)
+    }
+    fn part(&mut self, _: ProcId, _: u8, head: &[u8], bytes: &[u8]) {
+        assert_eq!(head.len(), 1);
+        self.bytes += bytes.len();
+    }
+}
 
 /// A ring's memory, page aligned.
 #[repr(align(4096))]
@@ -23,10 +46,13 @@ const POKE_HEAD: u8 = 1;
 const POKE_FRONT: u8 = 2;
 const TAKE: u8 = 3;
 const SEND: u8 = 4;
+const SEND_LONG: u8 = 5;
 
 #[test]
 fn fuzz_shared_memory() {
     let valid = |len: u64| (1 << 63 | 3 << 16 | len).to_le_bytes();
+    let more = |len: u64| (5 << 61 | 1 << 56 | 3 << 16 | len).to_le_bytes();
+    let long = |total: u64| [&more(16)[..], &total.to_le_bytes(), &[7; 8]].concat();
     let front = |len: u64, lead: u64| (lead << 1 | len << 8 | 9 << 24).to_le_bytes();
     let seeds = [
         [step(POKE_DATA, 0, &valid(40)), step(TAKE, 0, &[])].concat(),
@@ -58,6 +84,26 @@ fn fuzz_shared_memory() {
         ]
         .concat(),
         [
+            step(POKE_DATA, 0, &long(16)),
+            step(POKE_DATA, 64, &valid(8)),
+            step(TAKE, 0, &[]),
+            step(TAKE, 0, &[]),
+        ]
+        .concat(),
+        [
+            step(POKE_DATA, 0, &long(1 << 40)),
+            step(POKE_DATA, 64, &long(24)),
+            step(TAKE, 1, &[]),
+            step(TAKE, 0, &[]),
+        ]
+        .concat(),
+        [
+            step(SEND_LONG, 50000, &[]).repeat(9),
+            step(POKE_HEAD, 0, &(64 * 1024u64).to_le_bytes()),
+            step(SEND_LONG, 65535, &[]),
+        ]
+        .concat(),
+        [
             step(SEND, 3000, &[]).repeat(30),
             step(POKE_HEAD, 0, &(64 * 1024u64).to_le_bytes()),
             step(SEND, 3000, &[]).repeat(9),
@@ -78,6 +124,7 @@ fn fuzz_shared_memory() {
             )
         };
         let mut outcome = Vec::new();
+        let (mut long, mut inbox) = (None::<Long>, Counting::default());
         let mut rest = input;
         while let [kind, len, low, high, tail @ ..] = rest {
             let (bytes, tail) = tail.split_at(usize::from(*len).min(tail.len()));
@@ -88,7 +135,7 @@ fn fuzz_shared_memory() {
                 let n = bytes.len().min(end.saturating_sub(at));
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), base.add(at), n);
             };
-            match kind % 5 {
+            match kind % 6 {
                 POKE_DATA => poke(into, RECORDS_AT + at / LINE * LINE, RING),
                 POKE_HEAD => poke(out, at % (2 * LINE), 2 * LINE),
                 POKE_FRONT => poke(out, FRONT_AT + at % FRONT, FRONT_AT + FRONT),
@@ -112,8 +159,18 @@ fn fuzz_shared_memory() {
                             outcome.push(bytes.len());
                             false
                         }
-                        Next::Record(_, bytes) => {
+                        Next::Record(message, bytes, more) => {
                             assert!(inside(bytes, &ring) && bytes.len() <= RECORD_MAX);
+                            inbox.streams = at % 2 == 1;
+                            if (more || long.is_some())
+                                && crate::shm::take_part(
+                                    1, &mut long, message, bytes, more, &mut inbox,
+                                )
+                                .is_err()
+                            {
+                                outcome.push(1 << 23 | inbox.bytes);
+                                break;
+                            }
                             outcome.push(1 << 16 | bytes.len());
                             true
                         }
@@ -121,6 +178,10 @@ fn fuzz_shared_memory() {
                     if release && pair.release() {
                         outcome.push(1 << 21);
                     }
+                }
+                SEND_LONG => {
+                    let sent = pair.send_long(3, &[1; 16], &vec![0xcd; at]);
+                    outcome.push(1 << 24 | usize::from(sent));
                 }
                 _ => {
                     let len = at % (RECORD_MAX + 1);

@@ -1,0 +1,161 @@
+//! Messages that are longer than a record of the ring, as their reader puts them together.
+
+use super::ring::LONG_MAX;
+use crate::{Inbox, ProcId};
+
+/// Longest head that a message may have, bytes.
+const HEAD_MAX: usize = 64;
+
+/// A message of which the first records have come.
+pub struct Long {
+    message: u8,
+    /// Bytes that are still to come.
+    left: usize,
+    got: Got,
+}
+
+/// What has become of those that have come.
+enum Got {
+    /// They were passed on; the head goes with each part.
+    Passed([u8; HEAD_MAX], usize),
+    /// They wait here until all have come.
+    Kept(Vec<u8>),
+}
+
+/// The peer has written what no Ferry writes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Nonsense;
+
+impl Long {
+    /// The first record of a message has come.
+    pub fn begin(
+        from: ProcId,
+        message: u8,
+        record: &[u8],
+        inbox: &mut dyn Inbox,
+    ) -> Result<Long, Nonsense> {
+        let (total, start) = record.split_first_chunk::<8>().ok_or(Nonsense)?;
+        let total = usize::try_from(u64::from_le_bytes(*total)).map_err(|_| Nonsense)?;
+        if total > LONG_MAX || total <= start.len() {
+            return Err(Nonsense);
+        }
+        let got = match inbox.begin(from, message, start, total) {
+            Some(head) if head <= HEAD_MAX.min(start.len()) => {
+                let mut kept = [0; HEAD_MAX];
+                kept[..head].copy_from_slice(&start[..head]);
+                inbox.part(from, message, &start[..head], &start[head..]);
+                Got::Passed(kept, head)
+            }
+            Some(_) => return Err(Nonsense),
+            None => {
+                let mut bytes = Vec::with_capacity(total);
+                bytes.extend_from_slice(start);
+                Got::Kept(bytes)
+            }
+        };
+        Ok(Long {
+            message,
+            left: total - start.len(),
+            got,
+        })
+    }
+
+    /// The next record has come; `more` of them follow. True: the message is whole and has been delivered.
+    pub fn go_on(
+        &mut self,
+        from: ProcId,
+        message: u8,
+        record: &[u8],
+        more: bool,
+        inbox: &mut dyn Inbox,
+    ) -> Result<bool, Nonsense> {
+        let left = self.left.checked_sub(record.len()).ok_or(Nonsense)?;
+        if message != self.message || more == (left == 0) || record.is_empty() {
+            return Err(Nonsense);
+        }
+        self.left = left;
+        match &mut self.got {
+            Got::Passed(head, len) => inbox.part(from, message, &head[..*len], record),
+            Got::Kept(bytes) => {
+                bytes.extend_from_slice(record);
+                if !more {
+                    inbox.arrived(from, message, bytes);
+                }
+            }
+        }
+        Ok(!more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Notes what it is given; takes messages as streams if `head` says how long their heads are.
+    #[derive(Default)]
+    struct Seen {
+        head: Option<usize>,
+        whole: Vec<u8>,
+        parts: Vec<u8>,
+    }
+
+    impl Inbox for Seen {
+        fn arrived(&mut self, _: ProcId, _: u8, bytes: &[u8]) {
+            self.whole.extend_from_slice(bytes);
+        }
+        fn begin(&mut self, _: ProcId, _: u8, _: &[u8], _: usize) -> Option<usize> {
+            self.head
+        }
+        fn part(&mut self, _: ProcId, _: u8, head: &[u8], bytes: &[u8]) {
+            assert_eq!(head, b"head");
+            self.parts.extend_from_slice(bytes);
+        }
+    }
+
+    fn first(total: u64, start: &[u8]) -> Vec<u8> {
+        [&total.to_le_bytes(), start].concat()
+    }
+
+    #[test]
+    fn records_make_one_message_or_parts_of_it() {
+        for head in [None, Some(4)] {
+            let mut seen = Seen {
+                head,
+                ..Seen::default()
+            };
+            let mut long = Long::begin(3, 7, &first(9, b"headab"), &mut seen)
+                .unwrap_or_else(|_| panic!("sound"));
+            assert_eq!(long.go_on(3, 7, b"cd", true, &mut seen), Ok(false));
+            assert_eq!(long.go_on(3, 7, b"e", false, &mut seen), Ok(true));
+            match head {
+                None => assert_eq!(seen.whole, b"headabcde"),
+                Some(_) => assert_eq!(seen.parts, b"abcde"),
+            }
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let mut seen = Seen::default();
+        let mut begins = |record: &[u8]| Long::begin(3, 7, record, &mut seen).is_ok();
+        assert!(!begins(b"short"));
+        assert!(!begins(&first(6, b"headab")));
+        assert!(!begins(&first(u64::MAX, b"headab")));
+        assert!(!begins(&first(LONG_MAX as u64 + 1, b"headab")));
+        assert!(begins(&first(LONG_MAX as u64, b"headab")));
+        for (message, record, more) in [
+            (7, &b"cde"[..], true),
+            (7, b"cd", false),
+            (7, b"cdef", false),
+            (8, b"cde", false),
+            (7, b"", true),
+        ] {
+            let mut long = Long::begin(3, 7, &first(9, b"headab"), &mut seen)
+                .unwrap_or_else(|_| panic!("sound"));
+            assert_eq!(
+                long.go_on(3, message, record, more, &mut seen),
+                Err(Nonsense)
+            );
+        }
+    }
+}
