@@ -210,7 +210,7 @@ impl Writer {
     /// for all of them.
     pub fn write_long(&mut self, message: u8, head: &[u8], body: &[u8], read: u32) -> bool {
         let total = head.len() + body.len();
-        debug_assert!(total <= LONG_MAX);
+        debug_assert!(body.len() > PART && total <= LONG_MAX);
         if !self.room(LONG_SPAN) {
             return false;
         }
