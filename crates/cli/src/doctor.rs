@@ -75,7 +75,7 @@ fn protocols(cma: bool) -> Vec<String> {
             format!("to {} bytes", shm::FRONT_LINE - HEAD)
         ),
         format!(
-            "{:<22} shm   sent at once, where it answers the one before through the lines that brought that, else through a ring of {} KiB for each pair",
+            "{:<22} shm   sent at once, up to 16 KiB through the lines that brought the one that it answers, else through a ring of {} KiB for each pair",
             format!("to {} KiB", (shm::EAGER_MAX - HEAD) / 1024),
             shm::RING_LEN / 1024
         ),
