@@ -5,6 +5,7 @@ use crate::copying::{Copying, Measured};
 use crate::count::COUNTERS;
 use crate::held::Held;
 use crate::key::ProcId;
+use crate::lending::Choice;
 use crate::matcher::{Content, Matcher, Unexpected};
 use crate::request::{Completion, Fault, Operation, ReqId, Requests, Stream};
 use crate::wire::{self, Fields, Head};
@@ -40,6 +41,8 @@ pub(crate) enum Payload {
     Stream {
         req: ReqId,
         offset: usize,
+        /// Whether it is lent has been decided.
+        settled: bool,
     },
 }
 
@@ -92,6 +95,8 @@ pub(crate) struct Engine {
     pub copying: Copying,
     /// Large messages may be lent to wires that can.
     pub lends: bool,
+    /// Whether they are, by peer, where that is a matter of speed.
+    pub lending: HashMap<ProcId, Choice>,
     pub sent: u64,
     pub received: u64,
     /// Messages that made no sense and were dropped.
@@ -126,6 +131,7 @@ impl Engine {
             fetching: Vec::new(),
             copying: Copying::default(),
             lends: true,
+            lending: HashMap::new(),
             sent: 0,
             received: 0,
             malformed: 0,
@@ -372,6 +378,7 @@ impl Engine {
         let payload = Payload::Stream {
             req: mine,
             offset: 0,
+            settled: false,
         };
         self.queue(
             from,

@@ -12,6 +12,7 @@ mod count;
 mod engine;
 mod held;
 mod key;
+mod lending;
 mod lock;
 mod loss;
 mod matcher;

@@ -6,8 +6,9 @@ use crate::engine::{Offer, Outgoing, Payload};
 use crate::key::ProcId;
 use crate::lock;
 use crate::request::{Completion, Operation, ReqId};
+use crate::stream::LEND_MIN;
 use crate::wire;
-use ferry_transport::{Answer, Body, Features, Parcel, TransportError};
+use ferry_transport::{Answer, Body, Features, Gone, Parcel, TransportError};
 use std::collections::VecDeque;
 
 /// Bytes of a piece of a message that is sent piece by piece: small enough that several fit a ring and stay in the cache.
@@ -16,6 +17,8 @@ const PIECE: usize = 16 * 1024;
 const KEEP_MIN: usize = 16 * 1024;
 /// Bytes that are kept back at most.
 const KEEP_MAX: usize = 1024 * 1024;
+/// Bytes that are offered together, unless the last message is a long one.
+const TOGETHER_BYTES: usize = 4 * 1024 * 1024;
 /// Messages that are offered together, at most.
 const TOGETHER: usize = 32;
 
@@ -134,7 +137,7 @@ impl Device {
                 };
                 self.wires.send(to, next.message, next.head.bytes(), body)?
             }
-            Payload::Stream { req, offset } => {
+            Payload::Stream { req, offset, .. } => {
                 let features = self.wires.features(to)?;
                 if features.stream
                     && let Some(went) =
@@ -205,7 +208,7 @@ impl Device {
                     Some((ptr, len)) => (unsafe { std::slice::from_raw_parts(ptr, len) }, false),
                     None => break,
                 },
-                Payload::Stream { req, offset } => match self.one_run(*req) {
+                Payload::Stream { req, offset, .. } => match self.one_run(*req) {
                     // SAFETY: an announced send's buffer is valid until its completion, which is below; `offset` lies within it.
                     Some((ptr, len)) => unsafe {
                         let rest = std::slice::from_raw_parts(ptr.add(*offset), len - offset);
@@ -221,7 +224,7 @@ impl Device {
                 body,
                 stream,
             });
-            if bytes >= KEEP_MAX {
+            if bytes >= TOGETHER_BYTES {
                 break;
             }
         }
@@ -231,6 +234,7 @@ impl Device {
         let offered = parcels.len();
         let gone = self.wires.send_several(to, &parcels)?;
         self.engine.sent += gone.whole as u64;
+        self.note_several(to, queue, gone);
         for sent in queue.drain(..gone.whole) {
             if let Payload::Request(req) | Payload::Stream { req, .. } = sent.payload {
                 self.engine.requests.complete(req, Completion::EMPTY);
@@ -252,6 +256,27 @@ impl Device {
                 false => Offer::Later,
             },
         )))
+    }
+
+    /// Of a queue's messages so many have been copied into the wire.
+    fn note_several(&mut self, to: ProcId, queue: &VecDeque<Outgoing>, gone: Gone) {
+        if !self.engine.lending.contains_key(&to) {
+            return;
+        }
+        let mut bytes = 0;
+        for (i, next) in queue.iter().take(gone.whole + 1).enumerate() {
+            let Payload::Stream { req, offset, .. } = next.payload else {
+                continue;
+            };
+            if let Some((_, len)) = self.one_run(req).filter(|run| run.1 >= LEND_MIN) {
+                bytes += if i < gone.whole {
+                    len - offset
+                } else {
+                    gone.taken
+                };
+            }
+        }
+        self.note_large(to, false, bytes);
     }
 
     /// Where the bytes of a send lie, and how many there are, if they lie in one run.

@@ -7,10 +7,11 @@ use crate::engine::{Engine, Offer, Outgoing, Payload};
 use crate::key::ProcId;
 use crate::request::{Completion, Operation, ReqId, Stream};
 use crate::wire::{self, Fields, Head};
-use ferry_transport::TransportError;
+use ferry_transport::{Lends, TransportError};
+use std::time::Instant;
 
 /// Messages from so many bytes on are lent to wires that can.
-const LEND_MIN: usize = 256 * 1024;
+pub(crate) const LEND_MIN: usize = 256 * 1024;
 
 impl Device {
     /// Bytes of a send to a peer with [`streams`](crate::Capabilities::streams) that are needed no more, from its beginning on.
@@ -20,7 +21,7 @@ impl Device {
         }
         let mut queued = self.engine.outbox.values().flatten();
         let offset = queued.find_map(|o| match o.payload {
-            Payload::Stream { req: r, offset } if r == req => Some(offset),
+            Payload::Stream { req: r, offset, .. } if r == req => Some(offset),
             _ => None,
         });
         offset.unwrap_or(0)
@@ -51,14 +52,16 @@ impl Device {
         self.wires.gather(bytes);
     }
 
-    /// Is this message, of which nothing has gone yet, to be lent to the wire? Then its head says so from now on.
+    /// Is this message to be lent to the wire? Decided when it is first offered; then its head says so.
     pub(crate) fn goes_lent(&mut self, to: ProcId, next: &mut Outgoing) -> bool {
-        let Payload::Stream { req, offset: 0 } = next.payload else {
-            return next.message == wire::LENT;
+        let Payload::Stream { req, settled, .. } = &mut next.payload else {
+            return false;
         };
-        if next.message == wire::LENT {
-            return true;
+        // It stays as it was decided: a header may have gone without any of its bytes.
+        if std::mem::replace(settled, true) {
+            return next.message == wire::LENT;
         }
+        let req = *req;
         let Some(Operation::SendAnnounced {
             source: Source::Bytes { len, .. },
             ..
@@ -66,7 +69,14 @@ impl Device {
         else {
             return false;
         };
-        let lends = *len >= LEND_MIN && self.engine.lends && self.wires.lends(to);
+        if *len < LEND_MIN || !self.engine.lends {
+            return false;
+        }
+        let lends = match self.wires.lends(to) {
+            Lends::Never => false,
+            Lends::Always => true,
+            Lends::IfFaster => self.engine.lending.entry(to).or_default().lends(),
+        };
         if lends {
             next.message = wire::LENT;
             next.head = next.head.u32(req.0);
@@ -88,6 +98,7 @@ impl Device {
         else {
             return Ok(Some(Offer::Gone));
         };
+        let large = source.len() >= LEND_MIN;
         let rest: &[u8] = match source {
             // SAFETY: an announced send's buffer is valid and unchanged until its completion, which is further down.
             Source::Bytes { ptr, len } => unsafe {
@@ -102,8 +113,12 @@ impl Device {
         } else {
             self.wires.stream(to, message, head.bytes(), rest)?
         };
+        let all = done.taken == rest.len();
         *offset += done.taken;
-        if done.taken == rest.len() {
+        if large {
+            self.note_large(to, lent, done.taken);
+        }
+        if all {
             self.engine.sent += 1;
             // What is lent is complete when the receiver says so.
             if !lent {
@@ -117,6 +132,17 @@ impl Device {
         } else {
             Offer::Later
         }))
+    }
+}
+
+impl Device {
+    /// So many bytes of large messages have been taken, lent or copied.
+    pub(crate) fn note_large(&mut self, to: ProcId, lent: bool, bytes: usize) {
+        if bytes > 0
+            && let Some(choice) = self.engine.lending.get_mut(&to)
+        {
+            choice.went(lent, bytes, Instant::now);
+        }
     }
 }
 

@@ -119,6 +119,17 @@ pub struct Expected<'a> {
     pub head: &'a [u8],
 }
 
+/// Can large messages be lent to a peer ([`Transport::lend`])?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lends {
+    /// No.
+    Never,
+    /// Yes, and they are to be.
+    Always,
+    /// Yes, if that is found to be faster than a copy.
+    IfFaster,
+}
+
 /// What [`Transport::stream`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Streamed {
@@ -214,8 +225,8 @@ pub trait Transport: Send {
         })
     }
     /// Can bytes be lent to this peer now ([`Transport::lend`])?
-    fn lends(&self, _peer: ProcId) -> bool {
-        false
+    fn lends(&self, _peer: ProcId) -> Lends {
+        Lends::Never
     }
     /// As [`Transport::stream`], but the systems on the way may read `body` where it lies until the receiver has got all of it: it must stay as it is until that
     /// one has said so.

@@ -8,8 +8,8 @@ use crate::shm::{Board, Shm};
 use crate::tcp::{self, Tcp};
 use crate::tipc::{self, Tipc};
 use crate::{
-    Answer, Body, CardMemory, Expected, Features, Fetch, Gone, Inbox, Parcel, ProcId, ReadError,
-    Sleeper, Streamed, Transport, TransportError,
+    Answer, Body, CardMemory, Expected, Features, Fetch, Gone, Inbox, Lends, Parcel, ProcId,
+    ReadError, Sleeper, Streamed, Transport, TransportError,
 };
 use ferry_job::{Directory, Segment, Welcome};
 use std::sync::atomic::AtomicU32;
@@ -304,8 +304,8 @@ impl Wires {
     }
 
     /// [`Transport::lends`] on the wire to `to`.
-    pub fn lends(&mut self, to: ProcId) -> bool {
-        self.wire(to).is_ok_and(|w| w.lends(to))
+    pub fn lends(&mut self, to: ProcId) -> Lends {
+        self.wire(to).map_or(Lends::Never, |w| w.lends(to))
     }
 
     /// [`Transport::lend`] on the wire to `to`.

@@ -3,7 +3,7 @@
 use super::Line;
 use super::frame::{self, Found, Kind, Reader};
 use super::lend::Lending;
-use crate::{Body, Inbox, ProcId};
+use crate::{Body, Inbox, Lends, ProcId};
 use ferry_guard::{HEADER as SEALED, Opener, PAYLOAD_MAX, Sealer, TAG, body as sealed_body};
 use rustix::io::Errno;
 use rustix::net::{
@@ -296,7 +296,7 @@ impl Conn {
         head: &[u8],
         body: &[u8],
     ) -> Result<usize, Broken> {
-        if !self.lends() || !pipe.serves(self.peer) {
+        if self.lends() == Lends::Never || !pipe.serves(self.peer) {
             return self.stream(message, head, body);
         }
         if self.is_behind() {
@@ -336,8 +336,11 @@ impl Conn {
     }
 
     /// Can bytes be lent to its system?
-    pub fn lends(&self) -> bool {
-        self.seal.is_none() && self.way.line.lends()
+    pub fn lends(&self) -> Lends {
+        match self.seal {
+            None => self.way.line.lends(),
+            Some(_) => Lends::Never,
+        }
     }
 
     /// A piece of a stream as a frame of its own, in records.

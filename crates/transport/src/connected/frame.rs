@@ -20,7 +20,7 @@ pub const WHOLE_MAX: usize = 64 * 1024 + 128;
 /// Longest head of a stream, bytes.
 pub const HEAD_MAX: usize = 64;
 /// Longest body of one stream frame, bytes; what is longer goes in several frames, and other messages may stand between them.
-pub const STREAM_MAX: usize = 1024 * 1024;
+pub const STREAM_MAX: usize = 4 * 1024 * 1024;
 
 /// Whole messages from so many bytes on go straight to where they belong, if that is known when they begin to arrive.
 const DIRECT_MIN: usize = 8 * 1024;

@@ -1,7 +1,7 @@
 //! What differs between the media over which connections can be made: finding, calling and accepting.
 
 use crate::tipc::Port;
-use crate::{ProcId, TransportError};
+use crate::{Lends, ProcId, TransportError};
 use rustix::io::Errno;
 use std::fmt;
 use std::net::SocketAddr;
@@ -60,8 +60,8 @@ pub trait Line: Sync {
     /// Longest body of one stream frame, bytes.
     fn stream_max(&self) -> usize;
     /// Its sockets take pages by reference (splice(2)).
-    fn lends(&self) -> bool {
-        false
+    fn lends(&self) -> Lends {
+        Lends::Never
     }
     /// A connection has just been made.
     fn opened(&self, _socket: &OwnedFd) {}

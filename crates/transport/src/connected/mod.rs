@@ -16,7 +16,7 @@ mod meet;
 mod watch;
 
 use crate::{
-    Answer, Body, Features, Gone, Inbox, Parcel, ProcId, Sleeper, Streamed, Transport,
+    Answer, Body, Features, Gone, Inbox, Lends, Parcel, ProcId, Sleeper, Streamed, Transport,
     TransportError,
 };
 use conn::{Broken, Conn};
@@ -553,8 +553,11 @@ impl Transport for Connected {
         self.pass_on(to, body.len(), |conn, _| conn.stream(message, head, body))
     }
 
-    fn lends(&self, peer: ProcId) -> bool {
-        matches!(self.slot(peer).map(|i| &self.peers[i].link), Some(Link::Open(conn)) if conn.lends())
+    fn lends(&self, peer: ProcId) -> Lends {
+        match self.slot(peer).map(|i| &self.peers[i].link) {
+            Some(Link::Open(conn)) => conn.lends(),
+            _ => Lends::Never,
+        }
     }
 
     fn lend(

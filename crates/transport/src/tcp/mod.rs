@@ -5,20 +5,20 @@ mod interfaces;
 mod socket;
 
 use crate::connected::{At, Begun, Connected, Line, Medium};
-use crate::{ProcId, TransportError};
+use crate::{Lends, ProcId, TransportError};
 use card::Address;
 pub use card::{Card, Listening};
 use ferry_job::{Directory, Welcome};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The wire's name in FERRY_TRANSPORTS and in reports.
 pub const NAME: &str = "tcp";
 
-/// FERRY_TCP_LEND: large messages go without a copy at the sender.
-static LENDS: AtomicBool = AtomicBool::new(true);
+/// FERRY_TCP_LEND: large messages go without a copy at the sender. Unset: where that is faster.
+static LENDS: OnceLock<Lends> = OnceLock::new();
 
 /// How silent a host may be: FERRY_TCP_TIMEOUT, in seconds.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
@@ -52,8 +52,9 @@ impl Settings {
             },
         };
         let lends = match set("FERRY_TCP_LEND").as_deref().map(str::trim) {
-            None | Some("1") => true,
-            Some("0") => false,
+            None => Lends::IfFaster,
+            Some("1") => Lends::Always,
+            Some("0") => Lends::Never,
             Some(other) => {
                 return Err(TransportError::Setting {
                     name: "FERRY_TCP_LEND",
@@ -62,7 +63,7 @@ impl Settings {
                 });
             }
         };
-        LENDS.store(lends, Ordering::Relaxed);
+        let _ = LENDS.set(lends);
         let congestion = set("FERRY_TCP_CONGESTION");
         if let Err(cause) = socket::choose_congestion(congestion.as_deref().map(str::trim)) {
             return Err(TransportError::Setting {
@@ -187,8 +188,8 @@ impl Line for TcpLine {
     fn stream_max(&self) -> usize {
         crate::connected::frame::STREAM_MAX
     }
-    fn lends(&self) -> bool {
-        LENDS.load(Ordering::Relaxed)
+    fn lends(&self) -> Lends {
+        LENDS.get().copied().unwrap_or(Lends::IfFaster)
     }
     fn opened(&self, socket: &OwnedFd) {
         socket::suit_distance(socket);
