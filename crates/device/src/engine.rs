@@ -7,6 +7,7 @@ use crate::held::Held;
 use crate::key::ProcId;
 use crate::lending::Choice;
 use crate::matcher::{Content, Matcher, Unexpected};
+use crate::note::Note;
 use crate::request::{Completion, Fault, Operation, ReqId, Requests, Stream};
 use crate::wire::{self, Fields, Head};
 use ferry_transport::{Inbox, ReadError};
@@ -112,6 +113,8 @@ pub(crate) struct Engine {
     pub held: HashMap<ReqId, Held>,
     /// The next receive is to be one of them.
     pub next_held: Option<Held>,
+    /// What other processes have said, and nobody has read yet.
+    pub notes: VecDeque<(ProcId, Note)>,
     /// Where a modelled card's memory lies in this process; empty if there is none.
     pub card: Range<usize>,
     /// What the processor has received into it, and what that costs is not charged yet.
@@ -141,6 +144,7 @@ impl Engine {
             lost: BTreeSet::new(),
             held: HashMap::new(),
             next_held: None,
+            notes: VecDeque::new(),
             card: 0..0,
             landed: Vec::new(),
         }
@@ -450,6 +454,7 @@ impl Inbox for Engine {
             wire::TAKEN => self.was_taken(from, bytes),
             wire::ASK_END => self.asked_end(from, bytes),
             wire::END => self.end_came(from, bytes),
+            wire::NOTE => self.note_came(from, bytes),
             _ => None,
         };
         if understood.is_none() {

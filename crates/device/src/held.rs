@@ -338,7 +338,7 @@ mod tests {
     proptest! {
         #[test]
         fn fuzz_ends_of_any_bytes(
-            messages in prop::collection::vec((0u8..10, prop::collection::vec(any::<u8>(), 0..60)), 0..40),
+            messages in prop::collection::vec((0u8..11, prop::collection::vec(any::<u8>(), 0..60)), 0..40),
         ) {
             let mut room = vec![0u8; 70_000];
             let (mut engine, req) = met(&mut room, [16, 16], 70_000);

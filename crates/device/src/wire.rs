@@ -23,6 +23,9 @@ pub(crate) const END: u8 = 8;
 /// A piece of an announced message, as asked for, whose bytes lie with the sender until it is told that the whole message has been taken.
 pub(crate) const LENT: u8 = 9;
 
+/// A word from floor to floor ([`crate::Note`]).
+pub(crate) const NOTE: u8 = 10;
+
 /// Longest head, bytes.
 pub(crate) const HEAD_MAX: usize = 40;
 /// Length of an eager message's head, bytes.

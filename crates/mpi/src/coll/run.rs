@@ -45,6 +45,11 @@ impl Number {
 }
 
 impl Number {
+    /// How many collectives were started before on its communicator: the same at all members.
+    pub(super) fn in_comm(self) -> u64 {
+        self.own
+    }
+
     /// For the `which`-th of the collectives with which a communicator arranges its own affairs, once in its life: no call
     /// of the program's has these numbers.
     pub(super) fn own_affair(which: u64) -> Number {

@@ -4,7 +4,8 @@
 //! the shadow of a guard over the receive buffer, and is put in its place when no step needs it any more. Parts of pages at the buffer's ends
 //! are finished before the call returns. Any further call of MPI's first waits for all that goes on ([`settle`]): the device never touches a guarded page.
 //!
-//! The messages are those of the blocking form, so each rank decides for itself whether it overlaps a call.
+//! The messages are those of the blocking form, so a rank may overlap a call that another one blocks in. That they do the same is better, but nobody's
+//! waiting depends on it.
 
 mod cover;
 mod extent;
@@ -12,6 +13,7 @@ mod report;
 mod setting;
 mod site;
 mod store;
+mod verdict;
 mod work;
 
 pub use setting::{Mode, own_memory, start, stop};
@@ -19,8 +21,8 @@ pub use setting::{Mode, own_memory, start, stop};
 use super::memory::Places;
 use super::run::{self, Lasting, Number, Run, Story};
 use super::{Call, What};
-use crate::device::{self, Completion, ReqId, WaitingFor};
-use crate::{Comm, Error, Result};
+use crate::device::{self, Completion, ProcId, ReqId, WaitingFor};
+use crate::{Comm, Error, Result, process};
 use cover::{Cover, Plan};
 use extent::{Extent, Touch, number, span};
 use ferry_overlap::{Guard, Owner};
@@ -32,6 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use store::Store;
+use verdict::{At, Members, Saying};
 use work::{Incoming, Rest, Touched, Work, pieces};
 
 /// Collectives that go on behind their calls, and measurements that end with the next call.
@@ -171,14 +174,15 @@ pub fn settle() -> Result<()> {
         PENDING.fetch_sub(1, Ordering::Relaxed);
         drop(under_way);
         let record = std::mem::take(&mut *lock(&one.record));
-        site::ended(record, settling);
+        say(&site::ended(record, settling));
         if let Some(error) = lock(&one.error).take()
             && result.is_ok()
         {
             result = Err(error);
         }
     }
-    if site::close_spans() {
+    if let Some(sayings) = site::close_spans() {
+        say(&sayings);
         PENDING.fetch_sub(1, Ordering::Relaxed);
     }
     result
@@ -247,8 +251,9 @@ pub(super) unsafe fn run(call: &Call<'_>) -> Option<Result<()>> {
     let kind = setting::guard()?;
     let begun = Instant::now();
     let site = site::here(what.kind(), bytes);
-    let choice = site::choose(site, mode, extent.apart);
     let number = Number::next(comm);
+    say(&site::hear(said()));
+    let choice = site::choose(site, mode, extent.apart, at(comm, number), members(comm));
     if choice == Choice::Block || (choice == Choice::Trace && !extent.apart) {
         // SAFETY: the caller's promise.
         let result = unsafe { run::run(&schedule, &b, number) };
@@ -271,6 +276,43 @@ pub(super) unsafe fn run(call: &Call<'_>) -> Option<Result<()>> {
         // SAFETY: the caller's promise.
         unsafe { start.overlapped(&b) }
     })
+}
+
+/// By what others name this call.
+fn at(comm: &Comm, number: Number) -> At {
+    At {
+        context: comm.context.0,
+        number: number.in_comm(),
+    }
+}
+
+/// The two sides of an intercommunicator do not decide together.
+fn members(comm: &Comm) -> Members {
+    Members {
+        me: process::process().me,
+        first: (!comm.is_inter()).then(|| comm.peer(0)),
+        count: comm.size() as usize,
+    }
+}
+
+/// What others have said of calls since the last time.
+fn said() -> Vec<(ProcId, Saying)> {
+    let mut d = device::device();
+    let said = std::iter::from_fn(|| d.told())
+        .filter_map(|(from, note)| Some((from, verdict::saying(note)?)))
+        .collect();
+    d.stay();
+    said
+}
+
+fn say(sayings: &[(ProcId, Saying)]) {
+    if sayings.is_empty() {
+        return;
+    }
+    let mut d = device::device();
+    for (to, saying) in sayings {
+        d.tell(*to, verdict::note(saying));
+    }
 }
 
 fn open_span(record: Record) {

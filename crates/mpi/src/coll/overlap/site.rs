@@ -2,10 +2,13 @@
 //!
 //! A site is a place in the program with a kind of collective and a size class. Its first call blocks, and shows in which order its data are touched. Then calls that
 //! overlap and calls that block are compared by the time from the call to the next one: whatever overlap costs elsewhere, such as a core that two
-//! threads share, is in that. A site that does not pay is left blocking, and tried again ever more rarely.
+//! threads share, is in that. A site that does not pay is left blocking, and tried again ever more rarely. At which calls the other way is tried depends on the
+//! calls' number alone, so that all ranks do the same; whether it pays they decide together ([`verdict`](super::verdict)).
 
 use super::setting::Mode;
+use super::verdict::{At, Members, Saying, Times, Verdict};
 use crate::coll::Kind;
+use crate::device::ProcId;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -88,14 +91,18 @@ pub(super) struct Site {
     spans_blocking: Recent,
     spans_overlapped: Recent,
     pays: Option<bool>,
-    /// The call at which the other way is tried.
-    check_at: u64,
-    pause: u64,
+    /// The call that is under way lets the two ways be compared.
+    compares: bool,
+    verdict: Verdict,
 }
 
 static SITES: Mutex<Vec<Site>> = Mutex::new(Vec::new());
 /// Blocking calls whose time until the next call is measured.
 static SPANS: Mutex<Vec<Record>> = Mutex::new(Vec::new());
+/// What others have said of calls that this rank has not come to yet, and how often it was looked at.
+static EARLY: Mutex<Vec<(ProcId, Saying, u32)>> = Mutex::new(Vec::new());
+/// Looks after which it is dropped.
+const LOOKS: u32 = 64;
 /// Orders that were read from a file.
 static ORDERS: Mutex<Vec<(Key, Vec<u32>)>> = Mutex::new(Vec::new());
 
@@ -190,10 +197,11 @@ pub(super) fn here(kind: Kind, bytes: usize) -> Number {
 }
 
 /// What to do at this call of the site. `apart`: the order of its data can be seen and chosen.
-pub(super) fn choose(site: Number, mode: Mode, apart: bool) -> Choice {
+pub(super) fn choose(site: Number, mode: Mode, apart: bool, at: At, members: Members) -> Choice {
     let mut sites = super::lock(&SITES);
     let s = &mut sites[site];
     s.calls += 1;
+    s.verdict.called(at, members);
     match mode {
         Mode::Always => Choice::Overlap,
         Mode::Trace => Choice::Trace,
@@ -218,12 +226,13 @@ impl Site {
             spans_blocking: Recent::default(),
             spans_overlapped: Recent::default(),
             pays: None,
-            check_at: u64::MAX,
-            pause: AGAIN.0,
+            compares: false,
+            verdict: Verdict::default(),
         }
     }
 
     fn choose(&mut self, apart: bool) -> Choice {
+        self.compares = self.calls == TRIAL;
         if self.refusal.is_some() {
             return Choice::Block;
         }
@@ -238,26 +247,33 @@ impl Site {
             }
             _ => {}
         }
-        let pays = self.ratio().is_some_and(|r| r < 1.0 - GAIN);
-        if self.pays != Some(pays) {
-            self.pays = Some(pays);
-            if pays {
-                self.pause = AGAIN.0;
-            }
-            self.check_at = self.calls + if pays { CHECK } else { self.pause };
-        }
-        let checks = self.calls >= self.check_at;
-        if checks {
-            if !pays {
-                self.pause = (self.pause * 2).min(AGAIN.1);
-            }
-            self.check_at = self.calls + if pays { CHECK } else { self.pause };
-        }
+        let own = self.ratio().is_some_and(|r| r < 1.0 - GAIN);
+        let pays = self.verdict.pays.unwrap_or(own);
+        self.pays = Some(pays);
+        let checks = if pays {
+            self.calls % CHECK == TRIAL % CHECK
+        } else {
+            is_retried(self.calls.saturating_sub(TRIAL))
+        };
+        self.compares |= checks;
         if pays != checks {
             Choice::Overlap
         } else {
             Choice::Block
         }
+    }
+
+    /// What the two ways take here, if both are known. A rank that cannot overlap takes the same time either way.
+    fn times(&self) -> Option<Times> {
+        let blocking = self.spans_blocking.least()?;
+        let overlapping = match self.refusal {
+            Some(_) => Some(blocking),
+            None => self.spans_overlapped.least(),
+        };
+        overlapping.map(|overlapping| Times {
+            overlapping,
+            blocking,
+        })
     }
 
     /// Time from call to call when overlapping, as a part of that when blocking.
@@ -268,13 +284,18 @@ impl Site {
 
     /// In words.
     pub fn verdict(&self) -> String {
+        let together = if self.verdict.pays.is_some() {
+            ", as all ranks decided"
+        } else {
+            ""
+        };
         let ratio = self.ratio().map_or(String::new(), |r| {
             format!(" ({:+.1} % from call to call)", 100.0 * (r - 1.0))
         });
         match (&self.refusal, self.pays) {
             (Some(why), _) => format!("blocks: {why}"),
-            (_, Some(true)) => format!("overlaps{ratio}"),
-            (_, Some(false)) => format!("blocks, as overlap does not pay{ratio}"),
+            (_, Some(true)) => format!("overlaps{together}{ratio}"),
+            (_, Some(false)) => format!("blocks, as overlap does not pay{together}{ratio}"),
             (_, None) => format!("not decided{ratio}"),
         }
     }
@@ -299,13 +320,46 @@ pub(super) fn refused(site: Number, why: Option<ferry_overlap::Refusal>) {
     super::lock(&SITES)[site].refusal = Some(why);
 }
 
-/// A call that overlapped, or was traced, is over: all is there, and the next call has come.
-pub(super) fn ended(record: Record, settling: Duration) {
-    let Some(begun) = record.begun else { return };
+/// Is a site that was left blocking tried again, so many calls later?
+fn is_retried(later: u64) -> bool {
+    let (first, most) = AGAIN;
+    // 16, then 32 later, 64 later, … until the pauses are as long as they become.
+    let grown = 2 * most - first;
+    if later > grown {
+        return (later - grown).is_multiple_of(most);
+    }
+    later > 0 && later.is_multiple_of(first) && (later / first + 1).is_power_of_two()
+}
+
+/// Reads what other ranks have said of calls. Returns what there is to say, and to whom.
+pub(super) fn hear(said: Vec<(ProcId, Saying)>) -> Vec<(ProcId, Saying)> {
+    let mut early = super::lock(&EARLY);
+    if said.is_empty() && early.is_empty() {
+        return Vec::new();
+    }
+    early.extend(said.into_iter().map(|(from, saying)| (from, saying, 0)));
+    let mut sites = super::lock(&SITES);
+    let mut answers = Vec::new();
+    early.retain_mut(|(from, saying, looks)| {
+        if let Some(s) = sites.iter_mut().find(|s| s.verdict.knows(saying.0)) {
+            answers.extend(s.verdict.told(*from, *saying, GAIN));
+            return false;
+        }
+        *looks += 1;
+        *looks < LOOKS
+    });
+    answers
+}
+
+/// A call that overlapped, or was traced, is over: all is there, and the next call has come. Returns what there is to say, and to whom.
+pub(super) fn ended(record: Record, settling: Duration) -> Vec<(ProcId, Saying)> {
+    let Some(begun) = record.begun else {
+        return Vec::new();
+    };
     let span = begun.elapsed().as_secs_f64();
     let mut sites = super::lock(&SITES);
     let Some(s) = sites.get_mut(record.site) else {
-        return;
+        return Vec::new();
     };
     s.bytes += record.bytes as u64;
     s.faults += record.faults;
@@ -333,6 +387,10 @@ pub(super) fn ended(record: Record, settling: Duration) {
     if record.way == Way::Traced && !record.order.is_empty() {
         s.order = record.order;
     }
+    match s.times() {
+        Some(times) if std::mem::take(&mut s.compares) => s.verdict.measured(times, GAIN),
+        _ => Vec::new(),
+    }
 }
 
 /// The time from this blocking call to the next one is measured. True if nothing was measured before.
@@ -342,14 +400,12 @@ pub(super) fn open_span(record: Record) -> bool {
     spans.len() == 1
 }
 
-/// The next call has come. True if something was measured.
-pub(super) fn close_spans() -> bool {
+/// The next call has come. What there is to say, and to whom; `None` if nothing was measured.
+pub(super) fn close_spans() -> Option<Vec<(ProcId, Saying)>> {
     let all = std::mem::take(&mut *super::lock(&SPANS));
     let any = !all.is_empty();
-    for record in all {
-        ended(record, Duration::ZERO);
-    }
-    any
+    let ended = |record| ended(record, Duration::ZERO);
+    any.then(|| all.into_iter().flat_map(ended).collect())
 }
 
 /// Orders for sites that are still to be met.
@@ -366,6 +422,7 @@ pub(super) fn with_all<T>(look: impl FnOnce(&[Site]) -> T) -> T {
 pub(super) fn forget() {
     super::lock(&SITES).clear();
     super::lock(&SPANS).clear();
+    super::lock(&EARLY).clear();
     super::lock(&ORDERS).clear();
 }
 
@@ -494,6 +551,22 @@ mod tests {
         assert_eq!(calls(&mut s, 8, noisy), 8);
         let mut s = site();
         assert_eq!(calls(&mut s, 16, |_| (1.2, 1.0)), 1);
+    }
+
+    #[test]
+    fn a_site_left_blocking_is_tried_ever_more_rarely() {
+        let tried: Vec<u64> = (0..2600).filter(|&n| is_retried(n)).collect();
+        assert_eq!(tried, [16, 48, 112, 240, 496, 1008, 1520, 2032, 2544]);
+    }
+
+    #[test]
+    fn a_site_goes_by_what_all_have_decided() {
+        let mut s = site();
+        calls(&mut s, 8, |_| (1.1, 1.0));
+        s.verdict.pays = Some(true);
+        assert!(calls(&mut s, 100, |_| (1.1, 1.0)) > 90);
+        s.verdict.pays = Some(false);
+        assert!(calls(&mut s, 100, |_| (0.5, 1.0)) < 5);
     }
 
     #[test]
