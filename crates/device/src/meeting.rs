@@ -109,7 +109,7 @@ impl Meeting {
     fn add(&self, d: &Device, share: u64) {
         let all = SHARE as i64 * i64::from(self.size());
         let now = self.board.add(self.phase, share);
-        // Somebody may wait for this half of the board.
+        // Somebody may wait for this part of the board.
         if now == all {
             self.rouse(d);
         }

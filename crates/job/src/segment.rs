@@ -27,7 +27,7 @@ const WIRE_PER_RANK: u64 = 4096;
 const WIRE_PER_PAIR: u64 = 512 * 1024;
 /// Boards that each rank can lend (memory where a group meets), and bytes of a board for each rank of the node; sparse too.
 const WIRE_BOARDS: u64 = 16;
-const WIRE_BOARD_PER_RANK: u64 = 2 * (2048 + 64);
+const WIRE_BOARD_PER_RANK: u64 = 8 * (2048 + 64);
 
 /// Where things lie in the segment; a function of the number of local ranks alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

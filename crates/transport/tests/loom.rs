@@ -23,6 +23,9 @@ mod memory {
     /// None: where in a record its bytes lie is no matter of order.
     pub const APART: usize = usize::MAX;
 
+    /// Phases of a board at a time: few, so that a model soon uses one again.
+    pub const PARTS: usize = 2;
+
     /// A ring and a front.
     pub struct Shared {
         head: AtomicU64,
@@ -31,7 +34,7 @@ mod memory {
         /// Who touches the bytes of each line; the front's are the last, as one.
         owners: Vec<UnsafeCell<()>>,
         front: AtomicU64,
-        board: [AtomicU64; 5],
+        board: [AtomicU64; PARTS + 3],
         bytes: std::cell::UnsafeCell<Vec<u8>>,
     }
 
@@ -170,17 +173,17 @@ mod memory {
         pub unsafe fn new(base: Base) -> BoardMemory {
             BoardMemory(base)
         }
-        pub fn counter(&self, half: usize) -> &AtomicU64 {
-            &self.0.board[half]
+        pub fn counter(&self, part: usize) -> &AtomicU64 {
+            &self.0.board[part]
         }
         pub fn open(&self) -> &AtomicU64 {
-            &self.0.board[2]
+            &self.0.board[PARTS]
         }
         pub fn waiting(&self) -> &AtomicU64 {
-            &self.0.board[3]
+            &self.0.board[PARTS + 1]
         }
         pub fn left(&self) -> &AtomicU64 {
-            &self.0.board[4]
+            &self.0.board[PARTS + 2]
         }
         pub fn slots(&self, _at: usize) -> *mut u8 {
             std::ptr::null_mut()
@@ -541,7 +544,7 @@ fn a_reader_that_stops_polling_is_woken() {
     });
 }
 
-/// Two members of a board, and their slots in both halves, which loom watches.
+/// Two members of a board, and their slots in both parts, which loom watches.
 struct Member {
     board: board::Board,
     slots: Arc<[[loom::cell::UnsafeCell<u64>; 2]; 2]>,
@@ -576,16 +579,16 @@ impl Member {
             thread::yield_now();
         }
     }
-    fn half(&self) -> usize {
-        (self.phase % 2) as usize
+    fn part(&self) -> usize {
+        self.phase as usize % memory::PARTS
     }
     fn write(&self, i: usize, value: u64) {
         // SAFETY: loom checks.
-        self.slots[self.half()][i].with_mut(|p| unsafe { *p = value });
+        self.slots[self.part()][i].with_mut(|p| unsafe { *p = value });
     }
     fn read(&self, i: usize) -> u64 {
         // SAFETY: loom checks.
-        self.slots[self.half()][i].with(|p| unsafe { *p })
+        self.slots[self.part()][i].with(|p| unsafe { *p })
     }
     /// All post and read.
     fn exchange(&mut self) {
@@ -628,7 +631,7 @@ fn both(preemptions: usize, part: impl Fn(&mut Member) + Send + Sync + Clone + '
 }
 
 #[test]
-fn a_boards_halves_are_not_used_before_all_have_read() {
+fn a_boards_parts_are_not_used_before_all_have_read() {
     both(3, |m| (0..3).for_each(|_| m.exchange()));
 }
 

@@ -1,20 +1,21 @@
 //! A board in the node's memory where the members of a group meet: what one posts there, the others read.
 //!
-//! The members go through numbered *phases* together, two of which can be under way at a time: each has a half of the
-//! board, so that nobody writes over what somebody still reads. In a phase each member adds [`SHARE`] to the half's
-//! counter when it is done with the half. A half may be used again when its counter says that all are.
+//! The members go through numbered *phases* together, [`PARTS`] of which can be under way at a time: each has a part of the
+//! board, so that nobody writes over what somebody still reads. In a phase each member adds [`SHARE`] to the part's
+//! counter when it is done with the part. A part may be used again when its counter says that all are. Who only posts, as a broadcast's
+//! root, is so many phases ahead of the others at most.
 //!
 //! ```text
-//! line 0, 1    the halves' counters
-//! line 2       the last phase whose data are there for all
-//! line 3       members that wait for one of the above
-//! line 4       members that have left for good
-//! 4096         slots of the first half, then of the second
+//! line 0 ..    the parts' counters
+//! PARTS        the last phase whose data are there for all: who opens one has been through those before it
+//! PARTS + 1    members that wait for one of the above
+//! PARTS + 2    members that have left for good
+//! 4096         slots of the first part, then of the next
 //! ```
 
-use super::memory::{AtomicU64, Base, BoardMemory, Ordering};
+use super::memory::{AtomicU64, Base, BoardMemory, Ordering, PARTS};
 
-/// What a member adds to a half's counter in each phase.
+/// What a member adds to a part's counter in each phase.
 pub const SHARE: u64 = 2;
 /// Most bytes that a member can post.
 pub const SLOT_MAX: usize = 2048 + 64;
@@ -23,7 +24,7 @@ pub const BOARDS: u32 = 16;
 
 /// Bytes of a board for up to `n` members.
 pub const fn board_len(n: u64) -> u64 {
-    (4096 + 2 * n * SLOT_MAX as u64).next_multiple_of(4096)
+    (4096 + PARTS as u64 * n * SLOT_MAX as u64).next_multiple_of(4096)
 }
 
 /// One member's view of a board.
@@ -52,7 +53,10 @@ impl Board {
     /// Makes it as new. Only where it is deserted.
     pub fn reset(&self) {
         let m = &self.memory;
-        for word in [m.counter(0), m.counter(1), m.open(), m.waiting(), m.left()] {
+        for word in (0..PARTS)
+            .map(|part| m.counter(part))
+            .chain([m.open(), m.waiting(), m.left()])
+        {
             word.store(0, Ordering::SeqCst);
         }
     }
@@ -62,18 +66,23 @@ impl Board {
         self.memory.left().fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The counter of `phase`'s half when all members are done with the half's earlier phases.
+    /// The counter of `phase`'s part when all members are done with the part's earlier phases.
     #[inline]
     fn base_of(&self, phase: u64) -> u64 {
-        (phase - 1) / 2 * SHARE * u64::from(self.members)
+        (phase - 1) / PARTS as u64 * SHARE * u64::from(self.members)
+    }
+
+    #[inline]
+    fn part(phase: u64) -> usize {
+        (phase % PARTS as u64) as usize
     }
 
     #[inline]
     fn counter(&self, phase: u64) -> &AtomicU64 {
-        self.memory.counter((phase % 2) as usize)
+        self.memory.counter(Board::part(phase))
     }
 
-    /// How far `phase` (from 1 on) has come: the sum of what members have added; below 0 while its half is in use.
+    /// How far `phase` (from 1 on) has come: the sum of what members have added; below 0 while its part is in use.
     #[inline]
     pub fn progress(&self, phase: u64) -> i64 {
         self.counter(phase)
@@ -117,8 +126,8 @@ impl Board {
     #[inline]
     pub fn slot(&self, phase: u64, i: u32, stride: usize) -> *mut u8 {
         debug_assert!(i < self.members && stride <= SLOT_MAX);
-        let half = (phase % 2) as usize * self.members as usize * SLOT_MAX;
-        self.memory.slots(half + i as usize * stride)
+        let part = Board::part(phase) * self.members as usize * SLOT_MAX;
+        self.memory.slots(part + i as usize * stride)
     }
 }
 

@@ -20,6 +20,9 @@ pub const RECORDS_AT: usize = FRONT_AT + FRONT;
 /// it does costs a trip of the line for each time it looks.
 pub const APART: usize = 4 * LINE - 8;
 
+/// Phases of a board that can be under way at a time.
+pub const PARTS: usize = 8;
+
 /// Where a ring or a front lies.
 pub type Base = *mut u8;
 
@@ -218,28 +221,28 @@ impl BoardMemory {
         unsafe { &*self.0.add(line * LINE).cast::<AtomicU64>() }
     }
 
-    /// The counter of a half.
+    /// The counter of a part.
     #[inline]
-    pub fn counter(&self, half: usize) -> &AtomicU64 {
-        self.word(half & 1)
+    pub fn counter(&self, part: usize) -> &AtomicU64 {
+        self.word(part % PARTS)
     }
 
     /// The last phase whose data are there for all.
     #[inline]
     pub fn open(&self) -> &AtomicU64 {
-        self.word(2)
+        self.word(PARTS)
     }
 
     /// Members that wait.
     #[inline]
     pub fn waiting(&self) -> &AtomicU64 {
-        self.word(3)
+        self.word(PARTS + 1)
     }
 
     /// Members that have left for good.
     #[inline]
     pub fn left(&self) -> &AtomicU64 {
-        self.word(4)
+        self.word(PARTS + 2)
     }
 
     /// Byte `at` of the slots.
