@@ -3,6 +3,7 @@
 import contextlib
 import fnmatch
 import json
+import math
 import os
 import re
 import shutil
@@ -305,9 +306,12 @@ class Cases:
 
     def case_strangers_at_the_door(self):
         with Network(3) as network:
-            hosts, work = "h1:2,h2:1,h3:1", "60x"
-            _, alone = self.storms(network, hosts, work)
-            job = self.job(network, hosts, self.storm, work)
+            hosts, rounds = "h1:2,h2:1,h3:1", 60
+            _, alone = self.storms(network, hosts, f"{rounds}x")
+            # Long enough that the strangers come while it works, however quick that is.
+            more = max(1, math.ceil(5 / alone))
+            alone *= more
+            job = self.job(network, hosts, self.storm, f"{rounds * more}x")
             self.begun(job)
             targets = [str(x) for _, address, port in self.listening(network) for x in (address, port)]
             need(targets, "nobody listens")
