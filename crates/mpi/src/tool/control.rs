@@ -53,7 +53,7 @@ const ENVIRONMENT: [(&str, &str, Group); 16] = [
     ),
     (
         "FERRY_TCP_LEND",
-        "0: TCP copies large messages where they are sent; otherwise the system takes them from where they lie",
+        "0: TCP copies large messages where they are sent; 1: the system takes them from where they lie; otherwise what is found to be faster",
         Group::Transports,
     ),
     (
