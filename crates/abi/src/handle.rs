@@ -34,6 +34,11 @@ pub trait Object: Sized + Send + Sync + 'static {
     fn predefined(handle: u32) -> Option<&'static Arc<Self>>;
     /// Notes its handle in the object, for those who call the program back.
     fn note(&self, handle: Handle);
+    /// Does nobody else use the table now? For objects that are there only while the device is.
+    #[inline]
+    fn alone() -> bool {
+        false
+    }
 }
 
 /// The object behind `handle`, if it is valid and of that kind.
@@ -53,7 +58,7 @@ pub fn get<T: Object>(handle: Handle) -> Option<&'static Arc<T>> {
 #[inline]
 pub fn insert<T: Object>(object: Arc<T>) -> Handle {
     let reference: *const T = &*object;
-    let handle = T::table().insert(T::KIND, object);
+    let handle = T::table().insert_if(T::alone(), T::KIND, object);
     // SAFETY: the table keeps the object alive: nobody else knows the handle yet.
     unsafe { &*reference }.note(handle);
     handle
@@ -76,7 +81,7 @@ pub fn remove<T: Object>(handle: Handle) -> Option<Arc<T>> {
     if handle < PREDEFINED {
         None
     } else {
-        T::table().remove(handle)
+        T::table().remove_if(T::alone(), handle)
     }
 }
 
@@ -212,9 +217,15 @@ impl<V> Table<V> {
     }
 
     /// Stores a value under a new handle of that kind.
-    #[inline]
     pub fn insert(&self, kind: u32, value: V) -> Handle {
-        let index = match self.pop() {
+        self.insert_if(false, kind, value)
+    }
+
+    /// [`Table::insert`]; `alone`: no other thread uses the table now, so that no locked instruction is needed, which take as long as
+    /// the rest of a small message.
+    #[inline]
+    pub fn insert_if(&self, alone: bool, kind: u32, value: V) -> Handle {
+        let index = match self.pop(alone) {
             Some(index) => index,
             None => self.fresh(),
         };
@@ -245,8 +256,13 @@ impl<V> Table<V> {
     }
 
     /// Takes a value out. Its handle is invalid from now on.
-    #[inline]
     pub fn remove(&self, handle: Handle) -> Option<V> {
+        self.remove_if(false, handle)
+    }
+
+    /// [`Table::remove`]; `alone` as in [`Table::insert_if`].
+    #[inline]
+    pub fn remove_if(&self, alone: bool, handle: Handle) -> Option<V> {
         let index = handle as u32;
         let slot = self.slot(index)?;
         let tag = (handle >> 32) as u32;
@@ -254,22 +270,33 @@ impl<V> Table<V> {
             return None;
         }
         let next = tag.wrapping_add(1) & GENERATION;
-        slot.tag
-            .compare_exchange(tag, next, Ordering::Acquire, Ordering::Relaxed)
-            .ok()?;
+        if alone {
+            if slot.tag.load(Ordering::Relaxed) != tag {
+                return None;
+            }
+            slot.tag.store(next, Ordering::Relaxed);
+        } else {
+            slot.tag
+                .compare_exchange(tag, next, Ordering::Acquire, Ordering::Relaxed)
+                .ok()?;
+        }
         // SAFETY: the tag said that there is a value, and only this thread has withdrawn it.
         let value = unsafe { (*slot.value.get()).assume_init_read() };
-        self.push(index, slot);
+        self.push(alone, index, slot);
         Some(value)
     }
 
     #[inline]
-    fn pop(&self) -> Option<u32> {
+    fn pop(&self, alone: bool) -> Option<u32> {
         let mut head = self.free.load(Ordering::Acquire);
         loop {
             let index = (head as u32).checked_sub(1)?;
             let next = self.slot(index)?.next.load(Ordering::Relaxed);
             let new = (head >> 32).wrapping_add(1) << 32 | u64::from(next);
+            if alone {
+                self.free.store(new, Ordering::Relaxed);
+                return Some(index);
+            }
             match self
                 .free
                 .compare_exchange_weak(head, new, Ordering::Acquire, Ordering::Acquire)
@@ -281,11 +308,15 @@ impl<V> Table<V> {
     }
 
     #[inline]
-    fn push(&self, index: u32, slot: &Slot<V>) {
+    fn push(&self, alone: bool, index: u32, slot: &Slot<V>) {
         let mut head = self.free.load(Ordering::Relaxed);
         loop {
             slot.next.store(head as u32, Ordering::Relaxed);
             let new = (head >> 32).wrapping_add(1) << 32 | u64::from(index + 1);
+            if alone {
+                self.free.store(new, Ordering::Release);
+                return;
+            }
             match self
                 .free
                 .compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed)
@@ -328,7 +359,7 @@ impl<V> Table<V> {
 }
 
 macro_rules! object {
-    ($type:ty, $kind:literal, $null:ident, $c:literal, $error:ident, $note:expr, $predefined:expr) => {
+    ($type:ty, $kind:literal, $null:ident, $c:literal, $error:ident, $note:expr, $predefined:expr, $alone:expr) => {
         impl Object for $type {
             const KIND: u32 = $kind;
             const NULL: Handle = constants::$null;
@@ -349,6 +380,11 @@ macro_rules! object {
                 let note: fn(&Self, Handle) = $note;
                 note(self, handle);
             }
+            #[inline]
+            fn alone() -> bool {
+                let alone: fn() -> bool = $alone;
+                alone()
+            }
         }
     };
 }
@@ -366,7 +402,8 @@ object!(
             constants::MPI_COMM_SELF => ferry_mpi::process::in_world().map(|p| &p.itself),
             _ => None,
         }
-    }
+    },
+    || false
 );
 object!(
     Group,
@@ -375,7 +412,8 @@ object!(
     "MPI_Group",
     Group,
     |g, h| g.identity.set(h),
-    |h| { (u64::from(h) == constants::MPI_GROUP_EMPTY).then(crate::calls::group::empty) }
+    |h| { (u64::from(h) == constants::MPI_GROUP_EMPTY).then(crate::calls::group::empty) },
+    || false
 );
 object!(
     Datatype,
@@ -384,7 +422,8 @@ object!(
     "MPI_Datatype",
     Type,
     |t, h| t.handle.store(h, Ordering::Relaxed),
-    Datatype::predefined
+    Datatype::predefined,
+    || false
 );
 object!(
     Op,
@@ -393,7 +432,8 @@ object!(
     "MPI_Op",
     Op,
     |o, h| o.handle.store(h, Ordering::Relaxed),
-    Op::predefined
+    Op::predefined,
+    || false
 );
 object!(
     Info,
@@ -402,7 +442,8 @@ object!(
     "MPI_Info",
     Info,
     |i, h| i.identity.set(h),
-    |h| { (u64::from(h) == constants::MPI_INFO_ENV).then(crate::calls::info::environment) }
+    |h| { (u64::from(h) == constants::MPI_INFO_ENV).then(crate::calls::info::environment) },
+    || false
 );
 object!(
     Errhandler,
@@ -418,7 +459,8 @@ object!(
             constants::MPI_ERRORS_RETURN => Some(Errhandler::returning()),
             _ => None,
         }
-    }
+    },
+    || false
 );
 object!(
     Request,
@@ -427,7 +469,8 @@ object!(
     "MPI_Request",
     Request,
     |r, h| r.identity.set(h),
-    |_| None
+    |_| None,
+    ferry_mpi::device::is_alone
 );
 object!(
     Message,
@@ -436,7 +479,8 @@ object!(
     "MPI_Message",
     Request,
     |_, _| {},
-    |_| None
+    |_| None,
+    ferry_mpi::device::is_alone
 );
 object!(
     Session,
@@ -445,7 +489,8 @@ object!(
     "MPI_Session",
     Session,
     |s, h| s.identity.set(h),
-    |_| None
+    |_| None,
+    || false
 );
 
 #[cfg(test)]

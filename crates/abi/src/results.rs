@@ -4,7 +4,7 @@
 #![allow(dead_code)]
 
 use crate::args::null;
-use crate::constants::MPI_UNDEFINED;
+use crate::constants::{MPI_SUCCESS, MPI_UNDEFINED};
 use crate::handle::{self, Handle, Object};
 use crate::status::Status;
 use ferry_mpi::request::Outcome;
@@ -464,6 +464,13 @@ impl OutStatus {
     pub fn store(&self, outcome: &Outcome) {
         if let Some(status) = self.get() {
             status.store(outcome);
+        }
+    }
+
+    /// Sets MPI_ERROR to MPI_SUCCESS.
+    pub fn set_success(&self) {
+        if let Some(status) = self.get() {
+            status.error = MPI_SUCCESS;
         }
     }
 

@@ -187,6 +187,13 @@ unsafe fn guard(lock: Option<MutexGuard<'static, ()>>) -> DeviceGuard {
     }
 }
 
+/// Is no thread but the calling one in MPI, nor any of the library's that uses the device? So it is, by MPI's thread rule, below
+/// MPI_THREAD_MULTIPLE and without a progress thread.
+#[inline]
+pub fn is_alone() -> bool {
+    !CONCURRENT.load(Ordering::Relaxed)
+}
+
 /// May several threads of the program be in MPI at once?
 #[inline]
 pub(crate) fn is_multiple() -> bool {

@@ -10,7 +10,7 @@ use crate::device::{
     self, Background, ContextId, Device, Key, Pattern, ReqId, SendMode, Sink, Source,
 };
 use crate::process::process;
-use crate::pt2pt::Buffer;
+use crate::pt2pt::KeptBuffer;
 use crate::request::{Active, Outcome, Work};
 use crate::{Comm, Request, Result, err};
 use std::mem::ManuallyDrop;
@@ -74,7 +74,7 @@ impl Announcement {
 
 /// One side's buffer: `partitions` times `part.count` elements from `part.address` on.
 struct Parts {
-    part: Buffer,
+    part: KeptBuffer,
     partitions: usize,
 }
 
@@ -117,7 +117,7 @@ struct Released {
 /// Whenever it is started, the partitions must be readable, each unchanged from its release to completion.
 pub unsafe fn send_init(
     comm: &Arc<Comm>,
-    part: Buffer,
+    part: KeptBuffer,
     partitions: usize,
     to: Option<u32>,
     tag: u32,
@@ -267,7 +267,7 @@ struct Arriving {
 /// Whenever it is started, the memory of all partitions must be writable, and untouched until each has arrived.
 pub unsafe fn receive_init(
     comm: &Arc<Comm>,
-    part: Buffer,
+    part: KeptBuffer,
     partitions: usize,
     from: Option<u32>,
     tag: u32,
@@ -385,7 +385,7 @@ impl Receiving {
                 source: Some(from),
                 tag: Some(at as u32),
             };
-            let Buffer {
+            let KeptBuffer {
                 address, datatype, ..
             } = &self.parts.part;
             let into = stretch(*address, count, datatype, at * bytes, bytes);

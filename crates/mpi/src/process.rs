@@ -254,7 +254,10 @@ impl Process {
                 say(e.text());
             }
             device::stop_progress();
-            device::device().set_left(true);
+            let mut d = device::device();
+            crate::request::forget_spares(&mut d);
+            d.set_left(true);
+            drop(d);
             self.tell(RankState::Finalized);
         }
     }

@@ -2,11 +2,11 @@
 
 use crate::prelude::*;
 use ferry_mpi::partitioned;
-use ferry_mpi::pt2pt::Buffer;
+use ferry_mpi::pt2pt::KeptBuffer;
 
 /// Count of one partition's elements; both forms of the init calls arrive here.
-fn part(address: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Buffer {
-    Buffer {
+fn part(address: *mut u8, count: i64, datatype: &Arc<Datatype>) -> KeptBuffer {
+    KeptBuffer {
         address,
         count,
         datatype: datatype.clone(),

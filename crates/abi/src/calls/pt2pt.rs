@@ -21,7 +21,7 @@ macro_rules! isends {
         pub fn $name(buf: *const u8, count: i64, datatype: &'static Arc<Datatype>, dest: Dest, tag: u32, comm: &'static Arc<Comm>, request: Out<Handle>) -> Result<()> {
             let buffer = buffer(buf.cast_mut(), count, datatype);
             // SAFETY: the program leaves the buffer alone until completion.
-            let started = unsafe { pt2pt::isend(comm, &buffer, dest, tag, Mode::$mode)? };
+            let started = unsafe { pt2pt::isend(comm, buffer, dest, tag, Mode::$mode)? };
             request.set(handle::insert(started));
             Ok(())
         }
@@ -43,11 +43,12 @@ macro_rules! send_inits {
 }
 send_inits! { send_init Standard; bsend_init Buffered; ssend_init Synchronous; rsend_init Standard; }
 
-fn buffer(address: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Buffer {
+#[inline]
+fn buffer(address: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Buffer<'_> {
     Buffer {
         address,
         count,
-        datatype: datatype.clone(),
+        datatype,
     }
 }
 
@@ -85,7 +86,7 @@ pub fn irecv(
 ) -> Result<()> {
     comm.check_promises(source, tag)?;
     // SAFETY: the program leaves the buffer alone until completion.
-    let started = unsafe { pt2pt::ireceive(comm, &buffer(buf, count, datatype), source, tag) };
+    let started = unsafe { pt2pt::ireceive(comm, buffer(buf, count, datatype), source, tag) };
     request.set(handle::insert(started));
     Ok(())
 }
@@ -128,7 +129,7 @@ pub fn sendrecv(
     );
     // SAFETY: the program passes buffers that may be read and written and do not overlap.
     received(
-        unsafe { pt2pt::send_receive(comm, &out, dest, sendtag, &into, source, recvtag)? },
+        unsafe { pt2pt::send_receive(comm, out, dest, sendtag, into, source, recvtag)? },
         status,
     )
 }
@@ -149,7 +150,7 @@ pub fn sendrecv_replace(
     let both = buffer(buf, count, datatype);
     // SAFETY: the program passes a buffer that may be read and written.
     received(
-        unsafe { pt2pt::send_receive_replace(comm, &both, dest, sendtag, source, recvtag)? },
+        unsafe { pt2pt::send_receive_replace(comm, both, dest, sendtag, source, recvtag)? },
         status,
     )
 }
@@ -175,8 +176,7 @@ pub fn isendrecv(
         buffer(recvbuf, recvcount, recvtype),
     );
     // SAFETY: the program leaves the buffers alone until completion; they do not overlap.
-    let started =
-        unsafe { pt2pt::isend_receive(comm, &out, dest, sendtag, &into, source, recvtag) };
+    let started = unsafe { pt2pt::isend_receive(comm, out, dest, sendtag, into, source, recvtag) };
     request.set(handle::insert(started));
     Ok(())
 }
@@ -198,7 +198,7 @@ pub fn isendrecv_replace(
     let started = unsafe {
         pt2pt::isend_receive_replace(
             comm,
-            &buffer(buf, count, datatype),
+            buffer(buf, count, datatype),
             dest,
             sendtag,
             source,
@@ -301,9 +301,9 @@ pub fn mrecv(
         return Ok(());
     };
     // SAFETY: the program passes a writable buffer; this call returns after completion only.
-    let receiving = unsafe { taken.ireceive(&buffer(buf, count, datatype)) };
-    ferry_mpi::request::wait_all(&[&receiving]);
-    received(receiving.complete(), status)
+    let receiving = unsafe { taken.ireceive(buffer(buf, count, datatype)) };
+    ferry_mpi::request::wait_all(&[&*receiving]);
+    received(receiving.complete(&mut None), status)
 }
 
 pub fn imrecv(
@@ -315,7 +315,7 @@ pub fn imrecv(
 ) -> Result<()> {
     let receiving = match take_message(message)? {
         // SAFETY: the program leaves the buffer alone until completion.
-        Some(taken) => unsafe { taken.ireceive(&buffer(buf, count, datatype)) },
+        Some(taken) => unsafe { taken.ireceive(buffer(buf, count, datatype)) },
         None => Request::ended(Outcome::FROM_NOBODY),
     };
     request.set(handle::insert(receiving));

@@ -1,7 +1,9 @@
 //! Completing operations, persistent starts, generalised requests, statuses (MPI 5.0 §3.7, §3.9, §13.2).
 
 use crate::prelude::*;
+use ferry_mpi::device::DeviceGuard;
 use ferry_mpi::request::{self, General, GeneralCallbacks, Outcome};
+use smallvec::SmallVec;
 
 /// The request behind a handle; `None` for MPI_REQUEST_NULL.
 #[inline]
@@ -18,17 +20,48 @@ fn look_up(h: Handle) -> Result<Option<&'static Arc<Request>>> {
     }
 }
 
-/// Completes a request that can be, and lets go of its handle unless it is persistent.
+/// Completes a request that can be, and lets go of its handle unless it is persistent. `held`: see [`Request::complete`].
 #[inline]
-fn complete(h: &mut Handle, req: &Arc<Request>) -> Outcome {
-    let outcome = req.complete();
+fn complete(h: &mut Handle, req: &Arc<Request>, held: &mut Option<DeviceGuard>) -> Outcome {
+    let mut outcome = req.complete(held);
+    if let (Some(e), Some(comm)) = (&outcome.error, req.comm())
+        && e.scope().is_none()
+    {
+        outcome.error = Some(e.clone().on(comm));
+    }
     if !req.is_persistent() {
         // Another thread that completes the same request is the program's mistake; the handle is gone either way.
-        let _ = handle::remove::<Request>(*h);
+        let gone = handle::remove::<Request>(*h);
         *h = constants::MPI_REQUEST_NULL;
+        let rest = match (gone, &mut *held) {
+            (Some(gone), Some(d)) => gone.put_away(d),
+            (gone, _) => gone,
+        };
+        if rest.is_some() {
+            *held = None;
+        }
     }
     outcome
 }
+
+/// A request in an array that is to be completed.
+#[derive(Clone, Copy)]
+struct Listed {
+    /// Its place in the array.
+    at: usize,
+    request: &'static Arc<Request>,
+}
+
+impl std::ops::Deref for Listed {
+    type Target = Request;
+    #[inline]
+    fn deref(&self) -> &Request {
+        self.request
+    }
+}
+
+/// Those of an array; mostly so few that no memory has to be asked for.
+type List = SmallVec<[Listed; 64]>;
 
 /// Stores the outcome and hands its error on.
 fn finish(outcome: Outcome, status: OutStatus) -> Result<()> {
@@ -37,23 +70,23 @@ fn finish(outcome: Outcome, status: OutStatus) -> Result<()> {
 }
 
 /// The requests behind an array's handles that are active (neither null nor inactive), with their places.
-fn active(handles: &[Handle]) -> Result<Vec<(usize, &'static Arc<Request>)>> {
-    let mut all = Vec::with_capacity(handles.len());
+fn active(handles: &[Handle]) -> Result<List> {
+    let mut all = List::with_capacity(handles.len());
     for (at, &h) in handles.iter().enumerate() {
         match look_up(h).map_err(|e| err!(Request, "array_of_requests[{at}]: {}", e.text()))? {
-            Some(req) => all.push((at, req)),
+            Some(request) => all.push(Listed { at, request }),
             None => continue,
         }
     }
     let mut d = ferry_mpi::device::device();
-    all.retain(|(_, req)| req.is_active(&mut d));
+    all.retain(|listed| listed.is_active(&mut d));
     Ok(all)
 }
 
 /// What an array completion says when one of its operations failed.
-fn in_status(first: Error, comm: Option<&Arc<Comm>>) -> Error {
+fn in_status(first: &Error) -> Error {
     let error = err!(InStatus, "one of the operations failed: {}", first.text());
-    match first.scope().or(comm) {
+    match first.scope() {
         Some(comm) => error.on(comm),
         None => error,
     }
@@ -62,37 +95,37 @@ fn in_status(first: Error, comm: Option<&Arc<Comm>>) -> Error {
 /// Completes all of `ready`; statuses at the places given by `place`. Errors of single operations go into their statuses.
 fn complete_each(
     handles: &mut [Handle],
-    ready: &[(usize, &'static Arc<Request>)],
+    ready: &[Listed],
     statuses: &OutStatuses,
     place: impl Fn(usize, usize) -> usize,
 ) -> Result<()> {
     let mut failed = None;
-    let mut outcomes = Vec::new();
-    for (nth, &(at, req)) in ready.iter().enumerate() {
-        let outcome = complete(&mut handles[at], req);
-        if let Some(e) = &outcome.error {
-            failed.get_or_insert_with(|| in_status(e.clone(), req.comm()));
-        }
-        statuses.at(place(nth, at)).store(&outcome);
-        outcomes.push((place(nth, at), outcome));
-    }
-    match failed {
-        None => Ok(()),
-        Some(e) => {
-            for (at, outcome) in &outcomes {
-                statuses.at(*at).store_with_error(outcome);
+    let mut held = None;
+    for (nth, &Listed { at, request }) in ready.iter().enumerate() {
+        let outcome = complete(&mut handles[at], request, &mut held);
+        let status = statuses.at(place(nth, at));
+        if failed.is_none() {
+            let Some(e) = &outcome.error else {
+                status.store(&outcome);
+                continue;
+            };
+            failed = Some(in_status(e));
+            for (nth, well) in ready[..nth].iter().enumerate() {
+                statuses.at(place(nth, well.at)).set_success();
             }
-            Err(e)
         }
+        status.store_with_error(&outcome);
     }
+    drop(held);
+    failed.map_or(Ok(()), Err)
 }
 
 pub fn wait(request: &mut Handle, status: OutStatus) -> Result<()> {
     match look_up(*request)? {
         None => finish(Outcome::EMPTY, status),
         Some(req) => {
-            request::wait_all(&[req]);
-            finish(complete(request, req), status)
+            request::wait_all(&[&**req]);
+            finish(complete(request, req, &mut None), status)
         }
     }
 }
@@ -105,7 +138,7 @@ pub fn test(request: &mut Handle, flag: OutFlag, status: OutStatus) -> Result<()
     let done = request::test(|d| req.is_complete(d));
     flag.set(done);
     if done {
-        finish(complete(request, req), status)
+        finish(complete(request, req, &mut None), status)
     } else {
         Ok(())
     }
@@ -124,8 +157,7 @@ pub fn waitall(
     array_of_statuses: OutStatuses,
 ) -> Result<()> {
     let all = active(array_of_requests)?;
-    let requests: Vec<&Request> = all.iter().map(|(_, r)| &***r).collect();
-    request::wait_all(&requests);
+    request::wait_all(&all);
     if all.len() < array_of_requests.len() {
         empty_statuses(array_of_requests.len(), &array_of_statuses);
     }
@@ -139,7 +171,7 @@ pub fn testall(
     array_of_statuses: OutStatuses,
 ) -> Result<()> {
     let all = active(array_of_requests)?;
-    let done = request::test(|d| all.iter().all(|(_, r)| r.is_complete(d)));
+    let done = request::test(|d| all.iter().all(|r| r.is_complete(d)));
     flag.set(done);
     if !done {
         return Ok(());
@@ -161,10 +193,12 @@ pub fn waitany(
         indx.set(constants::MPI_UNDEFINED);
         return finish(Outcome::EMPTY, status);
     }
-    let requests: Vec<&Request> = all.iter().map(|(_, r)| &***r).collect();
-    let (at, req) = all[request::wait_any(&requests)];
+    let Listed { at, request } = all[request::wait_any(&all)];
     indx.set(at as i32);
-    finish(complete(&mut array_of_requests[at], req), status)
+    finish(
+        complete(&mut array_of_requests[at], request, &mut None),
+        status,
+    )
 }
 
 pub fn testany(
@@ -182,14 +216,17 @@ pub fn testany(
     }
     let mut found = None;
     let done = request::test(|d| {
-        found = all.iter().find(|(_, r)| r.is_complete(d));
+        found = all.iter().find(|r| r.is_complete(d));
         found.is_some()
     });
     flag.set(done);
     match found {
-        Some(&(at, req)) => {
+        Some(&Listed { at, request }) => {
             indx.set(at as i32);
-            finish(complete(&mut array_of_requests[at], req), status)
+            finish(
+                complete(&mut array_of_requests[at], request, &mut None),
+                status,
+            )
         }
         None => {
             indx.set(constants::MPI_UNDEFINED);
@@ -199,10 +236,10 @@ pub fn testany(
 }
 
 /// Those of `all` that can be completed now.
-fn ready(all: &[(usize, &'static Arc<Request>)]) -> Vec<(usize, &'static Arc<Request>)> {
+fn ready(all: &[Listed]) -> List {
     let mut d = ferry_mpi::device::device();
     all.iter()
-        .filter(|(_, r)| r.is_complete(&mut d))
+        .filter(|r| r.is_complete(&mut d))
         .copied()
         .collect()
 }
@@ -210,7 +247,7 @@ fn ready(all: &[(usize, &'static Arc<Request>)]) -> Vec<(usize, &'static Arc<Req
 /// Completes what can be, first places first (MPI_Waitsome, MPI_Testsome), once `look` has seen to the active requests.
 fn complete_some(
     handles: &mut [Handle],
-    look: impl FnOnce(&[(usize, &'static Arc<Request>)]),
+    look: impl FnOnce(&[Listed]),
     outcount: Out<i32>,
     indices: OutInts,
     statuses: &OutStatuses,
@@ -223,8 +260,8 @@ fn complete_some(
     look(&all);
     let ready = ready(&all);
     outcount.set(ready.len() as i32);
-    for (nth, (at, _)) in ready.iter().enumerate() {
-        indices.set(nth, *at as i32);
+    for (nth, listed) in ready.iter().enumerate() {
+        indices.set(nth, listed.at as i32);
     }
     complete_each(handles, &ready, statuses, |nth, _| nth)
 }
@@ -236,9 +273,8 @@ pub fn waitsome(
     array_of_indices: OutInts,
     array_of_statuses: OutStatuses,
 ) -> Result<()> {
-    let wait = |all: &[(usize, &'static Arc<Request>)]| {
-        let requests: Vec<&Request> = all.iter().map(|(_, r)| &***r).collect();
-        request::wait_any(&requests);
+    let wait = |all: &[Listed]| {
+        request::wait_any(all);
     };
     complete_some(
         array_of_requests,
@@ -256,8 +292,8 @@ pub fn testsome(
     array_of_indices: OutInts,
     array_of_statuses: OutStatuses,
 ) -> Result<()> {
-    let test = |all: &[(usize, &'static Arc<Request>)]| {
-        request::test(|d| all.iter().any(|(_, r)| r.is_complete(d)));
+    let test = |all: &[Listed]| {
+        request::test(|d| all.iter().any(|r| r.is_complete(d)));
     };
     complete_some(
         array_of_requests,
@@ -316,8 +352,8 @@ pub fn request_get_status_any(
     status: OutStatus,
 ) -> Result<()> {
     let all = active(array_of_requests)?;
-    for (at, req) in &all {
-        if let Some(outcome) = req.peek() {
+    for Listed { at, request } in &all {
+        if let Some(outcome) = request.peek() {
             flag.set(true);
             indx.set(*at as i32);
             status.store(&outcome);
@@ -345,8 +381,8 @@ pub fn request_get_status_some(
         return Ok(());
     }
     let mut found = 0;
-    for (at, req) in &all {
-        if let Some(outcome) = req.peek() {
+    for Listed { at, request } in &all {
+        if let Some(outcome) = request.peek() {
             array_of_indices.set(found, *at as i32);
             array_of_statuses.at(found).store(&outcome);
             found += 1;

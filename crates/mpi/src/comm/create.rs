@@ -9,6 +9,7 @@ use crate::device::{self, ContextId};
 use crate::process::process;
 use crate::{Group, Result, err};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// How MPI_Comm_split_type is to divide (MPI 5.0 §7.4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,7 +151,17 @@ impl Comm {
     ///
     /// Errors: what a delete callback says; the communicator then stays.
     pub fn free(&self) -> Result<()> {
-        self.attributes.delete_all(self.identity.bits())
+        self.attributes.delete_all(self.identity.bits())?;
+        let mut d = device::device();
+        self.freed.store(true, Ordering::Relaxed);
+        crate::request::forget_spares(&mut d);
+        Ok(())
+    }
+
+    /// Has the program freed it?
+    #[inline]
+    pub(crate) fn is_freed(&self) -> bool {
+        self.freed.load(Ordering::Relaxed)
     }
 
     /// As [`Comm::free`], after all members have come this far (MPI_Comm_disconnect).

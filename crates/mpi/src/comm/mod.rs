@@ -19,7 +19,7 @@ use crate::group::{Likeness, Table};
 use crate::pt2pt::BufferPool;
 use crate::topo::Topology;
 use crate::{ErrhandlerPlace, Group, Identity};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A communicator: a context and one group (or two), with what the user has hung on it.
@@ -56,6 +56,8 @@ pub struct Comm {
     /// Where the peers are: the table of the remote group, or of the only one.
     table: Table,
     rank: u32,
+    /// The program has freed it.
+    freed: AtomicBool,
     /// Agreements started so far among all members: the tag of the next one's messages in the control context.
     agreements: AtomicU32,
 }
@@ -94,6 +96,7 @@ impl Comm {
             setting: Mutex::default(),
             plans: crate::coll::Plans::default(),
             buffers: BufferPool::new(),
+            freed: AtomicBool::new(false),
             agreements: AtomicU32::new(0),
         }
     }

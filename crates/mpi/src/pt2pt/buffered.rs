@@ -145,7 +145,7 @@ impl BufferPool {
 ///
 /// # Safety
 /// The buffer must be readable.
-pub(super) unsafe fn send(comm: &Arc<Comm>, buffer: &Buffer, rank: u32, tag: u32) -> Result<()> {
+pub(super) unsafe fn send(comm: &Arc<Comm>, buffer: Buffer<'_>, rank: u32, tag: u32) -> Result<()> {
     // SAFETY: the caller's promise.
     unsafe { send_with(&mut device::device(), comm, buffer, rank, tag) }
 }
@@ -157,7 +157,7 @@ pub(super) unsafe fn send(comm: &Arc<Comm>, buffer: &Buffer, rank: u32, tag: u32
 pub(super) unsafe fn send_with(
     d: &mut Device,
     comm: &Arc<Comm>,
-    buffer: &Buffer,
+    buffer: Buffer<'_>,
     rank: u32,
     tag: u32,
 ) -> Result<()> {
@@ -167,11 +167,11 @@ pub(super) unsafe fn send_with(
         Some(session) => &session.buffers,
         None => BufferPool::of_process(),
     };
-    let len = message_len(buffer.count, &buffer.datatype);
+    let len = message_len(buffer.count, buffer.datatype);
     pool.admit(d, len as u64)?;
     let mut copy = vec![0u8; len];
     // SAFETY: the caller's promise.
-    unsafe { source(buffer.address, buffer.count, &buffer.datatype).read(0, &mut copy) };
+    unsafe { source(buffer.address, buffer.count, buffer.datatype).read(0, &mut copy) };
     // SAFETY: the device owns the bytes.
     let req = unsafe {
         d.send(

@@ -41,9 +41,30 @@ pub enum Mode {
     Buffered,
 }
 
-/// A user's buffer: address, elements, their type.
-#[derive(Clone)]
-pub struct Buffer {
+/// A user's buffer: address, elements, their type. The type is borrowed: to count one more user of it takes as long as much of a small send.
+#[derive(Clone, Copy)]
+pub struct Buffer<'a> {
+    /// Address of element 0.
+    pub address: *mut u8,
+    /// Elements.
+    pub count: i64,
+    /// Their type.
+    pub datatype: &'a Arc<Datatype>,
+}
+
+impl Buffer<'_> {
+    /// The same, for a request that is started again and again.
+    pub fn keep(&self) -> KeptBuffer {
+        KeptBuffer {
+            address: self.address,
+            count: self.count,
+            datatype: self.datatype.clone(),
+        }
+    }
+}
+
+/// A [`Buffer`] that keeps its type alive.
+pub struct KeptBuffer {
     /// Address of element 0.
     pub address: *mut u8,
     /// Elements.
@@ -53,7 +74,19 @@ pub struct Buffer {
 }
 
 // SAFETY: the address is the user's, lent to MPI until the operation completes.
-unsafe impl Send for Buffer {}
+unsafe impl Send for KeptBuffer {}
+
+impl KeptBuffer {
+    /// It, for one operation.
+    #[inline]
+    pub fn lend(&self) -> Buffer<'_> {
+        Buffer {
+            address: self.address,
+            count: self.count,
+            datatype: &self.datatype,
+        }
+    }
+}
 
 fn send_mode(mode: Mode) -> SendMode {
     if mode == Mode::Synchronous {
@@ -125,10 +158,10 @@ pub unsafe fn send(
         let buffer = Buffer {
             address: address.cast_mut(),
             count,
-            datatype: datatype.clone(),
+            datatype,
         };
         // SAFETY: the caller's promise.
-        return unsafe { buffered::send(comm, &buffer, rank, tag) };
+        return unsafe { buffered::send(comm, buffer, rank, tag) };
     }
     let to = comm.peer(rank);
     let mut d = device::device();
@@ -158,22 +191,22 @@ pub unsafe fn send(
 #[inline]
 pub unsafe fn isend(
     comm: &Arc<Comm>,
-    buffer: &Buffer,
+    buffer: Buffer<'_>,
     dest: Dest,
     tag: u32,
     mode: Mode,
 ) -> Result<Arc<Request>> {
-    let active = if mode == Mode::Buffered {
+    if mode == Mode::Buffered {
         if let Dest::Rank(rank) = dest {
             // SAFETY: the caller's promise.
             unsafe { buffered::send(comm, buffer, rank, tag)? };
         }
-        Active::Ended(Outcome::SENT)
-    } else {
-        // SAFETY: the caller's promise.
-        unsafe { start_send(&mut device::device(), comm, buffer, dest, tag, mode) }
-    };
-    Ok(Request::send(comm.clone(), active))
+        return Ok(Request::ended(Outcome::SENT));
+    }
+    let mut d = device::device();
+    // SAFETY: the caller's promise.
+    let active = unsafe { start_send(&mut d, comm, buffer, dest, tag, mode) };
+    Ok(Request::send(&mut d, comm, active))
 }
 
 /// # Safety
@@ -181,7 +214,7 @@ pub unsafe fn isend(
 unsafe fn start_send(
     d: &mut Device,
     comm: &Comm,
-    buffer: &Buffer,
+    buffer: Buffer<'_>,
     dest: Dest,
     tag: u32,
     mode: Mode,
@@ -189,7 +222,7 @@ unsafe fn start_send(
     let Dest::Rank(rank) = dest else {
         return Active::Ended(Outcome::SENT);
     };
-    let bytes = source(buffer.address, buffer.count, &buffer.datatype);
+    let bytes = source(buffer.address, buffer.count, buffer.datatype);
     // SAFETY: the caller's promise.
     match unsafe { d.send(comm.peer(rank), key(comm, tag), bytes, send_mode(mode)) } {
         None => Active::Ended(Outcome::SENT),
@@ -203,19 +236,19 @@ unsafe fn start_send(
 /// Whenever it is started, the buffer must be as for [`isend`].
 pub unsafe fn send_init(
     comm: &Arc<Comm>,
-    buffer: Buffer,
+    buffer: Buffer<'_>,
     dest: Dest,
     tag: u32,
     mode: Mode,
 ) -> Arc<Request> {
-    let in_comm = comm.clone();
+    let (in_comm, buffer) = (comm.clone(), buffer.keep());
     Request::persistent(
         Some(comm.clone()),
         true,
         Box::new(move |d| match (mode, dest) {
             (Mode::Buffered, Dest::Rank(rank)) => {
                 // SAFETY: the caller's promise, for each start.
-                let sent = unsafe { buffered::send_with(d, &in_comm, &buffer, rank, tag) };
+                let sent = unsafe { buffered::send_with(d, &in_comm, buffer.lend(), rank, tag) };
                 Active::Ended(match sent {
                     Ok(()) => Outcome::SENT,
                     Err(e) => Outcome {
@@ -225,7 +258,7 @@ pub unsafe fn send_init(
                 })
             }
             // SAFETY: the caller's promise: at each start the buffer may be read until completion.
-            _ => unsafe { start_send(d, &in_comm, &buffer, dest, tag, mode) },
+            _ => unsafe { start_send(d, &in_comm, buffer.lend(), dest, tag, mode) },
         }),
     )
 }
@@ -261,13 +294,14 @@ pub unsafe fn receive(
 #[inline]
 pub unsafe fn ireceive(
     comm: &Arc<Comm>,
-    buffer: &Buffer,
+    buffer: Buffer<'_>,
     from: From,
     tag: Option<u32>,
 ) -> Arc<Request> {
+    let mut d = device::device();
     // SAFETY: the caller's promise.
-    let active = unsafe { start_receive(&mut device::device(), comm, buffer, from, tag) };
-    Request::receive(comm.clone(), active)
+    let active = unsafe { start_receive(&mut d, comm, buffer, from, tag) };
+    Request::receive(&mut d, comm, active)
 }
 
 /// # Safety
@@ -275,7 +309,7 @@ pub unsafe fn ireceive(
 unsafe fn start_receive(
     d: &mut Device,
     comm: &Comm,
-    buffer: &Buffer,
+    buffer: Buffer<'_>,
     from: From,
     tag: Option<u32>,
 ) -> Active {
@@ -283,7 +317,7 @@ unsafe fn start_receive(
         None => Active::Ended(Outcome::FROM_NOBODY),
         // SAFETY: the caller's promise.
         Some(p) => Active::Device(unsafe {
-            let into = sink(buffer.address, buffer.count, &buffer.datatype);
+            let into = sink(buffer.address, buffer.count, buffer.datatype);
             post(d, comm, from, p, into)
         }),
     }
@@ -323,16 +357,16 @@ fn lost(comm: &Arc<Comm>) -> Error {
 /// Whenever it is started, the buffer must be as for [`ireceive`].
 pub unsafe fn receive_init(
     comm: &Arc<Comm>,
-    buffer: Buffer,
+    buffer: Buffer<'_>,
     from: From,
     tag: Option<u32>,
 ) -> Arc<Request> {
-    let in_comm = comm.clone();
+    let (in_comm, buffer) = (comm.clone(), buffer.keep());
     Request::persistent(
         Some(comm.clone()),
         false,
         // SAFETY: the caller's promise, for each start.
-        Box::new(move |d| unsafe { start_receive(d, &in_comm, &buffer, from, tag) }),
+        Box::new(move |d| unsafe { start_receive(d, &in_comm, buffer.lend(), from, tag) }),
     )
 }
 
@@ -342,10 +376,10 @@ pub unsafe fn receive_init(
 /// As for [`send`] and [`receive`]; the buffers do not overlap.
 pub unsafe fn send_receive(
     comm: &Arc<Comm>,
-    out: &Buffer,
+    out: Buffer<'_>,
     dest: Dest,
     send_tag: u32,
-    into: &Buffer,
+    into: Buffer<'_>,
     from: From,
     tag: Option<u32>,
 ) -> Result<Outcome> {
@@ -376,7 +410,7 @@ fn finish(active: Active, comm: &Arc<Comm>, what: &WaitingFor<'_>, is_send: bool
 /// The buffer must be readable and writable.
 pub unsafe fn send_receive_replace(
     comm: &Arc<Comm>,
-    buffer: &Buffer,
+    buffer: Buffer<'_>,
     dest: Dest,
     send_tag: u32,
     from: From,
@@ -401,15 +435,15 @@ pub unsafe fn send_receive_replace(
 unsafe fn start_replace(
     d: &mut Device,
     comm: &Comm,
-    buffer: &Buffer,
+    buffer: Buffer<'_>,
     dest: Dest,
     send_tag: u32,
     from: From,
     tag: Option<u32>,
 ) -> (Active, Active) {
-    let mut copy = vec![0u8; crate::buffer::message_len(buffer.count, &buffer.datatype)];
+    let mut copy = vec![0u8; crate::buffer::message_len(buffer.count, buffer.datatype)];
     // SAFETY: the caller's promise.
-    unsafe { source(buffer.address, buffer.count, &buffer.datatype).read(0, &mut copy) };
+    unsafe { source(buffer.address, buffer.count, buffer.datatype).read(0, &mut copy) };
     // SAFETY: the caller's promise; the message has been copied out of the buffer.
     let receiving = unsafe { start_receive(d, comm, buffer, from, tag) };
     let sending = match dest {
@@ -499,10 +533,10 @@ impl crate::request::Work for Both {
 /// As for [`isend`] and [`ireceive`]; the buffers do not overlap.
 pub unsafe fn isend_receive(
     comm: &Arc<Comm>,
-    out: &Buffer,
+    out: Buffer<'_>,
     dest: Dest,
     send_tag: u32,
-    into: &Buffer,
+    into: Buffer<'_>,
     from: From,
     tag: Option<u32>,
 ) -> Arc<Request> {
@@ -526,7 +560,7 @@ pub unsafe fn isend_receive(
 /// The buffer must stay readable and writable, and untouched, until completion.
 pub unsafe fn isend_receive_replace(
     comm: &Arc<Comm>,
-    buffer: &Buffer,
+    buffer: Buffer<'_>,
     dest: Dest,
     send_tag: u32,
     from: From,
@@ -639,10 +673,11 @@ impl Message {
     ///
     /// # Safety
     /// As for [`ireceive`].
-    pub unsafe fn ireceive(&self, buffer: &Buffer) -> Arc<Request> {
-        let into = sink(buffer.address, buffer.count, &buffer.datatype);
+    pub unsafe fn ireceive(&self, buffer: Buffer<'_>) -> Arc<Request> {
+        let into = sink(buffer.address, buffer.count, buffer.datatype);
+        let mut d = device::device();
         // SAFETY: the caller's promise.
-        let req = unsafe { device::device().receive_matched(self.req, into) };
-        Request::receive(self.comm.clone(), Active::Device(req))
+        let req = unsafe { d.receive_matched(self.req, into) };
+        Request::receive(&mut d, &self.comm, Active::Device(req))
     }
 }

@@ -2,14 +2,18 @@
 
 mod general;
 mod outcome;
+mod spare;
 
 pub use general::{General, GeneralCallbacks};
 pub use outcome::Outcome;
 
-use crate::device::{self, Device, ReqId, WaitingFor};
+pub use spare::forget_spares;
+
+use crate::device::{self, Device, DeviceGuard, ReqId, WaitingFor};
 use crate::partitioned::Partitioned;
 use crate::{Comm, Error, Identity, Result, err};
 use std::cell::UnsafeCell;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -107,15 +111,22 @@ enum Class {
 pub struct Request {
     /// The handle.
     pub identity: Identity,
-    comm: Option<Arc<Comm>>,
-    class: Class,
+    /// Fixed while the program has the request ([`spare`]).
+    of: UnsafeCell<Of>,
     state: UnsafeCell<State>,
     starter: Option<UnsafeCell<Starter>>,
 }
 
-// SAFETY: `state` and `starter` are reached only with exclusive use of the device (see `state`).
+/// What a request is of.
+struct Of {
+    comm: Option<Arc<Comm>>,
+    class: Class,
+}
+
+// SAFETY: `state` and `starter` are reached only with exclusive use of the device (see `state`); `of` changes only while nobody else
+// knows the request.
 unsafe impl Send for Request {}
-// SAFETY: shared references reach `state` and `starter` only with exclusive use of the device.
+// SAFETY: shared references reach `state` and `starter` only with exclusive use of the device, and read `of`, which is fixed then.
 unsafe impl Sync for Request {}
 
 impl Request {
@@ -128,21 +139,28 @@ impl Request {
         let starter = starter.map(UnsafeCell::new);
         Arc::new(Request {
             identity: Identity::none(),
-            comm,
-            class,
+            of: UnsafeCell::new(Of { comm, class }),
             state: UnsafeCell::new(state),
             starter,
         })
     }
 
     /// A send under way.
-    pub fn send(comm: Arc<Comm>, active: Active) -> Arc<Request> {
-        Request::make(Some(comm), Class::Send, State::Active(active), None)
+    #[inline]
+    pub fn send(d: &mut Device, comm: &Arc<Comm>, active: Active) -> Arc<Request> {
+        spare::make(d, comm, Class::Send, active)
     }
 
     /// A receive under way.
-    pub fn receive(comm: Arc<Comm>, active: Active) -> Arc<Request> {
-        Request::make(Some(comm), Class::Receive, State::Active(active), None)
+    #[inline]
+    pub fn receive(d: &mut Device, comm: &Arc<Comm>, active: Active) -> Arc<Request> {
+        spare::make(d, comm, Class::Receive, active)
+    }
+
+    #[inline]
+    fn of(&self) -> &Of {
+        // SAFETY: it changes only while nobody else knows the request.
+        unsafe { &*self.of.get() }
     }
 
     /// Work under way; errors go to `comm`, if given.
@@ -173,7 +191,7 @@ impl Request {
 
     /// The communicator whose error handler hears of errors, if there is one.
     pub fn comm(&self) -> Option<&Arc<Comm>> {
-        self.comm.as_ref()
+        self.of().comm.as_ref()
     }
 
     /// Is it persistent (kept after completion)?
@@ -210,11 +228,12 @@ impl Request {
         }
     }
 
-    /// Completes it: it becomes inactive. It must be complete. Called without the device's lock.
+    /// Completes it: it becomes inactive. It must be complete. `held`: the device, taken here if it is not there, and let go where
+    /// the program's own functions may be called.
     #[inline]
-    pub fn complete(&self) -> Outcome {
-        let mut d = device::device();
-        match std::mem::replace(self.state(&mut d), State::Inactive) {
+    pub fn complete(&self, held: &mut Option<DeviceGuard>) -> Outcome {
+        let d = held.get_or_insert_with(device::device);
+        match std::mem::replace(self.state(d), State::Inactive) {
             State::Inactive => Outcome::EMPTY,
             State::Active(Active::Ended(outcome)) => outcome,
             State::Active(Active::Device(req)) => {
@@ -222,7 +241,7 @@ impl Request {
                 self.outcome_of(&ended)
             }
             State::Active(Active::Work(work)) => {
-                drop(d);
+                *held = None;
                 let outcome = work.outcome();
                 match work.free() {
                     Err(e) if outcome.error.is_none() => Outcome {
@@ -236,8 +255,9 @@ impl Request {
     }
 
     fn outcome_of(&self, ended: &device::Completion) -> Outcome {
-        match &self.comm {
-            Some(comm) => Outcome::of(ended, comm, self.class == Class::Send),
+        let of = self.of();
+        match &of.comm {
+            Some(comm) => Outcome::of(ended, comm, of.class == Class::Send),
             None => Outcome::EMPTY,
         }
     }
@@ -289,7 +309,7 @@ impl Request {
     pub fn cancel(&self) -> Result<()> {
         let mut d = device::device();
         match self.state(&mut d) {
-            State::Active(Active::Device(req)) if self.class == Class::Receive => {
+            State::Active(Active::Device(req)) if self.of().class == Class::Receive => {
                 let req = *req;
                 d.cancel_receive(req);
                 Ok(())
@@ -345,20 +365,17 @@ impl Request {
 
     fn waiting_for(&self) -> WaitingFor<'_> {
         WaitingFor {
-            context: self
-                .comm
-                .as_ref()
-                .map_or(device::ContextId::WORLD, |c| c.context),
+            context: self.comm().map_or(device::ContextId::WORLD, |c| c.context),
             peer: -2,
             tag: -1,
-            details: self.comm.as_deref().map(|c| c as &dyn device::Describe),
+            details: self.comm().map(|c| &**c as &dyn device::Describe),
         }
     }
 }
 
 /// Blocks until all of `requests` can be completed.
 #[inline]
-pub fn wait_all(requests: &[&Request]) {
+pub fn wait_all(requests: &[impl Deref<Target = Request>]) {
     let mut first = 0;
     let Some(one) = requests.first() else { return };
     let what = if requests.len() == 1 {
@@ -375,7 +392,7 @@ pub fn wait_all(requests: &[&Request]) {
 }
 
 /// Blocks until one of `requests`, of which there is at least one active, can be completed; returns which.
-pub fn wait_any(requests: &[&Request]) -> usize {
+pub fn wait_any(requests: &[impl Deref<Target = Request>]) -> usize {
     let mut found = 0;
     device::wait_until(&WaitingFor::SEVERAL, |d| {
         match requests.iter().position(|r| r.is_complete(d)) {
