@@ -502,17 +502,17 @@ mod tests {
     /// What a program does with handles.
     #[derive(Clone, Debug)]
     enum Step {
-        Insert(u32),
+        Insert(u32, bool),
         /// Frees the so-manieth handle ever made, which may be freed already.
-        Remove(prop::sample::Index),
+        Remove(prop::sample::Index, bool),
         /// Looks up any bits.
         Look(u64),
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
-            3 => any::<u32>().prop_map(Step::Insert),
-            3 => any::<prop::sample::Index>().prop_map(Step::Remove),
+            3 => (any::<u32>(), any::<bool>()).prop_map(|(v, a)| Step::Insert(v, a)),
+            3 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(w, a)| Step::Remove(w, a)),
             1 => any::<u64>().prop_map(Step::Look),
         ];
         prop::collection::vec(step, 0..300)
@@ -525,17 +525,17 @@ mod tests {
             let (mut made, mut live) = (Vec::new(), HashMap::new());
             for step in steps {
                 match step {
-                    Step::Insert(value) => {
-                        let handle = table.insert(9, value);
+                    Step::Insert(value, alone) => {
+                        let handle = table.insert_if(alone, 9, value);
                         prop_assert!(!made.contains(&handle));
                         made.push(handle);
                         live.insert(handle, value);
                     }
-                    Step::Remove(which) if !made.is_empty() => {
+                    Step::Remove(which, alone) if !made.is_empty() => {
                         let handle = *which.get(&made);
-                        prop_assert_eq!(table.remove(handle), live.remove(&handle));
+                        prop_assert_eq!(table.remove_if(alone, handle), live.remove(&handle));
                     }
-                    Step::Remove(_) => {}
+                    Step::Remove(..) => {}
                     Step::Look(bits) => prop_assert_eq!(table.get(bits), live.get(&bits)),
                 }
             }
