@@ -30,6 +30,16 @@ impl Outgoing {
             payload: Payload::None,
         }
     }
+
+    /// Is it an announced message's bytes?
+    fn is_stream(&self) -> bool {
+        matches!(self.payload, Payload::Stream { .. })
+    }
+
+    /// The same, and they have been offered to the wire before.
+    fn may_be_begun(&self) -> bool {
+        matches!(self.payload, Payload::Stream { settled: true, .. })
+    }
 }
 
 /// Where a waiting message's body is.
@@ -166,12 +176,21 @@ impl Engine {
         !self.outbox_peers.is_empty()
     }
 
+    /// Queues a message. All go in this order, but that announced messages' bytes come after whatever else waits: a request for the peer's bytes that stood behind
+    /// this process's own would keep the other direction idle until those have gone.
     pub fn queue(&mut self, to: ProcId, message: Outgoing) {
         let queue = self.outbox.entry(to).or_default();
         if queue.is_empty() {
             self.outbox_peers.push(to);
         }
-        queue.push_back(message);
+        if message.is_stream() || queue.back().is_none_or(|last| !last.is_stream()) {
+            return queue.push_back(message);
+        }
+        // The first one's frame may be begun, and then nothing else can go.
+        let begun = queue.front().is_some_and(Outgoing::may_be_begun);
+        let others = queue.iter().skip(usize::from(begun));
+        let at = others.take_while(|o| !o.is_stream()).count();
+        queue.insert(usize::from(begun) + at, message);
     }
 
     /// Nothing more goes to `peer`; returns the sends that waited to.

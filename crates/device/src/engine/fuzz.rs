@@ -179,6 +179,32 @@ fn genuine_messages_are_understood() {
 }
 
 #[test]
+fn bytes_that_were_asked_for_wait_for_what_is_said() {
+    let stream = |settled| Outgoing {
+        message: wire::PIECE,
+        head: Head::new(),
+        payload: Payload::Stream {
+            req: ReqId(0),
+            offset: 0,
+            settled,
+        },
+    };
+    // Whether the first stream has been offered, and what is said in which order.
+    for (settled, order) in [
+        (false, [wire::ANNOUNCE, wire::ASK, wire::PIECE, wire::PIECE]),
+        (true, [wire::PIECE, wire::ANNOUNCE, wire::ASK, wire::PIECE]),
+    ] {
+        let mut engine = Engine::new(0);
+        engine.queue(1, stream(settled));
+        engine.queue(1, Outgoing::head(wire::ANNOUNCE, Head::new()));
+        engine.queue(1, stream(false));
+        engine.queue(1, Outgoing::head(wire::ASK, Head::new()));
+        let queue: Vec<u8> = engine.outbox[&1].iter().map(|o| o.message).collect();
+        assert_eq!(queue, order);
+    }
+}
+
+#[test]
 fn what_is_lent_is_said_to_be_taken_once_it_is_whole() {
     for (head, said) in [
         (Head::new().u32(1).u32(9), true),
