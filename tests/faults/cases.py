@@ -135,6 +135,8 @@ class Cases:
                 ("abort", 42, r"MPI_Abort"),
             ):
                 self.case(f"{how} on {ranks}", self.mpiexec("-n", ranks, die, how), status=status, words=[*last, cause], within=2.5)
+        self.case("what was printed before an abort is not lost", self.mpiexec("-n", 2, die, "abort-said"), status=42, words=["last words", "MPI_Abort"],
+                  within=2.5)
         self.case("abort with code 0", self.mpiexec("-n", 2, die, "abort0"), within=2.5, words=["MPI_Abort"])
         self.case("abort of one's own communicator", self.mpiexec("-n", 2, die, "abort-self"), status=5, words=["MPI_Abort"], within=2.5)
         self.case("killed with a child of its own", self.mpiexec("-n", 2, die, "children"), status=137, within=2.5)
@@ -146,6 +148,7 @@ class Cases:
         self.case("an exit status after finalizing", self.mpiexec("-n", 3, die, "return"), status=9, within=5)
         self.case("all is well", self.mpiexec("-n", 3, die, "fine"), status=0, quiet=True, within=5)
         self.case("killed without mpiexec", self.alone("kill"), status=-9)
+        self.case("printed and aborted without mpiexec", self.alone("abort-said"), status=42, words=["last words"])
         self.case("aborted without mpiexec", self.alone("abort"), status=42)
         self.killed_launcher()
         self.killed_by_hand()

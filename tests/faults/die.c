@@ -2,6 +2,7 @@
 #include <mpi.h>
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,16 @@
 #include <unistd.h>
 
 static int is(const char *a, const char *b) { return strcmp(a, b) == 0; }
+
+static volatile int held;
+
+static void *hold_stdin(void *unused)
+{
+    flockfile(stdin);
+    held = 1;
+    pause();
+    return unused;
+}
 
 int main(int argc, char **argv)
 {
@@ -86,7 +97,14 @@ int main(int argc, char **argv)
             value = 9;
         else if (is(how, "abort"))
             MPI_Abort(MPI_COMM_WORLD, 42);
-        else if (is(how, "abort0"))
+        else if (is(how, "abort-said")) { /* after words that nobody has flushed, while another thread has standard input's lock */
+            pthread_t reader;
+            if (pthread_create(&reader, NULL, hold_stdin, NULL) == 0)
+                while (!held)
+                    sched_yield();
+            printf("last words");
+            MPI_Abort(MPI_COMM_WORLD, 42);
+        } else if (is(how, "abort0"))
             MPI_Abort(MPI_COMM_WORLD, 0);
         else if (is(how, "abort-self"))
             MPI_Abort(MPI_COMM_SELF, 5);

@@ -277,8 +277,9 @@ impl Process {
     }
 }
 
-/// Ends the job, or this process if it is none, with exit code `code`.
+/// Ends the job, or this process if it is none, with exit code `code`, after what the program has printed.
 pub fn abort(client: Option<&Client>, code: i32, text: &str) -> ! {
+    crate::unwritten::write();
     match client {
         Some(client) => client.abort(code, text),
         None => {
