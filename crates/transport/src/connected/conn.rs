@@ -99,7 +99,7 @@ pub struct Conn {
     watched: bool,
     silence: Option<Silence>,
     /// The last that came was a stream.
-    bulk: bool,
+    pub bulk: bool,
     /// The last read brought more than one packet, and that was not just one message.
     pub large: bool,
     /// Bytes were lent to its system.

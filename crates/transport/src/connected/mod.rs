@@ -395,11 +395,12 @@ impl Connected {
         Ok(Streamed { taken, between })
     }
 
-    /// Is the poll set to be asked before peer `i` is read from? For many messages or long ones, whose packets the system puts together
-    /// on the sender's core as long as nobody tries to read: a read in vain locks the socket, and then it has to be done here.
+    /// Is the poll set to be asked before peer `i` is read from? For many messages, whose packets the system puts together on the sender's core as
+    /// long as nobody tries to read: a read in vain locks the socket, and then it has to be done here. Not for a long message: there the sender's
+    /// core has more to do than this one, and what is done here relieves it.
     #[inline]
     fn asks_first(&self, i: usize) -> bool {
-        matches!(&self.peers[i].link, Link::Open(conn) if conn.large && conn.asked != Asked::Nothing)
+        matches!(&self.peers[i].link, Link::Open(conn) if conn.large && !conn.bulk && conn.asked != Asked::Nothing)
     }
 
     /// Makes peer `i` the one that is read from directly.
