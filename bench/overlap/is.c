@@ -80,23 +80,27 @@ static void rank_keys(int iteration, MPI_Comm comm)
     int64_t sum = 0, b = 0, place = 0;
     for (int r = 0; r < size; r++) {
         first[r] = (int)b;
-        outs[r] = (int)place;
+        outs[r] = (int)place + r;
         while (b < BUCKETS && (r == size - 1 || sum + total[b] <= (r + 1) * keys_all / size)) {
             sum += total[b];
             place += sizes[b];
             b++;
         }
-        out[r] = (int)(place - outs[r]);
+        out[r] = (int)place + r - outs[r];
     }
     first[size] = BUCKETS;
-    /* Keys are parted by the rank that they go to and no further: one pass for each, without a branch. (A place more than there are keys is written to.) */
-    for (int r = 0; r < size; r++) {
-        unsigned from = (unsigned)first[r] << shift, many = r == size - 1 ? INT_MAX : ((unsigned)first[r + 1] << shift) - from;
-        int *next = buffer + outs[r];
+    /* Keys are parted by the rank that they go to and no further: one pass for two ranks, without a branch. Behind each rank's keys one more is written. */
+    for (int r = 0; r < size; r += 2) {
+        int both = r + 1 < size ? r + 1 : r;
+        unsigned from = (unsigned)first[r] << shift, from2 = (unsigned)first[both] << shift;
+        unsigned many = (r == size - 1 ? INT_MAX : (unsigned)first[r + 1] << shift) - from, many2 = (both == size - 1 ? INT_MAX : (unsigned)first[both + 1] << shift) - from2;
+        int *next = buffer + outs[r], *next2 = buffer + outs[both];
         for (int64_t i = 0; i < mine; i++) {
             int key = keys[i];
             *next = key;
+            *next2 = key;
             next += (unsigned)key - from < many;
+            next2 += (unsigned)key - from2 < many2;
         }
     }
     MPI_Alltoall(out, 1, MPI_INT, in, 1, MPI_INT, comm);
@@ -163,7 +167,7 @@ int main(int argc, char **argv)
     int rounds = atoi(argv[3]);
     mine = keys_all / size;
     keys = malloc(sizeof(int) * (size_t)mine);
-    buffer = malloc(sizeof(int) * (size_t)(mine + 1));
+    buffer = malloc(sizeof(int) * (size_t)(mine + size));
     inbox = malloc(sizeof(int) * (size_t)(2 * mine + BUCKETS));
     counts = malloc(sizeof(int) * (size_t)(largest + 2));
     double t[2][64], call[2][64];
