@@ -8,6 +8,7 @@ what failed, and closes with `N passed, N failed` over all of them.
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -62,6 +63,44 @@ def counts(text):
     return (passed, failed) if found else None
 
 
+MARK = f"TEST_STEP_OF={os.getpid()}".encode()
+
+
+def started():
+    """Numbers of the processes that a step has started, in whatever session: all have its environment."""
+    found = []
+    for environ in pathlib.Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if MARK in environ.read_bytes().split(b"\0"):
+                found.append(int(environ.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def run(command, environment, limit, out):
+    """The exit status of a step, or what kept it from having one. A step that is not done in time ends with all that it has started."""
+    name, _, mark = MARK.decode().partition("=")
+    try:
+        step = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment, name: mark}, stdin=subprocess.DEVNULL, stdout=out,
+                                stderr=subprocess.STDOUT)
+    except OSError as error:
+        return str(error)
+    try:
+        return step.wait(limit)
+    except subprocess.TimeoutExpired:
+        step.kill()
+        step.wait()
+        while left := started():
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            time.sleep(0.01)
+        return f"not done after {limit} s"
+
+
 def main():
     wanted = sys.argv[1:]
     LOGS.mkdir(parents=True, exist_ok=True)
@@ -73,13 +112,7 @@ def main():
         begin = time.monotonic()
         log = LOGS / (re.sub(r"\W+", "-", name) + ".log")
         with log.open("wb") as out:
-            try:
-                status = subprocess.run(command, cwd=ROOT, env={**os.environ, **extra}, stdin=subprocess.DEVNULL,
-                                        stdout=out, stderr=subprocess.STDOUT, timeout=limit).returncode
-            except subprocess.TimeoutExpired:
-                status = f"not done after {limit} s"
-            except OSError as error:
-                status = str(error)
+            status = run(command, extra, limit, out)
         text = log.read_text(errors="replace")
         good, bad = counts(text) or (0, 0)
         if status != 0 and bad == 0:
