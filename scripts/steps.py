@@ -8,6 +8,7 @@ what failed, and closes with `N passed, N failed` over all of them.
 import os
 import pathlib
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -63,15 +64,15 @@ def counts(text):
     return (passed, failed) if found else None
 
 
-MARK = f"TEST_STEP_OF={os.getpid()}".encode()
+MARK = {"TEST_STEP_OF": str(os.getpid())}
 
 
 def started():
     """Numbers of the processes that a step has started, in whatever session: all have its environment."""
-    found = []
+    found, mark = [], "=".join(*MARK.items()).encode()
     for environ in pathlib.Path("/proc").glob("[0-9]*/environ"):
         try:
-            if MARK in environ.read_bytes().split(b"\0"):
+            if mark in environ.read_bytes().split(b"\0"):
                 found.append(int(environ.parent.name))
         except OSError:
             continue
@@ -80,9 +81,8 @@ def started():
 
 def run(command, environment, limit, out):
     """The exit status of a step, or what kept it from having one. A step that is not done in time ends with all that it has started."""
-    name, _, mark = MARK.decode().partition("=")
     try:
-        step = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment, name: mark}, stdin=subprocess.DEVNULL, stdout=out,
+        step = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment, **MARK}, stdin=subprocess.DEVNULL, stdout=out,
                                 stderr=subprocess.STDOUT)
     except OSError as error:
         return str(error)
@@ -94,10 +94,16 @@ def run(command, environment, limit, out):
         while left := started():
             for pid in left:
                 try:
-                    os.kill(pid, signal.SIGKILL)
+                    process = os.pidfd_open(pid)
+                except ProcessLookupError:
+                    continue
+                try:
+                    signal.pidfd_send_signal(process, signal.SIGKILL)
+                    select.select([process], [], [])
                 except ProcessLookupError:
                     pass
-            time.sleep(0.01)
+                finally:
+                    os.close(process)
         return f"not done after {limit} s"
 
 

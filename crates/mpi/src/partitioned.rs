@@ -10,7 +10,7 @@ use crate::device::{
     self, Background, ContextId, Device, Key, Pattern, ReqId, SendMode, Sink, Source,
 };
 use crate::process::process;
-use crate::pt2pt::KeptBuffer;
+use crate::pt2pt::{Buffer, KeptBuffer};
 use crate::request::{Active, Outcome, Work};
 use crate::{Comm, Request, Result, err};
 use std::mem::ManuallyDrop;
@@ -117,12 +117,15 @@ struct Released {
 /// Whenever it is started, the partitions must be readable, each unchanged from its release to completion.
 pub unsafe fn send_init(
     comm: &Arc<Comm>,
-    part: KeptBuffer,
+    part: Buffer<'_>,
     partitions: usize,
     to: Option<u32>,
     tag: u32,
 ) -> Arc<Request> {
-    let parts = Parts { part, partitions };
+    let parts = Parts {
+        part: part.keep(),
+        partitions,
+    };
     let channel = process().new_context();
     let to = to.map(|rank| comm.peer(rank));
     if let Some(to) = to {
@@ -267,7 +270,7 @@ struct Arriving {
 /// Whenever it is started, the memory of all partitions must be writable, and untouched until each has arrived.
 pub unsafe fn receive_init(
     comm: &Arc<Comm>,
-    part: KeptBuffer,
+    part: Buffer<'_>,
     partitions: usize,
     from: Option<u32>,
     tag: u32,
@@ -300,7 +303,10 @@ pub unsafe fn receive_init(
         lost: None,
         failed: None,
     };
-    let parts = Parts { part, partitions };
+    let parts = Parts {
+        part: part.keep(),
+        partitions,
+    };
     let receiving = Arc::new(Receiving {
         parts,
         from,

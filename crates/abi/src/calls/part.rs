@@ -1,17 +1,8 @@
 //! Partitioned communication (MPI 5.0 chapter 4).
 
+use super::pt2pt::buffer;
 use crate::prelude::*;
 use ferry_mpi::partitioned;
-use ferry_mpi::pt2pt::KeptBuffer;
-
-/// Count of one partition's elements; both forms of the init calls arrive here.
-fn part(address: *mut u8, count: i64, datatype: &Arc<Datatype>) -> KeptBuffer {
-    KeptBuffer {
-        address,
-        count,
-        datatype: datatype.clone(),
-    }
-}
 
 pub fn psend_init(
     buf: *const u8,
@@ -32,7 +23,7 @@ pub fn psend_init(
     let made = unsafe {
         partitioned::send_init(
             comm,
-            part(buf.cast_mut(), count, datatype),
+            buffer(buf.cast_mut(), count, datatype),
             partitions,
             to,
             tag,
@@ -71,7 +62,7 @@ pub fn precv_init(
     };
     // SAFETY: the program leaves the partitions alone from start to arrival.
     let made = unsafe {
-        partitioned::receive_init(comm, part(buf, count, datatype), partitions, from, tag)
+        partitioned::receive_init(comm, buffer(buf, count, datatype), partitions, from, tag)
     };
     request.set(handle::insert(made));
     Ok(())

@@ -43,8 +43,9 @@ macro_rules! send_inits {
 }
 send_inits! { send_init Standard; bsend_init Buffered; ssend_init Synchronous; rsend_init Standard; }
 
+/// What a call's first three arguments say.
 #[inline]
-fn buffer(address: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Buffer<'_> {
+pub fn buffer(address: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Buffer<'_> {
     Buffer {
         address,
         count,

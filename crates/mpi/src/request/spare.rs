@@ -51,7 +51,7 @@ impl Request {
     /// the device's lock.
     #[inline]
     pub fn put_away(self: Arc<Self>, d: &mut Device) -> Option<Arc<Request>> {
-        // A program that completes a request twice, from two threads, could still look at it: then the other's count is there.
+        // To be changed in `make` it must be the only reference.
         if self.is_persistent() || self.of().class == Class::Other || Arc::strong_count(&self) != 1
         {
             return Some(self);
