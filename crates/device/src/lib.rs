@@ -4,6 +4,7 @@
 //! The device knows processes ([`ProcId`]), match keys and bytes; it never hears of communicators or
 //! datatypes.
 
+mod asking;
 mod buffer;
 mod card;
 mod copying;
@@ -28,6 +29,11 @@ mod virtual_time;
 mod waiting;
 mod wire;
 
+/// What `tests/loom.rs` replaces.
+mod atomic {
+    pub use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+}
+
 pub use buffer::{Layout, Sink, Source};
 pub use core::{Background, Capabilities, Device, SendMode};
 pub use count::{COUNTERS, Count, Counters, Traffic, WAYS};
@@ -40,6 +46,6 @@ pub use lock::{DeviceGuard, allow_progress, device, finish, is_alone, start};
 pub use loss::trouble;
 pub use meeting::{Meeting, SLOT_MAX};
 pub use note::Note;
-pub use progress::{poke, start_progress, stop_progress};
+pub use progress::{has_progress_thread, poke, start_progress, stop_progress};
 pub use request::{Completion, Fault, ReqId};
 pub use waiting::{CALL, Describe, WaitingFor, set_yields, wait, wait_until, yields};

@@ -24,8 +24,10 @@ static MULTIPLE: AtomicBool = AtomicBool::new(false);
 static LOCK: Mutex<()> = Mutex::new(());
 /// Threads of the program that want the lock and have not got it at once.
 static WANTED: AtomicU32 = AtomicU32::new(0);
-/// How often a thread of the program hands its core over before it sleeps for the lock.
+/// How often a thread hands its core over before it sleeps for the lock.
 const TURNS: u32 = 100;
+/// How often a thread of the program looks at the lock before that: some 2 µs.
+const SPINS: u32 = 100;
 /// Threads of the program that sleep in MPI.
 static SLEEPERS: AtomicU32 = AtomicU32::new(0);
 /// One of them watches the wires' descriptors.
@@ -124,9 +126,11 @@ pub fn device() -> DeviceGuard {
     guard
 }
 
-/// The device for the progress thread, which must not keep it for long.
-pub(crate) fn device_for_progress() -> DeviceGuard {
-    let lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+/// The device for the progress thread, which must not keep it for long. `polls`: it hands its core over for a while before it sleeps for the
+/// lock, so that the program, which lets go of it within a microsecond mostly, need not wake it.
+pub(crate) fn device_for_progress(polls: bool) -> DeviceGuard {
+    let soon = if polls { in_turns(TURNS) } else { None };
+    let lock = soon.unwrap_or_else(|| LOCK.lock().unwrap_or_else(PoisonError::into_inner));
     // SAFETY: the lock is held; where there is a progress thread, everybody takes it.
     let mut guard = unsafe { guard(Some(lock)) };
     guard.stays = true;
@@ -136,17 +140,12 @@ pub(crate) fn device_for_progress() -> DeviceGuard {
 
 #[inline]
 fn lock() -> MutexGuard<'static, ()> {
-    match LOCK.try_lock() {
-        Ok(lock) => lock,
-        Err(TryLockError::Poisoned(lock)) => lock.into_inner(),
-        Err(TryLockError::WouldBlock) => {
-            WANTED.fetch_add(1, Ordering::Relaxed);
-            let lock =
-                soon().unwrap_or_else(|| LOCK.lock().unwrap_or_else(PoisonError::into_inner));
-            WANTED.fetch_sub(1, Ordering::Relaxed);
-            lock
-        }
-    }
+    take().unwrap_or_else(|| {
+        WANTED.fetch_add(1, Ordering::Relaxed);
+        let lock = soon().unwrap_or_else(|| LOCK.lock().unwrap_or_else(PoisonError::into_inner));
+        WANTED.fetch_sub(1, Ordering::Relaxed);
+        lock
+    })
 }
 
 /// The lock, if it becomes free within so many turns: the progress thread lets go of it between any two pieces of work, and to be woken
@@ -156,14 +155,31 @@ fn soon() -> Option<MutexGuard<'static, ()>> {
     if is_multiple() {
         return None; // other threads of the program may have it for longer
     }
-    (0..TURNS).find_map(|_| {
-        rustix::thread::sched_yield();
-        match LOCK.try_lock() {
-            Ok(lock) => Some(lock),
-            Err(TryLockError::Poisoned(lock)) => Some(lock.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+    // Mostly the thread has another core, and whoever gets this one keeps it for longer than the thread the lock.
+    let spun = (0..SPINS).find_map(|_| {
+        std::hint::spin_loop();
+        take()
+    });
+    spun.or_else(|| in_turns(TURNS))
+}
+
+/// The lock, if it becomes free while the core is handed over so many times.
+fn in_turns(turns: u32) -> Option<MutexGuard<'static, ()>> {
+    take().or_else(|| {
+        (0..turns).find_map(|_| {
+            rustix::thread::sched_yield();
+            take()
+        })
     })
+}
+
+/// The lock, if it is free.
+fn take() -> Option<MutexGuard<'static, ()>> {
+    match LOCK.try_lock() {
+        Ok(lock) => Some(lock),
+        Err(TryLockError::Poisoned(lock)) => Some(lock.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }
 
 /// # Safety

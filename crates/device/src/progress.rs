@@ -15,13 +15,14 @@
 //!
 //! It never calls the program's functions: user-defined operations wait for a thread of the program.
 
+use crate::asking::{Asking, Heard};
 use crate::copying::Copier;
 use crate::core::Device;
 use crate::key::ProcId;
 use crate::lock::{self, DeviceGuard};
 use crate::place::Seat;
 use ferry_transport::{Bell, Sleeper};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -30,14 +31,19 @@ use std::time::{Duration, Instant};
 const POLLING: Duration = Duration::from_millis(1);
 /// When a core that was handed over comes back only after so long, somebody else computes there.
 const TAKEN: Duration = Duration::from_millis(1);
-/// For how long the thread then does not poll.
-const KEEPS_OFF: Duration = Duration::from_millis(100);
+/// For how long the thread then does not poll: doubled each time up to the second, as long as the core is taken again soon after.
+const KEEPS_OFF: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
+/// Messages up to so many bytes are copied into a ring in a few microseconds, and two threads on one core would be later.
+const AT_ONCE: usize = 64 * 1024;
 /// Own work over so many bytes is left to the thread while it polls: telling it costs less than a microsecond.
 const WORTH_TELLING: usize = 16 * 1024;
 /// The same while it sleeps: waking it costs the program as much as copying some 100 KiB.
 const WORTH_WAKING: usize = 256 * 1024;
-/// Threads of the program that wait in MPI and make the progress ([`Watch::waiting`], for who has not the device).
-static WAITING: AtomicU32 = AtomicU32::new(0);
+/// [`Watch::waiting`] and [`Watch::asked`], for who has not the device.
+static ASKING: Asking = Asking {
+    waiting: AtomicU32::new(0),
+    asked: AtomicBool::new(false),
+};
 /// How often it looks whether the program has stayed away.
 const LOOK: Duration = Duration::from_millis(1);
 /// The same when it has been rung for in vain; doubled each time until it is as long as [`LOOK`].
@@ -94,7 +100,12 @@ pub(crate) struct Watch {
 impl Watch {
     fn set_waiting(&mut self, threads: u32) {
         self.waiting = threads;
-        WAITING.store(threads, Ordering::Relaxed);
+        ASKING.waiting.store(threads, Ordering::Relaxed);
+    }
+
+    fn set_asked(&mut self, asked: bool) {
+        self.asked = asked;
+        ASKING.asked.store(asked, Ordering::Relaxed);
     }
 }
 
@@ -152,6 +163,16 @@ impl Device {
                 .is_some_and(|c| c != rustix::thread::sched_getcpu() as u32);
         w.owed |= leaves;
         leaves
+    }
+
+    /// The same of a message over `bytes` bytes that is to be sent or received: what it costs the program is to copy it, or to tell the peer
+    /// about it and the peer's answer; not as much as waking the thread.
+    #[inline]
+    pub fn leaves_message(&mut self, bytes: usize) -> bool {
+        self.progress_thread.is_some()
+            && bytes > AT_ONCE
+            && self.wires.bell().is_polled()
+            && self.leaves_work(bytes)
     }
 
     /// The progress thread has done a part of some own work, and would go on with it.
@@ -320,7 +341,8 @@ impl Device {
     #[cold]
     fn ask_to_look(&mut self) {
         if let Some(w) = &mut self.progress_thread {
-            (w.asked, w.sleeps) = (true, false);
+            w.set_asked(true);
+            w.sleeps = false;
         }
         self.ring_progress();
     }
@@ -348,6 +370,13 @@ pub fn poke() {
     }
 }
 
+/// Is the progress thread there?
+#[inline]
+pub fn has_progress_thread() -> bool {
+    RUNS.load(Ordering::Relaxed)
+}
+
+static RUNS: AtomicBool = AtomicBool::new(false);
 static THREAD: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
 
 /// Starts the progress thread, if the device was started for one and it is not there.
@@ -364,6 +393,7 @@ pub fn start_progress() -> std::io::Result<()> {
             return Ok(());
         }
         (w.runs, w.stops) = (true, false);
+        RUNS.store(true, Ordering::Relaxed);
     }
     match ferry_job::start_thread("ferry-progress", STACK, run) {
         Ok(handle) => {
@@ -373,6 +403,7 @@ pub fn start_progress() -> std::io::Result<()> {
         Err(e) => {
             if let Some(w) = &mut lock::device().progress_thread {
                 w.runs = false;
+                RUNS.store(false, Ordering::Relaxed);
             }
             Err(e)
         }
@@ -390,6 +421,7 @@ pub fn stop_progress() {
         let mut device = lock::device();
         if let Some(w) = &mut device.progress_thread {
             (w.runs, w.stops) = (false, true);
+            RUNS.store(false, Ordering::Relaxed);
         }
         device.ring_progress();
     }
@@ -432,6 +464,8 @@ struct Memory {
     polls_until: Option<Instant>,
     /// Until when it does not.
     keeps_off: Option<Instant>,
+    /// For how long it last did not.
+    kept_off: Duration,
 }
 
 fn run() {
@@ -445,13 +479,14 @@ fn run() {
         soon: LOOK_SOON,
         polls_until: None,
         keeps_off: None,
+        kept_off: Duration::ZERO,
     };
     let mut seat = Seat::given();
-    while let Some((mut guard, moved)) = work() {
+    let mut polled = Polled(None);
+    while let Some((mut guard, seen, moved)) = work(polled.0.is_some()) {
         let ranks = guard.progress_thread.as_ref().map_or(0, |w| w.ranks);
         seat.choose(&guard.wires, ranks);
         let bell = guard.wires.bell();
-        let seen = bell.seen();
         let polls_until = (seat.is_spare() && !bell.has_door())
             .then(|| memory.polls(moved))
             .flatten();
@@ -464,21 +499,46 @@ fn run() {
         let watches = bell.has_door() && matches!(until, Until::Rung) && guard.goes_to_door();
         drop(guard);
         if let Some(end) = polls_until {
-            bell.set_polled(true);
-            let rung = poll(bell, seen, end, &mut memory);
-            bell.set_polled(false);
-            if rung {
+            polled.begin(bell);
+            if poll(bell, seen, end, &mut memory) {
                 // Nobody had to wake it: if it was for nothing, that has cost nobody anything.
                 memory.rung = false;
                 continue;
             }
         }
+        polled.end();
         match until {
             Until::Rung if watches => bell.watch(),
             Until::Rung => bell.sleep(Sleeper::Progress, seen, None),
             Until::Look(after) => bell.sleep(Sleeper::Progress, seen, Some(after)),
         }
         memory.rung = watches || bell.rung_since(seen);
+    }
+}
+
+/// The bell that is said to be polled, if it is: as long as the thread polls it, and while it works in between, because it looks at the
+/// bell again before it sleeps.
+struct Polled<'a>(Option<&'a Bell>);
+
+impl<'a> Polled<'a> {
+    fn begin(&mut self, bell: &'a Bell) {
+        if self.0.is_none() {
+            bell.set_polled(true);
+            self.0 = Some(bell);
+        }
+    }
+
+    /// The thread is about to sleep.
+    fn end(&mut self) {
+        if let Some(bell) = self.0.take() {
+            bell.set_polled(false);
+        }
+    }
+}
+
+impl Drop for Polled<'_> {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -496,6 +556,22 @@ impl Memory {
     }
 }
 
+impl Memory {
+    /// Somebody else computes on its core: it does not poll for a while.
+    fn keep_off(&mut self, now: Instant) {
+        let [least, most] = KEEPS_OFF;
+        let again = self
+            .keeps_off
+            .is_some_and(|until| now - until < self.kept_off * 10);
+        self.kept_off = if again {
+            (self.kept_off * 2).min(most)
+        } else {
+            least
+        };
+        self.keeps_off = Some(now + self.kept_off);
+    }
+}
+
 /// Looks at the bell until it has been rung for this thread, as far as one can tell, or until `end`; without the device, so that nobody
 /// is held up. Returns whether it has.
 fn poll(bell: &Bell, seen: u32, end: Instant, memory: &mut Memory) -> bool {
@@ -503,16 +579,16 @@ fn poll(bell: &Bell, seen: u32, end: Instant, memory: &mut Memory) -> bool {
     loop {
         let now = bell.seen();
         if bell.rung_since(seen) {
-            // While a thread of the program waits in MPI, it is that one which is rung for.
-            if WAITING.load(Ordering::Relaxed) == 0 {
-                return true;
+            match ASKING.heard() {
+                Heard::Now => return true,
+                Heard::Later => {}
+                Heard::Nothing => seen = now,
             }
-            seen = now;
         }
         rustix::thread::sched_yield();
         let now = Instant::now();
         if now - before >= TAKEN {
-            memory.keeps_off = Some(now + KEEPS_OFF);
+            memory.keep_off(now);
             return false;
         }
         if now >= end {
@@ -523,11 +599,14 @@ fn poll(bell: &Bell, seen: u32, end: Instant, memory: &mut Memory) -> bool {
 }
 
 /// Makes progress while there is something to do and no thread of the program to do it. `None`: the thread is to end. Returns
-/// whether it did anything.
-fn work() -> Option<(DeviceGuard, bool)> {
+/// where the bell stood when there was nothing more to do, and whether it did anything. `polls`: it has its core for itself, or shares it
+/// with others that poll.
+fn work(polls: bool) -> Option<(DeviceGuard, u32, bool)> {
     let mut ever = false;
     loop {
-        let mut guard = lock::device_for_progress();
+        let mut guard = lock::device_for_progress(polls);
+        // Before it looks: who has not the device may ring meanwhile.
+        let seen = guard.wires.bell().seen();
         let w = guard.progress_thread.as_mut()?;
         if w.stops {
             return None;
@@ -542,10 +621,10 @@ fn work() -> Option<(DeviceGuard, bool)> {
                     .bell()
                     .ring(Sleeper::Program, lock::is_watched());
             }
-            return Some((guard, ever));
+            return Some((guard, seen, ever));
         }
         if !guard.progress() {
-            return Some((guard, ever));
+            return Some((guard, seen, ever));
         }
         ever = true;
         drop(guard);
@@ -583,7 +662,8 @@ fn plan(guard: &mut DeviceGuard, memory: &mut Memory, moved: bool) -> Option<Unt
     let w = guard.progress_thread.as_mut()?;
     let away = w.entries == memory.entries;
     memory.entries = w.entries;
-    let asked = std::mem::take(&mut w.asked);
+    let asked = w.asked;
+    w.set_asked(false);
     memory.looks |= asked;
     match (moved, memory.rung && !asked) {
         (true, _) => memory.vain = 0,

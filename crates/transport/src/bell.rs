@@ -4,6 +4,7 @@
 //! of its sleeping threads wait for those, by epoll, and the others by futex for the first. Whoever then brings
 //! something through shared memory sends a byte to a socket, whose name stands in the process's control page.
 
+use crate::shm::word;
 use crate::{Sleeper, TransportError};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::net::{
@@ -14,19 +15,13 @@ use rustix::thread::futex;
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
-
-/// A bell's word grows by so much with each ring.
-pub(crate) const RING: u32 = 2;
-/// Set in a bell's word while the progress thread polls it: whoever rings for that thread has nobody to wake. Ring and bit are one word,
-/// so that a thread that stops polling either sees the ring or is seen to sleep.
-pub(crate) const POLLED: u32 = 1;
 
 /// Where this process's threads sleep. Lives as long as the process.
 pub struct Bell {
     word: &'static AtomicU32,
-    /// Only this crate writes the word, so that [`POLLED`] means what it says.
+    /// Only this crate writes the word, so that its lowest bit means what it says.
     own: bool,
     door: Option<Door>,
 }
@@ -114,7 +109,7 @@ impl Bell {
 
     /// How often it has been rung: taken before a thread makes sure that there is nothing to do, and given to [`Bell::sleep`].
     pub fn seen(&self) -> u32 {
-        self.word.load(Ordering::SeqCst)
+        word::seen(self.word)
     }
 
     /// Does one of the sleeping threads have to [`watch`](Bell::watch)?
@@ -134,6 +129,10 @@ impl Bell {
             }
         });
         let flags = futex::Flags::empty();
+        let seen = match who {
+            Sleeper::Progress => word::asleep_at(seen),
+            Sleeper::Program => seen,
+        };
         let _ = futex::wait_bitset(self.word, flags, seen, deadline.as_ref(), who.bits());
     }
 
@@ -157,22 +156,25 @@ impl Bell {
 
     /// Has it been rung since it stood at `seen`?
     pub fn rung_since(&self, seen: u32) -> bool {
-        (self.seen() ^ seen) & !POLLED != 0
+        word::rung_since(self.word, seen)
     }
 
-    /// Says that the progress thread polls it from now on, or does no more. Only for a bell without a door.
+    /// Does the progress thread see a ring without being woken?
+    pub fn is_polled(&self) -> bool {
+        self.own && word::is_polled(self.word)
+    }
+
+    /// Says that the progress thread looks at it from now on before it sleeps, or is about to sleep. Only for a bell without a door.
     pub fn set_polled(&self, polled: bool) {
-        if self.own && polled {
-            self.word.fetch_or(POLLED, Ordering::SeqCst);
-        } else if self.own {
-            self.word.fetch_and(!POLLED, Ordering::SeqCst);
+        if self.own {
+            word::set_polled(self.word, polled);
         }
     }
 
     /// Wakes those of this process's sleeping threads; `watched`: one of them watches.
     pub fn ring(&self, who: Sleeper, watched: bool) {
-        let before = self.word.fetch_add(RING, Ordering::SeqCst);
-        if who == Sleeper::Program || !self.own || before & POLLED == 0 {
+        let for_thread = who == Sleeper::Progress && self.own;
+        if word::ring(self.word, for_thread) {
             crate::shm::wake(self.word, who.bits());
         }
         if watched && let Some(door) = &self.door {

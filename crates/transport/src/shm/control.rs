@@ -1,7 +1,7 @@
 //! What each process of a node keeps in the segment for its peers there: its doorbell, who has something for it, and how to reach its memory.
 
 use crate::Sleeper;
-use crate::bell::{POLLED, RING};
+use crate::shm::word;
 use rustix::thread::futex;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ pub struct Control {
     /// [`AT_DOOR`], the bits of who sleeps on the bell ([`Sleeper::bits`](crate::Sleeper::bits)).
     pub asleep: AtomicU32,
     /// Changed by each ring; the futex word on which the process sleeps, and whether its progress thread polls it
-    /// ([`POLLED`]).
+    /// ([`word`]).
     pub bell: AtomicU32,
     _line0: [u32; 14],
     /// Changed whenever a peer has opened a ring to this process.
@@ -73,8 +73,8 @@ impl Control {
                 crate::bell::knock(self.door.load(Ordering::SeqCst));
             }
             Some(who) => {
-                let before = self.bell.fetch_add(RING, Ordering::SeqCst);
-                if before & POLLED == 0 || who != Sleeper::Progress.bits() {
+                let sleeps = word::ring(&self.bell, who == Sleeper::Progress.bits());
+                if sleeps {
                     wake(&self.bell, who);
                 }
             }

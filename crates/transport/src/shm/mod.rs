@@ -14,13 +14,13 @@ mod pair;
 mod ring;
 mod share;
 mod sharing;
+pub(crate) mod word;
 
 pub use board::{Board, SHARE, SLOT_MAX};
 pub use control::wake;
 pub use front::FRONT_LINE;
 pub use memory::DATA as RING_LEN;
 
-use crate::bell::POLLED;
 use crate::{
     Answer, Body, Features, Fetch, Inbox, ProcId, ReadError, Sleeper, Transport, TransportError,
 };
@@ -498,7 +498,7 @@ impl Transport for Shm {
 
     fn is_polled(&self, peer: ProcId) -> bool {
         let word = self.index(peer).map(|i| &self.controls[i].bell);
-        word.is_some_and(|bell| bell.load(Ordering::Relaxed) & POLLED != 0)
+        word.is_some_and(word::is_polled)
     }
 
     fn cores_waited_on(&self, each: &mut dyn FnMut(u32)) {

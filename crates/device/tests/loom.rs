@@ -1,0 +1,302 @@
+//! How the progress thread, a thread of the program and a peer wake each other, under every order of steps and every delay of stores that
+//! the memory model allows.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p ferry-device --test loom`
+//!
+//! The bell's word and what a polling thread makes of a ring are the library's own code; who sleeps, the device's lock and what is done
+//! under it are modelled here after `progress.rs` and the transport's `control.rs`. Whoever is not woken sleeps for ever, and a thread that
+//! polls and does not hear polls for ever: loom finds both.
+#![cfg(loom)]
+#![allow(dead_code)]
+
+/// In place of what the library's modules take from std.
+mod atomic {
+    pub use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+}
+use atomic as memory;
+
+#[path = "../src/asking.rs"]
+mod asking;
+#[path = "../../transport/src/shm/word.rs"]
+mod word;
+
+use asking::{Asking, Heard};
+use atomic::{AtomicBool, AtomicU32, Ordering};
+use loom::sync::atomic::fence;
+use loom::sync::{Condvar, Mutex};
+use loom::thread;
+use std::sync::Arc;
+
+fn check(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
+    builder.max_branches = 5_000;
+    builder.check(body);
+}
+
+/// futex(2) on one word.
+struct Futex {
+    queue: Mutex<()>,
+    woken: Condvar,
+}
+
+impl Futex {
+    /// Sleeps until woken, unless `word` is not `still`.
+    fn wait(&self, word: &AtomicU32, still: u32) {
+        let queue = self.queue.lock().unwrap();
+        if word.load(Ordering::SeqCst) == still {
+            drop(self.woken.wait(queue).unwrap());
+        }
+    }
+
+    fn wake(&self) {
+        drop(self.queue.lock().unwrap());
+        self.woken.notify_all();
+    }
+}
+
+/// What is under the device's lock.
+#[derive(Default)]
+struct Device {
+    /// Work that was left to the progress thread, and not told yet.
+    owed: bool,
+    /// Work that is to be done.
+    work: u32,
+    /// Work that was done.
+    done: u32,
+    /// The progress thread is to end.
+    stops: bool,
+}
+
+struct Process {
+    word: AtomicU32,
+    sleeping: Futex,
+    /// The control page's `asleep`: armed for the progress thread.
+    armed: AtomicU32,
+    /// Messages that peers have brought so far.
+    came: AtomicU32,
+    asking: Asking,
+    device: Mutex<Device>,
+}
+
+/// How the progress thread waits for more.
+#[derive(Clone, Copy)]
+enum Waits {
+    Sleeping,
+    /// It looks this often before it sleeps.
+    Looking(u32),
+    /// It polls for ever.
+    Polling,
+}
+
+fn process() -> Arc<Process> {
+    Arc::new(Process {
+        word: AtomicU32::new(0),
+        sleeping: Futex {
+            queue: Mutex::new(()),
+            woken: Condvar::new(),
+        },
+        armed: AtomicU32::new(0),
+        came: AtomicU32::new(0),
+        asking: Asking {
+            waiting: AtomicU32::new(0),
+            asked: AtomicBool::new(false),
+        },
+        device: Mutex::new(Device::default()),
+    })
+}
+
+impl Process {
+    /// A peer brings something (`Control::ring_if_asleep`).
+    fn bring(&self) {
+        self.came.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst); // An exchange is a full barrier on x86-64.
+        if self.armed.load(Ordering::Relaxed) != 0
+            && self.armed.swap(0, Ordering::SeqCst) != 0
+            && word::ring(&self.word, true)
+        {
+            self.sleeping.wake();
+        }
+    }
+
+    /// `Watch::set_waiting`, under the device's lock.
+    fn set_waiting(&self, threads: u32) {
+        self.asking.waiting.store(threads, Ordering::Relaxed);
+    }
+
+    /// The program leaves MPI, `work` left to the progress thread (`Device::hand_over`).
+    fn leave(&self, device: &mut Device, work: u32) {
+        (device.work, device.owed) = (device.work + work, work > 0);
+        if device.owed && !self.asking.asked.load(Ordering::Relaxed) {
+            self.ask();
+        }
+    }
+
+    /// `Device::ask_to_look`.
+    fn ask(&self) {
+        self.asking.asked.store(true, Ordering::Relaxed);
+        if word::ring(&self.word, true) {
+            self.sleeping.wake();
+        }
+    }
+
+    /// The program waits in MPI, where it does what there is to do, and leaves it again with `work` for the thread.
+    fn wait_and_leave(&self, work: u32) {
+        let mut device = self.device.lock().unwrap();
+        self.set_waiting(1);
+        device.owed = false;
+        drop(device); // It sleeps, or hands its core over.
+        let mut device = self.device.lock().unwrap();
+        device.done += std::mem::take(&mut device.work);
+        self.set_waiting(0);
+        self.leave(&mut device, work);
+    }
+
+    /// `stop_progress`.
+    fn stop(&self) {
+        self.device.lock().unwrap().stops = true;
+        if word::ring(&self.word, true) {
+            self.sleeping.wake();
+        }
+    }
+
+    /// The progress thread, until `ends` says that all is done.
+    fn run(&self, waits: Waits, ends: impl Fn(&Device, u32) -> bool) {
+        let mut polled = false;
+        let mut taken = 0;
+        loop {
+            let mut device = self.device.lock().unwrap();
+            let seen = word::seen(&self.word);
+            if device.stops {
+                return;
+            }
+            let waiting = self.asking.waiting.load(Ordering::Relaxed) > 0;
+            if !waiting {
+                device.owed = false;
+                let came = self.came.load(Ordering::SeqCst);
+                let moved = device.work > 0 || came > taken;
+                device.done += std::mem::take(&mut device.work);
+                taken = came;
+                if ends(&device, taken) {
+                    return;
+                }
+                if moved {
+                    continue;
+                }
+            }
+            self.asking.asked.store(false, Ordering::Relaxed);
+            if !waiting {
+                self.armed.store(1, Ordering::SeqCst);
+                fence(Ordering::SeqCst); // A store with SeqCst is a full barrier on x86-64.
+                if self.came.load(Ordering::SeqCst) > taken {
+                    continue;
+                }
+            }
+            drop(device);
+            if !matches!(waits, Waits::Sleeping) && !std::mem::replace(&mut polled, true) {
+                word::set_polled(&self.word, true);
+            }
+            if self.polls(waits, seen) {
+                continue;
+            }
+            if std::mem::take(&mut polled) {
+                word::set_polled(&self.word, false);
+            }
+            self.sleeping.wait(&self.word, word::asleep_at(seen));
+        }
+    }
+
+    /// `poll`: has it heard a ring?
+    fn polls(&self, waits: Waits, seen: u32) -> bool {
+        let mut looks = match waits {
+            Waits::Sleeping => return false,
+            Waits::Looking(times) => times,
+            Waits::Polling => u32::MAX,
+        };
+        let mut seen = seen;
+        while looks > 0 {
+            looks -= 1;
+            let now = word::seen(&self.word);
+            if word::rung_since(&self.word, seen) {
+                match self.asking.heard() {
+                    Heard::Now => return true,
+                    Heard::Later => {}
+                    Heard::Nothing => seen = now,
+                }
+            }
+            if looks > 0 {
+                thread::yield_now();
+            }
+        }
+        false
+    }
+}
+
+/// Whatever the thread does between two pieces of work.
+const WAYS: [Waits; 4] = [
+    Waits::Sleeping,
+    Waits::Looking(1),
+    Waits::Looking(2),
+    Waits::Polling,
+];
+
+#[test]
+fn what_a_peer_brings_is_heard_whether_the_thread_sleeps_polls_or_works() {
+    for waits in WAYS {
+        check(3, move || {
+            let process = process();
+            let there = process.clone();
+            let peer = thread::spawn(move || (0..2).for_each(|_| there.bring()));
+            process.run(waits, |_, came| came == 2);
+            peer.join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn work_that_is_left_to_the_thread_is_done_though_nobody_rings_twice() {
+    for waits in WAYS {
+        check(3, move || {
+            let process = process();
+            let there = process.clone();
+            let program = thread::spawn(move || {
+                there.leave(&mut there.device.lock().unwrap(), 1);
+                there.wait_and_leave(1);
+                // Now it computes, and nobody but the thread does what was left to it.
+            });
+            process.run(waits, |device, _| device.done == 2);
+            program.join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn what_comes_while_the_program_comes_and_goes_is_heard() {
+    for waits in WAYS {
+        check(2, move || {
+            let process = process();
+            let (there, here) = (process.clone(), process.clone());
+            let peer = thread::spawn(move || there.bring());
+            let program = thread::spawn(move || here.wait_and_leave(1));
+            process.run(waits, |device, came| device.done == 1 && came == 1);
+            peer.join().unwrap();
+            program.join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_thread_that_is_to_end_hears_it() {
+    for waits in WAYS {
+        check(3, move || {
+            let process = process();
+            let there = process.clone();
+            let program = thread::spawn(move || {
+                there.leave(&mut there.device.lock().unwrap(), 1);
+                there.stop();
+            });
+            process.run(waits, |_, _| false);
+            program.join().unwrap();
+        });
+    }
+}
