@@ -30,18 +30,24 @@ fn complete(h: &mut Handle, req: &Arc<Request>, held: &mut Option<DeviceGuard>) 
         outcome.error = Some(e.clone().on(comm));
     }
     if !req.is_persistent() {
-        // Another thread that completes the same request is the program's mistake; the handle is gone either way.
-        let gone = handle::remove::<Request>(*h);
-        *h = constants::MPI_REQUEST_NULL;
-        let rest = match (gone, &mut *held) {
-            (Some(gone), Some(d)) => gone.put_away(d),
-            (gone, _) => gone,
-        };
-        if rest.is_some() {
-            *held = None;
-        }
+        let_go(h, held);
     }
     outcome
+}
+
+/// Gives up the handle of a request that is complete. `held`: see [`Request::complete`].
+#[inline]
+fn let_go(h: &mut Handle, held: &mut Option<DeviceGuard>) {
+    // Another thread that completes the same request is the program's mistake; the handle is gone either way.
+    let gone = handle::remove::<Request>(*h);
+    *h = constants::MPI_REQUEST_NULL;
+    let rest = match (gone, &mut *held) {
+        (Some(gone), Some(d)) => gone.put_away(d),
+        (gone, _) => gone,
+    };
+    if rest.is_some() {
+        *held = None;
+    }
 }
 
 /// A request in an array that is to be completed.
@@ -124,6 +130,10 @@ pub fn wait(request: &mut Handle, status: OutStatus) -> Result<()> {
     match look_up(*request)? {
         None => finish(Outcome::EMPTY, status),
         Some(req) => {
+            if req.ended_already() {
+                let_go(request, &mut None);
+                return finish(Outcome::EMPTY, status);
+            }
             request::wait_all(&[&**req]);
             finish(complete(request, req, &mut None), status)
         }
@@ -135,6 +145,11 @@ pub fn test(request: &mut Handle, flag: OutFlag, status: OutStatus) -> Result<()
         flag.set(true);
         return finish(Outcome::EMPTY, status);
     };
+    if req.ended_already() {
+        flag.set(true);
+        let_go(request, &mut None);
+        return finish(Outcome::EMPTY, status);
+    }
     let done = request::test(|d| req.is_complete(d));
     flag.set(done);
     if done {

@@ -77,7 +77,8 @@ pub(super) enum Labour {
     AtOnce,
     /// The caller, without the device's lock.
     Caller,
-    /// The progress thread while the program only passes through MPI, a portion at a time; otherwise whoever advances the run.
+    /// The progress thread while the program only passes through MPI, a portion at a time; otherwise whoever advances the run. Where that
+    /// thread polls, large messages are its own, too.
     Thread,
 }
 
@@ -118,6 +119,8 @@ pub(super) struct Run {
     under_way: VecDeque<Message>,
     /// Bytes that the next step, a copy, has copied already.
     copied: usize,
+    /// It has been counted.
+    counted: bool,
     room: Room,
     number: Number,
     error: Option<Error>,
@@ -130,6 +133,7 @@ impl Run {
             watch: None,
             under_way: VecDeque::new(),
             copied: 0,
+            counted: false,
             room: Room::new(schedule.tmp, b.reduction.map(|r| r.1)),
             number,
             error: None,
@@ -213,10 +217,16 @@ impl Run {
             recv: b.recv,
             element: b.reduction.map(|r| r.1),
         };
-        if self.at == 0 && self.under_way.is_empty() {
+        if !std::mem::replace(&mut self.counted, true) {
             TALLY.count(s.algorithm, d);
         }
         while let Some(step) = s.steps.get(self.at) {
+            if let Step::Send { from: piece, .. } | Step::Recv { into: piece, .. } = *step
+                && labour == Labour::Thread
+                && d.leaves_message(bytes(b, piece))
+            {
+                return Stand::Waiting;
+            }
             match *step {
                 Step::Send { peer, from } => {
                     let (to, key) = address(b.comm, self.number, peer, true);
@@ -617,7 +627,7 @@ impl Lasting {
             let work = InBackground::new(Arc::new(self), &flag);
             device::device().add_background(Box::new(work));
         }
-        Request::work(Some(comm), flag)
+        Request::flagged(Some(comm), flag)
     }
 
     /// Makes it a persistent request (MPI_…_init), whose starts are matched in their order: each run's messages follow
@@ -640,9 +650,24 @@ impl Lasting {
 struct InBackground {
     what: Arc<Lasting>,
     run: Box<Run>,
-    flag: Arc<Flag>,
     /// From this step on nothing is sent any more, and no step takes long.
     last: usize,
+    /// Goes last: the program, which learns of the end without the device's lock, then has the last word on what was used.
+    over: Over,
+}
+
+/// Says, when it is dropped, how the work has ended.
+struct Over {
+    flag: Arc<Flag>,
+    result: Option<Result<()>>,
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        if let Some(result) = self.result.take() {
+            self.flag.set(result);
+        }
+    }
 }
 
 impl InBackground {
@@ -658,8 +683,11 @@ impl InBackground {
         let run = Box::new(Run::new(s, &b, what.number));
         InBackground {
             run,
-            flag: flag.clone(),
             last,
+            over: Over {
+                flag: flag.clone(),
+                result: None,
+            },
             what,
         }
     }
@@ -676,7 +704,7 @@ impl Background for InBackground {
         if unsafe { self.run.advance(&self.what.schedule, &b, d, Labour::Thread) } != Stand::Done {
             return false;
         }
-        self.flag.set(self.run.error.take().map_or(Ok(()), Err));
+        self.over.result = Some(self.run.error.take().map_or(Ok(()), Err));
         d.nudge();
         true
     }

@@ -115,6 +115,8 @@ pub struct Request {
     of: UnsafeCell<Of>,
     state: UnsafeCell<State>,
     starter: Option<UnsafeCell<Starter>>,
+    /// Says that it is complete to who has not the device.
+    flag: Option<Arc<Flag>>,
 }
 
 /// What a request is of.
@@ -142,6 +144,7 @@ impl Request {
             of: UnsafeCell::new(Of { comm, class }),
             state: UnsafeCell::new(state),
             starter,
+            flag: None,
         })
     }
 
@@ -166,6 +169,26 @@ impl Request {
     /// Work under way; errors go to `comm`, if given.
     pub fn work(comm: Option<Arc<Comm>>, work: Arc<dyn Work>) -> Arc<Request> {
         Request::make(comm, Class::Other, State::Active(Active::Work(work)), None)
+    }
+
+    /// Work under way that is complete when `flag` is set.
+    pub fn flagged(comm: Option<Arc<Comm>>, flag: Arc<Flag>) -> Arc<Request> {
+        let class = Class::Other;
+        Arc::new(Request {
+            identity: Identity::none(),
+            of: UnsafeCell::new(Of { comm, class }),
+            state: UnsafeCell::new(State::Active(Active::Work(flag.clone()))),
+            starter: None,
+            flag: Some(flag),
+        })
+    }
+
+    /// Has the progress thread ended it, without an error? Nobody's lock is needed to know that, and the program, which has done with the
+    /// request then, need not complete it: there is nothing to tell.
+    #[inline]
+    pub fn ended_already(&self) -> bool {
+        let flag = self.flag.as_ref();
+        flag.is_some_and(|f| f.is_set() && f.error.get().is_none()) && device::has_progress_thread()
     }
 
     /// An operation that ended as it was started.
