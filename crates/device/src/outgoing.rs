@@ -11,8 +11,6 @@ use crate::wire;
 use ferry_transport::{Answer, Body, Features, Gone, Parcel, TransportError};
 use std::collections::VecDeque;
 
-/// Bytes of a piece of a message that is sent piece by piece: small enough that several fit a ring and stay in the cache.
-const PIECE: usize = 16 * 1024;
 /// From so many bytes on a message that follows another one may be kept back to go with the next.
 const KEEP_MIN: usize = 16 * 1024;
 /// Bytes that are kept back at most.
@@ -145,7 +143,6 @@ impl Device {
                 {
                     return Ok(went);
                 }
-                let piece_max = features.message_max - 16;
                 let Some(Operation::SendAnnounced { source, .. }) =
                     self.engine.requests.operation(*req)
                 else {
@@ -153,7 +150,7 @@ impl Device {
                 };
                 let total = source.len();
                 while *offset < total {
-                    let piece = (total - *offset).min(piece_max.min(PIECE));
+                    let piece = (total - *offset).min(features.piece_max);
                     // SAFETY: an announced send's buffer is valid until its completion.
                     let mut fill = |out: &mut [u8]| unsafe { source.read(*offset, out) };
                     match self.wires.send(

@@ -163,11 +163,18 @@ pub struct Gone {
     pub between: bool,
 }
 
+/// Bytes of a piece, [`Features::piece_max`], where the wire has no reason for others.
+pub const PIECE: usize = 16 * 1024;
+/// Bytes that the head of a piece takes at most.
+pub const PIECE_HEAD: usize = 16;
+
 /// What a transport can do for one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
     /// Largest active message (head and body), bytes.
     pub message_max: usize,
+    /// Bytes of a piece of a message that is sent piece by piece: few enough that the receiver copies one while the next is written.
+    pub piece_max: usize,
     /// The size, in bytes, from which asking first is worth while: smaller messages are sent at once.
     pub eager_max: usize,
     /// [`Transport::read`] works for this peer, as far as is known without having tried.

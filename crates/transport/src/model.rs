@@ -4,8 +4,8 @@
 //! catch up with this rank's clock.
 
 use crate::{
-    Answer, Body, CardMemory, Expected, Features, Inbox, ProcId, Streamed, Transport,
-    TransportError,
+    Answer, Body, CardMemory, Expected, Features, Inbox, PIECE, PIECE_HEAD, ProcId, Streamed,
+    Transport, TransportError,
 };
 use ferry_fabric::driver::{self, Driver, Upcall};
 use ferry_fabric::machine::{Compute, Machine};
@@ -230,6 +230,7 @@ impl Transport for Model {
         let limits = self.driver.limits(peer);
         Features {
             message_max: limits.message_max,
+            piece_max: PIECE.min(limits.message_max.saturating_sub(PIECE_HEAD)),
             eager_max: limits
                 .eager_max
                 .min(limits.message_max.saturating_sub(SPARE)),

@@ -16,8 +16,8 @@ mod meet;
 mod watch;
 
 use crate::{
-    Answer, Body, Features, Gone, Inbox, Lends, Parcel, ProcId, Sleeper, Streamed, Transport,
-    TransportError,
+    Answer, Body, Features, Gone, Inbox, Lends, PIECE, Parcel, ProcId, Sleeper, Streamed,
+    Transport, TransportError,
 };
 use conn::{Broken, Conn};
 use ferry_guard::{Drops, Guard, Handshake, Key, Local, Porch};
@@ -515,6 +515,7 @@ impl Transport for Connected {
     fn features(&self, _peer: ProcId) -> Features {
         Features {
             message_max: frame::WHOLE_MAX,
+            piece_max: PIECE,
             eager_max: EAGER_MAX,
             remote_read: false,
             read_min: usize::MAX,

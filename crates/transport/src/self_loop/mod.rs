@@ -1,6 +1,6 @@
 //! Messages of a process to itself.
 
-use crate::{Answer, Body, Features, Inbox, ProcId, ReadError, Transport, TransportError};
+use crate::{Answer, Body, Features, Inbox, PIECE, ProcId, ReadError, Transport, TransportError};
 use std::collections::VecDeque;
 
 /// The wire of a process to itself: a queue.
@@ -31,6 +31,7 @@ impl Transport for SelfLoop {
     fn features(&self, _peer: ProcId) -> Features {
         Features {
             message_max: usize::MAX,
+            piece_max: PIECE,
             eager_max: 4096,
             remote_read: true,
             read_min: 0,

@@ -6,12 +6,12 @@ pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 /// Bytes of a cache line.
 pub const LINE: usize = 64;
 /// Bytes of records in a ring; a power of two.
-pub const DATA: usize = 256 * 1024;
+pub const DATA: usize = 512 * 1024;
 /// Bytes of a ring with its head lines.
 pub const RING: usize = RECORDS_AT + DATA;
 /// Where, in the ring of the lower-numbered to the higher-numbered process, the pair's front lies.
 pub const FRONT_AT: usize = 2 * LINE;
-/// Bytes of a front: the largest record with the line of its word.
+/// Bytes of a front: 16 KiB of a body, a line for a head, and one for the word.
 pub const FRONT: usize = 258 * LINE;
 /// Where in a ring its records lie.
 pub const RECORDS_AT: usize = FRONT_AT + FRONT;

@@ -22,7 +22,8 @@ pub use front::FRONT_LINE;
 pub use memory::DATA as RING_LEN;
 
 use crate::{
-    Answer, Body, Features, Fetch, Inbox, ProcId, ReadError, Sleeper, Transport, TransportError,
+    Answer, Body, Features, Fetch, Inbox, PIECE_HEAD, ProcId, ReadError, Sleeper, Transport,
+    TransportError,
 };
 use control::{AT_DOOR, AWAKE, CONTROL, Control, LOCAL_MAX};
 use ferry_job::Segment;
@@ -30,14 +31,14 @@ use front::Front;
 use long::Long;
 use memory::{FRONT_AT, RING};
 use pair::{Next, Pair};
-use ring::{LONG_MAX, RECORD_MAX, Reader, Writer};
+use ring::{LONG_MAX, PART, RECORD_MAX, Reader, Writer};
 use share::Desk;
 use sharing::Sharing;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes from one ring's beginning to the next one's.
-const STRIDE: u64 = 512 * 1024;
+const STRIDE: u64 = RING.next_multiple_of(64 * 1024) as u64;
 /// On nodes with more processes than this, a writer also sets its bit in the reader's bitmap, so that the reader need not look at every ring.
 const LOOK_AT_ALL: usize = 8;
 /// Records taken from one ring before the next one's turn.
@@ -45,6 +46,8 @@ const FAIR_SHARE: usize = 32;
 /// Messages (head and body) up to this many bytes are sent at once; larger ones wait for their receive.
 pub const EAGER_MAX: usize = 64 * 1024 + 32;
 const _: () = assert!(EAGER_MAX <= LONG_MAX);
+/// Largest head and body that go in one record whatever they are, bytes; of longer ones only pieces do.
+const RECORD_ANY: usize = PART + memory::LINE;
 /// In place of a boundary: whether a large message is read out of its sender's memory or comes in pieces through the ring is decided by
 /// which was faster so far.
 pub const READ_MIN_MEASURED: usize = usize::MAX - 1;
@@ -332,7 +335,8 @@ impl Transport for Shm {
             .and_then(|i| self.peers[i].as_ref())
             .and_then(|p| p.readable);
         Features {
-            message_max: RECORD_MAX,
+            message_max: RECORD_ANY,
+            piece_max: RECORD_MAX - PIECE_HEAD,
             eager_max: EAGER_MAX,
             remote_read: readable != Some(false),
             read_min: read_min(),
@@ -363,10 +367,9 @@ impl Transport for Shm {
         let bitmapped = self.bitmapped();
         let pair = &mut self.peer(to)?.pair;
         let len = head.len() + body.len();
-        let sent = if len > RECORD_MAX {
-            send_long(pair, message, head, body)
-        } else {
-            pair.send(message, head.len(), len, |out: &mut [u8]| {
+        let sent = match body {
+            Body::Bytes(bytes) if len > RECORD_ANY => pair.send_long(message, head, bytes),
+            body => pair.send(message, head.len(), len, |out: &mut [u8]| {
                 let (first, rest) = out.split_at_mut(head.len());
                 match body {
                     Body::Bytes(b) => rest.copy_from_slice(b),
@@ -374,7 +377,7 @@ impl Transport for Shm {
                 }
                 // Last, because it may lie in the line that the reader polls.
                 first.copy_from_slice(head);
-            })
+            }),
         };
         if !sent {
             if !self.starving.contains(&to) {
@@ -526,19 +529,6 @@ impl Transport for Shm {
     fn doorbell(&self) -> Option<&'static AtomicU32> {
         let controls: &'static [Control] = self.controls;
         Some(&controls[self.me].bell)
-    }
-}
-
-/// Sends a message that is longer than a record.
-#[cold]
-fn send_long(pair: &mut Pair, message: u8, head: &[u8], body: Body<'_>) -> bool {
-    match body {
-        Body::Bytes(bytes) => pair.send_long(message, head, bytes),
-        Body::Fill(len, fill) => {
-            let mut bytes = vec![0; len];
-            fill(&mut bytes);
-            pair.send_long(message, head, &bytes)
-        }
     }
 }
 

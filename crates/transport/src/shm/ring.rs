@@ -17,17 +17,21 @@
 
 use super::memory::{APART, Base, DATA, LINE, Ordering, RingMemory, fence};
 
-/// Largest head and body of one record, bytes.
-pub const RECORD_MAX: usize = if DATA / 4 < 16384 { DATA / 4 } else { 16384 } + LINE;
+/// Largest head and body of one record, bytes. Several fit the ring, so that the reader copies one while the next is written.
+pub const RECORD_MAX: usize = if DATA / 4 < 60 * 1024 {
+    DATA / 4
+} else {
+    60 * 1024
+} + LINE;
 /// Largest head and body of a message that goes in several records, bytes; up to a record where the ring is too small for more.
 #[cfg_attr(loom, allow(dead_code))]
-pub const LONG_MAX: usize = if DATA >= 16 * RECORD_MAX - 1024 {
-    4 * 16384 + LINE
+pub const LONG_MAX: usize = if DATA >= 16 * PART {
+    4 * PART + LINE
 } else {
     RECORD_MAX
 };
-/// Of such a message's body, bytes that one record takes.
-const PART: usize = 16384;
+/// Of such a message's body, bytes that one record takes: the first is to be there soon, as the reader may be waiting for it.
+pub const PART: usize = 16384;
 /// The reader publishes its position at least this often, bytes. With RECORD_MAX this leaves room for any record in an empty ring.
 const PUBLISH: u64 = (DATA / 4) as u64;
 /// Marks the unused end of the ring: the next record starts at its beginning.
@@ -100,9 +104,9 @@ impl Shape {
 /// Most that a record without a gap takes, bytes.
 const SPAN_MAX: u64 = (LINE + RECORD_MAX).next_multiple_of(LINE) as u64;
 /// Most that the records of a message take, and an end that they skip: whole parts, what is left, the first one's head, and the skipped end.
-const LONG_SPAN: u64 = (LONG_MAX / PART + 2) as u64 * SPAN_MAX;
+const LONG_SPAN: u64 = ((LONG_MAX / PART + 2) * (PART + 3 * LINE)) as u64;
 /// Most that any message takes: a record and the skipped end before it, each less than RECORD_MAX and a line, or several records.
-const ANY_SPAN: u64 = if LONG_MAX > RECORD_MAX {
+const ANY_SPAN: u64 = if LONG_MAX > RECORD_MAX && LONG_SPAN > 2 * SPAN_MAX {
     LONG_SPAN
 } else {
     2 * SPAN_MAX
