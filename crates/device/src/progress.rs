@@ -458,6 +458,8 @@ struct Memory {
     idle: u32,
     /// It looks at intervals.
     looks: bool,
+    /// When it last went to sleep, something was under way on which others waited.
+    pressed: bool,
     /// The next interval while it holds back.
     soon: Duration,
     /// Until when it polls rather than sleeps.
@@ -476,6 +478,7 @@ fn run() {
         vain: 0,
         idle: 0,
         looks: false,
+        pressed: false,
         soon: LOOK_SOON,
         polls_until: None,
         keeps_off: None,
@@ -674,9 +677,11 @@ fn plan(guard: &mut DeviceGuard, memory: &mut Memory, moved: bool) -> Option<Unt
         w.holds = false;
         return Some(Until::Rung);
     }
+    let was_pressed = std::mem::replace(&mut memory.pressed, pressed);
     if !open {
         memory.idle += 1;
-        memory.looks &= memory.idle < IDLE;
+        // What it was asked for has been done behind the program's back, which computes: there is nothing to look for.
+        memory.looks &= memory.idle < IDLE && !(was_pressed && away);
         w.holds = false;
         return Some(rest(w, memory));
     }

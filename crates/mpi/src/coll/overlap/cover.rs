@@ -20,6 +20,8 @@ pub(super) struct Cover {
     edges: Vec<Range<usize>>,
     /// Pages with such bytes that some step still touches.
     edges_left: usize,
+    /// Guarded bytes that have been opened.
+    opened: usize,
 }
 
 #[derive(Clone)]
@@ -141,6 +143,7 @@ impl Cover {
             left,
             edges: plan.edges,
             edges_left: edge_pages.len(),
+            opened: 0,
         })
     }
 
@@ -152,6 +155,11 @@ impl Cover {
     /// All bytes beside guarded pages are in their places.
     pub fn has_edges(&self) -> bool {
         self.edges_left == 0
+    }
+
+    /// Guarded bytes that are where they belong.
+    pub fn opened(&self) -> usize {
+        self.opened
     }
 
     /// As [`Plan::ends`].
@@ -189,6 +197,7 @@ impl Cover {
                 self.bring_out(at);
                 continue;
             }
+            self.opened += PAGE;
             match &mut ready {
                 Some(run) if run.end == at => run.end += PAGE,
                 _ => {

@@ -372,6 +372,7 @@ impl Start {
             cover: Some(cover),
             rest: Rest::Trace(pieces),
             store: None,
+            opened_at_touch: 0,
         });
         Ok(())
     }
@@ -456,6 +457,7 @@ impl Start {
             cover,
             rest,
             store,
+            opened_at_touch: 0,
         });
         device::wait_until(&what, |_| shared.returns.load(Ordering::Acquire));
         lock(&shared.record).returned();

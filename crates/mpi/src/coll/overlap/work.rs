@@ -15,8 +15,9 @@ use std::time::Instant;
 /// Bytes asked for and not yet there, below which the next message is asked for.
 const WINDOW: usize = 256 * 1024;
 
-/// Bytes of a message that gather before the progress thread is woken, while nobody waits for them.
-const GATHER: usize = 256 * 1024;
+/// Bytes of a message that gather before the progress thread is woken, while nobody waits for them: as many as have been opened since somebody waited, within these bounds. A program that
+/// is just behind the data would soon touch what gathers; one that is far behind, or does something else, need not be interrupted.
+const GATHER: (usize, usize) = (256 * 1024, 1024 * 1024);
 
 /// A message that is received.
 pub(super) struct Incoming {
@@ -76,11 +77,14 @@ pub(super) struct Work {
     pub rest: Rest,
     /// Copies of what is sent.
     pub store: Option<Store>,
+    /// Bytes that had been opened when somebody last waited.
+    pub opened_at_touch: usize,
 }
 
 impl Background for Work {
     fn advance(&mut self, d: &mut Device) -> bool {
-        if self.shared.has_touched.swap(false, Ordering::AcqRel) {
+        let touched = self.shared.has_touched.swap(false, Ordering::AcqRel);
+        if touched {
             self.raise(d);
         }
         let done = match &mut self.rest {
@@ -103,13 +107,27 @@ impl Background for Work {
         } else if let Some(cover) = &self.cover {
             self.shared.opened(|address| cover.is_open(address));
         }
-        let may_gather = !done && !self.shared.is_waited_for();
-        d.gather(if may_gather { GATHER } else { 0 });
+        let opened = self.cover.as_ref().map_or(0, Cover::opened);
+        let is_waited_for = self.shared.is_waited_for();
+        if touched || is_waited_for {
+            self.opened_at_touch = opened;
+        }
+        let may_gather = !done && !is_waited_for;
+        d.gather(if may_gather { self.gathers(opened) } else { 0 });
         done
     }
 }
 
 impl Work {
+    /// Bytes that may gather, of which so many are open.
+    fn gathers(&self, opened: usize) -> usize {
+        match &self.rest {
+            // The next message is asked for when this one is nearly there.
+            Rest::Apart { queue, .. } if !queue.is_empty() => GATHER.0,
+            _ => (opened - self.opened_at_touch).clamp(GATHER.0, GATHER.1),
+        }
+    }
+
     /// Threads of the program wait for what they have touched.
     fn raise(&mut self, d: &mut Device) {
         for (address, at) in self.shared.take_touched() {
