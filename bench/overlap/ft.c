@@ -73,7 +73,7 @@ int main(int argc, char **argv)
 {
     begin(&argc, &argv);
     nx = 1 << atoi(argv[1]), ny = 1 << atoi(argv[2]), nz = 1 << atoi(argv[3]);
-    int iterations = atoi(argv[4]), rounds = atoi(argv[5]);
+    int iterations = atoi(argv[4]), rounds = atoi(argv[5]) < ROUNDS ? atoi(argv[5]) : ROUNDS;
     lz = nz / size, lx = nx / size;
     most = nx > ny ? nx : ny;
     most = nz > most ? nz : most;
@@ -92,9 +92,10 @@ int main(int argc, char **argv)
         }
         field[i] = part[0] + part[1] * I;
     }
-    double t[2][64], call[2][64], sums[2][64][2];
+    double sums[2][64][2];
     for (int round = 0; round <= rounds; round++)
-        for (int on = 0; on < 2; on++) {
+        for (int nth = 0; nth < 2; nth++) {
+            int on = way(round, nth);
             in_calls = 0;
             MPI_Barrier(MPI_COMM_WORLD);
             double a = MPI_Wtime();
@@ -133,9 +134,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "rank %d: %s (off by %g)\n", rank, same ? "the inverse transform does not give the field back" : "other checksums with overlap", off);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
-    if (rank == 0)
-        printf("{\"kernel\": \"FT\", \"ranks\": %d, \"blocking\": %.5f, \"overlap\": %.5f, \"call_blocking\": %.5f, \"call_overlap\": %.5f}\n", size, least(t[0], rounds),
-               least(t[1], rounds), least(call[0], rounds), least(call[1], rounds));
+    say("FT", rounds);
     MPI_Finalize();
     return 0;
 }

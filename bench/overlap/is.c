@@ -1,13 +1,14 @@
 /* Integer sort, after the public specification of the NAS parallel benchmarks (IS): keys by its generator, sorted by buckets; each of ten
  * iterations changes two keys and ranks all. Verified: all keys are there, in order across all ranks; for class A (23 19)
  * NAS's own ranks of five keys, too.
- *   is LOG2KEYS LOG2MAX ROUNDS    both ways in turn, ROUNDS times; prints one line of JSON, seconds (the least of the rounds, of the slowest rank) */
+ *   is LOG2KEYS LOG2MAX ROUNDS [ITERATIONS]    both ways in turn, ROUNDS times; prints one line of JSON, seconds (the least of the rounds, of the slowest rank) */
 #include "kernel.h"
 
 #include <limits.h>
 #include <stdint.h>
 
-enum { BUCKETS = 1024, ITERATIONS = 10 };
+enum { BUCKETS = 1024 };
+static int iterations = 10;
 static int64_t keys_all, mine, largest;
 static int *keys, *buffer, *inbox, *counts;
 static double in_calls;
@@ -67,7 +68,7 @@ static void rank_keys(int iteration, MPI_Comm comm)
         shift++;
     if (rank == 0) {
         keys[iteration] = iteration;
-        keys[iteration + ITERATIONS] = (int)largest - iteration;
+        keys[iteration + iterations] = (int)largest - iteration;
     }
     memset(sizes, 0, sizeof sizes);
     for (int64_t i = 0; i < mine; i++) {
@@ -138,7 +139,7 @@ static void verify(void)
     int failed = 0;
     for (int k = 0; is_class_a() && k < KNOWN; k++)
         if (key_at[k] >= lowest && key_at[k] < lowest + count_of)
-            failed += below_all + counts[key_at[k] - lowest] != ranks_known[k] + step[k] * (ITERATIONS - 1);
+            failed += below_all + counts[key_at[k] - lowest] != ranks_known[k] + step[k] * (iterations - 1);
     int64_t wrong = failed, sums[2] = {0, 0}, all[2], before[2] = {mine, 0}, had[2];
     for (int64_t i = 1; i < got; i++)
         wrong += sorted[i] < sorted[i - 1];
@@ -164,21 +165,22 @@ int main(int argc, char **argv)
     begin(&argc, &argv);
     keys_all = 1LL << atoi(argv[1]);
     largest = 1LL << atoi(argv[2]);
-    int rounds = atoi(argv[3]);
+    int rounds = atoi(argv[3]) < ROUNDS ? atoi(argv[3]) : ROUNDS;
+    iterations = argc > 4 ? atoi(argv[4]) : iterations;
     mine = keys_all / size;
     keys = malloc(sizeof(int) * (size_t)mine);
     buffer = malloc(sizeof(int) * (size_t)(mine + size));
     inbox = malloc(sizeof(int) * (size_t)(2 * mine + BUCKETS));
     counts = malloc(sizeof(int) * (size_t)(largest + 2));
-    double t[2][64], call[2][64];
     for (int round = 0; round <= rounds; round++) /* the first one is not counted */
-        for (int on = 0; on < 2; on++) {
+        for (int nth = 0; nth < 2; nth++) {
+            int on = way(round, nth);
             generate();
             find_known();
             in_calls = 0;
             MPI_Barrier(MPI_COMM_WORLD);
             double a = MPI_Wtime();
-            for (int i = 1; i <= ITERATIONS; i++)
+            for (int i = 1; i <= iterations; i++)
                 rank_keys(i, comms[on]);
             double took = MPI_Wtime() - a;
             verify();
@@ -187,9 +189,7 @@ int main(int argc, char **argv)
             if (round > 0)
                 t[on][round - 1] = took, call[on][round - 1] = calls;
         }
-    if (rank == 0)
-        printf("{\"kernel\": \"IS\", \"ranks\": %d, \"blocking\": %.5f, \"overlap\": %.5f, \"call_blocking\": %.5f, \"call_overlap\": %.5f}\n", size, least(t[0], rounds),
-               least(t[1], rounds), least(call[0], rounds), least(call[1], rounds));
+    say("IS", rounds);
     MPI_Finalize();
     return 0;
 }

@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { ROUNDS = 128 };
 static MPI_Comm comms[2]; // blocking; overlapping where the job runs with --overlap=comm
 static int rank, size;
+static double t[2][ROUNDS], call[2][ROUNDS]; // seconds of each round, of the slowest rank; of these in the calls that overlap
 
 static void begin(int *argc, char ***argv)
 {
@@ -36,4 +38,26 @@ static double least(const double *t, int n)
     for (int i = 1; i < n; i++)
         x = t[i] < x ? t[i] : x;
     return x;
+}
+
+/* Which way comes first and second in a round: in turn, so that neither always follows the other. */
+static inline int way(int round, int nth)
+{
+    return nth ^ (round & 1);
+}
+
+/* One line of JSON: the least of the rounds, and all of them. */
+static inline void say(const char *kernel, int rounds)
+{
+    if (rank != 0)
+        return;
+    printf("{\"kernel\": \"%s\", \"ranks\": %d, \"blocking\": %.5f, \"overlap\": %.5f, \"call_blocking\": %.5f, \"call_overlap\": %.5f", kernel, size, least(t[0], rounds),
+           least(t[1], rounds), least(call[0], rounds), least(call[1], rounds));
+    for (int on = 0; on < 2; on++) {
+        printf(", \"rounds_%s\": [", on ? "overlap" : "blocking");
+        for (int i = 0; i < rounds; i++)
+            printf("%s%.5f", i ? ", " : "", t[on][i]);
+        printf("]");
+    }
+    printf("}\n");
 }

@@ -89,14 +89,14 @@ int main(int argc, char **argv)
 {
     begin(&argc, &argv);
     block = atoi(argv[1]);
-    int reps = atoi(argv[2]);
+    int reps = atoi(argv[2]) < ROUNDS - 2 ? atoi(argv[2]) : ROUNDS - 2;
     size_t bytes = (size_t)block * (size_t)size;
     out = malloc(bytes);
     in = malloc(bytes);
     for (size_t i = 0; i < bytes; i++)
         out[i] = (char)(rank * 7 + (int)(i / (size_t)block));
     memset(in, 1, bytes);
-    double t[2][64], call[2][64], pure[64];
+    double pure[ROUNDS];
     long ms = turns_a_ms();
     double slowest = longest(1.0 / (double)ms);
     ms = (long)(1 / slowest);
@@ -111,7 +111,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 6; i++)
         once(1, curc, crc); /* the site is learnt */
     /* All in turn, so that a machine that becomes slower or faster does so for all: the collective alone, each computation alone, and both ways. */
-    double curc_alone[64], crc_alone[64];
+    double curc_alone[ROUNDS], crc_alone[ROUNDS];
     for (int i = 0; i < reps; i++) {
         pure[i] = longest(once(0, 0, 0));
         curc_alone[i] = longest(computes(curc, 0));
