@@ -92,6 +92,7 @@ impl Tcp {
     ///
     /// Errors: no address to listen at, or the system refuses.
     pub fn listen(welcome: &Welcome, settings: &Settings) -> Result<Tcp, TransportError> {
+        socket::choose_window(welcome.local_ranks.len() > welcome.cores as usize);
         let one_host = welcome.nodes.len() <= 1;
         let all = interfaces::all().map_err(|cause| TransportError::Refused {
             attempted: "listing this host's interfaces".into(),
@@ -193,6 +194,7 @@ impl Line for TcpLine {
     }
     fn opened(&self, socket: &OwnedFd) {
         socket::suit_distance(socket);
+        socket::bound_window(socket);
     }
     fn unacknowledged(&self, socket: &OwnedFd) -> usize {
         socket::unacknowledged(socket)

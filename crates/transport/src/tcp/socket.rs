@@ -53,6 +53,40 @@ pub fn choose_congestion(asked: Option<&str>) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Bytes that may have come and not been read, over [`CLOSE`] connections: 16 packets of 64 KiB. So many are sent by one call before it looks for
+/// acknowledgements (`process_backlog` in the system's tcp_sendmsg_locked), and then it finds them all at once.
+const WINDOW: usize = 512 * 1024;
+/// Round trips within which twice as much (the system doubles it) is more than a network carries: 5 GB/s.
+const CLOSE: Duration = Duration::from_micros(200);
+
+/// Whether connections get [`WINDOW`].
+static BOUND: OnceLock<bool> = OnceLock::new();
+
+/// Decides whether close connections take at most [`WINDOW`] from their peers before it is read; larger windows, which the system would come to by itself, only
+/// mean more acknowledgements. Not where this process has no core of its own (`crowded`): what comes while another one has it needs more room. The first decision
+/// holds.
+pub fn choose_window(crowded: bool) {
+    // Less than asked for would be worse than the system's own choice, to which there is no way back: tried on another socket.
+    let granted = || {
+        let flags = SocketFlags::CLOEXEC;
+        socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).is_ok_and(|trial| {
+            sockopt::set_socket_recv_buffer_size(&trial, WINDOW).is_ok()
+                && sockopt::socket_recv_buffer_size(&trial).is_ok_and(|n| n >= 2 * WINDOW)
+        })
+    };
+    let _ = BOUND.set(!crowded && granted());
+}
+
+/// Gives a connection that turns out to be close its [`WINDOW`].
+pub fn bound_window(socket: &OwnedFd) {
+    if BOUND.get() == Some(&true)
+        && info(socket).is_some_and(|i| Duration::from_micros(i.tcpi_rtt.into()) < CLOSE)
+    {
+        // If it is refused, the connection works all the same.
+        let _ = sockopt::set_socket_recv_buffer_size(socket, WINDOW);
+    }
+}
+
 fn stream(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
@@ -188,15 +222,25 @@ pub fn unacknowledged(socket: &OwnedFd) -> usize {
 /// The socket is told of as readable only when so many bytes have come (SO_RCVLOWAT, socket(7)): a process that computes is interrupted less often. The
 /// system widens the receive window as far as that needs, and tells all the same when its memory or the window is at an end.
 pub fn gather(socket: &OwnedFd, bytes: usize) {
+    if bytes > WINDOW / 2 {
+        // A buffer whose size was set holds half of it back, and is not widened: it is the system's again (SO_BUF_LOCK; before Linux 5.16 less gathers).
+        set(socket, libc::SO_BUF_LOCK, 0);
+    }
     let least = libc::c_int::try_from(bytes.max(1)).unwrap_or(libc::c_int::MAX);
-    // SAFETY: SO_RCVLOWAT takes one int. If it is refused, the process is woken more often.
+    // If it is refused, the process is woken more often.
+    set(socket, libc::SO_RCVLOWAT, least);
+}
+
+/// Sets an option of a socket that takes one int.
+fn set(socket: &OwnedFd, option: libc::c_int, value: libc::c_int) {
+    // SAFETY: the system reads one int, which lives on.
     unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
             libc::SOL_SOCKET,
-            libc::SO_RCVLOWAT,
-            (&raw const least).cast(),
-            size_of_val(&least) as libc::socklen_t,
+            option,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
         )
     };
 }
@@ -204,6 +248,24 @@ pub fn gather(socket: &OwnedFd, bytes: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// SO_RCVLOWAT.
+    fn least(socket: &OwnedFd) -> libc::c_int {
+        let mut bytes: libc::c_int = 0;
+        let mut len = size_of_val(&bytes) as libc::socklen_t;
+        // SAFETY: the system writes one int.
+        let got = unsafe {
+            libc::getsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_RCVLOWAT,
+                (&raw mut bytes).cast(),
+                &raw mut len,
+            )
+        };
+        assert_eq!(got, 0);
+        bytes
+    }
 
     #[test]
     fn connects_accepts_and_counts() {
@@ -219,6 +281,16 @@ mod tests {
         let called = accept(&listening, limit).unwrap().unwrap();
         assert_eq!(unacknowledged(&called), 0);
         assert!(!unanswered(&called).unwrap().0);
+        choose_window(false);
+        bound_window(&called);
+        let buffer = sockopt::socket_recv_buffer_size(&called).unwrap();
+        if BOUND.get() == Some(&true) {
+            assert_eq!(buffer, 2 * WINDOW);
+        }
+        for most in [1 << 20, 1] {
+            gather(&called, most);
+            assert_eq!(least(&called), most as libc::c_int);
+        }
         for end in [&caller, &called] {
             let before = sockopt::tcp_congestion(end).unwrap();
             assert!(!before.starts_with("bbr"), "another one was chosen");
