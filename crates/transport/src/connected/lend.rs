@@ -12,6 +12,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// Bytes that the pipe is to hold: as much as every process may ask for.
 const ROOM: usize = 1024 * 1024;
 
+/// Bytes given to the socket at once: as many whole pages as fit a packet of 64 KiB, header included. More would be cut, and the rest go by itself or begin
+/// the next packet, whose pages then lie across two.
+const PACKET: usize = 15 * 4096;
+/// Bytes put into the pipe at once.
+const GIVEN: usize = 4 * PACKET;
+
 /// The pipe by which pages are lent. A socket that has no room leaves pages in it, and then it serves that one's peer alone.
 #[derive(Default)]
 pub struct Lending {
@@ -61,9 +67,10 @@ impl Lending {
         while gone < body.len() {
             let Some((out, into)) = &self.ends else { break };
             if self.left == 0 {
+                let next = &body[gone..body.len().min(gone + GIVEN)];
                 let run = libc::iovec {
-                    iov_base: body[gone..].as_ptr().cast_mut().cast(),
-                    iov_len: body.len() - gone,
+                    iov_base: next.as_ptr().cast_mut().cast(),
+                    iov_len: next.len(),
                 };
                 // SAFETY: the system only reads `run` and takes references to the pages that it names, which lie in a live slice.
                 let n = unsafe {
@@ -76,11 +83,7 @@ impl Lending {
                 };
                 (self.left, self.whose) = (n, peer);
             }
-            let more = if gone + self.left < body.len() {
-                libc::SPLICE_F_MORE
-            } else {
-                0
-            };
+            // No SPLICE_F_MORE: what a call gives is a packet, and another's bytes are not to fill it up.
             let none = std::ptr::null_mut();
             // SAFETY: two descriptors that are open, and no offsets.
             let n = unsafe {
@@ -89,8 +92,8 @@ impl Lending {
                     none,
                     socket.as_raw_fd(),
                     none,
-                    self.left,
-                    libc::SPLICE_F_NONBLOCK | more,
+                    self.left.min(PACKET),
+                    libc::SPLICE_F_NONBLOCK,
                 )
             };
             match usize::try_from(n) {
