@@ -5,7 +5,7 @@ use crate::copying::{Copying, Measured};
 use crate::count::COUNTERS;
 use crate::held::Held;
 use crate::key::ProcId;
-use crate::lending::Choice;
+use crate::lending::{CLASSES, Choice};
 use crate::matcher::{Content, Matcher, Unexpected};
 use crate::note::Note;
 use crate::request::{Completion, Fault, Operation, ReqId, Requests, Stream};
@@ -107,7 +107,7 @@ pub(crate) struct Engine {
     /// Large messages may be lent to wires that can.
     pub lends: bool,
     /// Whether they are, by peer, where that is a matter of speed.
-    pub lending: HashMap<ProcId, Choice>,
+    pub lending: HashMap<ProcId, [Choice; CLASSES]>,
     pub sent: u64,
     pub received: u64,
     /// Messages that made no sense and were dropped.

@@ -4,6 +4,7 @@ use crate::buffer::Source;
 use crate::core::Device;
 use crate::engine::{Offer, Outgoing, Payload};
 use crate::key::ProcId;
+use crate::lending::{CLASSES, class};
 use crate::lock;
 use crate::request::{Completion, Operation, ReqId};
 use crate::stream::LEND_MIN;
@@ -231,7 +232,7 @@ impl Device {
         let offered = parcels.len();
         let gone = self.wires.send_several(to, &parcels)?;
         self.engine.sent += gone.whole as u64;
-        self.note_several(to, queue, gone);
+        self.note_several(to, queue, gone, offered);
         for sent in queue.drain(..gone.whole) {
             if let Payload::Request(req) | Payload::Stream { req, .. } = sent.payload {
                 self.engine.requests.complete(req, Completion::EMPTY);
@@ -255,25 +256,27 @@ impl Device {
         )))
     }
 
-    /// Of a queue's messages so many have been copied into the wire.
-    fn note_several(&mut self, to: ProcId, queue: &VecDeque<Outgoing>, gone: Gone) {
+    /// Of a queue's messages, the first of which were `offered`, so many have been copied into the wire.
+    fn note_several(&mut self, to: ProcId, queue: &VecDeque<Outgoing>, gone: Gone, offered: usize) {
         if !self.engine.lending.contains_key(&to) {
             return;
         }
-        let mut bytes = 0;
+        let mut bytes = [0; CLASSES];
         for (i, next) in queue.iter().take(gone.whole + 1).enumerate() {
             let Payload::Stream { req, offset, .. } = next.payload else {
                 continue;
             };
             if let Some((_, len)) = self.one_run(req).filter(|run| run.1 >= LEND_MIN) {
-                bytes += if i < gone.whole {
+                bytes[class(len)] += if i < gone.whole {
                     len - offset
                 } else {
                     gone.taken
                 };
             }
         }
-        self.note_large(to, false, bytes);
+        for (class, bytes) in bytes.into_iter().enumerate() {
+            self.note_large(to, class, false, bytes, gone.whole < offered);
+        }
     }
 
     /// Where the bytes of a send lie, and how many there are, if they lie in one run.

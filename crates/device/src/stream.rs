@@ -5,6 +5,7 @@ use crate::core::Device;
 use crate::count::COUNTERS;
 use crate::engine::{Engine, Offer, Outgoing, Payload};
 use crate::key::ProcId;
+use crate::lending::{Choice, Taken, class};
 use crate::request::{Completion, Operation, ReqId, Stream};
 use crate::wire::{self, Fields, Head};
 use ferry_transport::{Lends, TransportError};
@@ -75,7 +76,14 @@ impl Device {
         let lends = match self.wires.lends(to) {
             Lends::Never => false,
             Lends::Always => true,
-            Lends::IfFaster => self.engine.lending.entry(to).or_default().lends(),
+            Lends::IfFaster => {
+                let crowded = self.patience.crowded;
+                let choices = self.engine.lending.entry(to);
+                let choices = choices.or_insert_with(|| Choice::of_classes(crowded));
+                let choice = &mut choices[class(*len)];
+                choice.offered(Instant::now);
+                choice.lends()
+            }
         };
         if lends {
             next.message = wire::LENT;
@@ -98,7 +106,7 @@ impl Device {
         else {
             return Ok(Some(Offer::Gone));
         };
-        let large = source.len() >= LEND_MIN;
+        let len = source.len();
         let rest: &[u8] = match source {
             // SAFETY: an announced send's buffer is valid and unchanged until its completion, which is further down.
             Source::Bytes { ptr, len } => unsafe {
@@ -115,8 +123,8 @@ impl Device {
         };
         let all = done.taken == rest.len();
         *offset += done.taken;
-        if large {
-            self.note_large(to, lent, done.taken);
+        if len >= LEND_MIN {
+            self.note_large(to, class(len), lent, done.taken, !all);
         }
         if all {
             self.engine.sent += 1;
@@ -136,12 +144,26 @@ impl Device {
 }
 
 impl Device {
-    /// So many bytes of large messages have been taken, lent or copied.
-    pub(crate) fn note_large(&mut self, to: ProcId, lent: bool, bytes: usize) {
+    /// So many bytes of large messages of a class have been taken, lent or copied. `waits`: not all that was offered.
+    pub(crate) fn note_large(
+        &mut self,
+        to: ProcId,
+        class: usize,
+        lent: bool,
+        bytes: usize,
+        waits: bool,
+    ) {
         if bytes > 0
-            && let Some(choice) = self.engine.lending.get_mut(&to)
+            && let Some(choices) = self.engine.lending.get_mut(&to)
         {
-            choice.went(lent, bytes, Instant::now);
+            let crowded = self.patience.crowded;
+            let taken = Taken {
+                lent,
+                bytes,
+                waits,
+                crowded,
+            };
+            choices[class].went(taken, Instant::now);
         }
     }
 }
