@@ -40,10 +40,13 @@ static double least(const double *t, int n)
     return x;
 }
 
-/* Which way comes first and second in a round: in turn, so that neither always follows the other. */
+/* Which way comes first and second in a round: as if by chance, so that nothing that comes again every few rounds always meets the same one. */
 static inline int way(int round, int nth)
 {
-    return nth ^ (round & 1);
+    unsigned x = (unsigned)round + 1;
+    x = (x ^ x >> 16) * 0x7feb352du;
+    x = (x ^ x >> 15) * 0x846ca68bu;
+    return nth ^ (int)((x ^ x >> 16) & 1);
 }
 
 /* One line of JSON: the least of the rounds, and all of them. */
