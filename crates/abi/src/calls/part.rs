@@ -50,7 +50,7 @@ pub fn precv_init(
         Source::Any => {
             return Err(err!(
                 Rank,
-                "dest is MPI_ANY_SOURCE, but partitioned receives name their sender"
+                "source is MPI_ANY_SOURCE, but partitioned receives name their sender"
             ));
         }
     };
