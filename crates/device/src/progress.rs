@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 const POLLING: Duration = Duration::from_millis(1);
 /// When a core that was handed over comes back only after so long, somebody else computes there.
 const TAKEN: Duration = Duration::from_millis(1);
-/// For how long the thread then does not poll: doubled each time up to the second, as long as the core is taken again soon after.
+/// For how long the thread then does not poll: at least and at most. Doubled each time that the core is taken again soon after.
 const KEEPS_OFF: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
 /// Messages up to so many bytes are copied into a ring in a few microseconds, and two threads on one core would be later.
 const AT_ONCE: usize = 64 * 1024;
