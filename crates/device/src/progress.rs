@@ -557,9 +557,7 @@ impl Memory {
         }
         self.polls_until.filter(|&until| now < until)
     }
-}
 
-impl Memory {
     /// Somebody else computes on its core: it does not poll for a while.
     fn keep_off(&mut self, now: Instant) {
         let [least, most] = KEEPS_OFF;
