@@ -21,6 +21,10 @@ pub const SCRATCH: usize = 256 * 1024;
 const AHEAD: usize = 256;
 /// Bytes that a connection which is read directly is said to wait for: more than any message that is sent at once.
 const WATCHED: usize = 128 * 1024;
+/// Messages (frame header and all) up to this many bytes are copied into one run before they are sent: the system takes that sooner than two.
+const FLAT_MAX: usize = 16 * 1024 + 128;
+/// Polls in which a connection that is read directly may be said to be empty before it is read all the same: only then it tells that it has broken.
+const SAID_EMPTY_MAX: u32 = 64;
 /// Reads from one connection before the next one's turn.
 const FAIR_SHARE: usize = 16;
 
@@ -97,6 +101,9 @@ pub struct Conn {
     gathers: usize,
     /// It is read directly, and never slept for ([`Conn::watch`]).
     watched: bool,
+    /// The last read brought nothing, and so often it was not even tried since.
+    idle: bool,
+    said_empty: u32,
     silence: Option<Silence>,
     /// The last that came was a stream.
     pub bulk: bool,
@@ -133,6 +140,8 @@ impl Conn {
             streams: false,
             gathers: 1,
             watched: false,
+            idle: false,
+            said_empty: 0,
             silence: None,
             bulk: false,
             large: false,
@@ -156,9 +165,15 @@ impl Conn {
         self.stream_left == 0 && self.queue.len() - self.sent < QUEUE_MAX
     }
 
-    /// Sends a whole message, or takes it to be sent. False: no room.
+    /// Sends a whole message, or takes it to be sent. `scratch` is overwritten. False: no room.
     #[inline]
-    pub fn send(&mut self, message: u8, head: &[u8], body: Body<'_>) -> Result<bool, Broken> {
+    pub fn send(
+        &mut self,
+        message: u8,
+        head: &[u8],
+        body: Body<'_>,
+        scratch: &mut [u8],
+    ) -> Result<bool, Broken> {
         if !self.has_room() {
             self.flush()?;
             if !self.has_room() {
@@ -169,7 +184,21 @@ impl Conn {
         let header = frame::header(Kind::Whole, message, 0, len);
         match body {
             Body::Bytes(bytes) if !self.is_behind() && self.seal.is_none() => {
-                // One run for header and head: each further piece costs the kernel more than these few bytes cost to copy.
+                // One run for header and head, and a body that is not long: a further piece costs the kernel more than these bytes cost to copy.
+                if let Some(run) = scratch.get_mut(..frame::HEADER + len)
+                    && run.len() <= FLAT_MAX
+                {
+                    let (first, rest) = run.split_at_mut(frame::HEADER + head.len());
+                    first[..frame::HEADER].copy_from_slice(&header);
+                    first[frame::HEADER..].copy_from_slice(head);
+                    rest.copy_from_slice(bytes);
+                    let gone = write(&self.socket, &mut self.write_max, run, &[])?;
+                    if gone < run.len() {
+                        self.keep(run, &[], gone);
+                    }
+                    self.farewell_said = false;
+                    return Ok(true);
+                }
                 let mut start = [0; frame::HEADER + frame::HEAD_MAX];
                 let n = frame::HEADER + head.len();
                 start[..frame::HEADER].copy_from_slice(&header);
@@ -434,6 +463,7 @@ impl Conn {
                     }
                 }
             };
+            self.idle = got == 0;
             if got > 0 {
                 let one = all.delivered == before + 1 && self.reader.is_between();
                 self.large = got > PACKET && !one;
@@ -523,6 +553,23 @@ impl Conn {
             self.gathers = if directly { WATCHED } else { 1 };
             self.way.line.gather(&self.socket, self.gathers);
         }
+    }
+
+    /// Is there certainly nothing to read? Asked only of a connection that is read directly, and after a read in vain.
+    ///
+    /// A read locks the connection even if there is nothing, and what arrives meanwhile, with all that has to be done for it, is left to this
+    /// core and to the end of that call. Of a long message that is what is wanted ([`Connected::asks_first`](super::Connected)).
+    #[inline]
+    pub fn is_empty(&mut self) -> bool {
+        if !self.idle || !self.watched || self.bulk {
+            return false;
+        }
+        self.said_empty += 1;
+        if self.said_empty < SAID_EMPTY_MAX && self.way.line.is_empty(&self.socket) {
+            return true;
+        }
+        self.said_empty = 0;
+        false
     }
 
     /// Bytes that the peer's system has not acknowledged.

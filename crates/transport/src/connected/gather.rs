@@ -160,7 +160,7 @@ impl Conn {
         let mut gone = Gone::default();
         for p in parcels {
             if !p.stream {
-                if !self.send(p.message, p.head, Body::Bytes(p.body))? {
+                if !self.send(p.message, p.head, Body::Bytes(p.body), &mut [])? {
                     break;
                 }
             } else {

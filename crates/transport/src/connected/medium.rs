@@ -71,6 +71,10 @@ pub trait Line: Sync {
     }
     /// Has the system say that the connection can be read from only when so many bytes have come; 1: at once, as it is at first. It may do nothing.
     fn gather(&self, _socket: &OwnedFd, _bytes: usize) {}
+    /// Is there certainly nothing to read just now? Asked without taking the connection from its system, which may be about to bring something.
+    fn is_empty(&self, _socket: &OwnedFd) -> bool {
+        false
+    }
     /// Whether the peer's system owes an answer, and how long ago it was last heard. `None`: the system itself watches that.
     fn unanswered(&self, _socket: &OwnedFd) -> Option<(bool, Duration)> {
         None

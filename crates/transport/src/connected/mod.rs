@@ -403,6 +403,14 @@ impl Connected {
         matches!(&self.peers[i].link, Link::Open(conn) if conn.large && !conn.bulk && conn.asked != Asked::Nothing)
     }
 
+    #[inline]
+    fn is_empty(&mut self, i: usize) -> bool {
+        match &mut self.peers[i].link {
+            Link::Open(conn) => conn.is_empty(),
+            _ => false,
+        }
+    }
+
     /// Makes peer `i` the one that is read from directly.
     fn heat(&mut self, i: usize) {
         if let Some(before) = self.hot.filter(|&before| before != i) {
@@ -533,11 +541,18 @@ impl Transport for Connected {
         head: &[u8],
         body: Body<'_>,
     ) -> Result<Answer, TransportError> {
-        let Some((i, conn)) = self.conn(to)? else {
+        let found = self.conn(to)?.map(|(i, _)| i);
+        let open = found.and_then(|i| match &mut self.peers[i].link {
+            Link::Open(conn) => Some((i, conn)),
+            _ => None,
+        });
+        let Some((i, conn)) = open else {
             return Ok(Answer::Full);
         };
         // A write that fails is not yet the end: reading says what has happened, after what the peer has said before.
-        let taken = conn.send(message, head, body).unwrap_or(false);
+        let taken = conn
+            .send(message, head, body, &mut self.scratch)
+            .unwrap_or(false);
         conn.wants_room = !taken;
         if !taken || conn.is_behind() {
             self.note_writer(i);
@@ -595,8 +610,8 @@ impl Transport for Connected {
         }
         let direct = self.hot.filter(|&hot| !self.asks_first(hot));
         let mut delivered = match direct {
-            Some(hot) => self.receive(hot, inbox),
-            None => 0,
+            Some(hot) if !self.is_empty(hot) => self.receive(hot, inbox),
+            _ => 0,
         };
         self.turn += 1;
         if self.turn >= self.interval || direct.is_none() || self.armed {

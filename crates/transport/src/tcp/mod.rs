@@ -202,6 +202,9 @@ impl Line for TcpLine {
     fn gather(&self, socket: &OwnedFd, bytes: usize) {
         socket::gather(socket, bytes);
     }
+    fn is_empty(&self, socket: &OwnedFd) -> bool {
+        socket::is_empty(socket)
+    }
     fn unanswered(&self, socket: &OwnedFd) -> Option<(bool, Duration)> {
         socket::unanswered(socket)
     }

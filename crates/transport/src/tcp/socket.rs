@@ -219,6 +219,26 @@ pub fn unacknowledged(socket: &OwnedFd) -> usize {
     if got == 0 { bytes.max(0) as usize } else { 0 }
 }
 
+/// Does what has come and not been read take no memory? (SO_MEMINFO, SK_MEMINFO_RMEM_ALLOC; Linux 4.12. Where there is none, it is not said to be empty.)
+///
+/// Unlike all other ways to ask this one does not take the socket's lock: what arrives while that is held is left to who holds it.
+#[inline]
+pub fn is_empty(socket: &OwnedFd) -> bool {
+    let mut bytes: libc::c_uint = 1;
+    let mut len = size_of_val(&bytes) as libc::socklen_t;
+    // SAFETY: the system writes at most `len` bytes, here the first of its numbers.
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            (&raw mut bytes).cast(),
+            &raw mut len,
+        )
+    };
+    got == 0 && bytes == 0
+}
+
 /// The socket is told of as readable only when so many bytes have come (SO_RCVLOWAT, socket(7)): a process that computes is interrupted less often. The
 /// system widens the receive window as far as that needs, and tells all the same when its memory or the window is at an end.
 pub fn gather(socket: &OwnedFd, bytes: usize) {
@@ -280,6 +300,12 @@ mod tests {
         assert_eq!(connected(&caller), Some(Ok(())));
         let called = accept(&listening, limit).unwrap().unwrap();
         assert_eq!(unacknowledged(&called), 0);
+        assert!(is_empty(&called));
+        rustix::net::send(&caller, &[1], rustix::net::SendFlags::empty()).unwrap();
+        assert!(!is_empty(&called));
+        let flags = rustix::net::RecvFlags::empty();
+        rustix::net::recv(&called, &mut [0; 2], flags).unwrap();
+        assert!(is_empty(&called));
         assert!(!unanswered(&called).unwrap().0);
         choose_window(false);
         bound_window(&called);
