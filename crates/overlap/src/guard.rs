@@ -45,12 +45,6 @@ impl Guard {
         if kind == Kind::Protect {
             protect::check(&runs)?;
         }
-        for run in &runs {
-            populate(run).map_err(|cause| Refusal::System {
-                attempted: "making all pages of a buffer be there",
-                cause,
-            })?;
-        }
         let guard = Arc::new(Guard {
             kind,
             shadow: Shadow::of(span)?,
@@ -59,10 +53,28 @@ impl Guard {
             opening: Mutex::new(()),
         });
         match kind {
-            Kind::Move => guard.take_away()?,
-            Kind::Protect => protect::take_away(&guard)?,
+            // Mostly all pages are there, and to make sure of it takes twice as long as to move them (8 MiB: 320 us and 160, on an AMD EPYC VM).
+            Kind::Move if guard.take_away().is_ok() => {}
+            Kind::Move => {
+                guard.populate()?;
+                guard.take_away()?;
+            }
+            Kind::Protect => {
+                guard.populate()?;
+                protect::take_away(&guard)?;
+            }
         }
         Ok(guard)
+    }
+
+    /// Makes all pages be there, each the process's own: one that is missing, or shared with a child, cannot move.
+    fn populate(&self) -> Result<(), Refusal> {
+        self.runs.iter().try_for_each(|run| {
+            populate(run).map_err(|cause| Refusal::System {
+                attempted: "making all pages of a buffer be there",
+                cause,
+            })
+        })
     }
 
     /// To be added (wrapping) to an address in the span: where its data are to be written.
@@ -83,6 +95,7 @@ impl Guard {
         self.opening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Errors: some page cannot be moved; nothing has changed.
     fn take_away(self: &Arc<Guard>) -> Result<(), Refusal> {
         let faults = own_faults(&registry())?;
         let mut taken = Vec::new();

@@ -170,6 +170,45 @@ fn rights_taken_meanwhile_do_not_lose_data() {
     assert!((0..map.len).all(|i| map.byte(i) == data(map.at + i)));
 }
 
+/// Pages that nobody has written yet, or that a child has, too: they cannot move as they are.
+#[test]
+fn pages_that_are_not_there_or_not_alone_are_made_so() {
+    let _alone = alone();
+    for kind in kinds() {
+        let map = Map::new(8);
+        // SAFETY: the test's own memory.
+        unsafe { libc::madvise((map.at + 5 * PAGE) as *mut _, 3 * PAGE, libc::MADV_DONTNEED) };
+        assert_eq!(map.byte(6 * PAGE), 0, "read, and not written");
+        // SAFETY: the child only waits for its end.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: as above.
+            unsafe { libc::pause() };
+        }
+        map.set(0, b'-'); // this one is its own again
+        let halves = vec![
+            map.at..map.at + 2 * PAGE,
+            map.at + 3 * PAGE..map.at + map.len,
+        ];
+        let (owner, _touched) = told();
+        let guard = Guard::begin(kind, &map.pages(), halves.clone(), owner).unwrap();
+        halves.iter().for_each(|half| land(&guard, half.clone()));
+        guard.end();
+        // SAFETY: this test's own child.
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+        }
+        let right =
+            |at: usize| halves.iter().any(|half| half.contains(&at)) == (peek(at) == data(at));
+        assert!(
+            map.pages().all(|at| right(at) || data(at) == b'-'),
+            "{kind:?}"
+        );
+        assert_eq!(map.byte(2 * PAGE), b'-');
+    }
+}
+
 #[test]
 fn huge_pages_move_and_come_back() {
     let _alone = alone();
