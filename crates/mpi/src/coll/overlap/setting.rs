@@ -5,8 +5,8 @@ use crate::{Comm, Result, device, err, process};
 use ferry_overlap::{Kind, available};
 use std::ffi::CStr;
 use std::sync::Mutex;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI64, AtomicU8};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8};
 
 /// When collectives overlap with what follows them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,28 +142,36 @@ pub fn start() -> Result<()> {
     }
 }
 
-/// Somebody has begun late, or tried to.
-static LATE: Mutex<bool> = Mutex::new(false);
+/// Somebody has begun late, or tried to, or the environment forbids it; and who is about to.
+static LATE: AtomicBool = AtomicBool::new(false);
+static BEGINNING_LATE: Mutex<()> = Mutex::new(());
 
 /// A communicator's info wants overlap: prepares for it where the environment has said nothing. Returns the mode that is in force then. To be called at the beginning
 /// of a call, without the device.
 #[cold]
 pub(super) fn begin_late() -> Mode {
-    let mut tried = super::lock(&LATE);
-    let said = std::env::var("FERRY_OVERLAP").is_ok_and(|v| !v.trim().is_empty());
-    if mode() != Mode::Off || said || std::mem::replace(&mut *tried, true) {
+    if LATE.load(Acquire) {
         return mode();
     }
+    let _one = super::lock(&BEGINNING_LATE);
+    let said = || std::env::var("FERRY_OVERLAP").is_ok_and(|v| !v.trim().is_empty());
+    if mode() == Mode::Off && !LATE.load(Relaxed) && !said() {
+        try_late();
+    }
+    LATE.store(true, Release);
+    mode()
+}
+
+fn try_late() {
     let welcome = &process::process().welcome;
     if !ferry_overlap::keep_apart() || !device::allow_progress(welcome.local_ranks.len() as u32) {
-        return Mode::Off;
+        return;
     }
     let begun = device::start_progress().map_err(|e| e.to_string());
     let begun = begun.and_then(|()| prepare(Mode::Comm).map_err(|e| e.text().to_owned()));
     if let Err(why) = begun {
         *super::lock(&WITHOUT) = Some(why);
     }
-    mode()
 }
 
 fn prepare(mode: Mode) -> Result<()> {
@@ -226,7 +234,7 @@ pub fn stop(say: &mut dyn FnMut(&str)) -> Result<()> {
         return Ok(());
     }
     let _ = settle();
-    *super::lock(&LATE) = false;
+    LATE.store(false, Release);
     MODE.store(0, Relaxed);
     GUARD.store(0, Relaxed);
     ferry_overlap::stop();
