@@ -4,7 +4,7 @@
 
 use crate::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Written under the device's lock.
+/// Written under the device's lock, by plain stores; read without it, too.
 pub(crate) struct Asking {
     /// Threads of the program that wait in MPI and make the progress.
     pub waiting: AtomicU32,
@@ -24,13 +24,51 @@ pub(crate) enum Heard {
 }
 
 impl Asking {
+    /// Does a thread of the program wait in MPI, and make the progress?
+    #[inline]
+    pub fn waits(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Does exactly one?
+    #[inline]
+    pub fn waits_alone(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) == 1
+    }
+
+    /// One more does.
+    #[inline]
+    pub fn begin_wait(&self) {
+        let before = self.waiting.load(Ordering::Relaxed);
+        self.waiting.store(before + 1, Ordering::Relaxed);
+    }
+
+    /// One does not any more.
+    #[inline]
+    pub fn end_wait(&self) {
+        let before = self.waiting.load(Ordering::Relaxed);
+        self.waiting.store(before - 1, Ordering::Relaxed);
+    }
+
+    /// Was the progress thread asked to look, and has not yet?
+    #[inline]
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// It is to look, or looks now.
+    #[inline]
+    pub fn set_asked(&self, asked: bool) {
+        self.asked.store(asked, Ordering::Relaxed);
+    }
+
     /// The bell has been rung.
     #[inline]
     pub fn heard(&self) -> Heard {
         // Whoever rings has written these before, and the bell's word hands them on.
-        if self.waiting.load(Ordering::Relaxed) == 0 {
+        if !self.waits() {
             Heard::Now
-        } else if self.asked.load(Ordering::Relaxed) {
+        } else if self.is_asked() {
             // Nobody rings again before the thread has looked.
             Heard::Later
         } else {

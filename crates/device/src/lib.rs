@@ -46,6 +46,7 @@ pub use lock::{DeviceGuard, allow_progress, device, finish, is_alone, start};
 pub use loss::trouble;
 pub use meeting::{Meeting, SLOT_MAX};
 pub use note::Note;
+pub use place::leave_in_turn;
 pub use progress::{has_progress_thread, poke, start_progress, stop_progress};
 pub use request::{Completion, Fault, ReqId};
 pub use waiting::{CALL, Describe, WaitingFor, set_yields, wait, wait_until, yields};

@@ -2,6 +2,7 @@
 //! programs alone if it may use others.
 
 use crate::core::Device;
+use crate::lock;
 use ferry_transport::Wires;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::time::{Duration, Instant};
@@ -9,11 +10,22 @@ use std::time::{Duration, Instant};
 /// For how long an answer is taken to hold.
 const HOLDS: Duration = Duration::from_millis(1);
 
+/// A core that was handed over is expected back within so long.
+const SOON: Duration = Duration::from_micros(100);
+/// When it came back later, others do not leave first for so many times as long as that took.
+const KEEPS: u32 = 100;
+
 /// What a process last found about the core on which its program waits.
 pub(crate) struct Place {
     core: u32,
     shared: bool,
     asked: Option<Instant>,
+    /// It let others leave first when it last came last.
+    gave: bool,
+    /// What [`crate::progress::handed`] was then.
+    handed: u32,
+    /// It does not let others leave first until then.
+    keeps_until: Option<Instant>,
 }
 
 impl Place {
@@ -21,6 +33,9 @@ impl Place {
         core: 0,
         shared: false,
         asked: None,
+        gave: false,
+        handed: 0,
+        keeps_until: None,
     };
 
     /// The core.
@@ -37,13 +52,41 @@ impl Device {
         let place = &self.place;
         let known = place.core == core && place.asked.is_some_and(|at| now - at < HOLDS);
         if !known {
-            self.place = Place {
-                core,
-                shared: self.wires.waits_on(core),
-                asked: Some(now),
-            };
+            let shared = self.wires.waits_on(core);
+            let place = &mut self.place;
+            (place.core, place.shared, place.asked) = (core, shared, Some(now));
         }
         self.place.shared
+    }
+}
+
+/// For who came last to a barrier, and has the core on which others wait for it: every other time these go first. Who comes last would
+/// otherwise be first to leave, too, wait for the others in what follows, come last once more, and so for ever: one would do all the waiting.
+/// Only where large messages were left to the progress thread meanwhile: between small ones the hand-over costs more than it is worth.
+pub fn leave_in_turn() {
+    if !crate::has_progress_thread() {
+        return;
+    }
+    let handed = crate::progress::handed();
+    let gives = {
+        let mut device = lock::device();
+        let place = &mut device.place;
+        let long = std::mem::replace(&mut place.handed, handed) != handed;
+        place.gave = long && place.shared && !place.gave;
+        place.gave
+            && place
+                .keeps_until
+                .is_none_or(|until| Instant::now() >= until)
+    };
+    if !gives {
+        return;
+    }
+    let since = Instant::now();
+    rustix::thread::sched_yield();
+    let took = since.elapsed();
+    if took > SOON {
+        // Somebody computes there.
+        lock::device().place.keeps_until = Some(Instant::now() + took * KEEPS);
     }
 }
 

@@ -27,23 +27,23 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long the thread polls for more after it has done something, where it has a core for that.
+/// How long the thread polls for more after it has done something, or could have, where it has a core for that.
 const POLLING: Duration = Duration::from_millis(1);
 /// When a core that was handed over comes back only after so long, somebody else computes there.
 const TAKEN: Duration = Duration::from_millis(1);
 /// For how long the thread then does not poll: at least and at most. Doubled each time that the core is taken again soon after.
 const KEEPS_OFF: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
-/// Messages up to so many bytes are copied into a ring in a few microseconds, and two threads on one core would be later.
-const AT_ONCE: usize = 64 * 1024;
-/// Own work over so many bytes is left to the thread while it polls: telling it costs less than a microsecond.
+/// Own work, and messages, over so many bytes are left to the thread while it polls: telling it costs less than a microsecond.
 const WORTH_TELLING: usize = 16 * 1024;
 /// The same while it sleeps: waking it costs the program as much as copying some 100 KiB.
 const WORTH_WAKING: usize = 256 * 1024;
-/// [`Watch::waiting`] and [`Watch::asked`], for who has not the device.
+/// Of [`Watch`], what who has not the device needs, too. There is one device.
 static ASKING: Asking = Asking {
     waiting: AtomicU32::new(0),
     asked: AtomicBool::new(false),
 };
+/// See [`handed`].
+static HANDED: AtomicU32 = AtomicU32::new(0);
 /// How often it looks whether the program has stayed away.
 const LOOK: Duration = Duration::from_millis(1);
 /// The same when it has been rung for in vain; doubled each time until it is as long as [`LOOK`].
@@ -79,12 +79,14 @@ pub(crate) struct Watch {
     polls: bool,
     /// Own work has been left to it since it, or a thread that waits, last had the device.
     owed: bool,
+    /// Messages that it is worth telling of have been started since the program last came back, or waited.
+    hands: bool,
+    /// When that was so the last time that the thread did not poll.
+    handed: Option<Instant>,
+    /// When it was last woken for that.
+    roused: Option<Instant>,
     /// It has done a part of some own work.
     worked: bool,
-    /// It was asked to look at what is under way.
-    asked: bool,
-    /// Threads of the program that wait in MPI and make the progress.
-    waiting: u32,
     /// Threads of the program that sleep in MPI until this one has got what they wait for.
     trusting: u32,
     /// It cannot go on for them: a function of the program's is to be called.
@@ -95,18 +97,6 @@ pub(crate) struct Watch {
     entries: u64,
     /// Ranks on this node.
     ranks: u32,
-}
-
-impl Watch {
-    fn set_waiting(&mut self, threads: u32) {
-        self.waiting = threads;
-        ASKING.waiting.store(threads, Ordering::Relaxed);
-    }
-
-    fn set_asked(&mut self, asked: bool) {
-        self.asked = asked;
-        ASKING.asked.store(asked, Ordering::Relaxed);
-    }
 }
 
 impl Device {
@@ -122,9 +112,10 @@ impl Device {
             watches: false,
             polls: false,
             owed: false,
+            hands: false,
+            handed: None,
+            roused: None,
             worked: false,
-            asked: false,
-            waiting: 0,
             trusting: 0,
             stuck: false,
             core: None,
@@ -144,7 +135,7 @@ impl Device {
     pub(crate) fn leaves_copying(&self) -> bool {
         self.progress_thread
             .as_ref()
-            .is_some_and(|w| w.runs && !w.works && w.waiting == 0)
+            .is_some_and(|w| w.runs && !w.works && !ASKING.waits())
     }
 
     /// Is own work over `bytes` bytes left to the progress thread? So it is while the program only passes through MPI, if that thread has
@@ -157,7 +148,7 @@ impl Device {
         let worth = if w.polls { WORTH_TELLING } else { WORTH_WAKING };
         let leaves = w.runs
             && !w.works
-            && w.waiting == 0
+            && !ASKING.waits()
             && bytes >= worth
             && w.core
                 .is_some_and(|c| c != rustix::thread::sched_getcpu() as u32);
@@ -166,13 +157,45 @@ impl Device {
     }
 
     /// The same of a message over `bytes` bytes that is to be sent or received: what it costs the program is to copy it, or to tell the peer
-    /// about it and the peer's answer; not as much as waking the thread.
+    /// about it and the peer's answer; not as much as waking the thread, which therefore goes on polling as long as such messages
+    /// follow one another.
     #[inline]
     pub fn leaves_message(&mut self, bytes: usize) -> bool {
-        self.progress_thread.is_some()
-            && bytes > AT_ONCE
-            && self.wires.bell().is_polled()
-            && self.leaves_work(bytes)
+        let Some(w) = &mut self.progress_thread else {
+            return false;
+        };
+        if bytes <= WORTH_TELLING {
+            return false;
+        }
+        w.hands |= !w.works && !ASKING.waits();
+        self.wires.bell().is_polled() && self.leaves_work(bytes)
+    }
+
+    /// The program computes while messages over which the thread is worth telling are under way. Should that be woken, so that it polls when
+    /// more of them follow?
+    #[cold]
+    fn rouses(&mut self) -> bool {
+        let polled = self.wires.bell().is_polled();
+        let door = self.wires.bell().has_door();
+        let Some(w) = &mut self.progress_thread else {
+            return false;
+        };
+        w.hands = false;
+        HANDED.store(handed().wrapping_add(1), Ordering::Relaxed);
+        if polled || door {
+            return false;
+        }
+        let now = Instant::now();
+        let follows = w.handed.replace(now).is_some_and(|at| now - at < POLLING);
+        let [_, most] = KEEPS_OFF;
+        let rouses = follows
+            && w.roused.is_none_or(|at| now - at > most)
+            && w.core
+                .is_some_and(|c| c != rustix::thread::sched_getcpu() as u32);
+        if rouses {
+            w.roused = Some(now);
+        }
+        rouses
     }
 
     /// The progress thread has done a part of some own work, and would go on with it.
@@ -211,16 +234,16 @@ impl Device {
     #[inline]
     pub(crate) fn begin_wait(&mut self) {
         if let Some(w) = &mut self.progress_thread {
-            w.set_waiting(w.waiting + 1);
-            w.owed = false;
+            ASKING.begin_wait();
+            (w.owed, w.hands) = (false, false);
         }
     }
 
     /// It has what it waited for.
     #[inline]
     pub(crate) fn end_wait(&mut self) {
-        if let Some(w) = &mut self.progress_thread {
-            w.set_waiting(w.waiting - 1);
+        if self.progress_thread.is_some() {
+            ASKING.end_wait();
         }
     }
 
@@ -231,9 +254,9 @@ impl Device {
         let Some(w) = &mut self.progress_thread else {
             return false;
         };
-        let may = pressed && w.runs && w.waiting == 1 && w.core.is_some_and(|c| c != core);
+        let may = pressed && w.runs && ASKING.waits_alone() && w.core.is_some_and(|c| c != core);
         if may {
-            w.set_waiting(w.waiting - 1);
+            ASKING.end_wait();
             w.trusting += 1;
             w.stuck = false;
         }
@@ -261,7 +284,7 @@ impl Device {
     /// A thread of the program waits by itself again.
     pub(crate) fn end_trust(&mut self) {
         if let Some(w) = &mut self.progress_thread {
-            w.set_waiting(w.waiting + 1);
+            ASKING.begin_wait();
             w.trusting -= 1;
         }
     }
@@ -293,16 +316,17 @@ impl Device {
         let Some(w) = &self.progress_thread else {
             return;
         };
-        if !w.runs || w.waiting > 0 {
+        if !w.runs || ASKING.waits() {
             return;
         }
-        if w.owed {
-            if !w.asked {
+        let (owed, trusted, sleeps) = (w.owed, w.trusting > 0, w.sleeps);
+        if w.hands && self.rouses() || owed {
+            if !ASKING.is_asked() {
                 self.ask_to_look();
             }
-        } else if self.is_pressed() || w.trusting > 0 {
+        } else if self.is_pressed() || trusted {
             self.leave_pressing();
-        } else if w.sleeps && self.engine.requests.open() > 0 {
+        } else if sleeps && self.engine.requests.open() > 0 {
             self.ask_to_look();
         }
     }
@@ -341,7 +365,7 @@ impl Device {
     #[cold]
     fn ask_to_look(&mut self) {
         if let Some(w) = &mut self.progress_thread {
-            w.set_asked(true);
+            ASKING.set_asked(true);
             w.sleeps = false;
         }
         self.ring_progress();
@@ -368,6 +392,11 @@ pub fn poke() {
         bell.ring(Sleeper::Progress, true);
         bell.ring(Sleeper::Program, lock::is_watched());
     }
+}
+
+/// How often the program has left MPI with messages under way that the thread is worth telling of; wraps.
+pub(crate) fn handed() -> u32 {
+    HANDED.load(Ordering::Relaxed)
 }
 
 /// Is the progress thread there?
@@ -462,6 +491,8 @@ struct Memory {
     pressed: bool,
     /// The next interval while it holds back.
     soon: Duration,
+    /// What [`handed`] was when it last looked.
+    handed: u32,
     /// Until when it polls rather than sleeps.
     polls_until: Option<Instant>,
     /// Until when it does not.
@@ -480,6 +511,7 @@ fn run() {
         looks: false,
         pressed: false,
         soon: LOOK_SOON,
+        handed: 0,
         polls_until: None,
         keeps_off: None,
         kept_off: Duration::ZERO,
@@ -546,13 +578,14 @@ impl Drop for Polled<'_> {
 }
 
 impl Memory {
-    /// Until when to poll before sleeping, having done something or not.
+    /// Until when to poll before sleeping, having done something or not: it goes on as long as there is more for it.
     fn polls(&mut self, moved: bool) -> Option<Instant> {
         let now = Instant::now();
         if self.keeps_off.is_some_and(|until| now < until) {
             return None;
         }
-        if moved {
+        let handed = handed();
+        if moved || std::mem::replace(&mut self.handed, handed) != handed {
             self.polls_until = Some(now + POLLING);
         }
         self.polls_until.filter(|&until| now < until)
@@ -575,7 +608,7 @@ impl Memory {
 
 /// Looks at the bell until it has been rung for this thread, as far as one can tell, or until `end`; without the device, so that nobody
 /// is held up. Returns whether it has.
-fn poll(bell: &Bell, seen: u32, end: Instant, memory: &mut Memory) -> bool {
+fn poll(bell: &Bell, seen: u32, mut end: Instant, memory: &mut Memory) -> bool {
     let (mut seen, mut before) = (seen, Instant::now());
     loop {
         let now = bell.seen();
@@ -593,7 +626,10 @@ fn poll(bell: &Bell, seen: u32, end: Instant, memory: &mut Memory) -> bool {
             return false;
         }
         if now >= end {
-            return false;
+            let Some(later) = memory.polls(false) else {
+                return false;
+            };
+            end = later;
         }
         before = now;
     }
@@ -614,7 +650,7 @@ fn work(polls: bool) -> Option<(DeviceGuard, u32, bool)> {
         }
         let watched = std::mem::take(&mut w.watches);
         w.core = Some(rustix::thread::sched_getcpu() as u32);
-        if w.waiting > 0 {
+        if ASKING.waits() {
             if watched {
                 // What came to the door is for a thread of the program.
                 guard
@@ -663,15 +699,15 @@ fn plan(guard: &mut DeviceGuard, memory: &mut Memory, moved: bool) -> Option<Unt
     let w = guard.progress_thread.as_mut()?;
     let away = w.entries == memory.entries;
     memory.entries = w.entries;
-    let asked = w.asked;
-    w.set_asked(false);
+    let asked = ASKING.is_asked();
+    ASKING.set_asked(false);
     memory.looks |= asked;
     match (moved, memory.rung && !asked) {
         (true, _) => memory.vain = 0,
         (false, rung) => memory.vain += u32::from(rung),
     }
     w.sleeps = true;
-    if w.waiting > 0 {
+    if ASKING.waits() {
         w.holds = false;
         return Some(Until::Rung);
     }

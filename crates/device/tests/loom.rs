@@ -119,22 +119,26 @@ impl Process {
         }
     }
 
-    /// `Watch::set_waiting`, under the device's lock.
-    fn set_waiting(&self, threads: u32) {
-        self.asking.waiting.store(threads, Ordering::Relaxed);
-    }
-
     /// The program leaves MPI, `work` left to the progress thread (`Device::hand_over`).
     fn leave(&self, device: &mut Device, work: u32) {
         (device.work, device.owed) = (device.work + work, work > 0);
-        if device.owed && !self.asking.asked.load(Ordering::Relaxed) {
+        self.tell(device, false);
+    }
+
+    /// It does, with nothing left to the thread, which it wakes for what is to come (`Device::rouses`).
+    fn rouse(&self, device: &mut Device) {
+        self.tell(device, true);
+    }
+
+    fn tell(&self, device: &mut Device, rouses: bool) {
+        if (rouses || device.owed) && !self.asking.is_asked() {
             self.ask();
         }
     }
 
     /// `Device::ask_to_look`.
     fn ask(&self) {
-        self.asking.asked.store(true, Ordering::Relaxed);
+        self.asking.set_asked(true);
         if word::ring(&self.word, true) {
             self.sleeping.wake();
         }
@@ -143,12 +147,12 @@ impl Process {
     /// The program waits in MPI, where it does what there is to do, and leaves it again with `work` for the thread.
     fn wait_and_leave(&self, work: u32) {
         let mut device = self.device.lock().unwrap();
-        self.set_waiting(1);
+        self.asking.begin_wait();
         device.owed = false;
         drop(device); // It sleeps, or hands its core over.
         let mut device = self.device.lock().unwrap();
         device.done += std::mem::take(&mut device.work);
-        self.set_waiting(0);
+        self.asking.end_wait();
         self.leave(&mut device, work);
     }
 
@@ -170,7 +174,7 @@ impl Process {
             if device.stops {
                 return;
             }
-            let waiting = self.asking.waiting.load(Ordering::Relaxed) > 0;
+            let waiting = self.asking.waits();
             if !waiting {
                 device.owed = false;
                 let came = self.came.load(Ordering::SeqCst);
@@ -184,7 +188,7 @@ impl Process {
                     continue;
                 }
             }
-            self.asking.asked.store(false, Ordering::Relaxed);
+            self.asking.set_asked(false);
             if !waiting {
                 self.armed.store(1, Ordering::SeqCst);
                 fence(Ordering::SeqCst); // A store with SeqCst is a full barrier on x86-64.
@@ -240,63 +244,66 @@ const WAYS: [Waits; 4] = [
     Waits::Polling,
 ];
 
-#[test]
-fn what_a_peer_brings_is_heard_whether_the_thread_sleeps_polls_or_works() {
+/// A progress thread that waits in each of the [`WAYS`] beside `others`, until `ends` says that all is done.
+fn beside<const N: usize>(
+    preemptions: usize,
+    others: [fn(&Process); N],
+    ends: fn(&Device, u32) -> bool,
+) {
     for waits in WAYS {
-        check(3, move || {
+        check(preemptions, move || {
             let process = process();
-            let there = process.clone();
-            let peer = thread::spawn(move || (0..2).for_each(|_| there.bring()));
-            process.run(waits, |_, came| came == 2);
-            peer.join().unwrap();
+            let others = others.map(|other| {
+                let process = process.clone();
+                thread::spawn(move || other(&process))
+            });
+            process.run(waits, ends);
+            others.into_iter().for_each(|o| o.join().unwrap());
         });
     }
+}
+
+#[test]
+fn what_a_peer_brings_is_heard_whether_the_thread_sleeps_polls_or_works() {
+    let peer = |process: &Process| (0..2).for_each(|_| process.bring());
+    beside(3, [peer], |_, came| came == 2);
 }
 
 #[test]
 fn work_that_is_left_to_the_thread_is_done_though_nobody_rings_twice() {
-    for waits in WAYS {
-        check(3, move || {
-            let process = process();
-            let there = process.clone();
-            let program = thread::spawn(move || {
-                there.leave(&mut there.device.lock().unwrap(), 1);
-                there.wait_and_leave(1);
-                // Now it computes, and nobody but the thread does what was left to it.
-            });
-            process.run(waits, |device, _| device.done == 2);
-            program.join().unwrap();
-        });
-    }
+    let program = |process: &Process| {
+        process.leave(&mut process.device.lock().unwrap(), 1);
+        process.wait_and_leave(1);
+        // Now it computes, and nobody but the thread does what was left to it.
+    };
+    beside(3, [program], |device, _| device.done == 2);
+}
+
+#[test]
+fn work_that_follows_a_call_for_nothing_is_done() {
+    let program = |process: &Process| {
+        process.rouse(&mut process.device.lock().unwrap());
+        process.wait_and_leave(1);
+        process.rouse(&mut process.device.lock().unwrap());
+        process.leave(&mut process.device.lock().unwrap(), 1);
+    };
+    beside(3, [program], |device, _| device.done == 2);
 }
 
 #[test]
 fn what_comes_while_the_program_comes_and_goes_is_heard() {
-    for waits in WAYS {
-        check(2, move || {
-            let process = process();
-            let (there, here) = (process.clone(), process.clone());
-            let peer = thread::spawn(move || there.bring());
-            let program = thread::spawn(move || here.wait_and_leave(1));
-            process.run(waits, |device, came| device.done == 1 && came == 1);
-            peer.join().unwrap();
-            program.join().unwrap();
-        });
-    }
+    let peer: fn(&Process) = |process| process.bring();
+    let program: fn(&Process) = |process| process.wait_and_leave(1);
+    beside(2, [peer, program], |device, came| {
+        device.done == 1 && came == 1
+    });
 }
 
 #[test]
 fn a_thread_that_is_to_end_hears_it() {
-    for waits in WAYS {
-        check(3, move || {
-            let process = process();
-            let there = process.clone();
-            let program = thread::spawn(move || {
-                there.leave(&mut there.device.lock().unwrap(), 1);
-                there.stop();
-            });
-            process.run(waits, |_, _| false);
-            program.join().unwrap();
-        });
-    }
+    let program = |process: &Process| {
+        process.leave(&mut process.device.lock().unwrap(), 1);
+        process.stop();
+    };
+    beside(3, [program], |_, _| false);
 }

@@ -380,7 +380,8 @@ unsafe fn carry_out(
             // A barrier is but the counting.
             // SAFETY: the slot is this rank's until it has posted.
             let mut fits = plan.job == Job::Barrier || unsafe { slots.post(me, &find(plan.input)) };
-            if meeting.post() {
+            let came_last = meeting.post();
+            if came_last {
                 if matches!(plan.job, Job::Allreduce | Job::ReduceScatter { .. }) {
                     slots.check(last, &mut error);
                     fold(0, last, slots.at(last), &mut error);
@@ -450,6 +451,10 @@ unsafe fn carry_out(
             let d = device::device();
             TALLY.board.more(&d);
             meeting.read(&d);
+            drop(d);
+            if came_last && plan.job == Job::Barrier {
+                device::leave_in_turn();
+            }
             fits
         }
     };
