@@ -291,7 +291,7 @@ impl Transport for Model {
 
     fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
         let polled = self.driver.poll(&mut self.client, &mut Up(inbox));
-        self.client.has_looked();
+        self.client.has_looked(!matches!(polled, Ok(0)));
         polled.map_err(|e| TransportError::Malformed {
             peer: e.0,
             what: e.1,
@@ -344,7 +344,10 @@ impl Transport for Model {
             }
         } else if sleepers {
             // The others of this rank's threads wait, and this one goes its own way.
-            self.rest();
+            if self.rest().is_none() || self.client.has_unseen() {
+                // It leaves behind what came with a turn that it had asked for.
+                self.client.wake_another();
+            }
         }
         if self.factor.is_some() {
             LEFT.set(Some(processor_time()));

@@ -13,7 +13,7 @@ use std::{io, ptr};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ferrymod");
 /// Raised with each change of what lies where.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 const PAGE: usize = 4096;
 /// Room for the machine's description.
 const MACHINE_MAX: usize = 64 * 1024;
@@ -86,11 +86,13 @@ pub(super) struct Header {
 #[repr(C)]
 pub(super) struct Mailbox {
     pub state: AtomicU32,
-    /// How often the rank has got the turn. Only the model raises it.
+    /// How often the rank has got the turn. Only the model raises it. Who wants the turn sleeps on it: the rank's only thread, or of several that
+    /// which goes on by itself.
     pub turn: AtomicU32,
-    /// What the rank's threads sleep on: raised behind `turn`, and by the rank itself when one of its threads has something for another.
+    /// What the threads of a rank sleep on that has several: raised by the model behind a turn that none of them has asked for, and by the rank itself when
+    /// one has something for another.
     pub bell: AtomicU32,
-    /// It sleeps, or is about to.
+    /// Somebody sleeps on `turn`, or is about to.
     pub asleep: AtomicU32,
     /// Threads of the rank may call MPI at once: that it waits does not mean that it cannot go on.
     pub concurrent: AtomicU32,

@@ -55,6 +55,8 @@ pub struct Client {
     out: Vec<u8>,
     came: VecDeque<Event>,
     taken: Vec<u8>,
+    /// Something has come since the rank last looked and saw that there was nothing more.
+    unseen: bool,
     /// The rank has said that it waits, and has not gone on since.
     rests: bool,
     /// What `turn` was when it last rested or left.
@@ -88,6 +90,7 @@ impl Client {
             out: Vec::new(),
             came: VecDeque::new(),
             taken: Vec::new(),
+            unseen: false,
             rests: false,
             seen: 0,
             rests_as: state::WAITING,
@@ -235,11 +238,17 @@ impl Client {
         self.look = Look::Owed;
     }
 
-    /// The caller of [`Client::will_rest`] has looked.
-    pub fn has_looked(&mut self) {
+    /// The rank has looked; `found`: there was something.
+    pub fn has_looked(&mut self, found: bool) {
+        self.unseen &= found;
         if self.look == Look::Patient {
             self.look = Look::New;
         }
+    }
+
+    /// Has something come that the rank may not have seen yet? A turn that it took to issue commands may have brought it.
+    pub fn has_unseen(&self) -> bool {
+        self.unseen
     }
 
     /// Has a look been put off, and not been made good yet?
@@ -276,50 +285,60 @@ impl Client {
     /// Waits until the card has something for this rank; not at all if it has. It then is the time of that, or with a `period` the first
     /// time from now in steps of it that is not before that: a processor that polls sees it at its next look.
     pub fn wait(&mut self, period: Time) {
-        if let Some((word, seen)) = self.rest(period) {
-            sleep(word, seen);
-            self.awake();
+        if self.rest(period).is_some() {
+            // Whoever calls this keeps the client meanwhile: the bell may wake another thread.
+            self.sleep_for_turn(self.seen);
         }
+        self.awake();
     }
 
     /// The first half of [`Client::wait`], for threads: from here on the rank waits. `None`: there is something already, or the rank has gone on. Otherwise
-    /// sleep until the word is no longer what is given with it ([`sleep`]), and go on with any call. Whoever has something for a thread that sleeps so may raise the word, too. If another thread
-    /// uses the client meanwhile, the rank does not wait any more until it calls this again.
+    /// sleep until the word is no longer what is given with it ([`sleep`]), and go on with any call. Of several threads that sleep so one is woken by what the
+    /// model has for the rank, and none by a turn that another thread has asked for: whoever finds something for another raises the word
+    /// ([`Client::bell`]). If another thread uses the client meanwhile, the rank does not wait any more until it calls this again.
     pub fn rest(&mut self, period: Time) -> Option<(&'static AtomicU32, u32)> {
         let mailbox = self.mailbox;
-        if self.rests {
-            // In this order: the model raises the bell after the turn.
-            let heard = mailbox.bell.load(Ordering::SeqCst);
-            let given = mailbox.turn.load(Ordering::SeqCst) != self.seen;
-            return (!given).then_some((&mailbox.bell, heard));
-        }
-        self.awake();
-        if !self.came.is_empty() || mailbox.more.load(Ordering::Relaxed) != 0 {
-            return None;
-        }
-        self.rests_as = match self.look {
-            Look::Owed => state::LOOKING,
-            _ => state::WAITING,
-        };
-        if !self.concurrent {
-            self.seen = self.stop(self.rests_as, period);
-            self.rests = true;
-            if self.yields_for_turn(self.seen) {
-                self.come_back();
+        if !self.rests {
+            self.awake();
+            if !self.came.is_empty() || mailbox.more.load(Ordering::Relaxed) != 0 {
                 return None;
             }
+            self.rests_as = match self.look {
+                Look::Owed => state::LOOKING,
+                _ => state::WAITING,
+            };
         }
-        // Said first, so that whoever raises the bell from here on wakes this rank.
-        mailbox.asleep.store(1, Ordering::SeqCst);
-        let heard = mailbox.bell.load(Ordering::SeqCst);
         if self.concurrent {
-            self.seen = self.stop(self.rests_as, period);
-            self.rests = true;
-        } else if mailbox.turn.load(Ordering::SeqCst) != self.seen {
+            // Looked at first: the model raises it once the rank has stopped.
+            let heard = mailbox.bell.load(Ordering::SeqCst);
+            self.begin_rest(period);
+            return self.still_rests().then_some((&mailbox.bell, heard));
+        }
+        self.begin_rest(period);
+        if self.yields_for_turn(self.seen) {
             self.come_back();
             return None;
         }
-        Some((&mailbox.bell, heard))
+        // Said first, so that whoever raises the turn from here on wakes this rank.
+        mailbox.asleep.store(1, Ordering::SeqCst);
+        if !self.still_rests() {
+            self.come_back();
+            return None;
+        }
+        Some((&mailbox.turn, self.seen))
+    }
+
+    /// Stops, unless the rank has stopped already.
+    fn begin_rest(&mut self, period: Time) {
+        if !self.rests {
+            self.seen = self.stop(self.rests_as, period);
+            self.rests = true;
+        }
+    }
+
+    /// Has the rank, which rests, not been given the turn yet?
+    fn still_rests(&self) -> bool {
+        self.mailbox.turn.load(Ordering::SeqCst) == self.seen
     }
 
     /// The rank goes on after [`Client::rest`], if it has not yet; blocks until it has the turn. One that has left stays away.
@@ -330,9 +349,14 @@ impl Client {
         }
     }
 
-    /// What the rank's threads sleep on ([`Client::rest`]).
+    /// What the threads of a rank that has several sleep on ([`Client::rest`]).
     pub fn bell(&self) -> &'static AtomicU32 {
         &self.mailbox.bell
+    }
+
+    /// Has one of the rank's sleeping threads go on, for what is there for it.
+    pub fn wake_another(&self) {
+        ring(&self.mailbox.bell);
     }
 
     /// Does the rank wait?
@@ -458,17 +482,10 @@ impl Client {
         self.sleep_for_turn(seen);
     }
 
-    /// Sleeps until `turn` is no longer `seen`. The bell alone is no turn.
+    /// Sleeps until `turn` is no longer `seen`.
     fn sleep_for_turn(&self, seen: u32) {
-        let mailbox = self.mailbox;
-        mailbox.asleep.store(1, Ordering::SeqCst);
-        loop {
-            let heard = mailbox.bell.load(Ordering::SeqCst);
-            if mailbox.turn.load(Ordering::SeqCst) != seen {
-                return;
-            }
-            let _ = futex::wait(&mailbox.bell, futex::Flags::empty(), heard, None);
-        }
+        self.mailbox.asleep.store(1, Ordering::SeqCst);
+        sleep(&self.mailbox.turn, seen);
     }
 
     /// The rank has the turn: takes what came.
@@ -490,6 +507,7 @@ impl Client {
         self.horizon = Time::ps(mailbox.horizon.load(Ordering::Relaxed));
         let mut taken = std::mem::take(&mut self.taken);
         self.arena.take_events(self.me, &mut taken);
+        self.unseen |= !taken.is_empty();
         let mut bytes = &taken[..];
         while let Some(r) = record::take(&mut bytes) {
             self.came.push_back(Event {
@@ -533,6 +551,12 @@ impl Client {
     }
 }
 
+/// Raises a bell and wakes one of those who sleep on it.
+pub(super) fn ring(bell: &AtomicU32) {
+    bell.fetch_add(1, Ordering::SeqCst);
+    let _ = futex::wake(bell, futex::Flags::empty(), 1);
+}
+
 /// Sleeps until `word` is no longer `seen`.
 pub fn sleep(word: &AtomicU32, seen: u32) {
     while word.load(Ordering::SeqCst) == seen {
@@ -545,9 +569,13 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
 
-    fn ring(mailbox: &Mailbox) {
-        mailbox.bell.fetch_add(1, Ordering::SeqCst);
-        let _ = futex::wake(&mailbox.bell, futex::Flags::empty(), i32::MAX as u32);
+    fn wake(word: &AtomicU32) {
+        let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
+    }
+
+    fn give_turn(mailbox: &Mailbox) {
+        mailbox.turn.fetch_add(1, Ordering::SeqCst);
+        wake(&mailbox.turn);
     }
 
     fn await_state(mailbox: &Mailbox, wanted: u32) {
@@ -556,7 +584,7 @@ mod tests {
         }
     }
 
-    /// The turn is there when `turn` says so: not when the state does, and not when the bell rings.
+    /// The turn is there when `turn` says so: not when the state does, and not because somebody was woken.
     #[test]
     fn who_comes_back_waits_for_the_turn_itself() {
         let arena = Arena::create(1, 0, b"").unwrap();
@@ -572,12 +600,12 @@ mod tests {
             await_state(mailbox, state::REJOINS);
             mailbox.state.store(state::RUNNING, Ordering::SeqCst);
             for _ in 0..2000 {
-                ring(mailbox);
+                ring(&mailbox.bell);
+                wake(&mailbox.turn);
                 std::thread::yield_now();
                 assert!(!back.load(Ordering::SeqCst), "before its turn");
             }
-            mailbox.turn.fetch_add(1, Ordering::SeqCst);
-            ring(mailbox);
+            give_turn(mailbox);
         });
         assert!(back.into_inner());
     }
@@ -590,7 +618,7 @@ mod tests {
         let (mailbox, header) = (client.mailbox, arena.header());
         client.set_concurrent();
         let (word, heard) = client.rest(Time::ZERO).expect("nothing is there");
-        ring(mailbox);
+        ring(&mailbox.bell);
         sleep(word, heard);
         std::thread::scope(|s| {
             s.spawn(|| {
@@ -602,8 +630,7 @@ mod tests {
                 assert_eq!(header.running.load(Ordering::SeqCst), 0);
                 header.running.store(1, Ordering::SeqCst);
                 mailbox.state.store(state::RUNNING, Ordering::SeqCst);
-                mailbox.turn.fetch_add(1, Ordering::SeqCst);
-                ring(mailbox);
+                give_turn(mailbox);
             }
         });
     }

@@ -5,7 +5,7 @@ use super::manner::{Chooser, Manner};
 use super::record;
 use super::sight::Sights;
 use super::trace::{Trace, Track};
-use crate::kernel::client::Cost;
+use crate::kernel::client::{Cost, ring};
 use crate::{Rank, Time};
 use rustix::thread::{futex, sched_yield};
 use std::cmp::Reverse;
@@ -751,13 +751,14 @@ impl<M: Model> Server<M> {
                 self.kernel.span(Track::Rank(rank), "waits", began, now);
             }
             // A rank that wants to come back by itself, and has been given the turn just now, is content.
-            mailbox.state.store(state::RUNNING, Ordering::SeqCst);
+            let stood = mailbox.state.swap(state::RUNNING, Ordering::SeqCst);
             mailbox.turn.fetch_add(1, Ordering::SeqCst);
-            mailbox.bell.fetch_add(1, Ordering::SeqCst);
-            // Of several threads one may have gone on by now, and said that it sleeps no more.
-            let threads = mailbox.concurrent.load(Ordering::Relaxed) != 0;
-            if threads || mailbox.asleep.load(Ordering::SeqCst) != 0 {
-                let _ = futex::wake(&mailbox.bell, futex::Flags::empty(), i32::MAX as u32);
+            if mailbox.asleep.load(Ordering::SeqCst) != 0 {
+                let _ = futex::wake(&mailbox.turn, futex::Flags::empty(), i32::MAX as u32);
+            }
+            // Nobody has asked for this turn: one of the rank's threads has to take it.
+            if stood == state::WAITING && mailbox.concurrent.load(Ordering::Relaxed) != 0 {
+                ring(&mailbox.bell);
             }
         }
     }

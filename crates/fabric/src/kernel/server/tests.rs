@@ -303,6 +303,36 @@ fn who_waits_or_has_left_can_come_back() {
     assert_eq!(ended.time, LATENCY * 2);
 }
 
+/// One thread of a rank rests, and another comes and goes: whoever rests is not woken by that, or two that rest would wake each other for ever.
+#[test]
+fn a_turn_that_a_thread_asks_for_wakes_no_other() {
+    let ended = job(1, |c| {
+        c.set_concurrent();
+        let (bell, heard) = c.rest(Time::ZERO).expect("nothing is there");
+        for _ in 0..100 {
+            c.wake();
+            assert!(!c.rests());
+            assert_eq!(c.rest(Time::ZERO).map(|r| r.1), Some(heard));
+        }
+        // What comes wakes one.
+        c.command(2, &[&[0], b"here"]);
+        if c.rest(Time::ZERO).is_some() {
+            crate::kernel::sleep(bell, heard);
+        }
+        c.wake();
+        assert!(c.has_unseen());
+        // Whoever leaves now leaves it behind.
+        assert!(c.rest(Time::ZERO).is_none());
+        assert_eq!(event(c).bytes, b"here");
+        c.has_looked(true);
+        assert!(c.has_unseen());
+        c.has_looked(false);
+        assert!(!c.has_unseen());
+        assert_eq!(bell.load(Ordering::SeqCst), heard.wrapping_add(1));
+    });
+    assert!(ended.turns.0 < 110, "{:?}", ended.turns);
+}
+
 #[test]
 fn nonsense_ends_the_job() {
     let arena = Arena::create(1, 0, b"").unwrap();
@@ -351,7 +381,7 @@ fn looks(sharp: bool, patient: bool) -> (Vec<Vec<(Time, Time)>>, Ended<Wires>) {
                         c.sync();
                     }
                 }
-                c.has_looked();
+                c.has_looked(c.has_events());
                 let before = got;
                 while let Some(event) = c.event() {
                     mine.push((c.now(), event.time));
