@@ -88,6 +88,8 @@ pub struct Model {
     client: Client,
     driver: Box<dyn Driver>,
     factor: Option<f64>,
+    /// What a thread's coming takes: as much as asking for the time.
+    asking: Time,
 }
 
 impl Model {
@@ -127,6 +129,7 @@ impl Model {
             client,
             driver,
             factor,
+            asking: machine.cpu.clock.value,
         })
     }
 
@@ -328,7 +331,10 @@ impl Transport for Model {
     }
 
     fn begin_call(&mut self) {
-        self.client.wake();
+        if self.client.wake() {
+            // A thread comes while the others wait. That takes time, so that one that comes again and again does not hold up what they wait for.
+            self.client.charge("other threads' calls", self.asking);
+        }
         if let Some(factor) = self.factor {
             let computed = computed(factor, true);
             if computed > Time::ZERO && !self.client.has_left() {

@@ -341,12 +341,11 @@ impl Client {
         self.mailbox.turn.load(Ordering::SeqCst) == self.seen
     }
 
-    /// The rank goes on after [`Client::rest`], if it has not yet; blocks until it has the turn. One that has left stays away.
+    /// The rank goes on after [`Client::rest`], if it has not yet; blocks until it has the turn. One that has left stays away. Returns whether
+    /// it has asked for the turn: the model had nothing for it.
     #[inline]
-    pub fn wake(&mut self) {
-        if self.rests {
-            self.come_back();
-        }
+    pub fn wake(&mut self) -> bool {
+        self.rests && self.come_back()
     }
 
     /// What the threads of a rank that has several sleep on ([`Client::rest`]).
@@ -527,8 +526,9 @@ impl Client {
         }
     }
 
+    /// Returns whether it had to ask for the turn.
     #[cold]
-    fn come_back(&mut self) {
+    fn come_back(&mut self) -> bool {
         let mailbox = self.mailbox;
         let from = if self.left {
             state::LEFT
@@ -536,11 +536,11 @@ impl Client {
             self.rests_as
         };
         let order = Ordering::SeqCst;
-        if mailbox
+        let asks = mailbox
             .state
             .compare_exchange(from, state::REJOINS, order, order)
-            .is_ok()
-        {
+            .is_ok();
+        if asks {
             self.arena.header().rejoins.fetch_add(1, order);
             self.arena.ring();
         }
@@ -548,6 +548,7 @@ impl Client {
         self.sleep_for_turn(self.seen);
         (self.rests, self.left) = (false, false);
         self.go_on();
+        asks
     }
 }
 

@@ -75,6 +75,8 @@ struct Peer {
     /// It announces one.
     announces: bool,
     receiving: Vec<Receiving>,
+    /// As they were asked for. The receiver may have all of one and have asked for the next by the same head before the device here has heard that the
+    /// first is done: of two with one head what is sent belongs to the first, what is asked to the last.
     sending: Vec<Sending>,
     known: bool,
 }
@@ -376,7 +378,7 @@ impl PutDriver {
             let sending = peer
                 .sending
                 .iter_mut()
-                .find(|s| s.message == message & 0x7f && s.head == own);
+                .rfind(|s| s.message == message & 0x7f && s.head == own);
             // Without one the message has gone by copies.
             if let Some(sending) = sending {
                 sending.runs.extend(runs);
@@ -466,7 +468,7 @@ impl Driver for PutDriver {
         let (announces, expects) = (std::mem::take(&mut peer.announces), peer.expects.take());
         // What was to go straight goes by copies: the answer's memory is not used.
         let is = |s: &Sending| s.message == message && s.head == head;
-        if let Some(at) = peer.sending.iter().position(is) {
+        if let Some(at) = peer.sending.iter().rposition(is) {
             peer.sending.remove(at);
         }
         let Some(mut r) = expects else {
@@ -525,7 +527,7 @@ impl Driver for PutDriver {
         let Some(at) = self.peer(to).sending.iter().position(is) else {
             return 0;
         };
-        let mut s = self.peer(to).sending.swap_remove(at);
+        let mut s = self.peer(to).sending.remove(at);
         let len = s.told + body.len();
         if s.own.is_none() {
             c.charge("library, sending", self.cpu.send.value);
@@ -571,7 +573,7 @@ impl Driver for PutDriver {
         let taken = s.done - s.told;
         s.told = s.done;
         if s.done < len {
-            self.peer(to).sending.push(s);
+            self.peer(to).sending.insert(at, s);
         } else if let Some((runs, _)) = &s.own {
             self.space.release(runs);
         }

@@ -10,6 +10,8 @@ use std::sync::Mutex;
 struct Keep {
     messages: Vec<(Rank, u8, Vec<u8>)>,
     bulk: Vec<u8>,
+    /// The same by its head.
+    bodies: HashMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Upcall for Keep {
@@ -20,8 +22,10 @@ impl Upcall for Keep {
         None
     }
     fn placed(&mut self, _: Rank, _: u8, _: &[u8], _: usize) {}
-    fn part(&mut self, _: Rank, _: u8, _: &[u8], bytes: &[u8]) {
+    fn part(&mut self, _: Rank, _: u8, head: &[u8], bytes: &[u8]) {
         self.bulk.extend_from_slice(bytes);
+        let body = self.bodies.entry(head.to_vec()).or_default();
+        body.extend_from_slice(bytes);
     }
 }
 
@@ -176,6 +180,81 @@ fn messages_and_large_bodies_arrive() {
             );
         }
     }
+}
+
+/// Several large messages are under way, and each head is used again as soon as the receiver has all of one: the sender may not have heard that by then.
+#[test]
+fn a_head_may_be_used_again_at_once() {
+    const MESSAGES: usize = 400;
+    let len = |number: usize| 5000 + number * 7919 % 35_000;
+    job(
+        "mpc2",
+        2,
+        |_| {},
+        |n| {
+            if n.c.me() == 0 {
+                let mut queue = VecDeque::new();
+                let mut gone = 0;
+                while gone < MESSAGES {
+                    // It looks seldom, so that much has happened in between.
+                    n.c.charge("rest", Time::us(gone as u64 % 13 * 100));
+                    n.driver.poll(&mut n.c, &mut n.keep).unwrap();
+                    for (_, _, ask) in n.keep.messages.drain(..) {
+                        let number = usize::from_le_bytes(ask[3..].try_into().unwrap());
+                        queue.push_back((ask[..3].to_vec(), bytes_of(len(number), number), 0));
+                    }
+                    // As the device does it: each in turn, until there is no room.
+                    while let Some((head, body, done)) = queue.front_mut() {
+                        let taken = n.driver.stream(&mut n.c, 1, 5, head, &body[*done..]);
+                        *done += taken;
+                        if *done == body.len() {
+                            queue.pop_front();
+                            gone += 1;
+                        } else if taken > 0 {
+                            queue.rotate_left(1);
+                        } else {
+                            break;
+                        }
+                    }
+                }
+                return;
+            }
+            let mut under_way = [None; 4];
+            let mut next = 0;
+            let mut came = 0;
+            while came < MESSAGES {
+                for (slot, number) in under_way.iter_mut().enumerate() {
+                    let head = [b'n', b'o', slot as u8];
+                    if let Some(known) = *number {
+                        let body = n.keep.bodies.get(&head[..]).map_or(0, Vec::len);
+                        assert!(body <= len(known), "{body} bytes of {}", len(known));
+                        if body < len(known) {
+                            continue;
+                        }
+                        let body = n.keep.bodies.remove(&head[..]).unwrap();
+                        assert!(body == bytes_of(len(known), known), "message {known}");
+                        came += 1;
+                        *number = None;
+                    }
+                    if next < MESSAGES {
+                        let what = Expected {
+                            address: None,
+                            len: len(next),
+                            message: 5,
+                            head: &head,
+                        };
+                        n.driver.expects(&mut n.c, 0, &what);
+                        n.send(0, 4, &head, &next.to_le_bytes());
+                        *number = Some(next);
+                        next += 1;
+                    }
+                }
+                if n.driver.poll(&mut n.c, &mut n.keep).unwrap() == 0 && came < MESSAGES {
+                    n.c.wait(n.driver.period());
+                }
+            }
+        },
+    );
 }
 
 #[test]
