@@ -137,9 +137,6 @@ impl Transport for Turns {
     fn settle(&mut self) -> bool {
         self.turn(|m| m.settle())
     }
-    fn doorbell(&self) -> Option<&'static std::sync::atomic::AtomicU32> {
-        self.0.doorbell()
-    }
 }
 
 fn model(size: u32, name: &str) -> Wires {
@@ -497,6 +494,10 @@ fn sleep(wire: &mut dyn Transport, keep: &mut Keep) -> bool {
 #[test]
 fn sleepers_are_woken_by_messages_and_by_room() {
     each(2, |name, mut wires| {
+        if wires[0].sleep_fd().is_none() && wires[0].doorbell().is_none() {
+            // In virtual time a process rests instead, which the tests of the machines' kernel are about.
+            return;
+        }
         let mut keeps = keeps(2);
         offer_through(name, &mut wires, &mut keeps);
         let (mut receiver, mut sender) = (wires.pop().unwrap(), wires.pop().unwrap());
