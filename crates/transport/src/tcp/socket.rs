@@ -185,22 +185,33 @@ fn prepare(socket: &OwnedFd, timeout: Duration) -> rustix::io::Result<()> {
     sockopt::set_tcp_keepcnt(socket, 3)
 }
 
+/// What the system says of a socket by getsockopt(2), written over `value`: what it does not write stays as it is. `None`: it says nothing.
+///
+/// # Safety
+/// `T` holds numbers only, so that any bytes are valid for it.
+#[inline]
+unsafe fn option<T>(
+    socket: &OwnedFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    mut value: T,
+) -> Option<T> {
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the system writes at most `len` bytes into `value`.
+    let got = unsafe {
+        let (value, len) = (&raw mut value, &raw mut len);
+        libc::getsockopt(socket.as_fd().as_raw_fd(), level, name, value.cast(), len)
+    };
+    (got == 0).then_some(value)
+}
+
 /// What the system knows of a connection.
 fn info(socket: &OwnedFd) -> Option<libc::tcp_info> {
     // SAFETY: all fields are numbers.
-    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the system writes at most `len` bytes into `info`.
-    let got = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            (&raw mut info).cast(),
-            &raw mut len,
-        )
-    };
-    (got == 0).then_some(info)
+    unsafe {
+        let nothing = std::mem::zeroed();
+        option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, nothing)
+    }
 }
 
 /// Whether the peer's system owes an answer, and how long ago it was last heard.
@@ -224,19 +235,9 @@ pub fn unacknowledged(socket: &OwnedFd) -> usize {
 /// Unlike all other ways to ask this one does not take the socket's lock: what arrives while that is held is left to who holds it.
 #[inline]
 pub fn is_empty(socket: &OwnedFd) -> bool {
-    let mut bytes: libc::c_uint = 1;
-    let mut len = size_of_val(&bytes) as libc::socklen_t;
-    // SAFETY: the system writes at most `len` bytes, here the first of its numbers.
-    let got = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MEMINFO,
-            (&raw mut bytes).cast(),
-            &raw mut len,
-        )
-    };
-    got == 0 && bytes == 0
+    // SAFETY: a number; the first of the system's.
+    let bytes = unsafe { option::<libc::c_uint>(socket, libc::SOL_SOCKET, libc::SO_MEMINFO, 1) };
+    bytes == Some(0)
 }
 
 /// The socket is told of as readable only when so many bytes have come (SO_RCVLOWAT, socket(7)): a process that computes is interrupted less often. The
@@ -271,20 +272,8 @@ mod tests {
 
     /// SO_RCVLOWAT.
     fn least(socket: &OwnedFd) -> libc::c_int {
-        let mut bytes: libc::c_int = 0;
-        let mut len = size_of_val(&bytes) as libc::socklen_t;
-        // SAFETY: the system writes one int.
-        let got = unsafe {
-            libc::getsockopt(
-                socket.as_fd().as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_RCVLOWAT,
-                (&raw mut bytes).cast(),
-                &raw mut len,
-            )
-        };
-        assert_eq!(got, 0);
-        bytes
+        // SAFETY: a number.
+        unsafe { option(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, 0) }.unwrap()
     }
 
     #[test]

@@ -9,9 +9,15 @@ use std::sync::Mutex;
 #[derive(Default)]
 struct Keep {
     messages: Vec<(Rank, u8, Vec<u8>)>,
-    bulk: Vec<u8>,
-    /// The same by its head.
+    /// What came of large messages, by their heads.
     bodies: HashMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Keep {
+    /// Bytes of the large message with this head that have come.
+    fn body(&self, head: &[u8]) -> usize {
+        self.bodies.get(head).map_or(0, Vec::len)
+    }
 }
 
 impl Upcall for Keep {
@@ -23,7 +29,6 @@ impl Upcall for Keep {
     }
     fn placed(&mut self, _: Rank, _: u8, _: &[u8], _: usize) {}
     fn part(&mut self, _: Rank, _: u8, head: &[u8], bytes: &[u8]) {
-        self.bulk.extend_from_slice(bytes);
         let body = self.bodies.entry(head.to_vec()).or_default();
         body.extend_from_slice(bytes);
     }
@@ -86,8 +91,8 @@ impl Node {
         };
         self.driver.expects(&mut self.c, from, &what);
         self.send(from, 4, b"ask", &[]);
-        self.until(|k| k.bulk.len() == len);
-        std::mem::take(&mut self.keep.bulk)
+        self.until(|k| k.body(b"head") == len);
+        self.keep.bodies.remove(&b"head"[..]).unwrap()
     }
 }
 
@@ -226,7 +231,7 @@ fn a_head_may_be_used_again_at_once() {
                 for (slot, number) in under_way.iter_mut().enumerate() {
                     let head = [b'n', b'o', slot as u8];
                     if let Some(known) = *number {
-                        let body = n.keep.bodies.get(&head[..]).map_or(0, Vec::len);
+                        let body = n.keep.body(&head);
                         assert!(body <= len(known), "{body} bytes of {}", len(known));
                         if body < len(known) {
                             continue;
