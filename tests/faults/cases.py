@@ -213,6 +213,13 @@ class Cases:
         for how, words in (("face", ["MPI_Recv", r"\b17\b"]), ("missing", ["MPI_Allreduce", "MPI_Recv"])):
             result = self.mpiexec("-n", 2, die, how, environment={"FERRY_PROGRESS": "thread"})
             self.case(f"{how} with a progress thread", result, status="bad", within=6, words=words)
+        for how in ("face", "join", "both"):
+            for wires in ("shm", "tcp"):
+                result = self.mpiexec("-n", 2, die, f"threads-{how}", environment={"FERRY_TRANSPORTS": wires})
+                self.case(f"threads that all wait ({how}, {wires})", result, status=125, within=6, words=["MPI_Recv", r"\b17\b"])
+            result = self.mpiexec("-n", 2, die, f"threads-{how}", environment={"FERRY_PROGRESS": "thread"})
+            self.case(f"threads that all wait ({how}) and a progress thread", result, status=125, within=6, words=["MPI_Recv", r"\b17\b"])
+        self.case("a thread outside of MPI that will send", self.mpiexec("-n", 2, die, "threads-late"), status=0, quiet=True, within=8)
         self.case("a long wait is no hang", self.mpiexec("-n", 3, die, "wait-long"), status=0, quiet=True, within=8)
         self.case("the time limit", self.mpiexec("--timeout", 1, "-n", 2, die, "busy"), status="bad", within=4, words=["time"])
         job = self.waiting_job()

@@ -22,6 +22,23 @@ static void *hold_stdin(void *unused)
     return unused;
 }
 
+static int other; /* the rank that a second thread receives from or sends to */
+
+static void *receive(void *unused)
+{
+    int value;
+    MPI_Recv(&value, 1, MPI_INT, other, 17, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return unused;
+}
+
+static void *send_late(void *unused)
+{
+    int value = 0;
+    sleep(3);
+    MPI_Send(&value, 1, MPI_INT, other, 17, MPI_COMM_WORLD);
+    return unused;
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "";
@@ -30,7 +47,12 @@ int main(int argc, char **argv)
         if (text)
             _exit(3);
     }
-    MPI_Init(&argc, &argv);
+    if (strncmp(how, "threads", 7) == 0) {
+        int level;
+        MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    } else {
+        MPI_Init(&argc, &argv);
+    }
     int rank, size, value = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -45,6 +67,16 @@ int main(int argc, char **argv)
         if (rank < 2 && size > 1)
             MPI_Recv(&value, 1, MPI_INT, 1 - rank, 17, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Barrier(MPI_COMM_WORLD);
+    } else if (strncmp(how, "threads", 7) == 0) {
+        pthread_t second;
+        other = rank ^ 1;
+        if (is(how, "threads-face")) { /* the only thread of each waits for the other's */
+            receive(NULL);
+        } else if (pthread_create(&second, NULL, is(how, "threads-late") ? send_late : receive, NULL) == 0) {
+            if (!is(how, "threads-join")) /* nobody sends, or the second thread does, late */
+                receive(NULL);
+            pthread_join(second, NULL);
+        }
     } else if (is(how, "ring")) { /* everybody receives first */
         MPI_Recv(&value, 1, MPI_INT, last, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Send(&value, 1, MPI_INT, next, 0, MPI_COMM_WORLD);

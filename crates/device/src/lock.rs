@@ -283,7 +283,14 @@ pub fn start(
     if progress {
         device.expect_progress_thread(welcome.local_ranks.len() as u32);
     }
-    let _ = BELL.set(device.wires.bell());
+    let bell = device.wires.bell();
+    let (word, door) = bell.place();
+    status
+        .pid
+        .store(std::process::id() as i32, Ordering::Relaxed);
+    status.bell.store(word, Ordering::Relaxed);
+    status.door.store(door.unwrap_or(-1), Ordering::Relaxed);
+    let _ = BELL.set(bell);
     MULTIPLE.store(concurrent, Ordering::SeqCst);
     CONCURRENT.store(concurrent || progress, Ordering::SeqCst);
     let _lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);

@@ -424,7 +424,7 @@ pub fn start_progress() -> std::io::Result<()> {
         (w.runs, w.stops) = (true, false);
         RUNS.store(true, Ordering::Relaxed);
     }
-    match ferry_job::start_thread("ferry-progress", STACK, run) {
+    match ferry_job::start_thread("progress", STACK, run) {
         Ok(handle) => {
             *thread = Some(handle);
             Ok(())

@@ -64,6 +64,12 @@ pub struct RankStatus {
     pub comm_size: AtomicU32,
     /// This process's rank in it.
     pub comm_rank: AtomicI32,
+    /// The process, as itself sees its number; 0 before MPI is initialised.
+    pub pid: AtomicI32,
+    /// The epoll descriptor that one of its threads may sleep on in MPI; -1 none.
+    pub door: AtomicI32,
+    /// Address, in the process, of the word that its threads sleep on in MPI.
+    pub bell: AtomicU64,
 }
 
 impl RankStatus {

@@ -3,7 +3,11 @@
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-/// Starts a thread with this name and so many bytes of stack, and with all signals blocked: signals are the program's.
+/// How the names of Ferry's threads begin, which tells them from the program's.
+pub const THREADS: &str = "ferry-";
+
+/// Starts a thread with this name, after [`THREADS`], and so many bytes of stack, and with all signals blocked: signals are the
+/// program's.
 ///
 /// # Errors
 /// The system gives no thread.
@@ -19,7 +23,7 @@ pub fn start_thread<T: Send + 'static>(
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
         let begun = Builder::new()
-            .name(name.into())
+            .name(format!("{THREADS}{name}"))
             .stack_size(stack)
             .spawn(work);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
@@ -46,7 +50,7 @@ mod tests {
         assert!(!blocked());
         let name = || std::thread::current().name().map(str::to_owned);
         let thread = start_thread("quiet", 64 * 1024, move || (blocked(), name())).unwrap();
-        assert_eq!(thread.join().unwrap(), (true, Some("quiet".into())));
+        assert_eq!(thread.join().unwrap(), (true, Some("ferry-quiet".into())));
         assert!(!blocked());
     }
 }

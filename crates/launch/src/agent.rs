@@ -17,10 +17,11 @@ use rustix::process::WaitOptions;
 
 use crate::frame::{self, Orders, PIECE, PREAMBLE, Page, Queue, ToAgent, ToHead};
 use crate::options::Binding;
-use crate::run::{end_orphans, is_awake, page_of};
+use crate::run::{STILL, end_orphans, page_of};
 use crate::signals::{self, Signals};
 use crate::start::{NotStarted, Starter};
 use crate::stdin::{Pump, Wants};
+use crate::threads::Sleepers;
 use crate::warden::Warden;
 
 /// The argument that makes mpiexec an agent.
@@ -81,6 +82,7 @@ struct Site {
     alive: usize,
     statuses: &'static [RankStatus],
     told: Vec<Option<(Page, u64)>>,
+    sleepers: Sleepers,
     next_look: Instant,
     cards: Cards,
     by_pid: HashMap<i32, usize>,
@@ -461,6 +463,7 @@ impl Site {
             alive: 0,
             statuses: &[],
             told: Vec::new(),
+            sleepers: Sleepers::default(),
             next_look: Instant::now(),
             cards: Cards::default(),
             by_pid: HashMap::new(),
@@ -721,7 +724,8 @@ impl Site {
             let mut page = page_of(rank.number, status, true);
             let since = status.since.load(std::sync::atomic::Ordering::Relaxed);
             // Asking the kernel costs something, and only matters of one that seems to sleep.
-            page.awake = page.asleep && is_awake(rank.pid);
+            let for_long = u128::from(now.saturating_sub(since)) * 2 >= STILL.as_nanos();
+            page.awake = page.asleep && (!for_long || self.sleepers.awake(local, rank.pid, status));
             let new = Some((page, since));
             if self.told[local] != new {
                 if let Some((page, _)) = &new {

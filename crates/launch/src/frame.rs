@@ -14,7 +14,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Raised with each change of the messages.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// How the agent's greeting begins.
 pub const GREETING: &[u8] = b"\x02ferry-agent ";
 /// How the head begins.
@@ -93,10 +93,8 @@ pub struct Page {
     pub state: u32,
     /// Sleeps in MPI.
     pub asleep: bool,
-    /// The kernel says that it runs or is stopped.
+    /// The kernel says that it runs or is stopped, or does not say that all its threads sleep, if several may be in MPI.
     pub awake: bool,
-    /// Several of its threads may be in MPI.
-    pub concurrent: bool,
     /// The number of the call it is in.
     pub call: u32,
     /// For how long, nanoseconds.
@@ -401,7 +399,6 @@ mod tests {
             state: 1,
             asleep: true,
             awake: false,
-            concurrent: false,
             call: 9,
             age: 5,
             context: 4,

@@ -12,8 +12,6 @@ pub struct RankView {
     pub fate: Fate,
     /// All its threads that are in MPI sleep.
     pub asleep: bool,
-    /// Several of its threads may be in MPI.
-    pub concurrent: bool,
     /// The call it is in.
     pub call: String,
     /// Since when it sleeps, nanoseconds of the monotonic clock.
@@ -62,7 +60,7 @@ pub fn stillness(ranks: &[RankView]) -> Option<Stillness> {
     for rank in ranks {
         match rank.fate {
             Fate::Started => return None,
-            Fate::Running if !rank.asleep || rank.concurrent => return None,
+            Fate::Running if !rank.asleep => return None,
             Fate::Running => asleep += 1,
             Fate::Finalized | Fate::Exited => finished += 1,
         }
@@ -556,7 +554,6 @@ mod tests {
         RankView {
             fate: Fate::Running,
             asleep: true,
-            concurrent: false,
             call: call.into(),
             since: SECOND,
             context: 0,
@@ -727,11 +724,6 @@ mod tests {
         };
         assert!(stillness(&[waiting("MPI_Recv", 1, 0), busy]).is_none());
         assert!(stillness(&[waiting("MPI_Recv", 1, 0), ended(Fate::Started)]).is_none());
-        let threads = RankView {
-            concurrent: true,
-            ..waiting("MPI_Recv", 0, 0)
-        };
-        assert!(stillness(&[waiting("MPI_Recv", 1, 0), threads]).is_none());
         let in_flight = RankView {
             sent: 6,
             ..waiting("MPI_Recv", 0, 0)

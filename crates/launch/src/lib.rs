@@ -4,7 +4,8 @@
 //! options   the command line            hosts, plan                which rank goes where
 //! start     prepares and starts ranks   program, limits, placing   what is to be started, and whether it can be
 //! run       the job's life: one loop    spawn                      one rank's clone and exec
-//! hang      who waits for whom          output, stdin, signals     what the loop moves
+//! hang      who waits for whom          threads                    whether a rank's threads sleep
+//! output, stdin, signals                what the loop moves
 //! agent     mpiexec on another host     frame                      what it and the head say to each other
 //! warden    cleans up after a killed mpiexec
 //! ```
@@ -27,6 +28,7 @@ mod signals;
 mod spawn;
 mod start;
 mod stdin;
+mod threads;
 mod warden;
 
 use std::env;

@@ -29,7 +29,7 @@ use modelled::Modelled;
 #[cfg(test)]
 pub(crate) use watch::view_of;
 use watch::{HangWatch, LOOK};
-pub use watch::{is_awake, page_of};
+pub use watch::{STILL, page_of};
 
 /// Between asking the ranks to end and killing them. MPI_Abort and crashes are to end a job within a second.
 const GRACE: Duration = Duration::from_millis(300);

@@ -25,7 +25,7 @@ pub fn write() {
         }
     }
     let (done, ended) = mpsc::channel();
-    let begun = ferry_job::start_thread("ferry-last", 64 * 1024, move || {
+    let begun = ferry_job::start_thread("last", 64 * 1024, move || {
         // SAFETY: null means all streams.
         unsafe { libc::fflush(std::ptr::null_mut()) };
         let _ = done.send(());

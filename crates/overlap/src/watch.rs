@@ -34,7 +34,7 @@ impl Watch {
         // SAFETY: new descriptors, owned by nobody else.
         let [hear, tell] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
         let (here, started) = mpsc::channel();
-        let begun = ferry_job::start_thread("ferry-guard", STACK, move || {
+        let begun = ferry_job::start_thread("guard", STACK, move || {
             let _ = here.send(());
             drop(here);
             run(&hear);

@@ -13,7 +13,7 @@ use rustix::net::{
 };
 use rustix::thread::futex;
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -110,6 +110,13 @@ impl Bell {
     /// How often it has been rung: taken before a thread makes sure that there is nothing to do, and given to [`Bell::sleep`].
     pub fn seen(&self) -> u32 {
         word::seen(self.word)
+    }
+
+    /// What its sleepers' system calls name, for who looks at the process from outside: the word's address and the epoll descriptor
+    /// of who watches.
+    pub fn place(&self) -> (u64, Option<i32>) {
+        let door = self.door.as_ref().map(|d| d.epoll.as_raw_fd());
+        (std::ptr::from_ref(self.word) as u64, door)
     }
 
     /// Does one of the sleeping threads have to [`watch`](Bell::watch)?

@@ -9,11 +9,12 @@ use super::{Crew, Job, STATUS_HANG};
 use crate::frame::Page;
 use crate::hang::{self, Fate, RankView, Stillness};
 use crate::options::OnHang;
+use crate::threads::Sleepers;
 
 /// How often the ranks' status pages are looked at.
 pub(super) const LOOK: Duration = Duration::from_millis(250);
 /// A job in which nothing has moved for so long hangs.
-const STILL: Duration = Duration::from_secs(1);
+pub const STILL: Duration = Duration::from_secs(1);
 
 /// What the hang detection remembers.
 pub(super) struct HangWatch {
@@ -23,6 +24,7 @@ pub(super) struct HangWatch {
     pub(super) every: Duration,
     pub(super) still: Option<(Stillness, Instant)>,
     told: bool,
+    sleepers: Sleepers,
 }
 
 impl HangWatch {
@@ -33,6 +35,7 @@ impl HangWatch {
             every,
             still: None,
             told: false,
+            sleepers: Sleepers::default(),
         }
     }
 }
@@ -53,7 +56,8 @@ impl Job<'_> {
                 self.watch.told = false;
             }
             (Some(new), Some((old, since))) if new == *old => {
-                if now.duration_since(*since) >= STILL && !self.watch.told && self.all_sleep() {
+                let long = now.duration_since(*since) >= STILL;
+                if long && !self.watch.told && self.all_sleep() {
                     self.watch.told = true;
                     let text = format!(
                         "this job hangs: every rank sleeps in MPI or has finished, and no message is under way\n{}",
@@ -76,13 +80,18 @@ impl Job<'_> {
         }
     }
 
-    /// Does the kernel say so too? A rank that has been woken, or stopped, is no longer waiting for anybody, although it has had no
-    /// time yet to say so.
-    fn all_sleep(&self) -> bool {
-        self.living().all(|(number, rank)| match &self.crew {
-            Crew::Here(_) => !is_awake(rank.pid),
-            Crew::Afar(afar) => !afar.awake(number),
-        })
+    /// Does the kernel say so too?
+    fn all_sleep(&mut self) -> bool {
+        let (sleepers, crew) = (&mut self.watch.sleepers, &self.crew);
+        let living = self.ranks.iter().enumerate();
+        let awake = living
+            .filter(|(_, rank)| rank.ended.is_none())
+            .filter(|&(number, rank)| match crew {
+                Crew::Here(here) => sleepers.awake(number, rank.pid, &here.statuses[number]),
+                Crew::Afar(afar) => afar.awake(number),
+            });
+        // All are asked, since each answer is compared with the one before.
+        awake.count() == 0
     }
 
     /// Who waits for whom, now.
@@ -120,13 +129,6 @@ impl Job<'_> {
     }
 }
 
-/// Does the kernel say that a process runs, or is stopped?
-pub fn is_awake(pid: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(") ").next().and_then(|s| s.chars().next());
-    matches!(state, Some('R' | 'T' | 't'))
-}
-
 /// What a status page says; its texts only if they are wanted. `awake` and `age` are left to the caller.
 pub fn page_of(rank: u32, status: &RankStatus, texts: bool) -> Page {
     let asleep = status.asleep.load(Acquire) != 0;
@@ -135,7 +137,6 @@ pub fn page_of(rank: u32, status: &RankStatus, texts: bool) -> Page {
         state: status.state.load(Acquire),
         asleep,
         awake: false,
-        concurrent: status.concurrent.load(Relaxed) != 0,
         call: if texts { status.call.load(Relaxed) } else { 0 },
         age: 0,
         context: status.context.load(Relaxed),
@@ -163,7 +164,6 @@ pub(crate) fn view_of(page: &Page, since: u64) -> RankView {
             _ => Fate::Finalized,
         },
         asleep: page.asleep,
-        concurrent: page.concurrent,
         call: if page.call == 0 {
             String::new()
         } else {

@@ -50,18 +50,33 @@ impl Number {
         self.own
     }
 
-    /// For the `which`-th of the collectives with which a communicator arranges its own affairs, once in its life: no call
-    /// of the program's has these numbers.
+    /// For the `which`-th of the collectives (below [`OWN_AFFAIRS`]) with which a communicator arranges its own affairs, once
+    /// in its life and before its 2³¹st collective: no call of the program's has these numbers.
     pub(super) fn own_affair(which: u64) -> Number {
         Number {
-            own: 0x7fff_ffff - which,
+            own: LAST - which,
             local: 0,
+        }
+    }
+
+    /// Which of the program's calls on this communicator it belongs to, from 1 on. An own affair is arranged by a call that
+    /// has not taken its number yet.
+    fn in_program(self, comm: &Comm) -> u64 {
+        1 + if (LAST - OWN_AFFAIRS + 1..=LAST).contains(&self.own) {
+            comm.collectives.load(Ordering::Relaxed)
+        } else {
+            self.own
         }
     }
 }
 
+/// The last number before tags begin anew.
+const LAST: u64 = 0x7fff_ffff;
+/// How many numbers, the last ones, are kept for a communicator's own affairs.
+const OWN_AFFAIRS: u64 = 2;
+
 fn tag(number: u64) -> u32 {
-    (number & 0x7fff_ffff) as u32
+    (number & LAST) as u32
 }
 
 /// Reductions of more bytes are done without the device's lock, so that other threads get on.
@@ -463,7 +478,8 @@ pub(super) struct Story<'a>(pub(super) &'a Comm, pub(super) Number, pub(super) i
 impl Describe for Story<'_> {
     fn describe(&self, status: &ferry_job::RankStatus) {
         self.0.describe(status);
-        status.collective.store(self.1.own + 1, Ordering::Relaxed);
+        let number = self.1.in_program(self.0);
+        status.collective.store(number, Ordering::Relaxed);
         status.root.store(self.2, Ordering::Relaxed);
     }
 }

@@ -1,0 +1,259 @@
+//! Is a rank that says it sleeps in MPI awake all the same? What the kernel says of its threads.
+//!
+//! Where several threads may call MPI, one that waits in it proves nothing: another may compute, and send what is waited for. But
+//! threads that all sleep in system calls without a time limit, and that only another thread can end, wake each other or nobody
+//! wakes them.
+
+use ferry_job::RankStatus;
+use std::fs;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What was last seen of the ranks of a node.
+#[derive(Default)]
+pub struct Sleepers {
+    /// By local rank.
+    last: Vec<Option<Sleeping>>,
+}
+
+impl Sleepers {
+    /// Is rank `local`, the process `pid` or one that it started, awake? One that has been woken, or stopped, is no longer waiting
+    /// for anybody, although it has had no time yet to say so. One with several threads in MPI sleeps if none of its threads
+    /// has run since the question before, and none can by itself.
+    pub fn awake(&mut self, local: usize, pid: i32, status: &RankStatus) -> bool {
+        if status.concurrent.load(Relaxed) == 0 {
+            return is_awake(pid);
+        }
+        if self.last.len() <= local {
+            self.last.resize(local + 1, None);
+        }
+        let now = all_asleep(status);
+        let before = std::mem::replace(&mut self.last[local], now);
+        before.is_none() || before != self.last[local]
+    }
+}
+
+/// Does a process run, or is it stopped?
+fn is_awake(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().and_then(|s| s.chars().next());
+    matches!(state, Some('R' | 'T' | 't'))
+}
+
+/// How often each thread of the program has been given up by a core, one way and the other: what stays alike while none runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Sleeping(Vec<(u32, [u64; 2])>);
+
+/// Where a process's threads sleep in MPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bed {
+    /// Address of the word, in the process.
+    word: u64,
+    /// The epoll descriptor; -1: there is none.
+    door: i32,
+}
+
+/// What `/proc/PID/task/TID/syscall` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// In MPI, until another rank or another thread rings.
+    InMpi,
+    /// For another thread of the process, without limit.
+    ForThread,
+    /// It runs, or may wake by itself or by what is outside of the job.
+    Unsure,
+}
+
+/// The process of this rank, if all its threads, Ferry's own left out, sleep until another one wakes them, and one at least in MPI. Two equal
+/// answers mean that none has run in between. None as well where the kernel does not say (`/proc/PID/task/TID/syscall` wants the
+/// right to trace the process, which one that started it has).
+fn all_asleep(status: &RankStatus) -> Option<Sleeping> {
+    let bed = Bed {
+        word: status.bell.load(Relaxed),
+        door: status.door.load(Relaxed),
+    };
+    let process = format!("/proc/{}", status.pid.load(Relaxed));
+    let (mut all, mut in_mpi) = (Vec::new(), false);
+    let shared = |address| {
+        let maps = fs::read_to_string(format!("{process}/maps"));
+        maps.map_or(true, |maps| is_shared(&maps, address))
+    };
+    for entry in fs::read_dir(format!("{process}/task")).ok()? {
+        let folder = entry.ok()?.path();
+        let tid = folder.file_name()?.to_str()?.parse().ok()?;
+        let read = |name| fs::read_to_string(folder.join(name)).ok();
+        if read("comm")?.starts_with(ferry_job::THREADS) {
+            continue;
+        }
+        match waits(&read("syscall")?, bed, shared) {
+            Waits::Unsure => return None,
+            Waits::InMpi => in_mpi = true,
+            Waits::ForThread => {}
+        }
+        all.push((tid, switches(&read("status")?)?));
+    }
+    all.sort_unstable();
+    in_mpi.then_some(Sleeping(all))
+}
+
+/// From the line of a thread's system call: its number and arguments. `shared`: have other processes what is at this address?
+fn waits(line: &str, bed: Bed, shared: impl Fn(u64) -> bool) -> Waits {
+    let mut words = line.split_ascii_whitespace();
+    let number: Option<i64> = words.next().and_then(|w| w.parse().ok());
+    let arguments: Vec<u64> = words
+        .map_while(|w| u64::from_str_radix(w.strip_prefix("0x")?, 16).ok())
+        .collect();
+    let (Some(number), &[first, second, _, fourth, ..]) = (number, &arguments[..]) else {
+        return Waits::Unsure;
+    };
+    let forever = fourth as i32 == -1;
+    match number {
+        libc::SYS_futex => {
+            // Who waits for a thread's end gives no such flag (pthread_join).
+            let private = || second as i32 & libc::FUTEX_PRIVATE_FLAG != 0 || !shared(first);
+            let operation = second as i32 & libc::FUTEX_CMD_MASK;
+            let waits = operation == libc::FUTEX_WAIT || operation == libc::FUTEX_WAIT_BITSET;
+            match waits && fourth == 0 {
+                true if first == bed.word => Waits::InMpi,
+                true if private() => Waits::ForThread,
+                _ => Waits::Unsure,
+            }
+        }
+        libc::SYS_epoll_pwait if forever && first as i32 == bed.door => Waits::InMpi,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_epoll_wait if forever && first as i32 == bed.door => Waits::InMpi,
+        libc::SYS_epoll_pwait2 if fourth == 0 && first as i32 == bed.door => Waits::InMpi,
+        _ => Waits::Unsure,
+    }
+}
+
+/// From a process's memory map: does it share this address with other processes, as far as can be told?
+fn is_shared(maps: &str, address: u64) -> bool {
+    let holds = |line: &str| {
+        let (range, rest) = line.split_once(' ')?;
+        let (from, to) = range.split_once('-')?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        let inside = (number(from)?..number(to)?).contains(&address);
+        inside.then(|| rest.as_bytes().get(3) != Some(&b'p'))
+    };
+    maps.lines().find_map(holds).unwrap_or(true)
+}
+
+/// From a thread's status: how often it has slept, and been put aside.
+fn switches(status: &str) -> Option<[u64; 2]> {
+    let of = |name| {
+        let line = status.lines().find_map(|l| l.strip_prefix(name))?;
+        line.trim().parse().ok()
+    };
+    Some([
+        of("voluntary_ctxt_switches:")?,
+        of("nonvoluntary_ctxt_switches:")?,
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Barrier, mpsc};
+
+    /// With a process that shares nothing below 64 KiB.
+    fn waits(line: &str) -> Waits {
+        let bed = Bed {
+            word: 0x7f00_0000_1040,
+            door: 9,
+        };
+        super::waits(line, bed, |address| address >= 0x10000)
+    }
+
+    #[test]
+    fn a_futex_without_a_limit_is_a_sleep_that_another_thread_ends() {
+        let line = |word: &str, operation: i32, limit: &str| {
+            format!(
+                "{} {word} {operation:#x} 0x1 {limit} 0x0 0x1 0x7ffe00 0x7f00\n",
+                libc::SYS_futex
+            )
+        };
+        let (wait, bitset) = (libc::FUTEX_WAIT, libc::FUTEX_WAIT_BITSET);
+        let private = libc::FUTEX_PRIVATE_FLAG;
+        let own = "0x7f0000001040";
+        assert_eq!(waits(&line(own, bitset, "0x0")), Waits::InMpi);
+        assert_eq!(waits(&line(own, bitset, "0x7ffe10")), Waits::Unsure);
+        assert_eq!(
+            waits(&line("0x5500", wait | private, "0x0")),
+            Waits::ForThread
+        );
+        assert_eq!(waits(&line("0x5500", wait, "0x0")), Waits::ForThread);
+        // A word that other processes share is whose?
+        assert_eq!(waits(&line("0x15500", wait, "0x0")), Waits::Unsure);
+        let wake = libc::FUTEX_WAKE | private;
+        assert_eq!(waits(&line("0x5500", wake, "0x0")), Waits::Unsure);
+    }
+
+    #[test]
+    fn an_epoll_is_mpis_if_it_is_the_door() {
+        let line = |fd: i32, limit: &str| {
+            let number = libc::SYS_epoll_pwait;
+            format!("{number} {fd:#x} 0x7ffe00 0x4 {limit} 0x0 0x8 0x7ffe00 0x7f00")
+        };
+        assert_eq!(waits(&line(9, "0xffffffff")), Waits::InMpi);
+        assert_eq!(waits(&line(9, "0xffffffffffffffff")), Waits::InMpi);
+        assert_eq!(waits(&line(8, "0xffffffff")), Waits::Unsure);
+        assert_eq!(waits(&line(9, "0x64")), Waits::Unsure);
+    }
+
+    #[test]
+    fn whatever_else_a_thread_does_it_may_go_on() {
+        for line in [
+            "running\n",
+            "-1 0x7ffe00 0x7f00\n",
+            "",
+            "0 0x0 0x7ffe00 0x1 0x0 0x0 0x0 0x7ffe00 0x7f00",
+            "202 nonsense",
+            "202 0x1 0x2",
+        ] {
+            assert_eq!(waits(line), Waits::Unsure, "{line}");
+        }
+    }
+
+    #[test]
+    fn memory_is_shared_unless_the_map_says_no() {
+        let maps = "00400000-00401000 r-xp 00000000 fe:00 12 /bin/x\n7f0000000000-7f0000001000 rw-s 00000000 00:01 9 /memfd:y (deleted)\n\
+                    7f0000001000-7f0000003000 rw-p 00000000 00:00 0 \n";
+        for (address, shared) in [
+            (0x40_0fff, false),
+            (0x40_1000, true),
+            (0x7f00_0000_0010, true),
+            (0x7f00_0000_1000, false),
+        ] {
+            assert_eq!(is_shared(maps, address), shared, "{address:#x}");
+        }
+        assert!(is_shared("nonsense", 0));
+    }
+
+    #[test]
+    fn switches_are_read() {
+        let text = "Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
+        assert_eq!(switches(text), Some([12, 3]));
+        assert_eq!(switches("voluntary_ctxt_switches:\t12\n"), None);
+    }
+
+    /// This process has a thread that runs: the one that asks.
+    #[test]
+    fn a_process_that_runs_is_awake() {
+        let status = RankStatus::default();
+        status.pid.store(std::process::id() as i32, Relaxed);
+        let (ready, (end, ended)) = (Arc::new(Barrier::new(2)), mpsc::channel::<()>());
+        let other = {
+            let ready = ready.clone();
+            std::thread::spawn(move || {
+                ready.wait();
+                let _ = ended.recv();
+            })
+        };
+        ready.wait();
+        assert_eq!(all_asleep(&status), None);
+        drop(end);
+        other.join().unwrap();
+        status.pid.store(i32::MAX, Relaxed);
+        assert_eq!(all_asleep(&status), None);
+    }
+}
