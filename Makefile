@@ -23,7 +23,6 @@ bench:
 bench-overlap:
 	@bench/overlap/run micro
 	@bench/overlap/run kernels
-	@bench/overlap/run kernels --shm
 	@bench/overlap/run plots
 
 # TIPC beside TCP, between two guests that have it; writes docs/performance-tipc.md.

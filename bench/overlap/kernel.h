@@ -56,11 +56,12 @@ static inline void say(const char *kernel, int rounds)
         return;
     printf("{\"kernel\": \"%s\", \"ranks\": %d, \"blocking\": %.5f, \"overlap\": %.5f, \"call_blocking\": %.5f, \"call_overlap\": %.5f", kernel, size, least(t[0], rounds),
            least(t[1], rounds), least(call[0], rounds), least(call[1], rounds));
-    for (int on = 0; on < 2; on++) {
-        printf(", \"rounds_%s\": [", on ? "overlap" : "blocking");
-        for (int i = 0; i < rounds; i++)
-            printf("%s%.5f", i ? ", " : "", t[on][i]);
-        printf("]");
-    }
+    for (int on = 0; on < 2; on++)
+        for (int of = 0; of < 2; of++) {
+            printf(", \"%s_%s\": [", of ? "calls" : "rounds", on ? "overlap" : "blocking");
+            for (int i = 0; i < rounds; i++)
+                printf("%s%.5f", i ? ", " : "", of ? call[on][i] : t[on][i]);
+            printf("]");
+        }
     printf("}\n");
 }

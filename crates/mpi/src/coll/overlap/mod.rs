@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use store::Store;
 use verdict::{At, Members, Saying};
-use work::{Incoming, Rest, Touched, Work, pieces};
+use work::{Incoming, Rest, Touched, Work, may_ask, pieces};
 
 /// Collectives that go on behind their calls, and measurements that end with the next call.
 static PENDING: AtomicU32 = AtomicU32::new(0);
@@ -472,7 +472,7 @@ impl Start {
         outward: usize,
         mut store: Option<&mut Store>,
     ) -> Rest {
-        let (incoming, queue) = self.receive_apart(plan, inward);
+        let (mut incoming, mut queue) = self.receive_apart(plan, inward);
         let lasting = &self.lasting;
         // To those whose messages go as streams the program's own buffer will do until the call returns.
         let (streams, others) = self.sends_by_way();
@@ -486,6 +486,7 @@ impl Start {
                 let req = unsafe { lasting.send(&mut d, peer, from, t.bytes.len()) };
                 own.extend(req.map(|req| (req, t)));
             }
+            self.ask_first(&mut d, &mut incoming, &mut queue);
             d.progress();
             d.stay();
         }
@@ -540,7 +541,7 @@ impl Start {
         }
     }
 
-    /// Posts all receives and asks for those that are read first.
+    /// Posts all receives; in which order they are to be asked for.
     fn receive_apart(
         &self,
         plan: Option<&Plan>,
@@ -558,11 +559,9 @@ impl Start {
             let landing = t.bytes.start.wrapping_add(inward) as *mut u8;
             // SAFETY: the landing is the guard's shadow, kept until the message has come.
             let req = unsafe { lasting.receive_held(&mut d, peer, landing, t.bytes.len(), ends) };
-            if whole {
-                d.go_on(req);
-            }
             incoming.push(Incoming {
                 req,
+                step: t.step,
                 bytes: t.bytes.clone(),
                 peer: number(peer),
                 ends,
@@ -579,14 +578,40 @@ impl Start {
             .filter(|&n| !incoming[n].asked)
             .collect();
         queue.sort_by_key(|&n| rank_of(incoming[n].peer));
-        let mut queue = VecDeque::from(queue);
-        // The first one need not wait until this call is about to return.
-        if let Some(n) = queue.pop_front() {
-            incoming[n].asked = true;
-            d.go_on(incoming[n].req);
-        }
         d.stay();
-        (incoming, queue)
+        (incoming, VecDeque::from(queue))
+    }
+
+    /// Asks for those that are read first. After this rank's own messages have been announced: who was asked before it has heard of them would answer what this rank wants first
+    /// of it behind its message's bytes; and before bytes go, behind which the questions would stand.
+    fn ask_first(
+        &self,
+        d: &mut device::Device,
+        incoming: &mut [Incoming],
+        queue: &mut VecDeque<usize>,
+    ) {
+        for i in incoming.iter().filter(|i| i.whole) {
+            d.go_on(i.req);
+        }
+        let (mut is_first, mut under_way) = (true, 0);
+        queue.retain(|&n| {
+            let i = &mut incoming[n];
+            let streams = match self.lasting.schedule.steps[i.step] {
+                Step::Recv { peer, .. } => {
+                    d.capabilities(run::process(self.lasting.comm(), peer))
+                        .streams
+                }
+                _ => false,
+            };
+            let asks = is_first || (streams && may_ask(i.bytes.len(), under_way));
+            is_first = false;
+            if asks {
+                i.asked = true;
+                d.go_on(i.req);
+                under_way += if streams { i.bytes.len() } else { 0 };
+            }
+            !asks
+        });
     }
 
     /// Uses of the send buffer: by messages that go as streams, and the others and this rank's own block.

@@ -6,7 +6,7 @@
 //! calls' number alone, so that all ranks do the same; whether it pays they decide together ([`verdict`](super::verdict)).
 
 use super::setting::Mode;
-use super::verdict::{At, Members, Saying, Times, Verdict};
+use super::verdict::{At, Members, Saying, Verdict};
 use crate::coll::Kind;
 use crate::device::ProcId;
 use std::sync::Mutex;
@@ -30,7 +30,7 @@ const SAMPLES: usize = 5;
 const GAIN: f64 = 0.02;
 /// Of the first calls a half overlaps: all ranks do the same then, and the two ways meet the same machine and network. Two and two in turn: where a
 /// program does something else after every second call, both ways meet that, too.
-const TRIAL: u64 = 8;
+pub(super) const TRIAL: u64 = 8;
 /// So many times as long as a blocking call, and the trial is over.
 const MUCH: f64 = 1.1;
 /// Among so many calls that overlap one blocks, to compare.
@@ -42,10 +42,10 @@ pub(super) const FRAMES: usize = 3;
 
 /// The last few of a series of times, seconds.
 #[derive(Clone, Default)]
-struct Recent(Vec<f64>);
+pub(super) struct Recent(Vec<f64>);
 
 impl Recent {
-    fn add(&mut self, seconds: f64) {
+    pub fn add(&mut self, seconds: f64) {
         if self.0.len() == SAMPLES {
             self.0.remove(0);
         }
@@ -59,6 +59,12 @@ impl Recent {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
         sorted.get(sorted.len() / 2).copied()
+    }
+    /// By enough, the least of them and the middle one: one of a few may be short by chance. `None`: nothing to compare.
+    pub fn is_faster_than(&self, others: &Recent) -> Option<bool> {
+        let faster = |one: f64, other: f64| one < (1.0 - GAIN) * other;
+        let least = faster(self.least()?, others.least()?);
+        Some(least && faster(self.median()?, others.median()?))
     }
 }
 
@@ -92,8 +98,8 @@ pub(super) struct Site {
     spans_blocking: Recent,
     spans_overlapped: Recent,
     pays: Option<bool>,
-    /// The call that is under way lets the two ways be compared.
-    compares: bool,
+    /// By the call that is under way the two ways are compared; does it overlap?
+    compares: Option<bool>,
     verdict: Verdict,
 }
 
@@ -227,54 +233,49 @@ impl Site {
             spans_blocking: Recent::default(),
             spans_overlapped: Recent::default(),
             pays: None,
-            compares: false,
+            compares: None,
             verdict: Verdict::default(),
         }
     }
 
     fn choose(&mut self, apart: bool) -> Choice {
-        self.compares = self.calls == TRIAL;
-        if self.refusal.is_some() {
-            return Choice::Block;
+        self.compares = None;
+        if self.calls == 1 && apart && self.order.is_empty() && self.refusal.is_none() {
+            return Choice::Trace;
         }
-        match self.calls {
-            1 if apart && self.order.is_empty() => return Choice::Trace,
-            n if n <= TRIAL && self.ratio().is_none_or(|r| r < MUCH) => {
-                return if n % 4 >= 2 {
-                    Choice::Overlap
-                } else {
-                    Choice::Block
-                };
-            }
-            _ => {}
-        }
-        let own = self.ratio().is_some_and(|r| r < 1.0 - GAIN);
-        let pays = self.verdict.pays.unwrap_or(own);
-        self.pays = Some(pays);
-        let checks = if pays {
-            self.calls % CHECK == TRIAL % CHECK
-        } else {
-            is_retried(self.calls.saturating_sub(TRIAL))
-        };
-        self.compares |= checks;
-        if pays != checks {
+        let overlaps = self.overlaps();
+        // A rank that cannot has its part in what the others' ways take.
+        if overlaps && self.refusal.is_none() {
             Choice::Overlap
         } else {
             Choice::Block
         }
     }
 
-    /// What the two ways take here, if both are known. A rank that cannot overlap takes the same time either way.
-    fn times(&self) -> Option<Times> {
-        let blocking = self.spans_blocking.least()?;
-        let overlapping = match self.refusal {
-            Some(_) => Some(blocking),
-            None => self.spans_overlapped.least(),
+    /// What all ranks do at this call.
+    fn overlaps(&mut self) -> bool {
+        let trial = self.calls <= TRIAL && self.ratio().is_none_or(|r| r < MUCH);
+        if trial {
+            let overlaps = self.calls % 4 >= 2;
+            // The first ones have memory to fetch.
+            self.compares = (self.calls > 2).then_some(overlaps);
+            return overlaps;
+        }
+        let own = self.spans_overlapped.is_faster_than(&self.spans_blocking);
+        let pays = self.verdict.pays.unwrap_or(own == Some(true));
+        self.pays = Some(pays);
+        let checks = |call: u64| {
+            if pays {
+                call % CHECK == TRIAL % CHECK
+            } else {
+                is_retried(call.saturating_sub(TRIAL))
+            }
         };
-        overlapping.map(|overlapping| Times {
-            overlapping,
-            blocking,
-        })
+        let overlaps = pays != checks(self.calls);
+        // The call before a check is one of the other way.
+        let compares = checks(self.calls) || checks(self.calls + 1) || self.calls == TRIAL;
+        self.compares = compares.then_some(overlaps);
+        overlaps
     }
 
     /// Time from call to call when overlapping, as a part of that when blocking.
@@ -343,7 +344,7 @@ pub(super) fn hear(said: Vec<(ProcId, Saying)>) -> Vec<(ProcId, Saying)> {
     let mut answers = Vec::new();
     early.retain_mut(|(from, saying, looks)| {
         if let Some(s) = sites.iter_mut().find(|s| s.verdict.knows(saying.0)) {
-            answers.extend(s.verdict.told(*from, *saying, GAIN));
+            answers.extend(s.verdict.told(*from, *saying));
             return false;
         }
         *looks += 1;
@@ -388,9 +389,9 @@ pub(super) fn ended(record: Record, settling: Duration) -> Vec<(ProcId, Saying)>
     if record.way == Way::Traced && !record.order.is_empty() {
         s.order = record.order;
     }
-    match s.times() {
-        Some(times) if std::mem::take(&mut s.compares) => s.verdict.measured(times, GAIN),
-        _ => Vec::new(),
+    match s.compares.take() {
+        Some(overlapped) => s.verdict.measured(overlapped, span),
+        None => Vec::new(),
     }
 }
 

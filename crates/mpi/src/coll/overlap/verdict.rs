@@ -1,10 +1,12 @@
 //! Ranks decide together whether the calls of a site overlap.
 //!
-//! A job is as fast as its slowest rank, and a rank that gains nothing itself may hold up the others by blocking. So after the calls that compare the two ways each rank tells the
-//! communicator's first one what they took; when that one has heard of the same call from all, it adds up, and says what all shall do. Nobody
-//! waits for any of this: until it has come each rank goes by its own times, and where ranks do not share their sites (one counts a call to another size class) they keep to
-//! that. What ranks agree by is the call's number in the communicator, which is the same for all.
+//! A job is as fast as its slowest rank, and a rank that gains nothing itself may hold up the others by blocking. So of the calls that compare the two
+//! ways each rank tells the communicator's first one what they took; when that one has heard of the same call from all, the longest time is what the call took, and the calls of the two
+//! ways are compared by that. (Not by each rank's own least time: where several share a link each is the first one served now and then, and all look fast that way.) The first rank
+//! says what all shall do. Nobody waits for any of this: until it has come each rank goes by its own times, and where ranks do not share their sites (one counts a call to another
+//! size class) they keep to that. What ranks agree by is the call's number in the communicator, which is the same for all.
 
+use super::site::{Recent, TRIAL};
 use crate::device::{Note, ProcId};
 use std::collections::VecDeque;
 
@@ -24,28 +26,33 @@ pub(super) struct Members {
     pub count: usize,
 }
 
-/// Seconds from call to call at one rank, the least of the last ones.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Times {
-    pub overlapping: f64,
-    pub blocking: f64,
-}
-
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Word {
-    Took(Times),
+    /// From this call to the next one.
+    Took {
+        overlapped: bool,
+        seconds: f64,
+    },
     Pays(bool),
 }
 
 /// What is said of a site's call.
 pub(super) type Saying = (At, Word);
 
-/// The second word of a note that says whether it pays: no time, which is a number.
+/// The second word of a note: what the first one is.
+const BLOCKING: u64 = 0;
+const OVERLAPPED: u64 = 1;
 const PAYS: u64 = u64::MAX;
 
 pub(super) fn note(&(at, word): &Saying) -> Note {
     let (a, b) = match word {
-        Word::Took(t) => (t.overlapping.to_bits(), t.blocking.to_bits()),
+        Word::Took {
+            overlapped,
+            seconds,
+        } => (
+            seconds.to_bits(),
+            if overlapped { OVERLAPPED } else { BLOCKING },
+        ),
         Word::Pays(pays) => (u64::from(pays), PAYS),
     };
     [at.context, at.number, a, b]
@@ -54,29 +61,39 @@ pub(super) fn note(&(at, word): &Saying) -> Note {
 /// `None`: it makes no sense.
 pub(super) fn saying(note: Note) -> Option<Saying> {
     let [context, number, a, b] = note;
-    let at = At { context, number };
-    if b == PAYS {
-        return (a < 2).then_some((at, Word::Pays(a == 1)));
-    }
-    let [overlapping, blocking] = [a, b].map(f64::from_bits);
-    let times = Times {
-        overlapping,
-        blocking,
+    let seconds = f64::from_bits(a);
+    let word = match b {
+        PAYS if a < 2 => Word::Pays(a == 1),
+        BLOCKING | OVERLAPPED if seconds.is_finite() && seconds >= 0.0 => Word::Took {
+            overlapped: b == OVERLAPPED,
+            seconds,
+        },
+        _ => return None,
     };
-    let is_time = |t: f64| t.is_finite() && t >= 0.0;
-    (is_time(overlapping) && is_time(blocking)).then_some((at, Word::Took(times)))
+    Some((At { context, number }, word))
 }
 
 /// The site's last calls by which others may name it.
 const CALLS: usize = 32;
 
+/// Calls that some ranks have told of and others not yet, at most.
+const OPEN: usize = 8;
+
+/// What ranks have said of a call: who, did it overlap there, and seconds.
+type Heard = Vec<(ProcId, bool, f64)>;
+
 /// A site, as the ranks together see it.
 #[derive(Default)]
 pub(super) struct Verdict {
+    /// The last calls, and how many there have been.
     calls: VecDeque<At>,
+    count: u64,
     members: Option<Members>,
-    /// At the first rank: what each has said last.
-    heard: Vec<(ProcId, At, Times)>,
+    /// At the first rank: what has been said of calls of which not all have spoken.
+    heard: VecDeque<(At, Heard)>,
+    /// At the first rank: what calls took, each by its slowest rank.
+    blocking: Recent,
+    overlapped: Recent,
     /// What all do; `None`: each goes by its own times.
     pub pays: Option<bool>,
 }
@@ -88,6 +105,7 @@ impl Verdict {
             self.calls.pop_front();
         }
         self.calls.push_back(at);
+        self.count += 1;
         if self.members != Some(members) {
             self.heard.clear();
             self.members = Some(members);
@@ -99,27 +117,32 @@ impl Verdict {
         self.calls.contains(&at)
     }
 
-    /// The last call has ended, with which both ways can be compared. Returns what there is to say, and to whom.
-    pub fn measured(&mut self, times: Times, gain: f64) -> Vec<(ProcId, Saying)> {
+    /// The last call has ended, by which the two ways are compared. Returns what there is to say, and to whom.
+    pub fn measured(&mut self, overlapped: bool, seconds: f64) -> Vec<(ProcId, Saying)> {
         let (Some(&at), Some(members)) = (self.calls.back(), self.members) else {
             return Vec::new();
         };
+        let word = Word::Took {
+            overlapped,
+            seconds,
+        };
         match members.first {
-            Some(first) if first == members.me => self.took(first, at, times, gain),
-            Some(first) => vec![(first, (at, Word::Took(times)))],
+            Some(first) if first == members.me => self.took(first, at, overlapped, seconds),
+            Some(first) => vec![(first, (at, word))],
             None => Vec::new(),
         }
     }
 
     /// Somebody has said something of one of the site's calls. Returns what there is to say, and to whom.
-    pub fn told(&mut self, from: ProcId, (at, word): Saying, gain: f64) -> Vec<(ProcId, Saying)> {
+    pub fn told(&mut self, from: ProcId, (at, word): Saying) -> Vec<(ProcId, Saying)> {
         let Some(members) = self.members else {
             return Vec::new();
         };
         match word {
-            Word::Took(times) if members.first == Some(members.me) => {
-                self.took(from, at, times, gain)
-            }
+            Word::Took {
+                overlapped,
+                seconds,
+            } if members.first == Some(members.me) => self.took(from, at, overlapped, seconds),
             Word::Pays(pays) if members.first == Some(from) => {
                 self.pays = Some(pays);
                 Vec::new()
@@ -129,22 +152,53 @@ impl Verdict {
     }
 
     /// At the first rank.
-    fn took(&mut self, from: ProcId, at: At, times: Times, gain: f64) -> Vec<(ProcId, Saying)> {
-        self.heard.retain(|(who, ..)| *who != from);
-        self.heard.push((from, at, times));
-        let Some(members) = self.members else {
+    fn took(
+        &mut self,
+        from: ProcId,
+        at: At,
+        overlapped: bool,
+        seconds: f64,
+    ) -> Vec<(ProcId, Saying)> {
+        let (Some(members), Some(place)) = (self.members, self.calls.iter().position(|c| *c == at))
+        else {
             return Vec::new();
         };
-        if self.heard.len() != members.count || !self.heard.iter().all(|h| h.1 == at) {
+        if !self.heard.iter().any(|h| h.0 == at) {
+            if self.heard.len() == OPEN {
+                self.heard.pop_front();
+            }
+            self.heard.push_back((at, Vec::new()));
+        }
+        let Some(of) = self.heard.iter().position(|h| h.0 == at) else {
+            return Vec::new();
+        };
+        let all = &mut self.heard[of].1;
+        all.retain(|(who, ..)| *who != from);
+        all.push((from, overlapped, seconds));
+        if all.len() != members.count {
             return Vec::new();
         }
-        let sum = |of: fn(&Times) -> f64| self.heard.iter().map(|(.., t)| of(t)).sum::<f64>();
-        let pays = sum(|t| t.overlapping) < (1.0 - gain) * sum(|t| t.blocking);
-        if self.pays.replace(pays) == Some(pays) {
+        let all = std::mem::take(all);
+        self.heard.remove(of);
+        if all.iter().any(|one| one.1 != overlapped) {
             return Vec::new();
         }
-        let others = self.heard.iter().filter(|h| h.0 != members.me);
-        others.map(|h| (h.0, (at, Word::Pays(pays)))).collect()
+        let slowest = all.iter().map(|one| one.2).fold(0.0, f64::max);
+        let recent = if overlapped {
+            &mut self.overlapped
+        } else {
+            &mut self.blocking
+        };
+        recent.add(slowest);
+        let number = self.count - (self.calls.len() - 1 - place) as u64;
+        let Some(pays) = self.overlapped.is_faster_than(&self.blocking) else {
+            return Vec::new();
+        };
+        if number < TRIAL || self.pays.replace(pays) == Some(pays) {
+            return Vec::new();
+        }
+        let others = all.iter().filter(|one| one.0 != members.me);
+        others.map(|one| (one.0, (at, Word::Pays(pays)))).collect()
     }
 }
 
@@ -153,7 +207,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const GAIN: f64 = 0.02;
+    const COUNT: usize = 3;
 
     fn at(number: u64) -> At {
         At { context: 4, number }
@@ -164,61 +218,101 @@ mod tests {
         let members = Members {
             me,
             first: Some(10),
-            count: 3,
+            count: COUNT,
         };
-        v.called(at(8), members);
+        for number in 1..=TRIAL {
+            v.called(at(number), members);
+        }
         v
     }
 
-    fn times(overlapping: f64, blocking: f64) -> Times {
-        Times {
-            overlapping,
-            blocking,
+    fn took(overlapped: bool, seconds: f64) -> Word {
+        Word::Took {
+            overlapped,
+            seconds,
         }
     }
 
-    #[test]
-    fn all_do_what_is_best_for_all() {
-        // The second rank loses a little, and all together gain.
-        let mut ranks = [10, 11, 12].map(rank);
-        let took = [times(8.0, 10.0), times(10.1, 10.0), times(9.0, 10.0)];
+    /// All ranks tell of two calls, the second one of which is the trial's last. What the first one says then.
+    fn after(overlapped: [f64; COUNT], blocking: [f64; COUNT]) -> (Verdict, Vec<(ProcId, Saying)>) {
+        let mut first = rank(10);
         let mut said = Vec::new();
-        for n in [1, 0, 2] {
-            for (to, saying) in ranks[n].measured(took[n], GAIN) {
-                assert_eq!(to, 10);
-                said.extend(ranks[0].told(10 + n as ProcId, saying, GAIN));
+        for (number, is_overlapped, times) in [(7, true, overlapped), (TRIAL, false, blocking)] {
+            for n in [1, 2, 0] {
+                assert_eq!(said, [], "not before all have spoken");
+                said = first.told(
+                    10 + n as ProcId,
+                    (at(number), took(is_overlapped, times[n])),
+                );
             }
-            assert_eq!(said.is_empty(), n != 2, "not before all have spoken");
         }
+        (first, said)
+    }
+
+    #[test]
+    fn all_do_what_is_best_for_the_slowest() {
+        // The second rank loses a little, and the slowest one gains.
+        let (first, said) = after([8.0, 9.1, 9.0], [10.0, 9.0, 10.0]);
+        assert_eq!(first.pays, Some(true));
         assert_eq!(said.len(), 2, "each but the first is told");
         for (to, saying) in said {
-            assert!(ranks[0].told(to, saying, GAIN).is_empty());
-            ranks[to as usize - 10].told(10, saying, GAIN);
+            let mut other = rank(to);
+            other.told(10, saying);
+            assert_eq!(other.pays, Some(true));
         }
-        assert!(ranks.iter().all(|r| r.pays == Some(true)));
+        // Two gain much, and wait for the third one.
+        let (first, said) = after([5.0, 5.0, 10.1], [10.0, 10.0, 10.0]);
+        assert_eq!((first.pays, said.len()), (Some(false), 2));
         // The same again: nothing new to say.
-        assert!(ranks[0].measured(took[0], GAIN).is_empty());
+        let mut first = first;
+        for n in 0..COUNT {
+            let said = first.told(10 + n as ProcId, (at(TRIAL), took(false, 10.0)));
+            assert_eq!(said, []);
+        }
     }
 
     #[test]
-    fn nothing_is_decided_by_different_calls_or_by_others() {
+    fn the_least_of_a_rank_that_is_served_first_now_and_then_counts_for_nothing() {
         let mut first = rank(10);
-        assert!(first.measured(times(1.0, 2.0), GAIN).is_empty());
-        first.told(11, (at(8), Word::Took(times(1.0, 2.0))), GAIN);
-        first.told(12, (at(7), Word::Took(times(1.0, 2.0))), GAIN);
+        for (number, lucky) in [(2, 0), (3, 1), (6, 2), (TRIAL, 0)] {
+            let overlapped = number != TRIAL;
+            for n in 0..COUNT {
+                let seconds = if overlapped && n == lucky { 5.0 } else { 10.0 };
+                first.told(10 + n as ProcId, (at(number), took(overlapped, seconds)));
+            }
+        }
+        assert_eq!(first.pays, Some(false));
+    }
+
+    #[test]
+    fn nothing_is_decided_by_different_calls_or_ways_or_by_others() {
+        let mut first = rank(10);
+        first.told(10, (at(8), took(true, 1.0)));
+        first.told(11, (at(8), took(true, 1.0)));
+        first.told(12, (at(7), took(true, 1.0)));
+        first.told(12, (at(99), took(true, 1.0)));
         assert_eq!(first.pays, None);
+        let (mut mixed, _) = after([1.0; 3], [1.0; 3]);
+        mixed.pays = None;
+        mixed.told(10, (at(6), took(true, 0.1)));
+        mixed.told(11, (at(6), took(false, 0.1)));
+        mixed.told(12, (at(6), took(true, 0.1)));
+        assert_eq!(mixed.pays, None);
         let mut other = rank(11);
-        other.told(12, (at(8), Word::Pays(true)), GAIN);
+        other.told(12, (at(8), Word::Pays(true)));
         assert_eq!(other.pays, None, "only the first one decides");
     }
 
     proptest! {
         #[test]
-        fn fuzz_a_note_says_what_was_said_or_nothing(note in any::<[u64; 4]>(), a in 0.0f64..1e9, b in 0.0f64..1e9, pays: bool) {
-            if let Some(s) = saying(note) {
-                prop_assert_eq!(super::note(&s)[..2].to_vec(), note[..2].to_vec());
+        fn fuzz_a_note_says_what_was_said_or_nothing(note in any::<[u64; 4]>(), kind in 0u64..3, overlapped: bool, seconds in 0.0f64..1e9, pays: bool) {
+            let kinds = [note, [note[0], note[1], note[2], kind], [note[0], note[1], kind, PAYS]];
+            for note in kinds {
+                if let Some(s) = saying(note) {
+                    prop_assert_eq!(super::note(&s), note);
+                }
             }
-            for word in [Word::Took(times(a, b)), Word::Pays(pays)] {
+            for word in [took(overlapped, seconds), Word::Pays(pays)] {
                 prop_assert_eq!(saying(super::note(&(at(3), word))), Some((at(3), word)));
             }
         }

@@ -12,8 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Bytes asked for and not yet there, below which the next message is asked for.
+/// Bytes asked for and not yet there.
 const WINDOW: usize = 256 * 1024;
+
+/// May a message of `len` bytes be asked for while so many are under way? Two at a time go, or as many as are in the window. One by one would leave the link
+/// resting: a question may stand behind the bytes of a message that goes the other way, for as long as that takes.
+pub(super) fn may_ask(len: usize, under_way: usize) -> bool {
+    under_way <= WINDOW.max(len)
+}
 
 /// Bytes of a message that gather before the progress thread is woken, while nobody waits for them: as many as have been opened since somebody waited, within these bounds. A program that
 /// is just behind the data would soon touch what gathers; one that is far behind, or does something else, need not be interrupted.
@@ -22,6 +28,8 @@ const GATHER: (usize, usize) = (256 * 1024, 1024 * 1024);
 /// A message that is received.
 pub(super) struct Incoming {
     pub req: ReqId,
+    /// Its step of the schedule.
+    pub step: usize,
     /// Where it belongs in the program's buffer.
     pub bytes: Range<usize>,
     /// From whom, for the access order.
@@ -112,7 +120,8 @@ impl Background for Work {
         if touched || is_waited_for {
             self.opened_at_touch = opened;
         }
-        let may_gather = !done && !is_waited_for;
+        // While the call waits for the bytes beside guarded pages it is as if somebody waited at one.
+        let may_gather = !done && !is_waited_for && has_edges;
         d.gather(if may_gather { self.gathers(opened) } else { 0 });
         done
     }
@@ -290,7 +299,7 @@ fn ask(
 ) {
     queue.retain(|&n| {
         let i = &mut incoming[n];
-        let asks = under_way < WINDOW && d.is_announced(i.req);
+        let asks = may_ask(i.bytes.len(), under_way) && d.is_announced(i.req);
         if asks {
             i.asked = true;
             under_way += i.bytes.len();
