@@ -53,6 +53,6 @@ int main(int argc, char **argv)
         bytes = sizes[i];
         say("bidirectional", bytes, 2.0 * bytes * WINDOW / timed(both_ways) / 1e9);
     }
-    MPI_Finalize();
+    finish();
     return 0;
 }

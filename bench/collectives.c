@@ -50,6 +50,6 @@ int main(int argc, char **argv)
         say("allgather", bytes, timed(allgather) * 1e6);
         say("alltoall", bytes, timed(alltoall) * 1e6);
     }
-    MPI_Finalize();
+    finish();
     return 0;
 }

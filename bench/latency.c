@@ -28,6 +28,6 @@ int main(int argc, char **argv)
         bytes = ranks == 2 ? pair_sizes[i] : 8;
         say("latency", bytes, timed(ping_pong) / 2 * 1e6);
     }
-    MPI_Finalize();
+    finish();
     return 0;
 }

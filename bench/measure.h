@@ -6,13 +6,16 @@
 
 #include <mpi.h>
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int rank, ranks;
 static double budget = 0.25; /* seconds for one figure at one size */
 static int most = 4194304;   /* bytes of the largest message */
+static int turns = -1;       /* from where this job's turns come */
 
 static void begin(int *argc, char ***argv)
 {
@@ -23,6 +26,33 @@ static void begin(int *argc, char ***argv)
         budget = atof(getenv("BENCH_BUDGET"));
     if (getenv("BENCH_MOST"))
         most = atoi(getenv("BENCH_MOST"));
+    if (getenv("BENCH_TURNS") && (turns = open(getenv("BENCH_TURNS"), O_RDONLY)) < 0) {
+        perror(getenv("BENCH_TURNS"));
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+}
+
+/* Where several MPIs take turns (bench/turns.py): waits for this job's, outside of MPI, so that no rank needs its core meanwhile. A byte for each rank comes by
+ * the pipe; nobody can take a second one before all have had theirs. Without BENCH_TURNS it does nothing. */
+static void take_turn(void)
+{
+    char one;
+    if (turns < 0)
+        return;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        puts("waiting");
+        fflush(stdout);
+    }
+    if (read(turns, &one, 1) != 1)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+/* The end, which is nobody else's turn either. */
+static void finish(void)
+{
+    take_turn();
+    MPI_Finalize();
 }
 
 static char *buffer(size_t bytes)
@@ -41,6 +71,7 @@ static double timed(void (*body)(int times))
 {
     int times = 1;
     double took = 0, spent = 0;
+    take_turn();
     body(1);
     for (;;) {
         MPI_Barrier(MPI_COMM_WORLD);

@@ -14,6 +14,6 @@ int main(int argc, char **argv)
     MPI_Reduce(&kilobytes, &sum, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
     say("memory", 0, (double)sum / ranks / 1024);
     MPI_Barrier(MPI_COMM_WORLD);
-    MPI_Finalize();
+    finish();
     return 0;
 }

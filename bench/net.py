@@ -9,7 +9,6 @@ The hosts are those of tests/net/hosts.py: with the process that holds them they
 import contextlib
 import os
 import pathlib
-import signal
 import sys
 import tempfile
 import time
@@ -119,11 +118,6 @@ cd / && exec {wrap} taskset -c $cores nsenter --target $pid --net --uts --ipc --
         return [*inside, mpiexec, "-bootstrap", "ssh", "-bootstrap-exec", str(self.enter), "-iface", "eth1", "-hosts", hosts, "-ppn", str(each),
                 "-n", str(ranks), binary], {**told, "I_MPI_FABRICS": "shm:ofi", "I_MPI_OFI_PROVIDER": "tcp", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0", "I_MPI_PIN": "0",
                                             "I_MPI_HYDRA_IFACE": "eth1"}
-
-    def clear(self):
-        """Ends everything that still runs on the two hosts, which may hold on to a job's output."""
-        for box in self.boxes:
-            box.signal(signal.SIGKILL)
 
     def close(self):
         self.stack.close()

@@ -114,6 +114,6 @@ int main(int argc, char **argv)
             say(figure, bytes, (total - alone) * 1e6);
         }
     }
-    MPI_Finalize();
+    finish();
     return 0;
 }

@@ -52,6 +52,6 @@ int main(int argc, char **argv)
         bytes = sizes[i];
         say("pairs", bytes, (double)bytes * WINDOW * (ranks / 2) / timed(all_at_once) / 1e9);
     }
-    MPI_Finalize();
+    finish();
     return 0;
 }
