@@ -16,6 +16,8 @@ const MEASURED: usize = 8 << 20;
 const CROWDED: usize = 32 << 20;
 /// Turns of a trial; the even ones go the way in use, the odd ones the other.
 const TURNS: usize = 10;
+/// After so many the other way is given up if each of its turns took an eighth longer than the one before it.
+const LOST: usize = 4;
 /// A run is over when all has been taken and nothing offered for so long, …
 const PAUSE: Duration = Duration::from_micros(200);
 /// … or when something waited and nothing was taken for so long: the receiver does something else. Ranks that share a core take turns of a few milliseconds.
@@ -126,6 +128,8 @@ impl Choice {
         if trial.turn == TURNS {
             let took = trial.took;
             self.decide(&took);
+        } else if trial.is_lost() {
+            self.wait((self.period * 2).min(SELDOM));
         } else if over {
             self.wait(self.period);
         }
@@ -174,6 +178,14 @@ impl Trial {
     /// Another run begins.
     fn again(&mut self) {
         (self.skip, self.counted) = (SKIPPED, 0);
+    }
+
+    /// Has the other way been so slow that the rest of its turns would only cost time?
+    fn is_lost(&self) -> bool {
+        self.turn == LOST
+            && self.took[..LOST]
+                .chunks_exact(2)
+                .all(|t| t[1] * 8 > t[0] * 9)
     }
 
     fn offered(&mut self, now: Instant) {
@@ -265,6 +277,18 @@ mod tests {
                 "{micros:?}: {lent} MiB were tried"
             );
         }
+    }
+
+    #[test]
+    fn what_is_much_slower_is_soon_given_up() {
+        let (mut choice, mut now) = (Choice::new(0, false), Instant::now());
+        let lent = send(&mut choice, 1 << 30, 64, [100, 150], &mut now);
+        let turn = (SKIPPED + MEASURED) as u64 >> 20;
+        assert!(!choice.lends() && choice.trial.is_none());
+        assert!(lent <= 2 * turn + 2, "{lent} MiB were tried");
+        // That may have been by chance: it is tried again.
+        send(&mut choice, 3 << 30, 64, [100, 80], &mut now);
+        assert!(choice.lends());
     }
 
     #[test]
