@@ -31,8 +31,8 @@ const GAIN: f64 = 0.02;
 /// Of the first calls a half overlaps: all ranks do the same then, and the two ways meet the same machine and network. Two and two in turn: where a
 /// program does something else after every second call, both ways meet that, too.
 pub(super) const TRIAL: u64 = 8;
-/// So many times as long as a blocking call, and the trial is over.
-const MUCH: f64 = 1.1;
+/// So many times as long as a blocking call, and the trial is over. One call may be 10 % longer by chance, and if that ended it no gain would be found.
+const MUCH: f64 = 1.5;
 /// Among so many calls that overlap one blocks, to compare.
 const CHECK: u64 = 24;
 /// A site left blocking is tried after so many calls, then after twice as many each time, up to the second number.
@@ -60,11 +60,11 @@ impl Recent {
         sorted.sort_by(f64::total_cmp);
         sorted.get(sorted.len() / 2).copied()
     }
-    /// By enough, the least of them and the middle one: one of a few may be short by chance. `None`: nothing to compare.
+    /// By enough: the middle one of the last three of these is below all others. Of times that differ by chance alone it is so in one case of nine, where there are five others; were only
+    /// the least ones compared, in every second one. `None`: nothing to compare.
     pub fn is_faster_than(&self, others: &Recent) -> Option<bool> {
-        let faster = |one: f64, other: f64| one < (1.0 - GAIN) * other;
-        let least = faster(self.least()?, others.least()?);
-        Some(least && faster(self.median()?, others.median()?))
+        let last = Recent(self.0[self.0.len().saturating_sub(3)..].to_vec());
+        Some(last.median()? < (1.0 - GAIN) * others.least()?)
     }
 }
 
@@ -547,12 +547,21 @@ mod tests {
         let mut s = site();
         assert_eq!(calls(&mut s, 8, |_| (1.05, 1.0)), 4);
         let mut s = site();
-        // Noise in one call does not end the trial, nor does it decide.
-        let noisy = |n| (if n == 6 { 1.5 } else { 0.9 }, 1.0);
-        assert_eq!(calls(&mut s, 8, noisy), 4);
-        assert_eq!(calls(&mut s, 8, noisy), 8);
-        let mut s = site();
-        assert_eq!(calls(&mut s, 16, |_| (1.2, 1.0)), 1);
+        assert_eq!(calls(&mut s, 16, |_| (1.6, 1.0)), 1);
+    }
+
+    #[test]
+    fn noise_in_one_call_does_not_end_the_trial_nor_decide() {
+        for call in [2, 3, 6, 7] {
+            let mut s = site();
+            let slow = |n| (if n == call { 1.4 } else { 0.9 }, 1.0);
+            assert_eq!(calls(&mut s, 8, slow), 4);
+            assert_eq!(calls(&mut s, 8, slow), 8);
+            let mut s = site();
+            let fast = |n| (if n == call { 0.5 } else { 1.0 }, 1.0);
+            assert_eq!(calls(&mut s, 8, fast), 4);
+            assert_eq!(calls(&mut s, 8, fast), 0);
+        }
     }
 
     #[test]
