@@ -431,7 +431,11 @@ impl Engine {
             return None;
         }
         // SAFETY: the receive's buffer is valid until its completion; what is beyond its end is dropped.
-        unsafe { sink.write(stream.got as usize, data) };
+        let mut write = || unsafe { sink.write(stream.got as usize, data) };
+        match &mut stream.measured {
+            Some(measured) => measured.work(&mut write),
+            None => write(),
+        }
         stream.got += data.len() as u64;
         let (got, measured) = (stream.got, stream.measured);
         if got >= total {

@@ -220,11 +220,11 @@ impl Device {
         thread.is_some_and(|w| !w.polls || !self.wires.is_polled(from))
     }
 
-    /// For whom what a copy takes says something: the sender is as likely to wait, or to compute, as this process.
+    /// For whom what a copy takes says something.
     #[inline]
     pub(crate) fn copier(&self) -> Copier {
         match &self.progress_thread {
-            Some(w) if w.works && w.trusting == 0 => Copier::Thread,
+            Some(w) if w.works => Copier::Thread,
             _ if self.engine.requests.announced() > 0 => Copier::Sender,
             _ => Copier::Program,
         }
