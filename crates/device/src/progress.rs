@@ -33,6 +33,10 @@ const POLLING: Duration = Duration::from_millis(1);
 const TAKEN: Duration = Duration::from_millis(1);
 /// For how long the thread then does not poll: at least and at most. Doubled each time that the core is taken again soon after.
 const KEEPS_OFF: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
+/// Between two times that the thread is woken so that it polls: where it did, at least.
+const WAKES_AGAIN: Duration = Duration::from_millis(10);
+/// The same where it did not: other ranks may not have told yet where they compute. Doubled each time, up to the most of [`KEEPS_OFF`].
+const WAKES_SOON: Duration = Duration::from_millis(1);
 /// Own work, and messages, over so many bytes are left to the thread while it polls: telling it costs less than a microsecond.
 const WORTH_TELLING: usize = 16 * 1024;
 /// The same while it sleeps: waking it costs the program as much as copying some 100 KiB.
@@ -85,6 +89,8 @@ pub(crate) struct Watch {
     handed: Option<Instant>,
     /// When it was last woken for that.
     roused: Option<Instant>,
+    /// For how long it then is not.
+    rests: Duration,
     /// It has done a part of some own work.
     worked: bool,
     /// Threads of the program that sleep in MPI until this one has got what they wait for.
@@ -115,6 +121,7 @@ impl Device {
             hands: false,
             handed: None,
             roused: None,
+            rests: WAKES_SOON,
             worked: false,
             trusting: 0,
             stuck: false,
@@ -182,18 +189,22 @@ impl Device {
         };
         w.hands = false;
         HANDED.store(handed().wrapping_add(1), Ordering::Relaxed);
+        if polled {
+            w.rests = WAKES_AGAIN;
+        }
         if polled || door {
             return false;
         }
         let now = Instant::now();
         let follows = w.handed.replace(now).is_some_and(|at| now - at < POLLING);
-        let [_, most] = KEEPS_OFF;
         let rouses = follows
-            && w.roused.is_none_or(|at| now - at > most)
+            && w.roused.is_none_or(|at| now - at > w.rests)
             && w.core
                 .is_some_and(|c| c != rustix::thread::sched_getcpu() as u32);
         if rouses {
+            let [_, most] = KEEPS_OFF;
             w.roused = Some(now);
+            w.rests = (2 * w.rests).min(most);
         }
         rouses
     }
