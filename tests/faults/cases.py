@@ -213,7 +213,7 @@ class Cases:
         for how, words in (("face", ["MPI_Recv", r"\b17\b"]), ("missing", ["MPI_Allreduce", "MPI_Recv"])):
             result = self.mpiexec("-n", 2, die, how, environment={"FERRY_PROGRESS": "thread"})
             self.case(f"{how} with a progress thread", result, status="bad", within=6, words=words)
-        for how in ("face", "join", "both"):
+        for how in ("face", "join", "both", "last"):
             for wires in ("shm", "tcp"):
                 result = self.mpiexec("-n", 2, die, f"threads-{how}", environment={"FERRY_TRANSPORTS": wires})
                 self.case(f"threads that all wait ({how}, {wires})", result, status=125, within=6, words=["MPI_Recv", r"\b17\b"])

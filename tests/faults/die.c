@@ -24,6 +24,14 @@ static void *hold_stdin(void *unused)
 
 static int other; /* the rank that a second thread receives from or sends to */
 
+/* Waits for what comes late, and ends. */
+static void *receive_last(void *unused)
+{
+    int value;
+    MPI_Recv(&value, 1, MPI_INT, other, 18, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return unused;
+}
+
 static void *receive(void *unused)
 {
     int value;
@@ -72,6 +80,15 @@ int main(int argc, char **argv)
         other = rank ^ 1;
         if (is(how, "threads-face")) { /* the only thread of each waits for the other's */
             receive(NULL);
+        } else if (is(how, "threads-last")) { /* the first to sleep sleeps for ever, the last one gets its message */
+            pthread_create(&second, NULL, receive, NULL);
+            usleep(100000);
+            pthread_t last_one;
+            pthread_create(&last_one, NULL, receive_last, NULL);
+            usleep(100000);
+            MPI_Send(&value, 1, MPI_INT, other, 18, MPI_COMM_WORLD);
+            pthread_join(last_one, NULL);
+            pthread_join(second, NULL);
         } else if (pthread_create(&second, NULL, is(how, "threads-late") ? send_late : receive, NULL) == 0) {
             if (!is(how, "threads-join")) /* nobody sends, or the second thread does, late */
                 receive(NULL);

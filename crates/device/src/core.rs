@@ -63,6 +63,8 @@ pub struct Device {
     pub(crate) place: crate::place::Place,
     /// What there is to know of the progress thread, where there is one.
     pub(crate) progress_thread: Option<Box<crate::progress::Watch>>,
+    /// Where several threads may be in MPI: what those that sleep wait for.
+    pub(crate) sleepers: crate::waiting::Sleepers,
     /// The process has done with MPI, for now; counts on modelled machines.
     pub(crate) left: bool,
 }
@@ -92,6 +94,7 @@ impl Device {
             patience,
             place: crate::place::Place::UNKNOWN,
             progress_thread: None,
+            sleepers: crate::waiting::Sleepers::default(),
             left: false,
         })
     }

@@ -98,12 +98,16 @@ impl Drop for DeviceGuard {
         if self.lock.is_none() {
             return;
         }
-        if SLEEPERS.load(Ordering::SeqCst) != 0 && self.device.engine.activity() != self.activity {
-            // What another thread sleeps for may have come to this one.
-            self.device
-                .wires
-                .bell()
-                .ring(Sleeper::Program, is_watched());
+        if SLEEPERS.load(Ordering::SeqCst) != 0 {
+            // The launcher may take the rank for asleep.
+            self.device.publish_counts();
+            if self.device.engine.activity() != self.activity {
+                // What another thread sleeps for may have come to this one.
+                self.device
+                    .wires
+                    .bell()
+                    .ring(Sleeper::Program, is_watched());
+            }
         }
         if !self.stays && self.device.progress_thread.is_some() {
             self.device.hand_over();

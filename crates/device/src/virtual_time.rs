@@ -7,15 +7,10 @@ use crate::key::ProcId;
 use crate::lock::{self, DeviceGuard};
 use crate::request::{Operation, ReqId};
 use crate::wire::{self, Fields, Head};
-use ferry_job::RankStatus;
 use ferry_transport::{Expected, model};
-use std::sync::atomic::Ordering;
 
-/// Waits until the machine has something for this rank, or another thread of it has. `tell`: what the rank waits for is written down.
-pub(crate) fn rest(mut guard: DeviceGuard, tell: impl FnOnce(&RankStatus)) -> DeviceGuard {
-    let status = guard.status;
-    guard.publish_counts();
-    tell(status);
+/// Waits until the machine has something for this rank, or another thread of it has.
+pub(crate) fn rest(mut guard: DeviceGuard) -> DeviceGuard {
     if lock::fall_asleep() == 1 {
         guard.calm();
     }
@@ -27,7 +22,6 @@ pub(crate) fn rest(mut guard: DeviceGuard, tell: impl FnOnce(&RankStatus)) -> De
         guard = lock::device();
     }
     COUNTERS.idle.add(model::clock_nanos() - began);
-    status.asleep.store(0, Ordering::Relaxed);
     lock::wake_up();
     guard
 }

@@ -9,13 +9,13 @@ use crate::count::COUNTERS;
 use crate::key::ContextId;
 use crate::lock::{self, DeviceGuard};
 use crate::request::{Completion, ReqId};
-use ferry_job::RankStatus;
+use ferry_job::{RankStatus, Wait};
 use ferry_transport::Sleeper;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// The MPI function being executed: its index in the description of all functions, plus 1; 0 for none. Written by the abi floor on
-/// entry, read here when a rank goes to sleep. With several threads in MPI it names one of their calls.
+/// entry, read here when a wait begins. With several threads in MPI it names the last of them to enter.
 pub static CALL: AtomicU32 = AtomicU32::new(0);
 
 /// Something that can tell the launcher more about a wait: a communicator.
@@ -128,7 +128,7 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
     let mut yields = 0;
     let mut since: Option<Instant> = None;
     let mut idle = Idle(None);
-    let mut told = false;
+    let mut told = Told::nothing();
     loop {
         let virtually = guard.is_virtual();
         if virtually {
@@ -143,7 +143,7 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
         }
         if moved {
             (polls, yields, since) = (0, 0, None);
-            told = false;
+            told.forget();
             continue;
         }
         if !patience.spin.is_zero() {
@@ -157,7 +157,7 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
                     if guard.entrust(core) {
                         idle.began(now);
                         let ended;
-                        (guard, ended) = rest(guard, what, &mut done);
+                        (guard, ended) = rest(guard, what, &mut done, &mut told);
                         if ended {
                             return idle.end(&mut guard);
                         }
@@ -230,12 +230,12 @@ fn sleep(
     mut guard: DeviceGuard,
     what: &WaitingFor<'_>,
     done: &mut dyn FnMut(&mut Device) -> bool,
-    told: &mut bool,
+    told: &mut Told,
 ) -> (DeviceGuard, bool) {
     if guard.wires.is_virtual() {
-        let guard = crate::virtual_time::rest(guard, |status| {
-            tell(status, what, std::mem::replace(told, true));
-        });
+        told.lie_down(&mut guard, what);
+        guard = crate::virtual_time::rest(guard);
+        told.get_up(&mut guard);
         return (guard, false);
     }
     let bell = guard.wires.bell();
@@ -250,10 +250,7 @@ fn sleep(
         }
         return (guard, ended);
     }
-    let status = guard.status;
-    guard.publish_counts();
-    tell(status, what, *told);
-    *told = true;
+    told.lie_down(&mut guard, what);
     if lock::fall_asleep() == 1 {
         guard.calm();
     }
@@ -265,8 +262,8 @@ fn sleep(
     } else {
         bell.sleep(Sleeper::Program, seen, None);
     }
-    status.asleep.store(0, Ordering::Relaxed);
     let mut guard = lock::device();
+    told.get_up(&mut guard);
     if watches {
         lock::end_watch();
     }
@@ -285,13 +282,14 @@ fn rest(
     mut guard: DeviceGuard,
     what: &WaitingFor<'_>,
     done: &mut dyn FnMut(&mut Device) -> bool,
+    told: &mut Told,
 ) -> (DeviceGuard, bool) {
-    let (status, bell) = (guard.status, guard.wires.bell());
-    let (mut told, mut ended) = (false, false);
+    let bell = guard.wires.bell();
+    let mut ended = false;
+    told.forget();
     while !ended && !guard.is_stuck() {
         let seen = bell.seen();
-        guard.publish_counts();
-        tell(status, what, std::mem::replace(&mut told, true));
+        told.lie_down(&mut guard, what);
         if lock::fall_asleep() == 1 {
             guard.calm();
         }
@@ -299,8 +297,8 @@ fn rest(
         // From here on the bell is the progress thread's.
         drop(guard);
         bell.sleep(Sleeper::Program, seen, None);
-        status.asleep.store(0, Ordering::Relaxed);
         guard = lock::device();
+        told.get_up(&mut guard);
         lock::wake_up();
         ended = done(&mut guard);
     }
@@ -308,14 +306,73 @@ fn rest(
     (guard, ended)
 }
 
-/// Tells the launcher what this rank waits for; `again`: still, after it was woken for nothing.
-fn tell(status: &RankStatus, what: &WaitingFor<'_>, again: bool) {
-    if again {
-        return status.asleep.store(1, Ordering::Release);
+/// What the launcher has been told of one call's wait.
+struct Told {
+    /// The call's number, from before another thread wrote its own: see [`CALL`].
+    call: u32,
+    /// It has been told; it is told again, without more, after the thread was woken for nothing.
+    once: bool,
+    /// What, where several threads may be in MPI: they share one page.
+    wait: Option<Wait>,
+}
+
+/// Threads that sleep, by the addresses of their [`Told`], where several may be in MPI; the last one's wait is on the page.
+#[derive(Default)]
+pub(crate) struct Sleepers(Vec<(usize, Wait)>);
+
+impl Told {
+    /// Nothing so far. To be called when the wait begins.
+    fn nothing() -> Told {
+        Told {
+            call: CALL.load(Ordering::Relaxed),
+            once: false,
+            wait: None,
+        }
     }
-    status
-        .call
-        .store(CALL.load(Ordering::Relaxed), Ordering::Relaxed);
+
+    /// Something has moved: the wait counts from here.
+    fn forget(&mut self) {
+        (self.once, self.wait) = (false, None);
+    }
+
+    fn key(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// The thread is about to sleep.
+    fn lie_down(&mut self, device: &mut Device, what: &WaitingFor<'_>) {
+        device.publish_counts();
+        let status = device.status;
+        let again = std::mem::replace(&mut self.once, true);
+        if let Some(wait) = &self.wait {
+            status.show(wait);
+        } else if again {
+            status.asleep.store(1, Ordering::Release);
+        } else {
+            tell(status, what, self.call);
+        }
+        if lock::is_multiple() {
+            let wait = *self.wait.get_or_insert_with(|| status.wait());
+            device.sleepers.0.push((self.key(), wait));
+        }
+    }
+
+    /// The thread is awake again.
+    fn get_up(&self, device: &mut Device) {
+        if lock::is_multiple() {
+            let key = self.key();
+            device.sleepers.0.retain(|&(of, _)| of != key);
+        }
+        match device.sleepers.0.last() {
+            Some((_, wait)) => device.status.show(wait),
+            None => device.status.asleep.store(0, Ordering::Relaxed),
+        }
+    }
+}
+
+/// Tells the launcher what this rank waits for, in this call.
+fn tell(status: &RankStatus, what: &WaitingFor<'_>, call: u32) {
+    status.call.store(call, Ordering::Relaxed);
     status.context.store(what.context.0, Ordering::Relaxed);
     status.peer.store(what.peer, Ordering::Relaxed);
     status.tag.store(what.tag, Ordering::Relaxed);

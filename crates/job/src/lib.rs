@@ -23,6 +23,6 @@ pub use launcher::{Heard, JobTerms, Line, NodeJob};
 pub use nodes::{Node, Nodes, Run};
 pub use notice::{Notice, Reply, TEXT_MAX};
 pub use segment::{Segment, SegmentLayout};
-pub use status::{RankState, RankStatus};
+pub use status::{RankState, RankStatus, Wait};
 pub use thread::{THREADS, start_thread};
 pub use welcome::{Malformed, PROTOCOL, Welcome, new_key};

@@ -1,5 +1,6 @@
 //! Each rank's page that its launcher can read at any time.
 
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// Life of a rank, as its launcher sees it.
@@ -72,7 +73,56 @@ pub struct RankStatus {
     pub bell: AtomicU64,
 }
 
+/// What one thread waits for: the part of a page that it writes, of the same meaning. A rank whose threads wait for different things
+/// shows one of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    call: u32,
+    since: u64,
+    context: u64,
+    peer: i32,
+    tag: i32,
+    collective: u64,
+    root: i32,
+    comm_name: [u64; 5],
+    comm_size: u32,
+    comm_rank: i32,
+}
+
 impl RankStatus {
+    /// What the page says is waited for.
+    pub fn wait(&self) -> Wait {
+        Wait {
+            call: self.call.load(Relaxed),
+            since: self.since.load(Relaxed),
+            context: self.context.load(Relaxed),
+            peer: self.peer.load(Relaxed),
+            tag: self.tag.load(Relaxed),
+            collective: self.collective.load(Relaxed),
+            root: self.root.load(Relaxed),
+            comm_name: std::array::from_fn(|i| self.comm_name[i].load(Relaxed)),
+            comm_size: self.comm_size.load(Relaxed),
+            comm_rank: self.comm_rank.load(Relaxed),
+        }
+    }
+
+    /// Says that this is waited for, by a thread that is asleep.
+    pub fn show(&self, wait: &Wait) {
+        self.call.store(wait.call, Relaxed);
+        self.since.store(wait.since, Relaxed);
+        self.context.store(wait.context, Relaxed);
+        self.peer.store(wait.peer, Relaxed);
+        self.tag.store(wait.tag, Relaxed);
+        self.collective.store(wait.collective, Relaxed);
+        self.root.store(wait.root, Relaxed);
+        for (word, &bytes) in self.comm_name.iter().zip(&wait.comm_name) {
+            word.store(bytes, Relaxed);
+        }
+        self.comm_size.store(wait.comm_size, Relaxed);
+        self.comm_rank.store(wait.comm_rank, Relaxed);
+        self.asleep.store(1, Release);
+    }
+
     /// The time by the clock of [`RankStatus::since`].
     pub fn now() -> u64 {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
