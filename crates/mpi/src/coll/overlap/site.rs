@@ -60,11 +60,13 @@ impl Recent {
         sorted.sort_by(f64::total_cmp);
         sorted.get(sorted.len() / 2).copied()
     }
-    /// By enough: the middle one of the last three of these is below all others. Of times that differ by chance alone it is so in one case of nine, where there are five others; were only
-    /// the least ones compared, in every second one. `None`: nothing to compare.
+    /// By enough, the least of them, and the middle one of the last three: one may be short by chance. Not the middle one beside the least of the others, which may be of a time when the
+    /// whole machine was faster. `None`: nothing to compare.
     pub fn is_faster_than(&self, others: &Recent) -> Option<bool> {
+        let faster = |one: f64, other: f64| one < (1.0 - GAIN) * other;
         let last = Recent(self.0[self.0.len().saturating_sub(3)..].to_vec());
-        Some(last.median()? < (1.0 - GAIN) * others.least()?)
+        let least = faster(self.least()?, others.least()?);
+        Some(least && faster(last.median()?, others.median()?))
     }
 }
 
