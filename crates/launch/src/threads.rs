@@ -89,7 +89,12 @@ fn all_asleep(status: &RankStatus) -> Option<Sleeping> {
             Waits::InMpi => in_mpi = true,
             Waits::ForThread => {}
         }
-        all.push((tid, switches(&read("status")?)?));
+        let status = read("status")?;
+        // One that has been woken while it is stopped stands in its system call still.
+        if !is_sleeping(&status) {
+            return None;
+        }
+        all.push((tid, switches(&status)?));
     }
     all.sort_unstable();
     in_mpi.then_some(Sleeping(all))
@@ -136,6 +141,12 @@ fn is_shared(maps: &str, address: u64) -> bool {
         inside.then(|| rest.as_bytes().get(3) != Some(&b'p'))
     };
     maps.lines().find_map(holds).unwrap_or(true)
+}
+
+/// From a thread's status: does it sleep, and is neither running nor stopped?
+fn is_sleeping(status: &str) -> bool {
+    let state = status.lines().find_map(|l| l.strip_prefix("State:"));
+    state.is_some_and(|s| s.trim_start().starts_with('S'))
 }
 
 /// From a thread's status: how often it has slept, and been put aside.
@@ -227,6 +238,21 @@ mod tests {
             assert_eq!(is_shared(maps, address), shared, "{address:#x}");
         }
         assert!(is_shared("nonsense", 0));
+    }
+
+    #[test]
+    fn who_is_stopped_does_not_sleep() {
+        let status = |state| format!("Name:\tx\nState:\t{state}\nTgid:\t1\n");
+        assert!(is_sleeping(&status("S (sleeping)")));
+        for state in [
+            "R (running)",
+            "T (stopped)",
+            "t (tracing stop)",
+            "D (disk sleep)",
+        ] {
+            assert!(!is_sleeping(&status(state)), "{state}");
+        }
+        assert!(!is_sleeping(""));
     }
 
     #[test]
