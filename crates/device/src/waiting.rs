@@ -352,7 +352,7 @@ impl Told {
             tell(status, what, self.call);
         }
         if lock::is_multiple() {
-            let wait = *self.wait.get_or_insert_with(|| status.wait());
+            let wait = *self.wait.get_or_insert_with(|| status.shown());
             device.sleepers.0.push((self.key(), wait));
         }
     }

@@ -24,5 +24,5 @@ pub use nodes::{Node, Nodes, Run};
 pub use notice::{Notice, Reply, TEXT_MAX};
 pub use segment::{Segment, SegmentLayout};
 pub use status::{RankState, RankStatus, Wait};
-pub use thread::{THREADS, start_thread};
+pub use thread::{THREAD_PREFIX, start_thread};
 pub use welcome::{Malformed, PROTOCOL, Welcome, new_key};

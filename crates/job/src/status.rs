@@ -91,7 +91,7 @@ pub struct Wait {
 
 impl RankStatus {
     /// What the page says is waited for.
-    pub fn wait(&self) -> Wait {
+    pub fn shown(&self) -> Wait {
         Wait {
             call: self.call.load(Relaxed),
             since: self.since.load(Relaxed),

@@ -4,9 +4,9 @@ use std::io;
 use std::thread::{Builder, JoinHandle};
 
 /// How the names of Ferry's threads begin, which tells them from the program's.
-pub const THREADS: &str = "ferry-";
+pub const THREAD_PREFIX: &str = "ferry-";
 
-/// Starts a thread with this name, after [`THREADS`], and so many bytes of stack, and with all signals blocked: signals are the
+/// Starts a thread with this name, after [`THREAD_PREFIX`], and so many bytes of stack, and with all signals blocked: signals are the
 /// program's.
 ///
 /// # Errors
@@ -23,7 +23,7 @@ pub fn start_thread<T: Send + 'static>(
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
         let begun = Builder::new()
-            .name(format!("{THREADS}{name}"))
+            .name(format!("{THREAD_PREFIX}{name}"))
             .stack_size(stack)
             .spawn(work);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());

@@ -81,7 +81,7 @@ fn all_asleep(status: &RankStatus) -> Option<Sleeping> {
         let folder = entry.ok()?.path();
         let tid = folder.file_name()?.to_str()?.parse().ok()?;
         let read = |name| fs::read_to_string(folder.join(name)).ok();
-        if read("comm")?.starts_with(ferry_job::THREADS) {
+        if read("comm")?.starts_with(ferry_job::THREAD_PREFIX) {
             continue;
         }
         match waits(&read("syscall")?, bed, shared) {

@@ -60,6 +60,7 @@ impl Recent {
         sorted.sort_by(f64::total_cmp);
         sorted.get(sorted.len() / 2).copied()
     }
+
     /// By enough, the least of them, and the middle one of the last three: one may be short by chance. Not the middle one beside the least of the others, which may be of a time when the
     /// whole machine was faster. `None`: nothing to compare.
     pub fn is_faster_than(&self, others: &Recent) -> Option<bool> {
