@@ -84,5 +84,19 @@ int main(int argc, char **argv)
     SAME(flag, 0);
     SAME(value, ring(-1) + 1000);
     OK(MPI_Request_free(&request));
+    /* A collective operation can be neither cancelled nor, before it has ended, freed; and goes on as if nobody had asked. */
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    if (world_size > 1 && world_rank == 0) {
+        OK(MPI_Ibarrier(MPI_COMM_WORLD, &request));
+        CLASS(MPI_Cancel(&request), MPI_ERR_REQUEST);
+        CLASS(MPI_Request_free(&request), MPI_ERR_REQUEST);
+        for (int to = 1; to < world_size; to++)
+            OK(MPI_Send(NULL, 0, MPI_INT, to, 9, MPI_COMM_WORLD));
+        OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    } else if (world_size > 1) {
+        OK(MPI_Recv(NULL, 0, MPI_INT, 0, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        OK(MPI_Ibarrier(MPI_COMM_WORLD, &request));
+        OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    }
     return check_end();
 }

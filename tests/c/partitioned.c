@@ -80,10 +80,15 @@ static void mistakes_and_nobody(void)
     int data[4] = {1, 2, 3, 4};
     MPI_Request request;
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    CLASS(MPI_Psend_init(data, 0, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request), MPI_ERR_ARG);
+    CLASS(MPI_Precv_init(data, 0, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request), MPI_ERR_ARG);
     OK(MPI_Psend_init(data, 4, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request));
     CLASS(MPI_Pready(0, request), MPI_ERR_REQUEST);
     OK(MPI_Start(&request));
     OK(MPI_Pready(0, request));
+    /* What has not ended can be neither cancelled nor freed. */
+    CLASS(MPI_Cancel(&request), MPI_ERR_REQUEST);
+    CLASS(MPI_Request_free(&request), MPI_ERR_REQUEST);
     CLASS(MPI_Pready(0, request), MPI_ERR_ARG);
     CLASS(MPI_Pready(4, request), MPI_ERR_ARG);
     CLASS(MPI_Pready(-1, request), MPI_ERR_ARG);

@@ -234,6 +234,9 @@ impl Work for Sending {
             ..Outcome::SENT
         }
     }
+    fn must_be_completed(&self) -> Option<&'static str> {
+        Some("partitioned")
+    }
     fn partitioned(&self) -> Option<&dyn Partitioned> {
         Some(self)
     }
@@ -476,6 +479,9 @@ impl Work for Receiving {
             error: state.failed.clone(),
             ..Outcome::of_envelope(&envelope)
         }
+    }
+    fn must_be_completed(&self) -> Option<&'static str> {
+        Some("partitioned")
     }
     fn partitioned(&self) -> Option<&dyn Partitioned> {
         Some(self)

@@ -4,6 +4,17 @@ use super::pt2pt::buffer;
 use crate::prelude::*;
 use ferry_mpi::partitioned;
 
+/// The number of partitions, of which there must be one (MPI 5.0 section 4.2.1).
+fn at_least_one(partitions: usize) -> Result<usize> {
+    if partitions == 0 {
+        return Err(err!(
+            Arg,
+            "partitions is 0, but a partitioned operation has one or more"
+        ));
+    }
+    Ok(partitions)
+}
+
 pub fn psend_init(
     buf: *const u8,
     partitions: usize,
@@ -15,6 +26,7 @@ pub fn psend_init(
     _info: Option<&'static Arc<Info>>,
     request: Out<Handle>,
 ) -> Result<()> {
+    let partitions = at_least_one(partitions)?;
     let to = match dest {
         Dest::Rank(rank) => Some(rank),
         Dest::Nobody => None,
@@ -44,6 +56,7 @@ pub fn precv_init(
     _info: Option<&'static Arc<Info>>,
     request: Out<Handle>,
 ) -> Result<()> {
+    let partitions = at_least_one(partitions)?;
     let from = match source {
         Source::Rank(rank) => Some(rank),
         Source::Nobody => None,

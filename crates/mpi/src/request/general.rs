@@ -64,9 +64,6 @@ impl Work for General {
         self.abandoned.store(true, Ordering::SeqCst);
         Ok(())
     }
-    fn can_cancel(&self) -> bool {
-        true
-    }
     fn general(&self) -> Option<&General> {
         Some(self)
     }

@@ -41,9 +41,10 @@ pub trait Work: Send + Sync {
     fn free(&self) -> Result<()> {
         Ok(())
     }
-    /// May MPI_Cancel be asked for?
-    fn can_cancel(&self) -> bool {
-        false
+    /// What it is, if the program must complete it and may neither cancel it nor, while it is under way, free its request
+    /// (MPI 5.0 sections 4.2.1 and 6.12).
+    fn must_be_completed(&self) -> Option<&'static str> {
+        None
     }
     /// A generalised request, to be completed by the program.
     fn general(&self) -> Option<&General> {
@@ -81,6 +82,9 @@ impl Flag {
 impl Work for Flag {
     fn is_done(&self, _d: &mut Device) -> bool {
         self.is_set()
+    }
+    fn must_be_completed(&self) -> Option<&'static str> {
+        Some("collective")
     }
     fn outcome(&self) -> Outcome {
         Outcome {
@@ -337,22 +341,33 @@ impl Request {
                 d.cancel_receive(req);
                 Ok(())
             }
-            State::Active(Active::Work(work)) if work.can_cancel() => {
+            State::Active(Active::Work(work)) => {
                 let work = work.clone();
                 drop(d);
-                work.cancel()
-            }
-            State::Active(Active::Work(_)) => {
-                Err(err!(Request, "a collective operation cannot be cancelled"))
+                match work.must_be_completed() {
+                    Some(what) => {
+                        Err(self.locate(err!(Request, "a {what} operation cannot be cancelled")))
+                    }
+                    None => work.cancel(),
+                }
             }
             State::Active(_) => Ok(()),
             State::Inactive => Err(err!(Request, "the request is not active")),
         }
     }
 
-    /// The program lets go of it; what is under way goes on (MPI_Request_free).
+    /// The program lets go of it; what is under way goes on (MPI_Request_free). Errors: a collective or partitioned operation that has not ended.
     pub fn free(&self) -> Result<()> {
         let mut d = device::device();
+        if let State::Active(Active::Work(work)) = self.state(&mut d)
+            && let Some(what) = work.must_be_completed()
+            && !work.clone().is_done(&mut d)
+        {
+            return Err(self.locate(err!(
+                Request,
+                "the {what} operation has not ended: complete it before its request is freed"
+            )));
+        }
         match std::mem::replace(self.state(&mut d), State::Inactive) {
             State::Active(Active::Device(req)) => d.detach(req),
             State::Active(Active::Work(work)) => {
@@ -384,6 +399,14 @@ impl Request {
         let work = work.clone();
         drop(d);
         work.general().map(f)
+    }
+
+    /// An error of a call about this request belongs to its communicator.
+    fn locate(&self, error: Error) -> Error {
+        match self.comm() {
+            Some(comm) => error.on(comm),
+            None => error,
+        }
     }
 
     fn waiting_for(&self) -> WaitingFor<'_> {
