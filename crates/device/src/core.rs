@@ -269,6 +269,9 @@ impl Device {
             asked: None,
         });
         let head = Head::new().key(&key).u64(len).u64(address).u32(req.0);
+        if std::mem::take(&mut self.engine.gives_ends) && address == 0 {
+            self.engine.give_ends(to, req);
+        }
         if kept {
             self.engine.queue(to, Outgoing::head(wire::ANNOUNCE, head));
         } else {

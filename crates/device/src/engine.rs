@@ -123,6 +123,10 @@ pub(crate) struct Engine {
     pub held: HashMap<ReqId, Held>,
     /// The next receive is to be one of them.
     pub next_held: Option<Held>,
+    /// The next large message's ends go before its announcement.
+    pub gives_ends: bool,
+    /// Ends that have come before their message's announcement has met a receive, by the sender and its request.
+    pub given: HashMap<(ProcId, u32), Box<[u8]>>,
     /// What other processes have said, and nobody has read yet.
     pub notes: VecDeque<(ProcId, Note)>,
     /// Where a modelled card's memory lies in this process; empty if there is none.
@@ -154,6 +158,8 @@ impl Engine {
             lost: BTreeSet::new(),
             held: HashMap::new(),
             next_held: None,
+            gives_ends: false,
+            given: HashMap::new(),
             notes: VecDeque::new(),
             card: 0..0,
             landed: Vec::new(),
@@ -263,6 +269,10 @@ impl Engine {
         address: u64,
         request: u32,
     ) {
+        let given = match self.given.is_empty() {
+            true => None,
+            false => self.given.remove(&(from, request)),
+        };
         if address != 0 {
             self.tasks.push_back(Task {
                 req,
@@ -272,7 +282,7 @@ impl Engine {
                 request,
             });
         } else if (self.held.is_empty() && self.next_held.is_none())
-            || !self.hold(req, from, len, request)
+            || !self.hold(req, from, len, request, given.as_deref())
         {
             self.ask(req, from, request, None);
         }
@@ -477,6 +487,7 @@ impl Inbox for Engine {
             wire::TAKEN => self.was_taken(from, bytes),
             wire::ASK_END => self.asked_end(from, bytes),
             wire::END => self.end_came(from, bytes),
+            wire::ENDS => self.ends_given(from, bytes),
             wire::NOTE => self.note_came(from, bytes),
             _ => None,
         };

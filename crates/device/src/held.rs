@@ -1,17 +1,23 @@
 //! Receives that do not take their message at once: the floor above says in which order large messages are to come.
 //!
 //! A message that its sender keeps until it is asked for is announced, and asked for when [`Device::go_on`] says so. A few bytes at its beginning and
-//! end can be had before that: they come at once, and once more with the message.
+//! end can be had before that: they come at once, and once more with the message. A sender that knows that they will be wanted gives them unasked.
 
-use crate::buffer::Sink;
+use crate::SendMode;
+use crate::buffer::{Sink, Source};
 use crate::core::Device;
 use crate::engine::{Engine, Outgoing, Payload};
-use crate::key::{Pattern, ProcId};
+use crate::key::{Key, Pattern, ProcId};
 use crate::request::{Completion, Operation, ReqId};
 use crate::wire::{self, Fields, Head};
 
 /// Bytes of each end of a message that can be had before the rest.
 pub const END_MAX: usize = 4096;
+
+/// A message of fewer bytes does not give its ends unasked: they would be more than a sixty-fourth of it.
+const GIVES_MIN: usize = 64 * 2 * END_MAX;
+/// Messages whose ends are kept until a receive is met, at most; the ends of further ones are asked for.
+const GIVEN_MAX: usize = 4096;
 
 /// A receive that is held back.
 pub(crate) struct Held {
@@ -26,6 +32,19 @@ pub(crate) struct Held {
 }
 
 impl Device {
+    /// As [`Device::send`], of bytes to a peer with [`streams`](crate::Capabilities::streams) who will want the ends first: a large message's go before its announcement. Asked for they
+    /// would stand behind the bytes of other messages, for as long as those take.
+    ///
+    /// # Safety
+    /// As for [`Device::send`].
+    pub unsafe fn send_with_ends(&mut self, to: ProcId, key: Key, source: Source) -> Option<ReqId> {
+        self.engine.gives_ends = source.len() >= GIVES_MIN;
+        // SAFETY: the caller's promise.
+        let req = unsafe { self.send(to, key, source, SendMode::Standard) };
+        self.engine.gives_ends = false;
+        req
+    }
+
     /// As [`Device::receive_from`], but a message that is announced over the wire is not asked for before [`Device::go_on`]; only so many bytes (at most [`END_MAX`])
     /// of its beginning and end come before that. To be ended by [`Device::take_held`].
     ///
@@ -127,27 +146,86 @@ impl Engine {
             .collect()
     }
 
-    /// A receive has met a message that was announced over the wire. True: it is held back, and there is nothing more to do now.
-    pub(crate) fn hold(&mut self, req: ReqId, from: ProcId, len: u64, request: u32) -> bool {
+    /// Queues an announced send's ends, before its announcement.
+    pub(crate) fn give_ends(&mut self, to: ProcId, req: ReqId) {
+        let Some(Operation::SendAnnounced { source, .. }) = self.requests.operation(req) else {
+            return;
+        };
+        let len = source.len();
+        let each = END_MAX.min(len);
+        let mut ends = vec![0; 2 * each];
+        let (first, last) = ends.split_at_mut(each);
+        // SAFETY: an announced send's buffer is valid until its completion; both lie within it.
+        unsafe {
+            source.read(0, first);
+            source.read(len - each, last);
+        }
+        self.queue(
+            to,
+            Outgoing {
+                message: wire::ENDS,
+                head: Head::new().u32(req.0),
+                payload: Payload::Owned(ends.into_boxed_slice()),
+            },
+        );
+    }
+
+    /// Ends of a message that will be announced next.
+    pub(crate) fn ends_given(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
+        let mut fields = Fields(bytes);
+        let request = fields.u32()?;
+        let ends = fields.0;
+        if ends.is_empty() || ends.len() > 2 * END_MAX || !ends.len().is_multiple_of(2) {
+            return None;
+        }
+        if self.given.len() < GIVEN_MAX {
+            self.given.insert((from, request), ends.into());
+        }
+        Some(())
+    }
+
+    /// A receive has met a message that was announced over the wire, whose ends may have come before. True: it is held back, and there is nothing more to do now.
+    pub(crate) fn hold(
+        &mut self,
+        req: ReqId,
+        from: ProcId,
+        len: u64,
+        request: u32,
+        given: Option<&[u8]>,
+    ) -> bool {
         if let Some(held) = self.next_held.take() {
             self.held.insert(req, held);
         }
         let Some(held) = self.held.get_mut(&req) else {
             return false;
         };
-        let room = match self.requests.operation(req) {
-            Some(Operation::Receive { sink, .. }) => sink.capacity() as u64,
-            _ => 0,
+        let sink = match self.requests.operation(req) {
+            Some(Operation::Receive { sink, .. }) => Some(sink),
+            _ => None,
         };
         held.announced = Some((from, request));
         let mut asked = Vec::new();
-        if room == len {
+        if let Some(sink) = sink
+            && sink.capacity() as u64 == len
+        {
             let places = [0, len.saturating_sub(held.ends[1] as u64)];
             for (end, place) in places.into_iter().enumerate() {
                 let bytes = (held.ends[end] as u64).min(len) as u32;
-                held.awaited[end] = bytes > 0;
-                if bytes > 0 {
-                    asked.push((place, bytes));
+                let here = given.and_then(|given| {
+                    let (first, last) = given.split_at(given.len() / 2);
+                    match end {
+                        0 => first.get(..bytes as usize),
+                        _ => last.get(last.len().checked_sub(bytes as usize)?..),
+                    }
+                });
+                match here {
+                    _ if bytes == 0 => {}
+                    // SAFETY: the receive's buffer is valid until its completion; the bytes lie within it.
+                    Some(here) => unsafe { sink.write(place as usize, here) },
+                    None => {
+                        held.awaited[end] = true;
+                        asked.push((place, bytes));
+                    }
                 }
             }
         }

@@ -26,6 +26,9 @@ pub(crate) const LENT: u8 = 9;
 /// A word from floor to floor ([`crate::Note`]).
 pub(crate) const NOTE: u8 = 10;
 
+/// Both ends of a message that is announced next, before anybody asks.
+pub(crate) const ENDS: u8 = 11;
+
 /// Longest head, bytes.
 pub(crate) const HEAD_MAX: usize = 40;
 /// Length of an eager message's head, bytes.

@@ -584,6 +584,23 @@ impl Lasting {
         unsafe { d.send(to, key, source, SendMode::Standard) }
     }
 
+    /// The same, to a peer who will want the message's ends first.
+    ///
+    /// # Safety
+    /// As for [`Device::send_with_ends`].
+    pub(super) unsafe fn send_with_ends(
+        &self,
+        d: &mut Device,
+        peer: Peer,
+        from: *const u8,
+        len: usize,
+    ) -> Option<ReqId> {
+        let (to, key) = address(&self.comm, self.number, peer, true);
+        let source = device::Source::Bytes { ptr: from, len };
+        // SAFETY: the caller's promise.
+        unsafe { d.send_with_ends(to, key, source) }
+    }
+
     /// Starts receiving a message of this collective, held back.
     ///
     /// # Safety

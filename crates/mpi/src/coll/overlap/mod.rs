@@ -483,7 +483,7 @@ impl Start {
             for (t, peer) in streams {
                 let from = t.bytes.start as *const u8;
                 // SAFETY: the caller's promise; before the call returns, what is left is looked for in the copy.
-                let req = unsafe { lasting.send(&mut d, peer, from, t.bytes.len()) };
+                let req = unsafe { lasting.send_with_ends(&mut d, peer, from, t.bytes.len()) };
                 own.extend(req.map(|req| (req, t)));
             }
             self.ask_first(&mut d, &mut incoming, &mut queue);
