@@ -160,6 +160,9 @@ pub fn settle() -> Result<()> {
         }
         *settling = since.elapsed();
     }
+    // Before the time until this call is taken of those that went on.
+    close_late(false);
+    let mut fresh = 0;
     let mut result = Ok(());
     if let Some(error) = lock(&LATE).take() {
         PENDING.fetch_sub(1, Ordering::Relaxed);
@@ -174,18 +177,24 @@ pub fn settle() -> Result<()> {
         PENDING.fetch_sub(1, Ordering::Relaxed);
         drop(under_way);
         let record = std::mem::take(&mut *lock(&one.record));
-        say(&site::ended(record, settling));
+        fresh += u32::from(site::ended(record, settling));
         if let Some(error) = lock(&one.error).take()
             && result.is_ok()
         {
             result = Err(error);
         }
     }
-    if let Some(sayings) = site::close_spans() {
-        say(&sayings);
-        PENDING.fetch_sub(1, Ordering::Relaxed);
-    }
+    let (any, measured) = site::close_spans();
+    PENDING.fetch_add(fresh + measured, Ordering::Relaxed);
+    PENDING.fetch_sub(u32::from(any), Ordering::Relaxed);
     result
+}
+
+/// Calls whose time until this one is the last that is taken of them. `all`: this one could overlap, too, and what comes after it is its own.
+fn close_late(all: bool) {
+    let (sayings, ended) = site::later(all);
+    PENDING.fetch_sub(ended, Ordering::Relaxed);
+    say(&sayings);
 }
 
 /// Before a fork whose child could not wait for its data.
@@ -252,6 +261,7 @@ pub(super) unsafe fn run(call: &Call<'_>) -> Option<Result<()>> {
     let begun = Instant::now();
     let site = site::here(what.kind(), bytes);
     let number = Number::next(comm);
+    close_late(true);
     say(&site::hear(said()));
     let choice = site::choose(site, mode, extent.apart, at(comm, number), members(comm));
     if choice == Choice::Block || (choice == Choice::Trace && !extent.apart) {

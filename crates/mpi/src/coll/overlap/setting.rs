@@ -234,6 +234,7 @@ pub fn stop(say: &mut dyn FnMut(&str)) -> Result<()> {
         return Ok(());
     }
     let _ = settle();
+    super::close_late(true);
     LATE.store(false, Release);
     MODE.store(0, Relaxed);
     GUARD.store(0, Relaxed);

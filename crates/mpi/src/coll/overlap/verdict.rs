@@ -6,7 +6,7 @@
 //! says what all shall do. Nobody waits for any of this: until it has come each rank goes by its own times, and where ranks do not share their sites (one counts a call to another
 //! size class) they keep to that. What ranks agree by is the call's number in the communicator, which is the same for all.
 
-use super::site::{Recent, TRIAL};
+use super::site::{Series, TRIAL, Times};
 use crate::device::{Note, ProcId};
 use std::collections::VecDeque;
 
@@ -28,10 +28,10 @@ pub(super) struct Members {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Word {
-    /// From this call to the next one.
+    /// From this call, and the one before it, to the next one and to a later one.
     Took {
         overlapped: bool,
-        seconds: f64,
+        times: Times,
     },
     Pays(bool),
 }
@@ -46,11 +46,8 @@ const PAYS: u64 = u64::MAX;
 
 pub(super) fn note(&(at, word): &Saying) -> Note {
     let (a, b) = match word {
-        Word::Took {
-            overlapped,
-            seconds,
-        } => (
-            seconds.to_bits(),
+        Word::Took { overlapped, times } => (
+            u64::from(times[0].to_bits()) | u64::from(times[1].to_bits()) << 32,
             if overlapped { OVERLAPPED } else { BLOCKING },
         ),
         Word::Pays(pays) => (u64::from(pays), PAYS),
@@ -61,12 +58,13 @@ pub(super) fn note(&(at, word): &Saying) -> Note {
 /// `None`: it makes no sense.
 pub(super) fn saying(note: Note) -> Option<Saying> {
     let [context, number, a, b] = note;
-    let seconds = f64::from_bits(a);
+    let times = [a, a >> 32].map(|bits| f32::from_bits(bits as u32));
+    let is_time = |s: &f32| s.is_finite() && *s >= 0.0;
     let word = match b {
         PAYS if a < 2 => Word::Pays(a == 1),
-        BLOCKING | OVERLAPPED if seconds.is_finite() && seconds >= 0.0 => Word::Took {
+        BLOCKING | OVERLAPPED if times.iter().all(is_time) => Word::Took {
             overlapped: b == OVERLAPPED,
-            seconds,
+            times,
         },
         _ => return None,
     };
@@ -79,8 +77,8 @@ const CALLS: usize = 32;
 /// Calls that some ranks have told of and others not yet, at most.
 const OPEN: usize = 8;
 
-/// What ranks have said of a call: who, did it overlap there, and seconds.
-type Heard = Vec<(ProcId, bool, f64)>;
+/// What ranks have said of a call: who, did it overlap there, and how long.
+type Heard = Vec<(ProcId, bool, Times)>;
 
 /// A site, as the ranks together see it.
 #[derive(Default)]
@@ -92,8 +90,8 @@ pub(super) struct Verdict {
     /// At the first rank: what has been said of calls of which not all have spoken.
     heard: VecDeque<(At, Heard)>,
     /// At the first rank: what calls took, each by its slowest rank.
-    blocking: Recent,
-    overlapped: Recent,
+    blocking: Series,
+    overlapped: Series,
     /// What all do; `None`: each goes by its own times.
     pub pays: Option<bool>,
 }
@@ -118,16 +116,13 @@ impl Verdict {
     }
 
     /// The last call has ended, by which the two ways are compared. Returns what there is to say, and to whom.
-    pub fn measured(&mut self, overlapped: bool, seconds: f64) -> Vec<(ProcId, Saying)> {
+    pub fn measured(&mut self, overlapped: bool, times: Times) -> Vec<(ProcId, Saying)> {
         let (Some(&at), Some(members)) = (self.calls.back(), self.members) else {
             return Vec::new();
         };
-        let word = Word::Took {
-            overlapped,
-            seconds,
-        };
+        let word = Word::Took { overlapped, times };
         match members.first {
-            Some(first) if first == members.me => self.took(first, at, overlapped, seconds),
+            Some(first) if first == members.me => self.took(first, at, overlapped, times),
             Some(first) => vec![(first, (at, word))],
             None => Vec::new(),
         }
@@ -139,10 +134,9 @@ impl Verdict {
             return Vec::new();
         };
         match word {
-            Word::Took {
-                overlapped,
-                seconds,
-            } if members.first == Some(members.me) => self.took(from, at, overlapped, seconds),
+            Word::Took { overlapped, times } if members.first == Some(members.me) => {
+                self.took(from, at, overlapped, times)
+            }
             Word::Pays(pays) if members.first == Some(from) => {
                 self.pays = Some(pays);
                 Vec::new()
@@ -157,7 +151,7 @@ impl Verdict {
         from: ProcId,
         at: At,
         overlapped: bool,
-        seconds: f64,
+        times: Times,
     ) -> Vec<(ProcId, Saying)> {
         let (Some(members), Some(place)) = (self.members, self.calls.iter().position(|c| *c == at))
         else {
@@ -174,7 +168,7 @@ impl Verdict {
         };
         let all = &mut self.heard[of].1;
         all.retain(|(who, ..)| *who != from);
-        all.push((from, overlapped, seconds));
+        all.push((from, overlapped, times));
         if all.len() != members.count {
             return Vec::new();
         }
@@ -183,7 +177,7 @@ impl Verdict {
         if all.iter().any(|one| one.1 != overlapped) {
             return Vec::new();
         }
-        let slowest = all.iter().map(|one| one.2).fold(0.0, f64::max);
+        let slowest = [0, 1].map(|of| all.iter().map(|one| one.2[of]).fold(0.0, f32::max));
         let recent = if overlapped {
             &mut self.overlapped
         } else {
@@ -226,15 +220,13 @@ mod tests {
         v
     }
 
-    fn took(overlapped: bool, seconds: f64) -> Word {
-        Word::Took {
-            overlapped,
-            seconds,
-        }
+    fn took(overlapped: bool, seconds: f32) -> Word {
+        let times = [seconds, 2.0 * seconds];
+        Word::Took { overlapped, times }
     }
 
     /// All ranks tell of two calls, the second one of which is the trial's last. What the first one says then.
-    fn after(overlapped: [f64; COUNT], blocking: [f64; COUNT]) -> (Verdict, Vec<(ProcId, Saying)>) {
+    fn after(overlapped: [f32; COUNT], blocking: [f32; COUNT]) -> (Verdict, Vec<(ProcId, Saying)>) {
         let mut first = rank(10);
         let mut said = Vec::new();
         for (number, is_overlapped, times) in [(7, true, overlapped), (TRIAL, false, blocking)] {
@@ -285,6 +277,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_saved_until_the_next_call_and_paid_for_by_later_ones_is_no_gain() {
+        let mut first = rank(10);
+        for (number, overlapped, times) in [(7, true, [8.0, 20.1]), (TRIAL, false, [10.0, 20.0])] {
+            for n in 0..COUNT {
+                let word = Word::Took { overlapped, times };
+                first.told(10 + n as ProcId, (at(number), word));
+            }
+        }
+        assert_eq!(first.pays, Some(false));
+    }
+
+    #[test]
     fn nothing_is_decided_by_different_calls_or_ways_or_by_others() {
         let mut first = rank(10);
         first.told(10, (at(8), took(true, 1.0)));
@@ -305,7 +309,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fuzz_a_note_says_what_was_said_or_nothing(note in any::<[u64; 4]>(), kind in 0u64..3, overlapped: bool, seconds in 0.0f64..1e9, pays: bool) {
+        fn fuzz_a_note_says_what_was_said_or_nothing(note in any::<[u64; 4]>(), kind in 0u64..3, overlapped: bool, seconds in 0.0f32..1e9, pays: bool) {
             let kinds = [note, [note[0], note[1], note[2], kind], [note[0], note[1], kind, PAYS]];
             for note in kinds {
                 if let Some(s) = saying(note) {
