@@ -555,7 +555,9 @@ pub(super) fn forget() {
 
 mod frames {
     use super::FRAMES;
+    use std::collections::HashMap;
     use std::ffi::{CStr, c_int, c_void};
+    use std::sync::{Mutex, PoisonError};
 
     unsafe extern "C" {
         fn _Unwind_Backtrace(
@@ -566,7 +568,6 @@ mod frames {
     }
 
     struct Walk {
-        own: usize,
         found: [usize; FRAMES],
         count: usize,
     }
@@ -579,13 +580,24 @@ mod frames {
         }
     }
 
+    /// Is the address in the library? To ask the linker takes microseconds; the library's own calls are few, and it does not move.
+    fn is_own(address: usize) -> bool {
+        static KNOWN: Mutex<Option<HashMap<usize, bool>>> = Mutex::new(None);
+        let base = |address| module(address).map(|m| m.dli_fbase as usize);
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.get_or_insert_default();
+        *known.entry(address).or_insert_with(|| {
+            base(address).is_some_and(|b| Some(b) == base(each as *const () as usize))
+        })
+    }
+
     extern "C" fn each(context: *mut c_void, argument: *mut c_void) -> c_int {
         // SAFETY: the argument is the walk below, the context the unwinder's.
         unsafe {
             let walk = &mut *argument.cast::<Walk>();
             let at = _Unwind_GetIP(context);
-            let own = module(at).is_some_and(|m| m.dli_fbase as usize == walk.own);
-            if at == 0 || (own && walk.count == 0) {
+            let own = walk.count == 0 && is_own(at);
+            if at == 0 || own {
                 return 0;
             }
             walk.found[walk.count] = at;
@@ -596,9 +608,7 @@ mod frames {
 
     /// Where in the program the call stands: return addresses outside the library, innermost first; 0: none.
     pub fn of_program() -> [usize; FRAMES] {
-        let own = module(each as *const () as usize).map_or(0, |m| m.dli_fbase as usize);
         let mut walk = Walk {
-            own,
             found: [0; FRAMES],
             count: 0,
         };
