@@ -36,6 +36,9 @@ int main(int argc, char **argv)
     SAME(handler == MPI_ERRORS_RETURN, 1);
     int one = 1;
     CLASS(MPI_Send(&one, 1, MPI_INT, world_size, 0, MPI_COMM_WORLD), MPI_ERR_RANK);
+    /* A handle where its address is wanted, which a compiler lets pass. */
+    CLASS(MPI_Comm_group(MPI_COMM_WORLD, (MPI_Group *)MPI_GROUP_NULL), MPI_ERR_ARG);
+    CLASS(MPI_Wait((MPI_Request *)MPI_REQUEST_NULL, MPI_STATUS_IGNORE), MPI_ERR_ARG);
 
     /* A user's handler is called with the communicator and the code, and the call still returns the code. */
     OK(MPI_Comm_create_errhandler(count_it, &handler));

@@ -235,6 +235,14 @@ static void meet(MPI_Comm a, MPI_Comm b)
     int result, zero = 0;
     OK(MPI_Comm_group(a, &first));
     OK(MPI_Comm_group(b, &second));
+    CLASS(MPI_Comm_compare(a, b, &result), MPI_ERR_COMM);
+    MPI_Request requests[2];
+    OK(MPI_Isend(&zero, 1, MPI_INT, MPI_PROC_NULL, 0, a, &requests[0]));
+    OK(MPI_Isend(&zero, 1, MPI_INT, MPI_PROC_NULL, 0, b, &requests[1]));
+    CLASS(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE), MPI_ERR_REQUEST);
+    CLASS(MPI_Testany(2, requests, &result, &result, MPI_STATUS_IGNORE), MPI_ERR_REQUEST);
+    OK(MPI_Wait(&requests[0], MPI_STATUS_IGNORE));
+    OK(MPI_Wait(&requests[1], MPI_STATUS_IGNORE));
     CLASS(MPI_Group_compare(first, second, &result), MPI_ERR_GROUP);
     CLASS(MPI_Group_translate_ranks(first, 1, &zero, second, &result), MPI_ERR_GROUP);
     CLASS(MPI_Group_union(first, second, &other), MPI_ERR_GROUP);
@@ -263,6 +271,11 @@ static void sessions(const char *level, const char *granted, const char *tag)
              node = comm_of(b, "mpi://SHARED", "node");
     OK(MPI_Comm_rank(world, &world_rank));
     OK(MPI_Comm_size(world, &world_size));
+    int *value, flag;
+    OK(MPI_Comm_get_attr(world, MPI_TAG_UB, &value, &flag));
+    CHECK(flag && *value >= 32767, "a session's communicator knows no largest tag");
+    OK(MPI_Comm_get_attr(world, MPI_IO, &value, &flag));
+    SAME(flag, 0);
     use(world);
     use(itself);
     use(node);

@@ -3,7 +3,7 @@
 // What only chapters to come use is kept beside its like.
 #![allow(dead_code)]
 
-use crate::args::null;
+use crate::args::{no_place, nowhere};
 use crate::constants::{MPI_SUCCESS, MPI_UNDEFINED};
 use crate::handle::{self, Handle, Object};
 use crate::status::Status;
@@ -25,8 +25,8 @@ impl<T> Out<T> {
     /// `at` is null or valid.
     #[inline]
     pub unsafe fn new(at: *mut T, name: &str) -> Result<Out<T>> {
-        if at.is_null() {
-            Err(null(name))
+        if nowhere(at) {
+            Err(no_place(at, name))
         } else {
             Ok(Out(at))
         }
@@ -105,10 +105,10 @@ pub enum Place {
 }
 
 impl Place {
-    fn is_null(self) -> bool {
+    fn address(self) -> *const u8 {
         match self {
-            Place::Narrow(at) => at.is_null(),
-            Place::Wide(at) => at.is_null(),
+            Place::Narrow(at) => at.cast(),
+            Place::Wide(at) => at.cast(),
         }
     }
 }
@@ -126,8 +126,8 @@ impl OutCount {
     #[inline]
     pub unsafe fn new(at: impl CountPlace, name: &str) -> Result<OutCount> {
         let at = at.place();
-        if at.is_null() {
-            Err(null(name))
+        if nowhere(at.address()) {
+            Err(no_place(at.address(), name))
         } else {
             Ok(OutCount(at))
         }
@@ -135,7 +135,7 @@ impl OutCount {
 
     /// The call has no such result in this form (num_large_counts).
     pub fn is_none(&self) -> bool {
-        self.0.is_null()
+        self.0.address().is_null()
     }
 
     /// Is it an int, which may be too small?
@@ -218,8 +218,8 @@ impl OutPointer {
     /// `at` is null or the address of a pointer.
     #[inline]
     pub unsafe fn new(at: *mut c_void, name: &str) -> Result<OutPointer> {
-        if at.is_null() {
-            Err(null(name))
+        if nowhere(at) {
+            Err(no_place(at, name))
         } else {
             Ok(OutPointer(at.cast()))
         }
@@ -243,8 +243,8 @@ impl<T: Object> New<T> {
     /// `at` is null or valid.
     #[inline]
     pub unsafe fn new(at: *mut Handle, name: &str) -> Result<New<T>> {
-        if at.is_null() {
-            Err(null(name))
+        if nowhere(at) {
+            Err(no_place(at, name))
         } else {
             Ok(New(at, PhantomData))
         }
@@ -317,7 +317,7 @@ impl OutInts {
     ) -> Result<OutInts> {
         let length = length.length();
         if first.is_null() && length > 0 {
-            Err(null(name))
+            Err(no_place(first, name))
         } else {
             Ok(OutInts { first, length })
         }
@@ -410,8 +410,8 @@ impl OutText {
     /// # Safety
     /// `first` is null or has so many bytes.
     pub unsafe fn new(first: *mut c_char, room: usize, name: &str) -> Result<OutText> {
-        if first.is_null() {
-            Err(null(name))
+        if nowhere(first) {
+            Err(no_place(first, name))
         } else {
             Ok(OutText { first, room })
         }

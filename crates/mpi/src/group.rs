@@ -71,6 +71,20 @@ impl Table {
     }
 }
 
+/// Where two objects come from that must not meet in a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Strangers(&'static str, &'static str);
+
+impl std::fmt::Display for Strangers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Strangers(one, other) = self;
+        write!(
+            f,
+            "comes from {one}, the other from {other}: what comes from different sessions must not meet in a call"
+        )
+    }
+}
+
 impl Group {
     /// The group of `members`, which are distinct, in rank order; `me` is this process.
     pub fn new(members: impl Into<Arc<[ProcId]>>, me: ProcId) -> Arc<Group> {
@@ -132,30 +146,28 @@ impl Group {
 
     /// May this group and `other` meet in one call? What comes from a session must not meet what comes from another one or from the
     /// world model (MPI 5.0 §11.3.1); the group without members comes from nowhere.
-    ///
-    /// Errors: Group.
-    pub fn check_origin(&self, other: &Group) -> Result<()> {
-        let same = match (&self.session, &other.session) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            (None, None) => true,
-            _ => self.size == 0 || other.size == 0,
-        };
-        if same {
-            return Ok(());
-        }
+    pub fn may_meet(&self, other: &Group) -> std::result::Result<(), Strangers> {
         let origin = |g: &Group| match &g.session {
             Some(_) => "a session",
             None => "the world model",
         };
-        Err(err!(
-            Group,
-            "one group comes from {}, the other from {}: what comes from different sessions must not meet in a call",
-            origin(self),
-            match (&self.session, &other.session) {
-                (Some(_), Some(_)) => "another session",
-                _ => origin(other),
+        match (&self.session, &other.session) {
+            (Some(a), Some(b)) if !Arc::ptr_eq(a, b) => {
+                Err(Strangers("a session", "another session"))
             }
-        ))
+            (Some(_), None) | (None, Some(_)) if self.size > 0 && other.size > 0 => {
+                Err(Strangers(origin(self), origin(other)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The same as an error.
+    ///
+    /// Errors: Group.
+    pub fn check_origin(&self, other: &Group) -> Result<()> {
+        self.may_meet(other)
+            .map_err(|strangers| err!(Group, "one group {strangers}"))
     }
 
     /// This group as one that comes from `session`, unless it comes from one already.

@@ -21,7 +21,16 @@ pub struct Session {
     is_over: AtomicBool,
 }
 
+/// A session has been opened in this process.
+static OPENED: AtomicBool = AtomicBool::new(false);
+
 impl Session {
+    /// Has any session been opened in this process? Otherwise all comes from the world model.
+    #[inline]
+    pub fn opened() -> bool {
+        OPENED.load(Ordering::Relaxed)
+    }
+
     /// A new session (MPI_Session_init); starts the process if it is the first to use MPI. Grants the level of thread support that
     /// is asked for as far as the world model allows, which may have been there before; without a wish, the highest.
     ///
@@ -31,6 +40,7 @@ impl Session {
         let process = process::start(ThreadLevel::Multiple)?;
         process.begin()?;
         let limit = process.thread_limit();
+        OPENED.store(true, Ordering::Relaxed);
         Ok(Arc::new(Session {
             identity: Identity::none(),
             errhandler: ErrhandlerPlace::new(errhandler),

@@ -1,6 +1,6 @@
 //! Arrays.
 
-use super::{no_object, not_committed, null, unused_type};
+use super::{no_object, no_place, not_committed, nowhere, unused_type};
 use crate::constants::{MPI_UNWEIGHTED, MPI_WEIGHTS_EMPTY};
 use crate::handle::{self, Handle};
 use ferry_mpi::{Datatype, Result, err};
@@ -40,8 +40,8 @@ pub unsafe fn slice<'a, T>(
     let (at, length) = (at.into().0, length.length());
     if length == 0 {
         Ok(&[])
-    } else if at.is_null() {
-        Err(null(name))
+    } else if nowhere(at) {
+        Err(no_place(at, name))
     } else {
         // SAFETY: the caller's promise.
         Ok(unsafe { std::slice::from_raw_parts(at, length) })
@@ -57,8 +57,8 @@ pub unsafe fn slice_mut<'a, T>(at: *mut T, length: impl Length, name: &str) -> R
     let length = length.length();
     if length == 0 {
         Ok(&mut [])
-    } else if at.is_null() {
-        Err(null(name))
+    } else if nowhere(at) {
+        Err(no_place(at, name))
     } else {
         // SAFETY: the caller's promise.
         Ok(unsafe { std::slice::from_raw_parts_mut(at, length) })
@@ -122,7 +122,7 @@ impl Ints {
     /// There is no array, but elements are asked for.
     pub fn all(&self, length: usize, name: &str) -> Result<Vec<i64>> {
         if self.is_none() && length > 0 {
-            return Err(null(name));
+            return Err(no_place(std::ptr::null::<i32>(), name));
         }
         Ok((0..length).map(|i| self.at(i)).collect())
     }
@@ -206,7 +206,7 @@ impl Types {
             return if self.name.is_empty() {
                 Ok(unused_type())
             } else {
-                Err(null(self.name))
+                Err(no_place(std::ptr::null::<i32>(), self.name))
             };
         }
         // SAFETY: the program's array has the elements that the standard says.

@@ -95,9 +95,23 @@ pub fn receive_in_place(
     Ok(send_in_place(at, name, comm, allowed)?.map(<*const u8>::cast_mut))
 }
 
+/// Is `at` no address at all: null, or below all memory, as a handle is that was given in place of its address?
+#[inline]
+pub(crate) fn nowhere<T>(at: *const T) -> bool {
+    (at as usize) < NOBODYS
+}
+
+/// The error for an argument `at` that is [`nowhere`].
 #[cold]
-pub(crate) fn null(name: &str) -> Error {
-    err!(Arg, "{name} is null")
+pub(crate) fn no_place<T>(at: *const T, name: &str) -> Error {
+    if at.is_null() {
+        err!(Arg, "{name} is null")
+    } else {
+        err!(
+            Arg,
+            "{name} is {at:?}, which is no memory (a handle in place of its address?)"
+        )
+    }
 }
 
 /// A place in the program's memory that the call reads and writes.
@@ -106,8 +120,11 @@ pub(crate) fn null(name: &str) -> Error {
 /// `at` is null or valid.
 #[inline]
 pub unsafe fn place<'a, T>(at: *mut T, name: &str) -> Result<&'a mut T> {
+    if nowhere(at) {
+        return Err(no_place(at, name));
+    }
     // SAFETY: the caller's promise.
-    unsafe { at.as_mut() }.ok_or_else(|| null(name))
+    Ok(unsafe { &mut *at })
 }
 
 /// A place that the call reads and changes, if the program gives one.

@@ -1,6 +1,6 @@
 //! Handles, and pointers to handles.
 
-use super::null;
+use super::{no_place, nowhere};
 use crate::constants::{MPI_BYTE, MPI_COMM_NULL, MPI_COMM_SELF, MPI_COMM_WORLD, MPI_SUM};
 use crate::handle::{self, Handle, Object};
 use ferry_mpi::{Comm, Datatype, Error, Op, Result, err};
@@ -122,7 +122,7 @@ pub fn unused_op() -> &'static Arc<Op> {
 /// `place` is null or valid.
 #[cold]
 pub unsafe fn peek(place: *mut Handle) -> Handle {
-    if place.is_null() {
+    if nowhere(place) {
         0
     } else {
         // SAFETY: the caller's promise.
@@ -142,8 +142,8 @@ impl<T: Object> Held<T> {
     /// # Safety
     /// `place` is null or valid.
     pub unsafe fn new(place: *mut Handle, name: &str) -> Result<Held<T>> {
-        if place.is_null() {
-            return Err(null(name));
+        if nowhere(place) {
+            return Err(no_place(place, name));
         }
         // SAFETY: the caller's promise.
         let object = object(unsafe { *place }, name)?;

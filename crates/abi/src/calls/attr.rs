@@ -151,6 +151,11 @@ pub fn comm_get_attr(
     flag: OutFlag,
 ) -> Result<()> {
     if let Some(place) = predefined(comm_keyval) {
+        // Of a session's communicators the largest tag alone can be asked (MPI 5.0 §9.1.2).
+        if comm_keyval != constants::MPI_TAG_UB && comm.group.session().is_some() {
+            flag.set(false);
+            return Ok(());
+        }
         attribute_val.set(place.as_ptr().cast());
         flag.set(true);
         return Ok(());

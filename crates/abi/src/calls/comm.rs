@@ -19,6 +19,10 @@ pub fn comm_compare(
     comm2: &'static Arc<Comm>,
     result: Out<i32>,
 ) -> Result<()> {
+    comm1
+        .group
+        .may_meet(&comm2.group)
+        .map_err(|strangers| err!(Comm, "one communicator {strangers}"))?;
     result.set(number_of(comm1.compare(comm2)));
     Ok(())
 }

@@ -75,6 +75,23 @@ fn finish(outcome: Outcome, status: OutStatus) -> Result<()> {
     outcome.into_result().map(|_| ())
 }
 
+/// Checks that requests that meet in a call come from one session, or all from the world model.
+fn same_origin<'a>(requests: impl Iterator<Item = &'a Arc<Request>>) -> Result<()> {
+    if !Session::opened() {
+        return Ok(());
+    }
+    let mut comms = requests.filter_map(|req| req.comm());
+    let Some(first) = comms.next() else {
+        return Ok(());
+    };
+    comms.try_for_each(|comm| {
+        first
+            .group
+            .may_meet(&comm.group)
+            .map_err(|strangers| err!(Request, "one request {strangers}").on(first))
+    })
+}
+
 /// The requests behind an array's handles that are active (neither null nor inactive), with their places.
 fn active(handles: &[Handle]) -> Result<List> {
     let mut all = List::with_capacity(handles.len());
@@ -84,6 +101,7 @@ fn active(handles: &[Handle]) -> Result<List> {
             None => continue,
         }
     }
+    same_origin(all.iter().map(|listed| listed.request))?;
     let mut d = ferry_mpi::device::device();
     all.retain(|listed| listed.is_active(&mut d));
     Ok(all)
@@ -421,6 +439,7 @@ pub fn startall(_count: i64, array_of_requests: &mut [Handle]) -> Result<()> {
         .iter()
         .map(|&h| present(h))
         .collect::<Result<Vec<_>>>()?;
+    same_origin(all.iter().copied())?;
     all.iter().try_for_each(|req| req.start())
 }
 
