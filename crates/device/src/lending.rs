@@ -37,7 +37,7 @@ pub(crate) struct Taken {
 
 /// Bytes before the first trial, …
 const FIRST: u64 = 32 << 20;
-/// … after one that was undecided or changed something, …
+/// … where ranks share cores (a trial takes 360 MiB there), and after one that was undecided or changed something, …
 const AGAIN: u64 = 1 << 30;
 /// … and at most; twice as many after each that found all as it was.
 const SELDOM: u64 = 64 << 30;
@@ -90,7 +90,7 @@ impl Choice {
         let lends = crowded && class == CLASSES - 1;
         Choice {
             lends,
-            until: if lends { AGAIN } else { FIRST },
+            until: if crowded { AGAIN } else { FIRST },
             period: AGAIN,
             trial: None,
         }
