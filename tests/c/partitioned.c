@@ -95,6 +95,10 @@ static void mistakes_and_nobody(void)
     OK(MPI_Pready_range(1, 3, request));
     OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     OK(MPI_Request_free(&request));
+    int flag = 0;
+    OK(MPI_Irecv(data, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &request));
+    CLASS(MPI_Parrived(request, 0, &flag), MPI_ERR_REQUEST);
+    OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
 }
 
 int main(int argc, char **argv)

@@ -3,7 +3,7 @@
 // What only chapters to come use is kept beside its like.
 #![allow(dead_code)]
 
-use crate::args::{no_place, nowhere};
+use crate::args::{no_place, nowhere, null};
 use crate::constants::{MPI_SUCCESS, MPI_UNDEFINED};
 use crate::handle::{self, Handle, Object};
 use crate::status::Status;
@@ -317,7 +317,7 @@ impl OutInts {
     ) -> Result<OutInts> {
         let length = length.length();
         if first.is_null() && length > 0 {
-            Err(no_place(first, name))
+            Err(null(name))
         } else {
             Ok(OutInts { first, length })
         }

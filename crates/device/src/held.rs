@@ -325,9 +325,8 @@ mod tests {
         head.bytes().to_vec()
     }
 
-    /// A held receive of `room`, met by an announcement of `len` bytes.
-    fn met(room: &mut [u8], ends: [usize; 2], len: u64) -> (Engine, ReqId) {
-        let mut engine = Engine::new(0);
+    /// A receive that is held back, with no message, and what it takes.
+    fn held_back(engine: &mut Engine, room: &mut [u8], ends: [usize; 2]) -> (Pattern, ReqId) {
         let sink = Sink::Bytes {
             ptr: room.as_mut_ptr(),
             cap: room.len(),
@@ -337,20 +336,38 @@ mod tests {
             sink,
             stream: None,
         });
-        engine.held.insert(
-            req,
-            Held {
-                ends,
-                awaited: [false; 2],
-                announced: None,
-                goes_on: false,
-            },
-        );
+        let held = Held {
+            ends,
+            awaited: [false; 2],
+            announced: None,
+            goes_on: false,
+        };
+        engine.held.insert(req, held);
         let pattern = Pattern {
             context: ContextId::WORLD,
             source: Some(3),
             tag: Some(9),
         };
+        (pattern, req)
+    }
+
+    /// A send of `data` that has been announced.
+    fn announced_send(engine: &mut Engine, data: &[u8]) -> ReqId {
+        let source = Source::Bytes {
+            ptr: data.as_ptr(),
+            len: data.len(),
+        };
+        engine.requests.insert(Operation::SendAnnounced {
+            to: PEER,
+            source,
+            asked: None,
+        })
+    }
+
+    /// A held receive of `room`, met by an announcement of `len` bytes.
+    fn met(room: &mut [u8], ends: [usize; 2], len: u64) -> (Engine, ReqId) {
+        let mut engine = Engine::new(0);
+        let (pattern, req) = held_back(&mut engine, room, ends);
         engine.matcher.post(pattern, req);
         engine.arrived(PEER, wire::ANNOUNCE, &announce(len, 77));
         (engine, req)
@@ -395,27 +412,7 @@ mod tests {
             let (mut engine, _) = met(&mut room, [0, 0], 100_000);
             // A second message, from the same sender: its receive is there before it, or comes after it.
             let mut other = vec![0u8; 100_000];
-            let sink = Sink::Bytes {
-                ptr: other.as_mut_ptr(),
-                cap: other.len(),
-            };
-            let held = Held {
-                ends: [10, 20],
-                awaited: [false; 2],
-                announced: None,
-                goes_on: false,
-            };
-            let pattern = Pattern {
-                context: ContextId::WORLD,
-                source: Some(3),
-                tag: Some(9),
-            };
-            let next = engine.requests.insert(Operation::Receive {
-                context: ContextId::WORLD,
-                sink,
-                stream: None,
-            });
-            engine.held.insert(next, held);
+            let (pattern, next) = held_back(&mut engine, &mut other, [10, 20]);
             if first {
                 engine.matcher.post(pattern, next);
             }
@@ -455,15 +452,7 @@ mod tests {
     fn a_large_message_s_ends_go_before_it_is_announced() {
         let data: Vec<u8> = (0..GIVES_MIN as u32).map(|i| (i % 251) as u8).collect();
         let mut engine = Engine::new(0);
-        let source = Source::Bytes {
-            ptr: data.as_ptr(),
-            len: data.len(),
-        };
-        let req = engine.requests.insert(Operation::SendAnnounced {
-            to: PEER,
-            source,
-            asked: None,
-        });
+        let req = announced_send(&mut engine, &data);
         engine.give_ends(PEER, req);
         let queued = engine.outbox.get_mut(&PEER).unwrap().pop_front().unwrap();
         let Payload::Owned(bytes) = queued.payload else {
@@ -478,15 +467,7 @@ mod tests {
     fn a_sender_gives_ends_of_its_message_only() {
         let data: Vec<u8> = (0..200_000u32).map(|i| i as u8).collect();
         let mut engine = Engine::new(0);
-        let source = Source::Bytes {
-            ptr: data.as_ptr(),
-            len: data.len(),
-        };
-        let req = engine.requests.insert(Operation::SendAnnounced {
-            to: PEER,
-            source,
-            asked: None,
-        });
+        let req = announced_send(&mut engine, &data);
         let ask = |at: u64, len: u32| {
             let head = Head::new().u32(req.0).u32(4).u64(at).u32(len);
             head.bytes().to_vec()

@@ -147,17 +147,13 @@ impl Group {
     /// May this group and `other` meet in one call? What comes from a session must not meet what comes from another one or from the
     /// world model (MPI 5.0 §11.3.1); the group without members comes from nowhere.
     pub fn may_meet(&self, other: &Group) -> std::result::Result<(), Strangers> {
-        let origin = |g: &Group| match &g.session {
-            Some(_) => "a session",
-            None => "the world model",
-        };
+        let some = self.size > 0 && other.size > 0;
         match (&self.session, &other.session) {
             (Some(a), Some(b)) if !Arc::ptr_eq(a, b) => {
                 Err(Strangers("a session", "another session"))
             }
-            (Some(_), None) | (None, Some(_)) if self.size > 0 && other.size > 0 => {
-                Err(Strangers(origin(self), origin(other)))
-            }
+            (Some(_), None) if some => Err(Strangers("a session", "the world model")),
+            (None, Some(_)) if some => Err(Strangers("the world model", "a session")),
             _ => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! Arrays.
 
-use super::{no_object, no_place, not_committed, nowhere, unused_type};
+use super::{no_object, no_place, not_committed, nowhere, null, unused_type};
 use crate::constants::{MPI_UNWEIGHTED, MPI_WEIGHTS_EMPTY};
 use crate::handle::{self, Handle};
 use ferry_mpi::{Datatype, Result, err};
@@ -122,7 +122,7 @@ impl Ints {
     /// There is no array, but elements are asked for.
     pub fn all(&self, length: usize, name: &str) -> Result<Vec<i64>> {
         if self.is_none() && length > 0 {
-            return Err(no_place(std::ptr::null::<i32>(), name));
+            return Err(null(name));
         }
         Ok((0..length).map(|i| self.at(i)).collect())
     }
@@ -206,7 +206,7 @@ impl Types {
             return if self.name.is_empty() {
                 Ok(unused_type())
             } else {
-                Err(no_place(std::ptr::null::<i32>(), self.name))
+                Err(null(self.name))
             };
         }
         // SAFETY: the program's array has the elements that the standard says.

@@ -101,11 +101,16 @@ pub(crate) fn nowhere<T>(at: *const T) -> bool {
     (at as usize) < NOBODYS
 }
 
+#[cold]
+pub(crate) fn null(name: &str) -> Error {
+    err!(Arg, "{name} is null")
+}
+
 /// The error for an argument `at` that is [`nowhere`].
 #[cold]
 pub(crate) fn no_place<T>(at: *const T, name: &str) -> Error {
     if at.is_null() {
-        err!(Arg, "{name} is null")
+        null(name)
     } else {
         err!(
             Arg,

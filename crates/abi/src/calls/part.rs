@@ -99,10 +99,7 @@ fn release(request: Handle, partitions: impl IntoIterator<Item = i32>) -> Result
             "the request is not a partitioned send that has been started"
         ),
     };
-    Err(match req.comm() {
-        Some(comm) => error.on(comm),
-        None => error,
-    })
+    Err(req.locate(error))
 }
 
 pub fn pready(partition: i32, request: Handle) -> Result<()> {
@@ -128,11 +125,13 @@ pub fn parrived(request: Handle, partition: i32, flag: OutFlag) -> Result<()> {
         flag.set(true);
         return Ok(());
     }
-    // A receive that is not under way has everything.
-    flag.set(
-        look_up(request)?
-            .partitioned(|p| p.arrived(partition))
-            .unwrap_or(Ok(true))?,
-    );
+    let req = look_up(request)?;
+    let arrived = match req.partitioned(|p| p.arrived(partition)) {
+        Some(arrived) => arrived,
+        // A receive that is not under way has everything.
+        None if !req.is_active(&mut ferry_mpi::device::device()) => Ok(true),
+        None => Err(err!(Request, "the request is not a partitioned receive")),
+    };
+    flag.set(arrived.map_err(|error| req.locate(error))?);
     Ok(())
 }

@@ -567,38 +567,26 @@ impl Lasting {
         self.recv.shift(recv);
     }
 
-    /// Starts sending `len` bytes as a message of this collective. `None`: they have gone.
+    /// Starts sending `len` bytes as a message of this collective; `ends`: to a peer who will want its ends first. `None`: they have gone.
     ///
     /// # Safety
-    /// As for [`Device::send`].
+    /// As for [`Device::send`] and [`Device::send_with_ends`].
     pub(super) unsafe fn send(
         &self,
         d: &mut Device,
         peer: Peer,
-        from: *const u8,
-        len: usize,
+        (from, len): (*const u8, usize),
+        ends: bool,
     ) -> Option<ReqId> {
         let (to, key) = address(&self.comm, self.number, peer, true);
         let source = device::Source::Bytes { ptr: from, len };
         // SAFETY: the caller's promise.
-        unsafe { d.send(to, key, source, SendMode::Standard) }
-    }
-
-    /// The same, to a peer who will want the message's ends first.
-    ///
-    /// # Safety
-    /// As for [`Device::send_with_ends`].
-    pub(super) unsafe fn send_with_ends(
-        &self,
-        d: &mut Device,
-        peer: Peer,
-        from: *const u8,
-        len: usize,
-    ) -> Option<ReqId> {
-        let (to, key) = address(&self.comm, self.number, peer, true);
-        let source = device::Source::Bytes { ptr: from, len };
-        // SAFETY: the caller's promise.
-        unsafe { d.send_with_ends(to, key, source) }
+        unsafe {
+            match ends {
+                true => d.send_with_ends(to, key, source),
+                false => d.send(to, key, source, SendMode::Standard),
+            }
+        }
     }
 
     /// Starts receiving a message of this collective, held back.

@@ -402,7 +402,7 @@ impl Request {
     }
 
     /// An error of a call about this request belongs to its communicator.
-    fn locate(&self, error: Error) -> Error {
+    pub fn locate(&self, error: Error) -> Error {
         match self.comm() {
             Some(comm) => error.on(comm),
             None => error,

@@ -493,7 +493,7 @@ impl Start {
             for (t, peer) in streams {
                 let from = t.bytes.start as *const u8;
                 // SAFETY: the caller's promise; before the call returns, what is left is looked for in the copy.
-                let req = unsafe { lasting.send_with_ends(&mut d, peer, from, t.bytes.len()) };
+                let req = unsafe { lasting.send(&mut d, peer, (from, t.bytes.len()), true) };
                 own.extend(req.map(|req| (req, t)));
             }
             self.ask_first(&mut d, &mut incoming, &mut queue);
@@ -512,7 +512,7 @@ impl Start {
             let from = t.bytes.start.wrapping_add(outward) as *const u8;
             let mut d = device::device();
             // SAFETY: the copy is kept until the message has gone.
-            sends.extend(unsafe { lasting.send(&mut d, peer, from, t.bytes.len()) });
+            sends.extend(unsafe { lasting.send(&mut d, peer, (from, t.bytes.len()), false) });
             d.progress();
             d.stay();
         }
@@ -530,7 +530,9 @@ impl Start {
                 match *step {
                     Step::Send { peer, from } if from.count == 0 => {
                         // SAFETY: nothing is read.
-                        sends.extend(unsafe { lasting.send(&mut d, peer, std::ptr::null(), 0) });
+                        sends.extend(unsafe {
+                            lasting.send(&mut d, peer, (std::ptr::null(), 0), false)
+                        });
                     }
                     Step::Recv { peer, into } if into.count == 0 => {
                         // SAFETY: nothing is written.
