@@ -89,6 +89,12 @@ class Guest:
         except queue.Empty:
             raise NoGuest(f"guest {self.name} has said nothing for {limit:.0f} s; its last words: {self.said[-15:]}") from None
 
+    def stand_still(self, seconds):
+        """As when the machine under it has no time for it."""
+        os.kill(self.process.pid, signal.SIGSTOP)
+        time.sleep(seconds)  # what is tested
+        os.kill(self.process.pid, signal.SIGCONT)
+
     def kill(self):
         """As when the power fails."""
         with contextlib.suppress(ProcessLookupError):
@@ -142,6 +148,9 @@ class Guests:
                 return time.monotonic() - begin
             if word == "kill:":
                 self.all[rest].kill()
+            elif word == "stop:":
+                name, seconds = rest.split()
+                self.all[name].stand_still(float(seconds))
             else:
                 heard(line)
 

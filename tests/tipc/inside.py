@@ -6,6 +6,7 @@ import pathlib
 import socket
 import struct
 import threading
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 LAUNCHER = f"{HERE.parent / 'net' / 'rsh.py'} call"
@@ -20,10 +21,11 @@ def tests_run():
 
 
 class Names:
-    """What the topology server says of all names of a service type: {(instance, node, port)} that are published."""
+    """What the topology server says of all names of a service type: {(instance, node, port)} that are published. Type 0 is of nodes themselves.
+    `history`: each (time, event, instance), where event 1 is publishing."""
 
     def __init__(self, kind):
-        self.known, self.news = set(), threading.Condition()
+        self.known, self.history, self.news = set(), [], threading.Condition()
         self.socket = socket.socket(socket.AF_TIPC, socket.SOCK_SEQPACKET)
         self.socket.connect((socket.TIPC_ADDR_NAME, 1, 1, 0))
         self.socket.send(struct.pack("=5I8s", kind, 0, 0xffffffff, 0xffffffff, 1, b"names"))
@@ -33,6 +35,7 @@ class Names:
         while True:
             event, lower, _, port, node = struct.unpack("=5I28x", self.socket.recv(48))
             with self.news:
+                self.history.append((time.monotonic(), event, lower))
                 (self.known.add if event == 1 else self.known.discard)((lower, node, port))
                 self.news.notify_all()
 

@@ -11,7 +11,7 @@ import threading
 import time
 import types
 
-from guest import await_node, node, run as do
+from guest import await_node, enabling, node, run as do
 from inside import LAUNCHER, Names, Tap, tests_run
 from net.cases import Cases, Failed, need
 from net.job import Job
@@ -50,6 +50,7 @@ class Linked(Cases):
     def all(self):
         import fnmatch
 
+        nodes = Names(0)
         for name in [name for name in dir(self) if re.match(r"case_\d\d_", name)]:
             title = name[8:].replace("_", " ")
             if self.only and not any(fnmatch.fnmatch(title, pattern) for pattern in self.only):
@@ -62,6 +63,8 @@ class Linked(Cases):
                 problem, output = str(failure), failure.output
             except OSError as failure:
                 problem, output = str(failure), ""
+            if problem:
+                output += "".join(f"node {n:x} {'came' if event == 1 else 'was lost'} after {at - start:.1f} s\n" for at, event, n in nodes.history if at > start)
             self.tally.add(f"2 guests: {title}", problem, output, time.monotonic() - start)
 
     def job(self, _network, hosts, *arguments, environment=TIPC, **options):
@@ -178,8 +181,7 @@ class Linked(Cases):
     # Something breaks.
 
     def case_20_a_cable_that_carries_nothing_for_a_second(self):
-        """TIPC bears that as long as it is less than the link's tolerance, which is 1.5 s if nobody says otherwise."""
-        both("tipc bearer set tolerance 5000 media eth device vec0")
+        """TIPC bears that as long as it is less than the link's tolerance."""
         job = self.job(None, "h1:2,h2:2", self.storm, "4", environment=QUICK)
         self.begun(job)
         do("tc qdisc add dev vec0 clsact")
@@ -206,20 +208,20 @@ class Linked(Cases):
         try:
             self.ends(job, 5, r"rank [01]\b", r"\bh[12]\b", "no TIPC link leads to its node")
         finally:
-            do("tipc bearer enable media eth device vec0")
+            self.enable("eth vec0", 1)
             await_node(2)
         self.storms(None, "h1:1,h2:1", "1")
 
     def case_23_one_of_two_links_taken_down_for_a_second(self):
         """The other one takes over, and the job notices nothing."""
-        both("tipc bearer enable media eth device vec1")
+        self.enable("eth vec1", 1, 2)
         try:
             self.two_links()
             job = self.job(None, "h1:2,h2:2", self.storm, "4", environment=QUICK)
             self.begun(job)
             do("tipc bearer disable media eth device vec0")
             time.sleep(1.0)  # the second is what is tested
-            do("tipc bearer enable media eth device vec0")
+            self.enable("eth vec0", 1)
             self.good(job)
             self.two_links()
         finally:
@@ -241,9 +243,26 @@ class Linked(Cases):
         self.ends(job, 4, r"rank [23]\b", r"\bh2\b", "signal 9|SIGKILL|[Kk]illed", status=137)
         need(names.wait(lambda k: not k, 5) is not None, f"names are left: {names.known}")
 
+    def case_25_a_guest_that_stands_still(self):
+        """For less than the link's tolerance, which nobody notices; then for longer, and it is up again before anybody asks."""
+        job = self.job(None, "h1:2,h2:2", self.storm, "4")
+        self.begun(job)
+        print("stop: h2 2.5", flush=True)
+        self.good(job)
+        both("tipc bearer set tolerance 1500 media eth device vec0")
+        try:
+            job = self.job(None, "h1:2,h2:2", self.storm, "60")
+            self.begun(job)
+            print("stop: h2 2.5", flush=True)
+            self.ends(job, 12, r"rank \d\b", r"\bh[12]\b", "TIPC link", "tipc bearer set tolerance")
+        finally:
+            both("tipc bearer set tolerance 10000 media eth device vec0")
+            await_node(2)
+        self.storms(None, "h1:1,h2:1", "1")
+
     def case_30_a_bearer_over_UDP(self):
-        self.bearers("eth device vec0", None)
-        self.bearers(None, "udp name u localip 10.78.0.{} remoteip 10.78.0.{}")
+        both("tipc bearer disable media eth device vec0")
+        self.enable("udp u", 1, 2)
         await_node(2)
         before = links()
         self.storms(None, "h1:2,h2:2", "1.5")
@@ -252,24 +271,24 @@ class Linked(Cases):
         need(after[1] - before[1] > 100, f"packets and fragments sent: {before} before, {after} after")
 
     def case_31_no_bearer(self):
-        self.bearers("udp name u", None)
+        both("tipc bearer disable media udp name u")
         job = self.job(None, "h1:1,h2:1", self.storm, "1")
         self.ends(job, 20, "no TIPC link leads to its node", "tipc bearer enable", r"rank [01]\b")
         # By itself Ferry takes TCP then.
         names = Names(KIND)
         self.storms(None, "h1:1,h2:1", "1", environment={"FERRY_TCP_IF": "vec0"})
-        self.bearers(None, "eth device vec0")
+        self.enable("eth vec0", 1, 2)
         await_node(2)
 
-    def bearers(self, off, on):
-        if off:
-            both(f"tipc bearer disable media {off}")
-        if on:
-            do(f"tipc bearer enable media {on.format(1, 2)}")
-            there(f"tipc bearer enable media {on.format(2, 1)}")
+    def enable(self, bearer, *guests):
+        """A bearer, in these guests."""
+        for number in guests:
+            for command in enabling(bearer, number):
+                (do if number == 1 else there)(command)
 
     def case_40_a_guest_killed(self):
         """The last: the other guest is gone then. It goes the way of a power failure."""
+        both("tipc bearer set tolerance 1500 media eth device vec0")
         job = self.job(None, "h1:2,h2:2", self.storm, "60", environment=QUICK)
         self.begun(job)
         print("kill: h2", flush=True)

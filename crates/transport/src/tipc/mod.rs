@@ -16,7 +16,7 @@ use ferry_job::{Directory, Welcome};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use topology::{About, Event, Topology, What};
 
 /// The wire's name in FERRY_TRANSPORTS and in reports.
@@ -31,6 +31,9 @@ const MESSAGE_MAX: usize = 66_000;
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the name of a process whose node is joined to this one may take to come here: it was published before its card was left.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// For how long the loss of a node explains why a connection to it has broken: the kernel breaks them with the links, and a process that
+/// stood still itself hears of both when it goes on.
+const LOST_LATELY: Duration = Duration::from_secs(5);
 
 /// What the user sets.
 #[derive(Clone, Debug)]
@@ -73,6 +76,8 @@ pub struct Tipc {
     topology: Topology,
     /// Nodes that are joined to this one.
     nodes: HashSet<u32>,
+    /// Nodes that were not for a while, and when that was last heard of.
+    lost: HashMap<u32, Instant>,
     called: HashMap<ProcId, Called>,
 }
 
@@ -104,6 +109,7 @@ impl Tipc {
             listener: [listener],
             topology,
             nodes: nodes.into_iter().filter(|&n| n != id.node).collect(),
+            lost: HashMap::new(),
             called: HashMap::new(),
         })
     }
@@ -141,6 +147,7 @@ impl Tipc {
             (About::Nodes, What::Withdrawn(_)) => {
                 let node = event.name.instance;
                 self.nodes.remove(&node);
+                self.lost.insert(node, Instant::now());
                 let of_node = self.called.iter().filter(|(_, c)| c.port.id.node == node);
                 let gone = |(&p, _)| News::Gone(p, no_link(node));
                 of_node.map(gone).collect()
@@ -183,6 +190,9 @@ fn no_link(node: u32) -> String {
         "no TIPC link leads to its node {node:x}: enable a bearer on both (`tipc bearer enable …`) and see `tipc link list`"
     )
 }
+
+/// How to change it.
+const TOLERANCE: &str = "1.5 seconds unless set: `tipc bearer set tolerance MILLISECONDS media eth device …`, on both nodes";
 
 impl Medium for Tipc {
     fn name(&self) -> &'static str {
@@ -239,11 +249,19 @@ impl Medium for Tipc {
         socket::peer(socket).map_or(0, |id| id.node)
     }
     fn afterwards(&self, node: u32) -> Option<String> {
-        (node != 0 && !self.is_near(node)).then(|| {
-            format!(
-                "no TIPC link leads to its node {node:x} any more: the node is down, or its links were for longer than their tolerance (`tipc link get tolerance link …`)"
-            )
-        })
+        let since = self.lost.get(&node)?.elapsed();
+        if !self.is_near(node) {
+            Some(format!(
+                "no TIPC link leads to its node {node:x} any more: the node is down, or nothing was heard of it for longer than its links' tolerance ({TOLERANCE})"
+            ))
+        } else if since < LOST_LATELY {
+            Some(format!(
+                "all TIPC links to its node {node:x} were lost, {:.1} seconds ago, and every connection with them; they are up again. That node, this one, or the network stood still for longer than the links' tolerance ({TOLERANCE})",
+                since.as_secs_f64()
+            ))
+        } else {
+            None
+        }
     }
     fn whence(&self) -> String {
         let others = self.nodes.len();
