@@ -59,6 +59,8 @@ pub struct Device {
     pub(crate) status: &'static RankStatus,
     /// How waiting is done here.
     pub(crate) patience: crate::waiting::Patience,
+    /// Questions that were in vain.
+    pub(crate) polling: crate::polling::Polling,
     /// Where this process waits.
     pub(crate) place: crate::place::Place,
     /// What there is to know of the progress thread, where there is one.
@@ -92,6 +94,7 @@ impl Device {
             background: Vec::new(),
             status,
             patience,
+            polling: crate::polling::Polling::NONE,
             place: crate::place::Place::UNKNOWN,
             progress_thread: None,
             sleepers: crate::waiting::Sleepers::default(),

@@ -424,6 +424,31 @@ impl Receiving {
     }
 }
 
+impl Receiving {
+    /// Has a partition, which exists, arrived?
+    fn has(&self, d: &mut Device, partition: u64) -> bool {
+        let mut state = lock(&self.state);
+        self.settle(d, &mut state);
+        if !state.posted {
+            return false;
+        }
+        let (own, theirs) = (
+            self.parts.bytes(),
+            state.cut.as_ref().map_or(0, |c| c.bytes),
+        );
+        if own == 0 || theirs == 0 {
+            return state.under_way.iter().all(Option::is_none);
+        }
+        // The sender's partitions that hold bytes of this one.
+        let first = (partition * own / theirs) as usize;
+        let last = ((partition + 1) * own).div_ceil(theirs) as usize;
+        let end = last.min(state.under_way.len());
+        state.under_way[first.min(end)..end]
+            .iter()
+            .all(Option::is_none)
+    }
+}
+
 impl Partitioned for Receiving {
     fn ready(&self, _partition: i32) -> Result<()> {
         Err(err!(
@@ -434,27 +459,7 @@ impl Partitioned for Receiving {
 
     fn arrived(&self, partition: i32) -> Result<bool> {
         let at = checked(partition, self.parts.partitions)? as u64;
-        let mut d = device::device();
-        d.progress();
-        let mut state = lock(&self.state);
-        self.settle(&mut d, &mut state);
-        if !state.posted {
-            return Ok(false);
-        }
-        let (own, theirs) = (
-            self.parts.bytes(),
-            state.cut.as_ref().map_or(0, |c| c.bytes),
-        );
-        if own == 0 || theirs == 0 {
-            return Ok(state.under_way.iter().all(Option::is_none));
-        }
-        // The sender's partitions that hold bytes of this one.
-        let first = (at * own / theirs) as usize;
-        let last = ((at + 1) * own).div_ceil(theirs) as usize;
-        let end = last.min(state.under_way.len());
-        Ok(state.under_way[first.min(end)..end]
-            .iter()
-            .all(Option::is_none))
+        Ok(crate::request::test(|d| self.has(d, at)))
     }
 }
 

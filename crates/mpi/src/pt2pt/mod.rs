@@ -594,12 +594,7 @@ pub fn iprobe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Option<Outcome>
     let Some(pattern) = pattern(comm, from, tag) else {
         return Some(Outcome::FROM_NOBODY);
     };
-    let mut d = device::device();
-    if let Some(found) = d.probe(&pattern) {
-        return Some(Outcome::of_envelope(&found));
-    }
-    d.progress();
-    d.probe(&pattern).map(|e| Outcome::of_envelope(&e))
+    device::ask(|d| d.probe(&pattern)).map(|e| Outcome::of_envelope(&e))
 }
 
 /// Blocks until a message matches.
@@ -627,11 +622,7 @@ pub fn improbe(
     let Some(pattern) = pattern(comm, from, tag) else {
         return Some((None, Outcome::FROM_NOBODY));
     };
-    let mut d = device::device();
-    let taken = d.matched_probe(&pattern).or_else(|| {
-        d.progress();
-        d.matched_probe(&pattern)
-    });
+    let taken = device::ask(|d| d.matched_probe(&pattern));
     taken.map(|(req, e)| (Some(Message::new(comm, req)), Outcome::of_envelope(&e)))
 }
 

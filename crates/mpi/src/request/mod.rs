@@ -291,13 +291,10 @@ impl Request {
 
     /// How it would complete, leaving it as it is (MPI_Request_get_status). `None`: it is not complete. Makes progress.
     pub fn peek(&self) -> Option<Outcome> {
-        let mut d = device::device();
-        if !self.is_complete(&mut d) {
-            d.progress();
-            if !self.is_complete(&mut d) {
-                return None;
-            }
+        if !test(|d| self.is_complete(d)) {
+            return None;
         }
+        let mut d = device::device();
         match self.state(&mut d) {
             State::Inactive => Some(Outcome::EMPTY),
             State::Active(Active::Ended(outcome)) => Some(outcome.clone()),
@@ -454,10 +451,5 @@ pub fn wait_any(requests: &[impl Deref<Target = Request>]) -> usize {
 
 /// Makes progress once unless `done` at once; returns what `done` said last.
 pub fn test(mut done: impl FnMut(&mut Device) -> bool) -> bool {
-    let mut d = device::device();
-    if done(&mut d) {
-        return true;
-    }
-    d.progress();
-    done(&mut d)
+    device::ask(|d| done(d).then_some(())).is_some()
 }

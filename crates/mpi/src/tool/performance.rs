@@ -120,7 +120,7 @@ impl Performance {
             };
             waiting(What::Idle, Timer, "time_waiting", "seconds spent in calls that wait, once they have nothing to do; waits of less than a microsecond are not timed");
             waiting(What::Sleeps, Counter, "sleeps", "how often a waiting thread has gone to sleep");
-            waiting(What::Yields, Counter, "yields", "how often a waiting thread has handed its core over");
+            waiting(What::Yields, Counter, "yields", "how often a thread that waits, or asks again and again, has handed its core over");
             let mut collective = |what, name: &str, description: &str| {
                 add(what, Counter, Group::CollectiveCounts, name, description);
             };
