@@ -291,23 +291,22 @@ impl Request {
 
     /// How it would complete, leaving it as it is (MPI_Request_get_status). `None`: it is not complete. Makes progress.
     pub fn peek(&self) -> Option<Outcome> {
-        if !test(|d| self.is_complete(d)) {
-            return None;
-        }
-        let mut d = device::device();
-        match self.state(&mut d) {
-            State::Inactive => Some(Outcome::EMPTY),
-            State::Active(Active::Ended(outcome)) => Some(outcome.clone()),
-            State::Active(Active::Device(req)) => {
-                let req = *req;
-                d.peek(req).map(|ended| self.outcome_of(&ended))
+        let ended = device::ask(|d| {
+            if !self.is_complete(d) {
+                return None;
             }
-            State::Active(Active::Work(work)) => {
-                let work = work.clone();
-                drop(d);
-                Some(work.outcome())
+            match self.state(d) {
+                State::Inactive => Some(Ok(Outcome::EMPTY)),
+                State::Active(Active::Ended(outcome)) => Some(Ok(outcome.clone())),
+                State::Active(Active::Device(req)) => {
+                    let req = *req;
+                    d.peek(req).map(|ended| Ok(self.outcome_of(&ended)))
+                }
+                State::Active(Active::Work(work)) => Some(Err(work.clone())),
             }
-        }
+        })?;
+        // What the program's own function says is asked without the device.
+        Some(ended.unwrap_or_else(|work| work.outcome()))
     }
 
     /// Starts a persistent operation (MPI_Start).
