@@ -182,7 +182,7 @@ class Linked(Cases):
 
     def case_20_a_cable_that_carries_nothing_for_a_second(self):
         """TIPC bears that as long as it is less than the link's tolerance."""
-        job = self.job(None, "h1:2,h2:2", self.storm, "4", environment=QUICK)
+        job = self.job(None, "h1:2,h2:2", self.storm, "4")
         self.begun(job)
         do("tc qdisc add dev vec0 clsact")
         for direction in ("ingress", "egress"):
@@ -217,7 +217,7 @@ class Linked(Cases):
         self.enable("eth vec1", 1, 2)
         try:
             self.two_links()
-            job = self.job(None, "h1:2,h2:2", self.storm, "4", environment=QUICK)
+            job = self.job(None, "h1:2,h2:2", self.storm, "4")
             self.begun(job)
             do("tipc bearer disable media eth device vec0")
             time.sleep(1.0)  # the second is what is tested
