@@ -39,6 +39,7 @@ impl Device {
         self.polling.vain == 0 && self.asks_where_shared()
     }
 
+    /// Who does not poll while it waits, as on a modelled machine, need not hand over either.
     #[cold]
     fn asks_where_shared(&mut self) -> bool {
         !self.patience.spin.is_zero()
@@ -56,8 +57,8 @@ impl Device {
     }
 }
 
-/// Makes progress once unless `answer` has one at once; returns what `answer` said last. For calls that do not wait. Called without the device's
-/// lock; `answer` runs under it, and must not block or call user code that calls MPI.
+/// Makes progress once unless `answer` has one at once, and once more if the core was handed over; returns what `answer` said last. For calls that do
+/// not wait. Called without the device's lock; `answer` runs under it, and must not block or call user code that calls MPI.
 pub fn ask<T>(mut answer: impl FnMut(&mut Device) -> Option<T>) -> Option<T> {
     let mut guard = lock::device();
     if let Some(found) = answer(&mut guard) {
@@ -84,7 +85,7 @@ mod tests {
     use crate::waiting::Patience;
     use ferry_job::{RankStatus, Welcome};
 
-    const QUESTIONS: usize = 64 * 100;
+    const QUESTIONS: usize = STRIDE as usize * 100;
 
     fn alone(patience: Patience) -> Device {
         let status: &RankStatus = Box::leak(Box::default());

@@ -19,8 +19,6 @@ pub const QUEUE_MAX: usize = 256 * 1024;
 pub const SCRATCH: usize = 256 * 1024;
 /// Bytes read beyond the end of a stream's frame: what follows a stream is mostly another one, whose body is not to be copied.
 const AHEAD: usize = 256;
-/// Messages of fewer bytes (frame header and all) that have come in part are not read by themselves.
-const SHORT: usize = 8 * 1024;
 /// Bytes that a connection which is read directly is said to wait for: more than any message that is sent at once.
 const WATCHED: usize = 128 * 1024;
 /// Messages (frame header and all) up to this many bytes are copied into one run before they are sent: the system takes that sooner than two.
@@ -445,8 +443,9 @@ impl Conn {
                     }
                     Some(space) => {
                         let (filled, room) = (space.filled, space.bytes.len());
-                        // What follows the rest of a short message are others like it, which are to come with it.
-                        self.bulk = filled == 0 || filled + room >= SHORT;
+                        // Into a stream's place nothing has come before. What follows the rest of a short message are others like it, which are to come with it.
+                        let streams = filled == 0;
+                        self.bulk = streams || filled + room >= frame::HEADER + frame::DIRECT_MIN;
                         let more = if self.bulk { AHEAD } else { scratch.len() };
                         asked = room + more;
                         let n = match read2(&self.socket, space.bytes, &mut scratch[..more]) {

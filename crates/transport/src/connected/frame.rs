@@ -23,7 +23,7 @@ pub const HEAD_MAX: usize = 64;
 pub const STREAM_MAX: usize = 4 * 1024 * 1024;
 
 /// Whole messages from so many bytes on go straight to where they belong, if that is known when they begin to arrive.
-const DIRECT_MIN: usize = 8 * 1024;
+pub const DIRECT_MIN: usize = 8 * 1024;
 
 const MARK: u8 = 0xf5;
 

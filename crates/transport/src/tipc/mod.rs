@@ -34,6 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// For how long the loss of a node explains why a connection to it has broken: the kernel breaks them with the links, and a process that
 /// stood still itself hears of both when it goes on.
 const LOST_LATELY: Duration = Duration::from_secs(5);
+/// How long a link may be silent, and how to change that.
+const TOLERANCE: &str = "1.5 seconds unless set: `tipc bearer set tolerance MILLISECONDS media eth device …`, on both nodes";
 
 /// What the user sets.
 #[derive(Clone, Debug)]
@@ -190,9 +192,6 @@ fn no_link(node: u32) -> String {
         "no TIPC link leads to its node {node:x}: enable a bearer on both (`tipc bearer enable …`) and see `tipc link list`"
     )
 }
-
-/// How to change it.
-const TOLERANCE: &str = "1.5 seconds unless set: `tipc bearer set tolerance MILLISECONDS media eth device …`, on both nodes";
 
 impl Medium for Tipc {
     fn name(&self) -> &'static str {
