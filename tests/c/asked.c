@@ -1,0 +1,131 @@
+/* Ranks that share one core and ask for a message in a loop instead of waiting: who asks in vain hands the core over soon, so that an answer takes some
+ * tens of questions and not as many as fit the time the system lets a process compute. The ranks meet on one core as soon as MPI runs. What each says of
+ * its core stands in shared memory: where they have another wire only, the answers are checked and the questions are not counted. */
+// ranks: 2 4
+// machines: no
+#define _GNU_SOURCE
+#include "check.h"
+
+#include <sched.h>
+
+/* A system takes the core away after 1 ms or more, which is 10000 questions. */
+enum { ROUNDS = 40, MANY = 4000 };
+
+static int meet(void)
+{
+    cpu_set_t mine;
+    int core = 0;
+    if (sched_getaffinity(0, sizeof mine, &mine) == 0)
+        while (core < CPU_SETSIZE - 1 && !CPU_ISSET(core, &mine))
+            core++;
+    OK(MPI_Bcast(&core, 1, MPI_INT, 0, MPI_COMM_WORLD));
+    CPU_ZERO(&mine);
+    CPU_SET(core, &mine);
+    int met = sched_setaffinity(0, sizeof mine, &mine) == 0, all = 0; /* a cpuset may refuse */
+    OK(MPI_Allreduce(&met, &all, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD));
+    return all;
+}
+
+static int peer, got;
+
+static int by_test(MPI_Request *request)
+{
+    int flag;
+    OK(MPI_Test(request, &flag, MPI_STATUS_IGNORE));
+    return flag;
+}
+
+static int by_testall(MPI_Request *request)
+{
+    int flag;
+    OK(MPI_Testall(1, request, &flag, MPI_STATUSES_IGNORE));
+    return flag;
+}
+
+static int by_testany(MPI_Request *request)
+{
+    int index, flag;
+    OK(MPI_Testany(1, request, &index, &flag, MPI_STATUS_IGNORE));
+    return flag;
+}
+
+static int by_testsome(MPI_Request *request)
+{
+    int count, index;
+    OK(MPI_Testsome(1, request, &count, &index, MPI_STATUSES_IGNORE));
+    return count == 1;
+}
+
+static int by_get_status(MPI_Request *request)
+{
+    int flag;
+    OK(MPI_Request_get_status(*request, &flag, MPI_STATUS_IGNORE));
+    if (flag)
+        OK(MPI_Wait(request, MPI_STATUS_IGNORE));
+    return flag;
+}
+
+static int by_iprobe(UNUSED MPI_Request *request)
+{
+    int flag;
+    OK(MPI_Iprobe(peer, 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
+    if (flag)
+        OK(MPI_Recv(&got, 1, MPI_INT, peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    return flag;
+}
+
+static int by_improbe(UNUSED MPI_Request *request)
+{
+    int flag;
+    MPI_Message message;
+    OK(MPI_Improbe(peer, 1, MPI_COMM_WORLD, &flag, &message, MPI_STATUS_IGNORE));
+    if (flag)
+        OK(MPI_Mrecv(&got, 1, MPI_INT, &message, MPI_STATUS_IGNORE));
+    return flag;
+}
+
+static const struct {
+    const char *call;
+    int (*answered)(MPI_Request *request);
+    int posts; /* the receive is posted before it is asked for */
+} WAYS[] = {{"MPI_Test", by_test, 1},
+            {"MPI_Testall", by_testall, 1},
+            {"MPI_Testany", by_testany, 1},
+            {"MPI_Testsome", by_testsome, 1},
+            {"MPI_Request_get_status", by_get_status, 1},
+            {"MPI_Iprobe", by_iprobe, 0},
+            {"MPI_Improbe", by_improbe, 0}};
+
+/* Receives the peer's message; returns how many questions were in vain. */
+static long receive(size_t way, int value)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    long vain = 0;
+    got = -1;
+    if (WAYS[way].posts)
+        OK(MPI_Irecv(&got, 1, MPI_INT, peer, 1, MPI_COMM_WORLD, &request));
+    while (!WAYS[way].answered(&request))
+        vain++;
+    SAME(got, value);
+    return vain;
+}
+
+int main(int argc, char **argv)
+{
+    check_begin(&argc, &argv);
+    int counts = meet() && !getenv("FERRY_TRANSPORTS");
+    peer = world_rank ^ 1;
+    for (size_t way = 0; way < sizeof WAYS / sizeof *WAYS; way++) {
+        long vain = 0;
+        for (int i = 0; i < ROUNDS; i++) {
+            if (world_rank > peer)
+                vain += receive(way, i);
+            OK(MPI_Send(&i, 1, MPI_INT, peer, 1, MPI_COMM_WORLD));
+            if (world_rank < peer)
+                vain += receive(way, i);
+        }
+        CHECK(!counts || vain < (long)ROUNDS * MANY, "%s: %ld questions in vain for %d messages, on a core that the ranks share", WAYS[way].call, vain, ROUNDS);
+        OK(MPI_Barrier(MPI_COMM_WORLD));
+    }
+    return check_end();
+}
