@@ -105,6 +105,12 @@ static void small_grid(void)
     OK(MPI_Cart_create(MPI_COMM_WORLD, 1, dims, periods, 1, &comm));
     if (comm != MPI_COMM_NULL)
         OK(MPI_Comm_free(&comm));
+    /* No places at all. */
+    int none[2] = {2, 0}, rank = -1;
+    OK(MPI_Cart_map(MPI_COMM_WORLD, 2, none, (int[]){0, 0}, &rank));
+    SAME(rank, MPI_UNDEFINED);
+    OK(MPI_Cart_map(MPI_COMM_WORLD, 1, dims, periods, &rank));
+    SAME(rank, world_rank < dims[0] ? world_rank : MPI_UNDEFINED);
     /* No dimensions at all: one rank has it. */
     OK(MPI_Cart_create(MPI_COMM_WORLD, 0, NULL, NULL, 0, &comm));
     if (comm != MPI_COMM_NULL) {

@@ -265,6 +265,7 @@ fn conversions(out: &mut String, f: &Function, large: bool) {
             .replace("$a", p.argument.as_deref().unwrap_or(""))
             .replace("$c", comm_name)
             .replace("$w", if large { "true" } else { "false" })
+            .replace("$k", &elements(f, p))
             .replace("$i", if rooted { "part.root" } else { "true" });
         let mut conditions = Vec::new();
         conditions.extend(condition(p.significance));
@@ -341,6 +342,14 @@ fn group<'a>(
     described.then_some((own, count, datatype))
 }
 
+/// How many elements a buffer has, of the program's own integers; as if it had one, where it takes several counts to tell.
+fn elements(f: &Function, buffer: &Parameter) -> String {
+    match group(f, buffer) {
+        Some((_, Some(count), _)) => format!("i64::from({count})"),
+        _ => "1".into(),
+    }
+}
+
 fn check_buffer(out: &mut String, f: &Function, p: &Parameter) {
     let Some((_, count, datatype)) = group(f, p) else {
         return;
@@ -350,7 +359,10 @@ fn check_buffer(out: &mut String, f: &Function, p: &Parameter) {
         (Some(count), Some(datatype)) => {
             format!("args::buffer({at}.cast(), {count}, {datatype}, \"{n}\")?;")
         }
-        _ => format!("args::address({at}.cast(), \"{n}\")?;"),
+        (count, _) => format!(
+            "args::address({at}.cast(), {}, \"{n}\")?;",
+            count.unwrap_or("1")
+        ),
     };
     let mut text = if p.kind.may_be_in_place() {
         format!("if let Some(at) = {n} {{ {} }}", check("at"))

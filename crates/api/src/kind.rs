@@ -105,8 +105,8 @@ plain! {
     // Memory.
     "sbuf" "const void *@", "const void *@", "*const u8", "*const u8", "*const u8", "$v", "std::ptr::null()";
     "rbuf" "void *@", "void *@", "*mut u8", "*mut u8", "*mut u8", "$v", "std::ptr::null_mut()";
-    "sbuf?" "const void *@", "const void *@", "*const u8", "*const u8", "Option<*const u8>", "args::send_in_place($v, $n, $c, $i)?", "Some(std::ptr::null())";
-    "rbuf?" "void *@", "void *@", "*mut u8", "*mut u8", "Option<*mut u8>", "args::receive_in_place($v, $n, $c, $i)?", "Some(std::ptr::null_mut())";
+    "sbuf?" "const void *@", "const void *@", "*const u8", "*const u8", "Option<*const u8>", "args::send_in_place($v, $k, $n, $c, $i)?", "Some(std::ptr::null())";
+    "rbuf?" "void *@", "void *@", "*mut u8", "*mut u8", "Option<*mut u8>", "args::receive_in_place($v, $k, $n, $c, $i)?", "Some(std::ptr::null_mut())";
     "address" "const void *@", "const void *@", "*const u8", "*const u8", "*const u8", "$v", "std::ptr::null()";
     "pointer" "void *@", "void *@", "*mut c_void", "*mut c_void", "*mut c_void", "$v", "std::ptr::null_mut()";
     // Arrays in.

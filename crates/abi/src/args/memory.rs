@@ -19,12 +19,7 @@ pub fn buffer(at: *const u8, count: i64, datatype: &Datatype, name: &str) -> Res
 
 #[cold]
 fn suspicious(at: *const u8, count: i64, datatype: &Datatype, name: &str) -> Result<()> {
-    if at as usize == MPI_IN_PLACE {
-        return Err(err!(
-            Buffer,
-            "{name} is MPI_IN_PLACE, which is not allowed here"
-        ));
-    }
+    address(at, count, name)?;
     if count > 0 && datatype.basic_kind().is_some() && datatype.size() > 0 {
         let what = if at.is_null() {
             "null".to_string()
@@ -39,10 +34,11 @@ fn suspicious(at: *const u8, count: i64, datatype: &Datatype, name: &str) -> Res
     Ok(())
 }
 
-/// Checks the address of a buffer of which nothing more is known.
+/// Checks the address of a buffer of `count` elements of which nothing more is known. One of no elements may be anywhere: of an empty vector a language may
+/// well say that it is at 1, which is MPI_IN_PLACE (Rust does).
 #[inline]
-pub fn address(at: *const u8, name: &str) -> Result<()> {
-    if at as usize == MPI_IN_PLACE {
+pub fn address(at: *const u8, count: i64, name: &str) -> Result<()> {
+    if at as usize == MPI_IN_PLACE && count != 0 {
         Err(err!(
             Buffer,
             "{name} is MPI_IN_PLACE, which is not allowed here"
@@ -67,10 +63,11 @@ fn bad_in_place(name: &str, comm: &Comm) -> Error {
     }
 }
 
-/// A buffer to send from, or `None` for MPI_IN_PLACE.
+/// A buffer to send `count` elements from, or `None` for MPI_IN_PLACE. Where that is not allowed, one of no elements may be there, too ([`address`]).
 #[inline]
 pub fn send_in_place(
     at: *const u8,
+    count: i64,
     name: &str,
     comm: &Comm,
     allowed: bool,
@@ -79,20 +76,23 @@ pub fn send_in_place(
         Ok(Some(at))
     } else if allowed && !comm.is_inter() {
         Ok(None)
+    } else if count == 0 {
+        Ok(Some(at))
     } else {
         Err(bad_in_place(name, comm))
     }
 }
 
-/// A buffer to receive into, or `None` for MPI_IN_PLACE.
+/// A buffer to receive `count` elements into, as in [`send_in_place`].
 #[inline]
 pub fn receive_in_place(
     at: *mut u8,
+    count: i64,
     name: &str,
     comm: &Comm,
     allowed: bool,
 ) -> Result<Option<*mut u8>> {
-    Ok(send_in_place(at, name, comm, allowed)?.map(<*const u8>::cast_mut))
+    Ok(send_in_place(at, count, name, comm, allowed)?.map(<*const u8>::cast_mut))
 }
 
 /// Is `at` no address at all: null, or below all memory, as a handle is that was given in place of its address?

@@ -94,7 +94,11 @@ pub fn cart_map(
     periods: &[i32],
     newrank: Out<i32>,
 ) -> Result<()> {
-    let size = new_cart(comm, dims, periods)?.size();
+    // In a grid without places, as dims[0] = 2, dims[1] = size / 4 make on few ranks, nobody has one.
+    let size = match dims.iter().min() {
+        Some(0) => 0,
+        _ => new_cart(comm, dims, periods)?.size(),
+    };
     newrank.set(rank_or_undefined(Some(comm.rank()).filter(|&r| r < size)));
     Ok(())
 }
