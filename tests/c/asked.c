@@ -115,7 +115,9 @@ int main(int argc, char **argv)
     check_begin(&argc, &argv);
     int counts = meet() && !getenv("FERRY_TRANSPORTS");
     peer = world_rank ^ 1;
-    for (size_t way = 0; way < sizeof WAYS / sizeof *WAYS; way++) {
+    /* The first time by MPI_Test does not count: until each has waited on the core once, and for a millisecond after, the other does not know. */
+    for (size_t turn = 0; turn <= sizeof WAYS / sizeof *WAYS; turn++) {
+        size_t way = turn == 0 ? 0 : turn - 1;
         long vain = 0;
         for (int i = 0; i < ROUNDS; i++) {
             if (world_rank > peer)
@@ -124,7 +126,7 @@ int main(int argc, char **argv)
             if (world_rank < peer)
                 vain += receive(way, i);
         }
-        CHECK(!counts || vain < (long)ROUNDS * MANY, "%s: %ld questions in vain for %d messages, on a core that the ranks share", WAYS[way].call, vain, ROUNDS);
+        CHECK(!counts || turn == 0 || vain < (long)ROUNDS * MANY, "%s: %ld questions in vain for %d messages, on a core that the ranks share", WAYS[way].call, vain, ROUNDS);
         OK(MPI_Barrier(MPI_COMM_WORLD));
     }
     return check_end();
