@@ -6,7 +6,7 @@
 
 use crate::core::Device;
 use crate::key::ProcId;
-use crate::waiting::{WaitingFor, wait_until};
+use crate::waiting::{WaitingFor, wait_beside_wires};
 use ferry_transport::shm::{Board, SHARE};
 
 pub use ferry_transport::shm::SLOT_MAX;
@@ -136,7 +136,7 @@ impl Meeting {
             return;
         }
         self.board.wait(1);
-        wait_until(what, |_| until(&self.board, self.phase));
+        wait_beside_wires(what, |_| until(&self.board, self.phase));
         self.board.wait(-1);
     }
 }

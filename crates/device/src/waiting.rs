@@ -116,7 +116,17 @@ pub fn set_yields(times: u32) {
 const POLLS: u32 = 64;
 /// Makes progress until `done` answers true. Called without the device's lock; `done` runs under it, and must not block
 /// or call user code that calls MPI.
-pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bool) {
+pub fn wait_until(what: &WaitingFor<'_>, done: impl FnMut(&mut Device) -> bool) {
+    wait_for(what, true, done);
+}
+
+/// The same for what comes by no wire: the progress thread can do nothing about it, and nothing is left to it.
+pub(crate) fn wait_beside_wires(what: &WaitingFor<'_>, done: impl FnMut(&mut Device) -> bool) {
+    wait_for(what, false, done);
+}
+
+#[inline]
+fn wait_for(what: &WaitingFor<'_>, by_wires: bool, mut done: impl FnMut(&mut Device) -> bool) {
     let mut guard = lock::device();
     if done(&mut guard) {
         return;
@@ -154,7 +164,7 @@ pub fn wait_until(what: &WaitingFor<'_>, mut done: impl FnMut(&mut Device) -> bo
                 if guard.shares_core(now) {
                     patience = Patience::CROWDED;
                     let core = guard.place.core();
-                    if guard.entrust(core) {
+                    if by_wires && guard.entrust(core) {
                         idle.began(now);
                         let ended;
                         (guard, ended) = rest(guard, what, &mut done, &mut told);
