@@ -45,6 +45,12 @@ impl Place {
 }
 
 impl Device {
+    /// May this thread poll where it is: is no other rank known to want its core?
+    #[inline]
+    pub(crate) fn polls_alone(&self) -> bool {
+        !self.place.shared && !self.patience.spin.is_zero()
+    }
+
     /// Does another of the node's ranks wait on the core on which this thread runs, or did it last? Polling would then keep that one from
     /// what this one waits for. So it is where a program, or whoever started it, has put several ranks on one core.
     pub(crate) fn shares_core(&mut self, now: Instant) -> bool {

@@ -357,7 +357,21 @@ pub trait Transport: Send {
     fn board(&mut self, _owner: ProcId, _number: u32, _members: u32) -> Option<shm::Board> {
         None
     }
-    /// Wakes `peer` if it sleeps on its doorbell. What it is to see must have been written with a full barrier.
+    /// Member `me`'s view of the same as a round, for few members: whoever is given one view of it must be given no other. `None`: it cannot be had.
+    fn round(
+        &mut self,
+        _owner: ProcId,
+        _number: u32,
+        _members: u32,
+        _me: u32,
+    ) -> Option<shm::Round> {
+        None
+    }
+    /// By which `peer` is woken, where others do not need this wire for that.
+    fn waker(&self, _peer: ProcId) -> Option<shm::Waker> {
+        None
+    }
+    /// Wakes `peer` if a thread of its program sleeps on its doorbell, as far as one can tell. What it is to see must have been written with a full barrier.
     fn rouse(&self, _peer: ProcId) {}
     /// The word on which this process can sleep and which the transport's peers change and wake, if this transport has one.
     fn doorbell(&self) -> Option<&'static std::sync::atomic::AtomicU32> {

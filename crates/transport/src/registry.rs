@@ -4,7 +4,7 @@ use crate::bell::{self, Bell};
 use crate::connected::{self, Connected, Medium};
 use crate::model::{self, Model};
 use crate::self_loop::SelfLoop;
-use crate::shm::{Board, Shm};
+use crate::shm::{Board, Round, Shm, Waker};
 use crate::tcp::{self, Tcp};
 use crate::tipc::{self, Tipc};
 use crate::{
@@ -519,6 +519,16 @@ impl Wires {
     /// [`Transport::board`] on the wire that has boards.
     pub fn board(&mut self, owner: ProcId, number: u32, members: u32) -> Option<Board> {
         self.shm.as_mut()?.board(owner, number, members)
+    }
+
+    /// [`Transport::round`] on the wire that has boards.
+    pub fn round(&mut self, owner: ProcId, number: u32, members: u32, me: u32) -> Option<Round> {
+        self.shm.as_mut()?.round(owner, number, members, me)
+    }
+
+    /// [`Transport::waker`] on the wire that has boards.
+    pub fn waker(&self, peer: ProcId) -> Option<Waker> {
+        self.shm.as_ref()?.waker(peer)
     }
 
     /// [`Transport::rouse`] on the wire that has boards.

@@ -4,10 +4,12 @@
 //! outnumber cores this is several times cheaper than any exchange of messages. Collectives in which most ranks only
 //! send (reduce, gather) are better by messages: there ranks run ahead of one another.
 
+mod few;
+
 use super::memory::{Memory, Places, Room};
 use super::run::{self, Binding, Number, Story};
 use super::{Call, TALLY, View, What, plans};
-use crate::device::{self, Meeting, SLOT_MAX, WaitingFor};
+use crate::device::{self, Meeting, Round, SLOT_MAX, WaitingFor};
 use crate::{Comm, Datatype, Error, Op, Result, err};
 use ferry_datatype::Basic;
 use ferry_op::Predefined;
@@ -22,6 +24,8 @@ pub(super) enum Place {
     Nowhere,
     /// Here.
     Here(Meeting),
+    /// Here, as they are few.
+    Few(Round),
 }
 
 impl Default for Place {
@@ -82,26 +86,20 @@ pub(super) fn run(call: &Call<'_>) -> Option<Result<()>> {
         .place
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    let meeting = match &mut *place {
-        Place::Here(meeting) => meeting,
-        Place::Nowhere => return None,
-        Place::NotYet(had) if *had + 1 < PATIENCE => {
+    if let Place::NotYet(had) = &mut *place {
+        if *had + 1 < PATIENCE {
             *had += 1;
             return None;
         }
-        Place::NotYet(_) => {
-            *place = Place::Nowhere;
-            match set_up(comm) {
-                Ok(Some(meeting)) => *place = Place::Here(meeting),
-                Ok(None) => {}
-                Err(e) => return Some(Err(e)),
-            }
-            match &mut *place {
-                Place::Here(meeting) => meeting,
-                _ => return None,
-            }
+        *place = Place::Nowhere;
+        match set_up(comm) {
+            Ok(found) => *place = found,
+            Err(e) => return Some(Err(e)),
         }
-    };
+    }
+    if let Place::Nowhere = *place {
+        return None;
+    }
     let b = call.binding();
     let story = Story(comm, Number::next(comm), b.root);
     let what = WaitingFor {
@@ -111,7 +109,14 @@ pub(super) fn run(call: &Call<'_>) -> Option<Result<()>> {
         details: Some(&story),
     };
     // SAFETY: the buffers are as the call says.
-    Some(unsafe { carry_out(meeting, &plan, &b, &what) })
+    let result = unsafe {
+        match &mut *place {
+            Place::Few(round) => few::carry_out(round, &plan, &b, &what),
+            Place::Here(meeting) => carry_out(meeting, &plan, &b, &what),
+            Place::Nowhere | Place::NotYet(_) => return None,
+        }
+    };
+    Some(result)
 }
 
 /// What to do for a collective, if its data are few and its operation is nobody else's code. All ranks must decide alike, so
@@ -191,20 +196,23 @@ fn plan(
     })
 }
 
-/// The members' board: rank 0's process lends it and tells the others. `None`: there is none, as all agree.
-fn set_up(comm: &Arc<Comm>) -> Result<Option<Meeting>> {
+/// What rank 0 adds to a board's number: the members are to meet on it in a round.
+const IN_ROUND: i32 = 1 << 16;
+
+/// The members' board: rank 0's process lends it and tells the others.
+fn set_up(comm: &Arc<Comm>) -> Result<Place> {
     let n = comm.size();
     let members: Vec<_> = (0..n).map(|r| comm.peer(r)).collect();
     let mut number = -1i32;
     {
         let mut d = device::device();
         if !members.iter().all(|&p| d.capabilities(p).same_node) {
-            return Ok(None);
+            return Ok(Place::Nowhere);
         }
         if comm.rank() == 0
             && let Some(lent) = d.lend_board(n)
         {
-            number = lent as i32;
+            number = lent as i32 + if d.meets_in_round(n) { IN_ROUND } else { 0 };
         }
     }
     let int = Datatype::basic(Basic::Int32);
@@ -239,27 +247,65 @@ fn set_up(comm: &Arc<Comm>) -> Result<Option<Meeting>> {
         Number::own_affair(0),
     )?;
     if number < 0 {
-        return Ok(None);
+        return Ok(Place::Nowhere);
     }
-    let meeting = device::device().meeting(members[0], number as u32, members, comm.rank());
-    let mut there = i32::from(meeting.is_some());
+    let (in_round, number) = (number >= IN_ROUND, (number % IN_ROUND) as u32);
+    let (owner, me) = (members[0], comm.rank());
+    let place = {
+        let mut d = device::device();
+        if in_round {
+            d.round(owner, number, &members, me).map(Place::Few)
+        } else {
+            d.meeting(owner, number, members, me).map(Place::Here)
+        }
+    };
+    let mut there = i32::from(place.is_some());
     let agree = Collective::Allreduce { of, in_place: true };
     by_messages(agree, &mut there, Number::own_affair(1))?;
-    Ok(meeting.filter(|_| there == 1))
+    Ok(place.filter(|_| there == 1).unwrap_or(Place::Nowhere))
 }
 
-/// What stands at the end of a posted slot: which collective, its root, its length.
-fn mark(plan: &Plan) -> u64 {
-    let (kind, root) = match plan.job {
+/// A number for each collective, below 16 and not 0, and its root.
+fn kind_and_root(plan: &Plan) -> (u32, u32) {
+    match plan.job {
         Job::Barrier => (1, 0),
         Job::Allgather { .. } => (2, 0),
         Job::Alltoall { .. } => (3, 0),
         Job::Allreduce => (4, 0),
         Job::ReduceScatter { .. } => (5, 0),
-        Job::Scan { inclusive } => (6 + u64::from(inclusive), 0),
+        Job::Scan { inclusive } => (6 + u32::from(inclusive), 0),
         Job::Bcast { root } => (8, root),
-    };
-    kind << 56 | u64::from(root & 0xff_ffff) << 32 | plan.len as u64
+    }
+}
+
+/// What stands at the end of a posted slot: which collective, its root, its length.
+fn mark(plan: &Plan) -> u64 {
+    let (kind, root) = kind_and_root(plan);
+    u64::from(kind) << 56 | u64::from(root & 0xff_ffff) << 32 | plan.len as u64
+}
+
+/// Rank `i` posted something else than this rank, which has `len` bytes: so many bytes, or (`None`) in another collective.
+#[cold]
+fn disagreement(i: u32, theirs: Option<u64>, len: usize) -> Error {
+    match theirs {
+        Some(theirs) => err!(
+            Truncate,
+            "rank {i} takes part in this collective with {theirs} bytes, this rank with {len}: do all ranks give counts and datatypes that agree?"
+        ),
+        None => err!(
+            Other,
+            "rank {i} is in another collective, or gave another root: do all ranks call the same collectives in the same order?"
+        ),
+    }
+}
+
+/// This rank's own arguments contradict each other.
+#[cold]
+fn own_disagreement() -> Error {
+    err!(
+        Truncate,
+        "this rank's send and receive arguments do not agree about the length of a block"
+    )
 }
 
 /// The board's slots in one phase, as one collective uses them.
@@ -300,23 +346,10 @@ impl Slots<'_> {
         // SAFETY: within the board, aligned; written before by whoever has posted.
         let found = unsafe { self.mark_at(i).read() };
         if found != self.mark {
-            error.get_or_insert_with(|| self.disagreement(i, found));
+            let same = found >> 32 == self.mark >> 32;
+            let theirs = same.then_some(found & 0xffff_ffff);
+            error.get_or_insert_with(|| disagreement(i, theirs, self.len));
         }
-    }
-    #[cold]
-    fn disagreement(&self, i: u32, found: u64) -> Error {
-        if found >> 32 == self.mark >> 32 {
-            let theirs = found & 0xffff_ffff;
-            return err!(
-                Truncate,
-                "rank {i} takes part in this collective with {theirs} bytes, this rank with {}: do all ranks give counts and datatypes that agree?",
-                self.len
-            );
-        }
-        err!(
-            Other,
-            "rank {i} is in another collective, or gave another root: do all ranks call the same collectives in the same order?"
-        )
     }
 }
 
@@ -459,12 +492,7 @@ unsafe fn carry_out(
         }
     };
     if !fits {
-        error.get_or_insert_with(|| {
-            err!(
-                Truncate,
-                "this rank's send and receive arguments do not agree about the length of a block"
-            )
-        });
+        error.get_or_insert_with(own_disagreement);
     }
     error.map_or(Ok(()), |e| Err(e.on(b.comm)))
 }

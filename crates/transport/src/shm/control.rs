@@ -64,6 +64,15 @@ impl Control {
         }
     }
 
+    /// The same for what a progress thread can do nothing about.
+    #[inline]
+    pub fn ring_if_program_sleeps(&self) {
+        let asleep = self.asleep.load(Ordering::Relaxed);
+        if asleep != AWAKE && asleep != Sleeper::Progress.bits().get() {
+            self.ring();
+        }
+    }
+
     /// Wakes the process if it still sleeps.
     #[cold]
     fn ring(&self) {
@@ -79,6 +88,17 @@ impl Control {
                 }
             }
         }
+    }
+}
+
+/// By which a process of the node is woken for what a progress thread can do nothing about.
+pub struct Waker(pub(super) &'static Control);
+
+impl Waker {
+    /// Wakes it if a thread of its program sleeps, as far as one can tell. What it is to see must have been written with a full barrier.
+    #[inline]
+    pub fn wake(&self) {
+        self.0.ring_if_program_sleeps();
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which board is lent to whom, and where boards are mapped.
 
 use super::board::{BOARDS, Board, board_len};
+use super::round::{FEW, Round};
 use super::{Shm, boards_at, map};
 use crate::ProcId;
 use std::collections::HashMap;
@@ -46,6 +47,10 @@ impl Shm {
             let board = unsafe { Board::new(base, members) };
             if lent == 0 || board.is_deserted(lent) {
                 board.reset();
+                if lent != 0 && members <= FEW {
+                    // SAFETY: the same memory, which nobody else uses yet. As long as it was never lent it is all zeros.
+                    unsafe { Round::new(base, members, 0) }.reset();
+                }
                 self.boards.lent[number as usize] = members;
                 return Some(number);
             }
@@ -61,5 +66,21 @@ impl Shm {
         let base = self.board_at(owner, number)?;
         // SAFETY: a mapped board with slots for all local processes, lent by its owner to these members.
         Some(unsafe { Board::new(base, members) })
+    }
+
+    pub(super) fn view_round(
+        &mut self,
+        owner: ProcId,
+        number: u32,
+        members: u32,
+        me: u32,
+    ) -> Option<Round> {
+        if number >= BOARDS || members as usize > self.locals.len() || members > FEW {
+            return None;
+        }
+        let owner = self.index(owner)?;
+        let base = self.board_at(owner, number)?;
+        // SAFETY: as for a board; this process is member `me`.
+        Some(unsafe { Round::new(base, members, me) })
     }
 }

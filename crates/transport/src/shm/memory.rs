@@ -197,6 +197,64 @@ impl FrontMemory {
     }
 }
 
+/// A round's words, each in the first line of what it belongs to, and its members' slots.
+pub struct RoundMemory(Base);
+
+// SAFETY: the memory is shared between processes by design; all access follows the round's phases.
+unsafe impl Send for RoundMemory {}
+
+impl RoundMemory {
+    /// The first page's line with the first member's word; those of a board with as many members as it may have stand before.
+    const DONE: usize = PARTS + 3;
+    /// Where the slots begin.
+    const SLOTS: usize = 4096;
+
+    /// The round at `base`.
+    ///
+    /// # Safety
+    /// Shared memory of a board's length, page aligned, never unmapped.
+    pub unsafe fn new(base: Base) -> RoundMemory {
+        RoundMemory(base)
+    }
+
+    /// Members that have left for good: the same word as a board's.
+    #[inline]
+    pub fn left(&self) -> &AtomicU64 {
+        self.word(PARTS + 2)
+    }
+
+    /// What member `i` is done with.
+    #[inline]
+    pub fn done(&self, i: usize) -> &AtomicU64 {
+        self.word(RoundMemory::DONE + i)
+    }
+
+    #[inline]
+    fn word(&self, line: usize) -> &AtomicU64 {
+        // SAFETY: the first lines of a page that is mapped for the life of the process.
+        unsafe { &*self.0.add(line * LINE).cast::<AtomicU64>() }
+    }
+
+    /// The word of the slot that begins `at` bytes, a multiple of LINE, behind the first one.
+    #[inline]
+    pub fn slot(&self, at: usize) -> &AtomicU64 {
+        // SAFETY: within the mapping, aligned.
+        unsafe { &*self.0.add(RoundMemory::SLOTS + at).cast::<AtomicU64>() }
+    }
+
+    /// What stands behind that word.
+    #[inline]
+    pub fn data(&self, at: usize) -> *mut u8 {
+        self.0.wrapping_add(RoundMemory::SLOTS + at + 8)
+    }
+
+    /// A hint: the first line of the slot there will next be written by this core.
+    #[inline]
+    pub fn take_over(&self, at: usize) {
+        hint::take_over(self.0.wrapping_add(RoundMemory::SLOTS + at));
+    }
+}
+
 /// A board: five words, each in a line of its own, and the members' slots.
 pub struct BoardMemory(Base);
 

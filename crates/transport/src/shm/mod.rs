@@ -12,14 +12,16 @@ mod long;
 mod memory;
 mod pair;
 mod ring;
+mod round;
 mod share;
 mod sharing;
 pub(crate) mod word;
 
 pub use board::{Board, SHARE, SLOT_MAX};
-pub use control::wake;
+pub use control::{Waker, wake};
 pub use front::FRONT_LINE;
 pub use memory::DATA as RING_LEN;
+pub use round::{FEW, MARK, POST_MAX, Round};
 
 use crate::{
     Answer, Body, Features, Fetch, Inbox, PIECE_HEAD, ProcId, ReadError, Sleeper, Transport,
@@ -519,10 +521,19 @@ impl Transport for Shm {
         self.view_board(owner, number, members)
     }
 
+    fn round(&mut self, owner: ProcId, number: u32, members: u32, me: u32) -> Option<Round> {
+        self.view_round(owner, number, members, me)
+    }
+
+    fn waker(&self, peer: ProcId) -> Option<Waker> {
+        let controls: &'static [Control] = self.controls;
+        self.index(peer).map(|i| Waker(&controls[i]))
+    }
+
     #[inline]
     fn rouse(&self, peer: ProcId) {
         if let Some(i) = self.index(peer) {
-            self.controls[i].ring_if_asleep();
+            self.controls[i].ring_if_program_sleeps();
         }
     }
 

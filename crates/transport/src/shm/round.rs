@@ -1,0 +1,247 @@
+//! A round in the node's memory, where few members of a group meet: each writes one slot, and reads those of the others.
+//!
+//! A [board](super::board) for those who have a core each. There one counter says that all have posted, and one word that everybody may read:
+//! few lines to look at, but lines for which all compete. Here each member's slot says so itself, in the line that also has the first of its
+//! data: eight bytes from each of two members to the other cost each of them one line that comes from the other's cache, and nothing else.
+//!
+//! The members go through numbered *phases* together, [`PARTS`] of which can be under way at a time: each has slots of its own. Whoever has seen all others post in a
+//! phase knows that they are done with the one before. Only of phases in which not all wait for all, such as a broadcast's, each member notes in a word of its own
+//! that it is done.
+//!
+//! ```text
+//! line PARTS + 2       members that have left for good, as on a board
+//! PARTS + 3 ..         the members' words: the last phase that each is done with, of those in which not all wait for all
+//! 4096                 the first member's slots, part by part, then the next one's: a word, and data
+//! word                 phase, and what was posted (MARK bits, not 0)
+//! ```
+
+use super::board::SLOT_MAX;
+use super::memory::{Base, Ordering, PARTS, RoundMemory};
+
+/// Most members.
+pub const FEW: u32 = 8;
+/// Bits of a slot's word that say what was posted.
+pub const MARK: u32 = 20;
+/// Most bytes that a member can post.
+pub const POST_MAX: usize = SLOT_MAX - 8;
+
+/// One member's view of a round.
+pub struct Round {
+    memory: RoundMemory,
+    members: u32,
+    me: u32,
+    phase: u64,
+    /// All members are known to be done with this phase.
+    common: u64,
+}
+
+impl Round {
+    /// Member `me`'s view of a round of `members` members, at most [`FEW`].
+    ///
+    /// # Safety
+    /// `base` is page-aligned shared memory as long as a board for so many, never unmapped, that all members and nobody else use;
+    /// zeroed, or [reset](Round::reset), before the first of them uses it.
+    pub unsafe fn new(base: Base, members: u32, me: u32) -> Round {
+        debug_assert!(me < members && members <= FEW);
+        // SAFETY: the caller's promise.
+        let memory = unsafe { RoundMemory::new(base) };
+        Round {
+            memory,
+            members,
+            me,
+            phase: 0,
+            common: 0,
+        }
+    }
+
+    /// Makes it as new. Only where nobody uses it.
+    pub fn reset(&self) {
+        for i in 0..self.members {
+            self.memory.done(i as usize).store(0, Ordering::SeqCst);
+            for part in 0..PARTS {
+                let at = self.at(i, part);
+                self.memory.slot(at).store(0, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// This member will not come again.
+    pub fn leave(&self) {
+        self.memory.left().fetch_add(1, Ordering::AcqRel);
+    }
+
+    #[inline]
+    fn at(&self, i: u32, part: usize) -> usize {
+        (i as usize * PARTS + part) * SLOT_MAX
+    }
+
+    #[inline]
+    fn part(phase: u64) -> usize {
+        (phase % PARTS as u64) as usize
+    }
+
+    /// Goes on to the next phase. Its slots may be written to once they [are free](Round::is_free).
+    #[inline]
+    pub fn next(&mut self) {
+        self.phase += 1;
+    }
+
+    /// Does nobody read any more what this member posted [`PARTS`] phases ago?
+    #[inline]
+    pub fn is_free(&mut self) -> bool {
+        let old = self.phase.saturating_sub(PARTS as u64);
+        if old <= self.common {
+            return true;
+        }
+        let done = |i: u32| self.memory.done(i as usize).load(Ordering::Acquire);
+        let all = (0..self.members).filter(|&i| i != self.me).map(done).min();
+        self.common = self.common.max(all.unwrap_or(old));
+        old <= self.common
+    }
+
+    /// Where member `i`'s data lie in this phase: [`POST_MAX`] bytes. This member's own may be written from the time on that they are free until it posts;
+    /// another's may be read from the time on that it has posted until this one is done.
+    #[inline]
+    pub fn data(&self, i: u32) -> *mut u8 {
+        self.memory.data(self.at(i, Round::part(self.phase)))
+    }
+
+    /// This member has posted, and this is what (below 2^[`MARK`]); with a full barrier.
+    #[inline]
+    pub fn post(&self, mark: u32) {
+        debug_assert!(mark < 1 << MARK);
+        let at = self.at(self.me, Round::part(self.phase));
+        let word = self.phase << MARK | u64::from(mark);
+        self.memory.slot(at).swap(word, Ordering::SeqCst);
+    }
+
+    /// What member `i` says that it has posted in this phase, if it has.
+    #[inline]
+    pub fn posted(&self, i: u32) -> Option<u32> {
+        let at = self.at(i, Round::part(self.phase));
+        let word = self.memory.slot(at).load(Ordering::Acquire);
+        (word >> MARK == self.phase).then_some(word as u32 & ((1 << MARK) - 1))
+    }
+
+    /// This member is done with this phase, in which it has seen all others post.
+    #[inline]
+    pub fn done_with_all(&mut self) {
+        // Each of them was done with the one before.
+        self.common = self.phase - 1;
+        self.prepare();
+    }
+
+    /// This member is done with this phase, in which not all wait for all; with a full barrier: somebody may wait for that.
+    #[inline]
+    pub fn done(&mut self) {
+        let mine = self.memory.done(self.me as usize);
+        mine.swap(self.phase, Ordering::SeqCst);
+        self.prepare();
+    }
+
+    /// The same without a barrier: a [post](Round::post) follows.
+    #[inline]
+    pub fn note_done(&mut self) {
+        let mine = self.memory.done(self.me as usize);
+        mine.store(self.phase, Ordering::Release);
+    }
+
+    /// Has the line in which this member will post next brought here: it will probably not be looked at before.
+    #[inline]
+    pub fn prepare(&self) {
+        let at = self.at(self.me, Round::part(self.phase + 1));
+        self.memory.take_over(at);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::board::board_len;
+    use super::*;
+
+    struct Memory(Vec<u64>);
+    impl Memory {
+        fn new(members: u64) -> Memory {
+            Memory(vec![0; board_len(members) as usize / 8 + 512])
+        }
+        fn base(&mut self) -> *mut u8 {
+            let p = self.0.as_mut_ptr().cast::<u8>();
+            p.wrapping_add(p.align_offset(4096))
+        }
+    }
+
+    /// Threads in place of processes: in each phase either all post and add up, or one posts and the others read.
+    #[test]
+    fn all_read_what_is_posted() {
+        const N: u32 = 4;
+        let mut memory = Memory::new(u64::from(N));
+        let base = memory.base() as usize;
+        let threads: Vec<_> = (0..N)
+            .map(|me| {
+                std::thread::spawn(move || {
+                    // SAFETY: the memory outlives the threads; each stands for a process with its own view.
+                    let mut round = unsafe { Round::new(base as *mut u8, N, me) };
+                    for phase in 1..=600u64 {
+                        round.next();
+                        while !round.is_free() {
+                            std::thread::yield_now();
+                        }
+                        let one = (phase / 50 % 2 == 1).then_some(phase as u32 % 3);
+                        if one.is_none_or(|root| root == me) {
+                            let mine = round.data(me).cast::<u64>();
+                            // SAFETY: the slot is free, and this member's until it has posted.
+                            unsafe { mine.write(u64::from(me) + phase) };
+                            if one.is_some() {
+                                round.note_done();
+                            }
+                            round.post(7);
+                        }
+                        let read = |i: u32| {
+                            while round.posted(i) != Some(7) {
+                                std::thread::yield_now();
+                            }
+                            // SAFETY: it has posted, and does not write there before this member is done.
+                            unsafe { round.data(i).cast::<u64>().read() }
+                        };
+                        if one == Some(me) {
+                            continue;
+                        }
+                        if let Some(root) = one {
+                            assert_eq!(read(root), u64::from(root) + phase);
+                            round.done();
+                        } else {
+                            assert_eq!((0..N).map(read).sum::<u64>(), u64::from(N) * phase + 6);
+                            round.done_with_all();
+                        }
+                    }
+                    round.leave();
+                })
+            })
+            .collect();
+        for t in threads {
+            t.join().unwrap();
+        }
+        // SAFETY: as above.
+        let board = unsafe { super::super::board::Board::new(base as *mut u8, N) };
+        assert!(board.is_deserted(N));
+    }
+
+    #[test]
+    fn one_that_was_reset_is_as_new() {
+        let mut memory = Memory::new(2);
+        memory.0.fill(!0);
+        let base = memory.base();
+        // SAFETY: nobody else uses the memory.
+        let mut round = unsafe { Round::new(base, 2, 0) };
+        round.reset();
+        for _ in 0..PARTS {
+            round.next();
+            assert!(round.is_free() && round.posted(0).is_none() && round.posted(1).is_none());
+            round.post(1);
+            assert_eq!(round.posted(0), Some(1));
+            round.done();
+        }
+        round.next();
+        assert!(!round.is_free(), "the other is done with nothing");
+    }
+}
