@@ -39,10 +39,10 @@ impl Cost {
         Cost {
             latency: if crowded { 3.0e-6 } else { 0.4e-6 },
             overhead: if crowded { 2.0e-6 } else { 0.3e-6 },
-            // Between ranks with a core each a message of up to 64 KiB costs no more than its bytes. Where ranks share cores its pieces
-            // wait for the other to get one.
+            // Between ranks with a core each a message of up to 64 KiB costs no more than its bytes, and one of 128 KiB a microsecond more than two of these.
+            // Where ranks share cores its pieces wait for the other to get one.
             eager: if crowded { 16 << 10 } else { 64 << 10 },
-            rendezvous: 2.5e-6,
+            rendezvous: if crowded { 2.5e-6 } else { 1.0e-6 },
             byte: 1.0e-10,
             reduce_byte: 4.0e-11,
             copy_byte: 4.0e-11,
