@@ -14,6 +14,7 @@ use crate::wire::{self, Head};
 use ferry_job::{Directory, RankStatus, Segment, Welcome};
 use ferry_transport::shm::READ_MIN_MEASURED;
 use ferry_transport::{Answer, Body, Features, Fetch, ReadError, TransportError, Wires};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// When a send is complete (MPI 5.0 §3.4).
@@ -49,13 +50,44 @@ pub trait Background: Send {
     }
 }
 
+/// The same of which others have a part, too. It is told of only until it is done.
+pub trait SharedBackground: Send + Sync {
+    /// As [`Background::advance`].
+    fn advance(&self, device: &mut Device) -> bool;
+    /// As [`Background::presses`]; the device is there to show that the caller has it.
+    fn presses(&self, device: &Device) -> bool;
+}
+
+/// Work that goes on.
+enum Ongoing {
+    Own(Box<dyn Background>),
+    Shared(Arc<dyn SharedBackground>),
+}
+
+impl Ongoing {
+    #[inline]
+    fn advance(&mut self, device: &mut Device) -> bool {
+        match self {
+            Ongoing::Own(work) => work.advance(device),
+            Ongoing::Shared(work) => work.advance(device),
+        }
+    }
+
+    fn presses(&self, device: &Device) -> bool {
+        match self {
+            Ongoing::Own(work) => work.presses(),
+            Ongoing::Shared(work) => work.presses(device),
+        }
+    }
+}
+
 /// The device of one process.
 pub struct Device {
     me: ProcId,
     size: u32,
     pub(crate) wires: Wires,
     pub(crate) engine: Engine,
-    background: Vec<Box<dyn Background>>,
+    background: Vec<Ongoing>,
     pub(crate) status: &'static RankStatus,
     /// How waiting is done here.
     pub(crate) patience: crate::waiting::Patience,
@@ -497,7 +529,7 @@ impl Device {
 
     /// Would others wait in vain if nobody made progress here?
     pub(crate) fn is_pressed(&self) -> bool {
-        self.background.iter().any(|work| work.presses())
+        self.background.iter().any(|work| work.presses(self))
             || self.engine.has_outgoing()
             || self.engine.has_tasks()
             || self.engine.requests.pressing() > 0
@@ -507,7 +539,15 @@ impl Device {
     /// Hands over work to go on in the background.
     pub fn add_background(&mut self, mut work: Box<dyn Background>) {
         if !work.advance(self) {
-            self.background.push(work);
+            self.background.push(Ongoing::Own(work));
+        }
+    }
+
+    /// The same of which the caller keeps a part.
+    #[inline]
+    pub fn share_background(&mut self, work: Arc<dyn SharedBackground>) {
+        if !work.advance(self) {
+            self.background.push(Ongoing::Shared(work));
         }
     }
 

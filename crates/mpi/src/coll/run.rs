@@ -1,16 +1,18 @@
 //! Runs a schedule on the device: at once, or in the background.
 
+mod started;
+mod under_way;
+
 use super::TALLY;
 use super::memory::{Kept, Places, Room, View};
-use crate::device::{
-    self, Background, Describe, Device, Key, Pattern, ReqId, SendMode, WaitingFor,
-};
-use crate::request::{Active, Flag, Request};
+use crate::device::{self, Describe, Device, Key, Pattern, ReqId, SendMode, WaitingFor};
+use crate::request::{Active, Request};
 use crate::{Comm, Datatype, Error, Op, Result, err};
 use ferry_schedule::{Peer, Piece, Region, Schedule, Step};
-use std::collections::VecDeque;
+use started::{Started, What};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use under_way::UnderWay;
 
 /// What a schedule runs on: a communicator, buffers, an operation.
 #[derive(Clone, Copy)]
@@ -108,6 +110,7 @@ pub(super) enum Stand {
 }
 
 /// A message under way.
+#[derive(Clone, Copy)]
 struct Message {
     step: u32,
     req: ReqId,
@@ -131,7 +134,7 @@ pub(super) struct Run {
     at: usize,
     /// Who wants to know what happens.
     watch: Option<Watch>,
-    under_way: VecDeque<Message>,
+    under_way: UnderWay<Message>,
     /// Bytes that the next step, a copy, has copied already.
     copied: usize,
     /// It has been counted.
@@ -146,7 +149,7 @@ impl Run {
         Run {
             at: 0,
             watch: None,
-            under_way: VecDeque::new(),
+            under_way: UnderWay::default(),
             copied: 0,
             counted: false,
             room: Room::new(schedule.tmp, b.reduction.map(|r| r.1)),
@@ -625,30 +628,20 @@ impl Lasting {
         }
     }
 
-    /// Sets it going.
-    ///
-    /// # Safety
-    /// The buffers must be what the schedule takes them for, until the end.
-    unsafe fn go(self: Arc<Lasting>, d: &mut Device) -> Active {
-        let flag = Arc::new(Flag::default());
-        d.add_background(Box::new(InBackground::new(self, &flag)));
-        Active::Work(flag)
-    }
-
     /// Starts it once (MPI_I…).
     ///
     /// # Safety
     /// The buffers must be what the schedule takes them for, until the request completes.
     pub(super) unsafe fn start(self) -> Arc<Request> {
         let comm = self.comm.clone();
-        let flag = Arc::new(Flag::default());
-        if self.schedule.steps.is_empty() {
-            flag.set(Ok(()));
+        let nothing = self.schedule.steps.is_empty();
+        let started = Started::new(What::Once(self));
+        if nothing {
+            started.flag.set(Ok(()));
         } else {
-            let work = InBackground::new(Arc::new(self), &flag);
-            device::device().add_background(Box::new(work));
+            device::device().share_background(started.clone());
         }
-        Request::flagged(Some(comm), flag)
+        Request::flagged(Some(comm), started)
     }
 
     /// Makes it a persistent request (MPI_…_init), whose starts are matched in their order: each run's messages follow
@@ -659,75 +652,15 @@ impl Lasting {
     pub(super) unsafe fn init(self) -> Arc<Request> {
         let comm = self.comm.clone();
         let lasting = Arc::new(self);
-        // SAFETY: the caller's promise.
+        // The caller's promise holds for each start.
         Request::persistent_work(
             Some(comm),
-            Box::new(move |d| unsafe { lasting.clone().go(d) }),
+            Box::new(move |d| {
+                let started = Started::new(What::Again(lasting.clone()));
+                d.share_background(started.clone());
+                Active::Work(started)
+            }),
         )
-    }
-}
-
-/// A run that the device advances. It is boxed, so that the room within it stays where it is.
-struct InBackground {
-    what: Arc<Lasting>,
-    run: Box<Run>,
-    /// From this step on nothing is sent any more, and no step takes long.
-    last: usize,
-    /// Goes last: the program, which learns of the end without the device's lock, then has the last word on what was used.
-    over: Over,
-}
-
-/// Says, when it is dropped, how the work has ended.
-struct Over {
-    flag: Arc<Flag>,
-    result: Option<Result<()>>,
-}
-
-impl Drop for Over {
-    fn drop(&mut self) {
-        if let Some(result) = self.result.take() {
-            self.flag.set(result);
-        }
-    }
-}
-
-impl InBackground {
-    fn new(what: Arc<Lasting>, flag: &Arc<Flag>) -> InBackground {
-        let (s, b) = (&what.schedule, what.binding());
-        let presses = |step: &Step| match *step {
-            Step::Send { .. } => true,
-            Step::Reduce { into, .. } => takes_long(&b, step, into),
-            Step::Copy { into, .. } => bytes(&b, into) as i64 > LONG,
-            Step::Recv { .. } | Step::Await { .. } => false,
-        };
-        let last = s.steps.iter().rposition(presses).map_or(0, |at| at + 1);
-        let run = Box::new(Run::new(s, &b, what.number));
-        InBackground {
-            run,
-            last,
-            over: Over {
-                flag: flag.clone(),
-                result: None,
-            },
-            what,
-        }
-    }
-}
-
-impl Background for InBackground {
-    fn presses(&self) -> bool {
-        self.run.at < self.last
-    }
-
-    fn advance(&mut self, d: &mut Device) -> bool {
-        let b = self.what.binding();
-        // SAFETY: whoever started this keeps the buffers for it; the run is boxed.
-        if unsafe { self.run.advance(&self.what.schedule, &b, d, Labour::Thread) } != Stand::Done {
-            return false;
-        }
-        self.over.result = Some(self.run.error.take().map_or(Ok(()), Err));
-        d.nudge();
-        true
     }
 }
 

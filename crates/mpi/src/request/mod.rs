@@ -50,6 +50,12 @@ pub trait Work: Send + Sync {
     fn general(&self) -> Option<&General> {
         None
     }
+    /// Has it ended, without an error? Asked without the device.
+    fn has_ended_well(&self) -> bool {
+        false
+    }
+    /// The program has done with its request, and this with what it used, if it has ended.
+    fn release(&self) {}
     /// A partitioned operation.
     fn partitioned(&self) -> Option<&dyn Partitioned> {
         None
@@ -92,6 +98,10 @@ impl Work for Flag {
             ..Outcome::EMPTY
         }
     }
+    #[inline]
+    fn has_ended_well(&self) -> bool {
+        self.is_set() && self.error.get().is_none()
+    }
 }
 
 /// What starts a persistent operation.
@@ -120,7 +130,16 @@ pub struct Request {
     state: UnsafeCell<State>,
     starter: Option<UnsafeCell<Starter>>,
     /// Says that it is complete to who has not the device.
-    flag: Option<Arc<Flag>>,
+    flag: Option<Ended>,
+}
+
+/// The end of background work, as its request sees it.
+struct Ended(Arc<dyn Work>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.release();
+    }
 }
 
 /// What a request is of.
@@ -175,15 +194,15 @@ impl Request {
         Request::make(comm, Class::Other, State::Active(Active::Work(work)), None)
     }
 
-    /// Work under way that is complete when `flag` is set.
-    pub fn flagged(comm: Option<Arc<Comm>>, flag: Arc<Flag>) -> Arc<Request> {
+    /// Work under way that says by itself when it is complete.
+    pub fn flagged(comm: Option<Arc<Comm>>, flag: Arc<dyn Work>) -> Arc<Request> {
         let class = Class::Other;
         Arc::new(Request {
             identity: Identity::none(),
             of: UnsafeCell::new(Of { comm, class }),
             state: UnsafeCell::new(State::Active(Active::Work(flag.clone()))),
             starter: None,
-            flag: Some(flag),
+            flag: Some(Ended(flag)),
         })
     }
 
@@ -192,7 +211,7 @@ impl Request {
     #[inline]
     pub fn ended_already(&self) -> bool {
         let flag = self.flag.as_ref();
-        flag.is_some_and(|f| f.is_set() && f.error.get().is_none()) && device::has_progress_thread()
+        flag.is_some_and(|f| f.0.has_ended_well()) && device::has_progress_thread()
     }
 
     /// An operation that ended as it was started.

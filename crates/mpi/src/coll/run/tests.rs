@@ -2,6 +2,7 @@
 //! only peer and a progress thread on another core.
 
 use super::*;
+use crate::device::SharedBackground;
 use ferry_datatype::Basic;
 use ferry_op::Predefined;
 use std::sync::Mutex;
@@ -54,23 +55,21 @@ fn copy(at: usize, len: usize) -> Step {
     }
 }
 
-fn background(steps: &[Step], b: &Binding<'_>) -> (Box<InBackground>, Arc<Flag>) {
-    let flag = Arc::new(Flag::default());
-    let what = Arc::new(Lasting::new(schedule(steps), b));
-    (Box::new(InBackground::new(what, &flag)), flag)
+fn background(steps: &[Step], b: &Binding<'_>) -> Arc<Started> {
+    Started::new(What::Once(Lasting::new(schedule(steps), b)))
 }
 
 /// Waits without MPI.
-fn stay_away(flag: &Flag) {
+fn stay_away(work: &Started) {
     let end = Instant::now() + Duration::from_secs(60);
-    while !flag.is_set() {
+    while !work.flag.is_set() {
         assert!(Instant::now() < end, "the progress thread does not do it");
         std::hint::spin_loop();
     }
 }
 
-fn wait(flag: &Flag) {
-    device::wait_until(&WaitingFor::SEVERAL, |_| flag.is_set());
+fn wait(work: &Started) {
+    device::wait_until(&WaitingFor::SEVERAL, |_| work.flag.is_set());
 }
 
 /// Numbers that look random.
@@ -106,23 +105,23 @@ fn left_to_the_thread(comm: &Arc<Comm>) {
     for len in [MIB, MIB + 1, 3 * PORTION, PORTION * 5 - 1] {
         let (mut send, mut recv) = (filled(len, &mut Dice(len as u64)), vec![0; len]);
         let b = bind(comm, &mut send, &mut recv);
-        let (work, flag) = background(&[copy(0, len)], &b);
+        let work = background(&[copy(0, len)], &b);
         let mut d = device::device();
-        assert!(work.presses());
-        d.add_background(work);
+        assert!(work.presses(&d));
+        d.share_background(work.clone());
         // The thread cannot have had the device yet.
-        assert!(!flag.is_set() && recv.iter().all(|&x| x == 0));
+        assert!(!work.flag.is_set() && recv.iter().all(|&x| x == 0));
         drop(d);
-        stay_away(&flag);
+        stay_away(&work);
         assert_eq!(send, recv);
     }
     let (mut send, mut recv) = (filled(4096, &mut Dice(1)), vec![0; 4096]);
     let b = bind(comm, &mut send, &mut recv);
-    let (work, flag) = background(&[copy(0, 4096)], &b);
+    let work = background(&[copy(0, 4096)], &b);
     let mut d = device::device();
-    assert!(!work.presses());
-    d.add_background(work);
-    assert!(flag.is_set());
+    assert!(!work.presses(&d));
+    d.share_background(work.clone());
+    assert!(work.flag.is_set());
     assert_eq!(send, recv);
 }
 
@@ -130,16 +129,16 @@ fn left_to_the_thread(comm: &Arc<Comm>) {
 fn done_by_who_waits(comm: &Arc<Comm>) {
     let (mut send, mut recv) = (filled(MIB, &mut Dice(2)), vec![0; MIB]);
     let b = bind(comm, &mut send, &mut recv);
-    let (work, flag) = background(&[copy(0, MIB)], &b);
-    let (mut work, mut turns) = (Some(work), 0);
+    let work = background(&[copy(0, MIB)], &b);
+    let (mut begun, mut turns) = (false, 0);
     device::wait_until(&WaitingFor::SEVERAL, |d| {
         turns += 1;
         if turns == 1 {
             return false; // it waits only from here on
         }
-        if let Some(work) = work.take() {
-            d.add_background(work);
-            assert!(flag.is_set());
+        if !std::mem::replace(&mut begun, true) {
+            d.share_background(work.clone());
+            assert!(work.flag.is_set());
         }
         true
     });
@@ -167,9 +166,9 @@ fn taken_over(comm: &Arc<Comm>) {
                     from: Piece::recv(0, len as i64),
                 },
             ];
-            let (work, flag) = background(&steps, &b);
-            device::device().add_background(work);
-            all.push((send, recv, flag));
+            let work = background(&steps, &b);
+            device::device().share_background(work.clone());
+            all.push((send, recv, work));
         }
         for _ in 0..dice.next(3) * 1000 {
             std::hint::spin_loop();
@@ -177,10 +176,10 @@ fn taken_over(comm: &Arc<Comm>) {
         for _ in 0..dice.next(3) {
             device::device().progress();
         }
-        for (send, recv, flag) in &all {
+        for (send, recv, work) in &all {
             match round % 4 {
-                0 => stay_away(flag),
-                _ => wait(flag),
+                0 => stay_away(work),
+                _ => wait(work),
             }
             assert_eq!(send[..], recv[..send.len()]);
             assert_eq!(send[..], recv[send.len()..]);
@@ -212,12 +211,12 @@ fn reductions(comm: &Arc<Comm>) {
             from: Piece::send(0, MIB as i64),
             into: Piece::recv(0, MIB as i64),
         };
-        let (work, flag) = background(&[copy(0, MIB), add, add], &b);
-        device::device().add_background(work);
+        let work = background(&[copy(0, MIB), add, add], &b);
+        device::device().share_background(work.clone());
         if Arc::ptr_eq(op, &own) {
-            wait(&flag);
+            wait(&work);
         } else {
-            stay_away(&flag);
+            stay_away(&work);
         }
         assert_eq!(send, recv);
     }
