@@ -189,7 +189,7 @@ impl Device {
             _ => features.eager_max.min(features.message_max),
         };
         if by_card || len + wire::EAGER_HEAD > at_once {
-            return Some(self.announce(to, key, source, features, by_card));
+            return Some(self.announce(to, key, source, mode, features, by_card));
         }
         let (message, head, waiter) = match mode {
             SendMode::Standard => (wire::EAGER, Head::new().key(&key), None),
@@ -279,18 +279,22 @@ impl Device {
         Some(req)
     }
 
-    /// Tells the receiver of a large message; the bytes follow when it has matched.
+    /// Tells the receiver of a large message; the bytes follow when it has matched, or go at once if they need not wait for that.
     fn announce(
         &mut self,
         to: ProcId,
         key: Key,
         source: Source,
+        mode: SendMode,
         features: Features,
         by_card: bool,
     ) -> ReqId {
-        COUNTERS.sent_announced.add(1);
         let remote_read = features.remote_read;
         let kept = self.keeps_back(to, &source, features);
+        if !kept && self.goes_at_once(to, &source, mode, features) {
+            return self.send_at_once(to, key, source);
+        }
+        COUNTERS.sent_announced.add(1);
         let len = source.len() as u64;
         let address = match &source {
             Source::Bytes { ptr, .. } if remote_read => *ptr as u64,
@@ -690,8 +694,9 @@ impl Engine {
                 }
             }
             Content::Announced { address, request } => {
-                self.take_announced(req, from, len, address, request)
+                self.take_announced(req, from, len, address, request, false)
             }
+            Content::AtOnce { number } => self.take_kept(req, from, number),
         }
     }
 }

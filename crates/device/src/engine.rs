@@ -1,5 +1,6 @@
 //! What happens when messages arrive: eager delivery, announcements, pieces, acknowledgements.
 
+use crate::at_once::AtOnce;
 use crate::card::Runs;
 use crate::copying::{Copying, Measured};
 use crate::count::COUNTERS;
@@ -31,12 +32,12 @@ impl Outgoing {
         }
     }
 
-    /// Is it an announced message's bytes?
+    /// Is it an announced message's bytes? Those of one that was not announced keep their place among the messages: they are what is matched.
     fn is_stream(&self) -> bool {
-        matches!(self.payload, Payload::Stream { .. })
+        matches!(self.payload, Payload::Stream { .. }) && self.message != wire::AT_ONCE
     }
 
-    /// The same, and they have been offered to the wire before.
+    /// Is it such bytes, of whatever message, and have they been offered to the wire before?
     fn may_be_begun(&self) -> bool {
         matches!(self.payload, Payload::Stream { settled: true, .. })
     }
@@ -117,6 +118,8 @@ pub(crate) struct Engine {
     pub incoming: HashMap<ProcId, ReqId>,
     /// To whom the last large message went, if nothing has been polled since, and bytes of those kept back to go together.
     pub burst: (Option<ProcId>, usize),
+    /// Large messages that are not announced.
+    pub at_once: AtOnce,
     /// Processes from which nothing will come any more.
     pub lost: BTreeSet<ProcId>,
     /// Receives that are held back.
@@ -155,6 +158,7 @@ impl Engine {
             nudges: 0,
             incoming: HashMap::new(),
             burst: (None, 0),
+            at_once: AtOnce::default(),
             lost: BTreeSet::new(),
             held: HashMap::new(),
             next_held: None,
@@ -260,7 +264,7 @@ impl Engine {
         );
     }
 
-    /// A receive has met an announced message.
+    /// A receive has met an announced message; `waited`: it was there before it.
     pub fn take_announced(
         &mut self,
         req: ReqId,
@@ -268,6 +272,7 @@ impl Engine {
         len: u64,
         address: u64,
         request: u32,
+        waited: bool,
     ) {
         let given = match self.given.is_empty() {
             true => None,
@@ -284,7 +289,7 @@ impl Engine {
         } else if (self.held.is_empty() && self.next_held.is_none())
             || !self.hold(req, from, len, request, given.as_deref())
         {
-            self.ask(req, from, request, None);
+            self.ask_for(req, from, request, None, waited);
         }
     }
 
@@ -306,6 +311,17 @@ impl Engine {
 
     /// Asks the sender for an announced message's bytes. `measured`: how long they take says something.
     pub fn ask(&mut self, req: ReqId, from: ProcId, request: u32, measured: Option<Measured>) {
+        self.ask_for(req, from, request, measured, false);
+    }
+
+    fn ask_for(
+        &mut self,
+        req: ReqId,
+        from: ProcId,
+        request: u32,
+        measured: Option<Measured>,
+        waited: bool,
+    ) {
         if let Some(Operation::Receive { stream, .. }) = self.requests.operation(req) {
             *stream = Some(Stream {
                 from,
@@ -317,7 +333,7 @@ impl Engine {
         self.queue(
             from,
             Outgoing {
-                message: wire::ASK,
+                message: if waited { wire::ASK_MET } else { wire::ASK },
                 head,
                 payload: Payload::None,
             },
@@ -387,7 +403,7 @@ impl Engine {
         match self.matcher.match_message(&key) {
             Some(req) => {
                 self.requests.set_envelope(req, key.envelope(len));
-                self.take_announced(req, from, len, address, request);
+                self.take_announced(req, from, len, address, request, true);
             }
             None => self.matcher.keep(Unexpected {
                 key,
@@ -399,7 +415,7 @@ impl Engine {
         Some(())
     }
 
-    fn asked(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
+    fn asked(&mut self, from: ProcId, bytes: &[u8], waited: bool) -> Option<()> {
         let mut fields = Fields(bytes);
         let (mine, theirs) = (ReqId(fields.u32()?), fields.u32()?);
         match self.requests.operation(mine) {
@@ -408,6 +424,7 @@ impl Engine {
             }
             _ => return None,
         }
+        self.at_once.note(from, waited);
         let payload = Payload::Stream {
             req: mine,
             offset: 0,
@@ -479,16 +496,21 @@ impl Inbox for Engine {
     #[inline]
     fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) {
         self.received += 1;
+        self.at_once.hear(from);
         let understood = match message {
             wire::EAGER | wire::EAGER_SYNC => self.eager(from, message, bytes),
             wire::ANNOUNCE => self.announced(from, bytes),
-            wire::ASK => self.asked(from, bytes),
+            wire::ASK | wire::ASK_MET => self.asked(from, bytes, message == wire::ASK_MET),
             wire::PIECE => self.piece(from, bytes),
             wire::TAKEN => self.was_taken(from, bytes),
             wire::ASK_END => self.asked_end(from, bytes),
             wire::END => self.end_came(from, bytes),
             wire::ENDS => self.ends_given(from, bytes),
             wire::NOTE => self.note_came(from, bytes),
+            wire::LATE => {
+                self.at_once.note_late(from);
+                Some(())
+            }
             _ => None,
         };
         if understood.is_none() {
@@ -497,6 +519,9 @@ impl Inbox for Engine {
     }
 
     fn room(&mut self, from: ProcId, message: u8, head: &[u8], left: usize) -> Option<&mut [u8]> {
+        if message == wire::AT_ONCE {
+            return self.at_once_room(from, head, left);
+        }
         let req = self.streamed(from, message, head)?;
         self.stream_room(from, req, left)
     }

@@ -421,7 +421,7 @@ mod tests {
             if !first {
                 assert_eq!(engine.given.len(), 1, "kept with its announcement");
                 engine.matcher.match_receive(&pattern).unwrap();
-                engine.take_announced(next, PEER, 100_000, 0, 78);
+                engine.take_announced(next, PEER, 100_000, 0, 78, false);
             }
             assert_eq!((outgoing(&mut engine).len(), engine.given.len()), (0, 0));
             assert_eq!(engine.held[&next].awaited, [false; 2]);
@@ -443,7 +443,7 @@ mod tests {
         // Eight bytes where ten are wanted, of one end; they are asked for.
         engine.arrived(PEER, wire::ENDS, &given(77, 8, 1));
         engine.held.get_mut(&req).unwrap().ends = [10, 4];
-        engine.take_announced(req, PEER, 100_000, 0, 77);
+        engine.take_announced(req, PEER, 100_000, 0, 77, false);
         assert_eq!(outgoing(&mut engine).len(), 1);
         assert_eq!(engine.held[&req].awaited, [true, false]);
     }

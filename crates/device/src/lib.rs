@@ -5,6 +5,7 @@
 //! datatypes.
 
 mod asking;
+mod at_once;
 mod buffer;
 mod card;
 mod copying;

@@ -68,6 +68,7 @@ impl Engine {
     fn fail_peer(&mut self, peer: ProcId) {
         let queued = self.forget_queue(peer);
         self.incoming.remove(&peer);
+        self.at_once.forget(peer);
         self.given.retain(|(from, _), _| *from != peer);
         let mut failed = queued;
         failed.extend(self.held_of(peer));

@@ -16,6 +16,8 @@ pub(crate) enum Content {
     Eager { bytes: Box<[u8]>, sync: Option<u32> },
     /// An announcement: so many bytes lie at `address` of the sender (0: it will send them when asked).
     Announced { address: u64, request: u32 },
+    /// A message that came without having been announced, or is coming; the engine has its bytes by this number.
+    AtOnce { number: u32 },
 }
 
 /// A message that no receive was waiting for.
@@ -32,6 +34,7 @@ impl Unexpected {
     fn held(&self) -> u64 {
         match &self.content {
             Content::Eager { bytes, .. } => bytes.len() as u64,
+            Content::AtOnce { .. } => self.len,
             Content::Announced { .. } => 0,
         }
     }

@@ -215,6 +215,9 @@ impl Engine {
         bytes: usize,
         data: Option<&[u8]>,
     ) -> Option<()> {
+        if message == wire::AT_ONCE {
+            return self.at_once_came(from, head, bytes, data);
+        }
         let req = self.streamed(from, message, head)?;
         if self.stream_came(from, req, bytes, data)? && message == wire::LENT {
             let mut fields = Fields(head);

@@ -51,7 +51,7 @@ impl Device {
     pub(crate) fn prepare(&mut self, to: ProcId, message: u8, head: &Head) {
         match message {
             wire::ANNOUNCE => self.prepare_announcement(to, head),
-            wire::ASK => self.prepare_answer(to, head),
+            wire::ASK | wire::ASK_MET => self.prepare_answer(to, head),
             _ => {}
         }
     }

@@ -29,6 +29,13 @@ pub(crate) const NOTE: u8 = 10;
 /// Both ends of a message that is announced next, before anybody asks.
 pub(crate) const ENDS: u8 = 11;
 
+/// A large message that was not announced, as a stream.
+pub(crate) const AT_ONCE: u8 = 12;
+/// One that went so has met no receive yet.
+pub(crate) const LATE: u8 = 13;
+/// As [`ASK`], where the receive was there when the message was announced.
+pub(crate) const ASK_MET: u8 = 14;
+
 /// Longest head, bytes.
 pub(crate) const HEAD_MAX: usize = 40;
 /// Length of an eager message's head, bytes.

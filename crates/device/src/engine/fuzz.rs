@@ -223,13 +223,13 @@ fn what_is_lent_is_said_to_be_taken_once_it_is_whole() {
             (all, same)
         };
         scene.engine.part(1, wire::LENT, head.bytes(), &[5; 30]);
-        assert_eq!(taken(&scene).0, [wire::ASK]);
+        assert_eq!(taken(&scene).0, [wire::ASK_MET]);
         scene.engine.part(1, wire::LENT, head.bytes(), &[5; 10]);
         scene.check();
         if said {
-            assert_eq!(taken(&scene), (vec![wire::ASK, wire::TAKEN], true));
+            assert_eq!(taken(&scene), (vec![wire::ASK_MET, wire::TAKEN], true));
         } else {
-            assert_eq!(taken(&scene).0, [wire::ASK]);
+            assert_eq!(taken(&scene).0, [wire::ASK_MET]);
         }
         assert_eq!(scene.engine.malformed, u64::from(!said));
         assert_eq!(scene.memory[1][GUARD..GUARD + 40], [5; 40]);
