@@ -1,0 +1,124 @@
+// ranks: 2 3 4
+/* Large messages between ranks whose receives have kept up so far, which a wire may therefore send without asking first; and then receives that are late, too short, probed
+ * for, or for any source: what is received, and in which order, must be the same. */
+#include "check.h"
+
+enum { ROUNDS = 24, MOST = 1 << 20, KEEPS_UP = 7, TAG = 5, READY = 6, SENT = 7 };
+
+static unsigned char *out, *in;
+
+static size_t size_of(Random *r)
+{
+    static const size_t around[] = {65536, 100000, 262144, 700000, 1000000};
+    return around[random_below(r, 5)] + (size_t)random_below(r, 4096);
+}
+
+/* The buffer is used again at once: what arrives must be what it held. */
+static void send(size_t bytes, uint64_t seed, int tag, int peer, int how)
+{
+    fill(out, bytes, seed);
+    if (how == 0)
+        OK(MPI_Send(out, (int)bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD));
+    else if (how == 1)
+        OK(MPI_Ssend(out, (int)bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD));
+    else {
+        MPI_Request request;
+        OK(MPI_Isend(out, (int)bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
+        OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    }
+    memset(out, 0, bytes);
+}
+
+/* Receives that are there when their message comes. */
+static void keep_up(Random *shared, int peer)
+{
+    for (int i = 0; i < KEEPS_UP; i++) {
+        size_t bytes = size_of(shared);
+        int turn = i % 2 == (world_rank > peer);
+        if (turn) {
+            OK(MPI_Recv(NULL, 0, MPI_BYTE, peer, READY, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            send(bytes, bytes, TAG, peer, 0);
+        } else {
+            MPI_Request request;
+            OK(MPI_Irecv(in, MOST + 4096, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request));
+            OK(MPI_Send(NULL, 0, MPI_BYTE, peer, READY, MPI_COMM_WORLD));
+            OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+            FILLED(in, bytes, bytes);
+        }
+    }
+}
+
+/* Messages of the same tag, in their order, and how they are received. */
+static void be_late(Random *shared, int peer)
+{
+    enum { EACH = 4 };
+    int sends = random_below(shared, 2) == (world_rank > peer);
+    int how[EACH], ways[EACH];
+    size_t bytes[EACH];
+    for (int k = 0; k < EACH; k++) {
+        bytes[k] = k % 2 == 0 ? size_of(shared) : (size_t)random_below(shared, 5000);
+        how[k] = random_below(shared, 3), ways[k] = random_below(shared, 5);
+    }
+    if (sends) {
+        OK(MPI_Send(NULL, 0, MPI_BYTE, peer, SENT, MPI_COMM_WORLD));
+        for (int k = 0; k < EACH; k++)
+            send(bytes[k], (uint64_t)k, TAG, peer, how[k]);
+        return;
+    }
+    OK(MPI_Recv(NULL, 0, MPI_BYTE, peer, SENT, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    for (int k = 0; k < EACH; k++) {
+        MPI_Status status = {.MPI_SOURCE = -5};
+        MPI_Message message;
+        int there = 0, count = -1, wanted = (int)bytes[k], room = MOST + 4096;
+        memset(in, 0, bytes[k]);
+        switch (ways[k]) {
+        case 0: /* It may have come in part. */
+            for (int i = 0; i < 50; i++)
+                OK(MPI_Iprobe(peer, 12345, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE));
+            OK(MPI_Recv(in, room, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &status));
+            break;
+        case 1:
+            OK(MPI_Probe(peer, TAG, MPI_COMM_WORLD, &status));
+            OK(MPI_Get_count(&status, MPI_BYTE, &count));
+            SAME(count, wanted);
+            OK(MPI_Recv(in, count, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &status));
+            break;
+        case 2:
+            OK(MPI_Mprobe(peer, MPI_ANY_TAG, MPI_COMM_WORLD, &message, &status));
+            OK(MPI_Mrecv(in, room, MPI_BYTE, &message, &status));
+            break;
+        case 3: { /* The beginning alone. */
+            room = wanted / 2;
+            int code = MPI_Recv(in, room, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &status), class = MPI_SUCCESS;
+            OK(MPI_Error_class(code, &class));
+            SAME(class, wanted > room ? MPI_ERR_TRUNCATE : MPI_SUCCESS);
+            wanted = room;
+            break;
+        }
+        default:
+            OK(MPI_Recv(in, room, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status));
+        }
+        if (ways[k] != 3) {
+            SAME(status.MPI_SOURCE, peer);
+            SAME(status.MPI_TAG, TAG);
+            OK(MPI_Get_count(&status, MPI_BYTE, &count));
+            SAME(count, wanted);
+        }
+        FILLED(in, (size_t)wanted, (uint64_t)k);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    check_begin(&argc, &argv);
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    out = malloc(MOST + 4096), in = malloc(MOST + 4096);
+    int peer = world_rank ^ 1;
+    Random shared = random_from((uint64_t)(world_rank / 2));
+    for (int round = 0; round < ROUNDS && peer < world_size; round++) {
+        keep_up(&shared, peer);
+        be_late(&shared, peer);
+    }
+    free(out), free(in);
+    return check_end();
+}
