@@ -138,6 +138,7 @@ fn seeds() -> Vec<Vec<u8>> {
         ]
         .concat(),
     ];
+    seeds.push(packet(2, wire::LATE, Head::new(), &[]));
     for peer in 0..PEERS as u8 {
         // Requests 5 and 6 and so on are the sends.
         let announced = 5 + 2 * u32::from(peer);
