@@ -1,0 +1,134 @@
+//! Rounds: nobody writes where somebody may still read, and who sleeps is woken.
+
+use super::memory::{self, shared};
+use super::{check, round};
+use loom::sync::Notify;
+use loom::sync::atomic::{AtomicU32, Ordering, fence};
+use loom::thread;
+use std::sync::Arc;
+
+/// One of two members of a round, and all slots, which loom watches.
+struct Player {
+    round: round::Round,
+    slots: Arc<[[loom::cell::UnsafeCell<u64>; 2]; 2]>,
+    me: usize,
+    phase: u64,
+}
+
+// SAFETY: loom checks that no slot is used by both at once.
+unsafe impl Send for Player {}
+
+impl Player {
+    fn slot(&self, i: usize) -> &loom::cell::UnsafeCell<u64> {
+        &self.slots[self.phase as usize % memory::PARTS][i]
+    }
+    fn begin(&mut self) {
+        self.phase += 1;
+        self.round.next();
+    }
+    fn write(&mut self) {
+        while !self.round.is_free() {
+            thread::yield_now();
+        }
+        let value = self.phase * 10 + self.me as u64;
+        // SAFETY: loom checks.
+        self.slot(self.me).with_mut(|p| unsafe { *p = value });
+    }
+    fn read(&self, i: usize) {
+        while self.round.posted(i as u32) != Some(3) {
+            thread::yield_now();
+        }
+        // SAFETY: loom checks.
+        let value = self.slot(i).with(|p| unsafe { *p });
+        assert_eq!(value, self.phase * 10 + i as u64);
+    }
+    /// Both post and read.
+    fn exchange(&mut self) {
+        self.begin();
+        self.write();
+        self.round.post(3);
+        self.read(1 - self.me);
+        self.round.done_with_all();
+    }
+    /// One posts and goes on.
+    fn broadcast(&mut self, root: usize) {
+        self.begin();
+        if self.me == root {
+            self.write();
+            self.round.note_done();
+            self.round.post(3);
+        } else {
+            self.read(root);
+            self.round.done();
+        }
+    }
+}
+
+fn players() -> [Player; 2] {
+    let base = shared();
+    let slots: Arc<[[loom::cell::UnsafeCell<u64>; 2]; 2]> = Arc::new(std::array::from_fn(|_| {
+        std::array::from_fn(|_| loom::cell::UnsafeCell::new(0))
+    }));
+    [0, 1].map(|me| Player {
+        // SAFETY: two members on words of zeros.
+        round: unsafe { round::Round::new(base.clone(), 2, me as u32) },
+        slots: slots.clone(),
+        me,
+        phase: 0,
+    })
+}
+
+fn both_play(preemptions: usize, part: impl Fn(&mut Player) + Send + Sync + Clone + 'static) {
+    check(preemptions, move || {
+        let [mut a, mut b] = players();
+        let other_part = part.clone();
+        let other = thread::spawn(move || other_part(&mut b));
+        part(&mut a);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_rounds_slots_are_not_used_before_all_have_read() {
+    both_play(3, |p| (0..4).for_each(|_| p.exchange()));
+}
+
+#[test]
+fn who_only_posts_in_a_round_waits_for_room() {
+    both_play(3, |p| {
+        [0, 0, 0, 1].into_iter().for_each(|root| p.broadcast(root))
+    });
+    both_play(3, |p| {
+        p.broadcast(1);
+        p.exchange();
+        p.broadcast(0);
+        p.broadcast(0);
+        p.exchange();
+    });
+}
+
+#[test]
+fn a_player_that_sleeps_is_woken() {
+    check(3, || {
+        let [mut a, mut b] = players();
+        let asleep = Arc::new(AtomicU32::new(0));
+        let bell = Arc::new(Notify::new());
+        let (flag, ring) = (asleep.clone(), bell.clone());
+        let other = thread::spawn(move || {
+            b.begin();
+            while b.round.posted(0).is_none() {
+                asleep.store(1, Ordering::SeqCst);
+                fence(Ordering::SeqCst); // A store with SeqCst is a full barrier on x86-64.
+                if b.round.posted(0).is_none() {
+                    bell.wait();
+                }
+            }
+        });
+        a.begin();
+        a.round.post(3);
+        if flag.load(Ordering::Relaxed) != 0 && flag.swap(0, Ordering::SeqCst) != 0 {
+            ring.notify();
+        }
+        other.join().unwrap();
+    });
+}
