@@ -49,6 +49,13 @@ const GAP: u64 = 20 * LINE as u64;
 const GAP_FROM: u64 = 10 * LINE as u64;
 /// The writer clears first words so far ahead, bytes, when it has time: right after it has published, not right before.
 const AHEAD: u64 = 2 * LINE as u64;
+/// In a stream of messages the writer asks for the lines of so many records ahead: the barrier with which a record is published waits for every line that has
+/// been written to, if only to clear its first word, and one that has yet to come from the reader's core takes as long as the message itself.
+const SOON: u64 = 4;
+/// So many lines ahead at least, bytes.
+const SOON_MIN: u64 = 4 * LINE as u64;
+/// Not those of longer records, bytes: a core that writes line after line fetches the next ones unasked.
+const SOON_MAX: u64 = 34 * LINE as u64;
 
 /// A record's first word: valid bit, whether the message goes on, gap, how far behind the word the bytes begin, how far the writer has read the opposite ring (low bits, in
 /// lines), message number, length.
@@ -297,6 +304,9 @@ impl Writer {
             fence(Ordering::SeqCst);
             self.memory.take_over(self.tail + need, lines);
         } else {
+            if need <= SOON_MAX {
+                self.ask_ahead(need);
+            }
             published.swap(word, Ordering::SeqCst);
         }
         self.tail += need;
@@ -307,6 +317,14 @@ impl Writer {
             self.cleared += LINE as u64;
         }
         true
+    }
+
+    /// Asks for the lines of a later record that takes as much as the present one, `need` bytes. Kept out of the way of messages that are
+    /// no part of a stream.
+    #[inline(never)]
+    fn ask_ahead(&self, need: u64) {
+        let from = self.tail + need + (SOON * need).max(SOON_MIN);
+        self.memory.take_over(from, need);
     }
 
     /// Sees to it that the line that ends at `end`, behind a record about to be published, has its word cleared.
