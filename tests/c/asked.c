@@ -3,28 +3,10 @@
  * its core stands in shared memory: where they have another wire only, the answers are checked and the questions are not counted. */
 // ranks: 2 4
 // machines: no
-#define _GNU_SOURCE
-#include "check.h"
-
-#include <sched.h>
+#include "one_core.h"
 
 /* A system takes the core away after 1 ms or more, which is 10000 questions. */
 enum { ROUNDS = 40, MANY = 4000 };
-
-static int meet(void)
-{
-    cpu_set_t mine;
-    int core = 0;
-    if (sched_getaffinity(0, sizeof mine, &mine) == 0)
-        while (core < CPU_SETSIZE - 1 && !CPU_ISSET(core, &mine))
-            core++;
-    OK(MPI_Bcast(&core, 1, MPI_INT, 0, MPI_COMM_WORLD));
-    CPU_ZERO(&mine);
-    CPU_SET(core, &mine);
-    int met = sched_setaffinity(0, sizeof mine, &mine) == 0, all = 0; /* a cpuset may refuse */
-    OK(MPI_Allreduce(&met, &all, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD));
-    return all;
-}
 
 static int peer, got;
 
@@ -113,7 +95,7 @@ static long receive(size_t way, int value)
 int main(int argc, char **argv)
 {
     check_begin(&argc, &argv);
-    int counts = meet() && !getenv("FERRY_TRANSPORTS");
+    int counts = meet_on_one_core() && !getenv("FERRY_TRANSPORTS");
     peer = world_rank ^ 1;
     /* The first time by MPI_Test does not count: until each has waited on the core once, and for a millisecond after, the other does not know. */
     for (size_t turn = 0; turn <= sizeof WAYS / sizeof *WAYS; turn++) {

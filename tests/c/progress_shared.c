@@ -4,25 +4,9 @@
 // env: FERRY_PROGRESS=thread
 // ranks: 2 3
 // time: 120
-#define _GNU_SOURCE
-#include "check.h"
-
-#include <sched.h>
+#include "one_core.h"
 
 enum { ROUNDS = 30, COPIES = 300, LONG = 150000 };
-
-static void meet(void)
-{
-    cpu_set_t mine;
-    int core = 0;
-    if (sched_getaffinity(0, sizeof mine, &mine) == 0)
-        while (core < CPU_SETSIZE - 1 && !CPU_ISSET(core, &mine))
-            core++;
-    OK(MPI_Bcast(&core, 1, MPI_INT, 0, MPI_COMM_WORLD));
-    CPU_ZERO(&mine);
-    CPU_SET(core, &mine);
-    sched_setaffinity(0, sizeof mine, &mine); /* refused by a cpuset: then they do not meet, and the rest holds all the same */
-}
 
 static void user_sum(void *in, void *inout, int *len, MPI_Datatype *type)
 {
@@ -61,7 +45,7 @@ static void left_alone(void)
 int main(int argc, char **argv)
 {
     check_begin(&argc, &argv);
-    meet();
+    meet_on_one_core(); /* where they do not, the rest holds all the same */
     MPI_Op op;
     OK(MPI_Op_create(user_sum, 1, &op));
     Random shared = random_from(5);
