@@ -6,7 +6,7 @@
 
 mod few;
 
-use super::memory::{Memory, Places, Room};
+use super::memory::{Memory, Room};
 use super::run::{self, Binding, Number, Story};
 use super::{Call, TALLY, View, What, plans};
 use crate::device::{self, Meeting, Round, SLOT_MAX, WaitingFor};
@@ -363,11 +363,7 @@ unsafe fn carry_out(
 ) -> Result<()> {
     let (me, n) = (b.comm.rank(), b.comm.size());
     let mut room = Room::new(0, None);
-    let places = Places {
-        send: b.send,
-        recv: b.recv,
-        element: b.reduction.map(|r| r.1),
-    };
+    let places = b.places();
     let mut find = |p: Piece| places.find(p, &mut room);
     let mut error = None;
     meeting.begin(what);

@@ -26,6 +26,17 @@ pub(super) struct Binding<'a> {
     pub(super) root: i32,
 }
 
+impl<'a> Binding<'a> {
+    /// Where the call's buffers are.
+    pub(super) fn places(&self) -> Places<'a> {
+        Places {
+            send: self.send,
+            recv: self.recv,
+            element: self.reduction.map(|r| r.1),
+        }
+    }
+}
+
 /// The numbers by which one collective's messages are told from another's.
 #[derive(Clone, Copy)]
 pub(super) struct Number {
@@ -230,11 +241,7 @@ impl Run {
         d: &mut Device,
         labour: Labour,
     ) -> Stand {
-        let places = Places {
-            send: b.send,
-            recv: b.recv,
-            element: b.reduction.map(|r| r.1),
-        };
+        let places = b.places();
         if !std::mem::replace(&mut self.counted, true) {
             TALLY.count(s.algorithm, d);
         }
@@ -512,11 +519,7 @@ pub(super) unsafe fn run(schedule: &Schedule, b: &Binding<'_>, number: Number) -
         });
         match stand {
             Stand::OwnWork => {
-                let places = Places {
-                    send: b.send,
-                    recv: b.recv,
-                    element: b.reduction.map(|r| r.1),
-                };
+                let places = b.places();
                 // SAFETY: the caller's promise: the buffers are valid until the operation has ended.
                 unsafe { run.work(b, &places, &schedule.steps[run.at], usize::MAX) };
                 run.at += 1;

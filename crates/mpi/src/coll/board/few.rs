@@ -1,7 +1,7 @@
 //! The same where the members are few and have a core each: each reads what the others have posted, and nobody counts.
 
 use super::super::TALLY;
-use super::super::memory::{Memory, Places, Room};
+use super::super::memory::{Memory, Room};
 use super::{Binding, Job, Plan, disagreement, kind_and_root, own_disagreement};
 use crate::device::{self, POST_MAX, Round, SLOT_MAX, WaitingFor};
 use crate::{Error, Result};
@@ -76,11 +76,7 @@ pub(super) unsafe fn carry_out(
 ) -> Result<()> {
     let (me, n) = (b.comm.rank(), b.comm.size());
     let mut room = Room::new(0, None);
-    let places = Places {
-        send: b.send,
-        recv: b.recv,
-        element: b.reduction.map(|r| r.1),
-    };
+    let places = b.places();
     let mut find = |p: Piece| places.find(p, &mut room);
     {
         let d = device::device();

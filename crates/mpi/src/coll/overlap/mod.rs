@@ -18,7 +18,6 @@ mod work;
 
 pub use setting::{Mode, own_memory, start, stop};
 
-use super::memory::Places;
 use super::run::{self, Lasting, Number, Run, Story};
 use super::{Call, What};
 use crate::device::{self, Completion, ProcId, ReqId, WaitingFor};
@@ -242,11 +241,7 @@ pub(super) unsafe fn run(call: &Call<'_>) -> Option<Result<()>> {
     }
     let schedule = call.schedule();
     let b = call.binding();
-    let places = Places {
-        send: b.send,
-        recv: b.recv,
-        element: b.reduction.map(|r| r.1),
-    };
+    let places = b.places();
     let extent = Extent::of(&schedule, &places)?;
     let bytes: usize = extent
         .send
