@@ -367,10 +367,11 @@ impl Transport for Shm {
             self.peer(to)?.knocked = true;
         }
         let bitmapped = self.bitmapped();
+        let halves = self.cores_to_spare;
         let pair = &mut self.peer(to)?.pair;
         let len = head.len() + body.len();
         let sent = match body {
-            Body::Bytes(bytes) if len > RECORD_ANY => pair.send_long(message, head, bytes),
+            Body::Bytes(bytes) if len > RECORD_ANY => pair.send_long(message, head, bytes, halves),
             body => pair.send(message, head.len(), len, |out: &mut [u8]| {
                 let (first, rest) = out.split_at_mut(head.len());
                 match body {

@@ -54,10 +54,10 @@ impl Pair {
     }
 
     /// Writes a message of up to [`LONG_MAX`](super::ring::LONG_MAX) bytes, in several records if one does not hold it; publishes each with a full barrier.
-    /// False: no room, and nothing was written.
-    pub fn send_long(&mut self, message: u8, head: &[u8], body: &[u8]) -> bool {
+    /// `halves`: in two where the peer is not waiting for it. False: no room, and nothing was written.
+    pub fn send_long(&mut self, message: u8, head: &[u8], body: &[u8], halves: bool) -> bool {
         let read = self.reader.position();
-        self.writer.write_long(message, head, body, read)
+        self.writer.write_long(message, head, body, read, halves)
     }
 
     /// The next message from the peer.

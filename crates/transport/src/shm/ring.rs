@@ -30,7 +30,8 @@ pub const LONG_MAX: usize = if DATA >= 16 * PART {
 } else {
     RECORD_MAX
 };
-/// Of such a message's body, bytes that one record takes: the first is to be there soon, as the reader may be waiting for it.
+/// Of such a message's body, bytes that one record takes while the reader has read everything before: the first is to be there soon, as the reader is waiting for it.
+/// Where the reader has something to read yet and a core of its own, records are half as long as the body, as each costs a barrier and a trip of its first line.
 pub const PART: usize = 16384;
 /// The reader publishes its position at least this often, bytes. With RECORD_MAX this leaves room for any record in an empty ring.
 const PUBLISH: u64 = (DATA / 4) as u64;
@@ -112,6 +113,9 @@ impl Shape {
 const SPAN_MAX: u64 = (LINE + RECORD_MAX).next_multiple_of(LINE) as u64;
 /// Most that the records of a message take, and an end that they skip: whole parts, what is left, the first one's head, and the skipped end.
 const LONG_SPAN: u64 = ((LONG_MAX / PART + 2) * (PART + 3 * LINE)) as u64;
+// The same of two halves and as long an end.
+const _: () = assert!(3 * (LONG_MAX / 2 + 4 * LINE) as u64 <= LONG_SPAN || cfg!(loom));
+const _: () = assert!(LONG_MAX / 2 + 4 * LINE <= RECORD_MAX || cfg!(loom));
 /// Most that any message takes: a record and the skipped end before it, each less than RECORD_MAX and a line, or several records.
 const ANY_SPAN: u64 = if LONG_MAX > RECORD_MAX && LONG_SPAN > 2 * SPAN_MAX {
     LONG_SPAN
@@ -217,15 +221,27 @@ impl Writer {
         self.write_record(message, head, len, false, alone, read, fill)
     }
 
-    /// Writes a message of up to [`LONG_MAX`] bytes in as many records as it takes, the first of which begins with the message's length, 8 bytes. False: no room
-    /// for all of them.
-    pub fn write_long(&mut self, message: u8, head: &[u8], body: &[u8], read: u32) -> bool {
+    /// Writes a message of up to [`LONG_MAX`] bytes in as many records as it takes, the first of which begins with the message's length, 8 bytes. `halves`:
+    /// in two, while the reader is not known to have read everything before. False: no room for all of them.
+    pub fn write_long(
+        &mut self,
+        message: u8,
+        head: &[u8],
+        body: &[u8],
+        read: u32,
+        halves: bool,
+    ) -> bool {
         let total = head.len() + body.len();
         debug_assert!(body.len() > PART && total <= LONG_MAX);
         if !self.room(LONG_SPAN) {
             return false;
         }
-        let mut parts = body.chunks(PART).peekable();
+        let part = if !halves || self.is_read() {
+            PART
+        } else {
+            body.len().div_ceil(2).next_multiple_of(LINE).max(PART)
+        };
+        let mut parts = body.chunks(part).peekable();
         let first = parts.next().unwrap_or_default();
         let lead = 8 + head.len();
         let more = parts.peek().is_some();

@@ -180,7 +180,8 @@ fn fuzz_shared_memory() {
                     }
                 }
                 SEND_LONG => {
-                    let sent = pair.send_long(3, &[1; 16], &vec![0xcd; at.max(RECORD_MAX)]);
+                    let sent =
+                        pair.send_long(3, &[1; 16], &vec![0xcd; at.max(RECORD_MAX)], len % 2 == 0);
                     outcome.push(1 << 24 | usize::from(sent));
                 }
                 _ => {
