@@ -53,5 +53,5 @@ pub use place::leave_in_turn;
 pub use polling::ask;
 pub use progress::{has_progress_thread, poke, start_progress, stop_progress};
 pub use request::{Completion, Fault, ReqId};
-pub use round::{POST_MAX, Round};
+pub use round::{MARK_BITS, POST_MAX, Round};
 pub use waiting::{CALL, Describe, WaitingFor, set_yields, wait, wait_until, yields};

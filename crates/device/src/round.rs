@@ -8,7 +8,7 @@ use crate::key::ProcId;
 use crate::waiting::{WaitingFor, wait_beside_wires};
 use ferry_transport::shm::{self, FEW, Waker};
 
-pub use ferry_transport::shm::POST_MAX;
+pub use ferry_transport::shm::{MARK_BITS, POST_MAX};
 
 /// How often a member looks whether another has posted before it makes progress with other things, too: less than 1 µs.
 const LOOKS: u32 = 32;
@@ -79,7 +79,7 @@ impl Round {
         self.slots.data(i)
     }
 
-    /// This member has posted, and this is what (below 2^20).
+    /// This member has posted, and this is what (below 2^[`MARK_BITS`]).
     #[inline]
     pub fn post(&self, mark: u32) {
         self.slots.post(mark);

@@ -132,15 +132,16 @@ impl Board {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    struct Memory(Vec<u64>);
+    /// A board's memory, zeroed.
+    pub struct Memory(pub Vec<u64>);
     impl Memory {
-        fn new(members: u64) -> Memory {
+        pub fn new(members: u64) -> Memory {
             Memory(vec![0; board_len(members) as usize / 8 + 512])
         }
-        fn base(&mut self) -> *mut u8 {
+        pub fn base(&mut self) -> *mut u8 {
             let p = self.0.as_mut_ptr().cast::<u8>();
             p.wrapping_add(p.align_offset(4096))
         }

@@ -21,7 +21,7 @@ pub use board::{Board, SHARE, SLOT_MAX};
 pub use control::{Waker, wake};
 pub use front::FRONT_LINE;
 pub use memory::DATA as RING_LEN;
-pub use round::{FEW, MARK, POST_MAX, Round};
+pub use round::{FEW, MARK_BITS, POST_MAX, Round};
 
 use crate::{
     Answer, Body, Features, Fetch, Inbox, PIECE_HEAD, ProcId, ReadError, Sleeper, Transport,

@@ -12,7 +12,7 @@
 //! line PARTS + 2       members that have left for good, as on a board
 //! PARTS + 3 ..         the members' words: the last phase that each is done with, of those in which not all wait for all
 //! 4096                 the first member's slots, part by part, then the next one's: a word, and data
-//! word                 phase, and what was posted (MARK bits, not 0)
+//! word                 phase, and what was posted (MARK_BITS bits)
 //! ```
 
 use super::board::SLOT_MAX;
@@ -21,7 +21,7 @@ use super::memory::{Base, Ordering, PARTS, RoundMemory};
 /// Most members.
 pub const FEW: u32 = 8;
 /// Bits of a slot's word that say what was posted.
-pub const MARK: u32 = 20;
+pub const MARK_BITS: u32 = 20;
 /// Most bytes that a member can post.
 pub const POST_MAX: usize = SLOT_MAX - 8;
 
@@ -106,12 +106,12 @@ impl Round {
         self.memory.data(self.at(i, Round::part(self.phase)))
     }
 
-    /// This member has posted, and this is what (below 2^[`MARK`]); with a full barrier.
+    /// This member has posted, and this is what (below 2^[`MARK_BITS`]); with a full barrier.
     #[inline]
     pub fn post(&self, mark: u32) {
-        debug_assert!(mark < 1 << MARK);
+        debug_assert!(mark < 1 << MARK_BITS);
         let at = self.at(self.me, Round::part(self.phase));
-        let word = self.phase << MARK | u64::from(mark);
+        let word = self.phase << MARK_BITS | u64::from(mark);
         self.memory.slot(at).swap(word, Ordering::SeqCst);
     }
 
@@ -120,7 +120,7 @@ impl Round {
     pub fn posted(&self, i: u32) -> Option<u32> {
         let at = self.at(i, Round::part(self.phase));
         let word = self.memory.slot(at).load(Ordering::Acquire);
-        (word >> MARK == self.phase).then_some(word as u32 & ((1 << MARK) - 1))
+        (word >> MARK_BITS == self.phase).then_some(word as u32 & ((1 << MARK_BITS) - 1))
     }
 
     /// This member is done with this phase, in which it has seen all others post.
@@ -156,19 +156,8 @@ impl Round {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::board::board_len;
+    use super::super::board::tests::Memory;
     use super::*;
-
-    struct Memory(Vec<u64>);
-    impl Memory {
-        fn new(members: u64) -> Memory {
-            Memory(vec![0; board_len(members) as usize / 8 + 512])
-        }
-        fn base(&mut self) -> *mut u8 {
-            let p = self.0.as_mut_ptr().cast::<u8>();
-            p.wrapping_add(p.align_offset(4096))
-        }
-    }
 
     /// Threads in place of processes: in each phase either all post and add up, or one posts and the others read.
     #[test]
