@@ -114,19 +114,29 @@ pub fn set_yields(times: u32) {
 
 /// Polls between two looks at the clock.
 const POLLS: u32 = 64;
+
+/// How what is waited for comes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Comes {
+    /// By a wire, at whose end the progress thread can wait as well.
+    ByWire,
+    /// Through memory that the caller alone looks at.
+    Beside,
+}
+
 /// Makes progress until `done` answers true. Called without the device's lock; `done` runs under it, and must not block
 /// or call user code that calls MPI.
 pub fn wait_until(what: &WaitingFor<'_>, done: impl FnMut(&mut Device) -> bool) {
-    wait_for(what, true, done);
+    wait_for(what, Comes::ByWire, done);
 }
 
 /// The same for what comes by no wire: the progress thread can do nothing about it, and nothing is left to it.
 pub(crate) fn wait_beside_wires(what: &WaitingFor<'_>, done: impl FnMut(&mut Device) -> bool) {
-    wait_for(what, false, done);
+    wait_for(what, Comes::Beside, done);
 }
 
 #[inline]
-fn wait_for(what: &WaitingFor<'_>, by_wires: bool, mut done: impl FnMut(&mut Device) -> bool) {
+fn wait_for(what: &WaitingFor<'_>, comes: Comes, mut done: impl FnMut(&mut Device) -> bool) {
     let mut guard = lock::device();
     if done(&mut guard) {
         return;
@@ -164,7 +174,7 @@ fn wait_for(what: &WaitingFor<'_>, by_wires: bool, mut done: impl FnMut(&mut Dev
                 if guard.shares_core(now) {
                     patience = Patience::CROWDED;
                     let core = guard.place.core();
-                    if by_wires && guard.entrust(core) {
+                    if comes == Comes::ByWire && guard.entrust(core) {
                         idle.began(now);
                         let ended;
                         (guard, ended) = rest(guard, what, &mut done, &mut told);
