@@ -208,6 +208,14 @@ class Cases:
                   words=["MPI_Allreduce", "MPI_Recv", "enter|collective"])
         self.case("another collective", self.mpiexec("-n", 3, die, "other"), status="bad", within=8,
                   words=["collective"])
+        for wires in ("shm", "tcp"):
+            forced = {"FERRY_TRANSPORTS": wires}
+            self.case(f"another collective of as many bytes, {wires}", self.mpiexec("-n", 2, die, "mixed", environment=forced), status="bad", within=6,
+                      words=["is in MPI_Iall(gather|reduce) where this rank is in MPI_Iall(gather|reduce)"])
+            self.case(f"a collective that blocks with one that does not, {wires}", self.mpiexec("-n", 2, die, "forms", environment=forced), status="bad",
+                      within=6, words=["MPI_Barrier", "MPI_Ibarrier"])
+            self.case(f"messages that are never received, {wires}", self.mpiexec("-n", 2, die, "unreceived", environment=forced), status=0, within=6,
+                      words=["rank 0.*MPI_Finalize.*2 messages.*4 bytes from rank 1 with tag 8"])
         self.case("a peer that has finished", self.mpiexec("-n", 3, die, "gone"), status="bad", within=6, words=["MPI_Recv", "finish|finali[sz]"])
         self.case("a message with another tag", self.mpiexec("-n", 2, die, "tag"), status="bad", within=6, words=["MPI_Recv", r"\b9\b"])
         for how, words in (("face", ["MPI_Recv", r"\b17\b"]), ("missing", ["MPI_Allreduce", "MPI_Recv"])):

@@ -108,6 +108,24 @@ int main(int argc, char **argv)
         else
             MPI_Bcast(&value, 1, MPI_INT, who, MPI_COMM_WORLD);
         MPI_Barrier(MPI_COMM_WORLD);
+    } else if (is(how, "mixed") || is(how, "forms")) { /* one rank calls another collective of as many bytes, or its other form */
+        int values[64] = {0};
+        MPI_Request request;
+        if (is(how, "forms"))
+            rank == who ? MPI_Barrier(MPI_COMM_WORLD) : MPI_Ibarrier(MPI_COMM_WORLD, &request);
+        else if (rank == who)
+            MPI_Iallgather(&rank, 1, MPI_INT, values, 1, MPI_INT, MPI_COMM_WORLD, &request);
+        else
+            MPI_Iallreduce(&rank, values, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+        if (is(how, "mixed") || rank != who)
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else if (is(how, "unreceived")) { /* nobody receives these two */
+        if (rank == who) {
+            MPI_Send(&value, 1, MPI_INT, 0, 8, MPI_COMM_WORLD);
+            MPI_Send(&value, 1, MPI_INT, 0, 9, MPI_COMM_WORLD);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
     } else if (is(how, "gone")) { /* the peer has finished */
         if (rank != who)
             MPI_Recv(&value, 1, MPI_INT, who, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -466,6 +466,12 @@ impl Device {
         self.engine.matcher.promise(context, promised);
     }
 
+    /// The first message in a context that has come and that no receive has asked for: who sent it, what it carries, and its length in bytes.
+    pub fn first_unreceived(&mut self, context: ContextId) -> Option<(ProcId, Key, u64)> {
+        let first = self.engine.matcher.first_unexpected(context)?;
+        Some((first.from, first.key, first.len))
+    }
+
     /// Receives that wait for their message, and messages that wait for their receive, in a context.
     pub fn queue_lengths(&self, context: ContextId) -> (usize, usize) {
         self.engine.matcher.lengths(context)

@@ -3,6 +3,9 @@
 /// A process of the job, numbered from 0 across all its nodes (its rank in MPI_COMM_WORLD).
 pub type ProcId = u32;
 
+/// In a context of collectives, so many bits of a tag, the lowest ones, decide what matches; what the others say is left to the receiver.
+pub const MATCHED_BITS: u32 = 26;
+
 /// A communication context. Two messages of different contexts never match (MPI 5.0 §3.2.3).
 ///
 /// Unique in the job without agreement: the process that leads the creation of a communicator numbers it
@@ -24,6 +27,21 @@ impl ContextId {
     /// The twin of this context in which the communicator's collectives travel.
     pub fn collective(self) -> ContextId {
         ContextId(self.0 | 1)
+    }
+
+    /// The bits of a tag that decide what matches.
+    #[inline]
+    fn matched(self) -> u32 {
+        if self.is_collective() {
+            (1 << MATCHED_BITS) - 1
+        } else {
+            u32::MAX
+        }
+    }
+
+    /// Is it the twin for collectives?
+    pub fn is_collective(self) -> bool {
+        self.0 & 3 == 1
     }
 
     /// The twin for messages with which a communicator's members agree on something (creation of others).
@@ -81,14 +99,17 @@ impl Pattern {
     #[inline]
     pub fn accepts(&self, key: &Key) -> bool {
         self.context == key.context
-            && self.tag.is_none_or(|t| t == key.tag)
+            && self
+                .tag
+                .is_none_or(|t| (t ^ key.tag) & self.context.matched() == 0)
             && self.source.is_none_or(|s| s == key.source)
     }
 
-    /// The source and the tag, unless one of them is any.
+    /// The source and the tag, unless one of them is any, or of the tag not all bits count.
     #[inline]
     pub(crate) fn address(&self) -> Option<(u32, u32)> {
-        self.source.zip(self.tag)
+        let tag = self.tag.filter(|_| self.context.matched() == u32::MAX);
+        self.source.zip(tag)
     }
 }
 

@@ -181,6 +181,14 @@ impl Matcher {
         )
     }
 
+    /// The first of the messages that wait for their receive in a context.
+    pub fn first_unexpected(&mut self, context: ContextId) -> Option<&Unexpected> {
+        let &at = self.index.get(&context)?;
+        let queues = &mut self.queues[at];
+        queues.unsort(context);
+        queues.unexpected.front()
+    }
+
     /// A message has arrived: the receive that it matches, if one waits.
     #[inline]
     pub fn match_message(&mut self, key: &Key) -> Option<ReqId> {

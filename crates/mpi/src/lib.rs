@@ -19,6 +19,7 @@ pub mod request;
 pub mod session;
 pub mod tool;
 pub mod topo;
+mod unreceived;
 mod unwritten;
 
 pub use comm::Comm;

@@ -4,7 +4,7 @@
 //! Whichever comes first starts the process; it stays started for the life of the program. What ends and may begin again is its use.
 
 use crate::coll::overlap;
-use crate::{Comm, ProcId, Result, device, err};
+use crate::{Comm, ProcId, Result, device, err, unreceived};
 use ferry_job::{Client, Place, RankState, RankStatus, Welcome};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -266,6 +266,10 @@ impl Process {
     /// then.
     pub fn finalize(&self) {
         self.end();
+        let unreceived = unreceived::told(&mut device::device());
+        if let (Some(line), Some(client)) = (unreceived, &self.client) {
+            client.say(&line);
+        }
         IN_WORLD.store(null_mut(), Ordering::Release);
     }
 

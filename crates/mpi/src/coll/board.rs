@@ -7,7 +7,8 @@
 mod few;
 
 use super::memory::{Memory, Room};
-use super::run::{self, Binding, Number, Story};
+use super::number::{Form, Number};
+use super::run::{self, Binding, Story};
 use super::{Call, TALLY, View, What, plans};
 use crate::device::{self, Meeting, Round, SLOT_MAX, WaitingFor};
 use crate::{Comm, Datatype, Error, Op, Result, err};
@@ -101,7 +102,7 @@ pub(super) fn run(call: &Call<'_>) -> Option<Result<()>> {
         return None;
     }
     let b = call.binding();
-    let story = Story(comm, Number::next(comm), b.root);
+    let story = Story(comm, call.number(Form::Blocking), b.root);
     let what = WaitingFor {
         context: comm.context,
         peer: -2,

@@ -5,6 +5,7 @@
 mod board;
 mod memory;
 mod neighbour;
+mod number;
 pub mod overlap;
 mod plans;
 mod run;
@@ -22,8 +23,14 @@ pub use tally::{TALLY, Tally};
 pub use wish::{Wish, Wishes, ask, of_process, setting};
 
 use crate::{Comm, Datatype, Op, Request, Result};
-use run::{Binding, Lasting, Number};
+use number::{Form, Function, Number};
+use run::{Binding, Lasting};
 use std::sync::Arc;
+
+/// The function that a message of a collective's belongs to, by its tag.
+pub(crate) fn called(tag: u32) -> String {
+    Function::of_tag(tag).to_string()
+}
 
 /// What a call does.
 #[derive(Clone)]
@@ -87,6 +94,15 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// The next number on its communicator.
+    fn number(&self, form: Form) -> Number {
+        Number::next(self.comm, Function::of(&self.what, form))
+    }
+
+    fn lasting(&self, form: Form) -> Lasting {
+        Lasting::new(self.schedule(), &self.binding(), self.number(form))
+    }
+
     /// Carries it out; blocks until this rank's part is done.
     ///
     /// Errors: a message has another length than this rank's arguments say (the first such; the rest is carried out all the
@@ -105,7 +121,7 @@ impl<'a> Call<'a> {
         }
         let schedule = self.schedule();
         // SAFETY: the caller's promise.
-        unsafe { run::run(&schedule, &self.binding(), Number::next(self.comm)) }
+        unsafe { run::run(&schedule, &self.binding(), self.number(Form::Blocking)) }
     }
 
     /// Starts it (MPI_I…). Does not block.
@@ -113,7 +129,7 @@ impl<'a> Call<'a> {
     /// # Safety
     /// The buffers must be readable and writable as the arguments say, and left alone, until the request completes.
     pub unsafe fn start(&self) -> Arc<Request> {
-        let lasting = Lasting::new(self.schedule(), &self.binding());
+        let lasting = self.lasting(Form::NonBlocking);
         // SAFETY: the caller's promise.
         unsafe { lasting.start() }
     }
@@ -123,7 +139,7 @@ impl<'a> Call<'a> {
     /// # Safety
     /// Whenever the request is active, the buffers must be as for [`Call::start`].
     pub unsafe fn init(&self) -> Arc<Request> {
-        let lasting = Lasting::new(self.schedule(), &self.binding());
+        let lasting = self.lasting(Form::Persistent);
         // SAFETY: the caller's promise.
         unsafe { lasting.init() }
     }

@@ -5,6 +5,7 @@ mod under_way;
 
 use super::TALLY;
 use super::memory::{Kept, Places, Room, View};
+use super::number::{Function, Number};
 use crate::device::{self, Describe, Device, Key, Pattern, ReqId, SendMode, WaitingFor};
 use crate::request::{Active, Request};
 use crate::{Comm, Datatype, Error, Op, Result, err};
@@ -35,61 +36,6 @@ impl<'a> Binding<'a> {
             element: self.reduction.map(|r| r.1),
         }
     }
-}
-
-/// The numbers by which one collective's messages are told from another's.
-#[derive(Clone, Copy)]
-pub(super) struct Number {
-    /// In the communicator: how many collectives were started before.
-    own: u64,
-    /// In an intercommunicator's local communicator.
-    local: u64,
-}
-
-impl Number {
-    /// The next number; every member takes its numbers in the same order.
-    pub(super) fn next(comm: &Comm) -> Number {
-        let take = |c: &Comm| c.collectives.fetch_add(1, Ordering::Relaxed);
-        Number {
-            own: take(comm),
-            local: comm.local.as_deref().map_or(0, take),
-        }
-    }
-}
-
-impl Number {
-    /// How many collectives were started before on its communicator: the same at all members.
-    pub(super) fn in_comm(self) -> u64 {
-        self.own
-    }
-
-    /// For the `which`-th of the collectives (below [`OWN_AFFAIRS`]) with which a communicator arranges its own affairs, once
-    /// in its life and before its 2³¹st collective: no call of the program's has these numbers.
-    pub(super) fn own_affair(which: u64) -> Number {
-        Number {
-            own: LAST - which,
-            local: 0,
-        }
-    }
-
-    /// Which of the program's calls on this communicator it belongs to, from 1 on. An own affair is arranged by a call that
-    /// has not taken its number yet.
-    fn in_program(self, comm: &Comm) -> u64 {
-        1 + if (LAST - OWN_AFFAIRS + 1..=LAST).contains(&self.own) {
-            comm.collectives.load(Ordering::Relaxed)
-        } else {
-            self.own
-        }
-    }
-}
-
-/// The last number before tags begin anew.
-const LAST: u64 = 0x7fff_ffff;
-/// How many numbers, the last ones, are kept for a communicator's own affairs.
-const OWN_AFFAIRS: u64 = 2;
-
-fn tag(number: u64) -> u32 {
-    (number & LAST) as u32
 }
 
 /// Reductions of more bytes are done without the device's lock, so that other threads get on.
@@ -337,8 +283,7 @@ impl Run {
                 return false;
             }
             let ended = d.take_held(m.req);
-            if ended.fault.is_some() || m.expected.is_some_and(|e| e as u64 != ended.received) {
-                let e = fault(comm, m.expected.unwrap_or(0), &ended);
+            if let Some(e) = check(comm, self.number.function(), m.expected, &ended) {
                 self.error.get_or_insert(e);
             }
             let step = m.step as usize;
@@ -403,7 +348,7 @@ fn address(comm: &Comm, number: Number, peer: Peer, sending: bool) -> (u32, Key)
                 Key {
                     context: local.context.collective(),
                     source,
-                    tag: tag(number.local),
+                    tag: number.local_tag(),
                 },
             )
         }
@@ -414,7 +359,7 @@ fn address(comm: &Comm, number: Number, peer: Peer, sending: bool) -> (u32, Key)
                 Key {
                     context: comm.context.collective(),
                     source,
-                    tag: tag(number.own),
+                    tag: number.tag(),
                 },
             )
         }
@@ -466,13 +411,38 @@ fn takes_long(b: &Binding<'_>, step: &Step, into: Piece) -> bool {
     }
 }
 
+/// Was a message as it should be, of so many bytes if it was received?
+#[inline]
+pub(super) fn check(
+    comm: &Arc<Comm>,
+    function: Function,
+    expected: Option<usize>,
+    ended: &device::Completion,
+) -> Option<Error> {
+    let amiss = ended.fault.is_some()
+        || expected.is_some_and(|e| {
+            e as u64 != ended.received || Function::of_tag(ended.envelope.tag) != function
+        });
+    amiss.then(|| fault(comm, function, expected.unwrap_or(0), ended))
+}
+
 #[cold]
-pub(super) fn fault(comm: &Arc<Comm>, expected: usize, ended: &device::Completion) -> Error {
+fn fault(
+    comm: &Arc<Comm>,
+    function: Function,
+    expected: usize,
+    ended: &device::Completion,
+) -> Error {
     let (source, sent) = (ended.envelope.source, ended.envelope.len);
     let e = match ended.fault {
         Some(device::Fault::Transport) => Error::new(
             crate::Kind::Other,
             device::trouble().unwrap_or_else(|| device::Fault::Transport.to_string()),
+        ),
+        _ if Function::of_tag(ended.envelope.tag) != function => err!(
+            Other,
+            "rank {source} is in {} where this rank is in {function}: all ranks must call the same collectives in the same order",
+            Function::of_tag(ended.envelope.tag)
         ),
         _ => err!(
             Truncate,
@@ -541,12 +511,7 @@ pub(super) struct Lasting {
 }
 
 impl Lasting {
-    pub(super) fn new(schedule: Arc<Schedule>, b: &Binding<'_>) -> Lasting {
-        Lasting::with_number(schedule, b, Number::next(b.comm))
-    }
-
-    /// For a call that has its number.
-    pub(super) fn with_number(schedule: Arc<Schedule>, b: &Binding<'_>, number: Number) -> Lasting {
+    pub(super) fn new(schedule: Arc<Schedule>, b: &Binding<'_>, number: Number) -> Lasting {
         Lasting {
             comm: b.comm.clone(),
             send: b.send.keep(),

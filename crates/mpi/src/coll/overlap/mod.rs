@@ -18,7 +18,8 @@ mod work;
 
 pub use setting::{Mode, own_memory, start, stop};
 
-use super::run::{self, Lasting, Number, Run, Story};
+use super::number::{Form, Number};
+use super::run::{self, Lasting, Run, Story};
 use super::{Call, What};
 use crate::device::{self, Completion, ProcId, ReqId, WaitingFor};
 use crate::{Comm, Error, Result, process};
@@ -113,10 +114,8 @@ impl Shared {
 
     /// Was a message as it should be?
     fn check(&self, lasting: &Lasting, expected: Option<usize>, ended: &Completion) {
-        if ended.fault.is_some() || expected.is_some_and(|e| e as u64 != ended.received) {
-            let error = run::fault(lasting.comm(), expected.unwrap_or(0), ended);
-            self.fail(Some(error));
-        }
+        let function = lasting.number().function();
+        self.fail(run::check(lasting.comm(), function, expected, ended));
     }
 }
 
@@ -255,7 +254,7 @@ pub(super) unsafe fn run(call: &Call<'_>) -> Option<Result<()>> {
     let kind = setting::guard()?;
     let begun = Instant::now();
     let site = site::here(what.kind(), bytes);
-    let number = Number::next(comm);
+    let number = call.number(Form::Blocking);
     close_late(true);
     say(&site::hear(said()));
     let choice = site::choose(site, mode, extent.apart, at(comm, number), members(comm));
@@ -266,7 +265,7 @@ pub(super) unsafe fn run(call: &Call<'_>) -> Option<Result<()>> {
         return Some(result);
     }
     let start = Start {
-        lasting: Lasting::with_number(schedule, &b, number),
+        lasting: Lasting::new(schedule, &b, number),
         extent,
         kind,
         site,

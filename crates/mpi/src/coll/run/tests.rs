@@ -2,9 +2,11 @@
 //! only peer and a progress thread on another core.
 
 use super::*;
+use crate::coll::number::Form;
 use crate::device::SharedBackground;
 use ferry_datatype::Basic;
 use ferry_op::Predefined;
+use ferry_schedule::Collective;
 use std::sync::Mutex;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -56,7 +58,9 @@ fn copy(at: usize, len: usize) -> Step {
 }
 
 fn background(steps: &[Step], b: &Binding<'_>) -> Arc<Started> {
-    Started::new(What::Once(Lasting::new(schedule(steps), b)))
+    let any = crate::coll::What::Collective(Collective::Barrier);
+    let number = Number::next(b.comm, Function::of(&any, Form::NonBlocking));
+    Started::new(What::Once(Lasting::new(schedule(steps), b, number)))
 }
 
 /// Waits without MPI.
