@@ -76,6 +76,22 @@ impl View<'_> {
 }
 
 impl Kept {
+    /// The buffer is that of `view`, which is alike but for its address.
+    #[inline]
+    pub(super) fn renew(&mut self, view: &View<'_>) {
+        if let (
+            Kept::Uniform { address, count, .. },
+            View::Uniform {
+                address: now,
+                count: new,
+                ..
+            },
+        ) = (self, view)
+        {
+            (*address, *count) = (*now, *new);
+        }
+    }
+
     /// The buffer is elsewhere: so many bytes (wrapping) from where it was.
     pub(super) fn shift(&mut self, by: usize) {
         match self {
@@ -118,6 +134,8 @@ pub(super) struct Room {
 
 /// Bytes of room that need no allocation.
 const SMALL: usize = 64;
+/// Bytes of room with which a collective that has ended may be kept.
+const KEPT: usize = 16 * 1024;
 
 impl Room {
     /// Room for `units` bytes, or elements of `element`.
@@ -145,6 +163,11 @@ impl Room {
             room.large = Vec::with_capacity(bytes.div_ceil(16));
         }
         room
+    }
+
+    /// Does it take little memory?
+    pub(super) fn is_small(&self) -> bool {
+        self.large.capacity() <= KEPT / 16
     }
 
     /// Address of element 0. Stays the same while this value stays where it is.

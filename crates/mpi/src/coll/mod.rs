@@ -129,9 +129,27 @@ impl<'a> Call<'a> {
     /// # Safety
     /// The buffers must be readable and writable as the arguments say, and left alone, until the request completes.
     pub unsafe fn start(&self) -> Arc<Request> {
-        let lasting = self.lasting(Form::NonBlocking);
+        let b = self.binding();
+        let like = match &self.what {
+            What::Collective(what) => {
+                run::Like::new(what, plans::asked(self.comm, what.kind()), &b)
+            }
+            What::Exchange(_) => None,
+        };
+        let kept = &self.comm.plans.ended;
+        let function = Function::of(&self.what, Form::NonBlocking);
         // SAFETY: the caller's promise.
-        unsafe { lasting.start() }
+        if let Some(request) = like.and_then(|like| unsafe { kept.start(&like, &b, function) }) {
+            return request;
+        }
+        let lasting = Lasting::new(self.schedule(), &b, Number::next(self.comm, function));
+        // SAFETY: the caller's promise.
+        unsafe {
+            match like {
+                Some(like) => kept.start_new(like, &b, lasting),
+                None => lasting.start(),
+            }
+        }
     }
 
     /// A persistent request for it (MPI_…_init), inactive. Does not block.

@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub struct Plans {
     /// Schedules that its last calls had, and what was asked for then; newest last.
     kept: Mutex<Vec<(Collective<'static>, Wish, Arc<Schedule>)>>,
+    /// Non-blocking collectives that have ended, to be started again.
+    pub(crate) ended: super::run::Kept,
     /// Its board in the node's memory.
     pub(super) place: Mutex<Place>,
     /// What its info asks for.
@@ -59,7 +61,7 @@ fn figures(size: u32, here: u32, cores: u32) -> Cost {
 }
 
 /// What is asked for: on this communicator, or else in this process.
-fn asked(comm: &Comm, kind: Kind) -> Wish {
+pub(super) fn asked(comm: &Comm, kind: Kind) -> Wish {
     let own = comm.plans.wishes.get(kind);
     own.unwrap_or_else(|| wish::of_process(kind))
 }
@@ -109,7 +111,7 @@ pub(super) fn schedule(comm: &Comm, what: &Collective<'_>) -> Arc<Schedule> {
 }
 
 /// The call as a key, if its counts are few.
-fn lasting(what: &Collective<'_>) -> Option<Collective<'static>> {
+pub(super) fn lasting(what: &Collective<'_>) -> Option<Collective<'static>> {
     Some(match *what {
         Collective::Barrier => Collective::Barrier,
         Collective::Bcast { root, bytes } => Collective::Bcast { root, bytes },

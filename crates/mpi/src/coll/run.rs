@@ -1,10 +1,11 @@
 //! Runs a schedule on the device: at once, or in the background.
 
+mod kept;
 mod started;
 mod under_way;
 
 use super::TALLY;
-use super::memory::{Kept, Places, Room, View};
+use super::memory::{self, Places, Room, View};
 use super::number::{Function, Number};
 use crate::device::{self, Describe, Device, Key, Pattern, ReqId, SendMode, WaitingFor};
 use crate::request::{Active, Request};
@@ -14,6 +15,9 @@ use started::{Started, What};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use under_way::UnderWay;
+
+pub(crate) use kept::Kept;
+pub(super) use kept::Like;
 
 /// What a schedule runs on: a communicator, buffers, an operation.
 #[derive(Clone, Copy)]
@@ -113,6 +117,11 @@ impl Run {
             number,
             error: None,
         }
+    }
+
+    /// Is to be done once more; it has ended well, and nobody watched.
+    fn renew(&mut self, number: Number) {
+        (self.at, self.copied, self.counted, self.number) = (0, 0, false, number);
     }
 
     /// The same, for who wants to know which steps have [`ended`](Run::ended), and has messages' ends come first.
@@ -503,8 +512,8 @@ pub(super) unsafe fn run(schedule: &Schedule, b: &Binding<'_>, number: Number) -
 #[derive(Clone)]
 pub(super) struct Lasting {
     comm: Arc<Comm>,
-    send: Kept,
-    recv: Kept,
+    send: memory::Kept,
+    recv: memory::Kept,
     reduction: Option<(Arc<Op>, Arc<Datatype>)>,
     pub(super) schedule: Arc<Schedule>,
     number: Number,
@@ -601,15 +610,15 @@ impl Lasting {
     /// # Safety
     /// The buffers must be what the schedule takes them for, until the request completes.
     pub(super) unsafe fn start(self) -> Arc<Request> {
-        let comm = self.comm.clone();
-        let nothing = self.schedule.steps.is_empty();
-        let started = Started::new(What::Once(self));
-        if nothing {
-            started.flag.set(Ok(()));
-        } else {
-            device::device().share_background(started.clone());
-        }
-        Request::flagged(Some(comm), started)
+        // SAFETY: the caller's promise.
+        unsafe { self.start_shared() }.0
+    }
+
+    /// Is to be done again, with these buffers and this number; nothing else is different.
+    fn renew(&mut self, b: &Binding<'_>, number: Number) {
+        self.send.renew(&b.send);
+        self.recv.renew(&b.recv);
+        self.number = number;
     }
 
     /// Makes it a persistent request (MPI_…_init), whose starts are matched in their order: each run's messages follow

@@ -155,6 +155,8 @@ impl Comm {
         let mut d = device::device();
         self.freed.store(true, Ordering::Relaxed);
         crate::request::forget_spares(&mut d);
+        drop(d);
+        self.plans.ended.forget();
         Ok(())
     }
 

@@ -78,6 +78,11 @@ impl Flag {
         self.done.store(true, Ordering::Release);
     }
 
+    /// It is to be done once more, having ended well.
+    pub fn clear(&self) {
+        self.done.store(false, Ordering::Relaxed);
+    }
+
     /// Has it?
     #[inline]
     pub fn is_set(&self) -> bool {
@@ -204,6 +209,14 @@ impl Request {
             starter: None,
             flag: Some(Ended(flag)),
         })
+    }
+
+    /// The work is to be done once more.
+    pub fn renew(&mut self) {
+        let state = self.state.get_mut();
+        if let (State::Inactive, Some(flag)) = (&state, &self.flag) {
+            *state = State::Active(Active::Work(flag.0.clone()));
+        }
     }
 
     /// Has the progress thread ended it, without an error? Nobody's lock is needed to know that, and the program, which has done with the

@@ -4,7 +4,7 @@
 //! program, when it has done with the request: so a thread of the library's never has the last word on these, and the counts of their users stay in the cache of
 //! the program's core.
 
-use super::{Binding, LONG, Labour, Lasting, Run, Stand, bytes, takes_long};
+use super::{Binding, LONG, Labour, Lasting, Number, Run, Stand, bytes, takes_long};
 use crate::Result;
 use crate::device::{Device, SharedBackground};
 use crate::request::{Flag, Outcome, Work};
@@ -34,6 +34,10 @@ impl Deref for What {
 /// A collective that has been started.
 pub(super) struct Started {
     pub(super) flag: Flag,
+    /// Its request is of this run alone.
+    once: bool,
+    /// It takes little memory.
+    small: bool,
     /// `None` once the program has done with it.
     inner: UnsafeCell<Option<Inner>>,
 }
@@ -62,11 +66,40 @@ impl Started {
         };
         let last = s.steps.iter().rposition(presses).map_or(0, |at| at + 1);
         let run = Run::new(s, &b, what.number);
+        let small = run.room.is_small();
+        let once = matches!(what, What::Once(_));
         let inner = UnsafeCell::new(Some(Inner { what, run, last }));
         Arc::new(Started {
             flag: Flag::default(),
+            once,
+            small,
             inner,
         })
+    }
+
+    /// There was nothing to do.
+    pub(super) fn end_at_once(&self) {
+        self.flag.set(Ok(()));
+    }
+
+    /// May it be kept when it has ended? To be asked by the program, before it completes the request: how much memory it takes stays the same.
+    pub(super) fn is_small(&self) -> bool {
+        self.small
+    }
+
+    /// It is to be done once more, with these buffers, which are like those before but for their addresses. It has ended well, and the program
+    /// has done with its request.
+    pub(super) fn renew(&self, b: &Binding<'_>, number: Number) {
+        debug_assert!(self.flag.has_ended_well());
+        // SAFETY: the run has ended, so that the device does not look here any more, and the program starts it in one thread: it is the
+        // communicator's list that calls this, under its lock, for a request that nobody else knows.
+        if let Some(Inner { what, run, .. }) = unsafe { &mut *self.inner.get() } {
+            if let What::Once(what) = what {
+                what.renew(b, number);
+            }
+            run.renew(number);
+        }
+        self.flag.clear();
     }
 }
 
@@ -106,7 +139,10 @@ impl Work for Started {
         self.flag.outcome()
     }
     fn free(&self) -> Result<()> {
-        self.release();
+        // What is done once may be done again: its request lets go of it.
+        if !self.once {
+            self.release();
+        }
         Ok(())
     }
     fn has_ended_well(&self) -> bool {

@@ -1,0 +1,105 @@
+/* The same non-blocking collective again and again: with other buffers, several at once, completed in any order and in several ways, with other calls in between, and on
+ * communicators that are freed while they may keep some. Each must have its own result. */
+// ranks: 1 2 3 4
+#include "check.h"
+
+enum { AT_ONCE = 11, LEN = 300 };
+
+static int sent[AT_ONCE][LEN], got[AT_ONCE][LEN];
+static long wide[AT_ONCE][LEN];
+
+static void prepare(int rank, int turn)
+{
+    for (int k = 0; k < AT_ONCE; k++)
+        for (int i = 0; i < LEN; i++) {
+            sent[k][i] = turn * 7 + k * 1000 + rank * 3 + i;
+            got[k][i] = -1;
+            wide[k][i] = sent[k][i];
+        }
+}
+
+/* What element i of the k-th is on rank r. */
+static int value(int r, int turn, int k, int i)
+{
+    return turn * 7 + k * 1000 + r * 3 + i;
+}
+
+static void complete(MPI_Request *requests, int n, int turn)
+{
+    int index, flag = 0;
+    switch (turn % 4) {
+    case 0:
+        MPI_Waitall(n, requests, MPI_STATUSES_IGNORE);
+        break;
+    case 1:
+        for (int k = n - 1; k >= 0; k--)
+            MPI_Wait(&requests[k], MPI_STATUS_IGNORE);
+        break;
+    case 2:
+        for (int k = 0; k < n; k++)
+            MPI_Waitany(n, requests, &index, MPI_STATUS_IGNORE);
+        break;
+    default:
+        while (!flag)
+            MPI_Testall(n, requests, &flag, MPI_STATUSES_IGNORE);
+    }
+    for (int k = 0; k < n; k++)
+        CHECK(requests[k] == MPI_REQUEST_NULL, "request %d of turn %d", k, turn);
+}
+
+int main(int argc, char **argv)
+{
+    int rank, size;
+    MPI_Request requests[AT_ONCE];
+    check_begin(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm comm = MPI_COMM_WORLD;
+    for (int turn = 0; turn < 200; turn++) {
+        if (turn % 20 == 10)
+            MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        int n = 1 + turn % AT_ONCE, len = turn % 3 == 0 ? 1 : LEN;
+        prepare(rank, turn);
+        for (int k = 0; k < n; k++)
+            MPI_Iallreduce(sent[k], got[k], len, MPI_INT, k % 2 ? MPI_MAX : MPI_SUM, comm, &requests[k]);
+        complete(requests, n, turn);
+        for (int k = 0; k < n; k++)
+            for (int i = 0; i < len; i++) {
+                int sum = 0;
+                for (int r = 0; r < size; r++)
+                    sum += value(r, turn, k, i);
+                CHECK(got[k][i] == (k % 2 ? value(size - 1, turn, k, i) : sum), "turn %d, reduction %d, element %d: %d", turn, k, i, got[k][i]);
+            }
+
+        for (int k = 0; k < n; k++) /* the root changes, and the type, whose length is the same for every second */
+            MPI_Ibcast(k % 2 ? (void *)wide[k] : sent[k], k % 2 ? len : 2 * (len / 2), k % 2 ? MPI_LONG : MPI_INT, k % size, comm, &requests[k]);
+        complete(requests, n, turn + 1);
+        for (int k = 0; k < n; k++)
+            for (int i = 0; i < (k % 2 ? len : 2 * (len / 2)); i++)
+                CHECK((k % 2 ? wide[k][i] : sent[k][i]) == value(k % size, turn, k, i), "turn %d, bcast %d, element %d", turn, k, i);
+
+        MPI_Ibarrier(comm, &requests[0]);
+        MPI_Ibarrier(comm, &requests[1]);
+        complete(requests, 2, turn + 2);
+
+        int each = LEN / size < len ? LEN / size : len;
+        prepare(rank, turn);
+        for (int k = 0; k < 3; k++) /* one while the one before is under way, one that is in place */
+            k == 2 ? MPI_Iallgather(MPI_IN_PLACE, 0, MPI_INT, memcpy(got[k] + rank * each, sent[k], sizeof(int) * each) ? got[k] : NULL, each, MPI_INT, comm, &requests[k])
+                   : MPI_Iallgather(sent[k], each, MPI_INT, got[k], each, MPI_INT, comm, &requests[k]);
+        complete(requests, 3, turn + 3);
+        for (int k = 0; k < 3; k++)
+            for (int r = 0; r < size; r++)
+                for (int i = 0; i < each; i++)
+                    CHECK(got[k][r * each + i] == value(r, turn, k, i), "turn %d, allgather %d, element %d of rank %d", turn, k, i, r);
+
+        if (turn % 20 == 19) { /* one is under way while the communicator is freed */
+            MPI_Iallreduce(sent[0], got[0], LEN, MPI_INT, MPI_SUM, comm, &requests[0]);
+            MPI_Comm_free(&comm);
+            comm = MPI_COMM_WORLD;
+            MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+            CHECK(got[0][LEN - 1] == size * value(0, turn, 0, LEN - 1) + 3 * size * (size - 1) / 2, "turn %d: %d", turn, got[0][LEN - 1]);
+        }
+    }
+    return check_end();
+}
