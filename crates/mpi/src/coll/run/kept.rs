@@ -132,10 +132,10 @@ impl Kept {
 }
 
 impl Lasting {
-    /// Starts it once, without keeping it. The buffers must be what the schedule takes them for, until the request completes.
+    /// Starts it once (MPI_I…), and says what has been started, for who keeps it.
     ///
     /// # Safety
-    /// As the text says.
+    /// As for [`Lasting::start`].
     pub(super) unsafe fn start_shared(self) -> (Arc<Request>, Arc<Started>) {
         let comm = self.comm.clone();
         let nothing = self.schedule.steps.is_empty();
