@@ -16,72 +16,82 @@ pub(super) enum Form {
 
 const FORMS: [Form; 3] = [Form::Blocking, Form::NonBlocking, Form::Persistent];
 
-/// What is called, without `MPI_`; the last two are no function's name.
-const CALLED: [&str; 19] = [
-    "Barrier",
-    "Bcast",
-    "Reduce",
-    "Allreduce",
-    "Gather",
-    "Gatherv",
-    "Scatter",
-    "Scatterv",
-    "Allgather",
-    "Allgatherv",
-    "Alltoall",
-    "Alltoallv",
-    "Alltoallw",
-    "Reduce_scatter_block",
-    "Reduce_scatter",
-    "Scan",
-    "Exscan",
-    NEIGHBOURHOOD,
-    OWN_AFFAIR,
-];
-const NEIGHBOURHOOD: &str = "neighbourhood";
-const OWN_AFFAIR: &str = "own affair";
+/// What is called: a line for each collective that the schedules know.
+macro_rules! called {
+    ($($collective:ident $name:literal,)*) => {
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        enum Called {
+            $($collective,)*
+            Neighbourhood,
+            /// What a communicator arranges by itself: no function.
+            OwnAffair,
+        }
+
+        impl Called {
+            const ALL: &[Called] = &[$(Called::$collective,)* Called::Neighbourhood, Called::OwnAffair];
+
+            fn of(what: &What<'_>) -> Called {
+                match what {
+                    $(What::Collective(Collective::$collective { .. }) => Called::$collective,)*
+                    What::Exchange(_) => Called::Neighbourhood,
+                }
+            }
+
+            /// The function's name without `MPI_`, if it is a function's.
+            fn name(self) -> Option<&'static str> {
+                match self {
+                    $(Called::$collective => Some($name),)*
+                    Called::Neighbourhood | Called::OwnAffair => None,
+                }
+            }
+        }
+    };
+}
+
+called! {
+    Barrier "Barrier",
+    Bcast "Bcast",
+    Reduce "Reduce",
+    Allreduce "Allreduce",
+    Gather "Gather",
+    Gatherv "Gatherv",
+    Scatter "Scatter",
+    Scatterv "Scatterv",
+    Allgather "Allgather",
+    Allgatherv "Allgatherv",
+    Alltoall "Alltoall",
+    Alltoallv "Alltoallv",
+    Alltoallw "Alltoallw",
+    ReduceScatterBlock "Reduce_scatter_block",
+    ReduceScatter "Reduce_scatter",
+    Scan "Scan",
+    Exscan "Exscan",
+}
 
 /// The function that is called, as far as all ranks must agree about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Function(u32);
 
-const _: () = assert!(CALLED.len() * FORMS.len() <= 1 << (u32::BITS - MATCHED_BITS));
+const _: () = assert!(Called::ALL.len() * FORMS.len() <= 1 << (u32::BITS - MATCHED_BITS));
 
 impl Function {
-    fn new(called: usize, form: Form) -> Function {
+    const fn new(called: Called, form: Form) -> Function {
         Function(called as u32 * FORMS.len() as u32 + form as u32)
     }
 
     /// The one of this call.
     pub fn of(what: &What<'_>, form: Form) -> Function {
-        let What::Collective(what) = what else {
-            return Function::new(CALLED.len() - 2, form);
-        };
-        let called = match what {
-            Collective::Barrier => 0,
-            Collective::Bcast { .. } => 1,
-            Collective::Reduce { .. } => 2,
-            Collective::Allreduce { .. } => 3,
-            Collective::Gather { .. } => 4,
-            Collective::Gatherv { .. } => 5,
-            Collective::Scatter { .. } => 6,
-            Collective::Scatterv { .. } => 7,
-            Collective::Allgather { .. } => 8,
-            Collective::Allgatherv { .. } => 9,
-            Collective::Alltoall { .. } => 10,
-            Collective::Alltoallv { .. } => 11,
-            Collective::Alltoallw { .. } => 12,
-            Collective::ReduceScatterBlock { .. } => 13,
-            Collective::ReduceScatter { .. } => 14,
-            Collective::Scan { .. } => 15,
-            Collective::Exscan { .. } => 16,
-        };
-        Function::new(called, form)
+        Function::new(Called::of(what), form)
     }
 
     /// The function that a message with this tag belongs to; there may be none.
     pub fn of_tag(tag: u32) -> Function {
         Function(tag >> MATCHED_BITS)
+    }
+
+    /// `None`: no rank that runs this library has made it.
+    fn called(self) -> Option<Called> {
+        Called::ALL.get(self.0 as usize / FORMS.len()).copied()
     }
 
     fn form(self) -> Form {
@@ -91,19 +101,18 @@ impl Function {
 
 impl std::fmt::Display for Function {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let form = self.form();
-        match (CALLED.get(self.0 as usize / FORMS.len()).copied(), form) {
-            (None | Some(OWN_AFFAIR), _) => f.write_str("another collective"),
-            (Some(NEIGHBOURHOOD), Form::Blocking) => f.write_str("a neighbourhood collective"),
-            (Some(NEIGHBOURHOOD), Form::NonBlocking) => {
-                f.write_str("a non-blocking neighbourhood collective")
-            }
-            (Some(NEIGHBOURHOOD), Form::Persistent) => {
-                f.write_str("a persistent neighbourhood collective")
-            }
-            (Some(name), Form::Blocking) => write!(f, "MPI_{name}"),
-            (Some(name), Form::NonBlocking) => write!(f, "MPI_I{}", name.to_lowercase()),
-            (Some(name), Form::Persistent) => write!(f, "MPI_{name}_init"),
+        let called = self.called();
+        let name = called.and_then(Called::name);
+        match (called, name, self.form()) {
+            (_, Some(name), Form::Blocking) => write!(f, "MPI_{name}"),
+            (_, Some(name), Form::NonBlocking) => write!(f, "MPI_I{}", name.to_lowercase()),
+            (_, Some(name), Form::Persistent) => write!(f, "MPI_{name}_init"),
+            (Some(Called::Neighbourhood), _, form) => f.write_str(match form {
+                Form::Blocking => "a neighbourhood collective",
+                Form::NonBlocking => "a non-blocking neighbourhood collective",
+                Form::Persistent => "a persistent neighbourhood collective",
+            }),
+            _ => f.write_str("another collective"),
         }
     }
 }
@@ -154,7 +163,7 @@ impl Number {
         Number {
             own: LAST - which,
             local: 0,
-            function: Function::new(CALLED.len() - 1, Form::Blocking),
+            function: Function::new(Called::OwnAffair, Form::Blocking),
         }
     }
 
@@ -203,7 +212,7 @@ mod tests {
     #[test]
     fn a_tag_says_number_and_function_and_that_it_is_persistent() {
         let mut names = std::collections::HashSet::new();
-        for called in 0..CALLED.len() {
+        for &called in Called::ALL {
             for form in FORMS {
                 let function = Function::new(called, form);
                 let number = |own| Number {
@@ -213,13 +222,14 @@ mod tests {
                 };
                 let tag = number(LAST + 6).tag();
                 assert_eq!(Function::of_tag(tag), function);
+                assert_eq!((function.called(), function.form()), (Some(called), form));
                 assert_eq!(tag & LAST as u32, 5);
                 assert_eq!(tag & PERSISTENT != 0, form == Form::Persistent);
                 assert_eq!(number(0).local_tag() & LAST as u32, 7);
                 names.insert(function.to_string());
             }
         }
-        assert_eq!(names.len(), CALLED.len() * FORMS.len() - 2);
+        assert_eq!(names.len(), Called::ALL.len() * FORMS.len() - 2);
         for name in [
             "MPI_Bcast",
             "MPI_Ireduce_scatter_block",
