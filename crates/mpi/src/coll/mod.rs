@@ -28,8 +28,8 @@ use run::{Binding, Lasting};
 use std::sync::Arc;
 
 /// The function that a message of a collective's belongs to, by its tag.
-pub(crate) fn called(tag: u32) -> String {
-    Function::of_tag(tag).to_string()
+pub(crate) fn called(tag: u32) -> impl std::fmt::Display {
+    Function::of_tag(tag)
 }
 
 /// What a call does.
