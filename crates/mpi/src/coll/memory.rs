@@ -42,7 +42,7 @@ unsafe impl Sync for Block {}
 
 /// A [`View`] that outlives the call which it came with.
 #[derive(Clone)]
-pub(super) enum Kept {
+pub(super) enum LastingView {
     Nothing,
     Uniform {
         address: *mut u8,
@@ -53,34 +53,34 @@ pub(super) enum Kept {
 }
 
 // SAFETY: as for `Block`.
-unsafe impl Send for Kept {}
+unsafe impl Send for LastingView {}
 // SAFETY: as for `Block`.
-unsafe impl Sync for Kept {}
+unsafe impl Sync for LastingView {}
 
 impl View<'_> {
-    pub(super) fn keep(&self) -> Kept {
+    pub(super) fn keep(&self) -> LastingView {
         match *self {
-            View::Nothing => Kept::Nothing,
+            View::Nothing => LastingView::Nothing,
             View::Uniform {
                 address,
                 count,
                 datatype,
-            } => Kept::Uniform {
+            } => LastingView::Uniform {
                 address,
                 count,
                 datatype: datatype.clone(),
             },
-            View::Blocks(blocks) => Kept::Blocks(blocks.into()),
+            View::Blocks(blocks) => LastingView::Blocks(blocks.into()),
         }
     }
 }
 
-impl Kept {
+impl LastingView {
     /// The buffer is that of `view`, which is alike but for its address.
     #[inline]
     pub(super) fn renew(&mut self, view: &View<'_>) {
         if let (
-            Kept::Uniform { address, count, .. },
+            LastingView::Uniform { address, count, .. },
             View::Uniform {
                 address: now,
                 count: new,
@@ -95,9 +95,9 @@ impl Kept {
     /// The buffer is elsewhere: so many bytes (wrapping) from where it was.
     pub(super) fn shift(&mut self, by: usize) {
         match self {
-            Kept::Nothing => {}
-            Kept::Uniform { address, .. } => *address = address.wrapping_add(by),
-            Kept::Blocks(blocks) => {
+            LastingView::Nothing => {}
+            LastingView::Uniform { address, .. } => *address = address.wrapping_add(by),
+            LastingView::Blocks(blocks) => {
                 let moved = |b: &Block| Block {
                     address: b.address.wrapping_add(by),
                     ..b.clone()
@@ -109,8 +109,8 @@ impl Kept {
 
     pub(super) fn view(&self) -> View<'_> {
         match self {
-            Kept::Nothing => View::Nothing,
-            Kept::Uniform {
+            LastingView::Nothing => View::Nothing,
+            LastingView::Uniform {
                 address,
                 count,
                 datatype,
@@ -119,7 +119,7 @@ impl Kept {
                 count: *count,
                 datatype,
             },
-            Kept::Blocks(blocks) => View::Blocks(blocks),
+            LastingView::Blocks(blocks) => View::Blocks(blocks),
         }
     }
 }
@@ -140,13 +140,28 @@ const KEPT: usize = 16 * 1024;
 impl Room {
     /// Room for `units` bytes, or elements of `element`.
     pub(super) fn new(units: i64, element: Option<&Arc<Datatype>>) -> Room {
-        let mut room = Room {
-            small: [MaybeUninit::uninit(); SMALL / 16],
-            large: Vec::new(),
-            before: 0,
+        let (before, bytes) = Room::extent(units, element);
+        let large = if bytes > SMALL {
+            Vec::with_capacity(bytes.div_ceil(16))
+        } else {
+            Vec::new()
         };
+        Room {
+            small: [MaybeUninit::uninit(); SMALL / 16],
+            large,
+            before,
+        }
+    }
+
+    /// Does so much room take little memory?
+    pub(super) fn is_small(units: i64, element: Option<&Arc<Datatype>>) -> bool {
+        Room::extent(units, element).1 <= KEPT
+    }
+
+    /// Bytes of it before element 0, and in all.
+    fn extent(units: i64, element: Option<&Arc<Datatype>>) -> (usize, usize) {
         if units == 0 {
-            return room;
+            return (0, 0);
         }
         let (low, high) = match element {
             None => (0, units),
@@ -157,17 +172,8 @@ impl Room {
             }
         };
         // Element 0 stays aligned for any type.
-        room.before = (low.unsigned_abs() as usize).next_multiple_of(16);
-        let bytes = room.before + high.max(0) as usize;
-        if bytes > SMALL {
-            room.large = Vec::with_capacity(bytes.div_ceil(16));
-        }
-        room
-    }
-
-    /// Does it take little memory?
-    pub(super) fn is_small(&self) -> bool {
-        self.large.capacity() <= KEPT / 16
+        let before = (low.unsigned_abs() as usize).next_multiple_of(16);
+        (before, before + high.max(0) as usize)
     }
 
     /// Address of element 0. Stays the same while this value stays where it is.

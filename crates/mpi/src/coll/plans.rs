@@ -13,7 +13,7 @@ pub struct Plans {
     /// Schedules that its last calls had, and what was asked for then; newest last.
     kept: Mutex<Vec<(Collective<'static>, Wish, Arc<Schedule>)>>,
     /// Non-blocking collectives that have ended, to be started again.
-    pub(crate) ended: super::run::Kept,
+    pub(crate) ended: super::run::KeptCollectives,
     /// Its board in the node's memory.
     pub(super) place: Mutex<Place>,
     /// What its info asks for.

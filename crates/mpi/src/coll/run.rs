@@ -5,7 +5,7 @@ mod started;
 mod under_way;
 
 use super::TALLY;
-use super::memory::{self, Places, Room, View};
+use super::memory::{LastingView, Places, Room, View};
 use super::number::{Function, Number};
 use crate::device::{self, Describe, Device, Key, Pattern, ReqId, SendMode, WaitingFor};
 use crate::request::{Active, Request};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use under_way::UnderWay;
 
-pub(crate) use kept::Kept;
+pub(crate) use kept::KeptCollectives;
 pub(super) use kept::Like;
 
 /// What a schedule runs on: a communicator, buffers, an operation.
@@ -512,8 +512,8 @@ pub(super) unsafe fn run(schedule: &Schedule, b: &Binding<'_>, number: Number) -
 #[derive(Clone)]
 pub(super) struct Lasting {
     comm: Arc<Comm>,
-    send: memory::Kept,
-    recv: memory::Kept,
+    send: LastingView,
+    recv: LastingView,
     reduction: Option<(Arc<Op>, Arc<Datatype>)>,
     pub(super) schedule: Arc<Schedule>,
     number: Number,
@@ -610,8 +610,22 @@ impl Lasting {
     /// # Safety
     /// The buffers must be what the schedule takes them for, until the request completes.
     pub(super) unsafe fn start(self) -> Arc<Request> {
-        // SAFETY: the caller's promise.
-        unsafe { self.start_shared() }.0
+        let comm = self.comm.clone();
+        let nothing = self.schedule.steps.is_empty();
+        // The caller's promise holds for the run.
+        let started = Started::new(What::Once(self));
+        if nothing {
+            started.end_at_once();
+        } else {
+            device::device().share_background(started.clone());
+        }
+        Request::flagged(Some(comm), started)
+    }
+
+    /// Does a run of it take little memory?
+    fn is_small(&self) -> bool {
+        let element = self.reduction.as_ref().map(|(_, t)| t);
+        Room::is_small(self.schedule.tmp, element)
     }
 
     /// Is to be done again, with these buffers and this number; nothing else is different.

@@ -12,6 +12,7 @@ pub use spare::forget_spares;
 use crate::device::{self, Device, DeviceGuard, ReqId, WaitingFor};
 use crate::partitioned::Partitioned;
 use crate::{Comm, Error, Identity, Result, err};
+use std::any::Any;
 use std::cell::UnsafeCell;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +29,7 @@ pub enum Active {
 }
 
 /// Something that completes some time.
-pub trait Work: Send + Sync {
+pub trait Work: Any + Send + Sync {
     /// Has it completed? Called under the device's lock.
     fn is_done(&self, d: &mut Device) -> bool;
     /// How it ended, each time the same; called without the device's lock, after it is done.
@@ -211,20 +212,28 @@ impl Request {
         })
     }
 
-    /// The work is to be done once more.
-    pub fn renew(&mut self) {
+    /// The work is to be done once more; it is returned. `None`: it is of another kind, or does not say by itself when it is complete.
+    pub fn renew<W: Work>(&mut self) -> Option<Arc<W>> {
+        let work: Arc<dyn Any + Send + Sync> = self.flag.as_ref()?.0.clone();
+        let work: Arc<W> = work.downcast().ok()?;
         let state = self.state.get_mut();
-        if let (State::Inactive, Some(flag)) = (&state, &self.flag) {
-            *state = State::Active(Active::Work(flag.0.clone()));
+        if let State::Inactive = state {
+            *state = State::Active(Active::Work(work.clone()));
         }
+        Some(work)
+    }
+
+    /// Has work that says by itself when it is complete ended, without an error? Asked without the device.
+    pub fn has_ended_well(&self) -> bool {
+        let flag = self.flag.as_ref();
+        flag.is_some_and(|f| f.0.has_ended_well())
     }
 
     /// Has the progress thread ended it, without an error? Nobody's lock is needed to know that, and the program, which has done with the
     /// request then, need not complete it: there is nothing to tell.
     #[inline]
     pub fn ended_already(&self) -> bool {
-        let flag = self.flag.as_ref();
-        flag.is_some_and(|f| f.0.has_ended_well()) && device::has_progress_thread()
+        self.has_ended_well() && device::has_progress_thread()
     }
 
     /// An operation that ended as it was started.

@@ -3,14 +3,14 @@
 //!
 //! Only what uses predefined types and operations is kept, which end with nobody, and nothing once the program has freed the communicator.
 
-use super::started::{Started, What};
+use super::started::Started;
 use super::{Binding, Lasting};
 use crate::coll::memory::View;
 use crate::coll::number::{Function, Number};
 use crate::coll::plans;
 use crate::coll::wish::Wish;
 use crate::device;
-use crate::request::{Request, Work};
+use crate::request::Request;
 use ferry_schedule::Collective;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -61,16 +61,15 @@ fn lasts(b: &Binding<'_>) -> bool {
 
 struct One {
     like: Like,
-    /// The only reference while the program does not have it.
+    /// The only reference while the program does not have it. Of a [`Started`].
     request: Arc<Request>,
-    started: Arc<Started>,
 }
 
-/// What a communicator keeps.
+/// The collectives that a communicator keeps to start them again.
 #[derive(Default)]
-pub(crate) struct Kept(Mutex<Vec<One>>);
+pub(crate) struct KeptCollectives(Mutex<Vec<One>>);
 
-impl Kept {
+impl KeptCollectives {
     /// Starts a collective like one of them, if there is one that has ended.
     ///
     /// # Safety
@@ -84,13 +83,13 @@ impl Kept {
     ) -> Option<Arc<Request>> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (request, started) = all.iter_mut().rev().find_map(|one| {
-            if one.like != *like || !one.started.has_ended_well() {
+            if one.like != *like || !one.request.has_ended_well() {
                 return None;
             }
             // The program has done with it: nobody else knows the request.
-            Arc::get_mut(&mut one.request)?.renew();
-            one.started.renew(b, Number::next(b.comm, function));
-            Some((one.request.clone(), one.started.clone()))
+            let started: Arc<Started> = Arc::get_mut(&mut one.request)?.renew()?;
+            started.renew(b, Number::next(b.comm, function));
+            Some((one.request.clone(), started))
         })?;
         drop(all);
         device::device().share_background(started);
@@ -107,16 +106,16 @@ impl Kept {
         b: &Binding<'_>,
         lasting: Lasting,
     ) -> Arc<Request> {
-        // SAFETY: the caller's promise.
-        let (request, started) = unsafe { lasting.start_shared() };
         // A communicator that the program has no handle of is freed by nobody.
-        if b.comm.identity.bits() != 0 && lasts(b) && started.is_small() {
+        let keeps = b.comm.identity.bits() != 0 && lasts(b) && lasting.is_small();
+        // SAFETY: the caller's promise.
+        let request = unsafe { lasting.start() };
+        if keeps {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let gone = (all.len() == MOST).then(|| all.remove(0));
             all.push(One {
                 like,
                 request: request.clone(),
-                started,
             });
             drop(all);
             drop(gone);
@@ -128,23 +127,5 @@ impl Kept {
     pub(crate) fn forget(&self) {
         let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         drop(all);
-    }
-}
-
-impl Lasting {
-    /// Starts it once (MPI_I…), and says what has been started, for who keeps it.
-    ///
-    /// # Safety
-    /// As for [`Lasting::start`].
-    pub(super) unsafe fn start_shared(self) -> (Arc<Request>, Arc<Started>) {
-        let comm = self.comm.clone();
-        let nothing = self.schedule.steps.is_empty();
-        let started = Started::new(What::Once(self));
-        if nothing {
-            started.end_at_once();
-        } else {
-            device::device().share_background(started.clone());
-        }
-        (Request::flagged(Some(comm), started.clone()), started)
     }
 }

@@ -34,10 +34,6 @@ impl Deref for What {
 /// A collective that has been started.
 pub(super) struct Started {
     pub(super) flag: Flag,
-    /// Its request is of this run alone.
-    once: bool,
-    /// It takes little memory.
-    small: bool,
     /// `None` once the program has done with it.
     inner: UnsafeCell<Option<Inner>>,
 }
@@ -66,13 +62,9 @@ impl Started {
         };
         let last = s.steps.iter().rposition(presses).map_or(0, |at| at + 1);
         let run = Run::new(s, &b, what.number);
-        let small = run.room.is_small();
-        let once = matches!(what, What::Once(_));
         let inner = UnsafeCell::new(Some(Inner { what, run, last }));
         Arc::new(Started {
             flag: Flag::default(),
-            once,
-            small,
             inner,
         })
     }
@@ -82,18 +74,25 @@ impl Started {
         self.flag.set(Ok(()));
     }
 
-    /// May it be kept when it has ended? To be asked by the program, before it completes the request: how much memory it takes stays the same.
-    pub(super) fn is_small(&self) -> bool {
-        self.small
+    /// What is within, if it has ended.
+    ///
+    /// # Safety
+    /// The caller is alone with it but for the device.
+    #[allow(clippy::mut_from_ref)] // the caller's promise
+    unsafe fn ended(&self) -> Option<&mut Option<Inner>> {
+        // SAFETY: the run has ended, so that the device does not look here any more; the rest is the caller's promise.
+        self.flag
+            .is_set()
+            .then(|| unsafe { &mut *self.inner.get() })
     }
 
     /// It is to be done once more, with these buffers, which are like those before but for their addresses. It has ended well, and the program
     /// has done with its request.
     pub(super) fn renew(&self, b: &Binding<'_>, number: Number) {
         debug_assert!(self.flag.has_ended_well());
-        // SAFETY: the run has ended, so that the device does not look here any more, and the program starts it in one thread: it is the
-        // communicator's list that calls this, under its lock, for a request that nobody else knows.
-        if let Some(Inner { what, run, .. }) = unsafe { &mut *self.inner.get() } {
+        // SAFETY: the program starts it in one thread: it is the communicator's list that calls this, under its lock, for a request that
+        // nobody else knows.
+        if let Some(Some(Inner { what, run, .. })) = unsafe { self.ended() } {
             if let What::Once(what) = what {
                 what.renew(b, number);
             }
@@ -139,8 +138,10 @@ impl Work for Started {
         self.flag.outcome()
     }
     fn free(&self) -> Result<()> {
+        // SAFETY: only the program calls this, as for `release`.
+        let inner = unsafe { self.ended() };
         // What is done once may be done again: its request lets go of it.
-        if !self.once {
+        if inner.is_some_and(|i| i.as_ref().is_some_and(|i| matches!(i.what, What::Again(_)))) {
             self.release();
         }
         Ok(())
@@ -149,10 +150,9 @@ impl Work for Started {
         self.flag.has_ended_well()
     }
     fn release(&self) {
-        if self.flag.is_set() {
-            // SAFETY: the run has ended, so that the device does not look here any more, and only the program calls this, when it has done with the
-            // request, which it does in one thread at a time (MPI 5.0 §11.6.1).
-            unsafe { *self.inner.get() = None };
+        // SAFETY: only the program calls this, when it has done with the request, which it does in one thread at a time (MPI 5.0 §11.6.1).
+        if let Some(inner) = unsafe { self.ended() } {
+            *inner = None;
         }
     }
 }
