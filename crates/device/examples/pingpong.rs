@@ -1,6 +1,8 @@
 //! Latency of the device alone between two processes: `cargo run --release --example pingpong -p ferry-device [BYTES [ROUNDS]]`.
 
-use ferry_device::{ContextId, Key, Pattern, SendMode, Sink, Source, WaitingFor, device, wait};
+use ferry_device::{
+    ContextId, Key, Pattern, SendMode, Sink, Source, Tags, WaitingFor, device, wait,
+};
 use ferry_job::NodeJob;
 use std::os::fd::AsRawFd;
 use std::process::Command;
@@ -72,7 +74,7 @@ fn rank(len: usize, rounds: usize) {
         let pattern = Pattern {
             context: ContextId::WORLD,
             source: Some(1 - me),
-            tag: Some(0),
+            tag: Tags::one(0),
         };
         // SAFETY: the buffer outlives the wait.
         let req = unsafe {

@@ -341,7 +341,7 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::buffer::Sink;
-    use crate::key::{ContextId, Pattern};
+    use crate::key::{ContextId, Pattern, Tags};
     use ferry_transport::Inbox;
 
     const PEER: ProcId = 3;
@@ -363,7 +363,7 @@ mod tests {
         let pattern = Pattern {
             context: ContextId::WORLD,
             source: None,
-            tag: None,
+            tag: Tags::ANY,
         };
         let waiting = engine.matcher.match_receive(&pattern);
         let req = engine.requests.insert(Operation::Receive {

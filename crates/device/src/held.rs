@@ -309,7 +309,7 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::buffer::Source;
-    use crate::key::{ContextId, Key};
+    use crate::key::{ContextId, Key, Tags};
     use ferry_transport::Inbox;
     use proptest::prelude::*;
 
@@ -346,7 +346,7 @@ mod tests {
         let pattern = Pattern {
             context: ContextId::WORLD,
             source: Some(3),
-            tag: Some(9),
+            tag: Tags::one(9),
         };
         (pattern, req)
     }

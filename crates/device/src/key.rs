@@ -3,9 +3,6 @@
 /// A process of the job, numbered from 0 across all its nodes (its rank in MPI_COMM_WORLD).
 pub type ProcId = u32;
 
-/// In a context of collectives, so many bits of a tag, the lowest ones, decide what matches; what the others say is left to the receiver.
-pub const MATCHED_BITS: u32 = 26;
-
 /// A communication context. Two messages of different contexts never match (MPI 5.0 §3.2.3).
 ///
 /// Unique in the job without agreement: the process that leads the creation of a communicator numbers it
@@ -27,16 +24,6 @@ impl ContextId {
     /// The twin of this context in which the communicator's collectives travel.
     pub fn collective(self) -> ContextId {
         ContextId(self.0 | 1)
-    }
-
-    /// The bits of a tag that decide what matches.
-    #[inline]
-    fn matched(self) -> u32 {
-        if self.is_collective() {
-            (1 << MATCHED_BITS) - 1
-        } else {
-            u32::MAX
-        }
     }
 
     /// Is it the twin for collectives?
@@ -83,6 +70,50 @@ impl Key {
     }
 }
 
+/// The tags that a receive or a probe asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Tags {
+    tag: u32,
+    /// The bits that must be those of `tag`.
+    matched: u32,
+}
+
+impl Tags {
+    /// Any.
+    pub const ANY: Tags = Tags::alike(0, 0);
+
+    /// This one.
+    #[inline]
+    pub const fn one(tag: u32) -> Tags {
+        Tags::alike(tag, u32::MAX)
+    }
+
+    /// Those that are like `tag` in the bits of `matched`; what the others say is left to the receiver.
+    #[inline]
+    pub const fn alike(tag: u32, matched: u32) -> Tags {
+        Tags { tag, matched }
+    }
+
+    #[inline]
+    fn accept(self, tag: u32) -> bool {
+        (self.tag ^ tag) & self.matched == 0
+    }
+
+    /// The tag, if there is only one.
+    #[inline]
+    fn only(self) -> Option<u32> {
+        (self.matched == u32::MAX).then_some(self.tag)
+    }
+}
+
+/// This one, or any.
+impl From<Option<u32>> for Tags {
+    #[inline]
+    fn from(tag: Option<u32>) -> Tags {
+        tag.map_or(Tags::ANY, Tags::one)
+    }
+}
+
 /// What a receive or a probe asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pattern {
@@ -90,8 +121,8 @@ pub struct Pattern {
     pub context: ContextId,
     /// The sender's rank, or `None` for any source.
     pub source: Option<u32>,
-    /// The tag, or `None` for any tag.
-    pub tag: Option<u32>,
+    /// The tags.
+    pub tag: Tags,
 }
 
 impl Pattern {
@@ -99,17 +130,14 @@ impl Pattern {
     #[inline]
     pub fn accepts(&self, key: &Key) -> bool {
         self.context == key.context
-            && self
-                .tag
-                .is_none_or(|t| (t ^ key.tag) & self.context.matched() == 0)
+            && self.tag.accept(key.tag)
             && self.source.is_none_or(|s| s == key.source)
     }
 
-    /// The source and the tag, unless one of them is any, or of the tag not all bits count.
+    /// The source and the tag, if there is only one of each.
     #[inline]
     pub(crate) fn address(&self) -> Option<(u32, u32)> {
-        let tag = self.tag.filter(|_| self.context.matched() == u32::MAX);
-        self.source.zip(tag)
+        self.source.zip(self.tag.only())
     }
 }
 

@@ -44,7 +44,7 @@ pub use ferry_transport::connected::REFUSED;
 pub use ferry_transport::model::{is_modelled, virtual_time};
 pub use ferry_transport::shm::{READ_MIN_MEASURED, read_min, set_read_min};
 pub use held::END_MAX;
-pub use key::{ContextId, Envelope, Key, MATCHED_BITS, Pattern, ProcId};
+pub use key::{ContextId, Envelope, Key, Pattern, ProcId, Tags};
 pub use lock::{DeviceGuard, allow_progress, device, finish, is_alone, start};
 pub use loss::trouble;
 pub use meeting::{Meeting, SLOT_MAX};

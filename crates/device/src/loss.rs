@@ -106,7 +106,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::{ContextId, Key};
+    use crate::key::{ContextId, Key, Tags};
     use crate::waiting::Patience;
     use crate::wire::{self, Head};
     use crate::{SendMode, Source};
@@ -117,7 +117,7 @@ mod tests {
         Pattern {
             context: ContextId::WORLD,
             source: Some(source),
-            tag: Some(7),
+            tag: Tags::one(7),
         }
     }
 

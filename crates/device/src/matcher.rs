@@ -4,7 +4,7 @@
 //! both queues keep the order of arrival, which is all that the standard's non-overtaking rule needs.
 
 use crate::count::COUNTERS;
-use crate::key::{ContextId, Envelope, Key, Pattern, ProcId};
+use crate::key::{ContextId, Envelope, Key, Pattern, ProcId, Tags};
 use crate::request::ReqId;
 use sorted::{Address, Sorted};
 use std::collections::{HashMap, VecDeque};
@@ -75,7 +75,7 @@ impl Queues {
             let pattern = |(source, tag)| Pattern {
                 context,
                 source: Some(source),
-                tag: Some(tag),
+                tag: Tags::one(tag),
             };
             let all = sorted.into_order().into_iter();
             self.posted.extend(all.map(|(a, req)| (pattern(a), req)));

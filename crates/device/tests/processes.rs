@@ -1,8 +1,8 @@
 //! The device between real processes: this test starts itself again, once a rank, as a launcher would.
 
 use ferry_device::{
-    Completion, ContextId, Fault, Key, Pattern, SendMode, Sink, Source, WaitingFor, device, wait,
-    wait_until,
+    Completion, ContextId, Fault, Key, Pattern, SendMode, Sink, Source, Tags, WaitingFor, device,
+    wait, wait_until,
 };
 use ferry_job::NodeJob;
 use std::os::fd::AsRawFd;
@@ -59,7 +59,7 @@ fn from(source: u32, tag: u32) -> Pattern {
     Pattern {
         context: ContextId::WORLD,
         source: Some(source),
-        tag: Some(tag),
+        tag: Tags::one(tag),
     }
 }
 
@@ -176,7 +176,7 @@ fn a_flood_waits_for_a_slow_reader_and_keeps_its_order() {
                 Pattern {
                     context: ContextId::WORLD,
                     source: None,
-                    tag: Some(5),
+                    tag: Tags::one(5),
                 },
                 30_000,
             );

@@ -7,7 +7,7 @@
 
 use crate::buffer::{message_len, source, stretch};
 use crate::device::{
-    self, Background, ContextId, Device, Key, Pattern, ReqId, SendMode, Sink, Source,
+    self, Background, ContextId, Device, Key, Pattern, ReqId, SendMode, Sink, Source, Tags,
 };
 use crate::process::process;
 use crate::pt2pt::{Buffer, KeptBuffer};
@@ -283,7 +283,7 @@ pub unsafe fn receive_init(
         let pattern = Pattern {
             context: comm.context.partitioned(),
             source: Some(rank),
-            tag: Some(tag),
+            tag: Tags::one(tag),
         };
         // SAFETY: the box is freed only once the receive is complete.
         unsafe {
@@ -392,7 +392,7 @@ impl Receiving {
             let pattern = Pattern {
                 context: channel,
                 source: Some(from),
-                tag: Some(at as u32),
+                tag: Tags::one(at as u32),
             };
             let KeptBuffer {
                 address, datatype, ..

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::buffer::{Sink, Source};
-use crate::key::{ContextId, Key, Pattern};
+use crate::key::{ContextId, Key, Pattern, Tags};
 use ferry_fuzz::fuzz;
 
 /// Bytes of each receive's buffer, and of the guard on either side of it.
@@ -43,7 +43,7 @@ impl Scene {
             scene.receive(Pattern {
                 context: ContextId::WORLD,
                 source,
-                tag,
+                tag: tag.into(),
             });
         }
         for to in 0..PEERS {
@@ -267,7 +267,7 @@ fn fuzz_arrivals() {
                 scene.receive(Pattern {
                     context: ContextId::WORLD,
                     source,
-                    tag: None,
+                    tag: Tags::ANY,
                 });
             }
             scene.check();

@@ -3,8 +3,17 @@
 
 use super::{Collective, What};
 use crate::Comm;
-use crate::device::MATCHED_BITS;
+use crate::device::Tags;
 use std::sync::atomic::Ordering;
+
+/// So many bits of a tag, the lowest ones, decide what matches: the number. The others say the function, which the receiver looks at.
+const MATCHED_BITS: u32 = 26;
+
+/// The tags of a collective's messages, whose sender may have called another function: this one's number is in `tag`.
+#[inline]
+pub(super) fn of_any_function(tag: u32) -> Tags {
+    Tags::alike(tag, (1 << MATCHED_BITS) - 1)
+}
 
 /// How a collective is called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,7 +6,7 @@ mod under_way;
 
 use super::TALLY;
 use super::memory::{LastingView, Places, Room, View};
-use super::number::{Function, Number};
+use super::number::{self, Function, Number};
 use crate::device::{self, Describe, Device, Key, Pattern, ReqId, SendMode, WaitingFor};
 use crate::request::{Active, Request};
 use crate::{Comm, Datatype, Error, Op, Result, err};
@@ -223,12 +223,7 @@ impl Run {
                     }
                 }
                 Step::Recv { peer, into } => {
-                    let (process, key) = address(b.comm, self.number, peer, false);
-                    let pattern = Pattern {
-                        context: key.context,
-                        source: Some(key.source),
-                        tag: Some(key.tag),
-                    };
+                    let (process, pattern) = incoming(b.comm, self.number, peer);
                     let sink = places.find(into, &mut self.room).sink();
                     let expected = Some(sink.capacity());
                     // SAFETY: nobody touches the piece until the receive is awaited.
@@ -373,6 +368,18 @@ fn address(comm: &Comm, number: Number, peer: Peer, sending: bool) -> (u32, Key)
             )
         }
     }
+}
+
+/// The peer's process, and what a receive of a message from it asks for.
+#[inline]
+fn incoming(comm: &Comm, number: Number, peer: Peer) -> (u32, Pattern) {
+    let (process, key) = address(comm, number, peer, false);
+    let pattern = Pattern {
+        context: key.context,
+        source: Some(key.source),
+        tag: number::of_any_function(key.tag),
+    };
+    (process, pattern)
 }
 
 /// The peer's process.
@@ -581,12 +588,7 @@ impl Lasting {
         len: usize,
         ends: [usize; 2],
     ) -> ReqId {
-        let (from, key) = address(&self.comm, self.number, peer, false);
-        let pattern = Pattern {
-            context: key.context,
-            source: Some(key.source),
-            tag: Some(key.tag),
-        };
+        let (from, pattern) = incoming(&self.comm, self.number, peer);
         let sink = device::Sink::Bytes {
             ptr: into,
             cap: len,

@@ -5,7 +5,9 @@
 //! ranks outnumber cores that counts for more than the number of rounds.
 
 use super::Comm;
-use crate::device::{self, ContextId, Key, Pattern, ProcId, SendMode, Sink, Source, WaitingFor};
+use crate::device::{
+    self, ContextId, Key, Pattern, ProcId, SendMode, Sink, Source, Tags, WaitingFor,
+};
 use crate::{Group, Result, err};
 
 /// Processes that agree on something, and how their messages are told from others.
@@ -173,7 +175,7 @@ impl<'a> Circle<'a> {
         let pattern = Pattern {
             context: self.context,
             source: Some(from),
-            tag: Some(self.tag),
+            tag: Tags::one(self.tag),
         };
         let what = WaitingFor {
             context: self.comm.context,

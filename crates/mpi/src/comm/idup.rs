@@ -3,7 +3,7 @@
 use super::{Comm, Hints};
 use crate::attr::Attributes;
 use crate::device::{
-    self, Background, ContextId, Device, Key, Pattern, ProcId, ReqId, SendMode, Sink, Source,
+    self, Background, ContextId, Device, Key, Pattern, ProcId, ReqId, SendMode, Sink, Source, Tags,
 };
 use crate::process::process;
 use crate::request::{Flag, Request};
@@ -123,7 +123,7 @@ impl Duplication {
         let pattern = Pattern {
             context: key.context,
             source: Some(from),
-            tag: Some(key.tag),
+            tag: Tags::one(key.tag),
         };
         let sink = Sink::Bytes {
             ptr: words.as_mut_ptr(),

@@ -125,7 +125,7 @@ fn pattern(comm: &Comm, from: From, tag: Option<u32>) -> Option<Pattern> {
     Some(Pattern {
         context: comm.context,
         source,
-        tag,
+        tag: tag.into(),
     })
 }
 
