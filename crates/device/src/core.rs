@@ -26,6 +26,19 @@ pub enum SendMode {
     Synchronous,
 }
 
+/// Messages that no receive has asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Unreceived {
+    /// How many there are.
+    pub count: usize,
+    /// Who has sent the first.
+    pub from: ProcId,
+    /// What it carries.
+    pub key: Key,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
 /// What the device can do for a peer; the floor above asks this, never which transport it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
@@ -466,10 +479,17 @@ impl Device {
         self.engine.matcher.promise(context, promised);
     }
 
-    /// The first message in a context that has come and that no receive has asked for: who sent it, what it carries, and its length in bytes.
-    pub fn first_unreceived(&mut self, context: ContextId) -> Option<(ProcId, Key, u64)> {
-        let first = self.engine.matcher.first_unexpected(context)?;
-        Some((first.from, first.key, first.len))
+    /// The messages in a context that have come and that no receive has asked for. `None`: there are none.
+    pub fn unreceived(&mut self, context: ContextId) -> Option<Unreceived> {
+        let mut messages = self.engine.matcher.unexpected(context);
+        let count = messages.len();
+        let first = messages.next()?;
+        Some(Unreceived {
+            count,
+            from: first.from,
+            key: first.key,
+            len: first.len,
+        })
     }
 
     /// Receives that wait for their message, and messages that wait for their receive, in a context.

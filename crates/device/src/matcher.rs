@@ -181,12 +181,14 @@ impl Matcher {
         )
     }
 
-    /// The first of the messages that wait for their receive in a context.
-    pub fn first_unexpected(&mut self, context: ContextId) -> Option<&Unexpected> {
-        let &at = self.index.get(&context)?;
-        let queues = &mut self.queues[at];
-        queues.unsort(context);
-        queues.unexpected.front()
+    /// The messages that wait for their receive in a context, in the order in which they have come.
+    pub fn unexpected(&mut self, context: ContextId) -> impl ExactSizeIterator<Item = &Unexpected> {
+        let found = self.index.get(&context).map(|&at| &mut self.queues[at]);
+        let messages = found.map(|queues| {
+            queues.unsort(context);
+            queues.unexpected.iter()
+        });
+        messages.unwrap_or_default()
     }
 
     /// A message has arrived: the receive that it matches, if one waits.
