@@ -14,8 +14,8 @@ use crate::wire::{self, Head};
 use ferry_job::{Directory, RankStatus, Segment, Welcome};
 use ferry_transport::shm::READ_MIN_MEASURED;
 use ferry_transport::{Answer, Body, Features, Fetch, ReadError, TransportError, Wires};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// When a send is complete (MPI 5.0 §3.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,46 +51,23 @@ pub struct Capabilities {
     pub streams: bool,
 }
 
-/// Work that goes on whenever the device makes progress (a collective's schedule).
-pub trait Background: Send {
-    /// Does what can be done now, without blocking. Returns true when all is done; it is then dropped.
-    fn advance(&mut self, device: &mut Device) -> bool;
+/// Work that goes on whenever the device makes progress (a collective's schedule). Others may have a part of it, too.
+pub trait Background: Send + Sync {
+    /// Does what can be done now, without blocking. Returns true when all is done; the device then lets go of it.
+    fn advance(&self, device: &mut Device) -> bool;
 
     /// Do others wait for what it does next, or does that take long? Otherwise it can wait until the program is in MPI again: the progress
-    /// thread is not woken for it alone. Its requests speak for themselves.
-    fn presses(&self) -> bool {
+    /// thread is not woken for it alone. Its requests speak for themselves. The device is there to show that the caller has it.
+    fn presses(&self, _device: &Device) -> bool {
         true
     }
 }
 
-/// The same of which others have a part, too. It is told of only until it is done.
-pub trait SharedBackground: Send + Sync {
-    /// As [`Background::advance`].
-    fn advance(&self, device: &mut Device) -> bool;
-    /// As [`Background::presses`]; the device is there to show that the caller has it.
-    fn presses(&self, device: &Device) -> bool;
-}
-
-/// Work that goes on.
-enum Ongoing {
-    Own(Box<dyn Background>),
-    Shared(Arc<dyn SharedBackground>),
-}
-
-impl Ongoing {
-    #[inline]
-    fn advance(&mut self, device: &mut Device) -> bool {
-        match self {
-            Ongoing::Own(work) => work.advance(device),
-            Ongoing::Shared(work) => work.advance(device),
-        }
-    }
-
-    fn presses(&self, device: &Device) -> bool {
-        match self {
-            Ongoing::Own(work) => work.presses(),
-            Ongoing::Shared(work) => work.presses(device),
-        }
+/// Work of which nobody else has a part: a function that is called until it says that all is done.
+impl<F: FnMut(&mut Device) -> bool + Send> Background for Mutex<F> {
+    fn advance(&self, device: &mut Device) -> bool {
+        let mut advance = self.lock().unwrap_or_else(PoisonError::into_inner);
+        advance(device)
     }
 }
 
@@ -100,7 +77,7 @@ pub struct Device {
     size: u32,
     pub(crate) wires: Wires,
     pub(crate) engine: Engine,
-    background: Vec<Ongoing>,
+    background: Vec<Arc<dyn Background>>,
     pub(crate) status: &'static RankStatus,
     /// How waiting is done here.
     pub(crate) patience: crate::waiting::Patience,
@@ -567,17 +544,10 @@ impl Device {
     }
 
     /// Hands over work to go on in the background.
-    pub fn add_background(&mut self, mut work: Box<dyn Background>) {
-        if !work.advance(self) {
-            self.background.push(Ongoing::Own(work));
-        }
-    }
-
-    /// The same of which the caller keeps a part.
     #[inline]
-    pub fn share_background(&mut self, work: Arc<dyn SharedBackground>) {
+    pub fn add_background(&mut self, work: Arc<dyn Background>) {
         if !work.advance(self) {
-            self.background.push(Ongoing::Shared(work));
+            self.background.push(work);
         }
     }
 
@@ -585,7 +555,7 @@ impl Device {
         let before = self.engine.requests.completed();
         let mut all = std::mem::take(&mut self.background);
         let running = all.len();
-        all.retain_mut(|work| !work.advance(self));
+        all.retain(|work| !work.advance(self));
         let ended = all.len() < running;
         all.append(&mut self.background);
         self.background = all;

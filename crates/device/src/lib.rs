@@ -38,7 +38,7 @@ mod atomic {
 }
 
 pub use buffer::{Layout, Sink, Source};
-pub use core::{Background, Capabilities, Device, SendMode, SharedBackground, Unreceived};
+pub use core::{Background, Capabilities, Device, SendMode, Unreceived};
 pub use count::{COUNTERS, Count, Counters, Traffic, WAYS};
 pub use ferry_transport::connected::REFUSED;
 pub use ferry_transport::model::{is_modelled, virtual_time};

@@ -325,19 +325,17 @@ pub unsafe fn receive_init(
             let posted = receiving.post(d, &mut state);
             drop(state);
             if !posted {
-                d.add_background(Box::new(Posting(receiving.clone())));
+                d.add_background(receiving.clone());
             }
             Active::Work(receiving.clone())
         }),
     )
 }
 
-/// A receive that waits for the sender's cut.
-struct Posting(Arc<Receiving>);
-
-impl Background for Posting {
-    fn advance(&mut self, d: &mut Device) -> bool {
-        self.0.post(d, &mut lock(&self.0.state))
+/// Until the sender's cut is known.
+impl Background for Receiving {
+    fn advance(&self, d: &mut Device) -> bool {
+        self.post(d, &mut lock(&self.state))
     }
 }
 

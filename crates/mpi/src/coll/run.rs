@@ -619,7 +619,7 @@ impl Lasting {
         if nothing {
             started.end_at_once();
         } else {
-            device::device().share_background(started.clone());
+            device::device().add_background(started.clone());
         }
         Request::flagged(Some(comm), started)
     }
@@ -650,7 +650,7 @@ impl Lasting {
             Some(comm),
             Box::new(move |d| {
                 let started = Started::new(What::Again(lasting.clone()));
-                d.share_background(started.clone());
+                d.add_background(started.clone());
                 Active::Work(started)
             }),
         )

@@ -3,12 +3,12 @@
 use super::{Comm, Hints};
 use crate::attr::Attributes;
 use crate::device::{
-    self, Background, ContextId, Device, Key, Pattern, ProcId, ReqId, SendMode, Sink, Source, Tags,
+    self, ContextId, Device, Key, Pattern, ProcId, ReqId, SendMode, Sink, Source, Tags,
 };
 use crate::process::process;
 use crate::request::{Flag, Request};
 use crate::{Result, err};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// The new communicator's context, and that of its local communicator (0 if it has none).
 type Words = [u8; 16];
@@ -30,8 +30,9 @@ impl Comm {
             Err(e) => (None, Attributes::new(), Some(e)),
         };
         let flag = Arc::new(Flag::default());
-        let work = Duplication::begin(self, tag, kept, hints, ready, flag.clone());
-        device::device().add_background(Box::new(work));
+        let mut work = Duplication::begin(self, tag, kept, hints, ready, flag.clone());
+        let advance = move |d: &mut Device| work.advance(d);
+        device::device().add_background(Arc::new(Mutex::new(advance)));
         match failed {
             None => Ok(Request::work(Some(self.clone()), flag)),
             Some(e) => Err(e),
@@ -156,7 +157,8 @@ fn send(d: &mut Device, to: ProcId, key: Key, words: Words) {
     }
 }
 
-impl Background for Duplication {
+impl Duplication {
+    /// Goes on as far as it can. True: it has ended.
     fn advance(&mut self, d: &mut Device) -> bool {
         let mut words = self.own;
         if let Some((req, received)) = &self.awaited {

@@ -21,7 +21,7 @@ pub use setting::{Mode, own_memory, start, stop};
 use super::number::{Form, Number};
 use super::run::{self, Lasting, Run, Story};
 use super::{Call, What};
-use crate::device::{self, Completion, ProcId, ReqId, WaitingFor};
+use crate::device::{self, Completion, Device, ProcId, ReqId, WaitingFor};
 use crate::{Comm, Error, Result, process};
 use cover::{Cover, Plan};
 use extent::{Extent, Touch, number, span};
@@ -699,8 +699,9 @@ fn incoming_touches(lasting: &Lasting, extent: &Extent) -> Vec<Touch> {
 }
 
 /// From here on it goes on by itself.
-fn begin(work: Work) {
+fn begin(mut work: Work) {
     lock(&UNDER_WAY).push(work.shared.clone());
     PENDING.fetch_add(1, Ordering::Relaxed);
-    device::device().add_background(Box::new(work));
+    let advance = move |d: &mut Device| work.advance(d);
+    device::device().add_background(Arc::new(Mutex::new(advance)));
 }

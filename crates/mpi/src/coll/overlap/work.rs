@@ -5,7 +5,7 @@ use super::extent::{Extent, Touch};
 use super::store::Store;
 use super::{Shared, finished};
 use crate::coll::run::{Labour, Lasting, Run, Stand};
-use crate::device::{Background, Device, ReqId};
+use crate::device::{Device, ReqId};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -89,8 +89,9 @@ pub(super) struct Work {
     pub opened_at_touch: usize,
 }
 
-impl Background for Work {
-    fn advance(&mut self, d: &mut Device) -> bool {
+impl Work {
+    /// Goes on as far as it can. True: it has ended.
+    pub fn advance(&mut self, d: &mut Device) -> bool {
         let touched = self.shared.has_touched.swap(false, Ordering::AcqRel);
         if touched {
             self.raise(d);
@@ -125,9 +126,7 @@ impl Background for Work {
         d.gather(if may_gather { self.gathers(opened) } else { 0 });
         done
     }
-}
 
-impl Work {
     /// Bytes that may gather, of which so many are open.
     fn gathers(&self, opened: usize) -> usize {
         match &self.rest {

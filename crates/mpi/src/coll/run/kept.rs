@@ -92,7 +92,7 @@ impl KeptCollectives {
             Some((one.request.clone(), started))
         })?;
         drop(all);
-        device::device().share_background(started);
+        device::device().add_background(started);
         Some(request)
     }
 

@@ -6,7 +6,7 @@
 
 use super::{Binding, LONG, Labour, Lasting, Number, Run, Stand, bytes, takes_long};
 use crate::Result;
-use crate::device::{Device, SharedBackground};
+use crate::device::{Background, Device};
 use crate::request::{Flag, Outcome, Work};
 use ferry_schedule::Step;
 use std::cell::UnsafeCell;
@@ -102,7 +102,7 @@ impl Started {
     }
 }
 
-impl SharedBackground for Started {
+impl Background for Started {
     fn presses(&self, _exclusive: &Device) -> bool {
         // SAFETY: the device is the caller's, and the run has not ended: the device asks of nothing else.
         let inner = unsafe { &*self.inner.get() };

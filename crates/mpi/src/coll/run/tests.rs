@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::coll::number::Form;
-use crate::device::SharedBackground;
+use crate::device::Background;
 use ferry_datatype::Basic;
 use ferry_op::Predefined;
 use ferry_schedule::Collective;
@@ -112,7 +112,7 @@ fn left_to_the_thread(comm: &Arc<Comm>) {
         let work = background(&[copy(0, len)], &b);
         let mut d = device::device();
         assert!(work.presses(&d));
-        d.share_background(work.clone());
+        d.add_background(work.clone());
         // The thread cannot have had the device yet.
         assert!(!work.flag.is_set() && recv.iter().all(|&x| x == 0));
         drop(d);
@@ -124,7 +124,7 @@ fn left_to_the_thread(comm: &Arc<Comm>) {
     let work = background(&[copy(0, 4096)], &b);
     let mut d = device::device();
     assert!(!work.presses(&d));
-    d.share_background(work.clone());
+    d.add_background(work.clone());
     assert!(work.flag.is_set());
     assert_eq!(send, recv);
 }
@@ -141,7 +141,7 @@ fn done_by_who_waits(comm: &Arc<Comm>) {
             return false; // it waits only from here on
         }
         if !std::mem::replace(&mut begun, true) {
-            d.share_background(work.clone());
+            d.add_background(work.clone());
             assert!(work.flag.is_set());
         }
         true
@@ -171,7 +171,7 @@ fn taken_over(comm: &Arc<Comm>) {
                 },
             ];
             let work = background(&steps, &b);
-            device::device().share_background(work.clone());
+            device::device().add_background(work.clone());
             all.push((send, recv, work));
         }
         for _ in 0..dice.next(3) * 1000 {
@@ -216,7 +216,7 @@ fn reductions(comm: &Arc<Comm>) {
             into: Piece::recv(0, MIB as i64),
         };
         let work = background(&[copy(0, MIB), add, add], &b);
-        device::device().share_background(work.clone());
+        device::device().add_background(work.clone());
         if Arc::ptr_eq(op, &own) {
             wait(&work);
         } else {
