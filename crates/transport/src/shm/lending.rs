@@ -59,11 +59,7 @@ impl Shm {
     }
 
     pub(super) fn view_board(&mut self, owner: ProcId, number: u32, members: u32) -> Option<Board> {
-        if number >= BOARDS || members as usize > self.locals.len() {
-            return None;
-        }
-        let owner = self.index(owner)?;
-        let base = self.board_at(owner, number)?;
+        let base = self.lent(owner, number, members)?;
         // SAFETY: a mapped board with slots for all local processes, lent by its owner to these members.
         Some(unsafe { Board::new(base, members) })
     }
@@ -75,12 +71,20 @@ impl Shm {
         members: u32,
         me: u32,
     ) -> Option<Round> {
-        if number >= BOARDS || members as usize > self.locals.len() || members > FEW {
+        if members > FEW {
+            return None;
+        }
+        let base = self.lent(owner, number, members)?;
+        // SAFETY: as for a board; this process is member `me`.
+        Some(unsafe { Round::new(base, members, me) })
+    }
+
+    /// Board `number` of process `owner`, if there is one that has room for so many.
+    fn lent(&mut self, owner: ProcId, number: u32, members: u32) -> Option<*mut u8> {
+        if number >= BOARDS || members as usize > self.locals.len() {
             return None;
         }
         let owner = self.index(owner)?;
-        let base = self.board_at(owner, number)?;
-        // SAFETY: as for a board; this process is member `me`.
-        Some(unsafe { Round::new(base, members, me) })
+        self.board_at(owner, number)
     }
 }
