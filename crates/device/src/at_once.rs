@@ -15,11 +15,11 @@ use crate::engine::{Engine, Outgoing, Payload};
 use crate::key::{Key, ProcId};
 use crate::lending::class;
 use crate::matcher::{Content, Unexpected};
-use crate::request::{Fault, Operation, ReqId, Stream};
+use crate::request::{Asked, Fault, Operation, ReqId, Stream};
 use crate::stream::LEND_MIN;
 use crate::wire::{self, Fields, Head};
 use ferry_transport::{Features, Lends};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Bytes of a message that goes at once, at most: of longer ones the answer takes a small part of the time.
 const MOST: usize = 1024 * 1024;
@@ -33,14 +33,11 @@ const MET_MAX: u32 = 256;
 const TRUSTED: u32 = 64;
 
 /// How well a peer's receives keep up with what is sent to it.
-#[derive(Debug)]
 struct Pace {
     /// Receives in a row that were there when a message was announced.
     met: u32,
     /// As many must have been before the next message goes at once.
     wanted: u32,
-    /// Something has come from there since the last one went at once.
-    heard: bool,
     /// So many went at once since `wanted` changed.
     went: u32,
 }
@@ -49,8 +46,8 @@ struct Pace {
 #[derive(Default)]
 pub(crate) struct AtOnce {
     paces: HashMap<ProcId, Pace>,
-    /// Those of them from which nothing has come since.
-    unheard: usize,
+    /// Peers to which one has gone, and from which nothing has come since.
+    unheard: HashSet<ProcId>,
     /// Messages that are coming in, by sender.
     coming: HashMap<ProcId, Coming>,
     /// Messages, whole or in part, that have met no receive.
@@ -119,11 +116,10 @@ impl Device {
     pub(crate) fn send_at_once(&mut self, to: ProcId, key: Key, source: Source) -> ReqId {
         self.engine.at_once.went(to);
         let head = Head::new().key(&key).u64(source.len() as u64);
-        let req = self.engine.requests.insert(Operation::SendAnnounced {
+        let req = self.engine.requests.insert(Operation::SendLarge {
             to,
             source,
-            // It is asked for already: nobody else can.
-            asked: Some(u32::MAX),
+            asked: Asked::Needless,
         });
         let payload = Payload::Stream {
             req,
@@ -148,40 +144,34 @@ impl AtOnce {
         self.paces.entry(peer).or_insert(Pace {
             met: 0,
             wanted: MET_MIN,
-            heard: true,
             went: 0,
         })
     }
 
     fn may_send(&self, to: ProcId) -> bool {
         let pace = self.paces.get(&to);
-        pace.is_some_and(|p| p.heard && p.met >= p.wanted)
+        pace.is_some_and(|p| p.met >= p.wanted) && !self.unheard.contains(&to)
     }
 
     fn went(&mut self, to: ProcId) {
         let pace = self.pace(to);
-        pace.heard = false;
         pace.went += 1;
         if pace.went >= TRUSTED {
             (pace.went, pace.wanted) = (0, (pace.wanted / 2).max(MET_MIN));
         }
-        self.unheard += 1;
+        self.unheard.insert(to);
     }
 
     /// Something has come from there.
     #[inline]
     pub fn hear(&mut self, from: ProcId) {
-        if self.unheard > 0 {
+        if !self.unheard.is_empty() {
             self.hear_of(from);
         }
     }
 
     fn hear_of(&mut self, from: ProcId) {
-        if let Some(pace) = self.paces.get_mut(&from)
-            && !std::mem::replace(&mut pace.heard, true)
-        {
-            self.unheard -= 1;
-        }
+        self.unheard.remove(&from);
     }
 
     /// A message that was announced to `peer` has met a receive: did that wait for it?
@@ -491,6 +481,6 @@ mod tests {
         assert!(at_once.may_send(1));
         at_once.note(1, false);
         assert!(!at_once.may_send(1));
-        assert_eq!(at_once.unheard, 0);
+        assert!(at_once.unheard.is_empty());
     }
 }

@@ -142,8 +142,7 @@ impl Device {
         else {
             return;
         };
-        let Some(Operation::SendAnnounced { source, .. }) =
-            self.engine.requests.operation(ReqId(req))
+        let Some(Operation::SendLarge { source, .. }) = self.engine.requests.operation(ReqId(req))
         else {
             return;
         };

@@ -8,7 +8,7 @@ use crate::engine::{Engine, Fetching, Outgoing, Payload, Task};
 use crate::key::{ContextId, Envelope, Key, Pattern, ProcId};
 use crate::loss;
 use crate::matcher::{Content, Unexpected};
-use crate::request::{Completion, Fault, Operation, ReqId};
+use crate::request::{Asked, Completion, Fault, Operation, ReqId};
 use crate::scattered::read_into;
 use crate::wire::{self, Head};
 use ferry_job::{Directory, RankStatus, Segment, Welcome};
@@ -292,10 +292,10 @@ impl Device {
             _ if by_card => ON_CARD,
             _ => 0,
         };
-        let req = self.engine.requests.insert(Operation::SendAnnounced {
+        let req = self.engine.requests.insert(Operation::SendLarge {
             to,
             source,
-            asked: None,
+            asked: Asked::NotYet,
         });
         let head = Head::new().key(&key).u64(len).u64(address).u32(req.0);
         if std::mem::take(&mut self.engine.gives_ends) && address == 0 {

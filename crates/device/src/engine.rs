@@ -9,7 +9,7 @@ use crate::key::ProcId;
 use crate::lending::{CLASSES, Choice};
 use crate::matcher::{Content, Matcher, Unexpected};
 use crate::note::Note;
-use crate::request::{Completion, Fault, Operation, ReqId, Requests, Stream};
+use crate::request::{Asked, Completion, Fault, Operation, ReqId, Requests, Stream};
 use crate::wire::{self, Fields, Head};
 use ferry_transport::{Inbox, ReadError};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -419,8 +419,10 @@ impl Engine {
         let mut fields = Fields(bytes);
         let (mine, theirs) = (ReqId(fields.u32()?), fields.u32()?);
         match self.requests.operation(mine) {
-            Some(Operation::SendAnnounced { to, asked, .. }) if *to == from && asked.is_none() => {
-                *asked = Some(theirs)
+            Some(Operation::SendLarge { to, asked, .. })
+                if *to == from && *asked == Asked::NotYet =>
+            {
+                *asked = Asked::Yes
             }
             _ => return None,
         }
@@ -477,7 +479,7 @@ impl Engine {
     fn was_taken(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
         let req = ReqId(Fields(bytes).u32()?);
         match self.requests.operation(req) {
-            Some(Operation::SendAnnounced { to, .. } | Operation::SendWaiting { to })
+            Some(Operation::SendLarge { to, .. } | Operation::SendWaiting { to })
                 if *to == from =>
             {
                 self.requests.complete(req, Completion::EMPTY);

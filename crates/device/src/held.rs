@@ -8,7 +8,7 @@ use crate::buffer::{Sink, Source};
 use crate::core::Device;
 use crate::engine::{Engine, Outgoing, Payload};
 use crate::key::{Key, Pattern, ProcId};
-use crate::request::{Completion, Operation, ReqId};
+use crate::request::{Asked, Completion, Operation, ReqId};
 use crate::wire::{self, Fields, Head};
 
 /// Bytes of each end of a message that can be had before the rest.
@@ -148,7 +148,7 @@ impl Engine {
 
     /// Queues an announced send's ends, before its announcement.
     pub(crate) fn give_ends(&mut self, to: ProcId, req: ReqId) {
-        let Some(Operation::SendAnnounced { source, .. }) = self.requests.operation(req) else {
+        let Some(Operation::SendLarge { source, .. }) = self.requests.operation(req) else {
             return;
         };
         let len = source.len();
@@ -253,10 +253,10 @@ impl Engine {
         let (mine, theirs) = (ReqId(fields.u32()?), fields.u32()?);
         let (at, len) = (usize::try_from(fields.u64()?).ok()?, fields.u32()? as usize);
         // Once the whole is asked for, its beginning may be gone.
-        let Some(Operation::SendAnnounced {
+        let Some(Operation::SendLarge {
             to,
             source,
-            asked: None,
+            asked: Asked::NotYet,
         }) = self.requests.operation(mine)
         else {
             return None;
@@ -357,10 +357,10 @@ mod tests {
             ptr: data.as_ptr(),
             len: data.len(),
         };
-        engine.requests.insert(Operation::SendAnnounced {
+        engine.requests.insert(Operation::SendLarge {
             to: PEER,
             source,
-            asked: None,
+            asked: Asked::NotYet,
         })
     }
 

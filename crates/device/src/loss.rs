@@ -75,9 +75,7 @@ impl Engine {
         let mut unmatched = Vec::new();
         for (req, operation) in self.requests.under_way() {
             match operation {
-                Operation::SendWaiting { to } | Operation::SendAnnounced { to, .. }
-                    if *to == peer =>
-                {
+                Operation::SendWaiting { to } | Operation::SendLarge { to, .. } if *to == peer => {
                     failed.push(req);
                 }
                 Operation::Receive {

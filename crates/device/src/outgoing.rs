@@ -144,7 +144,7 @@ impl Device {
                 {
                     return Ok(went);
                 }
-                let Some(Operation::SendAnnounced { source, .. }) =
+                let Some(Operation::SendLarge { source, .. }) =
                     self.engine.requests.operation(*req)
                 else {
                     return Ok(Offer::Gone);
@@ -282,7 +282,7 @@ impl Device {
     /// Where the bytes of a send lie, and how many there are, if they lie in one run.
     fn one_run(&mut self, req: ReqId) -> Option<(*const u8, usize)> {
         match self.engine.requests.operation(req)? {
-            Operation::SendQueued { source } | Operation::SendAnnounced { source, .. } => {
+            Operation::SendQueued { source } | Operation::SendLarge { source, .. } => {
                 match source {
                     Source::Bytes { ptr, len } if *len > 0 => Some((*ptr, *len)),
                     Source::Owned(b) if !b.is_empty() => Some((b.as_ptr(), b.len())),

@@ -236,7 +236,7 @@ impl Device {
     pub(crate) fn copier(&self) -> Copier {
         match &self.progress_thread {
             Some(w) if w.works => Copier::Thread,
-            _ if self.engine.requests.announced() > 0 => Copier::Sender,
+            _ if self.engine.requests.large() > 0 => Copier::Sender,
             _ => Copier::Program,
         }
     }

@@ -63,11 +63,11 @@ pub(crate) enum Operation {
     SendQueued { source: Source },
     /// A synchronous send whose receiver has yet to match.
     SendWaiting { to: ProcId },
-    /// A large send that has been announced; `asked`: the receiver wants it piece by piece.
-    SendAnnounced {
+    /// A send of a message that is too large to be put on its wire as a whole.
+    SendLarge {
         to: ProcId,
         source: Source,
-        asked: Option<u32>,
+        asked: Asked,
     },
     /// A receive; `stream`: its message comes piece by piece.
     Receive {
@@ -79,6 +79,17 @@ pub(crate) enum Operation {
     Message(Box<Unexpected>),
     /// It could not even be started.
     Failed,
+}
+
+/// Does the receiver of a large message ask for it piece by piece?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asked {
+    /// It may; it has been told of the message.
+    NotYet,
+    /// It has.
+    Yes,
+    /// It need not, and cannot: the message goes at once.
+    Needless,
 }
 
 /// A message that comes piece by piece.
@@ -105,7 +116,7 @@ pub(crate) struct Requests {
     started: u64,
     completed: u64,
     /// Large sends under way.
-    announced: usize,
+    large: usize,
     /// Operations marked by [`Requests::press`] that are under way.
     pressing: usize,
 }
@@ -117,7 +128,7 @@ impl Requests {
             free: Vec::new(),
             started: 0,
             completed: 0,
-            announced: 0,
+            large: 0,
             pressing: 0,
         }
     }
@@ -125,7 +136,7 @@ impl Requests {
     #[inline]
     pub fn insert(&mut self, operation: Operation) -> ReqId {
         self.started += 1;
-        self.announced += usize::from(matches!(operation, Operation::SendAnnounced { .. }));
+        self.large += usize::from(matches!(operation, Operation::SendLarge { .. }));
         let slot = Slot {
             operation,
             done: false,
@@ -174,7 +185,7 @@ impl Requests {
     pub fn complete(&mut self, req: ReqId, completion: Completion) {
         self.completed += 1;
         let slot = &mut self.slots[req.0 as usize];
-        self.announced -= usize::from(matches!(slot.operation, Operation::SendAnnounced { .. }));
+        self.large -= usize::from(matches!(slot.operation, Operation::SendLarge { .. }));
         self.pressing -= usize::from(slot.pressing);
         slot.pressing = false;
         slot.operation = Operation::Free;
@@ -221,8 +232,8 @@ impl Requests {
     }
 
     /// Large sends under way.
-    pub fn announced(&self) -> usize {
-        self.announced
+    pub fn large(&self) -> usize {
+        self.large
     }
 
     /// Others wait for this operation's progress, not only the program for its end.
@@ -238,7 +249,7 @@ impl Requests {
 
     /// Operations under way on whose progress others wait.
     pub fn pressing(&self) -> usize {
-        self.announced + self.pressing
+        self.large + self.pressing
     }
 
     /// Operations under way.
@@ -249,10 +260,10 @@ impl Requests {
     /// Is a send under way?
     pub fn sends_pending(&self) -> bool {
         self.slots.iter().any(|s| {
-            use Operation::{SendAnnounced, SendQueued, SendWaiting};
+            use Operation::{SendLarge, SendQueued, SendWaiting};
             matches!(
                 s.operation,
-                SendQueued { .. } | SendWaiting { .. } | SendAnnounced { .. }
+                SendQueued { .. } | SendWaiting { .. } | SendLarge { .. }
             )
         })
     }

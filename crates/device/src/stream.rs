@@ -34,7 +34,7 @@ impl Device {
     /// As for [`Device::send`], for the bytes that have not [`gone`](Device::gone).
     pub unsafe fn relocate(&mut self, req: ReqId, ptr: *const u8) {
         if let Some(
-            Operation::SendAnnounced {
+            Operation::SendLarge {
                 source: Source::Bytes { ptr: place, .. },
                 ..
             }
@@ -63,7 +63,7 @@ impl Device {
             return next.message == wire::LENT;
         }
         let req = *req;
-        let Some(Operation::SendAnnounced {
+        let Some(Operation::SendLarge {
             source: Source::Bytes { len, .. },
             ..
         }) = self.engine.requests.operation(req)
@@ -102,8 +102,7 @@ impl Device {
         req: ReqId,
         offset: &mut usize,
     ) -> Result<Option<Offer>, TransportError> {
-        let Some(Operation::SendAnnounced { source, .. }) = self.engine.requests.operation(req)
-        else {
+        let Some(Operation::SendLarge { source, .. }) = self.engine.requests.operation(req) else {
             return Ok(Some(Offer::Gone));
         };
         let len = source.len();

@@ -48,10 +48,10 @@ impl Scene {
         }
         for to in 0..PEERS {
             let source = Source::Owned(vec![7; 100].into());
-            scene.engine.requests.insert(Operation::SendAnnounced {
+            scene.engine.requests.insert(Operation::SendLarge {
                 to,
                 source,
-                asked: None,
+                asked: Asked::NotYet,
             });
             scene.engine.requests.insert(Operation::SendWaiting { to });
         }
