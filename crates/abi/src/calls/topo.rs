@@ -91,15 +91,11 @@ pub fn cart_map(
     comm: &'static Arc<Comm>,
     _ndims: usize,
     dims: &[i32],
-    periods: &[i32],
+    _periods: &[i32],
     newrank: Out<i32>,
 ) -> Result<()> {
-    // In a grid without places, as dims[0] = 2, dims[1] = size / 4 make on few ranks, nobody has one.
-    let size = match dims.iter().min() {
-        Some(0) => 0,
-        _ => new_cart(comm, dims, periods)?.size(),
-    };
-    newrank.set(rank_or_undefined(Some(comm.rank()).filter(|&r| r < size)));
+    let places = Cart::places(dims, comm.size())?;
+    newrank.set(rank_or_undefined(Some(comm.rank()).filter(|&r| r < places)));
     Ok(())
 }
 

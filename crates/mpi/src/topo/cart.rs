@@ -14,12 +14,27 @@ impl Cart {
     ///
     /// Errors: Dims if a dimension is not positive or the grid has more than `limit` places.
     pub fn new(dims: &[i32], periodic: &[bool], limit: u32) -> Result<Cart> {
+        if Cart::places(dims, limit)? == 0 {
+            let i = dims.iter().position(|&d| d == 0).unwrap_or_default();
+            return Err(err!(Dims, "dims[{i}] is 0: it has to be positive"));
+        }
+        Ok(Cart {
+            dims: dims.iter().map(|&d| d as u32).collect(),
+            periodic: periodic.to_vec(),
+        })
+    }
+
+    /// How many places a grid of `dims` has. It may have none: dims\[0\] = 2, dims\[1\] = size / 4 make such ones on few ranks, in which nobody has a place
+    /// (MPI_Cart_map) and of which there can be no communicator.
+    ///
+    /// Errors: Dims if a dimension is negative or the grid has more than `limit` places.
+    pub fn places(dims: &[i32], limit: u32) -> Result<u32> {
         let mut places = 1u64;
         for (i, &d) in dims.iter().enumerate() {
-            if d <= 0 {
+            let Ok(d) = u64::try_from(d) else {
                 return Err(err!(Dims, "dims[{i}] is {d}: it has to be positive"));
-            }
-            places = places.saturating_mul(d as u64);
+            };
+            places = places.saturating_mul(d);
         }
         if places > u64::from(limit) {
             return Err(err!(
@@ -27,10 +42,7 @@ impl Cart {
                 "the grid {dims:?} has {places} places, but the communicator has {limit} ranks"
             ));
         }
-        Ok(Cart {
-            dims: dims.iter().map(|&d| d as u32).collect(),
-            periodic: periodic.to_vec(),
-        })
+        Ok(places as u32)
     }
 
     /// Places in each dimension.
@@ -191,5 +203,8 @@ mod tests {
         assert_eq!(kind(&[3, 5]), crate::Kind::Dims);
         assert_eq!(kind(&[1 << 20, 1 << 20, 1 << 20]), crate::Kind::Dims);
         assert_eq!(Cart::new(&[], &[], 12).unwrap().size(), 1);
+        assert_eq!(Cart::places(&[3, 0], 12).unwrap(), 0);
+        assert_eq!(Cart::places(&[3, 4], 12).unwrap(), 12);
+        assert!(Cart::places(&[0, -1], 12).is_err());
     }
 }
