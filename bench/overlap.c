@@ -6,7 +6,6 @@
 #include "measure.h"
 
 #include <sched.h>
-#include <time.h>
 
 enum { KINDS = 7, TIMES = 9 };
 static const char *const names[KINDS] = {"ibcast", "iallreduce", "ialltoall", "iallgather", "igather", "iscatter", "ireduce"};
@@ -40,15 +39,7 @@ static void compute(long turns)
     sink = x;
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* Seconds from when the first rank begins until the last has ended, for one collective and `turns` of work: the median of some. All ranks
- * are on one node, so they have one clock. Ranks that share a core compute one after the other, and what each one sees by itself
+/* Seconds for one collective and `turns` of work: the median of some. Ranks that share a core compute one after the other, and what each one sees by itself
  * depends on who comes first. */
 static double one(int kind, long turns)
 {
@@ -59,9 +50,7 @@ static double one(int kind, long turns)
         MPI_Request r = kind < 0 ? MPI_REQUEST_NULL : start(kind);
         compute(turns);
         MPI_Wait(&r, MPI_STATUS_IGNORE);
-        double mine[2] = {-begun, now()}, all[2];
-        MPI_Allreduce(mine, all, 2, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-        took[i] = all[0] + all[1];
+        took[i] = together(begun);
         for (int k = i; k > 0 && took[k] < took[k - 1]; k--) {
             double swap = took[k];
             took[k] = took[k - 1], took[k - 1] = swap;
