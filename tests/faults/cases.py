@@ -217,6 +217,9 @@ class Cases:
             self.case(f"messages that are never received, {wires}", self.mpiexec("-n", 2, die, "unreceived", environment=forced), status=0, within=6,
                       words=["rank 0.*MPI_Finalize.*2 messages.*4 bytes from rank 1 with tag 8"])
         self.case("a peer that has finished", self.mpiexec("-n", 3, die, "gone"), status="bad", within=6, words=["MPI_Recv", "finish|finali[sz]"])
+        self.case("generalised requests that nobody completes", self.mpiexec("-n", 2, die, "general"), status="bad", within=6,
+                  words=["rank 1 waits in MPI_Waitall for generalised requests", "its own program", "MPI_THREAD_MULTIPLE"],
+                  without=["no rank will send"])
         self.case("a message with another tag", self.mpiexec("-n", 2, die, "tag"), status="bad", within=6, words=["MPI_Recv", r"\b9\b"])
         for how, words in (("face", ["MPI_Recv", r"\b17\b"]), ("missing", ["MPI_Allreduce", "MPI_Recv"])):
             result = self.mpiexec("-n", 2, die, how, environment={"FERRY_PROGRESS": "thread"})

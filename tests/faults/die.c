@@ -47,6 +47,24 @@ static void *send_late(void *unused)
     return unused;
 }
 
+static int query(void *unused, MPI_Status *status)
+{
+    (void)unused, (void)status;
+    return MPI_SUCCESS;
+}
+
+static int let_go(void *unused)
+{
+    (void)unused;
+    return MPI_SUCCESS;
+}
+
+static int cancel(void *unused, int complete)
+{
+    (void)unused, (void)complete;
+    return MPI_SUCCESS;
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "";
@@ -126,6 +144,13 @@ int main(int argc, char **argv)
             MPI_Send(&value, 1, MPI_INT, 0, 9, MPI_COMM_WORLD);
         }
         MPI_Barrier(MPI_COMM_WORLD);
+    } else if (is(how, "general")) { /* nobody completes the generalised requests of one rank */
+        MPI_Request two[2];
+        if (rank == who) {
+            MPI_Grequest_start(query, let_go, cancel, NULL, &two[0]);
+            MPI_Grequest_start(query, let_go, cancel, NULL, &two[1]);
+            MPI_Waitall(2, two, MPI_STATUSES_IGNORE);
+        }
     } else if (is(how, "gone")) { /* the peer has finished */
         if (rank != who)
             MPI_Recv(&value, 1, MPI_INT, who, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -29,6 +29,11 @@ impl RankState {
     }
 }
 
+/// In [`RankStatus::peer`]: several operations, or one of several ranks.
+pub const SEVERAL: i32 = -2;
+/// In [`RankStatus::peer`]: the program itself, which completes its generalised requests.
+pub const ITSELF: i32 = -3;
+
 /// What one rank is doing. Written by the rank alone, read by the launcher; all fields are advisory.
 #[repr(C, align(256))]
 #[derive(Debug, Default)]
@@ -45,7 +50,7 @@ pub struct RankStatus {
     pub since: AtomicU64,
     /// The communicator's context (point-to-point form).
     pub context: AtomicU64,
-    /// The peer waited for, as a rank of MPI_COMM_WORLD; -1 any, -2 several.
+    /// The peer waited for, as a rank of MPI_COMM_WORLD; -1 any, [`SEVERAL`], or [`ITSELF`].
     pub peer: AtomicI32,
     /// The tag waited for; -1 any.
     pub tag: AtomicI32,

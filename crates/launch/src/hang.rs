@@ -2,6 +2,7 @@
 //!
 //! Pure functions of a snapshot, so that every case can be tested without a job.
 
+use ferry_job::ITSELF;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -22,7 +23,7 @@ pub struct RankView {
     pub comm: String,
     /// Ranks in the communicator; 0 unknown.
     pub comm_size: u32,
-    /// The rank waited for; -1 any, -2 several.
+    /// The rank waited for; -1 any, or [`ferry_job::SEVERAL`], or [`ITSELF`].
     pub peer: i32,
     /// The tag waited for; -1 any.
     pub tag: i32,
@@ -158,6 +159,7 @@ fn row(rank: &RankView, now: u64) -> Row {
             String::new(),
         ),
         (_, -1) => ("any rank".into(), tag(rank.tag)),
+        (_, ITSELF) => ("its own program".into(), String::new()),
         (_, ..-1) => ("several".into(), String::new()),
         (_, peer) => (format!("rank {peer}"), tag(rank.tag)),
     };
@@ -275,6 +277,7 @@ pub fn mistakes(ranks: &[RankView]) -> Vec<String> {
     collective_mistakes(ranks, &mut found);
     finished_peers(ranks, &mut found);
     cycles(ranks, &mut found);
+    own_programs(ranks, &mut found);
     if found.is_empty() {
         one_sided_waits(ranks, &mut found);
     }
@@ -530,6 +533,24 @@ fn ring_in_words(ranks: &[RankView], ring: &[usize]) -> String {
     who
 }
 
+/// Ranks that wait for generalised requests, which nobody but their own program completes.
+fn own_programs(ranks: &[RankView], found: &mut Vec<String>) {
+    let mut by_call: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (number, rank) in ranks.iter().enumerate() {
+        if rank.waits() && !rank.is_collective() && rank.peer == ITSELF {
+            by_call.entry(&rank.call).or_default().push(number);
+        }
+    }
+    for (call, who) in by_call {
+        found.push(format!(
+            "{} {} in {call} for generalised requests, which only {} own program can complete (MPI_Grequest_complete): before the wait, or in another thread, which may call MPI meanwhile only if the program has asked for MPI_THREAD_MULTIPLE",
+            ranks_named(&who),
+            if who.len() == 1 { "waits" } else { "wait" },
+            if who.len() == 1 { "its" } else { "their" },
+        ));
+    }
+}
+
 /// Neither rings nor finished peers: say of each waited-for rank what it does instead.
 fn one_sided_waits(ranks: &[RankView], found: &mut Vec<String>) {
     for (number, rank) in ranks.iter().enumerate() {
@@ -545,232 +566,7 @@ fn one_sided_waits(ranks: &[RankView], found: &mut Vec<String>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: u64 = 1_000_000_000;
-
-    fn waiting(call: &str, peer: i32, tag: i32) -> RankView {
-        RankView {
-            fate: Fate::Running,
-            asleep: true,
-            call: call.into(),
-            since: SECOND,
-            context: 0,
-            comm: String::new(),
-            comm_size: 0,
-            peer,
-            tag,
-            collective: 0,
-            root: -1,
-            sent: 5,
-            received: 5,
-        }
-    }
-    fn collective(call: &str, number: u64, root: i32) -> RankView {
-        RankView {
-            context: 1,
-            collective: number,
-            root,
-            ..waiting(call, -2, -1)
-        }
-    }
-    fn ended(fate: Fate) -> RankView {
-        RankView {
-            fate,
-            asleep: false,
-            ..waiting("", -1, -1)
-        }
-    }
-    fn said(ranks: &[RankView]) -> String {
-        mistakes(ranks).join("\n")
-    }
-
-    #[test]
-    fn two_receives_facing_each_other() {
-        let ranks = [waiting("MPI_Recv", 1, 3), waiting("MPI_Recv", 0, 3)];
-        assert!(stillness(&ranks).is_some());
-        let text = said(&ranks);
-        assert!(
-            text.contains("ranks 0 and 1 wait for each other, all receiving"),
-            "{text}"
-        );
-        let table = report(&ranks, 3 * SECOND);
-        assert!(
-            table.contains("MPI_Recv  MPI_COMM_WORLD  rank 1     3    2.0 s"),
-            "{table}"
-        );
-    }
-
-    #[test]
-    fn a_ring_of_sends() {
-        let ranks = [
-            waiting("MPI_Send", 1, 0),
-            waiting("MPI_Ssend", 2, 0),
-            waiting("MPI_Send", 0, 0),
-            ended(Fate::Finalized),
-        ];
-        let text = said(&ranks);
-        assert!(
-            text.contains("0 → 1 → 2 → 0") && text.contains("all sending"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn waiting_for_oneself() {
-        assert!(said(&[waiting("MPI_Recv", 0, 0)]).contains("for itself"));
-    }
-
-    #[test]
-    fn a_peer_that_has_finished() {
-        let text = said(&[waiting("MPI_Recv", 1, 7), ended(Fate::Exited)]);
-        assert!(
-            text.contains("rank 0 waits in MPI_Recv (tag 7) for rank 1, which has ended"),
-            "{text}"
-        );
-        let text = said(&[waiting("MPI_Probe", -1, 7), ended(Fate::Finalized)]);
-        assert!(
-            text.contains("any rank, but all others have finished"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn a_collective_that_not_all_enter() {
-        let text = said(&[
-            collective("MPI_Barrier", 3, -1),
-            collective("MPI_Barrier", 3, -1),
-            waiting("MPI_Recv", 0, 4),
-        ]);
-        assert!(
-            text.contains("ranks 0, 1 wait in MPI_Barrier on MPI_COMM_WORLD"),
-            "{text}"
-        );
-        assert!(
-            text.contains("rank 2 is in MPI_Recv with rank 0, tag 4"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn different_collectives() {
-        let text = said(&[
-            collective("MPI_Bcast", 1, 0),
-            collective("MPI_Reduce", 1, 0),
-            collective("MPI_Bcast", 1, 0),
-        ]);
-        assert!(
-            text.contains("ranks 0, 2 are in MPI_Bcast but rank 1 in MPI_Reduce"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn different_roots() {
-        let text = said(&[collective("MPI_Bcast", 1, 1), collective("MPI_Bcast", 1, 0)]);
-        assert!(
-            text.contains("rank 0 gave root 1 but rank 1 root 0"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn one_collective_too_many() {
-        let text = said(&[
-            collective("MPI_Barrier", 4, -1),
-            collective("MPI_Barrier", 5, -1),
-        ]);
-        assert!(text.contains("#4") && text.contains("#5"), "{text}");
-    }
-
-    #[test]
-    fn a_small_communicator_knows_only_how_many() {
-        let part = RankView {
-            context: 0x100 | 1,
-            comm_size: 3,
-            comm: "rows".into(),
-            ..collective("MPI_Allreduce", 1, -1)
-        };
-        let text = said(&[
-            part.clone(),
-            part,
-            waiting("MPI_Recv", 0, 0),
-            waiting("MPI_Recv", 1, 0),
-            ended(Fate::Exited),
-        ]);
-        assert!(
-            text.contains("on rows, which has 3 ranks: 1 of them is not in it"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn a_wait_for_somebody_busy_elsewhere() {
-        let text = said(&[waiting("MPI_Recv", 1, 0), waiting("MPI_Recv", -1, 9)]);
-        assert!(
-            text.contains(
-                "rank 0 waits in MPI_Recv (tag 0) for rank 1, which is in MPI_Recv from any rank"
-            ),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn a_job_that_may_go_on_is_no_hang() {
-        let busy = RankView {
-            asleep: false,
-            ..waiting("", -1, -1)
-        };
-        assert!(stillness(&[waiting("MPI_Recv", 1, 0), busy]).is_none());
-        assert!(stillness(&[waiting("MPI_Recv", 1, 0), ended(Fate::Started)]).is_none());
-        let in_flight = RankView {
-            sent: 6,
-            ..waiting("MPI_Recv", 0, 0)
-        };
-        assert!(stillness(&[waiting("MPI_Recv", 1, 0), in_flight]).is_none());
-        assert!(stillness(&[ended(Fate::Finalized), ended(Fate::Exited)]).is_none());
-    }
-
-    #[test]
-    fn a_message_to_a_finished_rank_is_never_taken() {
-        let sender = RankView {
-            sent: 6,
-            ..collective("MPI_Barrier", 1, -1)
-        };
-        let ranks = [sender, ended(Fate::Exited)];
-        assert!(stillness(&ranks).is_some());
-        let text = said(&ranks);
-        assert!(
-            text.contains("rank 0 waits in MPI_Barrier") && text.contains("rank 1 has ended"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn moving_between_two_looks_is_seen() {
-        let before = [waiting("MPI_Recv", 1, 0), waiting("MPI_Recv", 0, 0)];
-        let mut after = before.clone();
-        assert_eq!(stillness(&before), stillness(&after));
-        after[1].since += 1;
-        assert_ne!(stillness(&before), stillness(&after));
-    }
-
-    #[test]
-    fn a_big_job_makes_a_short_table() {
-        let mut ranks = vec![collective("MPI_Barrier", 1, -1); 511];
-        ranks.push(ended(Fate::Exited));
-        let text = report(&ranks, 2 * SECOND);
-        assert!(text.lines().count() <= 5, "{text}");
-        assert!(text.contains("0-510"), "{text}");
-    }
-
-    #[test]
-    fn lists_of_ranks() {
-        assert_eq!(list(&[0, 1, 2, 3, 7]), "0-3, 7");
-        assert_eq!(list(&[0, 1, 5, 6]), "0, 1, 5, 6");
-    }
-}
+mod tests;
 
 #[cfg(test)]
 mod fuzz;

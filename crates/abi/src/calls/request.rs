@@ -518,7 +518,7 @@ pub fn grequest_start(
         extra_state,
     };
     let work = Arc::new(General::new(Box::new(functions)));
-    request.set(handle::insert(Request::work(None, work)));
+    request.set(handle::insert(Request::general_work(work)));
     Ok(())
 }
 

@@ -124,6 +124,8 @@ enum State {
 enum Class {
     Send,
     Receive,
+    /// A generalised request.
+    General,
     Other,
 }
 
@@ -198,6 +200,12 @@ impl Request {
     /// Work under way; errors go to `comm`, if given.
     pub fn work(comm: Option<Arc<Comm>>, work: Arc<dyn Work>) -> Arc<Request> {
         Request::make(comm, Class::Other, State::Active(Active::Work(work)), None)
+    }
+
+    /// An operation of the program's own (MPI_Grequest_start).
+    pub fn general_work(work: Arc<General>) -> Arc<Request> {
+        let state = State::Active(Active::Work(work));
+        Request::make(None, Class::General, state, None)
     }
 
     /// Work under way that says by itself when it is complete.
@@ -449,10 +457,24 @@ impl Request {
     fn waiting_for(&self) -> WaitingFor<'_> {
         WaitingFor {
             context: self.comm().map_or(device::ContextId::WORLD, |c| c.context),
-            peer: -2,
+            peer: match self.of().class {
+                Class::General => ferry_job::ITSELF,
+                _ => ferry_job::SEVERAL,
+            },
             tag: -1,
             details: self.comm().map(|c| &**c as &dyn device::Describe),
         }
+    }
+}
+
+/// What a wait for `requests`, of which `one` is the first, is shown to wait for.
+#[inline]
+fn waiting_for<'a>(one: &'a Request, requests: &[impl Deref<Target = Request>]) -> WaitingFor<'a> {
+    let is_general = |r: &Request| r.of().class == Class::General;
+    if requests.len() == 1 || is_general(one) && requests.iter().all(|r| is_general(r)) {
+        one.waiting_for()
+    } else {
+        WaitingFor::SEVERAL
     }
 }
 
@@ -461,11 +483,7 @@ impl Request {
 pub fn wait_all(requests: &[impl Deref<Target = Request>]) {
     let mut first = 0;
     let Some(one) = requests.first() else { return };
-    let what = if requests.len() == 1 {
-        one.waiting_for()
-    } else {
-        WaitingFor::SEVERAL
-    };
+    let what = waiting_for(one, requests);
     device::wait_until(&what, |d| {
         while first < requests.len() && requests[first].is_complete(d) {
             first += 1;
@@ -477,7 +495,10 @@ pub fn wait_all(requests: &[impl Deref<Target = Request>]) {
 /// Blocks until one of `requests`, of which there is at least one active, can be completed; returns which.
 pub fn wait_any(requests: &[impl Deref<Target = Request>]) -> usize {
     let mut found = 0;
-    device::wait_until(&WaitingFor::SEVERAL, |d| {
+    let Some(one) = requests.first() else {
+        return 0;
+    };
+    device::wait_until(&waiting_for(one, requests), |d| {
         match requests.iter().position(|r| r.is_complete(d)) {
             Some(at) => {
                 found = at;

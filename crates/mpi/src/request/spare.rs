@@ -52,8 +52,8 @@ impl Request {
     #[inline]
     pub fn put_away(self: Arc<Self>, d: &mut Device) -> Option<Arc<Request>> {
         // To be changed in `make` it must be the only reference.
-        if self.is_persistent() || self.of().class == Class::Other || Arc::strong_count(&self) != 1
-        {
+        let is_kept = matches!(self.of().class, Class::Send | Class::Receive);
+        if !is_kept || self.is_persistent() || Arc::strong_count(&self) != 1 {
             return Some(self);
         }
         let of_freed = self.comm().is_none_or(|c| c.is_freed());
