@@ -220,6 +220,8 @@ class Cases:
         self.case("generalised requests that nobody completes", self.mpiexec("-n", 2, die, "general"), status="bad", within=6,
                   words=["rank 1 waits in MPI_Waitall for generalised requests", "its own program", "MPI_THREAD_MULTIPLE"],
                   without=["no rank will send"])
+        self.case("groups that are merged in two orders", self.mpiexec("-n", 4, die, "merge"), status="bad", within=6,
+                  words=["rank 3 of 4: MPI_Intercomm_merge", "MPI_ERR_ARG", "high is true, but the leader"])
         self.case("a message with another tag", self.mpiexec("-n", 2, die, "tag"), status="bad", within=6, words=["MPI_Recv", r"\b9\b"])
         for how, words in (("face", ["MPI_Recv", r"\b17\b"]), ("missing", ["MPI_Allreduce", "MPI_Recv"])):
             result = self.mpiexec("-n", 2, die, how, environment={"FERRY_PROGRESS": "thread"})

@@ -151,6 +151,11 @@ int main(int argc, char **argv)
             MPI_Grequest_start(query, let_go, cancel, NULL, &two[1]);
             MPI_Waitall(2, two, MPI_STATUSES_IGNORE);
         }
+    } else if (is(how, "merge")) { /* one rank says otherwise than its group's leader which group comes first */
+        MPI_Comm half, between, all;
+        MPI_Comm_split(MPI_COMM_WORLD, rank >= size / 2, 0, &half);
+        MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, rank >= size / 2 ? 0 : size / 2, 3, &between);
+        MPI_Intercomm_merge(between, rank == who, &all);
     } else if (is(how, "gone")) { /* the peer has finished */
         if (rank != who)
             MPI_Recv(&value, 1, MPI_INT, who, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -110,6 +110,8 @@ pub(super) fn between(
 impl Comm {
     /// One communicator of both groups (MPI_Intercomm_merge). Those whose `high` is false come first; if both sides say the
     /// same, the side whose leader has the smaller process number. Collective over both groups.
+    ///
+    /// Errors: `high` is not what this rank's leader has said (MPI 5.0 §7.6.2); those who say what it says do not hear of it.
     pub fn merge(self: &Arc<Comm>, high: bool) -> Result<Arc<Comm>> {
         let (local, remote) = self.sides()?;
         let circle = Circle::of_all(local)?;
@@ -122,7 +124,14 @@ impl Comm {
         let (mine, theirs) = self.swap(&circle, tag, mine)?;
         let (mut mine, mut theirs) = (Reader(&mine), Reader(&theirs));
         let context = mine.context()?.min(theirs.context()?);
+        let own = high;
         let (high, other) = (mine.number()? != 0, theirs.number()? != 0);
+        if own != high {
+            return Err(err!(
+                Arg,
+                "high is {own}, but the leader of this rank's group has said {high}: all ranks of a group must say the same"
+            ));
+        }
         let first = if high == other {
             self.group.process(0) < remote.process(0)
         } else {
