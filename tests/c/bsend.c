@@ -86,6 +86,25 @@ int main(int argc, char **argv)
     OK(MPI_Buffer_detach(&where, &back));
     SAME(where == MPI_BUFFER_AUTOMATIC, 1);
 
+    /* What is nested in others may take away what is attached and put it back, also if that is nothing. */
+    for (int attached = 0; attached < 2; attached++) {
+        void *outer = &where;
+        int outer_size = -1;
+        if (attached)
+            OK(MPI_Buffer_attach(buffer, size / 2));
+        OK(MPI_Buffer_detach(&outer, &outer_size));
+        SAME(outer == (attached ? buffer : NULL), 1);
+        SAME(outer_size, attached ? size / 2 : 0);
+        OK(MPI_Buffer_attach(MPI_BUFFER_AUTOMATIC, 0));
+        batch(MPI_COMM_WORLD, MESSAGES, BYTES);
+        OK(MPI_Buffer_detach(&where, &back));
+        OK(MPI_Buffer_attach(outer, outer_size));
+        if (attached)
+            OK(MPI_Buffer_detach(&where, &back));
+    }
+    OK(MPI_Comm_detach_buffer(comm, &where, &back));
+    SAME(where == NULL && back == 0, 1);
+
     /* Too little room is an error, and so is no buffer at all. */
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));

@@ -61,10 +61,7 @@ impl Session {
         if self.is_over.swap(true, Ordering::AcqRel) {
             return;
         }
-        if self.buffers.is_attached() {
-            // Nobody else can have detached it with an error worth telling.
-            let _ = self.buffers.detach();
-        }
+        self.buffers.detach();
         process().end();
     }
 

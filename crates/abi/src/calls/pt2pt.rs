@@ -339,7 +339,7 @@ pub fn attach(pool: &BufferPool, buffer: *mut c_void, size: i64) -> Result<()> {
 
 /// Detaches what is attached.
 pub fn detach(pool: &BufferPool, buffer: OutPointer, size: OutCount) -> Result<()> {
-    match pool.detach()? {
+    match pool.detach() {
         Attached::Automatic => {
             buffer.set(AUTOMATIC as *mut c_void);
             size.set(0);

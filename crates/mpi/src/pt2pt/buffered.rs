@@ -26,6 +26,11 @@ pub enum Attached {
     Automatic,
 }
 
+impl Attached {
+    /// No buffer, or one of no bytes at address 0.
+    pub const NOTHING: Attached = Attached::User { address: 0, len: 0 };
+}
+
 /// The buffered messages of the process, or of one communicator or session.
 #[derive(Debug, Default)]
 pub struct BufferPool {
@@ -66,7 +71,8 @@ impl BufferPool {
         self.state().attached.is_some()
     }
 
-    /// Attaches a buffer. Error: one is attached already.
+    /// Attaches a buffer; [`Attached::NOTHING`], which may come from [`BufferPool::detach`], leaves the pool without one. Error: one is
+    /// attached already.
     pub fn attach(&self, what: Attached) -> Result<()> {
         let mut state = self.state();
         if state.attached.is_some() {
@@ -75,20 +81,18 @@ impl BufferPool {
                 "a buffer is attached already; detach it first"
             ));
         }
-        state.attached = Some(what);
+        state.attached = (what != Attached::NOTHING).then_some(what);
         Ok(())
     }
 
-    /// Blocks until all messages have left, then detaches. Error: nothing is attached.
-    pub fn detach(&self) -> Result<Attached> {
-        if !self.is_attached() {
-            return Err(err!(Buffer, "no buffer is attached"));
+    /// Blocks until all messages have left, then detaches. Where nothing is attached that is [`Attached::NOTHING`], for then "MPI behaves
+    /// as if a zero-sized buffer is associated" (MPI 5.0 §3.6): a library may put its own buffer in the place of whatever is there,
+    /// and what was there back again.
+    pub fn detach(&self) -> Attached {
+        if self.is_attached() {
+            self.flush();
         }
-        self.flush();
-        self.state()
-            .attached
-            .take()
-            .ok_or_else(|| err!(Buffer, "another thread detached the buffer"))
+        self.state().attached.take().unwrap_or(Attached::NOTHING)
     }
 
     /// Blocks until all messages have left.
