@@ -10,6 +10,7 @@ use crate::loss;
 use crate::matcher::{Content, Unexpected};
 use crate::request::{Asked, Completion, Fault, Operation, ReqId};
 use crate::scattered::read_into;
+use crate::turns::Turns;
 use crate::wire::{self, Head};
 use ferry_job::{Directory, RankStatus, Segment, Welcome};
 use ferry_transport::shm::READ_MIN_MEASURED;
@@ -89,6 +90,8 @@ pub struct Device {
     pub(crate) progress_thread: Option<Box<crate::progress::Watch>>,
     /// Where several threads may be in MPI: what those that sleep wait for.
     pub(crate) sleepers: crate::waiting::Sleepers,
+    /// Where ranks share cores: when this one may send large messages.
+    pub(crate) turns: Option<Turns>,
     /// The process has done with MPI, for now; counts on modelled machines.
     pub(crate) left: bool,
 }
@@ -105,6 +108,12 @@ impl Device {
         patience: crate::waiting::Patience,
         concurrent: bool,
     ) -> Result<Device, TransportError> {
+        let node = segment.as_ref().map_or(&[][..], Segment::statuses);
+        let turns = if patience.crowded {
+            Turns::new(welcome, node)
+        } else {
+            None
+        };
         let mut wires = ferry_transport::open(welcome, segment, directory, concurrent)?;
         let mut engine = Engine::new(welcome.rank);
         engine.card = wires.card_memory().map_or(0..0, |m| m.range());
@@ -120,6 +129,7 @@ impl Device {
             place: crate::place::Place::UNKNOWN,
             progress_thread: None,
             sleepers: crate::waiting::Sleepers::default(),
+            turns,
             left: false,
         })
     }

@@ -37,6 +37,11 @@ impl Outgoing {
         matches!(self.payload, Payload::Stream { .. }) && self.message != wire::AT_ONCE
     }
 
+    /// Are these an announced message's bytes that have not been offered to the wire?
+    pub fn is_to_begin(&self) -> bool {
+        matches!(self.payload, Payload::Stream { settled: false, .. })
+    }
+
     /// Is it such bytes, of whatever message, and have they been offered to the wire before?
     fn may_be_begun(&self) -> bool {
         matches!(self.payload, Payload::Stream { settled: true, .. })
@@ -118,6 +123,8 @@ pub(crate) struct Engine {
     pub incoming: HashMap<ProcId, ReqId>,
     /// To whom the last large message went, if nothing has been polled since, and bytes of those kept back to go together.
     pub burst: (Option<ProcId>, usize),
+    /// Bytes of a large message have come or gone by a connection; taken back by whoever reads it.
+    pub large_moved: bool,
     /// Large messages that are not announced.
     pub at_once: AtOnce,
     /// Processes from which nothing will come any more.
@@ -158,6 +165,7 @@ impl Engine {
             nudges: 0,
             incoming: HashMap::new(),
             burst: (None, 0),
+            large_moved: false,
             at_once: AtOnce::default(),
             lost: BTreeSet::new(),
             held: HashMap::new(),

@@ -84,12 +84,10 @@ struct Trial {
 }
 
 impl Choice {
-    /// Where nothing is known yet. Messages of the largest class are lent where ranks share cores (`crowded`): while others have the core, their buffers take a
-    /// message's place in its cache, and copying it costs more than lending it. All else is copied.
-    pub fn new(class: usize, crowded: bool) -> Choice {
-        let lends = crowded && class == CLASSES - 1;
+    /// Where nothing is known yet: all is copied. Where ranks share cores (`crowded`) the first trial comes later.
+    pub fn new(crowded: bool) -> Choice {
         Choice {
-            lends,
+            lends: false,
             until: if crowded { AGAIN } else { FIRST },
             period: AGAIN,
             trial: None,
@@ -98,7 +96,7 @@ impl Choice {
 
     /// One for each class.
     pub fn of_classes(crowded: bool) -> [Choice; CLASSES] {
-        std::array::from_fn(|class| Choice::new(class, crowded))
+        std::array::from_fn(|_| Choice::new(crowded))
     }
 
     /// Is the next message to be lent?
@@ -250,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_faster_way_is_found_and_left_when_it_is_slow() {
-        let (mut choice, mut now) = (Choice::new(0, false), Instant::now());
+        let (mut choice, mut now) = (Choice::new(false), Instant::now());
         assert!(!choice.lends(), "at first all is copied");
         send(&mut choice, 512 << 20, 64, [100, 80], &mut now);
         assert!(choice.lends());
@@ -260,7 +258,7 @@ mod tests {
 
     #[test]
     fn it_is_found_with_messages_that_take_long_themselves() {
-        let (mut choice, mut now) = (Choice::new(0, false), Instant::now());
+        let (mut choice, mut now) = (Choice::new(false), Instant::now());
         send(&mut choice, 512 << 20, 64, [1000, 800], &mut now);
         assert!(choice.lends());
     }
@@ -268,7 +266,7 @@ mod tests {
     #[test]
     fn what_is_as_fast_or_a_little_faster_changes_nothing() {
         for micros in [[100, 100], [100, 95], [100, 130]] {
-            let (mut choice, mut now) = (Choice::new(0, false), Instant::now());
+            let (mut choice, mut now) = (Choice::new(false), Instant::now());
             let lent = send(&mut choice, 64 << 30, 64, micros, &mut now);
             assert!(!choice.lends(), "{micros:?}");
             let most = if micros[1] < 100 { 64 * 64 } else { 9 * 64 };
@@ -281,7 +279,7 @@ mod tests {
 
     #[test]
     fn what_is_much_slower_is_soon_given_up() {
-        let (mut choice, mut now) = (Choice::new(0, false), Instant::now());
+        let (mut choice, mut now) = (Choice::new(false), Instant::now());
         let lent = send(&mut choice, 1 << 30, 64, [100, 150], &mut now);
         let turn = (SKIPPED + MEASURED) as u64 >> 20;
         assert!(!choice.lends() && choice.trial.is_none());
@@ -293,7 +291,7 @@ mod tests {
 
     #[test]
     fn slow_turns_do_not_decide() {
-        let (mut choice, mut at) = (Choice::new(0, false), Instant::now());
+        let (mut choice, mut at) = (Choice::new(false), Instant::now());
         // Each way is disturbed for a while in its turn, and lending is slower by itself.
         for i in 0..400u64 {
             let way = choice.lends();
@@ -312,10 +310,10 @@ mod tests {
     }
 
     #[test]
-    fn where_ranks_share_cores_the_largest_are_lent_at_first() {
+    fn all_is_copied_at_first() {
         let lends = |crowded| Choice::of_classes(crowded).map(|c| c.lends());
         assert_eq!(lends(false), [false; CLASSES]);
-        assert_eq!(lends(true), [false, false, true]);
+        assert_eq!(lends(true), [false; CLASSES]);
         assert_eq!(
             [LEND_MIN, (1 << 20) - 1, 1 << 20, 4 << 20].map(class),
             [0, 0, 1, 2]
@@ -324,10 +322,10 @@ mod tests {
 
     #[test]
     fn short_runs_are_copied() {
-        let (mut choice, mut now) = (Choice::new(0, false), Instant::now());
+        let (mut choice, mut now) = (Choice::new(false), Instant::now());
         assert_eq!(send(&mut choice, 8 << 30, 8, [100, 50], &mut now), 0);
         // A trial that long runs have begun is given up when only short ones follow.
-        let (mut choice, mut now) = (Choice::new(0, false), Instant::now());
+        let (mut choice, mut now) = (Choice::new(false), Instant::now());
         send(&mut choice, FIRST + (16 << 20), 64, [100, 80], &mut now);
         assert!(choice.lends(), "the other way's turn");
         let lent = send(&mut choice, 900 << 20, 8, [100, 80], &mut now);

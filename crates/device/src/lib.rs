@@ -28,6 +28,7 @@ mod request;
 mod round;
 mod scattered;
 mod stream;
+mod turns;
 mod virtual_time;
 mod waiting;
 mod wire;

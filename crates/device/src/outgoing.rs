@@ -9,6 +9,7 @@ use crate::lock;
 use crate::request::{Completion, Operation, ReqId};
 use crate::stream::LEND_MIN;
 use crate::wire;
+use ferry_job::RankStatus;
 use ferry_transport::{Answer, Body, Features, Gone, Parcel, TransportError};
 use std::collections::VecDeque;
 
@@ -29,6 +30,7 @@ impl Device {
         if !features.together || source.len() < KEEP_MIN {
             return false;
         }
+        self.engine.large_moved = true;
         // Another thread may be asleep in MPI and rely on what this one has sent.
         if self.progress_thread.is_some() || lock::is_multiple() {
             return false;
@@ -101,11 +103,53 @@ impl Device {
         });
         peers.append(&mut self.engine.outbox_peers);
         self.engine.outbox_peers = peers;
+        if self.engine.outbox_peers.is_empty() {
+            self.end_turn();
+        }
         moved
+    }
+
+    /// Has this message to wait for this rank's turn?
+    #[inline]
+    fn waits_for_turn(&mut self, next: &Outgoing) -> bool {
+        match &mut self.turns {
+            Some(turns) if next.is_to_begin() => {
+                // Nobody wakes another thread when the turn comes.
+                let alone = self.progress_thread.is_none() && !lock::is_multiple();
+                alone && !turns.may_begin(RankStatus::now())
+            }
+            _ => false,
+        }
+    }
+
+    /// Bytes of a large message have gone.
+    #[inline]
+    pub(crate) fn note_large_moved(&mut self) {
+        self.engine.large_moved = true;
+        if let Some(turns) = &self.turns {
+            turns.moved(RankStatus::now());
+        }
+    }
+
+    /// Does a message wait for this rank's turn? Then nobody rings the bell when it can go.
+    pub(crate) fn awaits_turn(&self) -> bool {
+        self.turns.as_ref().is_some_and(|turns| turns.waits())
+            && !self.engine.outbox_peers.is_empty()
+    }
+
+    /// No large message is to go.
+    #[inline]
+    fn end_turn(&mut self) {
+        if let Some(turns) = &mut self.turns {
+            turns.end();
+        }
     }
 
     /// Offers one queued message.
     fn offer(&mut self, to: ProcId, next: &mut Outgoing) -> Result<Offer, TransportError> {
+        if self.waits_for_turn(next) {
+            return Ok(Offer::Later);
+        }
         self.goes_lent(to, next);
         let answer = match &mut next.payload {
             Payload::None => {
@@ -194,7 +238,7 @@ impl Device {
         let mut parcels = Vec::with_capacity(queue.len().min(TOGETHER));
         let mut bytes = 0;
         for next in queue.iter_mut().take(TOGETHER) {
-            if self.goes_lent(to, next) {
+            if self.waits_for_turn(next) || self.goes_lent(to, next) {
                 break;
             }
             let next: &Outgoing = next;
@@ -239,6 +283,9 @@ impl Device {
             }
         }
         let any = gone.whole > 0 || gone.taken > 0;
+        if any {
+            self.note_large_moved();
+        }
         if let Some(Outgoing {
             payload: Payload::Stream { offset, .. },
             ..

@@ -24,6 +24,8 @@ pub(crate) struct Place {
     gave: bool,
     /// What [`crate::progress::handed`] was then.
     handed: u32,
+    /// Until then large messages count as coming or going by connections.
+    pub streams_until: Option<Instant>,
     /// It does not let others leave first until then.
     keeps_until: Option<Instant>,
 }
@@ -35,6 +37,7 @@ impl Place {
         asked: None,
         gave: false,
         handed: 0,
+        streams_until: None,
         keeps_until: None,
     };
 

@@ -122,6 +122,9 @@ impl Device {
         };
         let all = done.taken == rest.len();
         *offset += done.taken;
+        if done.taken > 0 {
+            self.note_large_moved();
+        }
         if len >= LEND_MIN {
             self.note_large(to, class(len), lent, done.taken, !all);
         }
@@ -214,6 +217,7 @@ impl Engine {
         bytes: usize,
         data: Option<&[u8]>,
     ) -> Option<()> {
+        self.large_moved = true;
         if message == wire::AT_ONCE {
             return self.at_once_came(from, head, bytes, data);
         }

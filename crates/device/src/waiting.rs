@@ -112,6 +112,28 @@ pub fn set_yields(times: u32) {
     YIELDS_SET.store(times.min(UNKNOWN - 1), Ordering::Relaxed);
 }
 
+/// While large messages come or go by a connection their next bytes are there within microseconds, and who sleeps has the system tell it
+/// of each packet: then the core is handed over for so long instead.
+const HANDS_OVER: Duration = Duration::from_millis(1);
+/// They come or go as long as bytes of one have within this time.
+const STREAMS: Duration = Duration::from_millis(20);
+
+impl Device {
+    /// Is a waiting rank, where ranks outnumber cores, to hand its core over once more before it sleeps? It has done so `yields` times, and waited
+    /// since then.
+    fn hands_over(&mut self, yields: u32, since: &mut Option<Instant>) -> bool {
+        if self.awaits_turn() || yields < self::yields() {
+            return true;
+        }
+        let now = Instant::now();
+        if std::mem::take(&mut self.engine.large_moved) {
+            self.place.streams_until = Some(now + STREAMS);
+        }
+        let streams = self.place.streams_until.is_some_and(|until| now < until);
+        streams && now - *since.get_or_insert(now) < HANDS_OVER
+    }
+}
+
 /// Polls between two looks at the clock.
 const POLLS: u32 = 64;
 
@@ -196,7 +218,7 @@ fn wait_for(what: &WaitingFor<'_>, comes: Comes, mut done: impl FnMut(&mut Devic
                 continue;
             }
         }
-        if patience.crowded && yields < self::yields() {
+        if patience.crowded && guard.hands_over(yields, &mut since) {
             yields += 1;
             idle.begin();
             COUNTERS.yields.add(1);

@@ -23,6 +23,6 @@ pub use launcher::{Heard, JobTerms, Line, NodeJob};
 pub use nodes::{Node, Nodes, Run};
 pub use notice::{Notice, Reply, TEXT_MAX};
 pub use segment::{Segment, SegmentLayout};
-pub use status::{ITSELF, RankState, RankStatus, SEVERAL, Wait};
+pub use status::{ITSELF, RankState, RankStatus, SEVERAL, SendTurn, Wait};
 pub use thread::{THREAD_PREFIX, start_thread};
 pub use welcome::{Malformed, PROTOCOL, Welcome, new_key};

@@ -34,7 +34,7 @@ pub const SEVERAL: i32 = -2;
 /// In [`RankStatus::peer`]: the program itself, which completes its generalised requests.
 pub const ITSELF: i32 = -3;
 
-/// What one rank is doing. Written by the rank alone, read by the launcher; all fields are advisory.
+/// What one rank is doing. Written by the rank alone, but for its [turn](SendTurn), and read by the launcher; all fields are advisory.
 #[repr(C, align(256))]
 #[derive(Debug, Default)]
 pub struct RankStatus {
@@ -76,6 +76,23 @@ pub struct RankStatus {
     pub door: AtomicI32,
     /// Address, in the process, of the word that its threads sleep on in MPI.
     pub bell: AtomicU64,
+    /// Whether it sends large messages.
+    pub turn: SendTurn,
+}
+
+/// Ranks that share cores take turns in sending large messages. Written by the rank, and by whoever gives its own turn to it. Times are those of
+/// [`RankStatus::now`]; any value is one that can be.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct SendTurn {
+    /// It has waited for a turn since then; 0: it does not.
+    pub wanted: AtomicU64,
+    /// It has had one since then; 0: it has none.
+    pub since: AtomicU64,
+    /// Then bytes of it last went.
+    pub moved: AtomicU64,
+    /// The only core that it may use, counted from 1; 0: any of the job's.
+    pub core: AtomicU32,
 }
 
 /// What one thread waits for: the part of a page that it writes, of the same meaning. A rank whose threads wait for different things

@@ -130,7 +130,7 @@ impl Control {
             let mut all = vec![
                 Control {
                     name: "FERRY_YIELDS".into(),
-                    description: "where ranks outnumber cores: how often a waiting rank hands its core over before it sleeps".into(),
+                    description: "where ranks outnumber cores: how often a waiting rank hands its core over before it sleeps (for up to 1 ms, however often, while large messages come or go between nodes)".into(),
                     verbosity: Verbosity::TunerBasic,
                     group: Group::Waiting,
                     what: What::Yields,

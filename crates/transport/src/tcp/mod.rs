@@ -92,7 +92,7 @@ impl Tcp {
     ///
     /// Errors: no address to listen at, or the system refuses.
     pub fn listen(welcome: &Welcome, settings: &Settings) -> Result<Tcp, TransportError> {
-        socket::choose_window(welcome.local_ranks.len() > welcome.cores as usize);
+        socket::choose_window();
         let one_host = welcome.nodes.len() <= 1;
         let all = interfaces::all().map_err(|cause| TransportError::Refused {
             attempted: "listing this host's interfaces".into(),

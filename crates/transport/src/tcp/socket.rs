@@ -63,9 +63,8 @@ const CLOSE: Duration = Duration::from_micros(200);
 static BOUND: OnceLock<bool> = OnceLock::new();
 
 /// Decides whether close connections take at most [`WINDOW`] from their peers before it is read; larger windows, which the system would come to by itself, only
-/// mean more acknowledgements. Not where this process has no core of its own (`crowded`): what comes while another one has it needs more room. The first decision
-/// holds.
-pub fn choose_window(crowded: bool) {
+/// mean more acknowledgements. The first decision holds.
+pub fn choose_window() {
     // Less than asked for would be worse than the system's own choice, to which there is no way back: tried on another socket.
     let granted = || {
         let flags = SocketFlags::CLOEXEC;
@@ -74,7 +73,7 @@ pub fn choose_window(crowded: bool) {
                 && sockopt::socket_recv_buffer_size(&trial).is_ok_and(|n| n >= 2 * WINDOW)
         })
     };
-    let _ = BOUND.set(!crowded && granted());
+    let _ = BOUND.set(granted());
 }
 
 /// Gives a connection that turns out to be close its [`WINDOW`].
@@ -296,7 +295,7 @@ mod tests {
         rustix::net::recv(&called, &mut [0; 2], flags).unwrap();
         assert!(is_empty(&called));
         assert!(!unanswered(&called).unwrap().0);
-        choose_window(false);
+        choose_window();
         bound_window(&called);
         let buffer = sockopt::socket_recv_buffer_size(&called).unwrap();
         if BOUND.get() == Some(&true) {
