@@ -204,6 +204,8 @@ class Cases:
         self.case("two receives facing each other", self.mpiexec("-n", 2, die, "face"), status="bad", within=6,
                   words=["MPI_Recv", "rank", r"\b17\b", "receiv"])
         self.case("everybody receives first", self.mpiexec("-n", 4, die, "ring"), status="bad", within=6, words=["MPI_Recv"])
+        self.case("receives that are waited for", self.mpiexec("-n", 2, die, "awaited"), status="bad", within=6,
+                  words=[r"MPI_Wait +MPI_COMM_WORLD +rank 1 +23", "ranks 0 and 1 wait for each other, all receiving"])
         self.case("a collective that one rank did not enter", self.mpiexec("-n", 3, die, "missing"), status="bad", within=6,
                   words=["MPI_Allreduce", "MPI_Recv", "enter|collective"])
         self.case("another collective", self.mpiexec("-n", 3, die, "other"), status="bad", within=8,

@@ -151,6 +151,10 @@ int main(int argc, char **argv)
             MPI_Grequest_start(query, let_go, cancel, NULL, &two[1]);
             MPI_Waitall(2, two, MPI_STATUSES_IGNORE);
         }
+    } else if (is(how, "awaited")) { /* everybody waits for what it has started to receive */
+        MPI_Request request;
+        MPI_Irecv(&value, 1, MPI_INT, next, 23, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
     } else if (is(how, "merge")) { /* one rank says otherwise than its group's leader which group comes first */
         MPI_Comm half, between, all;
         MPI_Comm_split(MPI_COMM_WORLD, rank >= size / 2, 0, &half);

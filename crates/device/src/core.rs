@@ -460,6 +460,15 @@ impl Device {
         withdrawn
     }
 
+    /// What a receive asks for that still waits for its message; `None` if it is none, or has met one.
+    pub fn asks_for(&mut self, req: ReqId) -> Option<Pattern> {
+        let Some(Operation::Receive { context, .. }) = self.engine.requests.operation(req) else {
+            return None;
+        };
+        let context = *context;
+        self.engine.matcher.asks_for(context, req)
+    }
+
     /// The program promises to use no wildcards in `context` (or takes that back): long queues are then searched faster. A broken
     /// promise costs time and nothing else.
     pub fn promise_no_wildcards(&mut self, context: ContextId, promised: bool) {

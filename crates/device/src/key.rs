@@ -101,7 +101,7 @@ impl Tags {
 
     /// The tag, if there is only one.
     #[inline]
-    fn only(self) -> Option<u32> {
+    pub fn only(self) -> Option<u32> {
         (self.matched == u32::MAX).then_some(self.tag)
     }
 }

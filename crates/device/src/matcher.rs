@@ -279,6 +279,21 @@ impl Matcher {
             .map(Unexpected::envelope)
     }
 
+    /// What a receive asks for that still waits for its message.
+    pub fn asks_for(&mut self, context: ContextId, req: ReqId) -> Option<Pattern> {
+        let queues = self.queues(context);
+        if let Some(sorted) = &queues.sorted_posted {
+            let (source, tag) = sorted.find(|&r| r == req)?;
+            return Some(Pattern {
+                context,
+                source: Some(source),
+                tag: Tags::one(tag),
+            });
+        }
+        let found = queues.posted.iter().find(|p| p.1 == req);
+        found.map(|(pattern, _)| *pattern)
+    }
+
     /// Takes a waiting receive back. False: it is no longer waiting.
     pub fn withdraw(&mut self, context: ContextId, req: ReqId) -> bool {
         let queues = self.queues(context);

@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 /// entry, read here when a wait begins. With several threads in MPI it names the last of them to enter.
 pub static CALL: AtomicU32 = AtomicU32::new(0);
 
-/// Something that can tell the launcher more about a wait: a communicator.
+/// Something that can tell the launcher more about a wait: a communicator, a request.
 pub trait Describe {
-    /// Writes what it knows (name, size, rank, collective number) into the status page.
-    fn describe(&self, status: &RankStatus);
+    /// Writes what it knows (name, size, rank, collective number, whom a request waits for) into the status page.
+    fn describe(&self, device: &mut Device, status: &RankStatus);
 }
 
 /// What a blocking call waits for; shown to the user if the job hangs.
@@ -391,7 +391,7 @@ impl Told {
         } else if again {
             status.asleep.store(1, Ordering::Release);
         } else {
-            tell(status, what, self.call);
+            tell(device, what, self.call);
         }
         if lock::is_multiple() {
             let wait = *self.wait.get_or_insert_with(|| status.shown());
@@ -413,7 +413,8 @@ impl Told {
 }
 
 /// Tells the launcher what this rank waits for, in this call.
-fn tell(status: &RankStatus, what: &WaitingFor<'_>, call: u32) {
+fn tell(device: &mut Device, what: &WaitingFor<'_>, call: u32) {
+    let status = device.status;
     status.call.store(call, Ordering::Relaxed);
     status.context.store(what.context.0, Ordering::Relaxed);
     status.peer.store(what.peer, Ordering::Relaxed);
@@ -424,7 +425,7 @@ fn tell(status: &RankStatus, what: &WaitingFor<'_>, call: u32) {
     status.comm_size.store(0, Ordering::Relaxed);
     status.comm_name[0].store(0, Ordering::Relaxed);
     if let Some(details) = what.details {
-        details.describe(status);
+        details.describe(device, status);
     }
     status.since.store(RankStatus::now(), Ordering::Relaxed);
     status.asleep.store(1, Ordering::Release);

@@ -475,10 +475,18 @@ fn cycles(ranks: &[RankView], found: &mut Vec<String>) {
 }
 
 fn ring_in_words(ranks: &[RankView], ring: &[usize]) -> String {
+    // Of requests that are waited for only a receive says whom it waits for.
     let receives = |r: &usize| {
         matches!(
             ranks[*r].call.as_str(),
-            "MPI_Recv" | "MPI_Probe" | "MPI_Mprobe" | "MPI_Mrecv"
+            "MPI_Recv"
+                | "MPI_Probe"
+                | "MPI_Mprobe"
+                | "MPI_Mrecv"
+                | "MPI_Wait"
+                | "MPI_Waitall"
+                | "MPI_Waitany"
+                | "MPI_Waitsome"
         )
     };
     let sends = |r: &usize| {

@@ -472,8 +472,8 @@ fn fault(
 pub(super) struct Story<'a>(pub(super) &'a Comm, pub(super) Number, pub(super) i32);
 
 impl Describe for Story<'_> {
-    fn describe(&self, status: &ferry_job::RankStatus) {
-        self.0.describe(status);
+    fn describe(&self, device: &mut Device, status: &ferry_job::RankStatus) {
+        self.0.describe(device, status);
         let number = self.1.in_program(self.0);
         status.collective.store(number, Ordering::Relaxed);
         status.root.store(self.2, Ordering::Relaxed);

@@ -14,7 +14,7 @@ pub use idup::Ready;
 pub use inter::{Bridge, intercomm_create};
 
 use crate::attr::Attributes;
-use crate::device::{ContextId, Describe, ProcId};
+use crate::device::{ContextId, Describe, Device, ProcId};
 use crate::group::{Likeness, Table};
 use crate::pt2pt::BufferPool;
 use crate::topo::Topology;
@@ -208,7 +208,7 @@ impl std::fmt::Debug for Comm {
 }
 
 impl Describe for Comm {
-    fn describe(&self, status: &ferry_job::RankStatus) {
+    fn describe(&self, _device: &mut Device, status: &ferry_job::RankStatus) {
         let mut name = [0u8; 40];
         let text = self.name();
         let len = text.len().min(name.len());

@@ -9,7 +9,7 @@ pub use outcome::Outcome;
 
 pub use spare::forget_spares;
 
-use crate::device::{self, Device, DeviceGuard, ReqId, WaitingFor};
+use crate::device::{self, Describe, Device, DeviceGuard, ReqId, WaitingFor};
 use crate::partitioned::Partitioned;
 use crate::{Comm, Error, Identity, Result, err};
 use std::any::Any;
@@ -462,7 +462,24 @@ impl Request {
                 _ => ferry_job::SEVERAL,
             },
             tag: -1,
-            details: self.comm().map(|c| &**c as &dyn device::Describe),
+            details: Some(self),
+        }
+    }
+}
+
+impl Describe for Request {
+    /// Of a receive that has met no message yet, from whom it is to come, too.
+    fn describe(&self, d: &mut Device, status: &ferry_job::RankStatus) {
+        let Some(comm) = self.comm() else { return };
+        comm.describe(d, status);
+        let &mut State::Active(Active::Device(req)) = self.state(d) else {
+            return;
+        };
+        if let Some(asked) = d.asks_for(req) {
+            let peer = asked.source.map_or(-1, |rank| comm.peer(rank) as i32);
+            let tag = asked.tag.only().map_or(-1, |tag| tag as i32);
+            status.peer.store(peer, Ordering::Relaxed);
+            status.tag.store(tag, Ordering::Relaxed);
         }
     }
 }
