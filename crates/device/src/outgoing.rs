@@ -194,8 +194,9 @@ impl Device {
                     return Ok(Offer::Gone);
                 };
                 let total = source.len();
+                let most = self.wires.piece(to, total)?;
                 while *offset < total {
-                    let piece = (total - *offset).min(features.piece_max);
+                    let piece = (total - *offset).min(most);
                     // SAFETY: an announced send's buffer is valid until its completion.
                     let mut fill = |out: &mut [u8]| unsafe { source.read(*offset, out) };
                     match self.wires.send(

@@ -24,7 +24,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"ferryseg");
 /// Bytes of the wire's area for each rank by itself.
 const WIRE_PER_RANK: u64 = 4096;
 /// Bytes of the wire's area for each ordered pair of ranks; sparse until they speak.
-const WIRE_PER_PAIR: u64 = 576 * 1024;
+const WIRE_PER_PAIR: u64 = 1600 * 1024;
 /// Boards that each rank can lend (memory where a group meets), and bytes of a board for each rank of the node; sparse too.
 const WIRE_BOARDS: u64 = 16;
 const WIRE_BOARD_PER_RANK: u64 = 8 * (2048 + 64);
@@ -52,7 +52,7 @@ impl SegmentLayout {
         }
     }
 
-    /// Bytes of the transport's part: for n ranks n · 4096 (one page each) + n² · 576 KiB (one ring and more for
+    /// Bytes of the transport's part: for n ranks n · 4096 (one page each) + n² · 1600 KiB (one ring and more for
     /// each ordered pair), and the boards.
     pub const fn wire_len(ranks: u32) -> u64 {
         let n = ranks as u64;

@@ -338,6 +338,14 @@ pub trait Transport: Send {
     fn arm(&mut self, _who: Sleeper) {}
     /// Back from sleep, or not gone to it.
     fn disarm(&mut self) {}
+    /// Bytes of the pieces in which a message of `len` bytes goes to `peer` now.
+    fn piece(&self, peer: ProcId, _len: usize) -> usize {
+        self.features(peer).piece_max
+    }
+    /// The memory that pieces from this peer come through has been used before: what they take says what later ones will.
+    fn is_warm(&self, _peer: ProcId) -> bool {
+        true
+    }
     /// A thread of this process's program waits on this core. Is that also where another process's program waits, or last did?
     fn waits_on(&self, _core: u32) -> bool {
         false

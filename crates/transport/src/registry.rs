@@ -277,6 +277,16 @@ impl Wires {
         }
     }
 
+    /// [`Transport::piece`] on the wire to `to`.
+    pub fn piece(&mut self, to: ProcId, len: usize) -> Result<usize, TransportError> {
+        Ok(self.wire(to)?.piece(to, len))
+    }
+
+    /// [`Transport::is_warm`] on the wire from `from`.
+    pub fn is_warm(&mut self, from: ProcId) -> bool {
+        self.wire(from).map_or(true, |wire| wire.is_warm(from))
+    }
+
     /// [`Transport::send`] on the wire to `to`.
     #[inline]
     pub fn send(

@@ -23,15 +23,20 @@ mod memory {
     /// None: where in a record its bytes lie is no matter of order.
     pub const APART: usize = usize::MAX;
 
+    /// Cells of a pair, and bytes of one.
+    pub const CELLS: usize = 4;
+    pub const CELL: usize = 2 * LINE;
+
     /// Phases of a board at a time: few, so that a model soon uses one again.
     pub const PARTS: usize = 2;
 
-    /// A ring and a front.
+    /// A ring, a front, and half of a pair's cells.
     pub struct Shared {
         head: AtomicU64,
         starved: AtomicU32,
+        given: AtomicU64,
         words: Vec<AtomicU64>,
-        /// Who touches the bytes of each line; the front's are the last, as one.
+        /// Who touches the bytes of each line; behind them the front's, as one, and each cell's.
         owners: Vec<UnsafeCell<()>>,
         front: AtomicU64,
         board: [AtomicU64; PARTS + 3],
@@ -52,12 +57,15 @@ mod memory {
         Arc::new(Shared {
             head: AtomicU64::new(0),
             starved: AtomicU32::new(0),
+            given: AtomicU64::new(0),
             words: (0..lines).map(|_| AtomicU64::new(0)).collect(),
-            owners: (0..=lines).map(|_| UnsafeCell::new(())).collect(),
+            owners: (0..=lines + CELLS / 2)
+                .map(|_| UnsafeCell::new(()))
+                .collect(),
             front: AtomicU64::new(0),
             board: std::array::from_fn(|_| AtomicU64::new(0)),
             round: std::array::from_fn(|_| AtomicU64::new(0)),
-            bytes: std::cell::UnsafeCell::new(vec![0; DATA + FRONT]),
+            bytes: std::cell::UnsafeCell::new(vec![0; DATA + FRONT + CELLS / 2 * CELL]),
         })
     }
 
@@ -102,6 +110,12 @@ mod memory {
         pub fn swap(&self, v: u64, order: Ordering) -> u64 {
             fence(Ordering::SeqCst);
             let old = self.0.swap(v, order);
+            fence(Ordering::SeqCst);
+            old
+        }
+        pub fn fetch_or(&self, v: u64, order: Ordering) -> u64 {
+            fence(Ordering::SeqCst);
+            let old = self.0.fetch_or(v, order);
             fence(Ordering::SeqCst);
             old
         }
@@ -169,6 +183,51 @@ mod memory {
         }
     }
 
+    pub struct CellsMemory {
+        out: Base,
+        into: Base,
+        lower: bool,
+    }
+
+    impl CellsMemory {
+        pub unsafe fn new(out: Base, into: Base, lower: bool) -> CellsMemory {
+            CellsMemory { out, into, lower }
+        }
+        pub fn given_back(&self) -> &AtomicU64 {
+            &self.out.given
+        }
+        pub fn given(&self) -> &AtomicU64 {
+            &self.into.given
+        }
+        fn run(&self, cell: usize, lead: usize, len: usize, write: bool) -> *mut u8 {
+            assert!(cell < CELLS && lead + len <= CELL);
+            let half = CELLS / 2;
+            let base = if (cell < half) == self.lower {
+                &self.out
+            } else {
+                &self.into
+            };
+            let owner = DATA / LINE + 1 + cell % half;
+            base.touch(owner..=owner, write);
+            // SAFETY: within what lies behind the front's bytes, by the check above.
+            unsafe { base.pointer().add(DATA + FRONT + cell % half * CELL + lead) }
+        }
+        pub unsafe fn fill(
+            &self,
+            cell: usize,
+            lead: usize,
+            len: usize,
+            fill: impl FnOnce(&mut [u8]),
+        ) {
+            // SAFETY: as for the ring.
+            fill(unsafe { std::slice::from_raw_parts_mut(self.run(cell, lead, len, true), len) });
+        }
+        pub unsafe fn bytes(&self, cell: usize, lead: usize, len: usize) -> &[u8] {
+            // SAFETY: as for the ring.
+            unsafe { std::slice::from_raw_parts(self.run(cell, lead, len, false), len) }
+        }
+    }
+
     /// The words of a board; its slots are watched by the tests.
     pub struct BoardMemory(Base);
 
@@ -218,6 +277,8 @@ mod memory {
 
 #[path = "../src/shm/board.rs"]
 mod board;
+#[path = "../src/shm/cells.rs"]
+mod cells;
 #[path = "../src/shm/front.rs"]
 mod front;
 #[path = "../src/shm/pair.rs"]
@@ -229,6 +290,7 @@ mod round;
 #[path = "loom/rounds.rs"]
 mod rounds;
 
+use cells::Cells;
 use front::{FRONT_MAX, Front};
 use loom::sync::Notify;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
@@ -378,18 +440,20 @@ fn room_is_used_after_it_was_given() {
 /// The ends of a process with the lower number and of its peer.
 fn pairs() -> (Pair, Pair) {
     let (there, back) = (shared(), shared());
-    // SAFETY: each ring has one writer and one reader, and the front one side for each process.
+    // SAFETY: each ring has one writer and one reader, and front and cells one side for each process.
     unsafe {
         (
             Pair::new(
                 Writer::new(there.clone()),
                 Reader::new(back.clone()),
                 Front::new(there.clone(), true),
+                Cells::new(there.clone(), back.clone(), true, memory::CELLS),
             ),
             Pair::new(
-                Writer::new(back),
+                Writer::new(back.clone()),
                 Reader::new(there.clone()),
-                Front::new(there, false),
+                Front::new(there.clone(), false),
+                Cells::new(back, there, false, memory::CELLS),
             ),
         )
     }
@@ -397,19 +461,33 @@ fn pairs() -> (Pair, Pair) {
 
 /// Takes one message, which must be `n`, if there is one.
 fn take(pair: &mut Pair, n: usize) -> bool {
+    take_and_wake(pair, n, None)
+}
+
+/// The same, and wakes the writer if that is to be.
+fn take_and_wake(pair: &mut Pair, n: usize, bell: Option<&Notify>) -> bool {
     let right = |message: u8, bytes: &[u8]| {
         assert_eq!((usize::from(message), bytes), (n, &vec![n as u8; n][..]))
     };
-    match pair.next() {
+    let wakes = match pair.next() {
         Next::Nothing => return false,
         Next::Malformed => panic!("a record was torn"),
         Next::Front(message, bytes) => {
             right(message, bytes);
             return true;
         }
-        Next::Record(message, bytes, _) => right(message, bytes),
+        Next::Record(message, bytes, _) => {
+            right(message, bytes);
+            pair.release()
+        }
+        Next::Celled(message, bytes, _) => {
+            right(message, bytes);
+            pair.release_celled()
+        }
+    };
+    if wakes && let Some(bell) = bell {
+        bell.notify();
     }
-    pair.release();
     true
 }
 
@@ -418,6 +496,66 @@ fn send(pair: &mut Pair, n: usize) {
         pair.send(n as u8, 0, n, |out| out.fill(n as u8)),
         "the ring is large enough for all"
     );
+}
+
+/// Sends message `n` by a cell, if there is one.
+fn send_celled(pair: &mut Pair, n: usize) -> bool {
+    pair.send_celled(n as u8, &[], n, |out| out.fill(n as u8))
+}
+
+/// Messages go both ways by cells, each written into cells that the other has read; what comes in between by front and ring stays in order.
+#[test]
+fn cells_belong_to_one_side_at_a_time() {
+    check(2, || {
+        let (mut lower, mut upper) = pairs();
+        let other = thread::spawn(move || {
+            while !take(&mut upper, 9) {
+                thread::yield_now();
+            }
+            assert!(send_celled(&mut upper, 7));
+            while !take(&mut upper, 2) {
+                thread::yield_now();
+            }
+            assert!(send_celled(&mut upper, 8));
+        });
+        assert!(send_celled(&mut lower, 9));
+        send(&mut lower, 2);
+        for n in [7, 8] {
+            while !take(&mut lower, n) {
+                thread::yield_now();
+            }
+        }
+        assert!(send_celled(&mut lower, 3));
+        other.join().unwrap();
+    });
+}
+
+/// One way only: the reader gives cells back, and a writer that sleeps until there is one is woken.
+#[test]
+fn cells_that_pile_up_are_given_back() {
+    const SENT: [usize; 4] = [11, 12, 13, 14];
+    check(2, || {
+        let (mut lower, mut upper) = pairs();
+        let bell = Arc::new(Notify::new());
+        let ring = bell.clone();
+        let other = thread::spawn(move || {
+            for n in SENT {
+                while !send_celled(&mut lower, n) {
+                    lower.starve();
+                    fence(Ordering::SeqCst); // A store with SeqCst is a full barrier on x86-64.
+                    if !lower.has_room() {
+                        bell.wait();
+                    }
+                }
+            }
+        });
+        for n in SENT {
+            while !take_and_wake(&mut upper, n, Some(&ring)) {
+                thread::yield_now();
+            }
+        }
+        other.join().unwrap();
+    });
 }
 
 #[test]

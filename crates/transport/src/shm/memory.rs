@@ -7,14 +7,22 @@ pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 pub const LINE: usize = 64;
 /// Bytes of records in a ring; a power of two.
 pub const DATA: usize = 512 * 1024;
-/// Bytes of a ring with its head lines.
-pub const RING: usize = RECORDS_AT + DATA;
+/// Bytes of a ring with its head lines and its half of the pair's cells.
+pub const RING: usize = CELLS_AT + CELLS / 2 * CELL_STRIDE;
 /// Where, in the ring of the lower-numbered to the higher-numbered process, the pair's front lies.
 pub const FRONT_AT: usize = 2 * LINE;
 /// Bytes of a front: 16 KiB of a body, a line for a head, and one for the word.
 pub const FRONT: usize = 258 * LINE;
 /// Where in a ring its records lie.
 pub const RECORDS_AT: usize = FRONT_AT + FRONT;
+/// Cells of a pair, half of them behind each of its rings; at most 64.
+pub const CELLS: usize = 16;
+/// Bytes of a cell: 128 KiB of a body, behind a line for a head.
+pub const CELL: usize = LINE + 128 * 1024;
+/// From one cell to the next behind a ring.
+const CELL_STRIDE: usize = CELL.next_multiple_of(4096);
+/// Where the cells behind a ring begin.
+const CELLS_AT: usize = (RECORDS_AT + DATA).next_multiple_of(4096);
 
 /// The bodies of longer records than this, bytes, begin on the line behind their word's. The reader polls the word's line, and what is written there while
 /// it does costs a trip of the line for each time it looks.
@@ -31,8 +39,12 @@ struct Header {
     head: AtomicU64,
     _line0: [u64; 7],
     starved: AtomicU32,
-    _line1: [u32; 15],
+    _word: u32,
+    given: AtomicU64,
+    _line1: [u64; 6],
 }
+
+const _: () = assert!(size_of::<Header>() == FRONT_AT);
 
 /// The memory of a ring, mapped in this process for as long as the job lasts.
 pub struct RingMemory(Base);
@@ -194,6 +206,78 @@ impl FrontMemory {
     pub unsafe fn bytes(&self, lead: usize, len: usize) -> &[u8] {
         // SAFETY: within the front, and this side's, by the caller's promise.
         unsafe { std::slice::from_raw_parts(self.0.add(lead), len) }
+    }
+}
+
+/// The cells behind a pair's two rings.
+pub struct CellsMemory {
+    out: RingMemory,
+    into: RingMemory,
+    lower: bool,
+}
+
+impl CellsMemory {
+    /// Those behind the ring that this process writes and the one that it reads. `lower`: its cells have the lower numbers.
+    ///
+    /// # Safety
+    /// As for [`RingMemory::new`].
+    pub unsafe fn new(out: Base, into: Base, lower: bool) -> CellsMemory {
+        CellsMemory {
+            out: RingMemory(out),
+            into: RingMemory(into),
+            lower,
+        }
+    }
+
+    /// Cells that the peer gives back, as bits.
+    #[inline]
+    pub fn given_back(&self) -> &AtomicU64 {
+        &self.out.header().given
+    }
+
+    /// Cells that this process gives back.
+    #[inline]
+    pub fn given(&self) -> &AtomicU64 {
+        &self.into.header().given
+    }
+
+    /// Where a cell lies; `number` is below [`CELLS`].
+    #[inline]
+    fn at(&self, number: usize) -> *mut u8 {
+        let half = CELLS / 2;
+        let ring = if (number < half) == self.lower {
+            &self.out
+        } else {
+            &self.into
+        };
+        // SAFETY: behind the ring's records, within the mapping.
+        unsafe { ring.0.add(CELLS_AT + number % half * CELL_STRIDE) }
+    }
+
+    /// Writes the `len` bytes that begin `lead` bytes behind a cell's beginning by `fill`.
+    ///
+    /// # Safety
+    /// The cell is this side's, and `lead` and `len` together are at most CELL.
+    #[inline]
+    pub unsafe fn fill(
+        &self,
+        number: usize,
+        lead: usize,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) {
+        // SAFETY: within the cell, and this side's, by the caller's promise.
+        fill(unsafe { std::slice::from_raw_parts_mut(self.at(number).add(lead), len) });
+    }
+
+    /// The `len` bytes that begin `lead` bytes behind a cell's beginning.
+    ///
+    /// # Safety
+    /// A record of the peer's says so that has not been released, and `lead` and `len` together are at most CELL.
+    #[inline]
+    pub unsafe fn bytes(&self, number: usize, lead: usize, len: usize) -> &[u8] {
+        // SAFETY: within the cell, and this side's, by the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.at(number).add(lead), len) }
     }
 }
 

@@ -4,6 +4,7 @@
 //! from each process to each other. A ring is mapped when the pair first speaks; a page of it costs memory when first written.
 
 mod board;
+mod cells;
 mod cma;
 mod control;
 mod front;
@@ -27,6 +28,7 @@ use crate::{
     Answer, Body, Features, Fetch, Inbox, PIECE_HEAD, ProcId, ReadError, Sleeper, Transport,
     TransportError,
 };
+use cells::{BODY_MAX, Cells, HEAD_MAX};
 use control::{AT_DOOR, AWAKE, CONTROL, Control, LOCAL_MAX};
 use ferry_job::Segment;
 use front::Front;
@@ -45,11 +47,18 @@ const STRIDE: u64 = RING.next_multiple_of(64 * 1024) as u64;
 const LOOK_AT_ALL: usize = 8;
 /// Records taken from one ring before the next one's turn.
 const FAIR_SHARE: usize = 32;
+/// On nodes with more processes than this a pair has half of the cells, which take no more memory than its rings' records would without them.
+const CROWD: usize = 16;
 /// Messages (head and body) up to this many bytes are sent at once; larger ones wait for their receive.
 pub const EAGER_MAX: usize = 64 * 1024 + 32;
 const _: () = assert!(EAGER_MAX <= LONG_MAX);
 /// Largest head and body that go in one record whatever they are, bytes; of longer ones only pieces do.
 const RECORD_ANY: usize = PART + memory::LINE;
+// A piece's head goes with what lies in a cell.
+const _: () = assert!(PIECE_HEAD <= HEAD_MAX);
+/// Bytes of a piece that the peer is waiting for, at least and at most: a fourth of the message within these bounds, so that the receiver copies one while the
+/// next is written.
+const PIECE_AWAITED: (usize, usize) = (32 * 1024, 64 * 1024);
 /// In place of a boundary: whether a large message is read out of its sender's memory or comes in pieces through the ring is decided by
 /// which was faster so far.
 pub const READ_MIN_MEASURED: usize = usize::MAX - 1;
@@ -238,6 +247,11 @@ impl Shm {
     fn open_peer(&mut self, i: usize) -> Result<(), TransportError> {
         let (out, into) = (self.ring(self.me, i)?, self.ring(i, self.me)?);
         let lower = self.me < i;
+        let cells = if self.locals.len() > CROWD {
+            memory::CELLS / 2
+        } else {
+            memory::CELLS
+        };
         // SAFETY: fresh mappings of rings of which this process is the only writer and the only reader, each from its
         // beginning, once; the front lies in the lower process's outgoing ring, below its data, and a desk behind each
         // ring, within the mapping, page aligned, all atomics for which zeros are valid.
@@ -245,7 +259,12 @@ impl Shm {
             let desk = |ring: *mut u8| &*ring.add(DESK_AT).cast::<Desk>();
             let front = Front::new(if lower { out } else { into }.add(FRONT_AT), lower);
             Peer {
-                pair: Pair::new(Writer::new(out), Reader::new(into), front),
+                pair: Pair::new(
+                    Writer::new(out),
+                    Reader::new(into),
+                    front,
+                    Cells::new(out, into, lower, cells),
+                ),
                 long: None,
                 readable: None,
                 knocked: false,
@@ -304,6 +323,18 @@ impl Shm {
                     if pair.release() {
                         self.controls[from].ring_if_asleep();
                     }
+                }
+                Next::Celled(message, bytes, more) => {
+                    if more || long.is_some() {
+                        take_part(process, long, message, bytes, more, inbox)?;
+                    } else {
+                        inbox.arrived(process, message, bytes);
+                    }
+                    if pair.release_celled() {
+                        self.controls[from].ring_if_asleep();
+                    }
+                    // What this process has to write comes first: it goes into the cell that has just been read.
+                    return Ok((delivered + 1, true));
                 }
                 Next::Malformed => {
                     return Err(TransportError::Malformed {
@@ -367,11 +398,14 @@ impl Transport for Shm {
             self.peer(to)?.knocked = true;
         }
         let bitmapped = self.bitmapped();
-        let halves = self.cores_to_spare;
+        let spare = self.cores_to_spare;
         let pair = &mut self.peer(to)?.pair;
         let len = head.len() + body.len();
         let sent = match body {
-            Body::Bytes(bytes) if len > RECORD_ANY => pair.send_long(message, head, bytes, halves),
+            Body::Bytes(bytes) if len > RECORD_ANY => pair.send_long(message, head, bytes, spare),
+            Body::Fill(n, fill) if len > RECORD_ANY && spare => {
+                pair.send_celled(message, head, n, fill)
+            }
             body => pair.send(message, head.len(), len, |out: &mut [u8]| {
                 let (first, rest) = out.split_at_mut(head.len());
                 match body {
@@ -489,6 +523,22 @@ impl Transport for Shm {
         self.controls[self.me]
             .asleep
             .store(AWAKE, Ordering::Relaxed);
+    }
+
+    fn piece(&self, peer: ProcId, len: usize) -> usize {
+        let known = self.index(peer).and_then(|i| self.peers[i].as_ref());
+        if !self.cores_to_spare {
+            RECORD_MAX - PIECE_HEAD
+        } else if known.is_some_and(|p| p.pair.is_read()) {
+            (len / 4).clamp(PIECE_AWAITED.0, PIECE_AWAITED.1)
+        } else {
+            BODY_MAX
+        }
+    }
+
+    fn is_warm(&self, peer: ProcId) -> bool {
+        let known = self.index(peer).and_then(|i| self.peers[i].as_ref());
+        known.is_some_and(|p| p.pair.is_warm())
     }
 
     fn waits_on(&self, core: u32) -> bool {

@@ -1,16 +1,22 @@
 //! A pair of processes as one of them sees it: the ring to the peer, the ring from it, and the front of both.
 //!
 //! Messages of one process to the other stay in order whichever way each goes: the front is written only while the peer is
-//! known to have read everything on the ring, and it is looked at before any record that was written after it.
+//! known to have read everything on the ring, and it is looked at before any record that was written after it. What lies in a cell has its
+//! record in the ring.
 
+use super::cells::{Cells, HEAD_MAX, Lies};
 use super::front::{FRONT_MAX, Front};
-use super::ring::{Found, Reader, Writer};
+use super::ring::{Found, PART, Reader, Writer};
 
 /// One process's ends.
 pub struct Pair {
     writer: Writer,
     reader: Reader,
     front: Front,
+    /// Apart: what goes by front and ring does not touch them.
+    cells: Box<Cells>,
+    /// Where the record last returned by [`Pair::next`] lies, if in a cell.
+    lies: Option<Lies>,
 }
 
 /// What came from the peer.
@@ -21,17 +27,21 @@ pub enum Next<'a> {
     Front(u8, &'a [u8]),
     /// A message from the ring, or a part of one that is longer than a record: whether more of it follows. [`Pair::release`] it when done.
     Record(u8, &'a [u8], bool),
+    /// The same out of a cell. [`Pair::release_celled`] it when done.
+    Celled(u8, &'a [u8], bool),
     /// Nonsense.
     Malformed,
 }
 
 impl Pair {
-    /// The ends of the process that writes `writer`, reads `reader` and has this side of the front.
-    pub fn new(writer: Writer, reader: Reader, front: Front) -> Pair {
+    /// The ends of the process that writes `writer`, reads `reader` and has these sides of the front and of the cells.
+    pub fn new(writer: Writer, reader: Reader, front: Front, cells: Cells) -> Pair {
         Pair {
             writer,
             reader,
             front,
+            cells: Box::new(cells),
+            lies: None,
         }
     }
 
@@ -53,11 +63,73 @@ impl Pair {
         }
     }
 
-    /// Writes a message of up to [`LONG_MAX`](super::ring::LONG_MAX) bytes, in several records if one does not hold it; publishes each with a full barrier.
-    /// `halves`: in two where the peer is not waiting for it. False: no room, and nothing was written.
-    pub fn send_long(&mut self, message: u8, head: &[u8], body: &[u8], halves: bool) -> bool {
+    /// The same by a cell: a head of up to [`HEAD_MAX`](super::cells::HEAD_MAX) and a body of `len` bytes, which comes from `fill`. False: none is free.
+    #[inline(never)]
+    pub fn send_celled(
+        &mut self,
+        message: u8,
+        head: &[u8],
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        self.can_cell(1) && self.write_celled(message, head, len, false, fill)
+    }
+
+    /// Is there room for so many records that lie in cells?
+    fn can_cell(&mut self, records: usize) -> bool {
+        self.cells.has(records) && self.writer.has_lines(records)
+    }
+
+    fn write_celled(
+        &mut self,
+        message: u8,
+        head: &[u8],
+        len: usize,
+        more: bool,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
         let read = self.reader.position();
-        self.writer.write_long(message, head, body, read, halves)
+        let lies = self.cells.write(len, fill).word();
+        let written = self.writer.write_celled(message, lies, head, more, read);
+        debug_assert!(written, "there was room");
+        written
+    }
+
+    /// Writes a message of up to [`LONG_MAX`](super::ring::LONG_MAX) bytes, in several records if one does not hold it; publishes each with a full barrier.
+    /// `spare`: both processes have a core, so that one reads while the other writes, and it may lie in cells. False: no room, and nothing was written.
+    #[inline(never)]
+    pub fn send_long(&mut self, message: u8, head: &[u8], body: &[u8], spare: bool) -> bool {
+        let cells = if !spare || 8 + head.len() > HEAD_MAX {
+            0
+        } else if self.writer.is_read() {
+            self.cells.several().min(body.len().div_ceil(PART))
+        } else {
+            1
+        };
+        if cells == 0 || !self.can_cell(cells) {
+            let read = self.reader.position();
+            return self.writer.write_long(message, head, body, read);
+        }
+        if cells == 1 {
+            return self.write_celled(message, head, body.len(), false, |out| {
+                out.copy_from_slice(body);
+            });
+        }
+        let total = (head.len() + body.len()) as u64;
+        let mut first = [0; HEAD_MAX];
+        first[..8].copy_from_slice(&total.to_le_bytes());
+        first[8..8 + head.len()].copy_from_slice(head);
+        let mut head = &first[..8 + head.len()];
+        let mut parts = body.chunks(body.len().div_ceil(cells)).peekable();
+        let mut written = true;
+        while let Some(part) = parts.next() {
+            let more = parts.peek().is_some();
+            written &= self.write_celled(message, head, part.len(), more, |out| {
+                out.copy_from_slice(part);
+            });
+            head = &[];
+        }
+        written
     }
 
     /// The next message from the peer.
@@ -81,9 +153,13 @@ impl Pair {
                 message,
                 bytes,
                 more,
+                celled,
                 read,
             } => {
                 self.writer.note_read(read);
+                if celled {
+                    return celled_record(&mut self.cells, &mut self.lies, message, bytes, more);
+                }
                 Next::Record(message, bytes, more)
             }
             Found::Malformed => Next::Malformed,
@@ -96,6 +172,25 @@ impl Pair {
         self.reader.release()
     }
 
+    /// The same where it lay in a cell.
+    pub fn release_celled(&mut self) -> bool {
+        let wakes = self.reader.release();
+        let gave = self.lies.take().is_some_and(|lies| self.cells.read(lies));
+        wakes || gave && self.reader.wakes()
+    }
+
+    /// Has the peer, as far as is known, read everything, so that it waits for what comes next?
+    #[inline]
+    pub fn is_read(&self) -> bool {
+        self.writer.is_read()
+    }
+
+    /// Has so much come from the peer that what comes next lies in memory that both have used before?
+    #[inline]
+    pub fn is_warm(&self) -> bool {
+        self.cells.is_warm() || self.reader.went_round()
+    }
+
     /// Asks the peer to ring when it next frees room. Look for room once more afterwards.
     pub fn starve(&self) {
         self.writer.starve();
@@ -103,8 +198,24 @@ impl Pair {
 
     /// Is there room for a message of any size?
     pub fn has_room(&mut self) -> bool {
-        self.writer.has_room()
+        self.writer.has_room() && self.cells.has_enough()
     }
+}
+
+/// A record whose bytes lie in a cell; out of the way of those that do not.
+#[inline(never)]
+fn celled_record<'a>(
+    cells: &'a mut Cells,
+    lies: &mut Option<Lies>,
+    message: u8,
+    record: &[u8],
+    more: bool,
+) -> Next<'a> {
+    let Some((place, bytes)) = cells.bytes(record) else {
+        return Next::Malformed;
+    };
+    *lies = Some(place);
+    Next::Celled(message, bytes, more)
 }
 
 #[cfg(all(test, not(loom)))]

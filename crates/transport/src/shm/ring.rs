@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! line 0     head: how far the reader has read (published now and then)
-//! line 1     starved: the writer sleeps until there is room
+//! line 1     starved: the writer sleeps until there is room; given: cells that the reader gives back (see `cells`)
 //! FRONT_AT   the pair's front (see `front`), used in one of its two rings
 //! RECORDS_AT DATA bytes of records
 //! ```
@@ -30,8 +30,7 @@ pub const LONG_MAX: usize = if DATA >= 16 * PART {
 } else {
     RECORD_MAX
 };
-/// Of such a message's body, bytes that one record takes while the reader has read everything before: the first is to be there soon, as the reader is waiting for it.
-/// Where the reader has something to read yet and a core of its own, records are half as long as the body, as each costs a barrier and a trip of its first line.
+/// Of such a message's body, bytes that one record takes: the first is to be there soon, as the reader may be waiting for it.
 pub const PART: usize = 16384;
 /// The reader publishes its position at least this often, bytes. With RECORD_MAX this leaves room for any record in an empty ring.
 const PUBLISH: u64 = (DATA / 4) as u64;
@@ -42,6 +41,8 @@ const VALID: u64 = 1 << 63;
 const LEAD: u32 = 56;
 /// The record is followed by a gap.
 const GAPPED: u64 = 1 << 60;
+/// The record's bytes say which cell the message's lie in (see `cells`).
+const CELLED: u64 = 1 << 62;
 /// The message goes on in the next record.
 const MORE: u64 = 1 << 61;
 /// Bytes of a gap: as far as today's cores read ahead of a program.
@@ -58,13 +59,12 @@ const SOON_MIN: u64 = 4 * LINE as u64;
 /// Not those of longer records, bytes: a core that writes line after line fetches the next ones unasked.
 const SOON_MAX: u64 = 34 * LINE as u64;
 
-/// A record's first word: valid bit, whether the message goes on, gap, how far behind the word the bytes begin, how far the writer has read the opposite ring (low bits, in
+/// A record's first word: valid bit, `marks` (whether the message goes on, whether it lies in a cell), gap, how far behind the word the bytes begin, how far the writer has read the opposite ring (low bits, in
 /// lines), message number, length.
-fn word(message: u64, shape: Shape, more: bool, read: u32) -> u64 {
+fn word(message: u64, shape: Shape, marks: u64, read: u32) -> u64 {
     let gapped = if shape.gap > 0 { GAPPED } else { 0 };
-    let more = if more { MORE } else { 0 };
     let lead = (shape.lead as u64 / 8) << LEAD;
-    VALID | gapped | more | lead | u64::from(read) << 24 | message << 16 | shape.len as u64
+    VALID | gapped | marks | lead | u64::from(read) << 24 | message << 16 | shape.len as u64
 }
 
 /// What a record takes of the ring, bytes.
@@ -113,9 +113,6 @@ impl Shape {
 const SPAN_MAX: u64 = (LINE + RECORD_MAX).next_multiple_of(LINE) as u64;
 /// Most that the records of a message take, and an end that they skip: whole parts, what is left, the first one's head, and the skipped end.
 const LONG_SPAN: u64 = ((LONG_MAX / PART + 2) * (PART + 3 * LINE)) as u64;
-// The same of two halves and as long an end.
-const _: () = assert!(3 * (LONG_MAX / 2 + 4 * LINE) as u64 <= LONG_SPAN || cfg!(loom));
-const _: () = assert!(LONG_MAX / 2 + 4 * LINE <= RECORD_MAX || cfg!(loom));
 /// Most that any message takes: a record and the skipped end before it, each less than RECORD_MAX and a line, or several records.
 const ANY_SPAN: u64 = if LONG_MAX > RECORD_MAX && LONG_SPAN > 2 * SPAN_MAX {
     LONG_SPAN
@@ -171,6 +168,8 @@ pub enum Found<'a> {
         bytes: &'a [u8],
         /// The message goes on in the next record.
         more: bool,
+        /// Head and body lie in a cell, and `bytes` say in which.
+        celled: bool,
         /// Low bits of how far the peer has read the opposite ring, in lines.
         read: u32,
     },
@@ -218,33 +217,21 @@ impl Writer {
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
         let alone = self.is_read();
-        self.write_record(message, head, len, false, alone, read, fill)
+        self.write_record(message, head, len, 0, alone, read, fill)
     }
 
-    /// Writes a message of up to [`LONG_MAX`] bytes in as many records as it takes, the first of which begins with the message's length, 8 bytes. `halves`:
-    /// in two, while the reader is not known to have read everything before. False: no room for all of them.
-    pub fn write_long(
-        &mut self,
-        message: u8,
-        head: &[u8],
-        body: &[u8],
-        read: u32,
-        halves: bool,
-    ) -> bool {
+    /// Writes a message of up to [`LONG_MAX`] bytes in as many records as it takes, the first of which begins with the message's length, 8 bytes.
+    /// False: no room for all of them.
+    pub fn write_long(&mut self, message: u8, head: &[u8], body: &[u8], read: u32) -> bool {
         let total = head.len() + body.len();
         debug_assert!(body.len() > PART && total <= LONG_MAX);
         if !self.room(LONG_SPAN) {
             return false;
         }
-        let part = if !halves || self.is_read() {
-            PART
-        } else {
-            body.len().div_ceil(2).next_multiple_of(LINE).max(PART)
-        };
-        let mut parts = body.chunks(part).peekable();
+        let mut parts = body.chunks(PART).peekable();
         let first = parts.next().unwrap_or_default();
         let lead = 8 + head.len();
-        let more = parts.peek().is_some();
+        let more = if parts.peek().is_some() { MORE } else { 0 };
         let mut written = self.write_record(
             message,
             lead,
@@ -259,13 +246,31 @@ impl Writer {
             },
         );
         while let Some(part) = parts.next() {
-            let more = parts.peek().is_some();
+            let more = if parts.peek().is_some() { MORE } else { 0 };
             written &= self.write_record(message, 0, part.len(), more, false, read, |out| {
                 out.copy_from_slice(part);
             });
         }
         debug_assert!(written, "there was room for all");
         written
+    }
+
+    /// Writes a record whose body lies in a cell, as `lies` says, and publishes it with a full barrier. `more`: the message goes on in the next record. False: no room.
+    #[inline]
+    pub fn write_celled(
+        &mut self,
+        message: u8,
+        lies: [u8; 8],
+        head: &[u8],
+        more: bool,
+        read: u32,
+    ) -> bool {
+        let marks = CELLED | if more { MORE } else { 0 };
+        let len = 8 + head.len();
+        self.write_record(message, len, len, marks, false, read, |out| {
+            out[..8].copy_from_slice(&lies);
+            out[8..].copy_from_slice(head);
+        })
     }
 
     /// Writes a record. `alone`: the reader is waiting for it.
@@ -276,7 +281,7 @@ impl Writer {
         message: u8,
         head: usize,
         len: usize,
-        more: bool,
+        marks: u64,
         alone: bool,
         read: u32,
         fill: impl FnOnce(&mut [u8]),
@@ -300,7 +305,7 @@ impl Writer {
             self.clear_to(self.tail + end + LINE as u64);
             self.memory
                 .word(self.tail)
-                .store(word(SKIP, Shape::SKIP, false, 0), Ordering::Release);
+                .store(word(SKIP, Shape::SKIP, 0, 0), Ordering::Release);
             self.tail += end;
         } else if !self.room(need) {
             return false;
@@ -310,7 +315,7 @@ impl Writer {
         self.clear_to(self.tail + need + LINE as u64);
         // The caller next looks whether the reader sleeps, and that look must not come before the word is there for the reader to see.
         let published = self.memory.word(self.tail);
-        let word = word(u64::from(message), shape, more, read);
+        let word = word(u64::from(message), shape, marks, read);
         if alone {
             published.store(word, Ordering::Release);
             // The reader is waiting for these lines (the first it has seen by now), and the next message will probably be as long. They are
@@ -369,6 +374,12 @@ impl Writer {
         self.head = self.head.max(head);
     }
 
+    /// Is there room for so many records of a line each, and an end that one of them skips?
+    #[inline]
+    pub fn has_lines(&mut self, records: usize) -> bool {
+        self.room((records + 1) as u64 * LINE as u64)
+    }
+
     /// Asks the reader to ring when it next frees room. Look for room once more afterwards.
     pub fn starve(&self) {
         self.memory.starved().store(1, Ordering::SeqCst);
@@ -401,6 +412,12 @@ impl Reader {
     #[inline]
     pub fn ready(&self) -> bool {
         self.memory.word(self.head).load(Ordering::Acquire) != 0
+    }
+
+    /// Has all of the ring been read once?
+    #[inline]
+    pub fn went_round(&self) -> bool {
+        self.head >= DATA as u64
     }
 
     /// How far this process has read: low bits, in lines.
@@ -440,6 +457,7 @@ impl Reader {
                 message: message as u8,
                 bytes,
                 more: w & MORE != 0,
+                celled: w & CELLED != 0,
                 read: (w >> 24) as u32,
             };
         }
@@ -460,6 +478,12 @@ impl Reader {
         self.published = self.head;
         self.memory.head().store(self.head, Ordering::Release);
         fence(Ordering::SeqCst);
+        self.wakes()
+    }
+
+    /// Does the writer sleep for room, of which there is some now, and must be woken? What made room must have been written with a full barrier.
+    #[inline]
+    pub fn wakes(&self) -> bool {
         let starved = self.memory.starved();
         starved.load(Ordering::Relaxed) != 0 && starved.swap(0, Ordering::SeqCst) != 0
     }

@@ -1,8 +1,9 @@
 //! A peer that writes what it likes into the shared memory: nothing is read or written beyond the rings, and nothing loops.
 
 use super::*;
+use crate::shm::cells::BODY_MAX;
 use crate::shm::long::Long;
-use crate::shm::memory::{FRONT, FRONT_AT, LINE, RECORDS_AT, RING};
+use crate::shm::memory::{CELL, CELLS, FRONT, FRONT_AT, LINE, RECORDS_AT, RING};
 use crate::shm::ring::{LONG_MAX, RECORD_MAX};
 use crate::{Inbox, ProcId};
 use ferry_fuzz::fuzz;
@@ -28,12 +29,27 @@ impl Inbox for Counting {
     }
 }
 
-/// A ring's memory, page aligned.
+#[derive(Clone)]
 #[repr(align(4096))]
-struct Mapping([u8; RING]);
+struct Page([u8; 4096]);
 
-fn mapping() -> Box<Mapping> {
-    Box::new(Mapping([0; RING]))
+/// A ring's memory, page aligned.
+struct Mapping(Vec<Page>);
+
+impl Mapping {
+    fn new() -> Mapping {
+        Mapping(vec![Page([0; 4096]); RING.div_ceil(4096)])
+    }
+
+    fn clear(&mut self) {
+        // Most inputs touch few pages.
+        let touched = self.0.iter_mut().filter(|p| p.0 != [0; 4096]);
+        touched.for_each(|p| p.0 = [0; 4096]);
+    }
+
+    fn base(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
 }
 
 /// What the harness reads from its input: a step, where, how many bytes.
@@ -47,6 +63,7 @@ const POKE_FRONT: u8 = 2;
 const TAKE: u8 = 3;
 const SEND: u8 = 4;
 const SEND_LONG: u8 = 5;
+const SEND_CELLED: u8 = 6;
 
 #[test]
 fn fuzz_shared_memory() {
@@ -54,7 +71,35 @@ fn fuzz_shared_memory() {
     let more = |len: u64| (5 << 61 | 1 << 56 | 3 << 16 | len).to_le_bytes();
     let long = |total: u64| [&more(16)[..], &total.to_le_bytes(), &[7; 8]].concat();
     let front = |len: u64, lead: u64| (lead << 1 | len << 8 | 9 << 24).to_le_bytes();
+    let lies = |marks: u64, cell: u64, len: u64| {
+        let word = 3 << 62 | marks << 61 | 1 << 56 | 3 << 16 | 16;
+        [word, cell | len << 32, 0].map(u64::to_le_bytes).concat()
+    };
+    // As the upper one of the two would write: its own first cell, and those that it has not got.
+    let half = CELLS as u64 / 2;
+    let celled = |cell: u64, len: u64| {
+        [step(POKE_DATA, 0, &lies(0, cell, len)), step(TAKE, 0, &[])].concat()
+    };
     let seeds = [
+        celled(half, 40),
+        celled(half, BODY_MAX as u64),
+        celled(half, BODY_MAX as u64 + 1),
+        celled(0, 40),
+        celled(CELLS as u64, 40),
+        [
+            step(SEND_CELLED, 5000, &[]).repeat(9),
+            celled(0, 40),
+            step(POKE_HEAD, LINE as u16 + 8, &[0xff; 8]),
+            step(SEND_CELLED, 65535, &[]).repeat(9),
+        ]
+        .concat(),
+        [
+            step(POKE_DATA, 0, &lies(1, half, 40)),
+            step(POKE_DATA, 64, &lies(0, half, 9)),
+            step(TAKE, 0, &[]),
+            step(TAKE, 0, &[]),
+        ]
+        .concat(),
         [step(POKE_DATA, 0, &valid(40)), step(TAKE, 0, &[])].concat(),
         [
             step(POKE_DATA, 0, &valid(RECORD_MAX as u64)),
@@ -110,17 +155,18 @@ fn fuzz_shared_memory() {
         ]
         .concat(),
     ];
-    let (mut there, mut back) = (mapping(), mapping());
+    let (mut there, mut back) = (Mapping::new(), Mapping::new());
     fuzz("shared memory", &seeds, |input| {
-        there.0.fill(0);
-        back.0.fill(0);
-        let (out, into) = (there.0.as_mut_ptr(), back.0.as_mut_ptr());
+        there.clear();
+        back.clear();
+        let (out, into) = (there.base(), back.base());
         // SAFETY: both mappings outlive the pair; this process is the lower of the two.
         let mut pair = unsafe {
             Pair::new(
                 Writer::new(out),
                 Reader::new(into),
                 Front::new(out.add(FRONT_AT), true),
+                Cells::new(out, into, true, CELLS),
             )
         };
         let mut outcome = Vec::new();
@@ -135,20 +181,23 @@ fn fuzz_shared_memory() {
                 let n = bytes.len().min(end.saturating_sub(at));
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), base.add(at), n);
             };
-            match kind % 6 {
+            match kind % 7 {
                 POKE_DATA => poke(into, RECORDS_AT + at / LINE * LINE, RING),
-                POKE_HEAD => poke(out, at % (2 * LINE), 2 * LINE),
+                POKE_HEAD => poke(out, at % FRONT_AT, FRONT_AT),
                 POKE_FRONT => poke(out, FRONT_AT + at % FRONT, FRONT_AT + FRONT),
                 TAKE => {
-                    let (ring, line) = (
+                    let (ring, other, line) = (
                         into as usize..into as usize + RING,
+                        out as usize + RECORDS_AT..out as usize + RING,
                         out as usize + FRONT_AT..out as usize + FRONT_AT + FRONT,
                     );
                     let inside = |bytes: &[u8], memory: &std::ops::Range<usize>| {
                         let from = bytes.as_ptr() as usize;
                         from >= memory.start && from + bytes.len() <= memory.end
                     };
-                    let release = match pair.next() {
+                    let next = pair.next();
+                    let celled = matches!(next, Next::Celled(..));
+                    let release = match next {
                         Next::Nothing => false,
                         Next::Malformed => {
                             outcome.push(1 << 20);
@@ -159,8 +208,10 @@ fn fuzz_shared_memory() {
                             outcome.push(bytes.len());
                             false
                         }
-                        Next::Record(message, bytes, more) => {
-                            assert!(inside(bytes, &ring) && bytes.len() <= RECORD_MAX);
+                        Next::Record(message, bytes, more) | Next::Celled(message, bytes, more) => {
+                            // Cells lie behind both rings.
+                            assert!(inside(bytes, &ring) || celled && inside(bytes, &other));
+                            assert!(bytes.len() <= if celled { CELL } else { RECORD_MAX });
                             inbox.streams = at % 2 == 1;
                             if (more || long.is_some())
                                 && crate::shm::take_part(
@@ -175,7 +226,12 @@ fn fuzz_shared_memory() {
                             true
                         }
                     };
-                    if release && pair.release() {
+                    let wakes = match (release, celled) {
+                        (false, _) => false,
+                        (true, false) => pair.release(),
+                        (true, true) => pair.release_celled(),
+                    };
+                    if wakes {
                         outcome.push(1 << 21);
                     }
                 }
@@ -183,6 +239,14 @@ fn fuzz_shared_memory() {
                     let sent =
                         pair.send_long(3, &[1; 16], &vec![0xcd; at.max(RECORD_MAX)], len % 2 == 0);
                     outcome.push(1 << 24 | usize::from(sent));
+                }
+                SEND_CELLED => {
+                    let fill = |out: &mut [u8]| {
+                        assert_eq!(out.len(), at);
+                        out.fill(0xef);
+                    };
+                    let sent = pair.send_celled(*kind, &[1; 16], at, fill);
+                    outcome.push(1 << 25 | usize::from(sent));
                 }
                 _ => {
                     let len = at % (RECORD_MAX + 1);

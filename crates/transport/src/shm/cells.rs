@@ -1,0 +1,197 @@
+//! Cells: where the bytes of a pair's long records lie, so that both processes write the same memory.
+//!
+//! A cell belongs to one of the two processes at a time. Whoever has it writes a record's bytes there and says so in the ring; whoever
+//! has read them has the cell from then on, and writes its next long record there: into lines that have just come to its core, in place of
+//! lines of its own ring that the other's core had last. While messages go one way only, the reader gives back those cells that it has had for longest.
+//!
+//! ```text
+//! a record that lies in a cell   which cell (4 bytes), how long the body is (4 bytes), head
+//! cell                           a line at whose end the reader puts the head, so that it stands before the body; body
+//! given                          in each ring's head: a bit for each cell that the reader gives back to the writer, who takes them all at once
+//! ```
+
+use super::memory::{Base, CELL, CELLS, CellsMemory, LINE, Ordering};
+
+/// Longest head of what lies in a cell, bytes: it goes with its record's line.
+pub const HEAD_MAX: usize = LINE - 16;
+/// Longest body, bytes.
+pub const BODY_MAX: usize = CELL - LINE;
+
+/// One process's side of the cells.
+pub struct Cells {
+    memory: CellsMemory,
+    /// The pair's cells, as bits.
+    all: u64,
+    /// A fourth of them: so many are given back at a time, and so many at least are always the writer's when all has been read.
+    fourth: usize,
+    /// Those that are this process's, the one that it has read last at the end.
+    own: [u8; CELLS],
+    count: usize,
+    /// The same as bits.
+    has: u64,
+    /// Records that have been read, up to as many as there are cells.
+    reads: usize,
+}
+
+/// Where a record's body lies that a peer has put into a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lies {
+    /// Which cell.
+    cell: usize,
+    /// Bytes of the body.
+    len: usize,
+}
+
+impl Lies {
+    /// As it goes through the ring.
+    pub fn word(self) -> [u8; 8] {
+        (self.cell as u64 | (self.len as u64) << 32).to_le_bytes()
+    }
+
+    /// What came through the ring, and the head behind it. `None`: not one of the `all` cells, or more than one holds.
+    fn read(record: &[u8], all: u64) -> Option<(Lies, &[u8])> {
+        let (word, head) = record.split_first_chunk::<8>()?;
+        let word = u64::from_le_bytes(*word);
+        let lies = Lies {
+            cell: (word & 0xffff_ffff) as usize,
+            len: (word >> 32) as usize,
+        };
+        let there = lies.cell < CELLS && all >> lies.cell & 1 == 1;
+        let sound = there && lies.len <= BODY_MAX && head.len() <= HEAD_MAX;
+        sound.then_some((lies, head))
+    }
+}
+
+impl Cells {
+    /// This process's side of the cells behind the two rings of a pair, the one that it writes and the one that it reads; `lower`: it has the lower number of the two. The
+    /// pair uses `cells` of them, a multiple of four up to [`CELLS`], the same for both; at first those behind the ring that a process writes are its own.
+    ///
+    /// # Safety
+    /// As for [`Writer::new`](super::ring::Writer::new) and [`Reader::new`](super::ring::Reader::new); each process of the pair has one side.
+    pub unsafe fn new(out: Base, into: Base, lower: bool, cells: usize) -> Cells {
+        debug_assert!(cells.is_multiple_of(4) && (4..=CELLS).contains(&cells));
+        // SAFETY: the caller's promise.
+        let memory = unsafe { CellsMemory::new(out, into, lower) };
+        let first = if lower { 0 } else { CELLS / 2 };
+        let half = (1 << (cells / 2)) - 1;
+        Cells {
+            memory,
+            all: half | half << (CELLS / 2),
+            fourth: cells / 4,
+            // The first one is used first.
+            own: std::array::from_fn(|i| (first + (cells / 2 - 1).saturating_sub(i)) as u8),
+            count: cells / 2,
+            has: half << first,
+            reads: 0,
+        }
+    }
+
+    /// Are so many cells this process's?
+    #[inline]
+    pub fn has(&mut self, wanted: usize) -> bool {
+        if self.count < wanted {
+            self.take_back();
+        }
+        self.count >= wanted
+    }
+
+    /// As many as the peer can count on when it has read everything.
+    #[inline]
+    pub fn has_enough(&mut self) -> bool {
+        self.has(self.fourth)
+    }
+
+    /// In how many cells a message may lie whose reader waits for it.
+    #[inline]
+    pub fn several(&self) -> usize {
+        self.fourth
+    }
+
+    /// Have as many records been read as there are cells, so that later ones lie in memory that has been used?
+    #[inline]
+    pub fn is_warm(&self) -> bool {
+        self.reads == 4 * self.fourth
+    }
+
+    /// Takes what the peer has given back.
+    fn take_back(&mut self) {
+        if self.memory.given_back().load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        // What a peer made up must not give a cell twice.
+        let mut new = self.memory.given_back().swap(0, Ordering::SeqCst) & self.all & !self.has;
+        // They go before the others, which have been used since.
+        let count = new.count_ones() as usize;
+        self.own.copy_within(..self.count, count);
+        self.count += count;
+        self.has |= new;
+        for at in &mut self.own[..count] {
+            *at = new.trailing_zeros() as u8;
+            new &= new - 1;
+        }
+    }
+
+    fn push(&mut self, cell: usize) {
+        self.own[self.count] = cell as u8;
+        self.count += 1;
+        self.has |= 1 << cell;
+    }
+
+    /// Writes a body of `len` bytes into a cell by `fill`. There must be [one](Cells::has). Its record in the ring makes it the peer's.
+    #[inline]
+    pub fn write(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Lies {
+        debug_assert!(len <= BODY_MAX);
+        self.count -= 1;
+        let cell = usize::from(self.own[self.count]);
+        self.has &= !(1 << cell);
+        // SAFETY: the cell is this process's until its record has been written.
+        unsafe { self.memory.fill(cell, LINE, len, fill) };
+        Lies { cell, len }
+    }
+
+    /// Head and body of what lies in a cell as its record says. `None`: nonsense, or the peer has not got that cell, so that it cannot have written there.
+    #[inline]
+    pub fn bytes(&mut self, record: &[u8]) -> Option<(Lies, &[u8])> {
+        let (lies, head) = Lies::read(record, self.all)?;
+        if self.has >> lies.cell & 1 != 0 {
+            return None;
+        }
+        let lead = LINE - head.len();
+        // SAFETY: the peer has published these bytes with the record, and the cell with them: it does not look there any more.
+        unsafe {
+            let put = |out: &mut [u8]| out.copy_from_slice(head);
+            self.memory.fill(lies.cell, lead, head.len(), put);
+            let bytes = self.memory.bytes(lies.cell, lead, head.len() + lies.len);
+            Some((lies, bytes))
+        }
+    }
+
+    /// The record there has been read: the cell is this process's. Returns whether some were given back to the peer, with a full barrier.
+    #[inline]
+    pub fn read(&mut self, lies: Lies) -> bool {
+        if self.has >> lies.cell & 1 != 0 {
+            return false;
+        }
+        self.push(lies.cell);
+        self.reads = (self.reads + 1).min(4 * self.fourth);
+        // What the peer has given back counts, too: otherwise all could be waiting to be taken back, and none be free.
+        self.take_back();
+        self.count > 3 * self.fourth && self.give()
+    }
+
+    /// Gives back those that it has had for longest.
+    fn give(&mut self) -> bool {
+        let gives = self.fourth;
+        let oldest = self.own[..gives].iter();
+        let given = oldest.fold(0, |bits, &cell| bits | 1u64 << cell);
+        self.own.copy_within(gives..self.count, 0);
+        self.count -= gives;
+        self.has &= !given;
+        self.memory.given().fetch_or(given, Ordering::SeqCst);
+        true
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "cells/tests.rs"]
+mod tests;

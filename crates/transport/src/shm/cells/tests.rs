@@ -1,0 +1,170 @@
+use super::*;
+use crate::shm::memory::RING;
+use std::collections::VecDeque;
+
+#[derive(Clone)]
+#[repr(align(4096))]
+struct Page(#[allow(dead_code)] [u8; 4096]);
+
+fn mapping() -> Vec<Page> {
+    vec![Page([0; 4096]); RING.div_ceil(4096)]
+}
+
+/// Both sides of a pair's cells, and the records between them as they would go through the rings.
+struct Two {
+    _memory: [Vec<Page>; 2],
+    sides: [Cells; 2],
+    /// On their way to each side: the record, and what its body is full of.
+    coming: [VecDeque<(Vec<u8>, u8)>; 2],
+}
+
+impl Two {
+    fn new(cells: usize) -> Two {
+        let mut memory = [mapping(), mapping()];
+        let [there, back] = memory.each_mut().map(|m| m.as_mut_ptr().cast::<u8>());
+        // SAFETY: the memory outlives both sides, of which there is one each.
+        let sides = unsafe {
+            [
+                Cells::new(there, back, true, cells),
+                Cells::new(back, there, false, cells),
+            ]
+        };
+        Two {
+            _memory: memory,
+            sides,
+            coming: Default::default(),
+        }
+    }
+
+    /// One side writes a record, if it has a cell; returns which.
+    fn write(&mut self, side: usize, byte: u8) -> Option<usize> {
+        if !self.sides[side].has(1) {
+            return None;
+        }
+        let lies = self.sides[side].write(usize::from(byte), |out| out.fill(byte));
+        let record = [&lies.word()[..], b"head"].concat();
+        self.coming[1 - side].push_back((record, byte));
+        Some(lies.cell)
+    }
+
+    /// One side reads what comes next, if anything does; returns the cell.
+    fn read(&mut self, side: usize) -> Option<usize> {
+        let (record, byte) = self.coming[side].pop_front()?;
+        let (lies, bytes) = self.sides[side].bytes(&record).expect("sound");
+        assert_eq!(&bytes[..4], b"head");
+        assert_eq!(bytes[4..], vec![byte; usize::from(byte)]);
+        self.sides[side].read(lies);
+        Some(lies.cell)
+    }
+
+    /// Each cell is in one place.
+    fn check(&self) {
+        let [lower, upper] = &self.sides;
+        let given = |c: &Cells| c.memory.given().load(Ordering::Relaxed);
+        let own = |c: &Cells| {
+            c.own[..c.count].iter().fold(0, |bits, &cell| {
+                assert_eq!(bits >> cell & 1, 0);
+                bits | 1u64 << cell
+            })
+        };
+        assert_eq!((own(lower), own(upper)), (lower.has, upper.has));
+        let under_way = self.coming.iter().flatten();
+        let places = [lower.has, upper.has, given(lower), given(upper)]
+            .into_iter()
+            .chain(under_way.map(|(r, _)| 1 << r[0]));
+        let seen = places.fold(0, |seen: u64, place| {
+            assert_eq!(seen & place, 0, "a cell is in two places");
+            seen | place
+        });
+        assert_eq!(seen, lower.all);
+    }
+}
+
+/// A reply goes into the cell that brought the request, and a process that only ever answers uses no other.
+#[test]
+fn replies_use_the_cell_of_the_request() {
+    let mut two = Two::new(CELLS);
+    let first = two.write(0, 9);
+    assert_eq!(first, Some(0), "the lowest one first");
+    for i in 0..100 {
+        assert_eq!(two.read((i + 1) % 2), first);
+        assert_eq!(two.write((i + 1) % 2, i as u8), first);
+        two.check();
+    }
+}
+
+/// Whatever is written and read when, each cell is in one place, and who has nothing unread finds cells for as much as it may want.
+#[test]
+fn no_cell_is_lost() {
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut below = |n: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 32) % n
+    };
+    for cells in [4, CELLS / 2, CELLS] {
+        let mut two = Two::new(cells);
+        for round in 0..400 {
+            // From one way only to both alike.
+            let bias = round % 9;
+            for _ in 0..below(60) {
+                let side = usize::from(below(8) < bias);
+                if below(2) == 0 {
+                    two.write(side, below(200) as u8);
+                } else {
+                    two.read(side);
+                }
+                two.check();
+            }
+            for side in [0, 1] {
+                while two.read(side).is_some() {}
+            }
+            two.check();
+            assert!(two.sides.iter_mut().all(Cells::has_enough));
+        }
+    }
+}
+
+#[test]
+fn memory_is_warm_when_as_much_has_come_as_there_is() {
+    let mut two = Two::new(CELLS);
+    for _ in 0..CELLS {
+        assert!(!two.sides[1].is_warm());
+        two.write(0, 1);
+        two.read(1);
+    }
+    assert!(two.sides[1].is_warm() && !two.sides[0].is_warm());
+}
+
+/// What a peer made up is refused, and gives no cell twice.
+#[test]
+fn made_up_cells_are_refused() {
+    let mut two = Two::new(CELLS / 2);
+    let mine = two.sides[0].own[0];
+    let word = |cell: u32, len: u32| (u64::from(cell) | u64::from(len) << 32).to_le_bytes();
+    let theirs = (CELLS / 2) as u32;
+    let body = BODY_MAX as u32;
+    assert!(two.sides[0].bytes(&word(theirs, body)).is_some());
+    for record in [
+        word(theirs, body + 1),
+        word(CELLS as u32, 1),
+        word(u32::MAX, u32::MAX),
+        // None of the pair's, which has half of them.
+        word(theirs - 1, 1),
+        word(u32::from(mine), 1),
+    ] {
+        assert!(two.sides[0].bytes(&record).is_none());
+    }
+    assert!(two.sides[0].bytes(&word(theirs, 1)[..7]).is_none());
+    let long = [&word(theirs, 1)[..], &[0; HEAD_MAX + 1]].concat();
+    assert!(two.sides[0].bytes(&long).is_none());
+    // The peer gives all, again and again.
+    for _ in 0..3 {
+        let given = two.sides[0].memory.given_back();
+        given.store(u64::MAX, Ordering::Relaxed);
+        two.sides[0].take_back();
+        assert_eq!(two.sides[0].has, two.sides[0].all);
+        assert_eq!(two.sides[0].count, CELLS / 2);
+    }
+}
