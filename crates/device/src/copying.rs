@@ -4,6 +4,8 @@
 //! time and without a system call. Which wins depends on processor and kernel, by factors: so each size class tries both ways on
 //! its first messages and keeps to the better, trying the other one again now and then.
 
+use crate::key::ProcId;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// A way of moving an announced message.
@@ -27,13 +29,18 @@ pub(crate) enum Copier {
     Thread,
 }
 
-/// Messages of the first trial that go each way, one after the other.
+/// Messages of a trial that go each way, one after the other, at least. Those that come behind them before their part of the trial has ended go the same way: what this
+/// process and its peer have to do for messages that go the other way would be counted as well.
 const TRIAL: u32 = 6;
-/// The first of them are not counted: others are still under way, and memory is used for the first time.
+/// The first of them are not counted: others are still under way.
 const UNCOUNTED: u32 = 2;
-/// The same of a later trial, which asks whether what is known still holds: it costs whatever waits for the messages that go the slower way.
-const AGAIN: u32 = 3;
-const AGAIN_UNCOUNTED: u32 = 1;
+/// The rest are, the slowest apart: it may have waited for something else.
+const COUNTED: u32 = TRIAL - UNCOUNTED;
+/// So many more are not counted at most because they come through memory that has not been used before, or while others go the other way; a program that has only
+/// such messages is judged by them.
+const SPOILED_MAX: u32 = 64;
+/// So many messages in a row go the way that their sender has gone with one of this process's.
+const FOLLOWS_MAX: u8 = 64;
 /// Messages between the first trial of a class and the second; each verdict that is the same again doubles them.
 const REST_MIN: u32 = 32;
 /// Where a trial costs more it is made more rarely: what its slower messages cost is at most such a part of what all take until the next.
@@ -48,42 +55,74 @@ const CLASSES: usize = 6;
 /// What has been measured of one way in one class.
 #[derive(Clone, Copy, Default)]
 struct Figure {
-    /// Seconds and bytes of the latest trial's counted messages so far, and how many those are.
-    sum: (f64, f64, u32),
+    /// Seconds and bytes of the latest trial's counted messages so far.
+    sum: (f64, f64),
+    /// The same of the one that took longest for its bytes.
+    worst: (f64, f64),
+    /// How many messages those are.
+    messages: u32,
     /// Seconds a byte.
     known: Option<f64>,
 }
 
 impl Figure {
-    /// A counted message of `len` bytes took so many seconds. True: it was the last of its trial's `counted`.
-    fn note(&mut self, len: u64, took: f64, counted: u32) -> bool {
-        let (seconds, bytes, messages) = self.sum;
-        self.sum = (seconds + took, bytes + len as f64, messages + 1);
-        if self.sum.2 < counted {
-            return false;
+    fn begin(&mut self) {
+        *self = Figure {
+            known: self.known,
+            ..Figure::default()
+        };
+    }
+
+    fn is_whole(&self) -> bool {
+        self.messages >= COUNTED
+    }
+
+    /// A message of `len` bytes took so many seconds.
+    fn note(&mut self, len: u64, took: f64) {
+        let len = len as f64;
+        self.sum = (self.sum.0 + took, self.sum.1 + len);
+        if took * self.worst.1 >= self.worst.0 * len {
+            self.worst = (took, len);
         }
-        let new = self.latest();
-        self.known = Some(match self.known {
-            Some(old) => (old + new.min(WORSE_MAX * old)) / 2.0,
-            None => new,
-        });
-        true
+        self.messages += 1;
+        if self.is_whole() {
+            let new = self.latest();
+            self.known = Some(match self.known {
+                Some(old) => (old + new.min(WORSE_MAX * old)) / 2.0,
+                None => new,
+            });
+        }
     }
 
     /// By the latest trial alone.
     fn latest(&self) -> f64 {
-        self.sum.0 / self.sum.1.max(1.0)
+        (self.sum.0 - self.worst.0) / (self.sum.1 - self.worst.1).max(1.0)
     }
+}
+
+/// What the next message is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// A trial of that way.
+    Trial(Way),
+    /// The latest trial has ended.
+    Rest,
 }
 
 #[derive(Clone, Copy)]
 struct Class {
     /// By way.
     figures: [Figure; 2],
-    /// Messages since the latest trial began.
+    stage: Stage,
+    /// Messages that have been given their way in the present stage.
     since: u32,
+    /// Those that have ended and were not counted: the first ones, and those that say nothing.
+    first: u32,
+    spoiled: u32,
     /// How many trials there have been.
     trials: u32,
+    /// Messages that the latest one has read.
+    read: u32,
     /// Messages from the end of one trial to the beginning of the next.
     rest: u32,
     verdict: Way,
@@ -95,8 +134,10 @@ pub(crate) struct Measured {
     way: Way,
     copier: Copier,
     class: usize,
-    /// The trial in which it counts.
+    /// The trial to which it belongs.
     trial: Option<u32>,
+    /// If it comes in pieces, they come through memory that has been used before.
+    warm: bool,
     began: Instant,
     /// What taking pieces out has taken so far.
     worked: Duration,
@@ -106,22 +147,32 @@ pub(crate) struct Measured {
 pub(crate) struct Copying {
     /// For each [`Copier`] apart.
     classes: [[Class; CLASSES]; 3],
-    /// When the last measured message ended: what queued behind it began only then.
-    ended: Option<Instant>,
+    /// When the last message ended, and which way it went: what queued behind it began only then.
+    ended: Option<(Instant, Way)>,
+    /// Messages under way, by way.
+    under_way: [u32; 2],
+    /// By peer and class: the way that the peer has gone with a message of this process's, and how many of the peer's have followed it.
+    ways: HashMap<ProcId, [Option<(Way, u8)>; CLASSES]>,
 }
 
 impl Default for Copying {
     fn default() -> Copying {
         let class = Class {
             figures: [Figure::default(); 2],
+            stage: Stage::Trial(Way::Read),
             since: 0,
+            first: 0,
+            spoiled: 0,
             trials: 0,
+            read: 0,
             rest: REST_MIN,
             verdict: Way::Read,
         };
         Copying {
             classes: [[class; CLASSES]; 3],
             ended: None,
+            under_way: [0; 2],
+            ways: HashMap::new(),
         }
     }
 }
@@ -132,43 +183,61 @@ fn class_of(len: u64) -> usize {
 }
 
 impl Class {
-    /// How many messages of the present trial go each way, and how many of those are not counted.
-    fn trial(&self) -> (u32, u32) {
-        if self.trials == 0 {
-            (TRIAL, UNCOUNTED)
-        } else {
-            (AGAIN, AGAIN_UNCOUNTED)
-        }
+    fn enter(&mut self, stage: Stage) {
+        self.stage = stage;
+        (self.since, self.first, self.spoiled) = (0, 0, 0);
     }
 
-    /// The next message's way, and the trial in which it counts.
+    /// The next message's way, and the trial to which it belongs.
     fn choose(&mut self) -> (Way, Option<u32>) {
-        if self.since >= 2 * self.trial().0 + self.rest {
-            self.since = 0;
+        if self.stage == Stage::Rest && self.since >= self.rest {
             self.trials = self.trials.saturating_add(1);
-            self.figures.iter_mut().for_each(|f| f.sum = (0.0, 0.0, 0));
+            self.figures.iter_mut().for_each(Figure::begin);
+            self.enter(Stage::Trial(Way::Read));
         }
-        let (each, uncounted) = self.trial();
-        let (round, nth) = (self.since / each, self.since % each);
         self.since += 1;
-        let counts = (nth >= uncounted).then_some(self.trials);
-        match round {
-            0 => (Way::Read, counts),
-            1 => (Way::Pieces, counts),
-            _ => (self.verdict, None),
+        match self.stage {
+            Stage::Trial(way) => {
+                let trial = self.trials;
+                // What was to be counted can have ended otherwise: its sender is dead, say.
+                if self.since >= REST_MAX {
+                    self.enter(Stage::Rest);
+                }
+                (way, Some(trial))
+            }
+            Stage::Rest => (self.verdict, None),
         }
     }
 
-    /// A message of the present trial took so many seconds.
-    fn note(&mut self, way: Way, len: u64, took: f64) {
-        let (each, uncounted) = self.trial();
-        if !self.figures[way as usize].note(len, took, each - uncounted) {
+    /// A message of the present trial took so many seconds. `sound`: that says what others will.
+    fn note(&mut self, way: Way, len: u64, took: f64, sound: bool) {
+        if self.stage != Stage::Trial(way) {
             return;
         }
-        let [pieces, read] = self.figures.map(|f| f.known);
-        let (Some(pieces), Some(read)) = (pieces, read) else {
+        if !sound && self.spoiled < SPOILED_MAX {
+            self.spoiled += 1;
             return;
-        };
+        }
+        if self.first < UNCOUNTED {
+            self.first += 1;
+            return;
+        }
+        let figure = &mut self.figures[way as usize];
+        figure.note(len, took);
+        if figure.is_whole() {
+            match way {
+                Way::Read => {
+                    // As many have been read for nothing if pieces are faster.
+                    self.read = self.since;
+                    self.enter(Stage::Trial(Way::Pieces));
+                }
+                Way::Pieces => self.judge(),
+            }
+        }
+    }
+
+    /// The trial has ended.
+    fn judge(&mut self) {
         let faster = |pieces: f64, read: f64| {
             if pieces < read {
                 Way::Pieces
@@ -176,53 +245,98 @@ impl Class {
                 Way::Read
             }
         };
-        let verdict = faster(pieces, read);
-        let ended = way == Way::Pieces;
         let [latest_pieces, latest_read] = self.figures.map(|f| f.latest());
-        if verdict != self.verdict || ended && faster(latest_pieces, latest_read) != verdict {
+        let [pieces, read] = self.figures.map(|f| f.known.unwrap_or_else(|| f.latest()));
+        let verdict = faster(pieces, read);
+        let same = self.trials == 0 || verdict == self.verdict;
+        if !same || faster(latest_pieces, latest_read) != verdict {
             self.rest = REST_MIN;
-        } else if ended {
+        } else if self.trials > 0 {
             let slower = pieces.max(read) / pieces.min(read).max(f64::MIN_POSITIVE) - 1.0;
-            let afford = f64::from(AGAIN) * slower / COST_MAX;
+            let went = match verdict {
+                Way::Read => self.since,
+                Way::Pieces => self.read,
+            };
             // A first trial may have been an accident.
-            let afford = if self.trials > 0 { afford as u32 } else { 0 };
-            self.rest = (2 * self.rest).max(afford).min(REST_MAX);
+            let afford = f64::from(went) * slower / COST_MAX;
+            self.rest = (2 * self.rest).max(afford as u32).min(REST_MAX);
         }
         self.verdict = verdict;
+        self.enter(Stage::Rest);
     }
 }
 
 impl Copying {
-    /// The way for a message of `len` bytes that goes now, and what [`Copying::note`] wants at its end.
-    pub fn choose(&mut self, copier: Copier, len: u64) -> Measured {
+    /// The way for a message of `len` bytes that goes now, and what [`Copying::note`] wants at its end. `warm`: in pieces it would come through memory that has been
+    /// used before.
+    pub fn choose(&mut self, copier: Copier, from: ProcId, len: u64, warm: bool) -> Measured {
         let class = class_of(len);
-        let (way, trial) = self.classes[copier as usize][class].choose();
+        let (way, trial) = match copier {
+            Copier::Sender => self.follow(from, class),
+            _ => None,
+        }
+        .map(|way| (way, None))
+        .unwrap_or_else(|| self.classes[copier as usize][class].choose());
+        self.under_way[way as usize] += 1;
         Measured {
             way,
             copier,
             class,
             trial,
+            warm,
             began: Instant::now(),
             worked: Duration::ZERO,
         }
     }
 
+    /// A peer that this process follows has gone this way with a message of `len` bytes.
+    pub fn went(&mut self, peer: ProcId, len: u64, way: Way) {
+        self.ways.entry(peer).or_default()[class_of(len)] = Some((way, 0));
+    }
+
+    /// The way of a peer that is followed. Of two that exchange messages one decides for both: what one reads keeps it from writing what the other one wants
+    /// in pieces, so that neither would ever find those faster while the other one reads.
+    fn follow(&mut self, peer: ProcId, class: usize) -> Option<Way> {
+        let known = &mut self.ways.get_mut(&peer)?[class];
+        let (way, followed) = known.as_mut()?;
+        *followed += 1;
+        let way = *way;
+        if *followed >= FOLLOWS_MAX {
+            *known = None;
+        }
+        Some(way)
+    }
+
     /// A message of `len` bytes has just ended.
     pub fn note(&mut self, len: u64, measured: Measured) {
+        let Measured { way, began, .. } = measured;
         let now = Instant::now();
-        let began = measured.began;
-        let since = self.ended.map_or(began, |ended| ended.max(began));
-        self.ended = Some(now);
+        self.drop(measured);
+        let before = self.ended.replace((now, way)).filter(|b| b.0 > began);
         let class = &mut self.classes[measured.copier as usize][measured.class];
-        if measured.trial == Some(class.trials) {
-            let took = match (measured.copier, measured.way) {
-                // The sender's part is as much again.
-                (Copier::Thread, Way::Pieces) => 2 * measured.worked,
-                (Copier::Thread, Way::Read) => now - began,
-                _ => now.saturating_duration_since(since),
-            };
-            class.note(measured.way, len, took.as_secs_f64());
+        if measured.trial != Some(class.trials) {
+            return;
         }
+        let since = before.map_or(began, |(ended, _)| ended);
+        let took = match (measured.copier, way) {
+            // The sender's part is as much again.
+            (Copier::Thread, Way::Pieces) => 2 * measured.worked,
+            (Copier::Thread, Way::Read) => now - began,
+            _ => now.saturating_duration_since(since),
+        };
+        let other = match way {
+            Way::Read => Way::Pieces,
+            Way::Pieces => Way::Read,
+        };
+        let apart = self.under_way[other as usize] == 0 && before.is_none_or(|(_, w)| w == way);
+        let warm = measured.warm || way == Way::Read;
+        class.note(way, len, took.as_secs_f64(), apart && warm);
+    }
+
+    /// A message is not under way any more, nor is it to be counted.
+    pub fn drop(&mut self, measured: Measured) {
+        let under_way = &mut self.under_way[measured.way as usize];
+        *under_way = under_way.saturating_sub(1);
     }
 }
 
@@ -270,7 +384,7 @@ mod tests {
     fn send(copying: &mut Copying, messages: u32, fast: Way, copier: Copier) -> u32 {
         let mut slow_ones = 0;
         for _ in 0..messages {
-            let mut measured = copying.choose(copier, 100_000);
+            let mut measured = copying.choose(copier, 0, 100_000, true);
             let took = Duration::from_millis(if measured.way == fast { 1 } else { 3 });
             slow_ones += u32::from(measured.way != fast);
             copying.ended = None;
@@ -290,12 +404,14 @@ mod tests {
             assert_eq!(first, TRIAL);
             let later = send(&mut copying, 10_000, fast, Copier::Program);
             // One that takes three times as long is asked for again so rarely that it costs a hundredth.
-            assert!((2 * AGAIN..=10 * AGAIN).contains(&later), "{later}");
+            assert!((TRIAL..=5 * TRIAL).contains(&later), "{later}");
             let busy = send(&mut copying, 100, slow, Copier::Thread);
-            assert!((TRIAL..=TRIAL + 2 * AGAIN).contains(&busy), "{busy}");
+            assert!((TRIAL..=3 * TRIAL).contains(&busy), "{busy}");
             for round in [Way::Read, Way::Pieces] {
                 for _ in 0..TRIAL {
-                    assert_eq!(copying.choose(Copier::Program, 10_000_000).way, round);
+                    let measured = copying.choose(Copier::Program, 0, 10_000_000, true);
+                    assert_eq!(measured.way, round);
+                    copying.note(10_000_000, measured);
                 }
             }
         }
@@ -309,30 +425,88 @@ mod tests {
         let class = copying.classes[0][class_of(100_000)];
         assert_eq!(class.verdict, Way::Pieces);
         let mut unlucky = class;
-        unlucky.figures[0].sum = (0.0, 0.0, 0);
-        for _ in UNCOUNTED..TRIAL {
-            unlucky.note(Way::Pieces, 100_000, 1.0);
+        unlucky.figures.iter_mut().for_each(Figure::begin);
+        for (way, took) in [(Way::Read, 0.003), (Way::Pieces, 1.0)] {
+            unlucky.enter(Stage::Trial(way));
+            for _ in 0..TRIAL {
+                unlucky.note(way, 100_000, took, true);
+            }
         }
         assert_eq!(unlucky.verdict, Way::Pieces);
         let late = send(&mut copying, 20_000, Way::Read, Copier::Program);
         assert!(late < 2000, "{late} of 20000 went the way that is slow now");
     }
 
-    /// Messages of which many were chosen before the first had ended count by the trial to which they belong.
+    /// Messages of which many were chosen before the first had ended go one way until its part of the trial has ended.
     #[test]
     fn many_at_once() {
         let mut copying = Copying::default();
-        let all: Vec<_> = (0..64)
-            .map(|_| copying.choose(Copier::Program, 100_000))
-            .collect();
-        let mut now = Instant::now();
-        for mut m in all {
-            copying.ended = None;
-            m.began = now - Duration::from_millis(if m.way == Way::Pieces { 1 } else { 5 });
-            copying.note(100_000, m);
-            now = Instant::now();
+        for round in [Way::Read, Way::Pieces] {
+            let all: Vec<_> = (0..64)
+                .map(|_| copying.choose(Copier::Program, 0, 100_000, true))
+                .collect();
+            for mut m in all {
+                assert_eq!(m.way, round);
+                copying.ended = None;
+                let took = if m.way == Way::Pieces { 1 } else { 5 };
+                m.began = Instant::now() - Duration::from_millis(took);
+                copying.note(100_000, m);
+            }
         }
-        assert_eq!(copying.classes[0][class_of(100_000)].verdict, Way::Pieces);
+        let class = copying.classes[0][class_of(100_000)];
+        assert_eq!((class.stage, class.verdict), (Stage::Rest, Way::Pieces));
+    }
+
+    /// What comes through new memory, or while messages go the other way, says nothing; but a program that has nothing else is judged by it.
+    #[test]
+    fn spoiled_messages_do_not_count() {
+        let mut copying = Copying::default();
+        let class = class_of(100_000);
+        let mut one = |warm: bool, other: bool| {
+            let measured = copying.choose(Copier::Program, 0, 100_000, warm);
+            copying.under_way[1 - measured.way as usize] = u32::from(other);
+            copying.note(100_000, measured);
+            copying.under_way = [0; 2];
+            (measured.way, copying.classes[0][class].stage)
+        };
+        for _ in 0..SPOILED_MAX {
+            assert_eq!(one(true, true).0, Way::Read);
+        }
+        for _ in 0..TRIAL {
+            assert_eq!(one(true, true).0, Way::Read);
+        }
+        for _ in 0..10 {
+            assert_eq!(one(false, false).0, Way::Pieces);
+        }
+        for _ in 1..TRIAL {
+            assert_eq!(one(true, false), (Way::Pieces, Stage::Trial(Way::Pieces)));
+        }
+        assert_eq!(one(true, false), (Way::Pieces, Stage::Rest));
+    }
+
+    /// A message that waited for something else does not decide.
+    #[test]
+    fn the_slowest_is_left_out() {
+        let mut figure = Figure::default();
+        for took in [1.0, 50.0, 2.0, 3.0] {
+            figure.note(10, took);
+        }
+        assert!(figure.is_whole() && (figure.latest() - 0.2).abs() < 1e-9);
+    }
+
+    /// A process that sends to a peer as well goes the peer's way, for as long as it hears of it.
+    #[test]
+    fn followers_follow() {
+        let mut copying = Copying::default();
+        copying.went(3, 100_000, Way::Pieces);
+        let mut way = |copier, from, len| copying.choose(copier, from, len, true).way;
+        for _ in 0..FOLLOWS_MAX {
+            assert_eq!(way(Copier::Sender, 3, 90_000), Way::Pieces);
+            assert_eq!(way(Copier::Sender, 4, 90_000), Way::Read);
+            assert_eq!(way(Copier::Program, 3, 90_000), Way::Read);
+            assert_eq!(way(Copier::Sender, 3, 900_000), Way::Read);
+        }
+        assert_eq!(way(Copier::Sender, 3, 90_000), Way::Read);
     }
 
     /// Of what the progress thread does only the work counts: pieces for which it has waited for long are none.
@@ -340,11 +514,12 @@ mod tests {
     fn the_threads_work_counts() {
         let mut copying = Copying::default();
         for _ in 0..2 * TRIAL {
-            let mut measured = copying.choose(Copier::Thread, 100_000);
+            let mut measured = copying.choose(Copier::Thread, 0, 100_000, true);
             let waited = match measured.way() {
                 Way::Read => 3,
                 Way::Pieces => 9,
             };
+            copying.ended = None;
             measured.began = Instant::now() - Duration::from_millis(waited);
             if measured.way() == Way::Pieces {
                 measured.work(|| ());

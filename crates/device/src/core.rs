@@ -2,7 +2,7 @@
 
 use crate::buffer::{Sink, Source};
 use crate::card::ON_CARD;
-use crate::copying::Way;
+use crate::copying::{Copier, Way};
 use crate::count::COUNTERS;
 use crate::engine::{Engine, Fetching, Outgoing, Payload, Task};
 use crate::key::{ContextId, Envelope, Key, Pattern, ProcId};
@@ -529,16 +529,22 @@ impl Device {
     #[inline]
     pub fn progress(&mut self) -> bool {
         self.engine.burst = (None, 0);
-        let delivered = match self.wires.poll(&mut self.engine) {
-            Ok(n) => n,
-            Err(e) => {
-                self.break_down(&e);
-                1
+        let mut moved = false;
+        loop {
+            let delivered = match self.wires.poll(&mut self.engine) {
+                Ok(n) => n,
+                Err(e) => {
+                    self.break_down(&e);
+                    1
+                }
+            };
+            moved |= delivered > 0;
+            if self.engine.has_tasks() && self.run_tasks() {
+                // What has been asked for of this process's own goes before the next one is read.
+                self.flush();
+                continue;
             }
-        };
-        let mut moved = delivered > 0;
-        if self.engine.has_tasks() {
-            self.run_tasks();
+            break;
         }
         if !self.engine.fetching.is_empty() {
             moved |= self.end_fetches();
@@ -581,10 +587,10 @@ impl Device {
         self.take_worked() || ended || self.engine.requests.completed() != before
     }
 
-    /// Sees to announced messages that have been matched: reads them, or asks for their pieces.
-    fn run_tasks(&mut self) {
+    /// Sees to announced messages that have been matched: reads them, or asks for their pieces. Returns whether some are left that can be seen to at once.
+    fn run_tasks(&mut self) -> bool {
         if self.leaves_copying() {
-            return;
+            return false;
         }
         while let Some(task) = self.engine.next_task() {
             if !self.engine.fetching.is_empty() {
@@ -606,10 +612,11 @@ impl Device {
             };
             let take = len.min(sink.capacity() as u64);
             let read_min = self.wires.features(from).map_or(0, |f| f.read_min as u64);
+            let warm = self.wires.is_warm(from);
             let alone = self.copies_alone(from);
             let copier = self.copier();
             let measured = (read_min == READ_MIN_MEASURED as u64 && !alone)
-                .then(|| self.engine.copying.choose(copier, take));
+                .then(|| self.engine.copying.choose(copier, from, take, warm));
             let way = match &measured {
                 Some(measured) => measured.way(),
                 None if take >= read_min || alone => Way::Read,
@@ -643,7 +650,12 @@ impl Device {
                 Ok(Fetch::Done) => self.fetched(&fetch, Ok(())),
                 Err(e) => self.fetched(&fetch, Err(e)),
             }
+            // Peers who have asked for what this process sends do not wait for all that it reads.
+            if copier == Copier::Sender && self.engine.has_tasks() {
+                return true;
+            }
         }
+        false
     }
 
     /// Looks for reads that the sender had a part in and has ended. Returns whether there were any.

@@ -2,7 +2,7 @@
 
 use crate::at_once::AtOnce;
 use crate::card::Runs;
-use crate::copying::{Copying, Measured};
+use crate::copying::{Copying, Measured, Way};
 use crate::count::COUNTERS;
 use crate::held::Held;
 use crate::key::ProcId;
@@ -312,7 +312,12 @@ impl Engine {
                 self.end_receive(fetch.req, fetch.take);
             }
             // The probe, or the system's policy, says no: ask for the bytes over the wire instead.
-            Err(_) => self.ask(fetch.req, fetch.from, fetch.request, None),
+            Err(_) => {
+                if let Some(measured) = fetch.measured {
+                    self.copying.drop(measured);
+                }
+                self.ask(fetch.req, fetch.from, fetch.request, None);
+            }
         }
         result.is_ok()
     }
@@ -427,10 +432,12 @@ impl Engine {
         let mut fields = Fields(bytes);
         let (mine, theirs) = (ReqId(fields.u32()?), fields.u32()?);
         match self.requests.operation(mine) {
-            Some(Operation::SendLarge { to, asked, .. })
-                if *to == from && *asked == Asked::NotYet =>
-            {
-                *asked = Asked::Yes
+            Some(Operation::SendLarge {
+                to, asked, source, ..
+            }) if *to == from && *asked == Asked::NotYet => {
+                *asked = Asked::Yes;
+                let len = source.len() as u64;
+                self.peer_went(from, len, Way::Pieces);
             }
             _ => return None,
         }
@@ -487,13 +494,21 @@ impl Engine {
     fn was_taken(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
         let req = ReqId(Fields(bytes).u32()?);
         match self.requests.operation(req) {
-            Some(Operation::SendLarge { to, .. } | Operation::SendWaiting { to })
-                if *to == from =>
-            {
-                self.requests.complete(req, Completion::EMPTY);
-                Some(())
+            Some(Operation::SendLarge { to, source, .. }) if *to == from => {
+                let len = source.len() as u64;
+                self.peer_went(from, len, Way::Read);
             }
-            _ => None,
+            Some(Operation::SendWaiting { to }) if *to == from => {}
+            _ => return None,
+        }
+        self.requests.complete(req, Completion::EMPTY);
+        Some(())
+    }
+
+    /// A peer has decided how it gets one of this process's messages of `len` bytes. Of two the one with the lower number decides for both.
+    fn peer_went(&mut self, peer: ProcId, len: u64, way: Way) {
+        if peer < self.me {
+            self.copying.went(peer, len, way);
         }
     }
 }
