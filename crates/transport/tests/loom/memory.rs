@@ -1,0 +1,257 @@
+//! In place of `shm::memory`: loom's memory below the transport's own code.
+
+use loom::cell::UnsafeCell;
+pub use loom::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::Arc;
+
+pub const LINE: usize = 64;
+pub const DATA: usize = 16 * LINE;
+/// Short: how many lines there are is no matter of order, and what is longer goes by the ring.
+pub const FRONT: usize = 2 * LINE;
+/// None: where in a record its bytes lie is no matter of order.
+pub const APART: usize = usize::MAX;
+
+/// Cells of a pair, and bytes of one.
+pub const CELLS: usize = 4;
+pub const CELL: usize = 2 * LINE;
+
+/// Phases of a board at a time: few, so that a model soon uses one again.
+pub const PARTS: usize = 2;
+
+/// A ring, a front, and half of a pair's cells.
+pub struct Shared {
+    head: AtomicU64,
+    starved: AtomicU32,
+    given: AtomicU64,
+    words: Vec<AtomicU64>,
+    /// Who touches the bytes of each line; behind them the front's, as one, and each cell's.
+    owners: Vec<UnsafeCell<()>>,
+    front: AtomicU64,
+    board: [AtomicU64; PARTS + 3],
+    /// Two members' words of a round, and those of their slots.
+    round: [AtomicU64; 2 + 2 * PARTS],
+    bytes: std::cell::UnsafeCell<Vec<u8>>,
+}
+
+// SAFETY: `owners` has loom check that the bytes are never used by both sides at once.
+unsafe impl Send for Shared {}
+// SAFETY: what is not atomic is what `owners` watches.
+unsafe impl Sync for Shared {}
+
+pub type Base = Arc<Shared>;
+
+pub fn shared() -> Base {
+    let lines = DATA / LINE;
+    Arc::new(Shared {
+        head: AtomicU64::new(0),
+        starved: AtomicU32::new(0),
+        given: AtomicU64::new(0),
+        words: (0..lines).map(|_| AtomicU64::new(0)).collect(),
+        owners: (0..=lines + CELLS / 2)
+            .map(|_| UnsafeCell::new(()))
+            .collect(),
+        front: AtomicU64::new(0),
+        board: std::array::from_fn(|_| AtomicU64::new(0)),
+        round: std::array::from_fn(|_| AtomicU64::new(0)),
+        bytes: std::cell::UnsafeCell::new(vec![0; DATA + FRONT + CELLS / 2 * CELL]),
+    })
+}
+
+impl Shared {
+    fn pointer(&self) -> *mut u8 {
+        // SAFETY: the vector is never resized.
+        unsafe { (*self.bytes.get()).as_mut_ptr() }
+    }
+    fn touch(&self, lines: std::ops::RangeInclusive<usize>, write: bool) {
+        for line in lines {
+            if write {
+                self.owners[line].with_mut(|_| ());
+            } else {
+                self.owners[line].with(|_| ());
+            }
+        }
+    }
+}
+
+/// loom's, but with exchanges that are the full barriers that they are on x86-64.
+pub struct AtomicU64(loom::sync::atomic::AtomicU64);
+
+impl AtomicU64 {
+    pub fn new(v: u64) -> AtomicU64 {
+        AtomicU64(loom::sync::atomic::AtomicU64::new(v))
+    }
+    pub fn load(&self, order: Ordering) -> u64 {
+        self.0.load(order)
+    }
+    pub fn store(&self, v: u64, order: Ordering) {
+        self.0.store(v, order);
+        if order == Ordering::SeqCst {
+            fence(Ordering::SeqCst);
+        }
+    }
+    pub fn fetch_add(&self, v: u64, order: Ordering) -> u64 {
+        fence(Ordering::SeqCst);
+        let old = self.0.fetch_add(v, order);
+        fence(Ordering::SeqCst);
+        old
+    }
+    pub fn swap(&self, v: u64, order: Ordering) -> u64 {
+        fence(Ordering::SeqCst);
+        let old = self.0.swap(v, order);
+        fence(Ordering::SeqCst);
+        old
+    }
+    pub fn fetch_or(&self, v: u64, order: Ordering) -> u64 {
+        fence(Ordering::SeqCst);
+        let old = self.0.fetch_or(v, order);
+        fence(Ordering::SeqCst);
+        old
+    }
+}
+
+pub struct RingMemory(Base);
+
+impl RingMemory {
+    pub unsafe fn new(base: Base) -> RingMemory {
+        RingMemory(base)
+    }
+    pub fn head(&self) -> &AtomicU64 {
+        &self.0.head
+    }
+    pub fn starved(&self) -> &AtomicU32 {
+        &self.0.starved
+    }
+    pub fn word(&self, at: u64) -> &AtomicU64 {
+        assert!(at % LINE as u64 == 0);
+        &self.0.words[at as usize % DATA / LINE]
+    }
+    fn run(&self, at: u64, len: usize, write: bool) -> *mut u8 {
+        let at = at as usize % DATA;
+        assert!(at + 8 + len <= DATA, "a record crosses the ring's end");
+        self.0.touch(at / LINE..=(at + 7 + len) / LINE, write);
+        // SAFETY: within the bytes, by the check above.
+        unsafe { self.0.pointer().add(at + 8) }
+    }
+    pub fn hand_over(&self, _at: u64, _len: u64) {}
+    pub fn expect(&self, _at: u64, _len: u64) {}
+    pub fn take_over(&self, _at: u64, _len: u64) {}
+    pub unsafe fn fill(&self, at: u64, _lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
+        // SAFETY: loom has checked that nobody else uses these bytes.
+        fill(unsafe { std::slice::from_raw_parts_mut(self.run(at, len, true), len) });
+    }
+    pub unsafe fn bytes(&self, at: u64, _lead: usize, len: usize) -> &[u8] {
+        // SAFETY: loom has checked that nobody writes these bytes.
+        unsafe { std::slice::from_raw_parts(self.run(at, len, false), len) }
+    }
+}
+
+pub struct FrontMemory(Base);
+
+impl FrontMemory {
+    pub unsafe fn new(base: Base) -> FrontMemory {
+        FrontMemory(base)
+    }
+    pub fn word(&self) -> &AtomicU64 {
+        &self.0.front
+    }
+    pub fn hand_over(&self, _len: usize) {}
+    fn run(&self, lead: usize, len: usize, write: bool) -> *mut u8 {
+        assert!(lead + len <= FRONT);
+        self.0.touch(DATA / LINE..=DATA / LINE, write);
+        // SAFETY: within what lies behind the ring's bytes, by the check above.
+        unsafe { self.0.pointer().add(DATA + lead) }
+    }
+    pub unsafe fn fill(&self, lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
+        // SAFETY: as for the ring.
+        fill(unsafe { std::slice::from_raw_parts_mut(self.run(lead, len, true), len) });
+    }
+    pub unsafe fn bytes(&self, lead: usize, len: usize) -> &[u8] {
+        // SAFETY: as for the ring.
+        unsafe { std::slice::from_raw_parts(self.run(lead, len, false), len) }
+    }
+}
+
+pub struct CellsMemory {
+    out: Base,
+    into: Base,
+    lower: bool,
+}
+
+impl CellsMemory {
+    pub unsafe fn new(out: Base, into: Base, lower: bool) -> CellsMemory {
+        CellsMemory { out, into, lower }
+    }
+    pub fn given_back(&self) -> &AtomicU64 {
+        &self.out.given
+    }
+    pub fn given(&self) -> &AtomicU64 {
+        &self.into.given
+    }
+    fn run(&self, cell: usize, lead: usize, len: usize, write: bool) -> *mut u8 {
+        assert!(cell < CELLS && lead + len <= CELL);
+        let half = CELLS / 2;
+        let base = if (cell < half) == self.lower {
+            &self.out
+        } else {
+            &self.into
+        };
+        let owner = DATA / LINE + 1 + cell % half;
+        base.touch(owner..=owner, write);
+        // SAFETY: within what lies behind the front's bytes, by the check above.
+        unsafe { base.pointer().add(DATA + FRONT + cell % half * CELL + lead) }
+    }
+    pub unsafe fn fill(&self, cell: usize, lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
+        // SAFETY: as for the ring.
+        fill(unsafe { std::slice::from_raw_parts_mut(self.run(cell, lead, len, true), len) });
+    }
+    pub unsafe fn bytes(&self, cell: usize, lead: usize, len: usize) -> &[u8] {
+        // SAFETY: as for the ring.
+        unsafe { std::slice::from_raw_parts(self.run(cell, lead, len, false), len) }
+    }
+}
+
+/// The words of a board; its slots are watched by the tests.
+pub struct BoardMemory(Base);
+
+impl BoardMemory {
+    pub unsafe fn new(base: Base) -> BoardMemory {
+        BoardMemory(base)
+    }
+    pub fn counter(&self, part: usize) -> &AtomicU64 {
+        &self.0.board[part]
+    }
+    pub fn open(&self) -> &AtomicU64 {
+        &self.0.board[PARTS]
+    }
+    pub fn waiting(&self) -> &AtomicU64 {
+        &self.0.board[PARTS + 1]
+    }
+    pub fn left(&self) -> &AtomicU64 {
+        &self.0.board[PARTS + 2]
+    }
+    pub fn slots(&self, _at: usize) -> *mut u8 {
+        std::ptr::null_mut()
+    }
+}
+
+/// The words of a round of two; its slots are watched by the tests.
+pub struct RoundMemory(Base);
+
+impl RoundMemory {
+    pub unsafe fn new(base: Base) -> RoundMemory {
+        RoundMemory(base)
+    }
+    pub fn left(&self) -> &AtomicU64 {
+        &self.0.board[PARTS + 2]
+    }
+    pub fn done(&self, i: usize) -> &AtomicU64 {
+        &self.0.round[i]
+    }
+    pub fn slot(&self, at: usize) -> &AtomicU64 {
+        &self.0.round[2 + at / super::board::SLOT_MAX]
+    }
+    pub fn data(&self, _at: usize) -> *mut u8 {
+        std::ptr::null_mut()
+    }
+    pub fn take_over(&self, _at: usize) {}
+}
