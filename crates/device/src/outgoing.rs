@@ -53,6 +53,9 @@ impl Device {
     /// Offers queued messages to the wires again. Returns whether any went.
     pub(crate) fn flush(&mut self) -> bool {
         let mut moved = false;
+        if let Some(turns) = &mut self.turns {
+            turns.ask_anew();
+        }
         let mut peers = std::mem::take(&mut self.engine.outbox_peers);
         peers.retain(|&to| {
             let mut queue = self.engine.outbox.remove(&to).unwrap_or_default();
@@ -109,14 +112,15 @@ impl Device {
         moved
     }
 
-    /// Has this message to wait for this rank's turn?
+    /// Has this message, which is to go by a connection, to wait for this rank's turn?
     #[inline]
-    fn waits_for_turn(&mut self, next: &Outgoing) -> bool {
+    fn waits_for_turn(&mut self, to: ProcId, next: &Outgoing) -> bool {
         match &mut self.turns {
             Some(turns) if next.is_to_begin() => {
                 // Nobody wakes another thread when the turn comes.
                 let alone = self.progress_thread.is_none() && !lock::is_multiple();
-                alone && !turns.may_begin(RankStatus::now())
+                let by_connection = self.wires.features(to).is_ok_and(|f| f.stream);
+                by_connection && alone && !turns.may_begin(RankStatus::now())
             }
             _ => false,
         }
@@ -147,7 +151,7 @@ impl Device {
 
     /// Offers one queued message.
     fn offer(&mut self, to: ProcId, next: &mut Outgoing) -> Result<Offer, TransportError> {
-        if self.waits_for_turn(next) {
+        if self.waits_for_turn(to, next) {
             return Ok(Offer::Later);
         }
         self.goes_lent(to, next);
@@ -239,7 +243,7 @@ impl Device {
         let mut parcels = Vec::with_capacity(queue.len().min(TOGETHER));
         let mut bytes = 0;
         for next in queue.iter_mut().take(TOGETHER) {
-            if self.waits_for_turn(next) || self.goes_lent(to, next) {
+            if self.waits_for_turn(to, next) || self.goes_lent(to, next) {
                 break;
             }
             let next: &Outgoing = next;

@@ -76,6 +76,12 @@ impl Turns {
         self.others().filter(sends).count() < self.places
     }
 
+    /// All messages that wait for a turn are about to ask again; of one that is gone nothing is left.
+    #[inline]
+    pub fn ask_anew(&mut self) {
+        self.waits = false;
+    }
+
     /// May another message begin to go now, by the clock of [`RankStatus::now`]? Otherwise this rank waits for its turn, until it asks again or
     /// [ends](Turns::end) it.
     pub fn may_begin(&mut self, now: u64) -> bool {
@@ -111,7 +117,6 @@ impl Turns {
             mine.wanted.store(0, Relaxed);
         }
         mine.moved.store(now, Relaxed);
-        self.waits = false;
         true
     }
 
@@ -180,6 +185,7 @@ mod tests {
         }
         assert!(!node[1].may_begin(now) && node[1].waits());
         assert!(!node[0].may_begin(now));
+        node[2].ask_anew();
         assert!(node[2].may_begin(now) && !node[2].waits());
         node[2].end();
         assert!(node[0].may_begin(now));
