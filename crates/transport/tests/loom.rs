@@ -119,6 +119,32 @@ fn the_end_is_skipped_and_old_lines_are_used_again() {
 }
 
 #[test]
+fn a_writer_that_has_been_read_starts_again_at_the_beginning() {
+    const SENT: [usize; 4] = [100, 20, 240, 10];
+    check(2, || {
+        let (mut writer, mut reader) = ends();
+        // Five lines of 16; the beginning has old words in it.
+        advance(&mut writer, &mut reader, &[20, 240]);
+        writer.note_read(reader.position());
+        let other = thread::spawn(move || {
+            for n in SENT {
+                while !write(&mut writer, n) {
+                    thread::yield_now();
+                }
+            }
+        });
+        for n in SENT {
+            while !expect(reader.peek(), n) {
+                thread::yield_now();
+            }
+            reader.release();
+        }
+        assert!(reader.position() > 16, "the end was skipped");
+        other.join().unwrap();
+    });
+}
+
+#[test]
 fn a_writer_that_sleeps_for_room_is_woken() {
     /// Bytes of each message: five lines, of which three messages fill the ring but for one.
     const LONG: usize = 300;

@@ -7,6 +7,7 @@
 //! next line, and only their head stands behind the word, at the line's end. While the peer waits, such a record is followed by a gap:
 //! a core that reads line after line fetches the next ones unasked, and would take them away from the writer, who is
 //! about to need them. A message that is too long for a record goes in several, one behind the other; the first says how long it is.
+//! While the reader keeps up the writer goes round the first quarter of the ring only.
 //!
 //! ```text
 //! line 0     head: how far the reader has read (published now and then)
@@ -34,7 +35,12 @@ pub const LONG_MAX: usize = if DATA >= 16 * PART {
 pub const PART: usize = 16384;
 /// The reader publishes its position at least this often, bytes. With RECORD_MAX this leaves room for any record in an empty ring.
 const PUBLISH: u64 = (DATA / 4) as u64;
-/// Marks the unused end of the ring: the next record starts at its beginning.
+/// A writer that has come so far, bytes, and whose reader keeps up, starts again at the ring's beginning: exchanges of single messages stay in few pages.
+/// So much room there is in any case, but for what is not known to be read, until the reader has passed the end that is skipped.
+const LAP: u64 = (DATA / 4) as u64;
+/// Who is known to have read all but so many bytes keeps up.
+const BEHIND: u64 = LAP / 4;
+/// Marks the unused end of the ring: the next record starts at its beginning. Never within [`LAP`] bytes of that.
 const SKIP: u64 = 0xff;
 const VALID: u64 = 1 << 63;
 /// The record's lead, in words of 8 bytes, 4 bits.
@@ -121,6 +127,9 @@ const ANY_SPAN: u64 = if LONG_MAX > RECORD_MAX && LONG_SPAN > 2 * SPAN_MAX {
 };
 // Even with as much unpublished as there may be an empty ring has room for it.
 const _: () = assert!(ANY_SPAN + PUBLISH < DATA as u64 || cfg!(loom));
+// A message that found room has it, too, if one of its records starts again at the ring's beginning.
+const _: () =
+    assert!(BEHIND + LONG_SPAN - (PART + 3 * LINE) as u64 + LINE as u64 <= LAP || cfg!(loom));
 
 /// Bytes from the word of a record to its `len` bytes, the first `head` of which are the head.
 #[inline]
@@ -154,6 +163,8 @@ pub struct Reader {
     /// What the record last peeked at takes.
     peeked: u64,
     published: u64,
+    /// From here on the ring's end has been reached, if it has, without a shorter lap.
+    lap: u64,
 }
 
 /// What a reader found.
@@ -297,8 +308,8 @@ impl Writer {
             shape.gap = GAP;
         }
         let need = shape.span();
-        if need > end {
-            // The record must not cross the end: skip what is left, and have room for both.
+        if need > end || self.ends_lap(end, need) {
+            // The record must not cross the end, or need not go there: skip what is left, and have room for both.
             if !self.room(end + need) {
                 return false;
             }
@@ -338,6 +349,13 @@ impl Writer {
             self.cleared += LINE as u64;
         }
         true
+    }
+
+    /// Is a record that takes `need` bytes to start at the ring's beginning, though there is room before its end, `end` bytes from here?
+    #[inline]
+    fn ends_lap(&self, end: u64, need: u64) -> bool {
+        let (begun, unread) = (DATA as u64 - end, self.tail - self.head);
+        begun >= LAP && unread <= BEHIND && unread + need + LINE as u64 <= begun
     }
 
     /// Asks for the lines of a later record that takes as much as the present one, `need` bytes. Kept out of the way of messages that are
@@ -405,6 +423,7 @@ impl Reader {
             head: 0,
             peeked: 0,
             published: 0,
+            lap: 0,
         }
     }
 
@@ -417,7 +436,7 @@ impl Reader {
     /// Has all of the ring been read once?
     #[inline]
     pub fn went_round(&self) -> bool {
-        self.head >= DATA as u64
+        self.head - self.lap >= DATA as u64
     }
 
     /// How far this process has read: low bits, in lines.
@@ -440,11 +459,16 @@ impl Reader {
                 return Found::Malformed;
             }
             if message == SKIP {
-                // A writer skips less than a record; one that lies must not send this loop around for ever.
-                if to_end(self.head) >= SPAN_MAX {
+                let end = to_end(self.head);
+                // One that lies must not send this loop around for ever.
+                if end > DATA as u64 - LAP {
                     return Found::Malformed;
                 }
-                self.head += to_end(self.head);
+                let whole = self.went_round() || end < SPAN_MAX;
+                self.head += end;
+                if !whole {
+                    self.lap = self.head;
+                }
                 continue;
             }
             if shape.span() > to_end(self.head) {
@@ -488,3 +512,7 @@ impl Reader {
         starved.load(Ordering::Relaxed) != 0 && starved.swap(0, Ordering::SeqCst) != 0
     }
 }
+
+#[cfg(all(test, not(loom)))]
+#[path = "ring/tests.rs"]
+mod tests;

@@ -1,0 +1,167 @@
+use super::*;
+use crate::shm::memory::{RECORDS_AT, RING};
+use proptest::prelude::*;
+
+#[derive(Clone, PartialEq)]
+#[repr(align(4096))]
+struct Page([u8; 4096]);
+
+/// A ring, and both its ends.
+struct Whole {
+    memory: Vec<Page>,
+    writer: Writer,
+    reader: Reader,
+    written: usize,
+    read: usize,
+}
+
+impl Whole {
+    fn new() -> Whole {
+        let mut memory = vec![Page([0; 4096]); RING.div_ceil(4096)];
+        let base: Base = memory.as_mut_ptr().cast();
+        // SAFETY: the memory is zeroed and outlives the ends, of which there is one each.
+        let (writer, reader) = unsafe { (Writer::new(base), Reader::new(base)) };
+        Whole {
+            memory,
+            writer,
+            reader,
+            written: 0,
+            read: 0,
+        }
+    }
+
+    /// Writes the next record, if there is room. Its bytes say which it is.
+    fn write(&mut self, len: usize) -> bool {
+        let number = self.written as u8;
+        let written = self
+            .writer
+            .write(number % 64, 0, len, 0, |out| out.fill(number));
+        self.written += usize::from(written);
+        written
+    }
+
+    /// Reads the next record, if one is there; returns its length.
+    fn read(&mut self) -> Option<usize> {
+        let number = self.read as u8;
+        let len = match self.reader.peek() {
+            Found::Nothing => return None,
+            Found::Malformed => panic!("a record was torn"),
+            Found::Record { message, bytes, .. } => {
+                assert_eq!(message, number % 64);
+                assert!(bytes.iter().all(|&b| b == number));
+                bytes.len()
+            }
+        };
+        self.reader.release();
+        self.read += 1;
+        Some(len)
+    }
+
+    /// The writer hears how far the reader has come.
+    fn tell(&mut self) {
+        self.writer.note_read(self.reader.position());
+    }
+
+    /// Bytes of the ring from its beginning to behind the last that has been written to.
+    fn used(&self) -> usize {
+        let bytes = self.memory.iter().flat_map(|page| page.0);
+        let last = bytes.take(RECORDS_AT + DATA).enumerate();
+        let last = last.filter(|&(at, b)| at >= RECORDS_AT && b != 0).last();
+        last.map_or(0, |(at, _)| at + 1 - RECORDS_AT)
+    }
+}
+
+#[test]
+fn an_exchange_of_single_messages_stays_in_the_first_pages() {
+    // The writer hears of it at once, or only when it has written the next.
+    for (len, late) in [
+        (100, false),
+        (4096, false),
+        (16384, false),
+        (RECORD_MAX, false),
+        (100, true),
+        (4096, true),
+        (16384, true),
+    ] {
+        let mut ring = Whole::new();
+        for _ in 0..4 * DATA / len {
+            let before = ring.reader.position();
+            assert!(ring.write(len));
+            assert_eq!(ring.read(), Some(len));
+            let known = if late { before } else { ring.reader.position() };
+            ring.writer.note_read(known);
+        }
+        assert!(ring.used() <= LAP as usize + len + 2 * LINE + GAP as usize);
+        assert!(!ring.reader.went_round());
+    }
+}
+
+#[test]
+fn a_stream_uses_all_of_it() {
+    let mut ring = Whole::new();
+    for _ in 0..DATA / 4096 {
+        assert!(ring.write(4096));
+        assert_eq!(ring.read(), Some(4096));
+    }
+    assert!(ring.used() > DATA - 2 * 4096);
+    assert!(ring.reader.went_round());
+    // And what has been used stays so.
+    ring.tell();
+    for _ in 0..DATA / 4096 {
+        assert!(ring.write(4096) && ring.read().is_some());
+        ring.tell();
+    }
+    assert!(ring.reader.went_round());
+}
+
+#[test]
+fn a_shorter_lap_leaves_room() {
+    let mut ring = Whole::new();
+    while ring.writer.tail < LAP {
+        assert!(ring.write(1000) && ring.read().is_some());
+    }
+    ring.tell();
+    while ring.write(1000) {}
+    assert!(ring.writer.tail + 2048 > DATA as u64 + LAP);
+    while ring.read().is_some() {}
+    assert_eq!(ring.read, ring.written);
+    assert!(ring.writer.has_room());
+}
+
+#[test]
+fn an_end_that_is_skipped_at_the_beginning_is_nonsense() {
+    for at in [0, LAP - LINE as u64] {
+        let mut ring = Whole::new();
+        let skip = word(SKIP, Shape::SKIP, 0, 0);
+        ring.reader.head = at;
+        ring.writer.memory.word(at).store(skip, Ordering::Release);
+        assert!(matches!(ring.reader.peek(), Found::Malformed));
+    }
+}
+
+proptest! {
+    #[test]
+    fn records_come_whole_and_in_order_however_far_the_reader_is_known_to_be(
+        steps in prop::collection::vec((0usize..4, 0usize..RECORD_MAX), 1..400)
+    ) {
+        let mut ring = Whole::new();
+        for (step, len) in steps {
+            match step {
+                0 => {
+                    let had_room = ring.write(len);
+                    prop_assert!(had_room || ring.read < ring.written);
+                }
+                1 => {
+                    ring.read();
+                }
+                2 => ring.tell(),
+                _ => {
+                    while ring.read().is_some() {}
+                    ring.tell();
+                }
+            }
+        }
+        while ring.read().is_some() {}
+        prop_assert_eq!(ring.read, ring.written);
+    }
+}
