@@ -123,8 +123,8 @@ fn a_writer_that_has_been_read_starts_again_at_the_beginning() {
     const SENT: [usize; 4] = [100, 20, 240, 10];
     check(2, || {
         let (mut writer, mut reader) = ends();
-        // Five lines of 16; the beginning has old words in it.
-        advance(&mut writer, &mut reader, &[20, 240]);
+        // Seven lines of 16; the beginning has old words in it.
+        advance(&mut writer, &mut reader, &[20, 240, 120]);
         writer.note_read(reader.position());
         let other = thread::spawn(move || {
             for n in SENT {

@@ -7,7 +7,7 @@
 //! next line, and only their head stands behind the word, at the line's end. While the peer waits, such a record is followed by a gap:
 //! a core that reads line after line fetches the next ones unasked, and would take them away from the writer, who is
 //! about to need them. A message that is too long for a record goes in several, one behind the other; the first says how long it is.
-//! While the reader keeps up the writer goes round the first quarter of the ring only.
+//! While no more than a record or two are unread the writer goes round the first quarter of the ring only.
 //!
 //! ```text
 //! line 0     head: how far the reader has read (published now and then)
@@ -35,12 +35,12 @@ pub const LONG_MAX: usize = if DATA >= 16 * PART {
 pub const PART: usize = 16384;
 /// The reader publishes its position at least this often, bytes. With RECORD_MAX this leaves room for any record in an empty ring.
 const PUBLISH: u64 = (DATA / 4) as u64;
-/// A writer that has come so far, bytes, and whose reader keeps up, starts again at the ring's beginning: exchanges of single messages stay in few pages.
-/// So much room there is in any case, but for what is not known to be read, until the reader has passed the end that is skipped.
+/// Whenever a writer has come so far, bytes, it starts again at the ring's beginning if its reader has read all but a record or two: exchanges of single messages
+/// stay in few pages. A stream goes on, as far as it is one: the reader's core still has lines that it has read lately, and the writer would wait for them.
 const LAP: u64 = (DATA / 4) as u64;
-/// Who is known to have read all but so many bytes keeps up.
-const BEHIND: u64 = LAP / 4;
-/// Marks the unused end of the ring: the next record starts at its beginning. Never within [`LAP`] bytes of that.
+/// So many records may be unread then, of the length of the next.
+const UNREAD: u64 = 2;
+/// Marks the unused end of the ring: the next record starts at its beginning.
 const SKIP: u64 = 0xff;
 const VALID: u64 = 1 << 63;
 /// The record's lead, in words of 8 bytes, 4 bits.
@@ -117,8 +117,12 @@ impl Shape {
 
 /// Most that a record without a gap takes, bytes.
 const SPAN_MAX: u64 = (LINE + RECORD_MAX).next_multiple_of(LINE) as u64;
-/// Most that the records of a message take, and an end that they skip: whole parts, what is left, the first one's head, and the skipped end.
-const LONG_SPAN: u64 = ((LONG_MAX / PART + 2) * (PART + 3 * LINE)) as u64;
+/// Most that a part takes.
+const PART_SPAN: u64 = (PART + 3 * LINE) as u64;
+/// Most that the records of a message take: whole parts, what is left, and the first one's head.
+const PARTS_SPAN: u64 = (LONG_MAX / PART + 1) as u64 * PART_SPAN;
+/// The same with an end that they skip.
+const LONG_SPAN: u64 = PARTS_SPAN + PART_SPAN;
 /// Most that any message takes: a record and the skipped end before it, each less than RECORD_MAX and a line, or several records.
 const ANY_SPAN: u64 = if LONG_MAX > RECORD_MAX && LONG_SPAN > 2 * SPAN_MAX {
     LONG_SPAN
@@ -127,9 +131,6 @@ const ANY_SPAN: u64 = if LONG_MAX > RECORD_MAX && LONG_SPAN > 2 * SPAN_MAX {
 };
 // Even with as much unpublished as there may be an empty ring has room for it.
 const _: () = assert!(ANY_SPAN + PUBLISH < DATA as u64 || cfg!(loom));
-// A message that found room has it, too, if one of its records starts again at the ring's beginning.
-const _: () =
-    assert!(BEHIND + LONG_SPAN - (PART + 3 * LINE) as u64 + LINE as u64 <= LAP || cfg!(loom));
 
 /// Bytes from the word of a record to its `len` bytes, the first `head` of which are the head.
 #[inline]
@@ -154,6 +155,8 @@ pub struct Writer {
     head: u64,
     /// Lines from `tail` up to here have their first word cleared.
     cleared: u64,
+    /// A record that ends behind this is looked at first: whether it crosses the ring's end, or is to start at its beginning.
+    turn: u64,
 }
 
 /// The reading end.
@@ -202,6 +205,7 @@ impl Writer {
             tail: 0,
             head: 0,
             cleared: AHEAD,
+            turn: LAP,
         }
     }
 
@@ -303,22 +307,16 @@ impl Writer {
             len,
             gap: 0,
         };
-        let end = to_end(self.tail);
-        if alone && shape.lines() >= GAP_FROM && shape.lines() + GAP <= end {
+        if alone && shape.lines() >= GAP_FROM && shape.lines() + GAP <= to_end(self.tail) {
             shape.gap = GAP;
         }
         let need = shape.span();
-        if need > end || self.ends_lap(end, need) {
-            // The record must not cross the end, or need not go there: skip what is left, and have room for both.
-            if !self.room(end + need) {
-                return false;
-            }
-            self.clear_to(self.tail + end + LINE as u64);
-            self.memory
-                .word(self.tail)
-                .store(word(SKIP, Shape::SKIP, 0, 0), Ordering::Release);
-            self.tail += end;
-        } else if !self.room(need) {
+        let has_room = if self.tail + need > self.turn {
+            self.pass_turn(need)
+        } else {
+            self.room(need)
+        };
+        if !has_room {
             return false;
         }
         // SAFETY: the reader has passed these bytes (room), and does not look at them before the word is published.
@@ -351,11 +349,30 @@ impl Writer {
         true
     }
 
-    /// Is a record that takes `need` bytes to start at the ring's beginning, though there is room before its end, `end` bytes from here?
-    #[inline]
-    fn ends_lap(&self, end: u64, need: u64) -> bool {
+    /// Makes room for a record that takes `need` bytes and ends behind `turn`. False: there is none.
+    #[cold]
+    #[inline(never)]
+    fn pass_turn(&mut self, need: u64) -> bool {
+        let end = to_end(self.tail);
         let (begun, unread) = (DATA as u64 - end, self.tail - self.head);
-        begun >= LAP && unread <= BEHIND && unread + need + LINE as u64 <= begun
+        // Until the reader has passed the mark there is no more room than this; a message that goes in several records has found some for all.
+        let rest = if cfg!(loom) { SPAN_MAX } else { PARTS_SPAN };
+        let ends_lap = unread <= UNREAD * need && unread + need.max(rest) + LINE as u64 <= begun;
+        if need > end || ends_lap {
+            // The record must not cross the end, or need not go there: skip what is left, and have room for both.
+            if !self.room(end + need) {
+                return false;
+            }
+            self.clear_to(self.tail + end + LINE as u64);
+            self.memory
+                .word(self.tail)
+                .store(word(SKIP, Shape::SKIP, 0, 0), Ordering::Release);
+            self.tail += end;
+        } else if !self.room(need) {
+            return false;
+        }
+        self.turn = (self.tail + need).next_multiple_of(LAP);
+        true
     }
 
     /// Asks for the lines of a later record that takes as much as the present one, `need` bytes. Kept out of the way of messages that are
@@ -459,15 +476,8 @@ impl Reader {
                 return Found::Malformed;
             }
             if message == SKIP {
-                let end = to_end(self.head);
-                // One that lies must not send this loop around for ever.
-                if end > DATA as u64 - LAP {
+                if !self.pass_end() {
                     return Found::Malformed;
-                }
-                let whole = self.went_round() || end < SPAN_MAX;
-                self.head += end;
-                if !whole {
-                    self.lap = self.head;
                 }
                 continue;
             }
@@ -485,6 +495,23 @@ impl Reader {
                 read: (w >> 24) as u32,
             };
         }
+    }
+
+    /// Goes on at the ring's beginning. False: it is there.
+    #[cold]
+    #[inline(never)]
+    fn pass_end(&mut self) -> bool {
+        let end = to_end(self.head);
+        // One that lies must not send its reader around for ever.
+        if end == DATA as u64 {
+            return false;
+        }
+        let whole = self.went_round() || end < SPAN_MAX;
+        self.head += end;
+        if !whole {
+            self.lap = self.head;
+        }
+        true
     }
 
     /// Frees the record last peeked at. True: the writer sleeps for room and must be woken.
