@@ -606,6 +606,7 @@ impl Device {
                 address,
                 len,
                 request,
+                met,
             } = task;
             let Some(Operation::Receive { sink, .. }) = self.engine.requests.operation(req) else {
                 continue;
@@ -616,7 +617,7 @@ impl Device {
             let alone = self.copies_alone(from);
             let copier = self.copier();
             let measured = (read_min == READ_MIN_MEASURED as u64 && !alone)
-                .then(|| self.engine.copying.choose(copier, from, take, warm));
+                .then(|| self.engine.copying.choose(copier, from, take, warm, met));
             let way = match &measured {
                 Some(measured) => measured.way(),
                 None if take >= read_min || alone => Way::Read,

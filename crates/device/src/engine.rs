@@ -14,6 +14,7 @@ use crate::wire::{self, Fields, Head};
 use ferry_transport::{Inbox, ReadError};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
+use std::time::Instant;
 
 /// A message that waits for room on its wire.
 pub(crate) struct Outgoing {
@@ -83,6 +84,8 @@ pub(crate) struct Task {
     pub len: u64,
     /// The sender's request.
     pub request: u32,
+    /// When message and receive met.
+    pub met: Instant,
 }
 
 /// An announced message that is being read.
@@ -293,6 +296,7 @@ impl Engine {
                 address,
                 len,
                 request,
+                met: Instant::now(),
             });
         } else if (self.held.is_empty() && self.next_held.is_none())
             || !self.hold(req, from, len, request, given.as_deref())
@@ -497,12 +501,20 @@ impl Engine {
             Some(Operation::SendLarge { to, source, .. }) if *to == from => {
                 let len = source.len() as u64;
                 self.peer_went(from, len, Way::Read);
+                self.own_went(from, len, Way::Read);
             }
             Some(Operation::SendWaiting { to }) if *to == from => {}
             _ => return None,
         }
         self.requests.complete(req, Completion::EMPTY);
         Some(())
+    }
+
+    /// One of this process's large messages has gone to a peer.
+    pub(crate) fn own_went(&mut self, peer: ProcId, len: u64, way: Way) {
+        if peer > self.me {
+            self.copying.sent(len, way);
+        }
     }
 
     /// A peer has decided how it gets one of this process's messages of `len` bytes. Of two the one with the lower number decides for both.

@@ -1,6 +1,7 @@
 //! Messages on their way out: what waits, and what goes together.
 
 use crate::buffer::Source;
+use crate::copying::Way;
 use crate::core::Device;
 use crate::engine::{Offer, Outgoing, Payload};
 use crate::key::ProcId;
@@ -217,6 +218,7 @@ impl Device {
                     }
                 }
                 let req = *req;
+                self.engine.own_went(to, total as u64, Way::Pieces);
                 self.engine.requests.complete(req, Completion::EMPTY);
                 return Ok(Offer::Gone);
             }
