@@ -34,9 +34,9 @@ pub(crate) enum Copier {
     /// The same while this process has large messages to send itself. Those count as well: where one rank reads after the other each message takes half of the
     /// time that both do.
     Sender,
-    /// The progress thread. It may share its core with the sender's, or with programs, so that what counts is the work, wherever it is done, and not when it has
-    /// ended: it waits for pieces while the sender's thread does something else that has to be done, too.
-    Thread,
+    /// Who shares its core: the progress thread, with the sender's or with programs, and a program where ranks outnumber cores. What counts is the work, wherever
+    /// it is done, and not when it has ended: it waits for pieces while others on its core do what has to be done, too.
+    Sharing,
 }
 
 /// Messages of a trial that go each way, one after the other, at least. Those that come behind them before their part of the trial has ended go the same way: what this
@@ -362,8 +362,8 @@ impl Copying {
         }
         let took = match (measured.copier, way) {
             // The sender's part is as much again.
-            (Copier::Thread, Way::Pieces) => 2 * measured.worked,
-            (Copier::Thread, Way::Read) => measured.began.elapsed(),
+            (Copier::Sharing, Way::Pieces) => 2 * measured.worked,
+            (Copier::Sharing, Way::Read) => measured.began.elapsed(),
             _ => took,
         };
         let warm = measured.warm || way == Way::Read;
@@ -394,7 +394,7 @@ impl Measured {
     /// Does `work` on a piece that has come.
     #[inline]
     pub fn work(&mut self, work: impl FnOnce()) {
-        let counts = self.copier == Copier::Thread && self.trial.is_some();
+        let counts = self.copier == Copier::Sharing && self.trial.is_some();
         let since = counts.then(Instant::now);
         work();
         if let Some(since) = since {
@@ -456,7 +456,7 @@ mod tests {
             let later = send(&mut copying, 10_000, fast, Copier::Program);
             // One that takes three times as long is asked for again so rarely that it costs a hundredth.
             assert!((TRIAL..=5 * TRIAL).contains(&later), "{later}");
-            let busy = send(&mut copying, 100, slow, Copier::Thread);
+            let busy = send(&mut copying, 100, slow, Copier::Sharing);
             assert!((TRIAL..=3 * TRIAL).contains(&busy), "{busy}");
             for round in [Way::Read, Way::Pieces] {
                 for _ in 0..TRIAL {
@@ -592,12 +592,12 @@ mod tests {
         );
     }
 
-    /// Of what the progress thread does only the work counts: pieces for which it has waited for long are none.
+    /// Of what is done on a shared core only the work counts: pieces for which it has waited for long are none.
     #[test]
-    fn the_threads_work_counts() {
+    fn on_a_shared_core_the_work_counts() {
         let mut copying = Copying::default();
         for _ in 0..2 * TRIAL {
-            let mut measured = copying.choose(Copier::Thread, 0, 100_000, true, Instant::now());
+            let mut measured = copying.choose(Copier::Sharing, 0, 100_000, true, Instant::now());
             let waited = match measured.way() {
                 Way::Read => 3,
                 Way::Pieces => 9,
@@ -610,7 +610,7 @@ mod tests {
             }
             copying.note(100_000, measured);
         }
-        let class = copying.classes[Copier::Thread as usize][class_of(100_000)];
+        let class = copying.classes[Copier::Sharing as usize][class_of(100_000)];
         assert_eq!(class.verdict, Way::Pieces);
         let [pieces, read] = class.figures.map(|f| f.known.unwrap_or(0.0) * 1e8);
         assert!(

@@ -235,7 +235,8 @@ impl Device {
     #[inline]
     pub(crate) fn copier(&self) -> Copier {
         match &self.progress_thread {
-            Some(w) if w.works => Copier::Thread,
+            Some(w) if w.works => Copier::Sharing,
+            _ if self.patience.crowded => Copier::Sharing,
             _ if self.engine.requests.large() > 0 => Copier::Sender,
             _ => Copier::Program,
         }
