@@ -341,13 +341,18 @@ impl Shm {
                 Next::Nothing => return Ok((delivered, false)),
                 Next::Front(message, bytes) => inbox.arrived(process, message, bytes),
                 Next::Record(message, bytes, more) => {
-                    if more || long.is_some() {
+                    let part = more || long.is_some();
+                    if part {
                         take_part(process, long, message, bytes, more, inbox)?;
                     } else {
                         inbox.arrived(process, message, bytes);
                     }
                     if pair.release() {
                         self.controls[from].ring_if_asleep();
+                    }
+                    if part && !more {
+                        // The caller may have waited for this message, and post a receive for the next.
+                        return Ok((delivered + 1, true));
                     }
                 }
                 Next::Celled(message, bytes, more) => {
