@@ -47,6 +47,9 @@ const STRIDE: u64 = RING.next_multiple_of(64 * 1024) as u64;
 const LOOK_AT_ALL: usize = 8;
 /// Records taken from one ring before the next one's turn.
 const FAIR_SHARE: usize = 32;
+/// Where ranks outnumber cores a poll stops after a message of so many bytes, head and body: the caller may have waited for it, and post a receive for the next, which would
+/// otherwise be kept in memory of its own and copied once more.
+const STOP_MIN: usize = 2048;
 /// On nodes with more processes than this a pair has half of the cells, which take no more memory than its rings' records would without them.
 const CROWD: usize = 16;
 /// Messages (head and body) up to this many bytes are sent at once; larger ones wait for their receive.
@@ -330,7 +333,7 @@ impl Shm {
         from: usize,
         inbox: &mut dyn Inbox,
     ) -> Result<(usize, bool), TransportError> {
-        let process = self.locals[from];
+        let (process, spare) = (self.locals[from], self.cores_to_spare);
         let Some(peer) = self.peers[from].as_mut() else {
             return Ok((0, false));
         };
@@ -347,11 +350,11 @@ impl Shm {
                     } else {
                         inbox.arrived(process, message, bytes);
                     }
+                    let last = !more && (part || !spare && bytes.len() >= STOP_MIN);
                     if pair.release() {
                         self.controls[from].ring_if_asleep();
                     }
-                    if part && !more {
-                        // The caller may have waited for this message, and post a receive for the next.
+                    if last {
                         return Ok((delivered + 1, true));
                     }
                 }
