@@ -94,53 +94,43 @@ fn records_come_whole_and_in_order() {
     });
 }
 
+/// One thread writes these messages, waiting for room, while this one reads them.
+fn pass(mut writer: Writer, reader: &mut Reader, sent: &'static [usize]) {
+    let other = thread::spawn(move || {
+        for &n in sent {
+            while !write(&mut writer, n) {
+                thread::yield_now();
+            }
+        }
+    });
+    for &n in sent {
+        while !expect(reader.peek(), n) {
+            thread::yield_now();
+        }
+        reader.release();
+    }
+    other.join().unwrap();
+}
+
 #[test]
 fn the_end_is_skipped_and_old_lines_are_used_again() {
-    const SENT: [usize; 3] = [200, 100, 220];
     check(2, || {
         let (mut writer, mut reader) = ends();
         // 13 lines of 16: the first message skips three.
         advance(&mut writer, &mut reader, &[240, 240, 240, 20]);
-        let other = thread::spawn(move || {
-            for n in SENT {
-                while !write(&mut writer, n) {
-                    thread::yield_now();
-                }
-            }
-        });
-        for n in SENT {
-            while !expect(reader.peek(), n) {
-                thread::yield_now();
-            }
-            reader.release();
-        }
-        other.join().unwrap();
+        pass(writer, &mut reader, &[200, 100, 220]);
     });
 }
 
 #[test]
 fn a_writer_that_has_been_read_starts_again_at_the_beginning() {
-    const SENT: [usize; 4] = [100, 20, 240, 10];
     check(2, || {
         let (mut writer, mut reader) = ends();
         // Seven lines of 16; the beginning has old words in it.
         advance(&mut writer, &mut reader, &[20, 240, 120]);
         writer.note_read(reader.position());
-        let other = thread::spawn(move || {
-            for n in SENT {
-                while !write(&mut writer, n) {
-                    thread::yield_now();
-                }
-            }
-        });
-        for n in SENT {
-            while !expect(reader.peek(), n) {
-                thread::yield_now();
-            }
-            reader.release();
-        }
+        pass(writer, &mut reader, &[100, 20, 240, 10]);
         assert!(reader.position() > 16, "the end was skipped");
-        other.join().unwrap();
     });
 }
 

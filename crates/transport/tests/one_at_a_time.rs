@@ -1,0 +1,65 @@
+//! After which messages a poll of shared memory stops, so that the program can post a receive for what comes next.
+#![cfg(not(loom))]
+
+use ferry_job::{NodeJob, Segment};
+use ferry_transport::shm::Shm;
+use ferry_transport::{Answer, Body, Inbox, ProcId, Transport};
+
+/// The lengths of what has arrived.
+#[derive(Default)]
+struct Lengths(Vec<usize>);
+
+impl Inbox for Lengths {
+    fn arrived(&mut self, _: ProcId, _: u8, bytes: &[u8]) {
+        self.0.push(bytes.len());
+    }
+}
+
+/// Both of two processes on so many cores.
+fn pair(cores: u32) -> [Shm; 2] {
+    let node = NodeJob::new(5, 2, 2).unwrap();
+    [0, 1].map(|me| {
+        let fd = node.segment.fd.try_clone().unwrap();
+        let segment = Segment::open(fd, 2, node.segment.layout.total()).unwrap();
+        Shm::open(segment, vec![0, 1], me, 5, cores).unwrap()
+    })
+}
+
+/// How many messages of `len` bytes each poll finds, of four that are there.
+fn found(cores: u32, len: usize) -> Vec<usize> {
+    let [mut from, mut to] = pair(cores);
+    let mut inbox = Lengths::default();
+    let mut send = |len| {
+        let body = vec![1; len];
+        let sent = from.send(1, 0, &[], Body::Bytes(&body)).unwrap();
+        assert!(matches!(sent, Answer::Done));
+    };
+    // The front is the other one's from here on.
+    send(8);
+    while to.poll(&mut inbox).unwrap() == 0 {}
+    for _ in 0..4 {
+        send(len);
+    }
+    let mut polls = Vec::new();
+    while polls.iter().sum::<usize>() < 4 {
+        let before = inbox.0.len();
+        to.poll(&mut inbox).unwrap();
+        polls.push(inbox.0.len() - before);
+    }
+    assert_eq!(inbox.0, [8, len, len, len, len]);
+    polls
+}
+
+#[test]
+fn where_processes_share_cores_messages_worth_a_copy_come_one_at_a_time() {
+    assert_eq!(found(1, 100), [4]);
+    assert_eq!(found(1, 4096), [1; 4]);
+    assert_eq!(found(1, 40_000), [1; 4]);
+}
+
+#[test]
+fn where_each_has_one_only_long_ones_do() {
+    assert_eq!(found(2, 100), [4]);
+    assert_eq!(found(2, 4096), [4]);
+    assert!(found(2, 40_000).iter().all(|&n| n <= 1));
+}
