@@ -10,6 +10,8 @@ mod control;
 mod front;
 mod lending;
 mod long;
+#[cfg(test)]
+mod mapping;
 mod memory;
 mod pair;
 mod ring;

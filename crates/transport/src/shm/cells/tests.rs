@@ -1,18 +1,10 @@
 use super::*;
-use crate::shm::memory::RING;
+use crate::shm::mapping::Mapping;
 use std::collections::VecDeque;
-
-#[derive(Clone)]
-#[repr(align(4096))]
-struct Page(#[allow(dead_code)] [u8; 4096]);
-
-fn mapping() -> Vec<Page> {
-    vec![Page([0; 4096]); RING.div_ceil(4096)]
-}
 
 /// Both sides of a pair's cells, and the records between them as they would go through the rings.
 struct Two {
-    _memory: [Vec<Page>; 2],
+    _memory: [Mapping; 2],
     sides: [Cells; 2],
     /// On their way to each side: the record, and what its body is full of.
     coming: [VecDeque<(Vec<u8>, u8)>; 2],
@@ -20,8 +12,8 @@ struct Two {
 
 impl Two {
     fn new(cells: usize) -> Two {
-        let mut memory = [mapping(), mapping()];
-        let [there, back] = memory.each_mut().map(|m| m.as_mut_ptr().cast::<u8>());
+        let mut memory = [Mapping::new(), Mapping::new()];
+        let [there, back] = memory.each_mut().map(Mapping::base);
         // SAFETY: the memory outlives both sides, of which there is one each.
         let sides = unsafe {
             [

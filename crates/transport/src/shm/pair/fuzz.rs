@@ -3,6 +3,7 @@
 use super::*;
 use crate::shm::cells::BODY_MAX;
 use crate::shm::long::Long;
+use crate::shm::mapping::Mapping;
 use crate::shm::memory::{CELL, CELLS, FRONT, FRONT_AT, LINE, RECORDS_AT, RING};
 use crate::shm::ring::{LONG_MAX, RECORD_MAX};
 use crate::{Inbox, ProcId};
@@ -26,29 +27,6 @@ impl Inbox for Counting {
     fn part(&mut self, _: ProcId, _: u8, head: &[u8], bytes: &[u8]) {
         assert_eq!(head.len(), 1);
         self.bytes += bytes.len();
-    }
-}
-
-#[derive(Clone)]
-#[repr(align(4096))]
-struct Page([u8; 4096]);
-
-/// A ring's memory, page aligned.
-struct Mapping(Vec<Page>);
-
-impl Mapping {
-    fn new() -> Mapping {
-        Mapping(vec![Page([0; 4096]); RING.div_ceil(4096)])
-    }
-
-    fn clear(&mut self) {
-        // Most inputs touch few pages.
-        let touched = self.0.iter_mut().filter(|p| p.0 != [0; 4096]);
-        touched.for_each(|p| p.0 = [0; 4096]);
-    }
-
-    fn base(&mut self) -> *mut u8 {
-        self.0.as_mut_ptr().cast()
     }
 }
 

@@ -1,14 +1,11 @@
 use super::*;
-use crate::shm::memory::{RECORDS_AT, RING};
+use crate::shm::mapping::Mapping;
+use crate::shm::memory::RECORDS_AT;
 use proptest::prelude::*;
-
-#[derive(Clone, PartialEq)]
-#[repr(align(4096))]
-struct Page([u8; 4096]);
 
 /// A ring, and both its ends.
 struct Whole {
-    memory: Vec<Page>,
+    memory: Mapping,
     writer: Writer,
     reader: Reader,
     written: usize,
@@ -17,8 +14,8 @@ struct Whole {
 
 impl Whole {
     fn new() -> Whole {
-        let mut memory = vec![Page([0; 4096]); RING.div_ceil(4096)];
-        let base: Base = memory.as_mut_ptr().cast();
+        let mut memory = Mapping::new();
+        let base: Base = memory.base();
         // SAFETY: the memory is zeroed and outlives the ends, of which there is one each.
         let (writer, reader) = unsafe { (Writer::new(base), Reader::new(base)) };
         Whole {
@@ -64,8 +61,7 @@ impl Whole {
 
     /// Bytes of the ring from its beginning to behind the last that has been written to.
     fn used(&self) -> usize {
-        let bytes = self.memory.iter().flat_map(|page| page.0);
-        let last = bytes.take(RECORDS_AT + DATA).enumerate();
+        let last = self.memory.bytes().take(RECORDS_AT + DATA).enumerate();
         let last = last.filter(|&(at, b)| at >= RECORDS_AT && b != 0).last();
         last.map_or(0, |(at, _)| at + 1 - RECORDS_AT)
     }
