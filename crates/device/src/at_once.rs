@@ -2,13 +2,15 @@
 //!
 //! One that is announced waits for its receiver's answer: two more packets between it and its end, each of which costs both cores as much as
 //! 30 KiB of the message itself. So where a peer's receives were there when its last large messages were announced, a message that has nothing before it goes at once, as a
-//! stream whose head says what an eager message's does, straight into the receive that it meets.
+//! stream whose head says what an eager message's does, straight into the receive that it meets. On one node, where no wire carries streams, it goes in pieces, each with that head; there
+//! the receiver could read it as well, and an announcement now and then lets it choose anew.
 //!
 //! A receiver that has no receive for it keeps its bytes, and says so: then messages are announced again until its receives have been there some more times. Before anything
 //! has come from it since, no other one goes at once. So it keeps one message from each process, or as many as that process had heard from it meanwhile; which is why they are
 //! shorter where there are many processes.
 
 use crate::buffer::Source;
+use crate::copying::{CLASSES, class_of};
 use crate::core::{Device, SendMode};
 use crate::count::COUNTERS;
 use crate::engine::{Engine, Outgoing, Payload};
@@ -21,6 +23,8 @@ use crate::wire::{self, Fields, Head};
 use ferry_transport::{Features, Lends};
 use std::collections::{HashMap, HashSet};
 
+/// Bytes of the head.
+const HEAD: usize = 24;
 /// Bytes of a message that goes at once, at most: of longer ones the answer takes a small part of the time.
 const MOST: usize = 1024 * 1024;
 /// Bytes that all processes together may send one at once, if each sends it one message.
@@ -31,6 +35,9 @@ const MET_MIN: u32 = 2;
 const MET_MAX: u32 = 256;
 /// … and half as many after so many messages that went at once.
 const TRUSTED: u32 = 64;
+/// Messages that go at once between two that are announced, where the receiver could as well read them: so it hears how many there were, and may
+/// [try](crate::copying) whether that is faster.
+const CHOICE: u32 = 32;
 
 /// How well a peer's receives keep up with what is sent to it.
 struct Pace {
@@ -38,14 +45,35 @@ struct Pace {
     met: u32,
     /// As many must have been before the next message goes at once.
     wanted: u32,
-    /// So many went at once since `wanted` changed.
+    /// So many went at once since `wanted` changed, …
     went: u32,
+    /// … and since one was announced.
+    passed: u32,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace {
+            met: 0,
+            wanted: MET_MIN,
+            went: 0,
+            passed: 0,
+        }
+    }
+}
+
+/// The same for each class of lengths.
+#[derive(Default)]
+struct Paces {
+    classes: [Pace; CLASSES],
+    /// Of which the last message was that went at once.
+    last: usize,
 }
 
 /// What is known of messages that go at once, in either direction.
 #[derive(Default)]
 pub(crate) struct AtOnce {
-    paces: HashMap<ProcId, Pace>,
+    paces: HashMap<ProcId, Paces>,
     /// Peers to which one has gone, and from which nothing has come since.
     unheard: HashSet<ProcId>,
     /// Messages that are coming in, by sender.
@@ -89,7 +117,9 @@ impl Device {
         let most = MOST.min(ALL / self.size().max(1) as usize);
         let may = matches!(source, Source::Bytes { .. })
             && mode == SendMode::Standard
-            && features.together
+            && (features.together || features.same_node)
+            // Who exchanges messages does better to write and read by turns.
+            && !(features.same_node && self.engine.requests.open() > 0)
             && len <= most
             // Otherwise it is the progress thread that sends it, while the program computes.
             && self.progress_thread.is_none()
@@ -97,7 +127,7 @@ impl Device {
             && self.engine.lends
             && !self.engine.gives_ends
             && self.engine.outbox_empty(to);
-        if !may || !self.engine.at_once.may_send(to) {
+        if !may || !self.engine.at_once.may_send(to, len, features.same_node) {
             return false;
         }
         let lent = len >= LEND_MIN
@@ -114,7 +144,7 @@ impl Device {
 
     /// Sends a message that [`goes_at_once`](Device::goes_at_once), as far as there is room; the rest follows when there is.
     pub(crate) fn send_at_once(&mut self, to: ProcId, key: Key, source: Source) -> ReqId {
-        self.engine.at_once.went(to);
+        self.engine.at_once.went(to, source.len());
         let head = Head::new().key(&key).u64(source.len() as u64);
         let req = self.engine.requests.insert(Operation::SendLarge {
             to,
@@ -140,22 +170,26 @@ impl Device {
 }
 
 impl AtOnce {
-    fn pace(&mut self, peer: ProcId) -> &mut Pace {
-        self.paces.entry(peer).or_insert(Pace {
-            met: 0,
-            wanted: MET_MIN,
-            went: 0,
-        })
+    /// `chosen`: the receiver has another way to get the bytes, and chooses.
+    fn may_send(&self, to: ProcId, len: usize, chosen: bool) -> bool {
+        let paces = self.paces.get(&to);
+        let pace = paces.map(|p| &p.classes[class_of(len as u64)]);
+        pace.is_some_and(|p| p.met >= p.wanted && !(chosen && p.passed >= CHOICE))
+            && !self.unheard.contains(&to)
     }
 
-    fn may_send(&self, to: ProcId) -> bool {
-        let pace = self.paces.get(&to);
-        pace.is_some_and(|p| p.met >= p.wanted) && !self.unheard.contains(&to)
+    /// A message of `len` bytes is announced to `peer`: how many like it went at once since the last one that was.
+    pub fn announced(&mut self, peer: ProcId, len: u64) -> u32 {
+        let paces = self.paces.get_mut(&peer);
+        paces.map_or(0, |p| std::mem::take(&mut p.classes[class_of(len)].passed))
     }
 
-    fn went(&mut self, to: ProcId) {
-        let pace = self.pace(to);
+    fn went(&mut self, to: ProcId, len: usize) {
+        let paces = self.paces.entry(to).or_default();
+        paces.last = class_of(len as u64);
+        let pace = &mut paces.classes[paces.last];
         pace.went += 1;
+        pace.passed += 1;
         if pace.went >= TRUSTED {
             (pace.went, pace.wanted) = (0, (pace.wanted / 2).max(MET_MIN));
         }
@@ -175,8 +209,8 @@ impl AtOnce {
     }
 
     /// A message that was announced to `peer` has met a receive: did that wait for it?
-    pub fn note(&mut self, peer: ProcId, waited: bool) {
-        let pace = self.pace(peer);
+    pub fn note(&mut self, peer: ProcId, len: u64, waited: bool) {
+        let pace = &mut self.paces.entry(peer).or_default().classes[class_of(len)];
         pace.met = if waited {
             pace.met.saturating_add(1)
         } else {
@@ -186,7 +220,8 @@ impl AtOnce {
 
     /// One that went at once has met none.
     pub fn note_late(&mut self, peer: ProcId) {
-        let pace = self.pace(peer);
+        let paces = self.paces.entry(peer).or_default();
+        let pace = &mut paces.classes[paces.last];
         let wanted = (pace.wanted * 2).min(MET_MAX);
         (pace.met, pace.went, pace.wanted) = (0, 0, wanted);
     }
@@ -241,6 +276,13 @@ impl Engine {
         };
         self.at_once.coming.insert(from, Coming { to, left });
         Some(())
+    }
+
+    /// A piece of a message that goes at once, and its head. Kept out of the way of short messages.
+    #[inline(never)]
+    pub(crate) fn at_once_arrived(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
+        let (head, data) = bytes.split_at_checked(HEAD)?;
+        self.at_once_came(from, head, data.len(), Some(data))
     }
 
     /// The message of this receive comes as a stream, of which so many bytes are there.
@@ -395,6 +437,13 @@ mod tests {
         }
     }
 
+    /// As it comes where no wire carries streams: in pieces, each with the head.
+    fn come_in_pieces(engine: &mut Engine, data: &[u8]) {
+        for piece in data.chunks(30_001) {
+            engine.arrived(PEER, wire::AT_ONCE, &[head().bytes(), piece].concat());
+        }
+    }
+
     fn said(engine: &Engine) -> Vec<u8> {
         let queue = engine.outbox.get(&PEER);
         queue.map_or(Vec::new(), |q| q.iter().map(|o| o.message).collect())
@@ -430,6 +479,27 @@ mod tests {
     }
 
     #[test]
+    fn pieces_come_to_their_receive_as_a_stream_does() {
+        let data: Vec<u8> = (0..LEN).map(|i| (i % 251) as u8).collect();
+        let pieces = LEN.div_ceil(30_001) as u64;
+        for (posted_at, came) in [(0, pieces), (30_001, pieces), (LEN, pieces)] {
+            let (mut engine, mut memory) = (Engine::new(0), vec![0; LEN]);
+            come_in_pieces(&mut engine, &data[..posted_at]);
+            let req = receive(&mut engine, &mut memory);
+            come_in_pieces(&mut engine, &data[posted_at..]);
+            let done = engine.requests.peek(req).unwrap();
+            assert_eq!((done.received, done.fault), (LEN as u64, None));
+            // Each piece counts, and the whole, as it does for the sender.
+            assert_eq!((engine.received, engine.malformed), (came + 1, 0));
+            drop(engine);
+            assert!(memory == data);
+        }
+        let mut engine = Engine::new(0);
+        engine.arrived(PEER, wire::AT_ONCE, &head().bytes()[..HEAD - 1]);
+        assert_eq!(engine.malformed, 1, "less than a head");
+    }
+
+    #[test]
     fn of_a_lost_peer_what_is_whole_is_received_and_what_is_not_is_a_fault() {
         for part in [LEN, LEN - 1] {
             let (mut engine, mut memory) = (Engine::new(0), vec![0; LEN]);
@@ -462,25 +532,52 @@ mod tests {
     #[test]
     fn only_those_go_at_once_whose_like_were_awaited_and_one_by_one() {
         let mut at_once = AtOnce::default();
-        assert!(!at_once.may_send(1));
-        at_once.note(1, true);
-        assert!(!at_once.may_send(1));
-        at_once.note(1, true);
-        assert!(at_once.may_send(1) && !at_once.may_send(2));
-        at_once.went(1);
-        assert!(!at_once.may_send(1));
+        assert!(!at_once.may_send(1, LEN, true));
+        at_once.note(1, LEN as u64, true);
+        assert!(!at_once.may_send(1, LEN, true));
+        at_once.note(1, LEN as u64, true);
+        assert!(at_once.may_send(1, LEN, true) && !at_once.may_send(2, LEN, true));
+        at_once.went(1, LEN);
+        assert!(!at_once.may_send(1, LEN, true));
         at_once.hear(2);
-        assert!(!at_once.may_send(1), "that was another one");
+        assert!(!at_once.may_send(1, LEN, true), "that was another one");
         at_once.hear(1);
-        assert!(at_once.may_send(1));
+        assert!(at_once.may_send(1, LEN, true));
         at_once.note_late(1);
         for met in 0..2 * MET_MIN {
-            assert!(!at_once.may_send(1), "after {met}");
-            at_once.note(1, true);
+            assert!(!at_once.may_send(1, LEN, true), "after {met}");
+            at_once.note(1, LEN as u64, true);
         }
-        assert!(at_once.may_send(1));
-        at_once.note(1, false);
-        assert!(!at_once.may_send(1));
+        assert!(at_once.may_send(1, LEN, true));
+        at_once.note(1, LEN as u64, false);
+        assert!(!at_once.may_send(1, LEN, true));
         assert!(at_once.unheard.is_empty());
+    }
+
+    #[test]
+    fn whose_receiver_may_choose_are_announced_now_and_then_and_each_class_for_itself() {
+        let (mut at_once, more) = (AtOnce::default(), 4 * LEN);
+        for _ in 0..MET_MIN {
+            at_once.note(1, LEN as u64, true);
+        }
+        assert!(!at_once.may_send(1, more, true), "another class");
+        for _ in 0..3 {
+            for _ in 0..CHOICE {
+                assert!(at_once.may_send(1, LEN, true));
+                at_once.went(1, LEN);
+                at_once.hear(1);
+            }
+            assert!(!at_once.may_send(1, LEN, true) && at_once.may_send(1, LEN, false));
+            assert_eq!(at_once.announced(1, more as u64), 0);
+            assert_eq!(at_once.announced(1, LEN as u64), CHOICE);
+        }
+        // What was late is held against its own class.
+        at_once.note(1, more as u64, true);
+        at_once.note(1, more as u64, true);
+        at_once.went(1, LEN);
+        at_once.note_late(1);
+        assert!(!at_once.may_send(1, LEN, true));
+        at_once.hear(1);
+        assert!(!at_once.may_send(1, LEN, true) && at_once.may_send(1, more, true));
     }
 }

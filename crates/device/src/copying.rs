@@ -60,7 +60,7 @@ const REST_MAX: u32 = 4096;
 /// One trial counts at most so much worse than those before it: the process may have lost its core meanwhile.
 const WORSE_MAX: f64 = 2.0;
 /// Size classes: up to 32 KiB, and four times as much each; the last has no end.
-const CLASSES: usize = 6;
+pub(crate) const CLASSES: usize = 6;
 
 /// What has been measured of one way in one class.
 #[derive(Clone, Copy, Default)]
@@ -201,7 +201,7 @@ impl Default for Copying {
     }
 }
 
-fn class_of(len: u64) -> usize {
+pub(crate) fn class_of(len: u64) -> usize {
     let over = (len >> 15).checked_ilog2().map_or(0, |l| l / 2 + 1);
     (over as usize).min(CLASSES - 1)
 }
@@ -323,6 +323,15 @@ impl Copying {
         }
     }
 
+    /// So many messages of about `len` bytes have come unannounced.
+    pub fn passed(&mut self, len: u64, messages: u32) {
+        for class in self.classes.iter_mut().map(|of| &mut of[class_of(len)]) {
+            if class.stage == Stage::Rest {
+                class.since = class.since.saturating_add(messages);
+            }
+        }
+    }
+
     /// A peer that this process follows has gone this way with a message of `len` bytes.
     pub fn went(&mut self, peer: ProcId, len: u64, way: Way) {
         self.ways.entry(peer).or_default()[class_of(len)] = Some((way, 0));
@@ -402,6 +411,11 @@ impl Measured {
         }
     }
 
+    /// Is it part of a trial?
+    pub fn is_trial(&self) -> bool {
+        self.trial.is_some()
+    }
+
     /// The way that was chosen.
     pub fn way(&self) -> Way {
         self.way
@@ -444,6 +458,21 @@ mod tests {
             copying.note(100_000, measured);
         }
         slow_ones
+    }
+
+    /// Messages that came in pieces without having been given their way bring the next trial nearer, as others do.
+    #[test]
+    fn messages_that_came_unannounced_count_towards_the_next_trial() {
+        let mut copying = Copying::default();
+        send(&mut copying, 2 * TRIAL, Way::Pieces, Copier::Program);
+        for passed in [REST_MIN, 0] {
+            copying.passed(10_000_000, REST_MAX);
+            copying.passed(100_000, passed);
+            let next = copying.choose(Copier::Program, 0, 100_000, true, Instant::now());
+            assert_eq!(next.is_trial(), passed >= REST_MIN);
+            assert_eq!(next.way() == Way::Read, next.is_trial());
+            copying.classes[0][1].enter(Stage::Rest);
+        }
     }
 
     /// Both ways are tried, then the faster one is kept to, and the other one tried again now and then; apart for each class and for each copier.

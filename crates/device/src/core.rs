@@ -14,7 +14,7 @@ use crate::turns::Turns;
 use crate::wire::{self, Head};
 use ferry_job::{Directory, RankStatus, Segment, Welcome};
 use ferry_transport::shm::READ_MIN_MEASURED;
-use ferry_transport::{Answer, Body, Features, Fetch, ReadError, TransportError, Wires};
+use ferry_transport::{Answer, Body, Fetch, ReadError, TransportError, Wires};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -189,7 +189,7 @@ impl Device {
             _ => features.eager_max.min(features.message_max),
         };
         if by_card || len + wire::EAGER_HEAD > at_once {
-            return Some(self.announce(to, key, source, mode, features, by_card));
+            return Some(self.announce(to, key, source, mode, by_card));
         }
         let (message, head, waiter) = match mode {
             SendMode::Standard => (wire::EAGER, Head::new().key(&key), None),
@@ -280,15 +280,20 @@ impl Device {
     }
 
     /// Tells the receiver of a large message; the bytes follow when it has matched, or go at once if they need not wait for that.
+    #[inline(never)]
     fn announce(
         &mut self,
         to: ProcId,
         key: Key,
         source: Source,
         mode: SendMode,
-        features: Features,
         by_card: bool,
     ) -> ReqId {
+        // Asked for once more, so that shorter messages, which pass by here, need not have all of it in memory.
+        let features = match self.wires.features(to) {
+            Ok(f) => f,
+            Err(e) => return self.refuse(e),
+        };
         let remote_read = features.remote_read;
         let kept = self.keeps_back(to, &source, features);
         if !kept && self.goes_at_once(to, &source, mode, features) {
@@ -307,7 +312,13 @@ impl Device {
             source,
             asked: Asked::NotYet,
         });
-        let head = Head::new().key(&key).u64(len).u64(address).u32(req.0);
+        let mut head = Head::new().key(&key).u64(len).u64(address).u32(req.0);
+        if features.same_node {
+            let passed = self.engine.at_once.announced(to, len);
+            if passed > 0 {
+                head = head.u32(passed);
+            }
+        }
         if std::mem::take(&mut self.engine.gives_ends) && address == 0 {
             self.engine.give_ends(to, req);
         }
@@ -606,6 +617,7 @@ impl Device {
                 address,
                 len,
                 request,
+                waited,
                 met,
             } = task;
             let Some(Operation::Receive { sink, .. }) = self.engine.requests.operation(req) else {
@@ -624,7 +636,9 @@ impl Device {
                 None => Way::Pieces,
             };
             if way == Way::Pieces {
-                self.engine.ask(req, from, request, measured);
+                // Messages that go unannounced come in pieces, and are no part of a trial.
+                let waited = waited && measured.as_ref().is_none_or(|m| !m.is_trial());
+                self.engine.ask_for(req, from, request, measured, waited);
                 continue;
             }
             let Some(Operation::Receive { sink, .. }) = self.engine.requests.operation(req) else {

@@ -84,6 +84,8 @@ pub(crate) struct Task {
     pub len: u64,
     /// The sender's request.
     pub request: u32,
+    /// The receive waited for it.
+    pub waited: bool,
     /// When message and receive met.
     pub met: Instant,
 }
@@ -296,6 +298,7 @@ impl Engine {
                 address,
                 len,
                 request,
+                waited,
                 met: Instant::now(),
             });
         } else if (self.held.is_empty() && self.next_held.is_none())
@@ -331,7 +334,8 @@ impl Engine {
         self.ask_for(req, from, request, measured, false);
     }
 
-    fn ask_for(
+    /// The same. `waited`: the receive waited for the message, and the like of it need not be announced.
+    pub fn ask_for(
         &mut self,
         req: ReqId,
         from: ProcId,
@@ -417,6 +421,9 @@ impl Engine {
         let (len, address, request) = (fields.u64()?, fields.u64()?, fields.u32()?);
         COUNTERS.received[self.way(from)].add(len);
         COUNTERS.received_announced.add(1);
+        if let Some(passed) = fields.u32() {
+            self.copying.passed(len, passed);
+        }
         match self.matcher.match_message(&key) {
             Some(req) => {
                 self.requests.set_envelope(req, key.envelope(len));
@@ -442,10 +449,10 @@ impl Engine {
                 *asked = Asked::Yes;
                 let len = source.len() as u64;
                 self.peer_went(from, len, Way::Pieces);
+                self.at_once.note(from, len, waited);
             }
             _ => return None,
         }
-        self.at_once.note(from, waited);
         let payload = Payload::Stream {
             req: mine,
             offset: 0,
@@ -498,8 +505,11 @@ impl Engine {
     fn was_taken(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
         let req = ReqId(Fields(bytes).u32()?);
         match self.requests.operation(req) {
-            Some(Operation::SendLarge { to, source, .. }) if *to == from => {
-                let len = source.len() as u64;
+            Some(Operation::SendLarge { to, source, asked }) if *to == from => {
+                let (len, read) = (source.len() as u64, *asked == Asked::NotYet);
+                if read {
+                    self.at_once.note(from, len, false);
+                }
                 self.peer_went(from, len, Way::Read);
                 self.own_went(from, len, Way::Read);
             }
@@ -544,6 +554,7 @@ impl Inbox for Engine {
             wire::END => self.end_came(from, bytes),
             wire::ENDS => self.ends_given(from, bytes),
             wire::NOTE => self.note_came(from, bytes),
+            wire::AT_ONCE => self.at_once_arrived(from, bytes),
             wire::LATE => {
                 self.at_once.note_late(from);
                 Some(())

@@ -11,7 +11,7 @@ use crate::request::{Completion, Operation, ReqId};
 use crate::stream::LEND_MIN;
 use crate::wire;
 use ferry_job::RankStatus;
-use ferry_transport::{Answer, Body, Features, Gone, Parcel, TransportError};
+use ferry_transport::{Answer, Body, Features, Gone, PIECE_HEAD, Parcel, TransportError};
 use std::collections::VecDeque;
 
 /// From so many bytes on a message that follows another one may be kept back to go with the next.
@@ -200,13 +200,14 @@ impl Device {
                 };
                 let total = source.len();
                 let most = self.wires.piece(to, total)?;
+                let most = most - next.head.bytes().len().saturating_sub(PIECE_HEAD);
                 while *offset < total {
                     let piece = (total - *offset).min(most);
                     // SAFETY: an announced send's buffer is valid until its completion.
                     let mut fill = |out: &mut [u8]| unsafe { source.read(*offset, out) };
                     match self.wires.send(
                         to,
-                        wire::PIECE,
+                        next.message,
                         next.head.bytes(),
                         Body::Fill(piece, &mut fill),
                     )? {
@@ -218,6 +219,8 @@ impl Device {
                     }
                 }
                 let req = *req;
+                // As the receiver counts it: each piece, and the whole.
+                self.engine.sent += u64::from(next.message == wire::AT_ONCE);
                 self.engine.own_went(to, total as u64, Way::Pieces);
                 self.engine.requests.complete(req, Completion::EMPTY);
                 return Ok(Offer::Gone);

@@ -6,7 +6,7 @@ use crate::key::{ContextId, Key};
 pub(crate) const EAGER: u8 = 1;
 /// A whole message of a synchronous send.
 pub(crate) const EAGER_SYNC: u8 = 2;
-/// A large message is announced.
+/// A large message is announced; with how many of its like have gone at once since the last one that was, if any have.
 pub(crate) const ANNOUNCE: u8 = 3;
 /// The receiver asks for the announced message's bytes.
 pub(crate) const ASK: u8 = 4;
@@ -29,11 +29,11 @@ pub(crate) const NOTE: u8 = 10;
 /// Both ends of a message that is announced next, before anybody asks.
 pub(crate) const ENDS: u8 = 11;
 
-/// A large message that was not announced, as a stream.
+/// A large message that was not announced, as a stream or in pieces.
 pub(crate) const AT_ONCE: u8 = 12;
 /// One that went so has met no receive yet.
 pub(crate) const LATE: u8 = 13;
-/// As [`ASK`], where the receive was there when the message was announced.
+/// As [`ASK`], where the receive was there when the message was announced, and the like of it may go at once.
 pub(crate) const ASK_MET: u8 = 14;
 
 /// Longest head, bytes.

@@ -139,6 +139,12 @@ fn seeds() -> Vec<Vec<u8>> {
         .concat(),
     ];
     seeds.push(packet(2, wire::LATE, Head::new(), &[]));
+    // Unannounced, in pieces: to a receive, and to none.
+    for tag in [2, 9] {
+        let head = Head::new().key(&key(2, tag)).u64(70);
+        let piece = |len| packet(2, wire::AT_ONCE, head, &[3; 40][..len]);
+        seeds.push([piece(40), piece(30)].concat());
+    }
     for peer in 0..PEERS as u8 {
         // Requests 5 and 6 and so on are the sends.
         let announced = 5 + 2 * u32::from(peer);
