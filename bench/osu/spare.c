@@ -1,7 +1,7 @@
 /* Preloaded into each rank, whichever MPI it uses, so that OSU's programs can be measured with a core to spare. When MPI has started, the
  * computing thread is put on core SPARE_RANKS and every other thread of the process on core SPARE_OTHERS. OSU's programs compute for a span
  * of time by the clock, not for an amount of work; so that ranks that share a core are all within their spans at once, as they would be with
- * a core each, who looks at the clock hands the core over when it has had it for SLICE. */
+ * a core each, who looks at the clock hands the core over when it has had it for SPARE_SLICE microseconds. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <mpi.h>
@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static const double SLICE = 5e-6; /* seconds */
+static double slice; /* seconds */
 
 static void put(pid_t thread, const char *variable)
 {
@@ -35,6 +35,8 @@ static void place(void)
     if (threads)
         closedir(threads);
     put(self, "SPARE_RANKS");
+    const char *asked = getenv("SPARE_SLICE");
+    slice = 1e-6 * (asked ? atof(asked) : 5);
 }
 
 int MPI_Init(int *argc, char ***argv)
@@ -55,7 +57,7 @@ double MPI_Wtime(void)
 {
     static double since;
     double now = PMPI_Wtime();
-    if (now - since < SLICE)
+    if (now - since < slice)
         return now;
     sched_yield();
     return since = PMPI_Wtime();
