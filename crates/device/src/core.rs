@@ -391,9 +391,14 @@ impl Device {
         match waiting {
             None => self.engine.matcher.post(pattern, req),
             Some(message) => {
+                let kept = self.keeps_question(&message);
                 self.engine.accept(req, message);
                 self.run_tasks();
-                self.flush();
+                if kept {
+                    self.let_go();
+                } else {
+                    self.flush();
+                }
                 self.land();
             }
         }

@@ -130,6 +130,8 @@ pub(crate) struct Engine {
     pub burst: (Option<ProcId>, usize),
     /// Bytes of a large message have come or gone by a connection; taken back by whoever reads it.
     pub large_moved: bool,
+    /// Bytes that have come of large messages.
+    pub streamed: u64,
     /// Large messages that are not announced.
     pub at_once: AtOnce,
     /// Processes from which nothing will come any more.
@@ -171,6 +173,7 @@ impl Engine {
             incoming: HashMap::new(),
             burst: (None, 0),
             large_moved: false,
+            streamed: 0,
             at_once: AtOnce::default(),
             lost: BTreeSet::new(),
             held: HashMap::new(),

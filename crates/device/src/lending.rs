@@ -4,7 +4,8 @@
 //! Which is depends on the machine (on whether the sender's or the receiver's core is the one that has more to do, and on what a page that is lent costs the system
 //! beside one that is copied), and may change while a program runs. So both are tried, now and then, on messages that go anyway: in turns, one way after the other,
 //! so that a machine that others use as well is as slow for both. Only long runs of messages count, in which what the system's buffers swallow at first is left
-//! out: what is measured then is how fast the receiver gets them, whatever each side's part is. Messages that come alone are copied, as all are at first.
+//! out: what is measured then is how fast the receiver gets them, whatever each side's part is. What comes meanwhile counts as well: of two ranks that send each
+//! other much, each could gain by a way that costs the other one more. Messages that come alone are copied, as all are at first.
 
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,8 @@ pub(crate) struct Taken {
     pub waits: bool,
     /// Ranks share cores here.
     pub crowded: bool,
+    /// Bytes of large messages that have ever come here.
+    pub came: u64,
 }
 
 /// Bytes before the first trial, …
@@ -75,8 +78,9 @@ struct Trial {
     /// Bytes of this run still to be left out.
     skip: usize,
     counted: usize,
-    /// When the first that counts went, and when bytes were last taken.
+    /// When the first that counts went, what had come here until then, and when bytes were last taken.
     since: Instant,
+    came: u64,
     last: Instant,
     /// More had been offered than was taken then.
     waits: bool,
@@ -167,6 +171,7 @@ impl Trial {
             skip: SKIPPED,
             counted: 0,
             since: now,
+            came: 0,
             last: now,
             waits: false,
             took: [Duration::ZERO; TURNS],
@@ -201,16 +206,17 @@ impl Trial {
         (self.last, self.waits) = (now, taken.waits);
         if self.skip > 0 {
             self.skip = self.skip.saturating_sub(taken.bytes);
-            self.since = now;
+            (self.since, self.came) = (now, taken.came);
         } else {
             self.counted += taken.bytes;
         }
         if self.counted < self.measured {
             return self.bytes > GIVEN_UP * (SKIPPED + self.measured);
         }
-        // For as many bytes in every turn, whatever the last piece was.
+        // For as many bytes in every turn, whatever the last piece was, and of both directions.
         let took = now.duration_since(self.since).as_secs_f64();
-        let took = took * self.measured as f64 / self.counted as f64;
+        let moved = self.counted as f64 + taken.came.saturating_sub(self.came) as f64;
+        let took = took * self.measured as f64 / moved;
         self.took[self.turn] = Duration::from_secs_f64(took);
         self.turn += 1;
         self.bytes = 0;
@@ -226,17 +232,31 @@ mod tests {
 
     /// Sends `total` bytes in runs of `run` pieces of 1 MiB, which take so many µs copied and lent. Returns how many were lent.
     fn send(choice: &mut Choice, total: u64, run: u64, micros: [u64; 2], at: &mut Instant) -> u64 {
-        let mut lent = 0;
+        exchange(choice, total, run, micros, [0, 0], at)
+    }
+
+    /// The same while so many bytes come with each piece copied and lent.
+    fn exchange(
+        choice: &mut Choice,
+        total: u64,
+        run: u64,
+        micros: [u64; 2],
+        comes: [u64; 2],
+        at: &mut Instant,
+    ) -> u64 {
+        let (mut lent, mut came) = (0, 0);
         for i in 0..total >> 20 {
             let way = choice.lends();
             lent += u64::from(way);
             choice.offered(|| *at);
             *at += Duration::from_micros(micros[usize::from(way)]);
+            came += comes[usize::from(way)];
             let taken = Taken {
                 lent: way,
                 bytes: 1 << 20,
                 waits: false,
                 crowded: false,
+                came,
             };
             choice.went(taken, || *at);
             if i % run == run - 1 {
@@ -254,6 +274,17 @@ mod tests {
         assert!(choice.lends());
         send(&mut choice, 3 << 30, 64, [100, 130], &mut now);
         assert!(!choice.lends());
+    }
+
+    #[test]
+    fn what_gains_at_the_cost_of_the_other_direction_is_not_taken() {
+        let both_gain = [1 << 20, 1 << 20];
+        let other_loses = [1 << 20, 1 << 19];
+        for (comes, lends) in [(both_gain, true), (other_loses, false)] {
+            let (mut choice, mut now) = (Choice::new(false), Instant::now());
+            exchange(&mut choice, 512 << 20, 64, [100, 80], comes, &mut now);
+            assert_eq!(choice.lends(), lends, "{comes:?}");
+        }
     }
 
     #[test]
@@ -303,6 +334,7 @@ mod tests {
                 bytes: 1 << 20,
                 waits: true,
                 crowded: false,
+                came: 0,
             };
             choice.went(taken, || at);
         }

@@ -7,6 +7,7 @@ use crate::engine::{Offer, Outgoing, Payload};
 use crate::key::ProcId;
 use crate::lending::{CLASSES, class};
 use crate::lock;
+use crate::matcher::{Content, Unexpected};
 use crate::request::{Completion, Operation, ReqId};
 use crate::stream::LEND_MIN;
 use crate::wire;
@@ -32,14 +33,25 @@ impl Device {
             return false;
         }
         self.engine.large_moved = true;
+        matches!(source, Source::Bytes { .. }) && self.follows(to, source.len())
+    }
+
+    /// The same of the question for a large message that was announced before its receive was there. Programs post many receives in a row, too, and
+    /// each question would be a packet of its own.
+    pub(crate) fn keeps_question(&mut self, message: &Unexpected) -> bool {
+        matches!(message.content, Content::Announced { .. })
+            && self.wires.features(message.from).is_ok_and(|f| f.together)
+            && self.follows(message.from, message.len as usize)
+    }
+
+    /// Something goes to `to` by which `bytes` move. Does it follow another of the kind, with nothing polled in between?
+    #[inline]
+    fn follows(&mut self, to: ProcId, bytes: usize) -> bool {
         // Another thread may be asleep in MPI and rely on what this one has sent.
         if self.progress_thread.is_some() || lock::is_multiple() {
             return false;
         }
-        let Source::Bytes { .. } = source else {
-            return false;
-        };
-        self.engine.burst.1 += source.len();
+        self.engine.burst.1 = self.engine.burst.1.saturating_add(bytes);
         self.engine.burst.0.replace(to) == Some(to)
     }
 

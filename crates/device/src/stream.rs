@@ -164,6 +164,7 @@ impl Device {
                 bytes,
                 waits,
                 crowded,
+                came: self.engine.streamed,
             };
             choices[class].went(taken, Instant::now);
         }
@@ -218,6 +219,7 @@ impl Engine {
         data: Option<&[u8]>,
     ) -> Option<()> {
         self.large_moved = true;
+        self.streamed += bytes as u64;
         if message == wire::AT_ONCE {
             return self.at_once_came(from, head, bytes, data);
         }

@@ -424,9 +424,12 @@ impl Conn {
         for _ in 0..FAIR_SHARE {
             let before = all.delivered;
             let asked;
+            let mut long = false;
             let got = if self.seal.is_some() {
                 asked = scratch.len();
-                self.receive_sealed(scratch, inbox, &mut all)?
+                let n = self.receive_sealed(scratch, inbox, &mut all)?;
+                long = all.delivered > before;
+                n
             } else {
                 match self.reader.space(self.peer, inbox) {
                     None => {
@@ -456,6 +459,7 @@ impl Conn {
                             }
                         };
                         let direct = n.min(room);
+                        long = self.bulk && direct == room;
                         let found = self.reader.filled(self.peer, inbox, filled, direct);
                         merge(&mut all, found.map_err(Broken::Malformed)?);
                         if n > room {
@@ -471,8 +475,9 @@ impl Conn {
                 let one = all.delivered == before + 1 && self.reader.is_between();
                 self.large = got > PACKET && !one;
             }
-            // A short read has emptied the socket; to ask again would cost a system call for nothing.
-            if got < asked {
+            // A short read has emptied the socket; to ask again would cost a system call for nothing. After a long message the program may have what it
+            // waits for, and post receives for the next ones, which would otherwise be kept in memory of their own first.
+            if got < asked || long {
                 break;
             }
         }

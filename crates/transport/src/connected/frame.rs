@@ -111,8 +111,9 @@ impl Reader {
     }
 
     /// Where the next bytes of the connection belong, if that is known: the rest of a frame that has come in part, or a place that
-    /// `inbox` names for a stream.
+    /// `inbox` names for a stream or a long message.
     pub fn space<'a>(&'a mut self, from: ProcId, inbox: &'a mut dyn Inbox) -> Option<Space<'a>> {
+        self.begin_again(from, inbox);
         match &mut self.state {
             State::Frame { begun, needs } => {
                 let filled = begun.len();
@@ -319,6 +320,43 @@ impl Reader {
             left: len - head_len,
         };
         Some(head_len)
+    }
+
+    /// Of a long message the beginning is here, and `inbox` did not take it when that came. It may now: a receive may have been posted since.
+    #[inline]
+    fn begin_again(&mut self, from: ProcId, inbox: &mut dyn Inbox) {
+        let State::Frame { begun, needs } = &mut self.state else {
+            return;
+        };
+        if *needs < HEADER + DIRECT_MIN || begun.len() <= HEADER {
+            return;
+        }
+        let (kept, needs) = (std::mem::take(begun), *needs);
+        let taken = kept.split_first_chunk().and_then(|(start, rest)| {
+            let (kind, message, _, len) = parse(start).ok()?;
+            let begins = kind == Kind::Whole;
+            let head = begins.then(|| self.begin(from, message, rest, len, inbox));
+            Some((rest, head??))
+        });
+        match taken {
+            Some((rest, head)) => self.pass(from, &rest[head..], inbox),
+            None => self.state = State::Frame { begun: kept, needs },
+        }
+    }
+
+    /// The next bytes of the stream that has begun are here; there are more to come.
+    fn pass(&mut self, from: ProcId, bytes: &[u8], inbox: &mut dyn Inbox) {
+        if let State::Stream {
+            message,
+            head,
+            head_len,
+            left,
+        } = &mut self.state
+            && !bytes.is_empty()
+        {
+            *left -= bytes.len();
+            inbox.part(from, *message, &head[..*head_len], bytes);
+        }
     }
 
     fn keep(&mut self, bytes: &[u8], needs: usize) -> usize {

@@ -132,6 +132,43 @@ fn what_is_read_directly_wakes_who_sleeps() {
 }
 
 #[test]
+fn a_poll_ends_with_a_long_message() {
+    const MESSAGES: usize = 20;
+    let (mut all, _) = wires(2, false);
+    let mut keeps = keeps(2);
+    let body = [7; 20_000];
+    let mut met = false;
+    until(&mut all, &mut keeps, |w, k| {
+        met = met || w[0].send(1, 1, &[], Body::Bytes(b"!")).unwrap() == Answer::Done;
+        !k[1].0.is_empty()
+    });
+    // All are there before any is read.
+    let mut sent = 0;
+    until(&mut all[..1], &mut keeps[..1], |w, _| {
+        if sent < MESSAGES {
+            let answer = w[0].send(1, 1, &[], Body::Bytes(&body)).unwrap();
+            sent += usize::from(answer == Answer::Done);
+        }
+        let Link::Open(conn) = &w[0].peers[0].link else {
+            panic!("there is no connection");
+        };
+        sent == MESSAGES && !conn.is_behind() && conn.unacknowledged() == 0
+    });
+    let mut came = Vec::new();
+    while keeps[1].0.len() < 1 + MESSAGES {
+        let before = keeps[1].0.len();
+        all[1].poll(&mut keeps[1]).unwrap();
+        came.push(keeps[1].0.len() - before);
+    }
+    // The first read is of as much as there is room for; then one by one, so that the program may post a receive for the next. A poll that
+    // looks at all connections reads twice.
+    let at_first = conn::SCRATCH / body.len() + 2;
+    assert!(came[0] <= at_first, "{came:?}");
+    assert!(came[1..].iter().all(|&n| n <= 2), "{came:?}");
+    assert!(keeps[1].0[1..].iter().all(|m| m.2 == body));
+}
+
+#[test]
 fn two_that_call_each_other_at_once_have_one_connection_and_lose_nothing() {
     for round in 0..20 {
         let (mut all, _) = wires(2, false);

@@ -112,6 +112,8 @@ struct Early {
     filled: usize,
     begun: usize,
     whole: usize,
+    /// So often nobody wants it yet.
+    refuses: usize,
 }
 
 impl Inbox for Early {
@@ -124,6 +126,10 @@ impl Inbox for Early {
             return None;
         }
         assert!(len > start.len());
+        if self.refuses > 0 {
+            self.refuses -= 1;
+            return None;
+        }
         self.begun += 1;
         Some(4)
     }
@@ -164,6 +170,30 @@ fn a_large_whole_message_can_be_taken_as_it_comes() {
         // Cut so that the head is there and the rest is not, both are taken early.
         let early = [12, 13, 100].contains(&piece);
         assert!(!early || inbox.begun > 0, "pieces of {piece}");
+    }
+}
+
+#[test]
+fn a_large_whole_message_is_taken_when_its_receive_comes_late() {
+    let large = bytes_of(DIRECT_MIN + 1000, 1);
+    let first = whole(1, &[b"head", &large[..]].concat());
+    let wire = [&first[..], &whole(2, b"headbye")].concat();
+    for piece in [13, 100, 1000, 5000] {
+        for refuses in 0..4 {
+            let mut inbox = Early {
+                refuses,
+                ..Early::default()
+            };
+            deliver_to(&wire, piece, &mut inbox).unwrap();
+            inbox.bytes.truncate(inbox.filled);
+            assert!(
+                inbox.bytes == [&large[..], b"bye"].concat(),
+                "pieces of {piece}"
+            );
+            // It is asked once for each piece: when the first is there, and before each other one is read.
+            let begun = usize::from(refuses < first.len().div_ceil(piece));
+            assert_eq!(inbox.begun, begun, "pieces of {piece}, {refuses} times");
+        }
     }
 }
 
