@@ -1,5 +1,5 @@
-/* Bytes a second from rank 0 to rank 1, and both ways at once, with 64 messages in flight; in GB/s. And small messages a
- * second, in millions. */
+/* Bytes a second from rank 0 to rank 1, and both ways at once, with 64 messages in flight; in GB/s. The same where all are sent at once and received by one call
+ * after the other. And small messages a second, in millions. */
 #include "measure.h"
 
 enum { WINDOW = 64 };
@@ -19,6 +19,23 @@ static void one_way(int times)
         if (rank == 0)
             MPI_Recv(NULL, 0, MPI_BYTE, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         else
+            MPI_Send(NULL, 0, MPI_BYTE, 0, 2, MPI_COMM_WORLD);
+    }
+}
+
+static void one_by_one(int times)
+{
+    MPI_Request requests[WINDOW];
+    for (int i = 0; i < times; i++) {
+        for (int k = 0; k < WINDOW; k++)
+            if (rank == 0)
+                MPI_Isend(out, bytes, MPI_BYTE, 1, 1, MPI_COMM_WORLD, &requests[k]);
+            else
+                MPI_Recv(in, bytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (rank == 0) {
+            MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
+            MPI_Recv(NULL, 0, MPI_BYTE, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        } else
             MPI_Send(NULL, 0, MPI_BYTE, 0, 2, MPI_COMM_WORLD);
     }
 }
@@ -52,6 +69,10 @@ int main(int argc, char **argv)
     for (int i = 0; i < 8 && sizes[i] <= most; i++) {
         bytes = sizes[i];
         say("bidirectional", bytes, 2.0 * bytes * WINDOW / timed(both_ways) / 1e9);
+    }
+    for (int i = 0; i < 8 && sizes[i] <= most; i++) {
+        bytes = sizes[i];
+        say("onebyone", bytes, (double)bytes * WINDOW / timed(one_by_one) / 1e9);
     }
     finish();
     return 0;

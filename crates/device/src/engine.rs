@@ -382,8 +382,9 @@ impl Engine {
         if from == self.me { 0 } else { self.way }
     }
 
+    /// Returns whether it is kept, its receive not being there. `None`: it makes no sense.
     #[inline]
-    fn eager(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> Option<()> {
+    fn eager(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> Option<bool> {
         let mut fields = Fields(bytes);
         let key = fields.key()?;
         let sync = if message == wire::EAGER_SYNC {
@@ -394,7 +395,8 @@ impl Engine {
         let bytes = fields.0;
         COUNTERS.received[self.way(from)].add(bytes.len() as u64);
         let envelope = key.envelope(bytes.len() as u64);
-        match self.matcher.match_message(&key) {
+        let receive = self.matcher.match_message(&key);
+        match receive {
             Some(req) => {
                 self.requests.set_envelope(req, envelope);
                 self.deliver(req, bytes);
@@ -415,7 +417,7 @@ impl Engine {
                 });
             }
         }
-        Some(())
+        Some(receive.is_none())
     }
 
     fn announced(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
@@ -544,11 +546,14 @@ impl Inbox for Engine {
     }
 
     #[inline]
-    fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) {
+    fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool {
         self.received += 1;
         self.at_once.hear(from);
         let understood = match message {
-            wire::EAGER | wire::EAGER_SYNC => self.eager(from, message, bytes),
+            wire::EAGER | wire::EAGER_SYNC => match self.eager(from, message, bytes) {
+                Some(kept) => return kept,
+                None => None,
+            },
             wire::ANNOUNCE => self.announced(from, bytes),
             wire::ASK | wire::ASK_MET => self.asked(from, bytes, message == wire::ASK_MET),
             wire::PIECE => self.piece(from, bytes),
@@ -567,6 +572,7 @@ impl Inbox for Engine {
         if understood.is_none() {
             self.malformed += 1;
         }
+        false
     }
 
     fn room(&mut self, from: ProcId, message: u8, head: &[u8], left: usize) -> Option<&mut [u8]> {

@@ -6,6 +6,7 @@
 
 mod bell;
 pub mod connected;
+mod late;
 pub mod model;
 mod registry;
 pub mod self_loop;
@@ -77,8 +78,8 @@ pub enum Answer {
 /// Who receives what a transport delivers.
 pub trait Inbox {
     /// A message has arrived; `bytes` is head and body in one run, valid during the call only. The bytes come from
-    /// another process: the callee checks them.
-    fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]);
+    /// another process: the callee checks them. Returns whether it came before its receive, and is kept.
+    fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool;
     /// What arrives from now on comes by this wire, a place in [`KNOWN`]; without a word, what is not this process's own by shared
     /// memory. For who counts.
     fn by(&mut self, _wire: usize) {}

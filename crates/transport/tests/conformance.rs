@@ -179,8 +179,9 @@ struct Keep {
 }
 
 impl Inbox for Keep {
-    fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) {
+    fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool {
         self.messages.push((from, message, bytes.to_vec()));
+        false
     }
     fn room(
         &mut self,

@@ -5,13 +5,17 @@ use ferry_job::{NodeJob, Segment};
 use ferry_transport::shm::Shm;
 use ferry_transport::{Answer, Body, Inbox, ProcId, Transport};
 
-/// The lengths of what has arrived.
+/// The lengths of what has arrived, and whether there are receives for it.
 #[derive(Default)]
-struct Lengths(Vec<usize>);
+struct Lengths {
+    all: Vec<usize>,
+    late: bool,
+}
 
 impl Inbox for Lengths {
-    fn arrived(&mut self, _: ProcId, _: u8, bytes: &[u8]) {
-        self.0.push(bytes.len());
+    fn arrived(&mut self, _: ProcId, _: u8, bytes: &[u8]) -> bool {
+        self.all.push(bytes.len());
+        self.late
     }
 }
 
@@ -25,10 +29,13 @@ fn pair(cores: u32) -> [Shm; 2] {
     })
 }
 
-/// How many messages of `len` bytes each poll finds, of four that are there.
-fn found(cores: u32, len: usize) -> Vec<usize> {
+/// How many messages of `len` bytes each poll finds, of four that are there. `late`: before their receives.
+fn found(cores: u32, len: usize, late: bool) -> Vec<usize> {
     let [mut from, mut to] = pair(cores);
-    let mut inbox = Lengths::default();
+    let mut inbox = Lengths {
+        all: Vec::new(),
+        late,
+    };
     let mut send = |len| {
         let body = vec![1; len];
         let sent = from.send(1, 0, &[], Body::Bytes(&body)).unwrap();
@@ -42,24 +49,34 @@ fn found(cores: u32, len: usize) -> Vec<usize> {
     }
     let mut polls = Vec::new();
     while polls.iter().sum::<usize>() < 4 {
-        let before = inbox.0.len();
+        let before = inbox.all.len();
         to.poll(&mut inbox).unwrap();
-        polls.push(inbox.0.len() - before);
+        polls.push(inbox.all.len() - before);
     }
-    assert_eq!(inbox.0, [8, len, len, len, len]);
+    assert_eq!(inbox.all, [8, len, len, len, len]);
     polls
 }
 
 #[test]
 fn where_processes_share_cores_messages_worth_a_copy_come_one_at_a_time() {
-    assert_eq!(found(1, 100), [4]);
-    assert_eq!(found(1, 4096), [1; 4]);
-    assert_eq!(found(1, 40_000), [1; 4]);
+    assert_eq!(found(1, 100, false), [4]);
+    assert_eq!(found(1, 4096, false), [1; 4]);
+    assert_eq!(found(1, 40_000, false), [1; 4]);
 }
 
 #[test]
 fn where_each_has_one_only_long_ones_do() {
-    assert_eq!(found(2, 100), [4]);
-    assert_eq!(found(2, 4096), [4]);
-    assert!(found(2, 40_000).iter().all(|&n| n <= 1));
+    assert_eq!(found(2, 100, false), [4]);
+    assert_eq!(found(2, 4096, false), [4]);
+    assert!(found(2, 40_000, false).iter().all(|&n| n <= 1));
+}
+
+#[test]
+fn where_receives_come_late_all_do() {
+    for cores in [1, 2] {
+        for len in [100, 4096, 40_000] {
+            let polls = found(cores, len, true);
+            assert!(polls.iter().all(|&n| n <= 1), "{len} bytes: {polls:?}");
+        }
+    }
 }

@@ -299,7 +299,9 @@ fn fuzz_messages_taken_as_they_come() {
             let from = u32::from(*from) % PEERS;
             let start = &bytes[..bytes.len() / 2];
             match scene.engine.begin(from, *message, start, bytes.len()) {
-                None => scene.engine.arrived(from, *message, bytes),
+                None => {
+                    scene.engine.arrived(from, *message, bytes);
+                }
                 Some(head_len) => {
                     taken += 1;
                     let (head, mut body) = bytes.split_at(head_len);

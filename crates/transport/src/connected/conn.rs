@@ -3,6 +3,7 @@
 use super::Line;
 use super::frame::{self, Found, Kind, Reader};
 use super::lend::Lending;
+use crate::late::Late;
 use crate::{Body, Inbox, Lends, ProcId};
 use ferry_guard::{HEADER as SEALED, Opener, PAYLOAD_MAX, Sealer, TAG, body as sealed_body};
 use rustix::io::Errno;
@@ -111,6 +112,8 @@ pub struct Conn {
     pub large: bool,
     /// Bytes were lent to its system.
     lent: bool,
+    /// Whether what comes meets its receives.
+    late: Late,
 }
 
 /// Data is under way, and nothing has been heard.
@@ -146,6 +149,7 @@ impl Conn {
             bulk: false,
             large: false,
             lent: false,
+            late: Late::default(),
         }
     }
 
@@ -424,12 +428,9 @@ impl Conn {
         for _ in 0..FAIR_SHARE {
             let before = all.delivered;
             let asked;
-            let mut long = false;
             let got = if self.seal.is_some() {
                 asked = scratch.len();
-                let n = self.receive_sealed(scratch, inbox, &mut all)?;
-                long = all.delivered > before;
-                n
+                self.receive_sealed(scratch, inbox, &mut all)?
             } else {
                 match self.reader.space(self.peer, inbox) {
                     None => {
@@ -459,7 +460,6 @@ impl Conn {
                             }
                         };
                         let direct = n.min(room);
-                        long = self.bulk && direct == room;
                         let found = self.reader.filled(self.peer, inbox, filled, direct);
                         merge(&mut all, found.map_err(Broken::Malformed)?);
                         if n > room {
@@ -475,9 +475,9 @@ impl Conn {
                 let one = all.delivered == before + 1 && self.reader.is_between();
                 self.large = got > PACKET && !one;
             }
-            // A short read has emptied the socket; to ask again would cost a system call for nothing. After a long message the program may have what it
-            // waits for, and post receives for the next ones, which would otherwise be kept in memory of their own first.
-            if got < asked || long {
+            // A short read has emptied the socket; to ask again would cost a system call for nothing.
+            let kept = std::mem::take(&mut all.kept);
+            if got < asked || all.delivered > before && self.late.ends(kept) {
                 break;
             }
         }
@@ -614,6 +614,7 @@ impl Conn {
 
 fn merge(all: &mut Found, found: Found) {
     all.opened |= found.opened;
+    all.kept |= found.kept;
     all.farewell = found.farewell || all.farewell && found.delivered == 0;
     all.delivered += found.delivered;
 }

@@ -73,6 +73,8 @@ pub struct Found {
     pub opened: bool,
     /// The last frame was a farewell.
     pub farewell: bool,
+    /// Messages came before their receives.
+    pub kept: bool,
 }
 
 /// Where a reader stands in its connection's bytes.
@@ -268,7 +270,7 @@ impl Reader {
                 };
                 found.farewell = false;
                 found.delivered += 1;
-                inbox.arrived(from, message, whole);
+                found.kept |= inbox.arrived(from, message, whole);
                 Ok(HEADER + len)
             }
             Kind::Stream => {

@@ -41,8 +41,9 @@ fn wires(n: u32, encrypt: bool) -> (Vec<Connected>, Cards) {
 struct Keep(Vec<(ProcId, u8, Vec<u8>)>);
 
 impl Inbox for Keep {
-    fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) {
+    fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool {
         self.0.push((from, message, bytes.to_vec()));
+        true
     }
 }
 
@@ -132,7 +133,7 @@ fn what_is_read_directly_wakes_who_sleeps() {
 }
 
 #[test]
-fn a_poll_ends_with_a_long_message() {
+fn a_poll_ends_with_a_message_whose_receive_comes_late() {
     const MESSAGES: usize = 20;
     let (mut all, _) = wires(2, false);
     let mut keeps = keeps(2);

@@ -93,8 +93,9 @@ mod tests {
 
     struct Keep(Vec<(ProcId, u8, Vec<u8>)>);
     impl Inbox for Keep {
-        fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) {
+        fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool {
             self.0.push((from, message, bytes.to_vec()));
+            false
         }
     }
 

@@ -100,8 +100,9 @@ mod tests {
     }
 
     impl Inbox for Seen {
-        fn arrived(&mut self, _: ProcId, _: u8, bytes: &[u8]) {
+        fn arrived(&mut self, _: ProcId, _: u8, bytes: &[u8]) -> bool {
             self.whole.extend_from_slice(bytes);
+            false
         }
         fn begin(&mut self, _: ProcId, _: u8, _: &[u8], _: usize) -> Option<usize> {
             self.head

@@ -26,6 +26,7 @@ pub use front::FRONT_LINE;
 pub use memory::DATA as RING_LEN;
 pub use round::{FEW, MARK_BITS, POST_MAX, Round};
 
+use crate::late::Late;
 use crate::{
     Answer, Body, Features, Fetch, Inbox, PIECE_HEAD, ProcId, ReadError, Sleeper, Transport,
     TransportError,
@@ -49,8 +50,8 @@ const STRIDE: u64 = RING.next_multiple_of(64 * 1024) as u64;
 const LOOK_AT_ALL: usize = 8;
 /// Records taken from one ring before the next one's turn.
 const FAIR_SHARE: usize = 32;
-/// Where ranks outnumber cores a poll stops after a message of so many bytes, head and body: the caller may have waited for it, and post a receive for the next, which would
-/// otherwise be kept in memory of its own and copied once more.
+/// Where ranks outnumber cores a poll ends with a message of so many bytes, head and body: the caller may have waited for it, and post a receive for the next, which would
+/// otherwise be kept in memory of its own and copied once more. Elsewhere it does where receives have come [`Late`].
 const STOP_MIN: usize = 2048;
 /// On nodes with more processes than this a pair has half of the cells, which take no more memory than its rings' records would without them.
 const CROWD: usize = 16;
@@ -126,6 +127,8 @@ struct Peer {
     knocked: bool,
     /// Copies of messages from it, and to it.
     sharing: Sharing,
+    /// Whether what comes from it meets its receives.
+    late: Late,
 }
 
 /// The wire between the processes of a node.
@@ -274,6 +277,7 @@ impl Shm {
                 readable: None,
                 knocked: false,
                 sharing: Sharing::new(desk(out), desk(into)),
+                late: Late::default(),
             }
         };
         self.peers[i] = Some(Box::new(peer));
@@ -339,20 +343,26 @@ impl Shm {
         let Some(peer) = self.peers[from].as_mut() else {
             return Ok((0, false));
         };
-        let Peer { pair, long, .. } = &mut **peer;
+        let Peer {
+            pair, long, late, ..
+        } = &mut **peer;
         let mut delivered = 0;
         while delivered < FAIR_SHARE {
             match pair.next() {
                 Next::Nothing => return Ok((delivered, false)),
-                Next::Front(message, bytes) => inbox.arrived(process, message, bytes),
-                Next::Record(message, bytes, more) => {
-                    let part = more || long.is_some();
-                    if part {
-                        take_part(process, long, message, bytes, more, inbox)?;
-                    } else {
-                        inbox.arrived(process, message, bytes);
+                Next::Front(message, bytes) => {
+                    if late.ends(inbox.arrived(process, message, bytes)) {
+                        return Ok((delivered + 1, true));
                     }
-                    let last = !more && (part || !spare && bytes.len() >= STOP_MIN);
+                }
+                Next::Record(message, bytes, more) => {
+                    let last = if more || long.is_some() {
+                        take_part(process, long, message, bytes, more, inbox)?;
+                        !more
+                    } else {
+                        let crowded = !spare && bytes.len() >= STOP_MIN;
+                        late.ends(inbox.arrived(process, message, bytes)) || crowded
+                    };
                     if pair.release() {
                         self.controls[from].ring_if_asleep();
                     }

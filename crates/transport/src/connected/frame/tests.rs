@@ -11,8 +11,9 @@ struct Keep {
 }
 
 impl Inbox for Keep {
-    fn arrived(&mut self, _from: ProcId, message: u8, bytes: &[u8]) {
+    fn arrived(&mut self, _from: ProcId, message: u8, bytes: &[u8]) -> bool {
         self.whole.push((message, bytes.to_vec()));
+        false
     }
     fn room(&mut self, _from: ProcId, message: u8, _head: &[u8], left: usize) -> Option<&mut [u8]> {
         if message % 2 == 1 {
@@ -117,9 +118,10 @@ struct Early {
 }
 
 impl Inbox for Early {
-    fn arrived(&mut self, _from: ProcId, _message: u8, bytes: &[u8]) {
+    fn arrived(&mut self, _from: ProcId, _message: u8, bytes: &[u8]) -> bool {
         self.whole += 1;
         self.part(0, 0, &[], &bytes[4..]);
+        false
     }
     fn begin(&mut self, _from: ProcId, _message: u8, start: &[u8], len: usize) -> Option<usize> {
         if start.len() < 4 {

@@ -17,9 +17,10 @@ struct Counting {
 }
 
 impl Inbox for Counting {
-    fn arrived(&mut self, _: ProcId, _: u8, bytes: &[u8]) {
+    fn arrived(&mut self, _: ProcId, _: u8, bytes: &[u8]) -> bool {
         assert!(bytes.len() <= LONG_MAX);
         self.bytes += bytes.len();
+        false
     }
     fn begin(&mut self, _: ProcId, _: u8, _: &[u8], _: usize) -> Option<usize> {
         self.streams.then_some(1)
