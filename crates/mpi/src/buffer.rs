@@ -34,12 +34,26 @@ pub fn message_len(count: i64, datatype: &Datatype) -> usize {
     (count.max(0) as usize).saturating_mul(datatype.size().max(0) as usize)
 }
 
+/// Where `count` elements at `address` begin if they lie in one run: dense types, and what is one by itself, such as a face of an array or an element of a resized
+/// type.
+#[inline]
+pub(crate) fn run(address: *mut u8, count: i64, datatype: &Datatype) -> Option<*mut u8> {
+    if datatype.is_dense() {
+        return Some(address);
+    }
+    let (at, _) = datatype.run(count)?;
+    Some(address.wrapping_offset(at as isize))
+}
+
 /// `count` elements at `address`, to be sent.
 #[inline]
 pub fn source(address: *const u8, count: i64, datatype: &Arc<Datatype>) -> Source {
     let len = message_len(count, datatype);
-    if len == 0 || datatype.is_dense() {
+    if len == 0 {
         return Source::Bytes { ptr: address, len };
+    }
+    if let Some(ptr) = run(address.cast_mut(), count, datatype) {
+        return Source::Bytes { ptr, len };
     }
     Source::Layout {
         view: Box::new(Scattered {
@@ -55,8 +69,11 @@ pub fn source(address: *const u8, count: i64, datatype: &Arc<Datatype>) -> Sourc
 #[inline]
 pub fn sink(address: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Sink {
     let cap = message_len(count, datatype);
-    if cap == 0 || datatype.is_dense() {
+    if cap == 0 {
         return Sink::Bytes { ptr: address, cap };
+    }
+    if let Some(ptr) = run(address, count, datatype) {
+        return Sink::Bytes { ptr, cap };
     }
     Sink::Layout {
         view: Box::new(Scattered {
@@ -99,7 +116,12 @@ pub fn stretch(
     offset: u64,
     len: u64,
 ) -> Sink {
-    if len == 0 || datatype.is_dense() {
+    let one = if len == 0 {
+        Some(address)
+    } else {
+        run(address, count, datatype)
+    };
+    if let Some(address) = one {
         return Sink::Bytes {
             ptr: address.wrapping_add(offset as usize),
             cap: len as usize,
@@ -113,5 +135,40 @@ pub fn stretch(
     Sink::Layout {
         view: Box::new(Stretch { whole, offset, len }),
         cap: len as usize,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferry_datatype::{Basic, Order};
+
+    /// Where a send of `count` elements begins, in bytes from its address, if it is one run.
+    fn begins(count: i64, datatype: &Arc<Datatype>) -> Option<usize> {
+        let memory = [0u8; 4096];
+        match source(memory.as_ptr(), count, datatype) {
+            Source::Bytes { ptr, len } => {
+                assert_eq!(len, message_len(count, datatype));
+                Some(ptr.addr() - memory.as_ptr().addr())
+            }
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn what_is_one_run_is_sent_as_one() {
+        let double = Datatype::basic(Basic::Double);
+        assert_eq!(begins(3, double), Some(0));
+        // The planes of a cube: one lies in one piece, and several of the type do not.
+        let plane = |direction: usize| {
+            let (mut sizes, mut starts) = ([4, 4, 4], [0, 0, 0]);
+            sizes[direction] = 1;
+            starts[direction] = 2;
+            Datatype::subarray(&[4, 4, 4], &sizes, &starts, Order::C, double).unwrap()
+        };
+        assert_eq!(begins(1, &plane(0)), Some(2 * 16 * 8));
+        assert_eq!(begins(2, &plane(0)), None);
+        assert_eq!(begins(1, &plane(1)), None);
+        assert_eq!(begins(0, &plane(1)), Some(0));
     }
 }

@@ -218,19 +218,16 @@ fn offset(address: *mut u8, by: i64, datatype: &Datatype) -> *mut u8 {
 #[inline]
 fn elements<'a>(address: *mut u8, at: i64, count: i64, datatype: &'a Arc<Datatype>) -> Memory<'a> {
     let len = buffer::message_len(count, datatype);
-    if datatype.is_dense() {
-        Memory::Run {
-            address: address.wrapping_offset(at as isize * datatype.size() as isize),
-            len,
-        }
-    } else {
-        Memory::Scattered {
-            address: offset(address, at, datatype),
+    let address = offset(address, at, datatype);
+    match buffer::run(address, count, datatype) {
+        Some(address) => Memory::Run { address, len },
+        None => Memory::Scattered {
+            address,
             count,
             datatype,
             skip: 0,
             len,
-        }
+        },
     }
 }
 
