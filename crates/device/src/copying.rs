@@ -57,7 +57,8 @@ const REST_MIN: u32 = 32;
 const COST_MAX: f64 = 0.01;
 /// Messages between trials at most.
 const REST_MAX: u32 = 4096;
-/// One trial counts at most so much worse than those before it: the process may have lost its core meanwhile.
+/// One trial counts at most so much worse than those before it: the process may have lost its core meanwhile. One that is so much better counts alone: nothing makes a
+/// copy faster than it is.
 const WORSE_MAX: f64 = 2.0;
 /// Size classes: up to 32 KiB, and four times as much each; the last has no end.
 pub(crate) const CLASSES: usize = 6;
@@ -95,6 +96,7 @@ impl Figure {
         if whole {
             let new = self.latest();
             self.known = Some(match self.known {
+                Some(old) if new * WORSE_MAX < old => new,
                 Some(old) => (old + new.min(WORSE_MAX * old)) / 2.0,
                 None => new,
             });
@@ -148,8 +150,8 @@ pub(crate) struct Measured {
     class: usize,
     /// The trial to which it belongs.
     trial: Option<u32>,
-    /// If it comes in pieces, they come through memory that has been used before.
-    warm: bool,
+    /// [`Copying::cold`] had been said so often when it was given its way.
+    cold: u64,
     /// When it met its receive.
     met: Instant,
     /// When it was given its way.
@@ -164,8 +166,10 @@ pub(crate) struct Copying {
     classes: [[Class; CLASSES]; 3],
     /// When the last message ended, and which way it went: what queued behind it began only then.
     ended: Option<(Instant, Way)>,
-    /// When the first of those under way, or of the last that were, met its receive.
-    begun: Option<Instant>,
+    /// When the first of those under way, or of the last that were, met its receive, and how often [`Copying::cold`] had been said.
+    begun: Option<(Instant, u64)>,
+    /// Pieces that came or went through memory that had not been used before.
+    cold: u64,
     /// Messages under way, by way.
     under_way: [u32; 2],
     /// By peer and class: the way that the peer has gone with a message of this process's, and how many of the peer's have followed it.
@@ -195,6 +199,7 @@ impl Default for Copying {
             classes,
             ended: None,
             begun: None,
+            cold: 0,
             under_way: [0; 2],
             ways: HashMap::new(),
         }
@@ -290,16 +295,9 @@ impl Class {
 }
 
 impl Copying {
-    /// The way for a message of `len` bytes that goes now, and what [`Copying::note`] wants at its end. `warm`: in pieces it would come through memory that has been
-    /// used before. `met`: when it met its receive; this process may have seen to what its peer reads since then.
-    pub fn choose(
-        &mut self,
-        copier: Copier,
-        from: ProcId,
-        len: u64,
-        warm: bool,
-        met: Instant,
-    ) -> Measured {
+    /// The way for a message of `len` bytes that goes now, and what [`Copying::note`] wants at its end. `met`: when it met its receive; this process may have seen to
+    /// what its peer reads since then.
+    pub fn choose(&mut self, copier: Copier, from: ProcId, len: u64, met: Instant) -> Measured {
         let class = class_of(len);
         let (way, trial) = match copier {
             Copier::Sender => self.follow(from, class),
@@ -308,7 +306,7 @@ impl Copying {
         .map(|way| (way, None))
         .unwrap_or_else(|| self.classes[copier as usize][class].choose());
         if self.under_way == [0; 2] {
-            self.begun = Some(met);
+            self.begun = Some((met, self.cold));
         }
         self.under_way[way as usize] += 1;
         Measured {
@@ -316,11 +314,16 @@ impl Copying {
             copier,
             class,
             trial,
-            warm,
+            cold: self.cold,
             met,
             began: Instant::now(),
             worked: Duration::ZERO,
         }
+    }
+
+    /// Pieces come, or have gone, through memory that had not been used before: messages under way say nothing of what later ones will take.
+    pub fn cold(&mut self) {
+        self.cold += 1;
     }
 
     /// So many messages of about `len` bytes have come unannounced.
@@ -365,6 +368,7 @@ impl Copying {
         let way = measured.way;
         self.drop(measured);
         let (took, apart) = self.end(way, measured.met);
+        let cold = self.cold;
         let class = &mut self.classes[measured.copier as usize][measured.class];
         if measured.trial != Some(class.trials) {
             return;
@@ -375,7 +379,7 @@ impl Copying {
             (Copier::Sharing, Way::Read) => measured.began.elapsed(),
             _ => took,
         };
-        let warm = measured.warm || way == Way::Read;
+        let warm = measured.cold == cold || way == Way::Read;
         class.note(way, len, took.as_secs_f64(), apart && warm);
     }
 
@@ -387,9 +391,13 @@ impl Copying {
             return;
         }
         of.own -= 1;
-        let Some(begun) = self.begun else { return };
+        let Some((begun, cold)) = self.begun else {
+            return;
+        };
         let (took, apart) = self.end(way, begun);
-        self.classes[Copier::Sender as usize][class].note(way, len, took.as_secs_f64(), apart);
+        let warm = cold == self.cold || way == Way::Read;
+        let of = &mut self.classes[Copier::Sender as usize][class];
+        of.note(way, len, took.as_secs_f64(), apart && warm);
     }
 
     /// A message is not under way any more, nor is it to be counted.
@@ -448,7 +456,7 @@ mod tests {
     fn send(copying: &mut Copying, messages: u32, fast: Way, copier: Copier) -> u32 {
         let mut slow_ones = 0;
         for _ in 0..messages {
-            let mut measured = copying.choose(copier, 0, 100_000, true, Instant::now());
+            let mut measured = copying.choose(copier, 0, 100_000, Instant::now());
             let took = Duration::from_millis(if measured.way == fast { 1 } else { 3 });
             slow_ones += u32::from(measured.way != fast);
             copying.ended = None;
@@ -468,7 +476,7 @@ mod tests {
         for passed in [REST_MIN, 0] {
             copying.passed(10_000_000, REST_MAX);
             copying.passed(100_000, passed);
-            let next = copying.choose(Copier::Program, 0, 100_000, true, Instant::now());
+            let next = copying.choose(Copier::Program, 0, 100_000, Instant::now());
             assert_eq!(next.is_trial(), passed >= REST_MIN);
             assert_eq!(next.way() == Way::Read, next.is_trial());
             copying.classes[0][1].enter(Stage::Rest);
@@ -489,8 +497,7 @@ mod tests {
             assert!((TRIAL..=3 * TRIAL).contains(&busy), "{busy}");
             for round in [Way::Read, Way::Pieces] {
                 for _ in 0..TRIAL {
-                    let measured =
-                        copying.choose(Copier::Program, 0, 10_000_000, true, Instant::now());
+                    let measured = copying.choose(Copier::Program, 0, 10_000_000, Instant::now());
                     assert_eq!(measured.way, round);
                     copying.note(10_000_000, measured);
                 }
@@ -524,7 +531,7 @@ mod tests {
         let mut copying = Copying::default();
         for round in [Way::Read, Way::Pieces] {
             let all: Vec<_> = (0..64)
-                .map(|_| copying.choose(Copier::Program, 0, 100_000, true, Instant::now()))
+                .map(|_| copying.choose(Copier::Program, 0, 100_000, Instant::now()))
                 .collect();
             for mut m in all {
                 assert_eq!(m.way, round);
@@ -544,7 +551,10 @@ mod tests {
         let mut copying = Copying::default();
         let class = class_of(100_000);
         let mut one = |warm: bool, other: bool| {
-            let measured = copying.choose(Copier::Program, 0, 100_000, warm, Instant::now());
+            let measured = copying.choose(Copier::Program, 0, 100_000, Instant::now());
+            if !warm {
+                copying.cold();
+            }
             copying.under_way[1 - measured.way as usize] = u32::from(other);
             copying.note(100_000, measured);
             copying.under_way = [0; 2];
@@ -576,13 +586,29 @@ mod tests {
         assert!((figure.latest() - 0.2).abs() < 1e-9);
     }
 
+    /// An accident of an earlier trial does not outlive the next one; one of the latest counts little.
+    #[test]
+    fn a_trial_that_is_much_better_counts_alone() {
+        let mut figure = Figure::default();
+        let mut trial = |took: f64| {
+            figure.begin();
+            for _ in 0..COUNTED {
+                figure.note(10, took, COUNTED);
+            }
+            figure.known.unwrap()
+        };
+        for (took, known) in [(100.0, 10.0), (5.0, 0.5), (6.0, 0.55), (1000.0, 0.825)] {
+            let now = trial(took);
+            assert!((now - known).abs() < 1e-9, "{took}: {now}, not {known}");
+        }
+    }
+
     /// A process that sends to a peer as well goes the peer's way, for as long as it hears of it.
     #[test]
     fn followers_follow() {
         let mut copying = Copying::default();
         copying.went(3, 100_000, Way::Pieces);
-        let mut way =
-            |copier, from, len| copying.choose(copier, from, len, true, Instant::now()).way;
+        let mut way = |copier, from, len| copying.choose(copier, from, len, Instant::now()).way;
         for _ in 0..FOLLOWS_MAX {
             assert_eq!(way(Copier::Sender, 3, 90_000), Way::Pieces);
             assert_eq!(way(Copier::Sender, 4, 90_000), Way::Read);
@@ -597,7 +623,7 @@ mod tests {
     fn what_is_exchanged_takes_the_time_of_both() {
         let mut copying = Copying::default();
         for _ in 0..100 {
-            let mut measured = copying.choose(Copier::Sender, 3, 100_000, true, Instant::now());
+            let mut measured = copying.choose(Copier::Sender, 3, 100_000, Instant::now());
             let way = measured.way();
             let (one, both) = match way {
                 Way::Read => (2, 4),
@@ -607,7 +633,7 @@ mod tests {
             measured.met = now - Duration::from_millis(one);
             copying.ended = None;
             copying.note(100_000, measured);
-            copying.begun = Some(now - Duration::from_millis(both));
+            copying.begun = Some((now - Duration::from_millis(both), copying.cold));
             copying.ended = Some((now - Duration::from_millis(both - one), way));
             copying.sent(100_000, way);
         }
@@ -626,7 +652,7 @@ mod tests {
     fn on_a_shared_core_the_work_counts() {
         let mut copying = Copying::default();
         for _ in 0..2 * TRIAL {
-            let mut measured = copying.choose(Copier::Sharing, 0, 100_000, true, Instant::now());
+            let mut measured = copying.choose(Copier::Sharing, 0, 100_000, Instant::now());
             let waited = match measured.way() {
                 Way::Read => 3,
                 Way::Pieces => 9,

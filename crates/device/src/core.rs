@@ -630,11 +630,10 @@ impl Device {
             };
             let take = len.min(sink.capacity() as u64);
             let read_min = self.wires.features(from).map_or(0, |f| f.read_min as u64);
-            let warm = self.wires.is_warm(from);
             let alone = self.copies_alone(from);
             let copier = self.copier();
             let measured = (read_min == READ_MIN_MEASURED as u64 && !alone)
-                .then(|| self.engine.copying.choose(copier, from, take, warm, met));
+                .then(|| self.engine.copying.choose(copier, from, take, met));
             let way = match &measured {
                 Some(measured) => measured.way(),
                 None if take >= read_min || alone => Way::Read,

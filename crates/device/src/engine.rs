@@ -545,6 +545,10 @@ impl Inbox for Engine {
         self.way = wire;
     }
 
+    fn cold(&mut self) {
+        self.copying.cold();
+    }
+
     #[inline]
     fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool {
         self.received += 1;

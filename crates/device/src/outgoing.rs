@@ -211,8 +211,11 @@ impl Device {
                     return Ok(Offer::Gone);
                 };
                 let total = source.len();
-                let most = self.wires.piece(to, total)?;
+                // What goes unannounced does so because its receives have been there so far.
+                let awaited = next.message == wire::AT_ONCE;
+                let most = self.wires.piece(to, total, awaited)?;
                 let most = most - next.head.bytes().len().saturating_sub(PIECE_HEAD);
+                let cold = self.wires.cold(to);
                 while *offset < total {
                     let piece = (total - *offset).min(most);
                     // SAFETY: an announced send's buffer is valid until its completion.
@@ -223,12 +226,20 @@ impl Device {
                         next.head.bytes(),
                         Body::Fill(piece, &mut fill),
                     )? {
-                        Answer::Full => return Ok(Offer::Later),
+                        Answer::Full => {
+                            if self.wires.cold(to) != cold {
+                                self.engine.copying.cold();
+                            }
+                            return Ok(Offer::Later);
+                        }
                         Answer::Done => {
                             self.engine.sent += 1;
                             *offset += piece;
                         }
                     }
+                }
+                if self.wires.cold(to) != cold {
+                    self.engine.copying.cold();
                 }
                 let req = *req;
                 // As the receiver counts it: each piece, and the whole.

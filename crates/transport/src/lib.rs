@@ -80,6 +80,8 @@ pub trait Inbox {
     /// A message has arrived; `bytes` is head and body in one run, valid during the call only. The bytes come from
     /// another process: the callee checks them. Returns whether it came before its receive, and is kept.
     fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool;
+    /// What comes next lies in memory that has not been used before: its pages cost more than a copy.
+    fn cold(&mut self) {}
     /// What arrives from now on comes by this wire, a place in [`KNOWN`]; without a word, what is not this process's own by shared
     /// memory. For who counts.
     fn by(&mut self, _wire: usize) {}
@@ -339,13 +341,13 @@ pub trait Transport: Send {
     fn arm(&mut self, _who: Sleeper) {}
     /// Back from sleep, or not gone to it.
     fn disarm(&mut self) {}
-    /// Bytes of the pieces in which a message of `len` bytes goes to `peer` now.
-    fn piece(&self, peer: ProcId, _len: usize) -> usize {
+    /// Bytes of the pieces in which a message of `len` bytes goes to `peer` now. `awaited`: its receiver is known to wait for it.
+    fn piece(&self, peer: ProcId, _len: usize, _awaited: bool) -> usize {
         self.features(peer).piece_max
     }
-    /// The memory that pieces from this peer come through has been used before: what they take says what later ones will.
-    fn is_warm(&self, _peer: ProcId) -> bool {
-        true
+    /// How many pieces have gone to this peer, or come from it, through memory that had not been used before: what they took says nothing of later ones.
+    fn cold(&self, _peer: ProcId) -> u64 {
+        0
     }
     /// A thread of this process's program waits on this core. Is that also where another process's program waits, or last did?
     fn waits_on(&self, _core: u32) -> bool {

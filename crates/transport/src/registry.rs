@@ -278,13 +278,18 @@ impl Wires {
     }
 
     /// [`Transport::piece`] on the wire to `to`.
-    pub fn piece(&mut self, to: ProcId, len: usize) -> Result<usize, TransportError> {
-        Ok(self.wire(to)?.piece(to, len))
+    pub fn piece(
+        &mut self,
+        to: ProcId,
+        len: usize,
+        awaited: bool,
+    ) -> Result<usize, TransportError> {
+        Ok(self.wire(to)?.piece(to, len, awaited))
     }
 
-    /// [`Transport::is_warm`] on the wire from `from`.
-    pub fn is_warm(&mut self, from: ProcId) -> bool {
-        self.wire(from).map_or(true, |wire| wire.is_warm(from))
+    /// [`Transport::cold`] on the wire to `peer`.
+    pub fn cold(&mut self, peer: ProcId) -> u64 {
+        self.wire(peer).map_or(0, |wire| wire.cold(peer))
     }
 
     /// [`Transport::send`] on the wire to `to`.

@@ -234,7 +234,7 @@ fn take_and_wake(pair: &mut Pair, n: usize, bell: Option<&Notify>) -> bool {
             right(message, bytes);
             pair.release()
         }
-        Next::Celled(message, bytes, _) => {
+        Next::Celled(message, bytes, ..) => {
             right(message, bytes);
             pair.release_celled()
         }

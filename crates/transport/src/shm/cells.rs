@@ -29,8 +29,10 @@ pub struct Cells {
     count: usize,
     /// The same as bits.
     has: u64,
-    /// Records that have been read, up to as many as there are cells.
-    reads: usize,
+    /// By cell: how much of it has been used. Both processes know the same, as each use is a write of the one and a read of the other.
+    used: [u32; CELLS],
+    /// Records that lay in memory that had not been used before, read and written.
+    cold: u64,
 }
 
 /// Where a record's body lies that a peer has put into a cell.
@@ -82,7 +84,8 @@ impl Cells {
             own: std::array::from_fn(|i| (first + (cells / 2 - 1).saturating_sub(i)) as u8),
             count: cells / 2,
             has: half << first,
-            reads: 0,
+            used: [0; CELLS],
+            cold: 0,
         }
     }
 
@@ -107,10 +110,20 @@ impl Cells {
         self.fourth
     }
 
-    /// Have as many records been read as there are cells, so that later ones lie in memory that has been used?
+    /// How many records have been read and written that lay, in part, in memory that had not been used before: its pages cost more than a copy.
     #[inline]
-    pub fn is_warm(&self) -> bool {
-        self.reads == 4 * self.fourth
+    pub fn cold(&self) -> u64 {
+        self.cold
+    }
+
+    /// So much of a cell is used now.
+    #[inline]
+    fn note_used(&mut self, lies: Lies) {
+        let used = &mut self.used[lies.cell];
+        if lies.len > *used as usize {
+            *used = lies.len as u32;
+            self.cold += 1;
+        }
     }
 
     /// Takes what the peer has given back.
@@ -146,23 +159,26 @@ impl Cells {
         self.has &= !(1 << cell);
         // SAFETY: the cell is this process's until its record has been written.
         unsafe { self.memory.fill(cell, LINE, len, fill) };
-        Lies { cell, len }
+        let lies = Lies { cell, len };
+        self.note_used(lies);
+        lies
     }
 
-    /// Head and body of what lies in a cell as its record says. `None`: nonsense, or the peer has not got that cell, so that it cannot have written there.
+    /// Head and body of what lies in a cell as its record says, and [`Cells::cold`]. `None`: nonsense, or the peer has not got that cell, so that it cannot have written there.
     #[inline]
-    pub fn bytes(&mut self, record: &[u8]) -> Option<(Lies, &[u8])> {
+    pub fn bytes(&mut self, record: &[u8]) -> Option<(Lies, &[u8], u64)> {
         let (lies, head) = Lies::read(record, self.all)?;
         if self.has >> lies.cell & 1 != 0 {
             return None;
         }
+        self.note_used(lies);
         let lead = LINE - head.len();
         // SAFETY: the peer has published these bytes with the record, and the cell with them: it does not look there any more.
         unsafe {
             let put = |out: &mut [u8]| out.copy_from_slice(head);
             self.memory.fill(lies.cell, lead, head.len(), put);
             let bytes = self.memory.bytes(lies.cell, lead, head.len() + lies.len);
-            Some((lies, bytes))
+            Some((lies, bytes, self.cold))
         }
     }
 
@@ -173,7 +189,6 @@ impl Cells {
             return false;
         }
         self.push(lies.cell);
-        self.reads = (self.reads + 1).min(4 * self.fourth);
         // What the peer has given back counts, too: otherwise all could be waiting to be taken back, and none be free.
         self.take_back();
         self.count > 3 * self.fourth && self.give()

@@ -348,6 +348,7 @@ impl Shm {
         } = &mut **peer;
         let mut delivered = 0;
         while delivered < FAIR_SHARE {
+            let warm = pair.is_warm();
             match pair.next() {
                 Next::Nothing => return Ok((delivered, false)),
                 Next::Front(message, bytes) => {
@@ -356,6 +357,9 @@ impl Shm {
                     }
                 }
                 Next::Record(message, bytes, more) => {
+                    if !warm && bytes.len() >= STOP_MIN {
+                        inbox.cold();
+                    }
                     let last = if more || long.is_some() {
                         take_part(process, long, message, bytes, more, inbox)?;
                         !more
@@ -370,7 +374,10 @@ impl Shm {
                         return Ok((delivered + 1, true));
                     }
                 }
-                Next::Celled(message, bytes, more) => {
+                Next::Celled(message, bytes, more, cold) => {
+                    if cold {
+                        inbox.cold();
+                    }
                     if more || long.is_some() {
                         take_part(process, long, message, bytes, more, inbox)?;
                     } else {
@@ -556,20 +563,20 @@ impl Transport for Shm {
             .store(AWAKE, Ordering::Relaxed);
     }
 
-    fn piece(&self, peer: ProcId, len: usize) -> usize {
+    fn piece(&self, peer: ProcId, len: usize, awaited: bool) -> usize {
         let known = self.index(peer).and_then(|i| self.peers[i].as_ref());
         if !self.cores_to_spare {
             RECORD_MAX - PIECE_HEAD
-        } else if known.is_some_and(|p| p.pair.is_read()) {
+        } else if awaited || known.is_some_and(|p| p.pair.is_read()) {
             (len / 4).clamp(PIECE_AWAITED.0, PIECE_AWAITED.1)
         } else {
             BODY_MAX
         }
     }
 
-    fn is_warm(&self, peer: ProcId) -> bool {
+    fn cold(&self, peer: ProcId) -> u64 {
         let known = self.index(peer).and_then(|i| self.peers[i].as_ref());
-        known.is_some_and(|p| p.pair.is_warm())
+        known.map_or(0, |p| p.pair.cold())
     }
 
     fn waits_on(&self, core: u32) -> bool {

@@ -27,8 +27,8 @@ pub enum Next<'a> {
     Front(u8, &'a [u8]),
     /// A message from the ring, or a part of one that is longer than a record: whether more of it follows. [`Pair::release`] it when done.
     Record(u8, &'a [u8], bool),
-    /// The same out of a cell. [`Pair::release_celled`] it when done.
-    Celled(u8, &'a [u8], bool),
+    /// The same out of a cell, and whether that had not been used so far before. [`Pair::release_celled`] it when done.
+    Celled(u8, &'a [u8], bool, bool),
     /// Nonsense.
     Malformed,
 }
@@ -185,10 +185,16 @@ impl Pair {
         self.writer.is_read()
     }
 
-    /// Has so much come from the peer that what comes next lies in memory that both have used before?
+    /// Does what comes next in the ring lie in memory that has been used before?
     #[inline]
     pub fn is_warm(&self) -> bool {
-        self.cells.is_warm() || self.reader.went_round()
+        self.reader.went_round()
+    }
+
+    /// How many records have gone and come through cells that had not been used so far.
+    #[inline]
+    pub fn cold(&self) -> u64 {
+        self.cells.cold()
     }
 
     /// Asks the peer to ring when it next frees room. Look for room once more afterwards.
@@ -211,11 +217,12 @@ fn celled_record<'a>(
     record: &[u8],
     more: bool,
 ) -> Next<'a> {
-    let Some((place, bytes)) = cells.bytes(record) else {
+    let before = cells.cold();
+    let Some((place, bytes, now)) = cells.bytes(record) else {
         return Next::Malformed;
     };
     *lies = Some(place);
-    Next::Celled(message, bytes, more)
+    Next::Celled(message, bytes, more, now != before)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -187,7 +187,8 @@ fn fuzz_shared_memory() {
                             outcome.push(bytes.len());
                             false
                         }
-                        Next::Record(message, bytes, more) | Next::Celled(message, bytes, more) => {
+                        Next::Record(message, bytes, more)
+                        | Next::Celled(message, bytes, more, _) => {
                             // Cells lie behind both rings.
                             assert!(inside(bytes, &ring) || celled && inside(bytes, &other));
                             assert!(bytes.len() <= if celled { CELL } else { RECORD_MAX });
