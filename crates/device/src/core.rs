@@ -485,17 +485,10 @@ impl Device {
         self.engine.matcher.asks_for(context, req)
     }
 
-    /// The program promises to use no wildcards in `context` (or takes that back): long queues are then searched faster. A broken
-    /// promise costs time and nothing else.
-    pub fn promise_no_wildcards(&mut self, context: ContextId, promised: bool) {
-        self.engine.matcher.promise(context, promised);
-    }
-
     /// The messages in a context that have come and that no receive has asked for. `None`: there are none.
     pub fn unreceived(&mut self, context: ContextId) -> Option<Unreceived> {
-        let mut messages = self.engine.matcher.unexpected(context);
-        let count = messages.len();
-        let first = messages.next()?;
+        let (_, count) = self.engine.matcher.lengths(context);
+        let first = self.engine.matcher.unexpected(context).next()?;
         Some(Unreceived {
             count,
             from: first.from,

@@ -2,6 +2,7 @@
 //! whatever the context.
 
 use super::*;
+use crate::key::Tags;
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -11,8 +12,6 @@ enum Step {
     Probe(Pattern),
     /// Cancels the n-th receive ever made (modulo their number).
     Withdraw(usize),
-    /// Promises to use no wildcards, which the next receive may break, or takes that back.
-    Promise(ContextId, bool),
 }
 
 #[derive(Default)]
@@ -100,7 +99,6 @@ fn step() -> impl Strategy<Value = Step> {
         8 => pattern().prop_map(Step::Receive),
         2 => pattern().prop_map(Step::Probe),
         1 => any::<usize>().prop_map(Step::Withdraw),
-        1 => (context(), prop::bool::weighted(0.8)).prop_map(|(c, on)| Step::Promise(c, on)),
     ]
 }
 
@@ -152,19 +150,24 @@ fn follow(steps: &[Step]) -> Result<(), TestCaseError> {
                 let (context, req) = made[at % made.len()];
                 prop_assert_eq!(matcher.withdraw(context, req), reference.withdraw(req));
             }
-            Step::Promise(context, on) => matcher.promise(*context, *on),
         }
     }
-    for context in reference.posted.iter().map(|p| p.0.context) {
+    for (context, req) in made {
+        let posted = reference.posted.iter().find(|p| p.1 == req).map(|p| p.0);
+        prop_assert_eq!(matcher.asks_for(context, req), posted);
+    }
+    let mut contexts: Vec<ContextId> = reference.posted.iter().map(|p| p.0.context).collect();
+    contexts.extend(reference.unexpected.iter().map(|m| m.0.context));
+    for context in contexts {
         let posted = reference.posted.iter().filter(|p| p.0.context == context);
-        let unexpected = reference
-            .unexpected
-            .iter()
-            .filter(|m| m.0.context == context);
-        prop_assert_eq!(
-            matcher.lengths(context),
-            (posted.count(), unexpected.count())
-        );
+        let unexpected = reference.unexpected.iter();
+        let unexpected: Vec<u64> = unexpected
+            .filter(|m| m.0.context == context)
+            .map(|m| m.1)
+            .collect();
+        let found = matcher.unexpected(context).map(|m| m.len);
+        prop_assert_eq!(&found.collect::<Vec<_>>(), &unexpected);
+        prop_assert_eq!(matcher.lengths(context), (posted.count(), unexpected.len()));
     }
     Ok(())
 }
@@ -207,6 +210,33 @@ fn long_queues_keep_their_order() {
         );
     }
     assert!(matcher.probe(&pattern(None)).is_none());
+}
+
+/// One that nobody wants stands before all the others, while these come and go.
+#[test]
+fn a_message_that_stays_makes_nothing_grow() {
+    let key = |tag| Key {
+        context: ContextId::WORLD,
+        source: 1,
+        tag,
+    };
+    let mut waiting = Waiting::default();
+    for tag in 0..8 {
+        waiting.push(message(key(tag), tag.into()));
+    }
+    for tag in 8..10_000 {
+        waiting.push(message(key(tag), tag.into()));
+        let one = Pattern {
+            context: ContextId::WORLD,
+            source: Some(1).filter(|_| tag % 2 == 0),
+            tag: Tags::one(tag - 7),
+        };
+        let taken = waiting.take(&one).map(|m| m.len);
+        assert_eq!(taken, Some((tag - 7).into()));
+        assert!(waiting.places() <= 32, "{}", waiting.places());
+    }
+    let left: Vec<u64> = waiting.iter().map(|m| m.len).collect();
+    assert_eq!(left, [0, 9993, 9994, 9995, 9996, 9997, 9998, 9999]);
 }
 
 #[test]

@@ -45,13 +45,10 @@ impl Comm {
             true => self.agree_contexts()?,
         };
         let attributes = self.attributes.duplicate(self.identity.bits())?;
-        let new = self.duplicate_with(context, local, attributes, hints);
-        new.tell_promises(&mut device::device());
-        Ok(new)
+        Ok(self.duplicate_with(context, local, attributes, hints))
     }
 
-    /// The duplicate, once the contexts are known: its own, and an intercommunicator's local communicator's. The caller tells the
-    /// device what it promises.
+    /// The duplicate, once the contexts are known: its own, and an intercommunicator's local communicator's.
     pub(super) fn duplicate_with(
         &self,
         context: ContextId,

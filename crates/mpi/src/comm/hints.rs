@@ -5,7 +5,6 @@
 
 use super::Comm;
 use crate::coll::{Kind, Wish};
-use crate::device;
 use crate::pt2pt::From as Source;
 use crate::{Info, Result, err};
 use std::sync::PoisonError;
@@ -120,16 +119,11 @@ impl Comm {
     /// Errors: as [`Hints::check`]; then none is taken over.
     pub fn set_hints(&self, hints: &Hints) -> Result<()> {
         hints.check()?;
-        let before = self.uses_no_wildcards();
         self.take_hints(hints);
-        let now = self.uses_no_wildcards();
-        if before != now {
-            device::device().promise_no_wildcards(self.context, now);
-        }
         Ok(())
     }
 
-    /// As [`Comm::set_hints`], for hints that have been checked and a caller who tells the device.
+    /// As [`Comm::set_hints`], for hints that have been checked.
     pub(super) fn take_hints(&self, hints: &Hints) {
         let _one = self.setting.lock().unwrap_or_else(PoisonError::into_inner);
         for (key, value) in &hints.0 {
@@ -150,18 +144,6 @@ impl Comm {
                 self.plans.wishes.set(kind, wish);
             }
         }
-    }
-
-    /// Tells the device of a new communicator's promises.
-    pub(super) fn tell_promises(&self, d: &mut device::Device) {
-        if self.uses_no_wildcards() {
-            d.promise_no_wildcards(self.context, true);
-        }
-    }
-
-    /// The program has promised to name both source and tag in every receive.
-    pub(super) fn uses_no_wildcards(&self) -> bool {
-        self.promises.has(NO_ANY_SOURCE | NO_ANY_TAG)
     }
 
     /// The program has promised that messages are exactly as long as their receive buffers.

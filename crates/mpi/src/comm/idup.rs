@@ -135,14 +135,13 @@ impl Duplication {
         self.awaited = Some((req, words));
     }
 
-    fn end(&mut self, d: &mut Device, words: Words) {
+    fn end(&mut self, words: Words) {
         let word =
             |at: usize| ContextId(u64::from_le_bytes(std::array::from_fn(|i| words[at + i])));
         if let Some(ready) = self.ready.take() {
             let attributes = std::mem::take(&mut self.attributes);
             let old = &self.old;
             let new = old.duplicate_with(word(0), word(8), attributes, &self.hints);
-            new.tell_promises(d);
             ready(new);
         }
         self.flag.set(Ok(()));
@@ -186,7 +185,7 @@ impl Duplication {
         for &child in &self.children {
             send(d, child, self.tell, words);
         }
-        self.end(d, words);
+        self.end(words);
         true
     }
 }
