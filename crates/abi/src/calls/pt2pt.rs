@@ -22,7 +22,7 @@ macro_rules! isends {
             let buffer = buffer(buf.cast_mut(), count, datatype);
             // SAFETY: the program leaves the buffer alone until completion.
             let started = unsafe { pt2pt::isend(comm, buffer, dest, tag, Mode::$mode)? };
-            request.set(handle::insert(started));
+            request.set(started.map_or_else(super::request::sent, handle::insert));
             Ok(())
         }
     )*};

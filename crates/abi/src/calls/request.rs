@@ -4,6 +4,7 @@ use crate::prelude::*;
 use ferry_mpi::device::DeviceGuard;
 use ferry_mpi::request::{self, General, GeneralCallbacks, Outcome};
 use smallvec::SmallVec;
+use std::sync::OnceLock;
 
 /// The request behind a handle; `None` for MPI_REQUEST_NULL.
 #[inline]
@@ -18,6 +19,23 @@ fn look_up(h: Handle) -> Result<Option<&'static Arc<Request>>> {
             )
         })
     }
+}
+
+/// The handle of all sends that had ended before their call returned: there is nothing to tell one from the other.
+#[inline]
+pub fn sent() -> Handle {
+    static SENT: OnceLock<Handle> = OnceLock::new();
+    *SENT.get_or_init(|| handle::insert(Request::sent()))
+}
+
+/// Takes the request's handle from the program if it is [`sent`]. Its status is the empty one.
+#[inline]
+fn take_sent(h: &mut Handle) -> bool {
+    let is_sent = *h == sent();
+    if is_sent {
+        *h = constants::MPI_REQUEST_NULL;
+    }
+    is_sent
 }
 
 /// Completes a request that can be, and lets go of its handle unless it is persistent. `held`: see [`Request::complete`].
@@ -38,6 +56,9 @@ fn complete(h: &mut Handle, req: &Arc<Request>, held: &mut Option<DeviceGuard>) 
 /// Gives up the handle of a request that is complete. `held`: see [`Request::complete`].
 #[inline]
 fn let_go(h: &mut Handle, held: &mut Option<DeviceGuard>) {
+    if take_sent(h) {
+        return;
+    }
     // Another thread that completes the same request is the program's mistake; the handle is gone either way.
     let gone = handle::remove::<Request>(*h);
     *h = constants::MPI_REQUEST_NULL;
@@ -145,6 +166,9 @@ fn complete_each(
 }
 
 pub fn wait(request: &mut Handle, status: OutStatus) -> Result<()> {
+    if take_sent(request) {
+        return finish(Outcome::EMPTY, status);
+    }
     match look_up(*request)? {
         None => finish(Outcome::EMPTY, status),
         Some(req) => {
@@ -159,6 +183,10 @@ pub fn wait(request: &mut Handle, status: OutStatus) -> Result<()> {
 }
 
 pub fn test(request: &mut Handle, flag: OutFlag, status: OutStatus) -> Result<()> {
+    if take_sent(request) {
+        flag.set(true);
+        return finish(Outcome::EMPTY, status);
+    }
     let Some(req) = look_up(*request)? else {
         flag.set(true);
         return finish(Outcome::EMPTY, status);
@@ -189,6 +217,9 @@ pub fn waitall(
     array_of_requests: &mut [Handle],
     array_of_statuses: OutStatuses,
 ) -> Result<()> {
+    for h in array_of_requests.iter_mut() {
+        take_sent(h);
+    }
     let all = active(array_of_requests)?;
     request::wait_all(&all);
     if all.len() < array_of_requests.len() {
@@ -449,6 +480,9 @@ pub fn cancel(request: &mut Handle) -> Result<()> {
 
 pub fn request_free(request: &mut Handle) -> Result<()> {
     let req = present(*request)?;
+    if take_sent(request) {
+        return Ok(());
+    }
     req.free()?;
     // The table's reference goes; what is under way keeps what it needs.
     drop(handle::remove::<Request>(*request));

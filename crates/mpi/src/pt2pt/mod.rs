@@ -184,7 +184,7 @@ pub unsafe fn send(
     }
 }
 
-/// Starts a send. The request completes when the buffer may be used again.
+/// Starts a send. The request completes when the buffer may be used again. `None`: it may already.
 ///
 /// # Safety
 /// The buffer must stay readable and unchanged until completion.
@@ -195,18 +195,21 @@ pub unsafe fn isend(
     dest: Dest,
     tag: u32,
     mode: Mode,
-) -> Result<Arc<Request>> {
+) -> Result<Option<Arc<Request>>> {
     if mode == Mode::Buffered {
         if let Dest::Rank(rank) = dest {
             // SAFETY: the caller's promise.
             unsafe { buffered::send(comm, buffer, rank, tag)? };
         }
-        return Ok(Request::ended(Outcome::SENT));
+        return Ok(None);
     }
     let mut d = device::device();
     // SAFETY: the caller's promise.
     let active = unsafe { start_send(&mut d, comm, buffer, dest, tag, mode) };
-    Ok(Request::send(&mut d, comm, active))
+    Ok(match active {
+        Active::Ended(_) => None,
+        active => Some(Request::send(&mut d, comm, active)),
+    })
 }
 
 /// # Safety

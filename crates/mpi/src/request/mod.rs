@@ -124,6 +124,8 @@ enum State {
 enum Class {
     Send,
     Receive,
+    /// Sends that have ended ([`Request::sent`]).
+    Sent,
     /// A generalised request.
     General,
     Other,
@@ -254,6 +256,12 @@ impl Request {
         )
     }
 
+    /// Stands for all sends that ended well as they were started; it stays complete.
+    pub fn sent() -> Arc<Request> {
+        let state = State::Active(Active::Ended(Outcome::SENT));
+        Request::make(None, Class::Sent, state, None)
+    }
+
     /// A persistent send or receive, inactive.
     pub fn persistent(comm: Option<Arc<Comm>>, is_send: bool, starter: Starter) -> Arc<Request> {
         let class = if is_send { Class::Send } else { Class::Receive };
@@ -308,6 +316,9 @@ impl Request {
     /// the program's own functions may be called.
     #[inline]
     pub fn complete(&self, held: &mut Option<DeviceGuard>) -> Outcome {
+        if self.of().class == Class::Sent {
+            return Outcome::SENT;
+        }
         let d = held.get_or_insert_with(device::device);
         match std::mem::replace(self.state(d), State::Inactive) {
             State::Inactive => Outcome::EMPTY,
