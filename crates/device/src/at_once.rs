@@ -288,11 +288,11 @@ impl Engine {
     /// The message of this receive comes as a stream, of which so many bytes are there.
     fn begin_stream(&mut self, req: ReqId, from: ProcId, got: u64) {
         if let Some(Operation::Receive { stream, .. }) = self.requests.operation(req) {
-            *stream = Some(Stream {
+            *stream = Some(Box::new(Stream {
                 from,
                 got,
                 measured: None,
-            });
+            }));
         }
     }
 
@@ -356,7 +356,8 @@ impl Engine {
             return self.requests.fail(req, Fault::Transport);
         };
         if kept.got == kept.bytes.len() {
-            return self.deliver(req, &kept.bytes);
+            let envelope = self.requests.envelope(req);
+            return self.deliver(req, envelope, &kept.bytes);
         }
         if let Some(Operation::Receive { sink, .. }) = self.requests.operation(req) {
             // SAFETY: the receive's buffer is valid until its completion; what is beyond its end is dropped.

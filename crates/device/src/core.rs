@@ -380,11 +380,7 @@ impl Device {
     pub unsafe fn receive(&mut self, pattern: Pattern, sink: Sink) -> ReqId {
         let waiting = self.engine.matcher.match_receive(&pattern);
         let capacity = sink.capacity();
-        let req = self.engine.requests.insert(Operation::Receive {
-            context: pattern.context,
-            sink,
-            stream: None,
-        });
+        let req = self.engine.requests.insert_receive(pattern.context, sink);
         if self.progress_thread.is_some() && capacity > PRESSING {
             self.engine.requests.press(req);
         }
@@ -724,10 +720,11 @@ impl Engine {
             len,
             content,
         } = message;
-        self.requests.set_envelope(req, key.envelope(len));
+        let envelope = key.envelope(len);
+        self.requests.set_envelope(req, envelope);
         match content {
             Content::Eager { bytes, sync } => {
-                self.deliver(req, &bytes);
+                self.deliver(req, envelope, &bytes);
                 if let Some(request) = sync {
                     self.taken(from, request);
                 }

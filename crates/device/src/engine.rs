@@ -5,7 +5,7 @@ use crate::card::Runs;
 use crate::copying::{Copying, Measured, Way};
 use crate::count::COUNTERS;
 use crate::held::Held;
-use crate::key::ProcId;
+use crate::key::{Envelope, ProcId};
 use crate::lending::{CLASSES, Choice};
 use crate::matcher::{Content, Kept, Matcher, Unexpected};
 use crate::note::Note;
@@ -241,29 +241,30 @@ impl Engine {
 
     /// Stores a whole message in the receive's buffer and completes it.
     #[inline]
-    pub fn deliver(&mut self, req: ReqId, bytes: &[u8]) {
+    pub fn deliver(&mut self, req: ReqId, envelope: Envelope, bytes: &[u8]) {
         if let Some(Operation::Receive { sink, .. }) = self.requests.operation(req) {
             // SAFETY: the receive's buffer is valid until its completion.
             unsafe { sink.write(0, bytes) };
         }
-        self.finish_receive(req, bytes.len() as u64);
+        let stored = bytes.len() as u64;
+        self.note_landed(req, stored);
+        self.end_receive(req, envelope, stored);
     }
 
     /// `stored` bytes have come (before cutting to the buffer's size): the receive is complete.
     #[inline]
     pub fn finish_receive(&mut self, req: ReqId, stored: u64) {
         self.note_landed(req, stored);
-        self.end_receive(req, stored);
+        self.end_receive(req, self.requests.envelope(req), stored);
     }
 
     /// The same where the processor has had no part in it.
     #[inline]
-    fn end_receive(&mut self, req: ReqId, stored: u64) {
+    fn end_receive(&mut self, req: ReqId, envelope: Envelope, stored: u64) {
         let Some(Operation::Receive { sink, .. }) = self.requests.operation(req) else {
             return;
         };
         let room = sink.capacity() as u64;
-        let envelope = self.requests.envelope(req);
         let fault = (envelope.len > room).then_some(Fault::Truncated {
             sent: envelope.len,
             room,
@@ -319,7 +320,7 @@ impl Engine {
                 if let Some(measured) = fetch.measured {
                     self.copying.note(fetch.take, measured);
                 }
-                self.end_receive(fetch.req, fetch.take);
+                self.end_receive(fetch.req, self.requests.envelope(fetch.req), fetch.take);
             }
             // The probe, or the system's policy, says no: ask for the bytes over the wire instead.
             Err(_) => {
@@ -347,11 +348,11 @@ impl Engine {
         waited: bool,
     ) {
         if let Some(Operation::Receive { stream, .. }) = self.requests.operation(req) {
-            *stream = Some(Stream {
+            *stream = Some(Box::new(Stream {
                 from,
                 got: 0,
                 measured,
-            });
+            }));
         }
         let head = Head::new().u32(request).u32(req.0);
         self.queue(
@@ -398,8 +399,7 @@ impl Engine {
         let receive = self.matcher.match_message(&key);
         match receive {
             Some(req) => {
-                self.requests.set_envelope(req, envelope);
-                self.deliver(req, bytes);
+                self.deliver(req, envelope, bytes);
                 if let Some(request) = sync {
                     self.taken(from, request);
                 }

@@ -73,7 +73,7 @@ pub(crate) enum Operation {
     Receive {
         context: ContextId,
         sink: Sink,
-        stream: Option<Stream>,
+        stream: Option<Box<Stream>>,
     },
     /// A message that a matched probe has taken.
     Message(Box<Unexpected>),
@@ -133,27 +133,46 @@ impl Requests {
         }
     }
 
+    /// [`Requests::insert`] of a receive.
+    #[inline]
+    pub fn insert_receive(&mut self, context: ContextId, sink: Sink) -> ReqId {
+        let stream = None;
+        match sink {
+            // Part by part: what is moved as a whole waits for its parts to be stored.
+            Sink::Bytes { ptr, cap } => self.insert(Operation::Receive {
+                context,
+                sink: Sink::Bytes { ptr, cap },
+                stream,
+            }),
+            sink => self.insert(Operation::Receive {
+                context,
+                sink,
+                stream,
+            }),
+        }
+    }
+
     #[inline]
     pub fn insert(&mut self, operation: Operation) -> ReqId {
         self.started += 1;
         self.large += usize::from(matches!(operation, Operation::SendLarge { .. }));
-        let slot = Slot {
-            operation,
-            done: false,
-            detached: false,
-            pressing: false,
-            completion: Completion::EMPTY,
+        let Some(at) = self.free.pop() else {
+            self.slots.push(Slot {
+                operation,
+                done: false,
+                detached: false,
+                pressing: false,
+                completion: Completion::EMPTY,
+            });
+            return ReqId(self.slots.len() as u32 - 1);
         };
-        match self.free.pop() {
-            Some(at) => {
-                self.slots[at as usize] = slot;
-                ReqId(at)
-            }
-            None => {
-                self.slots.push(slot);
-                ReqId(self.slots.len() as u32 - 1)
-            }
-        }
+        // Field by field: what is put together elsewhere and then moved as a whole waits for its stores.
+        let slot = &mut self.slots[at as usize];
+        slot.operation = operation;
+        slot.done = false;
+        slot.detached = false;
+        slot.completion = Completion::EMPTY;
+        ReqId(at)
     }
 
     /// The operation of a request that is not complete. Tolerates numbers that a peer made up.

@@ -199,11 +199,11 @@ impl Engine {
         COUNTERS.received[self.way(from)].add(len);
         self.requests.set_envelope(req, key.envelope(len));
         if let Some(Operation::Receive { stream, .. }) = self.requests.operation(req) {
-            *stream = Some(Stream {
+            *stream = Some(Box::new(Stream {
                 from,
                 got: 0,
                 measured: None,
-            });
+            }));
         }
         self.incoming.insert(from, req);
         Some(wire::EAGER_HEAD)

@@ -27,9 +27,8 @@ fn spares(_exclusive: &mut Device) -> &mut Vec<Arc<Request>> {
 /// A request for `active`, in `comm`.
 #[inline]
 pub(super) fn make(d: &mut Device, comm: &Arc<Comm>, class: Class, active: Active) -> Arc<Request> {
-    let state = State::Active(active);
     let Some(spare) = spares(d).pop() else {
-        return Request::make(Some(comm.clone()), class, state, None);
+        return Request::make(Some(comm.clone()), class, State::Active(active), None);
     };
     // SAFETY: nobody else knows the request: it was the only reference when it was put here.
     let of = unsafe { &mut *spare.of.get() };
@@ -42,7 +41,12 @@ pub(super) fn make(d: &mut Device, comm: &Arc<Comm>, class: Class, active: Activ
             }
         }
     }
-    *spare.state(d) = state;
+    let state = spare.state(d);
+    match active {
+        // Not moved as a whole, which would wait for its parts to be stored.
+        Active::Device(req) => *state = State::Active(Active::Device(req)),
+        other => *state = State::Active(other),
+    }
     spare
 }
 
