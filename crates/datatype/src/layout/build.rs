@@ -166,7 +166,83 @@ fn ends(sizes: impl Iterator<Item = u64>) -> Box<[u64]> {
         .collect()
 }
 
+/// Patterns of at most so many runs are looked for.
+const PERIOD: usize = 12;
+/// A stretch of fewer runs than this is not worth a node of its own.
+const STRETCH: usize = 64;
+
+/// The runs, with those in a regular pattern as repetitions.
 fn runs(list: &[(i64, u64)]) -> Placed {
+    let mut parts = Vec::new();
+    let (mut done, mut i) = (0, 0);
+    while i + STRETCH <= list.len() {
+        let (period, len) = (1..=PERIOD)
+            .map(|period| (period, regular(&list[i..], period)))
+            .max_by_key(|&(period, len)| (len, PERIOD - period))
+            .unwrap_or((1, 0));
+        if len < STRETCH {
+            // Where a short pattern breaks off a long one may begin.
+            i += (len / 2).max(1);
+            continue;
+        }
+        parts.push(plain(&list[done..i]));
+        parts.push(repeated(&list[i..i + len], period));
+        i += len;
+        done = i;
+    }
+    if parts.is_empty() {
+        return plain(list);
+    }
+    parts.push(plain(&list[done..]));
+    let mut all = List::default();
+    parts.into_iter().for_each(|placed| all.push(placed));
+    all.finish()
+}
+
+/// How many runs from the first on are whole repetitions of the first `period`, each as far from the one before; 0 if they could not be moved one field after the other.
+fn regular(list: &[(i64, u64)], period: usize) -> usize {
+    let Some(&(second, _)) = list.get(period) else {
+        return 0;
+    };
+    let (first, last) = (list[0].0, list[period - 1]);
+    let stride = second.wrapping_sub(first);
+    let alike = list.iter().zip(&list[period..]);
+    let more = alike
+        .take_while(|(one, next)| next.1 == one.1 && next.0.wrapping_sub(one.0) == stride)
+        .count();
+    let len = (period + more) / period * period;
+    if len < STRETCH {
+        return len;
+    }
+    let ascends = list[..period]
+        .windows(2)
+        .all(|w| w[1].0.wrapping_sub(w[0].0) >= w[0].1 as i64);
+    let span = last.0.wrapping_sub(first) as u64 + last.1;
+    if ascends && span <= stride.unsigned_abs() {
+        len
+    } else {
+        0
+    }
+}
+
+/// Whole repetitions of the first `period` runs.
+fn repeated(list: &[(i64, u64)], period: usize) -> Placed {
+    let at = list[0].0;
+    let child: Vec<_> = list[..period].iter().map(|r| (r.0 - at, r.1)).collect();
+    let one = plain(&child);
+    let repeated = repeat(
+        one,
+        (list.len() / period) as i64,
+        list[period].0.wrapping_sub(at),
+    );
+    Placed {
+        at: repeated.at + at,
+        node: repeated.node,
+    }
+}
+
+/// The runs one by one.
+fn plain(list: &[(i64, u64)]) -> Placed {
     let (at, len) = match list {
         [] => return Placed::EMPTY,
         [(at, len)] => return Placed::run(*at, *len),
@@ -199,5 +275,113 @@ fn runs(list: &[(i64, u64)]) -> Placed {
             at: list.iter().map(|r| r.0).collect(),
             block: len,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The runs of a layout, in packed order, and how many nodes it has.
+    fn flat(node: &Node, at: i64, all: &mut Vec<(i64, u64)>) -> usize {
+        match node {
+            Node::Empty => 0,
+            Node::Run(len) => {
+                all.push((at, *len));
+                1
+            }
+            Node::Blocks {
+                count,
+                stride,
+                block,
+            } => {
+                all.extend((0..*count as i64).map(|i| (at + i * stride, *block)));
+                1
+            }
+            Node::Spots { at: places, block } => {
+                all.extend(places.iter().map(|place| (at + place, *block)));
+                1
+            }
+            Node::Runs(runs) => {
+                let mut before = 0;
+                for (place, end) in runs.at.iter().zip(&runs.ends) {
+                    all.push((at + place, end - before));
+                    before = *end;
+                }
+                1
+            }
+            Node::Each {
+                count,
+                stride,
+                child,
+                unit,
+            } => {
+                assert_eq!(*unit, child.size());
+                let nodes = (0..*count as i64).map(|i| flat(child, at + i * stride, all));
+                1 + nodes.max().unwrap_or(0)
+            }
+            Node::Parts(list) => {
+                let parts = list.parts.iter();
+                1 + parts.map(|p| flat(&p.node, at + p.at, all)).sum::<usize>()
+            }
+        }
+    }
+
+    /// A pattern, how often it comes, and the gap behind each.
+    fn stretch() -> impl Strategy<Value = (Vec<(u8, u8)>, usize, u8)> {
+        let pattern = prop::collection::vec((1u8..9, 1u8..9), 1..15);
+        (pattern, prop_oneof![Just(1usize), 1usize..200], 1u8..9)
+    }
+
+    proptest! {
+        #[test]
+        fn runs_stay_the_same_whatever_patterns_are_found(stretches in prop::collection::vec(stretch(), 0..6), down in any::<bool>()) {
+            let (mut list, mut at) = (Vec::new(), 0i64);
+            for (pattern, times, gap) in stretches {
+                for _ in 0..times {
+                    for (len, space) in &pattern {
+                        list.push((at, u64::from(*len)));
+                        at += i64::from(*len) + i64::from(*space);
+                    }
+                    at += i64::from(gap);
+                }
+            }
+            if down {
+                list.reverse();
+            }
+            let placed = runs(&list);
+            let mut found = Vec::new();
+            flat(&placed.node, placed.at, &mut found);
+            prop_assert_eq!(found, list);
+        }
+    }
+
+    #[test]
+    fn a_pattern_between_others_is_one_node() {
+        let head = [(0, 4), (7, 1), (9, 4)];
+        let pattern = (0..1000).flat_map(|i| [(100 + 20 * i, 4), (108 + 20 * i, 8)]);
+        let tail = (0..1000).map(|i| (50_000 + 16 * i, 8));
+        let list: Vec<(i64, u64)> = head.into_iter().chain(pattern).chain(tail).collect();
+        let placed = runs(&list);
+        let mut found = Vec::new();
+        let nodes = flat(&placed.node, placed.at, &mut found);
+        assert_eq!(found, list);
+        assert!(nodes <= 6, "{nodes} nodes");
+    }
+
+    #[test]
+    fn what_lies_over_itself_is_left_as_it_is() {
+        let list: Vec<(i64, u64)> = (0..100)
+            .flat_map(|i| [(4 * i, 4), (4 * i + 2, 4)])
+            .collect();
+        let placed = runs(&list);
+        let mut found = Vec::new();
+        flat(&placed.node, placed.at, &mut found);
+        assert_eq!(found, list);
+        assert!(matches!(
+            placed.node,
+            Node::Blocks { .. } | Node::Spots { .. }
+        ));
     }
 }
