@@ -9,6 +9,39 @@
 
 enum { COMMS = 12, THREADS = 3 };
 
+/* From each root in turn, some rounds from the same, so that who only sends runs ahead; in place as well. */
+static void rooted(MPI_Comm comm, int round, int slow)
+{
+    int rank, size;
+    OK(MPI_Comm_rank(comm, &rank));
+    OK(MPI_Comm_size(comm, &size));
+    long *all = malloc(sizeof(long) * 3 * (size_t)size);
+    for (int i = 0; i < 20 + size; i++) {
+        int root = i < 20 ? round % size : i % size, in_place = i % 3 == 0;
+        long key = round * 1000L + i * 10, mine[3] = {key + rank, key - rank, 7};
+        void *out = mine;
+        if (in_place && rank == root) {
+            memcpy(all + 3 * rank, mine, sizeof mine);
+            out = MPI_IN_PLACE;
+        }
+        OK(MPI_Gather(out, 3, MPI_LONG, rank == root ? all : NULL, 3, MPI_LONG, root, comm));
+        if (slow == rank && i % 7 == 0)
+            usleep(200);
+        for (int r = 0; r < size && rank == root; r++)
+            CHECK(all[3 * r] == key + r && all[3 * r + 1] == key - r && all[3 * r + 2] == 7, "gather %d: %ld of rank %d", i, all[3 * r], r);
+        memset(mine, 0, sizeof mine);
+        OK(MPI_Scatter(rank == root ? all : NULL, 3, MPI_LONG, in_place && rank == root ? MPI_IN_PLACE : mine, 3, MPI_LONG, root, comm));
+        if (!in_place || rank != root)
+            CHECK(mine[0] == key + rank && mine[1] == key - rank && mine[2] == 7, "scatter %d: %ld", i, mine[0]);
+        long sums[2] = {key + rank, 1L << rank % 60};
+        OK(MPI_Reduce(in_place && rank == root ? MPI_IN_PLACE : sums, rank == root ? (in_place ? sums : all) : NULL, 2, MPI_LONG, MPI_SUM, root, comm));
+        long *sum = in_place ? sums : all;
+        if (rank == root)
+            CHECK(sum[0] == size * key + (long)size * (size - 1) / 2 && (size > 60 || sum[1] == (1L << size) - 1), "reduce %d: %ld, %ld", i, sum[0], sum[1]);
+    }
+    free(all);
+}
+
 /* One of each on a communicator, with values that depend on the round, so that stale data show. */
 static void each(MPI_Comm comm, int round, int slow)
 {
@@ -53,6 +86,7 @@ static void each(MPI_Comm comm, int round, int slow)
         SAME(pre, key + rank - 1);
     free(all);
     free(out);
+    rooted(comm, round, slow);
 }
 
 /* Sizes around the limits of every way to carry data. */
@@ -75,6 +109,15 @@ static void sizes(MPI_Comm comm)
             for (int i = 0; i < size; i++)
                 FILLED(in + (size_t)i * n, n, key + (uint64_t)i);
             OK(MPI_Allreduce(out, in, bytes[s], MPI_BYTE, MPI_BOR, comm));
+            OK(MPI_Gather(out, bytes[s], MPI_BYTE, in, bytes[s], MPI_BYTE, root, comm));
+            for (int i = 0; i < size && rank == root; i++)
+                FILLED(in + (size_t)i * n, n, key + (uint64_t)i);
+            OK(MPI_Scatter(in, bytes[s], MPI_BYTE, out, bytes[s], MPI_BYTE, root, comm));
+            FILLED(out, n, key + (uint64_t)rank);
+            memset(in, 0xa5, n);
+            OK(MPI_Reduce(out, in, bytes[s], MPI_BYTE, MPI_BXOR, root, comm));
+            if (size == 1)
+                FILLED(in, n, key);
         }
     free(out);
     free(in);

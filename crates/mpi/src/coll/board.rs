@@ -62,6 +62,27 @@ enum Job {
     Bcast {
         root: u32,
     },
+    /// One posts, each of the others reads its part.
+    Scatter {
+        root: u32,
+        recv: i64,
+    },
+    /// All but one post, and that one reads.
+    Gather {
+        root: u32,
+        recv: i64,
+    },
+    Reduce {
+        root: u32,
+    },
+}
+
+impl Job {
+    /// Is it one for few members only?
+    fn for_few(self) -> bool {
+        use Job::{Gather, Reduce, Scatter};
+        matches!(self, Scatter { .. } | Gather { .. } | Reduce { .. })
+    }
 }
 
 /// A collective by board: what, how many bytes a rank posts, and from where.
@@ -87,6 +108,9 @@ pub(super) fn run(call: &Call<'_>) -> Option<Result<()>> {
         .place
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
+    if plan.job.for_few() && !matches!(*place, Place::Few(_)) {
+        return None;
+    }
     if let Place::NotYet(had) = &mut *place {
         if *had + 1 < PATIENCE {
             *had += 1;
@@ -186,6 +210,30 @@ fn plan(
         Collective::Exscan { of, in_place } => {
             reduced(of, 1, in_place, Job::Scan { inclusive: false })?
         }
+        Collective::Scatter {
+            root: Root::Rank(root),
+            block,
+            in_place,
+        } if block.bytes <= SLOT_MAX as i64 => {
+            let all = Piece::send(0, block.send.saturating_mul(n));
+            let len = block.bytes.checked_mul(n)?;
+            let recv = block.recv;
+            (Job::Scatter { root, recv }, len, all, in_place)
+        }
+        Collective::Gather {
+            root: Root::Rank(root),
+            block,
+            in_place,
+        } if block.bytes <= SLOT_MAX as i64 => {
+            let recv = block.recv;
+            let own = Piece::send(0, block.send);
+            (Job::Gather { root, recv }, block.bytes, own, in_place)
+        }
+        Collective::Reduce {
+            root: Root::Rank(root),
+            of,
+            in_place,
+        } => reduced(of, 1, in_place, Job::Reduce { root })?,
         _ => return None,
     };
     let fits = (0..=(SLOT_MAX - MARK) as i64).contains(&len) && (len > 0 || job == Job::Barrier);
@@ -276,6 +324,9 @@ fn kind_and_root(plan: &Plan) -> (u32, u32) {
         Job::ReduceScatter { .. } => (5, 0),
         Job::Scan { inclusive } => (6 + u32::from(inclusive), 0),
         Job::Bcast { root } => (8, root),
+        Job::Scatter { root, .. } => (9, root),
+        Job::Gather { root, .. } => (10, root),
+        Job::Reduce { root } => (11, root),
     }
 }
 
@@ -553,7 +604,8 @@ mod tests {
             of: reduce,
             in_place: false,
         };
-        assert!(plan(&call, 0, 4, Some((sum, double))).is_none());
+        let p = plan(&call, 0, 4, Some((sum, double)));
+        assert!(p.is_some_and(|p| p.job.for_few()), "not on a board");
     }
 
     #[test]

@@ -106,6 +106,53 @@ pub(super) unsafe fn carry_out(
             fits &= unsafe { phase.data(root, 0, plan.len).copy_to(&find(plan.input)) };
             phase.round.done();
         }
+        Job::Scatter { root, recv } if me == root => {
+            let all = find(plan.input);
+            // SAFETY: the program's buffer is readable.
+            fits &= unsafe { phase.write(me, &all) };
+            phase.round.post_alone(phase.mark);
+            if !plan.in_place {
+                let each = plan.input.count / i64::from(n);
+                let own = find(Piece::send(i64::from(me) * each, each));
+                // SAFETY: the program's buffers are readable and writable.
+                fits &= unsafe { own.copy_to(&find(Piece::recv(0, recv))) };
+            }
+        }
+        Job::Scatter { root, recv } => {
+            phase.wait(root);
+            let len = plan.len / n as usize;
+            let part = phase.data(root, me as usize * len, len);
+            // SAFETY: the root has posted; the buffer is writable.
+            fits &= unsafe { part.copy_to(&find(Piece::recv(0, recv))) };
+            phase.round.done();
+        }
+        Job::Gather { root, .. } | Job::Reduce { root } if me != root => {
+            // SAFETY: the program's buffer is readable.
+            fits &= unsafe { phase.write(me, &find(plan.input)) };
+            phase.round.post_alone(phase.mark);
+        }
+        Job::Gather { recv, .. } => {
+            for i in from(me, n) {
+                let into = find(Piece::recv(i64::from(i) * recv, recv));
+                if i != me {
+                    phase.wait(i);
+                    // SAFETY: it has posted; the buffer is writable.
+                    fits &= unsafe { phase.data(i, 0, plan.len).copy_to(&into) };
+                } else if !plan.in_place {
+                    // SAFETY: the program's buffers are readable and writable.
+                    fits &= unsafe { find(plan.input).copy_to(&into) };
+                }
+            }
+            phase.round.done();
+        }
+        Job::Reduce { .. } => {
+            // SAFETY: the program's buffer is readable; the slot is this rank's until the phase is done.
+            fits &= unsafe { phase.write(me, &find(plan.input)) };
+            let output = find(Piece::recv(0, plan.input.count));
+            // SAFETY: the buffer is writable; nobody else reads this rank's slot.
+            fits &= unsafe { fold(&mut phase, b, me, (0, n - 1), &output, 0) };
+            phase.round.done();
+        }
         Job::Scan { inclusive } => {
             // SAFETY: the program's buffer is readable.
             fits &= unsafe { phase.write(me, &find(plan.input)) };
