@@ -2,7 +2,7 @@
 //!
 //! Each rank writes one slot and reads what it needs from others'; nobody handles more than one wake-up. Where ranks
 //! outnumber cores this is several times cheaper than any exchange of messages. Collectives in which most ranks only
-//! send (reduce, gather) are better by messages: there ranks run ahead of one another.
+//! send (reduce, gather) are better by messages there: ranks run ahead of one another. Among [few] they need not wait either.
 
 mod few;
 

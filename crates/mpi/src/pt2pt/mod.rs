@@ -7,7 +7,7 @@ pub use buffered::{Attached, BufferPool, PoolOwner, iflush};
 use crate::buffer::{sink, source};
 use crate::device::{self, Device, Key, Pattern, ReqId, SendMode, Sink, WaitingFor};
 use crate::request::{Active, Outcome, Request};
-use crate::{Comm, Datatype, Error, Kind, Result};
+use crate::{Comm, Datatype, Error, Kind, Result, Session};
 use std::sync::Arc;
 
 /// Where a message goes.
@@ -184,7 +184,7 @@ pub unsafe fn send(
     }
 }
 
-/// Starts a send. The request completes when the buffer may be used again. `None`: it may already.
+/// Starts a send. The request completes when the buffer may be used again. `None`: it may already, and nobody asks which send it was.
 ///
 /// # Safety
 /// The buffer must stay readable and unchanged until completion.
@@ -207,7 +207,8 @@ pub unsafe fn isend(
     // SAFETY: the caller's promise.
     let active = unsafe { start_send(&mut d, comm, buffer, dest, tag, mode) };
     Ok(match active {
-        Active::Ended(_) => None,
+        // With sessions it matters whose request it is.
+        Active::Ended(_) if !Session::opened() => None,
         active => Some(Request::send(&mut d, comm, active)),
     })
 }
