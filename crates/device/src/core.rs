@@ -380,7 +380,11 @@ impl Device {
     pub unsafe fn receive(&mut self, pattern: Pattern, sink: Sink) -> ReqId {
         let waiting = self.engine.matcher.match_receive(&pattern);
         let capacity = sink.capacity();
-        let req = self.engine.requests.insert_receive(pattern.context, sink);
+        let req = self.engine.requests.insert(Operation::Receive {
+            context: pattern.context,
+            sink,
+            stream: None,
+        });
         if self.progress_thread.is_some() && capacity > PRESSING {
             self.engine.requests.press(req);
         }

@@ -7,7 +7,7 @@ use crate::count::COUNTERS;
 use crate::held::Held;
 use crate::key::{Envelope, ProcId};
 use crate::lending::{CLASSES, Choice};
-use crate::matcher::{Content, Kept, Matcher, Unexpected};
+use crate::matcher::{Content, KeptBytes, Matcher, Unexpected};
 use crate::note::Note;
 use crate::request::{Asked, Completion, Fault, Operation, ReqId, Requests, Stream};
 use crate::wire::{self, Fields, Head};
@@ -406,7 +406,7 @@ impl Engine {
             }
             None => {
                 let content = Content::Eager {
-                    bytes: Kept::from_slice(bytes),
+                    bytes: KeptBytes::from_slice(bytes),
                     sync,
                 };
                 self.matcher.keep(Unexpected {

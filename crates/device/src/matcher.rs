@@ -12,13 +12,13 @@ use std::collections::HashMap;
 use waiting::Waiting;
 
 /// A message's bytes; to ask for memory for a few takes longer than to move them.
-pub(crate) type Kept = SmallVec<[u8; 16]>;
+pub(crate) type KeptBytes = SmallVec<[u8; 16]>;
 
 /// What came of a message that no receive was waiting for.
 #[derive(Debug)]
 pub(crate) enum Content {
     /// The whole message. `sync`: the sender's request, if it waits to hear of the match.
-    Eager { bytes: Kept, sync: Option<u32> },
+    Eager { bytes: KeptBytes, sync: Option<u32> },
     /// An announcement: so many bytes lie at `address` of the sender (0: it will send them when asked).
     Announced { address: u64, request: u32 },
     /// A message that came without having been announced, or is coming; the engine has its bytes by this number.

@@ -133,25 +133,6 @@ impl Requests {
         }
     }
 
-    /// [`Requests::insert`] of a receive.
-    #[inline]
-    pub fn insert_receive(&mut self, context: ContextId, sink: Sink) -> ReqId {
-        let stream = None;
-        match sink {
-            // Part by part: what is moved as a whole waits for its parts to be stored.
-            Sink::Bytes { ptr, cap } => self.insert(Operation::Receive {
-                context,
-                sink: Sink::Bytes { ptr, cap },
-                stream,
-            }),
-            sink => self.insert(Operation::Receive {
-                context,
-                sink,
-                stream,
-            }),
-        }
-    }
-
     #[inline]
     pub fn insert(&mut self, operation: Operation) -> ReqId {
         self.started += 1;

@@ -25,9 +25,8 @@ struct Long {
     /// Where each stands, by its number less `before`, for receives with wildcards; `None` once it has been taken.
     order: VecDeque<(Address, Option<Slot>)>,
     before: u64,
-    /// From whom some have come since the queue is long, and from whom the last.
+    /// From whom some have come since the queue is long.
     sources: FxHashSet<u32>,
-    last: Option<u32>,
 }
 
 impl Waiting {
@@ -70,7 +69,6 @@ impl Waiting {
             order: VecDeque::new(),
             before: 0,
             sources: FxHashSet::default(),
-            last: None,
         });
         for message in self.list.drain(..) {
             long.push(message);
@@ -138,11 +136,11 @@ impl Long {
         let address = (message.key.source, message.key.tag);
         let number = self.before + self.order.len() as u64;
         let slot = self.table.push(address, (number, message));
-        self.order.push_back((address, Some(slot)));
-        if self.last != Some(address.0) {
-            self.last = Some(address.0);
+        // Mostly several come from the same in a row.
+        if self.order.back().is_none_or(|last| last.0.0 != address.0) {
             self.sources.insert(address.0);
         }
+        self.order.push_back((address, Some(slot)));
     }
 
     /// The address of the first message that `pattern` accepts: of all with that address it is the first. Without a wildcard there may be none.

@@ -116,14 +116,16 @@ impl Cells {
         self.cold
     }
 
-    /// So much of a cell is used now.
+    /// So much of a cell is used now. Returns whether it had not been so far.
     #[inline]
-    fn note_used(&mut self, lies: Lies) {
+    fn note_used(&mut self, lies: Lies) -> bool {
         let used = &mut self.used[lies.cell];
-        if lies.len > *used as usize {
+        let is_cold = lies.len > *used as usize;
+        if is_cold {
             *used = lies.len as u32;
             self.cold += 1;
         }
+        is_cold
     }
 
     /// Takes what the peer has given back.
@@ -164,21 +166,21 @@ impl Cells {
         lies
     }
 
-    /// Head and body of what lies in a cell as its record says, and [`Cells::cold`]. `None`: nonsense, or the peer has not got that cell, so that it cannot have written there.
+    /// Head and body of what lies in a cell as its record says, and whether that memory had not been used before. `None`: nonsense, or the peer has not got that cell, so that it cannot have written there.
     #[inline]
-    pub fn bytes(&mut self, record: &[u8]) -> Option<(Lies, &[u8], u64)> {
+    pub fn bytes(&mut self, record: &[u8]) -> Option<(Lies, &[u8], bool)> {
         let (lies, head) = Lies::read(record, self.all)?;
         if self.has >> lies.cell & 1 != 0 {
             return None;
         }
-        self.note_used(lies);
+        let is_cold = self.note_used(lies);
         let lead = LINE - head.len();
         // SAFETY: the peer has published these bytes with the record, and the cell with them: it does not look there any more.
         unsafe {
             let put = |out: &mut [u8]| out.copy_from_slice(head);
             self.memory.fill(lies.cell, lead, head.len(), put);
             let bytes = self.memory.bytes(lies.cell, lead, head.len() + lies.len);
-            Some((lies, bytes, self.cold))
+            Some((lies, bytes, is_cold))
         }
     }
 

@@ -46,6 +46,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes from one ring's beginning to the next one's.
 const STRIDE: u64 = RING.next_multiple_of(64 * 1024) as u64;
+/// A record of fewer bytes touches too few new pages to be worth a word ([`Inbox::cold`]).
+const COLD_MIN: usize = 2048;
 /// On nodes with more processes than this, a writer also sets its bit in the reader's bitmap, so that the reader need not look at every ring.
 const LOOK_AT_ALL: usize = 8;
 /// Records taken from one ring before the next one's turn.
@@ -357,7 +359,7 @@ impl Shm {
                     }
                 }
                 Next::Record(message, bytes, more) => {
-                    if !warm && bytes.len() >= STOP_MIN {
+                    if !warm && bytes.len() >= COLD_MIN {
                         inbox.cold();
                     }
                     let last = if more || long.is_some() {

@@ -217,12 +217,11 @@ fn celled_record<'a>(
     record: &[u8],
     more: bool,
 ) -> Next<'a> {
-    let before = cells.cold();
-    let Some((place, bytes, now)) = cells.bytes(record) else {
+    let Some((place, bytes, is_cold)) = cells.bytes(record) else {
         return Next::Malformed;
     };
     *lies = Some(place);
-    Next::Celled(message, bytes, more, now != before)
+    Next::Celled(message, bytes, more, is_cold)
 }
 
 #[cfg(all(test, not(loom)))]
