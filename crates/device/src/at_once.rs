@@ -17,7 +17,7 @@ use crate::engine::{Engine, Outgoing, Payload};
 use crate::key::{Key, ProcId};
 use crate::lending::class;
 use crate::matcher::{Content, Unexpected};
-use crate::request::{Asked, Fault, Operation, ReqId, Stream};
+use crate::request::{Asked, Fault, Operation, ReqId};
 use crate::stream::LEND_MIN;
 use crate::wire::{self, Fields, Head};
 use ferry_transport::{Features, Lends};
@@ -256,7 +256,7 @@ impl Engine {
         let to = match self.matcher.match_message(&key) {
             Some(req) => {
                 self.requests.set_envelope(req, key.envelope(len));
-                self.begin_stream(req, from, 0);
+                self.begin_stream(req, from, 0, None);
                 Place::Receive(req)
             }
             None => {
@@ -283,17 +283,6 @@ impl Engine {
     pub(crate) fn at_once_arrived(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
         let (head, data) = bytes.split_at_checked(HEAD)?;
         self.at_once_came(from, head, data.len(), Some(data))
-    }
-
-    /// The message of this receive comes as a stream, of which so many bytes are there.
-    fn begin_stream(&mut self, req: ReqId, from: ProcId, got: u64) {
-        if let Some(Operation::Receive { stream, .. }) = self.requests.operation(req) {
-            *stream = Some(Box::new(Stream {
-                from,
-                got,
-                measured: None,
-            }));
-        }
     }
 
     /// Where the next bytes of a message that goes at once belong, at most `left`.
@@ -363,7 +352,7 @@ impl Engine {
             // SAFETY: the receive's buffer is valid until its completion; what is beyond its end is dropped.
             unsafe { sink.write(0, &kept.bytes[..kept.got]) };
         }
-        self.begin_stream(req, from, kept.got as u64);
+        self.begin_stream(req, from, kept.got as u64, None);
         if let Some(coming) = self.at_once.coming.get_mut(&from) {
             coming.to = Place::Receive(req);
         }

@@ -347,13 +347,7 @@ impl Engine {
         measured: Option<Measured>,
         waited: bool,
     ) {
-        if let Some(Operation::Receive { stream, .. }) = self.requests.operation(req) {
-            *stream = Some(Box::new(Stream {
-                from,
-                got: 0,
-                measured,
-            }));
-        }
+        self.begin_stream(req, from, 0, measured);
         let head = Head::new().u32(request).u32(req.0);
         self.queue(
             from,
@@ -363,6 +357,23 @@ impl Engine {
                 payload: Payload::None,
             },
         );
+    }
+
+    /// The message of this receive comes piece by piece; so many bytes are there.
+    pub(crate) fn begin_stream(
+        &mut self,
+        req: ReqId,
+        from: ProcId,
+        got: u64,
+        measured: Option<Measured>,
+    ) {
+        if let Some(Operation::Receive { stream, .. }) = self.requests.operation(req) {
+            *stream = Some(Box::new(Stream {
+                from,
+                got,
+                measured,
+            }));
+        }
     }
 
     /// Tells a sender that its message has been taken.

@@ -6,7 +6,7 @@ use crate::count::COUNTERS;
 use crate::engine::{Engine, Offer, Outgoing, Payload};
 use crate::key::ProcId;
 use crate::lending::{Choice, Taken, class};
-use crate::request::{Completion, Operation, ReqId, Stream};
+use crate::request::{Completion, Operation, ReqId};
 use crate::wire::{self, Fields, Head};
 use ferry_transport::{Lends, TransportError};
 use std::time::Instant;
@@ -198,13 +198,7 @@ impl Engine {
         let req = self.matcher.match_message(&key)?;
         COUNTERS.received[self.way(from)].add(len);
         self.requests.set_envelope(req, key.envelope(len));
-        if let Some(Operation::Receive { stream, .. }) = self.requests.operation(req) {
-            *stream = Some(Box::new(Stream {
-                from,
-                got: 0,
-                measured: None,
-            }));
-        }
+        self.begin_stream(req, from, 0, None);
         self.incoming.insert(from, req);
         Some(wire::EAGER_HEAD)
     }
