@@ -7,24 +7,24 @@ use std::path::{Path, PathBuf};
 /// What each crate may use of the workspace, lowest floor first.
 const MAY_USE: [(&str, &[&str]); 15] = [
     ("api", &[]),
-    ("guard", &[]),
-    ("job", &["guard"]),
-    ("overlap", &["job"]),
+    ("auth", &[]),
+    ("job", &["auth"]),
+    ("pageguard", &["job"]),
     ("datatype", &[]),
     ("schedule", &[]),
     ("op", &["datatype"]),
     ("fabric", &[]),
-    ("transport", &["guard", "job", "fabric"]),
+    ("transport", &["auth", "job", "fabric"]),
     ("device", &["job", "transport"]),
     (
         "mpi",
-        &["job", "overlap", "device", "datatype", "op", "schedule"],
+        &["job", "pageguard", "device", "datatype", "op", "schedule"],
     ),
     (
         "abi",
-        &["api", "job", "overlap", "device", "datatype", "op", "mpi"],
+        &["api", "job", "pageguard", "device", "datatype", "op", "mpi"],
     ),
-    ("launch", &["api", "guard", "job", "fabric"]),
+    ("launch", &["api", "auth", "job", "fabric"]),
     (
         "cli",
         &["api", "job", "launch", "transport", "schedule", "fabric"],
@@ -34,8 +34,8 @@ const MAY_USE: [(&str, &[&str]); 15] = [
 
 /// Crates that live in other people's processes.
 const LIBRARY: [&str; 11] = [
-    "guard",
-    "overlap",
+    "auth",
+    "pageguard",
     "job",
     "fabric",
     "datatype",

@@ -5,7 +5,7 @@ use super::frame::{self, Found, Kind, Reader};
 use super::lend::Lending;
 use crate::late::Late;
 use crate::{Body, Inbox, Lends, ProcId};
-use ferry_guard::{HEADER as SEALED, Opener, PAYLOAD_MAX, Sealer, TAG, body as sealed_body};
+use ferry_auth::{HEADER as SEALED, Opener, PAYLOAD_MAX, Sealer, TAG, body as sealed_body};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recv, recvmsg, sendmsg,

@@ -9,7 +9,7 @@
 use super::conn::{Broken, Conn, Seal, Way};
 use super::{Asked, Begun, Connected, Link, News, Peer, Place, Stranger, Token, card, frame};
 use crate::{Inbox, ProcId, TransportError};
-use ferry_guard::{Handshake, Message, Rejected, Session, Step};
+use ferry_auth::{Handshake, Message, Rejected, Session, Step};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
@@ -635,7 +635,7 @@ fn way(of: &dyn super::Medium, medium: usize, socket: &OwnedFd) -> Way {
 #[allow(clippy::type_complexity)]
 fn begin(
     medium: &mut dyn super::Medium,
-    guard: &ferry_guard::Guard,
+    guard: &ferry_auth::Guard,
     process: ProcId,
     to: Place,
 ) -> Result<Option<(OwnedFd, Box<Handshake>, Option<Message>)>, String> {
@@ -666,9 +666,9 @@ fn whole(socket: &OwnedFd, bytes: &[u8]) -> Result<(), Errno> {
 fn heard(
     socket: &OwnedFd,
     handshake: &mut Handshake,
-    guard: &ferry_guard::Guard,
+    guard: &ferry_auth::Guard,
 ) -> Result<Option<Session>, Rejected> {
-    let mut space = [0; ferry_guard::HELLO];
+    let mut space = [0; ferry_auth::HELLO];
     loop {
         // Never more than the handshake wants: what follows it belongs to the connection.
         let wants = handshake.wants().min(space.len());

@@ -20,7 +20,7 @@ use crate::{
     Transport, TransportError,
 };
 use conn::{Broken, Conn};
-use ferry_guard::{Drops, Guard, Handshake, Key, Local, Porch};
+use ferry_auth::{Drops, Guard, Handshake, Key, Local, Porch};
 use ferry_job::{Directory, Nodes, Welcome};
 pub use medium::{At, Begun, Line, Medium, News, Place};
 use meet::Calling;

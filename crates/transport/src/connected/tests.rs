@@ -344,14 +344,14 @@ fn nonsense_from_a_process_of_the_job_ends_its_connection_alone() {
     bad.set_nonblocking(true).unwrap();
     let mut answer = Vec::new();
     until(&mut all[..2], &mut keeps[..2], |_, _| {
-        let mut space = [0; ferry_guard::ANSWER];
+        let mut space = [0; ferry_auth::ANSWER];
         let n = bad
-            .read(&mut space[..ferry_guard::ANSWER - answer.len()])
+            .read(&mut space[..ferry_auth::ANSWER - answer.len()])
             .unwrap_or(0);
         answer.extend_from_slice(&space[..n]);
-        answer.len() == ferry_guard::ANSWER
+        answer.len() == ferry_auth::ANSWER
     });
-    let ferry_guard::Step::Done(_, finish) = handshake.feed(&guard, &mut &answer[..]).unwrap()
+    let ferry_auth::Step::Done(_, finish) = handshake.feed(&guard, &mut &answer[..]).unwrap()
     else {
         panic!("no answer");
     };

@@ -1,7 +1,7 @@
 //! What time brings: calls without an answer, hosts that have gone silent, strangers that say nothing.
 
 use super::{Connected, Link};
-use ferry_guard::Rejected;
+use ferry_auth::Rejected;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,

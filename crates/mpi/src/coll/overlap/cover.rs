@@ -2,7 +2,7 @@
 
 use super::extent::{Touch, joined, span};
 use crate::device::END_MAX;
-use ferry_overlap::{Guard, Kind, Owner, PAGE, Refusal, whole_pages};
+use ferry_pageguard::{Guard, Kind, Owner, PAGE, Refusal, whole_pages};
 use std::ops::Range;
 use std::sync::Arc;
 

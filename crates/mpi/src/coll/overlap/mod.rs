@@ -25,7 +25,7 @@ use crate::device::{self, Completion, Device, ProcId, ReqId, WaitingFor};
 use crate::{Comm, Error, Result, process};
 use cover::{Cover, Plan};
 use extent::{Extent, Touch, number, span};
-use ferry_overlap::{Guard, Owner};
+use ferry_pageguard::{Guard, Owner};
 use ferry_schedule::{Peer, Step};
 use site::{Choice, Record};
 use std::collections::{HashMap, VecDeque};
@@ -329,7 +329,7 @@ fn open_span(record: Record) {
 struct Start {
     lasting: Lasting,
     extent: Extent,
-    kind: ferry_overlap::Kind,
+    kind: ferry_pageguard::Kind,
     site: site::Number,
     begun: Instant,
     bytes: usize,

@@ -2,7 +2,7 @@
 
 use super::{report, settle, site};
 use crate::{Comm, Result, device, err, process};
-use ferry_overlap::{Kind, available};
+use ferry_pageguard::{Kind, available};
 use std::ffi::CStr;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -99,7 +99,7 @@ pub(super) fn guard() -> Option<Kind> {
 /// The least bytes that a call must move.
 pub(super) fn least(mode: Mode) -> i64 {
     match LEAST_SET.load(Relaxed) {
-        0 if mode == Mode::Always => ferry_overlap::PAGE as i64,
+        0 if mode == Mode::Always => ferry_pageguard::PAGE as i64,
         0 => LEAST,
         set => set,
     }
@@ -164,7 +164,7 @@ pub(super) fn begin_late() -> Mode {
 
 fn try_late() {
     let welcome = &process::process().welcome;
-    if !ferry_overlap::keep_apart() || !device::allow_progress(welcome.local_ranks.len() as u32) {
+    if !ferry_pageguard::keep_apart() || !device::allow_progress(welcome.local_ranks.len() as u32) {
         return;
     }
     let begun = device::start_progress().map_err(|e| e.to_string());
@@ -212,7 +212,7 @@ fn prepare(mode: Mode) -> Result<()> {
         }
     };
     GUARD.store(number, Relaxed);
-    ferry_overlap::settle_before_fork(super::settle_for_fork)
+    ferry_pageguard::settle_before_fork(super::settle_for_fork)
         .map_err(|e| err!(Other, "overlap cannot be prepared: {e}"))?;
     if mode != Mode::Trace {
         report::read_orders(process::process().me)?;
@@ -238,7 +238,7 @@ pub fn stop(say: &mut dyn FnMut(&str)) -> Result<()> {
     LATE.store(false, Release);
     MODE.store(0, Relaxed);
     GUARD.store(0, Relaxed);
-    ferry_overlap::stop();
+    ferry_pageguard::stop();
     if std::env::var("FERRY_OVERLAP_REPORT").is_ok_and(|v| !matches!(v.trim(), "" | "0")) {
         let without = super::lock(&WITHOUT).clone();
         for line in report::lines(without.as_deref()) {

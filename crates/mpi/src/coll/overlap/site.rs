@@ -411,7 +411,7 @@ pub(super) fn order(site: Number) -> Vec<u32> {
 }
 
 /// The site's buffers cannot be guarded.
-pub(super) fn refused(site: Number, why: Option<ferry_overlap::Refusal>) {
+pub(super) fn refused(site: Number, why: Option<ferry_pageguard::Refusal>) {
     let why = why.map_or(
         "no whole page of the receive buffer can be guarded".into(),
         |e| e.to_string(),

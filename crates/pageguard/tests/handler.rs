@@ -2,7 +2,7 @@
 
 mod memory;
 
-use ferry_overlap::{Guard, PAGE};
+use ferry_pageguard::{Guard, PAGE};
 use memory::*;
 
 static SEGV_SEEN: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);

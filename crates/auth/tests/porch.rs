@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ferry_guard::{Drops, Porch, Rejected};
+use ferry_auth::{Drops, Porch, Rejected};
 
 #[test]
 fn a_flood_pushes_itself_out_and_not_those_who_know_the_key() {

@@ -1,9 +1,9 @@
-//! How fast handshakes and records are here: `cargo run --release -p ferry-guard --example records`.
+//! How fast handshakes and records are here: `cargo run --release -p ferry-auth --example records`.
 
 use std::error::Error;
 use std::time::Instant;
 
-use ferry_guard::{Guard, HEADER, Key, Local, Opener, PAYLOAD_MAX, Sealer, Step, TAG};
+use ferry_auth::{Guard, HEADER, Key, Local, Opener, PAYLOAD_MAX, Sealer, Step, TAG};
 
 const BYTES: usize = 256 << 20;
 

@@ -1,7 +1,7 @@
 //! Memory to guard, and somebody who is told what is touched.
 #![allow(dead_code)]
 
-use ferry_overlap::{Arena, Guard, Kind, Owner, PAGE, available};
+use ferry_pageguard::{Arena, Guard, Kind, Owner, PAGE, available};
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};

@@ -67,7 +67,7 @@ pub struct Guard {
 impl Guard {
     /// Derives what is needed from the job's key.
     pub fn new(key: &Key, local: Local) -> Guard {
-        let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, b"ferry-guard 1").extract(key.as_bytes());
+        let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, b"ferry-auth 1").extract(key.as_bytes());
         let role = |label: &[u8]| {
             let mut bytes = Zeroizing::new([0; 32]);
             expand(&secret, &[label], &mut bytes);

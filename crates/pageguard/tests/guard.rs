@@ -4,7 +4,7 @@
 
 mod memory;
 
-use ferry_overlap::{Guard, Kind, PAGE, whole_pages};
+use ferry_pageguard::{Guard, Kind, PAGE, whole_pages};
 use memory::*;
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -88,7 +88,7 @@ fn a_system_call_waits_too() {
 #[test]
 fn a_child_gets_its_data_too() {
     let _alone = alone();
-    if !moves() || !ferry_overlap::lasting() {
+    if !moves() || !ferry_pageguard::lasting() {
         return;
     }
     let map = Map::new(6);

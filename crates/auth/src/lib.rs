@@ -5,7 +5,7 @@
 //! what to send. All processes of a job share a [`Key`]; a [`Guard`] is what one process makes of it:
 //!
 //! ```
-//! use ferry_guard::{Guard, Key, Local, Step};
+//! use ferry_auth::{Guard, Key, Local, Step};
 //! let key = Key::random()?;
 //! let local = |process| Local { job: 7, process, purpose: 1, encrypt: true };
 //! let (one, two) = (Guard::new(&key, local(0)), Guard::new(&key, local(1)));

@@ -1,9 +1,9 @@
 //! The handshake against everything that is not its other half.
 
-use ferry_fuzz::fuzz;
-use ferry_guard::{
+use ferry_auth::{
     ANSWER, FINISH, Guard, HELLO, Handshake, Key, Local, Rejected, Session, Step, VERSION,
 };
+use ferry_fuzz::fuzz;
 
 fn local(process: u32) -> Local {
     Local {

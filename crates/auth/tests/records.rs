@@ -1,9 +1,9 @@
 //! Records: what was sealed is opened, once and in order, and nothing else is.
 
-use ferry_fuzz::fuzz;
-use ferry_guard::{
+use ferry_auth::{
     Guard, HEADER, Key, Local, Opener, PAYLOAD_MAX, RecordError, Sealer, Step, TAG, body,
 };
+use ferry_fuzz::fuzz;
 use proptest::prelude::*;
 
 /// Both ends of a connection: what each sends and opens.
