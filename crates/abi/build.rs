@@ -1,4 +1,5 @@
-//! Makes the entry points and the ABI's constants from the description in `ferry-api`, and names the library.
+//! Makes the entry points and the ABI's constants from the description in `ferry-api`, and names
+//! the library.
 
 use std::path::Path;
 use std::{env, fs};

@@ -1,8 +1,9 @@
 //! Error classes, codes and strings (MPI 5.0 §9.4, §9.5).
 //!
-//! A code that a call returns is its class plus 64 times a number that stands for the full text of the error, so that
-//! MPI_Error_string tells which argument was wrong. The texts of the last errors are kept; an older code has the
-//! text of its class. Classes, codes and strings that a program adds lie above MPI_ERR_LASTCODE.
+//! A code that a call returns is its class plus 64 times a number that stands for the full text of
+//! the error, so that MPI_Error_string tells which argument was wrong. The texts of the last errors
+//! are kept; an older code has the text of its class. Classes, codes and strings that a program
+//! adds lie above MPI_ERR_LASTCODE.
 
 use crate::constants::*;
 use ferry_mpi::{Error, Kind, Result, err};
@@ -328,7 +329,8 @@ pub fn add_code(class: i32) -> Result<i32> {
     add(Some(known_class(class)?))
 }
 
-/// Numbers are not used twice, even if they have been removed in between: an old one must not get another meaning.
+/// Numbers are not used twice, even if they have been removed in between: an old one must not get
+/// another meaning.
 fn add(class: Option<i32>) -> Result<i32> {
     static NEXT: std::sync::atomic::AtomicI32 =
         std::sync::atomic::AtomicI32::new(MPI_ERR_LASTCODE + 1);

@@ -75,7 +75,8 @@ pub fn enter(call: u32) -> Result<()> {
     }
 }
 
-/// Calls that neither wait nor touch a buffer of the program's while they hold anything: collectives in the background may go on behind them.
+/// Calls that neither wait nor touch a buffer of the program's while they hold anything:
+/// collectives in the background may go on behind them.
 const HARMLESS: [&str; 12] = [
     "MPI_Comm_rank",
     "MPI_Comm_size",

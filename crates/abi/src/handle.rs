@@ -1,7 +1,8 @@
 //! Handles: 64-bit values that stand for objects.
 //!
-//! A handle is an index with a kind and a generation, never an address, so that a null, foreign, freed or made-up handle is
-//! recognised instead of followed. Predefined handles are small numbers (below 4096) that the ABI fixes.
+//! A handle is an index with a kind and a generation, never an address, so that a null, foreign,
+//! freed or made-up handle is recognised instead of followed. Predefined handles are small numbers
+//! (below 4096) that the ABI fixes.
 
 use crate::constants;
 use ferry_mpi::pt2pt::Message;
@@ -43,8 +44,9 @@ pub trait Object: Sized + Send + Sync + 'static {
 
 /// The object behind `handle`, if it is valid and of that kind.
 ///
-/// The reference lives until the handle is freed: a program must not free a handle while a call of another of its threads
-/// uses it (MPI 5.0 §11.6.2). Whoever needs the object longer clones the `Arc`.
+/// The reference lives until the handle is freed: a program must not free a handle while a call of
+/// another of its threads uses it (MPI 5.0 §11.6.2). Whoever needs the object longer clones the
+/// `Arc`.
 #[inline]
 pub fn get<T: Object>(handle: Handle) -> Option<&'static Arc<T>> {
     if handle < PREDEFINED {
@@ -69,7 +71,8 @@ pub fn reserve<T: Object>(stand_in: Arc<T>) -> Handle {
     T::table().insert(T::KIND, stand_in)
 }
 
-/// Puts the object behind a reserved handle, which the program must not have used so far. It may have freed it: then nothing happens.
+/// Puts the object behind a reserved handle, which the program must not have used so far. It may
+/// have freed it: then nothing happens.
 pub fn fill<T: Object>(handle: Handle, object: Arc<T>) {
     object.note(handle);
     T::table().replace(handle, object);
@@ -90,8 +93,8 @@ pub fn is_predefined(handle: Handle) -> bool {
     handle < PREDEFINED
 }
 
-/// The int that stands for a handle in Fortran: small numbers for predefined ones, the index above them for others.
-/// Handles of no object give that of the null handle.
+/// The int that stands for a handle in Fortran: small numbers for predefined ones, the index above
+/// them for others. Handles of no object give that of the null handle.
 pub fn to_int<T: Object>(handle: Handle) -> i32 {
     if handle < PREDEFINED {
         handle as i32
@@ -143,7 +146,8 @@ const FIRST_CHUNK: u32 = 64;
 const CHUNKS: usize = 25;
 
 struct Slot<V> {
-    /// The upper half of the handle while the slot is in use; the next generation, without a kind, while it is free.
+    /// The upper half of the handle while the slot is in use; the next generation, without a kind,
+    /// while it is free.
     tag: AtomicU32,
     /// While free: the next free slot, plus one.
     next: AtomicU32,
@@ -153,13 +157,15 @@ struct Slot<V> {
 /// A growing table from handles to values. Reading takes no lock and writes nothing.
 pub struct Table<V> {
     chunks: [AtomicPtr<Slot<V>>; CHUNKS],
-    /// The first free slot plus one, and in the upper half a count against mistaking an old list for the present one.
+    /// The first free slot plus one, and in the upper half a count against mistaking an old list
+    /// for the present one.
     free: AtomicU64,
     /// Slots that have ever been used.
     used: AtomicU32,
 }
 
-// SAFETY: a value is written before its tag is published and taken out only by the one thread that withdrew the tag.
+// SAFETY: a value is written before its tag is published and taken out only by the one thread that
+// withdrew the tag.
 unsafe impl<V: Send + Sync> Sync for Table<V> {}
 
 const KIND_SHIFT: u32 = 24;
@@ -205,8 +211,8 @@ impl<V> Table<V> {
         if slot.tag.load(Ordering::Acquire) != tag || tag <= GENERATION {
             return None;
         }
-        // SAFETY: the tag says that the slot holds a value, written before the tag. That it is not taken out while the
-        // reference lives is the program's duty: see `get` above.
+        // SAFETY: the tag says that the slot holds a value, written before the tag. That it is not
+        // taken out while the reference lives is the program's duty: see `get` above.
         Some(unsafe { (*slot.value.get()).assume_init_ref() })
     }
 
@@ -221,8 +227,8 @@ impl<V> Table<V> {
         self.insert_if(false, kind, value)
     }
 
-    /// [`Table::insert`]; `alone`: no other thread uses the table now, so that no locked instruction is needed, which take as long as
-    /// the rest of a small message.
+    /// [`Table::insert`]; `alone`: no other thread uses the table now, so that no locked
+    /// instruction is needed, which take as long as the rest of a small message.
     #[inline]
     pub fn insert_if(&self, alone: bool, kind: u32, value: V) -> Handle {
         let index = match self.pop(alone) {
@@ -239,7 +245,8 @@ impl<V> Table<V> {
         u64::from(tag) << 32 | u64::from(index)
     }
 
-    /// Changes the value of a handle, to which nobody holds a reference; false if the handle is invalid.
+    /// Changes the value of a handle, to which nobody holds a reference; false if the handle is
+    /// invalid.
     pub fn replace(&self, handle: Handle, value: V) -> bool {
         let Some(slot) = self.slot(handle as u32) else {
             return false;
@@ -247,7 +254,8 @@ impl<V> Table<V> {
         if slot.tag.load(Ordering::Acquire) != (handle >> 32) as u32 {
             return false;
         }
-        // SAFETY: the tag says that the slot holds a value; that nobody uses it is the caller's promise.
+        // SAFETY: the tag says that the slot holds a value; that nobody uses it is the caller's
+        // promise.
         drop(std::mem::replace(
             unsafe { (*slot.value.get()).assume_init_mut() },
             value,

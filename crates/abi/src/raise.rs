@@ -33,7 +33,8 @@ pub fn file_default() -> &'static ErrhandlerPlace {
     PLACE.get_or_init(|| ErrhandlerPlace::new(Errhandler::returning()))
 }
 
-/// Raises `error` of call number `call`; returns the code that the call returns, if its handler lets it.
+/// Raises `error` of call number `call`; returns the code that the call returns, if its handler
+/// lets it.
 #[cold]
 pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
     let name = entry::name_of(call);
@@ -66,8 +67,9 @@ pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
     code
 }
 
-/// The handler of errors that belong to no object: that of MPI_COMM_SELF (MPI 5.0 §9.3). While the program has set none there, that
-/// of MPI_COMM_WORLD, where MPI 3 programs expect such errors. Without the world model such errors are fatal.
+/// The handler of errors that belong to no object: that of MPI_COMM_SELF (MPI 5.0 §9.3). While the
+/// program has set none there, that of MPI_COMM_WORLD, where MPI 3 programs expect such errors.
+/// Without the world model such errors are fatal.
 fn handler_of_process() -> Arc<Errhandler> {
     match process::started() {
         Some(process) if process.world_level().is_some() => {

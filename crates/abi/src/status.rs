@@ -6,7 +6,8 @@ use ferry_mpi::request::Outcome;
 
 /// A status as the ABI lays it out (MPI 5.0 chapter 21): eight ints.
 ///
-/// The five that belong to the library hold a count of bytes in two halves, and whether the operation was cancelled.
+/// The five that belong to the library hold a count of bytes in two halves, and whether the
+/// operation was cancelled.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status {
@@ -52,8 +53,8 @@ impl Status {
         self.cancelled = i32::from(cancelled);
     }
 
-    /// Stores how an operation ended, all but its error: a call that returns one status leaves MPI_ERROR alone
-    /// (MPI 5.0 §3.2.5).
+    /// Stores how an operation ended, all but its error: a call that returns one status leaves
+    /// MPI_ERROR alone (MPI 5.0 §3.2.5).
     #[inline]
     pub fn store(&mut self, outcome: &Outcome) {
         self.source = source_number(outcome.source);

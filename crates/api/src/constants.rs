@@ -701,7 +701,8 @@ pub fn value(name: &str) -> Option<i64> {
         .map(|c| c.1)
 }
 
-/// The constants as Rust text for the abi floor: handles are u64, sizes usize, everything else i32 (addresses usize).
+/// The constants as Rust text for the abi floor: handles are u64, sizes usize, everything else i32
+/// (addresses usize).
 pub fn rust() -> String {
     use std::fmt::Write;
     let mut out = String::new();

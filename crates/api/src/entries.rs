@@ -1,13 +1,15 @@
 //! The entry points of libmpi_abi.so.1 as Rust text, for the abi floor's build script.
 //!
-//! Each form of each function becomes one body, which the exported `MPI_` and `PMPI_` symbols jump to. No body calls an
-//! exported symbol, so whatever a tool puts in front of `MPI_X` is entered by the program's own calls only.
+//! Each form of each function becomes one body, which the exported `MPI_` and `PMPI_` symbols jump
+//! to. No body calls an exported symbol, so whatever a tool puts in front of `MPI_X` is entered by
+//! the program's own calls only.
 
 use crate::kind::{Kind, Passing};
 use crate::{Function, Parameter, Returns, Significance, functions};
 use std::fmt::Write;
 
-/// The text of all entry points. It expects `args`, `calls`, `entry`, `handle`, `raise` and the types of the glue in scope.
+/// The text of all entry points. It expects `args`, `calls`, `entry`, `handle`, `raise` and the
+/// types of the glue in scope.
 pub fn rust() -> String {
     let mut out = String::from("// Made from crates/api/mpi.api by crates/abi/build.rs.\n\n");
     let names: Vec<String> = functions()
@@ -209,8 +211,8 @@ fn count_of<'a>(f: &'a Function, datatype: &Parameter) -> &'a str {
     before.map_or("1", |p| p.name.as_str())
 }
 
-/// The one rank that a communication datatype's message goes to or comes from, if there is exactly one: a message with nobody
-/// (MPI_PROC_NULL), or of no elements, needs no datatype.
+/// The one rank that a communication datatype's message goes to or comes from, if there is exactly
+/// one: a message with nobody (MPI_PROC_NULL), or of no elements, needs no datatype.
 fn only_rank<'a>(f: &'a Function, datatype: &Parameter) -> Option<&'a str> {
     if !datatype.kind.is("ctype") {
         return None;
@@ -313,8 +315,8 @@ fn condition(significance: Significance) -> Option<String> {
     }
 }
 
-/// Count and type of a buffer, and whether they are its own: those between it and the next buffer; failing that, the next
-/// buffer's.
+/// Count and type of a buffer, and whether they are its own: those between it and the next buffer;
+/// failing that, the next buffer's.
 fn group<'a>(
     f: &'a Function,
     buffer: &Parameter,
@@ -342,7 +344,8 @@ fn group<'a>(
     described.then_some((own, count, datatype))
 }
 
-/// How many elements a buffer has, of the program's own integers; as if it had one, where it takes several counts to tell.
+/// How many elements a buffer has, of the program's own integers; as if it had one, where it takes
+/// several counts to tell.
 fn elements(f: &Function, buffer: &Parameter) -> String {
     match group(f, buffer) {
         Some((_, Some(count), _)) => format!("i64::from({count})"),

@@ -9,7 +9,8 @@ pub struct Object {
     pub word: &'static str,
     /// Its C type.
     pub c: &'static str,
-    /// Its Rust type in the abi floor; `None`: the glue sees the bare handle (requests and messages, and what is not there yet).
+    /// Its Rust type in the abi floor; `None`: the glue sees the bare handle (requests and
+    /// messages, and what is not there yet).
     pub rust: Option<&'static str>,
     /// The function of the abi floor that looks it up and checks it.
     pub lookup: &'static str,
@@ -62,8 +63,8 @@ pub struct Plain {
     pub entry_large: &'static str,
     /// What the glue gets.
     pub glue: &'static str,
-    /// The conversion: `$v` the argument, `$n` its name as a literal, `$a` what stood in parentheses, `$c` the communicator,
-    /// `$w` true in the twin.
+    /// The conversion: `$v` the argument, `$n` its name as a literal, `$a` what stood in
+    /// parentheses, `$c` the communicator, `$w` true in the twin.
     pub convert: &'static str,
     /// What the glue gets where the argument means nothing.
     pub absent: &'static str,
@@ -361,7 +362,8 @@ impl Kind {
             Kind::Plain(p) => (if large { p.c_large } else { p.c }).replace('@', name),
             Kind::Function(at, twin) => {
                 let suffix = if *twin && large { "_c" } else { "" };
-                // The standard passes the tool interface's functions as such, which C takes for pointers to them.
+                // The standard passes the tool interface's functions as such, which C takes for
+                // pointers to them.
                 let star = if FUNCTIONS[*at].0.starts_with("T_") {
                     ""
                 } else {
@@ -403,7 +405,8 @@ impl Kind {
         }
     }
 
-    /// The conversion from the entry point's argument to the glue's, with placeholders as in [`Plain::convert`].
+    /// The conversion from the entry point's argument to the glue's, with placeholders as in
+    /// [`Plain::convert`].
     pub fn convert(&self) -> String {
         match self {
             Kind::Object(o, passing) => match (o.rust, passing) {

@@ -1,7 +1,8 @@
 //! The one description of every MPI function, and what is made from it.
 //!
-//! `mpi.api` lists the functions of the MPI 5.0 standard ABI. From it come the entry points of libmpi_abi.so.1
-//! ([`entries`]), the signatures that their glue must have ([`glue`]) and mpi.h ([`header`]).
+//! `mpi.api` lists the functions of the MPI 5.0 standard ABI. From it come the entry points of
+//! libmpi_abi.so.1 ([`entries`]), the signatures that their glue must have ([`glue`]) and mpi.h
+//! ([`header`]).
 
 pub mod constants;
 pub mod entries;
@@ -61,7 +62,8 @@ pub enum Significance {
     Always,
     /// At the root.
     Root,
-    /// At those that the root sends to or receives from: all of an intracommunicator, the other group of an intercommunicator.
+    /// At those that the root sends to or receives from: all of an intracommunicator, the other
+    /// group of an intercommunicator.
     Leaf,
     /// At both.
     Any,

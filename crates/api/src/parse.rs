@@ -18,7 +18,8 @@ pub struct ParseError {
 /// Reads a description. Functions come in the order of its lines.
 ///
 /// # Errors
-/// The first line that is no comment, chapter or function, or that names a function or parameter twice.
+/// The first line that is no comment, chapter or function, or that names a function or parameter
+/// twice.
 pub fn parse(text: &str) -> Result<Vec<Function>, ParseError> {
     let mut functions: Vec<Function> = Vec::new();
     let mut chapter = String::new();

@@ -1,14 +1,15 @@
 //! Our mpi.h against compilers and against another library's header for the same ABI.
 //!
-//! `FERRY_REFERENCE_HEADER` names that header (mpi_abi.h of the MPICH 5 wheel on PyPI); `make test` fetches it. Without it
-//! only the compilers judge.
+//! `FERRY_REFERENCE_HEADER` names that header (mpi_abi.h of the MPICH 5 wheel on PyPI); `make test`
+//! fetches it. Without it only the compilers judge.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{env, fs};
 
-/// The reference lacks the large-count forms of partitioned initialisation, which the ABI's own header has.
+/// The reference lacks the large-count forms of partitioned initialisation, which the ABI's own
+/// header has.
 const OURS_ALONE: [&str; 4] = [
     "MPI_Precv_init_c",
     "MPI_Psend_init_c",
@@ -193,7 +194,8 @@ fn types(header: &Path) -> BTreeSet<String> {
     names
 }
 
-/// Functions and function types: their names, and their declarations without the names of parameters.
+/// Functions and function types: their names, and their declarations without the names of
+/// parameters.
 fn declarations(header: &Path) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for statement in statements(header) {

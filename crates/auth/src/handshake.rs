@@ -1,5 +1,5 @@
-//! The handshake: three messages of fixed length, and then each side knows that the other holds the job's key, which
-//! process it is, and that it speaks now.
+//! The handshake: three messages of fixed length, and then each side knows that the other holds the
+//! job's key, which process it is, and that it speaks now.
 //!
 //! ```text
 //! hello   caller → called    96 bytes: magic, version, job, from, to, purpose, flags, nonce, mac of all that
@@ -7,10 +7,11 @@
 //! finish  caller → called    32 bytes: proof over hello and answer; data may follow at once
 //! ```
 //!
-//! The mac of the hello keeps the called process silent towards whoever does not know the key: a stranger is not even told
-//! that this is Ferry. It proves no freshness (a recorded hello can be sent again), so nothing is done with what the
-//! hello says until `finish` has proved that the caller has seen the fresh nonce of the answer. Each of the three has a
-//! key of its own, derived from the job's, so none can stand for another: a message sent back to its sender is worthless.
+//! The mac of the hello keeps the called process silent towards whoever does not know the key: a
+//! stranger is not even told that this is Ferry. It proves no freshness (a recorded hello can be
+//! sent again), so nothing is done with what the hello says until `finish` has proved that the
+//! caller has seen the fresh nonce of the answer. Each of the three has a key of its own, derived
+//! from the job's, so none can stand for another: a message sent back to its sender is worthless.
 //! Proofs are HMAC-SHA-256, compared in constant time (RFC 2104; keys by HKDF, RFC 5869).
 
 use std::fmt;
@@ -22,7 +23,8 @@ use zeroize::Zeroizing;
 use crate::key::{Key, NoRandomness, fill};
 use crate::record::{Opener, Sealer, Secret};
 
-/// The version of handshake and records. Processes of different versions do not speak to each other.
+/// The version of handshake and records. Processes of different versions do not speak to each
+/// other.
 pub const VERSION: u16 = 1;
 /// Bytes of the first message, from the caller.
 pub const HELLO: usize = 96;
@@ -42,14 +44,16 @@ const HELLO_BODY: usize = HELLO - MAC;
 const ANSWER_BODY: usize = ANSWER - MAC;
 const ENCRYPT: u16 = 1;
 
-/// What a process is within its job; both ends of a connection must agree on `job`, `purpose` and `encrypt`.
+/// What a process is within its job; both ends of a connection must agree on `job`, `purpose` and
+/// `encrypt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Local {
     /// The job's number.
     pub job: u64,
     /// This process's number in the job.
     pub process: u32,
-    /// What the connection is for. Connections of different purposes (a transport's, a launcher's) are never taken for each other.
+    /// What the connection is for. Connections of different purposes (a transport's, a launcher's)
+    /// are never taken for each other.
     pub purpose: u16,
     /// Whether records follow the handshake (`FERRY_ENCRYPT=1`).
     pub encrypt: bool,
@@ -147,7 +151,8 @@ pub enum Step {
     More,
     /// Send this, then read more.
     Send(Message),
-    /// Send the message if it is not empty; then the connection is open, and everything after the handshake's bytes is the peer's data.
+    /// Send the message if it is not empty; then the connection is open, and everything after the
+    /// handshake's bytes is the peer's data.
     Done(Session, Message),
 }
 
@@ -160,18 +165,21 @@ impl Handshake {
         }
     }
 
-    /// How many bytes the message that is being received still lacks: whoever reads no more than that has nothing left over.
+    /// How many bytes the message that is being received still lacks: whoever reads no more than
+    /// that has nothing left over.
     pub fn wants(&self) -> usize {
         self.message().1 - self.filled
     }
 
-    /// Whether the other side has already shown that it, or someone whose hello it repeats, knows the key.
+    /// Whether the other side has already shown that it, or someone whose hello it repeats, knows
+    /// the key.
     pub fn has_hello(&self) -> bool {
         matches!(self.state, State::Answered)
     }
 
-    /// Takes what it needs off the front of `bytes` and says what to do next. Bytes behind the handshake's last are left in
-    /// `bytes`. An error is final: close the connection without sending anything.
+    /// Takes what it needs off the front of `bytes` and says what to do next. Bytes behind the
+    /// handshake's last are left in `bytes`. An error is final: close the connection without
+    /// sending anything.
     pub fn feed(&mut self, guard: &Guard, bytes: &mut &[u8]) -> Result<Step, Rejected> {
         let result = self.advance(guard, bytes);
         if !matches!(result, Ok(Step::More | Step::Send(_))) {
@@ -201,7 +209,8 @@ impl Handshake {
         self.filled += take;
         *bytes = rest;
         if self.state != State::Answered {
-            // Who speaks something else is known by its first bytes, and sent away without waiting for more.
+            // Who speaks something else is known by its first bytes, and sent away without waiting
+            // for more.
             check_prefix(&self.transcript[start..][..self.filled])?;
         }
         if self.filled < length {
@@ -221,7 +230,8 @@ impl Handshake {
         let (hello, rest) = self.transcript.split_at_mut(HELLO);
         let (body, mac) = hello.split_at(HELLO_BODY);
         hmac::verify(&guard.hello, body, mac).map_err(|_| Rejected::Proof)?;
-        // From here on the hello was written by a process that knows the key, though perhaps not now.
+        // From here on the hello was written by a process that knows the key, though perhaps not
+        // now.
         if number(body, 8) != guard.local.job {
             return Err(Rejected::Job);
         }
@@ -266,7 +276,8 @@ impl Handshake {
         ))
     }
 
-    /// The keys of this connection, one each way, from the job's key and the transcript with both nonces.
+    /// The keys of this connection, one each way, from the job's key and the transcript with both
+    /// nonces.
     fn session(&self, guard: &Guard, peer: u32, caller: bool) -> Session {
         let said = &self.transcript[..HELLO + ANSWER];
         let secret = |label: &[u8]| {
@@ -312,8 +323,8 @@ impl Session {
         self.encrypt
     }
 
-    /// What seals the bytes that go out and opens those that come in. Call it once a connection: a second pair would use
-    /// each nonce again.
+    /// What seals the bytes that go out and opens those that come in. Call it once a connection: a
+    /// second pair would use each nonce again.
     pub fn records(self) -> (Sealer, Opener) {
         (Sealer::new(self.send), Opener::new(self.receive))
     }
@@ -358,7 +369,8 @@ impl fmt::Debug for Message {
     }
 }
 
-/// Why a connection is closed before it is open. This is for the local log and counters; the other side is told nothing.
+/// Why a connection is closed before it is open. This is for the local log and counters; the other
+/// side is told nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Rejected {
     /// The first bytes are not Ferry's.
@@ -372,7 +384,8 @@ pub enum Rejected {
         /// The version it speaks.
         theirs: u16,
     },
-    /// It does not know the job's key, or bytes were changed on the way, or an old connection is being repeated.
+    /// It does not know the job's key, or bytes were changed on the way, or an old connection is
+    /// being repeated.
     #[error("it could not prove that it belongs to this job")]
     Proof,
     /// It knows the key but names another job.
@@ -381,7 +394,8 @@ pub enum Rejected {
     /// It knows the key but wants another process, which may have had this address before.
     #[error("it wants another process of this job")]
     Process,
-    /// It is a process of this job with which there is, or was, a connection already: two that called each other at once.
+    /// It is a process of this job with which there is, or was, a connection already: two that
+    /// called each other at once.
     #[error("this process and that one have a connection already")]
     Crossed,
     /// It knows the key, but connects for something that this listener does not do.

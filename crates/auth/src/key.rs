@@ -5,8 +5,9 @@ use std::fmt;
 use ring::rand::{SecureRandom, SystemRandom};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-/// The secret that all processes of a job share: 32 random bytes, made once by the launcher. It never belongs on a command
-/// line or into a file. The memory is wiped when it is dropped; `Debug` does not show it.
+/// The secret that all processes of a job share: 32 random bytes, made once by the launcher. It
+/// never belongs on a command line or into a file. The memory is wiped when it is dropped; `Debug`
+/// does not show it.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Key([u8; Key::LENGTH]);
 
@@ -40,7 +41,8 @@ impl Key {
         Ok(key)
     }
 
-    /// The bytes, to be passed to another process of the job over a channel that others cannot read.
+    /// The bytes, to be passed to another process of the job over a channel that others cannot
+    /// read.
     pub fn as_bytes(&self) -> &[u8; Key::LENGTH] {
         &self.0
     }

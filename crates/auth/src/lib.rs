@@ -1,8 +1,10 @@
-//! Who may speak to a job: the handshake that opens every connection between its processes, the encrypted records that
-//! follow if the user wants them, and the rules by which a listening process keeps strangers from costing it anything.
+//! Who may speak to a job: the handshake that opens every connection between its processes, the
+//! encrypted records that follow if the user wants them, and the rules by which a listening process
+//! keeps strangers from costing it anything.
 //!
-//! Nothing here touches a socket. A transport (or a launcher) reads and writes; this crate is fed with the bytes and says
-//! what to send. All processes of a job share a [`Key`]; a [`Guard`] is what one process makes of it:
+//! Nothing here touches a socket. A transport (or a launcher) reads and writes; this crate is fed
+//! with the bytes and says what to send. All processes of a job share a [`Key`]; a [`Guard`] is
+//! what one process makes of it:
 //!
 //! ```
 //! use ferry_auth::{Guard, Key, Local, Step};

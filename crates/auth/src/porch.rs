@@ -1,15 +1,16 @@
-//! Where connections wait until they have proved who they are, and what is counted of those that could not.
+//! Where connections wait until they have proved who they are, and what is counted of those that
+//! could not.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::handshake::Rejected;
 
-/// Connections whose handshake is not over: a bounded number of them, each for a bounded time, so that neither a flood nor
-/// connections that never say anything keep the job's own from coming in.
+/// Connections whose handshake is not over: a bounded number of them, each for a bounded time, so
+/// that neither a flood nor connections that never say anything keep the job's own from coming in.
 ///
-/// `T` is whatever the transport keeps for one (a socket and a [`crate::Handshake`], say). The owner feeds the
-/// handshakes and takes finished ones out.
+/// `T` is whatever the transport keeps for one (a socket and a [`crate::Handshake`], say). The
+/// owner feeds the handshakes and takes finished ones out.
 #[derive(Debug)]
 pub struct Porch<T> {
     waiting: Vec<Waiting<T>>,
@@ -37,8 +38,9 @@ impl<T> Porch<T> {
         }
     }
 
-    /// Lets one in, under the ticket that is returned. If there is no room, the one that has waited longest has to go and is
-    /// returned: of those that have said no good hello yet, if there are any (see [`Porch::know`]).
+    /// Lets one in, under the ticket that is returned. If there is no room, the one that has waited
+    /// longest has to go and is returned: of those that have said no good hello yet, if there
+    /// are any (see [`Porch::know`]).
     pub fn enter(&mut self, what: T, now: Instant) -> (u64, Option<T>) {
         let out = if self.waiting.len() < self.capacity {
             None
@@ -58,7 +60,8 @@ impl<T> Porch<T> {
         (ticket, out)
     }
 
-    /// Notes that this one's hello was good ([`crate::Handshake::has_hello`]): it goes only after all the others.
+    /// Notes that this one's hello was good ([`crate::Handshake::has_hello`]): it goes only after
+    /// all the others.
     pub fn know(&mut self, ticket: u64) {
         if let Ok(at) = self.find(ticket) {
             self.waiting[at].known = true;
@@ -133,8 +136,8 @@ pub struct Drops {
 }
 
 impl Drops {
-    /// Counts one. True if this one is worth a line in the log: the first, tenth, hundredth … of its kind, so that a flood
-    /// does not fill a disk.
+    /// Counts one. True if this one is worth a line in the log: the first, tenth, hundredth … of
+    /// its kind, so that a flood does not fill a disk.
     pub fn count(&mut self, why: Rejected) -> bool {
         let kind = self.kind(why);
         *kind += 1;

@@ -4,10 +4,11 @@
 //! length of the payload, 4 bytes, little endian | payload, encrypted | tag, 16 bytes
 //! ```
 //!
-//! AES-256-GCM (NIST SP 800-38D). Each direction has its own key; the nonce is the record's number, which is not sent, so a
-//! record that is missing, doubled, in another place, or from another connection fails to open. The length is
-//! authenticated with the payload. After 2^20 records the key gives way to one derived from it, which keeps the amount
-//! of data under one key far below AES-GCM's limit (RFC 8446 § 5.5).
+//! AES-256-GCM (NIST SP 800-38D). Each direction has its own key; the nonce is the record's number,
+//! which is not sent, so a record that is missing, doubled, in another place, or from another
+//! connection fails to open. The length is authenticated with the payload. After 2^20 records the
+//! key gives way to one derived from it, which keeps the amount of data under one key far below
+//! AES-GCM's limit (RFC 8446 § 5.5).
 
 use std::fmt;
 
@@ -26,7 +27,8 @@ pub const PAYLOAD_MAX: usize = 64 << 10;
 /// Records under one key.
 const RECORDS_A_KEY: u64 = 1 << 20;
 
-/// How many bytes follow a record's header (payload and tag); an error if no record of this protocol can be that long.
+/// How many bytes follow a record's header (payload and tag); an error if no record of this
+/// protocol can be that long.
 pub fn body(header: &[u8; HEADER]) -> Result<usize, RecordError> {
     let length = u32::from_le_bytes(*header) as usize;
     if length > PAYLOAD_MAX {
@@ -35,7 +37,8 @@ pub fn body(header: &[u8; HEADER]) -> Result<usize, RecordError> {
     Ok(length + TAG)
 }
 
-/// Why a record cannot be made or read. The connection must be closed: nothing that comes later on it can be trusted.
+/// Why a record cannot be made or read. The connection must be closed: nothing that comes later on
+/// it can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum RecordError {
     /// The buffer does not hold exactly one record.
@@ -111,8 +114,9 @@ impl Sealer {
         Sealer(Direction::new(secret))
     }
 
-    /// Makes a record in place. `record` has [`HEADER`] bytes of room, the payload, and [`TAG`] bytes of room; afterwards
-    /// all of it is to be sent, and records must be sent in the order in which they were sealed.
+    /// Makes a record in place. `record` has [`HEADER`] bytes of room, the payload, and [`TAG`]
+    /// bytes of room; afterwards all of it is to be sent, and records must be sent in the order
+    /// in which they were sealed.
     pub fn seal(&mut self, record: &mut [u8]) -> Result<(), RecordError> {
         let length = record
             .len()
@@ -151,8 +155,8 @@ impl Opener {
         Opener(Direction::new(secret))
     }
 
-    /// Checks and decrypts one whole record in place (header, payload and tag: [`HEADER`] plus what [`body`] said) and gives
-    /// its payload. After an error every further record is refused.
+    /// Checks and decrypts one whole record in place (header, payload and tag: [`HEADER`] plus what
+    /// [`body`] said) and gives its payload. After an error every further record is refused.
     pub fn open<'a>(&mut self, record: &'a mut [u8]) -> Result<&'a mut [u8], RecordError> {
         let payload = self.check(record);
         self.0.over |= payload.is_err();

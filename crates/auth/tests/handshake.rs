@@ -152,7 +152,8 @@ fn every_flipped_bit_is_noticed() {
 fn a_recorded_session_is_worth_nothing() {
     let (zero, one) = (guard(0), guard(1));
     let [hello, answer, finish] = recorded();
-    // Sent again to the called: the hello gets an answer with another nonce, which the old finish does not fit.
+    // Sent again to the called: the hello gets an answer with another nonce, which the old finish
+    // does not fit.
     let mut called = one.accept();
     let fresh = sent(feed(&mut called, &one, &hello));
     assert_ne!(fresh, answer);
@@ -275,7 +276,8 @@ fn others_are_told_apart_locally() {
 
 #[test]
 fn a_caller_with_another_key_learns_nothing() {
-    // The called says nothing at all to whoever does not know the key; a called with another key cannot convince the caller.
+    // The called says nothing at all to whoever does not know the key; a called with another key
+    // cannot convince the caller.
     let (zero, stranger) = (guard(0), Guard::new(&key(8), local(1)));
     let (mut caller, hello) = zero.connect(1).unwrap();
     assert_eq!(
@@ -313,16 +315,17 @@ struct Seen {
     after: Option<usize>,
 }
 
-/// Processes 0 and 1 call each other and are called, while someone who has the whole network in hand delivers any message seen
-/// so far to any of them: all ways to make five deliveries. Whoever is done must have got, in order, messages that its
-/// one peer made for it.
+/// Processes 0 and 1 call each other and are called, while someone who has the whole network in
+/// hand delivers any message seen so far to any of them: all ways to make five deliveries. Whoever
+/// is done must have got, in order, messages that its one peer made for it.
 #[test]
 fn every_way_to_mix_up_two_calls() {
     const PARTIES: [(u32, bool); 4] = [(0, true), (1, true), (0, false), (1, false)];
     const DEPTH: usize = 5;
     let guards = [guard(0), guard(1)];
 
-    /// Plays the deliveries; how many messages are known at the end and which parties are done by which messages.
+    /// Plays the deliveries; how many messages are known at the end and which parties are done by
+    /// which messages.
     fn play(guards: &[Guard; 2], deliveries: &[(usize, usize)]) -> Option<(usize, usize)> {
         let mut pool = Vec::new();
         let mut parties: Vec<Handshake> = Vec::new();
@@ -361,7 +364,8 @@ fn every_way_to_mix_up_two_calls() {
                         say(&message);
                     }
                     finished += 1;
-                    // Everything it heard came from one maker, its true peer, and in reply to what it had said itself.
+                    // Everything it heard came from one maker, its true peer, and in reply to what
+                    // it had said itself.
                     let makers: Vec<usize> = heard[to].iter().map(|&m| pool[m].maker).collect();
                     let peer = PARTIES[makers[0]];
                     assert!(makers.iter().all(|&m| m == makers[0]), "{deliveries:?}");
@@ -371,7 +375,7 @@ fn every_way_to_mix_up_two_calls() {
                     let last = &pool[what];
                     assert_eq!(pool[last.after.unwrap()].maker, to, "{deliveries:?}");
                 }
-                Ok(Step::More) | Err(_) if i + 1 == deliveries.len() => return None, // nothing more comes of this
+                Ok(Step::More) | Err(_) if i + 1 == deliveries.len() => return None, /* nothing more comes of this */
                 Ok(Step::More) | Err(_) => {}
             }
         }
@@ -436,7 +440,8 @@ fn fuzz_the_caller() {
 
 #[test]
 fn fuzz_hello_by_someone_who_knows_the_key() {
-    // The fields behind a good mac are read, too: any of them may be wrong, and only the honest ones get an answer.
+    // The fields behind a good mac are read, too: any of them may be wrong, and only the honest
+    // ones get an answer.
     let one = guard(1);
     let shared = key(9);
     fuzz("fields", &[vec![0; 16], vec![0xff; 16]], |bytes| {

@@ -162,7 +162,8 @@ fn too_long() {
     assert!(opener.open(&mut sealed(&mut sealer, b"x")).is_ok());
 }
 
-/// The key changes after 2^20 records, and nobody notices; a repeat of a record from before the change does not open.
+/// The key changes after 2^20 records, and nobody notices; a repeat of a record from before the
+/// change does not open.
 #[test]
 fn the_key_changes_under_way() {
     let [(mut sealer, _), (_, mut opener)] = connection();

@@ -316,8 +316,8 @@ fn cross_memory() -> CrossMemory {
 fn probe(agree: bool) -> i32 {
     let word: u64 = 0x6665_7272_7921;
     let mut ready = [0; 2];
-    // SAFETY: the children make system calls only, on memory of their own, and end by _exit. Pids are of children not
-    // yet waited for.
+    // SAFETY: the children make system calls only, on memory of their own, and end by _exit. Pids
+    // are of children not yet waited for.
     unsafe {
         if libc::pipe(ready.as_mut_ptr()) != 0 {
             return *libc::__errno_location();

@@ -22,8 +22,9 @@ const LINKS: [(&str, &str); 6] = [
     ("mpic++_abi", "mpicc"),
 ];
 
-/// Installs from the folder `from`, where cargo has put its products, to `prefix`; what is there already is replaced in
-/// one step each, so that programs running on it are not disturbed. Returns the files written.
+/// Installs from the folder `from`, where cargo has put its products, to `prefix`; what is there
+/// already is replaced in one step each, so that programs running on it are not disturbed. Returns
+/// the files written.
 ///
 /// # Errors
 /// One line that names the file.

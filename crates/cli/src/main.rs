@@ -1,4 +1,5 @@
-//! `ferry`: looks at the machine (`doctor`), shows modelled ones (`machines`) and installs (`install`).
+//! `ferry`: looks at the machine (`doctor`), shows modelled ones (`machines`) and installs
+//! (`install`).
 
 mod collectives;
 mod doctor;
@@ -11,7 +12,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Ferry MPI: runs MPI programs on this machine. Programs are started with mpiexec and compiled with mpicc.
+/// Ferry MPI: runs MPI programs on this machine. Programs are started with mpiexec and compiled
+/// with mpicc.
 #[derive(Parser)]
 #[command(name = "ferry", version)]
 struct Ferry {
@@ -59,7 +61,8 @@ enum Machines {
         #[arg(long)]
         file: bool,
     },
-    /// Measure what the hardware of a machine and its driver can do without MPI (remote write, DIMMnet-2)
+    /// Measure what the hardware of a machine and its driver can do without MPI (remote write,
+    /// DIMMnet-2)
     Measure {
         /// One that comes with Ferry, or a file
         name: String,

@@ -1,4 +1,5 @@
-//! `mpicc`, and under other names `mpicxx` and `mpic++`: the compiler, told where Ferry's header and library are.
+//! `mpicc`, and under other names `mpicxx` and `mpic++`: the compiler, told where Ferry's header
+//! and library are.
 //!
 //! Finds its installation beside itself: `bin/mpicc` uses `include/mpi.h` and `lib/libmpi_abi.so`.
 

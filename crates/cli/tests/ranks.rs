@@ -1,5 +1,6 @@
-//! mpiexec with ranks that join the job as the library does, and then do what a test wants. The ranks are this test
-//! program itself, told by an environment variable to run [`a_rank`] as its script says.
+//! mpiexec with ranks that join the job as the library does, and then do what a test wants. The
+//! ranks are this test program itself, told by an environment variable to run [`a_rank`] as its
+//! script says.
 
 use std::env;
 use std::process::{Command, Output, Stdio, exit};

@@ -129,7 +129,8 @@ pub(crate) fn darray(
     Datatype::resized(0, step, &part)
 }
 
-/// What the process at `coordinate` has of one dimension, whose elements are `one` and lie `step` bytes apart.
+/// What the process at `coordinate` has of one dimension, whose elements are `one` and lie `step`
+/// bytes apart.
 fn dealt(
     d: &Dimension,
     i: usize,

@@ -57,7 +57,8 @@ pub enum Form {
     Pair(Basic, Basic),
 }
 
-/// Bytes of the C long double, and its alignment, on x86-64 (80 bits of it used) and AArch64 Linux (binary128).
+/// Bytes of the C long double, and its alignment, on x86-64 (80 bits of it used) and AArch64 Linux
+/// (binary128).
 pub const LONG_DOUBLE: usize = 16;
 
 /// What is known of each predefined type.
@@ -248,12 +249,14 @@ impl Basic {
         self.facts().form
     }
 
-    /// Does it exist here? Optional Fortran kinds that no Fortran compiler here offers do not, though we know their form.
+    /// Does it exist here? Optional Fortran kinds that no Fortran compiler here offers do not,
+    /// though we know their form.
     pub const fn exists(self) -> bool {
         self.facts().exists
     }
 
-    /// Data bytes of one element (as MPI_Type_size): a pair's padding does not count. -1 if the type does not exist here.
+    /// Data bytes of one element (as MPI_Type_size): a pair's padding does not count. -1 if the
+    /// type does not exist here.
     pub const fn size(self) -> i64 {
         if self.exists() {
             self.form().size() as i64

@@ -8,8 +8,9 @@ use std::sync::Arc;
 type Result<T> = std::result::Result<T, TypeError>;
 
 impl Datatype {
-    /// Makes the type that `recipe` describes; it is not committed, but for MPI_Type_dup of a committed type. The recipes of
-    /// unnamed predefined types have their own functions ([`Datatype::f90_real`] …), as these are shared.
+    /// Makes the type that `recipe` describes; it is not committed, but for MPI_Type_dup of a
+    /// committed type. The recipes of unnamed predefined types have their own functions
+    /// ([`Datatype::f90_real`] …), as these are shared.
     pub fn new(recipe: Recipe, width: Width) -> Result<Arc<Datatype>> {
         check(&recipe)?;
         let body = match &recipe {

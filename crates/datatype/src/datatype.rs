@@ -8,9 +8,11 @@ use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
-/// A datatype: a sequence of basic types and displacements (MPI 5.0 §5.1). Never changes but for commit, name and attributes.
+/// A datatype: a sequence of basic types and displacements (MPI 5.0 §5.1). Never changes but for
+/// commit, name and attributes.
 pub struct Datatype {
-    /// Where the abi floor notes the handle under which programs know this datatype; 0 while there is none.
+    /// Where the abi floor notes the handle under which programs know this datatype; 0 while there
+    /// is none.
     pub handle: AtomicU64,
     /// The name that the program gave it (MPI_Type_set_name).
     pub name: Mutex<Option<String>>,
@@ -92,7 +94,8 @@ impl Datatype {
         })
     }
 
-    /// Data bytes (MPI_Type_size). -1 for a predefined type that does not exist here: optional Fortran kinds.
+    /// Data bytes (MPI_Type_size). -1 for a predefined type that does not exist here: optional
+    /// Fortran kinds.
     #[inline]
     pub fn size(&self) -> i64 {
         if self.exists { self.shape.size } else { -1 }
@@ -116,13 +119,15 @@ impl Datatype {
         if self.exists { self.extent } else { -1 }
     }
 
-    /// Where the lowest data byte lies, in bytes from the element's address; 0 for a type without data.
+    /// Where the lowest data byte lies, in bytes from the element's address; 0 for a type without
+    /// data.
     #[inline]
     pub fn true_lb(&self) -> i64 {
         self.shape.data.map_or(0, |d| d.0)
     }
 
-    /// Bytes from the lowest data byte to the end of the highest. -1 for a type that does not exist here.
+    /// Bytes from the lowest data byte to the end of the highest. -1 for a type that does not exist
+    /// here.
     #[inline]
     pub fn true_extent(&self) -> i64 {
         if self.exists {
@@ -138,7 +143,8 @@ impl Datatype {
         self.committed.load(Ordering::Relaxed)
     }
 
-    /// Makes it ready for communication: works the layout out (MPI_Type_commit). Packing an uncommitted type works too.
+    /// Makes it ready for communication: works the layout out (MPI_Type_commit). Packing an
+    /// uncommitted type works too.
     pub fn commit(&self) {
         if !self.dense {
             self.layout();
@@ -146,7 +152,8 @@ impl Datatype {
         self.committed.store(true, Ordering::Relaxed);
     }
 
-    /// Are `count` elements at an address one run of `count * size` bytes starting there, for any count?
+    /// Are `count` elements at an address one run of `count * size` bytes starting there, for any
+    /// count?
     #[inline]
     pub fn is_dense(&self) -> bool {
         self.dense
@@ -164,7 +171,8 @@ impl Datatype {
         })
     }
 
-    /// Which predefined type it is, if it is one: a named one, or an unnamed one made by an MPI_Type_create_f90_ call.
+    /// Which predefined type it is, if it is one: a named one, or an unnamed one made by an
+    /// MPI_Type_create_f90_ call.
     #[inline]
     pub fn basic_kind(&self) -> Option<Basic> {
         self.leaf
@@ -196,8 +204,8 @@ impl Datatype {
         }
     }
 
-    /// An equal type that is another object, for handing the parts of a type out: it can be freed, named and given attributes
-    /// on its own. Predefined types are handed out as they are.
+    /// An equal type that is another object, for handing the parts of a type out: it can be freed,
+    /// named and given attributes on its own. Predefined types are handed out as they are.
     pub fn twin(self: &Arc<Datatype>) -> Arc<Datatype> {
         if self.is_predefined() {
             return self.clone();

@@ -4,7 +4,8 @@ use crate::recipe::Expansion;
 use crate::{Datatype, Form};
 
 impl Datatype {
-    /// Whole elements in `bytes` received bytes (MPI_Get_count). `None` (MPI_UNDEFINED): not a whole number.
+    /// Whole elements in `bytes` received bytes (MPI_Get_count). `None` (MPI_UNDEFINED): not a
+    /// whole number.
     pub fn count_in(&self, bytes: u64) -> Option<u64> {
         match self.shape.size as u64 {
             0 => (bytes == 0).then_some(0),
@@ -12,8 +13,9 @@ impl Datatype {
         }
     }
 
-    /// Basic elements in `bytes` received bytes, where the last element may be incomplete (MPI_Get_elements). A pair's value
-    /// and index count one each. `None` (MPI_UNDEFINED): the last basic element is incomplete, or the type has none.
+    /// Basic elements in `bytes` received bytes, where the last element may be incomplete
+    /// (MPI_Get_elements). A pair's value and index count one each. `None` (MPI_UNDEFINED): the
+    /// last basic element is incomplete, or the type has none.
     pub fn elements_in(&self, bytes: u64) -> Option<u64> {
         match self.shape.size as u64 {
             0 => (bytes == 0).then_some(0),
@@ -49,8 +51,8 @@ impl Datatype {
         }
     }
 
-    /// Bytes of the first `elements` basic elements (MPI_Status_set_elements). `None`: more bytes than 63 bits hold, or the
-    /// type has no elements.
+    /// Bytes of the first `elements` basic elements (MPI_Status_set_elements). `None`: more bytes
+    /// than 63 bits hold, or the type has no elements.
     pub fn bytes_of_elements(&self, elements: u64) -> Option<u64> {
         let leaves = self.shape.signature.leaves();
         if leaves == 0 {

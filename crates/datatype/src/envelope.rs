@@ -70,16 +70,18 @@ impl Datatype {
         }
     }
 
-    /// Was it made by the large form of a constructor that has counts? Then only the large forms of the queries can tell
-    /// its arguments.
+    /// Was it made by the large form of a constructor that has counts? Then only the large forms of
+    /// the queries can tell its arguments.
     pub fn is_large(&self) -> bool {
         self.width == Width::Large && !matches!(self.recipe, Recipe::Named(_) | Recipe::Dup(_))
     }
 
-    /// How many integers, addresses, large counts and datatypes [`Datatype::contents`] has, without making them.
+    /// How many integers, addresses, large counts and datatypes [`Datatype::contents`] has, without
+    /// making them.
     pub fn envelope(&self) -> [usize; 4] {
         let large = self.is_large();
-        // Arguments that the large form has as counts: those that are int in the other form, and those that are MPI_Aint.
+        // Arguments that the large form has as counts: those that are int in the other form, and
+        // those that are MPI_Aint.
         let (mut integers, was_int, was_aint, datatypes) = match &self.recipe {
             Recipe::Named(_) => (0, 0, 0, 0),
             Recipe::Dup(_) => (0, 0, 0, 1),

@@ -1,4 +1,5 @@
-//! The portable representation (MPI 5.0 §14.5.2): big-endian, IEEE numbers, sizes that the standard fixes, no padding.
+//! The portable representation (MPI 5.0 §14.5.2): big-endian, IEEE numbers, sizes that the standard
+//! fixes, no padding.
 
 use crate::recipe::Expansion;
 use crate::{Basic, Datatype, Form, TypeError, quad};
@@ -17,11 +18,12 @@ impl Datatype {
         }
     }
 
-    /// Writes `count` elements at `buf` in external32 into `out`, which must have room for them, and returns how many bytes
-    /// they took.
+    /// Writes `count` elements at `buf` in external32 into `out`, which must have room for them,
+    /// and returns how many bytes they took.
     ///
     /// # Errors
-    /// [`TypeError::Conversion`] if a value does not fit (a long beyond 32 bits), [`TypeError::Argument`] if `out` is short.
+    /// [`TypeError::Conversion`] if a value does not fit (a long beyond 32 bits),
+    /// [`TypeError::Argument`] if `out` is short.
     ///
     /// # Safety
     /// The elements' data bytes must be readable and not overlap `out`.
@@ -42,7 +44,8 @@ impl Datatype {
         Ok(writer.done)
     }
 
-    /// Reads `count` elements at `buf` from external32 bytes, of which there must be enough, and returns how many it took.
+    /// Reads `count` elements at `buf` from external32 bytes, of which there must be enough, and
+    /// returns how many it took.
     ///
     /// # Errors
     /// [`TypeError::Argument`] if `data` is short.
@@ -73,7 +76,8 @@ impl Datatype {
         Ok(done)
     }
 
-    /// Calls `each` for the basic elements (never pairs) of `count` elements at `base`, in the type map's order.
+    /// Calls `each` for the basic elements (never pairs) of `count` elements at `base`, in the type
+    /// map's order.
     ///
     /// # Safety
     /// None beyond what `each` asks for.

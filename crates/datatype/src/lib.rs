@@ -1,11 +1,12 @@
 //! MPI datatypes: constructors, layout, pack and unpack, external32 (MPI 5.0 §5).
 //!
-//! A [`Datatype`] remembers how it was made (its [`Recipe`]), and knows its size and bounds from that alone. Its layout,
-//! worked out at commit or at first use, is a compact tree: a vector of 10⁹ elements takes as little memory as one of
-//! two, and any packed offset is found at once, so that transports can ask for any piece of a message.
+//! A [`Datatype`] remembers how it was made (its [`Recipe`]), and knows its size and bounds from
+//! that alone. Its layout, worked out at commit or at first use, is a compact tree: a vector of 10⁹
+//! elements takes as little memory as one of two, and any packed offset is found at once, so that
+//! transports can ask for any piece of a message.
 //!
-//! This crate knows the ABI's numbers for types and constants, since they are the types' names, but no handles, no errors'
-//! numbers and no communication.
+//! This crate knows the ABI's numbers for types and constants, since they are the types' names, but
+//! no handles, no errors' numbers and no communication.
 
 mod array;
 mod basic;

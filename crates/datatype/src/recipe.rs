@@ -82,8 +82,8 @@ impl Dimension {
     }
 }
 
-/// A constructor call. Strides of `Vector` and displacements of `Indexed` and `IndexedBlock` count extents of the old type,
-/// all others bytes.
+/// A constructor call. Strides of `Vector` and displacements of `Indexed` and `IndexedBlock` count
+/// extents of the old type, all others bytes.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // the fields are the standard's arguments
 pub enum Recipe {
@@ -159,7 +159,8 @@ pub enum Recipe {
         extent: i64,
         old: Arc<Datatype>,
     },
-    /// MPI_Type_create_f90_real: decimal digits and decimal exponent range, `None` where MPI_UNDEFINED was given.
+    /// MPI_Type_create_f90_real: decimal digits and decimal exponent range, `None` where
+    /// MPI_UNDEFINED was given.
     F90Real {
         precision: Option<i64>,
         range: Option<i64>,
@@ -200,7 +201,8 @@ pub(crate) enum Expansion<'a> {
 }
 
 impl Recipe {
-    /// Its content. Displacements have been checked when the type was made. `body` stands for those that are made from others.
+    /// Its content. Displacements have been checked when the type was made. `body` stands for those
+    /// that are made from others.
     pub(crate) fn expansion<'a>(
         &'a self,
         leaf: Option<Basic>,

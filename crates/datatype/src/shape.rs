@@ -5,14 +5,16 @@ use crate::{Basic, Form, TypeError};
 
 type Result<T> = std::result::Result<T, TypeError>;
 
-/// What is known of a type map without walking through it. Grows by concatenation, repetition and displacement.
+/// What is known of a type map without walking through it. Grows by concatenation, repetition and
+/// displacement.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Shape {
     /// Data bytes.
     pub size: i64,
     /// Lowest data byte and the one after the highest; `None` without data.
     pub data: Option<(i64, i64)>,
-    /// Set by MPI_Type_create_resized somewhere inside: it then outweighs the data (the standard's lb marker).
+    /// Set by MPI_Type_create_resized somewhere inside: it then outweighs the data (the standard's
+    /// lb marker).
     lb_marker: Option<i64>,
     ub_marker: Option<i64>,
     /// The strictest alignment of its elements, bytes.

@@ -2,8 +2,9 @@
 
 use crate::Basic;
 
-/// A type signature in three words: equal sequences have equal signatures, different ones differ but for a chance of
-/// about 2⁻⁶⁴. Made by concatenation, so even the longest sequence costs little.
+/// A type signature in three words: equal sequences have equal signatures, different ones differ
+/// but for a chance of about 2⁻⁶⁴. Made by concatenation, so even the longest sequence costs
+/// little.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Signature {
     leaves: u64,

@@ -1,4 +1,5 @@
-//! Types found by what they must hold: Fortran kinds (MPI 5.0 §19.1.5), and value with index (§5.1.12).
+//! Types found by what they must hold: Fortran kinds (MPI 5.0 §19.1.5), and value with index
+//! (§5.1.12).
 
 use crate::recipe::{Recipe, Width};
 use crate::shape::Shape;
@@ -33,7 +34,8 @@ fn leaf(recipe: Recipe, basic: Basic) -> Result<Datatype> {
     Datatype::assemble(recipe, Width::Int, None, Some(basic), Shape::basic(basic))
 }
 
-/// Decimal digits, decimal exponent range, and the real and complex types that have them, smallest first.
+/// Decimal digits, decimal exponent range, and the real and complex types that have them, smallest
+/// first.
 const REALS: [(i64, i64, Basic, Basic); 4] = [
     (6, 37, Basic::Real4, Basic::Complex8),
     (15, 307, Basic::Real8, Basic::Complex16),
@@ -64,8 +66,8 @@ fn real_kind(precision: Option<i64>, range: Option<i64>) -> Result<(Basic, Basic
 }
 
 impl Datatype {
-    /// The type of Fortran's `real(selected_real_kind(p, r))`; `None` stands for MPI_UNDEFINED. It is committed, must not be
-    /// freed, and is the same object for the same arguments.
+    /// The type of Fortran's `real(selected_real_kind(p, r))`; `None` stands for MPI_UNDEFINED. It
+    /// is committed, must not be freed, and is the same object for the same arguments.
     pub fn f90_real(precision: Option<i64>, range: Option<i64>) -> Result<Arc<Datatype>> {
         let basic = real_kind(precision, range)?.0;
         shared(Key::Real(precision, range), || {
@@ -100,7 +102,8 @@ impl Datatype {
         })
     }
 
-    /// The predefined pair type of this value and index, named if there is one. `None`: there is none.
+    /// The predefined pair type of this value and index, named if there is one. `None`: there is
+    /// none.
     pub fn value_index(value: &Datatype, index: &Datatype) -> Result<Option<Arc<Datatype>>> {
         let (Some(value), Some(index)) = (value.basic_kind(), index.basic_kind()) else {
             return Ok(None);

@@ -1,11 +1,13 @@
-//! Random nested datatypes against a naive reference: explicit type maps, built by the standard's rules alone.
+//! Random nested datatypes against a naive reference: explicit type maps, built by the standard's
+//! rules alone.
 
 use ferry_datatype::{Basic, Datatype, Dimension, Distribution, Order, Recipe, Signature, Width};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// One entry of a type map (MPI 5.0 §5.1): a basic element (pairs are two), or one of the markers that resizing leaves.
+/// One entry of a type map (MPI 5.0 §5.1): a basic element (pairs are two), or one of the markers
+/// that resizing leaves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Entry {
     Data(Basic, i64),

@@ -1,4 +1,5 @@
-//! Latency of the device alone between two processes: `cargo run --release --example pingpong -p ferry-device [BYTES [ROUNDS]]`.
+//! Latency of the device alone between two processes: `cargo run --release --example pingpong -p
+//! ferry-device [BYTES [ROUNDS]]`.
 
 use ferry_device::{
     ContextId, Key, Pattern, SendMode, Sink, Source, Tags, WaitingFor, device, wait,

@@ -1,13 +1,18 @@
 //! Large messages that are sent without asking.
 //!
-//! One that is announced waits for its receiver's answer: two more packets between it and its end, each of which costs both cores as much as
-//! 30 KiB of the message itself. So where a peer's receives were there when its last large messages were announced, a message that has nothing before it goes at once, as a
-//! stream whose head says what an eager message's does, straight into the receive that it meets. On one node, where no wire carries streams, it goes in pieces, each with that head; there
-//! the receiver could read it as well, and an announcement now and then lets it choose anew.
+//! One that is announced waits for its receiver's answer: two more packets between it and its end,
+//! each of which costs both cores as much as 30 KiB of the message itself. So where a peer's
+//! receives were there when its last large messages were announced, a message that has nothing
+//! before it goes at once, as a stream whose head says what an eager message's does, straight into
+//! the receive that it meets. On one node, where no wire carries streams, it goes in pieces, each
+//! with that head; there the receiver could read it as well, and an announcement now and then lets
+//! it choose anew.
 //!
-//! A receiver that has no receive for it keeps its bytes, and says so: then messages are announced again until its receives have been there some more times. Before anything
-//! has come from it since, no other one goes at once. So it keeps one message from each process, or as many as that process had heard from it meanwhile; which is why they are
-//! shorter where there are many processes.
+//! A receiver that has no receive for it keeps its bytes, and says so: then messages are announced
+//! again until its receives have been there some more times. Before anything has come from it
+//! since, no other one goes at once. So it keeps one message from each process, or as many as that
+//! process had heard from it meanwhile; which is why they are shorter where there are many
+//! processes.
 
 use crate::buffer::Source;
 use crate::copying::{CLASSES, class_of};
@@ -25,7 +30,8 @@ use std::collections::{HashMap, HashSet};
 
 /// Bytes of the head.
 const HEAD: usize = 24;
-/// Bytes of a message that goes at once, at most: of longer ones the answer takes a small part of the time.
+/// Bytes of a message that goes at once, at most: of longer ones the answer takes a small part of
+/// the time.
 const MOST: usize = 1024 * 1024;
 /// Bytes that all processes together may send one at once, if each sends it one message.
 const ALL: usize = 64 * 1024 * 1024;
@@ -35,8 +41,8 @@ const MET_MIN: u32 = 2;
 const MET_MAX: u32 = 256;
 /// … and half as many after so many messages that went at once.
 const TRUSTED: u32 = 64;
-/// Messages that go at once between two that are announced, where the receiver could as well read them: so it hears how many there were, and may
-/// [try](crate::copying) whether that is faster.
+/// Messages that go at once between two that are announced, where the receiver could as well read
+/// them: so it hears how many there were, and may [try](crate::copying) whether that is faster.
 const CHOICE: u32 = 32;
 
 /// How well a peer's receives keep up with what is sent to it.
@@ -142,7 +148,8 @@ impl Device {
         !lent
     }
 
-    /// Sends a message that [`goes_at_once`](Device::goes_at_once), as far as there is room; the rest follows when there is.
+    /// Sends a message that [`goes_at_once`](Device::goes_at_once), as far as there is room; the
+    /// rest follows when there is.
     pub(crate) fn send_at_once(&mut self, to: ProcId, key: Key, source: Source) -> ReqId {
         self.engine.at_once.went(to, source.len());
         let head = Head::new().key(&key).u64(source.len() as u64);
@@ -178,7 +185,8 @@ impl AtOnce {
             && !self.unheard.contains(&to)
     }
 
-    /// A message of `len` bytes is announced to `peer`: how many like it went at once since the last one that was.
+    /// A message of `len` bytes is announced to `peer`: how many like it went at once since the
+    /// last one that was.
     pub fn announced(&mut self, peer: ProcId, len: u64) -> u32 {
         let paces = self.paces.get_mut(&peer);
         paces.map_or(0, |p| std::mem::take(&mut p.classes[class_of(len)].passed))
@@ -241,7 +249,8 @@ impl AtOnce {
 }
 
 impl Engine {
-    /// Bytes of a message that goes at once, with this head, are here: if they are its first, it is matched.
+    /// Bytes of a message that goes at once, with this head, are here: if they are its first, it is
+    /// matched.
     fn begin_at_once(&mut self, from: ProcId, head: &[u8]) -> Option<()> {
         if self.at_once.coming.contains_key(&from) {
             return Some(());
@@ -304,7 +313,8 @@ impl Engine {
         }
     }
 
-    /// So many bytes of such a message have been put where [`Engine::at_once_room`] said, or, with `data`, are to be put there. `None`: they make no sense.
+    /// So many bytes of such a message have been put where [`Engine::at_once_room`] said, or, with
+    /// `data`, are to be put there. `None`: they make no sense.
     pub(crate) fn at_once_came(
         &mut self,
         from: ProcId,
@@ -349,7 +359,8 @@ impl Engine {
             return self.deliver(req, envelope, &kept.bytes);
         }
         if let Some(Operation::Receive { sink, .. }) = self.requests.operation(req) {
-            // SAFETY: the receive's buffer is valid until its completion; what is beyond its end is dropped.
+            // SAFETY: the receive's buffer is valid until its completion; what is beyond its end is
+            // dropped.
             unsafe { sink.write(0, &kept.bytes[..kept.got]) };
         }
         self.begin_stream(req, from, kept.got as u64, None);

@@ -16,8 +16,9 @@ pub trait Layout: Send {
     /// The user's buffer must be writable and stay so.
     unsafe fn unpack(&self, offset: u64, data: &[u8]);
 
-    /// Pushes the memory runs (address, bytes) that hold packed bytes from `offset` on, until `runs` has no spare
-    /// capacity or the buffer ends; returns how many packed bytes they cover.
+    /// Pushes the memory runs (address, bytes) that hold packed bytes from `offset` on, until
+    /// `runs` has no spare capacity or the buffer ends; returns how many packed bytes they
+    /// cover.
     fn runs(&self, offset: u64, runs: &mut Vec<(*mut u8, usize)>) -> u64;
 }
 
@@ -90,7 +91,8 @@ impl Source {
         match self {
             Source::Bytes { ptr, len } => {
                 debug_assert!(offset + out.len() <= *len);
-                // SAFETY: the caller's promise, and the range was checked by the caller against len().
+                // SAFETY: the caller's promise, and the range was checked by the caller against
+                // len().
                 unsafe {
                     std::ptr::copy_nonoverlapping(ptr.add(offset), out.as_mut_ptr(), out.len())
                 }
@@ -111,7 +113,8 @@ impl Sink {
         }
     }
 
-    /// Stores `data` at packed offset `offset`; what does not fit is dropped (the caller reports truncation).
+    /// Stores `data` at packed offset `offset`; what does not fit is dropped (the caller reports
+    /// truncation).
     ///
     /// # Safety
     /// The memory behind the sink must be writable.

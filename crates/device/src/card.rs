@@ -1,4 +1,5 @@
-//! Buffers in the memory of a modelled card: the card brings their bytes, and the processor that needs them goes through its windows.
+//! Buffers in the memory of a modelled card: the card brings their bytes, and the processor that
+//! needs them goes through its windows.
 
 use crate::buffer::{Layout, Sink, Source};
 use crate::core::Device;
@@ -8,7 +9,8 @@ use crate::request::{Operation, ReqId};
 use crate::wire::{Fields, Head};
 use std::ops::Range;
 
-/// In an announcement's head, in the place of an address: the message lies on the sender's card, and the wire knows where.
+/// In an announcement's head, in the place of an address: the message lies on the sender's card,
+/// and the wire knows where.
 pub(crate) const ON_CARD: u64 = 1;
 /// Runs asked for at a time.
 const RUNS: usize = 256;
@@ -69,7 +71,8 @@ fn sink_runs(sink: &Sink, len: u64, range: &Range<usize>) -> Option<Runs> {
 }
 
 impl Engine {
-    /// So many bytes of a receive have come by the processor: if they lie on the card, what writing them there costs is to be charged.
+    /// So many bytes of a receive have come by the processor: if they lie on the card, what writing
+    /// them there costs is to be charged.
     #[inline]
     pub(crate) fn note_landed(&mut self, req: ReqId, bytes: u64) {
         if !self.card.is_empty() {
@@ -94,14 +97,16 @@ impl Engine {
             return;
         };
         if let Some(Operation::Receive { sink, .. }) = self.requests.operation(req) {
-            // SAFETY: the receive's buffer is valid until its completion, which is when all has come.
+            // SAFETY: the receive's buffer is valid until its completion, which is when all has
+            // come.
             unsafe { sink.write(at, bytes) };
         }
     }
 }
 
 impl Device {
-    /// Memory for the program on this process's card, at a multiple of `alignment` (a power of two). `None`: there is no such memory, or none left.
+    /// Memory for the program on this process's card, at a multiple of `alignment` (a power of
+    /// two). `None`: there is no such memory, or none left.
     pub fn allocate_on_card(&mut self, bytes: usize, alignment: usize) -> Option<*mut u8> {
         self.wires.card_memory()?.allocate(bytes, alignment)
     }
@@ -112,7 +117,8 @@ impl Device {
         memory.is_some_and(|m| m.release(address))
     }
 
-    /// A message is sent that may lie on the card: is it to be announced so? If it is not, and does, its bytes are charged.
+    /// A message is sent that may lie on the card: is it to be announced so? If it is not, and
+    /// does, its bytes are charged.
     #[inline]
     pub(crate) fn goes_by_card(&mut self, to: ProcId, source: &Source) -> bool {
         !self.engine.card.is_empty() && self.is_for_card(to, source)

@@ -1,8 +1,9 @@
 //! Which way of moving a large message is the faster one here.
 //!
-//! Reading the sender's memory copies once, but through the kernel; pieces through the ring are copied twice, but by two cores at the same
-//! time and without a system call. Which wins depends on processor and kernel, by factors: so each size class tries both ways on
-//! its first messages and keeps to the better, trying the other one again now and then.
+//! Reading the sender's memory copies once, but through the kernel; pieces through the ring are
+//! copied twice, but by two cores at the same time and without a system call. Which wins depends on
+//! processor and kernel, by factors: so each size class tries both ways on its first messages and
+//! keeps to the better, trying the other one again now and then.
 
 use crate::key::ProcId;
 use std::collections::HashMap;
@@ -26,39 +27,45 @@ impl Way {
     }
 }
 
-/// Who sees to an announced message at the receiver: which cores copy, and what else they have to do, is not the same.
+/// Who sees to an announced message at the receiver: which cores copy, and what else they have to
+/// do, is not the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Copier {
     /// A thread of the program that waits in MPI.
     Program,
-    /// The same while this process has large messages to send itself. Those count as well: where one rank reads after the other each message takes half of the
-    /// time that both do.
+    /// The same while this process has large messages to send itself. Those count as well: where
+    /// one rank reads after the other each message takes half of the time that both do.
     Sender,
-    /// Who shares its core: the progress thread, with the sender's or with programs, and a program where ranks outnumber cores. What counts is the work, wherever
-    /// it is done, and not when it has ended: it waits for pieces while others on its core do what has to be done, too.
+    /// Who shares its core: the progress thread, with the sender's or with programs, and a program
+    /// where ranks outnumber cores. What counts is the work, wherever it is done, and not when
+    /// it has ended: it waits for pieces while others on its core do what has to be done, too.
     Sharing,
 }
 
-/// Messages of a trial that go each way, one after the other, at least. Those that come behind them before their part of the trial has ended go the same way: what this
-/// process and its peer have to do for messages that go the other way would be counted as well.
+/// Messages of a trial that go each way, one after the other, at least. Those that come behind them
+/// before their part of the trial has ended go the same way: what this process and its peer have to
+/// do for messages that go the other way would be counted as well.
 const TRIAL: u32 = 6;
 /// The first of them are not counted: others are still under way.
 const UNCOUNTED: u32 = 2;
 /// The rest are, the slowest apart: it may have waited for something else.
 const COUNTED: u32 = TRIAL - UNCOUNTED;
-/// So many more are not counted at most because they come through memory that has not been used before, or while others go the other way; a program that has only
-/// such messages is judged by them.
+/// So many more are not counted at most because they come through memory that has not been used
+/// before, or while others go the other way; a program that has only such messages is judged by
+/// them.
 const SPOILED_MAX: u32 = 64;
 /// So many messages in a row go the way that their sender has gone with one of this process's.
 const FOLLOWS_MAX: u8 = 64;
-/// Messages between the first trial of a class and the second; each verdict that is the same again doubles them.
+/// Messages between the first trial of a class and the second; each verdict that is the same again
+/// doubles them.
 const REST_MIN: u32 = 32;
-/// Where a trial costs more it is made more rarely: what its slower messages cost is at most such a part of what all take until the next.
+/// Where a trial costs more it is made more rarely: what its slower messages cost is at most such a
+/// part of what all take until the next.
 const COST_MAX: f64 = 0.01;
 /// Messages between trials at most.
 const REST_MAX: u32 = 4096;
-/// One trial counts at most so much worse than those before it: the process may have lost its core meanwhile. One that is so much better counts alone: nothing makes a
-/// copy faster than it is.
+/// One trial counts at most so much worse than those before it: the process may have lost its core
+/// meanwhile. One that is so much better counts alone: nothing makes a copy faster than it is.
 const WORSE_MAX: f64 = 2.0;
 /// Size classes: up to 32 KiB, and four times as much each; the last has no end.
 pub(crate) const CLASSES: usize = 6;
@@ -166,13 +173,15 @@ pub(crate) struct Copying {
     classes: [[Class; CLASSES]; 3],
     /// When the last message ended, and which way it went: what queued behind it began only then.
     ended: Option<(Instant, Way)>,
-    /// When the first of those under way, or of the last that were, met its receive, and how often [`Copying::cold`] had been said.
+    /// When the first of those under way, or of the last that were, met its receive, and how often
+    /// [`Copying::cold`] had been said.
     begun: Option<(Instant, u64)>,
     /// Pieces that came or went through memory that had not been used before.
     cold: u64,
     /// Messages under way, by way.
     under_way: [u32; 2],
-    /// By peer and class: the way that the peer has gone with a message of this process's, and how many of the peer's have followed it.
+    /// By peer and class: the way that the peer has gone with a message of this process's, and how
+    /// many of the peer's have followed it.
     ways: HashMap<ProcId, [Option<(Way, u8)>; CLASSES]>,
 }
 
@@ -295,8 +304,9 @@ impl Class {
 }
 
 impl Copying {
-    /// The way for a message of `len` bytes that goes now, and what [`Copying::note`] wants at its end. `met`: when it met its receive; this process may have seen to
-    /// what its peer reads since then.
+    /// The way for a message of `len` bytes that goes now, and what [`Copying::note`] wants at its
+    /// end. `met`: when it met its receive; this process may have seen to what its peer reads
+    /// since then.
     pub fn choose(&mut self, copier: Copier, from: ProcId, len: u64, met: Instant) -> Measured {
         let class = class_of(len);
         let (way, trial) = match copier {
@@ -321,7 +331,8 @@ impl Copying {
         }
     }
 
-    /// Pieces come, or have gone, through memory that had not been used before: messages under way say nothing of what later ones will take.
+    /// Pieces come, or have gone, through memory that had not been used before: messages under way
+    /// say nothing of what later ones will take.
     pub fn cold(&mut self) {
         self.cold += 1;
     }
@@ -340,8 +351,9 @@ impl Copying {
         self.ways.entry(peer).or_default()[class_of(len)] = Some((way, 0));
     }
 
-    /// The way of a peer that is followed. Of two that exchange messages one decides for both: what one reads keeps it from writing what the other one wants
-    /// in pieces, so that neither would ever find those faster while the other one reads.
+    /// The way of a peer that is followed. Of two that exchange messages one decides for both: what
+    /// one reads keeps it from writing what the other one wants in pieces, so that neither
+    /// would ever find those faster while the other one reads.
     fn follow(&mut self, peer: ProcId, class: usize) -> Option<Way> {
         let known = &mut self.ways.get_mut(&peer)?[class];
         let (way, followed) = known.as_mut()?;
@@ -353,7 +365,8 @@ impl Copying {
         Some(way)
     }
 
-    /// A message that could go its `way` since then has just ended: how long it took once those before it had, and whether none went the other way meanwhile.
+    /// A message that could go its `way` since then has just ended: how long it took once those
+    /// before it had, and whether none went the other way meanwhile.
     fn end(&mut self, way: Way, since: Instant) -> (Duration, bool) {
         let now = Instant::now();
         let before = self.ended.replace((now, way)).filter(|b| b.0 > since);
@@ -383,7 +396,8 @@ impl Copying {
         class.note(way, len, took.as_secs_f64(), apart && warm);
     }
 
-    /// A message of `len` bytes of this process's own has just ended, whose receiver goes the way of this process.
+    /// A message of `len` bytes of this process's own has just ended, whose receiver goes the way
+    /// of this process.
     pub fn sent(&mut self, len: u64, way: Way) {
         let class = class_of(len);
         let of = &mut self.classes[Copier::Sender as usize][class];
@@ -452,7 +466,8 @@ mod tests {
         assert_eq!(class_of(u64::MAX), CLASSES - 1);
     }
 
-    /// Sends `messages` of which those that go the `fast` way take 1 ms and others 3; returns how many went the other way.
+    /// Sends `messages` of which those that go the `fast` way take 1 ms and others 3; returns how
+    /// many went the other way.
     fn send(copying: &mut Copying, messages: u32, fast: Way, copier: Copier) -> u32 {
         let mut slow_ones = 0;
         for _ in 0..messages {
@@ -468,7 +483,8 @@ mod tests {
         slow_ones
     }
 
-    /// Messages that came in pieces without having been given their way bring the next trial nearer, as others do.
+    /// Messages that came in pieces without having been given their way bring the next trial
+    /// nearer, as others do.
     #[test]
     fn messages_that_came_unannounced_count_towards_the_next_trial() {
         let mut copying = Copying::default();
@@ -483,7 +499,8 @@ mod tests {
         }
     }
 
-    /// Both ways are tried, then the faster one is kept to, and the other one tried again now and then; apart for each class and for each copier.
+    /// Both ways are tried, then the faster one is kept to, and the other one tried again now and
+    /// then; apart for each class and for each copier.
     #[test]
     fn the_faster_way_wins() {
         for (fast, slow) in [(Way::Read, Way::Pieces), (Way::Pieces, Way::Read)] {
@@ -491,7 +508,8 @@ mod tests {
             let first = send(&mut copying, 2 * TRIAL, fast, Copier::Program);
             assert_eq!(first, TRIAL);
             let later = send(&mut copying, 10_000, fast, Copier::Program);
-            // One that takes three times as long is asked for again so rarely that it costs a hundredth.
+            // One that takes three times as long is asked for again so rarely that it costs a
+            // hundredth.
             assert!((TRIAL..=5 * TRIAL).contains(&later), "{later}");
             let busy = send(&mut copying, 100, slow, Copier::Sharing);
             assert!((TRIAL..=3 * TRIAL).contains(&busy), "{busy}");
@@ -525,7 +543,8 @@ mod tests {
         assert!(late < 2000, "{late} of 20000 went the way that is slow now");
     }
 
-    /// Messages of which many were chosen before the first had ended go one way until its part of the trial has ended.
+    /// Messages of which many were chosen before the first had ended go one way until its part of
+    /// the trial has ended.
     #[test]
     fn many_at_once() {
         let mut copying = Copying::default();
@@ -545,7 +564,8 @@ mod tests {
         assert_eq!((class.stage, class.verdict), (Stage::Rest, Way::Pieces));
     }
 
-    /// What comes through new memory, or while messages go the other way, says nothing; but a program that has nothing else is judged by it.
+    /// What comes through new memory, or while messages go the other way, says nothing; but a
+    /// program that has nothing else is judged by it.
     #[test]
     fn spoiled_messages_do_not_count() {
         let mut copying = Copying::default();
@@ -586,7 +606,8 @@ mod tests {
         assert!((figure.latest() - 0.2).abs() < 1e-9);
     }
 
-    /// An accident of an earlier trial does not outlive the next one; one of the latest counts little.
+    /// An accident of an earlier trial does not outlive the next one; one of the latest counts
+    /// little.
     #[test]
     fn a_trial_that_is_much_better_counts_alone() {
         let mut figure = Figure::default();
@@ -618,7 +639,8 @@ mod tests {
         assert_eq!(way(Copier::Sender, 3, 90_000), Way::Read);
     }
 
-    /// Two ranks exchange messages: one reads, then the other one does, 2 ms each; pieces of both take 3 ms.
+    /// Two ranks exchange messages: one reads, then the other one does, 2 ms each; pieces of both
+    /// take 3 ms.
     #[test]
     fn what_is_exchanged_takes_the_time_of_both() {
         let mut copying = Copying::default();
@@ -647,7 +669,8 @@ mod tests {
         );
     }
 
-    /// Of what is done on a shared core only the work counts: pieces for which it has waited for long are none.
+    /// Of what is done on a shared core only the work counts: pieces for which it has waited for
+    /// long are none.
     #[test]
     fn on_a_shared_core_the_work_counts() {
         let mut copying = Copying::default();

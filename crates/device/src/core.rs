@@ -47,18 +47,21 @@ pub struct Capabilities {
     pub eager_max: usize,
     /// The peer shares this process's memory system.
     pub same_node: bool,
-    /// A large message is read from where it lies little by little, and nobody else looks there: what is left of it may be moved
-    /// ([`Device::relocate`]).
+    /// A large message is read from where it lies little by little, and nobody else looks there:
+    /// what is left of it may be moved ([`Device::relocate`]).
     pub streams: bool,
 }
 
-/// Work that goes on whenever the device makes progress (a collective's schedule). Others may have a part of it, too.
+/// Work that goes on whenever the device makes progress (a collective's schedule). Others may have
+/// a part of it, too.
 pub trait Background: Send + Sync {
-    /// Does what can be done now, without blocking. Returns true when all is done; the device then lets go of it.
+    /// Does what can be done now, without blocking. Returns true when all is done; the device then
+    /// lets go of it.
     fn advance(&self, device: &mut Device) -> bool;
 
-    /// Do others wait for what it does next, or does that take long? Otherwise it can wait until the program is in MPI again: the progress
-    /// thread is not woken for it alone. Its requests speak for themselves. The device is there to show that the caller has it.
+    /// Do others wait for what it does next, or does that take long? Otherwise it can wait until
+    /// the program is in MPI again: the progress thread is not woken for it alone. Its requests
+    /// speak for themselves. The device is there to show that the caller has it.
     fn presses(&self, _device: &Device) -> bool {
         true
     }
@@ -233,7 +236,8 @@ impl Device {
         }
     }
 
-    /// A message has gone to `to`. If that is this process, no bell rings, but another of its threads may sleep and wait for it.
+    /// A message has gone to `to`. If that is this process, no bell rings, but another of its
+    /// threads may sleep and wait for it.
     #[inline]
     pub(crate) fn note_own(&mut self, to: ProcId) {
         if to == self.me {
@@ -251,7 +255,8 @@ impl Device {
         source: Source,
         waiter: Option<ReqId>,
     ) -> Option<ReqId> {
-        // A synchronous send's request completes when the receiver says so; a standard one's when the wire has taken the bytes.
+        // A synchronous send's request completes when the receiver says so; a standard one's when
+        // the wire has taken the bytes.
         let (payload, req) = match waiter {
             Some(waiter) => {
                 let mut bytes = vec![0; source.len()];
@@ -279,7 +284,8 @@ impl Device {
         Some(req)
     }
 
-    /// Tells the receiver of a large message; the bytes follow when it has matched, or go at once if they need not wait for that.
+    /// Tells the receiver of a large message; the bytes follow when it has matched, or go at once
+    /// if they need not wait for that.
     #[inline(never)]
     fn announce(
         &mut self,
@@ -289,7 +295,8 @@ impl Device {
         mode: SendMode,
         by_card: bool,
     ) -> ReqId {
-        // Asked for once more, so that shorter messages, which pass by here, need not have all of it in memory.
+        // Asked for once more, so that shorter messages, which pass by here, need not have all of
+        // it in memory.
         let features = match self.wires.features(to) {
             Ok(f) => f,
             Err(e) => return self.refuse(e),
@@ -405,7 +412,8 @@ impl Device {
         req
     }
 
-    /// From now on the bytes of a send that has begun may be moved ([`Device::relocate`]): nothing is lent to a wire any more.
+    /// From now on the bytes of a send that has begun may be moved ([`Device::relocate`]): nothing
+    /// is lent to a wire any more.
     pub fn lend_nothing(&mut self) {
         self.engine.lends = false;
     }
@@ -415,7 +423,8 @@ impl Device {
         self.engine.matcher.probe(pattern)
     }
 
-    /// Takes the first message that matches out of the queue, to be received by [`Device::receive_matched`].
+    /// Takes the first message that matches out of the queue, to be received by
+    /// [`Device::receive_matched`].
     pub fn matched_probe(&mut self, pattern: &Pattern) -> Option<(ReqId, Envelope)> {
         let message = self.engine.matcher.match_receive(pattern)?;
         let envelope = message.envelope();
@@ -427,7 +436,8 @@ impl Device {
         ))
     }
 
-    /// Receives a message taken by [`Device::matched_probe`]; `message` becomes the receive's request.
+    /// Receives a message taken by [`Device::matched_probe`]; `message` becomes the receive's
+    /// request.
     ///
     /// # Safety
     /// As for [`Device::receive`].
@@ -452,7 +462,8 @@ impl Device {
         message
     }
 
-    /// Cancels a receive that has not matched. Returns whether it was cancelled; the request completes either way.
+    /// Cancels a receive that has not matched. Returns whether it was cancelled; the request
+    /// completes either way.
     pub fn cancel_receive(&mut self, req: ReqId) -> bool {
         let Some(Operation::Receive {
             context,
@@ -476,7 +487,8 @@ impl Device {
         withdrawn
     }
 
-    /// What a receive asks for that still waits for its message; `None` if it is none, or has met one.
+    /// What a receive asks for that still waits for its message; `None` if it is none, or has met
+    /// one.
     pub fn asks_for(&mut self, req: ReqId) -> Option<Pattern> {
         let Some(Operation::Receive { context, .. }) = self.engine.requests.operation(req) else {
             return None;
@@ -485,7 +497,8 @@ impl Device {
         self.engine.matcher.asks_for(context, req)
     }
 
-    /// The messages in a context that have come and that no receive has asked for. `None`: there are none.
+    /// The messages in a context that have come and that no receive has asked for. `None`: there
+    /// are none.
     pub fn unreceived(&mut self, context: ContextId) -> Option<Unreceived> {
         let (_, count) = self.engine.matcher.lengths(context);
         let first = self.engine.matcher.unexpected(context).next()?;
@@ -497,7 +510,8 @@ impl Device {
         })
     }
 
-    /// Receives that wait for their message, and messages that wait for their receive, in a context.
+    /// Receives that wait for their message, and messages that wait for their receive, in a
+    /// context.
     pub fn queue_lengths(&self, context: ContextId) -> (usize, usize) {
         self.engine.matcher.lengths(context)
     }
@@ -524,7 +538,8 @@ impl Device {
         self.engine.requests.detach(req);
     }
 
-    /// Something that a sleeping thread of this process may wait for has changed: it looks again when this guard is dropped.
+    /// Something that a sleeping thread of this process may wait for has changed: it looks again
+    /// when this guard is dropped.
     pub fn nudge(&mut self) {
         self.engine.nudges += 1;
     }
@@ -596,7 +611,8 @@ impl Device {
         self.take_worked() || ended || self.engine.requests.completed() != before
     }
 
-    /// Sees to announced messages that have been matched: reads them, or asks for their pieces. Returns whether some are left that can be seen to at once.
+    /// Sees to announced messages that have been matched: reads them, or asks for their pieces.
+    /// Returns whether some are left that can be seen to at once.
     fn run_tasks(&mut self) -> bool {
         if self.leaves_copying() {
             return false;
@@ -642,7 +658,8 @@ impl Device {
                 continue;
             };
             let begun = match sink {
-                // SAFETY: the receive's buffer is valid until its completion; `take` is at most its capacity.
+                // SAFETY: the receive's buffer is valid until its completion; `take` is at most its
+                // capacity.
                 Sink::Bytes { ptr, .. } => unsafe {
                     self.wires.fetch(from, address, *ptr, take as usize)
                 },
@@ -699,13 +716,15 @@ impl Device {
         any
     }
 
-    /// All that this process has sent has reached its peers' systems, and they know that nothing more will come.
+    /// All that this process has sent has reached its peers' systems, and they know that nothing
+    /// more will come.
     pub(crate) fn settle(&mut self) -> bool {
         self.wires.settle()
     }
 
-    /// Tells the launcher how many messages have come and gone. What waits here for room or for a connection is under way, too: as
-    /// long as there is any, one more is said to have gone than has.
+    /// Tells the launcher how many messages have come and gone. What waits here for room or for a
+    /// connection is under way, too: as long as there is any, one more is said to have gone
+    /// than has.
     pub(crate) fn publish_counts(&self) {
         let sent = self.engine.sent + u64::from(self.engine.has_outgoing());
         self.status.sent.store(sent, Ordering::Relaxed);

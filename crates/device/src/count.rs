@@ -1,7 +1,7 @@
 //! What the device counts, for tools (MPI 5.0 §15.3.7).
 //!
-//! Only who has the device counts, so that counting is a plain addition and not an atomic one. Anybody may read at any time,
-//! before the device is started and from any thread.
+//! Only who has the device counts, so that counting is a plain addition and not an atomic one.
+//! Anybody may read at any time, before the device is started and from any thread.
 
 use crate::core::Device;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

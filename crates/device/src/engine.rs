@@ -33,7 +33,8 @@ impl Outgoing {
         }
     }
 
-    /// Is it an announced message's bytes? Those of one that was not announced keep their place among the messages: they are what is matched.
+    /// Is it an announced message's bytes? Those of one that was not announced keep their place
+    /// among the messages: they are what is matched.
     fn is_stream(&self) -> bool {
         matches!(self.payload, Payload::Stream { .. }) && self.message != wire::AT_ONCE
     }
@@ -126,7 +127,8 @@ pub(crate) struct Engine {
     pub nudges: u64,
     /// Whole messages that are coming in, by sender: the receives that they have met.
     pub incoming: HashMap<ProcId, ReqId>,
-    /// To whom the last large message went, if nothing has been polled since, and bytes of those kept back to go together.
+    /// To whom the last large message went, if nothing has been polled since, and bytes of those
+    /// kept back to go together.
     pub burst: (Option<ProcId>, usize),
     /// Bytes of a large message have come or gone by a connection; taken back by whoever reads it.
     pub large_moved: bool,
@@ -142,7 +144,8 @@ pub(crate) struct Engine {
     pub next_held: Option<Held>,
     /// The next large message's ends go before its announcement.
     pub gives_ends: bool,
-    /// Ends that have come before their message's announcement has met a receive, by the sender and its request.
+    /// Ends that have come before their message's announcement has met a receive, by the sender
+    /// and its request.
     pub given: HashMap<(ProcId, u32), Box<[u8]>>,
     /// What other processes have said, and nobody has read yet.
     pub notes: VecDeque<(ProcId, Note)>,
@@ -202,8 +205,9 @@ impl Engine {
         !self.outbox_peers.is_empty()
     }
 
-    /// Queues a message. All go in this order, but that announced messages' bytes come after whatever else waits: a request for the peer's bytes that stood behind
-    /// this process's own would keep the other direction idle until those have gone.
+    /// Queues a message. All go in this order, but that announced messages' bytes come after
+    /// whatever else waits: a request for the peer's bytes that stood behind this process's own
+    /// would keep the other direction idle until those have gone.
     pub fn queue(&mut self, to: ProcId, message: Outgoing) {
         let queue = self.outbox.entry(to).or_default();
         if queue.is_empty() {
@@ -312,7 +316,8 @@ impl Engine {
         }
     }
 
-    /// A message has been read, or could not be. True: the sender is to be told that it has been taken.
+    /// A message has been read, or could not be. True: the sender is to be told that it has been
+    /// taken.
     pub fn fetched(&mut self, fetch: &Fetching, result: Result<(), ReadError>) -> bool {
         match result {
             Ok(()) => {
@@ -333,12 +338,14 @@ impl Engine {
         result.is_ok()
     }
 
-    /// Asks the sender for an announced message's bytes. `measured`: how long they take says something.
+    /// Asks the sender for an announced message's bytes. `measured`: how long they take says
+    /// something.
     pub fn ask(&mut self, req: ReqId, from: ProcId, request: u32, measured: Option<Measured>) {
         self.ask_for(req, from, request, measured, false);
     }
 
-    /// The same. `waited`: the receive waited for the message, and the like of it need not be announced.
+    /// The same. `waited`: the receive waited for the message, and the like of it need not be
+    /// announced.
     pub fn ask_for(
         &mut self,
         req: ReqId,
@@ -501,7 +508,8 @@ impl Engine {
         if stream.from != from {
             return None;
         }
-        // SAFETY: the receive's buffer is valid until its completion; what is beyond its end is dropped.
+        // SAFETY: the receive's buffer is valid until its completion; what is beyond its end is
+        // dropped.
         let mut write = || unsafe { sink.write(stream.got as usize, data) };
         match &mut stream.measured {
             Some(measured) => measured.work(&mut write),
@@ -543,7 +551,8 @@ impl Engine {
         }
     }
 
-    /// A peer has decided how it gets one of this process's messages of `len` bytes. Of two the one with the lower number decides for both.
+    /// A peer has decided how it gets one of this process's messages of `len` bytes. Of two the one
+    /// with the lower number decides for both.
     fn peer_went(&mut self, peer: ProcId, len: u64, way: Way) {
         if peer < self.me {
             self.copying.went(peer, len, way);

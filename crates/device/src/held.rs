@@ -1,7 +1,10 @@
-//! Receives that do not take their message at once: the floor above says in which order large messages are to come.
+//! Receives that do not take their message at once: the floor above says in which order large
+//! messages are to come.
 //!
-//! A message that its sender keeps until it is asked for is announced, and asked for when [`Device::go_on`] says so. A few bytes at its beginning and
-//! end can be had before that: they come at once, and once more with the message. A sender that knows that they will be wanted gives them unasked.
+//! A message that its sender keeps until it is asked for is announced, and asked for when
+//! [`Device::go_on`] says so. A few bytes at its beginning and end can be had before that: they
+//! come at once, and once more with the message. A sender that knows that they will be wanted gives
+//! them unasked.
 
 use crate::SendMode;
 use crate::buffer::{Sink, Source};
@@ -14,9 +17,11 @@ use crate::wire::{self, Fields, Head};
 /// Bytes of each end of a message that can be had before the rest.
 pub const END_MAX: usize = 4096;
 
-/// A message of fewer bytes does not give its ends unasked: they would be more than a sixty-fourth of it.
+/// A message of fewer bytes does not give its ends unasked: they would be more than a sixty-fourth
+/// of it.
 const GIVES_MIN: usize = 64 * 2 * END_MAX;
-/// Messages whose ends are kept until a receive is met, at most; the ends of further ones are asked for.
+/// Messages whose ends are kept until a receive is met, at most; the ends of further ones are asked
+/// for.
 const GIVEN_MAX: usize = 4096;
 
 /// A receive that is held back.
@@ -32,7 +37,8 @@ pub(crate) struct Held {
 }
 
 impl Device {
-    /// As [`Device::send`], of bytes to a peer with [`streams`](crate::Capabilities::streams) who will want the ends first: a large message's go before its announcement. Asked for they
+    /// As [`Device::send`], of bytes to a peer with [`streams`](crate::Capabilities::streams) who
+    /// will want the ends first: a large message's go before its announcement. Asked for they
     /// would stand behind the bytes of other messages, for as long as those take.
     ///
     /// # Safety
@@ -45,8 +51,9 @@ impl Device {
         req
     }
 
-    /// As [`Device::receive_from`], but a message that is announced over the wire is not asked for before [`Device::go_on`]; only so many bytes (at most [`END_MAX`])
-    /// of its beginning and end come before that. To be ended by [`Device::take_held`].
+    /// As [`Device::receive_from`], but a message that is announced over the wire is not asked for
+    /// before [`Device::go_on`]; only so many bytes (at most [`END_MAX`]) of its beginning and
+    /// end come before that. To be ended by [`Device::take_held`].
     ///
     /// # Safety
     /// As for [`Device::receive_from`].
@@ -102,7 +109,8 @@ impl Device {
         let total = self.engine.requests.envelope(req).len;
         match self.engine.held.get(&req) {
             Some(held) if held.announced.is_some() => {
-                // A message of another length than expected is an error: its ends come with the rest.
+                // A message of another length than expected is an error: its ends come with the
+                // rest.
                 let room = match self.engine.requests.operation(req) {
                     Some(Operation::Receive { sink, .. }) => sink.capacity() as u64,
                     _ => return true,
@@ -184,7 +192,8 @@ impl Engine {
         Some(())
     }
 
-    /// A receive has met a message that was announced over the wire, whose ends may have come before. True: it is held back, and there is nothing more to do now.
+    /// A receive has met a message that was announced over the wire, whose ends may have come
+    /// before. True: it is held back, and there is nothing more to do now.
     pub(crate) fn hold(
         &mut self,
         req: ReqId,
@@ -220,7 +229,8 @@ impl Engine {
                 });
                 match here {
                     _ if bytes == 0 => {}
-                    // SAFETY: the receive's buffer is valid until its completion; the bytes lie within it.
+                    // SAFETY: the receive's buffer is valid until its completion; the bytes lie
+                    // within it.
                     Some(here) => unsafe { sink.write(place as usize, here) },
                     None => {
                         held.awaited[end] = true;
@@ -266,7 +276,8 @@ impl Engine {
             return None;
         }
         let mut end = vec![0; len];
-        // SAFETY: an announced send's buffer is valid until its completion; the bytes lie within it.
+        // SAFETY: an announced send's buffer is valid until its completion; the bytes lie within
+        // it.
         unsafe { source.read(at, &mut end) };
         self.queue(
             from,
@@ -400,7 +411,8 @@ mod tests {
         assert!(room[99_980..].iter().all(|&b| b == 5) && room[..99_980].iter().all(|&b| b == 0));
     }
 
-    /// Both ends of a message, as a sender gives them: each has so many bytes, and all of them are this.
+    /// Both ends of a message, as a sender gives them: each has so many bytes, and all of them are
+    /// this.
     fn given(request: u32, each: usize, byte: u8) -> Vec<u8> {
         [Head::new().u32(request).bytes(), &vec![byte; 2 * each]].concat()
     }
@@ -410,7 +422,8 @@ mod tests {
         for first in [true, false] {
             let mut room = vec![0u8; 100_000];
             let (mut engine, _) = met(&mut room, [0, 0], 100_000);
-            // A second message, from the same sender: its receive is there before it, or comes after it.
+            // A second message, from the same sender: its receive is there before it, or comes
+            // after it.
             let mut other = vec![0u8; 100_000];
             let (pattern, next) = held_back(&mut engine, &mut other, [10, 20]);
             if first {

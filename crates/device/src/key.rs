@@ -5,8 +5,8 @@ pub type ProcId = u32;
 
 /// A communication context. Two messages of different contexts never match (MPI 5.0 §3.2.3).
 ///
-/// Unique in the job without agreement: the process that leads the creation of a communicator numbers it
-/// with its own process number and a counter of its own.
+/// Unique in the job without agreement: the process that leads the creation of a communicator
+/// numbers it with its own process number and a counter of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct ContextId(pub u64);
 
@@ -31,7 +31,8 @@ impl ContextId {
         self.0 & 3 == 1
     }
 
-    /// The twin for messages with which a communicator's members agree on something (creation of others).
+    /// The twin for messages with which a communicator's members agree on something (creation of
+    /// others).
     pub fn control(self) -> ContextId {
         ContextId(self.0 | 2)
     }
@@ -41,7 +42,8 @@ impl ContextId {
         ContextId(self.0 | 3)
     }
 
-    /// The twin for such messages where not all members take part: the tag that the program gives tells them apart.
+    /// The twin for such messages where not all members take part: the tag that the program gives
+    /// tells them apart.
     pub fn tagged(self) -> ContextId {
         ContextId(self.0 | 3)
     }
@@ -88,7 +90,8 @@ impl Tags {
         Tags::alike(tag, u32::MAX)
     }
 
-    /// Those that are like `tag` in the bits of `matched`; what the others say is left to the receiver.
+    /// Those that are like `tag` in the bits of `matched`; what the others say is left to the
+    /// receiver.
     #[inline]
     pub const fn alike(tag: u32, matched: u32) -> Tags {
         Tags { tag, matched }

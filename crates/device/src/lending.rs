@@ -1,15 +1,20 @@
-//! Whether large messages to a peer are lent to its wire or copied into it: whichever was found to be faster with messages of about that size, since what no
-//! longer fits a core's cache costs more to copy.
+//! Whether large messages to a peer are lent to its wire or copied into it: whichever was found to
+//! be faster with messages of about that size, since what no longer fits a core's cache costs more
+//! to copy.
 //!
-//! Which is depends on the machine (on whether the sender's or the receiver's core is the one that has more to do, and on what a page that is lent costs the system
-//! beside one that is copied), and may change while a program runs. So both are tried, now and then, on messages that go anyway: in turns, one way after the other,
-//! so that a machine that others use as well is as slow for both. Only long runs of messages count, in which what the system's buffers swallow at first is left
-//! out: what is measured then is how fast the receiver gets them, whatever each side's part is. What comes meanwhile counts as well: of two ranks that send each
-//! other much, each could gain by a way that costs the other one more. Messages that come alone are copied, as all are at first.
+//! Which is depends on the machine (on whether the sender's or the receiver's core is the one that
+//! has more to do, and on what a page that is lent costs the system beside one that is copied), and
+//! may change while a program runs. So both are tried, now and then, on messages that go anyway: in
+//! turns, one way after the other, so that a machine that others use as well is as slow for both.
+//! Only long runs of messages count, in which what the system's buffers swallow at first is left
+//! out: what is measured then is how fast the receiver gets them, whatever each side's part is.
+//! What comes meanwhile counts as well: of two ranks that send each other much, each could gain by
+//! a way that costs the other one more. Messages that come alone are copied, as all are at first.
 
 use std::time::{Duration, Instant};
 
-/// Bytes at the beginning of a run that do not count: what a connection's buffers may hold (tcp_wmem's usual limit).
+/// Bytes at the beginning of a run that do not count: what a connection's buffers may hold
+/// (tcp_wmem's usual limit).
 const SKIPPED: usize = 4 << 20;
 /// Bytes whose time is measured in one turn, …
 const MEASURED: usize = 8 << 20;
@@ -17,13 +22,16 @@ const MEASURED: usize = 8 << 20;
 const CROWDED: usize = 32 << 20;
 /// Turns of a trial; the even ones go the way in use, the odd ones the other.
 const TURNS: usize = 10;
-/// After so many the other way is given up if each of its turns took an eighth longer than the one before it.
+/// After so many the other way is given up if each of its turns took an eighth longer than the one
+/// before it.
 const LOST: usize = 4;
 /// A run is over when all has been taken and nothing offered for so long, …
 const PAUSE: Duration = Duration::from_micros(200);
-/// … or when something waited and nothing was taken for so long: the receiver does something else. Ranks that share a core take turns of a few milliseconds.
+/// … or when something waited and nothing was taken for so long: the receiver does something else.
+/// Ranks that share a core take turns of a few milliseconds.
 const STALL: Duration = Duration::from_millis(50);
-/// A turn that has not come to an end after so many times its bytes is no part of a long run: the trial is given up.
+/// A turn that has not come to an end after so many times its bytes is no part of a long run: the
+/// trial is given up.
 const GIVEN_UP: usize = 8;
 /// What has been taken of large messages.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +48,8 @@ pub(crate) struct Taken {
 
 /// Bytes before the first trial, …
 const FIRST: u64 = 32 << 20;
-/// … where ranks share cores (a trial takes 360 MiB there), and after one that was undecided or changed something, …
+/// … where ranks share cores (a trial takes 360 MiB there), and after one that was undecided or
+/// changed something, …
 const AGAIN: u64 = 1 << 30;
 /// … and at most; twice as many after each that found all as it was.
 const SELDOM: u64 = 64 << 30;
@@ -78,7 +87,8 @@ struct Trial {
     /// Bytes of this run still to be left out.
     skip: usize,
     counted: usize,
-    /// When the first that counts went, what had come here until then, and when bytes were last taken.
+    /// When the first that counts went, what had come here until then, and when bytes were last
+    /// taken.
     since: Instant,
     came: u64,
     last: Instant,
@@ -88,7 +98,8 @@ struct Trial {
 }
 
 impl Choice {
-    /// Where nothing is known yet: all is copied. Where ranks share cores (`crowded`) the first trial comes later.
+    /// Where nothing is known yet: all is copied. Where ranks share cores (`crowded`) the first
+    /// trial comes later.
     pub fn new(crowded: bool) -> Choice {
         Choice {
             lends: false,
@@ -109,7 +120,8 @@ impl Choice {
         self.lends != other
     }
 
-    /// A message is offered, of whose kind nothing may have been for a while; `now` says what time it is.
+    /// A message is offered, of whose kind nothing may have been for a while; `now` says what time
+    /// it is.
     pub fn offered(&mut self, now: impl FnOnce() -> Instant) {
         if let Some(trial) = &mut self.trial {
             trial.offered(now());
@@ -141,8 +153,9 @@ impl Choice {
         (self.trial, self.until, self.period) = (None, period, period);
     }
 
-    /// A change must be a tenth faster in the best of its turns, and faster in the middle one: some of either way's turns are slow because the machine has other
-    /// work, and those are not to decide.
+    /// A change must be a tenth faster in the best of its turns, and faster in the middle one: some
+    /// of either way's turns are slow because the machine has other work, and those are not to
+    /// decide.
     fn decide(&mut self, took: &[Duration; TURNS]) {
         let sorted = |from: usize| {
             let mut of: Vec<Duration> = took.iter().skip(from).step_by(2).copied().collect();
@@ -230,7 +243,8 @@ mod tests {
     use super::*;
     use crate::stream::LEND_MIN;
 
-    /// Sends `total` bytes in runs of `run` pieces of 1 MiB, which take so many µs copied and lent. Returns how many were lent.
+    /// Sends `total` bytes in runs of `run` pieces of 1 MiB, which take so many µs copied and lent.
+    /// Returns how many were lent.
     fn send(choice: &mut Choice, total: u64, run: u64, micros: [u64; 2], at: &mut Instant) -> u64 {
         exchange(choice, total, run, micros, [0, 0], at)
     }

@@ -1,8 +1,9 @@
-//! What MPICH calls the ADI: virtual connections, matching by key and pattern, posted and unexpected
-//! queues, eager and rendezvous, the progress engine, and waiting without burning a core.
+//! What MPICH calls the ADI: virtual connections, matching by key and pattern, posted and
+//! unexpected queues, eager and rendezvous, the progress engine, and waiting without burning a
+//! core.
 //!
-//! The device knows processes ([`ProcId`]), match keys and bytes; it never hears of communicators or
-//! datatypes.
+//! The device knows processes ([`ProcId`]), match keys and bytes; it never hears of communicators
+//! or datatypes.
 
 mod asking;
 mod at_once;

@@ -1,7 +1,8 @@
 //! The one device of this process, and its lock.
 //!
-//! Below MPI_THREAD_MULTIPLE at most one thread is in MPI at a time, by the standard's own rule (MPI 5.0 §11.6), so no lock is
-//! taken. With it, or with a progress thread, one lock guards the device; whoever waits lets go of it.
+//! Below MPI_THREAD_MULTIPLE at most one thread is in MPI at a time, by the standard's own rule
+//! (MPI 5.0 §11.6), so no lock is taken. With it, or with a progress thread, one lock guards the
+//! device; whoever waits lets go of it.
 
 use crate::core::Device;
 use crate::waiting::Patience;
@@ -44,7 +45,8 @@ pub struct DeviceGuard {
 }
 
 impl DeviceGuard {
-    /// Lets go of the device within a call that is about to take it again, so that nothing need be handed to the progress thread.
+    /// Lets go of the device within a call that is about to take it again, so that nothing need be
+    /// handed to the progress thread.
     #[inline]
     pub fn stay(mut self) {
         self.stays = true;
@@ -115,11 +117,13 @@ impl Drop for DeviceGuard {
     }
 }
 
-/// Takes the device's lock. Panics if the device has not been started. Not reentrant: never call user code with it held.
+/// Takes the device's lock. Panics if the device has not been started. Not reentrant: never call
+/// user code with it held.
 #[inline]
 pub fn device() -> DeviceGuard {
     let lock = CONCURRENT.load(Ordering::Relaxed).then(lock);
-    // SAFETY: either the lock is held, or by MPI's thread rule only this thread is in MPI, and guards are never nested.
+    // SAFETY: either the lock is held, or by MPI's thread rule only this thread is in MPI, and
+    // guards are never nested.
     let mut guard = unsafe { guard(lock) };
     if guard.progress_thread.is_some() {
         guard.come_back();
@@ -130,8 +134,9 @@ pub fn device() -> DeviceGuard {
     guard
 }
 
-/// The device for the progress thread, which must not keep it for long. `polls`: it hands its core over for a while before it sleeps for the
-/// lock, so that the program, which lets go of it within a microsecond mostly, need not wake it.
+/// The device for the progress thread, which must not keep it for long. `polls`: it hands its core
+/// over for a while before it sleeps for the lock, so that the program, which lets go of it within
+/// a microsecond mostly, need not wake it.
 pub(crate) fn device_for_progress(polls: bool) -> DeviceGuard {
     let soon = if polls { in_turns(TURNS) } else { None };
     let lock = soon.unwrap_or_else(|| LOCK.lock().unwrap_or_else(PoisonError::into_inner));
@@ -152,14 +157,15 @@ fn lock() -> MutexGuard<'static, ()> {
     })
 }
 
-/// The lock, if it becomes free within so many turns: the progress thread lets go of it between any two pieces of work, and to be woken
-/// takes longer than most of these do.
+/// The lock, if it becomes free within so many turns: the progress thread lets go of it between any
+/// two pieces of work, and to be woken takes longer than most of these do.
 #[cold]
 fn soon() -> Option<MutexGuard<'static, ()>> {
     if is_multiple() {
         return None; // other threads of the program may have it for longer
     }
-    // Mostly the thread has another core, and whoever gets this one keeps it for longer than the thread the lock.
+    // Mostly the thread has another core, and whoever gets this one keeps it for longer than the
+    // thread the lock.
     let spun = (0..SPINS).find_map(|_| {
         std::hint::spin_loop();
         take()
@@ -207,8 +213,8 @@ unsafe fn guard(lock: Option<MutexGuard<'static, ()>>) -> DeviceGuard {
     }
 }
 
-/// Is no thread but the calling one in MPI, nor any of the library's that uses the device? So it is, by MPI's thread rule, below
-/// MPI_THREAD_MULTIPLE and without a progress thread.
+/// Is no thread but the calling one in MPI, nor any of the library's that uses the device? So it
+/// is, by MPI's thread rule, below MPI_THREAD_MULTIPLE and without a progress thread.
 #[inline]
 pub fn is_alone() -> bool {
     !CONCURRENT.load(Ordering::Relaxed)
@@ -243,7 +249,8 @@ pub(crate) fn wake_up() -> u32 {
     SLEEPERS.fetch_sub(1, Ordering::SeqCst) - 1
 }
 
-/// This thread, about to sleep, is to watch the wires' descriptors unless another one does. Called with the lock.
+/// This thread, about to sleep, is to watch the wires' descriptors unless another one does. Called
+/// with the lock.
 pub(crate) fn take_watch() -> bool {
     !WATCHED.swap(true, Ordering::SeqCst)
 }
@@ -262,9 +269,10 @@ pub(crate) fn sleepers() -> u32 {
     SLEEPERS.load(Ordering::SeqCst)
 }
 
-/// Starts the device of this process in its node's `segment` (none in a job of one rank); its peers on other nodes are found
-/// through `directory`. Under a foreign launcher blocks until all ranks have come here, if there are other nodes.
-/// `concurrent`: will several threads call MPI at once (MPI_THREAD_MULTIPLE)? `progress`: will there be a progress thread
+/// Starts the device of this process in its node's `segment` (none in a job of one rank); its peers
+/// on other nodes are found through `directory`. Under a foreign launcher blocks until all ranks
+/// have come here, if there are other nodes. `concurrent`: will several threads call MPI at once
+/// (MPI_THREAD_MULTIPLE)? `progress`: will there be a progress thread
 /// ([`start_progress`](crate::start_progress))?
 ///
 /// Errors: a transport cannot be set up.
@@ -303,8 +311,9 @@ pub fn start(
     Ok(())
 }
 
-/// There may be a progress thread from now on ([`start_progress`](crate::start_progress)), on a node with so many ranks. To be called by a thread that is in
-/// MPI, without the device. False: there can be none, on a modelled machine.
+/// There may be a progress thread from now on ([`start_progress`](crate::start_progress)), on a
+/// node with so many ranks. To be called by a thread that is in MPI, without the device. False:
+/// there can be none, on a modelled machine.
 pub fn allow_progress(ranks: u32) -> bool {
     // By MPI's thread rule no other thread is in MPI now, or all take the lock already.
     let was = CONCURRENT.swap(true, Ordering::SeqCst);
@@ -319,7 +328,8 @@ pub fn allow_progress(ranks: u32) -> bool {
     true
 }
 
-/// Completes what others still need of this process: every send that is under way. Blocks until then.
+/// Completes what others still need of this process: every send that is under way. Blocks until
+/// then.
 pub fn finish() {
     crate::wait_until(&crate::WaitingFor::SEVERAL, |d| {
         !d.sends_pending() && d.settle()

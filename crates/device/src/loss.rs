@@ -1,4 +1,5 @@
-//! Broken wires: what is under way with a lost peer fails, and what is asked of it later fails at once.
+//! Broken wires: what is under way with a lost peer fails, and what is asked of it later fails at
+//! once.
 
 use crate::buffer::Sink;
 use crate::core::Device;
@@ -27,8 +28,8 @@ pub(crate) fn note_first(e: &TransportError) {
 }
 
 impl Device {
-    /// A wire is broken: what is under way with its peer will not complete by itself any more, and who waits for anybody's message
-    /// cannot know that it is not that peer's.
+    /// A wire is broken: what is under way with its peer will not complete by itself any more, and
+    /// who waits for anybody's message cannot know that it is not that peer's.
     #[cold]
     pub(crate) fn break_down(&mut self, e: &TransportError) {
         *note() = Some(e.to_string());
@@ -47,8 +48,8 @@ impl Device {
         !self.engine.lost.is_empty() && self.engine.lost.contains(&peer)
     }
 
-    /// Starts a receive of a message that only process `from` can send. If that process is lost and its message is not here, the
-    /// request has already failed.
+    /// Starts a receive of a message that only process `from` can send. If that process is lost and
+    /// its message is not here, the request has already failed.
     ///
     /// # Safety
     /// As for [`Device::receive`].

@@ -1,7 +1,8 @@
 //! Matching: receives that wait for messages, and messages that wait for receives (MPI 5.0 §3.5).
 //!
-//! Each context has its own two queues, so one communicator's traffic never slows another's. Within a context
-//! both queues keep the order of arrival, which is all that the standard's non-overtaking rule needs.
+//! Each context has its own two queues, so one communicator's traffic never slows another's. Within
+//! a context both queues keep the order of arrival, which is all that the standard's non-overtaking
+//! rule needs.
 
 use crate::count::COUNTERS;
 use crate::key::{ContextId, Envelope, Key, Pattern, ProcId};
@@ -19,9 +20,11 @@ pub(crate) type KeptBytes = SmallVec<[u8; 16]>;
 pub(crate) enum Content {
     /// The whole message. `sync`: the sender's request, if it waits to hear of the match.
     Eager { bytes: KeptBytes, sync: Option<u32> },
-    /// An announcement: so many bytes lie at `address` of the sender (0: it will send them when asked).
+    /// An announcement: so many bytes lie at `address` of the sender (0: it will send them when
+    /// asked).
     Announced { address: u64, request: u32 },
-    /// A message that came without having been announced, or is coming; the engine has its bytes by this number.
+    /// A message that came without having been announced, or is coming; the engine has its bytes by
+    /// this number.
     AtOnce { number: u32 },
 }
 
@@ -55,7 +58,8 @@ struct Queues {
     unexpected: Waiting,
 }
 
-/// Shorter queues are lists: those are searched faster than a table. (Few in tests, which are to see both.)
+/// Shorter queues are lists: those are searched faster than a table. (Few in tests, which are to
+/// see both.)
 const LONG: usize = if cfg!(test) { 4 } else { 256 };
 /// To make a table of a list costs as much as to pass by so many entries, for each that it has.
 const TABLE: usize = if cfg!(test) { 1 } else { 32 };
@@ -112,7 +116,8 @@ impl Matcher {
             self.queues.push(Queues::default());
         }
         self.last = (context, at);
-        // Contexts are never used again once their communicator is gone: sweep before a long-lived program drowns in them.
+        // Contexts are never used again once their communicator is gone: sweep before a long-lived
+        // program drowns in them.
         if fresh > 4096 && at == fresh && fresh.is_power_of_two() {
             self.sweep(context);
         }
@@ -134,7 +139,8 @@ impl Matcher {
         self.queues = kept;
     }
 
-    /// Receives that wait for their message, and messages that wait for their receive, in a context.
+    /// Receives that wait for their message, and messages that wait for their receive, in a
+    /// context.
     pub fn lengths(&self, context: ContextId) -> (usize, usize) {
         self.index.get(&context).map_or((0, 0), |&at| {
             let queues = &self.queues[at];

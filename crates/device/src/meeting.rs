@@ -1,8 +1,8 @@
-//! Meetings: a group of processes of one node that exchange small data by a board in the node's memory, all at once, where
-//! messages would be many.
+//! Meetings: a group of processes of one node that exchange small data by a board in the node's
+//! memory, all at once, where messages would be many.
 //!
-//! What the members do in a phase is theirs to agree on; [`Meeting`] gives them the board's slots, the moments to wait for
-//! and the waking of who waits.
+//! What the members do in a phase is theirs to agree on; [`Meeting`] gives them the board's slots,
+//! the moments to wait for and the waking of who waits.
 
 use crate::core::Device;
 use crate::key::ProcId;
@@ -20,14 +20,14 @@ pub struct Meeting {
 }
 
 impl Device {
-    /// A board of this process's for a group of so many, itself among them: a number for [`Device::meeting`] on all members.
-    /// `None`: there is none left, or none at all.
+    /// A board of this process's for a group of so many, itself among them: a number for
+    /// [`Device::meeting`] on all members. `None`: there is none left, or none at all.
     pub fn lend_board(&mut self, members: u32) -> Option<u32> {
         self.wires.lend_board(members)
     }
 
-    /// This process's part (`members[me]`) in meetings of `members`, on board `number` of process `owner`, which has lent it
-    /// to them. `None`: the board cannot be had.
+    /// This process's part (`members[me]`) in meetings of `members`, on board `number` of process
+    /// `owner`, which has lent it to them. `None`: the board cannot be had.
     pub fn meeting(
         &mut self,
         owner: ProcId,
@@ -65,15 +65,16 @@ impl Meeting {
         self.wait(what, |b, phase| b.progress(phase) >= 0);
     }
 
-    /// Member `i`'s slot: `stride` bytes, a multiple of 64 on which all agree; all slots together have
-    /// [`Meeting::size`] · [`SLOT_MAX`] bytes.
+    /// Member `i`'s slot: `stride` bytes, a multiple of 64 on which all agree; all slots together
+    /// have [`Meeting::size`] · [`SLOT_MAX`] bytes.
     #[inline]
     pub fn slot(&self, i: u32, stride: usize) -> *mut u8 {
         self.board.slot(self.phase, i, stride)
     }
 
-    /// Notes that this member has posted; true for the last one, who must then [open](Meeting::open) the phase. Each member
-    /// that posts so says [`Meeting::read`] when it has read.
+    /// Notes that this member has posted; true for the last one, who must then
+    /// [open](Meeting::open) the phase. Each member that posts so says [`Meeting::read`] when
+    /// it has read.
     #[inline]
     pub fn post(&self) -> bool {
         self.board.add(self.phase, 1) == i64::from(self.size())
@@ -98,8 +99,8 @@ impl Meeting {
         self.add(d, 1);
     }
 
-    /// This member, who has not [posted](Meeting::post), is done with this phase: it has read, or it has written what another
-    /// is to read.
+    /// This member, who has not [posted](Meeting::post), is done with this phase: it has read, or
+    /// it has written what another is to read.
     #[inline]
     pub fn done(&self, d: &Device) {
         self.add(d, SHARE);

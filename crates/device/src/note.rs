@@ -1,4 +1,5 @@
-//! Words that the floor above sends to its like in other processes: nobody waits for them, no receive has to be posted, and they match nothing.
+//! Words that the floor above sends to its like in other processes: nobody waits for them, no
+//! receive has to be posted, and they match nothing.
 
 use crate::core::Device;
 use crate::engine::{Engine, Outgoing};

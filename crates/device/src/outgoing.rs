@@ -25,8 +25,8 @@ const TOGETHER_BYTES: usize = 4 * 1024 * 1024;
 const TOGETHER: usize = 32;
 
 impl Device {
-    /// Is this message to wait until others can go with it, at most until the program's next call that makes progress? The first of several large
-    /// ones in a row goes at once.
+    /// Is this message to wait until others can go with it, at most until the program's next call
+    /// that makes progress? The first of several large ones in a row goes at once.
     #[inline]
     pub(crate) fn keeps_back(&mut self, to: ProcId, source: &Source, features: Features) -> bool {
         if !features.together || source.len() < KEEP_MIN {
@@ -36,15 +36,17 @@ impl Device {
         matches!(source, Source::Bytes { .. }) && self.follows(to, source.len())
     }
 
-    /// The same of the question for a large message that was announced before its receive was there. Programs post many receives in a row, too, and
-    /// each question would be a packet of its own.
+    /// The same of the question for a large message that was announced before its receive was
+    /// there. Programs post many receives in a row, too, and each question would be a packet of
+    /// its own.
     pub(crate) fn keeps_question(&mut self, message: &Unexpected) -> bool {
         matches!(message.content, Content::Announced { .. })
             && self.wires.features(message.from).is_ok_and(|f| f.together)
             && self.follows(message.from, message.len as usize)
     }
 
-    /// Something goes to `to` by which `bytes` move. Does it follow another of the kind, with nothing polled in between?
+    /// Something goes to `to` by which `bytes` move. Does it follow another of the kind, with
+    /// nothing polled in between?
     #[inline]
     fn follows(&mut self, to: ProcId, bytes: usize) -> bool {
         // Another thread may be asleep in MPI and rely on what this one has sent.
@@ -258,8 +260,9 @@ impl Device {
         })
     }
 
-    /// Offers the wire what can go together of a peer's queue. `None`: there is nothing to put together. Otherwise whether any went, and what became of
-    /// the first that is still in the queue.
+    /// Offers the wire what can go together of a peer's queue. `None`: there is nothing to put
+    /// together. Otherwise whether any went, and what became of the first that is still in the
+    /// queue.
     fn offer_several(
         &mut self,
         to: ProcId,
@@ -284,7 +287,8 @@ impl Device {
                     None => break,
                 },
                 Payload::Stream { req, offset, .. } => match self.one_run(*req) {
-                    // SAFETY: an announced send's buffer is valid until its completion, which is below; `offset` lies within it.
+                    // SAFETY: an announced send's buffer is valid until its completion, which is
+                    // below; `offset` lies within it.
                     Some((ptr, len)) => unsafe {
                         let rest = std::slice::from_raw_parts(ptr.add(*offset), len - offset);
                         (rest, true)
@@ -336,7 +340,8 @@ impl Device {
         )))
     }
 
-    /// Of a queue's messages, the first of which were `offered`, so many have been copied into the wire.
+    /// Of a queue's messages, the first of which were `offered`, so many have been copied into the
+    /// wire.
     fn note_several(&mut self, to: ProcId, queue: &VecDeque<Outgoing>, gone: Gone, offered: usize) {
         if !self.engine.lending.contains_key(&to) {
             return;

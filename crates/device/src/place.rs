@@ -1,5 +1,5 @@
-//! Who is on which core: a rank that waits does not poll on a core that another rank wants, and a progress thread leaves those of the
-//! programs alone if it may use others.
+//! Who is on which core: a rank that waits does not poll on a core that another rank wants, and a
+//! progress thread leaves those of the programs alone if it may use others.
 
 use crate::core::Device;
 use crate::lock;
@@ -54,8 +54,9 @@ impl Device {
         !self.place.shared && !self.patience.spin.is_zero()
     }
 
-    /// Does another of the node's ranks wait on the core on which this thread runs, or did it last? Polling would then keep that one from
-    /// what this one waits for. So it is where a program, or whoever started it, has put several ranks on one core.
+    /// Does another of the node's ranks wait on the core on which this thread runs, or did it last?
+    /// Polling would then keep that one from what this one waits for. So it is where a program,
+    /// or whoever started it, has put several ranks on one core.
     pub(crate) fn shares_core(&mut self, now: Instant) -> bool {
         let core = sched_getcpu() as u32;
         let place = &self.place;
@@ -69,9 +70,11 @@ impl Device {
     }
 }
 
-/// For who came last to a barrier, and has the core on which others wait for it: every other time these go first. Who comes last would
-/// otherwise be first to leave, too, wait for the others in what follows, come last once more, and so for ever: one would do all the waiting.
-/// Only where large messages were left to the progress thread meanwhile: between small ones the hand-over costs more than it is worth.
+/// For who came last to a barrier, and has the core on which others wait for it: every other time
+/// these go first. Who comes last would otherwise be first to leave, too, wait for the others in
+/// what follows, come last once more, and so for ever: one would do all the waiting. Only where
+/// large messages were left to the progress thread meanwhile: between small ones the hand-over
+/// costs more than it is worth.
 pub fn leave_in_turn() {
     if !crate::has_progress_thread() {
         return;
@@ -126,8 +129,9 @@ impl Seat {
         self.spare
     }
 
-    /// Moves to the cores on which no program waits, if there are any; the system would leave a thread that is woken where it slept, or
-    /// beside who woke it, and it would take its time from a program though another core has nothing to do. `ranks`: how many the node has.
+    /// Moves to the cores on which no program waits, if there are any; the system would leave a
+    /// thread that is woken where it slept, or beside who woke it, and it would take its time
+    /// from a program though another core has nothing to do. `ranks`: how many the node has.
     pub fn choose(&mut self, wires: &Wires, ranks: u32) {
         let Some(given) = self.given else { return };
         let now = Instant::now();

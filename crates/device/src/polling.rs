@@ -1,7 +1,9 @@
-//! Programs that ask again and again: MPI_Test, MPI_Iprobe and their kin, which return whether or not anything has come.
+//! Programs that ask again and again: MPI_Test, MPI_Iprobe and their kin, which return whether or
+//! not anything has come.
 //!
-//! Where another rank wants the core, one that asks in a loop keeps it from what it asks for until the system takes it away, milliseconds
-//! later. So it hands the core over, as a waiting one does ([`crate::wait_until`]); one that computes between two questions does not.
+//! Where another rank wants the core, one that asks in a loop keeps it from what it asks for until
+//! the system takes it away, milliseconds later. So it hands the core over, as a waiting one does
+//! ([`crate::wait_until`]); one that computes between two questions does not.
 
 use crate::core::Device;
 use crate::count::COUNTERS;
@@ -10,7 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Who asks again within so long has done nothing of its own meanwhile.
 const AT_ONCE: Duration = Duration::from_micros(5);
-/// Where a core is not known to be shared, as many questions in vain are counted before the clock, and who else is there, is looked at.
+/// Where a core is not known to be shared, as many questions in vain are counted before the clock,
+/// and who else is there, is looked at.
 const STRIDE: u32 = 64;
 
 /// Questions in vain.
@@ -57,8 +60,9 @@ impl Device {
     }
 }
 
-/// Makes progress once unless `answer` has one at once, and once more if the core was handed over; returns what `answer` said last. For calls that do
-/// not wait. Called without the device's lock; `answer` runs under it, and must not block or call user code that calls MPI.
+/// Makes progress once unless `answer` has one at once, and once more if the core was handed over;
+/// returns what `answer` said last. For calls that do not wait. Called without the device's lock;
+/// `answer` runs under it, and must not block or call user code that calls MPI.
 pub fn ask<T>(mut answer: impl FnMut(&mut Device) -> Option<T>) -> Option<T> {
     let mut guard = lock::device();
     if let Some(found) = answer(&mut guard) {
@@ -93,7 +97,8 @@ mod tests {
         Device::new(&alone, None, None, status, patience, false).unwrap()
     }
 
-    /// How many of so many questions in vain end with the core handed over, with so much work before each.
+    /// How many of so many questions in vain end with the core handed over, with so much work
+    /// before each.
     fn handed_over(patience: Patience, work: Duration) -> usize {
         let mut d = alone(patience);
         let mut one = || {

@@ -2,18 +2,24 @@
 //!
 //! One thread a process. It sleeps on the process's bell, and is in nobody's way:
 //!
-//! - While a thread of the program waits in MPI, that thread makes the progress, and whoever rings the bell wakes it alone.
-//! - When the program leaves MPI with something under way on which others wait, it arms the bell for the progress thread: a
-//!   store and a look at the wires, no system call. When it comes back, it disarms it.
-//! - What only the program itself waits for, such as a receive of a small message, does not arm the bell at once: a program that starts
-//!   many in a row, or calls MPI_Test in a loop, would be rung for at each message. The thread looks every millisecond whether
-//!   the program has stayed away, and arms the bell then. The same becomes of whoever was rung for in vain a few times.
+//! - While a thread of the program waits in MPI, that thread makes the progress, and whoever rings
+//!   the bell wakes it alone.
+//! - When the program leaves MPI with something under way on which others wait, it arms the bell
+//!   for the progress thread: a store and a look at the wires, no system call. When it comes back,
+//!   it disarms it.
+//! - What only the program itself waits for, such as a receive of a small message, does not arm the
+//!   bell at once: a program that starts many in a row, or calls MPI_Test in a loop, would be rung
+//!   for at each message. The thread looks every millisecond whether the program has stayed away,
+//!   and arms the bell then. The same becomes of whoever was rung for in vain a few times.
 //!
-//! - Where it has a core on which no program of the node computes, it looks at the bell for a short while before it sleeps: whoever
-//!   rings then has nobody to wake. It hands that core over at each look, and sleeps once somebody else turns out to want it.
-//! - Long copies and reductions of a collective are its own while the program only passes through MPI, if it has another core.
+//! - Where it has a core on which no program of the node computes, it looks at the bell for a short
+//!   while before it sleeps: whoever rings then has nobody to wake. It hands that core over at each
+//!   look, and sleeps once somebody else turns out to want it.
+//! - Long copies and reductions of a collective are its own while the program only passes through
+//!   MPI, if it has another core.
 //!
-//! It never calls the program's functions: user-defined operations wait for a thread of the program.
+//! It never calls the program's functions: user-defined operations wait for a thread of the
+//! program.
 
 use crate::asking::{Asking, Heard};
 use crate::copying::Copier;
@@ -27,17 +33,21 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long the thread polls for more after it has done something, or could have, where it has a core for that.
+/// How long the thread polls for more after it has done something, or could have, where it has a
+/// core for that.
 const POLLING: Duration = Duration::from_millis(1);
 /// When a core that was handed over comes back only after so long, somebody else computes there.
 const TAKEN: Duration = Duration::from_millis(1);
-/// For how long the thread then does not poll: at least and at most. Doubled each time that the core is taken again soon after.
+/// For how long the thread then does not poll: at least and at most. Doubled each time that the
+/// core is taken again soon after.
 const KEEPS_OFF: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
 /// Between two times that the thread is woken so that it polls: where it did, at least.
 const WAKES_AGAIN: Duration = Duration::from_millis(10);
-/// The same where it did not: other ranks may not have told yet where they compute. Doubled each time, up to the most of [`KEEPS_OFF`].
+/// The same where it did not: other ranks may not have told yet where they compute. Doubled each
+/// time, up to the most of [`KEEPS_OFF`].
 const WAKES_SOON: Duration = Duration::from_millis(1);
-/// Own work, and messages, over so many bytes are left to the thread while it polls: telling it costs less than a microsecond.
+/// Own work, and messages, over so many bytes are left to the thread while it polls: telling it
+/// costs less than a microsecond.
 const WORTH_TELLING: usize = 16 * 1024;
 /// The same while it sleeps: waking it costs the program as much as copying some 100 KiB.
 const WORTH_WAKING: usize = 256 * 1024;
@@ -56,14 +66,17 @@ const LOOK_SOON: Duration = Duration::from_micros(50);
 const VAIN: u32 = 3;
 /// So many looks with nothing under way, and it looks no more.
 const IDLE: u32 = 10;
-/// Bytes of the thread's stack: packing, reductions and the engine's own calls need a fraction of it.
+/// Bytes of the thread's stack: packing, reductions and the engine's own calls need a fraction of
+/// it.
 const STACK: usize = 256 * 1024;
 /// The slice of a core that it asks for, in nanoseconds: the least that Linux gives.
 const SLICE_NS: u64 = 100_000;
-/// When it has moved something and the program wants the device, it lets the program pass for so many turns.
+/// When it has moved something and the program wants the device, it lets the program pass for so
+/// many turns.
 const TURNS: u32 = 2000;
 
-/// What the program's threads and the progress thread know of each other. Part of the device, so under its lock.
+/// What the program's threads and the progress thread know of each other. Part of the device, so
+/// under its lock.
 pub(crate) struct Watch {
     /// The thread is there.
     runs: bool,
@@ -75,7 +88,8 @@ pub(crate) struct Watch {
     listens: bool,
     /// It sleeps until the bell rings, not only until its next look.
     sleeps: bool,
-    /// It looks at short intervals by itself, having been rung for in vain: the bell is not armed for it.
+    /// It looks at short intervals by itself, having been rung for in vain: the bell is not armed
+    /// for it.
     holds: bool,
     /// It watches the wires' descriptors.
     watches: bool,
@@ -83,7 +97,8 @@ pub(crate) struct Watch {
     polls: bool,
     /// Own work has been left to it since it, or a thread that waits, last had the device.
     owed: bool,
-    /// Messages that it is worth telling of have been started since the program last came back, or waited.
+    /// Messages that it is worth telling of have been started since the program last came back, or
+    /// waited.
     hands: bool,
     /// When that was so the last time that the thread did not poll.
     handed: Option<Instant>,
@@ -131,13 +146,15 @@ impl Device {
         }));
     }
 
-    /// Is the progress thread at work, rather than a thread of the program? It must not call functions of the program.
+    /// Is the progress thread at work, rather than a thread of the program? It must not call
+    /// functions of the program.
     #[inline]
     pub fn is_progress_thread(&self) -> bool {
         self.progress_thread.as_ref().is_some_and(|w| w.works)
     }
 
-    /// Is copying a large message left to the progress thread? So it is while the program only passes through MPI.
+    /// Is copying a large message left to the progress thread? So it is while the program only
+    /// passes through MPI.
     #[inline]
     pub(crate) fn leaves_copying(&self) -> bool {
         self.progress_thread
@@ -145,8 +162,9 @@ impl Device {
             .is_some_and(|w| w.runs && !w.works && !ASKING.waits())
     }
 
-    /// Is own work over `bytes` bytes left to the progress thread? So it is while the program only passes through MPI, if that thread has
-    /// another core and the work takes longer than telling it; which is done when the program leaves MPI. If it waits there instead, the
+    /// Is own work over `bytes` bytes left to the progress thread? So it is while the program only
+    /// passes through MPI, if that thread has another core and the work takes longer than
+    /// telling it; which is done when the program leaves MPI. If it waits there instead, the
     /// work is its own again.
     pub fn leaves_work(&mut self, bytes: usize) -> bool {
         let Some(w) = &mut self.progress_thread else {
@@ -163,8 +181,9 @@ impl Device {
         leaves
     }
 
-    /// The same of a message over `bytes` bytes that is to be sent or received: what it costs the program is to copy it, or to tell the peer
-    /// about it and the peer's answer; not as much as waking the thread, which therefore goes on polling as long as such messages
+    /// The same of a message over `bytes` bytes that is to be sent or received: what it costs the
+    /// program is to copy it, or to tell the peer about it and the peer's answer; not as much
+    /// as waking the thread, which therefore goes on polling as long as such messages
     /// follow one another.
     #[inline]
     pub fn leaves_message(&mut self, bytes: usize) -> bool {
@@ -178,8 +197,8 @@ impl Device {
         self.wires.bell().is_polled() && self.leaves_work(bytes)
     }
 
-    /// The program computes while messages over which the thread is worth telling are under way. Should that be woken, so that it polls when
-    /// more of them follow?
+    /// The program computes while messages over which the thread is worth telling are under way.
+    /// Should that be woken, so that it polls when more of them follow?
     #[cold]
     fn rouses(&mut self) -> bool {
         let polled = self.wires.bell().is_polled();
@@ -223,8 +242,9 @@ impl Device {
             .is_some_and(|w| std::mem::take(&mut w.worked))
     }
 
-    /// Should a large message from `from` be read by this side alone? The sender is likely to compute, and would have to be woken for each
-    /// piece that both sides copy together; unless the progress threads of both poll.
+    /// Should a large message from `from` be read by this side alone? The sender is likely to
+    /// compute, and would have to be woken for each piece that both sides copy together; unless
+    /// the progress threads of both poll.
     #[inline]
     pub(crate) fn copies_alone(&self, from: ProcId) -> bool {
         let thread = self.progress_thread.as_ref().filter(|w| w.works);
@@ -259,8 +279,9 @@ impl Device {
         }
     }
 
-    /// A thread of the program waits on `core`, which others want. May it sleep meanwhile, because what goes on in the background is the
-    /// progress thread's, and that has another core? Then that one makes the progress, until [`Device::end_trust`].
+    /// A thread of the program waits on `core`, which others want. May it sleep meanwhile, because
+    /// what goes on in the background is the progress thread's, and that has another core? Then
+    /// that one makes the progress, until [`Device::end_trust`].
     pub(crate) fn entrust(&mut self, core: u32) -> bool {
         let pressed = self.is_pressed();
         let Some(w) = &mut self.progress_thread else {
@@ -282,7 +303,8 @@ impl Device {
             .is_none_or(|w| w.stuck || !w.runs)
     }
 
-    /// The progress thread cannot go on without a function of the program's: whoever relies on it wakes.
+    /// The progress thread cannot go on without a function of the program's: whoever relies on it
+    /// wakes.
     pub fn leave_to_program(&mut self) {
         if let Some(w) = &mut self.progress_thread
             && w.trusting > 0
@@ -322,7 +344,8 @@ impl Device {
         }
     }
 
-    /// A thread of the program leaves MPI: what goes on without it is the progress thread's from now on.
+    /// A thread of the program leaves MPI: what goes on without it is the progress thread's from
+    /// now on.
     #[inline]
     pub(crate) fn hand_over(&mut self) {
         let Some(w) = &self.progress_thread else {
@@ -366,7 +389,8 @@ impl Device {
         }
     }
 
-    /// Arms the bell for the progress thread. Whoever does looks once more whether something has come.
+    /// Arms the bell for the progress thread. Whoever does looks once more whether something has
+    /// come.
     fn listen(&mut self) {
         if let Some(w) = &mut self.progress_thread {
             w.listens = true;
@@ -389,7 +413,8 @@ impl Device {
         self.wires.bell().ring(Sleeper::Progress, watches);
     }
 
-    /// The progress thread is about to sleep: does it watch the wires' descriptors? It does when it listens.
+    /// The progress thread is about to sleep: does it watch the wires' descriptors? It does when it
+    /// listens.
     fn goes_to_door(&mut self) -> bool {
         self.progress_thread.as_mut().is_some_and(|w| {
             w.watches = w.listens;
@@ -398,7 +423,8 @@ impl Device {
     }
 }
 
-/// Has the progress thread look at what is under way, without the device's lock: whoever has that may wait for the caller.
+/// Has the progress thread look at what is under way, without the device's lock: whoever has that
+/// may wait for the caller.
 pub fn poke() {
     if let Some(bell) = lock::bell() {
         bell.ring(Sleeper::Progress, true);
@@ -406,7 +432,8 @@ pub fn poke() {
     }
 }
 
-/// How often the program has left MPI with messages under way that the thread is worth telling of; wraps.
+/// How often the program has left MPI with messages under way that the thread is worth telling of;
+/// wraps.
 pub(crate) fn handed() -> u32 {
     HANDED.load(Ordering::Relaxed)
 }
@@ -451,8 +478,8 @@ pub fn start_progress() -> std::io::Result<()> {
     }
 }
 
-/// Ends the progress thread, if it is there; blocks until it has ended. To be called by a thread of the program, with nothing
-/// under way.
+/// Ends the progress thread, if it is there; blocks until it has ended. To be called by a thread of
+/// the program, with nothing under way.
 pub fn stop_progress() {
     let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(handle) = thread.take() else {
@@ -470,11 +497,13 @@ pub fn stop_progress() {
     let _ = handle.join();
 }
 
-/// It has little to do each time, but others wait for that. Without any rights the system can be asked for short slices, which come
-/// soon: a thread that computes on the same core is then interrupted at once and not after milliseconds (Linux 6.12, sched(7),
-/// sched_setattr(2)). What is refused is done without.
+/// It has little to do each time, but others wait for that. Without any rights the system can be
+/// asked for short slices, which come soon: a thread that computes on the same core is then
+/// interrupted at once and not after milliseconds (Linux 6.12, sched(7), sched_setattr(2)). What is
+/// refused is done without.
 fn be_quick() {
-    // SAFETY: both calls concern this thread only; the structure is as large as it says, and zeros are valid for it.
+    // SAFETY: both calls concern this thread only; the structure is as large as it says, and zeros
+    // are valid for it.
     unsafe {
         libc::prctl(libc::PR_SET_TIMERSLACK, 1000);
         let mut how = std::mem::zeroed::<libc::sched_attr>();
@@ -563,8 +592,8 @@ fn run() {
     }
 }
 
-/// The bell that is said to be polled, if it is: as long as the thread polls it, and while it works in between, because it looks at the
-/// bell again before it sleeps.
+/// The bell that is said to be polled, if it is: as long as the thread polls it, and while it works
+/// in between, because it looks at the bell again before it sleeps.
 struct Polled<'a>(Option<&'a Bell>);
 
 impl<'a> Polled<'a> {
@@ -590,7 +619,8 @@ impl Drop for Polled<'_> {
 }
 
 impl Memory {
-    /// Until when to poll before sleeping, having done something or not: it goes on as long as there is more for it.
+    /// Until when to poll before sleeping, having done something or not: it goes on as long as
+    /// there is more for it.
     fn polls(&mut self, moved: bool) -> Option<Instant> {
         let now = Instant::now();
         if self.keeps_off.is_some_and(|until| now < until) {
@@ -618,8 +648,8 @@ impl Memory {
     }
 }
 
-/// Looks at the bell until it has been rung for this thread, as far as one can tell, or until `end`; without the device, so that nobody
-/// is held up. Returns whether it has.
+/// Looks at the bell until it has been rung for this thread, as far as one can tell, or until
+/// `end`; without the device, so that nobody is held up. Returns whether it has.
 fn poll(bell: &Bell, seen: u32, mut end: Instant, memory: &mut Memory) -> bool {
     let (mut seen, mut before) = (seen, Instant::now());
     loop {
@@ -647,9 +677,9 @@ fn poll(bell: &Bell, seen: u32, mut end: Instant, memory: &mut Memory) -> bool {
     }
 }
 
-/// Makes progress while there is something to do and no thread of the program to do it. `None`: the thread is to end. Returns
-/// where the bell stood when there was nothing more to do, and whether it did anything. `polls`: it has its core for itself, or shares it
-/// with others that poll.
+/// Makes progress while there is something to do and no thread of the program to do it. `None`: the
+/// thread is to end. Returns where the bell stood when there was nothing more to do, and whether it
+/// did anything. `polls`: it has its core for itself, or shares it with others that poll.
 fn work(polls: bool) -> Option<(DeviceGuard, u32, bool)> {
     let mut ever = false;
     loop {
@@ -726,7 +756,8 @@ fn plan(guard: &mut DeviceGuard, memory: &mut Memory, moved: bool) -> Option<Unt
     let was_pressed = std::mem::replace(&mut memory.pressed, pressed);
     if !open {
         memory.idle += 1;
-        // What it was asked for has been done behind the program's back, which computes: there is nothing to look for.
+        // What it was asked for has been done behind the program's back, which computes: there is
+        // nothing to look for.
         memory.looks &= memory.idle < IDLE && !(was_pressed && away);
         w.holds = false;
         return Some(rest(w, memory));

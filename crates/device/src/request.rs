@@ -5,7 +5,8 @@ use crate::copying::Measured;
 use crate::key::{ContextId, Envelope, ProcId};
 use crate::matcher::Unexpected;
 
-/// An operation under way in the device. It stays valid until [`Device::take`](crate::Device::take) has returned its completion.
+/// An operation under way in the device. It stays valid until [`Device::take`](crate::Device::take)
+/// has returned its completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct ReqId(pub(crate) u32);
 
@@ -14,7 +15,8 @@ pub struct ReqId(pub(crate) u32);
 pub struct Completion {
     /// For a receive: who sent what. For a send: zeros.
     pub envelope: Envelope,
-    /// Bytes that were stored in the receive buffer (less than `envelope.len` if the message was truncated).
+    /// Bytes that were stored in the receive buffer (less than `envelope.len` if the message was
+    /// truncated).
     pub received: u64,
     /// Bytes for which the receive buffer has room.
     pub room: u64,
@@ -147,7 +149,8 @@ impl Requests {
             });
             return ReqId(self.slots.len() as u32 - 1);
         };
-        // Field by field: what is put together elsewhere and then moved as a whole waits for its stores.
+        // Field by field: what is put together elsewhere and then moved as a whole waits for its
+        // stores.
         let slot = &mut self.slots[at as usize];
         slot.operation = operation;
         slot.done = false;

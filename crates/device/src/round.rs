@@ -1,7 +1,8 @@
-//! Rounds: few processes of one node, with a core each, that exchange small data through the node's memory.
+//! Rounds: few processes of one node, with a core each, that exchange small data through the node's
+//! memory.
 //!
-//! What [`Meeting`](crate::Meeting) is for many. What the members do in a phase is theirs to agree on; [`Round`] gives them the slots, the
-//! moments to wait for and the waking of who waits.
+//! What [`Meeting`](crate::Meeting) is for many. What the members do in a phase is theirs to agree
+//! on; [`Round`] gives them the slots, the moments to wait for and the waking of who waits.
 
 use crate::core::Device;
 use crate::key::ProcId;
@@ -10,7 +11,8 @@ use ferry_transport::shm::{self, FEW, Waker};
 
 pub use ferry_transport::shm::{MARK_BITS, POST_MAX};
 
-/// How often a member looks whether another has posted before it makes progress with other things, too: less than 1 µs.
+/// How often a member looks whether another has posted before it makes progress with other things,
+/// too: less than 1 µs.
 const LOOKS: u32 = 32;
 
 /// One process's part in a round.
@@ -23,13 +25,14 @@ pub struct Round {
 }
 
 impl Device {
-    /// Should so many processes of this node meet in a round, rather than otherwise? Processes may think differently of it; one decides.
+    /// Should so many processes of this node meet in a round, rather than otherwise? Processes may
+    /// think differently of it; one decides.
     pub fn meets_in_round(&self, members: u32) -> bool {
         members <= FEW && !self.patience.crowded
     }
 
-    /// This process's part (`members[me]`) in a round of `members`, on board `number` of process `owner`, which has lent it
-    /// to them. `None`: it cannot be had.
+    /// This process's part (`members[me]`) in a round of `members`, on board `number` of process
+    /// `owner`, which has lent it to them. `None`: it cannot be had.
     pub fn round(
         &mut self,
         owner: ProcId,
@@ -72,8 +75,9 @@ impl Round {
         }
     }
 
-    /// Where member `i`'s data lie in this phase: [`POST_MAX`] bytes. This member's own may be written until it posts, another's read from the
-    /// time on that it has posted until this one is done.
+    /// Where member `i`'s data lie in this phase: [`POST_MAX`] bytes. This member's own may be
+    /// written until it posts, another's read from the time on that it has posted until this
+    /// one is done.
     #[inline]
     pub fn data(&self, i: u32) -> *mut u8 {
         self.slots.data(i)

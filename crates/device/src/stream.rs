@@ -1,4 +1,5 @@
-//! Large messages on wires that carry them as a stream: sent from where they lie, received where they belong.
+//! Large messages on wires that carry them as a stream: sent from where they lie, received where
+//! they belong.
 
 use crate::buffer::{Sink, Source};
 use crate::core::Device;
@@ -15,7 +16,8 @@ use std::time::Instant;
 pub(crate) const LEND_MIN: usize = 256 * 1024;
 
 impl Device {
-    /// Bytes of a send to a peer with [`streams`](crate::Capabilities::streams) that are needed no more, from its beginning on.
+    /// Bytes of a send to a peer with [`streams`](crate::Capabilities::streams) that are needed no
+    /// more, from its beginning on.
     pub fn gone(&self, req: ReqId) -> usize {
         if self.is_complete(req) {
             return usize::MAX;
@@ -28,7 +30,8 @@ impl Device {
         offset.unwrap_or(0)
     }
 
-    /// What is left of a send to a peer with [`streams`](crate::Capabilities::streams) lies elsewhere from now on: as if its first byte were at `ptr`.
+    /// What is left of a send to a peer with [`streams`](crate::Capabilities::streams) lies
+    /// elsewhere from now on: as if its first byte were at `ptr`.
     ///
     /// # Safety
     /// As for [`Device::send`], for the bytes that have not [`gone`](Device::gone).
@@ -47,13 +50,14 @@ impl Device {
         }
     }
 
-    /// Of large messages that are coming in, so many bytes may gather before the progress thread is woken: the program is interrupted less often. 0: it is
-    /// woken by the first ones.
+    /// Of large messages that are coming in, so many bytes may gather before the progress thread is
+    /// woken: the program is interrupted less often. 0: it is woken by the first ones.
     pub fn gather(&mut self, bytes: usize) {
         self.wires.gather(bytes);
     }
 
-    /// Is this message to be lent to the wire? Decided when it is first offered; then its head says so.
+    /// Is this message to be lent to the wire? Decided when it is first offered; then its head says
+    /// so.
     pub(crate) fn goes_lent(&mut self, to: ProcId, next: &mut Outgoing) -> bool {
         let Payload::Stream { req, settled, .. } = &mut next.payload else {
             return false;
@@ -92,8 +96,8 @@ impl Device {
         lends
     }
 
-    /// Offers the rest of an announced send's bytes, from `offset` on, to a wire that carries streams. `None`: they do not lie in
-    /// one run.
+    /// Offers the rest of an announced send's bytes, from `offset` on, to a wire that carries
+    /// streams. `None`: they do not lie in one run.
     pub(crate) fn offer_stream(
         &mut self,
         to: ProcId,
@@ -107,7 +111,8 @@ impl Device {
         };
         let len = source.len();
         let rest: &[u8] = match source {
-            // SAFETY: an announced send's buffer is valid and unchanged until its completion, which is further down.
+            // SAFETY: an announced send's buffer is valid and unchanged until its completion, which
+            // is further down.
             Source::Bytes { ptr, len } => unsafe {
                 std::slice::from_raw_parts(ptr.add(*offset), *len - *offset)
             },
@@ -136,7 +141,8 @@ impl Device {
             }
             return Ok(Some(Offer::Gone));
         }
-        // Between its pieces others may send theirs: a small message does not wait for the end of a large one.
+        // Between its pieces others may send theirs: a small message does not wait for the end of a
+        // large one.
         Ok(Some(if done.taken > 0 && done.between {
             Offer::Turn
         } else {
@@ -146,7 +152,8 @@ impl Device {
 }
 
 impl Device {
-    /// So many bytes of large messages of a class have been taken, lent or copied. `waits`: not all that was offered.
+    /// So many bytes of large messages of a class have been taken, lent or copied. `waits`: not all
+    /// that was offered.
     pub(crate) fn note_large(
         &mut self,
         to: ProcId,
@@ -181,8 +188,9 @@ impl Engine {
         }
     }
 
-    /// An eager message of which `start` is here and the rest is under way: if its receive is posted, it comes like a stream from now on, straight to
-    /// where it belongs. Returns the bytes of its head.
+    /// An eager message of which `start` is here and the rest is under way: if its receive is
+    /// posted, it comes like a stream from now on, straight to where it belongs. Returns the
+    /// bytes of its head.
     pub(crate) fn begin_eager(
         &mut self,
         from: ProcId,
@@ -226,7 +234,8 @@ impl Engine {
         Some(())
     }
 
-    /// The bytes that are still to come for `req`, if it is a receive whose message comes in pieces from `from`.
+    /// The bytes that are still to come for `req`, if it is a receive whose message comes in pieces
+    /// from `from`.
     fn streaming(&mut self, from: ProcId, req: ReqId) -> Option<u64> {
         let total = self.requests.envelope_of(req)?.len;
         match self.requests.operation(req)? {
@@ -256,11 +265,13 @@ impl Engine {
         };
         let at = usize::try_from(stream.got).ok().filter(|at| at < cap)?;
         let len = left.min(*cap - at).min(usize::try_from(to_come).ok()?);
-        // SAFETY: a receive's buffer is valid until its completion and nobody else's until then; the slice ends with this engine's borrow.
+        // SAFETY: a receive's buffer is valid until its completion and nobody else's until then;
+        // the slice ends with this engine's borrow.
         Some(unsafe { std::slice::from_raw_parts_mut(ptr.add(at), len) })
     }
 
-    /// So many bytes have been put where [`Engine::stream_room`] said, or, with `data`, are to be put there. Returns whether the message is whole now.
+    /// So many bytes have been put where [`Engine::stream_room`] said, or, with `data`, are to be
+    /// put there. Returns whether the message is whole now.
     pub(crate) fn stream_came(
         &mut self,
         from: ProcId,
@@ -279,7 +290,8 @@ impl Engine {
         };
         let fits = (bytes as u64).min(to_come) as usize;
         if let Some(data) = data {
-            // SAFETY: the receive's buffer is valid until its completion; what is beyond its end is dropped.
+            // SAFETY: the receive's buffer is valid until its completion; what is beyond its end is
+            // dropped.
             unsafe { sink.write(stream.got as usize, &data[..fits]) };
         }
         stream.got += fits as u64;

@@ -1,20 +1,25 @@
-//! Taking turns: where ranks share cores, the bytes of announced messages leave a node by one rank a core at a time.
+//! Taking turns: where ranks share cores, the bytes of announced messages leave a node by one rank
+//! a core at a time.
 //!
-//! If all of them send whenever they have the core, each finds its buffer, and what the system keeps of it, out of the caches, and meets a
-//! receiver that has just handed its own core over. One that goes on for some milliseconds, while the others let it, sends as fast as one
-//! that is alone.
+//! If all of them send whenever they have the core, each finds its buffer, and what the system
+//! keeps of it, out of the caches, and meets a receiver that has just handed its own core over. One
+//! that goes on for some milliseconds, while the others let it, sends as fast as one that is alone.
 //!
-//! Each rank writes on its status page since when it wants a turn, since when it has one, and when bytes of it last went. No lock is behind
-//! it, and nothing depends on it: two ranks that see a free turn at once both send; a rank that has not moved anything for a
-//! while (its peer does not read, it is asleep or out of MPI) counts as if it had none. A rank that waits for one hands its core over, and does not sleep.
+//! Each rank writes on its status page since when it wants a turn, since when it has one, and when
+//! bytes of it last went. No lock is behind it, and nothing depends on it: two ranks that see a
+//! free turn at once both send; a rank that has not moved anything for a while (its peer does not
+//! read, it is asleep or out of MPI) counts as if it had none. A rank that waits for one hands its
+//! core over, and does not sleep.
 
 use ferry_job::{RankStatus, SendTurn, Welcome};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// After so many nanoseconds a turn is given to another rank that waits for it: the time of some 200 MB, so that the caches are filled anew seldom.
+/// After so many nanoseconds a turn is given to another rank that waits for it: the time of some
+/// 200 MB, so that the caches are filled anew seldom.
 const TURN_NS: u64 = 20_000_000;
-/// Who has moved nothing for so many nanoseconds is not waited for: a network of 5 GB/s makes room in a full buffer sooner.
+/// Who has moved nothing for so many nanoseconds is not waited for: a network of 5 GB/s makes room
+/// in a full buffer sooner.
 const STALL_NS: u64 = 500_000;
 
 /// What a process knows of its node's turns.
@@ -23,7 +28,8 @@ pub(crate) struct Turns {
     me: usize,
     /// So many may send at once, …
     places: usize,
-    /// … of those that may use the same cores: 0 all of them, otherwise this one alone, counted from 1.
+    /// … of those that may use the same cores: 0 all of them, otherwise this one alone, counted
+    /// from 1.
     core: u32,
     /// A message waits for a turn.
     waits: bool,
@@ -76,14 +82,15 @@ impl Turns {
         self.others().filter(sends).count() < self.places
     }
 
-    /// All messages that wait for a turn are about to ask again; of one that is gone nothing is left.
+    /// All messages that wait for a turn are about to ask again; of one that is gone nothing is
+    /// left.
     #[inline]
     pub fn ask_anew(&mut self) {
         self.waits = false;
     }
 
-    /// May another message begin to go now, by the clock of [`RankStatus::now`]? Otherwise this rank waits for its turn, until it asks again or
-    /// [ends](Turns::end) it.
+    /// May another message begin to go now, by the clock of [`RankStatus::now`]? Otherwise this
+    /// rank waits for its turn, until it asks again or [ends](Turns::end) it.
     pub fn may_begin(&mut self, now: u64) -> bool {
         let mine = self.mine();
         let since = mine.since.load(Relaxed);

@@ -1,4 +1,5 @@
-//! On a modelled machine: waiting in its time, taking part and leaving, and what a wire that writes into memory is told beforehand.
+//! On a modelled machine: waiting in its time, taking part and leaving, and what a wire that writes
+//! into memory is told beforehand.
 
 use crate::buffer::Sink;
 use crate::core::Device;
@@ -32,7 +33,8 @@ impl Device {
         self.wires.is_virtual()
     }
 
-    /// The process has done with MPI, or begins again: on a modelled machine nobody waits for one that has.
+    /// The process has done with MPI, or begins again: on a modelled machine nobody waits for one
+    /// that has.
     pub fn set_left(&mut self, left: bool) {
         self.left = left;
     }

@@ -1,8 +1,8 @@
 //! Waiting for something to come, without burning a core.
 //!
-//! Where the node's ranks fit its cores a waiting thread first polls for a short while, because a message between two cores
-//! costs a tenth of a sleep. Where they do not, the core is handed over at once. Then the thread sleeps on the process's bell,
-//! which whoever brings something rings.
+//! Where the node's ranks fit its cores a waiting thread first polls for a short while, because a
+//! message between two cores costs a tenth of a sleep. Where they do not, the core is handed over
+//! at once. Then the thread sleeps on the process's bell, which whoever brings something rings.
 
 use crate::core::Device;
 use crate::count::COUNTERS;
@@ -14,13 +14,15 @@ use ferry_transport::Sleeper;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The MPI function being executed: its index in the description of all functions, plus 1; 0 for none. Written by the abi floor on
-/// entry, read here when a wait begins. With several threads in MPI it names the last of them to enter.
+/// The MPI function being executed: its index in the description of all functions, plus 1; 0 for
+/// none. Written by the abi floor on entry, read here when a wait begins. With several threads in
+/// MPI it names the last of them to enter.
 pub static CALL: AtomicU32 = AtomicU32::new(0);
 
 /// Something that can tell the launcher more about a wait: a communicator, a request.
 pub trait Describe {
-    /// Writes what it knows (name, size, rank, collective number, whom a request waits for) into the status page.
+    /// Writes what it knows (name, size, rank, collective number, whom a request waits for) into
+    /// the status page.
     fn describe(&self, device: &mut Device, status: &RankStatus);
 }
 
@@ -82,16 +84,17 @@ impl Patience {
     }
 }
 
-/// Where ranks outnumber cores: how often a waiting rank hands its core over before it sleeps. A hand-over costs less than
-/// sleeping and being woken, and mostly the message is there when the core comes back; with 4 ranks on 2 cores, ten
-/// halve what one costs. FERRY_YIELDS sets another number.
+/// Where ranks outnumber cores: how often a waiting rank hands its core over before it sleeps. A
+/// hand-over costs less than sleeping and being woken, and mostly the message is there when the
+/// core comes back; with 4 ranks on 2 cores, ten halve what one costs. FERRY_YIELDS sets another
+/// number.
 const YIELDS: u32 = 10;
 
 static YIELDS_SET: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = u32::MAX;
 
-/// How often a waiting rank hands its core over before it sleeps, where ranks outnumber cores: what FERRY_YIELDS or
-/// [`set_yields`] said, or 10.
+/// How often a waiting rank hands its core over before it sleeps, where ranks outnumber cores: what
+/// FERRY_YIELDS or [`set_yields`] said, or 10.
 #[inline]
 pub fn yields() -> u32 {
     match YIELDS_SET.load(Ordering::Relaxed) {
@@ -112,15 +115,16 @@ pub fn set_yields(times: u32) {
     YIELDS_SET.store(times.min(UNKNOWN - 1), Ordering::Relaxed);
 }
 
-/// While large messages come or go by a connection their next bytes are there within microseconds, and who sleeps has the system tell it
-/// of each packet: then the core is handed over for so long instead.
+/// While large messages come or go by a connection their next bytes are there within microseconds,
+/// and who sleeps has the system tell it of each packet: then the core is handed over for so long
+/// instead.
 const HANDS_OVER: Duration = Duration::from_millis(1);
 /// They come or go as long as bytes of one have within this time.
 const STREAMS: Duration = Duration::from_millis(20);
 
 impl Device {
-    /// Is a waiting rank, where ranks outnumber cores, to hand its core over once more before it sleeps? It has done so `yields` times, and waited
-    /// since then.
+    /// Is a waiting rank, where ranks outnumber cores, to hand its core over once more before it
+    /// sleeps? It has done so `yields` times, and waited since then.
     fn hands_over(&mut self, yields: u32, since: &mut Option<Instant>) -> bool {
         if self.awaits_turn() || yields < self::yields() {
             return true;
@@ -146,13 +150,14 @@ enum Comes {
     Beside,
 }
 
-/// Makes progress until `done` answers true. Called without the device's lock; `done` runs under it, and must not block
-/// or call user code that calls MPI.
+/// Makes progress until `done` answers true. Called without the device's lock; `done` runs under
+/// it, and must not block or call user code that calls MPI.
 pub fn wait_until(what: &WaitingFor<'_>, done: impl FnMut(&mut Device) -> bool) {
     wait_for(what, Comes::ByWire, done);
 }
 
-/// The same for what comes by no wire: the progress thread can do nothing about it, and nothing is left to it.
+/// The same for what comes by no wire: the progress thread can do nothing about it, and nothing is
+/// left to it.
 pub(crate) fn wait_beside_wires(what: &WaitingFor<'_>, done: impl FnMut(&mut Device) -> bool) {
     wait_for(what, Comes::Beside, done);
 }
@@ -237,7 +242,8 @@ fn wait_for(what: &WaitingFor<'_>, comes: Comes, mut done: impl FnMut(&mut Devic
     }
 }
 
-/// Since when a call has had nothing to do but wait. Short waits are not timed: looking at the clock would cost more than they do.
+/// Since when a call has had nothing to do but wait. Short waits are not timed: looking at the
+/// clock would cost more than they do.
 struct Idle(Option<Instant>);
 
 impl Idle {
@@ -266,8 +272,8 @@ impl Idle {
     }
 }
 
-/// Sleeps until the bell rings, unless something happened meanwhile. Returns whether what is waited for is known to be there: `done` is not asked
-/// again once it has said yes.
+/// Sleeps until the bell rings, unless something happened meanwhile. Returns whether what is waited
+/// for is known to be there: `done` is not asked again once it has said yes.
 fn sleep(
     mut guard: DeviceGuard,
     what: &WaitingFor<'_>,
@@ -318,8 +324,9 @@ fn sleep(
     (guard, false)
 }
 
-/// Sleeps until what is waited for is there, which the progress thread sees to meanwhile on its own core. Returns whether it is: that thread
-/// may not be able to go on without the program. `done` is not asked again once it has said yes.
+/// Sleeps until what is waited for is there, which the progress thread sees to meanwhile on its own
+/// core. Returns whether it is: that thread may not be able to go on without the program. `done` is
+/// not asked again once it has said yes.
 fn rest(
     mut guard: DeviceGuard,
     what: &WaitingFor<'_>,
@@ -358,7 +365,8 @@ struct Told {
     wait: Option<Wait>,
 }
 
-/// Threads that sleep, by the addresses of their [`Told`], where several may be in MPI; the last one's wait is on the page.
+/// Threads that sleep, by the addresses of their [`Told`], where several may be in MPI; the last
+/// one's wait is on the page.
 #[derive(Default)]
 pub(crate) struct Sleepers(Vec<(usize, Wait)>);
 

@@ -6,7 +6,8 @@ use crate::key::{ContextId, Key};
 pub(crate) const EAGER: u8 = 1;
 /// A whole message of a synchronous send.
 pub(crate) const EAGER_SYNC: u8 = 2;
-/// A large message is announced; with how many of its like have gone at once since the last one that was, if any have.
+/// A large message is announced; with how many of its like have gone at once since the last one
+/// that was, if any have.
 pub(crate) const ANNOUNCE: u8 = 3;
 /// The receiver asks for the announced message's bytes.
 pub(crate) const ASK: u8 = 4;
@@ -20,7 +21,8 @@ pub(crate) const ASK_END: u8 = 7;
 /// An end of an announced message, as asked for.
 pub(crate) const END: u8 = 8;
 
-/// A piece of an announced message, as asked for, whose bytes lie with the sender until it is told that the whole message has been taken.
+/// A piece of an announced message, as asked for, whose bytes lie with the sender until it is told
+/// that the whole message has been taken.
 pub(crate) const LENT: u8 = 9;
 
 /// A word from floor to floor ([`crate::Note`]).
@@ -33,7 +35,8 @@ pub(crate) const ENDS: u8 = 11;
 pub(crate) const AT_ONCE: u8 = 12;
 /// One that went so has met no receive yet.
 pub(crate) const LATE: u8 = 13;
-/// As [`ASK`], where the receive was there when the message was announced, and the like of it may go at once.
+/// As [`ASK`], where the receive was there when the message was announced, and the like of it may
+/// go at once.
 pub(crate) const ASK_MET: u8 = 14;
 
 /// Longest head, bytes.

@@ -1,10 +1,11 @@
-//! How the progress thread, a thread of the program and a peer wake each other, under every order of steps and every delay of stores that
-//! the memory model allows.
+//! How the progress thread, a thread of the program and a peer wake each other, under every order
+//! of steps and every delay of stores that the memory model allows.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p ferry-device --test loom`
 //!
-//! The bell's word and what a polling thread makes of a ring are the library's own code; who sleeps, the device's lock and what is done
-//! under it are modelled here after `progress.rs` and the transport's `control.rs`. Whoever is not woken sleeps for ever, and a thread that
+//! The bell's word and what a polling thread makes of a ring are the library's own code; who
+//! sleeps, the device's lock and what is done under it are modelled here after `progress.rs` and
+//! the transport's `control.rs`. Whoever is not woken sleeps for ever, and a thread that
 //! polls and does not hear polls for ever: loom finds both.
 #![cfg(loom)]
 #![allow(dead_code)]
@@ -125,7 +126,8 @@ impl Process {
         self.tell(device, false);
     }
 
-    /// It does, with nothing left to the thread, which it wakes for what is to come (`Device::rouses`).
+    /// It does, with nothing left to the thread, which it wakes for what is to come
+    /// (`Device::rouses`).
     fn rouse(&self, device: &mut Device) {
         self.tell(device, true);
     }
@@ -144,7 +146,8 @@ impl Process {
         }
     }
 
-    /// The program waits in MPI, where it does what there is to do, and leaves it again with `work` for the thread.
+    /// The program waits in MPI, where it does what there is to do, and leaves it again with `work`
+    /// for the thread.
     fn wait_and_leave(&self, work: u32) {
         let mut device = self.device.lock().unwrap();
         self.asking.begin_wait();
@@ -244,7 +247,8 @@ const WAYS: [Waits; 4] = [
     Waits::Polling,
 ];
 
-/// A progress thread that waits in each of the [`WAYS`] beside `others`, until `ends` says that all is done.
+/// A progress thread that waits in each of the [`WAYS`] beside `others`, until `ends` says that all
+/// is done.
 fn beside<const N: usize>(
     preemptions: usize,
     others: [fn(&Process); N],

@@ -1,4 +1,5 @@
-//! The device between real processes: this test starts itself again, once a rank, as a launcher would.
+//! The device between real processes: this test starts itself again, once a rank, as a launcher
+//! would.
 
 use ferry_device::{
     Completion, ContextId, Fault, Key, Pattern, SendMode, Sink, Source, Tags, WaitingFor, device,
@@ -10,7 +11,8 @@ use std::process::Command;
 
 const RANK_TEST: &str = "FERRY_DEVICE_TEST";
 
-/// Runs `name` in `ranks` processes; in the children, returns this process's number and the job's size.
+/// Runs `name` in `ranks` processes; in the children, returns this process's number and the job's
+/// size.
 fn job(name: &str, ranks: u32, cores: u32) -> Option<(u32, u32)> {
     if std::env::var(RANK_TEST).is_ok_and(|n| n == name) {
         let place = ferry_job::join().unwrap();

@@ -61,7 +61,8 @@ pub struct Expected<'a> {
 pub trait Upcall {
     /// A message, head and body in one run.
     fn arrived(&mut self, from: Rank, message: u8, bytes: &[u8]);
-    /// Where the next of at most `left` bytes of a large body belong; `None`: they are taken by [`Upcall::part`].
+    /// Where the next of at most `left` bytes of a large body belong; `None`: they are taken by
+    /// [`Upcall::part`].
     fn room(&mut self, from: Rank, message: u8, head: &[u8], left: usize) -> Option<&mut [u8]>;
     /// So many bytes have been put there.
     fn placed(&mut self, from: Rank, message: u8, head: &[u8], bytes: usize);
@@ -74,13 +75,15 @@ pub trait Upcall {
 /// A run of memory: address in this process, bytes.
 pub type Run = (usize, usize);
 
-/// Memory on the card in which a program has buffers, and what the card does with them by itself. All of it for one rank.
+/// Memory on the card in which a program has buffers, and what the card does with them by itself.
+/// All of it for one rank.
 pub trait CardMemory {
     /// Where it lies in this process, from … to.
     fn range(&self, c: &Client) -> (usize, usize);
     /// Messages in it up to this are sent without asking first, bytes.
     fn eager_max(&self) -> usize;
-    /// So many bytes of it, at a multiple of `alignment` (a power of two). `None`: there are none left.
+    /// So many bytes of it, at a multiple of `alignment` (a power of two). `None`: there are none
+    /// left.
     fn allocate(&mut self, c: &Client, bytes: usize, alignment: usize) -> Option<usize>;
     /// Takes back what [`CardMemory::allocate`] gave. False: it gave no such thing.
     fn release(&mut self, c: &Client, address: usize) -> bool;
@@ -88,8 +91,9 @@ pub trait CardMemory {
     fn describes(&self, c: &Client, runs: &[Run]) -> bool;
     /// The next message announces one that lies in these runs.
     fn lies(&mut self, c: &Client, runs: &[Run]);
-    /// Begins to bring the message of `bytes` bytes that `from` has announced as its request so and so: into these runs of the card's memory, or by [`Upcall::fetched`].
-    /// Returns its number. `None`: it must be asked for.
+    /// Begins to bring the message of `bytes` bytes that `from` has announced as its request so and
+    /// so: into these runs of the card's memory, or by [`Upcall::fetched`]. Returns its number.
+    /// `None`: it must be asked for.
     fn fetch(
         &mut self,
         c: &mut Client,
@@ -130,20 +134,23 @@ pub fn hand_up(up: &mut dyn Upcall, from: Rank, message: u8, head: &[u8], mut by
 #[error("rank {0} sent {1}")]
 pub struct Garbled(pub Rank, pub &'static str);
 
-/// The driver of a rank's card. Charges what it does to the rank's clock, and never blocks but for the model's sake.
+/// The driver of a rank's card. Charges what it does to the rank's clock, and never blocks but for
+/// the model's sake.
 pub trait Driver: Send {
     /// What can be sent to `peer`.
     fn limits(&self, peer: Rank) -> Limits;
-    /// Sends a message: copied, or not at all (false: no room; there is an event for this rank when there is).
+    /// Sends a message: copied, or not at all (false: no room; there is an event for this rank when
+    /// there is).
     fn send(&mut self, c: &mut Client, to: Rank, message: u8, head: &[u8], body: Body<'_>) -> bool;
     /// The next message to `to` announces a large one of `len` bytes.
     fn announces(&mut self, _c: &mut Client, _to: Rank, _len: usize) {}
     /// The next message to `from` asks for a large one that it has announced.
     fn expects(&mut self, _c: &mut Client, _from: Rank, _what: &Expected<'_>) {}
-    /// Sends of the front of a large body, straight from where it lies; returns how many bytes more of it are no longer needed. Called with
-    /// what is left until that is nothing.
+    /// Sends of the front of a large body, straight from where it lies; returns how many bytes more
+    /// of it are no longer needed. Called with what is left until that is nothing.
     fn stream(&mut self, c: &mut Client, to: Rank, message: u8, head: &[u8], body: &[u8]) -> usize;
-    /// Looks for what has come, and hands it up. Returns how many messages, or parts of large ones, that was.
+    /// Looks for what has come, and hands it up. Returns how many messages, or parts of large ones,
+    /// that was.
     ///
     /// Errors: a peer has sent what makes no sense.
     fn poll(&mut self, c: &mut Client, up: &mut dyn Upcall) -> Result<usize, Garbled>;

@@ -1,7 +1,7 @@
 //! Links and switches: packets go hop by hop, and wait where a link is busy.
 //!
-//! Links are full duplex. A packet's head goes on while its tail is still on the link before (cut-through). Switches have room for
-//! what waits; what waits goes in the order in which it came.
+//! Links are full duplex. A packet's head goes on while its tail is still on the link before
+//! (cut-through). Switches have room for what waits; what waits goes in the order in which it came.
 
 use crate::kernel::Track;
 use crate::machine::{Network as Figures, Topology};
@@ -141,8 +141,9 @@ impl Network {
         }
     }
 
-    /// Puts a packet of `bytes` bytes onto its first link, at `time` or when that is free. `wrap` makes the kernel's event of it;
-    /// `owner` orders it among others of the same instant. Returns when its tail has left.
+    /// Puts a packet of `bytes` bytes onto its first link, at `time` or when that is free. `wrap`
+    /// makes the kernel's event of it; `owner` orders it among others of the same instant.
+    /// Returns when its tail has left.
     pub fn send<E, T: Clone>(
         &mut self,
         kernel: &mut Kernel<E>,

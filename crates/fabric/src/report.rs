@@ -40,7 +40,8 @@ pub struct Report {
     pub commands: u64,
     /// Commands, events and ranks going on.
     pub steps: u64,
-    /// How often ranks were given the turn to go on, and in how many rounds: what the simulation's speed depends on.
+    /// How often ranks were given the turn to go on, and in how many rounds: what the simulation's
+    /// speed depends on.
     pub turns: (u64, u64),
     /// Real time, from when all ranks had come.
     pub real: Duration,
@@ -50,8 +51,8 @@ pub struct Report {
     pub used: Vec<(String, String)>,
 }
 
-/// Runs the hardware of `machine` for the ranks that come to `arena`, until it is closed. `stuck` is called when nobody can go on. With `trace`
-/// a timeline is written there.
+/// Runs the hardware of `machine` for the ranks that come to `arena`, until it is closed. `stuck`
+/// is called when nobody can go on. With `trace` a timeline is written there.
 ///
 /// Errors: the timeline cannot be written.
 pub fn serve(

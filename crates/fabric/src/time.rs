@@ -3,7 +3,8 @@
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};
 
-/// A point in virtual time, or a span of it: picoseconds. Sums stop at the end of time, after 213 days.
+/// A point in virtual time, or a span of it: picoseconds. Sums stop at the end of time, after 213
+/// days.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 

@@ -1,11 +1,13 @@
 //! Feeds mutated bytes to parsers of foreign bytes.
 //!
-//! Each crate that reads bytes from outside has tests named `fuzz_…` that call [`fuzz`]. In an ordinary test run each takes
-//! a fraction of a second, with the same bytes every time; with `FERRY_FUZZ_SECONDS=60` each runs that long with bytes
-//! never tried before (`make fuzz`). A failure prints the bytes and how to run them again.
+//! Each crate that reads bytes from outside has tests named `fuzz_…` that call [`fuzz`]. In an
+//! ordinary test run each takes a fraction of a second, with the same bytes every time; with
+//! `FERRY_FUZZ_SECONDS=60` each runs that long with bytes never tried before (`make fuzz`). A
+//! failure prints the bytes and how to run them again.
 //!
-//! There is no coverage measurement on stable Rust. Instead the target says what came of its input (which error, how
-//! many fields): an input with an outcome not seen before joins those that later inputs are made from.
+//! There is no coverage measurement on stable Rust. Instead the target says what came of its input
+//! (which error, how many fields): an input with an outcome not seen before joins those that later
+//! inputs are made from.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,7 +22,8 @@ const CORPUS_MAX: usize = 512;
 /// Longest input made, bytes.
 const LENGTH_MAX: usize = 8192;
 
-/// Feeds `target` with mutations of `seeds`; it panics on what must not happen and otherwise returns what came of the input.
+/// Feeds `target` with mutations of `seeds`; it panics on what must not happen and otherwise
+/// returns what came of the input.
 pub fn fuzz<O: Hash>(name: &str, seeds: &[Vec<u8>], mut target: impl FnMut(&[u8]) -> O) {
     let seconds = std::env::var("FERRY_FUZZ_SECONDS")
         .ok()

@@ -22,7 +22,8 @@ use crate::{Cores, Notice, RankStatus, Reply, Segment, Welcome};
 
 /// The environment variable that names the socket's descriptor.
 pub const LAUNCH_FD: &str = "FERRY_LAUNCH_FD";
-/// How long an aborting rank waits for its launcher: the launcher ends the rank in this time anyway.
+/// How long an aborting rank waits for its launcher: the launcher ends the rank in this time
+/// anyway.
 const ABORT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a rank could not find its job.
@@ -88,15 +89,17 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Finds this process's job: reads the welcome that `mpiexec` left in the socket named by `FERRY_LAUNCH_FD`, which does not block; or, if
-/// another launcher has left traces (PMI, PMIx), finds it through that, which is collective over the job and blocks until all
-/// ranks are here; or else makes a job of one rank.
+/// Finds this process's job: reads the welcome that `mpiexec` left in the socket named by
+/// `FERRY_LAUNCH_FD`, which does not block; or, if another launcher has left traces (PMI, PMIx),
+/// finds it through that, which is collective over the job and blocks until all ranks are here; or
+/// else makes a job of one rank.
 ///
-/// To be called once: the welcome is taken out of the socket, and the socket belongs to the place from then on.
+/// To be called once: the welcome is taken out of the socket, and the socket belongs to the place
+/// from then on.
 ///
 /// # Errors
-/// [`JobError::Launcher`] if the variable is there but no launcher can be spoken to through it: such a process was meant to
-/// be a rank, and would do the wrong thing as a job of its own.
+/// [`JobError::Launcher`] if the variable is there but no launcher can be spoken to through it:
+/// such a process was meant to be a rank, and would do the wrong thing as a job of its own.
 pub fn join() -> Result<Place, JobError> {
     match env::var_os(LAUNCH_FD) {
         None => match foreign::find() {
@@ -146,8 +149,9 @@ pub(crate) fn join_through(number: RawFd) -> Result<Place, JobError> {
             "this program was started by mpiexec ({LAUNCH_FD}={number}), but its launcher cannot be spoken to: {what}"
         ))
     };
-    // Not ours until it is known to be a socket: the variable may have outlived the descriptor, and its number may be another file's.
-    // SAFETY: only a number so far; fcntl and getsockopt on a closed one say EBADF.
+    // Not ours until it is known to be a socket: the variable may have outlived the descriptor, and
+    // its number may be another file's. SAFETY: only a number so far; fcntl and getsockopt on a
+    // closed one say EBADF.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     match sockopt::socket_type(borrowed) {
         Ok(SocketType::SEQPACKET) => {}
@@ -206,7 +210,8 @@ pub(crate) fn join_through(number: RawFd) -> Result<Place, JobError> {
 
 /// One packet and the descriptors that came with it: the segment, and a modelled machine's memory.
 fn take_welcome(socket: BorrowedFd<'_>) -> IoResult<(Vec<u8>, Vec<OwnedFd>)> {
-    // Large enough for 16,384 ranks on this node at once; a longer one is read again with a larger buffer.
+    // Large enough for 16,384 ranks on this node at once; a longer one is read again with a larger
+    // buffer.
     let mut bytes = vec![0u8; 64 * 1024 + 64];
     loop {
         let needed = rustix::net::recv(
@@ -246,8 +251,9 @@ fn take_welcome(socket: BorrowedFd<'_>) -> IoResult<(Vec<u8>, Vec<OwnedFd>)> {
 }
 
 impl Client {
-    /// Tells the launcher to end the whole job with `code` (MPI_Abort); `text` is printed by the launcher, or here if that is not Ferry's. Does not return
-    /// until the launcher has taken it, or is gone, or five seconds are over.
+    /// Tells the launcher to end the whole job with `code` (MPI_Abort); `text` is printed by the
+    /// launcher, or here if that is not Ferry's. Does not return until the launcher has taken
+    /// it, or is gone, or five seconds are over.
     pub fn abort(&self, code: i32, text: &str) {
         let socket = match &self.link {
             Link::Launcher(socket) => socket,
@@ -265,7 +271,8 @@ impl Client {
                 Err(_) => return,
             }
         }
-        // The launcher answers with one packet, maybe after cards that were asked for, or by ending this process.
+        // The launcher answers with one packet, maybe after cards that were asked for, or by ending
+        // this process.
         let end = Instant::now() + ABORT_PATIENCE;
         let mut bytes = vec![0; PACKET_MAX];
         loop {
@@ -289,7 +296,8 @@ impl Client {
         }
     }
 
-    /// A line for the job's log, which mpiexec shows with the rank in front of it. Under another launcher it is lost. Does not block for long.
+    /// A line for the job's log, which mpiexec shows with the rank in front of it. Under another
+    /// launcher it is lost. Does not block for long.
     pub fn say(&self, line: &str) {
         if let Link::Launcher(socket) = &self.link {
             // A log line that cannot be sent is not worth an error.
@@ -298,8 +306,9 @@ impl Client {
         }
     }
 
-    /// Lets the launcher's descendants, the job's other ranks, read this process's memory where the Yama security module
-    /// asks for such a word (`kernel.yama.ptrace_scope` 1). Without Yama nothing happens.
+    /// Lets the launcher's descendants, the job's other ranks, read this process's memory where the
+    /// Yama security module asks for such a word (`kernel.yama.ptrace_scope` 1). Without Yama
+    /// nothing happens.
     pub fn trust_ranks(&self) {
         let launcher = match &self.link {
             Link::Launcher(socket) => sockopt::socket_peercred(socket).ok().map(|p| p.pid),
@@ -307,7 +316,8 @@ impl Client {
             Link::Foreign(_) => rustix::process::getppid(),
         };
         if let Some(launcher) = launcher {
-            // SAFETY: this option only names a process id; where it is unknown the call fails and changes nothing.
+            // SAFETY: this option only names a process id; where it is unknown the call fails and
+            // changes nothing.
             unsafe {
                 libc::prctl(
                     libc::PR_SET_PTRACER,

@@ -57,7 +57,8 @@ impl Cores {
     }
 }
 
-/// CPU numbers of this thread's affinity mask. Grows the mask until the kernel's fits, so any number of CPUs works.
+/// CPU numbers of this thread's affinity mask. Grows the mask until the kernel's fits, so any
+/// number of CPUs works.
 fn affinity() -> Vec<usize> {
     let mut mask = vec![0u64; 16];
     loop {
@@ -78,7 +79,8 @@ fn affinity() -> Vec<usize> {
     }
 }
 
-/// The smallest CPU quota of this process's cgroups (versions 1 and 2) in CPUs; `None` if there is no limit.
+/// The smallest CPU quota of this process's cgroups (versions 1 and 2) in CPUs; `None` if there is
+/// no limit.
 pub fn cpu_quota() -> Option<f64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mut least: Option<f64> = None;
@@ -113,8 +115,8 @@ fn split_group(line: &str) -> Option<(&str, &str)> {
     Some((parts.next()?, parts.next()?))
 }
 
-/// `root/a/b`, `root/a`, `root`. In a container the path may be one of the host's that is not mounted here; the
-/// root then is the container's own group.
+/// `root/a/b`, `root/a`, `root`. In a container the path may be one of the host's that is not
+/// mounted here; the root then is the container's own group.
 fn upwards(root: &Path, path: &str) -> Vec<PathBuf> {
     let full = root.join(path.trim_start_matches('/'));
     full.ancestors()

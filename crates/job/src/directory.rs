@@ -1,7 +1,8 @@
 //! Where ranks leave what others need to reach them.
 //!
-//! A card is what a wire wants to be told about a peer before it first speaks to it, say its addresses. Each rank leaves
-//! its own once; others ask for it when they first need it, so that nobody has to know everybody.
+//! A card is what a wire wants to be told about a peer before it first speaks to it, say its
+//! addresses. Each rank leaves its own once; others ask for it when they first need it, so that
+//! nobody has to know everybody.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,19 +20,23 @@ pub const CARD_MAX: usize = 4096;
 
 /// Where ranks leave what others need to reach them.
 pub trait Directory: Send {
-    /// Leaves this rank's card for a wire ("tcp"); at most [`CARD_MAX`] bytes; before [`publish`](Directory::publish).
+    /// Leaves this rank's card for a wire ("tcp"); at most [`CARD_MAX`] bytes; before
+    /// [`publish`](Directory::publish).
     fn put(&mut self, wire: &str, card: &[u8]) -> Result<(), JobError>;
-    /// Makes what was put visible to others. Under a foreign launcher collective over the job; may block for that.
+    /// Makes what was put visible to others. Under a foreign launcher collective over the job; may
+    /// block for that.
     fn publish(&mut self) -> Result<(), JobError>;
-    /// A rank's card. `Ok(None)`: not known yet; ask again when [`fd`](Directory::fd) has been readable and the answers have been
-    /// [taken](Directory::hear).
+    /// A rank's card. `Ok(None)`: not known yet; ask again when [`fd`](Directory::fd) has been
+    /// readable and the answers have been [taken](Directory::hear).
     fn get(&mut self, wire: &str, rank: u32) -> Result<Option<Vec<u8>>, JobError>;
-    /// Takes all answers that have come, whoever has asked. Only this empties [`fd`](Directory::fd): whoever calls it has to ask again for every card
-    /// that is awaited, or an answer lies here and nothing tells of it.
+    /// Takes all answers that have come, whoever has asked. Only this empties
+    /// [`fd`](Directory::fd): whoever calls it has to ask again for every card that is awaited,
+    /// or an answer lies here and nothing tells of it.
     fn hear(&mut self) -> Result<(), JobError> {
         Ok(())
     }
-    /// A line for the job's log, which mpiexec shows with the rank in front of it. Under a foreign launcher it is lost.
+    /// A line for the job's log, which mpiexec shows with the rank in front of it. Under a foreign
+    /// launcher it is lost.
     fn say(&mut self, _line: &str) {}
     /// Readable when an answer has come; `None` if `get` always answers at once.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
@@ -121,7 +126,8 @@ impl Directory for LauncherDirectory {
                 Ok((n, _)) => {
                     if let Some(Reply::Card { wire, rank, card }) = Reply::decode(&bytes[..n]) {
                         let name = (wire, rank);
-                        // Only what was asked for: the memory this takes is bounded by what this rank wants.
+                        // Only what was asked for: the memory this takes is bounded by what this
+                        // rank wants.
                         if self.asked.remove(&name) {
                             self.come.insert(name, card);
                         }
@@ -135,7 +141,8 @@ impl Directory for LauncherDirectory {
     }
 
     fn say(&mut self, line: &str) {
-        // A log line that cannot be sent is not worth an error: the next real message says what is wrong.
+        // A log line that cannot be sent is not worth an error: the next real message says what is
+        // wrong.
         let _ = self.tell(&Notice::Say { text: line.into() });
     }
 
@@ -144,7 +151,8 @@ impl Directory for LauncherDirectory {
     }
 }
 
-/// The launcher's side: cards that have come, and who waits for those that have not. Askers are numbers of the caller's choice.
+/// The launcher's side: cards that have come, and who waits for those that have not. Askers are
+/// numbers of the caller's choice.
 #[derive(Debug, Default)]
 pub struct Cards {
     known: HashMap<(String, u32), Vec<u8>>,
@@ -160,7 +168,8 @@ impl Cards {
         waiting
     }
 
-    /// A card, if it has come. If not, `asker` waits for it; `true` then says that it is the first to.
+    /// A card, if it has come. If not, `asker` waits for it; `true` then says that it is the first
+    /// to.
     pub fn get(&mut self, wire: &str, rank: u32, asker: usize) -> Result<&[u8], bool> {
         let name = (wire.to_string(), rank);
         match self.known.get(&name) {

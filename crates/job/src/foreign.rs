@@ -1,8 +1,10 @@
-//! Jobs that a launcher other than Ferry's has started: MPICH's Hydra, Slurm's srun, PRRTE's prterun.
+//! Jobs that a launcher other than Ferry's has started: MPICH's Hydra, Slurm's srun, PRRTE's
+//! prterun.
 //!
-//! What they have in common is a store of keys and values that all ranks of the job can reach, and a fence after which
-//! everybody sees what was put before. From these a rank's [`Place`] is made as if mpiexec had: rank 0 makes the job's key, the lowest
-//! rank of each node makes its segment and hands it to the others ([`handover`]).
+//! What they have in common is a store of keys and values that all ranks of the job can reach, and
+//! a fence after which everybody sees what was put before. From these a rank's [`Place`] is made as
+//! if mpiexec had: rank 0 makes the job's key, the lowest rank of each node makes its segment and
+//! hands it to the others ([`handover`]).
 
 mod directory;
 mod handover;
@@ -93,7 +95,8 @@ fn launcher_error(text: impl Into<String>) -> JobError {
     JobError::Launcher(text.into())
 }
 
-/// The place of this process in a job of a foreign launcher. Collective over the job; blocks until all ranks are here.
+/// The place of this process in a job of a foreign launcher. Collective over the job; blocks until
+/// all ranks are here.
 pub(crate) fn join(mut kvs: Box<dyn Kvs>) -> Result<Place, JobError> {
     let (me, size, appnum) = (kvs.rank(), kvs.size(), kvs.appnum());
     if me >= size || size > 1 << 20 {
@@ -210,7 +213,8 @@ fn nodes(kvs: &mut dyn Kvs) -> Result<Vec<u32>, JobError> {
     let raw: Vec<String> = match kvs.nodes()? {
         Some(numbers) if numbers.len() == size => numbers.iter().map(u32::to_string).collect(),
         _ => {
-            // The launcher does not know: hosts' names tell. The kernel's boot number tells apart hosts of the same name.
+            // The launcher does not know: hosts' names tell. The kernel's boot number tells apart
+            // hosts of the same name.
             let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
             let name = format!("{} {}", host_name(), boot.unwrap_or_default().trim());
             let me = kvs.rank();
@@ -313,12 +317,14 @@ struct AtExit {
 }
 static AT_EXIT: OnceLock<AtExit> = OnceLock::new();
 
-/// Tells the launcher at the program's end that it ends as it should, if MPI has been finalised by then. Not earlier: sessions may
-/// begin again after MPI_Finalize, and the launchers' protocols begin only once.
+/// Tells the launcher at the program's end that it ends as it should, if MPI has been finalised by
+/// then. Not earlier: sessions may begin again after MPI_Finalize, and the launchers' protocols
+/// begin only once.
 fn finalize_at_exit(kvs: SharedKvs, status: &'static RankStatus) {
     let pid = std::process::id();
     if AT_EXIT.set(AtExit { kvs, status, pid }).is_ok() {
-        // SAFETY: a function that lives as long as this library; if it is unloaded the C library runs it then.
+        // SAFETY: a function that lives as long as this library; if it is unloaded the C library
+        // runs it then.
         unsafe { libc::atexit(say_goodbye) };
     }
 }
@@ -339,9 +345,10 @@ extern "C" fn say_goodbye() {
 /// How long an aborting rank waits for its last words to be taken.
 const TAKEN_WITHIN: Duration = Duration::from_secs(1);
 
-/// Waits, [`TAKEN_WITHIN`] at most, until what was written into a pipe has been read. Hydra's proxy looks at the rank's output and
-/// at its PMI socket in any order, and once it has passed an abort on, output is lost: the text has to be with it before. The
-/// writer of a pipe is not told when it is empty, so this asks, every millisecond. Returns at once for anything but a pipe.
+/// Waits, [`TAKEN_WITHIN`] at most, until what was written into a pipe has been read. Hydra's proxy
+/// looks at the rank's output and at its PMI socket in any order, and once it has passed an abort
+/// on, output is lost: the text has to be with it before. The writer of a pipe is not told when it
+/// is empty, so this asks, every millisecond. Returns at once for anything but a pipe.
 fn taken(pipe: std::os::fd::BorrowedFd) {
     let began = std::time::Instant::now();
     while rustix::io::ioctl_fionread(pipe).is_ok_and(|bytes| bytes > 0)
@@ -351,7 +358,8 @@ fn taken(pipe: std::os::fd::BorrowedFd) {
     }
 }
 
-/// Ends the job; another thread may be in the middle of a fence, and then this process's end has to do.
+/// Ends the job; another thread may be in the middle of a fence, and then this process's end has to
+/// do.
 pub(crate) fn abort(kvs: &SharedKvs, code: i32, text: &str) {
     if !text.is_empty() {
         let text = format!("{}\n", text.trim_end());

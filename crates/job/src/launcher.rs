@@ -58,7 +58,8 @@ pub enum Heard {
 }
 
 impl NodeJob {
-    /// A job of `size` ranks that are all on this node, which has `cores` cores for it; with a new key.
+    /// A job of `size` ranks that are all on this node, which has `cores` cores for it; with a new
+    /// key.
     pub fn new(job: u64, size: u32, cores: u32) -> Result<NodeJob, JobError> {
         let terms = JobTerms {
             job,
@@ -89,7 +90,8 @@ impl NodeJob {
         &self.local_ranks
     }
 
-    /// Tells the ranks of another number of cores than this host's: of the machine that they are on, in its own terms.
+    /// Tells the ranks of another number of cores than this host's: of the machine that they are
+    /// on, in its own terms.
     pub fn set_cores(&mut self, cores: u32) {
         self.cores = cores.max(1);
     }
@@ -99,8 +101,9 @@ impl NodeJob {
         &self.terms
     }
 
-    /// Makes the socket of a local rank and puts its welcome there. Returns the launcher's end and the rank's, both
-    /// close-on-exec; the rank must inherit its end under the number in [`LAUNCH_FD`](crate::LAUNCH_FD).
+    /// Makes the socket of a local rank and puts its welcome there. Returns the launcher's end and
+    /// the rank's, both close-on-exec; the rank must inherit its end under the number in
+    /// [`LAUNCH_FD`](crate::LAUNCH_FD).
     pub fn welcome(&self, local_rank: u32, appnum: u32) -> Result<(Line, OwnedFd), JobError> {
         let refused = |cause: Errno| JobError::Refused {
             attempted: format!("making the socket of rank {local_rank}"),
@@ -160,7 +163,8 @@ impl Line {
                     Some(notice) => Heard::Notice(notice),
                     None => continue,
                 },
-                // A reset is told once, before the packets that came ahead of it: the rank ended with a word of ours unread.
+                // A reset is told once, before the packets that came ahead of it: the rank ended
+                // with a word of ours unread.
                 Err(Errno::INTR | Errno::CONNRESET) => continue,
                 Err(Errno::AGAIN) => Heard::Nothing,
                 Err(_) => Heard::Gone,
@@ -179,7 +183,8 @@ impl Line {
         self.flush();
     }
 
-    /// Sends what waits; `true` when nothing waits any more. Otherwise come again when the socket is writable.
+    /// Sends what waits; `true` when nothing waits any more. Otherwise come again when the socket
+    /// is writable.
     pub fn flush(&mut self) -> bool {
         while let Some(packet) = self.waiting.front() {
             match send(

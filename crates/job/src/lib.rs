@@ -1,8 +1,9 @@
-//! What a rank and its launcher share: the welcome, the node's segment, each rank's status page. And how Ferry starts threads of its own
-//! in a rank's process.
+//! What a rank and its launcher share: the welcome, the node's segment, each rank's status page.
+//! And how Ferry starts threads of its own in a rank's process.
 //!
-//! `mpiexec` makes one [`Segment`] a node and one socket pair a rank. Before a rank starts, its [`Welcome`] and the segment's
-//! descriptor lie already in its end of the socket, so that [`join`] is one system call and no conversation.
+//! `mpiexec` makes one [`Segment`] a node and one socket pair a rank. Before a rank starts, its
+//! [`Welcome`] and the segment's descriptor lie already in its end of the socket, so that [`join`]
+//! is one system call and no conversation.
 
 mod client;
 mod cores;

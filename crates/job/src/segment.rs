@@ -6,8 +6,8 @@
 //! wire_at      what the shared-memory transport keeps there (its own business)
 //! ```
 //!
-//! It has no name in any file system, so nothing is left behind however the job ends, and its size is no matter until a
-//! page is touched. Its length is sealed: no rank can cut it under the others.
+//! It has no name in any file system, so nothing is left behind however the job ends, and its size
+//! is no matter until a page is touched. Its length is sealed: no rank can cut it under the others.
 
 use std::fs::File;
 use std::io;
@@ -25,7 +25,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"ferryseg");
 const WIRE_PER_RANK: u64 = 4096;
 /// Bytes of the wire's area for each ordered pair of ranks; sparse until they speak.
 const WIRE_PER_PAIR: u64 = 1600 * 1024;
-/// Boards that each rank can lend (memory where a group meets), and bytes of a board for each rank of the node; sparse too.
+/// Boards that each rank can lend (memory where a group meets), and bytes of a board for each rank
+/// of the node; sparse too.
 const WIRE_BOARDS: u64 = 16;
 const WIRE_BOARD_PER_RANK: u64 = 8 * (2048 + 64);
 
@@ -52,8 +53,8 @@ impl SegmentLayout {
         }
     }
 
-    /// Bytes of the transport's part: for n ranks n · 4096 (one page each) + n² · 1600 KiB (one ring and more for
-    /// each ordered pair), and the boards.
+    /// Bytes of the transport's part: for n ranks n · 4096 (one page each) + n² · 1600 KiB (one
+    /// ring and more for each ordered pair), and the boards.
     pub const fn wire_len(ranks: u32) -> u64 {
         let n = ranks as u64;
         let board = (4096 + n * WIRE_BOARD_PER_RANK).next_multiple_of(4096);
@@ -73,7 +74,8 @@ pub struct Segment {
     pub fd: OwnedFd,
     /// Where things lie.
     pub layout: SegmentLayout,
-    /// The memory that the ranks share with a modelled machine, if they are on one; whoever knows machines maps it.
+    /// The memory that the ranks share with a modelled machine, if they are on one; whoever knows
+    /// machines maps it.
     pub machine: Option<OwnedFd>,
     /// Each local rank's status.
     statuses: &'static [RankStatus],
@@ -119,7 +121,8 @@ impl Segment {
             "is the memory limit of this process's cgroup reached?",
         ))?;
         let fd = OwnedFd::from(file);
-        // Best effort: without the seals a misbehaving rank could cut the file, nothing else changes.
+        // Best effort: without the seals a misbehaving rank could cut the file, nothing else
+        // changes.
         let _ =
             rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL);
         let statuses = map_statuses(&fd, &layout)?;
@@ -182,7 +185,8 @@ impl Segment {
 /// Maps the status pages for the rest of the process's life.
 fn map_statuses(fd: &OwnedFd, layout: &SegmentLayout) -> Result<&'static [RankStatus], JobError> {
     let len = (layout.wire_at - layout.status_at) as usize;
-    // SAFETY: a new shared mapping, placed by the kernel, of bytes that the file has: its length was checked or just set.
+    // SAFETY: a new shared mapping, placed by the kernel, of bytes that the file has: its length
+    // was checked or just set.
     let at = unsafe {
         libc::mmap(
             ptr::null_mut(),
@@ -200,7 +204,8 @@ fn map_statuses(fd: &OwnedFd, layout: &SegmentLayout) -> Result<&'static [RankSt
             advice: "raise RLIMIT_AS (ulimit -v) or the memory limit of the cgroup",
         });
     }
-    // SAFETY: page aligned, long enough for `ranks` statuses, never unmapped; a RankStatus is all atomics and any bytes make one.
+    // SAFETY: page aligned, long enough for `ranks` statuses, never unmapped; a RankStatus is all
+    // atomics and any bytes make one.
     Ok(unsafe { std::slice::from_raw_parts(at.cast::<RankStatus>(), layout.ranks as usize) })
 }
 

@@ -34,7 +34,8 @@ pub const SEVERAL: i32 = -2;
 /// In [`RankStatus::peer`]: the program itself, which completes its generalised requests.
 pub const ITSELF: i32 = -3;
 
-/// What one rank is doing. Written by the rank alone, but for its [turn](SendTurn), and read by the launcher; all fields are advisory.
+/// What one rank is doing. Written by the rank alone, but for its [turn](SendTurn), and read by the
+/// launcher; all fields are advisory.
 #[repr(C, align(256))]
 #[derive(Debug, Default)]
 pub struct RankStatus {
@@ -44,7 +45,8 @@ pub struct RankStatus {
     pub abort_code: AtomicI32,
     /// 1 while every thread of the rank that is in MPI sleeps in a blocking call.
     pub asleep: AtomicU32,
-    /// The MPI function being executed: its index in the description of all functions (`ferry_api`), plus 1; 0 for none.
+    /// The MPI function being executed: its index in the description of all functions
+    /// (`ferry_api`), plus 1; 0 for none.
     pub call: AtomicU32,
     /// CLOCK_MONOTONIC in nanoseconds when `asleep` became 1.
     pub since: AtomicU64,
@@ -80,8 +82,8 @@ pub struct RankStatus {
     pub turn: SendTurn,
 }
 
-/// Ranks that share cores take turns in sending large messages. Written by the rank, and by whoever gives its own turn to it. Times are those of
-/// [`RankStatus::now`]; any value is one that can be.
+/// Ranks that share cores take turns in sending large messages. Written by the rank, and by whoever
+/// gives its own turn to it. Times are those of [`RankStatus::now`]; any value is one that can be.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct SendTurn {
@@ -95,8 +97,8 @@ pub struct SendTurn {
     pub core: AtomicU32,
 }
 
-/// What one thread waits for: the part of a page that it writes, of the same meaning. A rank whose threads wait for different things
-/// shows one of them.
+/// What one thread waits for: the part of a page that it writes, of the same meaning. A rank whose
+/// threads wait for different things shows one of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
     call: u32,

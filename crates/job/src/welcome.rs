@@ -6,15 +6,17 @@ use thiserror::Error;
 
 use crate::Nodes;
 
-/// Version of everything a rank and its launcher share: welcome, notices, segment. Raised with each change of form.
+/// Version of everything a rank and its launcher share: welcome, notices, segment. Raised with each
+/// change of form.
 pub const PROTOCOL: u32 = 2;
-/// First bytes of a welcome: "ferry↵" and a nonsense byte, so that text from elsewhere is never taken for one.
+/// First bytes of a welcome: "ferry↵" and a nonsense byte, so that text from elsewhere is never
+/// taken for one.
 const MAGIC: u64 = u64::from_le_bytes(*b"ferry\n\xfaW");
 /// More ranks than this on a node are nonsense.
 const RANKS_MAX: u32 = 1 << 20;
 
-/// What the launcher tells each rank, written into its socket before the rank starts, together with the
-/// node segment's descriptor (SCM_RIGHTS).
+/// What the launcher tells each rank, written into its socket before the rank starts, together with
+/// the node segment's descriptor (SCM_RIGHTS).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Welcome {
     /// This rank in MPI_COMM_WORLD.
@@ -33,7 +35,8 @@ pub struct Welcome {
     pub cores: u32,
     /// Bytes in the node's segment.
     pub segment_len: u64,
-    /// The job's secret: random, and known to its ranks and launcher alone. Whoever proves to know it belongs to the job.
+    /// The job's secret: random, and known to its ranks and launcher alone. Whoever proves to know
+    /// it belongs to the job.
     pub key: [u8; 32],
     /// The job's nodes, and which ranks each holds.
     pub nodes: Nodes,
@@ -54,7 +57,8 @@ impl fmt::Debug for Welcome {
     }
 }
 
-/// A new job's key, from the kernel's generator. Blocks only while a machine that has just started has no randomness yet.
+/// A new job's key, from the kernel's generator. Blocks only while a machine that has just started
+/// has no randomness yet.
 ///
 /// # Errors
 /// The kernel has no generator (before Linux 3.17) or a filter forbids it.
@@ -90,8 +94,8 @@ pub enum Malformed {
 }
 
 impl Welcome {
-    /// That of `rank` in a job of `size` ranks, all of them on `host`: each has the same number there, nothing tells the job from others, and it
-    /// has one core, no segment and no secret.
+    /// That of `rank` in a job of `size` ranks, all of them on `host`: each has the same number
+    /// there, nothing tells the job from others, and it has one core, no segment and no secret.
     pub fn on_one_host(rank: u32, size: u32, host: &str) -> Welcome {
         Welcome {
             rank,

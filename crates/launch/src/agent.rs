@@ -1,7 +1,8 @@
 //! mpiexec on another host: runs that host's ranks and does what the head tells it.
 //!
-//! It has no port and no file: it speaks to the head through its standard input and output, which whatever started it (ssh, srun) carries.
-//! When its input ends, or the head has been silent too long, it kills its ranks and goes.
+//! It has no port and no file: it speaks to the head through its standard input and output, which
+//! whatever started it (ssh, srun) carries. When its input ends, or the head has been silent too
+//! long, it kills its ranks and goes.
 
 use std::collections::HashMap;
 use std::env;
@@ -743,6 +744,7 @@ impl Site {
 }
 
 fn borrowed(fd: i32) -> BorrowedFd<'static> {
-    // SAFETY: used at once, for pipes that the pump owns or has just closed; an unknown number is refused.
+    // SAFETY: used at once, for pipes that the pump owns or has just closed; an unknown number is
+    // refused.
     unsafe { BorrowedFd::borrow_raw(fd) }
 }

@@ -1,5 +1,5 @@
-//! What mpiexec and its agents on other hosts say to each other, through the standard input and output of whatever
-//! started the agent.
+//! What mpiexec and its agents on other hosts say to each other, through the standard input and
+//! output of whatever started the agent.
 //!
 //! ```text
 //! agent → head   anything (what a login shell prints), then the greeting: one line that names protocol and version
@@ -93,7 +93,8 @@ pub struct Page {
     pub state: u32,
     /// Sleeps in MPI.
     pub asleep: bool,
-    /// The kernel says that it runs or is stopped, or does not say that all its threads sleep, if several may be in MPI.
+    /// The kernel says that it runs or is stopped, or does not say that all its threads sleep, if
+    /// several may be in MPI.
     pub awake: bool,
     /// The number of the call it is in.
     pub call: u32,
@@ -234,7 +235,8 @@ pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
     out
 }
 
-/// Takes one frame from the front of `bytes`; `Ok(None)` if it is not all there yet. Returns the message and its length.
+/// Takes one frame from the front of `bytes`; `Ok(None)` if it is not all there yet. Returns the
+/// message and its length.
 ///
 /// # Errors
 /// What is wrong with it: nothing after it can be read.

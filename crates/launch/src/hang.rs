@@ -1,4 +1,5 @@
-//! Who waits for whom: what the ranks' status pages say when nothing moves, and what mistake that looks like.
+//! Who waits for whom: what the ranks' status pages say when nothing moves, and what mistake that
+//! looks like.
 //!
 //! Pure functions of a snapshot, so that every case can be tested without a job.
 
@@ -17,7 +18,8 @@ pub struct RankView {
     pub call: String,
     /// Since when it sleeps, nanoseconds of the monotonic clock.
     pub since: u64,
-    /// The communicator's context; the two lowest bits say what travels there: 0 messages, 1 collectives, 2 agreement about new objects.
+    /// The communicator's context; the two lowest bits say what travels there: 0 messages, 1
+    /// collectives, 2 agreement about new objects.
     pub context: u64,
     /// The communicator's name.
     pub comm: String,
@@ -54,8 +56,9 @@ pub enum Fate {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stillness(Vec<(u64, u64, u64)>);
 
-/// Does this look like a job in which nobody can ever go on? Every rank sleeps in MPI or has finished, and no message is under
-/// way, but for those to ranks that have finished and take nothing any more. It is one only if it stays so; compare two answers.
+/// Does this look like a job in which nobody can ever go on? Every rank sleeps in MPI or has
+/// finished, and no message is under way, but for those to ranks that have finished and take
+/// nothing any more. It is one only if it stays so; compare two answers.
 pub fn stillness(ranks: &[RankView]) -> Option<Stillness> {
     let (mut asleep, mut finished) = (0, 0);
     for rank in ranks {
@@ -82,8 +85,8 @@ pub fn stillness(ranks: &[RankView]) -> Option<Stillness> {
 /// Rows of a table; more are left out.
 const ROWS_MAX: usize = 40;
 
-/// The table of who waits for whom, and the likely mistakes, each on lines of their own. `now` in nanoseconds of the
-/// monotonic clock.
+/// The table of who waits for whom, and the likely mistakes, each on lines of their own. `now` in
+/// nanoseconds of the monotonic clock.
 pub fn report(ranks: &[RankView], now: u64) -> String {
     let mut text = table(ranks, now);
     for line in mistakes(ranks) {
@@ -187,7 +190,8 @@ fn tag(tag: i32) -> String {
 }
 
 impl RankView {
-    /// Waits inside a collective, or while agreeing about a new object, which all members do together too.
+    /// Waits inside a collective, or while agreeing about a new object, which all members do
+    /// together too.
     fn is_collective(&self) -> bool {
         self.collective > 0 || self.context & 3 != 0
     }

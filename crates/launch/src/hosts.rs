@@ -42,7 +42,8 @@ impl Host {
 /// Longest name of a host, bytes (RFC 1035), with a user's before it.
 const NAME_MAX: usize = 300;
 
-/// Checks a host's name: it becomes an argument of ssh or srun, and must not be one of their options, nor anything a shell reads.
+/// Checks a host's name: it becomes an argument of ssh or srun, and must not be one of their
+/// options, nor anything a shell reads.
 fn checked_name(name: &str) -> Result<String, String> {
     let good = |c: char| c.is_alphanumeric() || ".-_:%@".contains(c);
     if name.is_empty() || name.len() > NAME_MAX || name.starts_with('-') || !name.chars().all(good)

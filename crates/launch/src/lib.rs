@@ -10,8 +10,9 @@
 //! warden    cleans up after a killed mpiexec
 //! ```
 //!
-//! Where all ranks are here, [`run`] has them as its own children. Otherwise each host has an agent: mpiexec in a mode of its own,
-//! started through ssh or whatever `--launcher` says, which has that host's ranks as its children and does what the head tells it.
+//! Where all ranks are here, [`run`] has them as its own children. Otherwise each host has an
+//! agent: mpiexec in a mode of its own, started through ssh or whatever `--launcher` says, which
+//! has that host's ranks as its children and does what the head tells it.
 
 mod agent;
 mod frame;
@@ -38,8 +39,8 @@ use std::process::ExitCode;
 
 use options::Asked;
 
-/// mpiexec with these arguments (its own name left out); blocks until the job has ended. Must be called from the only
-/// thread of its process, whose standard output and error it writes.
+/// mpiexec with these arguments (its own name left out); blocks until the job has ended. Must be
+/// called from the only thread of its process, whose standard output and error it writes.
 pub fn mpiexec(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut arguments = arguments.into_iter().peekable();
     if arguments.peek().is_some_and(|a| a == agent::OPTION) {

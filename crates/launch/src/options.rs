@@ -552,7 +552,8 @@ fn host_file(option: &str, path: &std::path::Path) -> Result<Vec<Host>, String> 
     hosts::parse_file(&text).map_err(|e| format!("{option} {shown}: {e}"))
 }
 
-/// `slot`, `node`, `ppr:2:node`, with Open MPI's modifiers after a colon; everything smaller than a node fills slots.
+/// `slot`, `node`, `ppr:2:node`, with Open MPI's modifiers after a colon; everything smaller than a
+/// node fills slots.
 fn map_by(option: &str, text: &str) -> Result<MapBy, String> {
     let mut words = text.split(':');
     let (first, second, third) = (words.next(), words.next(), words.next());

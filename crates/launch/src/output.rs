@@ -1,8 +1,9 @@
 //! The ranks' output, line by line.
 //!
-//! Each rank's stdout and stderr are pipes. What comes is passed on in whole lines, so lines of different ranks never mix; an
-//! unfinished line waits for its rest, or for the end of the pipe. Writing never blocks mpiexec: what the reader of the output
-//! does not take is kept, and from a certain amount on the pipes are left alone so that the ranks feel it.
+//! Each rank's stdout and stderr are pipes. What comes is passed on in whole lines, so lines of
+//! different ranks never mix; an unfinished line waits for its rest, or for the end of the pipe.
+//! Writing never blocks mpiexec: what the reader of the output does not take is kept, and from a
+//! certain amount on the pipes are left alone so that the ranks feel it.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -228,7 +229,8 @@ impl Output {
         }
     }
 
-    /// Shows unfinished lines on terminals that have rested for a while. Returns when to look again.
+    /// Shows unfinished lines on terminals that have rested for a while. Returns when to look
+    /// again.
     pub fn show_prompts(&mut self, now: Instant) -> Option<Instant> {
         let mut next: Option<Instant> = None;
         if !self.sinks.iter().any(|s| s.terminal) {
@@ -268,7 +270,8 @@ impl Output {
     /// Writes what can be written without blocking.
     ///
     /// # Errors
-    /// The channel that is broken from now on, told once; what is written to it after that is dropped.
+    /// The channel that is broken from now on, told once; what is written to it after that is
+    /// dropped.
     pub fn flush(&mut self) -> Result<(), (Channel, io::Error)> {
         let out = self.sinks[0].flush().map_err(|e| (Channel::Out, e));
         let err = self.sinks[1].flush().map_err(|e| (Channel::Err, e));
@@ -305,10 +308,12 @@ struct Sink {
 }
 
 enum Kind {
-    /// A pipe or terminal opened once more, without blocking; the descriptor that others share is left as it is.
+    /// A pipe or terminal opened once more, without blocking; the descriptor that others share is
+    /// left as it is.
     Reopened(OwnedFd),
     Socket,
-    /// A pipe that could not be opened once more: written in pieces that fit when it says that it has room.
+    /// A pipe that could not be opened once more: written in pieces that fit when it says that it
+    /// has room.
     Careful,
     /// A file: always takes all.
     File,
@@ -350,7 +355,8 @@ impl Sink {
         }
     }
 
-    /// Queues `first` and `rest`, which belong together. `continued`: the line's beginning was passed on before.
+    /// Queues `first` and `rest`, which belong together. `continued`: the line's beginning was
+    /// passed on before.
     fn put(&mut self, stream: usize, label: bool, continued: bool, first: &[u8], rest: &[u8]) {
         if self.broken || first.is_empty() && rest.is_empty() {
             return;

@@ -6,8 +6,8 @@ use crate::options::Binding;
 
 /// CPUs for each of `ranks` ranks; empty lists where a rank is free to move.
 ///
-/// By default each rank gets an equal share of the cores if there is a core for each, so that a rank's own threads have cores
-/// too; else all are free.
+/// By default each rank gets an equal share of the cores if there is a core for each, so that a
+/// rank's own threads have cores too; else all are free.
 pub fn place(ranks: usize, cores: &Cores, binding: Binding) -> Vec<Vec<usize>> {
     let free = vec![Vec::new(); ranks];
     match binding {

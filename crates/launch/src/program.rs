@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-/// Why there is nothing to start: what to say, and mpiexec's exit status (127 missing, 126 not executable, as shells have it).
+/// Why there is nothing to start: what to say, and mpiexec's exit status (127 missing, 126 not
+/// executable, as shells have it).
 #[derive(Debug, PartialEq)]
 pub struct NoProgram {
     /// One line.
@@ -16,7 +17,8 @@ pub struct NoProgram {
     pub status: u8,
 }
 
-/// The file that `name` means: itself if it holds a slash (seen from `wdir`), else the first in `path`.
+/// The file that `name` means: itself if it holds a slash (seen from `wdir`), else the first in
+/// `path`.
 pub fn find(
     name: &OsStr,
     wdir: Option<&Path>,
@@ -33,7 +35,8 @@ pub fn find(
     }
     if name.as_bytes().contains(&b'/') {
         let seen = wdir.map_or_else(|| PathBuf::from(name), |dir| dir.join(name));
-        // The rank goes to its directory before it starts the program, so the name as given is right there.
+        // The rank goes to its directory before it starts the program, so the name as given is
+        // right there.
         return check(&seen, &shown).map(|()| PathBuf::from(name));
     }
     let path = path.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());

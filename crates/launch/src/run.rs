@@ -31,9 +31,11 @@ pub(crate) use watch::view_of;
 use watch::{HangWatch, LOOK};
 pub use watch::{STILL, page_of};
 
-/// Between asking the ranks to end and killing them. MPI_Abort and crashes are to end a job within a second.
+/// Between asking the ranks to end and killing them. MPI_Abort and crashes are to end a job within
+/// a second.
 const GRACE: Duration = Duration::from_millis(300);
-/// A killed process that has not gone after this stands in the kernel, say on a dead file server; mpiexec goes without it.
+/// A killed process that has not gone after this stands in the kernel, say on a dead file server;
+/// mpiexec goes without it.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Exit status after --timeout.
 const STATUS_TIMEOUT: u8 = 124;
@@ -382,7 +384,8 @@ impl<'a> Job<'a> {
 
     // ---- output and input ----
 
-    /// Writes what is there, and polls for what could not be written; leaves pipes alone whose output is not taken.
+    /// Writes what is there, and polls for what could not be written; leaves pipes alone whose
+    /// output is not taken.
     fn flush(&mut self) {
         while let Err((channel, error)) = self.output.flush() {
             self.output_lost = true;

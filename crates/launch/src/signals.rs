@@ -17,8 +17,9 @@ const TAKEN: [c_int; 9] = [
     libc::SIGTSTP,
     libc::SIGCONT,
 ];
-/// Those that ranks get back with their default action: the runtime ignores SIGPIPE, and shells that start a job in the background
-/// ignore the others, which would leave the job deaf to what mpiexec passes on.
+/// Those that ranks get back with their default action: the runtime ignores SIGPIPE, and shells
+/// that start a job in the background ignore the others, which would leave the job deaf to what
+/// mpiexec passes on.
 pub const RESET: [c_int; 4] = [libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT, libc::SIGXFSZ];
 
 /// mpiexec's signals.
@@ -29,7 +30,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Blocks the signals, and all others during starts of ranks; they come through the descriptor from now on.
+    /// Blocks the signals, and all others during starts of ranks; they come through the descriptor
+    /// from now on.
     pub fn take() -> io::Result<Signals> {
         // SAFETY: plain system calls on local sets and no handlers; this process has one thread.
         unsafe {
@@ -89,7 +91,8 @@ pub fn send_to_group(group: i32, signal: c_int) {
 
 /// A signal's number and meaning: "signal 11 (Segmentation fault)".
 pub fn described(signal: c_int) -> String {
-    // SAFETY: strsignal returns a string that is valid until its next call, by the one thread there is.
+    // SAFETY: strsignal returns a string that is valid until its next call, by the one thread there
+    // is.
     let name = unsafe {
         let text = libc::strsignal(signal);
         if text.is_null() {

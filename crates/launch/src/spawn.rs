@@ -1,7 +1,8 @@
 //! Starting one rank.
 //!
-//! `clone` with CLONE_VM and CLONE_VFORK, as posix_spawn does it: nothing of mpiexec is copied, so a start costs the
-//! same however many ranks are there. Unlike posix_spawn the child can also bind itself to cores and ask to die with mpiexec.
+//! `clone` with CLONE_VM and CLONE_VFORK, as posix_spawn does it: nothing of mpiexec is copied, so
+//! a start costs the same however many ranks are there. Unlike posix_spawn the child can also bind
+//! itself to cores and ask to die with mpiexec.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
@@ -12,11 +13,12 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::process::Rlimit;
 
-/// The descriptor under which a rank inherits its socket: above those that shells hand out (3 to 9) and low enough for
-/// small RLIMIT_NOFILE.
+/// The descriptor under which a rank inherits its socket: above those that shells hand out (3 to 9)
+/// and low enough for small RLIMIT_NOFILE.
 pub const RANK_SOCKET: RawFd = 19;
 
-/// All that is to be set up for a rank. Prepared before the fork, because little can be done after it.
+/// All that is to be set up for a rank. Prepared before the fork, because little can be done after
+/// it.
 pub struct Order<'a> {
     /// The file to execute.
     pub program: &'a CStr,
@@ -40,8 +42,9 @@ pub struct Order<'a> {
     pub default_signals: &'a [c_int],
     /// Signal mask as mpiexec found it.
     pub signal_mask: &'a libc::sigset_t,
-    /// Where the rank puts its process group down before it executes the program, so that there is no moment at which it could
-    /// have children that nobody knows of. 0 again when the start fails.
+    /// Where the rank puts its process group down before it executes the program, so that there is
+    /// no moment at which it could have children that nobody knows of. 0 again when the start
+    /// fails.
     pub group: &'a AtomicI32,
 }
 
@@ -80,8 +83,9 @@ struct Child<'a> {
     failed_errno: c_int,
 }
 
-/// Starts a rank in a process group of its own; returns its pid once the program runs. All signals must be blocked in the
-/// caller, and it must have one thread: the rank is told to die with the thread that started it.
+/// Starts a rank in a process group of its own; returns its pid once the program runs. All signals
+/// must be blocked in the caller, and it must have one thread: the rank is told to die with the
+/// thread that started it.
 pub fn spawn(order: &Order<'_>, stack: &mut Stack) -> Result<i32, Refusal> {
     match start(order, order.program, order.arguments, stack) {
         // A script without "#!": what execvp does.
@@ -139,8 +143,9 @@ fn start(
     };
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     let top = stack.memory.as_mut_ptr_range().end;
-    // SAFETY: the child runs `run_child` on memory of its own and this thread is held until it has executed the program or ended, so
-    // everything it points to outlives its use. It only makes system calls, and all signals are blocked.
+    // SAFETY: the child runs `run_child` on memory of its own and this thread is held until it has
+    // executed the program or ended, so everything it points to outlives its use. It only makes
+    // system calls, and all signals are blocked.
     let pid = unsafe {
         libc::clone(
             run_child,
@@ -180,10 +185,12 @@ extern "C" fn run_child(argument: *mut c_void) -> c_int {
     unsafe { libc::_exit(127) }
 }
 
-/// Does everything and executes the program; returns only if something failed, with what it was, and errno says why.
+/// Does everything and executes the program; returns only if something failed, with what it was,
+/// and errno says why.
 fn set_up(child: &Child<'_>) -> &'static str {
     let order = child.order;
-    // SAFETY: system calls only (async-signal-safe), with pointers that `start` keeps valid until exec.
+    // SAFETY: system calls only (async-signal-safe), with pointers that `start` keeps valid until
+    // exec.
     unsafe {
         if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
             return "asking to die with mpiexec";

@@ -21,7 +21,8 @@ use crate::signals::{self, Signals};
 use crate::spawn::{self, Order, RANK_SOCKET, Stack};
 use crate::warden::Warden;
 
-/// Descriptors that mpiexec keeps for each rank: stdout, stderr, socket; and one more for a copied stdin.
+/// Descriptors that mpiexec keeps for each rank: stdout, stderr, socket; and one more for a copied
+/// stdin.
 const DESCRIPTORS_PER_RANK: u64 = 4;
 
 /// Why a job could not be started.
@@ -76,7 +77,8 @@ struct Prepared {
 }
 
 impl Starter {
-    /// Looks at programs, limits and cores of this host, and makes its segment. `block_of`: each of the job's ranks' program.
+    /// Looks at programs, limits and cores of this host, and makes its segment. `block_of`: each of
+    /// the job's ranks' program.
     pub fn prepare(
         programs: &[Program],
         block_of: &[u32],
@@ -129,8 +131,9 @@ impl Starter {
         self.blocks.len()
     }
 
-    /// Binds all ranks to one CPU: those of a modelled machine take turns, and handing over costs several times as much between two. Which one
-    /// differs from job to job. Returns it, and after it the CPUs that the job may be spread over later.
+    /// Binds all ranks to one CPU: those of a modelled machine take turns, and handing over costs
+    /// several times as much between two. Which one differs from job to job. Returns it, and
+    /// after it the CPUs that the job may be spread over later.
     pub fn share_one_cpu(&mut self) -> Vec<usize> {
         let here = Cores::here();
         let mut cpus: Vec<usize> = here
@@ -318,8 +321,9 @@ fn put_first(environment: &mut Vec<(OsString, OsString)>, library: &OsStr) {
     }
 }
 
-/// A block of the command line as a program: its environment is put together, but for what belongs to a rank or a host.
-/// `afar`: for another host, where variables that describe this one are not to be seen.
+/// A block of the command line as a program: its environment is put together, but for what belongs
+/// to a rank or a host. `afar`: for another host, where variables that describe this one are not to
+/// be seen.
 pub fn program_of(block: &Block, afar: bool) -> Program {
     let environment = environment(block)
         .into_iter()
@@ -339,7 +343,8 @@ pub fn program_of(block: &Block, afar: bool) -> Program {
     }
 }
 
-/// Variables that say something of mpiexec's host, terminal or Slurm task that is not true of another host.
+/// Variables that say something of mpiexec's host, terminal or Slurm task that is not true of
+/// another host.
 fn describes_this_host(name: &OsStr) -> bool {
     let name = name.as_bytes();
     let whole: [&[u8]; 12] = [
@@ -359,7 +364,8 @@ fn describes_this_host(name: &OsStr) -> bool {
     whole.contains(&name) || name.starts_with(b"SSH_")
 }
 
-/// Variables that belong to one rank alone and must not be taken over from a job that mpiexec itself runs in.
+/// Variables that belong to one rank alone and must not be taken over from a job that mpiexec
+/// itself runs in.
 const PER_RANK: [&str; 7] = [
     LAUNCH_FD,
     "FERRY_RANK",
@@ -391,8 +397,9 @@ fn environment(block: &Block) -> Vec<(OsString, OsString)> {
 
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
-/// The folder of the installation that holds libmpi_abi.so.1 and nothing else. Put first in LD_LIBRARY_PATH, it makes
-/// programs that were built with another MPI's compiler wrapper for the standard ABI run on this library.
+/// The folder of the installation that holds libmpi_abi.so.1 and nothing else. Put first in
+/// LD_LIBRARY_PATH, it makes programs that were built with another MPI's compiler wrapper for the
+/// standard ABI run on this library.
 fn library_folder() -> Option<OsString> {
     let folder: PathBuf = env::current_exe()
         .ok()?

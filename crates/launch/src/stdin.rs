@@ -16,7 +16,8 @@ pub enum Input {
     Nothing,
     /// This rank has mpiexec's own descriptor: it takes what it reads and no more.
     Inherited(u32),
-    /// mpiexec reads and copies: for a terminal, which only the foreground's process group may read, and for several readers.
+    /// mpiexec reads and copies: for a terminal, which only the foreground's process group may
+    /// read, and for several readers.
     Copied(Pump),
     /// mpiexec reads and sends it to the hosts whose ranks read.
     Sent(Feed),
@@ -209,7 +210,8 @@ impl Pump {
         self.write();
     }
 
-    /// Writes what the pipes take. A reader that has gone is forgotten; at the end of the input the pipes are closed.
+    /// Writes what the pipes take. A reader that has gone is forgotten; at the end of the input the
+    /// pipes are closed.
     pub fn write(&mut self) {
         let buffer = &self.buffer;
         self.writers.retain_mut(|writer| {

@@ -1,8 +1,8 @@
 //! Is a rank that says it sleeps in MPI awake all the same? What the kernel says of its threads.
 //!
-//! Where several threads may call MPI, one that waits in it proves nothing: another may compute, and send what is waited for. But
-//! threads that all sleep in system calls without a time limit, and that only another thread can end, wake each other or nobody
-//! wakes them.
+//! Where several threads may call MPI, one that waits in it proves nothing: another may compute,
+//! and send what is waited for. But threads that all sleep in system calls without a time limit,
+//! and that only another thread can end, wake each other or nobody wakes them.
 
 use ferry_job::RankStatus;
 use std::fs;
@@ -16,9 +16,10 @@ pub struct Sleepers {
 }
 
 impl Sleepers {
-    /// Is rank `local`, the process `pid` or one that it started, awake? One that has been woken, or stopped, is no longer waiting
-    /// for anybody, although it has had no time yet to say so. One with several threads in MPI sleeps if none of its threads
-    /// has run since the question before, and none can by itself.
+    /// Is rank `local`, the process `pid` or one that it started, awake? One that has been woken,
+    /// or stopped, is no longer waiting for anybody, although it has had no time yet to say so.
+    /// One with several threads in MPI sleeps if none of its threads has run since the question
+    /// before, and none can by itself.
     pub fn awake(&mut self, local: usize, pid: i32, status: &RankStatus) -> bool {
         if status.concurrent.load(Relaxed) == 0 {
             return is_awake(pid);
@@ -39,7 +40,8 @@ fn is_awake(pid: i32) -> bool {
     matches!(state, Some('R' | 'T' | 't'))
 }
 
-/// How often each thread of the program has been given up by a core, one way and the other: what stays alike while none runs.
+/// How often each thread of the program has been given up by a core, one way and the other: what
+/// stays alike while none runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Sleeping(Vec<(u32, [u64; 2])>);
 
@@ -63,9 +65,10 @@ enum Waits {
     Unsure,
 }
 
-/// The process of this rank, if all its threads, Ferry's own left out, sleep until another one wakes them, and one at least in MPI. Two equal
-/// answers mean that none has run in between. None as well where the kernel does not say (`/proc/PID/task/TID/syscall` wants the
-/// right to trace the process, which one that started it has).
+/// The process of this rank, if all its threads, Ferry's own left out, sleep until another one
+/// wakes them, and one at least in MPI. Two equal answers mean that none has run in between. None
+/// as well where the kernel does not say (`/proc/PID/task/TID/syscall` wants the right to trace the
+/// process, which one that started it has).
 fn all_asleep(status: &RankStatus) -> Option<Sleeping> {
     let bed = Bed {
         word: status.bell.load(Relaxed),
@@ -100,7 +103,8 @@ fn all_asleep(status: &RankStatus) -> Option<Sleeping> {
     in_mpi.then_some(Sleeping(all))
 }
 
-/// From the line of a thread's system call: its number and arguments. `shared`: have other processes what is at this address?
+/// From the line of a thread's system call: its number and arguments. `shared`: have other
+/// processes what is at this address?
 fn waits(line: &str, bed: Bed, shared: impl Fn(u64) -> bool) -> Waits {
     let mut words = line.split_ascii_whitespace();
     let number: Option<i64> = words.next().and_then(|w| w.parse().ok());
@@ -131,7 +135,8 @@ fn waits(line: &str, bed: Bed, shared: impl Fn(u64) -> bool) -> Waits {
     }
 }
 
-/// From a process's memory map: does it share this address with other processes, as far as can be told?
+/// From a process's memory map: does it share this address with other processes, as far as can be
+/// told?
 fn is_shared(maps: &str, address: u64) -> bool {
     let holds = |line: &str| {
         let (range, rest) = line.split_once(' ')?;

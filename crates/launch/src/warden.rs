@@ -1,7 +1,8 @@
 //! A process that ends what is left of the job if mpiexec itself is killed outright.
 //!
-//! Ranks die with mpiexec by PR_SET_PDEATHSIG; what they started themselves does not. The warden sleeps on a pipe whose other end
-//! only mpiexec holds. When that end closes, it kills the process groups of all ranks that mpiexec had not yet seen the end of.
+//! Ranks die with mpiexec by PR_SET_PDEATHSIG; what they started themselves does not. The warden
+//! sleeps on a pipe whose other end only mpiexec holds. When that end closes, it kills the process
+//! groups of all ranks that mpiexec had not yet seen the end of.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -35,8 +36,9 @@ impl Warden {
         }
     }
 
-    /// Where a rank's process group stands; 0 before it starts. The rank writes it itself: its copy of the lifeline closes only when it
-    /// executes its program, so the warden never looks between the start and the note.
+    /// Where a rank's process group stands; 0 before it starts. The rank writes it itself: its copy
+    /// of the lifeline closes only when it executes its program, so the warden never looks
+    /// between the start and the note.
     pub fn group(&self, rank: usize) -> &AtomicI32 {
         &self.groups[rank]
     }
@@ -80,8 +82,8 @@ fn shared_numbers(n: usize) -> io::Result<&'static [AtomicI32]> {
 /// The warden's life.
 fn watch(watched: OwnedFd, lifeline: OwnedFd, groups: &[AtomicI32]) -> ! {
     drop(lifeline);
-    // SAFETY: system calls only. A session of its own keeps it from the terminal's signals; the standard descriptors are closed so
-    // that whoever reads mpiexec's output sees its end.
+    // SAFETY: system calls only. A session of its own keeps it from the terminal's signals; the
+    // standard descriptors are closed so that whoever reads mpiexec's output sees its end.
     unsafe {
         libc::setsid();
         libc::prctl(libc::PR_SET_NAME, c"mpiexec-warden".as_ptr());

@@ -1,6 +1,8 @@
-//! Attributes: values that programs and libraries hang on communicators, datatypes and windows (MPI 5.0 §7.7).
+//! Attributes: values that programs and libraries hang on communicators, datatypes and windows (MPI
+//! 5.0 §7.7).
 //!
-//! User callbacks run without any lock held: they may call MPI, and set or delete attributes themselves.
+//! User callbacks run without any lock held: they may call MPI, and set or delete attributes
+//! themselves.
 
 use crate::{Datatype, Result, err};
 use std::collections::HashMap;
@@ -18,10 +20,11 @@ pub enum Holder {
     Win,
 }
 
-/// Called with the old object's handle bits, the key and the value when the object is duplicated; answers with the new
-/// object's value, or `None` for no attribute there.
+/// Called with the old object's handle bits, the key and the value when the object is duplicated;
+/// answers with the new object's value, or `None` for no attribute there.
 pub type CopyCallback = Box<dyn Fn(u64, i32, usize) -> Result<Option<usize>> + Send + Sync>;
-/// Called with the object's handle bits, the key and the value when the attribute is deleted or replaced, or the object freed.
+/// Called with the object's handle bits, the key and the value when the attribute is deleted or
+/// replaced, or the object freed.
 pub type DeleteCallback = Box<dyn Fn(u64, i32, usize) -> Result<()> + Send + Sync>;
 
 /// What becomes of an attribute when its object is duplicated.
@@ -50,7 +53,8 @@ struct Entry {
 }
 
 static KEYVALS: Mutex<Option<HashMap<i32, Entry>>> = Mutex::new(None);
-/// Numbers are not used again: a stale one is recognised for ever. They lie above those of the predefined keys.
+/// Numbers are not used again: a stale one is recognised for ever. They lie above those of the
+/// predefined keys.
 static NEXT: AtomicI32 = AtomicI32::new(1024);
 
 fn with_keyvals<R>(f: impl FnOnce(&mut HashMap<i32, Entry>) -> R) -> R {
@@ -89,7 +93,8 @@ impl Keyval {
         Ok(number)
     }
 
-    /// The key `number`, which must be one for `holder` objects. A freed key is still found while attributes of it exist.
+    /// The key `number`, which must be one for `holder` objects. A freed key is still found while
+    /// attributes of it exist.
     ///
     /// Errors: Keyval.
     pub fn find(holder: Holder, number: i32) -> Result<Arc<Keyval>> {
@@ -108,8 +113,8 @@ impl Keyval {
         }
     }
 
-    /// The program frees the key. Attributes of it stay; while there are some, freeing it once more is let pass, because delete
-    /// callbacks use to do so.
+    /// The program frees the key. Attributes of it stay; while there are some, freeing it once more
+    /// is let pass, because delete callbacks use to do so.
     ///
     /// Errors: Keyval.
     pub fn free(holder: Holder, number: i32) -> Result<()> {
@@ -164,7 +169,8 @@ impl Attributes {
         self.find(number).map(|a| a.value)
     }
 
-    /// Sets a value; one that was there is deleted first, with its callback. `handle`: the object's, for callbacks.
+    /// Sets a value; one that was there is deleted first, with its callback. `handle`: the
+    /// object's, for callbacks.
     ///
     /// Errors: what the delete callback says; the old value then stays.
     pub fn set(&self, handle: u64, keyval: &Arc<Keyval>, value: usize) -> Result<()> {
@@ -201,7 +207,8 @@ impl Attributes {
         Ok(())
     }
 
-    /// Deletes all values, the last one set first (MPI 5.0 §11.4.1 asks for this order on MPI_COMM_SELF).
+    /// Deletes all values, the last one set first (MPI 5.0 §11.4.1 asks for this order on
+    /// MPI_COMM_SELF).
     ///
     /// Errors: the first that a delete callback returns; that value and earlier ones stay.
     pub fn delete_all(&self, handle: u64) -> Result<()> {
@@ -235,7 +242,8 @@ impl Attributes {
         Ok(Attributes(Mutex::new(new)))
     }
 
-    /// Takes an attribute out, whose callback has run. The callback itself may have replaced or removed it.
+    /// Takes an attribute out, whose callback has run. The callback itself may have replaced or
+    /// removed it.
     fn remove(&self, gone: &Attribute) {
         let mut list = self.list();
         let at = list

@@ -11,7 +11,8 @@ struct Scattered {
     datatype: Arc<Datatype>,
 }
 
-// SAFETY: the address is the user's, lent to MPI until the operation completes; only the device uses it, under its lock.
+// SAFETY: the address is the user's, lent to MPI until the operation completes; only the device
+// uses it, under its lock.
 unsafe impl Send for Scattered {}
 
 impl Layout for Scattered {
@@ -34,8 +35,8 @@ pub fn message_len(count: i64, datatype: &Datatype) -> usize {
     (count.max(0) as usize).saturating_mul(datatype.size().max(0) as usize)
 }
 
-/// Where `count` elements at `address` begin if they lie in one run: dense types, and what is one by itself, such as a face of an array or an element of a resized
-/// type.
+/// Where `count` elements at `address` begin if they lie in one run: dense types, and what is one
+/// by itself, such as a face of an array or an element of a resized type.
 #[inline]
 pub(crate) fn run(address: *mut u8, count: i64, datatype: &Datatype) -> Option<*mut u8> {
     if datatype.is_dense() {

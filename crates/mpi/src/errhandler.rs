@@ -135,7 +135,8 @@ impl Default for ErrhandlerPlace {
 }
 
 impl Clone for ErrhandlerPlace {
-    /// A new place with the same handler: a communicator made from another inherits its handler (MPI 5.0 §9.3).
+    /// A new place with the same handler: a communicator made from another inherits its handler
+    /// (MPI 5.0 §9.3).
     fn clone(&self) -> ErrhandlerPlace {
         ErrhandlerPlace::new(&self.current())
     }

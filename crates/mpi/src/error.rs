@@ -1,4 +1,5 @@
-//! What can be wrong with a call, in the standard's words. The abi floor turns a [`Kind`] into its number.
+//! What can be wrong with a call, in the standard's words. The abi floor turns a [`Kind`] into its
+//! number.
 
 use crate::Comm;
 use std::sync::Arc;

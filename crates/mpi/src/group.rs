@@ -1,7 +1,7 @@
 //! Groups: ordered sets of processes (MPI 5.0 §7.3).
 //!
-//! A group whose members lie at equal distances (MPI_COMM_WORLD, every second rank, …) is kept as three numbers, so that
-//! what a process pays for a communicator does not grow with the job.
+//! A group whose members lie at equal distances (MPI_COMM_WORLD, every second rank, …) is kept as
+//! three numbers, so that what a process pays for a communicator does not grow with the job.
 
 use crate::{Identity, ProcId, Result, Session, err};
 use std::collections::HashMap;
@@ -144,8 +144,9 @@ impl Group {
         self.session.as_ref()
     }
 
-    /// May this group and `other` meet in one call? What comes from a session must not meet what comes from another one or from the
-    /// world model (MPI 5.0 §11.3.1); the group without members comes from nowhere.
+    /// May this group and `other` meet in one call? What comes from a session must not meet what
+    /// comes from another one or from the world model (MPI 5.0 §11.3.1); the group without
+    /// members comes from nowhere.
     pub fn may_meet(&self, other: &Group) -> std::result::Result<(), Strangers> {
         let some = self.size > 0 && other.size > 0;
         match (&self.session, &other.session) {
@@ -259,7 +260,8 @@ impl Group {
         }
     }
 
-    /// The rank in `other` of each of `ranks` of this group; `None` for those that are not in `other`.
+    /// The rank in `other` of each of `ranks` of this group; `None` for those that are not in
+    /// `other`.
     pub fn translate(&self, rank: u32, other: &Group) -> Option<u32> {
         other.rank_of(self.process(rank))
     }

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 type Pairs = Vec<(Box<[u8]>, Box<[u8]>)>;
 
-/// A list of (key, value) pairs of bytes, without the final null. Keys keep the order in which they were first set.
+/// A list of (key, value) pairs of bytes, without the final null. Keys keep the order in which they
+/// were first set.
 #[derive(Debug, Default)]
 pub struct Info {
     /// The handle.

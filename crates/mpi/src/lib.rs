@@ -1,7 +1,8 @@
-//! The standard's objects and their meaning: groups, communicators, requests, collectives, topologies, attributes.
+//! The standard's objects and their meaning: groups, communicators, requests, collectives,
+//! topologies, attributes.
 //!
-//! This floor knows no handle values, no error numbers and no C: those are the abi floor's. It never asks
-//! which transport carries a message.
+//! This floor knows no handle values, no error numbers and no C: those are the abi floor's. It
+//! never asks which transport carries a message.
 
 pub mod attr;
 pub mod buffer;

@@ -1,9 +1,10 @@
-//! Partitioned communication (MPI 5.0 chapter 4): a persistent message whose parts the program releases, and sees arrive,
-//! one by one.
+//! Partitioned communication (MPI 5.0 chapter 4): a persistent message whose parts the program
+//! releases, and sees arrive, one by one.
 //!
-//! The two sides find each other once, in the order in which they were made: the sender announces a context of its own
-//! and how it cuts the message. From then on each of the sender's partitions is a message of that context whose tag is the
-//! partition's number, received straight into its place, however the receiver cuts the same bytes.
+//! The two sides find each other once, in the order in which they were made: the sender announces a
+//! context of its own and how it cuts the message. From then on each of the sender's partitions is
+//! a message of that context whose tag is the partition's number, received straight into its place,
+//! however the receiver cuts the same bytes.
 
 use crate::buffer::{message_len, source, stretch};
 use crate::device::{
@@ -18,9 +19,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a program does with a partitioned operation that has been started.
 pub trait Partitioned {
-    /// Releases a partition of a send (MPI_Pready). Errors: no such partition, released already, or this is a receive.
+    /// Releases a partition of a send (MPI_Pready). Errors: no such partition, released already, or
+    /// this is a receive.
     fn ready(&self, partition: i32) -> Result<()>;
-    /// Has a partition of a receive arrived (MPI_Parrived)? Makes progress. Errors: no such partition, or this is a send.
+    /// Has a partition of a receive arrived (MPI_Parrived)? Makes progress. Errors: no such
+    /// partition, or this is a send.
     fn arrived(&self, partition: i32) -> Result<bool>;
 }
 
@@ -111,10 +114,12 @@ struct Released {
     failed: Option<crate::Error>,
 }
 
-/// A partitioned send, inactive (MPI_Psend_init). `part`: the first partition; the others follow it in memory. `to`: rank, or `None` for nobody.
+/// A partitioned send, inactive (MPI_Psend_init). `part`: the first partition; the others follow it
+/// in memory. `to`: rank, or `None` for nobody.
 ///
 /// # Safety
-/// Whenever it is started, the partitions must be readable, each unchanged from its release to completion.
+/// Whenever it is started, the partitions must be readable, each unchanged from its release to
+/// completion.
 pub unsafe fn send_init(
     comm: &Arc<Comm>,
     part: Buffer<'_>,
@@ -253,7 +258,8 @@ struct Receiving {
 
 /// How far a receive is.
 struct Arriving {
-    /// Where the announcement arrives, and the request until it has. Not freed while the device may write there.
+    /// Where the announcement arrives, and the request until it has. Not freed while the device
+    /// may write there.
     announced: ManuallyDrop<Box<[u8; ANNOUNCEMENT]>>,
     announcing: Option<ReqId>,
     /// The sender's cut, once known.
@@ -267,10 +273,12 @@ struct Arriving {
     failed: Option<crate::Error>,
 }
 
-/// A partitioned receive, inactive (MPI_Precv_init). `part`: room for the first partition; the others follow it in memory.
+/// A partitioned receive, inactive (MPI_Precv_init). `part`: room for the first partition; the
+/// others follow it in memory.
 ///
 /// # Safety
-/// Whenever it is started, the memory of all partitions must be writable, and untouched until each has arrived.
+/// Whenever it is started, the memory of all partitions must be writable, and untouched until each
+/// has arrived.
 pub unsafe fn receive_init(
     comm: &Arc<Comm>,
     part: Buffer<'_>,

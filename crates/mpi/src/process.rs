@@ -1,7 +1,8 @@
-//! This process in its job, and the models by which its program uses MPI: the world, from MPI_Init to MPI_Finalize (MPI 5.0 §11.2),
-//! and sessions (§11.3).
+//! This process in its job, and the models by which its program uses MPI: the world, from MPI_Init
+//! to MPI_Finalize (MPI 5.0 §11.2), and sessions (§11.3).
 //!
-//! Whichever comes first starts the process; it stays started for the life of the program. What ends and may begin again is its use.
+//! Whichever comes first starts the process; it stays started for the life of the program. What
+//! ends and may begin again is its use.
 
 use crate::coll::overlap;
 use crate::{Comm, ProcId, Result, device, err, unreceived};
@@ -52,7 +53,8 @@ struct WorldModel {
 }
 
 static PROCESS: OnceLock<Process> = OnceLock::new();
-/// Only one thread starts. Within: the level for which the process is to be started at least, because a tool's threads use it.
+/// Only one thread starts. Within: the level for which the process is to be started at least,
+/// because a tool's threads use it.
 static STARTING: Mutex<ThreadLevel> = Mutex::new(ThreadLevel::Single);
 /// The process between MPI_Init and MPI_Finalize, else null.
 static IN_WORLD: AtomicPtr<Process> = AtomicPtr::new(null_mut());
@@ -76,9 +78,11 @@ pub fn in_world() -> Option<&'static Process> {
     unsafe { IN_WORLD.load(Ordering::Acquire).as_ref() }
 }
 
-/// Begins the world model (MPI_Init_thread); starts the process unless a session has. Provides what is asked for.
+/// Begins the world model (MPI_Init_thread); starts the process unless a session has. Provides what
+/// is asked for.
 ///
-/// Errors: it has begun before; the launcher cannot be spoken to; the shared segment cannot be mapped.
+/// Errors: it has begun before; the launcher cannot be spoken to; the shared segment cannot be
+/// mapped.
 pub fn init(level: ThreadLevel) -> Result<&'static Process> {
     let process = start(level)?;
     let model = WorldModel {
@@ -93,8 +97,9 @@ pub fn init(level: ThreadLevel) -> Result<&'static Process> {
     Ok(process)
 }
 
-/// The level of thread support that a tool's threads get beside the program's: what they ask for, if the process has not been started
-/// yet, since it is then started for that level; otherwise at most that for which it has been.
+/// The level of thread support that a tool's threads get beside the program's: what they ask for,
+/// if the process has not been started yet, since it is then started for that level; otherwise at
+/// most that for which it has been.
 pub(crate) fn for_tool(asked: ThreadLevel) -> ThreadLevel {
     let mut least = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     match PROCESS.get() {
@@ -106,8 +111,8 @@ pub(crate) fn for_tool(asked: ThreadLevel) -> ThreadLevel {
     }
 }
 
-/// Finds the job, starts the device and makes the predefined communicators, unless that has been done. `level` counts at the first
-/// call only.
+/// Finds the job, starts the device and makes the predefined communicators, unless that has been
+/// done. `level` counts at the first call only.
 ///
 /// Errors: the launcher cannot be spoken to; the shared segment cannot be mapped.
 pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
@@ -192,8 +197,9 @@ impl Process {
         device::ContextId::new(self.me, self.next_context.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The highest level of thread support that a session can have: any if a session started the process, as it then is ready for
-    /// all of them, otherwise that of the world model or of a tool, whichever is higher.
+    /// The highest level of thread support that a session can have: any if a session started the
+    /// process, as it then is ready for all of them, otherwise that of the world model or of a
+    /// tool, whichever is higher.
     pub fn thread_limit(&self) -> ThreadLevel {
         self.level
     }
@@ -216,7 +222,8 @@ impl Process {
         self.status.state.store(state as u32, Ordering::Release);
     }
 
-    /// One more uses MPI in this process. The first one starts the progress thread, if there is to be one.
+    /// One more uses MPI in this process. The first one starts the progress thread, if there is to
+    /// be one.
     ///
     /// Errors: the system gives no thread.
     pub(crate) fn begin(&self) -> Result<()> {
@@ -232,7 +239,8 @@ impl Process {
         Ok(())
     }
 
-    /// One of those who use MPI has done. The last one completes what others still need of this process: blocks until then.
+    /// One of those who use MPI has done. The last one completes what others still need of this
+    /// process: blocks until then.
     pub(crate) fn end(&self) {
         {
             let mut users = self.users();
@@ -262,8 +270,8 @@ impl Process {
         }
     }
 
-    /// Ends the world model (MPI_Finalize). Unless sessions go on, completes what others still need of this process; blocks until
-    /// then.
+    /// Ends the world model (MPI_Finalize). Unless sessions go on, completes what others still need
+    /// of this process; blocks until then.
     pub fn finalize(&self) {
         self.end();
         let unreceived = unreceived::told(&mut device::device());
@@ -273,7 +281,8 @@ impl Process {
         IN_WORLD.store(null_mut(), Ordering::Release);
     }
 
-    /// Ends the job with exit code `code`; `text` is shown by the launcher. Without a launcher: prints it and exits.
+    /// Ends the job with exit code `code`; `text` is shown by the launcher. Without a launcher:
+    /// prints it and exits.
     pub fn abort(&self, code: i32, text: &str) -> ! {
         self.status.abort_code.store(code, Ordering::Relaxed);
         self.tell(RankState::Aborted);
@@ -281,7 +290,8 @@ impl Process {
     }
 }
 
-/// Ends the job, or this process if it is none, with exit code `code`, after what the program has printed.
+/// Ends the job, or this process if it is none, with exit code `code`, after what the program has
+/// printed.
 pub fn abort(client: Option<&Client>, code: i32, text: &str) -> ! {
     crate::unwritten::write();
     match client {
@@ -291,7 +301,7 @@ pub fn abort(client: Option<&Client>, code: i32, text: &str) -> ! {
             let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
         }
     }
-    // The launcher ends the job; should it be gone, this process ends by itself. No exit handlers: the program is wrong.
-    // SAFETY: _exit is always safe to call.
+    // The launcher ends the job; should it be gone, this process ends by itself. No exit handlers:
+    // the program is wrong. SAFETY: _exit is always safe to call.
     unsafe { libc::_exit(if code & 0xff == 0 { 1 } else { code & 0xff }) }
 }

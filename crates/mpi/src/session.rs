@@ -1,6 +1,7 @@
 //! Sessions (MPI 5.0 §11.3): ways into MPI that know nothing of each other, nor of the world model.
 //!
-//! Communicators come from groups, and groups from process sets, which are known by name. Nothing here talks to other processes.
+//! Communicators come from groups, and groups from process sets, which are known by name. Nothing
+//! here talks to other processes.
 
 use crate::process::{self, Process, ThreadLevel, process};
 use crate::pt2pt::BufferPool;
@@ -31,12 +32,14 @@ impl Session {
         OPENED.load(Ordering::Relaxed)
     }
 
-    /// A new session (MPI_Session_init); starts the process if it is the first to use MPI. Grants the level of thread support that
-    /// is asked for as far as the world model allows, which may have been there before; without a wish, the highest.
+    /// A new session (MPI_Session_init); starts the process if it is the first to use MPI. Grants
+    /// the level of thread support that is asked for as far as the world model allows, which
+    /// may have been there before; without a wish, the highest.
     ///
     /// Errors: the launcher cannot be spoken to; the shared segment cannot be mapped.
     pub fn open(wish: Option<ThreadLevel>, errhandler: &Arc<Errhandler>) -> Result<Arc<Session>> {
-        // Whoever comes later may ask for any level, and the device cannot change its ways under others' feet.
+        // Whoever comes later may ask for any level, and the device cannot change its ways under
+        // others' feet.
         let process = process::start(ThreadLevel::Multiple)?;
         process.begin()?;
         let limit = process.thread_limit();
@@ -55,8 +58,8 @@ impl Session {
         self.level
     }
 
-    /// Ends it (MPI_Session_finalize). Its buffered messages leave first, and with the last use of MPI in this process all others:
-    /// blocks until then. Later calls do nothing.
+    /// Ends it (MPI_Session_finalize). Its buffered messages leave first, and with the last use of
+    /// MPI in this process all others: blocks until then. Later calls do nothing.
     pub fn close(&self) {
         if self.is_over.swap(true, Ordering::AcqRel) {
             return;

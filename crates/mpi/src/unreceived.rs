@@ -1,5 +1,7 @@
-//! Messages on MPI_COMM_WORLD that a process has been sent and has not received when it leaves the world model. A program that leaves some is wrong
-//! (MPI 5.0 §11.2.2): it is told so, and goes on. Other communicators may be those of a session that others have begun and this process will begin.
+//! Messages on MPI_COMM_WORLD that a process has been sent and has not received when it leaves the
+//! world model. A program that leaves some is wrong (MPI 5.0 §11.2.2): it is told so, and goes on.
+//! Other communicators may be those of a session that others have begun and this process will
+//! begin.
 
 use crate::device::{ContextId, Device, Unreceived};
 

@@ -10,13 +10,16 @@ unsafe extern "C" {
     fn funlockfile(stream: *mut libc::FILE);
 }
 
-/// For so long at most other streams keep a process that ends: one that another thread reads from may be locked for ever.
+/// For so long at most other streams keep a process that ends: one that another thread reads from
+/// may be locked for ever.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Writes what C's output streams hold, as `exit` would, for a process that ends without it (MPI_Abort, MPI 5.0 §9.3; a fatal error). Blocks for 0.2 s at
-/// most, unless standard output itself is stopped.
+/// Writes what C's output streams hold, as `exit` would, for a process that ends without it
+/// (MPI_Abort, MPI 5.0 §9.3; a fatal error). Blocks for 0.2 s at most, unless standard output
+/// itself is stopped.
 pub fn write() {
-    // SAFETY: the pointer is set by C's library before main; a lock that this thread holds already is taken once more.
+    // SAFETY: the pointer is set by C's library before main; a lock that this thread holds already
+    // is taken once more.
     unsafe {
         let out = stdout;
         if !out.is_null() && ftrylockfile(out) == 0 {

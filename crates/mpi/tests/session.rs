@@ -1,4 +1,5 @@
-//! One process that uses MPI again and again, by sessions and by the world model. A program of its own, as a process starts but once.
+//! One process that uses MPI again and again, by sessions and by the world model. A program of its
+//! own, as a process starts but once.
 
 use ferry_job::RankState;
 use ferry_mpi::process::{self, ThreadLevel, in_world, process};

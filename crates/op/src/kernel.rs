@@ -1,8 +1,8 @@
 //! The loops: `inout[i] = in[i] op inout[i]` over elements that may lie at any address.
 //!
-//! A kernel reads and writes its elements as unaligned values, so a user's odd pointer is no undefined behaviour;
-//! on the processors that we run on, the vector code is the same. Buffers that overlap give the results of
-//! some order of reads and writes, nothing worse.
+//! A kernel reads and writes its elements as unaligned values, so a user's odd pointer is no
+//! undefined behaviour; on the processors that we run on, the vector code is the same. Buffers that
+//! overlap give the results of some order of reads and writes, nothing worse.
 
 /// Combines `count` elements at the first pointer into those at the second.
 ///
@@ -10,10 +10,12 @@
 /// The first run must be readable and the second writable, `count` elements each, at any alignment.
 pub(crate) type Kernel = unsafe fn(*const u8, *mut u8, usize);
 
-/// What an operation does to two values of type `T`: `a` comes from the input, `b` from the in-out buffer.
+/// What an operation does to two values of type `T`: `a` comes from the input, `b` from the in-out
+/// buffer.
 pub(crate) trait Rule<T> {
-    /// Does it choose between its operands without an instruction of its own? With AVX2 the compiler stores such choices
-    /// by masked stores, which some processors do element by element: SSE 4.2 is three times as fast then (measured on EPYC).
+    /// Does it choose between its operands without an instruction of its own? With AVX2 the
+    /// compiler stores such choices by masked stores, which some processors do element by
+    /// element: SSE 4.2 is three times as fast then (measured on EPYC).
     const CHOOSES: bool = false;
     fn combine(a: T, b: T) -> T;
 }
@@ -117,8 +119,8 @@ macro_rules! integers {
 }
 integers!(i8 u8 i16 u16 i32 u32 i64 u64 i128);
 
-// A NaN loses against a number, so the result does not depend on the order in which ranks are combined
-// (MPI 5.0 says nothing of NaN).
+// A NaN loses against a number, so the result does not depend on the order in which ranks are
+// combined (MPI 5.0 says nothing of NaN).
 macro_rules! floats {
     ($($t:ty)*) => { $(
         impl Rule<$t> for Sum { #[inline(always)] fn combine(a: $t, b: $t) -> $t { a + b } }

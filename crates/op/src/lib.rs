@@ -1,12 +1,13 @@
 //! MPI reduction operations on every predefined type (MPI 5.0 §6.9).
 //!
-//! [`Op::apply`] is one indirect call into a loop that was chosen for the type (and for this processor) when the
-//! operation was made. Which pairs of operation and type exist is the standard's table (§6.9.2), with two additions that
-//! programs rely on, since the other libraries allow them: MPI_CHAR counts as an integer, and the logical operations
-//! take MPI_AINT, MPI_COUNT and MPI_OFFSET.
+//! [`Op::apply`] is one indirect call into a loop that was chosen for the type (and for this
+//! processor) when the operation was made. Which pairs of operation and type exist is the
+//! standard's table (§6.9.2), with two additions that programs rely on, since the other libraries
+//! allow them: MPI_CHAR counts as an integer, and the logical operations take MPI_AINT, MPI_COUNT
+//! and MPI_OFFSET.
 //!
-//! What the standard leaves open is defined here so that results do not depend on the order of ranks: integers wrap, and
-//! MIN, MAX, MINLOC and MAXLOC prefer any number to a NaN.
+//! What the standard leaves open is defined here so that results do not depend on the order of
+//! ranks: integers wrap, and MIN, MAX, MINLOC and MAXLOC prefer any number to a NaN.
 
 mod kernel;
 mod logical;
@@ -31,7 +32,8 @@ pub type UserFunction = Box<dyn Fn(*const u8, *mut u8, i64, &Arc<Datatype>) + Se
 
 /// A reduction operation.
 pub struct Op {
-    /// Where the abi floor notes the handle under which programs know this operation; 0 while there is none.
+    /// Where the abi floor notes the handle under which programs know this operation; 0 while
+    /// there is none.
     pub handle: AtomicU64,
     commutes: bool,
     action: Action,
@@ -125,7 +127,8 @@ impl Op {
         Op::predefined(op as u32).expect("every predefined operation is in the list")
     }
 
-    /// A user's operation. `commutes`: the operands' order does not matter. It must be associative in any case.
+    /// A user's operation. `commutes`: the operands' order does not matter. It must be associative
+    /// in any case.
     pub fn user(f: UserFunction, commutes: bool) -> Arc<Op> {
         Arc::new(Op {
             handle: AtomicU64::new(0),
@@ -159,7 +162,8 @@ impl Op {
         }
     }
 
-    /// May this operation be used in a one-sided accumulation of elements of the predefined type `t` (MPI 5.0 §12.3.4)?
+    /// May this operation be used in a one-sided accumulation of elements of the predefined type
+    /// `t` (MPI 5.0 §12.3.4)?
     pub fn check_accumulate(&self, t: &Datatype) -> Result<(), OpError> {
         match &self.action {
             Action::User(_) => Err(OpError::UserInAccumulate),
@@ -167,12 +171,12 @@ impl Op {
         }
     }
 
-    /// `inout[i] = invec[i] op inout[i]` for `count` elements of type `t`. Does nothing if [`Op::check_accumulate`]
-    /// refuses the type, or if `count` is negative.
+    /// `inout[i] = invec[i] op inout[i]` for `count` elements of type `t`. Does nothing if
+    /// [`Op::check_accumulate`] refuses the type, or if `count` is negative.
     ///
     /// # Safety
-    /// `invec` must be readable and `inout` writable for `count` elements of `t`; any alignment will do. A user's function
-    /// may ask for more.
+    /// `invec` must be readable and `inout` writable for `count` elements of `t`; any alignment
+    /// will do. A user's function may ask for more.
     #[inline]
     pub unsafe fn apply(&self, invec: *const u8, inout: *mut u8, count: i64, t: &Arc<Datatype>) {
         match &self.action {
@@ -183,7 +187,8 @@ impl Op {
                 match Element::of(t) {
                     Element::Basic(basic) => {
                         if let Some(kernel) = kernels(*op, table).find(basic) {
-                            // SAFETY: the caller's promise; the table's kernel goes with the type's layout.
+                            // SAFETY: the caller's promise; the table's kernel goes with the type's
+                            // layout.
                             unsafe { kernel(invec, inout, count) }
                         }
                     }

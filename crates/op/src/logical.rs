@@ -1,11 +1,12 @@
-//! Fortran LOGICAL: what .TRUE. and .FALSE. look like depends on the Fortran compiler, so the program says it
-//! (MPI_Abi_set_fortran_booleans, MPI 5.0 §20.5).
+//! Fortran LOGICAL: what .TRUE. and .FALSE. look like depends on the Fortran compiler, so the
+//! program says it (MPI_Abi_set_fortran_booleans, MPI 5.0 §20.5).
 
 use crate::kernel::{And, Kernel, Or, Xor};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// The two values of a Fortran LOGICAL, as integers. Other kinds of LOGICAL hold the same numbers in their own width.
+/// The two values of a Fortran LOGICAL, as integers. Other kinds of LOGICAL hold the same numbers
+/// in their own width.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FortranBooleans {
     /// Bytes of a default LOGICAL.
@@ -21,7 +22,8 @@ static FALSE: AtomicI64 = AtomicI64::new(0);
 static SET: OnceLock<FortranBooleans> = OnceLock::new();
 
 impl FortranBooleans {
-    /// Makes these the process's values. False: values have been set before, and stay (the standard allows it once only).
+    /// Makes these the process's values. False: values have been set before, and stay (the standard
+    /// allows it once only).
     pub fn set(self) -> bool {
         if SET.set(self).is_err() {
             return false;

@@ -1,4 +1,5 @@
-//! MPI_MINLOC and MPI_MAXLOC (MPI 5.0 §6.9.4): the extreme value, and of equal ones the lowest index.
+//! MPI_MINLOC and MPI_MAXLOC (MPI 5.0 §6.9.4): the extreme value, and of equal ones the lowest
+//! index.
 
 use crate::kernel::Kernel;
 use crate::long_double;
@@ -7,7 +8,8 @@ use ferry_datatype::{Basic, Class, Form};
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 
-/// The C structure behind a pair type: MPI_SHORT_INT has padding in its middle, MPI_DOUBLE_INT at its end.
+/// The C structure behind a pair type: MPI_SHORT_INT has padding in its middle, MPI_DOUBLE_INT at
+/// its end.
 #[repr(C)]
 pub(crate) struct Pair<V, I> {
     value: V,
@@ -66,8 +68,9 @@ impl<V: Ordered, I: Ordered, W: Wins> Loc<V, I, W> {
     unsafe fn run(input: *const u8, inout: *mut u8, count: usize) {
         let (input, inout) = (input.cast::<Pair<V, I>>(), inout.cast::<Pair<V, I>>());
         for i in 0..count {
-            // SAFETY: i < count, and the caller vouches for count pairs behind either pointer. Fields are reached
-            // by address only, so neither alignment nor what lies in the padding matters.
+            // SAFETY: i < count, and the caller vouches for count pairs behind either pointer.
+            // Fields are reached by address only, so neither alignment nor what lies in
+            // the padding matters.
             unsafe {
                 let a = (&raw const (*input.add(i)).value).read_unaligned();
                 let ai = (&raw const (*input.add(i)).index).read_unaligned();
@@ -146,7 +149,8 @@ fn comparison(form: Form) -> Option<Compare> {
     })
 }
 
-/// The pairs that MPI_Type_get_value_index makes of any value and index type: too many for a kernel each.
+/// The pairs that MPI_Type_get_value_index makes of any value and index type: too many for a kernel
+/// each.
 pub(crate) struct AnyPair {
     value: Compare,
     index: Compare,

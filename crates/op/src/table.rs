@@ -48,8 +48,8 @@ pub(crate) fn allowed(op: Predefined) -> &'static str {
     }
 }
 
-/// Is `op` defined on types of this class? MPI_CHAR is let in as an integer, and the logical operations on
-/// addresses, beyond the standard's table: see the crate's documentation.
+/// Is `op` defined on types of this class? MPI_CHAR is let in as an integer, and the logical
+/// operations on addresses, beyond the standard's table: see the crate's documentation.
 fn defined(op: Predefined, basic: Basic) -> bool {
     let class = if basic == Basic::Char {
         Class::CInteger

@@ -1,4 +1,5 @@
-//! Another Fortran compiler's .TRUE.: a setting of the whole process, hence a test program of its own.
+//! Another Fortran compiler's .TRUE.: a setting of the whole process, hence a test program of its
+//! own.
 
 use ferry_datatype::{Basic, Datatype};
 use ferry_op::{FortranBooleans, Op, Predefined};

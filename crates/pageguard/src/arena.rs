@@ -1,7 +1,9 @@
 //! The library's own memory, apart from the program's heap.
 //!
-//! A thread of the program may wait at a guarded page in the middle of malloc or free, with the heap's lock held (the heap keeps its lists in memory that was
-//! freed). The threads that would end its wait must not need that lock: so where guards may be used the library allocates here and not there.
+//! A thread of the program may wait at a guarded page in the middle of malloc or free, with the
+//! heap's lock held (the heap keeps its lists in memory that was freed). The threads that would end
+//! its wait must not need that lock: so where guards may be used the library allocates here and not
+//! there.
 
 use crate::PAGE;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -20,7 +22,8 @@ const SIZES: usize = 34;
 /// Freed blocks of this size and more give their pages back.
 const LARGE: usize = 256 * 1024;
 
-/// An allocator: the system's, or where [`Arena::wanted`] says so at the first use, an area of its own.
+/// An allocator: the system's, or where [`Arena::wanted`] says so at the first use, an area of its
+/// own.
 pub struct Arena {
     /// 0: not decided; 1: the system's; 2: own.
     state: AtomicU8,
@@ -75,7 +78,8 @@ impl Arena {
     }
 }
 
-/// From now on all blocks come from the own area. Those that came from the system are never given back: to do so could need the heap's lock. False: there is no room.
+/// From now on all blocks come from the own area. Those that came from the system are never given
+/// back: to do so could need the heap's lock. False: there is no room.
 pub fn keep_apart() -> bool {
     AREA.lock();
     let mapped = AREA.map();
@@ -173,13 +177,15 @@ impl Area {
     }
 }
 
-/// A forked child has one thread, and nobody there holds the lock. The lists are whole at every moment, so at worst a block is lost to the child. (The
-/// lock cannot be taken for the time of the fork: the fork waits for the watching thread, which allocates.)
+/// A forked child has one thread, and nobody there holds the lock. The lists are whole at every
+/// moment, so at worst a block is lost to the child. (The lock cannot be taken for the time of the
+/// fork: the fork waits for the watching thread, which allocates.)
 pub(crate) fn in_child() {
     AREA.unlock();
 }
 
-// SAFETY: blocks are distinct, as long and aligned as asked for; a block goes back to where its address says that it came from.
+// SAFETY: blocks are distinct, as long and aligned as asked for; a block goes back to where its
+// address says that it came from.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if self.is_own() {

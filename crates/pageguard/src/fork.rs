@@ -1,9 +1,11 @@
 //! Forks, and the thread that has to hear of them.
 //!
-//! A fork stands still until the watching thread has read its event, and the system's library holds the locks of its allocator all that time. A thread
-//! that waited for memory while it has the registry, or the watching thread itself, would wait for ever. So a fork begins with the registry locked and
-//! the watching thread asleep, and if that is woken before the fork is over it only reads events into a space that is there. Whoever next
-//! has the registry notes them before anything else: between reading and noting nobody puts pages back.
+//! A fork stands still until the watching thread has read its event, and the system's library holds
+//! the locks of its allocator all that time. A thread that waited for memory while it has the
+//! registry, or the watching thread itself, would wait for ever. So a fork begins with the registry
+//! locked and the watching thread asleep, and if that is woken before the fork is over it only
+//! reads events into a space that is there. Whoever next has the registry notes them before
+//! anything else: between reading and noting nobody puts pages back.
 
 use crate::registry::{Registry, registry};
 use crate::system::{Faults, Message};
@@ -28,8 +30,9 @@ static UNREAD: Mutex<Unread> = Mutex::new(Unread {
     count: 0,
     messages: [[0; 4]; MOST],
 });
-/// Is there anything in [`UNREAD`], or may there be in a moment? Set before events are read: as soon as that is done the fork is over, and whoever has the
-/// registry next must know of it before it puts pages back.
+/// Is there anything in [`UNREAD`], or may there be in a moment? Set before events are read: as
+/// soon as that is done the fork is over, and whoever has the registry next must know of it before
+/// it puts pages back.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 type Held = (MutexGuard<'static, ()>, MutexGuard<'static, Registry>);
@@ -39,12 +42,14 @@ thread_local! {
     static HELD: Cell<Option<Held>> = const { Cell::new(None) };
 }
 
-/// No fork begins while the caller has this, which comes before the registry. Blocks while one is under way.
+/// No fork begins while the caller has this, which comes before the registry. Blocks while one is
+/// under way.
 pub(crate) fn none() -> MutexGuard<'static, ()> {
     AWAKE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The watching thread is awake while it has this. Until it may be, it reads the events for which whoever forks waits. Allocates nothing.
+/// The watching thread is awake while it has this. Until it may be, it reads the events for which
+/// whoever forks waits. Allocates nothing.
 pub(crate) fn wake_up() -> MutexGuard<'static, ()> {
     loop {
         match AWAKE.try_lock() {

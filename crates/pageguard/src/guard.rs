@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Who wants to know what is touched too early.
 pub trait Owner: Send + Sync {
-    /// Somebody waits for the page of `address`, which is where the page was when the guard began. Called by the watching thread without any lock; must not
-    /// touch guarded memory. A page is told of each time that somebody begins to wait for it.
+    /// Somebody waits for the page of `address`, which is where the page was when the guard began.
+    /// Called by the watching thread without any lock; must not touch guarded memory. A page is
+    /// told of each time that somebody begins to wait for it.
     fn touched(&self, guard: &Guard, address: usize);
 }
 
@@ -26,8 +27,9 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Takes the pages of `runs` (whole pages, apart from each other) away from the program. `span`: all that data are to be written to, the runs among it.
-    /// A thread that touches one of them waits until it is opened.
+    /// Takes the pages of `runs` (whole pages, apart from each other) away from the program.
+    /// `span`: all that data are to be written to, the runs among it. A thread that touches one
+    /// of them waits until it is opened.
     ///
     /// Errors: the memory cannot be guarded; then nothing has changed.
     pub fn begin(
@@ -53,7 +55,8 @@ impl Guard {
             opening: Mutex::new(()),
         });
         match kind {
-            // Mostly all pages are there, and to make sure of it takes twice as long as to move them (8 MiB: 320 us and 160, on an AMD EPYC VM).
+            // Mostly all pages are there, and to make sure of it takes twice as long as to move
+            // them (8 MiB: 320 us and 160, on an AMD EPYC VM).
             Kind::Move if guard.take_away().is_ok() => {}
             Kind::Move => {
                 guard.populate()?;
@@ -67,7 +70,8 @@ impl Guard {
         Ok(guard)
     }
 
-    /// Makes all pages be there, each the process's own: one that is missing, or shared with a child, cannot move.
+    /// Makes all pages be there, each the process's own: one that is missing, or shared with a
+    /// child, cannot move.
     fn populate(&self) -> Result<(), Refusal> {
         self.runs.iter().try_for_each(|run| {
             populate(run).map_err(|cause| Refusal::System {
@@ -155,8 +159,9 @@ impl Guard {
         result
     }
 
-    /// Puts the data of these pages (where they were when the guard began) in their places; whoever waits for them goes on. Does not block for long.
-    /// Pages that the program has unmapped or dropped meanwhile stay so.
+    /// Puts the data of these pages (where they were when the guard began) in their places; whoever
+    /// waits for them goes on. Does not block for long. Pages that the program has unmapped or
+    /// dropped meanwhile stay so.
     pub fn open(&self, pages: Range<usize>) {
         let _one = self.one_at_a_time();
         match self.kind {
@@ -216,7 +221,8 @@ impl Guard {
         }
     }
 
-    /// Opens all that is still closed, and forgets the program's pages. The shadow goes with the last reference.
+    /// Opens all that is still closed, and forgets the program's pages. The shadow goes with the
+    /// last reference.
     pub fn end(&self) {
         for run in &self.runs {
             self.open(run.clone());
@@ -226,7 +232,8 @@ impl Guard {
         }
         if let Ok(faults) = own_faults(&registry()) {
             for run in &self.runs {
-                // What the program has unmapped, or put something else in place of, is not registered any more.
+                // What the program has unmapped, or put something else in place of, is not
+                // registered any more.
                 let _ = faults.unregister(run.clone());
             }
         }
@@ -236,12 +243,13 @@ impl Guard {
 /// Attempts to move a page that is in use for a moment.
 const PATIENCE: u32 = 10_000;
 
-/// Puts `len` bytes at `shadow` to `at`: by moving pages in this process, by copying into a child. `Err`: so many bytes have gone, and an event must be read
-/// before more can.
+/// Puts `len` bytes at `shadow` to `at`: by moving pages in this process, by copying into a child.
+/// `Err`: so many bytes have gone, and an event must be read before more can.
 fn put(faults: &Faults, own: bool, shadow: usize, at: usize, len: usize) -> Result<(), usize> {
     let mut done = 0;
     let mut copies = !own;
-    // All at once; a page at a time where the program has changed the rights or the kind of some of them.
+    // All at once; a page at a time where the program has changed the rights or the kind of some of
+    // them.
     let mut stride = len;
     let mut again = 0;
     while done < len {

@@ -1,12 +1,15 @@
 //! Guards on a program's memory: whoever touches data that have not come yet waits until they have.
 //!
-//! A [`Guard`] takes whole pages of the program's away for a while. What is to be in them is written to the guard's shadow, an area of
-//! the library's own, and put back piece by piece as it is ready ([`Guard::open`]). A thread that touches a page before that waits, and the
+//! A [`Guard`] takes whole pages of the program's away for a while. What is to be in them is
+//! written to the guard's shadow, an area of the library's own, and put back piece by piece as it
+//! is ready ([`Guard::open`]). A thread that touches a page before that waits, and the
 //! guard's owner is told where ([`Owner`]).
 //!
-//! Two kinds: [`Kind::Move`] moves the pages themselves by userfaultfd (Linux 6.8): the system's own accesses on the program's behalf wait, too,
-//! and what the program does to its address space is followed. [`Kind::Protect`] takes the rights to the pages away (mprotect) and waits in a handler of SIGSEGV:
-//! system calls on guarded pages fail with EFAULT, so that nobody gets it who has not asked for it.
+//! Two kinds: [`Kind::Move`] moves the pages themselves by userfaultfd (Linux 6.8): the system's
+//! own accesses on the program's behalf wait, too, and what the program does to its address space
+//! is followed. [`Kind::Protect`] takes the rights to the pages away (mprotect) and waits in a
+//! handler of SIGSEGV: system calls on guarded pages fail with EFAULT, so that nobody gets it who
+//! has not asked for it.
 //!
 //! This floor knows addresses and pages; it has not heard of MPI.
 

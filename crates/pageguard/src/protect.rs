@@ -1,7 +1,9 @@
 //! Guards by mprotect and SIGSEGV, for systems that do not move pages.
 //!
-//! Limits: system calls on a guarded page fail with EFAULT; a page that the program moves (mremap) or drops (madvise) while it is guarded is not followed; a
-//! thread that blocks SIGSEGV dies where it should wait; so does the whole process if the program replaces the handler of SIGSEGV while pages are guarded. Stacks are refused.
+//! Limits: system calls on a guarded page fail with EFAULT; a page that the program moves (mremap)
+//! or drops (madvise) while it is guarded is not followed; a thread that blocks SIGSEGV dies where
+//! it should wait; so does the whole process if the program replaces the handler of SIGSEGV while
+//! pages are guarded. Stacks are refused.
 
 use crate::guard::Guard;
 use crate::registry::Registry;
@@ -41,7 +43,8 @@ static OPENED: AtomicU32 = AtomicU32::new(0);
 static TELL: AtomicI32 = AtomicI32::new(-1);
 /// What SIGSEGV did before; never freed.
 static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(null_mut());
-/// Faults that no guard explained, by thread: a page that has been opened between the fault and the look does not fault again.
+/// Faults that no guard explained, by thread: a page that has been opened between the fault and the
+/// look does not fault again.
 static UNEXPLAINED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
 /// Guards that are there, with their bytes for pages.
@@ -329,7 +332,8 @@ fn waits(address: usize) -> bool {
             }
             futex_wait(&OPENED, seen);
         }
-        // It may have been opened, or the program may have done something here for which it earns this fault: see whether it comes again.
+        // It may have been opened, or the program may have done something here for which it earns
+        // this fault: see whether it comes again.
         return !comes_again(address);
     }
     // Opened, and the guard ended, between the fault and the look?
@@ -350,7 +354,8 @@ fn comes_again(address: usize) -> bool {
 /// The arguments are those of a signal handler.
 unsafe fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let before = BEFORE.load(SeqCst);
-    // SAFETY: never freed; the program's handler is called as the system would, with the signals blocked that it asks for.
+    // SAFETY: never freed; the program's handler is called as the system would, with the signals
+    // blocked that it asks for.
     unsafe {
         let default =
             before.is_null() || matches!((*before).sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);

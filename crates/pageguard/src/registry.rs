@@ -144,7 +144,8 @@ pub(crate) fn registry() -> MutexGuard<'static, Registry> {
     all
 }
 
-/// Makes guards of this kind possible in this process, with a thread that sleeps until somebody touches a guarded page. May be called again.
+/// Makes guards of this kind possible in this process, with a thread that sleeps until somebody
+/// touches a guarded page. May be called again.
 ///
 /// Errors: the system does not give what they need.
 pub fn available(kind: Kind) -> Result<(), Refusal> {
@@ -165,14 +166,16 @@ pub fn available(kind: Kind) -> Result<(), Refusal> {
     Watch::start(&mut all)
 }
 
-/// Do guards stay in force in a forked child, until its data have come? If not, all have to end before a fork.
+/// Do guards stay in force in a forked child, until its data have come? If not, all have to end
+/// before a fork.
 pub fn lasting() -> bool {
     registry().spaces.first().is_some_and(|s| s.faults.forks)
 }
 
 static BEFORE_FORK: Mutex<Option<fn()>> = Mutex::new(None);
 
-/// `end_all` ends all guards; it is called before a fork of a process whose child could not wait for its data. Once for a process.
+/// `end_all` ends all guards; it is called before a fork of a process whose child could not wait
+/// for its data. Once for a process.
 ///
 /// Errors: no memory.
 pub fn settle_before_fork(end_all: fn()) -> Result<(), Refusal> {
@@ -211,7 +214,8 @@ fn hear_of_forks() -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Ends the thread and gives the descriptors back; no guard may be there. Forked children that still wait get what there is.
+/// Ends the thread and gives the descriptors back; no guard may be there. Forked children that
+/// still wait get what there is.
 pub fn stop() {
     let watch = registry().watch.take();
     if let Some(watch) = watch {

@@ -1,4 +1,5 @@
-//! The area in which a guard's data land: as large as what is guarded, and lying alike in its pages.
+//! The area in which a guard's data land: as large as what is guarded, and lying alike in its
+//! pages.
 
 use crate::{PAGE, Refusal};
 use std::ops::Range;

@@ -123,7 +123,8 @@ impl Faults {
         went(result, with[4], len)
     }
 
-    /// Puts a copy of this process's memory into missing pages of the process that the descriptor is of.
+    /// Puts a copy of this process's memory into missing pages of the process that the descriptor
+    /// is of.
     pub fn copy(&self, from: usize, to: usize, len: usize) -> Went {
         let mut with = [to as u64, from as u64, len as u64, 0, 0];
         let result = ioctl(&self.fd, IOC_COPY, &raw mut with);
@@ -137,7 +138,8 @@ impl Faults {
         went(result, with[3], PAGE)
     }
 
-    /// Reads the next events into `messages`. Returns how many; none if there are none now, or no room. Allocates nothing.
+    /// Reads the next events into `messages`. Returns how many; none if there are none now, or no
+    /// room. Allocates nothing.
     pub fn read(&self, messages: &mut [Message]) -> usize {
         let room = size_of_val(messages);
         // SAFETY: the slice has room for so many bytes.

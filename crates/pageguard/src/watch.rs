@@ -20,7 +20,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Starts it unless it is there. No fork may begin meanwhile ([`fork::none`]): a thread that is not yet itself needs memory, and hears of nothing.
+    /// Starts it unless it is there. No fork may begin meanwhile ([`fork::none`]): a thread that is
+    /// not yet itself needs memory, and hears of nothing.
     pub fn start(all: &mut Registry) -> Result<(), Refusal> {
         if let Some(watch) = &all.watch {
             watch.nudge();
@@ -119,8 +120,9 @@ fn listen(hear: &OwnedFd) -> bool {
     true
 }
 
-/// Reads what there is to hear and notes it. Memory may change from the moment on at which an event is read, so nobody may put pages back between
-/// that and what is noted of it here: both happen with the registry.
+/// Reads what there is to hear and notes it. Memory may change from the moment on at which an event
+/// is read, so nobody may put pages back between that and what is noted of it here: both happen
+/// with the registry.
 fn hear_of(faults: &Arc<Faults>) {
     let mut all = registry();
     for event in faults.events() {

@@ -1,4 +1,5 @@
-//! Guards of both kinds, on memory of this process. Where the system gives no userfaultfd with moves, those tests say so and pass the rest.
+//! Guards of both kinds, on memory of this process. Where the system gives no userfaultfd with
+//! moves, those tests say so and pass the rest.
 
 #![allow(clippy::single_range_in_vec_init)] // one run of pages
 
@@ -9,7 +10,8 @@ use memory::*;
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One test at a time: the pages that a fork makes common to two processes cannot be moved, and a guard on them is refused.
+/// One test at a time: the pages that a fork makes common to two processes cannot be moved, and a
+/// guard on them is refused.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -298,7 +300,8 @@ fn blocks_of_the_arena_are_apart_and_come_back() {
         } else if !held.is_empty() {
             let which = next(held.len() as u64) as usize;
             let (at, layout, mark) = held.swap_remove(which);
-            // SAFETY: the piece was got from this allocator with this layout, and is held by nobody else.
+            // SAFETY: the piece was got from this allocator with this layout, and is held by nobody
+            // else.
             unsafe {
                 assert!((0..layout.size()).all(|i| *at.add(i) == mark));
                 if next(3) == 0 {

@@ -1,4 +1,5 @@
-//! The program's own handler of SIGSEGV stays in force beside guards. A process of its own: a handler is the whole process's.
+//! The program's own handler of SIGSEGV stays in force beside guards. A process of its own: a
+//! handler is the whole process's.
 
 mod memory;
 

@@ -17,7 +17,8 @@ pub(crate) struct Blocks<'a> {
     pub(crate) whole: Option<Piece>,
 }
 
-/// Blocks travel round a ring: n-1 rounds, each block sent n-1 times, none more than once by a rank.
+/// Blocks travel round a ring: n-1 rounds, each block sent n-1 times, none more than once by a
+/// rank.
 pub(crate) fn ring(b: &mut Builder, t: Team, x: Blocks) {
     let block = |i: u32| (x.block)(i % t.size);
     // This rank's block goes out from where it is, and to its place while it does.
@@ -38,7 +39,8 @@ pub(crate) fn ring(b: &mut Builder, t: Team, x: Blocks) {
     }
 }
 
-/// Each exchanges all it has with the rank 2^k away. For powers of two and blocks that lie in one piece.
+/// Each exchanges all it has with the rank 2^k away. For powers of two and blocks that lie in one
+/// piece.
 pub(crate) fn doubling(b: &mut Builder, t: Team, x: Blocks) {
     debug_assert!(t.size.is_power_of_two());
     let whole = x.whole.unwrap_or(Piece::EMPTY);
@@ -62,7 +64,8 @@ pub(crate) fn doubling(b: &mut Builder, t: Team, x: Blocks) {
     }
 }
 
-/// In round k, all that a rank has goes 2^k ranks down, in blocks packed in rotated order: ⌈log₂ n⌉ rounds for any n (Bruck).
+/// In round k, all that a rank has goes 2^k ranks down, in blocks packed in rotated order: ⌈log₂ n⌉
+/// rounds for any n (Bruck).
 pub(crate) fn bruck(b: &mut Builder, t: Team, x: Blocks) {
     let n = t.size;
     let block = |i: u32| (x.block)(i % n);

@@ -75,7 +75,8 @@ impl Sum {
     }
 }
 
-/// Recursive halving, then the parts gathered by recursive doubling (Rabenseifner). For commutative operations.
+/// Recursive halving, then the parts gathered by recursive doubling (Rabenseifner). For commutative
+/// operations.
 pub(crate) fn halving(b: &mut Builder, t: Team, x: Operand, output: Piece) {
     let Some(half) = Halving::run(b, t, x.input, output) else {
         b.sync();

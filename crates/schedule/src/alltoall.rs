@@ -5,7 +5,8 @@ use crate::step::{Builder, Peer, Piece, Team};
 /// Where the block for (or from) each rank is.
 pub(crate) type BlockOf<'a> = &'a dyn Fn(u32) -> Piece;
 
-/// In each of n-1 rounds, send to one rank and receive from another. The own block is copied while the first round is under way.
+/// In each of n-1 rounds, send to one rank and receive from another. The own block is copied while
+/// the first round is under way.
 pub(crate) fn pairwise(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf) {
     let mut own = Some(t.rank);
     for s in 1..t.size {
@@ -46,8 +47,8 @@ fn partners(t: Team, s: u32) -> (u32, u32) {
     }
 }
 
-/// Blocks hop by powers of two towards their receivers, many in one message: ⌈log₂ n⌉ rounds (Bruck).
-/// `bytes`: packed bytes of a block.
+/// Blocks hop by powers of two towards their receivers, many in one message: ⌈log₂ n⌉ rounds
+/// (Bruck). `bytes`: packed bytes of a block.
 pub(crate) fn bruck(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf, bytes: i64) {
     let n = t.size;
     let rotated = b.scratch(i64::from(n) * bytes);
@@ -78,7 +79,8 @@ pub(crate) fn bruck(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf, bytes:
     }
 }
 
-/// Blocks exchanged in place, pair by pair, through room for one block. `bytes(r)`: packed bytes of the block for rank r.
+/// Blocks exchanged in place, pair by pair, through room for one block. `bytes(r)`: packed bytes of
+/// the block for rank r.
 pub(crate) fn in_place(b: &mut Builder, t: Team, block: BlockOf, bytes: &dyn Fn(u32) -> i64) {
     let most = (0..t.size)
         .filter(|&r| r != t.rank)

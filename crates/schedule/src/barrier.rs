@@ -2,7 +2,8 @@
 
 use crate::step::{Builder, Peer, Team};
 
-/// In round k, tell the rank 2^k ahead and hear from the one 2^k behind: ⌈log₂ n⌉ rounds of n messages.
+/// In round k, tell the rank 2^k ahead and hear from the one 2^k behind: ⌈log₂ n⌉ rounds of n
+/// messages.
 pub(crate) fn dissemination(b: &mut Builder, t: Team) {
     let mut distance = 1;
     while distance < t.size {

@@ -29,14 +29,15 @@ pub(crate) fn binomial(b: &mut Builder, t: Team, root: u32, data: Piece) {
     }
 }
 
-/// The data cut in n parts and scattered down a binomial tree, then gathered by all round a ring: each rank sends
-/// about twice the data, whatever n is (van de Geijn).
+/// The data cut in n parts and scattered down a binomial tree, then gathered by all round a ring:
+/// each rank sends about twice the data, whatever n is (van de Geijn).
 pub(crate) fn scatter_ring(b: &mut Builder, t: Team, root: u32, data: Piece) {
     scatter(b, t, root, data);
     let me = t.relative(root);
     let n = t.size;
     let part = |i: u32| parts(data, n, i, i + 1);
-    // What a rank forwarded when scattering it has already; above all, nothing is ever written at the root.
+    // What a rank forwarded when scattering it has already; above all, nothing is ever written at
+    // the root.
     let has = |who: u32, i: u32| i >= who && i - who < width(who, n);
     let next = (me + 1) % n;
     for s in 0..n - 1 {
@@ -73,7 +74,8 @@ pub(crate) fn scatter_doubling(b: &mut Builder, t: Team, root: u32, data: Piece)
     }
 }
 
-/// How many parts the rank at distance `me` from the root holds after [`scatter`]: its own and its subtree's.
+/// How many parts the rank at distance `me` from the root holds after [`scatter`]: its own and its
+/// subtree's.
 fn width(me: u32, n: u32) -> u32 {
     if me == 0 {
         n

@@ -1,8 +1,8 @@
 //! Which algorithm: one model of what each costs, from which the cheapest is taken.
 //!
-//! An algorithm takes as long as its longest chain of dependent messages, and at least as long as all ranks' work
-//! together takes on the cores that they share. The second matters when ranks outnumber cores: then few messages
-//! in all beat few rounds.
+//! An algorithm takes as long as its longest chain of dependent messages, and at least as long as
+//! all ranks' work together takes on the cores that they share. The second matters when ranks
+//! outnumber cores: then few messages in all beat few rounds.
 
 use crate::step::power_below;
 
@@ -32,14 +32,15 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Ranks on one node, talking through its memory. Figures measured on a two-core x86-64 virtual machine: where ranks
-    /// outnumber cores a message costs a change of process.
+    /// Ranks on one node, talking through its memory. Figures measured on a two-core x86-64 virtual
+    /// machine: where ranks outnumber cores a message costs a change of process.
     pub const fn shared_memory(ranks: u32, cores: u32) -> Cost {
         let crowded = ranks > cores;
         Cost {
             latency: if crowded { 3.0e-6 } else { 0.4e-6 },
             overhead: if crowded { 2.0e-6 } else { 0.3e-6 },
-            // Between ranks with a core each a message of up to 64 KiB costs no more than its bytes, and one of 128 KiB a microsecond more than two of these.
+            // Between ranks with a core each a message of up to 64 KiB costs no more than its
+            // bytes, and one of 128 KiB a microsecond more than two of these.
             // Where ranks share cores its pieces wait for the other to get one.
             eager: if crowded { 16 << 10 } else { 64 << 10 },
             rendezvous: if crowded { 2.5e-6 } else { 1.0e-6 },
@@ -52,13 +53,16 @@ impl Cost {
         }
     }
 
-    /// Ranks on several hosts, talking by TCP. Who knows only its own host cannot know what the others' ranks share, so this
-    /// depends on nothing that two ranks could see differently: each has a core.
+    /// Ranks on several hosts, talking by TCP. Who knows only its own host cannot know what the
+    /// others' ranks share, so this depends on nothing that two ranks could see differently:
+    /// each has a core.
     ///
-    /// Figures measured by `bench/run --net` between two network namespaces of a two-core x86-64 virtual machine, a core each (2026-11-22): `latency` is half the
-    /// round trip of a byte; `overhead` the time between messages of a byte of which 64 are under way, which is the sender's share (the receiver reads many at
-    /// once); `byte` the slope of half the round trip from 256 KiB to 4 MiB, and `rendezvous` what 256 KiB take beyond that and the latency. A slower network
-    /// has more of all of them; what is chosen depends on their ratios.
+    /// Figures measured by `bench/run --net` between two network namespaces of a two-core x86-64
+    /// virtual machine, a core each (2026-11-22): `latency` is half the round trip of a byte;
+    /// `overhead` the time between messages of a byte of which 64 are under way, which is the
+    /// sender's share (the receiver reads many at once); `byte` the slope of half the round
+    /// trip from 256 KiB to 4 MiB, and `rendezvous` what 256 KiB take beyond that and the latency.
+    /// A slower network has more of all of them; what is chosen depends on their ratios.
     pub const fn network() -> Cost {
         Cost {
             latency: 3.1e-6,
@@ -257,8 +261,8 @@ pub struct Problem {
     pub kind: Kind,
     /// Ranks.
     pub ranks: u32,
-    /// Bytes: of the buffer (broadcast, reductions), of one rank's block (gather, scatter, all-to-all), of all blocks
-    /// together (allgather, reduce-scatter).
+    /// Bytes: of the buffer (broadcast, reductions), of one rank's block (gather, scatter,
+    /// all-to-all), of all blocks together (allgather, reduce-scatter).
     pub bytes: i64,
     /// May the operands of a reduction change places? (True where nothing is reduced.)
     pub commutes: bool,
@@ -542,8 +546,9 @@ impl Problem {
     }
 }
 
-/// What the model chooses for a kind of collective on `ranks` ranks, by size: from which size in bytes (as in [`Problem`])
-/// which algorithm serves; the first size is 0. Looked at in powers of two up to 64 MiB.
+/// What the model chooses for a kind of collective on `ranks` ranks, by size: from which size in
+/// bytes (as in [`Problem`]) which algorithm serves; the first size is 0. Looked at in powers of
+/// two up to 64 MiB.
 pub fn choices(kind: Kind, ranks: u32, cost: &Cost) -> Vec<(i64, Algorithm)> {
     let mut found: Vec<(i64, Algorithm)> = Vec::new();
     for bytes in std::iter::once(0).chain((0..=26).map(|i| 1 << i)) {

@@ -105,7 +105,8 @@ pub(crate) fn plan(b: &mut Builder, t: Team, remote: u32, call: &Collective, cos
         Collective::Allgatherv {
             send, recv, size, ..
         } => {
-            // Through the leader's room, where the blocks lie packed, so that gaps in the buffer stay untouched.
+            // Through the leader's room, where the blocks lie packed, so that gaps in the buffer
+            // stay untouched.
             let starts = prefix_sums(recv.counts);
             let total = starts[remote as usize] * size;
             let room = b.scratch(total);

@@ -1,11 +1,13 @@
 //! Collective algorithms, each written once, as schedules.
 //!
-//! A [`Schedule`] is one rank's part of a collective: a straight-line program of sends, receives, reductions, copies
-//! and waits over symbolic buffers ([`Piece`]s of a [`Region`]). It knows no datatype, no address and no transport; an
-//! executor maps it to those, at once (blocking), in the background (non-blocking, persistent) or, in the tests here,
-//! not at all: there all ranks' schedules run in one process without a byte being sent.
+//! A [`Schedule`] is one rank's part of a collective: a straight-line program of sends, receives,
+//! reductions, copies and waits over symbolic buffers ([`Piece`]s of a [`Region`]). It knows no
+//! datatype, no address and no transport; an executor maps it to those, at once (blocking), in the
+//! background (non-blocking, persistent) or, in the tests here, not at all: there all ranks'
+//! schedules run in one process without a byte being sent.
 //!
-//! [`plan`] makes the schedule of a [`Collective`] call, by the algorithm that the [`Cost`] model finds cheapest.
+//! [`plan`] makes the schedule of a [`Collective`] call, by the algorithm that the [`Cost`] model
+//! finds cheapest.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,10 @@
-//! Neighbourhood collectives (MPI 5.0 §8.6): every process exchanges with its neighbours in a topology.
+//! Neighbourhood collectives (MPI 5.0 §8.6): every process exchanges with its neighbours in a
+//! topology.
 
 use crate::step::{Builder, Piece, Schedule};
 
-/// Receives from each source and sends to each destination, all at once. A rank may appear more than once; then its messages
-/// match in the order of the lists.
+/// Receives from each source and sends to each destination, all at once. A rank may appear more
+/// than once; then its messages match in the order of the lists.
 pub fn exchange(receives: &[(u32, Piece)], sends: &[(u32, Piece)]) -> Schedule {
     let mut b = Builder::default();
     for &(source, into) in receives {

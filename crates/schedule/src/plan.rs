@@ -49,7 +49,8 @@ pub struct Varying<'a> {
     pub displs: &'a [i64],
 }
 
-/// Uniform blocks: elements of the send and the receive type that a block has, and its packed bytes.
+/// Uniform blocks: elements of the send and the receive type that a block has, and its packed
+/// bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Block {
     /// Elements in the send buffer, where that is significant.
@@ -173,7 +174,8 @@ impl Collective<'_> {
     }
 }
 
-/// One rank's schedule for a collective call. `forced`: the algorithm to use if it can serve the call.
+/// One rank's schedule for a collective call. `forced`: the algorithm to use if it can serve the
+/// call.
 pub fn plan(place: Place, call: &Collective, cost: &Cost, forced: Option<Algorithm>) -> Schedule {
     let mut b = Builder::default();
     match place.remote {
@@ -382,7 +384,8 @@ fn intra(b: &mut Builder, t: Team, call: &Collective, cost: &Cost, forced: Optio
             let out = |r: u32| Piece::send(i64::from(r) * block.send, block.send);
             let out: alltoall::BlockOf = if in_place { &inn } else { &out };
             match choose(block.bytes, true) {
-                // Bruck's first step takes all blocks out of the buffer, so it works in place as it is.
+                // Bruck's first step takes all blocks out of the buffer, so it works in place as it
+                // is.
                 Algorithm::Bruck => alltoall::bruck(b, t, out, &inn, block.bytes),
                 _ if in_place => {
                     chosen.set(None);
@@ -484,7 +487,8 @@ pub(crate) fn prefix_sums(counts: &[i64]) -> Vec<i64> {
     starts
 }
 
-/// v- and w-forms: every rank must choose alike, but knows only its own counts; so by rank count alone.
+/// v- and w-forms: every rank must choose alike, but knows only its own counts; so by rank count
+/// alone.
 fn varying_alltoall(
     b: &mut Builder,
     t: Team,

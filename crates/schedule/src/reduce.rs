@@ -14,7 +14,8 @@ pub(crate) struct Operand {
     pub(crate) commutes: bool,
 }
 
-/// The root takes all contributions, from the highest rank down, and so keeps their order. `output` counts at the root.
+/// The root takes all contributions, from the highest rank down, and so keeps their order. `output`
+/// counts at the root.
 pub(crate) fn flat(b: &mut Builder, t: Team, root: u32, x: Operand, output: Piece) {
     if t.rank != root {
         return b.send(root, x.input);
@@ -64,7 +65,8 @@ pub(crate) fn flat(b: &mut Builder, t: Team, root: u32, x: Operand, output: Piec
     }
 }
 
-/// Up a binomial tree. Where order matters the tree stands on rank 0, which sends the result to the root.
+/// Up a binomial tree. Where order matters the tree stands on rank 0, which sends the result to the
+/// root.
 pub(crate) fn binomial(b: &mut Builder, t: Team, root: u32, x: Operand, output: Piece) {
     if x.commutes {
         binomial_unordered(b, t, root, x.input, output);
@@ -114,7 +116,8 @@ fn binomial_ordered(b: &mut Builder, t: Team, root: u32, input: Piece, output: P
     let mut mask = 1;
     while mask < t.size && me & mask == 0 {
         if me + mask < t.size {
-            // The sum so far is of lower ranks than what comes: sum op incoming, in incoming's place.
+            // The sum so far is of lower ranks than what comes: sum op incoming, in incoming's
+            // place.
             let k = usize::from(spare[0] == Some(sum));
             let room = *spare[k].get_or_insert_with(|| b.scratch(input.count));
             b.recv(me + mask, room);
@@ -137,8 +140,8 @@ fn binomial_ordered(b: &mut Builder, t: Team, root: u32, input: Piece, output: P
     }
 }
 
-/// Recursive halving leaves each rank a part of the result; the parts are gathered at the root (Rabenseifner).
-/// For commutative operations.
+/// Recursive halving leaves each rank a part of the result; the parts are gathered at the root
+/// (Rabenseifner). For commutative operations.
 pub(crate) fn halving(b: &mut Builder, t: Team, root: u32, x: Operand, output: Piece) {
     let home = if t.rank == root {
         output
@@ -195,8 +198,9 @@ pub(crate) struct Halving {
 }
 
 impl Halving {
-    /// Runs the halving; `None` on a rank whose contribution went to its neighbour at the start and which takes no
-    /// further part. On the others, part `rank` of `power` of the result stands in `home`.
+    /// Runs the halving; `None` on a rank whose contribution went to its neighbour at the start and
+    /// which takes no further part. On the others, part `rank` of `power` of the result stands
+    /// in `home`.
     pub(crate) fn run(b: &mut Builder, t: Team, input: Piece, home: Piece) -> Option<Halving> {
         let power = power_below(t.size);
         let rest = t.size - power;

@@ -22,7 +22,8 @@ impl Shares<'_> {
     }
 }
 
-/// In each of n-1 rounds each rank sends another its share and adds what comes. For commutative operations.
+/// In each of n-1 rounds each rank sends another its share and adds what comes. For commutative
+/// operations.
 pub(crate) fn pairwise(b: &mut Builder, t: Team, x: Operand, shares: Shares) {
     let mine = shares.of(x.input, t.rank, t.rank + 1);
     let sum = if shares.in_place {

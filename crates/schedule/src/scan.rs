@@ -3,7 +3,8 @@
 use crate::reduce::Operand;
 use crate::step::{Builder, Piece, Team};
 
-/// Recursive doubling; keeps the order of operands. `inclusive`: does a rank's result take in its own contribution?
+/// Recursive doubling; keeps the order of operands. `inclusive`: does a rank's result take in its
+/// own contribution?
 pub(crate) fn doubling(b: &mut Builder, t: Team, x: Operand, output: Piece, inclusive: bool) {
     if t.size == 1 {
         if inclusive {
@@ -12,7 +13,8 @@ pub(crate) fn doubling(b: &mut Builder, t: Team, x: Operand, output: Piece, incl
         return;
     }
     let n = x.input.count;
-    // `sum` is of the aligned block of ranks around this one, `output` of those in it up to (or below) this one.
+    // `sum` is of the aligned block of ranks around this one, `output` of those in it up to (or
+    // below) this one.
     let (mut sum, mut room) = (b.scratch(n), b.scratch(n));
     b.copy(x.input, sum);
     if inclusive {

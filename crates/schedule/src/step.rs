@@ -11,9 +11,11 @@ pub enum Region {
     Recv,
     /// The receive buffer as the stream of bytes that a message of it would be.
     Packed,
-    /// Room that the executor provides: elements of the reduction's type in a reduction, bytes elsewhere.
+    /// Room that the executor provides: elements of the reduction's type in a reduction, bytes
+    /// elsewhere.
     Tmp,
-    /// The send blocks of a w-form, each with a type of its own: `at` is a block's index, `count` its packed bytes.
+    /// The send blocks of a w-form, each with a type of its own: `at` is a block's index, `count`
+    /// its packed bytes.
     SendBlock,
     /// The receive blocks of a w-form: `at` is a block's index, `count` its packed bytes.
     RecvBlock,
@@ -97,7 +99,8 @@ pub enum Step {
         /// Index of the first step that is not waited for.
         before: u32,
     },
-    /// `into[i] = from[i] op into[i]`: `from` holds what lower ranks contributed, where order matters.
+    /// `into[i] = from[i] op into[i]`: `from` holds what lower ranks contributed, where order
+    /// matters.
     Reduce {
         /// Left operand.
         from: Piece,
@@ -113,8 +116,8 @@ pub enum Step {
     },
 }
 
-/// One rank's part of a collective: a straight-line program whose sends and receives go on in the background
-/// until awaited. After the last step everything still under way is awaited.
+/// One rank's part of a collective: a straight-line program whose sends and receives go on in the
+/// background until awaited. After the last step everything still under way is awaited.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Schedule {
     /// The program.
@@ -243,7 +246,8 @@ impl Builder {
     }
 }
 
-/// The `i`-th of `n` nearly equal parts of `count` units: where it begins (so part `i` ends where `i + 1` begins).
+/// The `i`-th of `n` nearly equal parts of `count` units: where it begins (so part `i` ends where
+/// `i + 1` begins).
 #[inline]
 pub(crate) fn cut(count: i64, n: u32, i: u32) -> i64 {
     (i128::from(count) * i128::from(i) / i128::from(n)) as i64

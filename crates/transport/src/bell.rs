@@ -1,8 +1,9 @@
 //! Where a process's threads sleep until something comes.
 //!
-//! A process whose wires are all in shared memory sleeps by futex on one word. One that also has wires with descriptors has one
-//! of its sleeping threads wait for those, by epoll, and the others by futex for the first. Whoever then brings
-//! something through shared memory sends a byte to a socket, whose name stands in the process's control page.
+//! A process whose wires are all in shared memory sleeps by futex on one word. One that also has
+//! wires with descriptors has one of its sleeping threads wait for those, by epoll, and the others
+//! by futex for the first. Whoever then brings something through shared memory sends a byte to a
+//! socket, whose name stands in the process's control page.
 
 use crate::shm::word;
 use crate::{Sleeper, TransportError};
@@ -45,7 +46,8 @@ impl Bell {
         }
     }
 
-    /// For sleeping on `word` and on descriptors. With a `name` (see [`new_name`]) other processes of the node can [`knock`].
+    /// For sleeping on `word` and on descriptors. With a `name` (see [`new_name`]) other processes
+    /// of the node can [`knock`].
     ///
     /// Errors: no descriptors are left.
     pub fn with_door<'a>(
@@ -107,13 +109,14 @@ impl Bell {
         }
     }
 
-    /// How often it has been rung: taken before a thread makes sure that there is nothing to do, and given to [`Bell::sleep`].
+    /// How often it has been rung: taken before a thread makes sure that there is nothing to do,
+    /// and given to [`Bell::sleep`].
     pub fn seen(&self) -> u32 {
         word::seen(self.word)
     }
 
-    /// What its sleepers' system calls name, for who looks at the process from outside: the word's address and the epoll descriptor
-    /// of who watches.
+    /// What its sleepers' system calls name, for who looks at the process from outside: the word's
+    /// address and the epoll descriptor of who watches.
     pub fn place(&self) -> (u64, Option<i32>) {
         let door = self.door.as_ref().map(|d| d.epoll.as_raw_fd());
         (std::ptr::from_ref(self.word) as u64, door)
@@ -124,8 +127,8 @@ impl Bell {
         self.door.is_some()
     }
 
-    /// Sleeps until a thread of this process, or where there is no door a peer, rings; not at all if that has happened since `seen`.
-    /// Not longer than `at_most`.
+    /// Sleeps until a thread of this process, or where there is no door a peer, rings; not at all
+    /// if that has happened since `seen`. Not longer than `at_most`.
     pub fn sleep(&self, who: Sleeper, seen: u32, at_most: Option<Duration>) {
         let deadline = at_most.map(|after| {
             let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -171,7 +174,8 @@ impl Bell {
         self.own && word::is_polled(self.word)
     }
 
-    /// Says that the progress thread looks at it from now on before it sleeps, or is about to sleep. Only for a bell without a door.
+    /// Says that the progress thread looks at it from now on before it sleeps, or is about to
+    /// sleep. Only for a bell without a door.
     pub fn set_polled(&self, polled: bool) {
         if self.own {
             word::set_polled(self.word, polled);

@@ -1,8 +1,10 @@
-//! Programs whose receives come late: they receive one message after the other, each by a call of its own, from a peer that has sent many.
+//! Programs whose receives come late: they receive one message after the other, each by a call of
+//! its own, from a peer that has sent many.
 //!
-//! What is read before its receive is there is kept in memory of its own and copied once more. As long as a program is so, a poll ends with each message: the
-//! program may have waited for it, and post a receive for the next. Programs that have posted their receives before lose a little by that, and so it ends
-//! when messages have met their receives for a while.
+//! What is read before its receive is there is kept in memory of its own and copied once more. As
+//! long as a program is so, a poll ends with each message: the program may have waited for it, and
+//! post a receive for the next. Programs that have posted their receives before lose a little by
+//! that, and so it ends when messages have met their receives for a while.
 
 /// Messages in a row that have met their receives before a poll goes on behind one.
 const STOPS: u32 = 64;

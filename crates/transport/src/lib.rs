@@ -1,8 +1,8 @@
 //! One trait for every wire, and one folder a wire.
 //!
-//! A transport knows processes and bytes. What it carries are *active messages*: a number that says what the message is
-//! to the floor above, a short head and a body, delivered whole and in order between two processes. Beside
-//! them it may offer bulk reads of a peer's memory.
+//! A transport knows processes and bytes. What it carries are *active messages*: a number that says
+//! what the message is to the floor above, a short head and a body, delivered whole and in order
+//! between two processes. Beside them it may offer bulk reads of a peer's memory.
 
 mod bell;
 pub mod connected;
@@ -44,8 +44,8 @@ pub type ProcId = u32;
 pub enum Body<'a> {
     /// One run of bytes.
     Bytes(&'a [u8]),
-    /// So many bytes, to be written by the closure straight into the wire's memory. Called at most once, and
-    /// only if the answer is [`Answer::Done`].
+    /// So many bytes, to be written by the closure straight into the wire's memory. Called at most
+    /// once, and only if the answer is [`Answer::Done`].
     Fill(usize, &'a mut dyn FnMut(&mut [u8])),
 }
 
@@ -71,22 +71,26 @@ impl Body<'_> {
 pub enum Answer {
     /// The message is on its way; its memory may be used again.
     Done,
-    /// No room now. The caller keeps the message and offers it again after a later [`Transport::poll`].
+    /// No room now. The caller keeps the message and offers it again after a later
+    /// [`Transport::poll`].
     Full,
 }
 
 /// Who receives what a transport delivers.
 pub trait Inbox {
-    /// A message has arrived; `bytes` is head and body in one run, valid during the call only. The bytes come from
-    /// another process: the callee checks them. Returns whether it came before its receive, and is kept.
+    /// A message has arrived; `bytes` is head and body in one run, valid during the call only. The
+    /// bytes come from another process: the callee checks them. Returns whether it came before
+    /// its receive, and is kept.
     fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool;
-    /// What comes next lies in memory that has not been used before: its pages cost more than a copy.
+    /// What comes next lies in memory that has not been used before: its pages cost more than a
+    /// copy.
     fn cold(&mut self) {}
-    /// What arrives from now on comes by this wire, a place in [`KNOWN`]; without a word, what is not this process's own by shared
-    /// memory. For who counts.
+    /// What arrives from now on comes by this wire, a place in [`KNOWN`]; without a word, what is
+    /// not this process's own by shared memory. For who counts.
     fn by(&mut self, _wire: usize) {}
-    /// Where the next bytes of a stream's body belong, at most `left` of them (what is left of the piece that is coming in). `None`, or
-    /// no room: they come by [`Inbox::part`]. Asked again before each read, and not kept beyond it.
+    /// Where the next bytes of a stream's body belong, at most `left` of them (what is left of the
+    /// piece that is coming in). `None`, or no room: they come by [`Inbox::part`]. Asked again
+    /// before each read, and not kept beyond it.
     fn room(
         &mut self,
         _from: ProcId,
@@ -100,10 +104,12 @@ pub trait Inbox {
     fn placed(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: usize) {}
     /// The next bytes of a stream's body.
     fn part(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: &[u8]) {}
-    /// Bytes of what a card has begun to bring by itself ([`CardMemory::fetch`]), from offset `at` on.
+    /// Bytes of what a card has begun to bring by itself ([`CardMemory::fetch`]), from offset `at`
+    /// on.
     fn fetched_part(&mut self, _from: ProcId, _number: u32, _at: usize, _bytes: &[u8]) {}
-    /// A whole message of `len` bytes, head and body, has begun to arrive; `start` is what is there. How many of these bytes are its head, if the rest is to
-    /// come as a stream's body does; `None`: it is delivered when it is complete.
+    /// A whole message of `len` bytes, head and body, has begun to arrive; `start` is what is
+    /// there. How many of these bytes are its head, if the rest is to come as a stream's body
+    /// does; `None`: it is delivered when it is complete.
     fn begin(&mut self, _from: ProcId, _message: u8, _start: &[u8], _len: usize) -> Option<usize> {
         None
     }
@@ -138,7 +144,8 @@ pub enum Lends {
 pub struct Streamed {
     /// Bytes taken off the front of the body.
     pub taken: usize,
-    /// Other messages may be sent to this peer before the rest of the body; otherwise the rest must come first.
+    /// Other messages may be sent to this peer before the rest of the body; otherwise the rest
+    /// must come first.
     pub between: bool,
 }
 
@@ -176,9 +183,11 @@ pub const PIECE_HEAD: usize = 16;
 pub struct Features {
     /// Largest active message (head and body), bytes.
     pub message_max: usize,
-    /// Bytes of a piece of a message that is sent piece by piece: few enough that the receiver copies one while the next is written.
+    /// Bytes of a piece of a message that is sent piece by piece: few enough that the receiver
+    /// copies one while the next is written.
     pub piece_max: usize,
-    /// The size, in bytes, from which asking first is worth while: smaller messages are sent at once.
+    /// The size, in bytes, from which asking first is worth while: smaller messages are sent at
+    /// once.
     pub eager_max: usize,
     /// [`Transport::read`] works for this peer, as far as is known without having tried.
     pub remote_read: bool,
@@ -188,7 +197,8 @@ pub struct Features {
     pub same_node: bool,
     /// [`Transport::stream`] works.
     pub stream: bool,
-    /// [`Transport::send_several`] works, and large messages cost less when several of them go at once.
+    /// [`Transport::send_several`] works, and large messages cost less when several of them go at
+    /// once.
     pub together: bool,
 }
 
@@ -217,8 +227,9 @@ pub trait Transport: Send {
     /// Delivers what has arrived, up to a fair share; returns how many messages that was.
     fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError>;
 
-    /// Sends from the front of `body` straight from where it lies, as much as there is room for; the receiver's [`Inbox`] gets the bytes as they
-    /// come, each time with `message` and the same `head`. Bodies are not kept apart: whoever begins another one says so in its
+    /// Sends from the front of `body` straight from where it lies, as much as there is room for;
+    /// the receiver's [`Inbox`] gets the bytes as they come, each time with `message` and the
+    /// same `head`. Bodies are not kept apart: whoever begins another one says so in its
     /// head. Where [`Features::stream`] says that it works.
     ///
     /// Errors: the wire to this peer cannot be set up or is broken.
@@ -238,8 +249,8 @@ pub trait Transport: Send {
     fn lends(&self, _peer: ProcId) -> Lends {
         Lends::Never
     }
-    /// As [`Transport::stream`], but the systems on the way may read `body` where it lies until the receiver has got all of it: it must stay as it is until that
-    /// one has said so.
+    /// As [`Transport::stream`], but the systems on the way may read `body` where it lies until the
+    /// receiver has got all of it: it must stay as it is until that one has said so.
     ///
     /// Errors: the wire to this peer cannot be set up or is broken.
     fn lend(
@@ -251,7 +262,8 @@ pub trait Transport: Send {
     ) -> Result<Streamed, TransportError> {
         self.stream(to, message, head, body)
     }
-    /// Sends messages in their order, as many from the front as there is room for. Where [`Features::together`] says that it works.
+    /// Sends messages in their order, as many from the front as there is room for. Where
+    /// [`Features::together`] says that it works.
     ///
     /// Errors: the wire to this peer cannot be set up or is broken.
     fn send_several(
@@ -263,23 +275,26 @@ pub trait Transport: Send {
     }
     /// The next message to `to` announces a body of `len` bytes.
     fn announces(&mut self, _to: ProcId, _len: usize) {}
-    /// The next message to `from` asks for a body that it has announced: a wire that writes into the receiver's memory can see to that memory
-    /// now.
+    /// The next message to `from` asks for a body that it has announced: a wire that writes into
+    /// the receiver's memory can see to that memory now.
     fn expects(&mut self, _from: ProcId, _what: &Expected<'_>) {}
-    /// On a wire with a time of its own: if the next poll brings nothing, the process rests ([`Transport::rest`]); both may then be one.
+    /// On a wire with a time of its own: if the next poll brings nothing, the process rests
+    /// ([`Transport::rest`]); both may then be one.
     fn will_rest(&mut self) {}
     /// The last poll was put off until then: whoever does not rest must poll again.
     fn owes_poll(&self) -> bool {
         false
     }
-    /// On a wire with a time of its own: this process waits from now on. Returns a word and what it holds: sleep until it holds something else
-    /// ([`model::sleep`]). `None`: something is there, or the wire has no such time.
+    /// On a wire with a time of its own: this process waits from now on. Returns a word and what it
+    /// holds: sleep until it holds something else ([`model::sleep`]). `None`: something is
+    /// there, or the wire has no such time.
     fn rest(&mut self) -> Option<(&'static std::sync::atomic::AtomicU32, u32)> {
         None
     }
     /// On such a wire: a thread of the process is in MPI, …
     fn begin_call(&mut self) {}
-    /// … and goes again. `sleepers`: others of its threads wait there; `left`: the process has done with MPI.
+    /// … and goes again. `sleepers`: others of its threads wait there; `left`: the process has done
+    /// with MPI.
     fn end_call(&mut self, _sleepers: bool, _left: bool) {}
     /// On such a wire: so many messages, and bytes in them, the program has sent so far by it.
     fn note_sent(&mut self, _messages: u64, _bytes: u64) {}
@@ -291,18 +306,19 @@ pub trait Transport: Send {
     fn owes(&self) -> bool {
         false
     }
-    /// The process has sent all it wants to: tells the peers so, and answers whether all has reached them. To be asked again until it
-    /// has; sending again takes it back.
+    /// The process has sent all it wants to: tells the peers so, and answers whether all has
+    /// reached them. To be asked again until it has; sending again takes it back.
     fn settle(&mut self) -> bool {
         true
     }
-    /// A descriptor that can be read from when this transport has something, for a process that sleeps. `None`: the doorbell is enough.
+    /// A descriptor that can be read from when this transport has something, for a process that
+    /// sleeps. `None`: the doorbell is enough.
     fn sleep_fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
     }
 
-    /// Copies from the peer's memory at `address` into the local runs (address, bytes), in order, all or nothing.
-    /// Blocks for the copy's duration.
+    /// Copies from the peer's memory at `address` into the local runs (address, bytes), in order,
+    /// all or nothing. Blocks for the copy's duration.
     ///
     /// # Safety
     /// The local runs must be writable.
@@ -314,8 +330,9 @@ pub trait Transport: Send {
     ) -> Result<(), ReadError> {
         Err(ReadError::Refused)
     }
-    /// Begins to copy `len` bytes from the peer's memory at `address` to `into`; the peer may do a part of it. Blocks while it copies
-    /// itself. [`Transport::fetched`] tells when what has begun has ended.
+    /// Begins to copy `len` bytes from the peer's memory at `address` to `into`; the peer may do a
+    /// part of it. Blocks while it copies itself. [`Transport::fetched`] tells when what has
+    /// begun has ended.
     ///
     /// # Safety
     /// The memory must be writable, and nobody else may touch it until the copy has ended.
@@ -329,38 +346,46 @@ pub trait Transport: Send {
         // SAFETY: the caller's promise.
         unsafe { self.read(from, address, &[(into, len)]) }.map(|()| Fetch::Done)
     }
-    /// A copy from this peer that has begun and has now ended: its number, and how. Blocks while it copies what the peer has left.
+    /// A copy from this peer that has begun and has now ended: its number, and how. Blocks while it
+    /// copies what the peer has left.
     fn fetched(&mut self, _from: ProcId) -> Option<(u32, Result<(), ReadError>)> {
         None
     }
-    /// Of a stream that is coming in, so many bytes may gather before the progress thread is woken, from the next [`Transport::arm`] on; 0: it is woken by the first
-    /// ones. Whatever else comes wakes it at once.
+    /// Of a stream that is coming in, so many bytes may gather before the progress thread is woken,
+    /// from the next [`Transport::arm`] on; 0: it is woken by the first ones. Whatever else
+    /// comes wakes it at once.
     fn gather(&mut self, _bytes: usize) {}
-    /// Before `who` sleeps on the process's doorbell: asks that whatever arrives from now on, and room for a message that was answered
-    /// [`Answer::Full`], ring it. Whoever arms polls once more before sleeping.
+    /// Before `who` sleeps on the process's doorbell: asks that whatever arrives from now on, and
+    /// room for a message that was answered [`Answer::Full`], ring it. Whoever arms polls once
+    /// more before sleeping.
     fn arm(&mut self, _who: Sleeper) {}
     /// Back from sleep, or not gone to it.
     fn disarm(&mut self) {}
-    /// Bytes of the pieces in which a message of `len` bytes goes to `peer` now. `awaited`: its receiver is known to wait for it.
+    /// Bytes of the pieces in which a message of `len` bytes goes to `peer` now. `awaited`: its
+    /// receiver is known to wait for it.
     fn piece(&self, peer: ProcId, _len: usize, _awaited: bool) -> usize {
         self.features(peer).piece_max
     }
-    /// How many pieces have gone to this peer, or come from it, through memory that had not been used before: what they took says nothing of later ones.
+    /// How many pieces have gone to this peer, or come from it, through memory that had not been
+    /// used before: what they took says nothing of later ones.
     fn cold(&self, _peer: ProcId) -> u64 {
         0
     }
-    /// A thread of this process's program waits on this core. Is that also where another process's program waits, or last did?
+    /// A thread of this process's program waits on this core. Is that also where another process's
+    /// program waits, or last did?
     fn waits_on(&self, _core: u32) -> bool {
         false
     }
-    /// Does `peer`'s progress thread poll its bell just now? Then what is sent to it is seen to at once, and takes no time from its program.
+    /// Does `peer`'s progress thread poll its bell just now? Then what is sent to it is seen to at
+    /// once, and takes no time from its program.
     fn is_polled(&self, _peer: ProcId) -> bool {
         false
     }
-    /// Names the cores on which programs of the node's processes wait, or last did, this process's among them.
+    /// Names the cores on which programs of the node's processes wait, or last did, this process's
+    /// among them.
     fn cores_waited_on(&self, _each: &mut dyn FnMut(u32)) {}
-    /// Lends a board of this process's to a group of `members` processes of its node, itself among them: its number, for
-    /// [`Transport::board`]. `None`: this wire has none (any more).
+    /// Lends a board of this process's to a group of `members` processes of its node, itself among
+    /// them: its number, for [`Transport::board`]. `None`: this wire has none (any more).
     fn lend_board(&mut self, _members: u32) -> Option<u32> {
         None
     }
@@ -368,7 +393,8 @@ pub trait Transport: Send {
     fn board(&mut self, _owner: ProcId, _number: u32, _members: u32) -> Option<shm::Board> {
         None
     }
-    /// Member `me`'s view of the same as a round, for few members: whoever is given one view of it must be given no other. `None`: it cannot be had.
+    /// Member `me`'s view of the same as a round, for few members: whoever is given one view of it
+    /// must be given no other. `None`: it cannot be had.
     fn round(
         &mut self,
         _owner: ProcId,
@@ -382,21 +408,25 @@ pub trait Transport: Send {
     fn waker(&self, _peer: ProcId) -> Option<shm::Waker> {
         None
     }
-    /// Wakes `peer` if a thread of its program sleeps on its doorbell, as far as one can tell. What it is to see must have been written with a full barrier.
+    /// Wakes `peer` if a thread of its program sleeps on its doorbell, as far as one can tell. What
+    /// it is to see must have been written with a full barrier.
     fn rouse(&self, _peer: ProcId) {}
-    /// The word on which this process can sleep and which the transport's peers change and wake, if this transport has one.
+    /// The word on which this process can sleep and which the transport's peers change and wake, if
+    /// this transport has one.
     fn doorbell(&self) -> Option<&'static std::sync::atomic::AtomicU32> {
         None
     }
 }
 
-/// Memory on a modelled card in which a program has buffers, and what the card does with them by itself. A run is an address in this process, and bytes.
+/// Memory on a modelled card in which a program has buffers, and what the card does with them by
+/// itself. A run is an address in this process, and bytes.
 pub trait CardMemory {
     /// Where it lies in this process.
     fn range(&self) -> std::ops::Range<usize>;
     /// Messages in it up to this are sent without asking first, bytes.
     fn eager_max(&self) -> usize;
-    /// So many bytes of it, at a multiple of `alignment` (a power of two). `None`: there are none left.
+    /// So many bytes of it, at a multiple of `alignment` (a power of two). `None`: there are none
+    /// left.
     fn allocate(&mut self, bytes: usize, alignment: usize) -> Option<*mut u8>;
     /// Takes back what [`CardMemory::allocate`] gave. False: it gave no such thing.
     fn release(&mut self, address: usize) -> bool;
@@ -404,8 +434,9 @@ pub trait CardMemory {
     fn describes(&self, runs: &[(usize, usize)]) -> bool;
     /// The next message announces one that lies in these runs.
     fn lies(&mut self, runs: &[(usize, usize)]);
-    /// Begins to bring the message of `bytes` bytes that `from` has announced as its request so and so: into these runs of the card's memory, or by
-    /// [`Inbox::fetched_part`]. Returns its number. `None`: it must be asked for.
+    /// Begins to bring the message of `bytes` bytes that `from` has announced as its request so and
+    /// so: into these runs of the card's memory, or by [`Inbox::fetched_part`]. Returns its
+    /// number. `None`: it must be asked for.
     fn fetch(
         &mut self,
         from: ProcId,
@@ -433,7 +464,8 @@ pub enum Fetch {
 /// A peer's memory could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReadError {
-    /// This wire, or this system's policy, does not allow it for this peer; it never will in this job.
+    /// This wire, or this system's policy, does not allow it for this peer; it never will in this
+    /// job.
     #[error("reading the peer's memory is not allowed")]
     Refused,
     /// The peer's memory is not there (a wrong address, or the peer has ended).

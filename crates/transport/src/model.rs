@@ -1,7 +1,7 @@
 //! A modelled machine's network: what a card's driver does, as a wire ([`ferry_fabric`]).
 //!
-//! All ranks of such a job are reached by it, those of one node too. Nothing here blocks for the sake of a peer, only for the model to
-//! catch up with this rank's clock.
+//! All ranks of such a job are reached by it, those of one node too. Nothing here blocks for the
+//! sake of a peer, only for the model to catch up with this rank's clock.
 
 use crate::{
     Answer, Body, CardMemory, Expected, Features, Inbox, PIECE, PIECE_HEAD, ProcId, Streamed,
@@ -37,7 +37,8 @@ thread_local! {
     static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Seconds of virtual time, if this process is on a modelled machine. Asking takes time, too, so that a loop that waits for a time to pass ends.
+/// Seconds of virtual time, if this process is on a modelled machine. Asking takes time, too, so
+/// that a loop that waits for a time to pass ends.
 #[inline]
 pub fn virtual_time() -> Option<f64> {
     CLOCK.get().map(|clock| {
@@ -55,13 +56,15 @@ pub fn is_modelled() -> bool {
     CLOCK.get().is_some()
 }
 
-/// The rank's clock in nanoseconds, for who counts; looking costs nothing. Zero if this process is on no machine.
+/// The rank's clock in nanoseconds, for who counts; looking costs nothing. Zero if this process is
+/// on no machine.
 pub fn clock_nanos() -> u64 {
     let clock = CLOCK.get();
     clock.map_or(0, |c| c.now.load(Ordering::Relaxed) / 1000)
 }
 
-/// What this thread has computed since it was last in MPI, in the machine's time; `ends`: it is in MPI now.
+/// What this thread has computed since it was last in MPI, in the machine's time; `ends`: it is in
+/// MPI now.
 fn computed(factor: f64, ends: bool) -> Time {
     let since = if ends { LEFT.take() } else { LEFT.get() };
     match since {
@@ -93,7 +96,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Takes the seat of process `me` of `size` in the memory behind `fd`. `concurrent`: threads of the program may use it at once.
+    /// Takes the seat of process `me` of `size` in the memory behind `fd`. `concurrent`: threads of
+    /// the program may use it at once.
     ///
     /// Errors: that is not the memory of a machine.
     pub fn open(
@@ -332,7 +336,8 @@ impl Transport for Model {
 
     fn begin_call(&mut self) {
         if self.client.wake() {
-            // A thread comes while the others wait. That takes time, so that one that comes again and again does not hold up what they wait for.
+            // A thread comes while the others wait. That takes time, so that one that comes again
+            // and again does not hold up what they wait for.
             self.client.charge("other threads' calls", self.asking);
         }
         if let Some(factor) = self.factor {

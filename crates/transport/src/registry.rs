@@ -14,10 +14,12 @@ use crate::{
 use ferry_job::{Directory, Segment, Welcome};
 use std::sync::atomic::AtomicU32;
 
-/// What there is to choose from in FERRY_TRANSPORTS; but for the last, which a modelled machine has instead of all others. A process always has the wire to itself.
+/// What there is to choose from in FERRY_TRANSPORTS; but for the last, which a modelled machine has
+/// instead of all others. A process always has the wire to itself.
 pub const KNOWN: [&str; 5] = ["self", "shm", "tcp", "tipc", model::NAME];
 
-/// What holds without FERRY_TRANSPORTS, in this order; TIPC only where it joins this node to others.
+/// What holds without FERRY_TRANSPORTS, in this order; TIPC only where it joins this node to
+/// others.
 const USUAL: [&str; 4] = ["self", "shm", "tipc", "tcp"];
 
 /// Which wire leads to a process: not asked for yet, …
@@ -79,9 +81,10 @@ fn asked(list: Option<&str>) -> Result<Vec<&'static str>, TransportError> {
     Ok(order)
 }
 
-/// Opens the transports that this process needs, of those in FERRY_TRANSPORTS: one behind whose predecessors no peer is left is not
-/// opened. Under a foreign launcher blocks until all ranks have come to this point, unless they are all on this node. `concurrent`: will threads of
-/// the program be in MPI at once?
+/// Opens the transports that this process needs, of those in FERRY_TRANSPORTS: one behind whose
+/// predecessors no peer is left is not opened. Under a foreign launcher blocks until all ranks have
+/// come to this point, unless they are all on this node. `concurrent`: will threads of the program
+/// be in MPI at once?
 ///
 /// Errors: a setting makes no sense, or a transport cannot be set up.
 pub fn open(

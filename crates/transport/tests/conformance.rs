@@ -88,8 +88,8 @@ fn tipc(size: u32, encrypt: bool) -> Wires {
     (0..size).map(open).collect()
 }
 
-/// A modelled machine's wire in one of many processes that all are this one: whenever it has done something it leaves, so that the others'
-/// turn can come; it comes back by itself.
+/// A modelled machine's wire in one of many processes that all are this one: whenever it has done
+/// something it leaves, so that the others' turn can come; it comes back by itself.
 struct Turns(Model);
 
 impl Turns {
@@ -417,7 +417,8 @@ fn several_that_go_together_arrive_in_their_order() {
         if !wires[0].features(1).together {
             return;
         }
-        // Far more than any wire takes at once: some go in part, whole messages and streams, in heads and in bodies.
+        // Far more than any wire takes at once: some go in part, whole messages and streams, in
+        // heads and in bodies.
         let whole: Vec<Vec<u8>> = (0..600usize)
             .map(|i| bytes_of([0, 1, 300, 20_000, 60_000][i % 5], i))
             .collect();
@@ -496,7 +497,8 @@ fn sleep(wire: &mut dyn Transport, keep: &mut Keep) -> bool {
 fn sleepers_are_woken_by_messages_and_by_room() {
     each(2, |name, mut wires| {
         if wires[0].sleep_fd().is_none() && wires[0].doorbell().is_none() {
-            // In virtual time a process rests instead, which the tests of the machines' kernel are about.
+            // In virtual time a process rests instead, which the tests of the machines' kernel are
+            // about.
             return;
         }
         let mut keeps = keeps(2);
@@ -556,7 +558,8 @@ fn what_a_wire_still_holds_is_said_until_it_is_gone() {
         while wires[0].send(1, 1, &[], Body::Bytes(&body)).unwrap() == Answer::Done {
             sent += 1;
         }
-        // Only connections have a queue in this process: shared memory and a modelled card have taken what they have taken.
+        // Only connections have a queue in this process: shared memory and a modelled card have
+        // taken what they have taken.
         let connects = name.starts_with("tcp") || name.starts_with("tipc");
         assert_eq!(wires[0].owes(), connects, "{name}");
         until(name, &mut wires, &mut keeps, |_, k| {
@@ -566,7 +569,8 @@ fn what_a_wire_still_holds_is_said_until_it_is_gone() {
     });
 }
 
-/// Two jobs whose names fall together, as those of two numbers of jobs may: only ports and keys tell them apart.
+/// Two jobs whose names fall together, as those of two numbers of jobs may: only ports and keys
+/// tell them apart.
 #[test]
 fn two_jobs_under_the_same_names_never_meet() {
     if std::env::var_os("FERRY_TEST_TIPC").is_none() {

@@ -1,10 +1,11 @@
-//! The protocols of rings and fronts under every order of steps and every delay of stores that the memory model allows.
+//! The protocols of rings and fronts under every order of steps and every delay of stores that the
+//! memory model allows.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p ferry-transport --test loom`
 //!
-//! The code is the transport's own; only the memory below it is loom's, with a ring of 16 lines. Each line has a marker that
-//! loom watches, so that a write to bytes which the other side may still read is found even if the values happen to be
-//! right.
+//! The code is the transport's own; only the memory below it is loom's, with a ring of 16 lines.
+//! Each line has a marker that loom watches, so that a write to bytes which the other side may
+//! still read is found even if the values happen to be right.
 #![cfg(loom)]
 #![allow(dead_code)]
 
@@ -194,7 +195,8 @@ fn room_is_used_after_it_was_given() {
 /// The ends of a process with the lower number and of its peer.
 fn pairs() -> (Pair, Pair) {
     let (there, back) = (shared(), shared());
-    // SAFETY: each ring has one writer and one reader, and front and cells one side for each process.
+    // SAFETY: each ring has one writer and one reader, and front and cells one side for each
+    // process.
     unsafe {
         (
             Pair::new(
@@ -257,7 +259,8 @@ fn send_celled(pair: &mut Pair, n: usize) -> bool {
     pair.send_celled(n as u8, &[], n, |out| out.fill(n as u8))
 }
 
-/// Messages go both ways by cells, each written into cells that the other has read; what comes in between by front and ring stays in order.
+/// Messages go both ways by cells, each written into cells that the other has read; what comes in
+/// between by front and ring stays in order.
 #[test]
 fn cells_belong_to_one_side_at_a_time() {
     check(2, || {
@@ -316,7 +319,8 @@ fn cells_that_pile_up_are_given_back() {
 fn both_ways_stay_in_order_over_front_and_ring() {
     check(2, || {
         let (mut lower, mut upper) = pairs();
-        // The first goes by the front, the second by the ring as the front is taken; once answered, the front serves again.
+        // The first goes by the front, the second by the ring as the front is taken; once answered,
+        // the front serves again.
         let other = thread::spawn(move || {
             for n in [1, 2] {
                 while !take(&mut upper, n) {
@@ -368,7 +372,8 @@ fn messages_that_cross_stay_in_order() {
     });
 }
 
-/// The bell as `shm::control` has it: whoever has brought something looks whether the process sleeps, and rings.
+/// The bell as `shm::control` has it: whoever has brought something looks whether the process
+/// sleeps, and rings.
 struct Bell {
     asleep: AtomicU32,
     bell: Notify,
@@ -414,8 +419,8 @@ fn a_reader_that_falls_asleep_is_woken() {
     }
 }
 
-/// The same where the progress thread polls the bell for a while before it sleeps (`bell`): while it polls nobody wakes it, and who rings as it stops is
-/// not missed.
+/// The same where the progress thread polls the bell for a while before it sleeps (`bell`): while
+/// it polls nobody wakes it, and who rings as it stops is not missed.
 #[test]
 fn a_reader_that_stops_polling_is_woken() {
     const RING: u32 = 2;

@@ -1,4 +1,5 @@
-//! After which messages a poll of shared memory stops, so that the program can post a receive for what comes next.
+//! After which messages a poll of shared memory stops, so that the program can post a receive for
+//! what comes next.
 #![cfg(not(loom))]
 
 use ferry_job::{NodeJob, Segment};
@@ -29,7 +30,8 @@ fn pair(cores: u32) -> [Shm; 2] {
     })
 }
 
-/// How many messages of `len` bytes each poll finds, of four that are there. `late`: before their receives.
+/// How many messages of `len` bytes each poll finds, of four that are there. `late`: before their
+/// receives.
 fn found(cores: u32, len: usize, late: bool) -> Vec<usize> {
     let [mut from, mut to] = pair(cores);
     let mut inbox = Lengths {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 /// A number that is a length, whatever its type.
 pub trait Length {
-    /// As an unsigned number; negative lengths are empty arrays here, as their own check has complained of them.
+    /// As an unsigned number; negative lengths are empty arrays here, as their own check has
+    /// complained of them.
     fn length(self) -> usize;
 }
 impl Length for usize {
@@ -87,7 +88,8 @@ pub enum Ints {
     Wide(*const i64),
 }
 
-// SAFETY: the array is lent to the call, which may hand it to the thread that completes the operation.
+// SAFETY: the array is lent to the call, which may hand it to the thread that completes the
+// operation.
 unsafe impl Send for Ints {}
 
 impl Ints {
@@ -102,7 +104,8 @@ impl Ints {
         }
     }
 
-    /// Element `index`, which must be one that the standard lets the call read; 0 if there is no array.
+    /// Element `index`, which must be one that the standard lets the call read; 0 if there is no
+    /// array.
     #[inline]
     pub fn at(&self, index: usize) -> i64 {
         if self.is_none() {
@@ -111,7 +114,8 @@ impl Ints {
         match self {
             // SAFETY: the program's array has the elements that the standard says.
             Ints::Narrow(at) => i64::from(unsafe { *at.add(index) }),
-            // SAFETY: the program's array has the elements that the standard says; they need not be aligned.
+            // SAFETY: the program's array has the elements that the standard says; they need not be
+            // aligned.
             Ints::Wide(at) => unsafe { at.add(index).read_unaligned() },
         }
     }

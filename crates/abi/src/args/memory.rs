@@ -4,10 +4,12 @@ use crate::constants::MPI_IN_PLACE;
 use crate::status::Status;
 use ferry_mpi::{Comm, Datatype, Error, Result, err};
 
-/// Addresses below this are the ABI's constants (MPI_IN_PLACE …), or null with an offset: nobody's memory.
+/// Addresses below this are the ABI's constants (MPI_IN_PLACE …), or null with an offset: nobody's
+/// memory.
 const NOBODYS: usize = 4096;
 
-/// Checks a buffer of `count` elements. Null is MPI_BOTTOM, which suits datatypes with absolute addresses only.
+/// Checks a buffer of `count` elements. Null is MPI_BOTTOM, which suits datatypes with absolute
+/// addresses only.
 #[inline]
 pub fn buffer(at: *const u8, count: i64, datatype: &Datatype, name: &str) -> Result<()> {
     if at as usize >= NOBODYS {
@@ -34,8 +36,9 @@ fn suspicious(at: *const u8, count: i64, datatype: &Datatype, name: &str) -> Res
     Ok(())
 }
 
-/// Checks the address of a buffer of `count` elements of which nothing more is known. One of no elements may be anywhere: of an empty vector a language may
-/// well say that it is at 1, which is MPI_IN_PLACE (Rust does).
+/// Checks the address of a buffer of `count` elements of which nothing more is known. One of no
+/// elements may be anywhere: of an empty vector a language may well say that it is at 1, which is
+/// MPI_IN_PLACE (Rust does).
 #[inline]
 pub fn address(at: *const u8, count: i64, name: &str) -> Result<()> {
     if at as usize == MPI_IN_PLACE && count != 0 {
@@ -63,7 +66,8 @@ fn bad_in_place(name: &str, comm: &Comm) -> Error {
     }
 }
 
-/// A buffer to send `count` elements from, or `None` for MPI_IN_PLACE. Where that is not allowed, one of no elements may be there, too ([`address`]).
+/// A buffer to send `count` elements from, or `None` for MPI_IN_PLACE. Where that is not allowed,
+/// one of no elements may be there, too ([`address`]).
 #[inline]
 pub fn send_in_place(
     at: *const u8,
@@ -95,7 +99,8 @@ pub fn receive_in_place(
     Ok(send_in_place(at, count, name, comm, allowed)?.map(<*const u8>::cast_mut))
 }
 
-/// Is `at` no address at all: null, or below all memory, as a handle is that was given in place of its address?
+/// Is `at` no address at all: null, or below all memory, as a handle is that was given in place of
+/// its address?
 #[inline]
 pub(crate) fn nowhere<T>(at: *const T) -> bool {
     (at as usize) < NOBODYS

@@ -1,4 +1,5 @@
-//! Arguments: from what C passes to what the glue gets, with every check that needs no knowledge of the call.
+//! Arguments: from what C passes to what the glue gets, with every check that needs no knowledge of
+//! the call.
 
 mod arrays;
 mod memory;

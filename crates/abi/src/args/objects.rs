@@ -98,8 +98,9 @@ pub(super) fn not_committed(name: &str) -> Error {
     err!(Type, "{name} has not been committed (MPI_Type_commit)")
 }
 
-/// Is this the null datatype of a message with nobody or without elements? It is not looked at. (The standard asks for a
-/// valid one, but MPICH and Open MPI let it pass, and programs rely on it.)
+/// Is this the null datatype of a message with nobody or without elements? It is not looked at.
+/// (The standard asks for a valid one, but MPICH and Open MPI let it pass, and programs rely on
+/// it.)
 #[inline]
 pub fn is_of_nothing(datatype: Handle, rank: i32, count: i64) -> bool {
     datatype == crate::constants::MPI_DATATYPE_NULL

@@ -1,6 +1,7 @@
 //! Collective communication (MPI 5.0 chapter 6) and its neighbourhood forms (§8.6).
 //!
-//! Each collective is written once; [`forms!`] makes the blocking, the non-blocking and the persistent call of it.
+//! Each collective is written once; [`forms!`] makes the blocking, the non-blocking and the
+//! persistent call of it.
 
 mod neighbours;
 mod reductions;
@@ -134,7 +135,8 @@ fn checked(address: *const u8, count: i64, datatype: Type, name: &str) -> Result
     Ok(view(address, count, datatype))
 }
 
-/// Two buffers of one call must not be the same memory; a program that wants that says MPI_IN_PLACE (MPI 5.0 §6.2.3).
+/// Two buffers of one call must not be the same memory; a program that wants that says MPI_IN_PLACE
+/// (MPI 5.0 §6.2.3).
 fn apart(sendbuf: In, recvbuf: *const u8, count: i64) -> Result<()> {
     match sendbuf {
         Some(s) if count > 0 && !s.is_null() && s == recvbuf => Err(err!(

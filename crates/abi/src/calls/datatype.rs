@@ -460,7 +460,8 @@ pub fn type_get_contents(
     Ok(())
 }
 
-/// What MPI_Type_size and its kin say of a predefined type that does not exist here (MPI 5.0 §20.3).
+/// What MPI_Type_size and its kin say of a predefined type that does not exist here (MPI 5.0
+/// §20.3).
 fn or_undefined(datatype: &Datatype, value: i64) -> i64 {
     if datatype.exists() {
         value
@@ -578,7 +579,8 @@ fn packed(count: i64, size: i64) -> Result<i64> {
     }
 }
 
-/// Checks that `needed` bytes lie from `position` on in a pack buffer of `size` bytes, and returns where.
+/// Checks that `needed` bytes lie from `position` on in a pack buffer of `size` bytes, and returns
+/// where.
 fn from_position(
     buffer: (&str, *const u8),
     size: (&str, i64),
@@ -621,7 +623,8 @@ pub fn pack(
         needed,
     )?;
     if needed > 0 {
-        // SAFETY: the program says that its buffers have the elements and the bytes, and do not overlap.
+        // SAFETY: the program says that its buffers have the elements and the bytes, and do not
+        // overlap.
         unsafe {
             let out = std::slice::from_raw_parts_mut(at.cast_mut(), needed as usize);
             datatype.pack(inbuf, incount, 0, out);

@@ -1,5 +1,5 @@
-//! Initialisation, versions, clocks, memory (MPI 5.0 chapters 9 and 11), and the questions about the ABI itself
-//! (chapter 21).
+//! Initialisation, versions, clocks, memory (MPI 5.0 chapters 9 and 11), and the questions about
+//! the ABI itself (chapter 21).
 
 use crate::constants::*;
 use crate::entry::{self, Life};
@@ -95,7 +95,8 @@ pub fn finalize() -> Result<()> {
     if entry::life() != Life::Running {
         return Err(no_world());
     }
-    // The delete callbacks of MPI_COMM_SELF run first, while everything still works (MPI 5.0 §11.2.4).
+    // The delete callbacks of MPI_COMM_SELF run first, while everything still works (MPI 5.0
+    // §11.2.4).
     process().itself.attributes.delete_all(MPI_COMM_SELF)?;
     process().finalize();
     entry::world_ends();
@@ -136,7 +137,8 @@ pub fn query_thread(provided: Out<i32>) -> Result<()> {
     Ok(())
 }
 
-/// Seconds on the node's monotonic clock, which its processes share; on a modelled machine, of virtual time.
+/// Seconds on the node's monotonic clock, which its processes share; on a modelled machine, of
+/// virtual time.
 pub fn wtime() -> f64 {
     if let Some(time) = ferry_device::virtual_time() {
         return time;
@@ -239,7 +241,8 @@ pub fn alloc_mem(size: i64, info: Option<&'static Arc<Info>>, baseptr: OutPointe
         }
     }
     let mut base = std::ptr::null_mut();
-    // SAFETY: a valid place, and an alignment that is a power of two and a multiple of a pointer's size.
+    // SAFETY: a valid place, and an alignment that is a power of two and a multiple of a pointer's
+    // size.
     if unsafe { libc::posix_memalign(&raw mut base, alignment, bytes.max(1)) } != 0 {
         return Err(err!(NoMem, "{size} bytes are not to be had"));
     }

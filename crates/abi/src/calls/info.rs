@@ -4,7 +4,8 @@ use crate::prelude::*;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-/// MPI_INFO_ENV: what is known of how this program was started (MPI 5.0 §11.5). Programs cannot change it.
+/// MPI_INFO_ENV: what is known of how this program was started (MPI 5.0 §11.5). Programs cannot
+/// change it.
 pub fn environment() -> &'static Arc<Info> {
     static ENVIRONMENT: OnceLock<Arc<Info>> = OnceLock::new();
     ENVIRONMENT.get_or_init(|| {

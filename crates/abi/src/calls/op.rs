@@ -29,7 +29,8 @@ fn operation(user_fn: UserFunction) -> ferry_op::UserFunction {
                     let mut len = i32::try_from(count - done).unwrap_or(i32::MAX);
                     let next = done + i64::from(len);
                     let at = (done * datatype.extent()) as isize;
-                    // SAFETY: the program's own function; both buffers hold `count` elements, and `done` is less.
+                    // SAFETY: the program's own function; both buffers hold `count` elements, and
+                    // `done` is less.
                     unsafe {
                         f(
                             input.offset(at).cast_mut().cast(),
@@ -46,8 +47,8 @@ fn operation(user_fn: UserFunction) -> ferry_op::UserFunction {
     })
 }
 
-/// A datatype's handle for the time of a callback. The program may have freed its own while the operation was under way
-/// (MPI 5.0 §5.1.9); the function still needs a valid one.
+/// A datatype's handle for the time of a callback. The program may have freed its own while the
+/// operation was under way (MPI 5.0 §5.1.9); the function still needs a valid one.
 struct Lent {
     handle: Handle,
     temporary: bool,

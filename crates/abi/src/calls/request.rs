@@ -1,4 +1,5 @@
-//! Completing operations, persistent starts, generalised requests, statuses (MPI 5.0 §3.7, §3.9, §13.2).
+//! Completing operations, persistent starts, generalised requests, statuses (MPI 5.0 §3.7, §3.9,
+//! §13.2).
 
 use crate::prelude::*;
 use ferry_mpi::device::DeviceGuard;
@@ -21,7 +22,8 @@ fn look_up(h: Handle) -> Result<Option<&'static Arc<Request>>> {
     }
 }
 
-/// The handle of all sends that had ended before their call returned: there is nothing to tell one from the other.
+/// The handle of all sends that had ended before their call returned: there is nothing to tell one
+/// from the other.
 #[inline]
 pub fn sent() -> Handle {
     static SENT: OnceLock<Handle> = OnceLock::new();
@@ -38,7 +40,8 @@ fn take_sent(h: &mut Handle) -> bool {
     is_sent
 }
 
-/// Completes a request that can be, and lets go of its handle unless it is persistent. `held`: see [`Request::complete`].
+/// Completes a request that can be, and lets go of its handle unless it is persistent. `held`: see
+/// [`Request::complete`].
 #[inline]
 fn complete(h: &mut Handle, req: &Arc<Request>, held: &mut Option<DeviceGuard>) -> Outcome {
     let mut outcome = req.complete(held);
@@ -59,7 +62,8 @@ fn let_go(h: &mut Handle, held: &mut Option<DeviceGuard>) {
     if take_sent(h) {
         return;
     }
-    // Another thread that completes the same request is the program's mistake; the handle is gone either way.
+    // Another thread that completes the same request is the program's mistake; the handle is gone
+    // either way.
     let gone = handle::remove::<Request>(*h);
     *h = constants::MPI_REQUEST_NULL;
     let rest = match (gone, &mut *held) {
@@ -113,7 +117,8 @@ fn same_origin<'a>(requests: impl Iterator<Item = &'a Arc<Request>>) -> Result<(
     })
 }
 
-/// The requests behind an array's handles that are active (neither null nor inactive), with their places.
+/// The requests behind an array's handles that are active (neither null nor inactive), with their
+/// places.
 fn active(handles: &[Handle]) -> Result<List> {
     let mut all = List::with_capacity(handles.len());
     for (at, &h) in handles.iter().enumerate() {
@@ -137,7 +142,8 @@ fn in_status(first: &Error) -> Error {
     }
 }
 
-/// Completes all of `ready`; statuses at the places given by `place`. Errors of single operations go into their statuses.
+/// Completes all of `ready`; statuses at the places given by `place`. Errors of single operations
+/// go into their statuses.
 fn complete_each(
     handles: &mut [Handle],
     ready: &[Listed],
@@ -308,7 +314,8 @@ fn ready(all: &[Listed]) -> List {
         .collect()
 }
 
-/// Completes what can be, first places first (MPI_Waitsome, MPI_Testsome), once `look` has seen to the active requests.
+/// Completes what can be, first places first (MPI_Waitsome, MPI_Testsome), once `look` has seen to
+/// the active requests.
 fn complete_some(
     handles: &mut [Handle],
     look: impl FnOnce(&[Listed]),
@@ -498,7 +505,8 @@ struct Functions {
     extra_state: *mut c_void,
 }
 
-// SAFETY: the pointer is the program's own; MPI hands it back to the program's own functions, on whichever thread completes the request.
+// SAFETY: the pointer is the program's own; MPI hands it back to the program's own functions, on
+// whichever thread completes the request.
 unsafe impl Send for Functions {}
 // SAFETY: the pointer is only copied; what lies behind it is the program's concern.
 unsafe impl Sync for Functions {}

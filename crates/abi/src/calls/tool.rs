@@ -1,4 +1,5 @@
-//! The tool interface (MPI 5.0 chapter 15.3): numbers, handles and texts for what `ferry_mpi::tool` has.
+//! The tool interface (MPI 5.0 chapter 15.3): numbers, handles and texts for what `ferry_mpi::tool`
+//! has.
 
 mod events;
 mod variables;
@@ -48,8 +49,8 @@ fn text(name: &CStr) -> Result<&str> {
     name.to_str().map_err(|_| failed(Trouble::InvalidName))
 }
 
-/// Stores a text where the program wants it (MPI 5.0 §15.3.3): as much as there is room for, with a final null; the length becomes what
-/// all of it needs. Without a length nothing is stored.
+/// Stores a text where the program wants it (MPI 5.0 §15.3.3): as much as there is room for, with a
+/// final null; the length becomes what all of it needs. Without a length nothing is stored.
 fn tell(text: &str, to: *mut c_char, length: Option<&mut i32>) {
     let Some(length) = length else { return };
     if !to.is_null()
@@ -153,7 +154,8 @@ pub fn t_enum_get_item(
 ) -> Result<()> {
     let found = enumeration(enumtype)?;
     let item = usize::try_from(indx).ok().and_then(|i| found.item(i));
-    // The class for indices as such is INVALID_INDEX; INVALID_ITEM is deprecated (MPI 5.0 §15.3.10).
+    // The class for indices as such is INVALID_INDEX; INVALID_ITEM is deprecated (MPI 5.0
+    // §15.3.10).
     let item = item.ok_or_else(|| failed(Trouble::InvalidIndex))?;
     value.set(indx);
     tell(item, name, name_len);

@@ -199,7 +199,8 @@ fn runs(list: &[(i64, u64)]) -> Placed {
     all.finish()
 }
 
-/// How many runs from the first on are whole repetitions of the first `period`, each as far from the one before; 0 if they could not be moved one field after the other.
+/// How many runs from the first on are whole repetitions of the first `period`, each as far from
+/// the one before; 0 if they could not be moved one field after the other.
 fn regular(list: &[(i64, u64)], period: usize) -> usize {
     let Some(&(second, _)) = list.get(period) else {
         return 0;

@@ -1,8 +1,9 @@
 //! The layout engine: where a datatype's packed bytes lie in memory.
 //!
-//! Packed order is the order of the type map. A layout is a small tree: runs of bytes at its leaves, repetition and lists
-//! above them. Every node knows how many packed bytes it has, so any packed offset is found by going down
-//! the tree once: a division at a repetition, a binary search in a list.
+//! Packed order is the order of the type map. A layout is a small tree: runs of bytes at its
+//! leaves, repetition and lists above them. Every node knows how many packed bytes it has, so any
+//! packed offset is found by going down the tree once: a division at a repetition, a binary search
+//! in a list.
 
 mod build;
 pub(crate) mod moving;

@@ -24,7 +24,8 @@ trait Mover {
     /// # Safety
     /// `at.len() * block` is at most [`Mover::room`]; the runs are the user's memory.
     unsafe fn spots(&mut self, base: *mut u8, at: &[i64], block: u64);
-    /// `columns` times equal runs, each time `apart` bytes further, none over another. False: do it one by one.
+    /// `columns` times equal runs, each time `apart` bytes further, none over another. False: do it
+    /// one by one.
     ///
     /// # Safety
     /// `columns * rows * block` is at most [`Mover::room`]; the runs are the user's memory.
@@ -37,8 +38,8 @@ trait Mover {
         stride: i64,
         block: u64,
     ) -> bool;
-    /// `count` structures of `unit` packed bytes, `stride` bytes from one to the next, none over another. False: do it one by
-    /// one.
+    /// `count` structures of `unit` packed bytes, `stride` bytes from one to the next, none over
+    /// another. False: do it one by one.
     ///
     /// # Safety
     /// `count * unit` is at most [`Mover::room`]; the runs are the user's memory.
@@ -52,15 +53,17 @@ trait Mover {
     ) -> bool;
 }
 
-/// A run in each element of an array of structures: where it lies in memory and in the packed element, and its bytes.
+/// A run in each element of an array of structures: where it lies in memory and in the packed
+/// element, and its bytes.
 type Field = (i64, u64, u64);
 /// Structures of at most so many fields are moved field by field.
 const FIELDS: usize = 12;
-/// So many structures at a time: their memory stays in the cache until the last field has been moved.
+/// So many structures at a time: their memory stays in the cache until the last field has been
+/// moved.
 const TILE: u64 = 64;
 
-/// The runs of a small node, if they ascend without overlap and span at most `room` bytes: then the runs of elements `room`
-/// bytes apart do not overlap either, and may be moved in any order.
+/// The runs of a small node, if they ascend without overlap and span at most `room` bytes: then the
+/// runs of elements `room` bytes apart do not overlap either, and may be moved in any order.
 #[inline]
 fn fields(node: &Node, room: u64) -> Option<([Field; FIELDS], usize)> {
     let mut list = [(0, 0, 0); FIELDS];
@@ -106,7 +109,8 @@ fn fields(node: &Node, room: u64) -> Option<([Field; FIELDS], usize)> {
 /// Columns further apart than this, in bytes, share no cache line.
 const NEAR: u64 = 64;
 
-/// Moves `count` copies of the node, `stride` bytes from one to the next, from packed byte `skip` on.
+/// Moves `count` copies of the node, `stride` bytes from one to the next, from packed byte `skip`
+/// on.
 ///
 /// # Safety
 /// As for [`walk`].
@@ -122,7 +126,8 @@ unsafe fn walk_each<M: Mover>(
 ) {
     let (mut i, mut part) = (skip / unit, skip % unit);
     let place = |i: u64| base.wrapping_offset((i as isize).wrapping_mul(stride as isize));
-    // SAFETY: the caller's promise; `part` lies within the copy; lengths are checked against the room.
+    // SAFETY: the caller's promise; `part` lies within the copy; lengths are checked against the
+    // room.
     unsafe {
         if let Node::Blocks {
             count: rows,
@@ -169,9 +174,11 @@ unsafe fn walk_each<M: Mover>(
 /// Moves the node's packed bytes from `skip` on, until its end or until the mover has no room.
 ///
 /// # Safety
-/// The node, based at `base`, must describe memory that the mover may use; `skip` is less than the node's size.
+/// The node, based at `base`, must describe memory that the mover may use; `skip` is less than the
+/// node's size.
 unsafe fn walk<M: Mover>(node: &Node, base: *mut u8, skip: u64, mover: &mut M) {
-    // SAFETY: lengths are cut to the room; addresses are those of the layout, vouched for by the caller.
+    // SAFETY: lengths are cut to the room; addresses are those of the layout, vouched for by the
+    // caller.
     unsafe {
         match node {
             Node::Empty => {}
@@ -540,8 +547,9 @@ impl Datatype {
         total.saturating_sub(offset)
     }
 
-    /// Copies packed bytes from `offset` on of `count` elements at `buf` into `out`, and returns how many: `out` may end amid
-    /// an element. Packed order is that of the type map, without padding.
+    /// Copies packed bytes from `offset` on of `count` elements at `buf` into `out`, and returns
+    /// how many: `out` may end amid an element. Packed order is that of the type map, without
+    /// padding.
     ///
     /// # Safety
     /// The elements' data bytes must be readable and not overlap `out`.
@@ -558,8 +566,8 @@ impl Datatype {
         len
     }
 
-    /// Stores `data` as the packed bytes from `offset` on of `count` elements at `buf`, and returns how many there was
-    /// room for.
+    /// Stores `data` as the packed bytes from `offset` on of `count` elements at `buf`, and returns
+    /// how many there was room for.
     ///
     /// # Safety
     /// The elements' data bytes must be writable and not overlap `data`.
@@ -576,8 +584,9 @@ impl Datatype {
         len
     }
 
-    /// Pushes the memory runs (address, bytes) that hold packed bytes from `offset` on of `count` elements at `buf`, until
-    /// `runs` is full (it is not made to grow) or the elements end. Returns how many packed bytes these runs hold.
+    /// Pushes the memory runs (address, bytes) that hold packed bytes from `offset` on of `count`
+    /// elements at `buf`, until `runs` is full (it is not made to grow) or the elements end.
+    /// Returns how many packed bytes these runs hold.
     #[allow(clippy::not_unsafe_ptr_arg_deref)] // the addresses are noted, nothing is read or written
     pub fn runs(
         &self,

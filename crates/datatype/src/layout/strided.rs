@@ -1,8 +1,11 @@
-//! Copying equal blocks at equal distances, and other regular patterns: the loops where derived datatypes spend their time.
+//! Copying equal blocks at equal distances, and other regular patterns: the loops where derived
+//! datatypes spend their time.
 //!
-//! Each loop exists once for every common block size, as a constant, so that a block is a move or two and no call of memcpy.
+//! Each loop exists once for every common block size, as a constant, so that a block is a move or
+//! two and no call of memcpy.
 
-/// The loop `$f` for blocks of `$block` bytes: with the size as a constant `N`, or with `N` 0 for other sizes.
+/// The loop `$f` for blocks of `$block` bytes: with the size as a constant `N`, or with `N` 0 for
+/// other sizes.
 macro_rules! sized {
     ($block:expr, $f:ident($($arg:expr),*)) => {
         match $block {
@@ -52,10 +55,12 @@ unsafe fn steps<const N: usize>(
     }
 }
 
-/// Copies blocks of `block` bytes at the places `at`, counted from `base`, one after the other to `to`.
+/// Copies blocks of `block` bytes at the places `at`, counted from `base`, one after the other to
+/// `to`.
 ///
 /// # Safety
-/// All blocks must be readable and `at.len() * block` bytes at `to` writable, without overlap between the two.
+/// All blocks must be readable and `at.len() * block` bytes at `to` writable, without overlap
+/// between the two.
 #[inline]
 pub(super) unsafe fn gather_spots(base: *const u8, at: &[i64], to: *mut u8, block: usize) {
     // SAFETY: the caller's promise.
@@ -92,14 +97,17 @@ unsafe fn scatter<const N: usize>(mut from: *const u8, base: *mut u8, at: &[i64]
     }
 }
 
-/// At most so many columns are taken together where they lie side by side: as many doubles as a cache line holds.
+/// At most so many columns are taken together where they lie side by side: as many doubles as a
+/// cache line holds.
 pub(super) const COLUMNS: u64 = 8;
 
-/// Copies `columns` columns of `rows` blocks from one table to another, row by row: each cache line is touched once, not once
-/// for every column. `apart`: bytes from one column to the next in `from` and in `to`.
+/// Copies `columns` columns of `rows` blocks from one table to another, row by row: each cache line
+/// is touched once, not once for every column. `apart`: bytes from one column to the next in `from`
+/// and in `to`.
 ///
 /// # Safety
-/// All blocks of `from` must be readable and those of `to` writable, `block` bytes each, without overlap between the two.
+/// All blocks of `from` must be readable and those of `to` writable, `block` bytes each, without
+/// overlap between the two.
 #[inline]
 pub(super) unsafe fn transpose(
     from: From,
@@ -164,7 +172,8 @@ unsafe fn some_columns<const N: usize>(
 /// As for `copy_nonoverlapping`.
 #[inline(always)]
 pub(super) unsafe fn copy_run(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller's promise; the two moves of an arm overlap and together cover exactly `len` bytes.
+    // SAFETY: the caller's promise; the two moves of an arm overlap and together cover exactly
+    // `len` bytes.
     unsafe {
         match len {
             4..=7 => ends::<4>(from, to, len),

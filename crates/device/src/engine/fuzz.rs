@@ -1,5 +1,5 @@
-//! What a peer may send, and what it must not: nothing that comes over a wire reaches past a receive's buffer, completes what
-//! is not under way, or ends the process.
+//! What a peer may send, and what it must not: nothing that comes over a wire reaches past a
+//! receive's buffer, completes what is not under way, or ends the process.
 
 use super::*;
 use crate::buffer::{Sink, Source};
@@ -289,7 +289,8 @@ fn fuzz_arrivals() {
 
 #[test]
 fn fuzz_messages_taken_as_they_come() {
-    // As a wire's reader does it: from one peer nothing else comes until a message that has begun is complete.
+    // As a wire's reader does it: from one peer nothing else comes until a message that has begun
+    // is complete.
     fuzz("messages taken as they come", &seeds(), |input| {
         let (mut scene, mut rest) = (Scene::new(), input);
         let mut taken = 0;

@@ -6,7 +6,8 @@ use crate::key::{Key, Pattern};
 use crate::request::ReqId;
 use std::collections::VecDeque;
 
-/// A list; once it has been searched in vain for long enough, and until none is left, a table by source and tag of what has no wildcard.
+/// A list; once it has been searched in vain for long enough, and until none is left, a table by
+/// source and tag of what has no wildcard.
 #[derive(Default)]
 pub(super) struct Posted {
     list: VecDeque<(Pattern, ReqId)>,

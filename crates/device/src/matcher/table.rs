@@ -1,4 +1,5 @@
-//! A table by source and tag: what waits with one address comes out in the order in which it went in, and the next one is found at the same cost however many there are.
+//! A table by source and tag: what waits with one address comes out in the order in which it went
+//! in, and the next one is found at the same cost however many there are.
 
 use rustc_hash::FxHashMap;
 use slab::Slab;

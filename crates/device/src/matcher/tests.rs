@@ -1,5 +1,5 @@
-//! The queues against the plainest reading of MPI 5.0 §3.5: one list of receives and one of messages, each in order,
-//! whatever the context.
+//! The queues against the plainest reading of MPI 5.0 §3.5: one list of receives and one of
+//! messages, each in order, whatever the context.
 
 use super::*;
 use crate::key::Tags;

@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 /// To look an address up costs as much as to pass by so many entries.
 const LOOKUP: usize = if cfg!(test) { 2 } else { 32 };
 
-/// A list; once it has been searched in vain for long enough, and until none is left, a table by source and tag as well.
+/// A list; once it has been searched in vain for long enough, and until none is left, a table by
+/// source and tag as well.
 #[derive(Default)]
 pub(super) struct Waiting {
     list: VecDeque<Unexpected>,
@@ -22,7 +23,8 @@ pub(super) struct Waiting {
 struct Long {
     /// Each with its number.
     table: Table<(u64, Unexpected)>,
-    /// Where each stands, by its number less `before`, for receives with wildcards; `None` once it has been taken.
+    /// Where each stands, by its number less `before`, for receives with wildcards; `None` once it
+    /// has been taken.
     order: VecDeque<(Address, Option<Slot>)>,
     before: u64,
     /// From whom some have come since the queue is long.
@@ -143,7 +145,8 @@ impl Long {
         self.order.push_back((address, Some(slot)));
     }
 
-    /// The address of the first message that `pattern` accepts: of all with that address it is the first. Without a wildcard there may be none.
+    /// The address of the first message that `pattern` accepts: of all with that address it is the
+    /// first. Without a wildcard there may be none.
     fn address(&self, pattern: &Pattern) -> Option<Address> {
         match (pattern.source, pattern.tag.only()) {
             (Some(source), Some(tag)) => Some((source, tag)),

@@ -38,7 +38,8 @@ impl DimmnetDriver {
             state: None,
             plan: f.plan(machine.processes() as u16),
             limits: Limits {
-                // A body is kept whole until the last byte has come: as long as the longest that is sent piece by piece.
+                // A body is kept whole until the last byte has come: as long as the longest that is
+                // sent piece by piece.
                 message_max: 64 * 1024,
                 eager_max: f.eager.value.0 as usize,
             },
@@ -120,7 +121,8 @@ impl Drives for DimmnetDriver {
     }
 
     fn poll(&mut self, c: &mut Client, up: &mut dyn Upcall) -> Result<usize, Garbled> {
-        // Events that nobody has taken: the rank has waited, and this is the look that has seen them.
+        // Events that nobody has taken: the rank has waited, and this is the look that has seen
+        // them.
         let looked = !c.begins_look() || c.has_events();
         self.with(c, |driver| {
             if looked {
@@ -188,7 +190,8 @@ impl CardMemory for DimmnetDriver {
     }
 
     fn eager_max(&self) -> usize {
-        // What one VL of an envelope brings: reading more from the windows on both sides takes longer than asking.
+        // What one VL of an envelope brings: reading more from the windows on both sides takes
+        // longer than asking.
         self.plan.glance as usize
     }
 

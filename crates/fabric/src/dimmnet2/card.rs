@@ -1,4 +1,5 @@
-//! The card: a state machine without a clock of its own. It is told what comes and when, and answers what follows from that.
+//! The card: a state machine without a clock of its own. It is told what comes and when, and
+//! answers what follows from that.
 
 use super::command::{CardError, Command, Place};
 use super::memory::{Shared, SoDimm};
@@ -411,7 +412,8 @@ impl Card {
         if self.in_hand.is_some() {
             return;
         }
-        // A process's commands to the network leave in order: one to a process that has said Stop holds those behind it up.
+        // A process's commands to the network leave in order: one to a process that has said Stop
+        // holds those behind it up.
         let mut held = BTreeSet::new();
         let mut next = None;
         for (at, (port, command)) in self.queue.iter().enumerate() {

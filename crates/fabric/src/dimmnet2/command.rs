@@ -99,8 +99,8 @@ pub enum Command {
         /// Its bytes.
         bytes: u32,
     },
-    /// Sets up rings for IVS: `senders` of `size` bytes each, one after another from `base` on. The sender's number is its node
-    /// times the processes of a node plus its place there.
+    /// Sets up rings for IVS: `senders` of `size` bytes each, one after another from `base` on. The
+    /// sender's number is its node times the processes of a node plus its place there.
     Rings {
         /// SO-DIMM address of the first one.
         base: u32,
@@ -261,7 +261,8 @@ fn process(word: u32) -> Process {
 }
 
 impl Command {
-    /// The words to write; the fewer, the sooner the card begins. `None`: an image beyond what one word can say.
+    /// The words to write; the fewer, the sooner the card begins. `None`: an image beyond what one
+    /// word can say.
     pub fn words(&self) -> Option<Vec<u32>> {
         let mut out = vec![0];
         let place = |place: &Place| match *place {
@@ -380,7 +381,8 @@ impl Command {
         found.ok_or(CardError::Command)
     }
 
-    /// Does it go to the network? Such commands of a process leave in order; the others are executed in order among themselves.
+    /// Does it go to the network? Such commands of a process leave in order; the others are
+    /// executed in order among themselves.
     pub fn is_remote(&self) -> bool {
         matches!(
             self,

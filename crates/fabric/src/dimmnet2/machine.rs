@@ -1,4 +1,5 @@
-//! The cards of a job and the wires between them, driven by the kernel of virtual time; and a rank's side of its card.
+//! The cards of a job and the wires between them, driven by the kernel of virtual time; and a
+//! rank's side of its card.
 
 use super::card::{Card, Effect, Event, Pace, Seen, Tally, Word};
 use super::command::Command;
@@ -70,8 +71,8 @@ pub struct Room {
     pub bytes: u64,
 }
 
-/// What of the SO-DIMM is left to programs; the same for each process of a job on this machine, whatever the number of its ranks. `None`: nothing is, or the card is
-/// another.
+/// What of the SO-DIMM is left to programs; the same for each process of a job on this machine,
+/// whatever the number of its ranks. `None`: nothing is, or the card is another.
 pub fn room(machine: &Machine) -> Option<Room> {
     let f = figures::of(machine)?;
     let ranks = u32::try_from(machine.ranks_max()).ok()?;

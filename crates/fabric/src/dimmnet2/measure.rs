@@ -1,4 +1,5 @@
-//! What the parts of a message take on a machine: the card alone, the driver alone. For `make papers`, and to see where time goes.
+//! What the parts of a message take on a machine: the card alone, the driver alone. For `make
+//! papers`, and to see where time goes.
 
 use super::card::Word;
 use super::command::Addressing;
@@ -14,7 +15,8 @@ use std::thread;
 /// One-way times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// 32 bytes by BOTF as an IVS packet: from the first store to the receiver's sight of the new NWA.
+    /// 32 bytes by BOTF as an IVS packet: from the first store to the receiver's sight of the new
+    /// NWA.
     pub botf: Time,
     /// VL of 128 bytes: from the first word in the User Registers to the sight of its end in LLCM.
     pub load: Time,
@@ -22,8 +24,8 @@ pub struct Parts {
     pub driver: Time,
 }
 
-/// What a column of a matrix takes that lies in a peer's SO-DIMM, with the near end in ordinary memory: from the first store or command until all
-/// of it is there, or here.
+/// What a column of a matrix takes that lies in a peer's SO-DIMM, with the near end in ordinary
+/// memory: from the first store or command until all of it is there, or here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strided {
     /// Put by one RVS with a stride, out of this process's SO-DIMM (VS).

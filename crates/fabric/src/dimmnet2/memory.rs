@@ -9,7 +9,8 @@ const PAGE: usize = 4096;
 /// Where of a process's part of the SO-DIMM its program's memory begins: a multiple of this, bytes.
 pub const SHARED_ALIGNMENT: u64 = PAGE as u64;
 
-/// The end of a process's part of the SO-DIMM, which lies in the memory that the card shows: the program has its buffers there.
+/// The end of a process's part of the SO-DIMM, which lies in the memory that the card shows: the
+/// program has its buffers there.
 pub struct Shared {
     /// The job's memory.
     pub arena: Arena,

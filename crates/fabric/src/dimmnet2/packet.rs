@@ -31,7 +31,8 @@ pub enum Request {
         memory: u64,
         /// Where from there.
         pattern: Pattern,
-        /// Place in the asking process's Prefetch Window, for packets that come from an image; elsewhere 0.
+        /// Place in the asking process's Prefetch Window, for packets that come from an image;
+        /// elsewhere 0.
         window: u32,
     },
     /// IVS: append these bytes to the sender's ring.

@@ -3,8 +3,8 @@
 /// Most list entries that a command or a packet may have.
 pub const LIST_MAX: u32 = 256;
 
-/// The four kinds of addressing. Everything counts bytes; offsets are from the command's SO-DIMM address. In the window, and in a
-/// packet, the blocks lie one after another without gaps.
+/// The four kinds of addressing. Everything counts bytes; offsets are from the command's SO-DIMM
+/// address. In the window, and in a packet, the blocks lie one after another without gaps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// One run.
@@ -28,7 +28,8 @@ pub enum Pattern {
         /// Offsets.
         offsets: Vec<u64>,
     },
-    /// The same with two offsets a word: half the list to write and to send, for offsets below 4 GiB.
+    /// The same with two offsets a word: half the list to write and to send, for offsets below 4
+    /// GiB.
     PackedList {
         /// Bytes of a block.
         block: u32,
@@ -137,7 +138,8 @@ impl Pattern {
         }
     }
 
-    /// From the fields, and from what follows them, which begins with the list; returns the rest, too. `None`: it makes no sense.
+    /// From the fields, and from what follows them, which begins with the list; returns the rest,
+    /// too. `None`: it makes no sense.
     pub fn from_fields(
         (kind, block, stride, count): (u8, u32, u32, u32),
         bytes: &[u8],

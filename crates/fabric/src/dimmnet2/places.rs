@@ -1,12 +1,15 @@
-//! Where a buffer's bytes lie in an SO-DIMM, as few vector commands as may be: what travels with an announcement, and what commands are made of.
+//! Where a buffer's bytes lie in an SO-DIMM, as few vector commands as may be: what travels with an
+//! announcement, and what commands are made of.
 //!
-//! As it travels: for each place its address, block, stride and count, 32 bits each. A stride of [`LISTED`] says that so many offsets follow, 32 bits each.
+//! As it travels: for each place its address, block, stride and count, 32 bits each. A stride of
+//! [`LISTED`] says that so many offsets follow, 32 bits each.
 
 use super::pattern::{LIST_MAX, Pattern};
 
 /// In place of a stride.
 const LISTED: u32 = u32::MAX;
-/// Longest description, bytes: it comes with the announcement, and the processor reads it word by word.
+/// Longest description, bytes: it comes with the announcement, and the processor reads it word by
+/// word.
 pub const DESCRIPTION_MAX: usize = 1024;
 /// Fewest blocks at equal distances that make a stride.
 const STRIDE_MIN: usize = 3;
@@ -160,7 +163,8 @@ pub fn decode(bytes: &[u8]) -> Option<Vec<Place>> {
     (rest.is_empty() && !out.is_empty()).then_some(out)
 }
 
-/// The same bytes in places of at most `most` bytes and so many listed blocks each, for a command each.
+/// The same bytes in places of at most `most` bytes and so many listed blocks each, for a command
+/// each.
 pub fn cut(places: &[Place], most: u32, listed: u32) -> Vec<Place> {
     let mut out = Vec::new();
     for place in places {

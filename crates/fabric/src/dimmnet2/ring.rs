@@ -5,8 +5,9 @@ pub const WORD: u32 = 8;
 
 /// A ring in the SO-DIMM: one sending process appends, one process reads.
 ///
-/// The two addresses are offsets in the ring, in bytes. Equal addresses mean an empty ring, so that it holds one word less than its
-/// size; when the next write address would come up to the next read address, reception stops.
+/// The two addresses are offsets in the ring, in bytes. Equal addresses mean an empty ring, so that
+/// it holds one word less than its size; when the next write address would come up to the next read
+/// address, reception stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ring {
     base: u64,
@@ -61,7 +62,8 @@ impl Ring {
         Some(runs)
     }
 
-    /// The reader has consumed everything before `nra`. False: that is no place between the two addresses, and nothing changes.
+    /// The reader has consumed everything before `nra`. False: that is no place between the two
+    /// addresses, and nothing changes.
     pub fn consume(&mut self, nra: u32) -> bool {
         let good = nra < self.size
             && nra.is_multiple_of(WORD)

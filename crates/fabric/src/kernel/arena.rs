@@ -1,7 +1,9 @@
-//! The memory that the ranks of a job and its model share: a header, and for each rank a mailbox and its card's memory.
+//! The memory that the ranks of a job and its model share: a header, and for each rank a mailbox
+//! and its card's memory.
 //!
-//! Nothing here is used by both sides at once. A rank writes its mailbox while it runs; the model reads and writes it while the rank has
-//! stopped. Who has the turn stands in the mailbox's `state`.
+//! Nothing here is used by both sides at once. A rank writes its mailbox while it runs; the model
+//! reads and writes it while the rank has stopped. Who has the turn stands in the mailbox's
+//! `state`.
 
 use crate::Rank;
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -68,7 +70,8 @@ pub(super) struct Header {
     pub closing: AtomicU32,
     /// Ranks say what they spend their time on, span by span.
     pub traced: AtomicU32,
-    /// By kind of command: the least time from one to anything that its own rank can see of it, picoseconds.
+    /// By kind of command: the least time from one to anything that its own rank can see of it,
+    /// picoseconds.
     pub reaction: [AtomicU64; KINDS],
     /// Virtual time, for who looks on.
     pub now: AtomicU64,
@@ -86,11 +89,12 @@ pub(super) struct Header {
 #[repr(C)]
 pub(super) struct Mailbox {
     pub state: AtomicU32,
-    /// How often the rank has got the turn. Only the model raises it. Who wants the turn sleeps on it: the rank's only thread, or of several that
-    /// which goes on by itself.
+    /// How often the rank has got the turn. Only the model raises it. Who wants the turn sleeps on
+    /// it: the rank's only thread, or of several that which goes on by itself.
     pub turn: AtomicU32,
-    /// What the threads of a rank sleep on that has several: raised by the model behind a turn that none of them has asked for, and by the rank itself when
-    /// one has something for another.
+    /// What the threads of a rank sleep on that has several: raised by the model behind a turn
+    /// that none of them has asked for, and by the rank itself when one has something for
+    /// another.
     pub bell: AtomicU32,
     /// Somebody sleeps on `turn`, or is about to.
     pub asleep: AtomicU32,
@@ -148,14 +152,17 @@ struct Mapping {
     machine: usize,
 }
 
-// SAFETY: the mapping is shared memory that is only touched through atomics, or by the side that has the turn.
+// SAFETY: the mapping is shared memory that is only touched through atomics, or by the side that
+// has the turn.
 unsafe impl Send for Mapping {}
-// SAFETY: what several threads reach at once are atomics; the rest belongs to the side that has the turn.
+// SAFETY: what several threads reach at once are atomics; the rest belongs to the side that has the
+// turn.
 unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map`, and nothing borrowed from it outlives the Arc (Client leaks its clone).
+        // SAFETY: mapped by `map`, and nothing borrowed from it outlives the Arc (Client leaks its
+        // clone).
         unsafe { libc::munmap(self.at.cast(), self.len) };
     }
 }
@@ -165,8 +172,8 @@ fn stride(memory: usize) -> usize {
 }
 
 impl Arena {
-    /// Makes the memory for `ranks` ranks whose cards show each `memory` bytes; `machine` is kept for the ranks to read
-    /// ([`Arena::machine`]). Pages exist only once touched.
+    /// Makes the memory for `ranks` ranks whose cards show each `memory` bytes; `machine` is kept
+    /// for the ranks to read ([`Arena::machine`]). Pages exist only once touched.
     ///
     /// Errors: the system gives no memory, or more was asked for than there can be.
     pub fn create(ranks: u32, memory: u64, machine: &[u8]) -> Result<Arena, ArenaError> {
@@ -265,7 +272,8 @@ impl Arena {
         self.header().traced.store(1, Ordering::Relaxed);
     }
 
-    /// Ranks and model are all on the first of these CPUs, and the ranks may be spread over them. Before they start.
+    /// Ranks and model are all on the first of these CPUs, and the ranks may be spread over them.
+    /// Before they start.
     pub fn spread(&self, cpus: &[usize]) {
         let header = self.header();
         let given = cpus.len().min(CPUS);
@@ -289,7 +297,8 @@ impl Arena {
         given.then(|| self.header().cpus[place as usize].load(Ordering::Relaxed) as usize)
     }
 
-    /// The process of this rank has ended, however that came: the model does not wait for it any more.
+    /// The process of this rank has ended, however that came: the model does not wait for it any
+    /// more.
     pub fn gone(&self, rank: Rank) {
         if rank < self.0.ranks {
             self.mailbox(rank).gone.store(1, Ordering::SeqCst);
@@ -423,7 +432,8 @@ fn map(
     memory: usize,
     machine: usize,
 ) -> Result<Mapping, ArenaError> {
-    // SAFETY: a new shared mapping, placed by the kernel, of bytes that the file has: its length was set or looked at, and is sealed.
+    // SAFETY: a new shared mapping, placed by the kernel, of bytes that the file has: its length
+    // was set or looked at, and is sealed.
     let at = unsafe {
         libc::mmap(
             ptr::null_mut(),

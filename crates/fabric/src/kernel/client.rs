@@ -7,7 +7,8 @@ use rustix::thread::{CpuSet, futex, sched_getaffinity, sched_setaffinity, sched_
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Turns that a rank looks whether it may go on before it sleeps, where there is a core for each and one to spare.
+/// Turns that a rank looks whether it may go on before it sleeps, where there is a core for each
+/// and one to spare.
 const SPINS: u32 = 2000;
 
 /// Something that the card has for its rank.
@@ -43,7 +44,8 @@ enum Look {
     Done,
 }
 
-/// What the driver of a rank's card has in its hands. Not shared between threads: whoever uses it holds the device.
+/// What the driver of a rank's card has in its hands. Not shared between threads: whoever uses it
+/// holds the device.
 pub struct Client {
     arena: &'static Arena,
     me: Rank,
@@ -125,7 +127,8 @@ impl Client {
         self.concurrent = true;
     }
 
-    /// The rank's clock, in picoseconds: for who tells the program the time. Lives as long as the process.
+    /// The rank's clock, in picoseconds: for who tells the program the time. Lives as long as the
+    /// process.
     pub fn clock(&self) -> &'static AtomicU64 {
         self.clock
     }
@@ -165,9 +168,10 @@ impl Client {
         &self.costs
     }
 
-    /// Issues a command, now; returns at once. `kind` and bytes (at most [`RECORD_MAX`], all parts together) are the card's business; what it
-    /// needs of the rank's memory is among them. What the card makes of it is seen after the next [`Client::sync`] or wait.
-    /// Panics if it is too long.
+    /// Issues a command, now; returns at once. `kind` and bytes (at most [`RECORD_MAX`], all parts
+    /// together) are the card's business; what it needs of the rank's memory is among them.
+    /// What the card makes of it is seen after the next [`Client::sync`] or wait. Panics if it
+    /// is too long.
     pub fn command(&mut self, kind: u32, parts: &[&[u8]]) {
         debug_assert!(kind < record::OWN_KINDS);
         self.awake();
@@ -188,8 +192,8 @@ impl Client {
         record::put(&mut self.out, time, kind, parts);
     }
 
-    /// Lets the model do everything up to the rank's clock. Events and the card's memory are then as they are at this time. Blocks until
-    /// the other ranks have stopped, too.
+    /// Lets the model do everything up to the rank's clock. Events and the card's memory are then
+    /// as they are at this time. Blocks until the other ranks have stopped, too.
     pub fn sync(&mut self) {
         self.awake();
         if self.now() >= self.horizon {
@@ -204,7 +208,8 @@ impl Client {
         self.go_on();
     }
 
-    /// Whoever looks next waits if nothing is there ([`Client::rest`]): the look may be put off until then, and both are one stop.
+    /// Whoever looks next waits if nothing is there ([`Client::rest`]): the look may be put off
+    /// until then, and both are one stop.
     pub fn will_rest(&mut self) {
         // Another thread may go on in the middle.
         if !self.concurrent && self.look == Look::New {
@@ -212,7 +217,8 @@ impl Client {
         }
     }
 
-    /// A look begins. False: it is the end of one that was put off, and all is as of the rank's clock.
+    /// A look begins. False: it is the end of one that was put off, and all is as of the rank's
+    /// clock.
     pub fn begins_look(&mut self) -> bool {
         match std::mem::replace(&mut self.look, Look::New) {
             Look::Owed => {
@@ -246,7 +252,8 @@ impl Client {
         }
     }
 
-    /// Has something come that the rank may not have seen yet? A turn that it took to issue commands may have brought it.
+    /// Has something come that the rank may not have seen yet? A turn that it took to issue
+    /// commands may have brought it.
     pub fn has_unseen(&self) -> bool {
         self.unseen
     }
@@ -268,7 +275,8 @@ impl Client {
         self.go_on();
     }
 
-    /// The next thing that the card has for this rank, if it came before the last [`Client::sync`] or wait; first come, first served.
+    /// The next thing that the card has for this rank, if it came before the last [`Client::sync`]
+    /// or wait; first come, first served.
     #[inline]
     pub fn event(&mut self) -> Option<Event> {
         if self.came.is_empty() && self.mailbox.more.load(Ordering::Relaxed) != 0 {
@@ -282,8 +290,9 @@ impl Client {
         !self.came.is_empty()
     }
 
-    /// Waits until the card has something for this rank; not at all if it has. It then is the time of that, or with a `period` the first
-    /// time from now in steps of it that is not before that: a processor that polls sees it at its next look.
+    /// Waits until the card has something for this rank; not at all if it has. It then is the time
+    /// of that, or with a `period` the first time from now in steps of it that is not before
+    /// that: a processor that polls sees it at its next look.
     pub fn wait(&mut self, period: Time) {
         if self.rest(period).is_some() {
             // Whoever calls this keeps the client meanwhile: the bell may wake another thread.
@@ -292,10 +301,13 @@ impl Client {
         self.awake();
     }
 
-    /// The first half of [`Client::wait`], for threads: from here on the rank waits. `None`: there is something already, or the rank has gone on. Otherwise
-    /// sleep until the word is no longer what is given with it ([`sleep`]), and go on with any call. Of several threads that sleep so one is woken by what the
-    /// model has for the rank, and none by a turn that another thread has asked for: whoever finds something for another raises the word
-    /// ([`Client::bell`]). If another thread uses the client meanwhile, the rank does not wait any more until it calls this again.
+    /// The first half of [`Client::wait`], for threads: from here on the rank waits. `None`: there
+    /// is something already, or the rank has gone on. Otherwise sleep until the word is no
+    /// longer what is given with it ([`sleep`]), and go on with any call. Of several threads that
+    /// sleep so one is woken by what the model has for the rank, and none by a turn that
+    /// another thread has asked for: whoever finds something for another raises the word
+    /// ([`Client::bell`]). If another thread uses the client meanwhile, the rank does not wait any
+    /// more until it calls this again.
     pub fn rest(&mut self, period: Time) -> Option<(&'static AtomicU32, u32)> {
         let mailbox = self.mailbox;
         if !self.rests {
@@ -341,8 +353,9 @@ impl Client {
         self.mailbox.turn.load(Ordering::SeqCst) == self.seen
     }
 
-    /// The rank goes on after [`Client::rest`], if it has not yet; blocks until it has the turn. One that has left stays away. Returns whether
-    /// it has asked for the turn: the model had nothing for it.
+    /// The rank goes on after [`Client::rest`], if it has not yet; blocks until it has the turn.
+    /// One that has left stays away. Returns whether it has asked for the turn: the model had
+    /// nothing for it.
     #[inline]
     pub fn wake(&mut self) -> bool {
         self.rests && self.come_back()
@@ -363,7 +376,8 @@ impl Client {
         self.rests
     }
 
-    /// The rank takes no part any more; what it has issued is still done. It comes back with the next call, at the time that it is then.
+    /// The rank takes no part any more; what it has issued is still done. It comes back with the
+    /// next call, at the time that it is then.
     pub fn leave(&mut self) {
         self.awake();
         for (cause, cost) in std::mem::take(&mut self.costs) {
@@ -392,12 +406,14 @@ impl Client {
         self.left
     }
 
-    /// Reads what the card shows at `at`, as of the last [`Client::sync`] or wait. Panics beyond the end.
+    /// Reads what the card shows at `at`, as of the last [`Client::sync`] or wait. Panics beyond
+    /// the end.
     pub fn read(&self, at: usize, bytes: &mut [u8]) {
         self.arena.read(self.me, at, bytes);
     }
 
-    /// Where what the card shows begins, and how many bytes it is. Mapped as long as the process lives.
+    /// Where what the card shows begins, and how many bytes it is. Mapped as long as the process
+    /// lives.
     pub fn shown(&self) -> (*mut u8, usize) {
         (self.arena.shown(self.me), self.arena.memory())
     }
@@ -408,7 +424,8 @@ impl Client {
         u32::from_le(self.arena.word(self.me, at))
     }
 
-    /// Writes there: for memory that only the rank writes and the card only reads on a command that says so. Panics beyond the end.
+    /// Writes there: for memory that only the rank writes and the card only reads on a command that
+    /// says so. Panics beyond the end.
     pub fn write(&mut self, at: usize, bytes: &[u8]) {
         self.awake();
         self.arena.write(self.me, at, bytes);
@@ -424,7 +441,8 @@ impl Client {
             .store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
         mailbox.period.store(period.as_ps(), Ordering::Relaxed);
         let seen = mailbox.turn.load(Ordering::SeqCst);
-        // Counted first: a rank that is seen to have stopped will not count itself out of a later round.
+        // Counted first: a rank that is seen to have stopped will not count itself out of a later
+        // round.
         let header = self.arena.header();
         let last = header.running.fetch_sub(1, Ordering::SeqCst) == 1;
         mailbox.state.store(how, Ordering::SeqCst);
@@ -434,7 +452,8 @@ impl Client {
         seen
     }
 
-    /// Hands the core over, as often as that pays, until `turn` is no longer `seen`. False: it still is.
+    /// Hands the core over, as often as that pays, until `turn` is no longer `seen`. False: it
+    /// still is.
     fn yields_for_turn(&self, seen: u32) -> bool {
         // With several threads somebody else may have more use for the core than the other ranks.
         let yields = match self.concurrent {
@@ -447,8 +466,8 @@ impl Client {
         })
     }
 
-    /// Goes to the core on which this rank is to be, if the ranks are spread over so many of them. A program that has been bound
-    /// otherwise stays where it is.
+    /// Goes to the core on which this rank is to be, if the ranks are spread over so many of them.
+    /// A program that has been bound otherwise stays where it is.
     #[cold]
     fn move_over(&mut self, cores: u32) {
         let only = |cpu: Option<usize>| {
@@ -518,7 +537,8 @@ impl Client {
         self.taken = taken;
     }
 
-    /// Makes sure that the rank has the turn: takes it if the model has given it, asks for it otherwise. Blocks until then.
+    /// Makes sure that the rank has the turn: takes it if the model has given it, asks for it
+    /// otherwise. Blocks until then.
     #[inline]
     fn awake(&mut self) {
         if self.rests || self.left {
@@ -544,7 +564,8 @@ impl Client {
             self.arena.header().rejoins.fetch_add(1, order);
             self.arena.ring();
         }
-        // That the state says so is not enough: `turn` is raised after it, and who stopped again before that would take it for the next turn's.
+        // That the state says so is not enough: `turn` is raised after it, and who stopped again
+        // before that would take it for the next turn's.
         self.sleep_for_turn(self.seen);
         (self.rests, self.left) = (false, false);
         self.go_on();
@@ -585,7 +606,8 @@ mod tests {
         }
     }
 
-    /// The turn is there when `turn` says so: not when the state does, and not because somebody was woken.
+    /// The turn is there when `turn` says so: not when the state does, and not because somebody was
+    /// woken.
     #[test]
     fn who_comes_back_waits_for_the_turn_itself() {
         let arena = Arena::create(1, 0, b"").unwrap();
@@ -611,7 +633,8 @@ mod tests {
         assert!(back.into_inner());
     }
 
-    /// A rank that rests and whose bell is rung by another of its threads is counted out once for each turn.
+    /// A rank that rests and whose bell is rung by another of its threads is counted out once for
+    /// each turn.
     #[test]
     fn a_bell_between_rest_and_turn_is_no_turn() {
         let arena = Arena::create(1, 0, b"").unwrap();

@@ -1,9 +1,10 @@
 //! How the turn is handed over, as real time goes: chosen by what has been quicker.
 //!
-//! Where most ranks go on in each round, whoever waits hands its core over a few times before it sleeps: the others run meanwhile, and
-//! mostly its turn has come when the core comes back. That costs a third of sleeping and being woken, and then ranks may also
-//! be spread over several cores, since nobody need be woken on another one. Where few go on, those who wait are in the way of those who
-//! do not: they sleep, on one core. What it means for virtual time: nothing.
+//! Where most ranks go on in each round, whoever waits hands its core over a few times before it
+//! sleeps: the others run meanwhile, and mostly its turn has come when the core comes back. That
+//! costs a third of sleeping and being woken, and then ranks may also be spread over several cores,
+//! since nobody need be woken on another one. Where few go on, those who wait are in the way of
+//! those who do not: they sleep, on one core. What it means for virtual time: nothing.
 
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ const RANKS_PER_CORE: u64 = 2;
 /// A stretch is so many rounds, and so many turns, at least.
 const ROUNDS: u64 = 32;
 const TURNS: u64 = 512;
-/// Every so many stretches the other manner is tried: other jobs may have come to the cores, or gone.
+/// Every so many stretches the other manner is tried: other jobs may have come to the cores, or
+/// gone.
 const RETRIED: u32 = 64;
 
 /// What all keep to until the next stretch.
@@ -75,7 +77,8 @@ impl Chooser {
         self.manner
     }
 
-    /// A round begins in which so many ranks have the turn. Is a stretch complete ([`Chooser::ends`])?
+    /// A round begins in which so many ranks have the turn. Is a stretch complete
+    /// ([`Chooser::ends`])?
     pub fn round(&mut self, turns: u64) -> bool {
         self.turns += turns;
         self.rounds += 1;

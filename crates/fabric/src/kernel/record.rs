@@ -1,4 +1,5 @@
-//! How commands and events lie in shared memory: one after the other, each with its time, kind and bytes.
+//! How commands and events lie in shared memory: one after the other, each with its time, kind and
+//! bytes.
 
 use crate::Time;
 
@@ -13,7 +14,8 @@ pub(super) const COST: u32 = OWN_KINDS;
 /// A span of a rank's timeline.
 pub(super) const SPAN: u32 = OWN_KINDS + 1;
 
-/// Messages and bytes that the rank's program has sent: sent when a rank leaves, each time of all so far.
+/// Messages and bytes that the rank's program has sent: sent when a rank leaves, each time of all
+/// so far.
 pub(super) const SENT: u32 = OWN_KINDS + 2;
 
 /// A record, as it is read.
@@ -41,7 +43,8 @@ pub(super) fn put(out: &mut Vec<u8>, time: Time, kind: u32, parts: &[&[u8]]) {
     out.resize(out.len().next_multiple_of(8), 0);
 }
 
-/// Takes the first record off `bytes`; `None` if they are none (which ends the reading: nothing behind can be trusted).
+/// Takes the first record off `bytes`; `None` if they are none (which ends the reading: nothing
+/// behind can be trusted).
 pub(super) fn take<'a>(bytes: &mut &'a [u8]) -> Option<Record<'a>> {
     let (head, rest) = bytes.split_at_checked(HEAD)?;
     let time = u64::from_le_bytes(head[..8].try_into().ok()?);

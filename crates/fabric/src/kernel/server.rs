@@ -13,14 +13,16 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Turns that the model looks whether all ranks have stopped before it sleeps, where there is a core for each and one to spare.
+/// Turns that the model looks whether all ranks have stopped before it sleeps, where there is a
+/// core for each and one to spare.
 const SPINS: u32 = 4000;
 
 /// A machine's hardware: cards, links, switches.
 pub trait Model {
     /// What it sets itself for later.
     type Event;
-    /// A command of rank `from` has reached its card, now ([`Kernel::now`]). `kind` and `bytes` come from another process.
+    /// A command of rank `from` has reached its card, now ([`Kernel::now`]). `kind` and `bytes`
+    /// come from another process.
     ///
     /// Errors: they make no sense; the job is then ended.
     fn command(
@@ -32,8 +34,9 @@ pub trait Model {
     ) -> Result<(), Nonsense>;
     /// What was set for this time is due.
     fn due(&mut self, event: Self::Event, kernel: &mut Kernel<Self::Event>);
-    /// The least time from a command of one rank to anything that another rank can see of it, and from anything that is due to what a rank can see of
-    /// it that [`Model::sight`] does not name. The longer, the less often ranks stop for each other; too long, and they miss things.
+    /// The least time from a command of one rank to anything that another rank can see of it, and
+    /// from anything that is due to what a rank can see of it that [`Model::sight`] does not
+    /// name. The longer, the less often ranks stop for each other; too long, and they miss things.
     fn lookahead(&self) -> Time {
         Time::ZERO
     }
@@ -41,8 +44,8 @@ pub trait Model {
     fn reaction(&self, _kind: u32) -> Time {
         Time::ZERO
     }
-    /// Who can see something of an event that is set for later, and how long after it at least: through whatever follows from it sooner than after
-    /// [`Model::lookahead`].
+    /// Who can see something of an event that is set for later, and how long after it at least:
+    /// through whatever follows from it sooner than after [`Model::lookahead`].
     fn sight(&self, _event: &Self::Event) -> Sight {
         Sight::All(Time::ZERO)
     }
@@ -50,7 +53,8 @@ pub trait Model {
     fn node(&self, rank: Rank) -> u32 {
         rank
     }
-    /// Is a command of this kind one that a user would count? Others are stores into memory and the like.
+    /// Is a command of this kind one that a user would count? Others are stores into memory and the
+    /// like.
     fn counts(&self, _kind: u32) -> bool {
         true
     }
@@ -114,8 +118,8 @@ pub struct Ended<M> {
     pub broken: Option<(Rank, Nonsense)>,
 }
 
-/// By time, then by rank, then what was under way before commands, then in the order in which it was set. So the
-/// order of two things does not depend on when a rank has handed its commands over.
+/// By time, then by rank, then what was under way before commands, then in the order in which it
+/// was set. So the order of two things does not depend on when a rank has handed its commands over.
 type Place = (Time, Rank, bool, u64);
 
 enum What<E> {
@@ -195,7 +199,8 @@ impl<E> Kernel<E> {
         self.seats.len() as u32
     }
 
-    /// Sets `event` for `time`, not before now; `whose` orders it among others of the same instant, which otherwise come as they were set.
+    /// Sets `event` for `time`, not before now; `whose` orders it among others of the same instant,
+    /// which otherwise come as they were set.
     pub fn at(&mut self, time: Time, whose: Rank, event: E) {
         let place = self.place(time, whose, false);
         let what = What::Due(event);
@@ -217,15 +222,17 @@ impl<E> Kernel<E> {
         self.resumes.push(Reverse((time, rank, stops)));
     }
 
-    /// The card has something for its rank, now: it gets it as an [`Event`](crate::Event), and goes on if it waited. At most
-    /// [`RECORD_MAX`](super::RECORD_MAX) bytes; panics if there are more.
+    /// The card has something for its rank, now: it gets it as an [`Event`](crate::Event), and goes
+    /// on if it waited. At most [`RECORD_MAX`](super::RECORD_MAX) bytes; panics if there are
+    /// more.
     pub fn tell(&mut self, rank: Rank, kind: u32, parts: &[&[u8]]) {
         self.mention(rank, kind, parts);
         self.seats[rank as usize].wakes = true;
         self.rouse(rank);
     }
 
-    /// The same for something that a rank does not wait for: it gets the event when it looks or goes on anyway.
+    /// The same for something that a rank does not wait for: it gets the event when it looks or
+    /// goes on anyway.
     pub fn mention(&mut self, rank: Rank, kind: u32, parts: &[&[u8]]) {
         let len: usize = parts.iter().map(|p| p.len()).sum();
         assert!(len <= record::RECORD_MAX, "an event of {len} bytes");
@@ -233,7 +240,8 @@ impl<E> Kernel<E> {
         record::put(pending, self.now, kind, parts);
     }
 
-    /// Lets a rank that waits go on, with or without an event: what it waits for may be in the memory that its card shows.
+    /// Lets a rank that waits go on, with or without an event: what it waits for may be in the
+    /// memory that its card shows.
     pub fn rouse(&mut self, rank: Rank) {
         let now = self.now;
         let seat = &mut self.seats[rank as usize];
@@ -359,8 +367,8 @@ impl<M: Model> Server<M> {
         }
     }
 
-    /// Runs the job until it is closed ([`Arena::close`]). `stuck` is called, once until something moves again, when every rank waits and nothing is
-    /// under way.
+    /// Runs the job until it is closed ([`Arena::close`]). `stuck` is called, once until something
+    /// moves again, when every rank waits and nothing is under way.
     pub fn run(mut self, mut stuck: impl FnMut(Time)) -> Ended<M> {
         let mut began = None;
         loop {
@@ -377,7 +385,8 @@ impl<M: Model> Server<M> {
             if !self.running.is_empty() {
                 continue;
             }
-            // Nobody goes on by what is under way: there is nothing. What is looked at now and changes later rings.
+            // Nobody goes on by what is under way: there is nothing. What is looked at now and
+            // changes later rings.
             let seen = self.kernel.arena.header().bell.load(Ordering::SeqCst);
             if self.is_closing() {
                 break;
@@ -415,7 +424,8 @@ impl<M: Model> Server<M> {
         self.kernel.arena.header().closing.load(Ordering::SeqCst) != 0
     }
 
-    /// Every rank waits or has ended, at least one waits, and none can go on by itself. One that has left, and lives, can come back.
+    /// Every rank waits or has ended, at least one waits, and none can go on by itself. One that
+    /// has left, and lives, can come back.
     fn is_stuck(&self) -> bool {
         let arena = &self.kernel.arena;
         let mut waiting = false;
@@ -646,7 +656,8 @@ impl<M: Model> Server<M> {
         }
     }
 
-    /// With the first rank all those go on that are to go on before it can reach them, and before anything that is under way does.
+    /// With the first rank all those go on that are to go on before it can reach them, and before
+    /// anything that is under way does.
     fn take_others(&mut self) {
         let now = self.kernel.now;
         let end = now + self.lookahead;
@@ -671,7 +682,8 @@ impl<M: Model> Server<M> {
         self.later = later;
     }
 
-    /// Until when nothing changes for each rank that has the turn: neither by what is under way nor by what the others may do from now on.
+    /// Until when nothing changes for each rank that has the turn: neither by what is under way nor
+    /// by what the others may do from now on.
     fn horizons(&mut self) {
         let hardware = self.kernel.queue.peek().map_or(Time::MAX, |e| e.0.place.0);
         let waiting = self.kernel.resumes.peek().map_or(Time::MAX, |e| e.0.0);
@@ -750,7 +762,8 @@ impl<M: Model> Server<M> {
             if waited {
                 self.kernel.span(Track::Rank(rank), "waits", began, now);
             }
-            // A rank that wants to come back by itself, and has been given the turn just now, is content.
+            // A rank that wants to come back by itself, and has been given the turn just now, is
+            // content.
             let stood = mailbox.state.swap(state::RUNNING, Ordering::SeqCst);
             mailbox.turn.fetch_add(1, Ordering::SeqCst);
             if mailbox.asleep.load(Ordering::SeqCst) != 0 {

@@ -5,7 +5,8 @@ use crate::{Rank, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Times from which on something can be seen, each with the time at which the event behind it is due: then it is done with.
+/// Times from which on something can be seen, each with the time at which the event behind it is
+/// due: then it is done with.
 #[derive(Default)]
 struct Times(BinaryHeap<Reverse<(Time, Time)>>);
 

@@ -1,4 +1,5 @@
-//! A timeline in the form that Perfetto (ui.perfetto.dev) and Chrome read: the Trace Event Format's JSON.
+//! A timeline in the form that Perfetto (ui.perfetto.dev) and Chrome read: the Trace Event Format's
+//! JSON.
 
 use crate::{Rank, Time};
 use std::collections::HashSet;

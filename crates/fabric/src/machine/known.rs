@@ -36,8 +36,8 @@ pub fn known() -> impl Iterator<Item = Known> {
     KNOWN.iter().copied()
 }
 
-/// The file of a machine: the user's own if `name` is a path (it has a `/` or ends in `.toml`), otherwise one that comes with Ferry. Returns
-/// what to call it, and its text.
+/// The file of a machine: the user's own if `name` is a path (it has a `/` or ends in `.toml`),
+/// otherwise one that comes with Ferry. Returns what to call it, and its text.
 ///
 /// # Errors
 /// There is no such machine, or the file cannot be read.

@@ -147,7 +147,8 @@ figures! {
 #[expect(clippy::large_enum_variant, reason = "a process has one of it")]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Nic {
-    /// Remote write, from a list of messages to emit to a list of messages received: `remote-write`, and MPC's `fasthsl`.
+    /// Remote write, from a list of messages to emit to a list of messages received:
+    /// `remote-write`, and MPC's `fasthsl`.
     Put(crate::put::Figures),
     /// DIMMnet-2, in a memory slot.
     Dimmnet2(Box<crate::dimmnet2::figures::Figures>),

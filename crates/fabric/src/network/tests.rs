@@ -87,7 +87,8 @@ impl Model for Wires {
     }
 }
 
-/// When packets of so many hundred bytes arrive that leave at the same time, by receiver; and what the links were used for.
+/// When packets of so many hundred bytes arrive that leave at the same time, by receiver; and what
+/// the links were used for.
 fn arrivals(
     figures: &Figures,
     nodes: u32,

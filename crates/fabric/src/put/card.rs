@@ -206,7 +206,8 @@ impl Model for Card {
 
     fn sight(&self, event: &Later) -> Sight {
         match event {
-            // The entry's owner sees its end, the receiver its bytes, which take as long as the lookahead.
+            // The entry's owner sees its end, the receiver its bytes, which take as long as the
+            // lookahead.
             Later::Emit(node) => Sight::Node(*node, self.emit),
             Later::Left(rank, _) => Sight::Rank(*rank, Time::ZERO),
             Later::Hop(packet) => match &packet.cargo {

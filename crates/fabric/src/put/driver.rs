@@ -1,10 +1,12 @@
 //! The driver: CTRL messages with credits, DATA by rendezvous.
 //!
-//! CTRL messages are written into buffers that the receiver has set aside for this sender. A sender has as many credits as there are buffers;
-//! each message costs one, and the receiver gives it back when it has emptied the buffer: with its next CTRL message, or, when half of
-//! them have gathered, by a CRDT. A CRDT itself costs none: it has a buffer of its own. SHORT carries a message of the device, REQ
-//! one that announces a large message, RSP the answer to it with the physical runs of the receiver's memory. DATA is then written
-//! straight into these, page by page if that is how the memory lies.
+//! CTRL messages are written into buffers that the receiver has set aside for this sender. A sender
+//! has as many credits as there are buffers; each message costs one, and the receiver gives it back
+//! when it has emptied the buffer: with its next CTRL message, or, when half of them have gathered,
+//! by a CRDT. A CRDT itself costs none: it has a buffer of its own. SHORT carries a message of the
+//! device, REQ one that announces a large message, RSP the answer to it with the physical runs of
+//! the receiver's memory. DATA is then written straight into these, page by page if that is how the
+//! memory lies.
 
 use super::space::{Run, Space};
 use super::{DONE, Figures, LOCAL, NOTIFY, PUT, WAKE, WRITTEN, copying, head, parse};
@@ -19,7 +21,8 @@ const REQ: u8 = 2;
 const RSP: u8 = 3;
 const CRDT: u8 = 4;
 
-/// Bytes before a CTRL message's own: kind, the device's number, credits given back, runs of an RSP.
+/// Bytes before a CTRL message's own: kind, the device's number, credits given back, runs of an
+/// RSP.
 const CTRL_HEAD: usize = 8;
 /// Bytes of a run in an RSP.
 const RUN: usize = 12;
@@ -75,8 +78,9 @@ struct Peer {
     /// It announces one.
     announces: bool,
     receiving: Vec<Receiving>,
-    /// As they were asked for. The receiver may have all of one and have asked for the next by the same head before the device here has heard that the
-    /// first is done: of two with one head what is sent belongs to the first, what is asked to the last.
+    /// As they were asked for. The receiver may have all of one and have asked for the next by the
+    /// same head before the device here has heard that the first is done: of two with one head
+    /// what is sent belongs to the first, what is asked to the last.
     sending: Vec<Sending>,
     known: bool,
 }
@@ -166,8 +170,9 @@ impl PutDriver {
         parts: &[&[u8]],
         what: Posted,
     ) {
-        // Of the ends of entries the rank is told when it needs it: to free a buffer, where that is an interrupt's work; at the end of a body; and
-        // often enough to keep the list filled.
+        // Of the ends of entries the rank is told when it needs it: to free a buffer, where that is
+        // an interrupt's work; at the end of a body; and often enough to keep the list
+        // filled.
         self.count += 1;
         let often = self
             .count
@@ -198,7 +203,8 @@ impl PutDriver {
         self.posted.push_back(what);
     }
 
-    /// Writes a CTRL message into the peer's buffer. There is a credit (but for a CRDT) and an entry.
+    /// Writes a CTRL message into the peer's buffer. There is a credit (but for a CRDT) and an
+    /// entry.
     fn control(
         &mut self,
         c: &mut Client,

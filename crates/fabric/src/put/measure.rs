@@ -1,4 +1,5 @@
-//! What the lowest layers of a machine can do by themselves: its hardware, and PUT. Measured as papers do it: a ping-pong.
+//! What the lowest layers of a machine can do by themselves: its hardware, and PUT. Measured as
+//! papers do it: a ping-pong.
 
 use super::{Card, Figures, NOTIFY, PUT, WAKE, WRITTEN, head};
 use crate::machine::{Machine, Nic};
@@ -18,7 +19,8 @@ const WORD: usize = 8;
 /// … and of the throughput: pages.
 const PAGES: usize = 256;
 
-/// Hardware and PUT of `machine`, whose card must be one with remote write: between two nodes, by the driver's own costs for a PUT.
+/// Hardware and PUT of `machine`, whose card must be one with remote write: between two nodes, by
+/// the driver's own costs for a PUT.
 ///
 /// Errors: its card is another, or the system gives no memory.
 pub fn measure(machine: &Machine) -> Result<[Layer; 2], String> {
@@ -28,7 +30,8 @@ pub fn measure(machine: &Machine) -> Result<[Layer; 2], String> {
     };
     let call = Figures::or_zero(&figures.system_call);
     let software = figures.post.value + call;
-    // What the link carries is a figure of its own; that entries hold each other up is seen by who posts them.
+    // What the link carries is a figure of its own; that entries hold each other up is seen by who
+    // posts them.
     let mut hardware = layer(machine, figures, Time::ZERO)?;
     hardware.throughput = machine.network.link.value.bits() as f64 / 1e6;
     Ok([hardware, layer(machine, figures, software)?])

@@ -1,10 +1,11 @@
 //! Remote write: cards whose one primitive is PUT, and the driver that makes messages of it.
 //!
-//! A processor writes a message to emit into the LME, a list in its memory, and tells the card. The card fetches the entry, reads the bytes
-//! from physical memory and sends them off; the other side's card writes them to the physical address that the entry names and, if
-//! the entry says so, notes in its LMR, the list of messages received, that they are there. This is the MPC machine's FastHSL card
-//! (docs/machines/mpc.md); with other figures it is any card with remote write. A LogGP card is one whose
-//! figures are LogGP's.
+//! A processor writes a message to emit into the LME, a list in its memory, and tells the card. The
+//! card fetches the entry, reads the bytes from physical memory and sends them off; the other
+//! side's card writes them to the physical address that the entry names and, if the entry says so,
+//! notes in its LMR, the list of messages received, that they are there. This is the MPC machine's
+//! FastHSL card (docs/machines/mpc.md); with other figures it is any card with remote write. A
+//! LogGP card is one whose figures are LogGP's.
 
 mod card;
 mod driver;

@@ -1,4 +1,5 @@
-//! A rank's physical memory, as far as it matters: which pages a buffer lies on, and where these are.
+//! A rank's physical memory, as far as it matters: which pages a buffer lies on, and where these
+//! are.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +12,9 @@ pub struct Run {
     pub len: usize,
 }
 
-/// A modelled address space. A buffer begins at the start of a page; where the pages are depends on what was there before, and no two of
-/// a buffer are neighbours, unless the whole memory is contiguous.
+/// A modelled address space. A buffer begins at the start of a page; where the pages are depends on
+/// what was there before, and no two of a buffer are neighbours, unless the whole memory is
+/// contiguous.
 pub struct Space {
     page: u64,
     contiguous: bool,
@@ -76,7 +78,8 @@ impl Space {
         }
     }
 
-    /// Which buffer's bytes these are, and from which offset; `None` if they are no buffer's, or of two.
+    /// Which buffer's bytes these are, and from which offset; `None` if they are no buffer's, or of
+    /// two.
     pub fn find(&self, address: u64, len: usize) -> Option<(u64, usize)> {
         let (&first, &(run, number, offset)) = self.placed.range(..=address).next_back()?;
         let within = (address - first) as usize;

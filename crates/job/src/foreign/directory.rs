@@ -7,7 +7,8 @@ use super::{Kvs, SharedKvs, hex, launcher_error, unhex};
 use crate::client::JobError;
 use crate::directory::{CARD_MAX, Directory, check_put};
 
-/// Cards as pieces that fit into values: `ferry-WIRE-RANK-PIECE`, the first with the number of pieces before it.
+/// Cards as pieces that fit into values: `ferry-WIRE-RANK-PIECE`, the first with the number of
+/// pieces before it.
 pub(super) struct KvsDirectory {
     kvs: SharedKvs,
     me: u32,

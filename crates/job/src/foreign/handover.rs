@@ -1,7 +1,9 @@
-//! How the lowest rank of a node hands its memory segment to the others where no launcher of Ferry's passes it.
+//! How the lowest rank of a node hands its memory segment to the others where no launcher of
+//! Ferry's passes it.
 //!
-//! Through a socket with a random abstract name that only the job's store tells. Both ends ask the kernel who the other is and
-//! accept nobody but their own user; who knocks also has to know the job's key.
+//! Through a socket with a random abstract name that only the job's store tells. Both ends ask the
+//! kernel who the other is and accept nobody but their own user; who knocks also has to know the
+//! job's key.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -93,7 +95,8 @@ impl Giver {
         &self.name
     }
 
-    /// Gives the segment to the other ranks of the node, all `ranks` but the lowest. Blocks until all have it.
+    /// Gives the segment to the other ranks of the node, all `ranks` but the lowest. Blocks until
+    /// all have it.
     pub(super) fn give(
         &self,
         segment: &Segment,

@@ -1,6 +1,7 @@
 //! `PMI_process_mapping`: which rank is on which node, in few words.
 
-/// Reads `(vector,(first node,nodes,ranks on each),…)`; the list begins again until all ranks have a node. `None` if it cannot be read.
+/// Reads `(vector,(first node,nodes,ranks on each),…)`; the list begins again until all ranks have
+/// a node. `None` if it cannot be read.
 pub(super) fn parse(text: &str, size: u32) -> Option<Vec<u32>> {
     let compact: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     let inner = compact.strip_prefix("(vector,")?.strip_suffix(')')?;

@@ -357,7 +357,8 @@ impl Kvs for Pmi {
             format!("cmd=abort exitcode={code}\n").into_bytes()
         };
         if self.write(&message).is_ok() {
-            // The server answers by ending this process, or, should it answer otherwise, the process ends itself.
+            // The server answers by ending this process, or, should it answer otherwise, the
+            // process ends itself.
             let mut byte = [0u8; 1];
             let _ = rustix::net::sockopt::set_socket_timeout(
                 &self.socket,

@@ -1,7 +1,7 @@
 //! PMIx, through the launcher's own library, which is loaded when it is needed.
 //!
-//! The layouts and numbers below are those of PMIx's public headers, versions 4 and 5 (`pmix_common.h`): they agree in all that is used here,
-//! and another version is refused.
+//! The layouts and numbers below are those of PMIx's public headers, versions 4 and 5
+//! (`pmix_common.h`): they agree in all that is used here, and another version is refused.
 
 use std::env;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -20,8 +20,8 @@ const SCOPE_GLOBAL: u8 = 3;
 const SUCCESS: c_int = 0;
 /// PMIX_ERR_TIMEOUT and PMIX_ERR_NOT_FOUND: nobody has put the value.
 const ABSENT: [c_int; 2] = [-24, -46];
-/// Longest value that is put, bytes. The library takes more, but compresses longer strings (over 4096 bytes unless the site sets another
-/// limit), and version 5 then hands them out as they are.
+/// Longest value that is put, bytes. The library takes more, but compresses longer strings (over
+/// 4096 bytes unless the site sets another limit), and version 5 then hands them out as they are.
 const VALUE_MAX: usize = 2048;
 /// The library's name: its major interface version has been 2 since PMIx 2.
 const LIBRARY: &str = "libpmix.so.2";
@@ -131,7 +131,8 @@ pub(super) fn connect() -> Result<Box<dyn Kvs>, JobError> {
     Ok(Box::new(pmix))
 }
 
-/// Files that may be the library, the surest first; a name without a slash is for the loader's own search.
+/// Files that may be the library, the surest first; a name without a slash is for the loader's own
+/// search.
 fn candidates() -> Vec<PathBuf> {
     let mut files = Vec::new();
     if let Some(given) = env::var_os("FERRY_PMIX_LIB").filter(|v| !v.is_empty()) {
@@ -171,8 +172,8 @@ fn load() -> Result<Library, JobError> {
         let Ok(name) = CString::new(file.as_os_str().as_bytes()) else {
             continue;
         };
-        // SAFETY: loads a library, whose initialisers run; it is the launcher's, or what the user named. Global, because it loads parts of itself
-        // that look for its symbols.
+        // SAFETY: loads a library, whose initialisers run; it is the launcher's, or what the user
+        // named. Global, because it loads parts of itself that look for its symbols.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
         if handle.is_null() {
             tried.push(file.display().to_string());
@@ -208,7 +209,8 @@ impl Library {
             }
             Ok(at)
         };
-        // SAFETY: the functions have these types in PMIx 4 and 5; the version is looked at before any other is called.
+        // SAFETY: the functions have these types in PMIx 4 and 5; the version is looked at before
+        // any other is called.
         let library = unsafe {
             use std::mem::transmute;
             let version: Text = transmute::<*mut c_void, Text>(symbol(c"PMIx_Get_version")?);
@@ -269,7 +271,8 @@ impl Pmix {
         Proc { rank, ..self.me }
     }
 
-    /// What the launcher or a rank has put, handed to `take` if it is of this kind; `None` if nobody has put it.
+    /// What the launcher or a rank has put, handed to `take` if it is of this kind; `None` if
+    /// nobody has put it.
     fn fetch<T>(
         &self,
         rank: u32,
@@ -288,8 +291,9 @@ impl Pmix {
         if value.is_null() {
             return Ok(None);
         }
-        // SAFETY: a pmix_value_t that the library made for us. Of strings, both parts are ours to free with the C library's
-        // free, as the header's PMIX_VALUE_RELEASE does; other kinds are not asked for.
+        // SAFETY: a pmix_value_t that the library made for us. Of strings, both parts are ours to
+        // free with the C library's free, as the header's PMIX_VALUE_RELEASE does; other
+        // kinds are not asked for.
         unsafe {
             let found = (*value).kind;
             let taken = if found == kind { take(&*value) } else { None };
@@ -377,8 +381,8 @@ impl Kvs for Pmix {
         // SAFETY: without arguments.
         let code = unsafe { (self.library.commit)() };
         self.library.check("making values known", code)?;
-        // No list of processes means all of the job. Values stay where they are until somebody asks for them.
-        // SAFETY: null and zero are allowed for both lists.
+        // No list of processes means all of the job. Values stay where they are until somebody asks
+        // for them. SAFETY: null and zero are allowed for both lists.
         let code = unsafe { (self.library.fence)(ptr::null(), 0, ptr::null(), 0) };
         self.library.check("waiting for the other ranks", code)
     }
@@ -386,7 +390,8 @@ impl Kvs for Pmix {
     fn get(&mut self, owner: u32, key: &str) -> Result<Option<String>, JobError> {
         let key = CString::new(key).map_err(|_| launcher_error("a zero byte in a key"))?;
         self.fetch(owner, &key, STRING, |value| {
-            // SAFETY: `fetch` makes sure of the kind, so this member holds; it is null or a C string.
+            // SAFETY: `fetch` makes sure of the kind, so this member holds; it is null or a C
+            // string.
             unsafe {
                 let string = value.data.string;
                 (!string.is_null()).then(|| CStr::from_ptr(string).to_string_lossy().into_owned())

@@ -1,6 +1,7 @@
 //! The two forms of PMI's messages.
 //!
-//! PMI-1: a line of `key=value` words. PMI-2: six digits of length, then `key=value;` pairs, a semicolon within a value doubled.
+//! PMI-1: a line of `key=value` words. PMI-2: six digits of length, then `key=value;` pairs, a
+//! semicolon within a value doubled.
 
 /// No message is longer, bytes.
 pub(super) const MESSAGE_MAX: usize = 1 << 20;
@@ -25,7 +26,8 @@ impl Message {
     }
 }
 
-/// A line of PMI-1 without its end. Words without `=` are passed over: texts for people have spaces.
+/// A line of PMI-1 without its end. Words without `=` are passed over: texts for people have
+/// spaces.
 pub(super) fn parse_line(line: &[u8]) -> Option<Message> {
     let text = std::str::from_utf8(line).ok()?;
     let pairs: Vec<(String, String)> = text

@@ -1,4 +1,5 @@
-//! Status pages that ranks have scribbled over: whatever stands there, mpiexec makes a table of bounded length of it.
+//! Status pages that ranks have scribbled over: whatever stands there, mpiexec makes a table of
+//! bounded length of it.
 
 use super::*;
 use crate::run::{page_of, view_of};

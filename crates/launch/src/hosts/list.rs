@@ -26,8 +26,8 @@ pub fn parse_list(text: &str) -> Result<Vec<Host>, String> {
     Ok(hosts)
 }
 
-/// A file with a host a line: `host`, `host:4` or `host slots=4 max_slots=8`; `#` begins a comment. `user=NAME` is for ssh;
-/// MPICH's and Intel's other words (`binding=`, `ifname=`) are passed over.
+/// A file with a host a line: `host`, `host:4` or `host slots=4 max_slots=8`; `#` begins a comment.
+/// `user=NAME` is for ssh; MPICH's and Intel's other words (`binding=`, `ifname=`) are passed over.
 ///
 /// # Errors
 /// One line that names the line and what is wrong with it.

@@ -38,8 +38,9 @@ pub fn number(placed: &[usize], by: RankBy) -> Vec<usize> {
     numbered.into_iter().map(|(_, host)| host).collect()
 }
 
-/// The host (index) of each of `ranks` ranks, given how many each host has already, which is counted on. Where there are more ranks than
-/// slots it begins again at the first host, as Hydra does; `max_slots` is never exceeded.
+/// The host (index) of each of `ranks` ranks, given how many each host has already, which is
+/// counted on. Where there are more ranks than slots it begins again at the first host, as Hydra
+/// does; `max_slots` is never exceeded.
 ///
 /// # Errors
 /// One line that says how much room there is.

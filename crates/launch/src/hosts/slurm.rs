@@ -5,7 +5,8 @@ use super::{Host, add, checked_name};
 /// More hosts than this are nonsense.
 const HOSTS_MAX: usize = 65_536;
 
-/// The hosts of the Slurm allocation that this process is in; `None` if it is in none. `variable` answers for the environment.
+/// The hosts of the Slurm allocation that this process is in; `None` if it is in none. `variable`
+/// answers for the environment.
 ///
 /// # Errors
 /// One line that names the variable which cannot be understood.

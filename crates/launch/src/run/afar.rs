@@ -746,7 +746,8 @@ impl Job<'_> {
             if all_gone || began.elapsed() > PATIENCE {
                 for link in &afar.links {
                     if link.starter_end.is_none() {
-                        // SAFETY: a child of ours that has not been waited for, in a group of its own.
+                        // SAFETY: a child of ours that has not been waited for, in a group of its
+                        // own.
                         unsafe { libc::kill(-link.starter, libc::SIGKILL) };
                     }
                 }

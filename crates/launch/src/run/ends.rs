@@ -117,7 +117,8 @@ impl Job<'_> {
         format!("rank {rank} ({program}, pid {pid} on {host})")
     }
 
-    /// Begins to end the job, for the reason `text` (said unless empty). Later reasons are consequences of the first.
+    /// Begins to end the job, for the reason `text` (said unless empty). Later reasons are
+    /// consequences of the first.
     pub(super) fn end(&mut self, text: &str, status: u8) {
         if self.ending.is_some() {
             return;
@@ -175,7 +176,8 @@ impl Job<'_> {
     }
 }
 
-/// Ends what ranks have started and left behind: it has become this process's child. `ending`: at once, by force.
+/// Ends what ranks have started and left behind: it has become this process's child. `ending`: at
+/// once, by force.
 pub fn end_orphans(ending: bool) {
     let began = Instant::now();
     let mut known = Vec::new();

@@ -192,7 +192,8 @@ impl Job<'_> {
                 warden.ended(rank);
             }
         }
-        // What they said last comes before what is said about them; and a call of MPI_Abort before the exit that follows it.
+        // What they said last comes before what is said about them; and a call of MPI_Abort before
+        // the exit that follows it.
         for &(rank, _) in &ended {
             self.drain(rank);
             self.hear(rank);

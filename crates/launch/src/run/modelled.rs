@@ -1,7 +1,7 @@
 //! The process that models a machine: started before the ranks, heard of through a pipe.
 //!
-//! It says, in lines: `stuck PICOSECONDS` when no rank can go on, `broken TEXT` when a rank gave its card nonsense, and at the end `report` with
-//! what follows up to the end of the pipe.
+//! It says, in lines: `stuck PICOSECONDS` when no rank can go on, `broken TEXT` when a rank gave
+//! its card nonsense, and at the end `report` with what follows up to the end of the pipe.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -22,7 +22,8 @@ use crate::start::{NotStarted, Starter};
 
 /// A job that runs for longer than this shows its virtual time on a terminal.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
-/// A model that has not ended after the job by then is ended. Writing a long timeline takes a while.
+/// A model that has not ended after the job by then is ended. Writing a long timeline takes a
+/// while.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A modelled machine, as mpiexec has it.
@@ -81,7 +82,8 @@ pub(super) fn prepare(
     let fd = arena.fd().try_clone_to_owned();
     let fd = fd.map_err(|e| NotStarted::because(format!("a descriptor for the machine: {e}")))?;
     starter.node.segment.machine = Some(fd);
-    // Each rank has a processor there, whatever this host has: nothing that the library chooses may depend on that.
+    // Each rank has a processor there, whatever this host has: nothing that the library chooses may
+    // depend on that.
     starter.node.set_cores(ranks as u32);
     if machine.cpu.compute == Compute::Zero && bind == Binding::Share {
         arena.spread(&starter.share_one_cpu());
@@ -90,7 +92,8 @@ pub(super) fn prepare(
 }
 
 impl Here {
-    /// Starts the process that models the machine, if the job has one. Call while this process has one thread.
+    /// Starts the process that models the machine, if the job has one. Call while this process has
+    /// one thread.
     pub(super) fn start_model(
         &mut self,
         asked: &options::Machine,

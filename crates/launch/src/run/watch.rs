@@ -129,7 +129,8 @@ impl Job<'_> {
     }
 }
 
-/// What a status page says; its texts only if they are wanted. `awake` and `age` are left to the caller.
+/// What a status page says; its texts only if they are wanted. `awake` and `age` are left to the
+/// caller.
 pub fn page_of(rank: u32, status: &RankStatus, texts: bool) -> Page {
     let asleep = status.asleep.load(Acquire) != 0;
     Page {

@@ -1,8 +1,10 @@
-//! Small collectives among the processes of one node, by a board in the node's memory instead of messages.
+//! Small collectives among the processes of one node, by a board in the node's memory instead of
+//! messages.
 //!
-//! Each rank writes one slot and reads what it needs from others'; nobody handles more than one wake-up. Where ranks
-//! outnumber cores this is several times cheaper than any exchange of messages. Collectives in which most ranks only
-//! send (reduce, gather) are better by messages there: ranks run ahead of one another. Among [few] they need not wait either.
+//! Each rank writes one slot and reads what it needs from others'; nobody handles more than one
+//! wake-up. Where ranks outnumber cores this is several times cheaper than any exchange of
+//! messages. Collectives in which most ranks only send (reduce, gather) are better by messages
+//! there: ranks run ahead of one another. Among [few] they need not wait either.
 
 mod few;
 
@@ -35,7 +37,8 @@ impl Default for Place {
     }
 }
 
-/// A communicator is given a board at its so many-th collective that could use one: many never have so many.
+/// A communicator is given a board at its so many-th collective that could use one: many never have
+/// so many.
 const PATIENCE: u32 = 3;
 /// Bytes at a slot's end that say what was posted in it.
 const MARK: usize = 8;
@@ -144,8 +147,8 @@ pub(super) fn run(call: &Call<'_>) -> Option<Result<()>> {
     Some(result)
 }
 
-/// What to do for a collective, if its data are few and its operation is nobody else's code. All ranks must decide alike, so
-/// the decision is by what all ranks know.
+/// What to do for a collective, if its data are few and its operation is nobody else's code. All
+/// ranks must decide alike, so the decision is by what all ranks know.
 fn plan(
     what: &Collective<'_>,
     me: u32,
@@ -336,7 +339,8 @@ fn mark(plan: &Plan) -> u64 {
     u64::from(kind) << 56 | u64::from(root & 0xff_ffff) << 32 | plan.len as u64
 }
 
-/// Rank `i` posted something else than this rank, which has `len` bytes: so many bytes, or (`None`) in another collective.
+/// Rank `i` posted something else than this rank, which has `len` bytes: so many bytes, or (`None`)
+/// in another collective.
 #[cold]
 fn disagreement(i: u32, theirs: Option<u64>, len: usize) -> Error {
     match theirs {
@@ -426,7 +430,8 @@ unsafe fn carry_out(
         mark: mark(plan),
         len: plan.len,
     };
-    // The result of a reduction stands in the last slot: operands are taken in from the highest rank down.
+    // The result of a reduction stands in the last slot: operands are taken in from the highest
+    // rank down.
     let last = n - 1;
     let fold = |from: u32, to: u32, result: *mut u8, error: &mut Option<Error>| {
         let Some((op, t)) = b.reduction else { return };
@@ -489,7 +494,8 @@ unsafe fn carry_out(
                     for i in 0..n {
                         slots.check(i, &mut error);
                         let into = find(Piece::recv(i64::from(i) * recv, recv));
-                        // SAFETY: all have posted; the member's block lies within what it posted, and the buffer is writable.
+                        // SAFETY: all have posted; the member's block lies within what it posted,
+                        // and the buffer is writable.
                         fits &= unsafe { slots.data(i, me as usize * block, block).copy_to(&into) };
                     }
                 }
@@ -521,7 +527,8 @@ unsafe fn carry_out(
                     let first = if inclusive { me } else { me - 1 };
                     let output = find(Piece::recv(0, plan.input.count));
                     slots.check(first, &mut error);
-                    // SAFETY: that member has posted its partial result, and the buffer is writable.
+                    // SAFETY: that member has posted its partial result, and the buffer is
+                    // writable.
                     fits &= unsafe { slots.data(first, 0, plan.len).copy_to(&output) };
                     if let Memory::Run { address, .. } = output {
                         fold(0, first, address, &mut error);

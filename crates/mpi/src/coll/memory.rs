@@ -35,7 +35,8 @@ pub struct Block {
     pub datatype: Arc<Datatype>,
 }
 
-// SAFETY: the addresses are the user's, lent to MPI until the operation completes; touched only by the operation.
+// SAFETY: the addresses are the user's, lent to MPI until the operation completes; touched only by
+// the operation.
 unsafe impl Send for Block {}
 // SAFETY: shared references do not reach through the address; only the operation does.
 unsafe impl Sync for Block {}
@@ -423,8 +424,9 @@ impl Memory<'_> {
         }
     }
 
-    /// Copies this piece to `into`, as many bytes as both have, of which `done` have been copied before: `most` of them if both are runs
-    /// that lie apart, otherwise all. Returns how many have been copied by then.
+    /// Copies this piece to `into`, as many bytes as both have, of which `done` have been copied
+    /// before: `most` of them if both are runs that lie apart, otherwise all. Returns how many
+    /// have been copied by then.
     ///
     /// # Safety
     /// The one must be readable, the other writable.
@@ -435,7 +437,8 @@ impl Memory<'_> {
             && (*from as usize).abs_diff(*to as usize) >= len
         {
             let part = most.min(len - done);
-            // SAFETY: the caller's promise: both have `len` bytes, which do not overlap, and the part ends within them.
+            // SAFETY: the caller's promise: both have `len` bytes, which do not overlap, and the
+            // part ends within them.
             unsafe { std::ptr::copy_nonoverlapping(from.add(done), to.add(done), part) };
             return done + part;
         }
@@ -480,7 +483,8 @@ impl Memory<'_> {
             }
             (Memory::Scattered { .. }, Memory::Run { address, .. }) => {
                 if len > 0 {
-                    // SAFETY: the caller's promise; the memory is written only, through this slice alone.
+                    // SAFETY: the caller's promise; the memory is written only, through this slice
+                    // alone.
                     unsafe { self.read(0, std::slice::from_raw_parts_mut(*address, len)) };
                 }
             }

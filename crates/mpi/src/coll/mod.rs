@@ -1,6 +1,8 @@
-//! Collective communication (MPI 5.0 chapter 6): a call becomes a schedule, the schedule runs on the device.
+//! Collective communication (MPI 5.0 chapter 6): a call becomes a schedule, the schedule runs on
+//! the device.
 //!
-//! One [`Call`] serves all forms: blocking ([`Call::run`]), non-blocking ([`Call::start`]) and persistent ([`Call::init`]).
+//! One [`Call`] serves all forms: blocking ([`Call::run`]), non-blocking ([`Call::start`]) and
+//! persistent ([`Call::init`]).
 
 mod board;
 mod memory;
@@ -105,8 +107,8 @@ impl<'a> Call<'a> {
 
     /// Carries it out; blocks until this rank's part is done.
     ///
-    /// Errors: a message has another length than this rank's arguments say (the first such; the rest is carried out all the
-    /// same, so that other ranks do not wait).
+    /// Errors: a message has another length than this rank's arguments say (the first such; the
+    /// rest is carried out all the same, so that other ranks do not wait).
     ///
     /// # Safety
     /// The buffers must be readable and writable as the arguments say.
@@ -127,7 +129,8 @@ impl<'a> Call<'a> {
     /// Starts it (MPI_I…). Does not block.
     ///
     /// # Safety
-    /// The buffers must be readable and writable as the arguments say, and left alone, until the request completes.
+    /// The buffers must be readable and writable as the arguments say, and left alone, until the
+    /// request completes.
     pub unsafe fn start(&self) -> Arc<Request> {
         let b = self.binding();
         let like = match &self.what {

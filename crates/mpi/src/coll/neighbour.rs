@@ -18,8 +18,8 @@ pub fn neighbours(comm: &Comm) -> Result<Neighbours> {
     }
 }
 
-/// The schedule of an exchange with the neighbours: `receive(i)` is where what the i-th source sends goes, `send(i)` what the
-/// i-th destination gets.
+/// The schedule of an exchange with the neighbours: `receive(i)` is where what the i-th source
+/// sends goes, `send(i)` what the i-th destination gets.
 pub fn exchange_with(
     comm: &Comm,
     n: &Neighbours,
@@ -28,7 +28,8 @@ pub fn exchange_with(
 ) -> Arc<Schedule> {
     let mut receives: Vec<(u32, Piece)> = Vec::with_capacity(n.sources.len());
     let mut order: Vec<usize> = (0..n.sources.len()).collect();
-    // Where both neighbours in a dimension of a grid are one process, what it sends down (first) comes from above.
+    // Where both neighbours in a dimension of a grid are one process, what it sends down (first)
+    // comes from above.
     if matches!(
         comm.topology.get().map(Arc::as_ref),
         Some(Topology::Cart(_))

@@ -1,15 +1,18 @@
-//! What the messages of a collective carry as their tag: the number by which they are matched, and which function they belong to. Ranks that
-//! call different functions, or one that blocks where others do not (which never match, MPI 5.0 §6.12), are told by that.
+//! What the messages of a collective carry as their tag: the number by which they are matched, and
+//! which function they belong to. Ranks that call different functions, or one that blocks where
+//! others do not (which never match, MPI 5.0 §6.12), are told by that.
 
 use super::{Collective, What};
 use crate::Comm;
 use crate::device::Tags;
 use std::sync::atomic::Ordering;
 
-/// So many bits of a tag, the lowest ones, decide what matches: the number. The others say the function, which the receiver looks at.
+/// So many bits of a tag, the lowest ones, decide what matches: the number. The others say the
+/// function, which the receiver looks at.
 const MATCHED_BITS: u32 = 26;
 
-/// The tags of a collective's messages, whose sender may have called another function: this one's number is in `tag`.
+/// The tags of a collective's messages, whose sender may have called another function: this one's
+/// number is in `tag`.
 #[inline]
 pub(super) fn of_any_function(tag: u32) -> Tags {
     Tags::alike(tag, (1 << MATCHED_BITS) - 1)
@@ -138,7 +141,8 @@ pub(super) struct Number {
 
 /// The last number before tags begin anew.
 const LAST: u64 = (1 << (MATCHED_BITS - 1)) - 1;
-/// Those of persistent collectives stay in use for long: they are apart from the others', which begin anew meanwhile.
+/// Those of persistent collectives stay in use for long: they are apart from the others', which
+/// begin anew meanwhile.
 const PERSISTENT: u32 = 1 << (MATCHED_BITS - 1);
 /// How many numbers, the last ones, are kept for a communicator's own affairs.
 const OWN_AFFAIRS: u64 = 2;
@@ -166,8 +170,8 @@ impl Number {
         self.own
     }
 
-    /// For the `which`-th of the collectives (below [`OWN_AFFAIRS`]) with which a communicator arranges its own affairs, once
-    /// in its life: no call of the program's has these numbers.
+    /// For the `which`-th of the collectives (below [`OWN_AFFAIRS`]) with which a communicator
+    /// arranges its own affairs, once in its life: no call of the program's has these numbers.
     pub fn own_affair(which: u64) -> Number {
         Number {
             own: LAST - which,
@@ -176,8 +180,8 @@ impl Number {
         }
     }
 
-    /// Which of the program's calls on this communicator it belongs to, from 1 on. An own affair is arranged by a call that
-    /// has not taken its number yet.
+    /// Which of the program's calls on this communicator it belongs to, from 1 on. An own affair is
+    /// arranged by a call that has not taken its number yet.
     pub fn in_program(self, comm: &Comm) -> u64 {
         1 + if self.function == Number::own_affair(0).function {
             comm.collectives.load(Ordering::Relaxed)

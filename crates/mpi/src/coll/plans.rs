@@ -50,8 +50,9 @@ fn cost() -> &'static Cost {
     })
 }
 
-/// The figures for a job of `size` ranks, `here` of them on this host, which has `cores` for them. What hosts do not have in
-/// common must not matter on several: ranks that choose different algorithms wait for each other for ever.
+/// The figures for a job of `size` ranks, `here` of them on this host, which has `cores` for them.
+/// What hosts do not have in common must not matter on several: ranks that choose different
+/// algorithms wait for each other for ever.
 fn figures(size: u32, here: u32, cores: u32) -> Cost {
     if here < size {
         Cost::network()
@@ -66,7 +67,8 @@ pub(super) fn asked(comm: &Comm, kind: Kind) -> Wish {
     own.unwrap_or_else(|| wish::of_process(kind))
 }
 
-/// May collectives of this kind go by a board? Not if the user asks for an algorithm, which may be "messages": any.
+/// May collectives of this kind go by a board? Not if the user asks for an algorithm, which may be
+/// "messages": any.
 pub(super) fn may_use_board(comm: &Comm, kind: Kind) -> bool {
     asked(comm, kind) == Wish::Automatic
 }

@@ -55,8 +55,9 @@ pub(super) enum Labour {
     AtOnce,
     /// The caller, without the device's lock.
     Caller,
-    /// The progress thread while the program only passes through MPI, a portion at a time; otherwise whoever advances the run. Where that
-    /// thread polls, large messages are its own, too.
+    /// The progress thread while the program only passes through MPI, a portion at a time;
+    /// otherwise whoever advances the run. Where that thread polls, large messages are its own,
+    /// too.
     Thread,
 }
 
@@ -124,7 +125,8 @@ impl Run {
         (self.at, self.copied, self.counted, self.number) = (0, 0, false, number);
     }
 
-    /// The same, for who wants to know which steps have [`ended`](Run::ended), and has messages' ends come first.
+    /// The same, for who wants to know which steps have [`ended`](Run::ended), and has messages'
+    /// ends come first.
     pub(super) fn watched(schedule: &Schedule, b: &Binding<'_>, number: Number, ends: Ends) -> Run {
         Run {
             watch: Some(Watch {
@@ -135,7 +137,8 @@ impl Run {
         }
     }
 
-    /// The steps that have ended since the last question: their messages are complete, their work is done.
+    /// The steps that have ended since the last question: their messages are complete, their work
+    /// is done.
     pub(super) fn ended(&mut self) -> Vec<usize> {
         let watch = self.watch.as_mut();
         watch
@@ -188,7 +191,8 @@ impl Run {
     /// Goes as far as it can without waiting.
     ///
     /// # Safety
-    /// The binding's buffers must be what the schedule takes them for; this value must not move until the run is done.
+    /// The binding's buffers must be what the schedule takes them for; this value must not move
+    /// until the run is done.
     pub(super) unsafe fn advance(
         &mut self,
         s: &Schedule,
@@ -211,7 +215,8 @@ impl Run {
                 Step::Send { peer, from } => {
                     let (to, key) = address(b.comm, self.number, peer, true);
                     let source = places.find(from, &mut self.room).source();
-                    // SAFETY: the schedule leaves the piece alone until the send is awaited, and the caller the buffers.
+                    // SAFETY: the schedule leaves the piece alone until the send is awaited, and
+                    // the caller the buffers.
                     if let Some(req) = unsafe { d.send(to, key, source, SendMode::Standard) } {
                         self.under_way.push_back(Message {
                             step: self.at as u32,
@@ -297,7 +302,8 @@ impl Run {
         true
     }
 
-    /// Does a reduction, or what is left of a copy: of a large one about `most` bytes. Returns whether it is done.
+    /// Does a reduction, or what is left of a copy: of a large one about `most` bytes. Returns
+    /// whether it is done.
     ///
     /// # Safety
     /// As for [`Run::advance`].
@@ -499,14 +505,16 @@ pub(super) unsafe fn run(schedule: &Schedule, b: &Binding<'_>, number: Number) -
     loop {
         let mut stand = Stand::Waiting;
         device::wait_until(&what, |d| {
-            // SAFETY: the caller's promise; the run stays where it is until the end of this function.
+            // SAFETY: the caller's promise; the run stays where it is until the end of this
+            // function.
             stand = unsafe { run.advance(schedule, b, d, Labour::Caller) };
             stand != Stand::Waiting
         });
         match stand {
             Stand::OwnWork => {
                 let places = b.places();
-                // SAFETY: the caller's promise: the buffers are valid until the operation has ended.
+                // SAFETY: the caller's promise: the buffers are valid until the operation has
+                // ended.
                 unsafe { run.work(b, &places, &schedule.steps[run.at], usize::MAX) };
                 run.at += 1;
             }
@@ -554,7 +562,8 @@ impl Lasting {
         self.recv.shift(recv);
     }
 
-    /// Starts sending `len` bytes as a message of this collective; `ends`: to a peer who will want its ends first. `None`: they have gone.
+    /// Starts sending `len` bytes as a message of this collective; `ends`: to a peer who will want
+    /// its ends first. `None`: they have gone.
     ///
     /// # Safety
     /// As for [`Device::send`] and [`Device::send_with_ends`].
@@ -637,8 +646,9 @@ impl Lasting {
         self.number = number;
     }
 
-    /// Makes it a persistent request (MPI_…_init), whose starts are matched in their order: each run's messages follow
-    /// those of the run before between any two ranks, so that all runs can have one number.
+    /// Makes it a persistent request (MPI_…_init), whose starts are matched in their order: each
+    /// run's messages follow those of the run before between any two ranks, so that all runs
+    /// can have one number.
     ///
     /// # Safety
     /// The buffers must be what the schedule takes them for, whenever it is active.

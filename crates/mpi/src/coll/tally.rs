@@ -8,7 +8,8 @@ pub struct Tally {
     by_algorithm: [Count; Algorithm::ALL.len()],
     /// By a board in the node's memory.
     pub board: Count,
-    /// Neighbourhood collectives, those between two groups, and others for which there is one way only.
+    /// Neighbourhood collectives, those between two groups, and others for which there is one way
+    /// only.
     pub other: Count,
 }
 

@@ -1,5 +1,5 @@
-//! What a user asks for where the cost model would choose: FERRY_COLL_<NAME>, a control variable of that name, or the key
-//! ferry_coll_<name> of a communicator's info, for each kind of collective.
+//! What a user asks for where the cost model would choose: FERRY_COLL_<NAME>, a control variable of
+//! that name, or the key ferry_coll_<name> of a communicator's info, for each kind of collective.
 
 use ferry_schedule::{Algorithm, Kind};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -93,7 +93,8 @@ pub fn setting(kind: Kind) -> String {
     format!("FERRY_COLL_{}", kind.name().to_uppercase())
 }
 
-/// What is asked for in this process; the setting is looked at once. Values that mean nothing for this kind are left out.
+/// What is asked for in this process; the setting is looked at once. Values that mean nothing for
+/// this kind are left out.
 #[inline]
 pub fn of_process(kind: Kind) -> Wish {
     match OF_PROCESS.get(kind) {
@@ -112,7 +113,8 @@ fn look_up(kind: Kind) -> Wish {
     wish
 }
 
-/// Asks for it in this process, on all communicators whose info asks for nothing. All ranks have to ask alike.
+/// Asks for it in this process, on all communicators whose info asks for nothing. All ranks have to
+/// ask alike.
 pub fn ask(kind: Kind, wish: Wish) {
     OF_PROCESS.set(kind, wish);
 }

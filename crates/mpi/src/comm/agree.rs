@@ -1,8 +1,10 @@
-//! How the members of a communicator agree on something, mostly on a new one: small messages along a binomial tree.
+//! How the members of a communicator agree on something, mostly on a new one: small messages along
+//! a binomial tree.
 //!
-//! The messages travel in the parent's control context (or, where not all members take part, in its tagged context) and carry
-//! the sender's process number as their source, so that any subset can talk. They cost no more than two messages a member: where
-//! ranks outnumber cores that counts for more than the number of rounds.
+//! The messages travel in the parent's control context (or, where not all members take part, in its
+//! tagged context) and carry the sender's process number as their source, so that any subset can
+//! talk. They cost no more than two messages a member: where ranks outnumber cores that counts for
+//! more than the number of rounds.
 
 use super::Comm;
 use crate::device::{
@@ -20,8 +22,9 @@ pub(crate) struct Circle<'a> {
 }
 
 impl<'a> Circle<'a> {
-    /// Of some of the members of `comm`, of which this process is one. `context` and `tag` are the same for all of them and for
-    /// nothing else that goes on at the same time between two of them.
+    /// Of some of the members of `comm`, of which this process is one. `context` and `tag` are the
+    /// same for all of them and for nothing else that goes on at the same time between two of
+    /// them.
     pub fn new(
         comm: &'a Comm,
         context: ContextId,
@@ -72,8 +75,8 @@ impl<'a> Circle<'a> {
         Ok(bytes)
     }
 
-    /// Rank `root` gets what everybody gives: one run of bytes, in rank order from `root` on round the circle. Others get
-    /// nothing of use.
+    /// Rank `root` gets what everybody gives: one run of bytes, in rank order from `root` on round
+    /// the circle. Others get nothing of use.
     pub fn gather(&self, root: u32, mine: Vec<u8>) -> Result<Vec<u8>> {
         let (size, at) = (self.group.size(), self.place_after(root));
         let (mut bytes, mut mask) = (mine, 1);
@@ -90,7 +93,8 @@ impl<'a> Circle<'a> {
         Ok(bytes)
     }
 
-    /// Everybody gets its part of what rank 0 gives; `parts` counts at rank 0 only, and has one part for each rank.
+    /// Everybody gets its part of what rank 0 gives; `parts` counts at rank 0 only, and has one
+    /// part for each rank.
     pub fn scatter(&self, parts: Vec<Vec<u8>>) -> Result<Vec<u8>> {
         let (size, at) = (self.group.size(), self.rank);
         let mut mask = 1;

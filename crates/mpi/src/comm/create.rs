@@ -28,8 +28,9 @@ pub enum SplitType {
 pub const SHARED_MEMORY: &str = "mpi_shared_memory";
 
 impl Comm {
-    /// A duplicate: the same groups, attributes as their callbacks say, topology and error handler; but a context of its own
-    /// (MPI_Comm_dup), and the `hints` given (MPI_Comm_dup_with_info), none of the old ones. Collective; blocks until all members call.
+    /// A duplicate: the same groups, attributes as their callbacks say, topology and error handler;
+    /// but a context of its own (MPI_Comm_dup), and the `hints` given (MPI_Comm_dup_with_info),
+    /// none of the old ones. Collective; blocks until all members call.
     ///
     /// Errors: what an attribute's copy callback says; what [`Hints::check`] says.
     pub fn duplicate(self: &Arc<Comm>, hints: &Hints) -> Result<Arc<Comm>> {
@@ -48,7 +49,8 @@ impl Comm {
         Ok(self.duplicate_with(context, local, attributes, hints))
     }
 
-    /// The duplicate, once the contexts are known: its own, and an intercommunicator's local communicator's.
+    /// The duplicate, once the contexts are known: its own, and an intercommunicator's local
+    /// communicator's.
     pub(super) fn duplicate_with(
         &self,
         context: ContextId,
@@ -68,8 +70,9 @@ impl Comm {
         Arc::new(new)
     }
 
-    /// A communicator of some of the members (MPI_Comm_create). All members call it; `None` for those not in their `group`.
-    /// On an intercommunicator `group` is part of the local group, and the new one is an intercommunicator, too.
+    /// A communicator of some of the members (MPI_Comm_create). All members call it; `None` for
+    /// those not in their `group`. On an intercommunicator `group` is part of the local group,
+    /// and the new one is an intercommunicator, too.
     ///
     /// Errors: Group if it has members that this communicator has not.
     pub fn create(self: &Arc<Comm>, group: &Arc<Group>) -> Result<Option<Arc<Comm>>> {
@@ -99,9 +102,10 @@ impl Comm {
         Ok(Some(Arc::new(self.child(context, group.clone()))))
     }
 
-    /// One communicator for each colour, its ranks in the order of `key`, then of the old rank (MPI_Comm_split). All members
-    /// call it; `None` for those without a colour. On an intercommunicator: intercommunicators between those of the same
-    /// colour, and `None` where one side has none.
+    /// One communicator for each colour, its ranks in the order of `key`, then of the old rank
+    /// (MPI_Comm_split). All members call it; `None` for those without a colour. On an
+    /// intercommunicator: intercommunicators between those of the same colour, and `None` where
+    /// one side has none.
     pub fn split(self: &Arc<Comm>, color: Option<u32>, key: i32) -> Result<Option<Arc<Comm>>> {
         if self.is_inter() {
             return self.split_inter(color, key);
@@ -119,8 +123,9 @@ impl Comm {
         Ok(Some(Arc::new(self.child(choices.context(color)?, group))))
     }
 
-    /// [`Comm::split`] by what the machine looks like (MPI_Comm_split_type). `None` for `how`: MPI_UNDEFINED. Second of the answer: what
-    /// kind of hardware the new communicator stands for, where the program asked to be told.
+    /// [`Comm::split`] by what the machine looks like (MPI_Comm_split_type). `None` for `how`:
+    /// MPI_UNDEFINED. Second of the answer: what kind of hardware the new communicator stands
+    /// for, where the program asked to be told.
     pub fn split_type(
         self: &Arc<Comm>,
         how: Option<SplitType>,
@@ -134,7 +139,8 @@ impl Comm {
             _ => None,
         };
         let new = self.split(color, key)?;
-        // A division that divides nothing is none (MPI 5.0 §7.4.2: strict subsets for hardware unguided).
+        // A division that divides nothing is none (MPI 5.0 §7.4.2: strict subsets for hardware
+        // unguided).
         let new =
             new.filter(|c| how != Some(SplitType::HardwareUnguided) || c.size() < self.size());
         let told = new
@@ -144,7 +150,8 @@ impl Comm {
         Ok((new, told))
     }
 
-    /// Ends with the communicator (MPI_Comm_free): its attributes are deleted. What is under way goes on.
+    /// Ends with the communicator (MPI_Comm_free): its attributes are deleted. What is under way
+    /// goes on.
     ///
     /// Errors: what a delete callback says; the communicator then stays.
     pub fn free(&self) -> Result<()> {

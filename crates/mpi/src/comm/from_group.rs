@@ -1,6 +1,7 @@
 //! Communicators made from groups alone, without a parent (MPI 5.0 §7.4.2, §7.6.2).
 //!
-//! Their members' messages travel in a context of their own, in which the string that the program gives tells calls apart.
+//! Their members' messages travel in a context of their own, in which the string that the program
+//! gives tells calls apart.
 
 use super::Comm;
 use super::agree::{Circle, Reader, put};
@@ -23,7 +24,8 @@ fn tag_of(text: &[u8]) -> u32 {
     hash >> 1
 }
 
-/// A communicator of `group`, whose members make the same call (MPI_Comm_create_from_group). `None` if it is empty.
+/// A communicator of `group`, whose members make the same call (MPI_Comm_create_from_group). `None`
+/// if it is empty.
 pub fn create_from_group(group: &Arc<Group>, tag: &[u8]) -> Result<Option<Arc<Comm>>> {
     if group.size() == 0 {
         return Ok(None);
@@ -37,8 +39,9 @@ pub fn create_from_group(group: &Arc<Group>, tag: &[u8]) -> Result<Option<Arc<Co
     Ok(Some(Arc::new(Comm::intra(context, group.clone()))))
 }
 
-/// An intercommunicator between `group` and another, whose members make the same call (MPI_Intercomm_create_from_groups). The
-/// member `leader` gives the process that leads the other group.
+/// An intercommunicator between `group` and another, whose members make the same call
+/// (MPI_Intercomm_create_from_groups). The member `leader` gives the process that leads the other
+/// group.
 pub fn intercomm_create_from_groups(
     group: &Arc<Group>,
     leader: u32,

@@ -1,7 +1,9 @@
-//! A communicator's hints (MPI 5.0 §7.4.4): what its program promises, and which collective algorithms it asks for.
+//! A communicator's hints (MPI 5.0 §7.4.4): what its program promises, and which collective
+//! algorithms it asks for.
 //!
-//! Every promise is reported, with "false" while it has not been made. Other keys are reported if they are set and mean something here;
-//! those of nobody's are ignored, as the standard wants it. A duplicate has its own hints (MPI_Comm_dup copies none, since MPI 4.0).
+//! Every promise is reported, with "false" while it has not been made. Other keys are reported if
+//! they are set and mean something here; those of nobody's are ignored, as the standard wants it. A
+//! duplicate has its own hints (MPI_Comm_dup copies none, since MPI 4.0).
 
 use super::Comm;
 use crate::coll::{Kind, Wish};
@@ -53,7 +55,8 @@ impl Hints {
 
     /// Is all of it that Ferry knows well-formed?
     ///
-    /// Errors: InfoValue for a key of Ferry's own whose value names no algorithm of that collective.
+    /// Errors: InfoValue for a key of Ferry's own whose value names no algorithm of that
+    /// collective.
     pub fn check(&self) -> Result<()> {
         for (key, value) in &self.0 {
             if key == OVERLAP && !matches!(value.trim(), "on" | "off") {
@@ -114,7 +117,8 @@ impl Comm {
         Hints(promises.chain(wishes).chain(overlap).collect())
     }
 
-    /// Takes over those of `hints` that mean something here; the rest is ignored. What they do not name stays as it is.
+    /// Takes over those of `hints` that mean something here; the rest is ignored. What they do not
+    /// name stays as it is.
     ///
     /// Errors: as [`Hints::check`]; then none is taken over.
     pub fn set_hints(&self, hints: &Hints) -> Result<()> {

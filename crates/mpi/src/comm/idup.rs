@@ -1,4 +1,5 @@
-//! Duplicating without blocking (MPI_Comm_idup, MPI 5.0 §7.4.2): the agreement goes on in the background.
+//! Duplicating without blocking (MPI_Comm_idup, MPI 5.0 §7.4.2): the agreement goes on in the
+//! background.
 
 use super::{Comm, Hints};
 use crate::attr::Attributes;
@@ -17,7 +18,8 @@ type Words = [u8; 16];
 pub type Ready = Box<dyn FnOnce(Arc<Comm>) + Send>;
 
 impl Comm {
-    /// As [`Comm::duplicate`], without waiting: `ready` hears of the duplicate before the request completes. Copy callbacks run at once.
+    /// As [`Comm::duplicate`], without waiting: `ready` hears of the duplicate before the request
+    /// completes. Copy callbacks run at once.
     ///
     /// Errors: what an attribute's copy callback says; what [`Hints::check`] says.
     pub fn begin_duplicate(self: &Arc<Comm>, hints: Hints, ready: Ready) -> Result<Arc<Request>> {
@@ -47,11 +49,13 @@ struct Duplication {
     hints: Hints,
     ready: Option<Ready>,
     flag: Arc<Flag>,
-    /// What this process knows by itself: all of it at the root, its own side's contexts at the leader of an intercommunicator.
+    /// What this process knows by itself: all of it at the root, its own side's contexts at the
+    /// leader of an intercommunicator.
     own: Words,
     /// The message to wait for, from the parent in the tree or from the other leader.
     awaited: Option<(ReqId, Box<Words>)>,
-    /// The leader of one side of an intercommunicator: it has the other side's words to wait for, and its own to weigh.
+    /// The leader of one side of an intercommunicator: it has the other side's words to wait for,
+    /// and its own to weigh.
     leads_side: bool,
     /// Whom to tell, how.
     children: Vec<ProcId>,
@@ -67,7 +71,8 @@ impl Duplication {
         ready: Option<Ready>,
         flag: Arc<Flag>,
     ) -> Duplication {
-        // The tree spans the local group, whose private communicator lends an intercommunicator its control context.
+        // The tree spans the local group, whose private communicator lends an intercommunicator its
+        // control context.
         let (tree, tree_tag) = match &old.local {
             None => (old, tag),
             Some(local) => (local, local.next_agreement()),
@@ -130,7 +135,8 @@ impl Duplication {
             ptr: words.as_mut_ptr(),
             cap: words.len(),
         };
-        // SAFETY: the box lives, untouched, until the receive has completed: `self` is dropped after that only.
+        // SAFETY: the box lives, untouched, until the receive has completed: `self` is dropped
+        // after that only.
         let req = unsafe { device::device().receive_from(from, pattern, sink) };
         self.awaited = Some((req, words));
     }
@@ -174,7 +180,8 @@ impl Duplication {
             }
             words = **received;
             if self.leads_side {
-                // Both leaders take the smaller of the two contexts offered; the local one stays each side's own.
+                // Both leaders take the smaller of the two contexts offered; the local one stays
+                // each side's own.
                 let offered = |words: &Words| u64::from_le_bytes(std::array::from_fn(|i| words[i]));
                 let context = offered(&words).min(offered(&self.own));
                 words = self.own;

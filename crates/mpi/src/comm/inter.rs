@@ -1,7 +1,8 @@
 //! Intercommunicators (MPI 5.0 §7.6): making them, and making others from them.
 //!
-//! The first members of the two groups (the leaders) swap what the groups need to know of each other, and tell the others of their own
-//! group. Both leaders offer a context; the smaller one is taken, so nobody has to ask.
+//! The first members of the two groups (the leaders) swap what the groups need to know of each
+//! other, and tell the others of their own group. Both leaders offer a context; the smaller one is
+//! taken, so nobody has to ask.
 
 use super::Comm;
 use super::agree::{Circle, Reader, put, put_framed, put_group};
@@ -48,8 +49,9 @@ impl Side {
     }
 }
 
-/// An intercommunicator between `local`'s group and another, whose members make the same call (MPI_Intercomm_create). The member
-/// `local_leader` gives the bridge to the other leader; `tag` tells calls on the bridge apart. Collective over both groups.
+/// An intercommunicator between `local`'s group and another, whose members make the same call
+/// (MPI_Intercomm_create). The member `local_leader` gives the bridge to the other leader; `tag`
+/// tells calls on the bridge apart. Collective over both groups.
 ///
 /// Errors: Comm if the groups have members in common.
 pub fn intercomm_create(
@@ -60,7 +62,8 @@ pub fn intercomm_create(
 ) -> Result<Arc<Comm>> {
     let circle = Circle::of_all(local)?;
     let link = bridge.map(|b| {
-        // Tags of the two kinds of calls in the tagged context (create_group is the other) must not meet: leaders use the upper half.
+        // Tags of the two kinds of calls in the tagged context (create_group is the other) must not
+        // meet: leaders use the upper half.
         (
             b.peer_comm.context.tagged(),
             tag | 1 << 31,
@@ -70,8 +73,9 @@ pub fn intercomm_create(
     between(&circle, local_leader, link, local, &local.group)
 }
 
-/// An intercommunicator between `group`, whose members are the circle, and another. The member `leader` gives the link to the other
-/// leader: context, tag, process. The new communicator takes after `parent`.
+/// An intercommunicator between `group`, whose members are the circle, and another. The member
+/// `leader` gives the link to the other leader: context, tag, process. The new communicator takes
+/// after `parent`.
 pub(super) fn between(
     circle: &Circle<'_>,
     leader: u32,
@@ -108,10 +112,12 @@ pub(super) fn between(
 }
 
 impl Comm {
-    /// One communicator of both groups (MPI_Intercomm_merge). Those whose `high` is false come first; if both sides say the
-    /// same, the side whose leader has the smaller process number. Collective over both groups.
+    /// One communicator of both groups (MPI_Intercomm_merge). Those whose `high` is false come
+    /// first; if both sides say the same, the side whose leader has the smaller process number.
+    /// Collective over both groups.
     ///
-    /// Errors: `high` is not what this rank's leader has said (MPI 5.0 §7.6.2); those who say what it says do not hear of it.
+    /// Errors: `high` is not what this rank's leader has said (MPI 5.0 §7.6.2); those who say what
+    /// it says do not hear of it.
     pub fn merge(self: &Arc<Comm>, high: bool) -> Result<Arc<Comm>> {
         let (local, remote) = self.sides()?;
         let circle = Circle::of_all(local)?;
@@ -207,7 +213,8 @@ impl Comm {
         ))))
     }
 
-    /// The leaders swap `mine` (which counts at the leader only); all get both sides' words, the own one first.
+    /// The leaders swap `mine` (which counts at the leader only); all get both sides' words, the
+    /// own one first.
     pub(super) fn swap(
         &self,
         circle: &Circle<'_>,

@@ -58,7 +58,8 @@ pub struct Comm {
     rank: u32,
     /// The program has freed it.
     freed: AtomicBool,
-    /// Agreements started so far among all members: the tag of the next one's messages in the control context.
+    /// Agreements started so far among all members: the tag of the next one's messages in the
+    /// control context.
     agreements: AtomicU32,
 }
 
@@ -101,7 +102,8 @@ impl Comm {
         }
     }
 
-    /// A new intracommunicator that takes after this one: its error handler, its session. This process is in `group`.
+    /// A new intracommunicator that takes after this one: its error handler, its session. This
+    /// process is in `group`.
     pub(crate) fn child(&self, context: ContextId, group: Arc<Group>) -> Comm {
         let group = group.derived_from(self.group.session());
         Comm {

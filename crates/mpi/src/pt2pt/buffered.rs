@@ -1,7 +1,9 @@
-//! Buffered mode (MPI 5.0 §3.6): messages that a send leaves behind in a buffer which the program has attached.
+//! Buffered mode (MPI 5.0 §3.6): messages that a send leaves behind in a buffer which the program
+//! has attached.
 //!
-//! The attached buffer is a budget: a message is charged its size and a small overhead against it until it has left. The
-//! bytes themselves lie in memory of the library's own, so that the program's buffer may have any alignment.
+//! The attached buffer is a budget: a message is charged its size and a small overhead against it
+//! until it has left. The bytes themselves lie in memory of the library's own, so that the
+//! program's buffer may have any alignment.
 
 use super::{Buffer, key};
 use crate::buffer::{message_len, source};
@@ -71,8 +73,8 @@ impl BufferPool {
         self.state().attached.is_some()
     }
 
-    /// Attaches a buffer; [`Attached::NOTHING`], which may come from [`BufferPool::detach`], leaves the pool without one. Error: one is
-    /// attached already.
+    /// Attaches a buffer; [`Attached::NOTHING`], which may come from [`BufferPool::detach`], leaves
+    /// the pool without one. Error: one is attached already.
     pub fn attach(&self, what: Attached) -> Result<()> {
         let mut state = self.state();
         if state.attached.is_some() {
@@ -85,8 +87,9 @@ impl BufferPool {
         Ok(())
     }
 
-    /// Blocks until all messages have left, then detaches. Where nothing is attached that is [`Attached::NOTHING`], for then "MPI behaves
-    /// as if a zero-sized buffer is associated" (MPI 5.0 §3.6): a library may put its own buffer in the place of whatever is there,
+    /// Blocks until all messages have left, then detaches. Where nothing is attached that is
+    /// [`Attached::NOTHING`], for then "MPI behaves as if a zero-sized buffer is associated"
+    /// (MPI 5.0 §3.6): a library may put its own buffer in the place of whatever is there,
     /// and what was there back again.
     pub fn detach(&self) -> Attached {
         if self.is_attached() {

@@ -30,7 +30,8 @@ pub enum From {
     Nobody,
 }
 
-/// How a send may complete (MPI 5.0 §3.4). Ready mode is treated as standard: the receive is there by the program's word.
+/// How a send may complete (MPI 5.0 §3.4). Ready mode is treated as standard: the receive is there
+/// by the program's word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// When the buffer may be used again.
@@ -41,7 +42,8 @@ pub enum Mode {
     Buffered,
 }
 
-/// A user's buffer: address, elements, their type. The type is borrowed: to count one more user of it takes as long as much of a small send.
+/// A user's buffer: address, elements, their type. The type is borrowed: to count one more user of
+/// it takes as long as much of a small send.
 #[derive(Clone, Copy)]
 pub struct Buffer<'a> {
     /// Address of element 0.
@@ -184,7 +186,8 @@ pub unsafe fn send(
     }
 }
 
-/// Starts a send. The request completes when the buffer may be used again. `None`: it may already, and nobody asks which send it was.
+/// Starts a send. The request completes when the buffer may be used again. `None`: it may already,
+/// and nobody asks which send it was.
 ///
 /// # Safety
 /// The buffer must stay readable and unchanged until completion.
@@ -617,7 +620,8 @@ pub fn probe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Result<Outcome> 
     Ok(Outcome::of_envelope(&found))
 }
 
-/// Takes a matching message out of the queue, if one is there. `None` in the pair: from nobody (MPI_MESSAGE_NO_PROC).
+/// Takes a matching message out of the queue, if one is there. `None` in the pair: from nobody
+/// (MPI_MESSAGE_NO_PROC).
 pub fn improbe(
     comm: &Arc<Comm>,
     from: From,

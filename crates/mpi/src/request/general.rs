@@ -1,4 +1,5 @@
-//! Generalised requests (MPI 5.0 §13.2): operations of the program's own that complete when it says so.
+//! Generalised requests (MPI 5.0 §13.2): operations of the program's own that complete when it says
+//! so.
 
 use super::{Outcome, Work};
 use crate::Result;
@@ -33,7 +34,8 @@ impl General {
         }
     }
 
-    /// The program says that it is complete (MPI_Grequest_complete). Wakes threads that wait for it.
+    /// The program says that it is complete (MPI_Grequest_complete). Wakes threads that wait for
+    /// it.
     ///
     /// Errors: the free callback's, if the program had freed the request before.
     pub fn complete(&self) -> Result<()> {

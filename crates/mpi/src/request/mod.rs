@@ -42,8 +42,8 @@ pub trait Work: Any + Send + Sync {
     fn free(&self) -> Result<()> {
         Ok(())
     }
-    /// What it is, if the program must complete it and may neither cancel it nor, while it is under way, free its request
-    /// (MPI 5.0 sections 4.2.1 and 6.12).
+    /// What it is, if the program must complete it and may neither cancel it nor, while it is under
+    /// way, free its request (MPI 5.0 sections 4.2.1 and 6.12).
     fn must_be_completed(&self) -> Option<&'static str> {
         None
     }
@@ -158,10 +158,11 @@ struct Of {
     class: Class,
 }
 
-// SAFETY: `state` and `starter` are reached only with exclusive use of the device (see `state`); `of` changes only while nobody else
-// knows the request.
+// SAFETY: `state` and `starter` are reached only with exclusive use of the device (see `state`);
+// `of` changes only while nobody else knows the request.
 unsafe impl Send for Request {}
-// SAFETY: shared references reach `state` and `starter` only with exclusive use of the device, and read `of`, which is fixed then.
+// SAFETY: shared references reach `state` and `starter` only with exclusive use of the device, and
+// read `of`, which is fixed then.
 unsafe impl Sync for Request {}
 
 impl Request {
@@ -222,7 +223,8 @@ impl Request {
         })
     }
 
-    /// The work is to be done once more; it is returned. `None`: it is of another kind, or does not say by itself when it is complete.
+    /// The work is to be done once more; it is returned. `None`: it is of another kind, or does not
+    /// say by itself when it is complete.
     pub fn renew<W: Work>(&mut self) -> Option<Arc<W>> {
         let work: Arc<dyn Any + Send + Sync> = self.flag.as_ref()?.0.clone();
         let work: Arc<W> = work.downcast().ok()?;
@@ -233,14 +235,16 @@ impl Request {
         Some(work)
     }
 
-    /// Has work that says by itself when it is complete ended, without an error? Asked without the device.
+    /// Has work that says by itself when it is complete ended, without an error? Asked without the
+    /// device.
     pub fn has_ended_well(&self) -> bool {
         let flag = self.flag.as_ref();
         flag.is_some_and(|f| f.0.has_ended_well())
     }
 
-    /// Has the progress thread ended it, without an error? Nobody's lock is needed to know that, and the program, which has done with the
-    /// request then, need not complete it: there is nothing to tell.
+    /// Has the progress thread ended it, without an error? Nobody's lock is needed to know that,
+    /// and the program, which has done with the request then, need not complete it: there is
+    /// nothing to tell.
     #[inline]
     pub fn ended_already(&self) -> bool {
         self.has_ended_well() && device::has_progress_thread()
@@ -287,7 +291,8 @@ impl Request {
     #[inline]
     #[allow(clippy::mut_from_ref)] // the device's exclusive use is the lock of every request
     fn state<'a>(&'a self, _exclusive: &'a mut Device) -> &'a mut State {
-        // SAFETY: `&mut Device` exists once at a time in the process, so no other reference to the state does.
+        // SAFETY: `&mut Device` exists once at a time in the process, so no other reference to the
+        // state does.
         unsafe { &mut *self.state.get() }
     }
 
@@ -312,8 +317,8 @@ impl Request {
         }
     }
 
-    /// Completes it: it becomes inactive. It must be complete. `held`: the device, taken here if it is not there, and let go where
-    /// the program's own functions may be called.
+    /// Completes it: it becomes inactive. It must be complete. `held`: the device, taken here if it
+    /// is not there, and let go where the program's own functions may be called.
     #[inline]
     pub fn complete(&self, held: &mut Option<DeviceGuard>) -> Outcome {
         if self.of().class == Class::Sent {
@@ -349,7 +354,8 @@ impl Request {
         }
     }
 
-    /// How it would complete, leaving it as it is (MPI_Request_get_status). `None`: it is not complete. Makes progress.
+    /// How it would complete, leaving it as it is (MPI_Request_get_status). `None`: it is not
+    /// complete. Makes progress.
     pub fn peek(&self) -> Option<Outcome> {
         let ended = device::ask(|d| {
             if !self.is_complete(d) {
@@ -388,7 +394,8 @@ impl Request {
         Ok(())
     }
 
-    /// Asks that it be cancelled (MPI_Cancel). Receives that have not matched are; everything else completes as it would.
+    /// Asks that it be cancelled (MPI_Cancel). Receives that have not matched are; everything else
+    /// completes as it would.
     pub fn cancel(&self) -> Result<()> {
         let mut d = device::device();
         match self.state(&mut d) {
@@ -412,7 +419,8 @@ impl Request {
         }
     }
 
-    /// The program lets go of it; what is under way goes on (MPI_Request_free). Errors: a collective or partitioned operation that has not ended.
+    /// The program lets go of it; what is under way goes on (MPI_Request_free). Errors: a
+    /// collective or partitioned operation that has not ended.
     pub fn free(&self) -> Result<()> {
         let mut d = device::device();
         if let State::Active(Active::Work(work)) = self.state(&mut d)
@@ -520,7 +528,8 @@ pub fn wait_all(requests: &[impl Deref<Target = Request>]) {
     });
 }
 
-/// Blocks until one of `requests`, of which there is at least one active, can be completed; returns which.
+/// Blocks until one of `requests`, of which there is at least one active, can be completed; returns
+/// which.
 pub fn wait_any(requests: &[impl Deref<Target = Request>]) -> usize {
     let mut found = 0;
     let Some(one) = requests.first() else {

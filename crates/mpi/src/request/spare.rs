@@ -1,7 +1,9 @@
-//! Requests that are done with, kept to be used again with the communicator they had: to make and drop one, and to count one more user of its
-//! communicator, takes longer than a small message does.
+//! Requests that are done with, kept to be used again with the communicator they had: to make and
+//! drop one, and to count one more user of its communicator, takes longer than a small message
+//! does.
 //!
-//! Only requests of sends and receives that are not persistent are kept, and none of a communicator that the program has freed.
+//! Only requests of sends and receives that are not persistent are kept, and none of a communicator
+//! that the program has freed.
 
 use super::{Active, Class, Of, Request, State};
 use crate::Comm;
@@ -20,7 +22,8 @@ static SPARES: Spares = Spares(UnsafeCell::new(Vec::new()));
 
 #[inline]
 fn spares(_exclusive: &mut Device) -> &mut Vec<Arc<Request>> {
-    // SAFETY: `&mut Device` exists once at a time in the process, so no other reference to the list does.
+    // SAFETY: `&mut Device` exists once at a time in the process, so no other reference to the list
+    // does.
     unsafe { &mut *SPARES.0.get() }
 }
 
@@ -51,8 +54,8 @@ pub(super) fn make(d: &mut Device, comm: &Arc<Comm>, class: Class, active: Activ
 }
 
 impl Request {
-    /// The program has done with the request, whose handle is gone; it was completed. Returns it if it is of no more use: to be dropped without
-    /// the device's lock.
+    /// The program has done with the request, whose handle is gone; it was completed. Returns it if
+    /// it is of no more use: to be dropped without the device's lock.
     #[inline]
     pub fn put_away(self: Arc<Self>, d: &mut Device) -> Option<Arc<Request>> {
         // To be changed in `make` it must be the only reference.

@@ -24,7 +24,8 @@ enum What {
     Environment(&'static str),
 }
 
-/// Settings that are looked at when the process or its job starts: shown as the environment has them, and not to be changed.
+/// Settings that are looked at when the process or its job starts: shown as the environment has
+/// them, and not to be changed.
 const ENVIRONMENT: [(&str, &str, Group); 16] = [
     (
         "FERRY_ON_HANG",

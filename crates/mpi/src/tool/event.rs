@@ -1,7 +1,8 @@
 //! Events (MPI 5.0 §15.3.8): what a tool can be called for.
 //!
-//! A tool is called where the event happens, by the thread to which it happens, and while no lock is held: its function may call
-//! whatever it likes. Events that happen within it are not reported but counted as dropped.
+//! A tool is called where the event happens, by the thread to which it happens, and while no lock
+//! is held: its function may call whatever it likes. Events that happen within it are not reported
+//! but counted as dropped.
 
 use super::{Group, Result, Trouble, index_of};
 use std::cell::Cell;

@@ -1,7 +1,8 @@
 //! The tool information interface (MPI 5.0 chapter 15.3): what a tool can set, measure and hear of.
 //!
-//! Control variables are Ferry's settings, performance variables its counts. Each stands in one [`Group`]; docs/tools.md lists all of
-//! them and is checked against this code. Handles and numbers are the abi floor's.
+//! Control variables are Ferry's settings, performance variables its counts. Each stands in one
+//! [`Group`]; docs/tools.md lists all of them and is checked against this code. Handles and numbers
+//! are the abi floor's.
 
 mod control;
 mod event;
@@ -20,7 +21,8 @@ use crate::device;
 use crate::process::{self, ThreadLevel};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What can be wrong with a call of the tool interface, one for each MPI_T_ERR_ name that Ferry needs.
+/// What can be wrong with a call of the tool interface, one for each MPI_T_ERR_ name that Ferry
+/// needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum Trouble {
@@ -81,9 +83,10 @@ pub enum Verbosity {
 /// Calls of MPI_T_init_thread without their MPI_T_finalize.
 static USERS: AtomicU32 = AtomicU32::new(0);
 
-/// One more user of the interface (MPI_T_init_thread). Returns the level of thread support it gets: what it asks for, unless the process
-/// has been started for less. Some variables are read under the device's lock, which there is only with MPI_THREAD_MULTIPLE: a tool
-/// that asks for that before MPI is initialised has the process started with the lock, whatever the program asks for.
+/// One more user of the interface (MPI_T_init_thread). Returns the level of thread support it gets:
+/// what it asks for, unless the process has been started for less. Some variables are read under
+/// the device's lock, which there is only with MPI_THREAD_MULTIPLE: a tool that asks for that
+/// before MPI is initialised has the process started with the lock, whatever the program asks for.
 pub fn init(required: ThreadLevel) -> ThreadLevel {
     USERS.fetch_add(1, Ordering::AcqRel);
     process::for_tool(required)

@@ -1,7 +1,8 @@
 //! Performance variables: what Ferry counts (MPI 5.0 §15.3.7).
 //!
-//! The counts themselves only grow, from the process's start; a handle remembers what they were when it was started or reset. So any
-//! number of handles, sessions and tools can measure at once, and nobody counts more than one number.
+//! The counts themselves only grow, from the process's start; a handle remembers what they were
+//! when it was started or reset. So any number of handles, sessions and tools can measure at once,
+//! and nobody counts more than one number.
 
 use super::{Group, Result, Trouble, Type, Value, Verbosity, device_counts, index_of};
 use crate::Comm;

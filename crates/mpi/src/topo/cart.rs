@@ -24,8 +24,9 @@ impl Cart {
         })
     }
 
-    /// How many places a grid of `dims` has. It may have none: dims\[0\] = 2, dims\[1\] = size / 4 make such ones on few ranks, in which nobody has a place
-    /// (MPI_Cart_map) and of which there can be no communicator.
+    /// How many places a grid of `dims` has. It may have none: dims\[0\] = 2, dims\[1\] = size / 4
+    /// make such ones on few ranks, in which nobody has a place (MPI_Cart_map) and of which
+    /// there can be no communicator.
     ///
     /// Errors: Dims if a dimension is negative or the grid has more than `limit` places.
     pub fn places(dims: &[i32], limit: u32) -> Result<u32> {
@@ -87,8 +88,8 @@ impl Cart {
         Ok(rank)
     }
 
-    /// Who is `displacement` places before, and who after, `rank` in dimension `dim`: from whom and to whom a shift goes.
-    /// `None` beyond the edge.
+    /// Who is `displacement` places before, and who after, `rank` in dimension `dim`: from whom and
+    /// to whom a shift goes. `None` beyond the edge.
     pub fn shift(&self, rank: u32, dim: usize, displacement: i64) -> (Option<u32>, Option<u32>) {
         let d = i64::from(self.dims[dim]);
         let stride: i64 = self.dims[dim + 1..].iter().map(|&d| i64::from(d)).product();
@@ -106,8 +107,8 @@ impl Cart {
         (at(here - displacement), at(here + displacement))
     }
 
-    /// The grid of the dimensions that `keep` names, and the ranks of this grid that share `rank`'s place in the others, in
-    /// the new grid's order.
+    /// The grid of the dimensions that `keep` names, and the ranks of this grid that share `rank`'s
+    /// place in the others, in the new grid's order.
     pub fn slice(&self, rank: u32, keep: &[bool]) -> (Cart, Vec<u32>) {
         let kept = |i: &usize| keep[*i];
         let sub = Cart {

@@ -17,12 +17,14 @@ pub struct Edge {
 }
 
 impl Comm {
-    /// The first ranks on a grid (MPI_Cart_create); `None` for those who have no place there. Collective.
+    /// The first ranks on a grid (MPI_Cart_create); `None` for those who have no place there.
+    /// Collective.
     pub fn cart_create(self: &Arc<Comm>, cart: Cart) -> Result<Option<Arc<Comm>>> {
         self.create_first(cart.size(), Topology::Cart(cart))
     }
 
-    /// The first ranks on a graph (MPI_Graph_create); `None` for those who are no node of it. Collective.
+    /// The first ranks on a graph (MPI_Graph_create); `None` for those who are no node of it.
+    /// Collective.
     pub fn graph_create(self: &Arc<Comm>, graph: Graph) -> Result<Option<Arc<Comm>>> {
         let nodes = graph.index().len() as u32;
         if nodes > self.size() {
@@ -48,7 +50,8 @@ impl Comm {
         Ok(new)
     }
 
-    /// The part of the grid that shares this process's place in the dimensions not kept (MPI_Cart_sub). Collective.
+    /// The part of the grid that shares this process's place in the dimensions not kept
+    /// (MPI_Cart_sub). Collective.
     ///
     /// Errors: Topology if the communicator has no grid.
     pub fn cart_sub(self: &Arc<Comm>, keep: &[bool]) -> Result<Arc<Comm>> {
@@ -65,7 +68,8 @@ impl Comm {
         Ok(new)
     }
 
-    /// The same group with a distributed graph of which each process gives its own edges (MPI_Dist_graph_create_adjacent). Collective.
+    /// The same group with a distributed graph of which each process gives its own edges
+    /// (MPI_Dist_graph_create_adjacent). Collective.
     pub fn dist_graph_create_adjacent(self: &Arc<Comm>, graph: DistGraph) -> Result<Arc<Comm>> {
         let new = self
             .create(&self.group)?
@@ -74,8 +78,9 @@ impl Comm {
         Ok(new)
     }
 
-    /// As [`Comm::dist_graph_create_adjacent`], from edges that any process may give (MPI_Dist_graph_create). A process's edges are
-    /// ordered by the rank that gave them, then as that one gave them.
+    /// As [`Comm::dist_graph_create_adjacent`], from edges that any process may give
+    /// (MPI_Dist_graph_create). A process's edges are ordered by the rank that gave them, then
+    /// as that one gave them.
     pub fn dist_graph_create(
         self: &Arc<Comm>,
         given: &[Edge],
@@ -101,7 +106,8 @@ fn bytes_of(edge: &Edge) -> [u8; 12] {
     bytes
 }
 
-/// What each rank is to know: the number of edges that end there, those, and those that start there.
+/// What each rank is to know: the number of edges that end there, those, and those that start
+/// there.
 fn sort_edges(gathered: &[u8], group: &Group) -> Result<Vec<Vec<u8>>> {
     let mut incoming = vec![Vec::new(); group.size() as usize];
     let mut outgoing = vec![Vec::new(); group.size() as usize];

@@ -2,9 +2,11 @@
 
 use crate::{Result, err};
 
-/// Fills in the zeros of `dims` so that the product of all is `nodes`: as close to each other as they can be, the largest first.
+/// Fills in the zeros of `dims` so that the product of all is `nodes`: as close to each other as
+/// they can be, the largest first.
 ///
-/// Errors: Dims if a fixed dimension is negative, or the product of those given does not divide `nodes`.
+/// Errors: Dims if a fixed dimension is negative, or the product of those given does not divide
+/// `nodes`.
 pub fn dims_create(nodes: i64, dims: &mut [i64]) -> Result<()> {
     if nodes < 1 {
         return Err(err!(Arg, "nnodes is {nodes}: it has to be positive"));
@@ -42,8 +44,9 @@ pub fn dims_create(nodes: i64, dims: &mut [i64]) -> Result<()> {
     Ok(())
 }
 
-/// `parts` factors of `n`, not rising: the difference between the largest and the smallest is the least possible; among those the
-/// smallest is the largest possible; and then the surface of the grid's blocks, on which neighbours exchange data, is the least.
+/// `parts` factors of `n`, not rising: the difference between the largest and the smallest is the
+/// least possible; among those the smallest is the largest possible; and then the surface of the
+/// grid's blocks, on which neighbours exchange data, is the least.
 fn balanced(n: i64, parts: usize) -> Vec<i64> {
     let mut search = Search {
         n,
@@ -88,7 +91,8 @@ impl Search {
             }
             if let Some(([difference, ..], _)) = &self.best {
                 let least = self.chosen.first().unwrap_or(&d) - difference;
-                // The smallest factor is at most the mean of those left: beyond this all are more uneven than the best so far.
+                // The smallest factor is at most the mean of those left: beyond this all are more
+                // uneven than the best so far.
                 let rest = left / d;
                 if (least as f64) > mean * (1.0 + 1e-9) || d < least {
                     if self.chosen.is_empty() {

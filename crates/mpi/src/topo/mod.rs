@@ -21,7 +21,8 @@ pub enum Topology {
     DistGraph(DistGraph),
 }
 
-/// A process's neighbours in the order that neighbourhood collectives use (MPI 5.0 §8.6). `None` is MPI_PROC_NULL.
+/// A process's neighbours in the order that neighbourhood collectives use (MPI 5.0 §8.6). `None` is
+/// MPI_PROC_NULL.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Neighbours {
     /// From whom it receives.

@@ -39,7 +39,8 @@ pub fn alltoall(n: u32, a: Option<Algorithm>, in_place: bool, seed: u64) {
     }
 }
 
-/// v- and w-forms from one matrix of block sizes; elements of 2 bytes, gaps of one element between blocks.
+/// v- and w-forms from one matrix of block sizes; elements of 2 bytes, gaps of one element between
+/// blocks.
 pub fn varying(
     n: u32,
     sizes: &[Vec<i64>],

@@ -1,4 +1,5 @@
-//! What the tests of all collectives share: planning a rank's schedule, and contents that say where they came from.
+//! What the tests of all collectives share: planning a rank's schedule, and contents that say where
+//! they came from.
 
 use crate::simulator::{Cell, Memory};
 use ferry_schedule::{Algorithm, Collective, Cost, Kind, Place, Problem, Schedule, Team, plan};

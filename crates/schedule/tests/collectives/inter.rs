@@ -292,7 +292,8 @@ impl Between {
         }
     }
 
-    /// All forms in which everybody gives and gets; the blocks of the second group are one element longer.
+    /// All forms in which everybody gives and gets; the blocks of the second group are one element
+    /// longer.
     fn alltoall(&self) {
         let count = self.count;
         let len = |first: bool| if first { count } else { count + 1 };

@@ -1,5 +1,5 @@
-//! Every algorithm, on 1 to 33 ranks, against the definitions of MPI 5.0 chapter 6. Nothing is sent: the simulator runs all ranks'
-//! schedules in this process.
+//! Every algorithm, on 1 to 33 ranks, against the definitions of MPI 5.0 chapter 6. Nothing is
+//! sent: the simulator runs all ranks' schedules in this process.
 
 mod allgather;
 mod alltoall;

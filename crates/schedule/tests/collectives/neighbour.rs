@@ -5,7 +5,8 @@ use crate::simulator::{Cell, Memory, Rank, run};
 use ferry_schedule::{Piece, exchange};
 use proptest::prelude::*;
 
-/// A periodic grid of one dimension: with one or two ranks both neighbours are the same rank, and yet what goes up arrives from below.
+/// A periodic grid of one dimension: with one or two ranks both neighbours are the same rank, and
+/// yet what goes up arrives from below.
 #[test]
 fn a_ring() {
     for n in 1..=MOST {
@@ -28,8 +29,8 @@ fn a_ring() {
     }
 }
 
-/// Any graph: neighbours may appear more than once, a process may be its own, and sizes differ from edge to edge. The edges
-/// between two processes match in the order of their lists.
+/// Any graph: neighbours may appear more than once, a process may be its own, and sizes differ from
+/// edge to edge. The edges between two processes match in the order of their lists.
 fn graph(n: u32, edges: &[(u32, u32, usize)], seed: u64) {
     let of = |edges: Vec<(usize, u32, usize)>, region: fn(i64, i64) -> Piece| {
         let mut at = 0;

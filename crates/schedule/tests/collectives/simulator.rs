@@ -1,8 +1,9 @@
 //! Runs all ranks' schedules in one process, in a random order, checking every step.
 //!
-//! Memory is made of cells that remember what they hold, so that a result can be compared with the definition of the
-//! collective, whatever way it took. Sends wait for their receives (the strictest of the standard's choices), a cell that a
-//! receive is to fill holds nothing until it is filled, and a step that touches a cell under way is caught.
+//! Memory is made of cells that remember what they hold, so that a result can be compared with the
+//! definition of the collective, whatever way it took. Sends wait for their receives (the strictest
+//! of the standard's choices), a cell that a receive is to fill holds nothing until it is filled,
+//! and a step that touches a cell under way is caught.
 
 use ferry_schedule::{Peer, Piece, Region, Schedule, Step};
 use std::collections::{HashMap, VecDeque};
@@ -154,8 +155,9 @@ struct Channel {
     recvs: VecDeque<(usize, Piece)>,
 }
 
-/// Runs all ranks to the end, and once more with the same inputs over the room that the first run left behind, as a persistent
-/// collective does; `group` ranks belong to the first group. Panics on any fault, deadlock included.
+/// Runs all ranks to the end, and once more with the same inputs over the room that the first run
+/// left behind, as a persistent collective does; `group` ranks belong to the first group. Panics on
+/// any fault, deadlock included.
 pub fn run(ranks: &mut [Rank], group: usize, seed: u64) {
     let inputs: Vec<_> = ranks
         .iter()

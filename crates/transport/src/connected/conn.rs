@@ -18,13 +18,17 @@ use std::time::{Duration, Instant};
 pub const QUEUE_MAX: usize = 256 * 1024;
 /// Bytes of memory for what comes in at once, shared by all connections.
 pub const SCRATCH: usize = 256 * 1024;
-/// Bytes read beyond the end of a stream's frame: what follows a stream is mostly another one, whose body is not to be copied.
+/// Bytes read beyond the end of a stream's frame: what follows a stream is mostly another one,
+/// whose body is not to be copied.
 const AHEAD: usize = 256;
-/// Bytes that a connection which is read directly is said to wait for: more than any message that is sent at once.
+/// Bytes that a connection which is read directly is said to wait for: more than any message that
+/// is sent at once.
 const WATCHED: usize = 128 * 1024;
-/// Messages (frame header and all) up to this many bytes are copied into one run before they are sent: the system takes that sooner than two.
+/// Messages (frame header and all) up to this many bytes are copied into one run before they are
+/// sent: the system takes that sooner than two.
 const FLAT_MAX: usize = 16 * 1024 + 128;
-/// Polls in which a connection that is read directly may be said to be empty before it is read all the same: only then it tells that it has broken.
+/// Polls in which a connection that is read directly may be said to be empty before it is read all
+/// the same: only then it tells that it has broken.
 const SAID_EMPTY_MAX: u32 = 64;
 /// Reads from one connection before the next one's turn.
 const FAIR_SHARE: usize = 16;
@@ -188,7 +192,8 @@ impl Conn {
         let header = frame::header(Kind::Whole, message, 0, len);
         match body {
             Body::Bytes(bytes) if !self.is_behind() && self.seal.is_none() => {
-                // One run for header and head, and a body that is not long: a further piece costs the kernel more than these bytes cost to copy.
+                // One run for header and head, and a body that is not long: a further piece costs
+                // the kernel more than these bytes cost to copy.
                 if let Some(run) = scratch.get_mut(..frame::HEADER + len)
                     && run.len() <= FLAT_MAX
                 {
@@ -241,7 +246,8 @@ impl Conn {
             .extend_from_slice(&bytes[gone.saturating_sub(start.len())..]);
     }
 
-    /// Room at the end of the queue for `len` bytes; returns where they begin. With encryption they become records by `seal_from`.
+    /// Room at the end of the queue for `len` bytes; returns where they begin. With encryption they
+    /// become records by `seal_from`.
     fn begin(&mut self, len: usize) -> usize {
         self.compact();
         let at = self.queue.len();
@@ -289,7 +295,8 @@ impl Conn {
         self.stream_left > 0
     }
 
-    /// Sends from the front of a stream's body, straight from the caller's memory; returns how many bytes were taken.
+    /// Sends from the front of a stream's body, straight from the caller's memory; returns how many
+    /// bytes were taken.
     pub fn stream(&mut self, message: u8, head: &[u8], body: &[u8]) -> Result<usize, Broken> {
         if self.is_behind() {
             self.flush()?;
@@ -360,10 +367,12 @@ impl Conn {
         Ok(taken)
     }
 
-    /// Nothing more goes this way, whatever its system still holds: what was lent is the program's again, and must not go with other bytes in it.
+    /// Nothing more goes this way, whatever its system still holds: what was lent is the program's
+    /// again, and must not go with other bytes in it.
     pub fn give_up(&self) {
         if self.lent {
-            // It is closed at once then, and its peer's system told so. If it is refused, the system goes on trying for a while.
+            // It is closed at once then, and its peer's system told so. If it is refused, the
+            // system goes on trying for a while.
             let _ = rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
         }
     }
@@ -447,7 +456,8 @@ impl Conn {
                     }
                     Some(space) => {
                         let (filled, room) = (space.filled, space.bytes.len());
-                        // Into a stream's place nothing has come before. What follows the rest of a short message are others like it, which are to come with it.
+                        // Into a stream's place nothing has come before. What follows the rest of a
+                        // short message are others like it, which are to come with it.
                         let streams = filled == 0;
                         self.bulk = streams || filled + room >= frame::HEADER + frame::DIRECT_MIN;
                         let more = if self.bulk { AHEAD } else { scratch.len() };
@@ -475,7 +485,8 @@ impl Conn {
                 let one = all.delivered == before + 1 && self.reader.is_between();
                 self.large = got > PACKET && !one;
             }
-            // A short read has emptied the socket; to ask again would cost a system call for nothing.
+            // A short read has emptied the socket; to ask again would cost a system call for
+            // nothing.
             let kept = std::mem::take(&mut all.kept);
             if got < asked || all.delivered > before && self.late.ends(kept) {
                 break;
@@ -534,8 +545,9 @@ impl Conn {
         self.reader.coming() > 0
     }
 
-    /// The system is to say that there is something only when `most` bytes of the stream that is coming in are there, or the rest of it. Returns
-    /// whether it says so later than at the first byte.
+    /// The system is to say that there is something only when `most` bytes of the stream that is
+    /// coming in are there, or the rest of it. Returns whether it says so later than at the
+    /// first byte.
     pub fn gather(&mut self, most: usize) -> bool {
         // A record is no piece of the stream: what is in it is not known before it is whole.
         let coming = if self.seal.is_some() {
@@ -553,8 +565,9 @@ impl Conn {
 
     /// Says whether this process reads the connection directly, and nobody sleeps for it.
     ///
-    /// The system acknowledges what came in more than one packet when it is read, before the read returns. Where more is waited for than is there
-    /// it does so when the packets come: on the sender's core, if that is this machine's, and in no case between a message and its answer.
+    /// The system acknowledges what came in more than one packet when it is read, before the read
+    /// returns. Where more is waited for than is there it does so when the packets come: on the
+    /// sender's core, if that is this machine's, and in no case between a message and its answer.
     pub fn watch(&mut self, directly: bool) {
         if self.watched != directly {
             self.watched = directly;
@@ -563,10 +576,12 @@ impl Conn {
         }
     }
 
-    /// Is there certainly nothing to read? Asked only of a connection that is read directly, and after a read in vain.
+    /// Is there certainly nothing to read? Asked only of a connection that is read directly, and
+    /// after a read in vain.
     ///
-    /// A read locks the connection even if there is nothing, and what arrives meanwhile, with all that has to be done for it, is left to this
-    /// core and to the end of that call. Of a long message that is what is wanted ([`Connected::asks_first`](super::Connected)).
+    /// A read locks the connection even if there is nothing, and what arrives meanwhile, with all
+    /// that has to be done for it, is left to this core and to the end of that call. Of a long
+    /// message that is what is wanted ([`Connected::asks_first`](super::Connected)).
     #[inline]
     pub fn is_empty(&mut self) -> bool {
         if !self.idle || !self.watched || self.bulk {
@@ -585,10 +600,12 @@ impl Conn {
         self.way.line.unacknowledged(&self.socket)
     }
 
-    /// Has nothing been heard for `limit` although something should have been? To be asked from time to time.
+    /// Has nothing been heard for `limit` although something should have been? To be asked from
+    /// time to time.
     ///
-    /// A peer that computes does not read, its window closes, and that is no fault: its system still answers. What counts is that
-    /// sent segments, or questions whether the window is open again, stay unanswered.
+    /// A peer that computes does not read, its window closes, and that is no fault: its system
+    /// still answers. What counts is that sent segments, or questions whether the window is
+    /// open again, stay unanswered.
     pub fn is_silent(&mut self, now: Instant, limit: Duration) -> bool {
         let Some((waiting, heard)) = self.way.line.unanswered(&self.socket) else {
             return false;
@@ -636,10 +653,12 @@ fn stream_start(
     (start, n)
 }
 
-/// Writes from the front of `first` and then `second`, not more than `most`; returns how many bytes the socket took.
+/// Writes from the front of `first` and then `second`, not more than `most`; returns how many bytes
+/// the socket took.
 ///
-/// TIPC cuts what it is given for the link that it used when the connection was made. If another link with smaller packets has taken over, it
-/// refuses what is longer than one of those: from then on it gets no more than that at once.
+/// TIPC cuts what it is given for the link that it used when the connection was made. If another
+/// link with smaller packets has taken over, it refuses what is longer than one of those: from then
+/// on it gets no more than that at once.
 #[inline]
 pub(super) fn write(
     socket: &OwnedFd,

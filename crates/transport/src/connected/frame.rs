@@ -8,8 +8,8 @@
 //! u8   a mark, so that a reader that has lost its place notices
 //! ```
 //!
-//! A whole message is delivered in one run. A stream's body is delivered as it comes, and goes straight to where it belongs if the
-//! floor above says where that is.
+//! A whole message is delivered in one run. A stream's body is delivered as it comes, and goes
+//! straight to where it belongs if the floor above says where that is.
 
 use crate::{Inbox, ProcId};
 
@@ -19,10 +19,12 @@ pub const HEADER: usize = 8;
 pub const WHOLE_MAX: usize = 64 * 1024 + 128;
 /// Longest head of a stream, bytes.
 pub const HEAD_MAX: usize = 64;
-/// Longest body of one stream frame, bytes; what is longer goes in several frames, and other messages may stand between them.
+/// Longest body of one stream frame, bytes; what is longer goes in several frames, and other
+/// messages may stand between them.
 pub const STREAM_MAX: usize = 4 * 1024 * 1024;
 
-/// Whole messages from so many bytes on go straight to where they belong, if that is known when they begin to arrive.
+/// Whole messages from so many bytes on go straight to where they belong, if that is known when
+/// they begin to arrive.
 pub const DIRECT_MIN: usize = 8 * 1024;
 
 const MARK: u8 = 0xf5;
@@ -90,7 +92,8 @@ enum State {
     },
 }
 
-/// Takes frames out of one connection's bytes. It holds memory only for a frame that has come in part.
+/// Takes frames out of one connection's bytes. It holds memory only for a frame that has come in
+/// part.
 pub struct Reader {
     state: State,
 }
@@ -112,8 +115,8 @@ impl Reader {
         }
     }
 
-    /// Where the next bytes of the connection belong, if that is known: the rest of a frame that has come in part, or a place that
-    /// `inbox` names for a stream or a long message.
+    /// Where the next bytes of the connection belong, if that is known: the rest of a frame that
+    /// has come in part, or a place that `inbox` names for a stream or a long message.
     pub fn space<'a>(&'a mut self, from: ProcId, inbox: &'a mut dyn Inbox) -> Option<Space<'a>> {
         self.begin_again(from, inbox);
         match &mut self.state {
@@ -147,7 +150,8 @@ impl Reader {
         }
     }
 
-    /// `n` bytes have come into the [`Space`] that was given out, which had `filled` bytes before it.
+    /// `n` bytes have come into the [`Space`] that was given out, which had `filled` bytes before
+    /// it.
     pub fn filled(
         &mut self,
         from: ProcId,
@@ -247,7 +251,8 @@ impl Reader {
         Ok(found)
     }
 
-    /// Between frames: takes one off the front of `bytes` and returns how many bytes that were. What is not a whole frame is kept.
+    /// Between frames: takes one off the front of `bytes` and returns how many bytes that were.
+    /// What is not a whole frame is kept.
     fn frame(
         &mut self,
         from: ProcId,
@@ -299,7 +304,8 @@ impl Reader {
         }
     }
 
-    /// A whole message of which `start` is here: if `inbox` takes it as it comes, the bytes of its head.
+    /// A whole message of which `start` is here: if `inbox` takes it as it comes, the bytes of its
+    /// head.
     fn begin(
         &mut self,
         from: ProcId,
@@ -324,7 +330,8 @@ impl Reader {
         Some(head_len)
     }
 
-    /// Of a long message the beginning is here, and `inbox` did not take it when that came. It may now: a receive may have been posted since.
+    /// Of a long message the beginning is here, and `inbox` did not take it when that came. It may
+    /// now: a receive may have been posted since.
     #[inline]
     fn begin_again(&mut self, from: ProcId, inbox: &mut dyn Inbox) {
         let State::Frame { begun, needs } = &mut self.state else {

@@ -1,7 +1,8 @@
 //! Several messages in one system call.
 //!
-//! Large messages that are handed over one by one reach two thirds of what they reach together: while one call sends much, the peer's system has its
-//! acknowledgements processed here, on this core, and not on the core that reads.
+//! Large messages that are handed over one by one reach two thirds of what they reach together:
+//! while one call sends much, the peer's system has its acknowledgements processed here, on this
+//! core, and not on the core that reads.
 
 use super::conn::{Broken, Conn};
 use super::frame::{self, HEAD_MAX, HEADER, Kind};
@@ -28,7 +29,8 @@ impl Wrapped<'_> {
 }
 
 impl Conn {
-    /// Sends messages from the front of `parcels`. If a stream is begun, the first of them is its rest.
+    /// Sends messages from the front of `parcels`. If a stream is begun, the first of them is its
+    /// rest.
     pub fn send_several(&mut self, parcels: &[Parcel<'_>]) -> Result<Gone, Broken> {
         if self.is_behind() {
             self.flush()?;
@@ -86,7 +88,8 @@ impl Conn {
         Ok(self.account(parcels, wrapped, sent))
     }
 
-    /// The frame in which `parcel` goes, or, of a begun one (which only the first can be), what is left.
+    /// The frame in which `parcel` goes, or, of a begun one (which only the first can be), what is
+    /// left.
     fn wrap<'a>(&self, parcel: &Parcel<'a>, first: bool) -> Wrapped<'a> {
         let mut start = [0; HEADER + HEAD_MAX];
         if first && self.stream_left > 0 {

@@ -1,7 +1,9 @@
 //! Large bodies that are lent to the system rather than copied into it (vmsplice(2), splice(2)).
 //!
-//! The peer's system copies once, out of the sender's own pages, if both are on one machine; a network card reads them where they lie. Until the peer has read
-//! all, the pages must stay as they are: that it has is said by its process, for what its system acknowledges may still lie in the sender's memory.
+//! The peer's system copies once, out of the sender's own pages, if both are on one machine; a
+//! network card reads them where they lie. Until the peer has read all, the pages must stay as they
+//! are: that it has is said by its process, for what its system acknowledges may still lie in the
+//! sender's memory.
 
 use super::conn::{Broken, write};
 use crate::ProcId;
@@ -12,13 +14,15 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// Bytes that the pipe is to hold: as much as every process may ask for.
 const ROOM: usize = 1024 * 1024;
 
-/// Bytes given to the socket at once: as many whole pages as fit a packet of 64 KiB, header included. More would be cut, and the rest go by itself or begin
-/// the next packet, whose pages then lie across two.
+/// Bytes given to the socket at once: as many whole pages as fit a packet of 64 KiB, header
+/// included. More would be cut, and the rest go by itself or begin the next packet, whose pages
+/// then lie across two.
 const PACKET: usize = 15 * 4096;
 /// Bytes put into the pipe at once.
 const GIVEN: usize = 4 * PACKET;
 
-/// The pipe by which pages are lent. A socket that has no room leaves pages in it, and then it serves that one's peer alone.
+/// The pipe by which pages are lent. A socket that has no room leaves pages in it, and then it
+/// serves that one's peer alone.
 #[derive(Default)]
 pub struct Lending {
     ends: Option<(OwnedFd, OwnedFd)>,
@@ -39,7 +43,8 @@ impl Lending {
         if self.ends.is_none() {
             match pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK) {
                 Ok((out, into)) => {
-                    // By a small one, which is all that a user with many has, bytes go slower than by copying.
+                    // By a small one, which is all that a user with many has, bytes go slower than
+                    // by copying.
                     self.refused = fcntl_setpipe_size(&into, ROOM).is_err();
                     self.ends = Some((out, into));
                 }
@@ -60,7 +65,8 @@ impl Lending {
         (self.ends, self.left) = (None, 0);
     }
 
-    /// Gives the socket the pages of `body`, of which the pipe may hold the first already. Returns how many bytes it took.
+    /// Gives the socket the pages of `body`, of which the pipe may hold the first already. Returns
+    /// how many bytes it took.
     pub fn give(&mut self, peer: ProcId, socket: &OwnedFd, body: &[u8]) -> Result<usize, Broken> {
         let mut gone = 0;
         let quiet = Quiet::new();
@@ -72,7 +78,8 @@ impl Lending {
                     iov_base: next.as_ptr().cast_mut().cast(),
                     iov_len: next.len(),
                 };
-                // SAFETY: the system only reads `run` and takes references to the pages that it names, which lie in a live slice.
+                // SAFETY: the system only reads `run` and takes references to the pages that it
+                // names, which lie in a live slice.
                 let n = unsafe {
                     libc::vmsplice(into.as_raw_fd(), &raw const run, 1, libc::SPLICE_F_NONBLOCK)
                 };
@@ -83,7 +90,8 @@ impl Lending {
                 };
                 (self.left, self.whose) = (n, peer);
             }
-            // No SPLICE_F_MORE: what a call gives is a packet, and another's bytes are not to fill it up.
+            // No SPLICE_F_MORE: what a call gives is a packet, and another's bytes are not to fill
+            // it up.
             let none = std::ptr::null_mut();
             // SAFETY: two descriptors that are open, and no offsets.
             let n = unsafe {
@@ -123,7 +131,8 @@ impl Lending {
     }
 }
 
-/// While it lives, writing to a connection that has broken raises no signal: splice(2) cannot be told so.
+/// While it lives, writing to a connection that has broken raises no signal: splice(2) cannot be
+/// told so.
 struct Quiet {
     before: libc::sigset_t,
     /// SIGPIPE was blocked before, or had come: it is the program's.

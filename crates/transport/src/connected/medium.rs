@@ -1,4 +1,5 @@
-//! What differs between the media over which connections can be made: finding, calling and accepting.
+//! What differs between the media over which connections can be made: finding, calling and
+//! accepting.
 
 use crate::tipc::Port;
 use crate::{Lends, ProcId, TransportError};
@@ -69,13 +70,16 @@ pub trait Line: Sync {
     fn unacknowledged(&self, _socket: &OwnedFd) -> usize {
         0
     }
-    /// Has the system say that the connection can be read from only when so many bytes have come; 1: at once, as it is at first. It may do nothing.
+    /// Has the system say that the connection can be read from only when so many bytes have come;
+    /// 1: at once, as it is at first. It may do nothing.
     fn gather(&self, _socket: &OwnedFd, _bytes: usize) {}
-    /// Is there certainly nothing to read just now? Asked without taking the connection from its system, which may be about to bring something.
+    /// Is there certainly nothing to read just now? Asked without taking the connection from its
+    /// system, which may be about to bring something.
     fn is_empty(&self, _socket: &OwnedFd) -> bool {
         false
     }
-    /// Whether the peer's system owes an answer, and how long ago it was last heard. `None`: the system itself watches that.
+    /// Whether the peer's system owes an answer, and how long ago it was last heard. `None`: the
+    /// system itself watches that.
     fn unanswered(&self, _socket: &OwnedFd) -> Option<(bool, Duration)> {
         None
     }
@@ -105,7 +109,8 @@ pub trait Medium: Send {
     fn forget(&mut self, _process: ProcId) {}
     /// Who is at the other end of a connection, as long as there is one.
     fn who(&self, socket: &OwnedFd) -> Option<String>;
-    /// The node at the other end of a connection, in the medium's own numbers; to be kept for [`Medium::afterwards`].
+    /// The node at the other end of a connection, in the medium's own numbers; to be kept for
+    /// [`Medium::afterwards`].
     fn node(&self, _socket: &OwnedFd) -> u32 {
         0
     }

@@ -1,10 +1,11 @@
 //! How two processes come to have one connection.
 //!
-//! Whoever first has something to say asks the directory for the other's card, tries its addresses in turn, and proves itself by the
-//! guard's handshake. The called one then says the opening word, or does not: two processes that call each other at the same
-//! time use the call of the one with the lower number. That one holds the other's call back until its own has succeeded or
-//! failed; the other gives up its own as soon as it is called. Nothing but the handshake travels before the opening word, so
-//! nothing is lost with a call that is given up.
+//! Whoever first has something to say asks the directory for the other's card, tries its addresses
+//! in turn, and proves itself by the guard's handshake. The called one then says the opening word,
+//! or does not: two processes that call each other at the same time use the call of the one with
+//! the lower number. That one holds the other's call back until its own has succeeded or
+//! failed; the other gives up its own as soon as it is called. Nothing but the handshake travels
+//! before the opening word, so nothing is lost with a call that is given up.
 
 use super::conn::{Broken, Conn, Seal, Way};
 use super::{Asked, Begun, Connected, Link, News, Peer, Place, Stranger, Token, card, frame};
@@ -24,8 +25,8 @@ const ADDRESS_PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(200);
 /// Where all addresses refuse at once, nobody listens any more: so many rounds are enough.
 const REFUSALS: u32 = 3;
-/// Calls that were answered and came to nothing, before this process gives up: a called process that was kept from MPI for long
-/// forgets a call, a stranger at the address never takes one.
+/// Calls that were answered and came to nothing, before this process gives up: a called process
+/// that was kept from MPI for long forgets a call, a stranger at the address never takes one.
 const MISSES: u32 = 20;
 /// How long the launcher, who may know why a process has ended, may take to say so first.
 const GRACE: Duration = Duration::from_millis(1000);
@@ -367,7 +368,8 @@ impl Connected {
         }
     }
 
-    /// Something has happened on the socket of a process that is being called. Returns how many messages came.
+    /// Something has happened on the socket of a process that is being called. Returns how many
+    /// messages came.
     pub(super) fn hear_called(&mut self, i: usize, inbox: &mut dyn Inbox) -> usize {
         let process = self.peers[i].process;
         let token = Token::Peer(i).data();
@@ -465,7 +467,8 @@ impl Connected {
             let Some(listener) = medium.listeners().get(l) else {
                 return;
             };
-            // Without a descriptor left for it, a caller waits in the system's queue until there is one.
+            // Without a descriptor left for it, a caller waits in the system's queue until there is
+            // one.
             let Ok(Some(socket)) = medium.accept(listener) else {
                 break;
             };
@@ -514,12 +517,14 @@ impl Connected {
         }
     }
 
-    /// Counts a connection that is sent away; and says so in the job's log, the first, tenth, hundredth … time for each reason.
+    /// Counts a connection that is sent away; and says so in the job's log, the first, tenth,
+    /// hundredth … time for each reason.
     pub(super) fn refuse(&mut self, why: Rejected, stranger: &Stranger) {
         let worth_saying = self.drops.count(why);
         super::REFUSED.store(self.drops.total(), Relaxed);
-        // A call that crosses one from the other side is given up before it is over, and a rank that has proved the key and asks for
-        // another one calls that one next: no stranger's doing.
+        // A call that crosses one from the other side is given up before it is over, and a rank
+        // that has proved the key and asks for another one calls that one next: no
+        // stranger's doing.
         if worth_saying
             && !matches!(
                 why,
@@ -631,7 +636,8 @@ fn way(of: &dyn super::Medium, medium: usize, socket: &OwnedFd) -> Way {
     }
 }
 
-/// Begins to call a process at a place: the socket, the handshake, and the hello if it has yet to be said. `Ok(None)`: the medium awaits it.
+/// Begins to call a process at a place: the socket, the handshake, and the hello if it has yet to
+/// be said. `Ok(None)`: the medium awaits it.
 #[allow(clippy::type_complexity)]
 fn begin(
     medium: &mut dyn super::Medium,

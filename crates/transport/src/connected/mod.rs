@@ -1,10 +1,13 @@
-//! What the wires have in common that are made of connections: one a pair, made when the two first speak.
+//! What the wires have in common that are made of connections: one a pair, made when the two first
+//! speak.
 //!
-//! Over which medium a connection goes ([`Medium`]: TCP, TIPC) is decided when it is made: a process is tried at the places that its card
-//! names, medium by medium in the order of FERRY_TRANSPORTS. All else is the same for every medium.
+//! Over which medium a connection goes ([`Medium`]: TCP, TIPC) is decided when it is made: a
+//! process is tried at the places that its card names, medium by medium in the order of
+//! FERRY_TRANSPORTS. All else is the same for every medium.
 //!
-//! Nothing here has a thread of its own. While its process polls, the connection that last brought something is read from directly and
-//! the others are looked at now and then; while it sleeps, one epoll descriptor stands for all of them.
+//! Nothing here has a thread of its own. While its process polls, the connection that last brought
+//! something is read from directly and the others are looked at now and then; while it sleeps, one
+//! epoll descriptor stands for all of them.
 
 pub(crate) mod card;
 mod conn;
@@ -34,7 +37,8 @@ use std::time::{Duration, Instant};
 
 /// What cards of these wires are called in the directory.
 pub const CARDS: &str = "wires";
-/// Messages (head and body) up to this many bytes are sent at once; larger ones are announced, and received where they belong.
+/// Messages (head and body) up to this many bytes are sent at once; larger ones are announced, and
+/// received where they belong.
 pub const EAGER_MAX: usize = 64 * 1024 + 32;
 /// What the handshake calls this kind of connection.
 pub(crate) const PURPOSE: u16 = 1;
@@ -43,7 +47,8 @@ pub(crate) const PORCH: usize = 256;
 const PORCH_PATIENCE: Duration = Duration::from_secs(10);
 /// Polls of the connection that last brought something for each look at all others, at most.
 const LOOK_MAX: u32 = 16;
-/// A connection that has brought so much without a sleep is taken out of the poll set, which then costs its sender nothing.
+/// A connection that has brought so much without a sleep is taken out of the poll set, which then
+/// costs its sender nothing.
 const HOT_STREAK: u32 = 64;
 /// Events taken from the system at a time.
 const EVENTS: usize = 32;
@@ -120,7 +125,8 @@ enum Link {
     Calling(Box<Calling>),
     /// There is a connection.
     Open(Box<Conn>),
-    /// The connection has broken; the fault is told when the launcher, who may know more, has had time to say it first.
+    /// The connection has broken; the fault is told when the launcher, who may know more, has had
+    /// time to say it first.
     Dying {
         what: String,
         until: Instant,
@@ -158,7 +164,8 @@ pub struct Connected {
     epoll: OwnedFd,
     timer: watch::Timer,
     timeout: Duration,
-    /// By process: 0 for a stranger, otherwise its place in `peers`, plus 1. (What is never written costs no memory.)
+    /// By process: 0 for a stranger, otherwise its place in `peers`, plus 1. (What is never
+    /// written costs no memory.)
     index: Vec<u32>,
     peers: Vec<Peer>,
     porch: Porch<Stranger>,
@@ -183,8 +190,9 @@ pub struct Connected {
 }
 
 impl Connected {
-    /// Listens by all of `media`, of which those in front are tried first, and leaves this process's card in the directory. Under a foreign
-    /// launcher blocks until all ranks have. `timeout`: how long a process may be called in vain, and its host be silent.
+    /// Listens by all of `media`, of which those in front are tried first, and leaves this
+    /// process's card in the directory. Under a foreign launcher blocks until all ranks have.
+    /// `timeout`: how long a process may be called in vain, and its host be silent.
     ///
     /// Errors: the system or the launcher refuses.
     pub fn open(
@@ -320,8 +328,8 @@ impl Connected {
             _ => epoll::EventFlags::IN,
         };
         let token = Token::Peer(i).data();
-        // The set refuses only when the system is out of memory; the connection is then looked at as the hot one or not at all,
-        // until the next time it is asked for.
+        // The set refuses only when the system is out of memory; the connection is then looked at
+        // as the hot one or not at all, until the next time it is asked for.
         let done = match (conn.asked, asked) {
             (_, Asked::Nothing) => epoll::delete(&self.epoll, conn.fd()),
             (Asked::Nothing, _) => epoll::add(&self.epoll, conn.fd(), token, flags),
@@ -368,7 +376,8 @@ impl Connected {
         }
     }
 
-    /// Has `give` put as much as it can of a stream's body, of which `len` bytes are left, into the connection to `to`.
+    /// Has `give` put as much as it can of a stream's body, of which `len` bytes are left, into the
+    /// connection to `to`.
     fn pass_on(
         &mut self,
         to: ProcId,
@@ -395,9 +404,10 @@ impl Connected {
         Ok(Streamed { taken, between })
     }
 
-    /// Is the poll set to be asked before peer `i` is read from? For many messages, whose packets the system puts together on the sender's core as
-    /// long as nobody tries to read: a read in vain locks the socket, and then it has to be done here. Not for a long message: there the sender's
-    /// core has more to do than this one, and what is done here relieves it.
+    /// Is the poll set to be asked before peer `i` is read from? For many messages, whose packets
+    /// the system puts together on the sender's core as long as nobody tries to read: a read in
+    /// vain locks the socket, and then it has to be done here. Not for a long message: there the
+    /// sender's core has more to do than this one, and what is done here relieves it.
     #[inline]
     fn asks_first(&self, i: usize) -> bool {
         matches!(&self.peers[i].link, Link::Open(conn) if conn.large && !conn.bulk && conn.asked != Asked::Nothing)
@@ -495,7 +505,8 @@ impl Connected {
             let Link::Open(conn) = &mut self.peers[i].link else {
                 return false;
             };
-            // What is wrong with a socket is found by reading, which may bring the peer's last words first.
+            // What is wrong with a socket is found by reading, which may bring the peer's last
+            // words first.
             let _ = conn.flush();
             conn.is_behind() || conn.wants_room
         });
@@ -549,7 +560,8 @@ impl Transport for Connected {
         let Some((i, conn)) = open else {
             return Ok(Answer::Full);
         };
-        // A write that fails is not yet the end: reading says what has happened, after what the peer has said before.
+        // A write that fails is not yet the end: reading says what has happened, after what the
+        // peer has said before.
         let taken = conn
             .send(message, head, body, &mut self.scratch)
             .unwrap_or(false);

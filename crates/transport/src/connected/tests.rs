@@ -161,8 +161,8 @@ fn a_poll_ends_with_a_message_whose_receive_comes_late() {
         all[1].poll(&mut keeps[1]).unwrap();
         came.push(keeps[1].0.len() - before);
     }
-    // The first read is of as much as there is room for; then one by one, so that the program may post a receive for the next. A poll that
-    // looks at all connections reads twice.
+    // The first read is of as much as there is room for; then one by one, so that the program may
+    // post a receive for the next. A poll that looks at all connections reads twice.
     let at_first = conn::SCRATCH / body.len() + 2;
     assert!(came[0] <= at_first, "{came:?}");
     assert!(came[1..].iter().all(|&n| n <= 2), "{came:?}");
@@ -325,7 +325,8 @@ fn strangers_are_sent_away_and_stall_nobody() {
     silent.clear();
 }
 
-/// What one wire sends, changed on its way to another by hand: after the handshake of a process that knows the key.
+/// What one wire sends, changed on its way to another by hand: after the handshake of a process
+/// that knows the key.
 #[test]
 fn nonsense_from_a_process_of_the_job_ends_its_connection_alone() {
     let (mut all, cards) = wires(3, false);

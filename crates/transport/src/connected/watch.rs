@@ -1,4 +1,5 @@
-//! What time brings: calls without an answer, hosts that have gone silent, strangers that say nothing.
+//! What time brings: calls without an answer, hosts that have gone silent, strangers that say
+//! nothing.
 
 use super::{Connected, Link};
 use ferry_auth::Rejected;

@@ -76,8 +76,9 @@ impl Transport for SelfLoop {
     ) -> Result<(), ReadError> {
         let mut from = address as *const u8;
         for &(to, len) in into {
-            // SAFETY: the address was announced by this very process for a send under way; the caller vouches for the
-            // local runs. A program that receives into its own send buffer is wrong, but memmove keeps it harmless.
+            // SAFETY: the address was announced by this very process for a send under way; the
+            // caller vouches for the local runs. A program that receives into its own
+            // send buffer is wrong, but memmove keeps it harmless.
             unsafe {
                 std::ptr::copy(from, to, len);
                 from = from.add(len);

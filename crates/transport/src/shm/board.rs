@@ -1,9 +1,11 @@
-//! A board in the node's memory where the members of a group meet: what one posts there, the others read.
+//! A board in the node's memory where the members of a group meet: what one posts there, the others
+//! read.
 //!
-//! The members go through numbered *phases* together, [`PARTS`] of which can be under way at a time: each has a part of the
-//! board, so that nobody writes over what somebody still reads. In a phase each member adds [`SHARE`] to the part's
-//! counter when it is done with the part. A part may be used again when its counter says that all are. Who only posts, as a broadcast's
-//! root, is so many phases ahead of the others at most.
+//! The members go through numbered *phases* together, [`PARTS`] of which can be under way at a
+//! time: each has a part of the board, so that nobody writes over what somebody still reads. In a
+//! phase each member adds [`SHARE`] to the part's counter when it is done with the part. A part may
+//! be used again when its counter says that all are. Who only posts, as a broadcast's root, is so
+//! many phases ahead of the others at most.
 //!
 //! ```text
 //! line 0 ..    the parts' counters
@@ -37,15 +39,17 @@ impl Board {
     /// A board for `members` members.
     ///
     /// # Safety
-    /// `base` is page-aligned shared memory of at least [`board_len`]`(members)` bytes, never unmapped, that all members and
-    /// nobody else use; zeroed, or [reset](Board::reset), before the first of them uses it.
+    /// `base` is page-aligned shared memory of at least [`board_len`]`(members)` bytes, never
+    /// unmapped, that all members and nobody else use; zeroed, or [reset](Board::reset), before
+    /// the first of them uses it.
     pub unsafe fn new(base: Base, members: u32) -> Board {
         // SAFETY: the caller's promise.
         let memory = unsafe { BoardMemory::new(base) };
         Board { memory, members }
     }
 
-    /// Has every member that once was here left for good, or was nobody ever here? `members` of them.
+    /// Has every member that once was here left for good, or was nobody ever here? `members` of
+    /// them.
     pub fn is_deserted(&self, members: u32) -> bool {
         self.memory.left().load(Ordering::Acquire) == u64::from(members)
     }
@@ -82,7 +86,8 @@ impl Board {
         self.memory.counter(Board::part(phase))
     }
 
-    /// How far `phase` (from 1 on) has come: the sum of what members have added; below 0 while its part is in use.
+    /// How far `phase` (from 1 on) has come: the sum of what members have added; below 0 while its
+    /// part is in use.
     #[inline]
     pub fn progress(&self, phase: u64) -> i64 {
         self.counter(phase)
@@ -121,8 +126,8 @@ impl Board {
         self.memory.waiting().load(Ordering::SeqCst) != 0
     }
 
-    /// Where member `i` posts up to `stride` bytes in `phase`; all members must use the same stride, a multiple of 64 up to
-    /// [`SLOT_MAX`].
+    /// Where member `i` posts up to `stride` bytes in `phase`; all members must use the same
+    /// stride, a multiple of 64 up to [`SLOT_MAX`].
     #[inline]
     pub fn slot(&self, phase: u64, i: u32, stride: usize) -> *mut u8 {
         debug_assert!(i < self.members && stride <= SLOT_MAX);
@@ -147,7 +152,8 @@ pub(super) mod tests {
         }
     }
 
-    /// Threads in place of processes: each posts its number and adds up all numbers, phase after phase.
+    /// Threads in place of processes: each posts its number and adds up all numbers, phase after
+    /// phase.
     #[test]
     fn all_read_what_all_posted() {
         const N: u32 = 4;
@@ -158,7 +164,8 @@ pub(super) mod tests {
         let threads: Vec<_> = (0..N)
             .map(|me| {
                 std::thread::spawn(move || {
-                    // SAFETY: the memory outlives the threads; each stands for a process with its own view.
+                    // SAFETY: the memory outlives the threads; each stands for a process with its
+                    // own view.
                     let b = unsafe { Board::new(base as *mut u8, N) };
                     for phase in 1..=500u64 {
                         while b.progress(phase) < 0 {
@@ -176,7 +183,8 @@ pub(super) mod tests {
                         while !b.is_open(phase) {
                             std::thread::yield_now();
                         }
-                        // SAFETY: all have posted, and nobody posts there again before this member is done.
+                        // SAFETY: all have posted, and nobody posts there again before this member
+                        // is done.
                         let sum: u64 = (0..N)
                             .map(|i| unsafe { b.slot(phase, i, 64).cast::<u64>().read() })
                             .sum();

@@ -1,8 +1,11 @@
-//! Cells: where the bytes of a pair's long records lie, so that both processes write the same memory.
+//! Cells: where the bytes of a pair's long records lie, so that both processes write the same
+//! memory.
 //!
-//! A cell belongs to one of the two processes at a time. Whoever has it writes a record's bytes there and says so in the ring; whoever
-//! has read them has the cell from then on, and writes its next long record there: into lines that have just come to its core, in place of
-//! lines of its own ring that the other's core had last. While messages go one way only, the reader gives back those cells that it has had for longest.
+//! A cell belongs to one of the two processes at a time. Whoever has it writes a record's bytes
+//! there and says so in the ring; whoever has read them has the cell from then on, and writes its
+//! next long record there: into lines that have just come to its core, in place of lines of its own
+//! ring that the other's core had last. While messages go one way only, the reader gives back those
+//! cells that it has had for longest.
 //!
 //! ```text
 //! a record that lies in a cell   which cell (4 bytes), how long the body is (4 bytes), head
@@ -22,14 +25,16 @@ pub struct Cells {
     memory: CellsMemory,
     /// The pair's cells, as bits.
     all: u64,
-    /// A fourth of them: so many are given back at a time, and so many at least are always the writer's when all has been read.
+    /// A fourth of them: so many are given back at a time, and so many at least are always the
+    /// writer's when all has been read.
     fourth: usize,
     /// Those that are this process's, the one that it has read last at the end.
     own: [u8; CELLS],
     count: usize,
     /// The same as bits.
     has: u64,
-    /// By cell: how much of it has been used. Both processes know the same, as each use is a write of the one and a read of the other.
+    /// By cell: how much of it has been used. Both processes know the same, as each use is a write
+    /// of the one and a read of the other.
     used: [u32; CELLS],
     /// Records that lay in memory that had not been used before, read and written.
     cold: u64,
@@ -50,7 +55,8 @@ impl Lies {
         (self.cell as u64 | (self.len as u64) << 32).to_le_bytes()
     }
 
-    /// What came through the ring, and the head behind it. `None`: not one of the `all` cells, or more than one holds.
+    /// What came through the ring, and the head behind it. `None`: not one of the `all` cells, or
+    /// more than one holds.
     fn read(record: &[u8], all: u64) -> Option<(Lies, &[u8])> {
         let (word, head) = record.split_first_chunk::<8>()?;
         let word = u64::from_le_bytes(*word);
@@ -65,11 +71,14 @@ impl Lies {
 }
 
 impl Cells {
-    /// This process's side of the cells behind the two rings of a pair, the one that it writes and the one that it reads; `lower`: it has the lower number of the two. The
-    /// pair uses `cells` of them, a multiple of four up to [`CELLS`], the same for both; at first those behind the ring that a process writes are its own.
+    /// This process's side of the cells behind the two rings of a pair, the one that it writes and
+    /// the one that it reads; `lower`: it has the lower number of the two. The
+    /// pair uses `cells` of them, a multiple of four up to [`CELLS`], the same for both; at first
+    /// those behind the ring that a process writes are its own.
     ///
     /// # Safety
-    /// As for [`Writer::new`](super::ring::Writer::new) and [`Reader::new`](super::ring::Reader::new); each process of the pair has one side.
+    /// As for [`Writer::new`](super::ring::Writer::new) and
+    /// [`Reader::new`](super::ring::Reader::new); each process of the pair has one side.
     pub unsafe fn new(out: Base, into: Base, lower: bool, cells: usize) -> Cells {
         debug_assert!(cells.is_multiple_of(4) && (4..=CELLS).contains(&cells));
         // SAFETY: the caller's promise.
@@ -110,7 +119,8 @@ impl Cells {
         self.fourth
     }
 
-    /// How many records have been read and written that lay, in part, in memory that had not been used before: its pages cost more than a copy.
+    /// How many records have been read and written that lay, in part, in memory that had not been
+    /// used before: its pages cost more than a copy.
     #[inline]
     pub fn cold(&self) -> u64 {
         self.cold
@@ -152,7 +162,8 @@ impl Cells {
         self.has |= 1 << cell;
     }
 
-    /// Writes a body of `len` bytes into a cell by `fill`. There must be [one](Cells::has). Its record in the ring makes it the peer's.
+    /// Writes a body of `len` bytes into a cell by `fill`. There must be [one](Cells::has). Its
+    /// record in the ring makes it the peer's.
     #[inline]
     pub fn write(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Lies {
         debug_assert!(len <= BODY_MAX);
@@ -166,7 +177,9 @@ impl Cells {
         lies
     }
 
-    /// Head and body of what lies in a cell as its record says, and whether that memory had not been used before. `None`: nonsense, or the peer has not got that cell, so that it cannot have written there.
+    /// Head and body of what lies in a cell as its record says, and whether that memory had not
+    /// been used before. `None`: nonsense, or the peer has not got that cell, so that it cannot
+    /// have written there.
     #[inline]
     pub fn bytes(&mut self, record: &[u8]) -> Option<(Lies, &[u8], bool)> {
         let (lies, head) = Lies::read(record, self.all)?;
@@ -175,7 +188,8 @@ impl Cells {
         }
         let is_cold = self.note_used(lies);
         let lead = LINE - head.len();
-        // SAFETY: the peer has published these bytes with the record, and the cell with them: it does not look there any more.
+        // SAFETY: the peer has published these bytes with the record, and the cell with them: it
+        // does not look there any more.
         unsafe {
             let put = |out: &mut [u8]| out.copy_from_slice(head);
             self.memory.fill(lies.cell, lead, head.len(), put);
@@ -184,14 +198,16 @@ impl Cells {
         }
     }
 
-    /// The record there has been read: the cell is this process's. Returns whether some were given back to the peer, with a full barrier.
+    /// The record there has been read: the cell is this process's. Returns whether some were given
+    /// back to the peer, with a full barrier.
     #[inline]
     pub fn read(&mut self, lies: Lies) -> bool {
         if self.has >> lies.cell & 1 != 0 {
             return false;
         }
         self.push(lies.cell);
-        // What the peer has given back counts, too: otherwise all could be waiting to be taken back, and none be free.
+        // What the peer has given back counts, too: otherwise all could be waiting to be taken
+        // back, and none be free.
         self.take_back();
         self.count > 3 * self.fourth && self.give()
     }

@@ -35,7 +35,8 @@ pub unsafe fn read(pid: i32, mut address: u64, into: &[(*mut u8, usize)]) -> Res
             iov_base: address as *mut libc::c_void,
             iov_len: total,
         };
-        // SAFETY: the local runs are writable (the caller's promise); the kernel checks the remote range.
+        // SAFETY: the local runs are writable (the caller's promise); the kernel checks the remote
+        // range.
         let got =
             unsafe { libc::process_vm_readv(pid, local.as_ptr(), used as u64, &remote, 1, 0) };
         if got <= 0 {
@@ -76,7 +77,8 @@ pub unsafe fn read(pid: i32, mut address: u64, into: &[(*mut u8, usize)]) -> Res
     Ok(())
 }
 
-/// Copies `len` bytes at `source` of this process to `target` in process `pid`. False: not all of it could be.
+/// Copies `len` bytes at `source` of this process to `target` in process `pid`. False: not all of
+/// it could be.
 ///
 /// The addresses may be nonsense: the kernel checks both.
 pub fn write(pid: i32, mut source: u64, mut target: u64, mut len: u64) -> bool {
@@ -89,7 +91,8 @@ pub fn write(pid: i32, mut source: u64, mut target: u64, mut len: u64) -> bool {
             iov_base: target as *mut libc::c_void,
             iov_len: len as usize,
         };
-        // SAFETY: the kernel reads the local run as this process could, and says EFAULT where it could not.
+        // SAFETY: the kernel reads the local run as this process could, and says EFAULT where it
+        // could not.
         let put = unsafe { libc::process_vm_writev(pid, &local, 1, &remote, 1, 0) };
         if put <= 0 {
             return false;

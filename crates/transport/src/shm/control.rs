@@ -1,4 +1,5 @@
-//! What each process of a node keeps in the segment for its peers there: its doorbell, who has something for it, and how to reach its memory.
+//! What each process of a node keeps in the segment for its peers there: its doorbell, who has
+//! something for it, and how to reach its memory.
 
 use crate::Sleeper;
 use crate::shm::word;
@@ -16,11 +17,12 @@ pub const CONTROL: usize = 4096;
 /// One process's page.
 #[repr(C, align(4096))]
 pub struct Control {
-    /// Not [`AWAKE`]: the process sleeps, or is about to; whoever has brought it something swaps this to 0 and rings. Unless it is
-    /// [`AT_DOOR`], the bits of who sleeps on the bell ([`Sleeper::bits`](crate::Sleeper::bits)).
+    /// Not [`AWAKE`]: the process sleeps, or is about to; whoever has brought it something swaps
+    /// this to 0 and rings. Unless it is [`AT_DOOR`], the bits of who sleeps on the bell
+    /// ([`Sleeper::bits`](crate::Sleeper::bits)).
     pub asleep: AtomicU32,
-    /// Changed by each ring; the futex word on which the process sleeps, and whether its progress thread polls it
-    /// ([`word`]).
+    /// Changed by each ring; the futex word on which the process sleeps, and whether its progress
+    /// thread polls it ([`word`]).
     pub bell: AtomicU32,
     _line0: [u32; 14],
     /// Changed whenever a peer has opened a ring to this process.
@@ -56,7 +58,8 @@ pub const AT_DOOR: u32 = 1 << 31;
 const _: () = assert!(size_of::<Control>() == CONTROL);
 
 impl Control {
-    /// Wakes the process if it sleeps. The caller's message must have been published with a full barrier.
+    /// Wakes the process if it sleeps. The caller's message must have been published with a full
+    /// barrier.
     #[inline]
     pub fn ring_if_asleep(&self) {
         if self.asleep.load(Ordering::Relaxed) != AWAKE {
@@ -95,7 +98,8 @@ impl Control {
 pub struct Waker(pub(super) &'static Control);
 
 impl Waker {
-    /// Wakes it if a thread of its program sleeps, as far as one can tell. What it is to see must have been written with a full barrier.
+    /// Wakes it if a thread of its program sleeps, as far as one can tell. What it is to see must
+    /// have been written with a full barrier.
     #[inline]
     pub fn wake(&self) {
         self.0.ring_if_program_sleeps();

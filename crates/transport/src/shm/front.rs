@@ -1,8 +1,10 @@
 //! The front of a pair's rings: room for one message, which both processes write in turns.
 //!
-//! Whoever consumed the last message there may write the next one there. A request and its reply then share lines that both cores
-//! have in their caches; in the rings each would have to fetch lines that the other had long ago. It serves any message that fits a record,
-//! the smallest in a single line, but only while nothing older is on the writer's ring; everything else goes by the rings.
+//! Whoever consumed the last message there may write the next one there. A request and its reply
+//! then share lines that both cores have in their caches; in the rings each would have to fetch
+//! lines that the other had long ago. It serves any message that fits a record, the smallest in a
+//! single line, but only while nothing older is on the writer's ring; everything else goes by the
+//! rings.
 //!
 //! ```text
 //! word   bit 0: who wrote it (1: the lower-numbered process); 1..5: the lead, in words of 8 bytes; 8..24: length; 24..32: message number;
@@ -29,15 +31,17 @@ pub struct Front {
     lead: usize,
 }
 
-/// A message found on the front: its number, the low bits of how far the peer has read this process's ring, in lines, and
-/// how many bytes it has.
+/// A message found on the front: its number, the low bits of how far the peer has read this
+/// process's ring, in lines, and how many bytes it has.
 pub type Arrived = (u8, u32, usize);
 
 impl Front {
-    /// This process's side of the front at `front`; `lower`: it has the lower number of the two, and the first turn.
+    /// This process's side of the front at `front`; `lower`: it has the lower number of the two,
+    /// and the first turn.
     ///
     /// # Safety
-    /// `front` is FRONT zeroed bytes of shared memory, aligned to 64, never unmapped; each process of the pair has one side.
+    /// `front` is FRONT zeroed bytes of shared memory, aligned to 64, never unmapped; each process
+    /// of the pair has one side.
     pub unsafe fn new(front: Base, lower: bool) -> Front {
         // SAFETY: the caller's promise.
         let memory = unsafe { FrontMemory::new(front) };
@@ -55,7 +59,8 @@ impl Front {
         self.my_turn
     }
 
-    /// Writes a message of `len` bytes, of which the first `head` are its head, by `fill` and publishes it with a full barrier. Only in this process's turn.
+    /// Writes a message of `len` bytes, of which the first `head` are its head, by `fill` and
+    /// publishes it with a full barrier. Only in this process's turn.
     #[inline]
     pub fn write(
         &mut self,
@@ -74,7 +79,8 @@ impl Front {
             | (len as u64) << 8
             | u64::from(message) << 24
             | u64::from(read) << 32;
-        // The caller next looks whether the reader sleeps, and that look must not come before the word is there for the reader to see.
+        // The caller next looks whether the reader sleeps, and that look must not come before the
+        // word is there for the reader to see.
         if len > APART {
             self.memory.word().store(word, Ordering::Release);
             self.memory.hand_over(lead + len);
@@ -102,11 +108,13 @@ impl Front {
         Some(((word >> 24) as u8, (word >> 32) as u32, len))
     }
 
-    /// The first `len` bytes of the message last returned by [`Front::poll`], until this process writes.
+    /// The first `len` bytes of the message last returned by [`Front::poll`], until this process
+    /// writes.
     #[inline]
     pub fn bytes(&self, len: usize) -> &[u8] {
         debug_assert!(self.my_turn);
-        // SAFETY: the peer published these bytes with the word, and will not touch them before its turn.
+        // SAFETY: the peer published these bytes with the word, and will not touch them before its
+        // turn.
         unsafe { self.memory.bytes(self.lead, len.min(FRONT_MAX)) }
     }
 }

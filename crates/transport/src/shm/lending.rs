@@ -43,12 +43,14 @@ impl Shm {
         for number in 0..BOARDS {
             let lent = self.boards.lent[number as usize];
             let base = self.board_at(self.me, number)?;
-            // SAFETY: a mapped board; until it is announced to its members only its owner looks at its counters.
+            // SAFETY: a mapped board; until it is announced to its members only its owner looks at
+            // its counters.
             let board = unsafe { Board::new(base, members) };
             if lent == 0 || board.is_deserted(lent) {
                 board.reset();
                 if lent != 0 && members <= FEW {
-                    // SAFETY: the same memory, which nobody else uses yet. As long as it was never lent it is all zeros.
+                    // SAFETY: the same memory, which nobody else uses yet. As long as it was never
+                    // lent it is all zeros.
                     unsafe { Round::new(base, members, 0) }.reset();
                 }
                 self.boards.lent[number as usize] = members;
@@ -60,7 +62,8 @@ impl Shm {
 
     pub(super) fn view_board(&mut self, owner: ProcId, number: u32, members: u32) -> Option<Board> {
         let base = self.lent(owner, number, members)?;
-        // SAFETY: a mapped board with slots for all local processes, lent by its owner to these members.
+        // SAFETY: a mapped board with slots for all local processes, lent by its owner to these
+        // members.
         Some(unsafe { Board::new(base, members) })
     }
 

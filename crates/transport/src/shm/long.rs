@@ -60,7 +60,8 @@ impl Long {
         })
     }
 
-    /// The next record has come; `more` of them follow. True: the message is whole and has been delivered.
+    /// The next record has come; `more` of them follow. True: the message is whole and has been
+    /// delivered.
     pub fn go_on(
         &mut self,
         from: ProcId,

@@ -1,5 +1,5 @@
-//! Shared memory as the protocols of rings and fronts see it: atomic words, and bytes that belong to one side at a
-//! time. `tests/loom.rs` puts a model of this module under the same protocols.
+//! Shared memory as the protocols of rings and fronts see it: atomic words, and bytes that belong
+//! to one side at a time. `tests/loom.rs` puts a model of this module under the same protocols.
 
 pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -24,8 +24,9 @@ const CELL_STRIDE: usize = CELL.next_multiple_of(4096);
 /// Where the cells behind a ring begin.
 const CELLS_AT: usize = (RECORDS_AT + DATA).next_multiple_of(4096);
 
-/// The bodies of longer records than this, bytes, begin on the line behind their word's. The reader polls the word's line, and what is written there while
-/// it does costs a trip of the line for each time it looks.
+/// The bodies of longer records than this, bytes, begin on the line behind their word's. The reader
+/// polls the word's line, and what is written there while it does costs a trip of the line for each
+/// time it looks.
 pub const APART: usize = 4 * LINE - 8;
 
 /// Phases of a board that can be under way at a time.
@@ -62,7 +63,8 @@ impl RingMemory {
     }
 
     fn header(&self) -> &Header {
-        // SAFETY: the mapping is RING bytes, page aligned, and lives as long as the process; Header is all atomics.
+        // SAFETY: the mapping is RING bytes, page aligned, and lives as long as the process; Header
+        // is all atomics.
         unsafe { &*self.0.cast::<Header>() }
     }
 
@@ -111,8 +113,8 @@ impl RingMemory {
     /// Writes the `len` bytes that begin `lead` bytes behind the word at `at` by `fill`.
     ///
     /// # Safety
-    /// This side owns them: the reader has passed them and does not look there before the word is published. They do not
-    /// cross the ring's end.
+    /// This side owns them: the reader has passed them and does not look there before the word is
+    /// published. They do not cross the ring's end.
     #[inline]
     pub unsafe fn fill(&self, at: u64, lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
         // SAFETY: within the mapping, and this side's, by the caller's promise.
@@ -122,8 +124,8 @@ impl RingMemory {
     /// The `len` bytes that begin `lead` bytes behind the word at `at`.
     ///
     /// # Safety
-    /// This side owns them: the writer has published them and does not touch them before `head` passes them. They do
-    /// not cross the ring's end.
+    /// This side owns them: the writer has published them and does not touch them before `head`
+    /// passes them. They do not cross the ring's end.
     #[inline]
     pub unsafe fn bytes(&self, at: u64, lead: usize, len: usize) -> &[u8] {
         // SAFETY: within the mapping, and this side's, by the caller's promise.
@@ -131,13 +133,16 @@ impl RingMemory {
     }
 }
 
-/// What a core is told about lines of its cache. Hints change no value; a processor that does not know one passes over it.
+/// What a core is told about lines of its cache. Hints change no value; a processor that does not
+/// know one passes over it.
 mod hint {
-    /// The line goes to the cache that the cores share, where the next reader finds it sooner than in this core's own.
+    /// The line goes to the cache that the cores share, where the next reader finds it sooner than
+    /// in this core's own.
     #[inline]
     pub fn hand_over(line: *const u8) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: touches no value, faults on no address; older processors take its code for an instruction that does nothing.
+        // SAFETY: touches no value, faults on no address; older processors take its code for an
+        // instruction that does nothing.
         unsafe {
             std::arch::asm!("cldemote [{}]", in(reg) line, options(nostack, preserves_flags));
         }
@@ -217,7 +222,8 @@ pub struct CellsMemory {
 }
 
 impl CellsMemory {
-    /// Those behind the ring that this process writes and the one that it reads. `lower`: its cells have the lower numbers.
+    /// Those behind the ring that this process writes and the one that it reads. `lower`: its cells
+    /// have the lower numbers.
     ///
     /// # Safety
     /// As for [`RingMemory::new`].
@@ -273,7 +279,8 @@ impl CellsMemory {
     /// The `len` bytes that begin `lead` bytes behind a cell's beginning.
     ///
     /// # Safety
-    /// A record of the peer's says so that has not been released, and `lead` and `len` together are at most CELL.
+    /// A record of the peer's says so that has not been released, and `lead` and `len` together are
+    /// at most CELL.
     #[inline]
     pub unsafe fn bytes(&self, number: usize, lead: usize, len: usize) -> &[u8] {
         // SAFETY: within the cell, and this side's, by the caller's promise.
@@ -288,7 +295,8 @@ pub struct RoundMemory(Base);
 unsafe impl Send for RoundMemory {}
 
 impl RoundMemory {
-    /// The first page's line with the first member's word; those of a board with as many members as it may have stand before.
+    /// The first page's line with the first member's word; those of a board with as many members as
+    /// it may have stand before.
     const DONE: usize = PARTS + 3;
     /// Where the slots begin.
     const SLOTS: usize = 4096;

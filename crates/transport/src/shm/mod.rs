@@ -1,7 +1,8 @@
 //! Shared memory: rings in the node's segment, bulk data by reading the peer's memory.
 //!
-//! The segment's part behind `wire_at` holds one [`Control`] page a process and, sparse, room for a ring
-//! from each process to each other. A ring is mapped when the pair first speaks; a page of it costs memory when first written.
+//! The segment's part behind `wire_at` holds one [`Control`] page a process and, sparse, room for a
+//! ring from each process to each other. A ring is mapped when the pair first speaks; a page of it
+//! costs memory when first written.
 
 mod board;
 mod cells;
@@ -48,33 +49,39 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 const STRIDE: u64 = RING.next_multiple_of(64 * 1024) as u64;
 /// A record of fewer bytes touches too few new pages to be worth a word ([`Inbox::cold`]).
 const COLD_MIN: usize = 2048;
-/// On nodes with more processes than this, a writer also sets its bit in the reader's bitmap, so that the reader need not look at every ring.
+/// On nodes with more processes than this, a writer also sets its bit in the reader's bitmap, so
+/// that the reader need not look at every ring.
 const LOOK_AT_ALL: usize = 8;
 /// Records taken from one ring before the next one's turn.
 const FAIR_SHARE: usize = 32;
-/// Where ranks outnumber cores a poll ends with a message of so many bytes, head and body: the caller may have waited for it, and post a receive for the next, which would
-/// otherwise be kept in memory of its own and copied once more. Elsewhere it does where receives have come [`Late`].
+/// Where ranks outnumber cores a poll ends with a message of so many bytes, head and body: the
+/// caller may have waited for it, and post a receive for the next, which would otherwise be kept in
+/// memory of its own and copied once more. Elsewhere it does where receives have come [`Late`].
 const STOP_MIN: usize = 2048;
-/// On nodes with more processes than this a pair has half of the cells, which take no more memory than its rings' records would without them.
+/// On nodes with more processes than this a pair has half of the cells, which take no more memory
+/// than its rings' records would without them.
 const CROWD: usize = 16;
-/// Messages (head and body) up to this many bytes are sent at once; larger ones wait for their receive.
+/// Messages (head and body) up to this many bytes are sent at once; larger ones wait for their
+/// receive.
 pub const EAGER_MAX: usize = 64 * 1024 + 32;
 const _: () = assert!(EAGER_MAX <= LONG_MAX);
-/// Largest head and body that go in one record whatever they are, bytes; of longer ones only pieces do.
+/// Largest head and body that go in one record whatever they are, bytes; of longer ones only pieces
+/// do.
 const RECORD_ANY: usize = PART + memory::LINE;
 // A piece's head goes with what lies in a cell.
 const _: () = assert!(PIECE_HEAD <= HEAD_MAX);
-/// Bytes of a piece that the peer is waiting for, at least and at most: a fourth of the message within these bounds, so that the receiver copies one while the
-/// next is written.
+/// Bytes of a piece that the peer is waiting for, at least and at most: a fourth of the message
+/// within these bounds, so that the receiver copies one while the next is written.
 const PIECE_AWAITED: (usize, usize) = (32 * 1024, 64 * 1024);
-/// In place of a boundary: whether a large message is read out of its sender's memory or comes in pieces through the ring is decided by
-/// which was faster so far.
+/// In place of a boundary: whether a large message is read out of its sender's memory or comes in
+/// pieces through the ring is decided by which was faster so far.
 pub const READ_MIN_MEASURED: usize = usize::MAX - 1;
 
 static READ_MIN_SET: AtomicUsize = AtomicUsize::new(UNKNOWN);
 const UNKNOWN: usize = usize::MAX;
 
-/// From how many bytes on messages are read by their receiver: what FERRY_SHM_READ_MIN or [`set_read_min`] said, or [`READ_MIN_MEASURED`].
+/// From how many bytes on messages are read by their receiver: what FERRY_SHM_READ_MIN or
+/// [`set_read_min`] said, or [`READ_MIN_MEASURED`].
 #[inline]
 pub fn read_min() -> usize {
     match READ_MIN_SET.load(Ordering::Relaxed) {
@@ -99,13 +106,15 @@ pub fn set_read_min(bytes: usize) {
     READ_MIN_SET.store(bytes.min(UNKNOWN - 1), Ordering::Relaxed);
 }
 
-/// Where the desk lies behind a ring's beginning: on it the ring's writer, as a receiver, puts what its reader may help to copy.
+/// Where the desk lies behind a ring's beginning: on it the ring's writer, as a receiver, puts what
+/// its reader may help to copy.
 const DESK_AT: usize = RING.next_multiple_of(4096);
 /// Bytes of a ring and its desk.
 const MAPPED: usize = DESK_AT + size_of::<Desk>().next_multiple_of(4096);
 const _: () = assert!(MAPPED as u64 <= STRIDE);
 
-/// Bytes of the segment that the transport needs for `ranks` local processes (sparse: what is not touched costs nothing).
+/// Bytes of the segment that the transport needs for `ranks` local processes (sparse: what is not
+/// touched costs nothing).
 pub const fn segment_len(ranks: u32) -> u64 {
     let n = ranks as u64;
     boards_at(n) + n * board::BOARDS as u64 * board::board_len(n)
@@ -161,7 +170,8 @@ static PROBE: AtomicU64 = AtomicU64::new(0);
 impl Shm {
     /// Opens the wire of process `locals[me]` in the node's segment.
     ///
-    /// Errors: mapping is refused (address-space limit), or there are more local processes than the control page has bits for.
+    /// Errors: mapping is refused (address-space limit), or there are more local processes than the
+    /// control page has bits for.
     pub fn open(
         segment: Segment,
         locals: Vec<ProcId>,
@@ -188,7 +198,8 @@ impl Shm {
                 e,
             )
         })?;
-        // SAFETY: the mapping is page aligned, as long as the slice, never unmapped, and Control is all atomics for which zeros are valid.
+        // SAFETY: the mapping is page aligned, as long as the slice, never unmapped, and Control is
+        // all atomics for which zeros are valid.
         let controls = unsafe { std::slice::from_raw_parts(base.cast::<Control>(), locals.len()) };
         let mine = &controls[me];
         let value =
@@ -262,9 +273,10 @@ impl Shm {
         } else {
             memory::CELLS
         };
-        // SAFETY: fresh mappings of rings of which this process is the only writer and the only reader, each from its
-        // beginning, once; the front lies in the lower process's outgoing ring, below its data, and a desk behind each
-        // ring, within the mapping, page aligned, all atomics for which zeros are valid.
+        // SAFETY: fresh mappings of rings of which this process is the only writer and the only
+        // reader, each from its beginning, once; the front lies in the lower process's
+        // outgoing ring, below its data, and a desk behind each ring, within the mapping,
+        // page aligned, all atomics for which zeros are valid.
         let peer = unsafe {
             let desk = |ring: *mut u8| &*ring.add(DESK_AT).cast::<Desk>();
             let front = Front::new(if lower { out } else { into }.add(FRONT_AT), lower);
@@ -388,7 +400,8 @@ impl Shm {
                     if pair.release_celled() {
                         self.controls[from].ring_if_asleep();
                     }
-                    // What this process has to write comes first: it goes into the cell that has just been read.
+                    // What this process has to write comes first: it goes into the cell that has
+                    // just been read.
                     return Ok((delivered + 1, true));
                 }
                 Next::Malformed => {
@@ -554,7 +567,8 @@ impl Transport for Shm {
                 return false;
             };
             pair.starve();
-            // Room came meanwhile: no need to be woken for it, and the caller polls and offers once more before sleeping.
+            // Room came meanwhile: no need to be woken for it, and the caller polls and offers once
+            // more before sleeping.
             !pair.has_room()
         });
     }

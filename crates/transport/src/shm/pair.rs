@@ -1,8 +1,9 @@
-//! A pair of processes as one of them sees it: the ring to the peer, the ring from it, and the front of both.
+//! A pair of processes as one of them sees it: the ring to the peer, the ring from it, and the
+//! front of both.
 //!
-//! Messages of one process to the other stay in order whichever way each goes: the front is written only while the peer is
-//! known to have read everything on the ring, and it is looked at before any record that was written after it. What lies in a cell has its
-//! record in the ring.
+//! Messages of one process to the other stay in order whichever way each goes: the front is written
+//! only while the peer is known to have read everything on the ring, and it is looked at before any
+//! record that was written after it. What lies in a cell has its record in the ring.
 
 use super::cells::{Cells, HEAD_MAX, Lies};
 use super::front::{FRONT_MAX, Front};
@@ -25,16 +26,19 @@ pub enum Next<'a> {
     Nothing,
     /// A message from the front: its number, head and body.
     Front(u8, &'a [u8]),
-    /// A message from the ring, or a part of one that is longer than a record: whether more of it follows. [`Pair::release`] it when done.
+    /// A message from the ring, or a part of one that is longer than a record: whether more of it
+    /// follows. [`Pair::release`] it when done.
     Record(u8, &'a [u8], bool),
-    /// The same out of a cell, and whether that had not been used so far before. [`Pair::release_celled`] it when done.
+    /// The same out of a cell, and whether that had not been used so far before.
+    /// [`Pair::release_celled`] it when done.
     Celled(u8, &'a [u8], bool, bool),
     /// Nonsense.
     Malformed,
 }
 
 impl Pair {
-    /// The ends of the process that writes `writer`, reads `reader` and has these sides of the front and of the cells.
+    /// The ends of the process that writes `writer`, reads `reader` and has these sides of the
+    /// front and of the cells.
     pub fn new(writer: Writer, reader: Reader, front: Front, cells: Cells) -> Pair {
         Pair {
             writer,
@@ -45,7 +49,8 @@ impl Pair {
         }
     }
 
-    /// Writes a message whose head, of `head` bytes, and body, of `len` bytes together, come from `fill`; publishes it with a full barrier. False: no room.
+    /// Writes a message whose head, of `head` bytes, and body, of `len` bytes together, come from
+    /// `fill`; publishes it with a full barrier. False: no room.
     #[inline]
     pub fn send(
         &mut self,
@@ -63,7 +68,8 @@ impl Pair {
         }
     }
 
-    /// The same by a cell: a head of up to [`HEAD_MAX`](super::cells::HEAD_MAX) and a body of `len` bytes, which comes from `fill`. False: none is free.
+    /// The same by a cell: a head of up to [`HEAD_MAX`](super::cells::HEAD_MAX) and a body of `len`
+    /// bytes, which comes from `fill`. False: none is free.
     #[inline(never)]
     pub fn send_celled(
         &mut self,
@@ -95,8 +101,10 @@ impl Pair {
         written
     }
 
-    /// Writes a message of up to [`LONG_MAX`](super::ring::LONG_MAX) bytes, in several records if one does not hold it; publishes each with a full barrier.
-    /// `spare`: both processes have a core, so that one reads while the other writes, and it may lie in cells. False: no room, and nothing was written.
+    /// Writes a message of up to [`LONG_MAX`](super::ring::LONG_MAX) bytes, in several records if
+    /// one does not hold it; publishes each with a full barrier. `spare`: both processes have a
+    /// core, so that one reads while the other writes, and it may lie in cells. False: no room, and
+    /// nothing was written.
     #[inline(never)]
     pub fn send_long(&mut self, message: u8, head: &[u8], body: &[u8], spare: bool) -> bool {
         let cells = if !spare || 8 + head.len() > HEAD_MAX {
@@ -135,7 +143,8 @@ impl Pair {
     /// The next message from the peer.
     #[inline]
     pub fn next(&mut self) -> Next<'_> {
-        // The front first, and again once a record has been seen: what stands there then is older than the record.
+        // The front first, and again once a record has been seen: what stands there then is older
+        // than the record.
         let mut found = self.front.poll();
         if found.is_none() {
             if !self.reader.ready() {
@@ -166,7 +175,8 @@ impl Pair {
         }
     }
 
-    /// Frees the record last returned by [`Pair::next`]. True: the peer sleeps for room and must be woken.
+    /// Frees the record last returned by [`Pair::next`]. True: the peer sleeps for room and must be
+    /// woken.
     #[inline]
     pub fn release(&mut self) -> bool {
         self.reader.release()

@@ -1,13 +1,16 @@
-//! One direction between two processes: a ring of records in shared memory with one writer and one reader.
+//! One direction between two processes: a ring of records in shared memory with one writer and one
+//! reader.
 //!
-//! A record starts on a cache line with a word that says how long it is and what it is; the word is written
-//! last, so a message whose head and body fit behind it costs one line's trip. The writer clears the word
-//! behind a record before it publishes the record (mostly one record ahead, off the message's way), so the reader can wait on
-//! that word whatever lay there before. Longer records keep their body out of the word's line, which the reader polls: it begins with the
-//! next line, and only their head stands behind the word, at the line's end. While the peer waits, such a record is followed by a gap:
-//! a core that reads line after line fetches the next ones unasked, and would take them away from the writer, who is
-//! about to need them. A message that is too long for a record goes in several, one behind the other; the first says how long it is.
-//! While no more than a record or two are unread the writer goes round the first quarter of the ring only.
+//! A record starts on a cache line with a word that says how long it is and what it is; the word is
+//! written last, so a message whose head and body fit behind it costs one line's trip. The writer
+//! clears the word behind a record before it publishes the record (mostly one record ahead, off the
+//! message's way), so the reader can wait on that word whatever lay there before. Longer records
+//! keep their body out of the word's line, which the reader polls: it begins with the next line,
+//! and only their head stands behind the word, at the line's end. While the peer waits, such a
+//! record is followed by a gap: a core that reads line after line fetches the next ones unasked,
+//! and would take them away from the writer, who is about to need them. A message that is too long
+//! for a record goes in several, one behind the other; the first says how long it is. While no more
+//! than a record or two are unread the writer goes round the first quarter of the ring only.
 //!
 //! ```text
 //! line 0     head: how far the reader has read (published now and then)
@@ -18,25 +21,31 @@
 
 use super::memory::{APART, Base, DATA, LINE, Ordering, RingMemory, fence};
 
-/// Largest head and body of one record, bytes. Several fit the ring, so that the reader copies one while the next is written.
+/// Largest head and body of one record, bytes. Several fit the ring, so that the reader copies one
+/// while the next is written.
 pub const RECORD_MAX: usize = if DATA / 4 < 60 * 1024 {
     DATA / 4
 } else {
     60 * 1024
 } + LINE;
-/// Largest head and body of a message that goes in several records, bytes; up to a record where the ring is too small for more.
+/// Largest head and body of a message that goes in several records, bytes; up to a record where the
+/// ring is too small for more.
 #[cfg_attr(loom, allow(dead_code))]
 pub const LONG_MAX: usize = if DATA >= 16 * PART {
     4 * PART + LINE
 } else {
     RECORD_MAX
 };
-/// Of such a message's body, bytes that one record takes: the first is to be there soon, as the reader may be waiting for it.
+/// Of such a message's body, bytes that one record takes: the first is to be there soon, as the
+/// reader may be waiting for it.
 pub const PART: usize = 16384;
-/// The reader publishes its position at least this often, bytes. With RECORD_MAX this leaves room for any record in an empty ring.
+/// The reader publishes its position at least this often, bytes. With RECORD_MAX this leaves room
+/// for any record in an empty ring.
 const PUBLISH: u64 = (DATA / 4) as u64;
-/// Whenever a writer has come so far, bytes, it starts again at the ring's beginning if its reader has read all but a record or two: exchanges of single messages
-/// stay in few pages. A stream goes on, as far as it is one: the reader's core still has lines that it has read lately, and the writer would wait for them.
+/// Whenever a writer has come so far, bytes, it starts again at the ring's beginning if its reader
+/// has read all but a record or two: exchanges of single messages stay in few pages. A stream goes
+/// on, as far as it is one: the reader's core still has lines that it has read lately, and the
+/// writer would wait for them.
 const LAP: u64 = (DATA / 4) as u64;
 /// So many records may be unread then, of the length of the next.
 const UNREAD: u64 = 2;
@@ -55,18 +64,23 @@ const MORE: u64 = 1 << 61;
 const GAP: u64 = 20 * LINE as u64;
 /// Shorter records get no gap, bytes: their reader is done before its core begins to guess.
 const GAP_FROM: u64 = 10 * LINE as u64;
-/// The writer clears first words so far ahead, bytes, when it has time: right after it has published, not right before.
+/// The writer clears first words so far ahead, bytes, when it has time: right after it has
+/// published, not right before.
 const AHEAD: u64 = 2 * LINE as u64;
-/// In a stream of messages the writer asks for the lines of so many records ahead: the barrier with which a record is published waits for every line that has
-/// been written to, if only to clear its first word, and one that has yet to come from the reader's core takes as long as the message itself.
+/// In a stream of messages the writer asks for the lines of so many records ahead: the barrier with
+/// which a record is published waits for every line that has been written to, if only to clear its
+/// first word, and one that has yet to come from the reader's core takes as long as the message
+/// itself.
 const SOON: u64 = 4;
 /// So many lines ahead at least, bytes.
 const SOON_MIN: u64 = 4 * LINE as u64;
-/// Not those of longer records, bytes: a core that writes line after line fetches the next ones unasked.
+/// Not those of longer records, bytes: a core that writes line after line fetches the next ones
+/// unasked.
 const SOON_MAX: u64 = 34 * LINE as u64;
 
-/// A record's first word: valid bit, `marks` (whether the message goes on, whether it lies in a cell), gap, how far behind the word the bytes begin, how far the writer has read the opposite ring (low bits, in
-/// lines), message number, length.
+/// A record's first word: valid bit, `marks` (whether the message goes on, whether it lies in a
+/// cell), gap, how far behind the word the bytes begin, how far the writer has read the opposite
+/// ring (low bits, in lines), message number, length.
 fn word(message: u64, shape: Shape, marks: u64, read: u32) -> u64 {
     let gapped = if shape.gap > 0 { GAPPED } else { 0 };
     let lead = (shape.lead as u64 / 8) << LEAD;
@@ -123,7 +137,8 @@ const PART_SPAN: u64 = (PART + 3 * LINE) as u64;
 const PARTS_SPAN: u64 = (LONG_MAX / PART + 1) as u64 * PART_SPAN;
 /// The same with an end that they skip.
 const LONG_SPAN: u64 = PARTS_SPAN + PART_SPAN;
-/// Most that any message takes: a record and the skipped end before it, each less than RECORD_MAX and a line, or several records.
+/// Most that any message takes: a record and the skipped end before it, each less than RECORD_MAX
+/// and a line, or several records.
 const ANY_SPAN: u64 = if LONG_MAX > RECORD_MAX && LONG_SPAN > 2 * SPAN_MAX {
     LONG_SPAN
 } else {
@@ -155,7 +170,8 @@ pub struct Writer {
     head: u64,
     /// Lines from `tail` up to here have their first word cleared.
     cleared: u64,
-    /// A record that ends behind this is looked at first: whether it crosses the ring's end, or is to start at its beginning.
+    /// A record that ends behind this is looked at first: whether it crosses the ring's end, or is
+    /// to start at its beginning.
     turn: u64,
 }
 
@@ -195,8 +211,8 @@ impl Writer {
     /// The writing end of the ring at `memory`.
     ///
     /// # Safety
-    /// `memory` is a mapping of RING zeroed or ring-written bytes, page aligned, never unmapped, and this is
-    /// its only writer, from its beginning.
+    /// `memory` is a mapping of RING zeroed or ring-written bytes, page aligned, never unmapped,
+    /// and this is its only writer, from its beginning.
     pub unsafe fn new(memory: Base) -> Writer {
         // SAFETY: the caller's promise.
         let memory = unsafe { RingMemory::new(memory) };
@@ -220,8 +236,9 @@ impl Writer {
         enough(self.head, self.tail)
     }
 
-    /// Writes a record of `len` bytes by `fill`, of which the first `head` are the message's head, and publishes it with a full barrier. `read`: how far this process has read
-    /// the opposite ring. False: no room.
+    /// Writes a record of `len` bytes by `fill`, of which the first `head` are the message's head,
+    /// and publishes it with a full barrier. `read`: how far this process has read the opposite
+    /// ring. False: no room.
     #[inline]
     pub fn write(
         &mut self,
@@ -235,8 +252,8 @@ impl Writer {
         self.write_record(message, head, len, 0, alone, read, fill)
     }
 
-    /// Writes a message of up to [`LONG_MAX`] bytes in as many records as it takes, the first of which begins with the message's length, 8 bytes.
-    /// False: no room for all of them.
+    /// Writes a message of up to [`LONG_MAX`] bytes in as many records as it takes, the first of
+    /// which begins with the message's length, 8 bytes. False: no room for all of them.
     pub fn write_long(&mut self, message: u8, head: &[u8], body: &[u8], read: u32) -> bool {
         let total = head.len() + body.len();
         debug_assert!(body.len() > PART && total <= LONG_MAX);
@@ -270,7 +287,8 @@ impl Writer {
         written
     }
 
-    /// Writes a record whose body lies in a cell, as `lies` says, and publishes it with a full barrier. `more`: the message goes on in the next record. False: no room.
+    /// Writes a record whose body lies in a cell, as `lies` says, and publishes it with a full
+    /// barrier. `more`: the message goes on in the next record. False: no room.
     #[inline]
     pub fn write_celled(
         &mut self,
@@ -319,16 +337,19 @@ impl Writer {
         if !has_room {
             return false;
         }
-        // SAFETY: the reader has passed these bytes (room), and does not look at them before the word is published.
+        // SAFETY: the reader has passed these bytes (room), and does not look at them before the
+        // word is published.
         unsafe { self.memory.fill(self.tail, shape.lead, len, fill) };
         self.clear_to(self.tail + need + LINE as u64);
-        // The caller next looks whether the reader sleeps, and that look must not come before the word is there for the reader to see.
+        // The caller next looks whether the reader sleeps, and that look must not come before the
+        // word is there for the reader to see.
         let published = self.memory.word(self.tail);
         let word = word(u64::from(message), shape, marks, read);
         if alone {
             published.store(word, Ordering::Release);
-            // The reader is waiting for these lines (the first it has seen by now), and the next message will probably be as long. They are
-            // on their way before the barrier: an exchange would first have waited until they are all written.
+            // The reader is waiting for these lines (the first it has seen by now), and the next
+            // message will probably be as long. They are on their way before the
+            // barrier: an exchange would first have waited until they are all written.
             let (line, lines) = (LINE as u64, shape.lines());
             self.memory.hand_over(self.tail + line, lines - line);
             fence(Ordering::SeqCst);
@@ -349,17 +370,20 @@ impl Writer {
         true
     }
 
-    /// Makes room for a record that takes `need` bytes and ends behind `turn`. False: there is none.
+    /// Makes room for a record that takes `need` bytes and ends behind `turn`. False: there is
+    /// none.
     #[cold]
     #[inline(never)]
     fn pass_turn(&mut self, need: u64) -> bool {
         let end = to_end(self.tail);
         let (begun, unread) = (DATA as u64 - end, self.tail - self.head);
-        // Until the reader has passed the mark there is no more room than this; a message that goes in several records has found some for all.
+        // Until the reader has passed the mark there is no more room than this; a message that goes
+        // in several records has found some for all.
         let rest = if cfg!(loom) { SPAN_MAX } else { PARTS_SPAN };
         let ends_lap = unread <= UNREAD * need && unread + need.max(rest) + LINE as u64 <= begun;
         if need > end || ends_lap {
-            // The record must not cross the end, or need not go there: skip what is left, and have room for both.
+            // The record must not cross the end, or need not go there: skip what is left, and have
+            // room for both.
             if !self.room(end + need) {
                 return false;
             }
@@ -375,15 +399,16 @@ impl Writer {
         true
     }
 
-    /// Asks for the lines of a later record that takes as much as the present one, `need` bytes. Kept out of the way of messages that are
-    /// no part of a stream.
+    /// Asks for the lines of a later record that takes as much as the present one, `need` bytes.
+    /// Kept out of the way of messages that are no part of a stream.
     #[inline(never)]
     fn ask_ahead(&self, need: u64) {
         let from = self.tail + need + (SOON * need).max(SOON_MIN);
         self.memory.take_over(from, need);
     }
 
-    /// Sees to it that the line that ends at `end`, behind a record about to be published, has its word cleared.
+    /// Sees to it that the line that ends at `end`, behind a record about to be published, has its
+    /// word cleared.
     #[inline]
     fn clear_to(&mut self, end: u64) {
         if self.cleared < end {
@@ -485,7 +510,8 @@ impl Reader {
                 return Found::Malformed;
             }
             self.peeked = shape.span();
-            // SAFETY: the writer published these bytes with the word and does not touch them before `head` passes them.
+            // SAFETY: the writer published these bytes with the word and does not touch them before
+            // `head` passes them.
             let bytes = unsafe { self.memory.bytes(self.head, lead, len) };
             return Found::Record {
                 message: message as u8,
@@ -532,7 +558,8 @@ impl Reader {
         self.wakes()
     }
 
-    /// Does the writer sleep for room, of which there is some now, and must be woken? What made room must have been written with a full barrier.
+    /// Does the writer sleep for room, of which there is some now, and must be woken? What made
+    /// room must have been written with a full barrier.
     #[inline]
     pub fn wakes(&self) -> bool {
         let starved = self.memory.starved();

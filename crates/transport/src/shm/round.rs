@@ -1,12 +1,16 @@
-//! A round in the node's memory, where few members of a group meet: each writes one slot, and reads those of the others.
+//! A round in the node's memory, where few members of a group meet: each writes one slot, and reads
+//! those of the others.
 //!
-//! A [board](super::board) for those who have a core each. There one counter says that all have posted, and one word that everybody may read:
-//! few lines to look at, but lines for which all compete. Here each member's slot says so itself, in the line that also has the first of its
-//! data: eight bytes from each of two members to the other cost each of them one line that comes from the other's cache, and nothing else.
+//! A [board](super::board) for those who have a core each. There one counter says that all have
+//! posted, and one word that everybody may read: few lines to look at, but lines for which all
+//! compete. Here each member's slot says so itself, in the line that also has the first of its
+//! data: eight bytes from each of two members to the other cost each of them one line that comes
+//! from the other's cache, and nothing else.
 //!
-//! The members go through numbered *phases* together, [`PARTS`] of which can be under way at a time: each has slots of its own. Whoever has seen all others post in a
-//! phase knows that they are done with the one before. Only of phases in which not all wait for all, such as a broadcast's, each member notes in a word of its own
-//! that it is done.
+//! The members go through numbered *phases* together, [`PARTS`] of which can be under way at a
+//! time: each has slots of its own. Whoever has seen all others post in a phase knows that they are
+//! done with the one before. Only of phases in which not all wait for all, such as a broadcast's,
+//! each member notes in a word of its own that it is done.
 //!
 //! ```text
 //! line PARTS + 2       members that have left for good, as on a board
@@ -39,8 +43,9 @@ impl Round {
     /// Member `me`'s view of a round of `members` members, at most [`FEW`].
     ///
     /// # Safety
-    /// `base` is page-aligned shared memory as long as a board for so many, never unmapped, that all members and nobody else use;
-    /// zeroed, or [reset](Round::reset), before the first of them uses it.
+    /// `base` is page-aligned shared memory as long as a board for so many, never unmapped, that
+    /// all members and nobody else use; zeroed, or [reset](Round::reset), before the first of
+    /// them uses it.
     pub unsafe fn new(base: Base, members: u32, me: u32) -> Round {
         debug_assert!(me < members && members <= FEW);
         // SAFETY: the caller's promise.
@@ -99,8 +104,9 @@ impl Round {
         old <= self.common
     }
 
-    /// Where member `i`'s data lie in this phase: [`POST_MAX`] bytes. This member's own may be written from the time on that they are free until it posts;
-    /// another's may be read from the time on that it has posted until this one is done.
+    /// Where member `i`'s data lie in this phase: [`POST_MAX`] bytes. This member's own may be
+    /// written from the time on that they are free until it posts; another's may be read from
+    /// the time on that it has posted until this one is done.
     #[inline]
     pub fn data(&self, i: u32) -> *mut u8 {
         self.memory.data(self.at(i, Round::part(self.phase)))
@@ -131,7 +137,8 @@ impl Round {
         self.prepare();
     }
 
-    /// This member is done with this phase, in which not all wait for all; with a full barrier: somebody may wait for that.
+    /// This member is done with this phase, in which not all wait for all; with a full barrier:
+    /// somebody may wait for that.
     #[inline]
     pub fn done(&mut self) {
         let mine = self.memory.done(self.me as usize);
@@ -146,7 +153,8 @@ impl Round {
         mine.store(self.phase, Ordering::Release);
     }
 
-    /// Has the line in which this member will post next brought here: it will probably not be looked at before.
+    /// Has the line in which this member will post next brought here: it will probably not be
+    /// looked at before.
     #[inline]
     pub fn prepare(&self) {
         let at = self.at(self.me, Round::part(self.phase + 1));
@@ -159,7 +167,8 @@ mod tests {
     use super::super::board::tests::Memory;
     use super::*;
 
-    /// Threads in place of processes: in each phase either all post and add up, or one posts and the others read.
+    /// Threads in place of processes: in each phase either all post and add up, or one posts and
+    /// the others read.
     #[test]
     fn all_read_what_is_posted() {
         const N: u32 = 4;
@@ -168,7 +177,8 @@ mod tests {
         let threads: Vec<_> = (0..N)
             .map(|me| {
                 std::thread::spawn(move || {
-                    // SAFETY: the memory outlives the threads; each stands for a process with its own view.
+                    // SAFETY: the memory outlives the threads; each stands for a process with its
+                    // own view.
                     let mut round = unsafe { Round::new(base as *mut u8, N, me) };
                     for phase in 1..=600u64 {
                         round.next();
@@ -189,7 +199,8 @@ mod tests {
                             while round.posted(i) != Some(7) {
                                 std::thread::yield_now();
                             }
-                            // SAFETY: it has posted, and does not write there before this member is done.
+                            // SAFETY: it has posted, and does not write there before this member is
+                            // done.
                             unsafe { round.data(i).cast::<u64>().read() }
                         };
                         if one == Some(me) {

@@ -1,9 +1,10 @@
 //! Copying a large message by both of its processes at the same time.
 //!
-//! The receiver writes on the pair's *desk* what is to be copied from where to where, cut into chunks, and begins: it claims one chunk after
-//! the other and reads it out of the sender's memory. If the sender is in MPI as well, it claims chunks of the same copy and writes them
-//! into the receiver's memory. With a core for each, a message takes half the time; a sender that computes meanwhile is not kept
-//! waiting, and then the receiver copies all of it.
+//! The receiver writes on the pair's *desk* what is to be copied from where to where, cut into
+//! chunks, and begins: it claims one chunk after the other and reads it out of the sender's memory.
+//! If the sender is in MPI as well, it claims chunks of the same copy and writes them
+//! into the receiver's memory. With a core for each, a message takes half the time; a sender that
+//! computes meanwhile is not kept waiting, and then the receiver copies all of it.
 //!
 //! ```text
 //! claim     turn (32 bits), chunks (16), next chunk to claim (16)
@@ -11,7 +12,8 @@
 //! refused   a bit for each chunk that the helper claimed and could not copy
 //! ```
 //!
-//! The word `claim` is written last and names the turn, so a claim that succeeds belongs to the copy whose places were read before it.
+//! The word `claim` is written last and names the turn, so a claim that succeeds belongs to the
+//! copy whose places were read before it.
 
 use super::memory::{AtomicU64, LINE, Ordering};
 
@@ -38,7 +40,8 @@ struct Copy {
     _line1: [u64; LINE / 8 - 3],
 }
 
-/// What a receiver and a sender know of the copies between them; in shared memory, all zeros at first.
+/// What a receiver and a sender know of the copies between them; in shared memory, all zeros at
+/// first.
 #[repr(C)]
 pub struct Desk {
     copies: [Copy; COPIES],
@@ -61,8 +64,8 @@ fn word(turn: u64, chunks: u64, next: u64) -> u64 {
     turn << 32 | chunks << 16 | next
 }
 
-/// Bytes of a chunk of a message of `len` bytes: halves of a small one, so that each side makes one system call; more of a large one, so that
-/// whoever comes later still finds something to do.
+/// Bytes of a chunk of a message of `len` bytes: halves of a small one, so that each side makes one
+/// system call; more of a large one, so that whoever comes later still finds something to do.
 fn chunk_len(len: u64) -> u64 {
     let pieces = if len < 512 << 10 {
         2
@@ -77,7 +80,8 @@ fn chunk_len(len: u64) -> u64 {
 }
 
 impl Copy {
-    /// The next chunk of the copy whose claim word is `claim`, once it is claimed. `None`: another one changed the word meanwhile.
+    /// The next chunk of the copy whose claim word is `claim`, once it is claimed. `None`: another
+    /// one changed the word meanwhile.
     fn claim(&self, claim: u64) -> Option<Chunk> {
         let next = claim & 0xffff;
         let (source, target) = (
@@ -190,7 +194,8 @@ impl Receiver {
         })
     }
 
-    /// The next chunk for the receiver, which copies it at once: one that nobody has claimed, or one that the sender could not copy.
+    /// The next chunk for the receiver, which copies it at once: one that nobody has claimed, or
+    /// one that the sender could not copy.
     pub fn next(&self, begun: &mut Begun) -> Option<Chunk> {
         match self.desk.copies[begun.at].next() {
             Some(chunk) => {

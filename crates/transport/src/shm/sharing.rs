@@ -1,11 +1,13 @@
-//! Copies that a receiver and a sender make together: the system calls and the bells around [`share`](super::share).
+//! Copies that a receiver and a sender make together: the system calls and the bells around
+//! [`share`](super::share).
 
 use super::share::{Begun, Chunk, Desk, Receiver, SHARE_MIN};
 use super::{Shm, cma};
 use crate::{Fetch, ProcId, ReadError};
 use std::sync::atomic::Ordering;
 
-/// A sender that sleeps is woken for messages of at least so many bytes: a wake takes some microseconds.
+/// A sender that sleeps is woken for messages of at least so many bytes: a wake takes some
+/// microseconds.
 const WAKE_MIN: usize = 1024 * 1024;
 /// Bytes after which a helper looks at its own affairs again.
 const HELP_MAX: u64 = 2 * 1024 * 1024;
@@ -32,7 +34,8 @@ impl Sharing {
 }
 
 impl Receiver {
-    /// Copies what nobody has claimed, and what the peer could not copy. After a fault nothing more is copied, but all is claimed.
+    /// Copies what nobody has claimed, and what the peer could not copy. After a fault nothing more
+    /// is copied, but all is claimed.
     ///
     /// # Safety
     /// The copy's target must be writable.
@@ -119,7 +122,8 @@ impl Shm {
         Some((number, fault.map_or(Ok(()), Err)))
     }
 
-    /// Copies what peers have put on their desks, up to a fair share. Returns how many chunks that was.
+    /// Copies what peers have put on their desks, up to a fair share. Returns how many chunks that
+    /// was.
     #[cold]
     pub(super) fn help(&mut self) -> usize {
         let controls = self.controls;

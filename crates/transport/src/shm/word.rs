@@ -1,14 +1,15 @@
-//! The word of a bell: how often it was rung, and whether the progress thread looks at it by itself.
+//! The word of a bell: how often it was rung, and whether the progress thread looks at it by
+//! itself.
 //!
-//! Both in one word, so that a thread that ceases to look either sees a ring or is seen to sleep. The device's `tests/loom.rs` puts this
-//! under every order of steps.
+//! Both in one word, so that a thread that ceases to look either sees a ring or is seen to sleep.
+//! The device's `tests/loom.rs` puts this under every order of steps.
 
 use super::memory::{AtomicU32, Ordering};
 
 /// The word grows by so much with each ring.
 const RING: u32 = 2;
-/// Set while the progress thread polls the word, or is at work and looks at it before it sleeps: whoever rings for that thread alone has
-/// nobody to wake.
+/// Set while the progress thread polls the word, or is at work and looks at it before it sleeps:
+/// whoever rings for that thread alone has nobody to wake.
 const POLLED: u32 = 1;
 
 /// Where it stands.
@@ -23,7 +24,8 @@ pub fn rung_since(word: &AtomicU32, seen: u32) -> bool {
     (self::seen(word) ^ seen) & !POLLED != 0
 }
 
-/// Rings. Returns whether those for whom it rings are to be woken; `for_thread`: it does for the progress thread alone.
+/// Rings. Returns whether those for whom it rings are to be woken; `for_thread`: it does for the
+/// progress thread alone.
 #[inline]
 #[must_use]
 pub fn ring(word: &AtomicU32, for_thread: bool) -> bool {
@@ -46,7 +48,8 @@ pub fn set_polled(word: &AtomicU32, polled: bool) {
     }
 }
 
-/// What the word must still hold for the progress thread to sleep, which has said that it is about to: it stood at `seen` for this thread.
+/// What the word must still hold for the progress thread to sleep, which has said that it is about
+/// to: it stood at `seen` for this thread.
 #[inline]
 pub fn asleep_at(seen: u32) -> u32 {
     seen & !POLLED

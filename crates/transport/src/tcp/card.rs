@@ -103,8 +103,9 @@ impl Card {
         rest.is_empty().then_some(card)
     }
 
-    /// Where to try to reach the card's process from a host with the addresses `mine`, best first: networks that both are on,
-    /// the more closely the better, then the rest. A loopback address is only of use on the same host.
+    /// Where to try to reach the card's process from a host with the addresses `mine`, best first:
+    /// networks that both are on, the more closely the better, then the rest. A loopback
+    /// address is only of use on the same host.
     pub fn in_order(&self, mine: &[Address], same_host: bool) -> Vec<SocketAddr> {
         let mut found: Vec<(u32, SocketAddr)> = Vec::new();
         for l in &self.0 {

@@ -13,7 +13,8 @@ pub struct Interface {
     pub address: Address,
 }
 
-/// What FERRY_TCP_IF asks for: names of interfaces (a `*` at the end stands for anything) or networks, separated by commas.
+/// What FERRY_TCP_IF asks for: names of interfaces (a `*` at the end stands for anything) or
+/// networks, separated by commas.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Wanted {
     Name(String),
@@ -55,8 +56,9 @@ impl Wanted {
     }
 }
 
-/// The addresses to listen at: those that `wanted` (FERRY_TCP_IF) names; without it, in a job of one host the loopback's, else all
-/// but the loopback's, those of docker's and libvirt's bridges and link-local ones.
+/// The addresses to listen at: those that `wanted` (FERRY_TCP_IF) names; without it, in a job of
+/// one host the loopback's, else all but the loopback's, those of docker's and libvirt's bridges
+/// and link-local ones.
 ///
 /// Errors: none is left; the text says which there are.
 pub fn choose(
@@ -87,7 +89,8 @@ pub fn choose(
         None if one_host => pick(&loopback),
         None => {
             let outward = pick(&|i| !loopback(i) && !bridge(&i.name) && !link_local(i.address.ip));
-            // A machine without a network: its ranks can only be on this one host, whatever they call it.
+            // A machine without a network: its ranks can only be on this one host, whatever they
+            // call it.
             if outward.is_empty() {
                 pick(&loopback)
             } else {
@@ -127,7 +130,8 @@ fn link_local(ip: IpAddr) -> bool {
     }
 }
 
-/// Addresses that mean nothing without the name of an interface, which is not the same on two hosts.
+/// Addresses that mean nothing without the name of an interface, which is not the same on two
+/// hosts.
 fn scoped(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }

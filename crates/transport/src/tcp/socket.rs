@@ -15,7 +15,8 @@ const BACKLOG: i32 = 1024;
 
 /// Round trips below this are those of one site.
 const NEAR: Duration = Duration::from_millis(10);
-/// The congestion control of near connections where the system's own is BBR. Every process may use it.
+/// The congestion control of near connections where the system's own is BBR. Every process may use
+/// it.
 const NEAR_CONTROL: &str = "reno";
 
 /// Which congestion control connections use.
@@ -31,7 +32,8 @@ pub enum Congestion {
 
 static CONGESTION: OnceLock<Congestion> = OnceLock::new();
 
-/// Decides which congestion control this process's connections use: `asked` is what FERRY_TCP_CONGESTION says. The first decision holds.
+/// Decides which congestion control this process's connections use: `asked` is what
+/// FERRY_TCP_CONGESTION says. The first decision holds.
 ///
 /// Errors: the system has none of this name, or refuses it.
 pub fn choose_congestion(asked: Option<&str>) -> std::io::Result<()> {
@@ -53,19 +55,23 @@ pub fn choose_congestion(asked: Option<&str>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Bytes that may have come and not been read, over [`CLOSE`] connections: twice that is 14 packets of 64 KiB. 16 are sent by one call before it looks for
-/// acknowledgements (`process_backlog` in the system's tcp_sendmsg_locked), and then it finds all of a window at once.
+/// Bytes that may have come and not been read, over [`CLOSE`] connections: twice that is 14 packets
+/// of 64 KiB. 16 are sent by one call before it looks for acknowledgements (`process_backlog` in
+/// the system's tcp_sendmsg_locked), and then it finds all of a window at once.
 const WINDOW: usize = 448 * 1024;
-/// Round trips within which twice as much (the system doubles it) is more than a network carries: 5 GB/s.
+/// Round trips within which twice as much (the system doubles it) is more than a network carries: 5
+/// GB/s.
 const CLOSE: Duration = Duration::from_micros(200);
 
 /// Whether connections get [`WINDOW`].
 static BOUND: OnceLock<bool> = OnceLock::new();
 
-/// Decides whether close connections take at most [`WINDOW`] from their peers before it is read; larger windows, which the system would come to by itself, only
-/// mean more acknowledgements. The first decision holds.
+/// Decides whether close connections take at most [`WINDOW`] from their peers before it is read;
+/// larger windows, which the system would come to by itself, only mean more acknowledgements. The
+/// first decision holds.
 pub fn choose_window() {
-    // Less than asked for would be worse than the system's own choice, to which there is no way back: tried on another socket.
+    // Less than asked for would be worse than the system's own choice, to which there is no way
+    // back: tried on another socket.
     let granted = || {
         let flags = SocketFlags::CLOEXEC;
         socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).is_ok_and(|trial| {
@@ -89,9 +95,10 @@ pub fn bound_window(socket: &OwnedFd) {
 fn stream(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-    // BBR measures how much a connection carries and sends no faster than that: of messages that come in bursts it sees too
-    // little. It has to be replaced before the connection stands: once it has begun to pace a socket, that stays so. A
-    // system that refuses keeps its own, which is slower and no fault.
+    // BBR measures how much a connection carries and sends no faster than that: of messages that
+    // come in bursts it sees too little. It has to be replaced before the connection stands:
+    // once it has begun to pace a socket, that stays so. A system that refuses keeps its own,
+    // which is slower and no fault.
     let _ = match CONGESTION.get() {
         None | Some(Congestion::System) => Ok(()),
         Some(Congestion::Near(_)) => sockopt::set_tcp_congestion(&socket, NEAR_CONTROL),
@@ -173,7 +180,8 @@ pub fn connected(socket: &OwnedFd) -> Option<Result<(), Errno>> {
     }
 }
 
-/// No delay for small segments; and a host that has gone silent is noticed where nothing is under way to it.
+/// No delay for small segments; and a host that has gone silent is noticed where nothing is under
+/// way to it.
 fn prepare(socket: &OwnedFd, timeout: Duration) -> rustix::io::Result<()> {
     sockopt::set_tcp_nodelay(socket, true)?;
     sockopt::set_socket_keepalive(socket, true)?;
@@ -184,7 +192,8 @@ fn prepare(socket: &OwnedFd, timeout: Duration) -> rustix::io::Result<()> {
     sockopt::set_tcp_keepcnt(socket, 3)
 }
 
-/// What the system says of a socket by getsockopt(2), written over `value`: what it does not write stays as it is. `None`: it says nothing.
+/// What the system says of a socket by getsockopt(2), written over `value`: what it does not write
+/// stays as it is. `None`: it says nothing.
 ///
 /// # Safety
 /// `T` holds numbers only, so that any bytes are valid for it.
@@ -229,9 +238,11 @@ pub fn unacknowledged(socket: &OwnedFd) -> usize {
     if got == 0 { bytes.max(0) as usize } else { 0 }
 }
 
-/// Does what has come and not been read take no memory? (SO_MEMINFO, SK_MEMINFO_RMEM_ALLOC; Linux 4.12. Where there is none, it is not said to be empty.)
+/// Does what has come and not been read take no memory? (SO_MEMINFO, SK_MEMINFO_RMEM_ALLOC; Linux
+/// 4.12. Where there is none, it is not said to be empty.)
 ///
-/// Unlike all other ways to ask this one does not take the socket's lock: what arrives while that is held is left to who holds it.
+/// Unlike all other ways to ask this one does not take the socket's lock: what arrives while that
+/// is held is left to who holds it.
 #[inline]
 pub fn is_empty(socket: &OwnedFd) -> bool {
     // SAFETY: a number; the first of the system's.
@@ -239,11 +250,13 @@ pub fn is_empty(socket: &OwnedFd) -> bool {
     bytes == Some(0)
 }
 
-/// The socket is told of as readable only when so many bytes have come (SO_RCVLOWAT, socket(7)): a process that computes is interrupted less often. The
-/// system widens the receive window as far as that needs, and tells all the same when its memory or the window is at an end.
+/// The socket is told of as readable only when so many bytes have come (SO_RCVLOWAT, socket(7)): a
+/// process that computes is interrupted less often. The system widens the receive window as far as
+/// that needs, and tells all the same when its memory or the window is at an end.
 pub fn gather(socket: &OwnedFd, bytes: usize) {
     if bytes > WINDOW / 2 {
-        // A buffer whose size was set holds half of it back, and is not widened: it is the system's again (SO_BUF_LOCK; before Linux 5.16 less gathers).
+        // A buffer whose size was set holds half of it back, and is not widened: it is the system's
+        // again (SO_BUF_LOCK; before Linux 5.16 less gathers).
         set(socket, libc::SO_BUF_LOCK, 0);
     }
     let least = libc::c_int::try_from(bytes.max(1)).unwrap_or(libc::c_int::MAX);

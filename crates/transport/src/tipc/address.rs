@@ -12,8 +12,8 @@ pub struct Name {
 }
 
 impl Name {
-    /// The name of a rank: a job's ranks stand side by side, jobs far apart. Two jobs whose places fall together are told apart by their
-    /// ports, which stand on the ranks' cards.
+    /// The name of a rank: a job's ranks stand side by side, jobs far apart. Two jobs whose places
+    /// fall together are told apart by their ports, which stand on the ranks' cards.
     pub fn of_rank(kind: u32, job: u64, size: u32, rank: u32) -> Name {
         let bits = u32::BITS - size.saturating_sub(1).leading_zeros();
         // Numbers of jobs may differ in few bits (splitmix64's last step mixes them).

@@ -1,7 +1,9 @@
-//! TIPC between nodes: names in place of hosts and ports, the kernel's own answer to who is there, and its own retransmission.
+//! TIPC between nodes: names in place of hosts and ports, the kernel's own answer to who is there,
+//! and its own retransmission.
 //!
-//! After Zhao and Zhang, "MPICH2 over TIPC" (docs/transports/tipc.md): rank to address is {service type, instance}; a listener publishes it;
-//! the first message of a connection sets it up; what is longer than a packet is cut, with its length in front of each piece. How connections
+//! After Zhao and Zhang, "MPICH2 over TIPC" (docs/transports/tipc.md): rank to address is {service
+//! type, instance}; a listener publishes it; the first message of a connection sets it up; what is
+//! longer than a packet is cut, with its length in front of each piece. How connections
 //! carry messages stands in [`crate::connected`].
 
 mod address;
@@ -29,10 +31,11 @@ const KIND_MIN: u32 = 64;
 const MESSAGE_MAX: usize = 66_000;
 /// How long a process may be called in vain.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the name of a process whose node is joined to this one may take to come here: it was published before its card was left.
+/// How long the name of a process whose node is joined to this one may take to come here: it was
+/// published before its card was left.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// For how long the loss of a node explains why a connection to it has broken: the kernel breaks them with the links, and a process that
-/// stood still itself hears of both when it goes on.
+/// For how long the loss of a node explains why a connection to it has broken: the kernel breaks
+/// them with the links, and a process that stood still itself hears of both when it goes on.
 const LOST_LATELY: Duration = Duration::from_secs(5);
 /// How long a link may be silent, and how to change that.
 const TOLERANCE: &str = "1.5 seconds unless set: `tipc bearer set tolerance MILLISECONDS media eth device …`, on both nodes";
@@ -294,8 +297,8 @@ impl Medium for Tipc {
     }
 }
 
-/// An open connection of TIPC. What its node has taken reaches the other one even if this process ends, and links, not processes, watch each
-/// other: there is nothing to ask here.
+/// An open connection of TIPC. What its node has taken reaches the other one even if this process
+/// ends, and links, not processes, watch each other: there is nothing to ask here.
 struct TipcLine;
 
 impl Line for TipcLine {

@@ -80,8 +80,8 @@ fn stream() -> rustix::io::Result<OwnedFd> {
 /// No delay for small messages.
 fn prepare(socket: &OwnedFd) {
     let on: libc::c_int = 1;
-    // SAFETY: the option's value is one int, which lives through the call. Kernels before 5.5 do not know the option and do not delay: that
-    // it is refused there is no fault.
+    // SAFETY: the option's value is one int, which lives through the call. Kernels before 5.5 do
+    // not know the option and do not delay: that it is refused there is no fault.
     unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -1,4 +1,5 @@
-//! The topology server: the kernel says who publishes a name and who withdraws one, and which nodes are joined to this one.
+//! The topology server: the kernel says who publishes a name and who withdraws one, and which nodes
+//! are joined to this one.
 //!
 //! Subscriptions and events have the form of linux/tipc.h, in the machine's own byte order.
 
@@ -18,7 +19,8 @@ const PORTS: u32 = 1;
 const SERVICE: u32 = 2;
 const CANCEL: u32 = 4;
 const FOREVER: u32 = u32::MAX;
-/// The type of nodes, whose instances are their addresses, and the name of the topology server itself.
+/// The type of nodes, whose instances are their addresses, and the name of the topology server
+/// itself.
 const NODES: u32 = 0;
 const SERVER: Name = Name {
     kind: 1,
@@ -139,7 +141,8 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Asks for all nodes; returns those that are joined to this one now. Blocks until the kernel has said so.
+    /// Asks for all nodes; returns those that are joined to this one now. Blocks until the kernel
+    /// has said so.
     pub fn open() -> rustix::io::Result<(Topology, Vec<u32>)> {
         let topology = Topology {
             socket: socket::topology()?,
@@ -187,7 +190,8 @@ impl Topology {
         }
     }
 
-    /// Asks who publishes and withdraws the name of `process`; and to be told if nobody has in this time.
+    /// Asks who publishes and withdraws the name of `process`; and to be told if nobody has in this
+    /// time.
     pub fn watch(&self, process: u32, name: Name, patience: Duration) -> rustix::io::Result<()> {
         self.tell(&of_process(process, name, patience, PORTS))
     }
@@ -197,7 +201,8 @@ impl Topology {
         self.tell(&of_process(process, name, patience, PORTS | CANCEL))
     }
 
-    /// The next event, if there is one. What makes no sense is an error of its own: the kernel does not say such things.
+    /// The next event, if there is one. What makes no sense is an error of its own: the kernel does
+    /// not say such things.
     pub fn next(&self) -> rustix::io::Result<Option<Event>> {
         let mut bytes = [0; EVENT + 1];
         loop {

@@ -56,7 +56,8 @@ impl Said {
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The function for a place of which that much is required: that for the least safety that is enough.
+    /// The function for a place of which that much is required: that for the least safety that is
+    /// enough.
     fn callback(&self, safety: Safety) -> Option<Callback> {
         self.callbacks()[safety as usize..]
             .iter()
@@ -91,7 +92,8 @@ impl Listener for Ears {
         let function = *self.0.dropped();
         if let Some(function) = function {
             let user_data = self.0.callback(Safety::None).map_or(0, |c| c.user_data);
-            // SAFETY: the tool's own function, registered for this, with the arguments of MPI 5.0 §15.3.8.
+            // SAFETY: the tool's own function, registered for this, with the arguments of MPI 5.0
+            // §15.3.8.
             unsafe {
                 function(
                     count as i64,

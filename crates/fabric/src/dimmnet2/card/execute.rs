@@ -212,7 +212,8 @@ impl Card {
         }
     }
 
-    /// A pattern as packets carry it: one run is cut into as many as it takes. Each part with its offset in the bytes.
+    /// A pattern as packets carry it: one run is cut into as many as it takes. Each part with its
+    /// offset in the bytes.
     fn parts(&self, pattern: &Pattern) -> Result<Vec<(u32, Pattern)>, CardError> {
         let most = self.shape.packet;
         match pattern {

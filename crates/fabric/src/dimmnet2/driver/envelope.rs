@@ -1,10 +1,12 @@
 //! Envelopes: what stands at the beginning of each message in a ring.
 //!
-//! A read of the Prefetch Window takes long, so an envelope is short: of the library's head, and of the body's length, words that are
-//! zero are left out. Eager messages and RTS then fit 32 bytes, as in the paper.
+//! A read of the Prefetch Window takes long, so an envelope is short: of the library's head, and of
+//! the body's length, words that are zero are left out. Eager messages and RTS then fit 32 bytes,
+//! as in the paper.
 //!
-//! kind and place (a byte), message, bytes of the head, a byte that is zero; which words are there (16 bits: the body's length, then the head's
-//! words); the words; what of the head is no whole word. Its length is a multiple of 8, at least 32.
+//! kind and place (a byte), message, bytes of the head, a byte that is zero; which words are there
+//! (16 bits: the body's length, then the head's words); the words; what of the head is no whole
+//! word. Its length is a multiple of 8, at least 32.
 
 use crate::dimmnet2::ring::WORD;
 
@@ -102,7 +104,8 @@ impl Envelope {
         out
     }
 
-    /// Bytes that the envelope beginning with `bytes` (at least [`ENVELOPE`]) has of its own, and bytes that it takes in the ring. `None`: it is none.
+    /// Bytes that the envelope beginning with `bytes` (at least [`ENVELOPE`]) has of its own, and
+    /// bytes that it takes in the ring. `None`: it is none.
     pub fn len(bytes: &[u8]) -> Option<(u32, u32)> {
         let first = bytes.first_chunk::<FIXED>()?;
         let there = u16::from_le_bytes([first[4], first[5]]);
@@ -195,7 +198,8 @@ mod tests {
 
     #[test]
     fn what_the_library_sends_fits_32_bytes() {
-        // Context, source and tag, all of them large, and for RTS the message's length, no address, the request.
+        // Context, source and tag, all of them large, and for RTS the message's length, no address,
+        // the request.
         let eager = [&[0xff; 16][..]].concat();
         assert_eq!(
             Envelope::new(Kind::Message, 1, &eager, 4096).encode().len(),

@@ -1,8 +1,10 @@
-//! Messages that lie in the sender's SO-DIMM: the receiver's card gets them by RVL, wherever their blocks lie, and no processor packs or copies.
+//! Messages that lie in the sender's SO-DIMM: the receiver's card gets them by RVL, wherever their
+//! blocks lie, and no processor packs or copies.
 //!
-//! The announcement (RTS) says where they lie. One at a time is brought, the first that was asked for: the card tells how many RVL it has done, and those of two peers
-//! may end in any order. What belongs into one run of the receiver's SO-DIMM goes straight there; into several: by RVS to the own card, from where it has been gathered;
-//! into ordinary memory: through the Prefetch Window.
+//! The announcement (RTS) says where they lie. One at a time is brought, the first that was asked
+//! for: the card tells how many RVL it has done, and those of two peers may end in any order. What
+//! belongs into one run of the receiver's SO-DIMM goes straight there; into several: by RVS to the
+//! own card, from where it has been gathered; into ordinary memory: through the Prefetch Window.
 
 use super::{Driver, Port};
 use crate::dimmnet2::card::Word;
@@ -12,7 +14,8 @@ use crate::dimmnet2::places::{self, Place};
 use crate::driver::Upcall;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Announced messages that nobody has asked for are forgotten, the oldest of a peer first, if there are more of it than this: they go the other way then.
+/// Announced messages that nobody has asked for are forgotten, the oldest of a peer first, if there
+/// are more of it than this: they go the other way then.
 const ANNOUNCED_MAX: usize = 4096;
 
 /// Where a message's bytes go.
@@ -110,15 +113,17 @@ impl<P> Driver<P> {
         Some(done.remove(at))
     }
 
-    /// Most offsets of a list for a command on its way: as many lists as there are slots lie in the Write Window.
+    /// Most offsets of a list for a command on its way: as many lists as there are slots lie in the
+    /// Write Window.
     pub fn listed(&self) -> u32 {
         self.plan.slot / 8
     }
 }
 
 impl<P: Port> Driver<P> {
-    /// Begins to bring the message that `from` has announced with the number `request`; it has `bytes` bytes. Returns a number for
-    /// [`Driver::fetched`]. `None`: it was not said where it lies, or that is not so many bytes.
+    /// Begins to bring the message that `from` has announced with the number `request`; it has
+    /// `bytes` bytes. Returns a number for [`Driver::fetched`]. `None`: it was not said where
+    /// it lies, or that is not so many bytes.
     pub fn fetch(&mut self, from: u32, request: u32, bytes: u64, into: Into) -> Option<u32> {
         let places = self.fetches.announced.remove(&(from, request))?;
         if places::bytes(&places) != bytes || u32::try_from(bytes).is_err() {
@@ -162,7 +167,8 @@ impl<P: Port> Driver<P> {
         })
     }
 
-    /// Takes what has come by RVL as of the last look, and asks for more. Returns how much happened.
+    /// Takes what has come by RVL as of the last look, and asks for more. Returns how much
+    /// happened.
     pub(super) fn fetch_on(&mut self, up: &mut dyn Upcall) -> usize {
         let mut moved = 0;
         while let Some(mut first) = self.fetches.queue.pop_front() {
@@ -258,7 +264,8 @@ impl<P: Port> Driver<P> {
         });
     }
 
-    /// As the next command to the network says it; a list is written into the Write Window, into a place that no command under way uses.
+    /// As the next command to the network says it; a list is written into the Write Window, into a
+    /// place that no command under way uses.
     fn addressing(&mut self, what: &Pattern) -> Addressing {
         let lists = self.plan.slots * self.plan.slot + self.plan.window() / 4;
         let at = lists + self.sends % self.plan.slots * (self.plan.slot / 2);
@@ -287,14 +294,16 @@ impl<P: Port> Driver<P> {
         }
     }
 
-    /// The processor takes these bytes out of the own SO-DIMM: VL, and reads of the Prefetch Window. Blocks until it has them.
+    /// The processor takes these bytes out of the own SO-DIMM: VL, and reads of the Prefetch
+    /// Window. Blocks until it has them.
     pub fn take_out(&mut self, place: &Place) {
         let mut bytes = vec![0; place.what.bytes() as usize];
         let what = self.addressing_at(&place.what, self.own_list());
         self.load(place.memory, what, &mut bytes);
     }
 
-    /// The processor puts these bytes into the own SO-DIMM: stores to the Write Window, and VS. Blocks until they are there.
+    /// The processor puts these bytes into the own SO-DIMM: stores to the Write Window, and VS.
+    /// Blocks until they are there.
     pub fn put_in(&mut self, place: &Place, bytes: &[u8]) {
         let what = self.addressing_at(&place.what, self.own_list());
         self.store(bytes, place.memory, what);

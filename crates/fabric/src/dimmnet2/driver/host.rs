@@ -14,7 +14,8 @@ pub enum WriteMode {
 /// How loads from the Prefetch Window travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrefetchMode {
-    /// Uncached: so many bytes at a time (4 with the registers of IA-32, 16 with SSE2), each for the time of a read.
+    /// Uncached: so many bytes at a time (4 with the registers of IA-32, 16 with SSE2), each for
+    /// the time of a read.
     Uncached(u32),
     /// Cached: a CLFLUSH and the fill of a line for each 64 bytes, so long together.
     Cached(Time),

@@ -1,13 +1,17 @@
 //! The MPI device's driver: connections over rings, eager messages, and large ones by RVS.
 //!
-//! Each message begins with an *envelope*, which goes by BOTF as an IVS packet into the ring that the receiver keeps for this sender.
+//! Each message begins with an *envelope*, which goes by BOTF as an IVS packet into the ring that
+//! the receiver keeps for this sender.
 //!
-//! - Eager: the data follow at once, in IVS packets. In the ring they lie behind the envelope, which the receiver already reads.
-//! - Rendezvous: request to send (RTS) and clear to send (CTS) are envelopes of the device above. The data go by RVS into a place in
-//!   the receiver's SO-DIMM that belongs to this connection, and an envelope, finish to send (FTS), says that they are there.
+//! - Eager: the data follow at once, in IVS packets. In the ring they lie behind the envelope,
+//!   which the receiver already reads.
+//! - Rendezvous: request to send (RTS) and clear to send (CTS) are envelopes of the device above.
+//!   The data go by RVS into a place in the receiver's SO-DIMM that belongs to this connection, and
+//!   an envelope, finish to send (FTS), says that they are there.
 //!
-//! A process's buffers lie in ordinary memory, so data pass through its Write Window and the receiver's Prefetch Window (the paper's
-//! authors had planned that). What finds no room is kept in the connection's send queue.
+//! A process's buffers lie in ordinary memory, so data pass through its Write Window and the
+//! receiver's Prefetch Window (the paper's authors had planned that). What finds no room is kept in
+//! the connection's send queue.
 
 mod envelope;
 mod fetch;
@@ -27,8 +31,8 @@ use super::packet::Process;
 use crate::Time;
 use std::collections::VecDeque;
 
-/// What the processor has of the card: mapped windows, registers and LLCM. Nothing here takes time by itself but for
-/// [`Port::wait`]; the driver charges what its accesses cost.
+/// What the processor has of the card: mapped windows, registers and LLCM. Nothing here takes time
+/// by itself but for [`Port::wait`]; the driver charges what its accesses cost.
 pub trait Port {
     /// The processor works for so long on `cause`.
     fn charge(&mut self, cause: &'static str, cost: Time);
@@ -50,7 +54,8 @@ pub trait Port {
     fn word(&self, word: Word) -> u32;
     /// Bytes of the Prefetch Window as of the last look.
     fn load(&self, window: u32, into: &mut [u8]);
-    /// Looks again and again, every `period`, until something has changed that this process can read. Blocks until then.
+    /// Looks again and again, every `period`, until something has changed that this process can
+    /// read. Blocks until then.
     fn wait(&mut self, period: Time);
 }
 
@@ -264,8 +269,9 @@ impl<P: Port> Driver<P> {
         self.queued.is_empty() && self.under_way() == 0 && self.fetches.is_empty()
     }
 
-    /// Looks at all rings, again and again, until something has changed; [`Driver::poll`] takes what came. Blocks until then. To be
-    /// called after a poll in which nothing happened, and nothing else since: what has been looked at does not end it.
+    /// Looks at all rings, again and again, until something has changed; [`Driver::poll`] takes
+    /// what came. Blocks until then. To be called after a poll in which nothing happened, and
+    /// nothing else since: what has been looked at does not end it.
     pub fn wait(&mut self) {
         let period = self.period();
         self.port.wait(period);

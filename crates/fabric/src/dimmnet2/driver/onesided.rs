@@ -21,8 +21,9 @@ impl<P: Port> Driver<P> {
         self.plan.memory(self.senders) as u32
     }
 
-    /// Puts bytes from ordinary memory into a peer's SO-DIMM: RVS packets by BOTF. Returns when they may be used again; they are there when a
-    /// later message of this process arrives there, or after [`Driver::fence`].
+    /// Puts bytes from ordinary memory into a peer's SO-DIMM: RVS packets by BOTF. Returns when
+    /// they may be used again; they are there when a later message of this process arrives
+    /// there, or after [`Driver::fence`].
     pub fn put(&mut self, to: Remote, bytes: &[u8]) {
         let piece = self.plan.data() as usize;
         for (i, data) in bytes.chunks(piece).enumerate() {
@@ -38,7 +39,8 @@ impl<P: Port> Driver<P> {
         }
     }
 
-    /// Gets bytes of a peer's SO-DIMM into ordinary memory: RVL into the Prefetch Window, two at a time. Blocks until they are here.
+    /// Gets bytes of a peer's SO-DIMM into ordinary memory: RVL into the Prefetch Window, two at a
+    /// time. Blocks until they are here.
     pub fn get(&mut self, from: Remote, into: &mut [u8]) {
         let slot = self.plan.slot as usize;
         self.held = None;
@@ -69,8 +71,9 @@ impl<P: Port> Driver<P> {
         }
     }
 
-    /// Puts blocks that lie one after another in this process's SO-DIMM into a peer's, where `what` says: one RVS, nothing packed by the
-    /// processor. A list must be written with [`Driver::list`] before.
+    /// Puts blocks that lie one after another in this process's SO-DIMM into a peer's, where `what`
+    /// says: one RVS, nothing packed by the processor. A list must be written with
+    /// [`Driver::list`] before.
     pub fn put_vector(&mut self, to: Remote, memory: u32, what: Addressing) {
         self.await_slot();
         self.issue(&Command::RemoteStore {
@@ -81,7 +84,8 @@ impl<P: Port> Driver<P> {
         });
     }
 
-    /// Gets blocks of a peer's SO-DIMM that lie where `what` says into this process's, one after another. Blocks until they are here.
+    /// Gets blocks of a peer's SO-DIMM that lie where `what` says into this process's, one after
+    /// another. Blocks until they are here.
     pub fn get_vector(&mut self, from: Remote, memory: u32, what: Addressing) {
         self.await_slot();
         self.issue(&Command::RemoteLoad {
@@ -93,8 +97,8 @@ impl<P: Port> Driver<P> {
         self.until(Word::LoadsDone, self.loads);
     }
 
-    /// Writes a list of offsets into the Write Window, for a command's [`Addressing`]; returns where it lies. It holds until the next one.
-    /// `None`: it is too long.
+    /// Writes a list of offsets into the Write Window, for a command's [`Addressing`]; returns
+    /// where it lies. It holds until the next one. `None`: it is too long.
     pub fn list(&mut self, list: &Pattern) -> Option<u32> {
         let bytes = list.list();
         let at = self.plan.slots * self.plan.slot + self.plan.window() / 4;
@@ -112,8 +116,8 @@ impl<P: Port> Driver<P> {
         Some(at)
     }
 
-    /// Stores bytes of ordinary memory in this process's SO-DIMM, where `what` says: VS. At most a slot. Returns when they are there.
-    /// Panics if there are more.
+    /// Stores bytes of ordinary memory in this process's SO-DIMM, where `what` says: VS. At most a
+    /// slot. Returns when they are there. Panics if there are more.
     pub fn store(&mut self, bytes: &[u8], memory: u32, what: Addressing) {
         assert!(bytes.len() <= self.plan.slot as usize);
         let window = self.plan.slots * self.plan.slot;
@@ -130,7 +134,8 @@ impl<P: Port> Driver<P> {
         self.until(Word::VectorsDone, self.vectors);
     }
 
-    /// Loads bytes of this process's SO-DIMM, from where `what` says: VL. At most a slot. Panics if there are more.
+    /// Loads bytes of this process's SO-DIMM, from where `what` says: VL. At most a slot. Panics if
+    /// there are more.
     pub fn load(&mut self, memory: u32, what: Addressing, into: &mut [u8]) {
         assert!(into.len() <= self.plan.slot as usize);
         self.held = None;
@@ -145,8 +150,8 @@ impl<P: Port> Driver<P> {
         self.port.load(0, into);
     }
 
-    /// Waits until everything put to a peer lies in its SO-DIMM: an RVL of nothing, which the network does not let pass it.
-    /// Blocks until then.
+    /// Waits until everything put to a peer lies in its SO-DIMM: an RVL of nothing, which the
+    /// network does not let pass it. Blocks until then.
     pub fn fence(&mut self, rank: u32) {
         self.await_slot();
         self.issue(&Command::RemoteLoad {

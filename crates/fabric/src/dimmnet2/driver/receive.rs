@@ -29,8 +29,9 @@ pub(super) struct Held {
 }
 
 impl<P: Port> Driver<P> {
-    /// Sends what waits and takes what has come. Returns how much happened: nothing has come, and nothing has gone, if it is 0, and
-    /// then there is nothing to do until the card has something.
+    /// Sends what waits and takes what has come. Returns how much happened: nothing has come, and
+    /// nothing has gone, if it is 0, and then there is nothing to do until the card has
+    /// something.
     ///
     /// Errors: a peer has sent what makes no sense. What lay in its ring is passed over.
     pub fn poll(&mut self, receiver: &mut dyn Upcall) -> Result<usize, Garbled> {
@@ -126,7 +127,8 @@ impl<P: Port> Driver<P> {
         Some(taken)
     }
 
-    /// Does the Prefetch Window hold so many bytes, `after` bytes behind the ring's next read address?
+    /// Does the Prefetch Window hold so many bytes, `after` bytes behind the ring's next read
+    /// address?
     fn holds(&self, from: u32, after: u32, bytes: u32) -> bool {
         let peer = &self.peers[from as usize];
         self.held.is_some_and(|h| {
@@ -156,7 +158,8 @@ impl<P: Port> Driver<P> {
         Envelope::decode(&all).map(|e| (e, taken))
     }
 
-    /// Brings the ring's next bytes into the Prefetch Window unless they are there, and reads some of them, from `after` on.
+    /// Brings the ring's next bytes into the Prefetch Window unless they are there, and reads some
+    /// of them, from `after` on.
     fn glance(&mut self, from: u32, after: u32, there: u32, into: &mut [u8]) {
         let (sender, nra) = {
             let peer = &self.peers[from as usize];
@@ -196,7 +199,8 @@ impl<P: Port> Driver<P> {
         });
     }
 
-    /// A short body, all of which the Prefetch Window holds. Returns the bytes that it takes in the ring.
+    /// A short body, all of which the Prefetch Window holds. Returns the bytes that it takes in the
+    /// ring.
     fn short_body(
         &mut self,
         from: u32,
@@ -307,7 +311,8 @@ impl<P: Port> Driver<P> {
         Some(())
     }
 
-    /// VL after VL: brings SO-DIMM from `memory` on through the Prefetch Window; while the processor reads one slot the card fills the other.
+    /// VL after VL: brings SO-DIMM from `memory` on through the Prefetch Window; while the
+    /// processor reads one slot the card fills the other.
     pub(super) fn pull(&mut self, memory: u32, into: &mut [u8]) {
         let slot = self.plan.slot as usize;
         let count = into.len().div_ceil(slot);

@@ -15,8 +15,8 @@ pub(super) struct Queued {
 }
 
 impl<P: Port> Driver<P> {
-    /// Sends an eager message: envelope, then data. `control`: it is a control message of the library's. Panics if the head is longer than
-    /// [`HEAD_MAX`] or `to` is no rank.
+    /// Sends an eager message: envelope, then data. `control`: it is a control message of the
+    /// library's. Panics if the head is longer than [`HEAD_MAX`] or `to` is no rank.
     pub fn send(&mut self, to: u32, message: u8, control: bool, head: &[u8], body: &[u8]) -> Sent {
         let kind = if control {
             Kind::Control
@@ -26,7 +26,8 @@ impl<P: Port> Driver<P> {
         self.send_as(to, message, kind, head, body)
     }
 
-    /// Sends an RTS whose message lies in this process's SO-DIMM, where `places` says. As [`Driver::send`].
+    /// Sends an RTS whose message lies in this process's SO-DIMM, where `places` says. As
+    /// [`Driver::send`].
     pub fn announce(&mut self, to: u32, message: u8, head: &[u8], places: &[u8]) -> Sent {
         self.send_as(to, message, Kind::Announced, head, places)
     }
@@ -49,8 +50,8 @@ impl<P: Port> Driver<P> {
         Sent::Taken
     }
 
-    /// Sends from the front of a rendezvous body as much as one place over there takes: data by RVS, then FTS. Returns how many
-    /// bytes that was; `None`: not now.
+    /// Sends from the front of a rendezvous body as much as one place over there takes: data by
+    /// RVS, then FTS. Returns how many bytes that was; `None`: not now.
     pub fn stream(&mut self, to: u32, message: u8, head: &[u8], body: &[u8]) -> Option<usize> {
         assert!(head.len() <= HEAD_MAX, "a head of {} bytes", head.len());
         if body.is_empty() {
@@ -118,7 +119,8 @@ impl<P: Port> Driver<P> {
         self.append(to, &envelope.encode());
     }
 
-    /// Appends bytes to the peer's ring, in as many packets as it takes; what finds no slot is copied into the send queue.
+    /// Appends bytes to the peer's ring, in as many packets as it takes; what finds no slot is
+    /// copied into the send queue.
     fn append(&mut self, to: u32, bytes: &[u8]) {
         let mut gone = 0;
         if self.peers[to as usize].queue.is_empty() {
@@ -207,7 +209,8 @@ impl<P: Port> Driver<P> {
         true
     }
 
-    /// Waits until all that this process has issued to the network has left its window. Blocks until then, and takes nothing that comes.
+    /// Waits until all that this process has issued to the network has left its window. Blocks
+    /// until then, and takes nothing that comes.
     pub fn flush(&mut self) {
         while !self.queued.is_empty() {
             if !self.push() {

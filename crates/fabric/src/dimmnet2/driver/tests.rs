@@ -98,7 +98,8 @@ fn job(ranks: u32, machine: &Machine, body: impl Fn(u32, &mut Seat) + Sync) -> (
     (ended.time, ended.model.tallies())
 }
 
-/// Polls, and waits if there is nothing to do: in this order, as what has been looked at does not end a wait.
+/// Polls, and waits if there is nothing to do: in this order, as what has been looked at does not
+/// end a wait.
 fn go_on(driver: &mut Seat, keep: &mut Keep) {
     if driver.poll(keep) == Ok(0) {
         driver.wait();

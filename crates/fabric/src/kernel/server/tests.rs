@@ -5,8 +5,8 @@ use crate::Client;
 use std::sync::Mutex;
 use std::thread;
 
-/// Cards that are joined by wires of a fixed latency: kind 1 goes to the rank in the first byte; kind 2 comes back after the latency; kind
-/// 3 writes into the rank's own card memory.
+/// Cards that are joined by wires of a fixed latency: kind 1 goes to the rank in the first byte;
+/// kind 2 comes back after the latency; kind 3 writes into the rank's own card memory.
 struct Wires {
     latency: Time,
     /// The model says what it knows of who can see what, and when.
@@ -303,7 +303,8 @@ fn who_waits_or_has_left_can_come_back() {
     assert_eq!(ended.time, LATENCY * 2);
 }
 
-/// One thread of a rank rests, and another comes and goes: whoever rests is not woken by that, or two that rest would wake each other for ever.
+/// One thread of a rank rests, and another comes and goes: whoever rests is not woken by that, or
+/// two that rest would wake each other for ever.
 #[test]
 fn a_turn_that_a_thread_asks_for_wakes_no_other() {
     let ended = job(1, |c| {
@@ -352,7 +353,8 @@ fn nonsense_ends_the_job() {
     );
 }
 
-/// Messages in a ring, at odd times, by ranks that look often; each rank's looks that found something. `patient`: looks are put off.
+/// Messages in a ring, at odd times, by ranks that look often; each rank's looks that found
+/// something. `patient`: looks are put off.
 fn looks(sharp: bool, patient: bool) -> (Vec<Vec<(Time, Time)>>, Ended<Wires>) {
     const POLL: Time = Time::ns(70);
     let found = Mutex::new(vec![Vec::new(); 5]);

@@ -96,7 +96,8 @@ impl Node {
     }
 }
 
-/// Runs a job on a machine that comes with Ferry, with some of its figures changed; returns virtual time at the end.
+/// Runs a job on a machine that comes with Ferry, with some of its figures changed; returns virtual
+/// time at the end.
 fn job(
     name: &str,
     ranks: u32,
@@ -187,7 +188,8 @@ fn messages_and_large_bodies_arrive() {
     }
 }
 
-/// Several large messages are under way, and each head is used again as soon as the receiver has all of one: the sender may not have heard that by then.
+/// Several large messages are under way, and each head is used again as soon as the receiver has
+/// all of one: the sender may not have heard that by then.
 #[test]
 fn a_head_may_be_used_again_at_once() {
     const MESSAGES: usize = 400;

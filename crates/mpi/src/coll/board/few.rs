@@ -1,4 +1,5 @@
-//! The same where the members are few and have a core each: each reads what the others have posted, and nobody counts.
+//! The same where the members are few and have a core each: each reads what the others have posted,
+//! and nobody counts.
 
 use super::super::TALLY;
 use super::super::memory::{Memory, Room};
@@ -146,7 +147,8 @@ pub(super) unsafe fn carry_out(
             phase.round.done();
         }
         Job::Reduce { .. } => {
-            // SAFETY: the program's buffer is readable; the slot is this rank's until the phase is done.
+            // SAFETY: the program's buffer is readable; the slot is this rank's until the phase is
+            // done.
             fits &= unsafe { phase.write(me, &find(plan.input)) };
             let output = find(Piece::recv(0, plan.input.count));
             // SAFETY: the buffer is writable; nobody else reads this rank's slot.
@@ -197,7 +199,8 @@ pub(super) unsafe fn carry_out(
                             phase.wait(i);
                         }
                         let into = find(Piece::recv(i64::from(i) * recv, recv));
-                        // SAFETY: it has posted; the block lies within what it posted, and the buffer is writable.
+                        // SAFETY: it has posted; the block lies within what it posted, and the
+                        // buffer is writable.
                         fits &= unsafe { phase.data(i, me as usize * block, block).copy_to(&into) };
                     }
                 }
@@ -231,8 +234,9 @@ fn from(me: u32, n: u32) -> impl Iterator<Item = u32> {
     (me..n).chain(0..me)
 }
 
-/// Waits for ranks `first` to `last`, and reduces what they have posted, as much of it as the output has room for from `skip` bytes on. Operands are taken in from the
-/// highest rank down, as everybody does. Returns whether the output is as long as it should be.
+/// Waits for ranks `first` to `last`, and reduces what they have posted, as much of it as the
+/// output has room for from `skip` bytes on. Operands are taken in from the highest rank down, as
+/// everybody does. Returns whether the output is as long as it should be.
 ///
 /// # Safety
 /// This rank has posted; the output is writable.

@@ -1,4 +1,5 @@
-//! The receive buffer of a collective that goes on: which of its pages are still to be filled, and by how many steps.
+//! The receive buffer of a collective that goes on: which of its pages are still to be filled, and
+//! by how many steps.
 
 use super::extent::{Touch, joined, span};
 use crate::device::END_MAX;
@@ -73,14 +74,15 @@ impl Plan {
         })
     }
 
-    /// Bytes at the beginning and the end of a piece that do not lie in guarded pages, and can come before the rest; none if that is the whole
-    /// piece, or too much.
+    /// Bytes at the beginning and the end of a piece that do not lie in guarded pages, and can come
+    /// before the rest; none if that is the whole piece, or too much.
     pub fn ends(&self, piece: &Range<usize>) -> [usize; 2] {
         ends(&self.edges, piece).unwrap_or_default()
     }
 
-    /// The same, and what lies in guarded pages that other pieces share: each such page can be opened before any of its messages is whole. For pieces that
-    /// nothing reads but the program.
+    /// The same, and what lies in guarded pages that other pieces share: each such page can be
+    /// opened before any of its messages is whole. For pieces that nothing reads but the
+    /// program.
     pub fn ends_and_seams(&self, piece: &Range<usize>) -> [usize; 2] {
         let [mut first, mut last] = self.ends(piece);
         let shared = |at: usize| {
@@ -212,7 +214,8 @@ impl Cover {
         }
     }
 
-    /// Of a piece that one step alone uses, so many bytes are there, `opened` of which were known before. Returns how many are known now.
+    /// Of a piece that one step alone uses, so many bytes are there, `opened` of which were known
+    /// before. Returns how many are known now.
     pub fn came(
         &mut self,
         piece: &Range<usize>,
@@ -284,7 +287,8 @@ impl Cover {
             let (from, to) = (edge.start.max(page), edge.end.min(page + PAGE));
             if from < to {
                 let shadow = from.wrapping_add(self.guard.delta()) as *const u8;
-                // SAFETY: the bytes are the program's receive buffer, lent to the call that is under way, and not guarded; the shadow is as long.
+                // SAFETY: the bytes are the program's receive buffer, lent to the call that is
+                // under way, and not guarded; the shadow is as long.
                 unsafe { shadow.copy_to_nonoverlapping(from as *mut u8, to - from) };
             }
         }

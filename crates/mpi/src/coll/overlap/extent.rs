@@ -22,8 +22,8 @@ pub(super) struct Extent {
     pub send: Vec<Touch>,
     /// Uses of the receive buffer.
     pub recv: Vec<Touch>,
-    /// All messages are between the buffers themselves and independent of each other: they may go in any order, but for those
-    /// between the same two ranks.
+    /// All messages are between the buffers themselves and independent of each other: they may go
+    /// in any order, but for those between the same two ranks.
     pub apart: bool,
 }
 
@@ -135,7 +135,8 @@ pub(super) fn number(peer: Peer) -> u32 {
     }
 }
 
-/// The packed bytes that a call moves in or out of this rank, about; `None`: never overlapped (no data, or in place).
+/// The packed bytes that a call moves in or out of this rank, about; `None`: never overlapped (no
+/// data, or in place).
 pub(super) fn volume(what: &Collective<'_>, size: u32) -> Option<i64> {
     let n = i64::from(size);
     let sum = |counts: &[i64]| counts.iter().fold(0i64, |s, &c| s.saturating_add(c));

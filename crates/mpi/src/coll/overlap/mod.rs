@@ -1,11 +1,14 @@
-//! Blocking collectives that return early, behind guards ("T-NBC", Chinese Journal of Computers, 2011).
+//! Blocking collectives that return early, behind guards ("T-NBC", Chinese Journal of Computers,
+//! 2011).
 //!
-//! The schedule that the blocking form runs goes on in the background. What it sends is a copy of the program's send buffer; what it receives lands in
-//! the shadow of a guard over the receive buffer, and is put in its place when no step needs it any more. Parts of pages at the buffer's ends
-//! are finished before the call returns. Any further call of MPI's first waits for all that goes on ([`settle`]): the device never touches a guarded page.
+//! The schedule that the blocking form runs goes on in the background. What it sends is a copy of
+//! the program's send buffer; what it receives lands in the shadow of a guard over the receive
+//! buffer, and is put in its place when no step needs it any more. Parts of pages at the buffer's
+//! ends are finished before the call returns. Any further call of MPI's first waits for all that
+//! goes on ([`settle`]): the device never touches a guarded page.
 //!
-//! The messages are those of the blocking form, so a rank may overlap a call that another one blocks in. That they do the same is better, but nobody's
-//! waiting depends on it.
+//! The messages are those of the blocking form, so a rank may overlap a call that another one
+//! blocks in. That they do the same is better, but nobody's waiting depends on it.
 
 mod cover;
 mod extent;
@@ -55,7 +58,8 @@ pub fn is_pending() -> bool {
     PENDING.load(Ordering::Relaxed) != 0
 }
 
-/// What the program's threads, the watching thread and the progress know of a collective in the background.
+/// What the program's threads, the watching thread and the progress know of a collective in the
+/// background.
 struct Shared {
     comm: Arc<Comm>,
     number: Number,
@@ -136,9 +140,11 @@ fn finished(shared: &Arc<Shared>) {
     shared.done.store(true, Ordering::Release);
 }
 
-/// Waits for all collectives that go on behind their calls. To be called at the beginning of each call that may touch a buffer or wait.
+/// Waits for all collectives that go on behind their calls. To be called at the beginning of each
+/// call that may touch a buffer or wait.
 ///
-/// Errors: that of a collective whose call has returned; it belongs to that collective's communicator.
+/// Errors: that of a collective whose call has returned; it belongs to that collective's
+/// communicator.
 #[cold]
 pub fn settle() -> Result<()> {
     let all: Vec<Arc<Shared>> = lock(&UNDER_WAY).clone();
@@ -188,7 +194,8 @@ pub fn settle() -> Result<()> {
     result
 }
 
-/// Calls whose time until this one is the last that is taken of them. `all`: this one could overlap, too, and what comes after it is its own.
+/// Calls whose time until this one is the last that is taken of them. `all`: this one could
+/// overlap, too, and what comes after it is its own.
 fn close_late(all: bool) {
     let (sayings, ended) = site::later(all);
     PENDING.fetch_sub(ended, Ordering::Relaxed);
@@ -207,7 +214,8 @@ fn settle_for_fork() {
     }
 }
 
-/// Runs a blocking collective so that its call returns early, if that is wanted and may pay. `None`: run it as ever.
+/// Runs a blocking collective so that its call returns early, if that is wanted and may pay.
+/// `None`: run it as ever.
 ///
 /// # Safety
 /// As for [`Call::run`].
@@ -368,7 +376,8 @@ impl Start {
             open_span(std::mem::take(&mut *lock(&shared.record)));
             return Ok(());
         };
-        // The parts of pages at the ends are where they were; their copies in the shadow mean nothing.
+        // The parts of pages at the ends are where they were; their copies in the shadow mean
+        // nothing.
         cover.forget_edges();
         begin(Work {
             shared,
@@ -468,7 +477,8 @@ impl Start {
         Ok(())
     }
 
-    /// Posts all receives and asks for the first ones, starts all sends, and copies what is sent while they go.
+    /// Posts all receives and asks for the first ones, starts all sends, and copies what is sent
+    /// while they go.
     unsafe fn start_apart(
         &self,
         plan: Option<&Plan>,
@@ -478,7 +488,8 @@ impl Start {
     ) -> Rest {
         let (mut incoming, mut queue) = self.receive_apart(plan, inward);
         let lasting = &self.lasting;
-        // To those whose messages go as streams the program's own buffer will do until the call returns.
+        // To those whose messages go as streams the program's own buffer will do until the call
+        // returns.
         let (streams, others) = self.sends_by_way();
         let mut sends = Vec::new();
         let mut own = Vec::new();
@@ -486,7 +497,8 @@ impl Start {
             let mut d = device::device();
             for (t, peer) in streams {
                 let from = t.bytes.start as *const u8;
-                // SAFETY: the caller's promise; before the call returns, what is left is looked for in the copy.
+                // SAFETY: the caller's promise; before the call returns, what is left is looked for
+                // in the copy.
                 let req = unsafe { lasting.send(&mut d, peer, (from, t.bytes.len()), true) };
                 own.extend(req.map(|req| (req, t)));
             }
@@ -588,8 +600,10 @@ impl Start {
         (incoming, VecDeque::from(queue))
     }
 
-    /// Asks for those that are read first. After this rank's own messages have been announced: who was asked before it has heard of them would answer what this rank wants first
-    /// of it behind its message's bytes; and before bytes go, behind which the questions would stand.
+    /// Asks for those that are read first. After this rank's own messages have been announced: who
+    /// was asked before it has heard of them would answer what this rank wants first
+    /// of it behind its message's bytes; and before bytes go, behind which the questions would
+    /// stand.
     fn ask_first(
         &self,
         d: &mut device::Device,
@@ -620,7 +634,8 @@ impl Start {
         });
     }
 
-    /// Uses of the send buffer: by messages that go as streams, and the others and this rank's own block.
+    /// Uses of the send buffer: by messages that go as streams, and the others and this rank's own
+    /// block.
     fn sends_by_way(&self) -> (Uses<'_, Peer>, Uses<'_, Option<Peer>>) {
         let (mut streams, mut others) = (Vec::new(), Vec::new());
         let comm = self.lasting.comm();

@@ -69,9 +69,11 @@ fn chosen<T: Copy>(name: &str, values: &[(&str, T)], otherwise: T) -> Result<T> 
     }
 }
 
-/// Should the library keep its memory apart from the program's heap? It must where guards may be used. Allocates nothing.
+/// Should the library keep its memory apart from the program's heap? It must where guards may be
+/// used. Allocates nothing.
 pub fn own_memory() -> bool {
-    // SAFETY: the name ends with 0; the environment is not changed meanwhile, as the standard demands of programs.
+    // SAFETY: the name ends with 0; the environment is not changed meanwhile, as the standard
+    // demands of programs.
     let value = unsafe { libc::getenv(c"FERRY_OVERLAP".as_ptr()) };
     if value.is_null() {
         return false;
@@ -114,11 +116,12 @@ pub(super) fn wanted(comm: &Comm, mode: Mode) -> bool {
     }
 }
 
-/// Ranks that share a core at most, where overlap is tried over a network: with more it has not been measured.
+/// Ranks that share a core at most, where overlap is tried over a network: with more it has not
+/// been measured.
 const SHARING: usize = 2;
 
-/// Is there anything that goes on by itself while the ranks compute: a core that no rank has, or a network? On one node a rank computes while another one,
-/// on its core, waits.
+/// Is there anything that goes on by itself while the ranks compute: a core that no rank has, or a
+/// network? On one node a rank computes while another one, on its core, waits.
 fn has_room(comm: &Comm) -> bool {
     let welcome = &process::process().welcome;
     let (cores, ranks) = (welcome.cores as usize, welcome.local_ranks.len());
@@ -146,8 +149,9 @@ pub fn start() -> Result<()> {
 static LATE: AtomicBool = AtomicBool::new(false);
 static BEGINNING_LATE: Mutex<()> = Mutex::new(());
 
-/// A communicator's info wants overlap: prepares for it where the environment has said nothing. Returns the mode that is in force then. To be called at the beginning
-/// of a call, without the device.
+/// A communicator's info wants overlap: prepares for it where the environment has said nothing.
+/// Returns the mode that is in force then. To be called at the beginning of a call, without the
+/// device.
 #[cold]
 pub(super) fn begin_late() -> Mode {
     if LATE.load(Acquire) {

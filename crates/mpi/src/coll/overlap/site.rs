@@ -1,10 +1,14 @@
 //! Call sites: what is known of each, and whether its calls overlap.
 //!
-//! A site is a place in the program with a kind of collective and a size class. Its first call blocks, and shows in which order its data are touched. Then calls that
-//! overlap and calls that block are compared, by the time from the call to the next one and by that to the third one, or to the next that could overlap: whatever overlap costs
-//! elsewhere, such as a core that two threads share, is in that. Two calls in a row do the same, and are compared as one: a program may do something else after
-//! every second call. A site that does not pay is left blocking, and tried again ever more rarely. At which calls the other way is tried depends on the
-//! calls' number alone, so that all ranks do the same; whether it pays they decide together ([`verdict`](super::verdict)).
+//! A site is a place in the program with a kind of collective and a size class. Its first call
+//! blocks, and shows in which order its data are touched. Then calls that overlap and calls that
+//! block are compared, by the time from the call to the next one and by that to the third one, or
+//! to the next that could overlap: whatever overlap costs elsewhere, such as a core that two
+//! threads share, is in that. Two calls in a row do the same, and are compared as one: a program
+//! may do something else after every second call. A site that does not pay is left blocking, and
+//! tried again ever more rarely. At which calls the other way is tried depends on the calls' number
+//! alone, so that all ranks do the same; whether it pays they decide together
+//! ([`verdict`](super::verdict)).
 
 use super::setting::Mode;
 use super::verdict::{At, Members, Saying, Verdict};
@@ -29,13 +33,16 @@ pub(super) enum Choice {
 const SAMPLES: usize = 5;
 /// Overlap must be faster by this part to be kept.
 const GAIN: f64 = 0.02;
-/// Of the calls up to this one a half overlaps: all ranks do the same then, and the two ways meet the same machine and network. Three pairs each way, in turn.
+/// Of the calls up to this one a half overlaps: all ranks do the same then, and the two ways meet
+/// the same machine and network. Three pairs each way, in turn.
 pub(super) const TRIAL: u64 = 13;
-/// So many times as long as a blocking call, and the trial is over. One call may be 10 % longer by chance, and if that ended it no gain would be found.
+/// So many times as long as a blocking call, and the trial is over. One call may be 10 % longer by
+/// chance, and if that ended it no gain would be found.
 const MUCH: f64 = 1.5;
 /// Among so many calls that overlap two block, to compare.
 const CHECK: u64 = 32;
-/// A site left blocking is tried after so many calls, then after twice as many each time, up to the second number.
+/// A site left blocking is tried after so many calls, then after twice as many each time, up to the
+/// second number.
 const AGAIN: (u64, u64) = (16, 512);
 /// Calls of MPI's after a site's until the time is taken that shows what overlap costs those.
 const LATER: u32 = 3;
@@ -63,7 +70,8 @@ impl Recent {
         sorted.get(sorted.len() / 2).copied()
     }
 
-    /// By enough, the least of them, and the middle one of the last three: one may be short by chance. Not the middle one beside the least of the others, which may be of a time when the
+    /// By enough, the least of them, and the middle one of the last three: one may be short by
+    /// chance. Not the middle one beside the least of the others, which may be of a time when the
     /// whole machine was faster. `None`: nothing to compare.
     pub fn is_faster_than(&self, others: &Recent) -> Option<bool> {
         let faster = |one: f64, other: f64| one < (1.0 - GAIN) * other;
@@ -84,7 +92,8 @@ impl Series {
         }
     }
 
-    /// By both times. What calls save may be paid for by those that follow: the one time is shorter then, and the other is not. `None`: nothing to compare.
+    /// By both times. What calls save may be paid for by those that follow: the one time is shorter
+    /// then, and the other is not. `None`: nothing to compare.
     pub fn is_faster_than(&self, others: &Series) -> Option<bool> {
         let [next, later] = [0, 1].map(|of| self.0[of].is_faster_than(&others.0[of]));
         Some(next? && later?)
@@ -166,7 +175,8 @@ struct Later {
     left: u32,
 }
 
-/// What others have said of calls that this rank has not come to yet, and how often it was looked at.
+/// What others have said of calls that this rank has not come to yet, and how often it was looked
+/// at.
 static EARLY: Mutex<Vec<(ProcId, Saying, u32)>> = Mutex::new(Vec::new());
 /// Looks after which it is dropped.
 const LOOKS: u32 = 64;
@@ -347,7 +357,8 @@ impl Site {
         pair.overlaps
     }
 
-    /// What one of its calls took. It counts as one that overlapped where that was chosen, though this rank may not be able to. Returns what there is to say, and to whom.
+    /// What one of its calls took. It counts as one that overlapped where that was chosen, though
+    /// this rank may not be able to. Returns what there is to say, and to whom.
     fn took(&mut self, call: u64, times: Times) -> Vec<(ProcId, Saying)> {
         let Some(pair) = self.pair.as_mut().filter(|p| p.first == call / 2 * 2) else {
             return Vec::new();
@@ -450,7 +461,8 @@ pub(super) fn hear(said: Vec<(ProcId, Saying)>) -> Vec<(ProcId, Saying)> {
     answers
 }
 
-/// A call that overlapped, or was traced, is over: all is there, and the next call has come. True: the time until a later one is to be taken ([`later`]).
+/// A call that overlapped, or was traced, is over: all is there, and the next call has come. True:
+/// the time until a later one is to be taken ([`later`]).
 pub(super) fn ended(record: Record, settling: Duration) -> bool {
     let Some(begun) = record.begun else {
         return false;
@@ -494,7 +506,8 @@ pub(super) fn ended(record: Record, settling: Duration) -> bool {
     true
 }
 
-/// A call of MPI's has come (`all`: one that could overlap): what calls have taken until it. What there is to say, and to whom, and how many of them are done with.
+/// A call of MPI's has come (`all`: one that could overlap): what calls have taken until it. What
+/// there is to say, and to whom, and how many of them are done with.
 pub(super) fn later(all: bool) -> (Vec<(ProcId, Saying)>, u32) {
     let mut late = super::lock(&FOLLOWED);
     let mut ended = Vec::new();
@@ -519,14 +532,16 @@ pub(super) fn later(all: bool) -> (Vec<(ProcId, Saying)>, u32) {
     (say, count)
 }
 
-/// The time from this blocking call to the next one is measured. True if nothing was measured before.
+/// The time from this blocking call to the next one is measured. True if nothing was measured
+/// before.
 pub(super) fn open_span(record: Record) -> bool {
     let mut spans = super::lock(&SPANS);
     spans.push(record);
     spans.len() == 1
 }
 
-/// The next call has come. Was anything measured, and of how many calls is the time until a later one to be taken?
+/// The next call has come. Was anything measured, and of how many calls is the time until a later
+/// one to be taken?
 pub(super) fn close_spans() -> (bool, u32) {
     let all = std::mem::take(&mut *super::lock(&SPANS));
     let any = !all.is_empty();
@@ -580,7 +595,8 @@ mod frames {
         }
     }
 
-    /// Is the address in the library? To ask the linker takes microseconds; the library's own calls are few, and it does not move.
+    /// Is the address in the library? To ask the linker takes microseconds; the library's own calls
+    /// are few, and it does not move.
     fn is_own(address: usize) -> bool {
         static KNOWN: Mutex<Option<HashMap<usize, bool>>> = Mutex::new(None);
         let base = |address| module(address).map(|m| m.dli_fbase as usize);
@@ -606,7 +622,8 @@ mod frames {
         }
     }
 
-    /// Where in the program the call stands: return addresses outside the library, innermost first; 0: none.
+    /// Where in the program the call stands: return addresses outside the library, innermost first;
+    /// 0: none.
     pub fn of_program() -> [usize; FRAMES] {
         let mut walk = Walk {
             found: [0; FRAMES],
@@ -617,7 +634,8 @@ mod frames {
         walk.found
     }
 
-    /// An address as the file that it is in and its place there, with the function's name if that is known.
+    /// An address as the file that it is in and its place there, with the function's name if that
+    /// is known.
     pub fn name(address: usize) -> String {
         let Some(info) = module(address) else {
             return "?".into();
@@ -650,7 +668,8 @@ mod tests {
         Site::new([0; FRAMES], key, Vec::new())
     }
 
-    /// Calls of a site, each as long as `times` says for (overlapped, blocking) at that call; how many overlapped.
+    /// Calls of a site, each as long as `times` says for (overlapped, blocking) at that call; how
+    /// many overlapped.
     fn calls(s: &mut Site, count: u64, times: impl Fn(u64) -> (f32, f32)) -> u64 {
         calls_and_later(s, count, times, |_| 0.1)
     }

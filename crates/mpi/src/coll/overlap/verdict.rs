@@ -1,10 +1,14 @@
 //! Ranks decide together whether the calls of a site overlap.
 //!
-//! A job is as fast as its slowest rank, and a rank that gains nothing itself may hold up the others by blocking. So of the calls that compare the two
-//! ways each rank tells the communicator's first one what they took; when that one has heard of the same call from all, the longest time is what the call took, and the calls of the two
-//! ways are compared by that. (Not by each rank's own least time: where several share a link each is the first one served now and then, and all look fast that way.) The first rank
-//! says what all shall do. Nobody waits for any of this: until it has come each rank goes by its own times, and where ranks do not share their sites (one counts a call to another
-//! size class) they keep to that. What ranks agree by is the call's number in the communicator, which is the same for all.
+//! A job is as fast as its slowest rank, and a rank that gains nothing itself may hold up the
+//! others by blocking. So of the calls that compare the two ways each rank tells the communicator's
+//! first one what they took; when that one has heard of the same call from all, the longest time is
+//! what the call took, and the calls of the two ways are compared by that. (Not by each rank's own
+//! least time: where several share a link each is the first one served now and then, and all look
+//! fast that way.) The first rank says what all shall do. Nobody waits for any of this: until it
+//! has come each rank goes by its own times, and where ranks do not share their sites (one counts a
+//! call to another size class) they keep to that. What ranks agree by is the call's number in the
+//! communicator, which is the same for all.
 
 use super::site::{Series, TRIAL, Times};
 use crate::device::{Note, ProcId};
@@ -115,7 +119,8 @@ impl Verdict {
         self.calls.contains(&at)
     }
 
-    /// The last call has ended, by which the two ways are compared. Returns what there is to say, and to whom.
+    /// The last call has ended, by which the two ways are compared. Returns what there is to say,
+    /// and to whom.
     pub fn measured(&mut self, overlapped: bool, times: Times) -> Vec<(ProcId, Saying)> {
         let (Some(&at), Some(members)) = (self.calls.back(), self.members) else {
             return Vec::new();
@@ -128,7 +133,8 @@ impl Verdict {
         }
     }
 
-    /// Somebody has said something of one of the site's calls. Returns what there is to say, and to whom.
+    /// Somebody has said something of one of the site's calls. Returns what there is to say, and to
+    /// whom.
     pub fn told(&mut self, from: ProcId, (at, word): Saying) -> Vec<(ProcId, Saying)> {
         let Some(members) = self.members else {
             return Vec::new();
@@ -225,7 +231,8 @@ mod tests {
         Word::Took { overlapped, times }
     }
 
-    /// All ranks tell of two calls, the second one of which is the trial's last. What the first one says then.
+    /// All ranks tell of two calls, the second one of which is the trial's last. What the first one
+    /// says then.
     fn after(overlapped: [f32; COUNT], blocking: [f32; COUNT]) -> (Verdict, Vec<(ProcId, Saying)>) {
         let mut first = rank(10);
         let mut said = Vec::new();

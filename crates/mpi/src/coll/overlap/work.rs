@@ -15,14 +15,17 @@ use std::time::Instant;
 /// Bytes asked for and not yet there.
 const WINDOW: usize = 256 * 1024;
 
-/// May a message of `len` bytes be asked for while so many are under way? Two at a time go, or as many as are in the window. One by one would leave the link
-/// resting: a question may stand behind the bytes of a message that goes the other way, for as long as that takes.
+/// May a message of `len` bytes be asked for while so many are under way? Two at a time go, or as
+/// many as are in the window. One by one would leave the link resting: a question may stand behind
+/// the bytes of a message that goes the other way, for as long as that takes.
 pub(super) fn may_ask(len: usize, under_way: usize) -> bool {
     under_way <= WINDOW.max(len)
 }
 
-/// Bytes of a message that gather before the progress thread is woken, while nobody waits for them: as many as have been opened since somebody waited, within these bounds. A program that
-/// is just behind the data would soon touch what gathers; one that is far behind, or does something else, need not be interrupted.
+/// Bytes of a message that gather before the progress thread is woken, while nobody waits for them:
+/// as many as have been opened since somebody waited, within these bounds. A program that
+/// is just behind the data would soon touch what gathers; one that is far behind, or does something
+/// else, need not be interrupted.
 const GATHER: (usize, usize) = (256 * 1024, 1024 * 1024);
 
 /// A message that is received.
@@ -121,7 +124,8 @@ impl Work {
         if touched || is_waited_for {
             self.opened_at_touch = opened;
         }
-        // While the call waits for the bytes beside guarded pages it is as if somebody waited at one.
+        // While the call waits for the bytes beside guarded pages it is as if somebody waited at
+        // one.
         let may_gather = !done && !is_waited_for && has_edges;
         d.gather(if may_gather { self.gathers(opened) } else { 0 });
         done
@@ -289,7 +293,8 @@ impl Work {
     }
 }
 
-/// Asks for the next messages that have been announced until enough bytes are under way: nobody waits for a sender that is late while others are ready.
+/// Asks for the next messages that have been announced until enough bytes are under way: nobody
+/// waits for a sender that is late while others are ready.
 fn ask(
     d: &mut Device,
     incoming: &mut [Incoming],

@@ -1,7 +1,9 @@
-//! Non-blocking collectives that have ended, kept by their communicator: the next call like one of them starts it again. To make one anew, with a
-//! request and a user more of all that it uses, and to take it apart, takes longer than to start a small one.
+//! Non-blocking collectives that have ended, kept by their communicator: the next call like one of
+//! them starts it again. To make one anew, with a request and a user more of all that it uses, and
+//! to take it apart, takes longer than to start a small one.
 //!
-//! Only what uses predefined types and operations is kept, which end with nobody, and nothing once the program has freed the communicator.
+//! Only what uses predefined types and operations is kept, which end with nobody, and nothing once
+//! the program has freed the communicator.
 
 use super::started::Started;
 use super::{Binding, Lasting};

@@ -1,8 +1,10 @@
-//! A collective in the background: its run, with all that it needs, and its end, in one piece of memory that its request and the device share.
+//! A collective in the background: its run, with all that it needs, and its end, in one piece of
+//! memory that its request and the device share.
 //!
-//! The device advances it under its lock, in the program's threads or in the progress thread. What it uses (communicator, datatypes, schedule) is let go of by the
-//! program, when it has done with the request: so a thread of the library's never has the last word on these, and the counts of their users stay in the cache of
-//! the program's core.
+//! The device advances it under its lock, in the program's threads or in the progress thread. What
+//! it uses (communicator, datatypes, schedule) is let go of by the program, when it has done with
+//! the request: so a thread of the library's never has the last word on these, and the counts of
+//! their users stay in the cache of the program's core.
 
 use super::{Binding, LONG, Labour, Lasting, Number, Run, Stand, bytes, takes_long};
 use crate::Result;
@@ -45,8 +47,10 @@ struct Inner {
     last: usize,
 }
 
-// SAFETY: until the flag is set `inner` is reached only with exclusive use of the device (`advance`, `presses`), from then on only by the program, which
-// completes or frees a request once (`release`), or starts it again when that request is its alone (`renew`). The buffers are the program's, lent to the operation.
+// SAFETY: until the flag is set `inner` is reached only with exclusive use of the device
+// (`advance`, `presses`), from then on only by the program, which completes or frees a request once
+// (`release`), or starts it again when that request is its alone (`renew`). The buffers are the
+// program's, lent to the operation.
 unsafe impl Send for Started {}
 // SAFETY: as above.
 unsafe impl Sync for Started {}
@@ -80,18 +84,19 @@ impl Started {
     /// The caller is alone with it but for the device.
     #[allow(clippy::mut_from_ref)] // the caller's promise
     unsafe fn ended(&self) -> Option<&mut Option<Inner>> {
-        // SAFETY: the run has ended, so that the device does not look here any more; the rest is the caller's promise.
+        // SAFETY: the run has ended, so that the device does not look here any more; the rest is
+        // the caller's promise.
         self.flag
             .is_set()
             .then(|| unsafe { &mut *self.inner.get() })
     }
 
-    /// It is to be done once more, with these buffers, which are like those before but for their addresses. It has ended well, and the program
-    /// has done with its request.
+    /// It is to be done once more, with these buffers, which are like those before but for their
+    /// addresses. It has ended well, and the program has done with its request.
     pub(super) fn renew(&self, b: &Binding<'_>, number: Number) {
         debug_assert!(self.flag.has_ended_well());
-        // SAFETY: the program starts it in one thread: it is the communicator's list that calls this, under its lock, for a request that
-        // nobody else knows.
+        // SAFETY: the program starts it in one thread: it is the communicator's list that calls
+        // this, under its lock, for a request that nobody else knows.
         if let Some(Some(Inner { what, run, .. })) = unsafe { self.ended() } {
             if let What::Once(what) = what {
                 what.renew(b, number);
@@ -104,18 +109,21 @@ impl Started {
 
 impl Background for Started {
     fn presses(&self, _exclusive: &Device) -> bool {
-        // SAFETY: the device is the caller's, and the run has not ended: the device asks of nothing else.
+        // SAFETY: the device is the caller's, and the run has not ended: the device asks of nothing
+        // else.
         let inner = unsafe { &*self.inner.get() };
         inner.as_ref().is_some_and(|i| i.run.at < i.last)
     }
 
     fn advance(&self, d: &mut Device) -> bool {
-        // SAFETY: the device is the caller's alone, and the run has not ended: the device advances nothing else.
+        // SAFETY: the device is the caller's alone, and the run has not ended: the device advances
+        // nothing else.
         let Some(Inner { what, run, .. }) = (unsafe { &mut *self.inner.get() }) else {
             return true;
         };
         let b: Binding<'_> = what.binding();
-        // SAFETY: whoever started this keeps the buffers for it; the run stays where it is, behind an Arc.
+        // SAFETY: whoever started this keeps the buffers for it; the run stays where it is, behind
+        // an Arc.
         if unsafe { run.advance(&what.schedule, &b, d, Labour::Thread) } != Stand::Done {
             return false;
         }
@@ -150,7 +158,8 @@ impl Work for Started {
         self.flag.has_ended_well()
     }
     fn release(&self) {
-        // SAFETY: only the program calls this, when it has done with the request, which it does in one thread at a time (MPI 5.0 §11.6.1).
+        // SAFETY: only the program calls this, when it has done with the request, which it does in
+        // one thread at a time (MPI 5.0 §11.6.1).
         if let Some(inner) = unsafe { self.ended() } {
             *inner = None;
         }

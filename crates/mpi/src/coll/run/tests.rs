@@ -1,5 +1,5 @@
-//! Who does a schedule's own work: the caller, a thread of the program that waits, or the progress thread. In one process, with itself as its
-//! only peer and a progress thread on another core.
+//! Who does a schedule's own work: the caller, a thread of the program that waits, or the progress
+//! thread. In one process, with itself as its only peer and a progress thread on another core.
 
 use super::*;
 use crate::coll::number::Form;
@@ -191,7 +191,8 @@ fn taken_over(comm: &Arc<Comm>) {
     }
 }
 
-/// A predefined reduction is the thread's, too; the program's own operation is called by the program's thread alone.
+/// A predefined reduction is the thread's, too; the program's own operation is called by the
+/// program's thread alone.
 fn reductions(comm: &Arc<Comm>) {
     let callers = Arc::new(Mutex::new(Vec::<ThreadId>::new()));
     let seen = callers.clone();

@@ -1,7 +1,8 @@
 use super::*;
 use ferry_fuzz::fuzz;
 
-/// Keeps what is delivered; takes the bodies of streams whose number is even straight into a buffer of its own.
+/// Keeps what is delivered; takes the bodies of streams whose number is even straight into a buffer
+/// of its own.
 #[derive(Default)]
 struct Keep {
     whole: Vec<(u8, Vec<u8>)>,
@@ -52,7 +53,8 @@ fn stream(message: u8, head: &[u8], body: &[u8]) -> Vec<u8> {
     [&start[..], head, body].concat()
 }
 
-/// Gives `bytes` to a reader as a socket would, in pieces of at most `piece`, into the places that it names.
+/// Gives `bytes` to a reader as a socket would, in pieces of at most `piece`, into the places that
+/// it names.
 fn deliver(bytes: &[u8], piece: usize, keep: &mut Keep) -> Result<Found, &'static str> {
     deliver_to(bytes, piece, keep)
 }
@@ -192,7 +194,8 @@ fn a_large_whole_message_is_taken_when_its_receive_comes_late() {
                 inbox.bytes == [&large[..], b"bye"].concat(),
                 "pieces of {piece}"
             );
-            // It is asked once for each piece: when the first is there, and before each other one is read.
+            // It is asked once for each piece: when the first is there, and before each other one
+            // is read.
             let begun = usize::from(refuses < first.len().div_ceil(piece));
             assert_eq!(inbox.begun, begun, "pieces of {piece}, {refuses} times");
         }

@@ -72,7 +72,8 @@ impl Two {
     }
 }
 
-/// A reply goes into the cell that brought the request, and a process that only ever answers uses no other.
+/// A reply goes into the cell that brought the request, and a process that only ever answers uses
+/// no other.
 #[test]
 fn replies_use_the_cell_of_the_request() {
     let mut two = Two::new(CELLS);
@@ -85,7 +86,8 @@ fn replies_use_the_cell_of_the_request() {
     }
 }
 
-/// Whatever is written and read when, each cell is in one place, and who has nothing unread finds cells for as much as it may want.
+/// Whatever is written and read when, each cell is in one place, and who has nothing unread finds
+/// cells for as much as it may want.
 #[test]
 fn no_cell_is_lost() {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;

@@ -1,4 +1,5 @@
-//! A peer that writes what it likes into the shared memory: nothing is read or written beyond the rings, and nothing loops.
+//! A peer that writes what it likes into the shared memory: nothing is read or written beyond the
+//! rings, and nothing loops.
 
 use super::*;
 use crate::shm::cells::BODY_MAX;
