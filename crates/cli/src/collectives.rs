@@ -31,7 +31,7 @@ pub fn report(ranks: u32, cores: u32) -> String {
         cost.rendezvous * 1e6,
         cost.byte * 1e9,
         cost.reduce_byte * 1e9,
-        ferry_transport::shm::SLOT_MAX - 8,
+        ferry_transport::shm::SLOT_MAX_BYTES - 8,
     );
     text
 }

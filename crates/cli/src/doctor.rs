@@ -72,16 +72,16 @@ fn protocols(cma: bool) -> Vec<String> {
     vec![
         format!(
             "{:<22} shm   sent at once, in one cache line with its header where it answers the one before",
-            format!("to {} bytes", shm::FRONT_LINE - HEAD)
+            format!("to {} bytes", shm::FASTBOX_LINE_MAX_BYTES - HEAD)
         ),
         format!(
             "{:<22} shm   sent at once, up to 16 KiB through the lines that brought the one that it answers, else through a ring of {} KiB for each pair",
-            format!("to {} KiB", (shm::EAGER_MAX - HEAD) / 1024),
-            shm::RING_LEN / 1024
+            format!("to {} KiB", (shm::EAGER_MAX_BYTES - HEAD) / 1024),
+            shm::RING_DATA_BYTES / 1024
         ),
         match shm::read_min() {
             _ if !cma => format!("{:<22} shm   {pieces}", "larger"),
-            shm::READ_MIN_MEASURED => format!(
+            shm::READ_MIN_ADAPTIVE => format!(
                 "{:<22} shm   announced; then read from the sender's memory by both (process_vm_readv, _writev), or in pieces \
                  through the ring, whichever was faster so far",
                 "larger"

@@ -25,7 +25,7 @@ use crate::matcher::{Content, Unexpected};
 use crate::request::{Asked, Fault, Operation, ReqId};
 use crate::stream::LEND_MIN;
 use crate::wire::{self, Fields, Head};
-use ferry_transport::{Features, Lends};
+use ferry_transport::{Features, ZeroCopy};
 use std::collections::{HashMap, HashSet};
 
 /// Bytes of the head.
@@ -123,7 +123,7 @@ impl Device {
         let most = MOST.min(ALL / self.size().max(1) as usize);
         let may = matches!(source, Source::Bytes { .. })
             && mode == SendMode::Standard
-            && (features.together || features.same_node)
+            && (features.batch || features.same_node)
             // Who exchanges messages does better to write and read by turns.
             && !(features.same_node && self.engine.requests.open() > 0)
             && len <= most
@@ -137,10 +137,10 @@ impl Device {
             return false;
         }
         let lent = len >= LEND_MIN
-            && match self.wires.lends(to) {
-                Lends::Never => false,
-                Lends::Always => true,
-                Lends::IfFaster => {
+            && match self.wires.zero_copy(to) {
+                ZeroCopy::Never => false,
+                ZeroCopy::Always => true,
+                ZeroCopy::IfFaster => {
                     let choices = self.engine.lending.get(&to);
                     choices.is_some_and(|c| c[class(len)].lends())
                 }
@@ -421,16 +421,16 @@ mod tests {
             let mut at = 0;
             while at < piece.len() {
                 let rest = &piece[at..];
-                let room = engine.room(PEER, wire::AT_ONCE, head.bytes(), rest.len());
+                let room = engine.stream_buffer(PEER, wire::AT_ONCE, head.bytes(), rest.len());
                 match room.filter(|r| place && !r.is_empty()) {
                     Some(room) => {
                         let n = room.len();
                         room.copy_from_slice(&rest[..n]);
-                        engine.placed(PEER, wire::AT_ONCE, head.bytes(), n);
+                        engine.stream_placed(PEER, wire::AT_ONCE, head.bytes(), n);
                         at += n;
                     }
                     None => {
-                        engine.part(PEER, wire::AT_ONCE, head.bytes(), rest);
+                        engine.stream_part(PEER, wire::AT_ONCE, head.bytes(), rest);
                         at = piece.len();
                     }
                 }
@@ -441,7 +441,7 @@ mod tests {
     /// As it comes where no wire carries streams: in pieces, each with the head.
     fn come_in_pieces(engine: &mut Engine, data: &[u8]) {
         for piece in data.chunks(30_001) {
-            engine.arrived(PEER, wire::AT_ONCE, &[head().bytes(), piece].concat());
+            engine.on_message(PEER, wire::AT_ONCE, &[head().bytes(), piece].concat());
         }
     }
 
@@ -496,7 +496,7 @@ mod tests {
             assert!(memory == data);
         }
         let mut engine = Engine::new(0);
-        engine.arrived(PEER, wire::AT_ONCE, &head().bytes()[..HEAD - 1]);
+        engine.on_message(PEER, wire::AT_ONCE, &head().bytes()[..HEAD - 1]);
         assert_eq!(engine.malformed, 1, "less than a head");
     }
 
@@ -517,12 +517,12 @@ mod tests {
         let mut engine = Engine::new(0);
         for len in [0, MOST as u64 + 1, u64::MAX] {
             let head = Head::new().key(&key()).u64(len);
-            engine.part(PEER, wire::AT_ONCE, head.bytes(), &[1; 10]);
+            engine.stream_part(PEER, wire::AT_ONCE, head.bytes(), &[1; 10]);
         }
-        engine.part(PEER, wire::AT_ONCE, &head().bytes()[..20], &[1; 10]);
+        engine.stream_part(PEER, wire::AT_ONCE, &head().bytes()[..20], &[1; 10]);
         assert_eq!(engine.malformed, 4);
         come(&mut engine, &vec![7; LEN - 1], true);
-        engine.part(PEER, wire::AT_ONCE, head().bytes(), &[1; 2]);
+        engine.stream_part(PEER, wire::AT_ONCE, head().bytes(), &[1; 2]);
         assert_eq!(
             (engine.malformed, engine.received),
             (5, 1),

@@ -168,7 +168,7 @@ impl Device {
         let fits = task.len <= sink.capacity() as u64;
         let memory = self.wires.card_memory().filter(|_| fits);
         let begun =
-            memory.and_then(|m| m.fetch(task.from, task.request, task.len, into.as_deref()));
+            memory.and_then(|m| m.start_read(task.from, task.request, task.len, into.as_deref()));
         match begun {
             Some(number) => {
                 let fetch = Fetching {

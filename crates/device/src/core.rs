@@ -13,8 +13,8 @@ use crate::scattered::read_into;
 use crate::turns::Turns;
 use crate::wire::{self, Head};
 use ferry_job::{Directory, RankStatus, Segment, Welcome};
-use ferry_transport::shm::READ_MIN_MEASURED;
-use ferry_transport::{Answer, Body, Fetch, ReadError, TransportError, Wires};
+use ferry_transport::shm::READ_MIN_ADAPTIVE;
+use ferry_transport::{Answer, Body, ReadError, ReadStart, TransportError, Transports};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -79,7 +79,7 @@ impl<F: FnMut(&mut Device) -> bool + Send> Background for Mutex<F> {
 pub struct Device {
     me: ProcId,
     size: u32,
-    pub(crate) wires: Wires,
+    pub(crate) wires: Transports,
     pub(crate) engine: Engine,
     background: Vec<Arc<dyn Background>>,
     pub(crate) status: &'static RankStatus,
@@ -185,7 +185,7 @@ impl Device {
             Ok(f) => f,
             Err(e) => return Some(self.refuse(e)),
         };
-        COUNTERS.sent[self.wires.way(to)].add(len as u64);
+        COUNTERS.sent[self.wires.index_for(to)].add(len as u64);
         let by_card = self.goes_by_card(to, &source);
         let at_once = match (&source, mode) {
             (Source::Bytes { .. }, SendMode::Standard) => features.eager_max,
@@ -589,7 +589,7 @@ impl Device {
             || self.engine.has_outgoing()
             || self.engine.has_tasks()
             || self.engine.requests.pressing() > 0
-            || self.wires.owes()
+            || self.wires.has_unsent()
     }
 
     /// Hands over work to go on in the background.
@@ -641,7 +641,7 @@ impl Device {
             let read_min = self.wires.features(from).map_or(0, |f| f.read_min as u64);
             let alone = self.copies_alone(from);
             let copier = self.copier();
-            let measured = (read_min == READ_MIN_MEASURED as u64 && !alone)
+            let measured = (read_min == READ_MIN_ADAPTIVE as u64 && !alone)
                 .then(|| self.engine.copying.choose(copier, from, take, met));
             let way = match &measured {
                 Some(measured) => measured.way(),
@@ -661,11 +661,11 @@ impl Device {
                 // SAFETY: the receive's buffer is valid until its completion; `take` is at most its
                 // capacity.
                 Sink::Bytes { ptr, .. } => unsafe {
-                    self.wires.fetch(from, address, *ptr, take as usize)
+                    self.wires.start_read(from, address, *ptr, take as usize)
                 },
                 // SAFETY: the receive's buffer is valid until its completion.
                 _ => unsafe { read_into(&mut self.wires, from, address, take, sink) }
-                    .map(|()| Fetch::Done),
+                    .map(|()| ReadStart::Done),
             };
             let fetch = Fetching {
                 req,
@@ -675,8 +675,8 @@ impl Device {
                 measured,
             };
             match begun {
-                Ok(Fetch::Begun(number)) => self.engine.fetching.push((number, fetch)),
-                Ok(Fetch::Done) => self.fetched(&fetch, Ok(())),
+                Ok(ReadStart::Pending(number)) => self.engine.fetching.push((number, fetch)),
+                Ok(ReadStart::Done) => self.fetched(&fetch, Ok(())),
                 Err(e) => self.fetched(&fetch, Err(e)),
             }
             // Peers who have asked for what this process sends do not wait for all that it reads.
@@ -696,7 +696,7 @@ impl Device {
         while i < all.len() {
             let from = all[i].1.from;
             let mut ended = None;
-            if let Some((number, result)) = self.wires.fetched(from) {
+            if let Some((number, result)) = self.wires.finished_read(from) {
                 ended = all
                     .iter()
                     .position(|(n, f)| *n == number && f.from == from)

@@ -65,7 +65,7 @@ impl Traffic {
 }
 
 /// By which wires messages can go.
-pub use ferry_transport::KNOWN as WAYS;
+pub use ferry_transport::TRANSPORT_NAMES as WAYS;
 
 /// All counts of this process.
 #[derive(Debug)]

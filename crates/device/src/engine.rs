@@ -561,16 +561,16 @@ impl Engine {
 }
 
 impl Inbox for Engine {
-    fn by(&mut self, wire: usize) {
+    fn set_transport(&mut self, wire: usize) {
         self.way = wire;
     }
 
-    fn cold(&mut self) {
+    fn first_touch(&mut self) {
         self.copying.cold();
     }
 
     #[inline]
-    fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool {
+    fn on_message(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool {
         self.received += 1;
         self.at_once.hear(from);
         let understood = match message {
@@ -599,7 +599,13 @@ impl Inbox for Engine {
         false
     }
 
-    fn room(&mut self, from: ProcId, message: u8, head: &[u8], left: usize) -> Option<&mut [u8]> {
+    fn stream_buffer(
+        &mut self,
+        from: ProcId,
+        message: u8,
+        head: &[u8],
+        left: usize,
+    ) -> Option<&mut [u8]> {
         if message == wire::AT_ONCE {
             return self.at_once_room(from, head, left);
         }
@@ -607,21 +613,27 @@ impl Inbox for Engine {
         self.stream_room(from, req, left)
     }
 
-    fn placed(&mut self, from: ProcId, message: u8, head: &[u8], bytes: usize) {
+    fn stream_placed(&mut self, from: ProcId, message: u8, head: &[u8], bytes: usize) {
         let understood = self.streamed_bytes(from, message, head, bytes, None);
         self.malformed += u64::from(understood.is_none());
     }
 
-    fn part(&mut self, from: ProcId, message: u8, head: &[u8], bytes: &[u8]) {
+    fn stream_part(&mut self, from: ProcId, message: u8, head: &[u8], bytes: &[u8]) {
         let understood = self.streamed_bytes(from, message, head, bytes.len(), Some(bytes));
         self.malformed += u64::from(understood.is_none());
     }
 
-    fn fetched_part(&mut self, from: ProcId, number: u32, at: usize, bytes: &[u8]) {
+    fn card_part(&mut self, from: ProcId, number: u32, at: usize, bytes: &[u8]) {
         Engine::fetched_part(self, from, number, at, bytes);
     }
 
-    fn begin(&mut self, from: ProcId, message: u8, start: &[u8], len: usize) -> Option<usize> {
+    fn on_message_start(
+        &mut self,
+        from: ProcId,
+        message: u8,
+        start: &[u8],
+        len: usize,
+    ) -> Option<usize> {
         self.begin_eager(from, message, start, len)
     }
 }

@@ -380,7 +380,7 @@ mod tests {
         let mut engine = Engine::new(0);
         let (pattern, req) = held_back(&mut engine, room, ends);
         engine.matcher.post(pattern, req);
-        engine.arrived(PEER, wire::ANNOUNCE, &announce(len, 77));
+        engine.on_message(PEER, wire::ANNOUNCE, &announce(len, 77));
         (engine, req)
     }
 
@@ -401,10 +401,10 @@ mod tests {
         assert!(asked.iter().all(|(message, _)| *message == wire::ASK_END));
         let head = Head::new().u32(req.0).u64(99_980);
         let end = [head.bytes(), &[5; 20]].concat();
-        engine.arrived(PEER + 1, wire::END, &end);
+        engine.on_message(PEER + 1, wire::END, &end);
         assert_eq!(engine.malformed, 1, "from somebody else");
-        engine.arrived(PEER, wire::END, &end);
-        engine.arrived(PEER, wire::END, &end);
+        engine.on_message(PEER, wire::END, &end);
+        engine.on_message(PEER, wire::END, &end);
         assert_eq!(engine.malformed, 2, "twice");
         assert_eq!(engine.held[&req].awaited, [true, false]);
         drop(engine);
@@ -429,8 +429,8 @@ mod tests {
             if first {
                 engine.matcher.post(pattern, next);
             }
-            engine.arrived(PEER, wire::ENDS, &given(78, 4096, 7));
-            engine.arrived(PEER, wire::ANNOUNCE, &announce(100_000, 78));
+            engine.on_message(PEER, wire::ENDS, &given(78, 4096, 7));
+            engine.on_message(PEER, wire::ANNOUNCE, &announce(100_000, 78));
             if !first {
                 assert_eq!(engine.given.len(), 1, "kept with its announcement");
                 engine.matcher.match_receive(&pattern).unwrap();
@@ -450,11 +450,11 @@ mod tests {
         let mut room = vec![0u8; 100_000];
         let (mut engine, req) = met(&mut room, [0, 0], 100_000);
         for bytes in [given(78, END_MAX + 1, 1), given(78, 0, 1), vec![1; 7]] {
-            engine.arrived(PEER, wire::ENDS, &bytes);
+            engine.on_message(PEER, wire::ENDS, &bytes);
         }
         assert_eq!((engine.malformed, engine.given.len()), (3, 0));
         // Eight bytes where ten are wanted, of one end; they are asked for.
-        engine.arrived(PEER, wire::ENDS, &given(77, 8, 1));
+        engine.on_message(PEER, wire::ENDS, &given(77, 8, 1));
         engine.held.get_mut(&req).unwrap().ends = [10, 4];
         engine.take_announced(req, PEER, 100_000, 0, 77, false);
         assert_eq!(outgoing(&mut engine).len(), 1);
@@ -485,16 +485,16 @@ mod tests {
             let head = Head::new().u32(req.0).u32(4).u64(at).u32(len);
             head.bytes().to_vec()
         };
-        engine.arrived(PEER, wire::ASK_END, &ask(199_990, 10));
+        engine.on_message(PEER, wire::ASK_END, &ask(199_990, 10));
         let queued = engine.outbox.get_mut(&PEER).unwrap().pop_front().unwrap();
         let Payload::Owned(bytes) = queued.payload else {
             panic!("no bytes")
         };
         assert_eq!(&bytes[..], &data[199_990..]);
         for (at, len) in [(199_991, 10), (u64::MAX, 10), (0, END_MAX as u32 + 1)] {
-            engine.arrived(PEER, wire::ASK_END, &ask(at, len));
+            engine.on_message(PEER, wire::ASK_END, &ask(at, len));
         }
-        engine.arrived(PEER + 1, wire::ASK_END, &ask(0, 10));
+        engine.on_message(PEER + 1, wire::ASK_END, &ask(0, 10));
         assert_eq!(engine.malformed, 4);
     }
 
@@ -509,7 +509,7 @@ mod tests {
                 if bytes.len() >= 4 && message % 2 == 0 {
                     bytes[..4].copy_from_slice(&req.0.to_le_bytes());
                 }
-                engine.arrived(PEER, message, &bytes);
+                engine.on_message(PEER, message, &bytes);
             }
         }
     }

@@ -7,7 +7,7 @@
 use crate::core::Device;
 use crate::waiting::Patience;
 use ferry_job::{Directory, RankStatus, Segment, Welcome};
-use ferry_transport::{Bell, Sleeper};
+use ferry_transport::{Sleeper, Wakeup};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -58,13 +58,13 @@ impl DeviceGuard {
         let sleepers = SLEEPERS.load(Ordering::SeqCst) != 0;
         if sleepers && self.device.engine.activity() != self.activity {
             self.activity = self.device.engine.activity();
-            self.device.wires.bell().ring(Sleeper::Program, false);
+            self.device.wires.wakeup().signal(Sleeper::Program, false);
         }
         let left = self.device.left;
         if left {
             self.device.tell_sent();
         }
-        self.device.wires.end_call(sleepers, left);
+        self.device.wires.leave_mpi(sleepers, left);
     }
 
     /// What has happened so far concerns no sleeping thread.
@@ -107,8 +107,8 @@ impl Drop for DeviceGuard {
                 // What another thread sleeps for may have come to this one.
                 self.device
                     .wires
-                    .bell()
-                    .ring(Sleeper::Program, is_watched());
+                    .wakeup()
+                    .signal(Sleeper::Program, is_watched());
             }
         }
         if !self.stays && self.device.progress_thread.is_some() {
@@ -129,7 +129,7 @@ pub fn device() -> DeviceGuard {
         guard.come_back();
     }
     if guard.wires.is_virtual() {
-        guard.wires.begin_call();
+        guard.wires.enter_mpi();
     }
     guard
 }
@@ -227,11 +227,11 @@ pub(crate) fn is_multiple() -> bool {
 }
 
 /// Where this process's threads sleep, once the device is started.
-pub(crate) fn bell() -> Option<&'static Bell> {
+pub(crate) fn bell() -> Option<&'static Wakeup> {
     BELL.get().copied()
 }
 
-static BELL: OnceLock<&'static Bell> = OnceLock::new();
+static BELL: OnceLock<&'static Wakeup> = OnceLock::new();
 
 /// Does a thread of the program stand before the lock?
 #[inline]
@@ -295,7 +295,7 @@ pub fn start(
     if progress {
         device.expect_progress_thread(welcome.local_ranks.len() as u32);
     }
-    let bell = device.wires.bell();
+    let bell = device.wires.wakeup();
     let (word, door) = bell.place();
     status
         .pid

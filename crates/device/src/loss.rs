@@ -154,7 +154,7 @@ mod tests {
             tag: 7,
         };
         let head = Head::new().key(&key).u64(100_000).u64(0).u32(5);
-        d.engine.arrived(1, wire::ANNOUNCE, head.bytes());
+        d.engine.on_message(1, wire::ANNOUNCE, head.bytes());
         assert!(d.is_announced(held[0]) && !d.is_announced(held[1]));
         assert!(held.iter().all(|&req| !d.is_complete(req)));
         d.break_down(&cable_pulled());

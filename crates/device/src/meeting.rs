@@ -7,13 +7,13 @@
 use crate::core::Device;
 use crate::key::ProcId;
 use crate::waiting::{WaitingFor, wait_beside_wires};
-use ferry_transport::shm::{Board, SHARE};
+use ferry_transport::shm::{COUNT_PER_MEMBER, CounterBoard};
 
-pub use ferry_transport::shm::SLOT_MAX;
+pub use ferry_transport::shm::SLOT_MAX_BYTES;
 
 /// One process's part in the meetings of a group.
 pub struct Meeting {
-    board: Board,
+    board: CounterBoard,
     members: Vec<ProcId>,
     me: u32,
     phase: u64,
@@ -23,7 +23,7 @@ impl Device {
     /// A board of this process's for a group of so many, itself among them: a number for
     /// [`Device::meeting`] on all members. `None`: there is none left, or none at all.
     pub fn lend_board(&mut self, members: u32) -> Option<u32> {
-        self.wires.lend_board(members)
+        self.wires.allocate_board(members)
     }
 
     /// This process's part (`members[me]`) in meetings of `members`, on board `number` of process
@@ -35,7 +35,9 @@ impl Device {
         members: Vec<ProcId>,
         me: u32,
     ) -> Option<Meeting> {
-        let board = self.wires.board(owner, number, members.len() as u32)?;
+        let board = self
+            .wires
+            .counter_board(owner, number, members.len() as u32)?;
         Some(Meeting {
             board,
             members,
@@ -66,7 +68,7 @@ impl Meeting {
     }
 
     /// Member `i`'s slot: `stride` bytes, a multiple of 64 on which all agree; all slots together
-    /// have [`Meeting::size`] · [`SLOT_MAX`] bytes.
+    /// have [`Meeting::size`] · [`SLOT_MAX_BYTES`] bytes.
     #[inline]
     pub fn slot(&self, i: u32, stride: usize) -> *mut u8 {
         self.board.slot(self.phase, i, stride)
@@ -90,7 +92,7 @@ impl Meeting {
     /// Blocks until the phase is open.
     #[inline]
     pub fn wait_open(&self, what: &WaitingFor<'_>) {
-        self.wait(what, Board::is_open);
+        self.wait(what, CounterBoard::is_open);
     }
 
     /// This member, who has posted, does not need the slots of this phase any more.
@@ -103,12 +105,12 @@ impl Meeting {
     /// it has written what another is to read.
     #[inline]
     pub fn done(&self, d: &Device) {
-        self.add(d, SHARE);
+        self.add(d, COUNT_PER_MEMBER);
     }
 
     #[inline]
     fn add(&self, d: &Device, share: u64) {
-        let all = SHARE as i64 * i64::from(self.size());
+        let all = COUNT_PER_MEMBER as i64 * i64::from(self.size());
         let now = self.board.add(self.phase, share);
         // Somebody may wait for this part of the board.
         if now == all {
@@ -126,13 +128,13 @@ impl Meeting {
     fn rouse_all(&self, d: &Device) {
         for (i, &process) in self.members.iter().enumerate() {
             if i as u32 != self.me {
-                d.wires.rouse(process);
+                d.wires.wake_program(process);
             }
         }
     }
 
     #[inline]
-    fn wait(&self, what: &WaitingFor<'_>, until: impl Fn(&Board, u64) -> bool) {
+    fn wait(&self, what: &WaitingFor<'_>, until: impl Fn(&CounterBoard, u64) -> bool) {
         if until(&self.board, self.phase) {
             return;
         }

@@ -48,11 +48,11 @@ mod tests {
         let mut engine = Engine::new(0);
         for n in 0..KEPT as u64 + 5 {
             let head = Head::new().u64(n).u64(1).u64(2).u64(3);
-            engine.arrived(7, wire::NOTE, head.bytes());
+            engine.on_message(7, wire::NOTE, head.bytes());
         }
         assert_eq!(engine.notes.len(), KEPT);
         assert_eq!(engine.notes[1], (7, [1, 1, 2, 3]));
-        engine.arrived(7, wire::NOTE, &[0; 31]);
+        engine.on_message(7, wire::NOTE, &[0; 31]);
         assert_eq!(engine.malformed, 1, "too short");
     }
 }

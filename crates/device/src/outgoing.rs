@@ -12,7 +12,9 @@ use crate::request::{Completion, Operation, ReqId};
 use crate::stream::LEND_MIN;
 use crate::wire;
 use ferry_job::RankStatus;
-use ferry_transport::{Answer, Body, Features, Gone, PIECE_HEAD, Parcel, TransportError};
+use ferry_transport::{
+    Answer, BatchMessage, BatchSent, Body, FRAGMENT_HEAD_MAX_BYTES, Features, TransportError,
+};
 use std::collections::VecDeque;
 
 /// From so many bytes on a message that follows another one may be kept back to go with the next.
@@ -29,7 +31,7 @@ impl Device {
     /// that makes progress? The first of several large ones in a row goes at once.
     #[inline]
     pub(crate) fn keeps_back(&mut self, to: ProcId, source: &Source, features: Features) -> bool {
-        if !features.together || source.len() < KEEP_MIN {
+        if !features.batch || source.len() < KEEP_MIN {
             return false;
         }
         self.engine.large_moved = true;
@@ -41,7 +43,7 @@ impl Device {
     /// its own.
     pub(crate) fn keeps_question(&mut self, message: &Unexpected) -> bool {
         matches!(message.content, Content::Announced { .. })
-            && self.wires.features(message.from).is_ok_and(|f| f.together)
+            && self.wires.features(message.from).is_ok_and(|f| f.batch)
             && self.follows(message.from, message.len as usize)
     }
 
@@ -215,9 +217,14 @@ impl Device {
                 let total = source.len();
                 // What goes unannounced does so because its receives have been there so far.
                 let awaited = next.message == wire::AT_ONCE;
-                let most = self.wires.piece(to, total, awaited)?;
-                let most = most - next.head.bytes().len().saturating_sub(PIECE_HEAD);
-                let cold = self.wires.cold(to);
+                let most = self.wires.fragment_bytes(to, total, awaited)?;
+                let most = most
+                    - next
+                        .head
+                        .bytes()
+                        .len()
+                        .saturating_sub(FRAGMENT_HEAD_MAX_BYTES);
+                let cold = self.wires.first_touches(to);
                 while *offset < total {
                     let piece = (total - *offset).min(most);
                     // SAFETY: an announced send's buffer is valid until its completion.
@@ -229,7 +236,7 @@ impl Device {
                         Body::Fill(piece, &mut fill),
                     )? {
                         Answer::Full => {
-                            if self.wires.cold(to) != cold {
+                            if self.wires.first_touches(to) != cold {
                                 self.engine.copying.cold();
                             }
                             return Ok(Offer::Later);
@@ -240,7 +247,7 @@ impl Device {
                         }
                     }
                 }
-                if self.wires.cold(to) != cold {
+                if self.wires.first_touches(to) != cold {
                     self.engine.copying.cold();
                 }
                 let req = *req;
@@ -268,7 +275,7 @@ impl Device {
         to: ProcId,
         queue: &mut VecDeque<Outgoing>,
     ) -> Result<Option<(bool, Offer)>, TransportError> {
-        if queue.len() < 2 || !self.wires.features(to)?.together {
+        if queue.len() < 2 || !self.wires.features(to)?.batch {
             return Ok(None);
         }
         let mut parcels = Vec::with_capacity(queue.len().min(TOGETHER));
@@ -297,7 +304,7 @@ impl Device {
                 },
             };
             bytes += body.len();
-            parcels.push(Parcel {
+            parcels.push(BatchMessage {
                 message: next.message,
                 head: next.head.bytes(),
                 body,
@@ -311,7 +318,7 @@ impl Device {
             return Ok(None);
         }
         let offered = parcels.len();
-        let gone = self.wires.send_several(to, &parcels)?;
+        let gone = self.wires.send_batch(to, &parcels)?;
         self.engine.sent += gone.whole as u64;
         self.note_several(to, queue, gone, offered);
         for sent in queue.drain(..gone.whole) {
@@ -342,7 +349,13 @@ impl Device {
 
     /// Of a queue's messages, the first of which were `offered`, so many have been copied into the
     /// wire.
-    fn note_several(&mut self, to: ProcId, queue: &VecDeque<Outgoing>, gone: Gone, offered: usize) {
+    fn note_several(
+        &mut self,
+        to: ProcId,
+        queue: &VecDeque<Outgoing>,
+        gone: BatchSent,
+        offered: usize,
+    ) {
         if !self.engine.lending.contains_key(&to) {
             return;
         }

@@ -3,7 +3,7 @@
 
 use crate::core::Device;
 use crate::lock;
-use ferry_transport::Wires;
+use ferry_transport::Transports;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::time::{Duration, Instant};
 
@@ -62,7 +62,7 @@ impl Device {
         let place = &self.place;
         let known = place.core == core && place.asked.is_some_and(|at| now - at < HOLDS);
         if !known {
-            let shared = self.wires.waits_on(core);
+            let shared = self.wires.shares_core(core);
             let place = &mut self.place;
             (place.core, place.shared, place.asked) = (core, shared, Some(now));
         }
@@ -132,7 +132,7 @@ impl Seat {
     /// Moves to the cores on which no program waits, if there are any; the system would leave a
     /// thread that is woken where it slept, or beside who woke it, and it would take its time
     /// from a program though another core has nothing to do. `ranks`: how many the node has.
-    pub fn choose(&mut self, wires: &Wires, ranks: u32) {
+    pub fn choose(&mut self, wires: &Transports, ranks: u32) {
         let Some(given) = self.given else { return };
         let now = Instant::now();
         if self.asked.is_some_and(|at| now - at < HOLDS) {
@@ -141,7 +141,7 @@ impl Seat {
         self.asked = Some(now);
         let mut spare = given;
         let mut known = 0;
-        wires.cores_waited_on(&mut |core| {
+        wires.for_each_waiting_core(&mut |core| {
             known += 1;
             if (core as usize) < CpuSet::MAX_CPU {
                 spare.unset(core as usize);

@@ -27,7 +27,7 @@ use crate::core::Device;
 use crate::key::ProcId;
 use crate::lock::{self, DeviceGuard};
 use crate::place::Seat;
-use ferry_transport::{Bell, Sleeper};
+use ferry_transport::{Sleeper, Wakeup};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -194,15 +194,15 @@ impl Device {
             return false;
         }
         w.hands |= !w.works && !ASKING.waits();
-        self.wires.bell().is_polled() && self.leaves_work(bytes)
+        self.wires.wakeup().is_polled() && self.leaves_work(bytes)
     }
 
     /// The program computes while messages over which the thread is worth telling are under way.
     /// Should that be woken, so that it polls when more of them follow?
     #[cold]
     fn rouses(&mut self) -> bool {
-        let polled = self.wires.bell().is_polled();
-        let door = self.wires.bell().has_door();
+        let polled = self.wires.wakeup().is_polled();
+        let door = self.wires.wakeup().has_descriptors();
         let Some(w) = &mut self.progress_thread else {
             return false;
         };
@@ -248,7 +248,7 @@ impl Device {
     #[inline]
     pub(crate) fn copies_alone(&self, from: ProcId) -> bool {
         let thread = self.progress_thread.as_ref().filter(|w| w.works);
-        thread.is_some_and(|w| !w.polls || !self.wires.is_polled(from))
+        thread.is_some_and(|w| !w.polls || !self.wires.progress_polls(from))
     }
 
     /// For whom what a copy takes says something.
@@ -379,7 +379,7 @@ impl Device {
             return;
         }
         let watches = self.progress_thread.as_ref().is_some_and(|w| w.watches);
-        if self.wires.bell().has_door() && !watches {
+        if self.wires.wakeup().has_descriptors() && !watches {
             return self.ask_to_look();
         }
         self.listen();
@@ -410,7 +410,7 @@ impl Device {
     /// Wakes the progress thread.
     fn ring_progress(&self) {
         let watches = self.progress_thread.as_ref().is_some_and(|w| w.watches);
-        self.wires.bell().ring(Sleeper::Progress, watches);
+        self.wires.wakeup().signal(Sleeper::Progress, watches);
     }
 
     /// The progress thread is about to sleep: does it watch the wires' descriptors? It does when it
@@ -427,8 +427,8 @@ impl Device {
 /// may wait for the caller.
 pub fn poke() {
     if let Some(bell) = lock::bell() {
-        bell.ring(Sleeper::Progress, true);
-        bell.ring(Sleeper::Program, lock::is_watched());
+        bell.signal(Sleeper::Progress, true);
+        bell.signal(Sleeper::Program, lock::is_watched());
     }
 }
 
@@ -562,8 +562,8 @@ fn run() {
     while let Some((mut guard, seen, moved)) = work(polled.0.is_some()) {
         let ranks = guard.progress_thread.as_ref().map_or(0, |w| w.ranks);
         seat.choose(&guard.wires, ranks);
-        let bell = guard.wires.bell();
-        let polls_until = (seat.is_spare() && !bell.has_door())
+        let bell = guard.wires.wakeup();
+        let polls_until = (seat.is_spare() && !bell.has_descriptors())
             .then(|| memory.polls(moved))
             .flatten();
         if let Some(w) = &mut guard.progress_thread {
@@ -572,7 +572,8 @@ fn run() {
         let Some(until) = plan(&mut guard, &mut memory, moved) else {
             continue;
         };
-        let watches = bell.has_door() && matches!(until, Until::Rung) && guard.goes_to_door();
+        let watches =
+            bell.has_descriptors() && matches!(until, Until::Rung) && guard.goes_to_door();
         drop(guard);
         if let Some(end) = polls_until {
             polled.begin(bell);
@@ -584,20 +585,20 @@ fn run() {
         }
         polled.end();
         match until {
-            Until::Rung if watches => bell.watch(),
-            Until::Rung => bell.sleep(Sleeper::Progress, seen, None),
-            Until::Look(after) => bell.sleep(Sleeper::Progress, seen, Some(after)),
+            Until::Rung if watches => bell.wait_descriptors(),
+            Until::Rung => bell.wait(Sleeper::Progress, seen, None),
+            Until::Look(after) => bell.wait(Sleeper::Progress, seen, Some(after)),
         }
-        memory.rung = watches || bell.rung_since(seen);
+        memory.rung = watches || bell.signaled_since(seen);
     }
 }
 
 /// The bell that is said to be polled, if it is: as long as the thread polls it, and while it works
 /// in between, because it looks at the bell again before it sleeps.
-struct Polled<'a>(Option<&'a Bell>);
+struct Polled<'a>(Option<&'a Wakeup>);
 
 impl<'a> Polled<'a> {
-    fn begin(&mut self, bell: &'a Bell) {
+    fn begin(&mut self, bell: &'a Wakeup) {
         if self.0.is_none() {
             bell.set_polled(true);
             self.0 = Some(bell);
@@ -650,11 +651,11 @@ impl Memory {
 
 /// Looks at the bell until it has been rung for this thread, as far as one can tell, or until
 /// `end`; without the device, so that nobody is held up. Returns whether it has.
-fn poll(bell: &Bell, seen: u32, mut end: Instant, memory: &mut Memory) -> bool {
+fn poll(bell: &Wakeup, seen: u32, mut end: Instant, memory: &mut Memory) -> bool {
     let (mut seen, mut before) = (seen, Instant::now());
     loop {
-        let now = bell.seen();
-        if bell.rung_since(seen) {
+        let now = bell.epoch();
+        if bell.signaled_since(seen) {
             match ASKING.heard() {
                 Heard::Now => return true,
                 Heard::Later => {}
@@ -685,7 +686,7 @@ fn work(polls: bool) -> Option<(DeviceGuard, u32, bool)> {
     loop {
         let mut guard = lock::device_for_progress(polls);
         // Before it looks: who has not the device may ring meanwhile.
-        let seen = guard.wires.bell().seen();
+        let seen = guard.wires.wakeup().epoch();
         let w = guard.progress_thread.as_mut()?;
         if w.stops {
             return None;
@@ -697,8 +698,8 @@ fn work(polls: bool) -> Option<(DeviceGuard, u32, bool)> {
                 // What came to the door is for a thread of the program.
                 guard
                     .wires
-                    .bell()
-                    .ring(Sleeper::Program, lock::is_watched());
+                    .wakeup()
+                    .signal(Sleeper::Program, lock::is_watched());
             }
             return Some((guard, seen, ever));
         }

@@ -7,9 +7,9 @@
 use crate::core::Device;
 use crate::key::ProcId;
 use crate::waiting::{WaitingFor, wait_beside_wires};
-use ferry_transport::shm::{self, FEW, Waker};
+use ferry_transport::shm::{self, FLAT_MAX_RANKS, Waker};
 
-pub use ferry_transport::shm::{MARK_BITS, POST_MAX};
+pub use ferry_transport::shm::{MARK_BITS, POST_MAX_BYTES};
 
 /// How often a member looks whether another has posted before it makes progress with other things,
 /// too: less than 1 µs.
@@ -17,7 +17,7 @@ const LOOKS: u32 = 32;
 
 /// One process's part in a round.
 pub struct Round {
-    slots: shm::Round,
+    slots: shm::FlatBoard,
     /// The other members.
     others: Vec<Waker>,
     /// How often to look in this phase.
@@ -28,7 +28,7 @@ impl Device {
     /// Should so many processes of this node meet in a round, rather than otherwise? Processes may
     /// think differently of it; one decides.
     pub fn meets_in_round(&self, members: u32) -> bool {
-        members <= FEW && !self.patience.crowded
+        members <= FLAT_MAX_RANKS && !self.patience.crowded
     }
 
     /// This process's part (`members[me]`) in a round of `members`, on board `number` of process
@@ -47,7 +47,9 @@ impl Device {
         let others: Option<Vec<_>> = others.map(|(_, &p)| self.wires.waker(p)).collect();
         Some(Round {
             others: others?,
-            slots: self.wires.round(owner, number, members.len() as u32, me)?,
+            slots: self
+                .wires
+                .flat_board(owner, number, members.len() as u32, me)?,
             looks: 0,
         })
     }
@@ -75,7 +77,7 @@ impl Round {
         }
     }
 
-    /// Where member `i`'s data lie in this phase: [`POST_MAX`] bytes. This member's own may be
+    /// Where member `i`'s data lie in this phase: [`POST_MAX_BYTES`] bytes. This member's own may be
     /// written until it posts, another's read from the time on that it has posted until this
     /// one is done.
     #[inline]

@@ -2,7 +2,7 @@
 
 use crate::buffer::Sink;
 use crate::key::ProcId;
-use ferry_transport::{ReadError, Wires};
+use ferry_transport::{ReadError, Transports};
 
 /// Packed bytes moved at a time where a scattered buffer must be read through a bounce buffer.
 const BOUNCE: usize = 256 * 1024;
@@ -16,7 +16,7 @@ const RUN_MIN: u64 = 1024;
 /// # Safety
 /// The memory behind `sink` must be writable.
 pub(crate) unsafe fn read_into(
-    wires: &mut Wires,
+    wires: &mut Transports,
     from: ProcId,
     address: u64,
     len: u64,

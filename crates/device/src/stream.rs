@@ -9,7 +9,7 @@ use crate::key::ProcId;
 use crate::lending::{Choice, Taken, class};
 use crate::request::{Completion, Operation, ReqId};
 use crate::wire::{self, Fields, Head};
-use ferry_transport::{Lends, TransportError};
+use ferry_transport::{TransportError, ZeroCopy};
 use std::time::Instant;
 
 /// Messages from so many bytes on are lent to wires that can.
@@ -53,7 +53,7 @@ impl Device {
     /// Of large messages that are coming in, so many bytes may gather before the progress thread is
     /// woken: the program is interrupted less often. 0: it is woken by the first ones.
     pub fn gather(&mut self, bytes: usize) {
-        self.wires.gather(bytes);
+        self.wires.set_receive_low_water(bytes);
     }
 
     /// Is this message to be lent to the wire? Decided when it is first offered; then its head says
@@ -77,10 +77,10 @@ impl Device {
         if *len < LEND_MIN || !self.engine.lends {
             return false;
         }
-        let lends = match self.wires.lends(to) {
-            Lends::Never => false,
-            Lends::Always => true,
-            Lends::IfFaster => {
+        let lends = match self.wires.zero_copy(to) {
+            ZeroCopy::Never => false,
+            ZeroCopy::Always => true,
+            ZeroCopy::IfFaster => {
                 let crowded = self.patience.crowded;
                 let choices = self.engine.lending.entry(to);
                 let choices = choices.or_insert_with(|| Choice::of_classes(crowded));
@@ -121,7 +121,8 @@ impl Device {
         };
         let lent = message == wire::LENT;
         let done = if lent {
-            self.wires.lend(to, message, head.bytes(), rest)?
+            self.wires
+                .stream_zero_copy(to, message, head.bytes(), rest)?
         } else {
             self.wires.stream(to, message, head.bytes(), rest)?
         };

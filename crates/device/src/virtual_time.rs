@@ -17,7 +17,7 @@ pub(crate) fn rest(mut guard: DeviceGuard) -> DeviceGuard {
     }
     COUNTERS.sleeps.add(1);
     let began = model::clock_nanos();
-    if let Some((word, seen)) = guard.wires.rest() {
+    if let Some((word, seen)) = guard.wires.idle() {
         drop(guard);
         model::sleep(word, seen);
         guard = lock::device();
@@ -61,7 +61,7 @@ impl Device {
     fn prepare_announcement(&mut self, to: ProcId, head: &Head) {
         let mut fields = Fields(head.bytes());
         if let (Some(_), Some(len)) = (fields.key(), fields.u64()) {
-            self.wires.announces(to, len as usize);
+            self.wires.before_rts(to, len as usize);
         }
         self.prepare_on_card(head);
     }
@@ -89,6 +89,6 @@ impl Device {
             message: wire::PIECE,
             head: head.bytes(),
         };
-        self.wires.expects(to, &what);
+        self.wires.before_cts(to, &what);
     }
 }

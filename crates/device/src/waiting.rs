@@ -179,11 +179,11 @@ fn wait_for(what: &WaitingFor<'_>, comes: Comes, mut done: impl FnMut(&mut Devic
     loop {
         let virtually = guard.is_virtual();
         if virtually {
-            guard.wires.will_rest();
+            guard.wires.will_idle();
         }
         let moved = guard.progress();
         if done(&mut guard) {
-            if virtually && guard.wires.owes_poll() {
+            if virtually && guard.wires.poll_deferred() {
                 guard.progress();
             }
             return idle.end(&mut guard);
@@ -286,8 +286,8 @@ fn sleep(
         told.get_up(&mut guard);
         return (guard, false);
     }
-    let bell = guard.wires.bell();
-    let seen = bell.seen();
+    let bell = guard.wires.wakeup();
+    let seen = bell.epoch();
     guard.wires.arm(Sleeper::Program);
     // Whatever came before the bell was armed has not rung it.
     let moved = guard.progress();
@@ -303,12 +303,12 @@ fn sleep(
         guard.calm();
     }
     COUNTERS.sleeps.add(1);
-    let watches = bell.has_door() && lock::take_watch();
+    let watches = bell.has_descriptors() && lock::take_watch();
     drop(guard);
     if watches {
-        bell.watch();
+        bell.wait_descriptors();
     } else {
-        bell.sleep(Sleeper::Program, seen, None);
+        bell.wait(Sleeper::Program, seen, None);
     }
     let mut guard = lock::device();
     told.get_up(&mut guard);
@@ -319,7 +319,7 @@ fn sleep(
         guard.wires.disarm();
     } else if watches {
         // What came may be for another thread, and another thread must watch.
-        bell.ring(Sleeper::Program, false);
+        bell.signal(Sleeper::Program, false);
     }
     (guard, false)
 }
@@ -333,11 +333,11 @@ fn rest(
     done: &mut dyn FnMut(&mut Device) -> bool,
     told: &mut Told,
 ) -> (DeviceGuard, bool) {
-    let bell = guard.wires.bell();
+    let bell = guard.wires.wakeup();
     let mut ended = false;
     told.forget();
     while !ended && !guard.is_stuck() {
-        let seen = bell.seen();
+        let seen = bell.epoch();
         told.lie_down(&mut guard, what);
         if lock::fall_asleep() == 1 {
             guard.calm();
@@ -345,7 +345,7 @@ fn rest(
         COUNTERS.sleeps.add(1);
         // From here on the bell is the progress thread's.
         drop(guard);
-        bell.sleep(Sleeper::Program, seen, None);
+        bell.wait(Sleeper::Program, seen, None);
         guard = lock::device();
         told.get_up(&mut guard);
         lock::wake_up();

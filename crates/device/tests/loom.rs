@@ -18,7 +18,7 @@ use atomic as memory;
 
 #[path = "../src/asking.rs"]
 mod asking;
-#[path = "../../transport/src/shm/word.rs"]
+#[path = "../../transport/src/shm/wakeup_word.rs"]
 mod word;
 
 use asking::{Asking, Heard};

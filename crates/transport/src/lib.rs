@@ -4,18 +4,18 @@
 //! what the message is to the floor above, a short head and a body, delivered whole and in order
 //! between two processes. Beside them it may offer bulk reads of a peer's memory.
 
-mod bell;
 pub mod connected;
-mod late;
 pub mod model;
+mod poll_throttle;
 mod registry;
 pub mod self_loop;
 pub mod shm;
 pub mod tcp;
 pub mod tipc;
+mod wakeup;
 
-pub use bell::Bell;
-pub use registry::{KNOWN, Wires, open};
+pub use registry::{TRANSPORT_NAMES, Transports, open};
+pub use wakeup::Wakeup;
 
 use std::num::NonZeroU32;
 
@@ -81,17 +81,17 @@ pub trait Inbox {
     /// A message has arrived; `bytes` is head and body in one run, valid during the call only. The
     /// bytes come from another process: the callee checks them. Returns whether it came before
     /// its receive, and is kept.
-    fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool;
+    fn on_message(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool;
     /// What comes next lies in memory that has not been used before: its pages cost more than a
     /// copy.
-    fn cold(&mut self) {}
-    /// What arrives from now on comes by this wire, a place in [`KNOWN`]; without a word, what is
+    fn first_touch(&mut self) {}
+    /// What arrives from now on comes by this wire, a place in [`TRANSPORT_NAMES`]; without a word, what is
     /// not this process's own by shared memory. For who counts.
-    fn by(&mut self, _wire: usize) {}
+    fn set_transport(&mut self, _wire: usize) {}
     /// Where the next bytes of a stream's body belong, at most `left` of them (what is left of the
-    /// piece that is coming in). `None`, or no room: they come by [`Inbox::part`]. Asked again
+    /// piece that is coming in). `None`, or no room: they come by [`Inbox::stream_part`]. Asked again
     /// before each read, and not kept beyond it.
-    fn room(
+    fn stream_buffer(
         &mut self,
         _from: ProcId,
         _message: u8,
@@ -100,17 +100,23 @@ pub trait Inbox {
     ) -> Option<&mut [u8]> {
         None
     }
-    /// So many bytes of a stream's body have been put where [`Inbox::room`] said.
-    fn placed(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: usize) {}
+    /// So many bytes of a stream's body have been put where [`Inbox::stream_buffer`] said.
+    fn stream_placed(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: usize) {}
     /// The next bytes of a stream's body.
-    fn part(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: &[u8]) {}
-    /// Bytes of what a card has begun to bring by itself ([`CardMemory::fetch`]), from offset `at`
+    fn stream_part(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: &[u8]) {}
+    /// Bytes of what a card has begun to bring by itself ([`CardMemory::start_read`]), from offset `at`
     /// on.
-    fn fetched_part(&mut self, _from: ProcId, _number: u32, _at: usize, _bytes: &[u8]) {}
+    fn card_part(&mut self, _from: ProcId, _number: u32, _at: usize, _bytes: &[u8]) {}
     /// A whole message of `len` bytes, head and body, has begun to arrive; `start` is what is
     /// there. How many of these bytes are its head, if the rest is to come as a stream's body
     /// does; `None`: it is delivered when it is complete.
-    fn begin(&mut self, _from: ProcId, _message: u8, _start: &[u8], _len: usize) -> Option<usize> {
+    fn on_message_start(
+        &mut self,
+        _from: ProcId,
+        _message: u8,
+        _start: &[u8],
+        _len: usize,
+    ) -> Option<usize> {
         None
     }
 }
@@ -128,9 +134,9 @@ pub struct Expected<'a> {
     pub head: &'a [u8],
 }
 
-/// Can large messages be lent to a peer ([`Transport::lend`])?
+/// Can large messages be lent to a peer ([`Transport::stream_zero_copy`])?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lends {
+pub enum ZeroCopy {
     /// No.
     Never,
     /// Yes, and they are to be.
@@ -151,7 +157,7 @@ pub struct Streamed {
 
 /// One of several messages that are sent together.
 #[derive(Clone, Copy, Debug)]
-pub struct Parcel<'a> {
+pub struct BatchMessage<'a> {
     /// The message's number.
     pub message: u8,
     /// Its head.
@@ -162,9 +168,9 @@ pub struct Parcel<'a> {
     pub stream: bool,
 }
 
-/// What [`Transport::send_several`] did.
+/// What [`Transport::send_batch`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Gone {
+pub struct BatchSent {
     /// So many messages off the front are on their way, bodies and all.
     pub whole: usize,
     /// Bytes taken off the front of the body of the next one, a stream.
@@ -173,10 +179,10 @@ pub struct Gone {
     pub between: bool,
 }
 
-/// Bytes of a piece, [`Features::piece_max`], where the wire has no reason for others.
-pub const PIECE: usize = 16 * 1024;
+/// Bytes of a piece, [`Features::fragment_max`], where the wire has no reason for others.
+pub const FRAGMENT_BYTES: usize = 16 * 1024;
 /// Bytes that the head of a piece takes at most.
-pub const PIECE_HEAD: usize = 16;
+pub const FRAGMENT_HEAD_MAX_BYTES: usize = 16;
 
 /// What a transport can do for one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +191,7 @@ pub struct Features {
     pub message_max: usize,
     /// Bytes of a piece of a message that is sent piece by piece: few enough that the receiver
     /// copies one while the next is written.
-    pub piece_max: usize,
+    pub fragment_max: usize,
     /// The size, in bytes, from which asking first is worth while: smaller messages are sent at
     /// once.
     pub eager_max: usize,
@@ -197,9 +203,9 @@ pub struct Features {
     pub same_node: bool,
     /// [`Transport::stream`] works.
     pub stream: bool,
-    /// [`Transport::send_several`] works, and large messages cost less when several of them go at
+    /// [`Transport::send_batch`] works, and large messages cost less when several of them go at
     /// once.
-    pub together: bool,
+    pub batch: bool,
 }
 
 /// A wire. Ordered, reliable, one instance a process. Never blocks, but for [`Transport::read`].
@@ -207,7 +213,7 @@ pub trait Transport: Send {
     /// Its name in FERRY_TRANSPORTS and in reports.
     fn name(&self) -> &'static str;
     /// The name of what carries messages to `peer`, for a wire that has several ways.
-    fn way(&self, _peer: ProcId) -> &'static str {
+    fn name_for(&self, _peer: ProcId) -> &'static str {
         self.name()
     }
     /// Can it carry messages to `peer` at all?
@@ -245,15 +251,15 @@ pub trait Transport: Send {
             tried: self.name().into(),
         })
     }
-    /// Can bytes be lent to this peer now ([`Transport::lend`])?
-    fn lends(&self, _peer: ProcId) -> Lends {
-        Lends::Never
+    /// Can bytes be lent to this peer now ([`Transport::stream_zero_copy`])?
+    fn zero_copy(&self, _peer: ProcId) -> ZeroCopy {
+        ZeroCopy::Never
     }
     /// As [`Transport::stream`], but the systems on the way may read `body` where it lies until the
     /// receiver has got all of it: it must stay as it is until that one has said so.
     ///
     /// Errors: the wire to this peer cannot be set up or is broken.
-    fn lend(
+    fn stream_zero_copy(
         &mut self,
         to: ProcId,
         message: u8,
@@ -266,36 +272,36 @@ pub trait Transport: Send {
     /// [`Features::together`] says that it works.
     ///
     /// Errors: the wire to this peer cannot be set up or is broken.
-    fn send_several(
+    fn send_batch(
         &mut self,
         _to: ProcId,
-        _parcels: &[Parcel<'_>],
-    ) -> Result<Gone, TransportError> {
-        Ok(Gone::default())
+        _parcels: &[BatchMessage<'_>],
+    ) -> Result<BatchSent, TransportError> {
+        Ok(BatchSent::default())
     }
-    /// The next message to `to` announces a body of `len` bytes.
-    fn announces(&mut self, _to: ProcId, _len: usize) {}
+    /// The next message to `to` before_rts a body of `len` bytes.
+    fn before_rts(&mut self, _to: ProcId, _len: usize) {}
     /// The next message to `from` asks for a body that it has announced: a wire that writes into
     /// the receiver's memory can see to that memory now.
-    fn expects(&mut self, _from: ProcId, _what: &Expected<'_>) {}
+    fn before_cts(&mut self, _from: ProcId, _what: &Expected<'_>) {}
     /// On a wire with a time of its own: if the next poll brings nothing, the process rests
-    /// ([`Transport::rest`]); both may then be one.
-    fn will_rest(&mut self) {}
+    /// ([`Transport::idle`]); both may then be one.
+    fn will_idle(&mut self) {}
     /// The last poll was put off until then: whoever does not rest must poll again.
-    fn owes_poll(&self) -> bool {
+    fn poll_deferred(&self) -> bool {
         false
     }
     /// On a wire with a time of its own: this process waits from now on. Returns a word and what it
     /// holds: sleep until it holds something else ([`model::sleep`]). `None`: something is
     /// there, or the wire has no such time.
-    fn rest(&mut self) -> Option<(&'static std::sync::atomic::AtomicU32, u32)> {
+    fn idle(&mut self) -> Option<(&'static std::sync::atomic::AtomicU32, u32)> {
         None
     }
     /// On such a wire: a thread of the process is in MPI, …
-    fn begin_call(&mut self) {}
+    fn enter_mpi(&mut self) {}
     /// … and goes again. `sleepers`: others of its threads wait there; `left`: the process has done
     /// with MPI.
-    fn end_call(&mut self, _sleepers: bool, _left: bool) {}
+    fn leave_mpi(&mut self, _sleepers: bool, _left: bool) {}
     /// On such a wire: so many messages, and bytes in them, the program has sent so far by it.
     fn note_sent(&mut self, _messages: u64, _bytes: u64) {}
     /// Memory on a modelled card, if the machine's programs have any.
@@ -303,7 +309,7 @@ pub trait Transport: Send {
         None
     }
     /// Does anything that was answered [`Answer::Done`] still wait in this process for room?
-    fn owes(&self) -> bool {
+    fn has_unsent(&self) -> bool {
         false
     }
     /// The process has sent all it wants to: tells the peers so, and answers whether all has
@@ -313,7 +319,7 @@ pub trait Transport: Send {
     }
     /// A descriptor that can be read from when this transport has something, for a process that
     /// sleeps. `None`: the doorbell is enough.
-    fn sleep_fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+    fn event_fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None
     }
 
@@ -331,30 +337,30 @@ pub trait Transport: Send {
         Err(ReadError::Refused)
     }
     /// Begins to copy `len` bytes from the peer's memory at `address` to `into`; the peer may do a
-    /// part of it. Blocks while it copies itself. [`Transport::fetched`] tells when what has
+    /// part of it. Blocks while it copies itself. [`Transport::finished_read`] tells when what has
     /// begun has ended.
     ///
     /// # Safety
     /// The memory must be writable, and nobody else may touch it until the copy has ended.
-    unsafe fn fetch(
+    unsafe fn start_read(
         &mut self,
         from: ProcId,
         address: u64,
         into: *mut u8,
         len: usize,
-    ) -> Result<Fetch, ReadError> {
+    ) -> Result<ReadStart, ReadError> {
         // SAFETY: the caller's promise.
-        unsafe { self.read(from, address, &[(into, len)]) }.map(|()| Fetch::Done)
+        unsafe { self.read(from, address, &[(into, len)]) }.map(|()| ReadStart::Done)
     }
     /// A copy from this peer that has begun and has now ended: its number, and how. Blocks while it
     /// copies what the peer has left.
-    fn fetched(&mut self, _from: ProcId) -> Option<(u32, Result<(), ReadError>)> {
+    fn finished_read(&mut self, _from: ProcId) -> Option<(u32, Result<(), ReadError>)> {
         None
     }
     /// Of a stream that is coming in, so many bytes may gather before the progress thread is woken,
     /// from the next [`Transport::arm`] on; 0: it is woken by the first ones. Whatever else
     /// comes wakes it at once.
-    fn gather(&mut self, _bytes: usize) {}
+    fn set_receive_low_water(&mut self, _bytes: usize) {}
     /// Before `who` sleeps on the process's doorbell: asks that whatever arrives from now on, and
     /// room for a message that was answered [`Answer::Full`], ring it. Whoever arms polls once
     /// more before sleeping.
@@ -363,45 +369,50 @@ pub trait Transport: Send {
     fn disarm(&mut self) {}
     /// Bytes of the pieces in which a message of `len` bytes goes to `peer` now. `awaited`: its
     /// receiver is known to wait for it.
-    fn piece(&self, peer: ProcId, _len: usize, _awaited: bool) -> usize {
-        self.features(peer).piece_max
+    fn fragment_bytes(&self, peer: ProcId, _len: usize, _awaited: bool) -> usize {
+        self.features(peer).fragment_max
     }
     /// How many pieces have gone to this peer, or come from it, through memory that had not been
     /// used before: what they took says nothing of later ones.
-    fn cold(&self, _peer: ProcId) -> u64 {
+    fn first_touches(&self, _peer: ProcId) -> u64 {
         0
     }
     /// A thread of this process's program waits on this core. Is that also where another process's
     /// program waits, or last did?
-    fn waits_on(&self, _core: u32) -> bool {
+    fn shares_core(&self, _core: u32) -> bool {
         false
     }
     /// Does `peer`'s progress thread poll its bell just now? Then what is sent to it is seen to at
     /// once, and takes no time from its program.
-    fn is_polled(&self, _peer: ProcId) -> bool {
+    fn progress_polls(&self, _peer: ProcId) -> bool {
         false
     }
     /// Names the cores on which programs of the node's processes wait, or last did, this process's
     /// among them.
-    fn cores_waited_on(&self, _each: &mut dyn FnMut(u32)) {}
-    /// Lends a board of this process's to a group of `members` processes of its node, itself among
-    /// them: its number, for [`Transport::board`]. `None`: this wire has none (any more).
-    fn lend_board(&mut self, _members: u32) -> Option<u32> {
+    fn for_each_waiting_core(&self, _each: &mut dyn FnMut(u32)) {}
+    /// ZeroCopy a board of this process's to a group of `members` processes of its node, itself among
+    /// them: its number, for [`Transport::counter_board`]. `None`: this wire has none (any more).
+    fn allocate_board(&mut self, _members: u32) -> Option<u32> {
         None
     }
     /// A member's view of board `number` of process `owner`. `None`: it cannot be had.
-    fn board(&mut self, _owner: ProcId, _number: u32, _members: u32) -> Option<shm::Board> {
+    fn counter_board(
+        &mut self,
+        _owner: ProcId,
+        _number: u32,
+        _members: u32,
+    ) -> Option<shm::CounterBoard> {
         None
     }
     /// Member `me`'s view of the same as a round, for few members: whoever is given one view of it
     /// must be given no other. `None`: it cannot be had.
-    fn round(
+    fn flat_board(
         &mut self,
         _owner: ProcId,
         _number: u32,
         _members: u32,
         _me: u32,
-    ) -> Option<shm::Round> {
+    ) -> Option<shm::FlatBoard> {
         None
     }
     /// By which `peer` is woken, where others do not need this wire for that.
@@ -410,10 +421,10 @@ pub trait Transport: Send {
     }
     /// Wakes `peer` if a thread of its program sleeps on its doorbell, as far as one can tell. What
     /// it is to see must have been written with a full barrier.
-    fn rouse(&self, _peer: ProcId) {}
+    fn wake_program(&self, _peer: ProcId) {}
     /// The word on which this process can sleep and which the transport's peers change and wake, if
     /// this transport has one.
-    fn doorbell(&self) -> Option<&'static std::sync::atomic::AtomicU32> {
+    fn wakeup_word(&self) -> Option<&'static std::sync::atomic::AtomicU32> {
         None
     }
 }
@@ -432,12 +443,12 @@ pub trait CardMemory {
     fn release(&mut self, address: usize) -> bool;
     /// Can a receiver's card get a message that lies in these runs?
     fn describes(&self, runs: &[(usize, usize)]) -> bool;
-    /// The next message announces one that lies in these runs.
+    /// The next message before_rts one that lies in these runs.
     fn lies(&mut self, runs: &[(usize, usize)]);
     /// Begins to bring the message of `bytes` bytes that `from` has announced as its request so and
-    /// so: into these runs of the card's memory, or by [`Inbox::fetched_part`]. Returns its
+    /// so: into these runs of the card's memory, or by [`Inbox::card_part`]. Returns its
     /// number. `None`: it must be asked for.
-    fn fetch(
+    fn start_read(
         &mut self,
         from: ProcId,
         request: u32,
@@ -445,20 +456,20 @@ pub trait CardMemory {
         into: Option<&[(usize, usize)]>,
     ) -> Option<u32>;
     /// The number of one from there that has been brought since this was last asked.
-    fn fetched(&mut self, from: ProcId) -> Option<u32>;
+    fn finished_read(&mut self, from: ProcId) -> Option<u32>;
     /// The processor brings what lies in these runs of the card's memory to itself, …
     fn take_out(&mut self, runs: &[(usize, usize)]);
     /// … or has just written it there: what the accesses cost. Blocks until they are done.
     fn put_in(&mut self, runs: &[(usize, usize)]);
 }
 
-/// What [`Transport::fetch`] did.
+/// What [`Transport::start_read`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fetch {
+pub enum ReadStart {
     /// All is copied.
     Done,
     /// Copy number so and so goes on.
-    Begun(u32),
+    Pending(u32),
 }
 
 /// A peer's memory could not be read.

@@ -4,8 +4,8 @@
 //! sake of a peer, only for the model to catch up with this rank's clock.
 
 use crate::{
-    Answer, Body, CardMemory, Expected, Features, Inbox, PIECE, PIECE_HEAD, ProcId, Streamed,
-    Transport, TransportError,
+    Answer, Body, CardMemory, Expected, FRAGMENT_BYTES, FRAGMENT_HEAD_MAX_BYTES, Features, Inbox,
+    ProcId, Streamed, Transport, TransportError,
 };
 use ferry_fabric::driver::{self, Driver, Upcall};
 use ferry_fabric::machine::{Compute, Machine};
@@ -79,7 +79,7 @@ fn processor_time() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Sleeps until the word is no longer `seen`: what [`Transport::rest`] said.
+/// Sleeps until the word is no longer `seen`: what [`Transport::idle`] said.
 pub fn sleep(word: &AtomicU32, seen: u32) {
     ferry_fabric::kernel::sleep(word, seen);
 }
@@ -153,19 +153,19 @@ struct Up<'a>(&'a mut dyn Inbox);
 
 impl Upcall for Up<'_> {
     fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) {
-        self.0.arrived(from, message, bytes);
+        self.0.on_message(from, message, bytes);
     }
     fn room(&mut self, from: ProcId, message: u8, head: &[u8], left: usize) -> Option<&mut [u8]> {
-        self.0.room(from, message, head, left)
+        self.0.stream_buffer(from, message, head, left)
     }
     fn placed(&mut self, from: ProcId, message: u8, head: &[u8], bytes: usize) {
-        self.0.placed(from, message, head, bytes);
+        self.0.stream_placed(from, message, head, bytes);
     }
     fn part(&mut self, from: ProcId, message: u8, head: &[u8], bytes: &[u8]) {
-        self.0.part(from, message, head, bytes);
+        self.0.stream_part(from, message, head, bytes);
     }
     fn fetched(&mut self, from: ProcId, number: u32, at: usize, bytes: &[u8]) {
-        self.0.fetched_part(from, number, at, bytes);
+        self.0.card_part(from, number, at, bytes);
     }
 }
 
@@ -199,7 +199,7 @@ impl CardMemory for Model {
             memory.lies(&self.client, runs);
         }
     }
-    fn fetch(
+    fn start_read(
         &mut self,
         from: ProcId,
         request: u32,
@@ -209,7 +209,7 @@ impl CardMemory for Model {
         let memory = self.driver.memory_mut()?;
         memory.fetch(&mut self.client, from, request, bytes, into)
     }
-    fn fetched(&mut self, from: ProcId) -> Option<u32> {
+    fn finished_read(&mut self, from: ProcId) -> Option<u32> {
         self.driver.memory_mut()?.fetched(from)
     }
     fn take_out(&mut self, runs: &[(usize, usize)]) {
@@ -237,7 +237,8 @@ impl Transport for Model {
         let limits = self.driver.limits(peer);
         Features {
             message_max: limits.message_max,
-            piece_max: PIECE.min(limits.message_max.saturating_sub(PIECE_HEAD)),
+            fragment_max: FRAGMENT_BYTES
+                .min(limits.message_max.saturating_sub(FRAGMENT_HEAD_MAX_BYTES)),
             eager_max: limits
                 .eager_max
                 .min(limits.message_max.saturating_sub(SPARE)),
@@ -245,7 +246,7 @@ impl Transport for Model {
             read_min: usize::MAX,
             same_node: false,
             stream: true,
-            together: false,
+            batch: false,
         }
     }
 
@@ -265,11 +266,11 @@ impl Transport for Model {
         Ok(if taken { Answer::Done } else { Answer::Full })
     }
 
-    fn announces(&mut self, to: ProcId, len: usize) {
+    fn before_rts(&mut self, to: ProcId, len: usize) {
         self.driver.announces(&mut self.client, to, len);
     }
 
-    fn expects(&mut self, from: ProcId, what: &Expected<'_>) {
+    fn before_cts(&mut self, from: ProcId, what: &Expected<'_>) {
         let what = driver::Expected {
             address: what.address,
             len: what.len,
@@ -318,23 +319,23 @@ impl Transport for Model {
         Some(self)
     }
 
-    fn doorbell(&self) -> Option<&'static AtomicU32> {
+    fn wakeup_word(&self) -> Option<&'static AtomicU32> {
         Some(self.client.bell())
     }
 
-    fn will_rest(&mut self) {
+    fn will_idle(&mut self) {
         self.client.will_rest();
     }
 
-    fn owes_poll(&self) -> bool {
+    fn poll_deferred(&self) -> bool {
         self.client.owes_look()
     }
 
-    fn rest(&mut self) -> Option<(&'static AtomicU32, u32)> {
+    fn idle(&mut self) -> Option<(&'static AtomicU32, u32)> {
         self.client.rest(self.driver.period())
     }
 
-    fn begin_call(&mut self) {
+    fn enter_mpi(&mut self) {
         if self.client.wake() {
             // A thread comes while the others wait. That takes time, so that one that comes again
             // and again does not hold up what they wait for.
@@ -348,14 +349,14 @@ impl Transport for Model {
         }
     }
 
-    fn end_call(&mut self, sleepers: bool, left: bool) {
+    fn leave_mpi(&mut self, sleepers: bool, left: bool) {
         if left {
             if !self.client.has_left() {
                 self.client.leave();
             }
         } else if sleepers {
             // The others of this rank's threads wait, and this one goes its own way.
-            if self.rest().is_none() || self.client.has_unseen() {
+            if self.idle().is_none() || self.client.has_unseen() {
                 // It leaves behind what came with a turn that it had asked for.
                 self.client.wake_another();
             }

@@ -1,26 +1,26 @@
 //! The wires of a process: which there are, and which one leads to whom.
 
-use crate::bell::{self, Bell};
 use crate::connected::{self, Connected, Medium};
 use crate::model::{self, Model};
 use crate::self_loop::SelfLoop;
-use crate::shm::{Board, Round, Shm, Waker};
+use crate::shm::{CounterBoard, FlatBoard, Shm, Waker};
 use crate::tcp::{self, Tcp};
 use crate::tipc::{self, Tipc};
+use crate::wakeup::{self, Wakeup};
 use crate::{
-    Answer, Body, CardMemory, Expected, Features, Fetch, Gone, Inbox, Lends, Parcel, ProcId,
-    ReadError, Sleeper, Streamed, Transport, TransportError,
+    Answer, BatchMessage, BatchSent, Body, CardMemory, Expected, Features, Inbox, ProcId,
+    ReadError, ReadStart, Sleeper, Streamed, Transport, TransportError, ZeroCopy,
 };
 use ferry_job::{Directory, Segment, Welcome};
 use std::sync::atomic::AtomicU32;
 
 /// What there is to choose from in FERRY_TRANSPORTS; but for the last, which a modelled machine has
 /// instead of all others. A process always has the wire to itself.
-pub const KNOWN: [&str; 5] = ["self", "shm", "tcp", "tipc", model::NAME];
+pub const TRANSPORT_NAMES: [&str; 5] = ["self", "shm", "tcp", "tipc", model::NAME];
 
 /// What holds without FERRY_TRANSPORTS, in this order; TIPC only where it joins this node to
 /// others.
-const USUAL: [&str; 4] = ["self", "shm", "tipc", "tcp"];
+const DEFAULT_ORDER: [&str; 4] = ["self", "shm", "tipc", "tcp"];
 
 /// Which wire leads to a process: not asked for yet, …
 const UNKNOWN: u8 = 0;
@@ -31,16 +31,16 @@ const ITSELF: u8 = 2;
 /// … or one of the others, from this number on.
 const OTHERS: u8 = 3;
 
-/// Shared memory's place in [`KNOWN`].
+/// Shared memory's place in [`TRANSPORT_NAMES`].
 const SHM_PLACE: usize = 1;
 
-/// A wire's place in [`KNOWN`].
+/// A wire's place in [`TRANSPORT_NAMES`].
 pub(crate) fn place_of(name: &str) -> usize {
-    KNOWN.iter().position(|k| *k == name).unwrap_or(0)
+    TRANSPORT_NAMES.iter().position(|k| *k == name).unwrap_or(0)
 }
 
 /// All wires of this process. The first that reaches a peer carries its messages.
-pub struct Wires {
+pub struct Transports {
     me: ProcId,
     itself: SelfLoop,
     shm: Option<Shm>,
@@ -49,13 +49,13 @@ pub struct Wires {
     order: Vec<&'static str>,
     /// By process: which wire leads there. (What is never written costs no memory.)
     routes: Vec<u8>,
-    bell: &'static Bell,
+    wakeup: &'static Wakeup,
     /// The job is on a modelled machine.
     is_virtual: bool,
 }
 
 /// The bell of a process that no peer can ring: its own threads do.
-static OWN_BELL: AtomicU32 = AtomicU32::new(0);
+static OWN_WAKEUP_WORD: AtomicU32 = AtomicU32::new(0);
 
 /// The names in FERRY_TRANSPORTS, in order; none: the choice is Ferry's.
 fn asked(list: Option<&str>) -> Result<Vec<&'static str>, TransportError> {
@@ -66,7 +66,7 @@ fn asked(list: Option<&str>) -> Result<Vec<&'static str>, TransportError> {
         .map(str::trim)
         .filter(|w| !w.is_empty())
     {
-        match USUAL.iter().find(|k| **k == word) {
+        match DEFAULT_ORDER.iter().find(|k| **k == word) {
             Some(name) if !order.contains(name) => order.push(*name),
             Some(_) => {}
             None => {
@@ -92,7 +92,7 @@ pub fn open(
     segment: Option<Segment>,
     directory: Option<Box<dyn Directory>>,
     concurrent: bool,
-) -> Result<Wires, TransportError> {
+) -> Result<Transports, TransportError> {
     let list = std::env::var("FERRY_TRANSPORTS").ok();
     let names = asked(list.as_deref())?;
     open_these(&names, welcome, segment, directory, concurrent)
@@ -104,17 +104,17 @@ fn open_these(
     mut segment: Option<Segment>,
     directory: Option<Box<dyn Directory>>,
     concurrent: bool,
-) -> Result<Wires, TransportError> {
+) -> Result<Transports, TransportError> {
     let chosen = !names.is_empty();
-    let names = if chosen { names } else { &USUAL };
-    let mut wires = Wires {
+    let names = if chosen { names } else { &DEFAULT_ORDER };
+    let mut wires = Transports {
         me: welcome.rank,
         itself: SelfLoop::new(welcome.rank),
         shm: None,
         others: Vec::new(),
         order: vec!["self"],
         routes: vec![UNKNOWN; welcome.size as usize],
-        bell: Box::leak(Box::new(Bell::of_word(&OWN_BELL, true))),
+        wakeup: Box::leak(Box::new(Wakeup::on_word(&OWN_WAKEUP_WORD, true))),
         is_virtual: false,
     };
     if let Some(machine) = segment.as_mut().and_then(|s| s.machine.take()) {
@@ -122,7 +122,7 @@ fn open_these(
         wires.others.push(Box::new(wire));
         wires.order.push(model::NAME);
         wires.is_virtual = true;
-        wires.hang_bell()?;
+        wires.make_wakeup()?;
         return Ok(wires);
     }
     let mut left = welcome.size > 1;
@@ -171,30 +171,34 @@ fn open_these(
         let wire = Connected::open(welcome, directory, media, timeout, encrypt)?;
         wires.others.push(Box::new(wire));
     }
-    wires.hang_bell()?;
+    wires.make_wakeup()?;
     Ok(wires)
 }
 
-impl Wires {
+impl Transports {
     /// Makes what the process's threads sleep on.
-    fn hang_bell(&mut self) -> Result<(), TransportError> {
-        let mut word = self.shm.as_ref().and_then(|s| s.doorbell());
+    fn make_wakeup(&mut self) -> Result<(), TransportError> {
+        let mut word = self.shm.as_ref().and_then(|s| s.wakeup_word());
         if self.is_virtual {
-            word = self.others.first().and_then(|w| w.doorbell());
+            word = self.others.first().and_then(|w| w.wakeup_word());
         }
-        let word = word.unwrap_or(&OWN_BELL);
-        let mut fds = self.others.iter().filter_map(|w| w.sleep_fd()).peekable();
-        let bell = if fds.peek().is_some() {
-            let name = self.shm.is_some().then(bell::new_name).transpose()?;
-            let bell = Bell::with_door(word, name, fds)?;
+        let word = word.unwrap_or(&OWN_WAKEUP_WORD);
+        let mut fds = self.others.iter().filter_map(|w| w.event_fd()).peekable();
+        let wakeup = if fds.peek().is_some() {
+            let name = self
+                .shm
+                .is_some()
+                .then(wakeup::new_socket_name)
+                .transpose()?;
+            let wakeup = Wakeup::with_descriptors(word, name, fds)?;
             if let (Some(shm), Some(name)) = (&mut self.shm, name) {
-                shm.sleep_at_door(name);
+                shm.use_wakeup_socket(name);
             }
-            bell
+            wakeup
         } else {
-            Bell::of_word(word, !self.is_virtual)
+            Wakeup::on_word(word, !self.is_virtual)
         };
-        self.bell = Box::leak(Box::new(bell));
+        self.wakeup = Box::leak(Box::new(wakeup));
         Ok(())
     }
 
@@ -241,12 +245,12 @@ impl Wires {
         }
     }
 
-    /// Which wire leads to `peer`: its place in [`KNOWN`].
+    /// Which wire leads to `peer`: its place in [`TRANSPORT_NAMES`].
     #[inline]
-    pub fn way(&mut self, peer: ProcId) -> usize {
+    pub fn index_for(&mut self, peer: ProcId) -> usize {
         match self.route(peer) {
             Ok(SHM) => SHM_PLACE,
-            Ok(n @ OTHERS..) => place_of(self.others[usize::from(n - OTHERS)].way(peer)),
+            Ok(n @ OTHERS..) => place_of(self.others[usize::from(n - OTHERS)].name_for(peer)),
             _ => 0,
         }
     }
@@ -280,19 +284,19 @@ impl Wires {
         }
     }
 
-    /// [`Transport::piece`] on the wire to `to`.
-    pub fn piece(
+    /// [`Transport::fragment_bytes`] on the wire to `to`.
+    pub fn fragment_bytes(
         &mut self,
         to: ProcId,
         len: usize,
         awaited: bool,
     ) -> Result<usize, TransportError> {
-        Ok(self.wire(to)?.piece(to, len, awaited))
+        Ok(self.wire(to)?.fragment_bytes(to, len, awaited))
     }
 
-    /// [`Transport::cold`] on the wire to `peer`.
-    pub fn cold(&mut self, peer: ProcId) -> u64 {
-        self.wire(peer).map_or(0, |wire| wire.cold(peer))
+    /// [`Transport::first_touches`] on the wire to `peer`.
+    pub fn first_touches(&mut self, peer: ProcId) -> u64 {
+        self.wire(peer).map_or(0, |wire| wire.first_touches(peer))
     }
 
     /// [`Transport::send`] on the wire to `to`.
@@ -321,29 +325,29 @@ impl Wires {
         self.wire(to)?.stream(to, message, head, body)
     }
 
-    /// [`Transport::lends`] on the wire to `to`.
-    pub fn lends(&mut self, to: ProcId) -> Lends {
-        self.wire(to).map_or(Lends::Never, |w| w.lends(to))
+    /// [`Transport::zero_copy`] on the wire to `to`.
+    pub fn zero_copy(&mut self, to: ProcId) -> ZeroCopy {
+        self.wire(to).map_or(ZeroCopy::Never, |w| w.zero_copy(to))
     }
 
-    /// [`Transport::lend`] on the wire to `to`.
-    pub fn lend(
+    /// [`Transport::stream_zero_copy`] on the wire to `to`.
+    pub fn stream_zero_copy(
         &mut self,
         to: ProcId,
         message: u8,
         head: &[u8],
         body: &[u8],
     ) -> Result<Streamed, TransportError> {
-        self.wire(to)?.lend(to, message, head, body)
+        self.wire(to)?.stream_zero_copy(to, message, head, body)
     }
 
-    /// [`Transport::send_several`] on the wire to `to`.
-    pub fn send_several(
+    /// [`Transport::send_batch`] on the wire to `to`.
+    pub fn send_batch(
         &mut self,
         to: ProcId,
-        parcels: &[Parcel<'_>],
-    ) -> Result<Gone, TransportError> {
-        self.wire(to)?.send_several(to, parcels)
+        parcels: &[BatchMessage<'_>],
+    ) -> Result<BatchSent, TransportError> {
+        self.wire(to)?.send_batch(to, parcels)
     }
 
     /// [`Transport::poll`] on every wire.
@@ -354,9 +358,9 @@ impl Wires {
             delivered += shm.poll(inbox)?;
         }
         for wire in &mut self.others {
-            inbox.by(place_of(wire.name()));
+            inbox.set_transport(place_of(wire.name()));
             let polled = wire.poll(inbox);
-            inbox.by(SHM_PLACE);
+            inbox.set_transport(SHM_PLACE);
             delivered += polled?;
         }
         Ok(delivered)
@@ -381,55 +385,55 @@ impl Wires {
         wire.card_memory()
     }
 
-    /// [`Transport::will_rest`] on the wire that has a time of its own.
-    pub fn will_rest(&mut self) {
+    /// [`Transport::will_idle`] on the wire that has a time of its own.
+    pub fn will_idle(&mut self) {
         if let Some(wire) = self.others.first_mut().filter(|_| self.is_virtual) {
-            wire.will_rest();
+            wire.will_idle();
         }
     }
 
-    /// [`Transport::owes_poll`] on that wire.
-    pub fn owes_poll(&self) -> bool {
+    /// [`Transport::poll_deferred`] on that wire.
+    pub fn poll_deferred(&self) -> bool {
         let wire = self.others.first().filter(|_| self.is_virtual);
-        wire.is_some_and(|w| w.owes_poll())
+        wire.is_some_and(|w| w.poll_deferred())
     }
 
-    /// [`Transport::rest`] on the wire that has a time of its own.
-    pub fn rest(&mut self) -> Option<(&'static AtomicU32, u32)> {
-        self.others.first_mut()?.rest()
+    /// [`Transport::idle`] on the wire that has a time of its own.
+    pub fn idle(&mut self) -> Option<(&'static AtomicU32, u32)> {
+        self.others.first_mut()?.idle()
     }
 
-    /// [`Transport::begin_call`] on every wire.
-    pub fn begin_call(&mut self) {
+    /// [`Transport::enter_mpi`] on every wire.
+    pub fn enter_mpi(&mut self) {
         for wire in &mut self.others {
-            wire.begin_call();
+            wire.enter_mpi();
         }
     }
 
-    /// [`Transport::end_call`] on every wire.
-    pub fn end_call(&mut self, sleepers: bool, left: bool) {
+    /// [`Transport::leave_mpi`] on every wire.
+    pub fn leave_mpi(&mut self, sleepers: bool, left: bool) {
         for wire in &mut self.others {
-            wire.end_call(sleepers, left);
+            wire.leave_mpi(sleepers, left);
         }
     }
 
-    /// [`Transport::announces`] on the wire to `to`.
-    pub fn announces(&mut self, to: ProcId, len: usize) {
+    /// [`Transport::before_rts`] on the wire to `to`.
+    pub fn before_rts(&mut self, to: ProcId, len: usize) {
         if let Ok(wire) = self.wire(to) {
-            wire.announces(to, len);
+            wire.before_rts(to, len);
         }
     }
 
-    /// [`Transport::expects`] on the wire to `from`.
-    pub fn expects(&mut self, from: ProcId, what: &Expected<'_>) {
+    /// [`Transport::before_cts`] on the wire to `from`.
+    pub fn before_cts(&mut self, from: ProcId, what: &Expected<'_>) {
         if let Ok(wire) = self.wire(from) {
-            wire.expects(from, what);
+            wire.before_cts(from, what);
         }
     }
 
-    /// [`Transport::owes`] on any wire.
-    pub fn owes(&self) -> bool {
-        self.others.iter().any(|w| w.owes())
+    /// [`Transport::has_unsent`] on any wire.
+    pub fn has_unsent(&self) -> bool {
+        self.others.iter().any(|w| w.has_unsent())
     }
 
     /// [`Transport::settle`] on every wire.
@@ -457,38 +461,38 @@ impl Wires {
         unsafe { wire.read(from, address, into) }
     }
 
-    /// [`Transport::fetch`] on the wire to `from`.
+    /// [`Transport::start_read`] on the wire to `from`.
     ///
     /// # Safety
     /// As there.
-    pub unsafe fn fetch(
+    pub unsafe fn start_read(
         &mut self,
         from: ProcId,
         address: u64,
         into: *mut u8,
         len: usize,
-    ) -> Result<Fetch, ReadError> {
+    ) -> Result<ReadStart, ReadError> {
         match &mut self.shm {
             // SAFETY: the caller's promise, passed on.
-            Some(shm) if from != self.me => unsafe { shm.fetch(from, address, into, len) },
+            Some(shm) if from != self.me => unsafe { shm.start_read(from, address, into, len) },
             // SAFETY: the caller's promise covers this one run.
-            _ => unsafe { self.read(from, address, &[(into, len)]) }.map(|()| Fetch::Done),
+            _ => unsafe { self.read(from, address, &[(into, len)]) }.map(|()| ReadStart::Done),
         }
     }
 
-    /// [`Transport::fetched`] on the wire to `from`.
-    pub fn fetched(&mut self, from: ProcId) -> Option<(u32, Result<(), ReadError>)> {
+    /// [`Transport::finished_read`] on the wire to `from`.
+    pub fn finished_read(&mut self, from: ProcId) -> Option<(u32, Result<(), ReadError>)> {
         if self.is_virtual {
-            let number = self.card_memory()?.fetched(from)?;
+            let number = self.card_memory()?.finished_read(from)?;
             return Some((number, Ok(())));
         }
-        self.shm.as_mut()?.fetched(from)
+        self.shm.as_mut()?.finished_read(from)
     }
 
-    /// [`Transport::gather`] on every wire.
-    pub fn gather(&mut self, bytes: usize) {
+    /// [`Transport::set_receive_low_water`] on every wire.
+    pub fn set_receive_low_water(&mut self, bytes: usize) {
         for wire in &mut self.others {
-            wire.gather(bytes);
+            wire.set_receive_low_water(bytes);
         }
     }
 
@@ -512,36 +516,49 @@ impl Wires {
         }
     }
 
-    /// [`Transport::waits_on`] on the wire that knows cores.
-    pub fn waits_on(&self, core: u32) -> bool {
-        self.shm.as_ref().is_some_and(|shm| shm.waits_on(core))
+    /// [`Transport::shares_core`] on the wire that knows cores.
+    pub fn shares_core(&self, core: u32) -> bool {
+        self.shm.as_ref().is_some_and(|shm| shm.shares_core(core))
     }
 
-    /// [`Transport::is_polled`] on the wire that knows bells.
-    pub fn is_polled(&self, peer: ProcId) -> bool {
-        self.shm.as_ref().is_some_and(|shm| shm.is_polled(peer))
+    /// [`Transport::progress_polls`] on the wire that knows bells.
+    pub fn progress_polls(&self, peer: ProcId) -> bool {
+        self.shm
+            .as_ref()
+            .is_some_and(|shm| shm.progress_polls(peer))
     }
 
-    /// [`Transport::cores_waited_on`] on the wire that knows cores.
-    pub fn cores_waited_on(&self, each: &mut dyn FnMut(u32)) {
+    /// [`Transport::for_each_waiting_core`] on the wire that knows cores.
+    pub fn for_each_waiting_core(&self, each: &mut dyn FnMut(u32)) {
         if let Some(shm) = &self.shm {
-            shm.cores_waited_on(each);
+            shm.for_each_waiting_core(each);
         }
     }
 
-    /// [`Transport::lend_board`] on the wire that has boards.
-    pub fn lend_board(&mut self, members: u32) -> Option<u32> {
-        self.shm.as_mut()?.lend_board(members)
+    /// [`Transport::allocate_board`] on the wire that has boards.
+    pub fn allocate_board(&mut self, members: u32) -> Option<u32> {
+        self.shm.as_mut()?.allocate_board(members)
     }
 
-    /// [`Transport::board`] on the wire that has boards.
-    pub fn board(&mut self, owner: ProcId, number: u32, members: u32) -> Option<Board> {
-        self.shm.as_mut()?.board(owner, number, members)
+    /// [`Transport::counter_board`] on the wire that has boards.
+    pub fn counter_board(
+        &mut self,
+        owner: ProcId,
+        number: u32,
+        members: u32,
+    ) -> Option<CounterBoard> {
+        self.shm.as_mut()?.counter_board(owner, number, members)
     }
 
-    /// [`Transport::round`] on the wire that has boards.
-    pub fn round(&mut self, owner: ProcId, number: u32, members: u32, me: u32) -> Option<Round> {
-        self.shm.as_mut()?.round(owner, number, members, me)
+    /// [`Transport::flat_board`] on the wire that has boards.
+    pub fn flat_board(
+        &mut self,
+        owner: ProcId,
+        number: u32,
+        members: u32,
+        me: u32,
+    ) -> Option<FlatBoard> {
+        self.shm.as_mut()?.flat_board(owner, number, members, me)
     }
 
     /// [`Transport::waker`] on the wire that has boards.
@@ -549,18 +566,18 @@ impl Wires {
         self.shm.as_ref()?.waker(peer)
     }
 
-    /// [`Transport::rouse`] on the wire that has boards.
+    /// [`Transport::wake_program`] on the wire that has boards.
     #[inline]
-    pub fn rouse(&self, peer: ProcId) {
+    pub fn wake_program(&self, peer: ProcId) {
         if let Some(shm) = &self.shm {
-            shm.rouse(peer);
+            shm.wake_program(peer);
         }
     }
 
     /// What this process's threads sleep on.
     #[inline]
-    pub fn bell(&self) -> &'static Bell {
-        self.bell
+    pub fn wakeup(&self) -> &'static Wakeup {
+        self.wakeup
     }
 
     /// Names of the wires that are open, in the order in which they are asked, for reports.
@@ -577,7 +594,11 @@ mod tests {
     fn lists_are_read() {
         assert!(asked(None).unwrap().is_empty());
         assert!(asked(Some(" ")).unwrap().is_empty());
-        assert!(USUAL.iter().all(|name| KNOWN.contains(name)));
+        assert!(
+            DEFAULT_ORDER
+                .iter()
+                .all(|name| TRANSPORT_NAMES.contains(name))
+        );
         assert_eq!(asked(Some("tcp, shm,tcp")).unwrap(), ["tcp", "shm"]);
         let said = asked(Some("shm,ib")).unwrap_err().to_string();
         assert!(

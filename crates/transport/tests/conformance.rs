@@ -13,8 +13,8 @@ use ferry_transport::shm::Shm;
 use ferry_transport::tcp::{Settings, Tcp};
 use ferry_transport::tipc::{self, Tipc};
 use ferry_transport::{
-    Answer, Body, Expected, Features, Inbox, Lends, Parcel, ProcId, Sleeper, Streamed, Transport,
-    TransportError,
+    Answer, BatchMessage, Body, Expected, Features, Inbox, ProcId, Sleeper, Streamed, Transport,
+    TransportError, ZeroCopy,
 };
 use memory::{Cards, Memory};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const MODELS: [&str; 4] = ["mpc1", "mpc2", "loggp", "dimmnet2"];
 
 /// The wires of all processes of a job.
-type Wires = Vec<Box<dyn Transport>>;
+type Transports = Vec<Box<dyn Transport>>;
 
 fn welcome(rank: u32, size: u32) -> Welcome {
     Welcome {
@@ -39,7 +39,7 @@ fn welcome(rank: u32, size: u32) -> Welcome {
     }
 }
 
-fn shm(size: u32) -> Wires {
+fn shm(size: u32) -> Transports {
     let node = NodeJob::new(5, size, 2).unwrap();
     let open = |me: u32| {
         let fd = node.segment.fd.try_clone().unwrap();
@@ -50,7 +50,7 @@ fn shm(size: u32) -> Wires {
     (0..size).map(open).collect()
 }
 
-fn tcp(size: u32, encrypt: bool) -> Wires {
+fn tcp(size: u32, encrypt: bool) -> Transports {
     let cards = Cards::default();
     let settings = Settings {
         interfaces: Some("127.0.0.1".into()),
@@ -73,7 +73,7 @@ fn tcp(size: u32, encrypt: bool) -> Wires {
     (0..size).map(open).collect()
 }
 
-fn tipc(size: u32, encrypt: bool) -> Wires {
+fn tipc(size: u32, encrypt: bool) -> Transports {
     let cards = Cards::default();
     let settings = tipc::Settings { kind: tipc::KIND };
     let open = |rank| {
@@ -95,7 +95,7 @@ struct Turns(Model);
 impl Turns {
     fn turn<T>(&mut self, what: impl FnOnce(&mut Model) -> T) -> T {
         let did = what(&mut self.0);
-        self.0.end_call(false, true);
+        self.0.leave_mpi(false, true);
         did
     }
 }
@@ -122,8 +122,8 @@ impl Transport for Turns {
     fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
         self.turn(|m| m.poll(inbox))
     }
-    fn expects(&mut self, from: ProcId, what: &Expected<'_>) {
-        self.turn(|m| m.expects(from, what));
+    fn before_cts(&mut self, from: ProcId, what: &Expected<'_>) {
+        self.turn(|m| m.before_cts(from, what));
     }
     fn stream(
         &mut self,
@@ -139,7 +139,7 @@ impl Transport for Turns {
     }
 }
 
-fn model(size: u32, name: &str) -> Wires {
+fn model(size: u32, name: &str) -> Transports {
     let (file, text) = machine::find(name).unwrap();
     let machine = machine::read(&file, &text).unwrap();
     let arena = Arena::create(size, machine.card_memory(), &machine.encode()).unwrap();
@@ -155,7 +155,7 @@ fn model(size: u32, name: &str) -> Wires {
 }
 
 /// Runs `check` with each transport in a job of `size` processes.
-fn each(size: u32, check: impl Fn(&str, Wires)) {
+fn each(size: u32, check: impl Fn(&str, Transports)) {
     check("shm", shm(size));
     check("tcp", tcp(size, false));
     check("tcp, encrypted", tcp(size, true));
@@ -179,11 +179,11 @@ struct Keep {
 }
 
 impl Inbox for Keep {
-    fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool {
+    fn on_message(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool {
         self.messages.push((from, message, bytes.to_vec()));
         false
     }
-    fn room(
+    fn stream_buffer(
         &mut self,
         _from: ProcId,
         _message: u8,
@@ -194,12 +194,12 @@ impl Inbox for Keep {
         let end = (at + left).min(self.stream.len());
         Some(&mut self.stream[at..end])
     }
-    fn placed(&mut self, _from: ProcId, _message: u8, _head: &[u8], bytes: usize) {
+    fn stream_placed(&mut self, _from: ProcId, _message: u8, _head: &[u8], bytes: usize) {
         if let Some(at) = &mut self.place {
             *at += bytes;
         }
     }
-    fn part(&mut self, _from: ProcId, _message: u8, _head: &[u8], bytes: &[u8]) {
+    fn stream_part(&mut self, _from: ProcId, _message: u8, _head: &[u8], bytes: &[u8]) {
         match &mut self.place {
             Some(at) => {
                 self.stream[*at..*at + bytes.len()].copy_from_slice(bytes);
@@ -217,9 +217,9 @@ fn bytes_of(len: usize, salt: usize) -> Vec<u8> {
 /// Polls all until `done`.
 fn until(
     name: &str,
-    wires: &mut Wires,
+    wires: &mut Transports,
     keeps: &mut [Keep],
-    mut done: impl FnMut(&mut Wires, &mut [Keep]) -> bool,
+    mut done: impl FnMut(&mut Transports, &mut [Keep]) -> bool,
 ) {
     let end = Instant::now() + PATIENCE;
     while !done(wires, keeps) {
@@ -334,7 +334,7 @@ fn a_full_wire_says_so_and_takes_more_when_it_is_emptied() {
 }
 
 /// One message from 0 to 1, so that they know each other.
-fn offer_through(name: &str, wires: &mut Wires, keeps: &mut [Keep]) {
+fn offer_through(name: &str, wires: &mut Transports, keeps: &mut [Keep]) {
     let mut sent = false;
     until(name, wires, keeps, |w, k| {
         sent = sent || w[0].send(1, 0, &[], Body::Bytes(b"first")).unwrap() == Answer::Done;
@@ -357,8 +357,8 @@ fn streams_arrive_in_place_and_beside_messages() {
             (9_000_001, false, true),
         ] {
             // They have met by now.
-            assert!(name != "tcp" || len == 1 || wires[0].lends(1) != Lends::Never);
-            if lent && wires[0].lends(1) == Lends::Never {
+            assert!(name != "tcp" || len == 1 || wires[0].zero_copy(1) != ZeroCopy::Never);
+            if lent && wires[0].zero_copy(1) == ZeroCopy::Never {
                 continue;
             }
             let mut keeps = keeps(2);
@@ -377,7 +377,7 @@ fn streams_arrive_in_place_and_beside_messages() {
             let mut asked = false;
             until(name, &mut wires, &mut keeps, |w, k| {
                 if !asked {
-                    w[1].expects(0, &what);
+                    w[1].before_cts(0, &what);
                     let ask = Body::Bytes(b"ask");
                     asked = w[1].send(0, 6, &[], ask).unwrap() == Answer::Done;
                 }
@@ -393,7 +393,7 @@ fn streams_arrive_in_place_and_beside_messages() {
                 if at < len {
                     // What is lent stays as it is until all has come.
                     let done = if lent {
-                        w[0].lend(1, 8, b"head", &body[at..]).unwrap()
+                        w[0].stream_zero_copy(1, 8, b"head", &body[at..]).unwrap()
                     } else {
                         w[0].stream(1, 8, b"head", &body[at..]).unwrap()
                     };
@@ -414,7 +414,7 @@ fn streams_arrive_in_place_and_beside_messages() {
 #[test]
 fn several_that_go_together_arrive_in_their_order() {
     each(2, |name, mut wires| {
-        if !wires[0].features(1).together {
+        if !wires[0].features(1).batch {
             return;
         }
         // Far more than any wire takes at once: some go in part, whole messages and streams, in
@@ -435,18 +435,18 @@ fn several_that_go_together_arrive_in_their_order() {
         let mut keeps = keeps(2);
         let all = streams.concat();
         until(name, &mut wires, &mut keeps, |w, k| {
-            let parcels: Vec<Parcel<'_>> = rest
+            let messages: Vec<BatchMessage<'_>> = rest
                 .iter()
                 .take(40)
-                .map(|&(message, stream, body)| Parcel {
+                .map(|&(message, stream, body)| BatchMessage {
                     message,
                     head: b"head",
                     body,
                     stream,
                 })
                 .collect();
-            if !parcels.is_empty() {
-                let gone = w[0].send_several(1, &parcels).unwrap();
+            if !messages.is_empty() {
+                let gone = w[0].send_batch(1, &messages).unwrap();
                 rest.drain(..gone.whole);
                 if gone.taken > 0 {
                     assert!(rest[0].1, "{name}: a part of a whole message");
@@ -467,7 +467,7 @@ fn several_that_go_together_arrive_in_their_order() {
 }
 
 fn sleep(wire: &mut dyn Transport, keep: &mut Keep) -> bool {
-    let bell = wire.doorbell();
+    let bell = wire.wakeup_word();
     let seen = bell.map(|b| b.load(std::sync::atomic::Ordering::SeqCst));
     wire.arm(Sleeper::Program);
     let before = keep.messages.len();
@@ -478,7 +478,7 @@ fn sleep(wire: &mut dyn Transport, keep: &mut Keep) -> bool {
             tv_sec: 10,
             tv_nsec: 0,
         };
-        woken = match (wire.sleep_fd(), bell, seen) {
+        woken = match (wire.event_fd(), bell, seen) {
             (Some(fd), ..) => poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&limit)) == Ok(1),
             (None, Some(bell), Some(seen)) => {
                 let flags = rustix::thread::futex::Flags::empty();
@@ -496,7 +496,7 @@ fn sleep(wire: &mut dyn Transport, keep: &mut Keep) -> bool {
 #[test]
 fn sleepers_are_woken_by_messages_and_by_room() {
     each(2, |name, mut wires| {
-        if wires[0].sleep_fd().is_none() && wires[0].doorbell().is_none() {
+        if wires[0].event_fd().is_none() && wires[0].wakeup_word().is_none() {
             // In virtual time a process rests instead, which the tests of the machines' kernel are
             // about.
             return;
@@ -552,7 +552,7 @@ fn what_a_wire_still_holds_is_said_until_it_is_gone() {
     each(2, |name, mut wires| {
         let mut keeps = keeps(2);
         offer_through(name, &mut wires, &mut keeps);
-        assert!(!wires[0].owes(), "{name}");
+        assert!(!wires[0].has_unsent(), "{name}");
         let before = keeps[1].messages.len();
         let (body, mut sent) = (bytes_of(3000, 1), 0);
         while wires[0].send(1, 1, &[], Body::Bytes(&body)).unwrap() == Answer::Done {
@@ -561,11 +561,11 @@ fn what_a_wire_still_holds_is_said_until_it_is_gone() {
         // Only connections have a queue in this process: shared memory and a modelled card have
         // taken what they have taken.
         let connects = name.starts_with("tcp") || name.starts_with("tipc");
-        assert_eq!(wires[0].owes(), connects, "{name}");
+        assert_eq!(wires[0].has_unsent(), connects, "{name}");
         until(name, &mut wires, &mut keeps, |_, k| {
             k[1].messages.len() == before + sent
         });
-        assert!(!wires[0].owes(), "{name}");
+        assert!(!wires[0].has_unsent(), "{name}");
     });
 }
 

@@ -14,23 +14,23 @@ use loom::thread;
 #[path = "loom/memory.rs"]
 mod memory;
 
-#[path = "../src/shm/board.rs"]
-mod board;
-#[path = "../src/shm/cells.rs"]
+#[path = "../src/shm/cells/mod.rs"]
 mod cells;
-#[path = "../src/shm/front.rs"]
-mod front;
-#[path = "../src/shm/pair.rs"]
+#[path = "../src/shm/coll/counter_board.rs"]
+mod counter_board;
+#[path = "../src/shm/fastbox.rs"]
+mod fastbox;
+#[path = "../src/shm/coll/flat_board.rs"]
+mod flat_board;
+#[path = "loom/flat_board.rs"]
+mod flat_board_model;
+#[path = "../src/shm/pair/mod.rs"]
 mod pair;
-#[path = "../src/shm/ring.rs"]
+#[path = "../src/shm/ring/mod.rs"]
 mod ring;
-#[path = "../src/shm/round.rs"]
-mod round;
-#[path = "loom/rounds.rs"]
-mod rounds;
 
 use cells::Cells;
-use front::{FRONT_MAX, Front};
+use fastbox::{FASTBOX_MAX_BYTES, Fastbox};
 use loom::sync::Notify;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use memory::shared;
@@ -202,13 +202,13 @@ fn pairs() -> (Pair, Pair) {
             Pair::new(
                 Writer::new(there.clone()),
                 Reader::new(back.clone()),
-                Front::new(there.clone(), true),
+                Fastbox::new(there.clone(), true),
                 Cells::new(there.clone(), back.clone(), true, memory::CELLS),
             ),
             Pair::new(
                 Writer::new(back.clone()),
                 Reader::new(there.clone()),
-                Front::new(there.clone(), false),
+                Fastbox::new(there.clone(), false),
                 Cells::new(back, there, false, memory::CELLS),
             ),
         )
@@ -228,7 +228,7 @@ fn take_and_wake(pair: &mut Pair, n: usize, bell: Option<&Notify>) -> bool {
     let wakes = match pair.next() {
         Next::Nothing => return false,
         Next::Malformed => panic!("a record was torn"),
-        Next::Front(message, bytes) => {
+        Next::Fastbox(message, bytes) => {
             right(message, bytes);
             return true;
         }
@@ -236,9 +236,9 @@ fn take_and_wake(pair: &mut Pair, n: usize, bell: Option<&Notify>) -> bool {
             right(message, bytes);
             pair.release()
         }
-        Next::Celled(message, bytes, ..) => {
+        Next::InCell(message, bytes, ..) => {
             right(message, bytes);
-            pair.release_celled()
+            pair.release_cell()
         }
     };
     if wakes && let Some(bell) = bell {
@@ -255,8 +255,8 @@ fn send(pair: &mut Pair, n: usize) {
 }
 
 /// Sends message `n` by a cell, if there is one.
-fn send_celled(pair: &mut Pair, n: usize) -> bool {
-    pair.send_celled(n as u8, &[], n, |out| out.fill(n as u8))
+fn send_in_cell(pair: &mut Pair, n: usize) -> bool {
+    pair.send_in_cell(n as u8, &[], n, |out| out.fill(n as u8))
 }
 
 /// Messages go both ways by cells, each written into cells that the other has read; what comes in
@@ -269,20 +269,20 @@ fn cells_belong_to_one_side_at_a_time() {
             while !take(&mut upper, 9) {
                 thread::yield_now();
             }
-            assert!(send_celled(&mut upper, 7));
+            assert!(send_in_cell(&mut upper, 7));
             while !take(&mut upper, 2) {
                 thread::yield_now();
             }
-            assert!(send_celled(&mut upper, 8));
+            assert!(send_in_cell(&mut upper, 8));
         });
-        assert!(send_celled(&mut lower, 9));
+        assert!(send_in_cell(&mut lower, 9));
         send(&mut lower, 2);
         for n in [7, 8] {
             while !take(&mut lower, n) {
                 thread::yield_now();
             }
         }
-        assert!(send_celled(&mut lower, 3));
+        assert!(send_in_cell(&mut lower, 3));
         other.join().unwrap();
     });
 }
@@ -297,7 +297,7 @@ fn cells_that_pile_up_are_given_back() {
         let ring = bell.clone();
         let other = thread::spawn(move || {
             for n in SENT {
-                while !send_celled(&mut lower, n) {
+                while !send_in_cell(&mut lower, n) {
                     lower.starve();
                     fence(Ordering::SeqCst); // A store with SeqCst is a full barrier on x86-64.
                     if !lower.has_room() {
@@ -356,7 +356,7 @@ fn messages_that_cross_stay_in_order() {
                 thread::yield_now();
             }
             send(&mut upper, 6);
-            while !take(&mut upper, FRONT_MAX) {
+            while !take(&mut upper, FASTBOX_MAX_BYTES) {
                 thread::yield_now();
             }
         });
@@ -364,7 +364,7 @@ fn messages_that_cross_stay_in_order() {
         while !take(&mut lower, 5) {
             thread::yield_now();
         }
-        send(&mut lower, FRONT_MAX);
+        send(&mut lower, FASTBOX_MAX_BYTES);
         while !take(&mut lower, 6) {
             thread::yield_now();
         }
@@ -374,13 +374,13 @@ fn messages_that_cross_stay_in_order() {
 
 /// The bell as `shm::control` has it: whoever has brought something looks whether the process
 /// sleeps, and rings.
-struct Bell {
+struct Wakeup {
     asleep: AtomicU32,
     bell: Notify,
 }
 
-impl Bell {
-    fn ring_if_asleep(&self) {
+impl Wakeup {
+    fn wake_if_asleep(&self) {
         if self.asleep.load(Ordering::Relaxed) != 0 && self.asleep.swap(0, Ordering::SeqCst) != 0 {
             self.bell.notify();
         }
@@ -392,7 +392,7 @@ fn a_reader_that_falls_asleep_is_woken() {
     for sent in [[1, 2], [100, 2]] {
         check(3, move || {
             let (mut lower, mut upper) = pairs();
-            let bell = Arc::new(Bell {
+            let bell = Arc::new(Wakeup {
                 asleep: AtomicU32::new(0),
                 bell: Notify::new(),
             });
@@ -400,7 +400,7 @@ fn a_reader_that_falls_asleep_is_woken() {
             let other = thread::spawn(move || {
                 for n in sent {
                     send(&mut lower, n);
-                    ring.ring_if_asleep();
+                    ring.wake_if_asleep();
                 }
             });
             for n in sent {
@@ -472,7 +472,7 @@ fn a_reader_that_stops_polling_is_woken() {
 
 /// Two members of a board, and their slots in both parts, which loom watches.
 struct Member {
-    board: board::Board,
+    board: counter_board::CounterBoard,
     slots: Arc<[[loom::cell::UnsafeCell<u64>; 2]; 2]>,
     me: usize,
     phase: u64,
@@ -485,7 +485,7 @@ fn members() -> [Member; 2] {
     }));
     [0, 1].map(|me| {
         // SAFETY: two members on words of zeros.
-        let board = unsafe { board::Board::new(base.clone(), 2) };
+        let board = unsafe { counter_board::CounterBoard::new(base.clone(), 2) };
         Member {
             board,
             slots: slots.clone(),
@@ -506,7 +506,7 @@ impl Member {
         }
     }
     fn part(&self) -> usize {
-        self.phase as usize % memory::PARTS
+        self.phase as usize % memory::PHASES
     }
     fn write(&self, i: usize, value: u64) {
         // SAFETY: loom checks.
@@ -542,7 +542,7 @@ impl Member {
             }
             assert_eq!(self.read(0), self.phase);
         }
-        self.board.add(self.phase, board::SHARE);
+        self.board.add(self.phase, counter_board::COUNT_PER_MEMBER);
     }
 }
 

@@ -14,7 +14,7 @@ struct Lengths {
 }
 
 impl Inbox for Lengths {
-    fn arrived(&mut self, _: ProcId, _: u8, bytes: &[u8]) -> bool {
+    fn on_message(&mut self, _: ProcId, _: u8, bytes: &[u8]) -> bool {
         self.all.push(bytes.len());
         self.late
     }

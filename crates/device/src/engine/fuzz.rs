@@ -174,7 +174,7 @@ fn genuine_messages_are_understood() {
         let mut packets = 0;
         while let [from, message, len, tail @ ..] = rest {
             let (bytes, tail) = tail.split_at(usize::from(*len));
-            scene.engine.arrived(u32::from(*from), *message, bytes);
+            scene.engine.on_message(u32::from(*from), *message, bytes);
             packets += 1;
             rest = tail;
         }
@@ -220,7 +220,7 @@ fn what_is_lent_is_said_to_be_taken_once_it_is_whole() {
     ] {
         let mut scene = Scene::new();
         let announce = Head::new().key(&key(1, 4)).u64(40).u64(0).u32(9);
-        scene.engine.arrived(1, wire::ANNOUNCE, announce.bytes());
+        scene.engine.on_message(1, wire::ANNOUNCE, announce.bytes());
         let taken = |scene: &Scene| {
             let queue = &scene.engine.outbox[&1];
             let all: Vec<u8> = queue.iter().map(|o| o.message).collect();
@@ -229,9 +229,13 @@ fn what_is_lent_is_said_to_be_taken_once_it_is_whole() {
                 .is_some_and(|o| o.head.bytes() == 9u32.to_le_bytes());
             (all, same)
         };
-        scene.engine.part(1, wire::LENT, head.bytes(), &[5; 30]);
+        scene
+            .engine
+            .stream_part(1, wire::LENT, head.bytes(), &[5; 30]);
         assert_eq!(taken(&scene).0, [wire::ASK_MET]);
-        scene.engine.part(1, wire::LENT, head.bytes(), &[5; 10]);
+        scene
+            .engine
+            .stream_part(1, wire::LENT, head.bytes(), &[5; 10]);
         scene.check();
         if said {
             assert_eq!(taken(&scene), (vec![wire::ASK_MET, wire::TAKEN], true));
@@ -254,7 +258,7 @@ fn fuzz_arrivals() {
             let before = scene.engine.activity();
             scene
                 .engine
-                .arrived(u32::from(*from) % PEERS, *message, bytes);
+                .on_message(u32::from(*from) % PEERS, *message, bytes);
             assert!(scene.engine.activity() > before);
             // What the device does with tasks, but for the reading itself.
             while let Some(task) = scene.engine.next_task() {
@@ -299,16 +303,19 @@ fn fuzz_messages_taken_as_they_come() {
             rest = tail;
             let from = u32::from(*from) % PEERS;
             let start = &bytes[..bytes.len() / 2];
-            match scene.engine.begin(from, *message, start, bytes.len()) {
+            match scene
+                .engine
+                .on_message_start(from, *message, start, bytes.len())
+            {
                 None => {
-                    scene.engine.arrived(from, *message, bytes);
+                    scene.engine.on_message(from, *message, bytes);
                 }
                 Some(head_len) => {
                     taken += 1;
                     let (head, mut body) = bytes.split_at(head_len);
                     while !body.is_empty() {
                         let half = body.len().div_ceil(2);
-                        let placed = match scene.engine.room(from, *message, head, half) {
+                        let placed = match scene.engine.stream_buffer(from, *message, head, half) {
                             Some(room) if !room.is_empty() => {
                                 let n = room.len().min(half);
                                 room[..n].copy_from_slice(&body[..n]);
@@ -317,9 +324,11 @@ fn fuzz_messages_taken_as_they_come() {
                             _ => 0,
                         };
                         if placed > 0 {
-                            scene.engine.placed(from, *message, head, placed);
+                            scene.engine.stream_placed(from, *message, head, placed);
                         } else {
-                            scene.engine.part(from, *message, head, &body[..half]);
+                            scene
+                                .engine
+                                .stream_part(from, *message, head, &body[..half]);
                         }
                         body = &body[if placed > 0 { placed } else { half }..];
                     }

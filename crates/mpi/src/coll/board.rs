@@ -12,7 +12,7 @@ use super::memory::{Memory, Room};
 use super::number::{Form, Number};
 use super::run::{self, Binding, Story};
 use super::{Call, TALLY, View, What, plans};
-use crate::device::{self, Meeting, Round, SLOT_MAX, WaitingFor};
+use crate::device::{self, Meeting, Round, SLOT_MAX_BYTES, WaitingFor};
 use crate::{Comm, Datatype, Error, Op, Result, err};
 use ferry_datatype::Basic;
 use ferry_op::Predefined;
@@ -180,7 +180,7 @@ fn plan(
             Piece::new(Region::Packed, 0, bytes),
             false,
         ),
-        Collective::Allgather { block, in_place } if block.bytes <= SLOT_MAX as i64 => {
+        Collective::Allgather { block, in_place } if block.bytes <= SLOT_MAX_BYTES as i64 => {
             let own = if in_place {
                 Piece::recv(i64::from(me) * block.recv, block.recv)
             } else {
@@ -193,7 +193,7 @@ fn plan(
                 in_place,
             )
         }
-        Collective::Alltoall { block, in_place } if block.bytes <= SLOT_MAX as i64 => {
+        Collective::Alltoall { block, in_place } if block.bytes <= SLOT_MAX_BYTES as i64 => {
             let each = if in_place { block.recv } else { block.send };
             let all = buffer(each.saturating_mul(n), in_place);
             (
@@ -217,7 +217,7 @@ fn plan(
             root: Root::Rank(root),
             block,
             in_place,
-        } if block.bytes <= SLOT_MAX as i64 => {
+        } if block.bytes <= SLOT_MAX_BYTES as i64 => {
             let all = Piece::send(0, block.send.saturating_mul(n));
             let len = block.bytes.checked_mul(n)?;
             let recv = block.recv;
@@ -227,7 +227,7 @@ fn plan(
             root: Root::Rank(root),
             block,
             in_place,
-        } if block.bytes <= SLOT_MAX as i64 => {
+        } if block.bytes <= SLOT_MAX_BYTES as i64 => {
             let recv = block.recv;
             let own = Piece::send(0, block.send);
             (Job::Gather { root, recv }, block.bytes, own, in_place)
@@ -239,7 +239,8 @@ fn plan(
         } => reduced(of, 1, in_place, Job::Reduce { root })?,
         _ => return None,
     };
-    let fits = (0..=(SLOT_MAX - MARK) as i64).contains(&len) && (len > 0 || job == Job::Barrier);
+    let fits =
+        (0..=(SLOT_MAX_BYTES - MARK) as i64).contains(&len) && (len > 0 || job == Job::Barrier);
     fits.then_some(Plan {
         job,
         len: len as usize,
@@ -577,7 +578,7 @@ mod tests {
     #[test]
     fn only_small_data_and_known_operations_go_by_board() {
         let (sum, double) = (Op::of(Predefined::Sum), Datatype::basic(Basic::Double));
-        let most = (SLOT_MAX - MARK) as i64 / 8;
+        let most = (SLOT_MAX_BYTES - MARK) as i64 / 8;
         assert!(allreduce(1, sum, double).is_some() && allreduce(most, sum, double).is_some());
         assert!(allreduce(most + 1, sum, double).is_none() && allreduce(0, sum, double).is_none());
         let own = Op::user(Box::new(|_, _, _, _| ()), true);

@@ -207,7 +207,7 @@ impl Control {
         Ok(match self.what {
             What::Yields => Value::Unsigned(device::yields()),
             What::ReadMin => Value::Large(match device::read_min() {
-                device::READ_MIN_MEASURED => u64::MAX,
+                device::READ_MIN_ADAPTIVE => u64::MAX,
                 bytes => bytes as u64,
             }),
             What::Algorithm(kind) => {

@@ -1,8 +1,8 @@
-//! What differs between the media over which connections can be made: finding, calling and
+//! What differs between the media over which connections can be made: finding, connecting and
 //! accepting.
 
 use crate::tipc::Port;
-use crate::{Lends, ProcId, TransportError};
+use crate::{ProcId, TransportError, ZeroCopy};
 use rustix::io::Errno;
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,58 +11,58 @@ use std::time::Duration;
 
 /// Where a process may be reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum At {
+pub enum PeerAddress {
     /// At a TCP port.
     Ip(SocketAddr),
     /// At a TIPC port.
     Tipc(Port),
 }
 
-impl fmt::Display for At {
+impl fmt::Display for PeerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            At::Ip(at) => at.fmt(f),
-            At::Tipc(at) => at.fmt(f),
+            PeerAddress::Ip(at) => at.fmt(f),
+            PeerAddress::Tipc(at) => at.fmt(f),
         }
     }
 }
 
 /// A place to try, and the medium by whose number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct Candidate {
     /// The medium's number in its wire.
     pub medium: usize,
     /// Where.
-    pub at: At,
+    pub at: PeerAddress,
 }
 
 /// What has been begun to reach a place.
 #[derive(Debug)]
-pub enum Begun {
+pub enum CallStart {
     /// A connection; the socket can be written to when that is done, one way or the other.
     Connecting(OwnedFd),
     /// The hello is on its way, and the connection with it.
     Greeting(OwnedFd),
-    /// Nothing: the process is not there yet. [`Medium::news`] will say.
+    /// Nothing: the process is not there yet. [`Medium::events`] will say.
     Awaited,
 }
 
 /// What a medium has heard of a process that is being called.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum News {
+pub enum MediumEvent {
     /// It can be called now.
-    Here(ProcId),
+    Reachable(ProcId),
     /// It cannot, and why.
-    Gone(ProcId, String),
+    Unreachable(ProcId, String),
 }
 
 /// What is under a connection once it stands.
-pub trait Line: Sync {
+pub trait SocketOps: Sync {
     /// Longest body of one stream frame, bytes.
     fn stream_max(&self) -> usize;
     /// Its sockets take pages by reference (splice(2)).
-    fn lends(&self) -> Lends {
-        Lends::Never
+    fn zero_copy(&self) -> ZeroCopy {
+        ZeroCopy::Never
     }
     /// A connection has just been made.
     fn opened(&self, _socket: &OwnedFd) {}
@@ -72,8 +72,8 @@ pub trait Line: Sync {
     }
     /// Has the system say that the connection can be read from only when so many bytes have come;
     /// 1: at once, as it is at first. It may do nothing.
-    fn gather(&self, _socket: &OwnedFd, _bytes: usize) {}
-    /// Is there certainly nothing to read just now? Asked without taking the connection from its
+    fn set_receive_low_water(&self, _socket: &OwnedFd, _bytes: usize) {}
+    /// Is there certainly nothing to read just now? PollInterest without taking the connection from its
     /// system, which may be about to bring something.
     fn is_empty(&self, _socket: &OwnedFd) -> bool {
         false
@@ -98,11 +98,16 @@ pub trait Medium: Send {
     /// Where the process of this card can be tried, best first.
     ///
     /// Errors: the card makes no sense.
-    fn places(&self, card: &[u8], same_host: bool) -> Result<Vec<At>, &'static str>;
+    fn places(&self, card: &[u8], same_host: bool) -> Result<Vec<PeerAddress>, &'static str>;
     /// Begins to call a process. `hello`: what is said first; a medium that can sends it along.
     ///
     /// Errors: why it cannot be reached there.
-    fn call(&mut self, process: ProcId, at: &At, hello: &[u8]) -> Result<Begun, String>;
+    fn call(
+        &mut self,
+        process: ProcId,
+        at: &PeerAddress,
+        hello: &[u8],
+    ) -> Result<CallStart, String>;
     /// How a begun connection ended; `None`: it has not yet.
     fn connected(&self, socket: &OwnedFd) -> Option<Result<(), Errno>>;
     /// The process is not being called any more.
@@ -110,26 +115,26 @@ pub trait Medium: Send {
     /// Who is at the other end of a connection, as long as there is one.
     fn who(&self, socket: &OwnedFd) -> Option<String>;
     /// The node at the other end of a connection, in the medium's own numbers; to be kept for
-    /// [`Medium::afterwards`].
+    /// [`Medium::cause_of_loss`].
     fn node(&self, _socket: &OwnedFd) -> u32 {
         0
     }
     /// What is known of this node now that a connection to it has broken.
-    fn afterwards(&self, _node: u32) -> Option<String> {
+    fn cause_of_loss(&self, _node: u32) -> Option<String> {
         None
     }
     /// From where this process calls, and what chooses that.
-    fn whence(&self) -> String;
+    fn local_address(&self) -> String;
     /// What its connections stand on.
-    fn line(&self) -> &'static dyn Line;
+    fn socket_ops(&self) -> &'static dyn SocketOps;
     /// Readable when there is news.
-    fn news_fd(&self) -> Option<BorrowedFd<'_>> {
+    fn event_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
     /// The news that have come.
     ///
     /// Errors: none will come any more.
-    fn news(&mut self) -> Result<Vec<News>, TransportError> {
+    fn events(&mut self) -> Result<Vec<MediumEvent>, TransportError> {
         Ok(Vec::new())
     }
 }

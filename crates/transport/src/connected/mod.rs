@@ -9,24 +9,20 @@
 //! something is read from directly and the others are looked at now and then; while it sleeps, one
 //! epoll descriptor stands for all of them.
 
-pub(crate) mod card;
-mod conn;
-pub(crate) mod frame;
-mod gather;
-mod lend;
+pub(crate) mod conn;
+mod connect;
 mod medium;
-mod meet;
-mod watch;
+mod timeout;
 
 use crate::{
-    Answer, Body, Features, Gone, Inbox, Lends, PIECE, Parcel, ProcId, Sleeper, Streamed,
-    Transport, TransportError,
+    Answer, BatchMessage, BatchSent, Body, FRAGMENT_BYTES, Features, Inbox, ProcId, Sleeper,
+    Streamed, Transport, TransportError, ZeroCopy,
 };
-use conn::{Broken, Conn};
+use conn::{Broken, Conn, frame, zero_copy::SplicePipe};
+use connect::{Connecting, business_card};
 use ferry_auth::{Drops, Guard, Handshake, Key, Local, Porch};
 use ferry_job::{Directory, Nodes, Welcome};
-pub use medium::{At, Begun, Line, Medium, News, Place};
-use meet::Calling;
+pub use medium::{CallStart, Candidate, Medium, MediumEvent, PeerAddress, SocketOps};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -36,20 +32,20 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 /// What cards of these wires are called in the directory.
-pub const CARDS: &str = "wires";
+pub const BUSINESS_CARDS: &str = "wires";
 /// Messages (head and body) up to this many bytes are sent at once; larger ones are announced, and
 /// received where they belong.
-pub const EAGER_MAX: usize = 64 * 1024 + 32;
+pub const EAGER_MAX_BYTES: usize = 64 * 1024 + 32;
 /// What the handshake calls this kind of connection.
 pub(crate) const PURPOSE: u16 = 1;
 /// Connections that have not yet proved who they are, at once, and for how long.
-pub(crate) const PORCH: usize = 256;
-const PORCH_PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PENDING_MAX: usize = 256;
+const PENDING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Polls of the connection that last brought something for each look at all others, at most.
-const LOOK_MAX: u32 = 16;
+const POLLS_PER_LOOK_MAX: u32 = 16;
 /// A connection that has brought so much without a sleep is taken out of the poll set, which then
 /// costs its sender nothing.
-const HOT_STREAK: u32 = 64;
+const BUSY_POLL_AFTER_READS: u32 = 64;
 /// Events taken from the system at a time.
 const EVENTS: usize = 32;
 
@@ -71,7 +67,7 @@ pub fn encrypt_from_environment() -> Result<bool, TransportError> {
 
 /// What the system's poll set has been asked to say of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asked {
+pub enum PollInterest {
     /// It is not in the set.
     Nothing,
     /// When it can be read from.
@@ -88,9 +84,9 @@ enum Token {
     Timer,
     Directory,
     Peer(usize),
-    Stranger(u64),
+    PendingAccept(u64),
     /// Of a medium.
-    News(usize),
+    Medium(usize),
 }
 
 impl Token {
@@ -100,8 +96,8 @@ impl Token {
             Token::Timer => (1, 0),
             Token::Directory => (2, 0),
             Token::Peer(i) => (3, i as u64),
-            Token::Stranger(ticket) => (4, ticket),
-            Token::News(medium) => (5, medium as u64),
+            Token::PendingAccept(ticket) => (4, ticket),
+            Token::Medium(medium) => (5, medium as u64),
         };
         epoll::EventData::new_u64(kind << 56 | value & ((1 << 56) - 1))
     }
@@ -113,21 +109,21 @@ impl Token {
             1 => Token::Timer,
             2 => Token::Directory,
             3 => Token::Peer(value as usize),
-            4 => Token::Stranger(value),
-            _ => Token::News(value as usize),
+            4 => Token::PendingAccept(value),
+            _ => Token::Medium(value as usize),
         }
     }
 }
 
 /// How this process stands to another.
-enum Link {
+enum PeerState {
     /// It is being called.
-    Calling(Box<Calling>),
+    Connecting(Box<Connecting>),
     /// There is a connection.
     Open(Box<Conn>),
     /// The connection has broken; the fault is told when the launcher, who may know more, has had
     /// time to say it first.
-    Dying {
+    Failing {
         what: String,
         until: Instant,
         /// The medium over which it went, and what that calls the other node.
@@ -135,16 +131,16 @@ enum Link {
         node: u32,
     },
     /// It cannot be spoken to any more; why.
-    Gone(String),
+    Lost(String),
 }
 
 struct Peer {
     process: ProcId,
-    link: Link,
+    state: PeerState,
 }
 
 /// A connection that has come and not yet proved whose it is.
-struct Stranger {
+struct PendingAccept {
     medium: usize,
     socket: OwnedFd,
     handshake: Handshake,
@@ -159,20 +155,20 @@ pub struct Connected {
     /// Somebody's card is awaited, and the directory's descriptor is in the poll set.
     asking: bool,
     media: Vec<Box<dyn Medium>>,
-    /// The media's places in [`crate::KNOWN`], if there are several.
-    ways: Vec<usize>,
+    /// The media's places in [`crate::TRANSPORT_NAMES`], if there are several.
+    name_indices: Vec<usize>,
     epoll: OwnedFd,
-    timer: watch::Timer,
+    timer: timeout::Timer,
     timeout: Duration,
-    /// By process: 0 for a stranger, otherwise its place in `peers`, plus 1. (What is never
+    /// By process: 0 for a pending_accept, otherwise its place in `peers`, plus 1. (What is never
     /// written costs no memory.)
     index: Vec<u32>,
     peers: Vec<Peer>,
-    porch: Porch<Stranger>,
+    pending: Porch<PendingAccept>,
     drops: Drops,
     scratch: Box<[u8]>,
     /// The connection that last brought something.
-    hot: Option<usize>,
+    busy_polled: Option<usize>,
     /// Polls since the last look, and how many there may be.
     turn: u32,
     interval: u32,
@@ -180,10 +176,10 @@ pub struct Connected {
     /// Connections by which a stream comes in, or which gather.
     streams: Vec<usize>,
     /// Bytes of a stream that gather before the progress thread is woken.
-    gather: usize,
+    receive_low_water: usize,
     /// Connections with something to write, or with somebody who waits for room.
     writers: Vec<usize>,
-    lending: lend::Lending,
+    splice_pipe: SplicePipe,
     faults: VecDeque<TransportError>,
     /// The process has nothing more to send and waits until all has arrived.
     settling: bool,
@@ -211,7 +207,7 @@ impl Connected {
         };
         let epoll =
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(refused("making a poll set"))?;
-        let timer = watch::Timer::new().map_err(refused("making a timer"))?;
+        let timer = timeout::Timer::new().map_err(refused("making a timer"))?;
         let listen = |fd: BorrowedFd<'_>, token: Token| {
             epoll::add(&epoll, fd, token.data(), epoll::EventFlags::IN)
                 .map_err(refused("listening"))
@@ -221,12 +217,12 @@ impl Connected {
             for (i, socket) in medium.listeners().iter().enumerate() {
                 listen(socket.as_fd(), Token::Listener(m, i))?;
             }
-            if let Some(fd) = medium.news_fd() {
-                listen(fd, Token::News(m))?;
+            if let Some(fd) = medium.event_fd() {
+                listen(fd, Token::Medium(m))?;
             }
         }
         let parts = media.iter().map(|m| (m.name(), m.card()));
-        directory.put(CARDS, &card::encode(parts))?;
+        directory.put(BUSINESS_CARDS, &business_card::encode(parts))?;
         directory.publish()?;
         let local = Local {
             job: welcome.job,
@@ -234,9 +230,9 @@ impl Connected {
             purpose: PURPOSE,
             encrypt,
         };
-        let ways = media.iter().map(|m| crate::registry::place_of(m.name()));
-        let ways = if media.len() > 1 {
-            ways.collect()
+        let name_indices = media.iter().map(|m| crate::registry::place_of(m.name()));
+        let name_indices = if media.len() > 1 {
+            name_indices.collect()
         } else {
             Vec::new()
         };
@@ -247,23 +243,23 @@ impl Connected {
             directory,
             asking: false,
             media,
-            ways,
+            name_indices,
             epoll,
             timer,
             timeout,
             index: vec![0; welcome.size as usize],
             peers: Vec::new(),
-            porch: Porch::new(PORCH, PORCH_PATIENCE),
+            pending: Porch::new(PENDING_MAX, PENDING_TIMEOUT),
             drops: Drops::default(),
             scratch: vec![0; conn::SCRATCH].into_boxed_slice(),
-            hot: None,
+            busy_polled: None,
             turn: 0,
             interval: 1,
             armed: false,
             streams: Vec::new(),
-            gather: 0,
+            receive_low_water: 0,
             writers: Vec::new(),
-            lending: lend::Lending::default(),
+            splice_pipe: SplicePipe::default(),
             faults: VecDeque::new(),
             settling: false,
         })
@@ -289,13 +285,13 @@ impl Connected {
             self.call(to)?;
             return Ok(None);
         };
-        match &self.peers[i].link {
-            Link::Open(_) => {}
-            Link::Calling(_) | Link::Dying { .. } => return Ok(None),
-            Link::Gone(what) => return Err(self.lost(to, what.clone())),
+        match &self.peers[i].state {
+            PeerState::Open(_) => {}
+            PeerState::Connecting(_) | PeerState::Failing { .. } => return Ok(None),
+            PeerState::Lost(what) => return Err(self.lost(to, what.clone())),
         }
-        match &mut self.peers[i].link {
-            Link::Open(conn) => Ok(Some((i, conn))),
+        match &mut self.peers[i].state {
+            PeerState::Open(conn) => Ok(Some((i, conn))),
             _ => Ok(None),
         }
     }
@@ -316,42 +312,42 @@ impl Connected {
     }
 
     /// Asks the poll set to say `asked` of peer `i`.
-    fn ask(&mut self, i: usize, asked: Asked) {
-        let Link::Open(conn) = &mut self.peers[i].link else {
+    fn set_interest(&mut self, i: usize, interest: PollInterest) {
+        let PeerState::Open(conn) = &mut self.peers[i].state else {
             return;
         };
-        if conn.asked == asked {
+        if conn.interest == interest {
             return;
         }
-        let flags = match asked {
-            Asked::InOut => epoll::EventFlags::IN | epoll::EventFlags::OUT,
+        let flags = match interest {
+            PollInterest::InOut => epoll::EventFlags::IN | epoll::EventFlags::OUT,
             _ => epoll::EventFlags::IN,
         };
         let token = Token::Peer(i).data();
         // The set refuses only when the system is out of memory; the connection is then looked at
-        // as the hot one or not at all, until the next time it is asked for.
-        let done = match (conn.asked, asked) {
-            (_, Asked::Nothing) => epoll::delete(&self.epoll, conn.fd()),
-            (Asked::Nothing, _) => epoll::add(&self.epoll, conn.fd(), token, flags),
+        // as the busy_polled one or not at all, until the next time it is asked for.
+        let done = match (conn.interest, interest) {
+            (_, PollInterest::Nothing) => epoll::delete(&self.epoll, conn.fd()),
+            (PollInterest::Nothing, _) => epoll::add(&self.epoll, conn.fd(), token, flags),
             _ => epoll::modify(&self.epoll, conn.fd(), token, flags),
         };
         if done.is_ok() {
-            conn.asked = asked;
+            conn.interest = interest;
         }
-        conn.watch(conn.asked == Asked::Nothing);
+        conn.watch(conn.interest == PollInterest::Nothing);
     }
 
     /// Reads from peer `i`; returns how many messages came.
     #[inline]
     fn receive(&mut self, i: usize, inbox: &mut dyn Inbox) -> usize {
-        let Link::Open(conn) = &mut self.peers[i].link else {
-            if self.hot == Some(i) {
-                self.hot = None;
+        let PeerState::Open(conn) = &mut self.peers[i].state else {
+            if self.busy_polled == Some(i) {
+                self.busy_polled = None;
             }
             return 0;
         };
-        if let Some(&way) = self.ways.get(conn.way.medium) {
-            inbox.by(way);
+        if let Some(&way) = self.name_indices.get(conn.path.medium) {
+            inbox.set_transport(way);
         }
         match conn.receive(&mut self.scratch, inbox) {
             Ok(found) => {
@@ -360,11 +356,17 @@ impl Connected {
                     self.streams.push(i);
                 }
                 if found.delivered > 0 {
-                    conn.streak = if conn.large { 0 } else { conn.streak + 1 };
-                    if conn.large && conn.asked == Asked::Nothing {
-                        self.ask(i, Asked::In);
-                    } else if conn.streak == HOT_STREAK && self.hot == Some(i) {
-                        self.ask(i, Asked::Nothing);
+                    conn.reads_since_sleep = if conn.large {
+                        0
+                    } else {
+                        conn.reads_since_sleep + 1
+                    };
+                    if conn.large && conn.interest == PollInterest::Nothing {
+                        self.set_interest(i, PollInterest::In);
+                    } else if conn.reads_since_sleep == BUSY_POLL_AFTER_READS
+                        && self.busy_polled == Some(i)
+                    {
+                        self.set_interest(i, PollInterest::Nothing);
                     }
                 }
                 found.delivered
@@ -382,11 +384,11 @@ impl Connected {
         &mut self,
         to: ProcId,
         len: usize,
-        give: impl FnOnce(&mut Conn, &mut lend::Lending) -> Result<usize, Broken>,
+        give: impl FnOnce(&mut Conn, &mut SplicePipe) -> Result<usize, Broken>,
     ) -> Result<Streamed, TransportError> {
         let found = self.conn(to)?.map(|(i, _)| i);
-        let open = found.and_then(|i| match &mut self.peers[i].link {
-            Link::Open(conn) => Some((i, conn)),
+        let open = found.and_then(|i| match &mut self.peers[i].state {
+            PeerState::Open(conn) => Some((i, conn)),
             _ => None,
         });
         let Some((i, conn)) = open else {
@@ -395,7 +397,7 @@ impl Connected {
                 between: true,
             });
         };
-        let taken = give(conn, &mut self.lending).unwrap_or(0);
+        let taken = give(conn, &mut self.splice_pipe).unwrap_or(0);
         let between = !conn.in_stream();
         conn.wants_room = taken < len;
         if conn.wants_room || conn.is_behind() {
@@ -410,28 +412,28 @@ impl Connected {
     /// sender's core has more to do than this one, and what is done here relieves it.
     #[inline]
     fn asks_first(&self, i: usize) -> bool {
-        matches!(&self.peers[i].link, Link::Open(conn) if conn.large && !conn.bulk && conn.asked != Asked::Nothing)
+        matches!(&self.peers[i].state, PeerState::Open(conn) if conn.large && !conn.bulk && conn.interest != PollInterest::Nothing)
     }
 
     #[inline]
     fn is_empty(&mut self, i: usize) -> bool {
-        match &mut self.peers[i].link {
-            Link::Open(conn) => conn.is_empty(),
+        match &mut self.peers[i].state {
+            PeerState::Open(conn) => conn.is_empty(),
             _ => false,
         }
     }
 
     /// Makes peer `i` the one that is read from directly.
-    fn heat(&mut self, i: usize) {
-        if let Some(before) = self.hot.filter(|&before| before != i) {
-            self.ask(before, Asked::In);
+    fn busy_poll(&mut self, i: usize) {
+        if let Some(before) = self.busy_polled.filter(|&before| before != i) {
+            self.set_interest(before, PollInterest::In);
         }
-        if self.hot != Some(i)
-            && let Link::Open(conn) = &mut self.peers[i].link
+        if self.busy_polled != Some(i)
+            && let PeerState::Open(conn) = &mut self.peers[i].state
         {
-            conn.streak = 0;
+            conn.reads_since_sleep = 0;
         }
-        self.hot = Some(i);
+        self.busy_polled = Some(i);
     }
 
     /// Deals with all that the poll set has to say. Returns how many messages came.
@@ -447,30 +449,30 @@ impl Connected {
         let (mut delivered, mut others) = (0, false);
         for event in found {
             match Token::of(event.data) {
-                Token::Listener(m, i) => self.welcome_strangers(m, i),
-                Token::News(m) => self.read_news(m),
+                Token::Listener(m, i) => self.accept_pending(m, i),
+                Token::Medium(m) => self.read_medium(m),
                 Token::Timer => self.tick(),
                 Token::Directory => self.read_directory(),
-                Token::Stranger(ticket) => self.hear_stranger(ticket),
+                Token::PendingAccept(ticket) => self.hear_pending(ticket),
                 Token::Peer(i) => {
                     if i >= self.peers.len() {
                         continue;
                     }
-                    if matches!(self.peers[i].link, Link::Calling(_)) {
-                        delivered += self.hear_called(i, inbox);
+                    if matches!(self.peers[i].state, PeerState::Connecting(_)) {
+                        delivered += self.hear_connecting(i, inbox);
                         continue;
                     }
                     let flags = event.flags;
                     if flags.contains(epoll::EventFlags::OUT) {
-                        self.ask(i, Asked::In);
+                        self.set_interest(i, PollInterest::In);
                     }
                     let readable =
                         epoll::EventFlags::IN | epoll::EventFlags::ERR | epoll::EventFlags::HUP;
                     if flags.intersects(readable) {
                         let n = self.receive(i, inbox);
                         if n > 0 {
-                            others |= self.hot != Some(i);
-                            self.heat(i);
+                            others |= self.busy_polled != Some(i);
+                            self.busy_poll(i);
                         }
                         delivered += n;
                     }
@@ -480,17 +482,17 @@ impl Connected {
         self.interval = if others {
             1
         } else {
-            (self.interval * 2).min(LOOK_MAX)
+            (self.interval * 2).min(POLLS_PER_LOOK_MAX)
         };
         delivered
     }
 
     /// Has the connections by which streams come in say so only when `most` bytes have gathered.
-    fn let_gather(&mut self, most: usize) {
+    fn set_stream_low_water(&mut self, most: usize) {
         let mut streams = std::mem::take(&mut self.streams);
-        streams.retain(|&i| match &mut self.peers[i].link {
-            Link::Open(conn) => {
-                conn.streams = conn.gather(most) || conn.is_streamed_to();
+        streams.retain(|&i| match &mut self.peers[i].state {
+            PeerState::Open(conn) => {
+                conn.streams = conn.set_receive_low_water(most) || conn.is_streamed_to();
                 conn.streams
             }
             _ => false,
@@ -502,7 +504,7 @@ impl Connected {
     fn write(&mut self) {
         let mut writers = std::mem::take(&mut self.writers);
         writers.retain(|&i| {
-            let Link::Open(conn) = &mut self.peers[i].link else {
+            let PeerState::Open(conn) = &mut self.peers[i].state else {
                 return false;
             };
             // What is wrong with a socket is found by reading, which may bring the peer's last
@@ -520,9 +522,9 @@ impl Transport for Connected {
         self.media.first().map_or("", |m| m.name())
     }
 
-    fn way(&self, peer: ProcId) -> &'static str {
-        match self.slot(peer).map(|i| &self.peers[i].link) {
-            Some(Link::Open(conn)) => self.media[conn.way.medium].name(),
+    fn name_for(&self, peer: ProcId) -> &'static str {
+        match self.slot(peer).map(|i| &self.peers[i].state) {
+            Some(PeerState::Open(conn)) => self.media[conn.path.medium].name(),
             _ => self.name(),
         }
     }
@@ -534,13 +536,13 @@ impl Transport for Connected {
     fn features(&self, _peer: ProcId) -> Features {
         Features {
             message_max: frame::WHOLE_MAX,
-            piece_max: PIECE,
-            eager_max: EAGER_MAX,
+            fragment_max: FRAGMENT_BYTES,
+            eager_max: EAGER_MAX_BYTES,
             remote_read: false,
             read_min: usize::MAX,
             same_node: false,
             stream: true,
-            together: true,
+            batch: true,
         }
     }
 
@@ -553,8 +555,8 @@ impl Transport for Connected {
         body: Body<'_>,
     ) -> Result<Answer, TransportError> {
         let found = self.conn(to)?.map(|(i, _)| i);
-        let open = found.and_then(|i| match &mut self.peers[i].link {
-            Link::Open(conn) => Some((i, conn)),
+        let open = found.and_then(|i| match &mut self.peers[i].state {
+            PeerState::Open(conn) => Some((i, conn)),
             _ => None,
         });
         let Some((i, conn)) = open else {
@@ -582,14 +584,14 @@ impl Transport for Connected {
         self.pass_on(to, body.len(), |conn, _| conn.stream(message, head, body))
     }
 
-    fn lends(&self, peer: ProcId) -> Lends {
-        match self.slot(peer).map(|i| &self.peers[i].link) {
-            Some(Link::Open(conn)) => conn.lends(),
-            _ => Lends::Never,
+    fn zero_copy(&self, peer: ProcId) -> ZeroCopy {
+        match self.slot(peer).map(|i| &self.peers[i].state) {
+            Some(PeerState::Open(conn)) => conn.zero_copy(),
+            _ => ZeroCopy::Never,
         }
     }
 
-    fn lend(
+    fn stream_zero_copy(
         &mut self,
         to: ProcId,
         message: u8,
@@ -597,16 +599,20 @@ impl Transport for Connected {
         body: &[u8],
     ) -> Result<Streamed, TransportError> {
         self.pass_on(to, body.len(), |conn, pipe| {
-            conn.lend(pipe, message, head, body)
+            conn.stream_zero_copy(pipe, message, head, body)
         })
     }
 
-    fn send_several(&mut self, to: ProcId, parcels: &[Parcel<'_>]) -> Result<Gone, TransportError> {
+    fn send_batch(
+        &mut self,
+        to: ProcId,
+        messages: &[BatchMessage<'_>],
+    ) -> Result<BatchSent, TransportError> {
         let Some((i, conn)) = self.conn(to)? else {
-            return Ok(Gone::default());
+            return Ok(BatchSent::default());
         };
-        let gone = conn.send_several(parcels).unwrap_or_default();
-        conn.wants_room = gone.whole < parcels.len();
+        let gone = conn.send_batch(messages).unwrap_or_default();
+        conn.wants_room = gone.whole < messages.len();
         if conn.wants_room || conn.is_behind() {
             self.note_writer(i);
         }
@@ -620,9 +626,11 @@ impl Transport for Connected {
         {
             return Err(fault);
         }
-        let direct = self.hot.filter(|&hot| !self.asks_first(hot));
+        let direct = self
+            .busy_polled
+            .filter(|&busy_polled| !self.asks_first(busy_polled));
         let mut delivered = match direct {
-            Some(hot) if !self.is_empty(hot) => self.receive(hot, inbox),
+            Some(busy_polled) if !self.is_empty(busy_polled) => self.receive(busy_polled, inbox),
             _ => 0,
         };
         self.turn += 1;
@@ -636,46 +644,47 @@ impl Transport for Connected {
         Ok(delivered)
     }
 
-    fn gather(&mut self, bytes: usize) {
-        self.gather = bytes;
+    fn set_receive_low_water(&mut self, bytes: usize) {
+        self.receive_low_water = bytes;
     }
 
     fn arm(&mut self, who: Sleeper) {
         self.armed = true;
-        if let Some(hot) = self.hot {
-            self.ask(hot, Asked::In);
-            if let Link::Open(conn) = &mut self.peers[hot].link {
-                conn.streak = 0;
+        if let Some(busy_polled) = self.busy_polled {
+            self.set_interest(busy_polled, PollInterest::In);
+            if let PeerState::Open(conn) = &mut self.peers[busy_polled].state {
+                conn.reads_since_sleep = 0;
             }
         }
         if !self.streams.is_empty() {
-            self.let_gather(if who == Sleeper::Progress {
-                self.gather
+            self.set_stream_low_water(if who == Sleeper::Progress {
+                self.receive_low_water
             } else {
                 0
             });
         }
         self.write();
         for at in 0..self.writers.len() {
-            self.ask(self.writers[at], Asked::InOut);
+            self.set_interest(self.writers[at], PollInterest::InOut);
         }
         self.set_timer();
     }
 
     fn disarm(&mut self) {
         self.armed = false;
-        self.turn = LOOK_MAX;
+        self.turn = POLLS_PER_LOOK_MAX;
         if !self.streams.is_empty() {
-            self.let_gather(0);
+            self.set_stream_low_water(0);
         }
     }
 
-    fn sleep_fd(&self) -> Option<BorrowedFd<'_>> {
+    fn event_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.epoll.as_fd())
     }
 
-    fn owes(&self) -> bool {
-        let behind = |&i: &usize| matches!(&self.peers[i].link, Link::Open(c) if c.is_behind());
+    fn has_unsent(&self) -> bool {
+        let behind =
+            |&i: &usize| matches!(&self.peers[i].state, PeerState::Open(c) if c.is_behind());
         self.writers.iter().any(behind)
     }
 
@@ -683,7 +692,7 @@ impl Transport for Connected {
         self.settling = true;
         let mut settled = true;
         for peer in &mut self.peers {
-            let Link::Open(conn) = &mut peer.link else {
+            let PeerState::Open(conn) = &mut peer.state else {
                 continue;
             };
             if !conn.farewell_said && !conn.in_stream() {

@@ -1,7 +1,7 @@
 //! Several processes' wires in one process, on the loopback, with a directory in memory.
 
 use super::*;
-use crate::tcp::{Card, Settings, Tcp};
+use crate::tcp::{BusinessCard, Settings, Tcp};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
@@ -41,7 +41,7 @@ fn wires(n: u32, encrypt: bool) -> (Vec<Connected>, Cards) {
 struct Keep(Vec<(ProcId, u8, Vec<u8>)>);
 
 impl Inbox for Keep {
-    fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool {
+    fn on_message(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool {
         self.0.push((from, message, bytes.to_vec()));
         true
     }
@@ -65,8 +65,8 @@ fn until(
 /// Where process 1 listens.
 fn listening(cards: &Cards) -> crate::tcp::Listening {
     let cards = cards.lock().unwrap();
-    let parts = card::decode(&cards[&1]).unwrap();
-    Card::decode(parts[0].1).unwrap().0[0]
+    let parts = business_card::decode(&cards[&1]).unwrap();
+    BusinessCard::decode(parts[0].1).unwrap().0[0]
 }
 
 fn keeps(n: usize) -> Vec<Keep> {
@@ -74,7 +74,7 @@ fn keeps(n: usize) -> Vec<Keep> {
 }
 
 fn connections(wire: &Connected) -> usize {
-    let open = |p: &&Peer| matches!(p.link, Link::Open(_));
+    let open = |p: &&Peer| matches!(p.state, PeerState::Open(_));
     wire.peers.iter().filter(open).count()
 }
 
@@ -98,21 +98,21 @@ fn nothing_is_connected_before_somebody_speaks() {
 fn what_is_read_directly_wakes_who_sleeps() {
     let (mut all, _) = wires(2, false);
     let mut keeps = keeps(2);
-    // A streak is made of reads, each of which may bring several messages: one at a time, then.
-    for n in 1..=2 * HOT_STREAK as usize {
+    // A reads_since_sleep is made of reads, each of which may bring several messages: one at a time, then.
+    for n in 1..=2 * BUSY_POLL_AFTER_READS as usize {
         let mut sent = false;
         until(&mut all, &mut keeps, |w, k| {
             sent = sent || w[0].send(1, 1, &[], Body::Bytes(&[0; 5000])).unwrap() == Answer::Done;
             k[1].0.len() == n
         });
     }
-    let Link::Open(conn) = &all[1].peers[0].link else {
+    let PeerState::Open(conn) = &all[1].peers[0].state else {
         panic!("there is no connection");
     };
-    assert_eq!(conn.asked, Asked::Nothing, "it is read directly");
+    assert_eq!(conn.interest, PollInterest::Nothing, "it is read directly");
     all[1].arm(Sleeper::Program);
     let awake = |wire: &Connected| {
-        let fd = wire.sleep_fd().unwrap();
+        let fd = wire.event_fd().unwrap();
         let mut fds = [rustix::event::PollFd::new(
             &fd,
             rustix::event::PollFlags::IN,
@@ -150,7 +150,7 @@ fn a_poll_ends_with_a_message_whose_receive_comes_late() {
             let answer = w[0].send(1, 1, &[], Body::Bytes(&body)).unwrap();
             sent += usize::from(answer == Answer::Done);
         }
-        let Link::Open(conn) = &w[0].peers[0].link else {
+        let PeerState::Open(conn) = &w[0].peers[0].state else {
             panic!("there is no connection");
         };
         sent == MESSAGES && !conn.is_behind() && conn.unacknowledged() == 0
@@ -199,7 +199,7 @@ fn two_that_call_each_other_at_once_have_one_connection_and_lose_nothing() {
 fn encrypted_connections_carry_everything_and_a_wiretap_sees_nothing() {
     let (mut all, _) = wires(2, true);
     let mut keeps = keeps(2);
-    let sizes = [0, 1, 100, EAGER_MAX, frame::WHOLE_MAX];
+    let sizes = [0, 1, 100, EAGER_MAX_BYTES, frame::WHOLE_MAX];
     let mut next = 0;
     until(&mut all, &mut keeps, |w, k| {
         if next < sizes.len() {
@@ -213,7 +213,7 @@ fn encrypted_connections_carry_everything_and_a_wiretap_sees_nothing() {
         assert_eq!(usize::from(*message), i);
         assert_eq!(*bytes, vec![i as u8; sizes[i]]);
     }
-    let Link::Open(conn) = &mut all[0].peers[0].link else {
+    let PeerState::Open(conn) = &mut all[0].peers[0].state else {
         panic!("no connection");
     };
     // Something that is not a genuine record ends the connection and reaches nobody.
@@ -296,7 +296,7 @@ fn strangers_are_sent_away_and_stall_nobody() {
     let mut keeps = keeps(2);
     let at = listening(&cards);
     let at = SocketAddr::new(at.address.ip, at.port);
-    let mut silent: Vec<TcpStream> = (0..PORCH + 10)
+    let mut silent: Vec<TcpStream> = (0..PENDING_MAX + 10)
         .map(|_| TcpStream::connect(at).unwrap())
         .collect();
     let mut scanner = TcpStream::connect(at).unwrap();
@@ -321,7 +321,7 @@ fn strangers_are_sent_away_and_stall_nobody() {
     assert_eq!(keeps[1].0, [(0, 1, b"ours".to_vec())]);
     let mut answer = Vec::new();
     let _ = scanner.read_to_end(&mut answer);
-    assert!(answer.is_empty(), "a stranger was answered");
+    assert!(answer.is_empty(), "a pending_accept was answered");
     silent.clear();
 }
 

@@ -4,33 +4,33 @@
 pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Bytes of a cache line.
-pub const LINE: usize = 64;
+pub const LINE_BYTES: usize = 64;
 /// Bytes of records in a ring; a power of two.
-pub const DATA: usize = 512 * 1024;
+pub const RING_DATA_BYTES: usize = 512 * 1024;
 /// Bytes of a ring with its head lines and its half of the pair's cells.
-pub const RING: usize = CELLS_AT + CELLS / 2 * CELL_STRIDE;
+pub const RING: usize = CELLS_AT + CELLS / 2 * CELL_STRIDE_BYTES;
 /// Where, in the ring of the lower-numbered to the higher-numbered process, the pair's front lies.
-pub const FRONT_AT: usize = 2 * LINE;
+pub const FASTBOX_AT: usize = 2 * LINE_BYTES;
 /// Bytes of a front: 16 KiB of a body, a line for a head, and one for the word.
-pub const FRONT: usize = 258 * LINE;
+pub const FASTBOX_BYTES: usize = 258 * LINE_BYTES;
 /// Where in a ring its records lie.
-pub const RECORDS_AT: usize = FRONT_AT + FRONT;
+pub const RECORDS_AT: usize = FASTBOX_AT + FASTBOX_BYTES;
 /// Cells of a pair, half of them behind each of its rings; at most 64.
 pub const CELLS: usize = 16;
 /// Bytes of a cell: 128 KiB of a body, behind a line for a head.
-pub const CELL: usize = LINE + 128 * 1024;
+pub const CELL_BYTES: usize = LINE_BYTES + 128 * 1024;
 /// From one cell to the next behind a ring.
-const CELL_STRIDE: usize = CELL.next_multiple_of(4096);
+const CELL_STRIDE_BYTES: usize = CELL_BYTES.next_multiple_of(4096);
 /// Where the cells behind a ring begin.
-const CELLS_AT: usize = (RECORDS_AT + DATA).next_multiple_of(4096);
+const CELLS_AT: usize = (RECORDS_AT + RING_DATA_BYTES).next_multiple_of(4096);
 
 /// The bodies of longer records than this, bytes, begin on the line behind their word's. The reader
 /// polls the word's line, and what is written there while it does costs a trip of the line for each
 /// time it looks.
-pub const APART: usize = 4 * LINE - 8;
+pub const SEPARATE_MIN_BYTES: usize = 4 * LINE_BYTES - 8;
 
 /// Phases of a board that can be under way at a time.
-pub const PARTS: usize = 8;
+pub const PHASES: usize = 8;
 
 /// Where a ring or a front lies.
 pub type Base = *mut u8;
@@ -45,7 +45,7 @@ struct Header {
     _line1: [u64; 6],
 }
 
-const _: () = assert!(size_of::<Header>() == FRONT_AT);
+const _: () = assert!(size_of::<Header>() == FASTBOX_AT);
 
 /// The memory of a ring, mapped in this process for as long as the job lasts.
 pub struct RingMemory(Base);
@@ -80,17 +80,20 @@ impl RingMemory {
         &self.header().starved
     }
 
-    /// Where position `at`, a multiple of LINE, lies.
+    /// Where position `at`, a multiple of LINE_BYTES, lies.
     #[inline]
     fn at(&self, at: u64) -> *mut u8 {
         // SAFETY: the masked position lies within the mapping.
-        unsafe { self.0.add(RECORDS_AT + (at as usize & (DATA - 1))) }
+        unsafe {
+            self.0
+                .add(RECORDS_AT + (at as usize & (RING_DATA_BYTES - 1)))
+        }
     }
 
     /// A hint: the `len` bytes at `at` will next be read by another core.
     #[inline]
     pub fn hand_over(&self, at: u64, len: u64) {
-        for line in (0..len).step_by(LINE) {
+        for line in (0..len).step_by(LINE_BYTES) {
             hint::hand_over(self.at(at + line));
         }
     }
@@ -98,7 +101,7 @@ impl RingMemory {
     /// A hint: the `len` bytes at `at` will next be written by this core.
     #[inline]
     pub fn take_over(&self, at: u64, len: u64) {
-        for line in (0..len).step_by(LINE) {
+        for line in (0..len).step_by(LINE_BYTES) {
             hint::take_over(self.at(at + line));
         }
     }
@@ -106,7 +109,7 @@ impl RingMemory {
     /// The word at ring position `at`.
     #[inline]
     pub fn word(&self, at: u64) -> &AtomicU64 {
-        // SAFETY: positions are multiples of LINE, so the word is aligned and within the mapping.
+        // SAFETY: positions are multiples of LINE_BYTES, so the word is aligned and within the mapping.
         unsafe { &*self.at(at).cast::<AtomicU64>() }
     }
 
@@ -164,24 +167,24 @@ mod hint {
 }
 
 /// The lines of a front.
-pub struct FrontMemory(Base);
+pub struct FastboxMemory(Base);
 
 // SAFETY: the memory is shared between processes by design; all access follows the turns.
-unsafe impl Send for FrontMemory {}
+unsafe impl Send for FastboxMemory {}
 
-impl FrontMemory {
+impl FastboxMemory {
     /// The front at `base`.
     ///
     /// # Safety
-    /// FRONT bytes of shared memory, aligned to 64, never unmapped.
-    pub unsafe fn new(base: Base) -> FrontMemory {
-        FrontMemory(base)
+    /// FASTBOX_BYTES bytes of shared memory, aligned to 64, never unmapped.
+    pub unsafe fn new(base: Base) -> FastboxMemory {
+        FastboxMemory(base)
     }
 
     /// A hint: its first `len` bytes, behind the word's line, will next be read by another core.
     #[inline]
     pub fn hand_over(&self, len: usize) {
-        for at in (LINE..len).step_by(LINE) {
+        for at in (LINE_BYTES..len).step_by(LINE_BYTES) {
             hint::hand_over(self.0.wrapping_add(at));
         }
     }
@@ -196,7 +199,7 @@ impl FrontMemory {
     /// Writes the `len` bytes that begin `lead` bytes from the word's beginning by `fill`.
     ///
     /// # Safety
-    /// It is this side's turn, and `lead` and `len` together are at most FRONT.
+    /// It is this side's turn, and `lead` and `len` together are at most FASTBOX_BYTES.
     #[inline]
     pub unsafe fn fill(&self, lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
         // SAFETY: within the front, and this side's, by the caller's promise.
@@ -206,7 +209,7 @@ impl FrontMemory {
     /// The `len` bytes that begin `lead` bytes from the word's beginning.
     ///
     /// # Safety
-    /// It is this side's turn, and `lead` and `len` together are at most FRONT.
+    /// It is this side's turn, and `lead` and `len` together are at most FASTBOX_BYTES.
     #[inline]
     pub unsafe fn bytes(&self, lead: usize, len: usize) -> &[u8] {
         // SAFETY: within the front, and this side's, by the caller's promise.
@@ -257,13 +260,13 @@ impl CellsMemory {
             &self.into
         };
         // SAFETY: behind the ring's records, within the mapping.
-        unsafe { ring.0.add(CELLS_AT + number % half * CELL_STRIDE) }
+        unsafe { ring.0.add(CELLS_AT + number % half * CELL_STRIDE_BYTES) }
     }
 
     /// Writes the `len` bytes that begin `lead` bytes behind a cell's beginning by `fill`.
     ///
     /// # Safety
-    /// The cell is this side's, and `lead` and `len` together are at most CELL.
+    /// The cell is this side's, and `lead` and `len` together are at most CELL_BYTES.
     #[inline]
     pub unsafe fn fill(
         &self,
@@ -280,7 +283,7 @@ impl CellsMemory {
     ///
     /// # Safety
     /// A record of the peer's says so that has not been released, and `lead` and `len` together are
-    /// at most CELL.
+    /// at most CELL_BYTES.
     #[inline]
     pub unsafe fn bytes(&self, number: usize, lead: usize, len: usize) -> &[u8] {
         // SAFETY: within the cell, and this side's, by the caller's promise.
@@ -289,15 +292,15 @@ impl CellsMemory {
 }
 
 /// A round's words, each in the first line of what it belongs to, and its members' slots.
-pub struct RoundMemory(Base);
+pub struct FlatBoardMemory(Base);
 
 // SAFETY: the memory is shared between processes by design; all access follows the round's phases.
-unsafe impl Send for RoundMemory {}
+unsafe impl Send for FlatBoardMemory {}
 
-impl RoundMemory {
+impl FlatBoardMemory {
     /// The first page's line with the first member's word; those of a board with as many members as
     /// it may have stand before.
-    const DONE: usize = PARTS + 3;
+    const DONE: usize = PHASES + 3;
     /// Where the slots begin.
     const SLOTS: usize = 4096;
 
@@ -305,55 +308,55 @@ impl RoundMemory {
     ///
     /// # Safety
     /// Shared memory of a board's length, page aligned, never unmapped.
-    pub unsafe fn new(base: Base) -> RoundMemory {
-        RoundMemory(base)
+    pub unsafe fn new(base: Base) -> FlatBoardMemory {
+        FlatBoardMemory(base)
     }
 
     /// Members that have left for good: the same word as a board's.
     #[inline]
     pub fn left(&self) -> &AtomicU64 {
-        self.word(PARTS + 2)
+        self.word(PHASES + 2)
     }
 
     /// What member `i` is done with.
     #[inline]
     pub fn done(&self, i: usize) -> &AtomicU64 {
-        self.word(RoundMemory::DONE + i)
+        self.word(FlatBoardMemory::DONE + i)
     }
 
     #[inline]
     fn word(&self, line: usize) -> &AtomicU64 {
         // SAFETY: the first lines of a page that is mapped for the life of the process.
-        unsafe { &*self.0.add(line * LINE).cast::<AtomicU64>() }
+        unsafe { &*self.0.add(line * LINE_BYTES).cast::<AtomicU64>() }
     }
 
-    /// The word of the slot that begins `at` bytes, a multiple of LINE, behind the first one.
+    /// The word of the slot that begins `at` bytes, a multiple of LINE_BYTES, behind the first one.
     #[inline]
     pub fn slot(&self, at: usize) -> &AtomicU64 {
         // SAFETY: within the mapping, aligned.
-        unsafe { &*self.0.add(RoundMemory::SLOTS + at).cast::<AtomicU64>() }
+        unsafe { &*self.0.add(FlatBoardMemory::SLOTS + at).cast::<AtomicU64>() }
     }
 
     /// What stands behind that word.
     #[inline]
     pub fn data(&self, at: usize) -> *mut u8 {
-        self.0.wrapping_add(RoundMemory::SLOTS + at + 8)
+        self.0.wrapping_add(FlatBoardMemory::SLOTS + at + 8)
     }
 
     /// A hint: the first line of the slot there will next be written by this core.
     #[inline]
     pub fn take_over(&self, at: usize) {
-        hint::take_over(self.0.wrapping_add(RoundMemory::SLOTS + at));
+        hint::take_over(self.0.wrapping_add(FlatBoardMemory::SLOTS + at));
     }
 }
 
 /// A board: five words, each in a line of its own, and the members' slots.
-pub struct BoardMemory(Base);
+pub struct CounterBoardMemory(Base);
 
 // SAFETY: the memory is shared between processes by design; all access follows the board's phases.
-unsafe impl Send for BoardMemory {}
+unsafe impl Send for CounterBoardMemory {}
 
-impl BoardMemory {
+impl CounterBoardMemory {
     /// Where the slots begin.
     const SLOTS: usize = 4096;
 
@@ -361,43 +364,43 @@ impl BoardMemory {
     ///
     /// # Safety
     /// Shared memory of a board's length, page aligned, never unmapped.
-    pub unsafe fn new(base: Base) -> BoardMemory {
-        BoardMemory(base)
+    pub unsafe fn new(base: Base) -> CounterBoardMemory {
+        CounterBoardMemory(base)
     }
 
     #[inline]
     fn word(&self, line: usize) -> &AtomicU64 {
         // SAFETY: the first lines of a page that is mapped for the life of the process.
-        unsafe { &*self.0.add(line * LINE).cast::<AtomicU64>() }
+        unsafe { &*self.0.add(line * LINE_BYTES).cast::<AtomicU64>() }
     }
 
     /// The counter of a part.
     #[inline]
     pub fn counter(&self, part: usize) -> &AtomicU64 {
-        self.word(part % PARTS)
+        self.word(part % PHASES)
     }
 
     /// The last phase whose data are there for all.
     #[inline]
     pub fn open(&self) -> &AtomicU64 {
-        self.word(PARTS)
+        self.word(PHASES)
     }
 
     /// Members that wait.
     #[inline]
     pub fn waiting(&self) -> &AtomicU64 {
-        self.word(PARTS + 1)
+        self.word(PHASES + 1)
     }
 
     /// Members that have left for good.
     #[inline]
     pub fn left(&self) -> &AtomicU64 {
-        self.word(PARTS + 2)
+        self.word(PHASES + 2)
     }
 
     /// Byte `at` of the slots.
     #[inline]
     pub fn slots(&self, at: usize) -> *mut u8 {
-        self.0.wrapping_add(BoardMemory::SLOTS + at)
+        self.0.wrapping_add(CounterBoardMemory::SLOTS + at)
     }
 }

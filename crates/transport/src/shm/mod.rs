@@ -4,84 +4,80 @@
 //! ring from each process to each other. A ring is mapped when the pair first speaks; a page of it
 //! costs memory when first written.
 
-mod board;
 mod cells;
 mod cma;
+mod coll;
 mod control;
-mod front;
-mod lending;
-mod long;
+mod fastbox;
 #[cfg(test)]
 mod mapping;
 mod memory;
 mod pair;
+mod reassembly;
 mod ring;
-mod round;
-mod share;
-mod sharing;
-pub(crate) mod word;
+pub(crate) mod wakeup_word;
 
-pub use board::{Board, SHARE, SLOT_MAX};
+pub use coll::{COUNT_PER_MEMBER, CounterBoard, SLOT_MAX_BYTES};
+pub use coll::{FLAT_MAX_RANKS, FlatBoard, MARK_BITS, POST_MAX_BYTES};
 pub use control::{Waker, wake};
-pub use front::FRONT_LINE;
-pub use memory::DATA as RING_LEN;
-pub use round::{FEW, MARK_BITS, POST_MAX, Round};
+pub use fastbox::FASTBOX_LINE_MAX_BYTES;
+pub use memory::RING_DATA_BYTES;
 
-use crate::late::Late;
+use crate::poll_throttle::PollThrottle;
 use crate::{
-    Answer, Body, Features, Fetch, Inbox, PIECE_HEAD, ProcId, ReadError, Sleeper, Transport,
-    TransportError,
+    Answer, Body, FRAGMENT_HEAD_MAX_BYTES, Features, Inbox, ProcId, ReadError, ReadStart, Sleeper,
+    Transport, TransportError,
 };
-use cells::{BODY_MAX, Cells, HEAD_MAX};
-use control::{AT_DOOR, AWAKE, CONTROL, Control, LOCAL_MAX};
+use cells::{CELL_BODY_MAX_BYTES, Cells, HEAD_MAX};
+use cma::CooperativeCopies;
+use cma::CopyTable;
+use control::{ASLEEP_ON_SOCKET, AWAKE, CONTROL_BYTES, Control, LOCAL_RANKS_MAX};
+use fastbox::Fastbox;
 use ferry_job::Segment;
-use front::Front;
-use long::Long;
-use memory::{FRONT_AT, RING};
+use memory::{FASTBOX_AT, RING};
 use pair::{Next, Pair};
-use ring::{LONG_MAX, PART, RECORD_MAX, Reader, Writer};
-use share::Desk;
-use sharing::Sharing;
+use reassembly::Reassembly;
+use ring::{RECORD_MAX_BYTES, RECORD_PART_BYTES, Reader, SPLIT_MAX_BYTES, Writer};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes from one ring's beginning to the next one's.
 const STRIDE: u64 = RING.next_multiple_of(64 * 1024) as u64;
-/// A record of fewer bytes touches too few new pages to be worth a word ([`Inbox::cold`]).
-const COLD_MIN: usize = 2048;
+/// A record of fewer bytes touches too few new pages to be worth a word ([`Inbox::first_touch`]).
+const FIRST_TOUCH_MIN_BYTES: usize = 2048;
 /// On nodes with more processes than this, a writer also sets its bit in the reader's bitmap, so
 /// that the reader need not look at every ring.
-const LOOK_AT_ALL: usize = 8;
+const POLL_ALL_MAX_RANKS: usize = 8;
 /// Records taken from one ring before the next one's turn.
 const FAIR_SHARE: usize = 32;
 /// Where ranks outnumber cores a poll ends with a message of so many bytes, head and body: the
 /// caller may have waited for it, and post a receive for the next, which would otherwise be kept in
-/// memory of its own and copied once more. Elsewhere it does where receives have come [`Late`].
-const STOP_MIN: usize = 2048;
+/// memory of its own and copied once more. Elsewhere it does where receives have come [`PollThrottle`].
+const STOP_AFTER_MIN_BYTES: usize = 2048;
 /// On nodes with more processes than this a pair has half of the cells, which take no more memory
 /// than its rings' records would without them.
-const CROWD: usize = 16;
+const ALL_CELLS_MAX_RANKS: usize = 16;
 /// Messages (head and body) up to this many bytes are sent at once; larger ones wait for their
 /// receive.
-pub const EAGER_MAX: usize = 64 * 1024 + 32;
-const _: () = assert!(EAGER_MAX <= LONG_MAX);
+pub const EAGER_MAX_BYTES: usize = 64 * 1024 + 32;
+const _: () = assert!(EAGER_MAX_BYTES <= SPLIT_MAX_BYTES);
 /// Largest head and body that go in one record whatever they are, bytes; of longer ones only pieces
 /// do.
-const RECORD_ANY: usize = PART + memory::LINE;
+const SINGLE_RECORD_MAX_BYTES: usize = RECORD_PART_BYTES + memory::LINE_BYTES;
 // A piece's head goes with what lies in a cell.
-const _: () = assert!(PIECE_HEAD <= HEAD_MAX);
+const _: () = assert!(FRAGMENT_HEAD_MAX_BYTES <= HEAD_MAX);
 /// Bytes of a piece that the peer is waiting for, at least and at most: a fourth of the message
 /// within these bounds, so that the receiver copies one while the next is written.
-const PIECE_AWAITED: (usize, usize) = (32 * 1024, 64 * 1024);
+const PREPOSTED_FRAGMENT_BYTES: (usize, usize) = (32 * 1024, 64 * 1024);
 /// In place of a boundary: whether a large message is read out of its sender's memory or comes in
 /// pieces through the ring is decided by which was faster so far.
-pub const READ_MIN_MEASURED: usize = usize::MAX - 1;
+pub const READ_MIN_ADAPTIVE: usize = usize::MAX - 1;
 
 static READ_MIN_SET: AtomicUsize = AtomicUsize::new(UNKNOWN);
 const UNKNOWN: usize = usize::MAX;
 
 /// From how many bytes on messages are read by their receiver: what FERRY_SHM_READ_MIN or
-/// [`set_read_min`] said, or [`READ_MIN_MEASURED`].
+/// [`set_read_min`] said, or [`READ_MIN_ADAPTIVE`].
 #[inline]
 pub fn read_min() -> usize {
     match READ_MIN_SET.load(Ordering::Relaxed) {
@@ -96,7 +92,7 @@ fn read_min_asked() -> usize {
     set_read_min(
         asked
             .and_then(|v| v.trim().parse().ok())
-            .unwrap_or(READ_MIN_MEASURED),
+            .unwrap_or(READ_MIN_ADAPTIVE),
     );
     READ_MIN_SET.load(Ordering::Relaxed)
 }
@@ -108,21 +104,21 @@ pub fn set_read_min(bytes: usize) {
 
 /// Where the desk lies behind a ring's beginning: on it the ring's writer, as a receiver, puts what
 /// its reader may help to copy.
-const DESK_AT: usize = RING.next_multiple_of(4096);
+const COPY_TABLE_AT: usize = RING.next_multiple_of(4096);
 /// Bytes of a ring and its desk.
-const MAPPED: usize = DESK_AT + size_of::<Desk>().next_multiple_of(4096);
-const _: () = assert!(MAPPED as u64 <= STRIDE);
+const MAPPED_BYTES: usize = COPY_TABLE_AT + size_of::<CopyTable>().next_multiple_of(4096);
+const _: () = assert!(MAPPED_BYTES as u64 <= STRIDE);
 
 /// Bytes of the segment that the transport needs for `ranks` local processes (sparse: what is not
 /// touched costs nothing).
 pub const fn segment_len(ranks: u32) -> u64 {
     let n = ranks as u64;
-    boards_at(n) + n * board::BOARDS as u64 * board::board_len(n)
+    boards_offset(n) + n * coll::BOARDS_PER_RANK as u64 * coll::board_bytes(n)
 }
 
 /// Where, in the transport's part of the segment, the boards lie: behind the rings.
-const fn boards_at(n: u64) -> u64 {
-    n * CONTROL as u64 + n * n * STRIDE
+const fn boards_offset(n: u64) -> u64 {
+    n * CONTROL_BYTES as u64 + n * n * STRIDE
 }
 
 const _: () = assert!(segment_len(100) == ferry_job::SegmentLayout::wire_len(100));
@@ -131,15 +127,15 @@ const _: () = assert!(segment_len(100) == ferry_job::SegmentLayout::wire_len(100
 struct Peer {
     pair: Pair,
     /// A message that comes from it in several records.
-    long: Option<Long>,
+    reassembly: Option<Reassembly>,
     /// Whether its memory can be read; unknown until tried.
     readable: Option<bool>,
     /// It has been told that its rings are in use.
-    knocked: bool,
+    ring_open_requested: bool,
     /// Copies of messages from it, and to it.
-    sharing: Sharing,
+    copies: CooperativeCopies,
     /// Whether what comes from it meets its receives.
-    late: Late,
+    throttle: PollThrottle,
 }
 
 /// The wire between the processes of a node.
@@ -152,14 +148,14 @@ pub struct Shm {
     peers: Vec<Option<Box<Peer>>>,
     /// Local indices of peers whose rings to this process are open.
     readers: Vec<usize>,
-    knocks_seen: u32,
+    ring_opens_seen: u32,
     /// Peers that were answered Full and whose rings must ring when they have room.
     starving: Vec<usize>,
-    boards: lending::Boards,
+    boards: coll::Boards,
     /// This process sleeps where a knock wakes it, not on its bell alone.
-    at_door: bool,
+    sleeps_on_socket: bool,
     /// How often peers have asked for help with copying when this process last looked.
-    asked_seen: u32,
+    assists_seen: u32,
     /// Ranks have a core each, so that two can copy at the same time.
     cores_to_spare: bool,
 }
@@ -184,14 +180,14 @@ impl Shm {
             cause,
             advice: "raise the address-space limit (ulimit -v)",
         };
-        if locals.len() > LOCAL_MAX {
+        if locals.len() > LOCAL_RANKS_MAX {
             return Err(TransportError::Refused {
                 attempted: format!("placing {} ranks on one node", locals.len()),
                 cause: std::io::Error::from_raw_os_error(libc::E2BIG),
                 advice: "start at most 8192 ranks a node",
             });
         }
-        let len = locals.len() * CONTROL;
+        let len = locals.len() * CONTROL_BYTES;
         let base = map(&segment, segment.layout.wire_at, len).map_err(|e| {
             refused(
                 format!("mapping {len} bytes of the node's shared segment"),
@@ -218,19 +214,21 @@ impl Shm {
             controls,
             peers,
             readers: Vec::new(),
-            knocks_seen: 0,
+            ring_opens_seen: 0,
             starving: Vec::new(),
-            boards: lending::Boards::default(),
-            at_door: false,
-            asked_seen: 0,
+            boards: coll::Boards::default(),
+            sleeps_on_socket: false,
+            assists_seen: 0,
             cores_to_spare,
         })
     }
 
     /// From now on this process sleeps where a knock at the door of this name wakes it.
-    pub fn sleep_at_door(&mut self, name: u64) {
-        self.controls[self.me].door.store(name, Ordering::SeqCst);
-        self.at_door = true;
+    pub fn use_wakeup_socket(&mut self, name: u64) {
+        self.controls[self.me]
+            .wakeup_socket
+            .store(name, Ordering::SeqCst);
+        self.sleeps_on_socket = true;
     }
 
     #[inline]
@@ -246,9 +244,9 @@ impl Shm {
     fn ring(&self, from: usize, to: usize) -> Result<*mut u8, TransportError> {
         let n = self.locals.len() as u64;
         let at = self.segment.layout.wire_at
-            + n * CONTROL as u64
+            + n * CONTROL_BYTES as u64
             + (to as u64 * n + from as u64) * STRIDE;
-        map(&self.segment, at, MAPPED).map_err(|cause| TransportError::Refused {
+        map(&self.segment, at, MAPPED_BYTES).map_err(|cause| TransportError::Refused {
             attempted: format!("mapping the ring between processes {} and {}", self.locals[from], self.locals[to]),
             cause,
             advice: "raise the limits on address space and mappings (ulimit -v, sysctl vm.max_map_count)",
@@ -268,7 +266,7 @@ impl Shm {
     fn open_peer(&mut self, i: usize) -> Result<(), TransportError> {
         let (out, into) = (self.ring(self.me, i)?, self.ring(i, self.me)?);
         let lower = self.me < i;
-        let cells = if self.locals.len() > CROWD {
+        let cells = if self.locals.len() > ALL_CELLS_MAX_RANKS {
             memory::CELLS / 2
         } else {
             memory::CELLS
@@ -278,8 +276,8 @@ impl Shm {
         // outgoing ring, below its data, and a desk behind each ring, within the mapping,
         // page aligned, all atomics for which zeros are valid.
         let peer = unsafe {
-            let desk = |ring: *mut u8| &*ring.add(DESK_AT).cast::<Desk>();
-            let front = Front::new(if lower { out } else { into }.add(FRONT_AT), lower);
+            let desk = |ring: *mut u8| &*ring.add(COPY_TABLE_AT).cast::<CopyTable>();
+            let front = Fastbox::new(if lower { out } else { into }.add(FASTBOX_AT), lower);
             Peer {
                 pair: Pair::new(
                     Writer::new(out),
@@ -287,11 +285,11 @@ impl Shm {
                     front,
                     Cells::new(out, into, lower, cells),
                 ),
-                long: None,
+                reassembly: None,
                 readable: None,
-                knocked: false,
-                sharing: Sharing::new(desk(out), desk(into)),
-                late: Late::default(),
+                ring_open_requested: false,
+                copies: CooperativeCopies::new(desk(out), desk(into)),
+                throttle: PollThrottle::default(),
             }
         };
         self.peers[i] = Some(Box::new(peer));
@@ -301,18 +299,20 @@ impl Shm {
 
     /// Tells local process `to` that this one is about to write to it.
     #[cold]
-    fn knock(&mut self, to: usize) {
+    fn request_ring_open(&mut self, to: usize) {
         let control = &self.controls[to];
-        control.opened[self.me / 64].fetch_or(1 << (self.me % 64), Ordering::SeqCst);
-        control.knocks.fetch_add(1, Ordering::SeqCst);
+        control.rings_opened[self.me / 64].fetch_or(1 << (self.me % 64), Ordering::SeqCst);
+        control.ring_open_requests.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Opens the rings of peers that have knocked.
+    /// Opens the rings of peers that have ring_open_requested.
     #[cold]
-    fn open_readers(&mut self) -> Result<(), TransportError> {
-        self.knocks_seen = self.controls[self.me].knocks.load(Ordering::SeqCst);
+    fn open_requested_rings(&mut self) -> Result<(), TransportError> {
+        self.ring_opens_seen = self.controls[self.me]
+            .ring_open_requests
+            .load(Ordering::SeqCst);
         for from in 0..self.locals.len() {
-            let word = self.controls[self.me].opened[from / 64].load(Ordering::SeqCst);
+            let word = self.controls[self.me].rings_opened[from / 64].load(Ordering::SeqCst);
             if word >> (from % 64) & 1 == 1 {
                 self.peer(from)?;
             }
@@ -358,47 +358,50 @@ impl Shm {
             return Ok((0, false));
         };
         let Peer {
-            pair, long, late, ..
+            pair,
+            reassembly,
+            throttle,
+            ..
         } = &mut **peer;
         let mut delivered = 0;
         while delivered < FAIR_SHARE {
             let warm = pair.is_warm();
             match pair.next() {
                 Next::Nothing => return Ok((delivered, false)),
-                Next::Front(message, bytes) => {
-                    if late.ends(inbox.arrived(process, message, bytes)) {
+                Next::Fastbox(message, bytes) => {
+                    if throttle.stops_after(inbox.on_message(process, message, bytes)) {
                         return Ok((delivered + 1, true));
                     }
                 }
                 Next::Record(message, bytes, more) => {
-                    if !warm && bytes.len() >= COLD_MIN {
-                        inbox.cold();
+                    if !warm && bytes.len() >= FIRST_TOUCH_MIN_BYTES {
+                        inbox.first_touch();
                     }
-                    let last = if more || long.is_some() {
-                        take_part(process, long, message, bytes, more, inbox)?;
+                    let last = if more || reassembly.is_some() {
+                        reassemble(process, reassembly, message, bytes, more, inbox)?;
                         !more
                     } else {
-                        let crowded = !spare && bytes.len() >= STOP_MIN;
-                        late.ends(inbox.arrived(process, message, bytes)) || crowded
+                        let crowded = !spare && bytes.len() >= STOP_AFTER_MIN_BYTES;
+                        throttle.stops_after(inbox.on_message(process, message, bytes)) || crowded
                     };
                     if pair.release() {
-                        self.controls[from].ring_if_asleep();
+                        self.controls[from].wake_if_asleep();
                     }
                     if last {
                         return Ok((delivered + 1, true));
                     }
                 }
-                Next::Celled(message, bytes, more, cold) => {
+                Next::InCell(message, bytes, more, cold) => {
                     if cold {
-                        inbox.cold();
+                        inbox.first_touch();
                     }
-                    if more || long.is_some() {
-                        take_part(process, long, message, bytes, more, inbox)?;
+                    if more || reassembly.is_some() {
+                        reassemble(process, reassembly, message, bytes, more, inbox)?;
                     } else {
-                        inbox.arrived(process, message, bytes);
+                        inbox.on_message(process, message, bytes);
                     }
-                    if pair.release_celled() {
-                        self.controls[from].ring_if_asleep();
+                    if pair.release_cell() {
+                        self.controls[from].wake_if_asleep();
                     }
                     // What this process has to write comes first: it goes into the cell that has
                     // just been read.
@@ -416,8 +419,8 @@ impl Shm {
         Ok((delivered, true))
     }
 
-    fn bitmapped(&self) -> bool {
-        self.locals.len() > LOOK_AT_ALL
+    fn uses_active_bitmap(&self) -> bool {
+        self.locals.len() > POLL_ALL_MAX_RANKS
     }
 }
 
@@ -436,14 +439,14 @@ impl Transport for Shm {
             .and_then(|i| self.peers[i].as_ref())
             .and_then(|p| p.readable);
         Features {
-            message_max: RECORD_ANY,
-            piece_max: RECORD_MAX - PIECE_HEAD,
-            eager_max: EAGER_MAX,
+            message_max: SINGLE_RECORD_MAX_BYTES,
+            fragment_max: RECORD_MAX_BYTES - FRAGMENT_HEAD_MAX_BYTES,
+            eager_max: EAGER_MAX_BYTES,
             remote_read: readable != Some(false),
             read_min: read_min(),
             same_node: true,
             stream: false,
-            together: false,
+            batch: false,
         }
     }
 
@@ -461,18 +464,20 @@ impl Transport for Shm {
                 tried: "shm".into(),
             });
         };
-        if !self.peer(to)?.knocked {
-            self.knock(to);
-            self.peer(to)?.knocked = true;
+        if !self.peer(to)?.ring_open_requested {
+            self.request_ring_open(to);
+            self.peer(to)?.ring_open_requested = true;
         }
-        let bitmapped = self.bitmapped();
+        let uses_active_bitmap = self.uses_active_bitmap();
         let spare = self.cores_to_spare;
         let pair = &mut self.peer(to)?.pair;
         let len = head.len() + body.len();
         let sent = match body {
-            Body::Bytes(bytes) if len > RECORD_ANY => pair.send_long(message, head, bytes, spare),
-            Body::Fill(n, fill) if len > RECORD_ANY && spare => {
-                pair.send_celled(message, head, n, fill)
+            Body::Bytes(bytes) if len > SINGLE_RECORD_MAX_BYTES => {
+                pair.send_split(message, head, bytes, spare)
+            }
+            Body::Fill(n, fill) if len > SINGLE_RECORD_MAX_BYTES && spare => {
+                pair.send_in_cell(message, head, n, fill)
             }
             body => pair.send(message, head.len(), len, |out: &mut [u8]| {
                 let (first, rest) = out.split_at_mut(head.len());
@@ -491,10 +496,10 @@ impl Transport for Shm {
             return Ok(Answer::Full);
         }
         let control = &self.controls[to];
-        if bitmapped {
+        if uses_active_bitmap {
             control.active[self.me / 64].fetch_or(1 << (self.me % 64), Ordering::SeqCst);
         }
-        control.ring_if_asleep();
+        control.wake_if_asleep();
         Ok(Answer::Done)
     }
 
@@ -502,10 +507,10 @@ impl Transport for Shm {
     fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
         let controls: &'static [Control] = self.controls;
         let mine = &controls[self.me];
-        if mine.knocks.load(Ordering::Relaxed) != self.knocks_seen {
-            self.open_readers()?;
+        if mine.ring_open_requests.load(Ordering::Relaxed) != self.ring_opens_seen {
+            self.open_requested_rings()?;
         }
-        let delivered = if self.bitmapped() {
+        let delivered = if self.uses_active_bitmap() {
             self.drain_active(inbox)?
         } else {
             let mut delivered = 0;
@@ -515,8 +520,8 @@ impl Transport for Shm {
             delivered
         };
         // Not before what has come: the caller measures how long that takes.
-        if mine.asked.load(Ordering::Relaxed) != self.asked_seen {
-            return Ok(delivered + self.help());
+        if mine.assist_requests.load(Ordering::Relaxed) != self.assists_seen {
+            return Ok(delivered + self.assist());
         }
         Ok(delivered)
     }
@@ -537,24 +542,24 @@ impl Transport for Shm {
         unsafe { cma::read(control.pid.load(Ordering::Relaxed) as i32, address, into) }
     }
 
-    unsafe fn fetch(
+    unsafe fn start_read(
         &mut self,
         from: ProcId,
         address: u64,
         into: *mut u8,
         len: usize,
-    ) -> Result<Fetch, ReadError> {
+    ) -> Result<ReadStart, ReadError> {
         // SAFETY: the caller's promise.
-        unsafe { self.share(from, address, into, len) }
+        unsafe { self.copy_cooperatively(from, address, into, len) }
     }
 
-    fn fetched(&mut self, from: ProcId) -> Option<(u32, Result<(), ReadError>)> {
-        self.shared(from)
+    fn finished_read(&mut self, from: ProcId) -> Option<(u32, Result<(), ReadError>)> {
+        self.finished_copy(from)
     }
 
     fn arm(&mut self, who: Sleeper) {
-        let sleeps = if self.at_door {
-            AT_DOOR
+        let sleeps = if self.sleeps_on_socket {
+            ASLEEP_ON_SOCKET
         } else {
             who.bits().get()
         };
@@ -579,23 +584,23 @@ impl Transport for Shm {
             .store(AWAKE, Ordering::Relaxed);
     }
 
-    fn piece(&self, peer: ProcId, len: usize, awaited: bool) -> usize {
+    fn fragment_bytes(&self, peer: ProcId, len: usize, awaited: bool) -> usize {
         let known = self.index(peer).and_then(|i| self.peers[i].as_ref());
         if !self.cores_to_spare {
-            RECORD_MAX - PIECE_HEAD
+            RECORD_MAX_BYTES - FRAGMENT_HEAD_MAX_BYTES
         } else if awaited || known.is_some_and(|p| p.pair.is_read()) {
-            (len / 4).clamp(PIECE_AWAITED.0, PIECE_AWAITED.1)
+            (len / 4).clamp(PREPOSTED_FRAGMENT_BYTES.0, PREPOSTED_FRAGMENT_BYTES.1)
         } else {
-            BODY_MAX
+            CELL_BODY_MAX_BYTES
         }
     }
 
-    fn cold(&self, peer: ProcId) -> u64 {
+    fn first_touches(&self, peer: ProcId) -> u64 {
         let known = self.index(peer).and_then(|i| self.peers[i].as_ref());
         known.map_or(0, |p| p.pair.cold())
     }
 
-    fn waits_on(&self, core: u32) -> bool {
+    fn shares_core(&self, core: u32) -> bool {
         let mine = &self.controls[self.me].core;
         if mine.load(Ordering::Relaxed) != core + 1 {
             mine.store(core + 1, Ordering::Relaxed);
@@ -606,28 +611,34 @@ impl Transport for Shm {
             .any(|(_, c)| c.core.load(Ordering::Relaxed) == core + 1)
     }
 
-    fn is_polled(&self, peer: ProcId) -> bool {
-        let word = self.index(peer).map(|i| &self.controls[i].bell);
-        word.is_some_and(word::is_polled)
+    fn progress_polls(&self, peer: ProcId) -> bool {
+        let word = self.index(peer).map(|i| &self.controls[i].wakeup_word);
+        word.is_some_and(wakeup_word::is_polled)
     }
 
-    fn cores_waited_on(&self, each: &mut dyn FnMut(u32)) {
+    fn for_each_waiting_core(&self, each: &mut dyn FnMut(u32)) {
         let cores = self.controls.iter().map(|c| c.core.load(Ordering::Relaxed));
         cores
             .filter(|&core| core != 0)
             .for_each(|core| each(core - 1));
     }
 
-    fn lend_board(&mut self, members: u32) -> Option<u32> {
-        self.lend(members)
+    fn allocate_board(&mut self, members: u32) -> Option<u32> {
+        self.allocate(members)
     }
 
-    fn board(&mut self, owner: ProcId, number: u32, members: u32) -> Option<Board> {
-        self.view_board(owner, number, members)
+    fn counter_board(&mut self, owner: ProcId, number: u32, members: u32) -> Option<CounterBoard> {
+        self.open_counter_board(owner, number, members)
     }
 
-    fn round(&mut self, owner: ProcId, number: u32, members: u32, me: u32) -> Option<Round> {
-        self.view_round(owner, number, members, me)
+    fn flat_board(
+        &mut self,
+        owner: ProcId,
+        number: u32,
+        members: u32,
+        me: u32,
+    ) -> Option<FlatBoard> {
+        self.open_flat_board(owner, number, members, me)
     }
 
     fn waker(&self, peer: ProcId) -> Option<Waker> {
@@ -636,36 +647,36 @@ impl Transport for Shm {
     }
 
     #[inline]
-    fn rouse(&self, peer: ProcId) {
+    fn wake_program(&self, peer: ProcId) {
         if let Some(i) = self.index(peer) {
-            self.controls[i].ring_if_program_sleeps();
+            self.controls[i].wake_program_if_asleep();
         }
     }
 
-    fn doorbell(&self) -> Option<&'static AtomicU32> {
+    fn wakeup_word(&self) -> Option<&'static AtomicU32> {
         let controls: &'static [Control] = self.controls;
-        Some(&controls[self.me].bell)
+        Some(&controls[self.me].wakeup_word)
     }
 }
 
 /// A record of a message that takes several has come.
-fn take_part(
+fn reassemble(
     from: ProcId,
-    long: &mut Option<Long>,
+    partial: &mut Option<Reassembly>,
     message: u8,
     record: &[u8],
     more: bool,
     inbox: &mut dyn Inbox,
 ) -> Result<(), TransportError> {
-    let whole = match long {
-        None => Long::begin(from, message, record, inbox).map(|begun| {
-            *long = Some(begun);
+    let whole = match partial {
+        None => Reassembly::begin(from, message, record, inbox).map(|begun| {
+            *partial = Some(begun);
             false
         }),
-        Some(begun) => begun.go_on(from, message, record, more, inbox),
+        Some(begun) => begun.append(from, message, record, more, inbox),
     };
     match whole {
-        Ok(true) => *long = None,
+        Ok(true) => *partial = None,
         Ok(false) => {}
         Err(_) => {
             return Err(TransportError::Malformed {

@@ -1,6 +1,6 @@
 //! Which of this host's addresses to listen at.
 
-use super::card::Address;
+use super::business_card::Address;
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

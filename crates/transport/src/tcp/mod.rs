@@ -1,13 +1,13 @@
 //! TCP between hosts. How connections come about and carry messages stands in [`crate::connected`].
 
-mod card;
+mod business_card;
 mod interfaces;
 mod socket;
 
-use crate::connected::{At, Begun, Connected, Line, Medium};
-use crate::{Lends, ProcId, TransportError};
-use card::Address;
-pub use card::{Card, Listening};
+use crate::connected::{CallStart, Connected, Medium, PeerAddress, SocketOps};
+use crate::{ProcId, TransportError, ZeroCopy};
+use business_card::Address;
+pub use business_card::{BusinessCard, Listening};
 use ferry_job::{Directory, Welcome};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -18,7 +18,7 @@ use std::time::Duration;
 pub const NAME: &str = "tcp";
 
 /// FERRY_TCP_LEND: large messages go without a copy at the sender. Unset: where that is faster.
-static LENDS: OnceLock<Lends> = OnceLock::new();
+static ZERO_COPY: OnceLock<ZeroCopy> = OnceLock::new();
 
 /// How silent a host may be: FERRY_TCP_TIMEOUT, in seconds.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
@@ -52,9 +52,9 @@ impl Settings {
             },
         };
         let lends = match set("FERRY_TCP_LEND").as_deref().map(str::trim) {
-            None => Lends::IfFaster,
-            Some("1") => Lends::Always,
-            Some("0") => Lends::Never,
+            None => ZeroCopy::IfFaster,
+            Some("1") => ZeroCopy::Always,
+            Some("0") => ZeroCopy::Never,
             Some(other) => {
                 return Err(TransportError::Setting {
                     name: "FERRY_TCP_LEND",
@@ -63,7 +63,7 @@ impl Settings {
                 });
             }
         };
-        let _ = LENDS.set(lends);
+        let _ = ZERO_COPY.set(lends);
         let congestion = set("FERRY_TCP_CONGESTION");
         if let Err(cause) = socket::choose_congestion(congestion.as_deref().map(str::trim)) {
             return Err(TransportError::Setting {
@@ -83,7 +83,7 @@ impl Settings {
 pub struct Tcp {
     addresses: Vec<Address>,
     listeners: Vec<OwnedFd>,
-    card: Card,
+    card: BusinessCard,
     timeout: Duration,
 }
 
@@ -102,9 +102,9 @@ impl Tcp {
         let addresses = interfaces::choose(&all, settings.interfaces.as_deref(), one_host)
             .map_err(TransportError::NoAddress)?;
         let mut listeners = Vec::new();
-        let mut card = Card::default();
+        let mut card = BusinessCard::default();
         let mut failed = Vec::new();
-        for &address in addresses.iter().take(card::ADDRESSES_MAX) {
+        for &address in addresses.iter().take(business_card::ADDRESSES_MAX) {
             match socket::listener(address.ip) {
                 Ok((socket, port)) => {
                     listeners.push(socket);
@@ -155,17 +155,22 @@ impl Medium for Tcp {
     fn accept(&self, listener: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
         socket::accept(listener, self.timeout)
     }
-    fn places(&self, card: &[u8], same_host: bool) -> Result<Vec<At>, &'static str> {
-        let card = Card::decode(card).ok_or("makes no sense")?;
+    fn places(&self, card: &[u8], same_host: bool) -> Result<Vec<PeerAddress>, &'static str> {
+        let card = BusinessCard::decode(card).ok_or("makes no sense")?;
         let order = card.in_order(&self.addresses, same_host);
-        Ok(order.into_iter().map(At::Ip).collect())
+        Ok(order.into_iter().map(PeerAddress::Ip).collect())
     }
-    fn call(&mut self, _process: ProcId, at: &At, _hello: &[u8]) -> Result<Begun, String> {
-        let At::Ip(to) = *at else {
+    fn call(
+        &mut self,
+        _process: ProcId,
+        at: &PeerAddress,
+        _hello: &[u8],
+    ) -> Result<CallStart, String> {
+        let PeerAddress::Ip(to) = *at else {
             return Err("it is no address of TCP".into());
         };
         let socket = socket::caller(to, self.timeout).map_err(|e| e.to_string())?;
-        Ok(Begun::Connecting(socket))
+        Ok(CallStart::Connecting(socket))
     }
     fn connected(&self, socket: &OwnedFd) -> Option<Result<(), Errno>> {
         socket::connected(socket)
@@ -173,24 +178,24 @@ impl Medium for Tcp {
     fn who(&self, socket: &OwnedFd) -> Option<String> {
         socket::peer(socket).map(|at| at.to_string())
     }
-    fn whence(&self) -> String {
+    fn local_address(&self) -> String {
         let from: Vec<String> = self.addresses.iter().map(|a| a.ip.to_string()).collect();
         format!("This host uses {} (FERRY_TCP_IF chooses)", from.join(", "))
     }
-    fn line(&self) -> &'static dyn Line {
-        &TcpLine
+    fn socket_ops(&self) -> &'static dyn SocketOps {
+        &TcpOps
     }
 }
 
 /// An open connection of TCP.
-struct TcpLine;
+struct TcpOps;
 
-impl Line for TcpLine {
+impl SocketOps for TcpOps {
     fn stream_max(&self) -> usize {
-        crate::connected::frame::STREAM_MAX
+        crate::connected::conn::frame::STREAM_MAX
     }
-    fn lends(&self) -> Lends {
-        LENDS.get().copied().unwrap_or(Lends::IfFaster)
+    fn zero_copy(&self) -> ZeroCopy {
+        ZERO_COPY.get().copied().unwrap_or(ZeroCopy::IfFaster)
     }
     fn opened(&self, socket: &OwnedFd) {
         socket::suit_distance(socket);
@@ -199,8 +204,8 @@ impl Line for TcpLine {
     fn unacknowledged(&self, socket: &OwnedFd) -> usize {
         socket::unacknowledged(socket)
     }
-    fn gather(&self, socket: &OwnedFd, bytes: usize) {
-        socket::gather(socket, bytes);
+    fn set_receive_low_water(&self, socket: &OwnedFd, bytes: usize) {
+        socket::set_receive_low_water(socket, bytes);
     }
     fn is_empty(&self, socket: &OwnedFd) -> bool {
         socket::is_empty(socket)

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Connections that the system accepts before this process looks.
 const BACKLOG: i32 = 1024;
 
-/// Round trips below this are those of one site.
+/// FlatBoard trips below this are those of one site.
 const NEAR: Duration = Duration::from_millis(10);
 /// The congestion control of near connections where the system's own is BBR. Every process may use
 /// it.
@@ -59,7 +59,7 @@ pub fn choose_congestion(asked: Option<&str>) -> std::io::Result<()> {
 /// of 64 KiB. 16 are sent by one call before it looks for acknowledgements (`process_backlog` in
 /// the system's tcp_sendmsg_locked), and then it finds all of a window at once.
 const WINDOW: usize = 448 * 1024;
-/// Round trips within which twice as much (the system doubles it) is more than a network carries: 5
+/// FlatBoard trips within which twice as much (the system doubles it) is more than a network carries: 5
 /// GB/s.
 const CLOSE: Duration = Duration::from_micros(200);
 
@@ -253,7 +253,7 @@ pub fn is_empty(socket: &OwnedFd) -> bool {
 /// The socket is told of as readable only when so many bytes have come (SO_RCVLOWAT, socket(7)): a
 /// process that computes is interrupted less often. The system widens the receive window as far as
 /// that needs, and tells all the same when its memory or the window is at an end.
-pub fn gather(socket: &OwnedFd, bytes: usize) {
+pub fn set_receive_low_water(socket: &OwnedFd, bytes: usize) {
     if bytes > WINDOW / 2 {
         // A buffer whose size was set holds half of it back, and is not widened: it is the system's
         // again (SO_BUF_LOCK; before Linux 5.16 less gathers).
@@ -315,7 +315,7 @@ mod tests {
             assert_eq!(buffer, 2 * WINDOW);
         }
         for most in [1 << 20, 1] {
-            gather(&called, most);
+            set_receive_low_water(&called, most);
             assert_eq!(least(&called), most as libc::c_int);
         }
         for end in [&caller, &called] {

@@ -12,7 +12,9 @@ mod topology;
 
 pub use address::{Id, Name, Port};
 
-use crate::connected::{At, Begun, Connected, Line, Medium, News, frame};
+use crate::connected::{
+    CallStart, Connected, Medium, MediumEvent, PeerAddress, SocketOps, conn::frame,
+};
 use crate::{ProcId, TransportError};
 use ferry_job::{Directory, Welcome};
 use rustix::io::Errno;
@@ -143,7 +145,7 @@ impl Tipc {
     }
 
     /// An event becomes news.
-    fn heard(&mut self, event: Event) -> Vec<News> {
+    fn heard(&mut self, event: Event) -> Vec<MediumEvent> {
         match (event.about, event.what) {
             (About::Nodes, What::Published(_)) if event.name.instance != self.own.id.node => {
                 self.nodes.insert(event.name.instance);
@@ -154,7 +156,7 @@ impl Tipc {
                 self.nodes.remove(&node);
                 self.lost.insert(node, Instant::now());
                 let of_node = self.called.iter().filter(|(_, c)| c.port.id.node == node);
-                let gone = |(&p, _)| News::Gone(p, no_link(node));
+                let gone = |(&p, _)| MediumEvent::Unreachable(p, no_link(node));
                 of_node.map(gone).collect()
             }
             (About::Process(process), what) => {
@@ -165,19 +167,19 @@ impl Tipc {
                 match what {
                     What::Published(id) if id == port.id => {
                         called.here = true;
-                        vec![News::Here(process)]
+                        vec![MediumEvent::Reachable(process)]
                     }
                     What::Withdrawn(id) if id == port.id => {
                         called.here = false;
-                        vec![News::Gone(
+                        vec![MediumEvent::Unreachable(
                             process,
                             "it has ended (its name is withdrawn)".into(),
                         )]
                     }
-                    What::Late if !called.here => {
+                    What::PollThrottle if !called.here => {
                         self.called.remove(&process);
                         let seconds = PATIENCE.as_secs();
-                        vec![News::Gone(
+                        vec![MediumEvent::Unreachable(
                             process,
                             format!("its name has not come here in {seconds} seconds"),
                         )]
@@ -209,12 +211,17 @@ impl Medium for Tipc {
     fn accept(&self, listener: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
         socket::accept(listener)
     }
-    fn places(&self, card: &[u8], _same_host: bool) -> Result<Vec<At>, &'static str> {
+    fn places(&self, card: &[u8], _same_host: bool) -> Result<Vec<PeerAddress>, &'static str> {
         let port = Port::decode(card).ok_or("makes no sense")?;
-        Ok(vec![At::Tipc(port)])
+        Ok(vec![PeerAddress::Tipc(port)])
     }
-    fn call(&mut self, process: ProcId, at: &At, hello: &[u8]) -> Result<Begun, String> {
-        let At::Tipc(port) = *at else {
+    fn call(
+        &mut self,
+        process: ProcId,
+        at: &PeerAddress,
+        hello: &[u8],
+    ) -> Result<CallStart, String> {
+        let PeerAddress::Tipc(port) = *at else {
             return Err("it is no address of TIPC".into());
         };
         if !self.is_near(port.id.node) {
@@ -223,14 +230,14 @@ impl Medium for Tipc {
         match self.called.get(&process) {
             Some(called) if called.here => {
                 let socket = socket::caller(port.id, hello).map_err(|e| e.to_string())?;
-                Ok(Begun::Greeting(socket))
+                Ok(CallStart::Greeting(socket))
             }
-            Some(_) => Ok(Begun::Awaited),
+            Some(_) => Ok(CallStart::Awaited),
             None => {
                 let asked = self.topology.watch(process, port.name, PATIENCE);
                 asked.map_err(|e| format!("the topology server cannot be asked: {e}"))?;
                 self.called.insert(process, Called { port, here: false });
-                Ok(Begun::Awaited)
+                Ok(CallStart::Awaited)
             }
         }
     }
@@ -250,7 +257,7 @@ impl Medium for Tipc {
     fn node(&self, socket: &OwnedFd) -> u32 {
         socket::peer(socket).map_or(0, |id| id.node)
     }
-    fn afterwards(&self, node: u32) -> Option<String> {
+    fn cause_of_loss(&self, node: u32) -> Option<String> {
         let since = self.lost.get(&node)?.elapsed();
         if !self.is_near(node) {
             Some(format!(
@@ -265,7 +272,7 @@ impl Medium for Tipc {
             None
         }
     }
-    fn whence(&self) -> String {
+    fn local_address(&self) -> String {
         let others = self.nodes.len();
         format!(
             "This is TIPC node {:x}, joined to {others} other{}",
@@ -273,13 +280,13 @@ impl Medium for Tipc {
             if others == 1 { "" } else { "s" }
         )
     }
-    fn line(&self) -> &'static dyn Line {
-        &TipcLine
+    fn socket_ops(&self) -> &'static dyn SocketOps {
+        &TipcOps
     }
-    fn news_fd(&self) -> Option<BorrowedFd<'_>> {
+    fn event_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.topology.fd().as_fd())
     }
-    fn news(&mut self) -> Result<Vec<News>, TransportError> {
+    fn events(&mut self) -> Result<Vec<MediumEvent>, TransportError> {
         let mut all = Vec::new();
         loop {
             match self.topology.next() {
@@ -299,9 +306,9 @@ impl Medium for Tipc {
 
 /// An open connection of TIPC. What its node has taken reaches the other one even if this process
 /// ends, and links, not processes, watch each other: there is nothing to ask here.
-struct TipcLine;
+struct TipcOps;
 
-impl Line for TipcLine {
+impl SocketOps for TipcOps {
     /// One frame is one of TIPC's messages.
     fn stream_max(&self) -> usize {
         MESSAGE_MAX - frame::HEADER - frame::HEAD_MAX

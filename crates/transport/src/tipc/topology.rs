@@ -65,7 +65,7 @@ pub enum What {
     /// A port has withdrawn it, or has died, or its node has.
     Withdrawn(Id),
     /// Nobody has published it in the time that the subscription gave.
-    Late,
+    PollThrottle,
 }
 
 /// An event.
@@ -109,7 +109,7 @@ fn parse(bytes: &[u8]) -> Result<Event, &'static str> {
     let what = match word(0) {
         1 => What::Published(id),
         2 => What::Withdrawn(id),
-        3 => What::Late,
+        3 => What::PollThrottle,
         _ => return Err("an event of an unknown kind"),
     };
     let mut handle = [0; 8];
@@ -118,11 +118,11 @@ fn parse(bytes: &[u8]) -> Result<Event, &'static str> {
     let about = about.ok_or("an event for a subscription that was not made")?;
     // For ranges the found part; only the nodes are asked for as a range, and each is found alone.
     let (lower, upper, asked) = (word(1), word(2), [word(5), word(6), word(7)]);
-    if lower > upper || (what != What::Late && (upper < asked[1] || lower > asked[2])) {
+    if lower > upper || (what != What::PollThrottle && (upper < asked[1] || lower > asked[2])) {
         return Err("an event of an impossible range");
     }
     let instance = match what {
-        What::Late => asked[1],
+        What::PollThrottle => asked[1],
         _ => lower,
     };
     Ok(Event {
@@ -253,7 +253,7 @@ mod tests {
         for (kind, what) in [
             (1, What::Published(id)),
             (2, What::Withdrawn(id)),
-            (3, What::Late),
+            (3, What::PollThrottle),
         ] {
             let about = About::Process(9);
             assert_eq!(

@@ -4,19 +4,19 @@ use loom::cell::UnsafeCell;
 pub use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::Arc;
 
-pub const LINE: usize = 64;
-pub const DATA: usize = 16 * LINE;
+pub const LINE_BYTES: usize = 64;
+pub const RING_DATA_BYTES: usize = 16 * LINE_BYTES;
 /// Short: how many lines there are is no matter of order, and what is longer goes by the ring.
-pub const FRONT: usize = 2 * LINE;
+pub const FASTBOX_BYTES: usize = 2 * LINE_BYTES;
 /// None: where in a record its bytes lie is no matter of order.
-pub const APART: usize = usize::MAX;
+pub const SEPARATE_MIN_BYTES: usize = usize::MAX;
 
 /// Cells of a pair, and bytes of one.
 pub const CELLS: usize = 4;
-pub const CELL: usize = 2 * LINE;
+pub const CELL_BYTES: usize = 2 * LINE_BYTES;
 
 /// Phases of a board at a time: few, so that a model soon uses one again.
-pub const PARTS: usize = 2;
+pub const PHASES: usize = 2;
 
 /// A ring, a front, and half of a pair's cells.
 pub struct Shared {
@@ -27,9 +27,9 @@ pub struct Shared {
     /// Who touches the bytes of each line; behind them the front's, as one, and each cell's.
     owners: Vec<UnsafeCell<()>>,
     front: AtomicU64,
-    board: [AtomicU64; PARTS + 3],
+    board: [AtomicU64; PHASES + 3],
     /// Two members' words of a round, and those of their slots.
-    round: [AtomicU64; 2 + 2 * PARTS],
+    round: [AtomicU64; 2 + 2 * PHASES],
     bytes: std::cell::UnsafeCell<Vec<u8>>,
 }
 
@@ -41,7 +41,7 @@ unsafe impl Sync for Shared {}
 pub type Base = Arc<Shared>;
 
 pub fn shared() -> Base {
-    let lines = DATA / LINE;
+    let lines = RING_DATA_BYTES / LINE_BYTES;
     Arc::new(Shared {
         head: AtomicU64::new(0),
         starved: AtomicU32::new(0),
@@ -53,7 +53,12 @@ pub fn shared() -> Base {
         front: AtomicU64::new(0),
         board: std::array::from_fn(|_| AtomicU64::new(0)),
         round: std::array::from_fn(|_| AtomicU64::new(0)),
-        bytes: std::cell::UnsafeCell::new(vec![0; DATA + FRONT + CELLS / 2 * CELL]),
+        bytes: std::cell::UnsafeCell::new(vec![
+            0;
+            RING_DATA_BYTES
+                + FASTBOX_BYTES
+                + CELLS / 2 * CELL_BYTES
+        ]),
     })
 }
 
@@ -122,13 +127,17 @@ impl RingMemory {
         &self.0.starved
     }
     pub fn word(&self, at: u64) -> &AtomicU64 {
-        assert!(at % LINE as u64 == 0);
-        &self.0.words[at as usize % DATA / LINE]
+        assert!(at % LINE_BYTES as u64 == 0);
+        &self.0.words[at as usize % RING_DATA_BYTES / LINE_BYTES]
     }
     fn run(&self, at: u64, len: usize, write: bool) -> *mut u8 {
-        let at = at as usize % DATA;
-        assert!(at + 8 + len <= DATA, "a record crosses the ring's end");
-        self.0.touch(at / LINE..=(at + 7 + len) / LINE, write);
+        let at = at as usize % RING_DATA_BYTES;
+        assert!(
+            at + 8 + len <= RING_DATA_BYTES,
+            "a record crosses the ring's end"
+        );
+        self.0
+            .touch(at / LINE_BYTES..=(at + 7 + len) / LINE_BYTES, write);
         // SAFETY: within the bytes, by the check above.
         unsafe { self.0.pointer().add(at + 8) }
     }
@@ -145,21 +154,24 @@ impl RingMemory {
     }
 }
 
-pub struct FrontMemory(Base);
+pub struct FastboxMemory(Base);
 
-impl FrontMemory {
-    pub unsafe fn new(base: Base) -> FrontMemory {
-        FrontMemory(base)
+impl FastboxMemory {
+    pub unsafe fn new(base: Base) -> FastboxMemory {
+        FastboxMemory(base)
     }
     pub fn word(&self) -> &AtomicU64 {
         &self.0.front
     }
     pub fn hand_over(&self, _len: usize) {}
     fn run(&self, lead: usize, len: usize, write: bool) -> *mut u8 {
-        assert!(lead + len <= FRONT);
-        self.0.touch(DATA / LINE..=DATA / LINE, write);
+        assert!(lead + len <= FASTBOX_BYTES);
+        self.0.touch(
+            RING_DATA_BYTES / LINE_BYTES..=RING_DATA_BYTES / LINE_BYTES,
+            write,
+        );
         // SAFETY: within what lies behind the ring's bytes, by the check above.
-        unsafe { self.0.pointer().add(DATA + lead) }
+        unsafe { self.0.pointer().add(RING_DATA_BYTES + lead) }
     }
     pub unsafe fn fill(&self, lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
         // SAFETY: as for the ring.
@@ -188,17 +200,20 @@ impl CellsMemory {
         &self.into.given
     }
     fn run(&self, cell: usize, lead: usize, len: usize, write: bool) -> *mut u8 {
-        assert!(cell < CELLS && lead + len <= CELL);
+        assert!(cell < CELLS && lead + len <= CELL_BYTES);
         let half = CELLS / 2;
         let base = if (cell < half) == self.lower {
             &self.out
         } else {
             &self.into
         };
-        let owner = DATA / LINE + 1 + cell % half;
+        let owner = RING_DATA_BYTES / LINE_BYTES + 1 + cell % half;
         base.touch(owner..=owner, write);
         // SAFETY: within what lies behind the front's bytes, by the check above.
-        unsafe { base.pointer().add(DATA + FRONT + cell % half * CELL + lead) }
+        unsafe {
+            base.pointer()
+                .add(RING_DATA_BYTES + FASTBOX_BYTES + cell % half * CELL_BYTES + lead)
+        }
     }
     pub unsafe fn fill(&self, cell: usize, lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
         // SAFETY: as for the ring.
@@ -211,23 +226,23 @@ impl CellsMemory {
 }
 
 /// The words of a board; its slots are watched by the tests.
-pub struct BoardMemory(Base);
+pub struct CounterBoardMemory(Base);
 
-impl BoardMemory {
-    pub unsafe fn new(base: Base) -> BoardMemory {
-        BoardMemory(base)
+impl CounterBoardMemory {
+    pub unsafe fn new(base: Base) -> CounterBoardMemory {
+        CounterBoardMemory(base)
     }
     pub fn counter(&self, part: usize) -> &AtomicU64 {
         &self.0.board[part]
     }
     pub fn open(&self) -> &AtomicU64 {
-        &self.0.board[PARTS]
+        &self.0.board[PHASES]
     }
     pub fn waiting(&self) -> &AtomicU64 {
-        &self.0.board[PARTS + 1]
+        &self.0.board[PHASES + 1]
     }
     pub fn left(&self) -> &AtomicU64 {
-        &self.0.board[PARTS + 2]
+        &self.0.board[PHASES + 2]
     }
     pub fn slots(&self, _at: usize) -> *mut u8 {
         std::ptr::null_mut()
@@ -235,20 +250,20 @@ impl BoardMemory {
 }
 
 /// The words of a round of two; its slots are watched by the tests.
-pub struct RoundMemory(Base);
+pub struct FlatBoardMemory(Base);
 
-impl RoundMemory {
-    pub unsafe fn new(base: Base) -> RoundMemory {
-        RoundMemory(base)
+impl FlatBoardMemory {
+    pub unsafe fn new(base: Base) -> FlatBoardMemory {
+        FlatBoardMemory(base)
     }
     pub fn left(&self) -> &AtomicU64 {
-        &self.0.board[PARTS + 2]
+        &self.0.board[PHASES + 2]
     }
     pub fn done(&self, i: usize) -> &AtomicU64 {
         &self.0.round[i]
     }
     pub fn slot(&self, at: usize) -> &AtomicU64 {
-        &self.0.round[2 + at / super::board::SLOT_MAX]
+        &self.0.round[2 + at / super::counter_board::SLOT_MAX_BYTES]
     }
     pub fn data(&self, _at: usize) -> *mut u8 {
         std::ptr::null_mut()

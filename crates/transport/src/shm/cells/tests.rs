@@ -141,7 +141,7 @@ fn made_up_cells_are_refused() {
     let mine = two.sides[0].own[0];
     let word = |cell: u32, len: u32| (u64::from(cell) | u64::from(len) << 32).to_le_bytes();
     let theirs = (CELLS / 2) as u32;
-    let body = BODY_MAX as u32;
+    let body = CELL_BODY_MAX_BYTES as u32;
     assert!(two.sides[0].bytes(&word(theirs, body)).is_some());
     for record in [
         word(theirs, body + 1),

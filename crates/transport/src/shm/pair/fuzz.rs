@@ -2,11 +2,13 @@
 //! rings, and nothing loops.
 
 use super::*;
-use crate::shm::cells::BODY_MAX;
-use crate::shm::long::Long;
+use crate::shm::cells::CELL_BODY_MAX_BYTES;
 use crate::shm::mapping::Mapping;
-use crate::shm::memory::{CELL, CELLS, FRONT, FRONT_AT, LINE, RECORDS_AT, RING};
-use crate::shm::ring::{LONG_MAX, RECORD_MAX};
+use crate::shm::memory::{
+    CELL_BYTES, CELLS, FASTBOX_AT, FASTBOX_BYTES, LINE_BYTES, RECORDS_AT, RING,
+};
+use crate::shm::reassembly::Reassembly;
+use crate::shm::ring::{RECORD_MAX_BYTES, SPLIT_MAX_BYTES};
 use crate::{Inbox, ProcId};
 use ferry_fuzz::fuzz;
 
@@ -18,15 +20,15 @@ struct Counting {
 }
 
 impl Inbox for Counting {
-    fn arrived(&mut self, _: ProcId, _: u8, bytes: &[u8]) -> bool {
-        assert!(bytes.len() <= LONG_MAX);
+    fn on_message(&mut self, _: ProcId, _: u8, bytes: &[u8]) -> bool {
+        assert!(bytes.len() <= SPLIT_MAX_BYTES);
         self.bytes += bytes.len();
         false
     }
-    fn begin(&mut self, _: ProcId, _: u8, _: &[u8], _: usize) -> Option<usize> {
+    fn on_message_start(&mut self, _: ProcId, _: u8, _: &[u8], _: usize) -> Option<usize> {
         self.streams.then_some(1)
     }
-    fn part(&mut self, _: ProcId, _: u8, head: &[u8], bytes: &[u8]) {
+    fn stream_part(&mut self, _: ProcId, _: u8, head: &[u8], bytes: &[u8]) {
         assert_eq!(head.len(), 1);
         self.bytes += bytes.len();
     }
@@ -39,11 +41,11 @@ fn step(kind: u8, at: u16, bytes: &[u8]) -> Vec<u8> {
 
 const POKE_DATA: u8 = 0;
 const POKE_HEAD: u8 = 1;
-const POKE_FRONT: u8 = 2;
+const POKE_FASTBOX: u8 = 2;
 const TAKE: u8 = 3;
 const SEND: u8 = 4;
-const SEND_LONG: u8 = 5;
-const SEND_CELLED: u8 = 6;
+const SEND_SPLIT: u8 = 5;
+const SEND_IN_CELL: u8 = 6;
 
 #[test]
 fn fuzz_shared_memory() {
@@ -62,15 +64,15 @@ fn fuzz_shared_memory() {
     };
     let seeds = [
         celled(half, 40),
-        celled(half, BODY_MAX as u64),
-        celled(half, BODY_MAX as u64 + 1),
+        celled(half, CELL_BODY_MAX_BYTES as u64),
+        celled(half, CELL_BODY_MAX_BYTES as u64 + 1),
         celled(0, 40),
         celled(CELLS as u64, 40),
         [
-            step(SEND_CELLED, 5000, &[]).repeat(9),
+            step(SEND_IN_CELL, 5000, &[]).repeat(9),
             celled(0, 40),
-            step(POKE_HEAD, LINE as u16 + 8, &[0xff; 8]),
-            step(SEND_CELLED, 65535, &[]).repeat(9),
+            step(POKE_HEAD, LINE_BYTES as u16 + 8, &[0xff; 8]),
+            step(SEND_IN_CELL, 65535, &[]).repeat(9),
         ]
         .concat(),
         [
@@ -82,7 +84,7 @@ fn fuzz_shared_memory() {
         .concat(),
         [step(POKE_DATA, 0, &valid(40)), step(TAKE, 0, &[])].concat(),
         [
-            step(POKE_DATA, 0, &valid(RECORD_MAX as u64)),
+            step(POKE_DATA, 0, &valid(RECORD_MAX_BYTES as u64)),
             step(TAKE, 0, &[]),
             step(TAKE, 0, &[]),
         ]
@@ -94,10 +96,10 @@ fn fuzz_shared_memory() {
         .concat(),
         [
             step(SEND, 20, &[]),
-            step(POKE_FRONT, 0, &front(FRONT_MAX as u64, 8)),
+            step(POKE_FASTBOX, 0, &front(FASTBOX_MAX_BYTES as u64, 8)),
             step(TAKE, 0, &[]),
             step(SEND, 20, &[]),
-            step(POKE_FRONT, 0, &front(0xffff, 15)),
+            step(POKE_FASTBOX, 0, &front(0xffff, 15)),
             step(TAKE, 0, &[]),
         ]
         .concat(),
@@ -123,9 +125,9 @@ fn fuzz_shared_memory() {
         ]
         .concat(),
         [
-            step(SEND_LONG, 50000, &[]).repeat(9),
+            step(SEND_SPLIT, 50000, &[]).repeat(9),
             step(POKE_HEAD, 0, &(64 * 1024u64).to_le_bytes()),
-            step(SEND_LONG, 65535, &[]),
+            step(SEND_SPLIT, 65535, &[]),
         ]
         .concat(),
         [
@@ -145,12 +147,12 @@ fn fuzz_shared_memory() {
             Pair::new(
                 Writer::new(out),
                 Reader::new(into),
-                Front::new(out.add(FRONT_AT), true),
+                Fastbox::new(out.add(FASTBOX_AT), true),
                 Cells::new(out, into, true, CELLS),
             )
         };
         let mut outcome = Vec::new();
-        let (mut long, mut inbox) = (None::<Long>, Counting::default());
+        let (mut long, mut inbox) = (None::<Reassembly>, Counting::default());
         let mut rest = input;
         while let [kind, len, low, high, tail @ ..] = rest {
             let (bytes, tail) = tail.split_at(usize::from(*len).min(tail.len()));
@@ -162,40 +164,46 @@ fn fuzz_shared_memory() {
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), base.add(at), n);
             };
             match kind % 7 {
-                POKE_DATA => poke(into, RECORDS_AT + at / LINE * LINE, RING),
-                POKE_HEAD => poke(out, at % FRONT_AT, FRONT_AT),
-                POKE_FRONT => poke(out, FRONT_AT + at % FRONT, FRONT_AT + FRONT),
+                POKE_DATA => poke(into, RECORDS_AT + at / LINE_BYTES * LINE_BYTES, RING),
+                POKE_HEAD => poke(out, at % FASTBOX_AT, FASTBOX_AT),
+                POKE_FASTBOX => poke(
+                    out,
+                    FASTBOX_AT + at % FASTBOX_BYTES,
+                    FASTBOX_AT + FASTBOX_BYTES,
+                ),
                 TAKE => {
                     let (ring, other, line) = (
                         into as usize..into as usize + RING,
                         out as usize + RECORDS_AT..out as usize + RING,
-                        out as usize + FRONT_AT..out as usize + FRONT_AT + FRONT,
+                        out as usize + FASTBOX_AT..out as usize + FASTBOX_AT + FASTBOX_BYTES,
                     );
                     let inside = |bytes: &[u8], memory: &std::ops::Range<usize>| {
                         let from = bytes.as_ptr() as usize;
                         from >= memory.start && from + bytes.len() <= memory.end
                     };
                     let next = pair.next();
-                    let celled = matches!(next, Next::Celled(..));
+                    let celled = matches!(next, Next::InCell(..));
                     let release = match next {
                         Next::Nothing => false,
                         Next::Malformed => {
                             outcome.push(1 << 20);
                             break;
                         }
-                        Next::Front(_, bytes) => {
+                        Next::Fastbox(_, bytes) => {
                             assert!(inside(bytes, &line));
                             outcome.push(bytes.len());
                             false
                         }
                         Next::Record(message, bytes, more)
-                        | Next::Celled(message, bytes, more, _) => {
+                        | Next::InCell(message, bytes, more, _) => {
                             // Cells lie behind both rings.
                             assert!(inside(bytes, &ring) || celled && inside(bytes, &other));
-                            assert!(bytes.len() <= if celled { CELL } else { RECORD_MAX });
+                            assert!(
+                                bytes.len() <= if celled { CELL_BYTES } else { RECORD_MAX_BYTES }
+                            );
                             inbox.streams = at % 2 == 1;
                             if (more || long.is_some())
-                                && crate::shm::take_part(
+                                && crate::shm::reassemble(
                                     1, &mut long, message, bytes, more, &mut inbox,
                                 )
                                 .is_err()
@@ -210,27 +218,31 @@ fn fuzz_shared_memory() {
                     let wakes = match (release, celled) {
                         (false, _) => false,
                         (true, false) => pair.release(),
-                        (true, true) => pair.release_celled(),
+                        (true, true) => pair.release_cell(),
                     };
                     if wakes {
                         outcome.push(1 << 21);
                     }
                 }
-                SEND_LONG => {
-                    let sent =
-                        pair.send_long(3, &[1; 16], &vec![0xcd; at.max(RECORD_MAX)], len % 2 == 0);
+                SEND_SPLIT => {
+                    let sent = pair.send_split(
+                        3,
+                        &[1; 16],
+                        &vec![0xcd; at.max(RECORD_MAX_BYTES)],
+                        len % 2 == 0,
+                    );
                     outcome.push(1 << 24 | usize::from(sent));
                 }
-                SEND_CELLED => {
+                SEND_IN_CELL => {
                     let fill = |out: &mut [u8]| {
                         assert_eq!(out.len(), at);
                         out.fill(0xef);
                     };
-                    let sent = pair.send_celled(*kind, &[1; 16], at, fill);
+                    let sent = pair.send_in_cell(*kind, &[1; 16], at, fill);
                     outcome.push(1 << 25 | usize::from(sent));
                 }
                 _ => {
-                    let len = at % (RECORD_MAX + 1);
+                    let len = at % (RECORD_MAX_BYTES + 1);
                     let sent = pair.send(*kind, len.min(usize::from(*kind)), len, |out| {
                         assert_eq!(out.len(), len);
                         out.fill(0xab);

@@ -61,7 +61,11 @@ impl Whole {
 
     /// Bytes of the ring from its beginning to behind the last that has been written to.
     fn used(&self) -> usize {
-        let last = self.memory.bytes().take(RECORDS_AT + DATA).enumerate();
+        let last = self
+            .memory
+            .bytes()
+            .take(RECORDS_AT + RING_DATA_BYTES)
+            .enumerate();
         let last = last.filter(|&(at, b)| at >= RECORDS_AT && b != 0).last();
         last.map_or(0, |(at, _)| at + 1 - RECORDS_AT)
     }
@@ -74,21 +78,21 @@ fn an_exchange_of_single_messages_stays_in_the_first_pages() {
         (100, false),
         (4096, false),
         (16384, false),
-        (RECORD_MAX, false),
+        (RECORD_MAX_BYTES, false),
         (100, true),
         (4096, true),
         (16384, true),
     ] {
         let mut ring = Whole::new();
-        for _ in 0..4 * DATA / len {
+        for _ in 0..4 * RING_DATA_BYTES / len {
             let before = ring.reader.position();
             assert!(ring.write(len));
             assert_eq!(ring.read(), Some(len));
             let known = if late { before } else { ring.reader.position() };
             ring.writer.note_read(known);
         }
-        let laps = if len == RECORD_MAX { 2 } else { 1 };
-        assert!(ring.used() <= laps * LAP as usize + LINE);
+        let laps = if len == RECORD_MAX_BYTES { 2 } else { 1 };
+        assert!(ring.used() <= laps * LAP as usize + LINE_BYTES);
         assert!(!ring.reader.went_round());
     }
 }
@@ -96,15 +100,15 @@ fn an_exchange_of_single_messages_stays_in_the_first_pages() {
 #[test]
 fn a_stream_uses_all_of_it() {
     let mut ring = Whole::new();
-    for _ in 0..DATA / 4096 {
+    for _ in 0..RING_DATA_BYTES / 4096 {
         assert!(ring.write(4096));
         assert_eq!(ring.read(), Some(4096));
     }
-    assert!(ring.used() > DATA - 2 * 4096);
+    assert!(ring.used() > RING_DATA_BYTES - 2 * 4096);
     assert!(ring.reader.went_round());
     // And what has been used stays so.
     ring.tell();
-    for _ in 0..DATA / 4096 {
+    for _ in 0..RING_DATA_BYTES / 4096 {
         assert!(ring.write(4096) && ring.read().is_some());
         ring.tell();
     }
@@ -114,13 +118,13 @@ fn a_stream_uses_all_of_it() {
 #[test]
 fn a_shorter_lap_leaves_room_for_a_long_message() {
     let mut ring = Whole::new();
-    while ring.writer.tail < DATA as u64 {
+    while ring.writer.tail < RING_DATA_BYTES as u64 {
         ring.tell();
         assert!(ring.write(1000) && ring.read().is_some());
     }
-    assert!(ring.used() <= LAP as usize + LINE);
-    let body = [7; LONG_MAX - LINE];
-    assert!(ring.writer.write_long(0, &[1; LINE], &body, 0));
+    assert!(ring.used() <= LAP as usize + LINE_BYTES);
+    let body = [7; SPLIT_MAX_BYTES - LINE_BYTES];
+    assert!(ring.writer.write_split(0, &[1; LINE_BYTES], &body, 0));
 }
 
 #[test]
@@ -134,7 +138,7 @@ fn an_end_that_is_skipped_at_the_beginning_is_nonsense() {
 proptest! {
     #[test]
     fn records_come_whole_and_in_order_however_far_the_reader_is_known_to_be(
-        steps in prop::collection::vec((0usize..4, 0usize..RECORD_MAX), 1..400)
+        steps in prop::collection::vec((0usize..4, 0usize..RECORD_MAX_BYTES), 1..400)
     ) {
         let mut ring = Whole::new();
         for (step, len) in steps {

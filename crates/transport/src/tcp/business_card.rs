@@ -48,9 +48,9 @@ pub struct Listening {
 
 /// What a process tells others so that they can reach it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Card(pub Vec<Listening>);
+pub struct BusinessCard(pub Vec<Listening>);
 
-impl Card {
+impl BusinessCard {
     /// The card as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let listed = &self.0[..self.0.len().min(ADDRESSES_MAX)];
@@ -68,14 +68,14 @@ impl Card {
     }
 
     /// Reads a card. `None`: it is none.
-    pub fn decode(bytes: &[u8]) -> Option<Card> {
+    pub fn decode(bytes: &[u8]) -> Option<BusinessCard> {
         let [VERSION, count, rest @ ..] = bytes else {
             return None;
         };
         if usize::from(*count) > ADDRESSES_MAX {
             return None;
         }
-        let (mut rest, mut card) = (rest, Card::default());
+        let (mut rest, mut card) = (rest, BusinessCard::default());
         for _ in 0..*count {
             let (&[family, prefix, low, high], more) = rest.split_first_chunk::<4>()?;
             let (ip, more) = match family {
@@ -144,12 +144,12 @@ mod tests {
         }
     }
 
-    fn card(all: &[&str]) -> Card {
+    fn card(all: &[&str]) -> BusinessCard {
         let listening = |(i, a): (usize, &&str)| Listening {
             address: address(a),
             port: 1000 + i as u16,
         };
-        Card(all.iter().enumerate().map(listening).collect())
+        BusinessCard(all.iter().enumerate().map(listening).collect())
     }
 
     #[test]
@@ -158,11 +158,11 @@ mod tests {
             card(&[]),
             card(&["10.0.0.1/8", "fd00::7/64", "127.0.0.1/8"]),
         ] {
-            assert_eq!(Card::decode(&c.encode()), Some(c));
+            assert_eq!(BusinessCard::decode(&c.encode()), Some(c));
         }
         let many: Vec<String> = (0..50).map(|i| format!("10.0.1.{i}/24")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let read = Card::decode(&card(&many).encode()).unwrap();
+        let read = BusinessCard::decode(&card(&many).encode()).unwrap();
         assert_eq!(read.0.len(), ADDRESSES_MAX);
     }
 
@@ -196,7 +196,7 @@ mod tests {
             card(&[]).encode(),
         ];
         fuzz("cards", &seeds, |bytes| {
-            let read = Card::decode(bytes);
+            let read = BusinessCard::decode(bytes);
             if let Some(c) = &read {
                 assert_eq!(c.encode(), bytes);
                 c.in_order(&[address("10.0.0.9/24")], false);

@@ -1,6 +1,8 @@
 //! Messages of a process to itself.
 
-use crate::{Answer, Body, Features, Inbox, PIECE, ProcId, ReadError, Transport, TransportError};
+use crate::{
+    Answer, Body, FRAGMENT_BYTES, Features, Inbox, ProcId, ReadError, Transport, TransportError,
+};
 use std::collections::VecDeque;
 
 /// The wire of a process to itself: a queue.
@@ -31,13 +33,13 @@ impl Transport for SelfLoop {
     fn features(&self, _peer: ProcId) -> Features {
         Features {
             message_max: usize::MAX,
-            piece_max: PIECE,
+            fragment_max: FRAGMENT_BYTES,
             eager_max: 4096,
             remote_read: true,
             read_min: 0,
             same_node: true,
             stream: false,
-            together: false,
+            batch: false,
         }
     }
 
@@ -62,7 +64,7 @@ impl Transport for SelfLoop {
     fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
         let mut delivered = 0;
         while let Some((message, bytes)) = self.queue.pop_front() {
-            inbox.arrived(self.me, message, &bytes);
+            inbox.on_message(self.me, message, &bytes);
             delivered += 1;
         }
         Ok(delivered)
@@ -94,7 +96,7 @@ mod tests {
 
     struct Keep(Vec<(ProcId, u8, Vec<u8>)>);
     impl Inbox for Keep {
-        fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool {
+        fn on_message(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool {
             self.0.push((from, message, bytes.to_vec()));
             false
         }

@@ -15,36 +15,36 @@
 //! The word `claim` is written last and names the turn, so a claim that succeeds belongs to the
 //! copy whose places were read before it.
 
-use super::memory::{AtomicU64, LINE, Ordering};
+use super::super::memory::{AtomicU64, LINE_BYTES, Ordering};
 
 /// Copies that one receiver can have on one sender's desk at a time.
-pub const COPIES: usize = 4;
+pub const COPIES_MAX: usize = 4;
 /// Most chunks of a copy: bits of a word.
-const CHUNKS: u64 = 64;
+const CHUNKS_MAX: u64 = 64;
 /// Below this many bytes a message is not worth sharing.
-pub const SHARE_MIN: usize = 96 * 1024;
+pub const COOPERATIVE_MIN_BYTES: usize = 96 * 1024;
 /// Chunks end at page borders.
 const PAGE: u64 = 4096;
 
-/// One copy on a desk.
+/// One copy on a table.
 #[repr(C, align(128))]
 struct Copy {
     source: AtomicU64,
     target: AtomicU64,
     len: AtomicU64,
     chunk: AtomicU64,
-    _line0: [u64; LINE / 8 - 4],
+    _line0: [u64; LINE_BYTES / 8 - 4],
     claim: AtomicU64,
     done: AtomicU64,
     refused: AtomicU64,
-    _line1: [u64; LINE / 8 - 3],
+    _line1: [u64; LINE_BYTES / 8 - 3],
 }
 
 /// What a receiver and a sender know of the copies between them; in shared memory, all zeros at
 /// first.
 #[repr(C)]
-pub struct Desk {
-    copies: [Copy; COPIES],
+pub struct CopyTable {
+    copies: [Copy; COPIES_MAX],
 }
 
 /// A piece of a copy: from there to there, bytes.
@@ -74,7 +74,7 @@ fn chunk_len(len: u64) -> u64 {
     } else if len < 32 << 20 {
         8
     } else {
-        CHUNKS / 2
+        CHUNKS_MAX / 2
     };
     (len / pieces).next_multiple_of(PAGE)
 }
@@ -110,7 +110,7 @@ impl Copy {
         loop {
             let claim = self.claim.load(Ordering::Acquire);
             let (chunks, next) = (claim >> 16 & 0xffff, claim & 0xffff);
-            if next >= chunks.min(CHUNKS) {
+            if next >= chunks.min(CHUNKS_MAX) {
                 return None;
             }
             if let Some(chunk) = self.claim(claim) {
@@ -121,14 +121,14 @@ impl Copy {
 }
 
 /// The sender's side.
-impl Desk {
-    /// Claims a chunk of any copy: the copy's place on the desk, and the chunk.
-    pub fn help(&self) -> Option<(usize, Chunk)> {
-        (0..COPIES).find_map(|at| Some((at, self.copies[at].next()?)))
+impl CopyTable {
+    /// Claims a chunk of any copy: the copy's place on the table, and the chunk.
+    pub fn claim(&self) -> Option<(usize, Chunk)> {
+        (0..COPIES_MAX).find_map(|at| Some((at, self.copies[at].next()?)))
     }
 
     /// The chunk has been copied; a full barrier.
-    pub fn helped(&self, at: usize, chunk: Chunk) {
+    pub fn complete(&self, at: usize, chunk: Chunk) {
         self.copies[at]
             .done
             .fetch_or(1 << (chunk.number % 64), Ordering::SeqCst);
@@ -143,7 +143,7 @@ impl Desk {
 }
 
 /// A copy of the receiver's that is under way.
-pub struct Begun {
+pub struct ActiveCopy {
     at: usize,
     all: u64,
     /// Chunks that the receiver has copied, or given up.
@@ -152,30 +152,30 @@ pub struct Begun {
     chunk: u64,
 }
 
-/// What a receiver holds of its desk.
-pub struct Receiver {
-    desk: &'static Desk,
+/// What a receiver holds of its table.
+pub struct CopyReceiver {
+    table: &'static CopyTable,
     turn: u64,
-    free: [bool; COPIES],
+    free: [bool; COPIES_MAX],
 }
 
-impl Receiver {
+impl CopyReceiver {
     /// The receiver's side of `desk`; there is only one.
-    pub fn new(desk: &'static Desk) -> Receiver {
-        Receiver {
-            desk,
+    pub fn new(table: &'static CopyTable) -> CopyReceiver {
+        CopyReceiver {
+            table,
             turn: 0,
-            free: [true; COPIES],
+            free: [true; COPIES_MAX],
         }
     }
 
-    /// Puts a copy on the desk. `None`: the desk is full.
-    pub fn begin(&mut self, source: u64, target: u64, len: u64) -> Option<Begun> {
+    /// Puts a copy on the table. `None`: the desk is full.
+    pub fn begin(&mut self, source: u64, target: u64, len: u64) -> Option<ActiveCopy> {
         let at = self.free.iter().position(|&free| free)?;
         let chunk = chunk_len(len).max(PAGE);
         let chunks = len.div_ceil(chunk);
         self.turn = (self.turn + 1) & 0xffff_ffff;
-        let copy = &self.desk.copies[at];
+        let copy = &self.table.copies[at];
         copy.source.store(source, Ordering::Relaxed);
         copy.target.store(target, Ordering::Relaxed);
         copy.len.store(len, Ordering::Relaxed);
@@ -185,7 +185,7 @@ impl Receiver {
         copy.claim
             .store(word(self.turn, chunks, 0), Ordering::SeqCst);
         self.free[at] = false;
-        Some(Begun {
+        Some(ActiveCopy {
             at,
             all: u64::MAX >> (64 - chunks),
             own: 0,
@@ -196,8 +196,8 @@ impl Receiver {
 
     /// The next chunk for the receiver, which copies it at once: one that nobody has claimed, or
     /// one that the sender could not copy.
-    pub fn next(&self, begun: &mut Begun) -> Option<Chunk> {
-        match self.desk.copies[begun.at].next() {
+    pub fn next(&self, begun: &mut ActiveCopy) -> Option<Chunk> {
+        match self.table.copies[begun.at].next() {
             Some(chunk) => {
                 begun.own |= 1 << (chunk.number % 64);
                 Some(chunk)
@@ -206,8 +206,8 @@ impl Receiver {
         }
     }
 
-    fn refused(&self, begun: &mut Begun) -> Option<Chunk> {
-        let refused = self.desk.copies[begun.at].refused.load(Ordering::Acquire) & begun.all;
+    fn refused(&self, begun: &mut ActiveCopy) -> Option<Chunk> {
+        let refused = self.table.copies[begun.at].refused.load(Ordering::Acquire) & begun.all;
         let left = refused & !begun.own;
         if left == 0 {
             return None;
@@ -225,8 +225,8 @@ impl Receiver {
     }
 
     /// Is all of it copied? Then the place is free for the next copy, and `begun` is void.
-    pub fn ended(&mut self, begun: &Begun) -> bool {
-        let copy = &self.desk.copies[begun.at];
+    pub fn ended(&mut self, begun: &ActiveCopy) -> bool {
+        let copy = &self.table.copies[begun.at];
         let ended = (copy.done.load(Ordering::Acquire) | begun.own) & begun.all == begun.all;
         if ended {
             self.free[begun.at] = true;
@@ -236,5 +236,5 @@ impl Receiver {
 }
 
 #[cfg(all(test, not(loom)))]
-#[path = "share/tests.rs"]
+#[path = "cooperative/tests.rs"]
 mod tests;

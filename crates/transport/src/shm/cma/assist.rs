@@ -1,31 +1,35 @@
 //! Copies that a receiver and a sender make together: the system calls and the bells around
 //! [`share`](super::share).
 
-use super::share::{Begun, Chunk, Desk, Receiver, SHARE_MIN};
-use super::{Shm, cma};
-use crate::{Fetch, ProcId, ReadError};
+use super::super::Shm;
+use super::cooperative::{ActiveCopy, COOPERATIVE_MIN_BYTES, Chunk, CopyReceiver, CopyTable};
+use crate::shm::cma;
+use crate::{ProcId, ReadError, ReadStart};
 use std::sync::atomic::Ordering;
 
 /// A sender that sleeps is woken for messages of at least so many bytes: a wake takes some
 /// microseconds.
-const WAKE_MIN: usize = 1024 * 1024;
+const WAKE_MIN_BYTES: usize = 1024 * 1024;
 /// Bytes after which a helper looks at its own affairs again.
-const HELP_MAX: u64 = 2 * 1024 * 1024;
+const ASSIST_MAX_BYTES: u64 = 2 * 1024 * 1024;
 
 /// What one process keeps of the copies between itself and a peer.
-pub(super) struct Sharing {
+pub(in crate::shm) struct CooperativeCopies {
     /// The desk on which this process, as a receiver, puts its copies.
-    own: Receiver,
+    own: CopyReceiver,
     /// The peer's desk, on which this process helps.
-    peers: &'static Desk,
-    under_way: Vec<(u32, Begun, Option<ReadError>)>,
+    peers: &'static CopyTable,
+    under_way: Vec<(u32, ActiveCopy, Option<ReadError>)>,
     numbers: u32,
 }
 
-impl Sharing {
-    pub(super) fn new(own: &'static Desk, peers: &'static Desk) -> Sharing {
-        Sharing {
-            own: Receiver::new(own),
+impl CooperativeCopies {
+    pub(in crate::shm) fn new(
+        own: &'static CopyTable,
+        peers: &'static CopyTable,
+    ) -> CooperativeCopies {
+        CooperativeCopies {
+            own: CopyReceiver::new(own),
             peers,
             under_way: Vec::new(),
             numbers: 0,
@@ -33,13 +37,13 @@ impl Sharing {
     }
 }
 
-impl Receiver {
+impl CopyReceiver {
     /// Copies what nobody has claimed, and what the peer could not copy. After a fault nothing more
     /// is copied, but all is claimed.
     ///
     /// # Safety
     /// The copy's target must be writable.
-    unsafe fn carry_on(&self, pid: i32, begun: &mut Begun, fault: &mut Option<ReadError>) {
+    unsafe fn carry_on(&self, pid: i32, begun: &mut ActiveCopy, fault: &mut Option<ReadError>) {
         while let Some(Chunk {
             source,
             target,
@@ -57,19 +61,19 @@ impl Receiver {
 }
 
 impl Shm {
-    /// As [`fetch`](crate::Transport::fetch).
+    /// As [`fetch`](crate::Transport::start_read).
     ///
     /// # Safety
     /// As there.
-    pub(super) unsafe fn share(
+    pub(in crate::shm) unsafe fn copy_cooperatively(
         &mut self,
         from: ProcId,
         address: u64,
         into: *mut u8,
         len: usize,
-    ) -> Result<Fetch, ReadError> {
+    ) -> Result<ReadStart, ReadError> {
         let i = self.index(from).ok_or(ReadError::Refused)?;
-        let alone = !self.cores_to_spare || len < SHARE_MIN;
+        let alone = !self.cores_to_spare || len < COOPERATIVE_MIN_BYTES;
         let me = self.me;
         let control = &self.controls[i];
         let peer = self.peer(i).map_err(|_| ReadError::Refused)?;
@@ -77,61 +81,64 @@ impl Shm {
             return Err(ReadError::Refused);
         }
         let pid = control.pid.load(Ordering::Relaxed) as i32;
-        let sharing = &mut peer.sharing;
+        let copies = &mut peer.copies;
         let begun = if alone {
             None
         } else {
-            sharing.own.begin(address, into as u64, len as u64)
+            copies.own.begin(address, into as u64, len as u64)
         };
         let Some(mut begun) = begun else {
             // SAFETY: the caller's promise.
             unsafe { cma::read(pid, address, &[(into, len)])? };
-            return Ok(Fetch::Done);
+            return Ok(ReadStart::Done);
         };
-        control.asking[me / 64].fetch_or(1 << (me % 64), Ordering::SeqCst);
-        control.asked.fetch_add(1, Ordering::SeqCst);
-        if len >= WAKE_MIN {
-            control.ring_if_asleep();
+        control.assist_wanted_by[me / 64].fetch_or(1 << (me % 64), Ordering::SeqCst);
+        control.assist_requests.fetch_add(1, Ordering::SeqCst);
+        if len >= WAKE_MIN_BYTES {
+            control.wake_if_asleep();
         }
         let mut fault = None;
         // SAFETY: the caller's promise.
-        unsafe { sharing.own.carry_on(pid, &mut begun, &mut fault) };
-        if sharing.own.ended(&begun) {
-            return fault.map_or(Ok(Fetch::Done), Err);
+        unsafe { copies.own.carry_on(pid, &mut begun, &mut fault) };
+        if copies.own.ended(&begun) {
+            return fault.map_or(Ok(ReadStart::Done), Err);
         }
-        sharing.numbers = sharing.numbers.wrapping_add(1);
-        sharing.under_way.push((sharing.numbers, begun, fault));
-        Ok(Fetch::Begun(sharing.numbers))
+        copies.numbers = copies.numbers.wrapping_add(1);
+        copies.under_way.push((copies.numbers, begun, fault));
+        Ok(ReadStart::Pending(copies.numbers))
     }
 
-    /// As [`fetched`](crate::Transport::fetched).
-    pub(super) fn shared(&mut self, from: ProcId) -> Option<(u32, Result<(), ReadError>)> {
+    /// As [`fetched`](crate::Transport::finished_read).
+    pub(in crate::shm) fn finished_copy(
+        &mut self,
+        from: ProcId,
+    ) -> Option<(u32, Result<(), ReadError>)> {
         let i = self.index(from)?;
         let pid = self.controls[i].pid.load(Ordering::Relaxed) as i32;
-        let sharing = &mut self.peers[i].as_mut()?.sharing;
+        let copies = &mut self.peers[i].as_mut()?.copies;
         let mut found = None;
-        for (at, (_, begun, fault)) in sharing.under_way.iter_mut().enumerate() {
+        for (at, (_, begun, fault)) in copies.under_way.iter_mut().enumerate() {
             // SAFETY: `share`'s caller promised it until the copy has ended.
-            unsafe { sharing.own.carry_on(pid, begun, fault) };
-            if sharing.own.ended(begun) {
+            unsafe { copies.own.carry_on(pid, begun, fault) };
+            if copies.own.ended(begun) {
                 found = Some(at);
                 break;
             }
         }
-        let (number, _, fault) = sharing.under_way.remove(found?);
+        let (number, _, fault) = copies.under_way.remove(found?);
         Some((number, fault.map_or(Ok(()), Err)))
     }
 
     /// Copies what peers have put on their desks, up to a fair share. Returns how many chunks that
     /// was.
     #[cold]
-    pub(super) fn help(&mut self) -> usize {
+    pub(in crate::shm) fn assist(&mut self) -> usize {
         let controls = self.controls;
         let mine = &controls[self.me];
-        self.asked_seen = mine.asked.load(Ordering::SeqCst);
+        self.assists_seen = mine.assist_requests.load(Ordering::SeqCst);
         let (mut chunks, mut bytes) = (0, 0);
         for w in 0..self.locals.len().div_ceil(64) {
-            let mut bits = mine.asking[w].swap(0, Ordering::SeqCst);
+            let mut bits = mine.assist_wanted_by[w].swap(0, Ordering::SeqCst);
             while bits != 0 {
                 let from = w * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
@@ -139,23 +146,24 @@ impl Shm {
                     continue;
                 };
                 let pid = controls[from].pid.load(Ordering::Relaxed) as i32;
-                let desk = peer.sharing.peers;
+                let table = peer.copies.peers;
                 loop {
-                    if bytes >= HELP_MAX {
+                    if bytes >= ASSIST_MAX_BYTES {
                         // The rest at the next look, unless the receiver was faster.
-                        mine.asking[w].fetch_or(bits | 1 << (from % 64), Ordering::SeqCst);
-                        self.asked_seen = self.asked_seen.wrapping_sub(1);
+                        mine.assist_wanted_by[w]
+                            .fetch_or(bits | 1 << (from % 64), Ordering::SeqCst);
+                        self.assists_seen = self.assists_seen.wrapping_sub(1);
                         return chunks;
                     }
-                    let Some((at, chunk)) = desk.help() else {
+                    let Some((at, chunk)) = table.claim() else {
                         break;
                     };
                     if cma::write(pid, chunk.source, chunk.target, chunk.len) {
-                        desk.helped(at, chunk);
+                        table.complete(at, chunk);
                     } else {
-                        desk.refuse(at, chunk);
+                        table.refuse(at, chunk);
                     }
-                    controls[from].ring_if_asleep();
+                    controls[from].wake_if_asleep();
                     chunks += 1;
                     bytes += chunk.len;
                 }

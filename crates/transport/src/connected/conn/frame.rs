@@ -137,7 +137,7 @@ impl Reader {
                 head_len,
                 left,
             } => {
-                let bytes = inbox.room(from, *message, &head[..*head_len], *left)?;
+                let bytes = inbox.stream_buffer(from, *message, &head[..*head_len], *left)?;
                 if bytes.is_empty() {
                     return None;
                 }
@@ -178,7 +178,7 @@ impl Reader {
             } => {
                 if n > 0 {
                     *left -= n;
-                    inbox.placed(from, *message, &head[..*head_len], n);
+                    inbox.stream_placed(from, *message, &head[..*head_len], n);
                     found.delivered = 1;
                 }
                 self.end_stream();
@@ -241,7 +241,7 @@ impl Reader {
                 } => {
                     let take = (*left).min(bytes.len());
                     *left -= take;
-                    inbox.part(from, *message, &head[..*head_len], &bytes[..take]);
+                    inbox.stream_part(from, *message, &head[..*head_len], &bytes[..take]);
                     found.delivered += 1;
                     bytes = &bytes[take..];
                     self.end_stream();
@@ -275,7 +275,7 @@ impl Reader {
                 };
                 found.farewell = false;
                 found.delivered += 1;
-                found.kept |= inbox.arrived(from, message, whole);
+                found.kept |= inbox.on_message(from, message, whole);
                 Ok(HEADER + len)
             }
             Kind::Stream => {
@@ -317,7 +317,7 @@ impl Reader {
         if len < DIRECT_MIN {
             return None;
         }
-        let head_len = inbox.begin(from, message, start, len)?;
+        let head_len = inbox.on_message_start(from, message, start, len)?;
         let mut head = [0; HEAD_MAX];
         head.get_mut(..head_len)?
             .copy_from_slice(start.get(..head_len)?);
@@ -364,7 +364,7 @@ impl Reader {
             && !bytes.is_empty()
         {
             *left -= bytes.len();
-            inbox.part(from, *message, &head[..*head_len], bytes);
+            inbox.stream_part(from, *message, &head[..*head_len], bytes);
         }
     }
 

@@ -1,15 +1,15 @@
 //! Rounds: nobody writes where somebody may still read, and who sleeps is woken.
 
 use super::memory::{self, shared};
-use super::{check, round};
+use super::{check, flat_board};
 use loom::sync::Notify;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::thread;
 use std::sync::Arc;
 
-/// One of two members of a round, and all slots, which loom watches.
+/// One of two members of a board, and all slots, which loom watches.
 struct Player {
-    round: round::Round,
+    board: flat_board::FlatBoard,
     slots: Arc<[[loom::cell::UnsafeCell<u64>; 2]; 2]>,
     me: usize,
     phase: u64,
@@ -20,14 +20,14 @@ unsafe impl Send for Player {}
 
 impl Player {
     fn slot(&self, i: usize) -> &loom::cell::UnsafeCell<u64> {
-        &self.slots[self.phase as usize % memory::PARTS][i]
+        &self.slots[self.phase as usize % memory::PHASES][i]
     }
     fn begin(&mut self) {
         self.phase += 1;
-        self.round.next();
+        self.board.next();
     }
     fn write(&mut self) {
-        while !self.round.is_free() {
+        while !self.board.is_free() {
             thread::yield_now();
         }
         let value = self.phase * 10 + self.me as u64;
@@ -35,7 +35,7 @@ impl Player {
         self.slot(self.me).with_mut(|p| unsafe { *p = value });
     }
     fn read(&self, i: usize) {
-        while self.round.posted(i as u32) != Some(3) {
+        while self.board.posted(i as u32) != Some(3) {
             thread::yield_now();
         }
         // SAFETY: loom checks.
@@ -46,20 +46,20 @@ impl Player {
     fn exchange(&mut self) {
         self.begin();
         self.write();
-        self.round.post(3);
+        self.board.post(3);
         self.read(1 - self.me);
-        self.round.done_with_all();
+        self.board.done_with_all();
     }
     /// One posts and goes on.
     fn broadcast(&mut self, root: usize) {
         self.begin();
         if self.me == root {
             self.write();
-            self.round.note_done();
-            self.round.post(3);
+            self.board.note_done();
+            self.board.post(3);
         } else {
             self.read(root);
-            self.round.done();
+            self.board.done();
         }
     }
 }
@@ -71,7 +71,7 @@ fn players() -> [Player; 2] {
     }));
     [0, 1].map(|me| Player {
         // SAFETY: two members on words of zeros.
-        round: unsafe { round::Round::new(base.clone(), 2, me as u32) },
+        board: unsafe { flat_board::FlatBoard::new(base.clone(), 2, me as u32) },
         slots: slots.clone(),
         me,
         phase: 0,
@@ -116,16 +116,16 @@ fn a_player_that_sleeps_is_woken() {
         let (flag, ring) = (asleep.clone(), bell.clone());
         let other = thread::spawn(move || {
             b.begin();
-            while b.round.posted(0).is_none() {
+            while b.board.posted(0).is_none() {
                 asleep.store(1, Ordering::SeqCst);
                 fence(Ordering::SeqCst); // A store with SeqCst is a full barrier on x86-64.
-                if b.round.posted(0).is_none() {
+                if b.board.posted(0).is_none() {
                     bell.wait();
                 }
             }
         });
         a.begin();
-        a.round.post(3);
+        a.board.post(3);
         if flag.load(Ordering::Relaxed) != 0 && flag.swap(0, Ordering::SeqCst) != 0 {
             ring.notify();
         }

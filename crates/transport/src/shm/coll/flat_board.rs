@@ -1,37 +1,37 @@
 //! A round in the node's memory, where few members of a group meet: each writes one slot, and reads
 //! those of the others.
 //!
-//! A [board](super::board) for those who have a core each. There one counter says that all have
+//! A [board](super::counter_board) for those who have a core each. There one counter says that all have
 //! posted, and one word that everybody may read: few lines to look at, but lines for which all
 //! compete. Here each member's slot says so itself, in the line that also has the first of its
 //! data: eight bytes from each of two members to the other cost each of them one line that comes
 //! from the other's cache, and nothing else.
 //!
-//! The members go through numbered *phases* together, [`PARTS`] of which can be under way at a
+//! The members go through numbered *phases* together, [`PHASES`] of which can be under way at a
 //! time: each has slots of its own. Whoever has seen all others post in a phase knows that they are
 //! done with the one before. Only of phases in which not all wait for all, such as a broadcast's,
 //! each member notes in a word of its own that it is done.
 //!
 //! ```text
-//! line PARTS + 2       members that have left for good, as on a board
-//! PARTS + 3 ..         the members' words: the last phase that each is done with, of those in which not all wait for all
+//! line PHASES + 2       members that have left for good, as on a board
+//! PHASES + 3 ..         the members' words: the last phase that each is done with, of those in which not all wait for all
 //! 4096                 the first member's slots, part by part, then the next one's: a word, and data
 //! word                 phase, and what was posted (MARK_BITS bits)
 //! ```
 
-use super::board::SLOT_MAX;
-use super::memory::{Base, Ordering, PARTS, RoundMemory};
+use super::counter_board::SLOT_MAX_BYTES;
+use super::memory::{Base, FlatBoardMemory, Ordering, PHASES};
 
 /// Most members.
-pub const FEW: u32 = 8;
+pub const FLAT_MAX_RANKS: u32 = 8;
 /// Bits of a slot's word that say what was posted.
 pub const MARK_BITS: u32 = 20;
 /// Most bytes that a member can post.
-pub const POST_MAX: usize = SLOT_MAX - 8;
+pub const POST_MAX_BYTES: usize = SLOT_MAX_BYTES - 8;
 
-/// One member's view of a round.
-pub struct Round {
-    memory: RoundMemory,
+/// One member's view of a board.
+pub struct FlatBoard {
+    memory: FlatBoardMemory,
     members: u32,
     me: u32,
     phase: u64,
@@ -39,18 +39,18 @@ pub struct Round {
     common: u64,
 }
 
-impl Round {
-    /// Member `me`'s view of a round of `members` members, at most [`FEW`].
+impl FlatBoard {
+    /// Member `me`'s view of a round of `members` members, at most [`FLAT_MAX_RANKS`].
     ///
     /// # Safety
     /// `base` is page-aligned shared memory as long as a board for so many, never unmapped, that
-    /// all members and nobody else use; zeroed, or [reset](Round::reset), before the first of
+    /// all members and nobody else use; zeroed, or [reset](FlatBoard::reset), before the first of
     /// them uses it.
-    pub unsafe fn new(base: Base, members: u32, me: u32) -> Round {
-        debug_assert!(me < members && members <= FEW);
+    pub unsafe fn new(base: Base, members: u32, me: u32) -> FlatBoard {
+        debug_assert!(me < members && members <= FLAT_MAX_RANKS);
         // SAFETY: the caller's promise.
-        let memory = unsafe { RoundMemory::new(base) };
-        Round {
+        let memory = unsafe { FlatBoardMemory::new(base) };
+        FlatBoard {
             memory,
             members,
             me,
@@ -63,7 +63,7 @@ impl Round {
     pub fn reset(&self) {
         for i in 0..self.members {
             self.memory.done(i as usize).store(0, Ordering::SeqCst);
-            for part in 0..PARTS {
+            for part in 0..PHASES {
                 let at = self.at(i, part);
                 self.memory.slot(at).store(0, Ordering::SeqCst);
             }
@@ -77,24 +77,24 @@ impl Round {
 
     #[inline]
     fn at(&self, i: u32, part: usize) -> usize {
-        (i as usize * PARTS + part) * SLOT_MAX
+        (i as usize * PHASES + part) * SLOT_MAX_BYTES
     }
 
     #[inline]
     fn part(phase: u64) -> usize {
-        (phase % PARTS as u64) as usize
+        (phase % PHASES as u64) as usize
     }
 
-    /// Goes on to the next phase. Its slots may be written to once they [are free](Round::is_free).
+    /// Goes on to the next phase. Its slots may be written to once they [are free](FlatBoard::is_free).
     #[inline]
     pub fn next(&mut self) {
         self.phase += 1;
     }
 
-    /// Does nobody read any more what this member posted [`PARTS`] phases ago?
+    /// Does nobody read any more what this member posted [`PHASES`] phases ago?
     #[inline]
     pub fn is_free(&mut self) -> bool {
-        let old = self.phase.saturating_sub(PARTS as u64);
+        let old = self.phase.saturating_sub(PHASES as u64);
         if old <= self.common {
             return true;
         }
@@ -104,19 +104,19 @@ impl Round {
         old <= self.common
     }
 
-    /// Where member `i`'s data lie in this phase: [`POST_MAX`] bytes. This member's own may be
+    /// Where member `i`'s data lie in this phase: [`POST_MAX_BYTES`] bytes. This member's own may be
     /// written from the time on that they are free until it posts; another's may be read from
     /// the time on that it has posted until this one is done.
     #[inline]
     pub fn data(&self, i: u32) -> *mut u8 {
-        self.memory.data(self.at(i, Round::part(self.phase)))
+        self.memory.data(self.at(i, FlatBoard::part(self.phase)))
     }
 
     /// This member has posted, and this is what (below 2^[`MARK_BITS`]); with a full barrier.
     #[inline]
     pub fn post(&self, mark: u32) {
         debug_assert!(mark < 1 << MARK_BITS);
-        let at = self.at(self.me, Round::part(self.phase));
+        let at = self.at(self.me, FlatBoard::part(self.phase));
         let word = self.phase << MARK_BITS | u64::from(mark);
         self.memory.slot(at).swap(word, Ordering::SeqCst);
     }
@@ -124,7 +124,7 @@ impl Round {
     /// What member `i` says that it has posted in this phase, if it has.
     #[inline]
     pub fn posted(&self, i: u32) -> Option<u32> {
-        let at = self.at(i, Round::part(self.phase));
+        let at = self.at(i, FlatBoard::part(self.phase));
         let word = self.memory.slot(at).load(Ordering::Acquire);
         (word >> MARK_BITS == self.phase).then_some(word as u32 & ((1 << MARK_BITS) - 1))
     }
@@ -146,7 +146,7 @@ impl Round {
         self.prepare();
     }
 
-    /// The same without a barrier: a [post](Round::post) follows.
+    /// The same without a barrier: a [post](FlatBoard::post) follows.
     #[inline]
     pub fn note_done(&mut self) {
         let mine = self.memory.done(self.me as usize);
@@ -157,14 +157,14 @@ impl Round {
     /// looked at before.
     #[inline]
     pub fn prepare(&self) {
-        let at = self.at(self.me, Round::part(self.phase + 1));
+        let at = self.at(self.me, FlatBoard::part(self.phase + 1));
         self.memory.take_over(at);
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::board::tests::Memory;
+    use super::super::counter_board::tests::Memory;
     use super::*;
 
     /// Threads in place of processes: in each phase either all post and add up, or one posts and
@@ -179,42 +179,42 @@ mod tests {
                 std::thread::spawn(move || {
                     // SAFETY: the memory outlives the threads; each stands for a process with its
                     // own view.
-                    let mut round = unsafe { Round::new(base as *mut u8, N, me) };
+                    let mut board = unsafe { FlatBoard::new(base as *mut u8, N, me) };
                     for phase in 1..=600u64 {
-                        round.next();
-                        while !round.is_free() {
+                        board.next();
+                        while !board.is_free() {
                             std::thread::yield_now();
                         }
                         let one = (phase / 50 % 2 == 1).then_some(phase as u32 % 3);
                         if one.is_none_or(|root| root == me) {
-                            let mine = round.data(me).cast::<u64>();
+                            let mine = board.data(me).cast::<u64>();
                             // SAFETY: the slot is free, and this member's until it has posted.
                             unsafe { mine.write(u64::from(me) + phase) };
                             if one.is_some() {
-                                round.note_done();
+                                board.note_done();
                             }
-                            round.post(7);
+                            board.post(7);
                         }
                         let read = |i: u32| {
-                            while round.posted(i) != Some(7) {
+                            while board.posted(i) != Some(7) {
                                 std::thread::yield_now();
                             }
                             // SAFETY: it has posted, and does not write there before this member is
                             // done.
-                            unsafe { round.data(i).cast::<u64>().read() }
+                            unsafe { board.data(i).cast::<u64>().read() }
                         };
                         if one == Some(me) {
                             continue;
                         }
                         if let Some(root) = one {
                             assert_eq!(read(root), u64::from(root) + phase);
-                            round.done();
+                            board.done();
                         } else {
                             assert_eq!((0..N).map(read).sum::<u64>(), u64::from(N) * phase + 6);
-                            round.done_with_all();
+                            board.done_with_all();
                         }
                     }
-                    round.leave();
+                    board.leave();
                 })
             })
             .collect();
@@ -222,7 +222,7 @@ mod tests {
             t.join().unwrap();
         }
         // SAFETY: as above.
-        let board = unsafe { super::super::board::Board::new(base as *mut u8, N) };
+        let board = unsafe { super::super::counter_board::CounterBoard::new(base as *mut u8, N) };
         assert!(board.is_deserted(N));
     }
 
@@ -232,16 +232,16 @@ mod tests {
         memory.0.fill(!0);
         let base = memory.base();
         // SAFETY: nobody else uses the memory.
-        let mut round = unsafe { Round::new(base, 2, 0) };
-        round.reset();
-        for _ in 0..PARTS {
-            round.next();
-            assert!(round.is_free() && round.posted(0).is_none() && round.posted(1).is_none());
-            round.post(1);
-            assert_eq!(round.posted(0), Some(1));
-            round.done();
+        let mut board = unsafe { FlatBoard::new(base, 2, 0) };
+        board.reset();
+        for _ in 0..PHASES {
+            board.next();
+            assert!(board.is_free() && board.posted(0).is_none() && board.posted(1).is_none());
+            board.post(1);
+            assert_eq!(board.posted(0), Some(1));
+            board.done();
         }
-        round.next();
-        assert!(!round.is_free(), "the other is done with nothing");
+        board.next();
+        assert!(!board.is_free(), "the other is done with nothing");
     }
 }

@@ -1,7 +1,7 @@
 //! What time brings: calls without an answer, hosts that have gone silent, strangers that say
 //! nothing.
 
-use super::{Connected, Link};
+use super::{Connected, PeerState};
 use ferry_auth::Rejected;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -62,10 +62,11 @@ impl Timer {
 impl Connected {
     /// Sees to it that the clock is looked at as often as what is under way needs.
     pub(super) fn set_timer(&mut self) {
-        let pressing = |l: &Link| matches!(l, Link::Calling(_) | Link::Dying { .. });
+        let pressing =
+            |l: &PeerState| matches!(l, PeerState::Connecting(_) | PeerState::Failing { .. });
         let period = if self.settling {
             SETTLING
-        } else if !self.porch.is_empty() || self.peers.iter().any(|p| pressing(&p.link)) {
+        } else if !self.pending.is_empty() || self.peers.iter().any(|p| pressing(&p.state)) {
             SOON
         } else if self.peers.is_empty() {
             Duration::ZERO
@@ -79,13 +80,13 @@ impl Connected {
     pub(super) fn tick(&mut self) {
         self.timer.take();
         let now = Instant::now();
-        while let Some(stranger) = self.porch.late(now) {
-            self.refuse(Rejected::Late, &stranger);
+        while let Some(pending_accept) = self.pending.late(now) {
+            self.refuse(Rejected::Late, &pending_accept);
         }
         for i in 0..self.peers.len() {
-            match &mut self.peers[i].link {
-                Link::Calling(_) => self.hurry(i, now),
-                Link::Open(conn) => {
+            match &mut self.peers[i].state {
+                PeerState::Connecting(_) => self.hurry(i, now),
+                PeerState::Open(conn) => {
                     if conn.is_silent(now, self.timeout) {
                         let seconds = self.timeout.as_secs();
                         self.end(
@@ -96,17 +97,17 @@ impl Connected {
                         );
                     }
                 }
-                Link::Dying {
+                PeerState::Failing {
                     what,
                     until,
                     medium,
                     node,
                 } if *until <= now => {
-                    let known = self.media[*medium].afterwards(*node);
+                    let known = self.media[*medium].cause_of_loss(*node);
                     let what = known.unwrap_or_else(|| std::mem::take(what));
                     self.end(i, what);
                 }
-                Link::Dying { .. } | Link::Gone(_) => {}
+                PeerState::Failing { .. } | PeerState::Lost(_) => {}
             }
         }
         self.set_timer();
@@ -115,12 +116,12 @@ impl Connected {
     /// Peer `i` cannot be spoken to any more: a fault that the next poll tells.
     pub(super) fn end(&mut self, i: usize, what: String) {
         let process = self.peers[i].process;
-        self.lending.forget(process);
-        if let Link::Open(conn) = &self.peers[i].link {
+        self.splice_pipe.forget(process);
+        if let PeerState::Open(conn) = &self.peers[i].state {
             conn.give_up();
         }
         self.forget(i);
-        self.peers[i].link = Link::Gone(what.clone());
+        self.peers[i].state = PeerState::Lost(what.clone());
         let fault = self.lost(process, what);
         self.faults.push_back(fault);
     }

@@ -1,51 +1,51 @@
 //! A board in the node's memory where the members of a group meet: what one posts there, the others
 //! read.
 //!
-//! The members go through numbered *phases* together, [`PARTS`] of which can be under way at a
+//! The members go through numbered *phases* together, [`PHASES`] of which can be under way at a
 //! time: each has a part of the board, so that nobody writes over what somebody still reads. In a
-//! phase each member adds [`SHARE`] to the part's counter when it is done with the part. A part may
+//! phase each member adds [`COUNT_PER_MEMBER`] to the part's counter when it is done with the part. A part may
 //! be used again when its counter says that all are. Who only posts, as a broadcast's root, is so
 //! many phases ahead of the others at most.
 //!
 //! ```text
 //! line 0 ..    the parts' counters
-//! PARTS        the last phase whose data are there for all: who opens one has been through those before it
-//! PARTS + 1    members that wait for one of the above
-//! PARTS + 2    members that have left for good
+//! PHASES        the last phase whose data are there for all: who opens one has been through those before it
+//! PHASES + 1    members that wait for one of the above
+//! PHASES + 2    members that have left for good
 //! 4096         slots of the first part, then of the next
 //! ```
 
-use super::memory::{AtomicU64, Base, BoardMemory, Ordering, PARTS};
+use super::memory::{AtomicU64, Base, CounterBoardMemory, Ordering, PHASES};
 
 /// What a member adds to a part's counter in each phase.
-pub const SHARE: u64 = 2;
+pub const COUNT_PER_MEMBER: u64 = 2;
 /// Most bytes that a member can post.
-pub const SLOT_MAX: usize = 2048 + 64;
+pub const SLOT_MAX_BYTES: usize = 2048 + 64;
 /// Boards that each process of the node can lend.
-pub const BOARDS: u32 = 16;
+pub const BOARDS_PER_RANK: u32 = 16;
 
 /// Bytes of a board for up to `n` members.
-pub const fn board_len(n: u64) -> u64 {
-    (4096 + PARTS as u64 * n * SLOT_MAX as u64).next_multiple_of(4096)
+pub const fn board_bytes(n: u64) -> u64 {
+    (4096 + PHASES as u64 * n * SLOT_MAX_BYTES as u64).next_multiple_of(4096)
 }
 
 /// One member's view of a board.
-pub struct Board {
-    memory: BoardMemory,
+pub struct CounterBoard {
+    memory: CounterBoardMemory,
     members: u32,
 }
 
-impl Board {
+impl CounterBoard {
     /// A board for `members` members.
     ///
     /// # Safety
-    /// `base` is page-aligned shared memory of at least [`board_len`]`(members)` bytes, never
-    /// unmapped, that all members and nobody else use; zeroed, or [reset](Board::reset), before
+    /// `base` is page-aligned shared memory of at least [`board_bytes`]`(members)` bytes, never
+    /// unmapped, that all members and nobody else use; zeroed, or [reset](CounterBoard::reset), before
     /// the first of them uses it.
-    pub unsafe fn new(base: Base, members: u32) -> Board {
+    pub unsafe fn new(base: Base, members: u32) -> CounterBoard {
         // SAFETY: the caller's promise.
-        let memory = unsafe { BoardMemory::new(base) };
-        Board { memory, members }
+        let memory = unsafe { CounterBoardMemory::new(base) };
+        CounterBoard { memory, members }
     }
 
     /// Has every member that once was here left for good, or was nobody ever here? `members` of
@@ -57,7 +57,7 @@ impl Board {
     /// Makes it as new. Only where it is deserted.
     pub fn reset(&self) {
         let m = &self.memory;
-        for word in (0..PARTS)
+        for word in (0..PHASES)
             .map(|part| m.counter(part))
             .chain([m.open(), m.waiting(), m.left()])
         {
@@ -73,17 +73,17 @@ impl Board {
     /// The counter of `phase`'s part when all members are done with the part's earlier phases.
     #[inline]
     fn base_of(&self, phase: u64) -> u64 {
-        (phase - 1) / PARTS as u64 * SHARE * u64::from(self.members)
+        (phase - 1) / PHASES as u64 * COUNT_PER_MEMBER * u64::from(self.members)
     }
 
     #[inline]
     fn part(phase: u64) -> usize {
-        (phase % PARTS as u64) as usize
+        (phase % PHASES as u64) as usize
     }
 
     #[inline]
     fn counter(&self, phase: u64) -> &AtomicU64 {
-        self.memory.counter(Board::part(phase))
+        self.memory.counter(CounterBoard::part(phase))
     }
 
     /// How far `phase` (from 1 on) has come: the sum of what members have added; below 0 while its
@@ -127,11 +127,11 @@ impl Board {
     }
 
     /// Where member `i` posts up to `stride` bytes in `phase`; all members must use the same
-    /// stride, a multiple of 64 up to [`SLOT_MAX`].
+    /// stride, a multiple of 64 up to [`SLOT_MAX_BYTES`].
     #[inline]
     pub fn slot(&self, phase: u64, i: u32, stride: usize) -> *mut u8 {
-        debug_assert!(i < self.members && stride <= SLOT_MAX);
-        let part = Board::part(phase) * self.members as usize * SLOT_MAX;
+        debug_assert!(i < self.members && stride <= SLOT_MAX_BYTES);
+        let part = CounterBoard::part(phase) * self.members as usize * SLOT_MAX_BYTES;
         self.memory.slots(part + i as usize * stride)
     }
 }
@@ -144,7 +144,7 @@ pub(super) mod tests {
     pub struct Memory(pub Vec<u64>);
     impl Memory {
         pub fn new(members: u64) -> Memory {
-            Memory(vec![0; board_len(members) as usize / 8 + 512])
+            Memory(vec![0; board_bytes(members) as usize / 8 + 512])
         }
         pub fn base(&mut self) -> *mut u8 {
             let p = self.0.as_mut_ptr().cast::<u8>();
@@ -160,13 +160,13 @@ pub(super) mod tests {
         let mut memory = Memory::new(u64::from(N));
         let base = memory.base() as usize;
         // SAFETY: the memory outlives the threads.
-        let board = unsafe { Board::new(base as *mut u8, N) };
+        let board = unsafe { CounterBoard::new(base as *mut u8, N) };
         let threads: Vec<_> = (0..N)
             .map(|me| {
                 std::thread::spawn(move || {
                     // SAFETY: the memory outlives the threads; each stands for a process with its
                     // own view.
-                    let b = unsafe { Board::new(base as *mut u8, N) };
+                    let b = unsafe { CounterBoard::new(base as *mut u8, N) };
                     for phase in 1..=500u64 {
                         while b.progress(phase) < 0 {
                             std::thread::yield_now();

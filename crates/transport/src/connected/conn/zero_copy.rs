@@ -5,7 +5,7 @@
 //! are: that it has is said by its process, for what its system acknowledges may still lie in the
 //! sender's memory.
 
-use super::conn::{Broken, write};
+use super::{Broken, write};
 use crate::ProcId;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
@@ -24,7 +24,7 @@ const GIVEN: usize = 4 * PACKET;
 /// The pipe by which pages are lent. A socket that has no room leaves pages in it, and then it
 /// serves that one's peer alone.
 #[derive(Default)]
-pub struct Lending {
+pub struct SplicePipe {
     ends: Option<(OwnedFd, OwnedFd)>,
     /// Bytes in it …
     left: usize,
@@ -34,7 +34,7 @@ pub struct Lending {
     refused: bool,
 }
 
-impl Lending {
+impl SplicePipe {
     /// Can pages be lent to this peer now?
     pub fn serves(&mut self, peer: ProcId) -> bool {
         if self.refused || self.left > 0 && self.whose != peer {
@@ -213,33 +213,33 @@ mod tests {
     fn all_bytes_arrive_and_a_full_socket_keeps_the_pipe() {
         let (near, far) = pair();
         let body: Vec<u8> = (0..5_000_003usize).map(|i| (i / 7) as u8).collect();
-        let mut lending = Lending::default();
-        assert!(lending.serves(1));
-        let mut at = lending.give(1, &near, &body).unwrap();
-        assert!(at < body.len() && lending.left > 0);
-        assert!(lending.serves(1) && !lending.serves(2));
+        let mut splice_pipe = SplicePipe::default();
+        assert!(splice_pipe.serves(1));
+        let mut at = splice_pipe.give(1, &near, &body).unwrap();
+        assert!(at < body.len() && splice_pipe.left > 0);
+        assert!(splice_pipe.serves(1) && !splice_pipe.serves(2));
         let mut came = Vec::new();
         while at < body.len() {
             drain(&far, &mut came);
-            at += lending.give(1, &near, &body[at..]).unwrap();
+            at += splice_pipe.give(1, &near, &body[at..]).unwrap();
         }
         drain(&far, &mut came);
         assert!(came == body);
-        assert!(lending.serves(2));
+        assert!(splice_pipe.serves(2));
     }
 
     #[test]
     fn what_is_left_of_a_peer_that_has_gone_reaches_nobody() {
         let (near, far) = pair();
-        let mut lending = Lending::default();
-        assert!(lending.serves(1));
-        let at = lending.give(1, &near, &vec![1; 3_000_000]).unwrap();
+        let mut splice_pipe = SplicePipe::default();
+        assert!(splice_pipe.serves(1));
+        let at = splice_pipe.give(1, &near, &vec![1; 3_000_000]).unwrap();
         assert!(at < 3_000_000);
-        lending.forget(1);
+        splice_pipe.forget(1);
         drop((near, far));
         let (near, far) = pair();
-        assert!(lending.serves(2));
-        assert_eq!(lending.give(2, &near, &[2; 5000]).unwrap(), 5000);
+        assert!(splice_pipe.serves(2));
+        assert_eq!(splice_pipe.give(2, &near, &[2; 5000]).unwrap(), 5000);
         let mut came = Vec::new();
         drain(&far, &mut came);
         assert!(came == [2; 5000]);
@@ -258,10 +258,10 @@ mod tests {
         unsafe { libc::signal(libc::SIGPIPE, handler as libc::sighandler_t) };
         let (near, far) = pair();
         drop(far);
-        let mut lending = Lending::default();
-        assert!(lending.serves(1));
-        assert!(lending.give(1, &near, &[1; 100_000]).is_err());
-        assert!(lending.serves(2), "nothing is left of it");
+        let mut splice_pipe = SplicePipe::default();
+        assert!(splice_pipe.serves(1));
+        assert!(splice_pipe.give(1, &near, &[1; 100_000]).is_err());
+        assert!(splice_pipe.serves(2), "nothing is left of it");
         assert!(!RAISED.load(Ordering::Relaxed));
     }
 }

@@ -1,11 +1,14 @@
 //! One open connection: frames out, frames in.
 
-use super::Line;
-use super::frame::{self, Found, Kind, Reader};
-use super::lend::Lending;
-use crate::late::Late;
-use crate::{Body, Inbox, Lends, ProcId};
+mod batch;
+pub(crate) mod frame;
+pub(super) mod zero_copy;
+
+use super::medium::SocketOps;
+use crate::poll_throttle::PollThrottle;
+use crate::{Body, Inbox, ProcId, ZeroCopy};
 use ferry_auth::{HEADER as SEALED, Opener, PAYLOAD_MAX, Sealer, TAG, body as sealed_body};
+use frame::{Found, Kind, Reader};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recv, recvmsg, sendmsg,
@@ -13,6 +16,7 @@ use rustix::net::{
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
+use zero_copy::SplicePipe;
 
 /// Bytes that may wait for room in the socket; more messages are answered Full.
 pub const QUEUE_MAX: usize = 256 * 1024;
@@ -64,13 +68,13 @@ impl Seal {
 
 /// Over what a connection goes.
 #[derive(Clone, Copy)]
-pub struct Way {
+pub struct Path {
     /// The number of its medium.
     pub medium: usize,
     /// The node at its other end, as the medium calls it.
     pub node: u32,
     /// What it stands on.
-    pub line: &'static dyn Line,
+    pub ops: &'static dyn SocketOps,
 }
 
 /// An open connection.
@@ -78,18 +82,18 @@ pub struct Conn {
     /// The process at its other end.
     pub peer: ProcId,
     /// Over what it goes.
-    pub way: Way,
-    pub(super) stream_max: usize,
-    pub(super) socket: OwnedFd,
+    pub path: Path,
+    stream_max: usize,
+    socket: OwnedFd,
     /// Bytes to hand to the system at once, at most.
-    pub(super) write_max: usize,
+    write_max: usize,
     reader: Reader,
     /// Bytes that wait for room in the socket, from `sent` on.
     queue: Vec<u8>,
     sent: usize,
     /// Bytes of the begun stream frame that the caller has yet to give.
-    pub(super) stream_left: usize,
-    pub(super) seal: Option<Box<Seal>>,
+    stream_left: usize,
+    seal: Option<Box<Seal>>,
     /// The other side has said farewell, and nothing since.
     pub leaving: bool,
     /// This side has, and nothing since.
@@ -97,13 +101,13 @@ pub struct Conn {
     /// Somebody was answered Full, or bytes wait: it is on the list of those that want to write.
     pub wants_room: bool,
     /// What the system's poll set has been asked to say of it.
-    pub asked: super::Asked,
+    pub interest: super::PollInterest,
     /// Reads that found something since this process last slept.
-    pub streak: u32,
+    pub reads_since_sleep: u32,
     /// It is on the list of those that a stream comes by.
     pub streams: bool,
     /// Bytes that must have come before the system says that it can be read from.
-    gathers: usize,
+    receive_low_water: usize,
     /// It is read directly, and never slept for ([`Conn::watch`]).
     watched: bool,
     /// The last read brought nothing, and so often it was not even tried since.
@@ -117,7 +121,7 @@ pub struct Conn {
     /// Bytes were lent to its system.
     lent: bool,
     /// Whether what comes meets its receives.
-    late: Late,
+    throttle: PollThrottle,
 }
 
 /// Data is under way, and nothing has been heard.
@@ -126,12 +130,12 @@ struct Silence {
 }
 
 impl Conn {
-    pub fn new(peer: ProcId, way: Way, socket: OwnedFd, seal: Option<Box<Seal>>) -> Conn {
-        way.line.opened(&socket);
+    pub fn new(peer: ProcId, path: Path, socket: OwnedFd, seal: Option<Box<Seal>>) -> Conn {
+        path.ops.opened(&socket);
         Conn {
             peer,
-            way,
-            stream_max: way.line.stream_max().min(frame::STREAM_MAX),
+            path,
+            stream_max: path.ops.stream_max().min(frame::STREAM_MAX),
             socket,
             write_max: usize::MAX,
             reader: Reader::new(),
@@ -142,10 +146,10 @@ impl Conn {
             leaving: false,
             farewell_said: false,
             wants_room: false,
-            asked: super::Asked::Nothing,
-            streak: 0,
+            interest: super::PollInterest::Nothing,
+            reads_since_sleep: 0,
             streams: false,
-            gathers: 1,
+            receive_low_water: 1,
             watched: false,
             idle: false,
             said_empty: 0,
@@ -153,7 +157,7 @@ impl Conn {
             bulk: false,
             large: false,
             lent: false,
-            late: Late::default(),
+            throttle: PollThrottle::default(),
         }
     }
 
@@ -238,7 +242,7 @@ impl Conn {
 
     /// Keeps what the socket did not take of `start` and `bytes`.
     #[cold]
-    pub(super) fn keep(&mut self, start: &[u8], bytes: &[u8], gone: usize) {
+    fn keep(&mut self, start: &[u8], bytes: &[u8], gone: usize) {
         self.compact();
         self.queue
             .extend_from_slice(&start[gone.min(start.len())..]);
@@ -329,14 +333,14 @@ impl Conn {
     }
 
     /// As [`Conn::stream`], but the bytes are lent to the system, where it can be.
-    pub fn lend(
+    pub fn stream_zero_copy(
         &mut self,
-        pipe: &mut Lending,
+        pipe: &mut SplicePipe,
         message: u8,
         head: &[u8],
         body: &[u8],
     ) -> Result<usize, Broken> {
-        if self.lends() == Lends::Never || !pipe.serves(self.peer) {
+        if self.zero_copy() == ZeroCopy::Never || !pipe.serves(self.peer) {
             return self.stream(message, head, body);
         }
         if self.is_behind() {
@@ -378,10 +382,10 @@ impl Conn {
     }
 
     /// Can bytes be lent to its system?
-    pub fn lends(&self) -> Lends {
+    pub fn zero_copy(&self) -> ZeroCopy {
         match self.seal {
-            None => self.way.line.lends(),
-            Some(_) => Lends::Never,
+            None => self.path.ops.zero_copy(),
+            Some(_) => ZeroCopy::Never,
         }
     }
 
@@ -488,7 +492,7 @@ impl Conn {
             // A short read has emptied the socket; to ask again would cost a system call for
             // nothing.
             let kept = std::mem::take(&mut all.kept);
-            if got < asked || all.delivered > before && self.late.ends(kept) {
+            if got < asked || all.delivered > before && self.throttle.stops_after(kept) {
                 break;
             }
         }
@@ -548,7 +552,7 @@ impl Conn {
     /// The system is to say that there is something only when `most` bytes of the stream that is
     /// coming in are there, or the rest of it. Returns whether it says so later than at the
     /// first byte.
-    pub fn gather(&mut self, most: usize) -> bool {
+    pub fn set_receive_low_water(&mut self, most: usize) -> bool {
         // A record is no piece of the stream: what is in it is not known before it is whole.
         let coming = if self.seal.is_some() {
             0
@@ -556,9 +560,9 @@ impl Conn {
             self.reader.coming()
         };
         let bytes = coming.min(most).max(1);
-        if self.gathers != bytes {
-            self.gathers = bytes;
-            self.way.line.gather(&self.socket, bytes);
+        if self.receive_low_water != bytes {
+            self.receive_low_water = bytes;
+            self.path.ops.set_receive_low_water(&self.socket, bytes);
         }
         bytes > 1
     }
@@ -571,12 +575,14 @@ impl Conn {
     pub fn watch(&mut self, directly: bool) {
         if self.watched != directly {
             self.watched = directly;
-            self.gathers = if directly { WATCHED } else { 1 };
-            self.way.line.gather(&self.socket, self.gathers);
+            self.receive_low_water = if directly { WATCHED } else { 1 };
+            self.path
+                .ops
+                .set_receive_low_water(&self.socket, self.receive_low_water);
         }
     }
 
-    /// Is there certainly nothing to read? Asked only of a connection that is read directly, and
+    /// Is there certainly nothing to read? PollInterest only of a connection that is read directly, and
     /// after a read in vain.
     ///
     /// A read locks the connection even if there is nothing, and what arrives meanwhile, with all
@@ -588,7 +594,7 @@ impl Conn {
             return false;
         }
         self.said_empty += 1;
-        if self.said_empty < SAID_EMPTY_MAX && self.way.line.is_empty(&self.socket) {
+        if self.said_empty < SAID_EMPTY_MAX && self.path.ops.is_empty(&self.socket) {
             return true;
         }
         self.said_empty = 0;
@@ -597,7 +603,7 @@ impl Conn {
 
     /// Bytes that the peer's system has not acknowledged.
     pub fn unacknowledged(&self) -> usize {
-        self.way.line.unacknowledged(&self.socket)
+        self.path.ops.unacknowledged(&self.socket)
     }
 
     /// Has nothing been heard for `limit` although something should have been? To be asked from
@@ -607,7 +613,7 @@ impl Conn {
     /// still answers. What counts is that sent segments, or questions whether the window is
     /// open again, stay unanswered.
     pub fn is_silent(&mut self, now: Instant, limit: Duration) -> bool {
-        let Some((waiting, heard)) = self.way.line.unanswered(&self.socket) else {
+        let Some((waiting, heard)) = self.path.ops.unanswered(&self.socket) else {
             return false;
         };
         if !waiting {
@@ -660,12 +666,7 @@ fn stream_start(
 /// link with smaller packets has taken over, it refuses what is longer than one of those: from then
 /// on it gets no more than that at once.
 #[inline]
-pub(super) fn write(
-    socket: &OwnedFd,
-    most: &mut usize,
-    first: &[u8],
-    second: &[u8],
-) -> Result<usize, Broken> {
+fn write(socket: &OwnedFd, most: &mut usize, first: &[u8], second: &[u8]) -> Result<usize, Broken> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     loop {
         let sent = if first.len() + second.len() > *most {

@@ -1,13 +1,13 @@
 //! Messages that are longer than a record of the ring, as their reader puts them together.
 
-use super::ring::LONG_MAX;
+use super::ring::SPLIT_MAX_BYTES;
 use crate::{Inbox, ProcId};
 
 /// Longest head that a message may have, bytes.
-const HEAD_MAX: usize = 64;
+const HEAD_MAX_BYTES: usize = 64;
 
 /// A message of which the first records have come.
-pub struct Long {
+pub struct Reassembly {
     message: u8,
     /// Bytes that are still to come.
     left: usize,
@@ -17,7 +17,7 @@ pub struct Long {
 /// What has become of those that have come.
 enum Got {
     /// They were passed on; the head goes with each part.
-    Passed([u8; HEAD_MAX], usize),
+    Passed([u8; HEAD_MAX_BYTES], usize),
     /// They wait here until all have come.
     Kept(Vec<u8>),
 }
@@ -26,24 +26,24 @@ enum Got {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Nonsense;
 
-impl Long {
+impl Reassembly {
     /// The first record of a message has come.
     pub fn begin(
         from: ProcId,
         message: u8,
         record: &[u8],
         inbox: &mut dyn Inbox,
-    ) -> Result<Long, Nonsense> {
+    ) -> Result<Reassembly, Nonsense> {
         let (total, start) = record.split_first_chunk::<8>().ok_or(Nonsense)?;
         let total = usize::try_from(u64::from_le_bytes(*total)).map_err(|_| Nonsense)?;
-        if total > LONG_MAX || total <= start.len() {
+        if total > SPLIT_MAX_BYTES || total <= start.len() {
             return Err(Nonsense);
         }
-        let got = match inbox.begin(from, message, start, total) {
-            Some(head) if head <= HEAD_MAX.min(start.len()) => {
-                let mut kept = [0; HEAD_MAX];
+        let got = match inbox.on_message_start(from, message, start, total) {
+            Some(head) if head <= HEAD_MAX_BYTES.min(start.len()) => {
+                let mut kept = [0; HEAD_MAX_BYTES];
                 kept[..head].copy_from_slice(&start[..head]);
-                inbox.part(from, message, &start[..head], &start[head..]);
+                inbox.stream_part(from, message, &start[..head], &start[head..]);
                 Got::Passed(kept, head)
             }
             Some(_) => return Err(Nonsense),
@@ -53,7 +53,7 @@ impl Long {
                 Got::Kept(bytes)
             }
         };
-        Ok(Long {
+        Ok(Reassembly {
             message,
             left: total - start.len(),
             got,
@@ -62,7 +62,7 @@ impl Long {
 
     /// The next record has come; `more` of them follow. True: the message is whole and has been
     /// delivered.
-    pub fn go_on(
+    pub fn append(
         &mut self,
         from: ProcId,
         message: u8,
@@ -76,11 +76,11 @@ impl Long {
         }
         self.left = left;
         match &mut self.got {
-            Got::Passed(head, len) => inbox.part(from, message, &head[..*len], record),
+            Got::Passed(head, len) => inbox.stream_part(from, message, &head[..*len], record),
             Got::Kept(bytes) => {
                 bytes.extend_from_slice(record);
                 if !more {
-                    inbox.arrived(from, message, bytes);
+                    inbox.on_message(from, message, bytes);
                 }
             }
         }
@@ -101,14 +101,14 @@ mod tests {
     }
 
     impl Inbox for Seen {
-        fn arrived(&mut self, _: ProcId, _: u8, bytes: &[u8]) -> bool {
+        fn on_message(&mut self, _: ProcId, _: u8, bytes: &[u8]) -> bool {
             self.whole.extend_from_slice(bytes);
             false
         }
-        fn begin(&mut self, _: ProcId, _: u8, _: &[u8], _: usize) -> Option<usize> {
+        fn on_message_start(&mut self, _: ProcId, _: u8, _: &[u8], _: usize) -> Option<usize> {
             self.head
         }
-        fn part(&mut self, _: ProcId, _: u8, head: &[u8], bytes: &[u8]) {
+        fn stream_part(&mut self, _: ProcId, _: u8, head: &[u8], bytes: &[u8]) {
             assert_eq!(head, b"head");
             self.parts.extend_from_slice(bytes);
         }
@@ -125,10 +125,10 @@ mod tests {
                 head,
                 ..Seen::default()
             };
-            let mut long = Long::begin(3, 7, &first(9, b"headab"), &mut seen)
+            let mut long = Reassembly::begin(3, 7, &first(9, b"headab"), &mut seen)
                 .unwrap_or_else(|_| panic!("sound"));
-            assert_eq!(long.go_on(3, 7, b"cd", true, &mut seen), Ok(false));
-            assert_eq!(long.go_on(3, 7, b"e", false, &mut seen), Ok(true));
+            assert_eq!(long.append(3, 7, b"cd", true, &mut seen), Ok(false));
+            assert_eq!(long.append(3, 7, b"e", false, &mut seen), Ok(true));
             match head {
                 None => assert_eq!(seen.whole, b"headabcde"),
                 Some(_) => assert_eq!(seen.parts, b"abcde"),
@@ -139,12 +139,12 @@ mod tests {
     #[test]
     fn nonsense_is_refused() {
         let mut seen = Seen::default();
-        let mut begins = |record: &[u8]| Long::begin(3, 7, record, &mut seen).is_ok();
+        let mut begins = |record: &[u8]| Reassembly::begin(3, 7, record, &mut seen).is_ok();
         assert!(!begins(b"short"));
         assert!(!begins(&first(6, b"headab")));
         assert!(!begins(&first(u64::MAX, b"headab")));
-        assert!(!begins(&first(LONG_MAX as u64 + 1, b"headab")));
-        assert!(begins(&first(LONG_MAX as u64, b"headab")));
+        assert!(!begins(&first(SPLIT_MAX_BYTES as u64 + 1, b"headab")));
+        assert!(begins(&first(SPLIT_MAX_BYTES as u64, b"headab")));
         for (message, record, more) in [
             (7, &b"cde"[..], true),
             (7, b"cd", false),
@@ -152,10 +152,10 @@ mod tests {
             (8, b"cde", false),
             (7, b"", true),
         ] {
-            let mut long = Long::begin(3, 7, &first(9, b"headab"), &mut seen)
+            let mut long = Reassembly::begin(3, 7, &first(9, b"headab"), &mut seen)
                 .unwrap_or_else(|_| panic!("sound"));
             assert_eq!(
-                long.go_on(3, message, record, more, &mut seen),
+                long.append(3, message, record, more, &mut seen),
                 Err(Nonsense)
             );
         }

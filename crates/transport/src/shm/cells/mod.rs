@@ -13,12 +13,12 @@
 //! given                          in each ring's head: a bit for each cell that the reader gives back to the writer, who takes them all at once
 //! ```
 
-use super::memory::{Base, CELL, CELLS, CellsMemory, LINE, Ordering};
+use super::memory::{Base, CELL_BYTES, CELLS, CellsMemory, LINE_BYTES, Ordering};
 
 /// Longest head of what lies in a cell, bytes: it goes with its record's line.
-pub const HEAD_MAX: usize = LINE - 16;
+pub const HEAD_MAX: usize = LINE_BYTES - 16;
 /// Longest body, bytes.
-pub const BODY_MAX: usize = CELL - LINE;
+pub const CELL_BODY_MAX_BYTES: usize = CELL_BYTES - LINE_BYTES;
 
 /// One process's side of the cells.
 pub struct Cells {
@@ -42,14 +42,14 @@ pub struct Cells {
 
 /// Where a record's body lies that a peer has put into a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lies {
+pub struct CellRef {
     /// Which cell.
     cell: usize,
     /// Bytes of the body.
     len: usize,
 }
 
-impl Lies {
+impl CellRef {
     /// As it goes through the ring.
     pub fn word(self) -> [u8; 8] {
         (self.cell as u64 | (self.len as u64) << 32).to_le_bytes()
@@ -57,15 +57,15 @@ impl Lies {
 
     /// What came through the ring, and the head behind it. `None`: not one of the `all` cells, or
     /// more than one holds.
-    fn read(record: &[u8], all: u64) -> Option<(Lies, &[u8])> {
+    fn read(record: &[u8], all: u64) -> Option<(CellRef, &[u8])> {
         let (word, head) = record.split_first_chunk::<8>()?;
         let word = u64::from_le_bytes(*word);
-        let lies = Lies {
+        let lies = CellRef {
             cell: (word & 0xffff_ffff) as usize,
             len: (word >> 32) as usize,
         };
         let there = lies.cell < CELLS && all >> lies.cell & 1 == 1;
-        let sound = there && lies.len <= BODY_MAX && head.len() <= HEAD_MAX;
+        let sound = there && lies.len <= CELL_BODY_MAX_BYTES && head.len() <= HEAD_MAX;
         sound.then_some((lies, head))
     }
 }
@@ -128,7 +128,7 @@ impl Cells {
 
     /// So much of a cell is used now. Returns whether it had not been so far.
     #[inline]
-    fn note_used(&mut self, lies: Lies) -> bool {
+    fn note_used(&mut self, lies: CellRef) -> bool {
         let used = &mut self.used[lies.cell];
         let is_cold = lies.len > *used as usize;
         if is_cold {
@@ -165,14 +165,14 @@ impl Cells {
     /// Writes a body of `len` bytes into a cell by `fill`. There must be [one](Cells::has). Its
     /// record in the ring makes it the peer's.
     #[inline]
-    pub fn write(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Lies {
-        debug_assert!(len <= BODY_MAX);
+    pub fn write(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> CellRef {
+        debug_assert!(len <= CELL_BODY_MAX_BYTES);
         self.count -= 1;
         let cell = usize::from(self.own[self.count]);
         self.has &= !(1 << cell);
         // SAFETY: the cell is this process's until its record has been written.
-        unsafe { self.memory.fill(cell, LINE, len, fill) };
-        let lies = Lies { cell, len };
+        unsafe { self.memory.fill(cell, LINE_BYTES, len, fill) };
+        let lies = CellRef { cell, len };
         self.note_used(lies);
         lies
     }
@@ -181,13 +181,13 @@ impl Cells {
     /// been used before. `None`: nonsense, or the peer has not got that cell, so that it cannot
     /// have written there.
     #[inline]
-    pub fn bytes(&mut self, record: &[u8]) -> Option<(Lies, &[u8], bool)> {
-        let (lies, head) = Lies::read(record, self.all)?;
+    pub fn bytes(&mut self, record: &[u8]) -> Option<(CellRef, &[u8], bool)> {
+        let (lies, head) = CellRef::read(record, self.all)?;
         if self.has >> lies.cell & 1 != 0 {
             return None;
         }
         let is_cold = self.note_used(lies);
-        let lead = LINE - head.len();
+        let lead = LINE_BYTES - head.len();
         // SAFETY: the peer has published these bytes with the record, and the cell with them: it
         // does not look there any more.
         unsafe {
@@ -201,7 +201,7 @@ impl Cells {
     /// The record there has been read: the cell is this process's. Returns whether some were given
     /// back to the peer, with a full barrier.
     #[inline]
-    pub fn read(&mut self, lies: Lies) -> bool {
+    pub fn read(&mut self, lies: CellRef) -> bool {
         if self.has >> lies.cell & 1 != 0 {
             return false;
         }
@@ -226,5 +226,5 @@ impl Cells {
 }
 
 #[cfg(all(test, not(loom)))]
-#[path = "cells/tests.rs"]
+#[path = "tests.rs"]
 mod tests;

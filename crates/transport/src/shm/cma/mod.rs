@@ -1,5 +1,11 @@
 //! Reading a peer's memory in one copy (Linux cross-memory attach).
 
+mod assist;
+mod cooperative;
+
+pub(super) use assist::CooperativeCopies;
+pub(super) use cooperative::CopyTable;
+
 use super::control::Control;
 use crate::ReadError;
 use std::sync::atomic::Ordering;

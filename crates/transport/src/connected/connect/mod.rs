@@ -7,8 +7,13 @@
 //! failed; the other gives up its own as soon as it is called. Nothing but the handshake travels
 //! before the opening word, so nothing is lost with a call that is given up.
 
-use super::conn::{Broken, Conn, Seal, Way};
-use super::{Asked, Begun, Connected, Link, News, Peer, Place, Stranger, Token, card, frame};
+pub(super) mod business_card;
+
+use super::conn::{Broken, Conn, Path, Seal};
+use super::{
+    CallStart, Candidate, Connected, MediumEvent, Peer, PeerState, PendingAccept, PollInterest,
+    Token, conn::frame,
+};
 use crate::{Inbox, ProcId, TransportError};
 use ferry_auth::{Handshake, Message, Rejected, Session, Step};
 use rustix::event::epoll;
@@ -26,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Where all addresses refuse at once, nobody listens any more: so many rounds are enough.
 const REFUSALS: u32 = 3;
 /// Calls that were answered and came to nothing, before this process gives up: a called process
-/// that was kept from MPI for long forgets a call, a stranger at the address never takes one.
+/// that was kept from MPI for long forgets a call, a pending_accept at the address never takes one.
 const MISSES: u32 = 20;
 /// How long the launcher, who may know why a process has ended, may take to say so first.
 const GRACE: Duration = Duration::from_millis(1000);
@@ -34,12 +39,12 @@ const GRACE: Duration = Duration::from_millis(1000);
 const ACCEPTS: usize = 64;
 
 /// A process that is being called.
-pub struct Calling {
+pub struct Connecting {
     stage: Stage,
-    order: Vec<Place>,
+    order: Vec<Candidate>,
     next: usize,
     /// What became of each address in this round.
-    tried: Vec<(Place, String)>,
+    tried: Vec<(Candidate, String)>,
     since: Instant,
     rounds: u32,
     /// In this round somebody answered.
@@ -83,7 +88,7 @@ impl Connected {
                 tried: self.names(),
             });
         }
-        let calling = Calling {
+        let connecting = Connecting {
             stage: Stage::Asking,
             order: Vec::new(),
             next: 0,
@@ -94,21 +99,21 @@ impl Connected {
             misses: 0,
             held: None,
         };
-        let i = self.add(to, Link::Calling(Box::new(calling)));
+        let i = self.add(to, PeerState::Connecting(Box::new(connecting)));
         self.ask_card(i);
         self.set_timer();
         Ok(())
     }
 
-    fn add(&mut self, process: ProcId, link: Link) -> usize {
-        self.peers.push(Peer { process, link });
+    fn add(&mut self, process: ProcId, state: PeerState) -> usize {
+        self.peers.push(Peer { process, state });
         self.index[process as usize] = self.peers.len() as u32;
         self.peers.len() - 1
     }
 
-    fn calling(&mut self, i: usize) -> Option<&mut Calling> {
-        match &mut self.peers[i].link {
-            Link::Calling(calling) => Some(calling),
+    fn connecting(&mut self, i: usize) -> Option<&mut Connecting> {
+        match &mut self.peers[i].state {
+            PeerState::Connecting(connecting) => Some(connecting),
             _ => None,
         }
     }
@@ -116,7 +121,7 @@ impl Connected {
     /// Asks the directory for peer `i`'s card, and calls if it is there.
     fn ask_card(&mut self, i: usize) {
         let process = self.peers[i].process;
-        match self.directory.get(super::CARDS, process) {
+        match self.directory.get(super::BUSINESS_CARDS, process) {
             Ok(None) => {
                 if !self.asking
                     && let Some(fd) = self.directory.fd()
@@ -130,9 +135,9 @@ impl Connected {
                     Ok(order) => order,
                     Err(what) => return self.end(i, what),
                 };
-                if let Some(calling) = self.calling(i) {
-                    calling.order = order;
-                    calling.since = Instant::now();
+                if let Some(connecting) = self.connecting(i) {
+                    connecting.order = order;
+                    connecting.since = Instant::now();
                 }
                 self.next_address(i);
             }
@@ -147,7 +152,7 @@ impl Connected {
         let mut asking = false;
         for i in 0..self.peers.len() {
             if self
-                .calling(i)
+                .connecting(i)
                 .is_some_and(|c| matches!(c.stage, Stage::Asking))
             {
                 match &heard {
@@ -155,7 +160,7 @@ impl Connected {
                     Err(e) => self.end(i, format!("its addresses cannot be had: {e}")),
                 }
                 asking |= self
-                    .calling(i)
+                    .connecting(i)
                     .is_some_and(|c| matches!(c.stage, Stage::Asking));
             }
         }
@@ -169,17 +174,17 @@ impl Connected {
     }
 
     /// Where the process of a card can be tried, medium by medium.
-    fn places(&self, process: ProcId, card: &[u8]) -> Result<Vec<Place>, String> {
+    fn places(&self, process: ProcId, card: &[u8]) -> Result<Vec<Candidate>, String> {
         let same_host = self.nodes.host_of(process) == self.nodes.host_of(self.me);
         let senseless = |why: &str| format!("what the directory says of its addresses {why}");
-        let parts = card::decode(card).ok_or_else(|| senseless("makes no sense"))?;
+        let parts = business_card::decode(card).ok_or_else(|| senseless("makes no sense"))?;
         let mut order = Vec::new();
         for (number, medium) in self.media.iter().enumerate() {
             let Some((_, part)) = parts.iter().find(|(name, _)| *name == medium.name()) else {
                 continue;
             };
             let found = medium.places(part, same_host).map_err(senseless)?;
-            order.extend(found.into_iter().map(|at| Place { medium: number, at }));
+            order.extend(found.into_iter().map(|at| Candidate { medium: number, at }));
         }
         if order.is_empty() {
             let theirs: Vec<&str> = parts.iter().map(|p| p.0).collect();
@@ -203,16 +208,16 @@ impl Connected {
         let timeout = self.timeout;
         let process = self.peers[i].process;
         loop {
-            let Link::Calling(calling) = &mut self.peers[i].link else {
+            let PeerState::Connecting(connecting) = &mut self.peers[i].state else {
                 return;
             };
-            let Some(&to) = calling.order.get(calling.next) else {
+            let Some(&to) = connecting.order.get(connecting.next) else {
                 return self.round_over(i);
             };
-            calling.next += 1;
+            connecting.next += 1;
             match begin(&mut *self.media[to.medium], &self.guard, process, to) {
                 Ok(None) => {
-                    calling.stage = Stage::Awaited;
+                    connecting.stage = Stage::Awaited;
                     return;
                 }
                 Ok(Some((socket, handshake, hello))) => {
@@ -222,10 +227,10 @@ impl Connected {
                     };
                     let token = Token::Peer(i).data();
                     if let Err(e) = epoll::add(&self.epoll, &socket, token, flags) {
-                        calling.tried.push((to, e.to_string()));
+                        connecting.tried.push((to, e.to_string()));
                         continue;
                     }
-                    calling.stage = match hello {
+                    connecting.stage = match hello {
                         Some(hello) => Stage::Connecting {
                             medium: to.medium,
                             socket,
@@ -234,7 +239,7 @@ impl Connected {
                             hello,
                         },
                         None => {
-                            calling.answered = true;
+                            connecting.answered = true;
                             Stage::Greeting {
                                 medium: to.medium,
                                 socket,
@@ -244,40 +249,40 @@ impl Connected {
                     };
                     return;
                 }
-                Err(why) => calling.tried.push((to, why)),
+                Err(why) => connecting.tried.push((to, why)),
             }
         }
     }
 
     /// A medium has heard something of those that are being called.
-    pub(super) fn read_news(&mut self, m: usize) {
-        let news = match self.media[m].news() {
+    pub(super) fn read_medium(&mut self, m: usize) {
+        let news = match self.media[m].events() {
             Ok(news) => news,
             Err(fault) => {
-                if let Some(fd) = self.media[m].news_fd() {
+                if let Some(fd) = self.media[m].event_fd() {
                     let _ = epoll::delete(&self.epoll, fd);
                 }
                 return self.faults.push_back(fault);
             }
         };
         for one in news {
-            let (News::Here(process) | News::Gone(process, _)) = one;
+            let (MediumEvent::Reachable(process) | MediumEvent::Unreachable(process, _)) = one;
             let Some(i) = self.slot(process) else {
                 continue;
             };
-            let Some(calling) = self.calling(i) else {
+            let Some(connecting) = self.connecting(i) else {
                 continue;
             };
-            let at = calling.order.get(calling.next.wrapping_sub(1));
+            let at = connecting.order.get(connecting.next.wrapping_sub(1));
             if at.is_none_or(|place| place.medium != m) {
                 continue;
             }
-            match (one, &calling.stage) {
-                (News::Here(_), Stage::Awaited) => {
-                    calling.next -= 1;
+            match (one, &connecting.stage) {
+                (MediumEvent::Reachable(_), Stage::Awaited) => {
+                    connecting.next -= 1;
                     self.next_address(i);
                 }
-                (News::Gone(_, why), Stage::Awaited | Stage::Greeting { .. }) => {
+                (MediumEvent::Unreachable(_, why), Stage::Awaited | Stage::Greeting { .. }) => {
                     self.address_failed(i, why);
                 }
                 _ => {}
@@ -288,7 +293,7 @@ impl Connected {
     /// Peer `i` is not being called any more.
     pub(super) fn forget(&mut self, i: usize) {
         let process = self.peers[i].process;
-        if matches!(self.peers[i].link, Link::Calling(_)) {
+        if matches!(self.peers[i].state, PeerState::Connecting(_)) {
             for medium in &mut self.media {
                 medium.forget(process);
             }
@@ -298,58 +303,61 @@ impl Connected {
     /// No address is left in this round.
     fn round_over(&mut self, i: usize) {
         let timeout = self.timeout;
-        let Some(calling) = self.calling(i) else {
+        let Some(connecting) = self.connecting(i) else {
             return;
         };
-        if let Some((medium, socket, session)) = calling.held.take() {
+        if let Some((medium, socket, session)) = connecting.held.take() {
             return self.adopt(i, medium, socket, session);
         }
-        calling.rounds += 1;
-        if std::mem::take(&mut calling.answered) {
-            calling.misses += 1;
-            calling.since = Instant::now();
+        connecting.rounds += 1;
+        if std::mem::take(&mut connecting.answered) {
+            connecting.misses += 1;
+            connecting.since = Instant::now();
         }
         let refusal = Errno::CONNREFUSED.to_string();
-        let refused = calling.tried.iter().all(|(_, why)| *why == refusal);
-        if calling.since.elapsed() < timeout
-            && calling.misses < MISSES
-            && !(refused && calling.rounds >= REFUSALS)
+        let refused = connecting.tried.iter().all(|(_, why)| *why == refusal);
+        if connecting.since.elapsed() < timeout
+            && connecting.misses < MISSES
+            && !(refused && connecting.rounds >= REFUSALS)
         {
-            calling.next = 0;
-            calling.stage = Stage::Pausing(Instant::now() + PAUSE);
+            connecting.next = 0;
+            connecting.stage = Stage::Pausing(Instant::now() + PAUSE);
             return;
         }
         let mut what = String::from("it cannot be reached");
-        if calling.tried.is_empty() {
+        if connecting.tried.is_empty() {
             what += "; it has no address";
         }
-        for (n, (at, why)) in calling.tried.iter().enumerate() {
+        for (n, (at, why)) in connecting.tried.iter().enumerate() {
             let sep = if n == 0 { ". Tried: " } else { "; " };
             let _ = write!(what, "{sep}{}: {why}", at.at);
         }
         for medium in &self.media {
-            let _ = write!(what, ". {}", medium.whence());
+            let _ = write!(what, ". {}", medium.local_address());
         }
         self.end(i, what);
     }
 
     /// This address will not do.
     fn address_failed(&mut self, i: usize, why: String) {
-        if let Some(calling) = self.calling(i) {
+        if let Some(connecting) = self.connecting(i) {
             // The socket goes with its stage.
-            calling.stage = Stage::Asking;
-            let at = calling.order.get(calling.next.wrapping_sub(1)).copied();
-            calling.tried.extend(at.map(|at| (at, why)));
+            connecting.stage = Stage::Asking;
+            let at = connecting
+                .order
+                .get(connecting.next.wrapping_sub(1))
+                .copied();
+            connecting.tried.extend(at.map(|at| (at, why)));
         }
         self.next_address(i);
     }
 
     /// Time has passed for a process that is being called.
     pub(super) fn hurry(&mut self, i: usize, now: Instant) {
-        let Link::Calling(calling) = &mut self.peers[i].link else {
+        let PeerState::Connecting(connecting) = &mut self.peers[i].state else {
             return;
         };
-        match &calling.stage {
+        match &connecting.stage {
             // What has answered meanwhile is heard of by the poll set.
             Stage::Connecting {
                 medium,
@@ -361,7 +369,7 @@ impl Connected {
                 self.address_failed(i, why);
             }
             Stage::Pausing(until) if *until <= now => {
-                calling.tried.clear();
+                connecting.tried.clear();
                 self.next_address(i);
             }
             _ => {}
@@ -370,13 +378,13 @@ impl Connected {
 
     /// Something has happened on the socket of a process that is being called. Returns how many
     /// messages came.
-    pub(super) fn hear_called(&mut self, i: usize, inbox: &mut dyn Inbox) -> usize {
+    pub(super) fn hear_connecting(&mut self, i: usize, inbox: &mut dyn Inbox) -> usize {
         let process = self.peers[i].process;
         let token = Token::Peer(i).data();
-        let Link::Calling(calling) = &mut self.peers[i].link else {
+        let PeerState::Connecting(connecting) = &mut self.peers[i].state else {
             return 0;
         };
-        match std::mem::replace(&mut calling.stage, Stage::Asking) {
+        match std::mem::replace(&mut connecting.stage, Stage::Asking) {
             Stage::Connecting {
                 medium,
                 socket,
@@ -385,7 +393,7 @@ impl Connected {
                 hello,
             } => match self.media[medium].connected(&socket) {
                 None => {
-                    calling.stage = Stage::Connecting {
+                    connecting.stage = Stage::Connecting {
                         medium,
                         socket,
                         until,
@@ -395,13 +403,13 @@ impl Connected {
                 }
                 Some(Err(e)) => self.address_failed(i, e.to_string()),
                 Some(Ok(())) => {
-                    calling.answered = true;
+                    connecting.answered = true;
                     let said = whole(&socket, &hello).and_then(|()| {
                         epoll::modify(&self.epoll, &socket, token, epoll::EventFlags::IN)
                     });
                     match said {
                         Ok(()) => {
-                            calling.stage = Stage::Greeting {
+                            connecting.stage = Stage::Greeting {
                                 medium,
                                 socket,
                                 handshake,
@@ -417,17 +425,17 @@ impl Connected {
                 mut handshake,
             } => match heard(&socket, &mut handshake, &self.guard) {
                 Ok(None) => {
-                    calling.stage = Stage::Greeting {
+                    connecting.stage = Stage::Greeting {
                         medium,
                         socket,
                         handshake,
                     };
                 }
                 Ok(Some(session)) => {
-                    let way = way(&*self.media[medium], medium, &socket);
-                    let conn = Conn::new(process, way, socket, sealed(session));
-                    calling.stage = Stage::Greeted(Box::new(conn));
-                    return self.hear_called(i, inbox);
+                    let path = path(&*self.media[medium], medium, &socket);
+                    let conn = Conn::new(process, path, socket, sealed(session));
+                    connecting.stage = Stage::Greeted(Box::new(conn));
+                    return self.hear_connecting(i, inbox);
                 }
                 Err(why) => {
                     // Where hello and call are one, it may be the call that has failed.
@@ -441,25 +449,25 @@ impl Connected {
             },
             Stage::Greeted(mut conn) => match conn.receive(&mut self.scratch, inbox) {
                 Ok(found) if found.opened => {
-                    conn.asked = Asked::In;
+                    conn.interest = PollInterest::In;
                     self.forget(i);
-                    self.peers[i].link = Link::Open(conn);
-                    self.heat(i);
+                    self.peers[i].state = PeerState::Open(conn);
+                    self.busy_poll(i);
                     return found.delivered;
                 }
                 Ok(found) if found.delivered == 0 && !found.farewell => {
-                    calling.stage = Stage::Greeted(conn);
+                    connecting.stage = Stage::Greeted(conn);
                 }
                 Ok(_) => self.address_failed(i, "it speaks before its turn".into()),
                 Err(broken) => self.address_failed(i, say(&broken)),
             },
-            other => calling.stage = other,
+            other => connecting.stage = other,
         }
         0
     }
 
-    /// Lets in who knocks at listener `l` of a medium.
-    pub(super) fn welcome_strangers(&mut self, m: usize, l: usize) {
+    /// Lets in who ring_open_requests at listener `l` of a medium.
+    pub(super) fn accept_pending(&mut self, m: usize, l: usize) {
         for _ in 0..ACCEPTS {
             let Some(medium) = self.media.get(m) else {
                 return;
@@ -473,45 +481,56 @@ impl Connected {
                 break;
             };
             let now = Instant::now();
-            let stranger = Stranger {
+            let pending_accept = PendingAccept {
                 medium: m,
                 socket,
                 handshake: self.guard.accept(),
             };
-            let (ticket, crowded) = self.porch.enter(stranger, now);
+            let (ticket, crowded) = self.pending.enter(pending_accept, now);
             if let Some(out) = crowded {
                 self.refuse(Rejected::Crowded, &out);
             }
-            let Some(stranger) = self.porch.one(ticket) else {
+            let Some(pending_accept) = self.pending.one(ticket) else {
                 continue;
             };
-            let token = Token::Stranger(ticket).data();
-            if epoll::add(&self.epoll, &stranger.socket, token, epoll::EventFlags::IN).is_err() {
-                self.porch.leave(ticket);
+            let token = Token::PendingAccept(ticket).data();
+            if epoll::add(
+                &self.epoll,
+                &pending_accept.socket,
+                token,
+                epoll::EventFlags::IN,
+            )
+            .is_err()
+            {
+                self.pending.leave(ticket);
             }
         }
         self.set_timer();
     }
 
-    /// A stranger has said something.
-    pub(super) fn hear_stranger(&mut self, ticket: u64) {
-        let Some(stranger) = self.porch.one(ticket) else {
+    /// A pending_accept has said something.
+    pub(super) fn hear_pending(&mut self, ticket: u64) {
+        let Some(pending_accept) = self.pending.one(ticket) else {
             return;
         };
-        match heard(&stranger.socket, &mut stranger.handshake, &self.guard) {
+        match heard(
+            &pending_accept.socket,
+            &mut pending_accept.handshake,
+            &self.guard,
+        ) {
             Ok(None) => {
-                if stranger.handshake.has_hello() {
-                    self.porch.know(ticket);
+                if pending_accept.handshake.has_hello() {
+                    self.pending.know(ticket);
                 }
             }
             Ok(Some(session)) => {
-                if let Some(stranger) = self.porch.leave(ticket) {
-                    self.admit(stranger, session);
+                if let Some(pending_accept) = self.pending.leave(ticket) {
+                    self.admit(pending_accept, session);
                 }
             }
             Err(why) => {
-                if let Some(stranger) = self.porch.leave(ticket) {
-                    self.refuse(why, &stranger);
+                if let Some(pending_accept) = self.pending.leave(ticket) {
+                    self.refuse(why, &pending_accept);
                 }
             }
         }
@@ -519,19 +538,19 @@ impl Connected {
 
     /// Counts a connection that is sent away; and says so in the job's log, the first, tenth,
     /// hundredth … time for each reason.
-    pub(super) fn refuse(&mut self, why: Rejected, stranger: &Stranger) {
+    pub(super) fn refuse(&mut self, why: Rejected, pending_accept: &PendingAccept) {
         let worth_saying = self.drops.count(why);
         super::REFUSED.store(self.drops.total(), Relaxed);
         // A call that crosses one from the other side is given up before it is over, and a rank
         // that has proved the key and asks for another one calls that one next: no
-        // stranger's doing.
+        // pending_accept's doing.
         if worth_saying
             && !matches!(
                 why,
                 Rejected::Closed | Rejected::Process | Rejected::Crossed
             )
         {
-            let from = self.media[stranger.medium].who(&stranger.socket);
+            let from = self.media[pending_accept.medium].who(&pending_accept.socket);
             let from = from.unwrap_or("an address that is gone".into());
             let times = self.drops.of(why);
             let so_far = if times > 1 {
@@ -546,64 +565,66 @@ impl Connected {
     }
 
     /// A process of this job has called.
-    fn admit(&mut self, stranger: Stranger, session: Session) {
+    fn admit(&mut self, pending_accept: PendingAccept, session: Session) {
         let process = session.peer();
         if process == self.me || process as usize >= self.index.len() {
-            return self.refuse(Rejected::Process, &stranger);
+            return self.refuse(Rejected::Process, &pending_accept);
         }
         // From here on the poll set hears of it as a peer or not at all.
-        let _ = epoll::delete(&self.epoll, &stranger.socket);
+        let _ = epoll::delete(&self.epoll, &pending_accept.socket);
         let me = self.me;
         match self.slot(process) {
             None => {
-                let gone = Link::Gone(String::new());
+                let gone = PeerState::Lost(String::new());
                 let i = self.add(process, gone);
-                self.adopt(i, stranger.medium, stranger.socket, session);
+                self.adopt(i, pending_accept.medium, pending_accept.socket, session);
             }
-            Some(i) => match &mut self.peers[i].link {
-                Link::Calling(calling) if me < process => {
-                    calling.held = Some((stranger.medium, stranger.socket, session));
+            Some(i) => match &mut self.peers[i].state {
+                PeerState::Connecting(connecting) if me < process => {
+                    connecting.held = Some((pending_accept.medium, pending_accept.socket, session));
                 }
-                Link::Calling(_) => self.adopt(i, stranger.medium, stranger.socket, session),
+                PeerState::Connecting(_) => {
+                    self.adopt(i, pending_accept.medium, pending_accept.socket, session)
+                }
                 // It has one connection already, or has been given up.
-                _ => self.refuse(Rejected::Crossed, &stranger),
+                _ => self.refuse(Rejected::Crossed, &pending_accept),
             },
         }
     }
 
     /// This call is the connection that both use.
     fn adopt(&mut self, i: usize, medium: usize, socket: OwnedFd, session: Session) {
-        let way = way(&*self.media[medium], medium, &socket);
+        let path = path(&*self.media[medium], medium, &socket);
         let process = self.peers[i].process;
-        let mut conn = Box::new(Conn::new(process, way, socket, sealed(session)));
+        let mut conn = Box::new(Conn::new(process, path, socket, sealed(session)));
         self.forget(i);
         // Should that fail, reading says why.
         let _ = conn.say(frame::Kind::Open);
-        self.peers[i].link = Link::Open(conn);
-        self.ask(i, Asked::In);
+        self.peers[i].state = PeerState::Open(conn);
+        self.set_interest(i, PollInterest::In);
         self.set_timer();
     }
 
     /// The connection to peer `i` is over.
     #[cold]
     pub(super) fn broken(&mut self, i: usize, broken: Broken) {
-        let Link::Open(conn) = &self.peers[i].link else {
+        let PeerState::Open(conn) = &self.peers[i].state else {
             return;
         };
-        if self.hot == Some(i) {
-            self.hot = None;
+        if self.busy_polled == Some(i) {
+            self.busy_polled = None;
         }
         let leaving = conn.leaving;
-        self.lending.forget(conn.peer);
+        self.splice_pipe.forget(conn.peer);
         conn.give_up();
-        self.peers[i].link = if leaving {
-            Link::Gone("it has left the job".into())
+        self.peers[i].state = if leaving {
+            PeerState::Lost("it has left the job".into())
         } else {
-            Link::Dying {
+            PeerState::Failing {
                 what: say(&broken),
                 until: Instant::now() + GRACE,
-                medium: conn.way.medium,
-                node: conn.way.node,
+                medium: conn.path.medium,
+                node: conn.path.node,
             }
         };
         self.set_timer();
@@ -628,11 +649,11 @@ fn say(broken: &Broken) -> String {
 }
 
 /// Over what a connection goes that has just been made.
-fn way(of: &dyn super::Medium, medium: usize, socket: &OwnedFd) -> Way {
-    Way {
+fn path(of: &dyn super::Medium, medium: usize, socket: &OwnedFd) -> Path {
+    Path {
         medium,
         node: of.node(socket),
-        line: of.line(),
+        ops: of.socket_ops(),
     }
 }
 
@@ -643,13 +664,13 @@ fn begin(
     medium: &mut dyn super::Medium,
     guard: &ferry_auth::Guard,
     process: ProcId,
-    to: Place,
+    to: Candidate,
 ) -> Result<Option<(OwnedFd, Box<Handshake>, Option<Message>)>, String> {
     let (handshake, hello) = guard.connect(process).map_err(|e| e.to_string())?;
     Ok(match medium.call(process, &to.at, &hello)? {
-        Begun::Awaited => None,
-        Begun::Connecting(socket) => Some((socket, Box::new(handshake), Some(hello))),
-        Begun::Greeting(socket) => Some((socket, Box::new(handshake), None)),
+        CallStart::Awaited => None,
+        CallStart::Connecting(socket) => Some((socket, Box::new(handshake), Some(hello))),
+        CallStart::Greeting(socket) => Some((socket, Box::new(handshake), None)),
     })
 }
 

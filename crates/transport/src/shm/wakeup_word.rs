@@ -7,29 +7,29 @@
 use super::memory::{AtomicU32, Ordering};
 
 /// The word grows by so much with each ring.
-const RING: u32 = 2;
+const STEP: u32 = 2;
 /// Set while the progress thread polls the word, or is at work and looks at it before it sleeps:
 /// whoever rings for that thread alone has nobody to wake.
 const POLLED: u32 = 1;
 
 /// Where it stands.
 #[inline]
-pub fn seen(word: &AtomicU32) -> u32 {
+pub fn epoch(word: &AtomicU32) -> u32 {
     word.load(Ordering::SeqCst)
 }
 
 /// Has it been rung since it stood at `seen`?
 #[inline]
-pub fn rung_since(word: &AtomicU32, seen: u32) -> bool {
-    (self::seen(word) ^ seen) & !POLLED != 0
+pub fn signaled_since(word: &AtomicU32, seen: u32) -> bool {
+    (self::epoch(word) ^ seen) & !POLLED != 0
 }
 
 /// Rings. Returns whether those for whom it rings are to be woken; `for_thread`: it does for the
 /// progress thread alone.
 #[inline]
 #[must_use]
-pub fn ring(word: &AtomicU32, for_thread: bool) -> bool {
-    word.fetch_add(RING, Ordering::SeqCst) & POLLED == 0 || !for_thread
+pub fn signal(word: &AtomicU32, for_thread: bool) -> bool {
+    word.fetch_add(STEP, Ordering::SeqCst) & POLLED == 0 || !for_thread
 }
 
 /// Does the progress thread see a ring by itself just now?

@@ -15,38 +15,40 @@
 //! ```text
 //! line 0     head: how far the reader has read (published now and then)
 //! line 1     starved: the writer sleeps until there is room; given: cells that the reader gives back (see `cells`)
-//! FRONT_AT   the pair's front (see `front`), used in one of its two rings
-//! RECORDS_AT DATA bytes of records
+//! FASTBOX_AT   the pair's front (see `front`), used in one of its two rings
+//! RECORDS_AT RING_DATA_BYTES bytes of records
 //! ```
 
-use super::memory::{APART, Base, DATA, LINE, Ordering, RingMemory, fence};
+use super::memory::{
+    Base, LINE_BYTES, Ordering, RING_DATA_BYTES, RingMemory, SEPARATE_MIN_BYTES, fence,
+};
 
 /// Largest head and body of one record, bytes. Several fit the ring, so that the reader copies one
 /// while the next is written.
-pub const RECORD_MAX: usize = if DATA / 4 < 60 * 1024 {
-    DATA / 4
+pub const RECORD_MAX_BYTES: usize = if RING_DATA_BYTES / 4 < 60 * 1024 {
+    RING_DATA_BYTES / 4
 } else {
     60 * 1024
-} + LINE;
+} + LINE_BYTES;
 /// Largest head and body of a message that goes in several records, bytes; up to a record where the
 /// ring is too small for more.
 #[cfg_attr(loom, allow(dead_code))]
-pub const LONG_MAX: usize = if DATA >= 16 * PART {
-    4 * PART + LINE
+pub const SPLIT_MAX_BYTES: usize = if RING_DATA_BYTES >= 16 * RECORD_PART_BYTES {
+    4 * RECORD_PART_BYTES + LINE_BYTES
 } else {
-    RECORD_MAX
+    RECORD_MAX_BYTES
 };
 /// Of such a message's body, bytes that one record takes: the first is to be there soon, as the
 /// reader may be waiting for it.
-pub const PART: usize = 16384;
-/// The reader publishes its position at least this often, bytes. With RECORD_MAX this leaves room
+pub const RECORD_PART_BYTES: usize = 16384;
+/// The reader publishes its position at least this often, bytes. With RECORD_MAX_BYTES this leaves room
 /// for any record in an empty ring.
-const PUBLISH: u64 = (DATA / 4) as u64;
+const PUBLISH: u64 = (RING_DATA_BYTES / 4) as u64;
 /// Whenever a writer has come so far, bytes, it starts again at the ring's beginning if its reader
 /// has read all but a record or two: exchanges of single messages stay in few pages. A stream goes
 /// on, as far as it is one: the reader's core still has lines that it has read lately, and the
 /// writer would wait for them.
-const LAP: u64 = (DATA / 4) as u64;
+const LAP: u64 = (RING_DATA_BYTES / 4) as u64;
 /// So many records may be unread then, of the length of the next.
 const UNREAD: u64 = 2;
 /// Marks the unused end of the ring: the next record starts at its beginning.
@@ -57,26 +59,26 @@ const LEAD: u32 = 56;
 /// The record is followed by a gap.
 const GAPPED: u64 = 1 << 60;
 /// The record's bytes say which cell the message's lie in (see `cells`).
-const CELLED: u64 = 1 << 62;
+const IN_CELL: u64 = 1 << 62;
 /// The message goes on in the next record.
 const MORE: u64 = 1 << 61;
 /// Bytes of a gap: as far as today's cores read ahead of a program.
-const GAP: u64 = 20 * LINE as u64;
+const GAP: u64 = 20 * LINE_BYTES as u64;
 /// Shorter records get no gap, bytes: their reader is done before its core begins to guess.
-const GAP_FROM: u64 = 10 * LINE as u64;
+const GAP_FROM: u64 = 10 * LINE_BYTES as u64;
 /// The writer clears first words so far ahead, bytes, when it has time: right after it has
 /// published, not right before.
-const AHEAD: u64 = 2 * LINE as u64;
+const AHEAD: u64 = 2 * LINE_BYTES as u64;
 /// In a stream of messages the writer asks for the lines of so many records ahead: the barrier with
 /// which a record is published waits for every line that has been written to, if only to clear its
 /// first word, and one that has yet to come from the reader's core takes as long as the message
 /// itself.
 const SOON: u64 = 4;
 /// So many lines ahead at least, bytes.
-const SOON_MIN: u64 = 4 * LINE as u64;
+const SOON_MIN: u64 = 4 * LINE_BYTES as u64;
 /// Not those of longer records, bytes: a core that writes line after line fetches the next ones
 /// unasked.
-const SOON_MAX: u64 = 34 * LINE as u64;
+const SOON_MAX: u64 = 34 * LINE_BYTES as u64;
 
 /// A record's first word: valid bit, `marks` (whether the message goes on, whether it lies in a
 /// cell), gap, how far behind the word the bytes begin, how far the writer has read the opposite
@@ -119,7 +121,7 @@ impl Shape {
     /// From the word to the end of its last line.
     #[inline]
     fn lines(self) -> u64 {
-        (self.lead + self.len).next_multiple_of(LINE) as u64
+        (self.lead + self.len).next_multiple_of(LINE_BYTES) as u64
     }
 
     /// Lines and gap.
@@ -130,36 +132,36 @@ impl Shape {
 }
 
 /// Most that a record without a gap takes, bytes.
-const SPAN_MAX: u64 = (LINE + RECORD_MAX).next_multiple_of(LINE) as u64;
+const SPAN_MAX: u64 = (LINE_BYTES + RECORD_MAX_BYTES).next_multiple_of(LINE_BYTES) as u64;
 /// Most that a part takes.
-const PART_SPAN: u64 = (PART + 3 * LINE) as u64;
+const PART_SPAN: u64 = (RECORD_PART_BYTES + 3 * LINE_BYTES) as u64;
 /// Most that the records of a message take: whole parts, what is left, and the first one's head.
-const PARTS_SPAN: u64 = (LONG_MAX / PART + 1) as u64 * PART_SPAN;
+const PARTS_SPAN: u64 = (SPLIT_MAX_BYTES / RECORD_PART_BYTES + 1) as u64 * PART_SPAN;
 /// The same with an end that they skip.
 const LONG_SPAN: u64 = PARTS_SPAN + PART_SPAN;
-/// Most that any message takes: a record and the skipped end before it, each less than RECORD_MAX
+/// Most that any message takes: a record and the skipped end before it, each less than RECORD_MAX_BYTES
 /// and a line, or several records.
-const ANY_SPAN: u64 = if LONG_MAX > RECORD_MAX && LONG_SPAN > 2 * SPAN_MAX {
+const ANY_SPAN: u64 = if SPLIT_MAX_BYTES > RECORD_MAX_BYTES && LONG_SPAN > 2 * SPAN_MAX {
     LONG_SPAN
 } else {
     2 * SPAN_MAX
 };
 // Even with as much unpublished as there may be an empty ring has room for it.
-const _: () = assert!(ANY_SPAN + PUBLISH < DATA as u64 || cfg!(loom));
+const _: () = assert!(ANY_SPAN + PUBLISH < RING_DATA_BYTES as u64 || cfg!(loom));
 
 /// Bytes from the word of a record to its `len` bytes, the first `head` of which are the head.
 #[inline]
 pub(super) fn lead(head: usize, len: usize) -> usize {
-    if len <= APART {
+    if len <= SEPARATE_MIN_BYTES {
         8
     } else {
-        (LINE - head.min(LINE - 8)).next_multiple_of(8)
+        (LINE_BYTES - head.min(LINE_BYTES - 8)).next_multiple_of(8)
     }
 }
 
 /// Bytes left before the ring's end at position `at`.
 fn to_end(at: u64) -> u64 {
-    DATA as u64 - (at & (DATA as u64 - 1))
+    RING_DATA_BYTES as u64 - (at & (RING_DATA_BYTES as u64 - 1))
 }
 
 /// The writing end.
@@ -228,7 +230,8 @@ impl Writer {
     /// Is there room for `need` bytes and the cleared word behind them?
     #[inline]
     fn room(&mut self, need: u64) -> bool {
-        let enough = |head: u64, tail: u64| tail - head + need + LINE as u64 <= DATA as u64;
+        let enough =
+            |head: u64, tail: u64| tail - head + need + LINE_BYTES as u64 <= RING_DATA_BYTES as u64;
         if enough(self.head, self.tail) {
             return true;
         }
@@ -252,15 +255,15 @@ impl Writer {
         self.write_record(message, head, len, 0, alone, read, fill)
     }
 
-    /// Writes a message of up to [`LONG_MAX`] bytes in as many records as it takes, the first of
+    /// Writes a message of up to [`SPLIT_MAX_BYTES`] bytes in as many records as it takes, the first of
     /// which begins with the message's length, 8 bytes. False: no room for all of them.
-    pub fn write_long(&mut self, message: u8, head: &[u8], body: &[u8], read: u32) -> bool {
+    pub fn write_split(&mut self, message: u8, head: &[u8], body: &[u8], read: u32) -> bool {
         let total = head.len() + body.len();
-        debug_assert!(body.len() > PART && total <= LONG_MAX);
+        debug_assert!(body.len() > RECORD_PART_BYTES && total <= SPLIT_MAX_BYTES);
         if !self.room(LONG_SPAN) {
             return false;
         }
-        let mut parts = body.chunks(PART).peekable();
+        let mut parts = body.chunks(RECORD_PART_BYTES).peekable();
         let first = parts.next().unwrap_or_default();
         let lead = 8 + head.len();
         let more = if parts.peek().is_some() { MORE } else { 0 };
@@ -290,7 +293,7 @@ impl Writer {
     /// Writes a record whose body lies in a cell, as `lies` says, and publishes it with a full
     /// barrier. `more`: the message goes on in the next record. False: no room.
     #[inline]
-    pub fn write_celled(
+    pub fn write_in_cell(
         &mut self,
         message: u8,
         lies: [u8; 8],
@@ -298,7 +301,7 @@ impl Writer {
         more: bool,
         read: u32,
     ) -> bool {
-        let marks = CELLED | if more { MORE } else { 0 };
+        let marks = IN_CELL | if more { MORE } else { 0 };
         let len = 8 + head.len();
         self.write_record(message, len, len, marks, false, read, |out| {
             out[..8].copy_from_slice(&lies);
@@ -319,7 +322,7 @@ impl Writer {
         read: u32,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
-        debug_assert!(len <= RECORD_MAX);
+        debug_assert!(len <= RECORD_MAX_BYTES);
         let mut shape = Shape {
             lead: lead(head, len),
             len,
@@ -340,7 +343,7 @@ impl Writer {
         // SAFETY: the reader has passed these bytes (room), and does not look at them before the
         // word is published.
         unsafe { self.memory.fill(self.tail, shape.lead, len, fill) };
-        self.clear_to(self.tail + need + LINE as u64);
+        self.clear_to(self.tail + need + LINE_BYTES as u64);
         // The caller next looks whether the reader sleeps, and that look must not come before the
         // word is there for the reader to see.
         let published = self.memory.word(self.tail);
@@ -350,7 +353,7 @@ impl Writer {
             // The reader is waiting for these lines (the first it has seen by now), and the next
             // message will probably be as long. They are on their way before the
             // barrier: an exchange would first have waited until they are all written.
-            let (line, lines) = (LINE as u64, shape.lines());
+            let (line, lines) = (LINE_BYTES as u64, shape.lines());
             self.memory.hand_over(self.tail + line, lines - line);
             fence(Ordering::SeqCst);
             self.memory.take_over(self.tail + need, lines);
@@ -363,9 +366,11 @@ impl Writer {
         self.tail += need;
         // Off the message's way: the stores drain while the caller waits for an answer.
         let ahead = self.tail + AHEAD;
-        while self.cleared < ahead && self.cleared + LINE as u64 <= self.head + DATA as u64 {
+        while self.cleared < ahead
+            && self.cleared + LINE_BYTES as u64 <= self.head + RING_DATA_BYTES as u64
+        {
             self.memory.word(self.cleared).store(0, Ordering::Relaxed);
-            self.cleared += LINE as u64;
+            self.cleared += LINE_BYTES as u64;
         }
         true
     }
@@ -376,18 +381,19 @@ impl Writer {
     #[inline(never)]
     fn pass_turn(&mut self, need: u64) -> bool {
         let end = to_end(self.tail);
-        let (begun, unread) = (DATA as u64 - end, self.tail - self.head);
+        let (begun, unread) = (RING_DATA_BYTES as u64 - end, self.tail - self.head);
         // Until the reader has passed the mark there is no more room than this; a message that goes
         // in several records has found some for all.
         let rest = if cfg!(loom) { SPAN_MAX } else { PARTS_SPAN };
-        let ends_lap = unread <= UNREAD * need && unread + need.max(rest) + LINE as u64 <= begun;
+        let ends_lap =
+            unread <= UNREAD * need && unread + need.max(rest) + LINE_BYTES as u64 <= begun;
         if need > end || ends_lap {
             // The record must not cross the end, or need not go there: skip what is left, and have
             // room for both.
             if !self.room(end + need) {
                 return false;
             }
-            self.clear_to(self.tail + end + LINE as u64);
+            self.clear_to(self.tail + end + LINE_BYTES as u64);
             self.memory
                 .word(self.tail)
                 .store(word(SKIP, Shape::SKIP, 0, 0), Ordering::Release);
@@ -413,7 +419,7 @@ impl Writer {
     fn clear_to(&mut self, end: u64) {
         if self.cleared < end {
             self.memory
-                .word(end - LINE as u64)
+                .word(end - LINE_BYTES as u64)
                 .store(0, Ordering::Relaxed);
             self.cleared = end;
         }
@@ -428,8 +434,10 @@ impl Writer {
     /// The reader has told, in lines and by the low bits, how far it has read.
     #[inline]
     pub fn note_read(&mut self, lines: u32) {
-        let behind = ((self.tail / LINE as u64) as u32).wrapping_sub(lines);
-        let head = self.tail.saturating_sub(u64::from(behind) * LINE as u64);
+        let behind = ((self.tail / LINE_BYTES as u64) as u32).wrapping_sub(lines);
+        let head = self
+            .tail
+            .saturating_sub(u64::from(behind) * LINE_BYTES as u64);
         // What a peer made up must not move the position back, nor beyond what was written.
         self.head = self.head.max(head);
     }
@@ -437,7 +445,7 @@ impl Writer {
     /// Is there room for so many records of a line each, and an end that one of them skips?
     #[inline]
     pub fn has_lines(&mut self, records: usize) -> bool {
-        self.room((records + 1) as u64 * LINE as u64)
+        self.room((records + 1) as u64 * LINE_BYTES as u64)
     }
 
     /// Asks the reader to ring when it next frees room. Look for room once more afterwards.
@@ -478,13 +486,13 @@ impl Reader {
     /// Has all of the ring been read once?
     #[inline]
     pub fn went_round(&self) -> bool {
-        self.head - self.lap >= DATA as u64
+        self.head - self.lap >= RING_DATA_BYTES as u64
     }
 
     /// How far this process has read: low bits, in lines.
     #[inline]
     pub fn position(&self) -> u32 {
-        (self.head / LINE as u64) as u32
+        (self.head / LINE_BYTES as u64) as u32
     }
 
     /// Looks at the next record; [`Reader::release`] it when done.
@@ -497,7 +505,7 @@ impl Reader {
             }
             let (message, shape) = ((w >> 16) & 0xff, Shape::of(w));
             let Shape { lead, len, .. } = shape;
-            if w & VALID == 0 || len > RECORD_MAX || !(8..=LINE).contains(&lead) {
+            if w & VALID == 0 || len > RECORD_MAX_BYTES || !(8..=LINE_BYTES).contains(&lead) {
                 return Found::Malformed;
             }
             if message == SKIP {
@@ -517,7 +525,7 @@ impl Reader {
                 message: message as u8,
                 bytes,
                 more: w & MORE != 0,
-                celled: w & CELLED != 0,
+                celled: w & IN_CELL != 0,
                 read: (w >> 24) as u32,
             };
         }
@@ -529,7 +537,7 @@ impl Reader {
     fn pass_end(&mut self) -> bool {
         let end = to_end(self.head);
         // One that lies must not send its reader around for ever.
-        if end == DATA as u64 {
+        if end == RING_DATA_BYTES as u64 {
             return false;
         }
         let whole = self.went_round() || end < SPAN_MAX;
@@ -568,5 +576,5 @@ impl Reader {
 }
 
 #[cfg(all(test, not(loom)))]
-#[path = "ring/tests.rs"]
+#[path = "tests.rs"]
 mod tests;

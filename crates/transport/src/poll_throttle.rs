@@ -7,18 +7,18 @@
 //! that, and so it ends when messages have met their receives for a while.
 
 /// Messages in a row that have met their receives before a poll goes on behind one.
-const STOPS: u32 = 64;
+const STOPS_AFTER_UNEXPECTED: u32 = 64;
 
 /// Of one peer: how many messages more a poll ends with.
 #[derive(Default)]
-pub(crate) struct Late(u32);
+pub(crate) struct PollThrottle(u32);
 
-impl Late {
+impl PollThrottle {
     /// One or some have come, at least one before its receive if `kept`. Is the poll to end here?
     #[inline]
-    pub fn ends(&mut self, kept: bool) -> bool {
+    pub fn stops_after(&mut self, kept: bool) -> bool {
         if kept {
-            self.0 = STOPS;
+            self.0 = STOPS_AFTER_UNEXPECTED;
             return true;
         }
         let ends = self.0 > 0;
@@ -33,12 +33,12 @@ mod tests {
 
     #[test]
     fn a_poll_ends_with_each_message_until_receives_have_been_there_for_a_while() {
-        let mut late = Late::default();
-        assert!(!late.ends(false), "as long as none was late");
-        assert!(late.ends(true));
-        for _ in 0..STOPS {
-            assert!(late.ends(false));
+        let mut throttle = PollThrottle::default();
+        assert!(!throttle.stops_after(false), "as long as none was late");
+        assert!(throttle.stops_after(true));
+        for _ in 0..STOPS_AFTER_UNEXPECTED {
+            assert!(throttle.stops_after(false));
         }
-        assert!(!late.ends(false));
+        assert!(!throttle.stops_after(false));
     }
 }

@@ -5,33 +5,33 @@
 //! only while the peer is known to have read everything on the ring, and it is looked at before any
 //! record that was written after it. What lies in a cell has its record in the ring.
 
-use super::cells::{Cells, HEAD_MAX, Lies};
-use super::front::{FRONT_MAX, Front};
-use super::ring::{Found, PART, Reader, Writer};
+use super::cells::{CellRef, Cells, HEAD_MAX};
+use super::fastbox::{FASTBOX_MAX_BYTES, Fastbox};
+use super::ring::{Found, RECORD_PART_BYTES, Reader, Writer};
 
 /// One process's ends.
 pub struct Pair {
     writer: Writer,
     reader: Reader,
-    front: Front,
+    fastbox: Fastbox,
     /// Apart: what goes by front and ring does not touch them.
     cells: Box<Cells>,
     /// Where the record last returned by [`Pair::next`] lies, if in a cell.
-    lies: Option<Lies>,
+    lies: Option<CellRef>,
 }
 
 /// What came from the peer.
 pub enum Next<'a> {
     /// Nothing new.
     Nothing,
-    /// A message from the front: its number, head and body.
-    Front(u8, &'a [u8]),
+    /// A message from the fastbox: its number, head and body.
+    Fastbox(u8, &'a [u8]),
     /// A message from the ring, or a part of one that is longer than a record: whether more of it
     /// follows. [`Pair::release`] it when done.
     Record(u8, &'a [u8], bool),
     /// The same out of a cell, and whether that had not been used so far before.
-    /// [`Pair::release_celled`] it when done.
-    Celled(u8, &'a [u8], bool, bool),
+    /// [`Pair::release_cell`] it when done.
+    InCell(u8, &'a [u8], bool, bool),
     /// Nonsense.
     Malformed,
 }
@@ -39,11 +39,11 @@ pub enum Next<'a> {
 impl Pair {
     /// The ends of the process that writes `writer`, reads `reader` and has these sides of the
     /// front and of the cells.
-    pub fn new(writer: Writer, reader: Reader, front: Front, cells: Cells) -> Pair {
+    pub fn new(writer: Writer, reader: Reader, fastbox: Fastbox, cells: Cells) -> Pair {
         Pair {
             writer,
             reader,
-            front,
+            fastbox,
             cells: Box::new(cells),
             lies: None,
         }
@@ -60,8 +60,8 @@ impl Pair {
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
         let read = self.reader.position();
-        if len <= FRONT_MAX && self.front.my_turn() && self.writer.is_read() {
-            self.front.write(message, head, len, read, fill);
+        if len <= FASTBOX_MAX_BYTES && self.fastbox.my_turn() && self.writer.is_read() {
+            self.fastbox.write(message, head, len, read, fill);
             true
         } else {
             self.writer.write(message, head, len, read, fill)
@@ -71,14 +71,14 @@ impl Pair {
     /// The same by a cell: a head of up to [`HEAD_MAX`](super::cells::HEAD_MAX) and a body of `len`
     /// bytes, which comes from `fill`. False: none is free.
     #[inline(never)]
-    pub fn send_celled(
+    pub fn send_in_cell(
         &mut self,
         message: u8,
         head: &[u8],
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
-        self.can_cell(1) && self.write_celled(message, head, len, false, fill)
+        self.can_cell(1) && self.write_in_cell(message, head, len, false, fill)
     }
 
     /// Is there room for so many records that lie in cells?
@@ -86,7 +86,7 @@ impl Pair {
         self.cells.has(records) && self.writer.has_lines(records)
     }
 
-    fn write_celled(
+    fn write_in_cell(
         &mut self,
         message: u8,
         head: &[u8],
@@ -96,30 +96,32 @@ impl Pair {
     ) -> bool {
         let read = self.reader.position();
         let lies = self.cells.write(len, fill).word();
-        let written = self.writer.write_celled(message, lies, head, more, read);
+        let written = self.writer.write_in_cell(message, lies, head, more, read);
         debug_assert!(written, "there was room");
         written
     }
 
-    /// Writes a message of up to [`LONG_MAX`](super::ring::LONG_MAX) bytes, in several records if
+    /// Writes a message of up to [`SPLIT_MAX_BYTES`](super::ring::SPLIT_MAX_BYTES) bytes, in several records if
     /// one does not hold it; publishes each with a full barrier. `spare`: both processes have a
     /// core, so that one reads while the other writes, and it may lie in cells. False: no room, and
     /// nothing was written.
     #[inline(never)]
-    pub fn send_long(&mut self, message: u8, head: &[u8], body: &[u8], spare: bool) -> bool {
+    pub fn send_split(&mut self, message: u8, head: &[u8], body: &[u8], spare: bool) -> bool {
         let cells = if !spare || 8 + head.len() > HEAD_MAX {
             0
         } else if self.writer.is_read() {
-            self.cells.several().min(body.len().div_ceil(PART))
+            self.cells
+                .several()
+                .min(body.len().div_ceil(RECORD_PART_BYTES))
         } else {
             1
         };
         if cells == 0 || !self.can_cell(cells) {
             let read = self.reader.position();
-            return self.writer.write_long(message, head, body, read);
+            return self.writer.write_split(message, head, body, read);
         }
         if cells == 1 {
-            return self.write_celled(message, head, body.len(), false, |out| {
+            return self.write_in_cell(message, head, body.len(), false, |out| {
                 out.copy_from_slice(body);
             });
         }
@@ -132,7 +134,7 @@ impl Pair {
         let mut written = true;
         while let Some(part) = parts.next() {
             let more = parts.peek().is_some();
-            written &= self.write_celled(message, head, part.len(), more, |out| {
+            written &= self.write_in_cell(message, head, part.len(), more, |out| {
                 out.copy_from_slice(part);
             });
             head = &[];
@@ -145,16 +147,16 @@ impl Pair {
     pub fn next(&mut self) -> Next<'_> {
         // The front first, and again once a record has been seen: what stands there then is older
         // than the record.
-        let mut found = self.front.poll();
+        let mut found = self.fastbox.poll();
         if found.is_none() {
             if !self.reader.ready() {
                 return Next::Nothing;
             }
-            found = self.front.poll();
+            found = self.fastbox.poll();
         }
         if let Some((message, read, len)) = found {
             self.writer.note_read(read);
-            return Next::Front(message, self.front.bytes(len));
+            return Next::Fastbox(message, self.fastbox.bytes(len));
         }
         match self.reader.peek() {
             Found::Nothing => Next::Nothing,
@@ -167,7 +169,7 @@ impl Pair {
             } => {
                 self.writer.note_read(read);
                 if celled {
-                    return celled_record(&mut self.cells, &mut self.lies, message, bytes, more);
+                    return record_in_cell(&mut self.cells, &mut self.lies, message, bytes, more);
                 }
                 Next::Record(message, bytes, more)
             }
@@ -183,7 +185,7 @@ impl Pair {
     }
 
     /// The same where it lay in a cell.
-    pub fn release_celled(&mut self) -> bool {
+    pub fn release_cell(&mut self) -> bool {
         let wakes = self.reader.release();
         let gave = self.lies.take().is_some_and(|lies| self.cells.read(lies));
         wakes || gave && self.reader.wakes()
@@ -220,9 +222,9 @@ impl Pair {
 
 /// A record whose bytes lie in a cell; out of the way of those that do not.
 #[inline(never)]
-fn celled_record<'a>(
+fn record_in_cell<'a>(
     cells: &'a mut Cells,
-    lies: &mut Option<Lies>,
+    lies: &mut Option<CellRef>,
     message: u8,
     record: &[u8],
     more: bool,
@@ -231,9 +233,9 @@ fn celled_record<'a>(
         return Next::Malformed;
     };
     *lies = Some(place);
-    Next::Celled(message, bytes, more, is_cold)
+    Next::InCell(message, bytes, more, is_cold)
 }
 
 #[cfg(all(test, not(loom)))]
-#[path = "pair/fuzz.rs"]
+#[path = "fuzz.rs"]
 mod fuzz;

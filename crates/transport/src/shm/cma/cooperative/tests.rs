@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use std::sync::atomic::AtomicBool;
 
-fn desk() -> &'static Desk {
+fn table() -> &'static CopyTable {
     // SAFETY: a desk is all atomics, for which zeros are valid.
     Box::leak(Box::new(unsafe { std::mem::zeroed() }))
 }
@@ -11,19 +11,19 @@ proptest! {
     /// Whoever copies which chunk, each byte is copied once.
     #[test]
     fn chunks_cover_the_message(len in 1u64..1 << 34, helps in prop::collection::vec(0u8..3, 0..200)) {
-        let desk = desk();
-        let mut receiver = Receiver::new(desk);
+        let table = table();
+        let mut receiver = CopyReceiver::new(table);
         let mut begun = receiver.begin(1 << 40, 1 << 50, len).unwrap();
         let mut pieces = Vec::new();
         let mut helps = helps.into_iter();
         loop {
             let (done, chunk) = match helps.next() {
-                Some(0) => match desk.help() {
-                    Some((at, chunk)) => { desk.helped(at, chunk); (true, Some(chunk)) }
+                Some(0) => match table.claim() {
+                    Some((at, chunk)) => { table.complete(at, chunk); (true, Some(chunk)) }
                     None => (true, None),
                 },
-                Some(1) => match desk.help() {
-                    Some((at, chunk)) => { desk.refuse(at, chunk); (false, Some(chunk)) }
+                Some(1) => match table.claim() {
+                    Some((at, chunk)) => { table.refuse(at, chunk); (false, Some(chunk)) }
                     None => (false, None),
                 },
                 _ => (true, receiver.next(&mut begun)),
@@ -47,11 +47,11 @@ proptest! {
         prop_assert_eq!(at, len);
     }
 
-    /// Whatever a peer writes on the desk, helping ends, and no chunk lies outside of what the peer named.
+    /// Whatever a peer writes on the table, helping ends, and no chunk lies outside of what the peer named.
     #[test]
     fn nonsense_is_survived(words in prop::collection::vec(any::<u64>(), 7)) {
-        let desk = desk();
-        let copy = &desk.copies[2];
+        let table = table();
+        let copy = &table.copies[2];
         copy.source.store(words[0], Ordering::Relaxed);
         copy.target.store(words[1], Ordering::Relaxed);
         copy.len.store(words[2], Ordering::Relaxed);
@@ -60,10 +60,10 @@ proptest! {
         copy.done.store(words[5], Ordering::Relaxed);
         copy.refused.store(words[6], Ordering::Relaxed);
         let mut helped = 0;
-        while let Some((at, chunk)) = desk.help() {
+        while let Some((at, chunk)) = table.claim() {
             prop_assert_eq!(at, 2);
             prop_assert!(chunk.len <= words[2]);
-            desk.helped(at, chunk);
+            table.complete(at, chunk);
             helped += 1;
         }
         prop_assert!(helped <= 64);
@@ -72,8 +72,8 @@ proptest! {
 
 #[test]
 fn a_full_desk_says_so_and_has_room_again() {
-    let mut receiver = Receiver::new(desk());
-    let mut begun: Vec<_> = (0..COPIES as u64)
+    let mut receiver = CopyReceiver::new(table());
+    let mut begun: Vec<_> = (0..COPIES_MAX as u64)
         .map(|i| receiver.begin(i, i, 100_000).unwrap())
         .collect();
     assert!(receiver.begin(9, 9, 100_000).is_none());
@@ -87,7 +87,7 @@ fn a_full_desk_says_so_and_has_room_again() {
 #[test]
 fn both_sides_at_once() {
     const LEN: usize = 1 << 20;
-    let desk = desk();
+    let table = table();
     let source: Vec<u8> = (0..LEN).map(|i| (i * 7 + i / 251) as u8).collect();
     let mut target = vec![0u8; LEN];
     let copy = |c: Chunk| {
@@ -104,17 +104,17 @@ fn both_sides_at_once() {
     std::thread::scope(|s| {
         s.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                match desk.help() {
-                    Some((at, chunk)) if chunk.number % 5 == 4 => desk.refuse(at, chunk),
+                match table.claim() {
+                    Some((at, chunk)) if chunk.number % 5 == 4 => table.refuse(at, chunk),
                     Some((at, chunk)) => {
                         copy(chunk);
-                        desk.helped(at, chunk);
+                        table.complete(at, chunk);
                     }
                     None => std::thread::yield_now(),
                 }
             }
         });
-        let mut receiver = Receiver::new(desk);
+        let mut receiver = CopyReceiver::new(table);
         for round in 0..300usize {
             let len = (round * 7919) % LEN + 1;
             target.fill(0);

@@ -1,18 +1,18 @@
 //! Several messages in one system call.
 //!
-//! Large messages that are handed over one by one reach two thirds of what they reach together:
+//! Large messages that are handed over one by one reach two thirds of what they reach batch:
 //! while one call sends much, the peer's system has its acknowledgements processed here, on this
 //! core, and not on the core that reads.
 
-use super::conn::{Broken, Conn};
 use super::frame::{self, HEAD_MAX, HEADER, Kind};
-use crate::{Body, Gone, Parcel};
+use super::{Broken, Conn};
+use crate::{BatchMessage, BatchSent, Body};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::io::IoSlice;
 
 /// Messages to one call, at most.
-const PARCELS: usize = 32;
+const BATCH_MESSAGES_MAX: usize = 32;
 
 /// A message as it goes: what stands before its body, and so much of the body.
 #[derive(Clone, Copy)]
@@ -29,34 +29,34 @@ impl Wrapped<'_> {
 }
 
 impl Conn {
-    /// Sends messages from the front of `parcels`. If a stream is begun, the first of them is its
+    /// Sends messages from the front of `messages`. If a stream is begun, the first of them is its
     /// rest.
-    pub fn send_several(&mut self, parcels: &[Parcel<'_>]) -> Result<Gone, Broken> {
+    pub fn send_batch(&mut self, messages: &[BatchMessage<'_>]) -> Result<BatchSent, Broken> {
         if self.is_behind() {
             self.flush()?;
             if self.is_behind() {
-                return Ok(Gone::default());
+                return Ok(BatchSent::default());
             }
         }
         if self.seal.is_some() || self.write_max != usize::MAX {
-            return self.one_by_one(parcels);
+            return self.one_by_one(messages);
         }
         let mut wrapped = [Wrapped {
             start: [0; HEADER + HEAD_MAX],
             start_len: 0,
             body: &[],
-        }; PARCELS];
+        }; BATCH_MESSAGES_MAX];
         let (mut count, mut total) = (0, 0);
-        for (parcel, slot) in parcels.iter().zip(&mut wrapped) {
-            *slot = self.wrap(parcel, count == 0);
+        for (message, slot) in messages.iter().zip(&mut wrapped) {
+            *slot = self.wrap(message, count == 0);
             count += 1;
             total += slot.len();
-            if slot.body.len() < parcel.body.len() || total >= self.stream_max {
+            if slot.body.len() < message.body.len() || total >= self.stream_max {
                 break;
             }
         }
         let wrapped = &wrapped[..count];
-        let mut pieces = [IoSlice::new(&[]); 2 * PARCELS];
+        let mut pieces = [IoSlice::new(&[]); 2 * BATCH_MESSAGES_MAX];
         let mut n = 0;
         for w in wrapped {
             for bytes in [&w.start[..w.start_len], w.body] {
@@ -78,37 +78,37 @@ impl Conn {
                 Err(Errno::AGAIN) => 0,
                 Err(Errno::INTR) => continue,
                 // Single writes find out how much may go at once.
-                Err(Errno::MSGSIZE) => return self.one_by_one(parcels),
+                Err(Errno::MSGSIZE) => return self.one_by_one(messages),
                 Err(e) => return Err(Broken::System(e)),
             };
         };
         if sent > 0 {
             self.farewell_said = false;
         }
-        Ok(self.account(parcels, wrapped, sent))
+        Ok(self.account(messages, wrapped, sent))
     }
 
-    /// The frame in which `parcel` goes, or, of a begun one (which only the first can be), what is
+    /// The frame in which `message` goes, or, of a begun one (which only the first can be), what is
     /// left.
-    fn wrap<'a>(&self, parcel: &Parcel<'a>, first: bool) -> Wrapped<'a> {
+    fn wrap<'a>(&self, message: &BatchMessage<'a>, first: bool) -> Wrapped<'a> {
         let mut start = [0; HEADER + HEAD_MAX];
         if first && self.stream_left > 0 {
-            let body = &parcel.body[..self.stream_left.min(parcel.body.len())];
+            let body = &message.body[..self.stream_left.min(message.body.len())];
             return Wrapped {
                 start,
                 start_len: 0,
                 body,
             };
         }
-        let (kind, body) = if parcel.stream {
-            let body = &parcel.body[..parcel.body.len().min(self.stream_max)];
+        let (kind, body) = if message.stream {
+            let body = &message.body[..message.body.len().min(self.stream_max)];
             (Kind::Stream, body)
         } else {
-            (Kind::Whole, parcel.body)
+            (Kind::Whole, message.body)
         };
-        let head = parcel.head;
-        let apart = if parcel.stream { head.len() } else { 0 };
-        let header = frame::header(kind, parcel.message, apart, head.len() + body.len());
+        let head = message.head;
+        let apart = if message.stream { head.len() } else { 0 };
+        let header = frame::header(kind, message.message, apart, head.len() + body.len());
         start[..HEADER].copy_from_slice(&header);
         start[HEADER..HEADER + head.len()].copy_from_slice(head);
         Wrapped {
@@ -121,19 +121,19 @@ impl Conn {
     /// What it means that the socket has taken `sent` bytes.
     fn account(
         &mut self,
-        parcels: &[Parcel<'_>],
+        messages: &[BatchMessage<'_>],
         wrapped: &[Wrapped<'_>],
         mut sent: usize,
-    ) -> Gone {
-        let mut gone = Gone::default();
-        for (parcel, w) in parcels.iter().zip(wrapped) {
+    ) -> BatchSent {
+        let mut gone = BatchSent::default();
+        for (message, w) in messages.iter().zip(wrapped) {
             if sent == 0 && w.len() > 0 {
                 break;
             }
             let begun = w.start_len == 0;
             let took = sent.min(w.len());
             sent -= took;
-            if parcel.stream {
+            if message.stream {
                 if took < w.start_len {
                     self.keep(&w.start[..w.start_len], &[], took);
                 }
@@ -144,7 +144,7 @@ impl Conn {
                     w.body.len()
                 };
                 self.stream_left = frame - of_body;
-                if of_body < parcel.body.len() {
+                if of_body < message.body.len() {
                     gone.taken = of_body;
                     break;
                 }
@@ -159,9 +159,9 @@ impl Conn {
         gone
     }
 
-    fn one_by_one(&mut self, parcels: &[Parcel<'_>]) -> Result<Gone, Broken> {
-        let mut gone = Gone::default();
-        for p in parcels {
+    fn one_by_one(&mut self, messages: &[BatchMessage<'_>]) -> Result<BatchSent, Broken> {
+        let mut gone = BatchSent::default();
+        for p in messages {
             if !p.stream {
                 if !self.send(p.message, p.head, Body::Bytes(p.body), &mut [])? {
                     break;

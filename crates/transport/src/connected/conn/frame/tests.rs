@@ -12,22 +12,28 @@ struct Keep {
 }
 
 impl Inbox for Keep {
-    fn arrived(&mut self, _from: ProcId, message: u8, bytes: &[u8]) -> bool {
+    fn on_message(&mut self, _from: ProcId, message: u8, bytes: &[u8]) -> bool {
         self.whole.push((message, bytes.to_vec()));
         false
     }
-    fn room(&mut self, _from: ProcId, message: u8, _head: &[u8], left: usize) -> Option<&mut [u8]> {
+    fn stream_buffer(
+        &mut self,
+        _from: ProcId,
+        message: u8,
+        _head: &[u8],
+        left: usize,
+    ) -> Option<&mut [u8]> {
         if message % 2 == 1 {
             return None;
         }
         self.direct.resize(self.filled + left.min(1000), 0);
         Some(&mut self.direct[self.filled..])
     }
-    fn placed(&mut self, _from: ProcId, _message: u8, _head: &[u8], bytes: usize) {
+    fn stream_placed(&mut self, _from: ProcId, _message: u8, _head: &[u8], bytes: usize) {
         self.filled += bytes;
         self.direct.truncate(self.filled);
     }
-    fn part(&mut self, _from: ProcId, message: u8, _head: &[u8], bytes: &[u8]) {
+    fn stream_part(&mut self, _from: ProcId, message: u8, _head: &[u8], bytes: &[u8]) {
         if message.is_multiple_of(2) {
             self.direct.truncate(self.filled);
             self.direct.extend_from_slice(bytes);
@@ -120,12 +126,18 @@ struct Early {
 }
 
 impl Inbox for Early {
-    fn arrived(&mut self, _from: ProcId, _message: u8, bytes: &[u8]) -> bool {
+    fn on_message(&mut self, _from: ProcId, _message: u8, bytes: &[u8]) -> bool {
         self.whole += 1;
-        self.part(0, 0, &[], &bytes[4..]);
+        self.stream_part(0, 0, &[], &bytes[4..]);
         false
     }
-    fn begin(&mut self, _from: ProcId, _message: u8, start: &[u8], len: usize) -> Option<usize> {
+    fn on_message_start(
+        &mut self,
+        _from: ProcId,
+        _message: u8,
+        start: &[u8],
+        len: usize,
+    ) -> Option<usize> {
         if start.len() < 4 {
             return None;
         }
@@ -137,16 +149,16 @@ impl Inbox for Early {
         self.begun += 1;
         Some(4)
     }
-    fn room(&mut self, _: ProcId, _: u8, head: &[u8], left: usize) -> Option<&mut [u8]> {
+    fn stream_buffer(&mut self, _: ProcId, _: u8, head: &[u8], left: usize) -> Option<&mut [u8]> {
         assert_eq!(head, b"head");
         self.bytes.resize(self.filled + left, 0);
         Some(&mut self.bytes[self.filled..])
     }
-    fn placed(&mut self, _from: ProcId, _message: u8, _head: &[u8], bytes: usize) {
+    fn stream_placed(&mut self, _from: ProcId, _message: u8, _head: &[u8], bytes: usize) {
         self.filled += bytes;
         self.bytes.truncate(self.filled);
     }
-    fn part(&mut self, _from: ProcId, _message: u8, _head: &[u8], bytes: &[u8]) {
+    fn stream_part(&mut self, _from: ProcId, _message: u8, _head: &[u8], bytes: &[u8]) {
         self.bytes.truncate(self.filled);
         self.bytes.extend_from_slice(bytes);
         self.filled += bytes.len();

@@ -13,39 +13,41 @@
 //! bytes  head and body
 //! ```
 
-use super::memory::{APART, Base, FRONT, FrontMemory, LINE, Ordering, fence};
+use super::memory::{
+    Base, FASTBOX_BYTES, FastboxMemory, LINE_BYTES, Ordering, SEPARATE_MIN_BYTES, fence,
+};
 use super::ring::lead;
 
 /// Largest head and body, bytes.
-pub const FRONT_MAX: usize = FRONT - LINE;
+pub const FASTBOX_MAX_BYTES: usize = FASTBOX_BYTES - LINE_BYTES;
 /// Largest that takes a single line, bytes.
 #[cfg_attr(loom, allow(dead_code))]
-pub const FRONT_LINE: usize = LINE - 8;
+pub const FASTBOX_LINE_MAX_BYTES: usize = LINE_BYTES - 8;
 
-/// One process's side of the front.
-pub struct Front {
-    memory: FrontMemory,
+/// One process's side of the fastbox.
+pub struct Fastbox {
+    memory: FastboxMemory,
     lower: bool,
     my_turn: bool,
     /// Where the message last found begins.
     lead: usize,
 }
 
-/// A message found on the front: its number, the low bits of how far the peer has read this
+/// A message found on the fastbox: its number, the low bits of how far the peer has read this
 /// process's ring, in lines, and how many bytes it has.
 pub type Arrived = (u8, u32, usize);
 
-impl Front {
+impl Fastbox {
     /// This process's side of the front at `front`; `lower`: it has the lower number of the two,
     /// and the first turn.
     ///
     /// # Safety
-    /// `front` is FRONT zeroed bytes of shared memory, aligned to 64, never unmapped; each process
+    /// `front` is FASTBOX_BYTES zeroed bytes of shared memory, aligned to 64, never unmapped; each process
     /// of the pair has one side.
-    pub unsafe fn new(front: Base, lower: bool) -> Front {
+    pub unsafe fn new(fastbox: Base, lower: bool) -> Fastbox {
         // SAFETY: the caller's promise.
-        let memory = unsafe { FrontMemory::new(front) };
-        Front {
+        let memory = unsafe { FastboxMemory::new(fastbox) };
+        Fastbox {
             memory,
             lower,
             my_turn: lower,
@@ -70,7 +72,7 @@ impl Front {
         read: u32,
         fill: impl FnOnce(&mut [u8]),
     ) {
-        debug_assert!(self.my_turn && len <= FRONT_MAX);
+        debug_assert!(self.my_turn && len <= FASTBOX_MAX_BYTES);
         let lead = lead(head, len);
         // SAFETY: in its turn this process alone touches the front's bytes.
         unsafe { self.memory.fill(lead, len, fill) };
@@ -81,7 +83,7 @@ impl Front {
             | u64::from(read) << 32;
         // The caller next looks whether the reader sleeps, and that look must not come before the
         // word is there for the reader to see.
-        if len > APART {
+        if len > SEPARATE_MIN_BYTES {
             self.memory.word().store(word, Ordering::Release);
             self.memory.hand_over(lead + len);
             fence(Ordering::SeqCst);
@@ -102,20 +104,20 @@ impl Front {
             return None;
         }
         self.my_turn = true;
-        // What the peer made up is cut to the front.
-        self.lead = ((word >> 1 & 0xf) as usize * 8).clamp(8, LINE);
-        let len = ((word >> 8 & 0xffff) as usize).min(FRONT_MAX);
+        // What the peer made up is cut to the fastbox.
+        self.lead = ((word >> 1 & 0xf) as usize * 8).clamp(8, LINE_BYTES);
+        let len = ((word >> 8 & 0xffff) as usize).min(FASTBOX_MAX_BYTES);
         Some(((word >> 24) as u8, (word >> 32) as u32, len))
     }
 
-    /// The first `len` bytes of the message last returned by [`Front::poll`], until this process
+    /// The first `len` bytes of the message last returned by [`Fastbox::poll`], until this process
     /// writes.
     #[inline]
     pub fn bytes(&self, len: usize) -> &[u8] {
         debug_assert!(self.my_turn);
         // SAFETY: the peer published these bytes with the word, and will not touch them before its
         // turn.
-        unsafe { self.memory.bytes(self.lead, len.min(FRONT_MAX)) }
+        unsafe { self.memory.bytes(self.lead, len.min(FASTBOX_MAX_BYTES)) }
     }
 }
 
@@ -124,18 +126,18 @@ mod tests {
     use super::*;
 
     #[repr(align(64))]
-    struct Lines([u8; FRONT]);
+    struct Lines([u8; FASTBOX_BYTES]);
 
-    fn pair(front: &mut Lines) -> (Front, Front) {
-        let at = front.0.as_mut_ptr();
+    fn pair(fastbox: &mut Lines) -> (Fastbox, Fastbox) {
+        let at = fastbox.0.as_mut_ptr();
         // SAFETY: the front outlives both sides in each test.
-        unsafe { (Front::new(at, true), Front::new(at, false)) }
+        unsafe { (Fastbox::new(at, true), Fastbox::new(at, false)) }
     }
 
     #[test]
     fn turns_alternate_and_start_with_the_lower() {
-        let mut front = Lines([0; FRONT]);
-        let (mut lower, mut upper) = pair(&mut front);
+        let mut fastbox = Lines([0; FASTBOX_BYTES]);
+        let (mut lower, mut upper) = pair(&mut fastbox);
         assert!(lower.my_turn() && !upper.my_turn());
         assert!(upper.poll().is_none());
         for round in 0..5u8 {
@@ -144,16 +146,18 @@ mod tests {
             assert_eq!(upper.poll(), Some((round, 7, 3)));
             assert_eq!(upper.bytes(3), [round; 3]);
             assert!(upper.my_turn() && upper.poll().is_none());
-            upper.write(9, 16, FRONT_MAX, round.into(), |out| out.fill(round));
-            assert_eq!(lower.poll(), Some((9, round.into(), FRONT_MAX)));
-            assert_eq!(lower.bytes(FRONT_MAX), [round; FRONT_MAX]);
+            upper.write(9, 16, FASTBOX_MAX_BYTES, round.into(), |out| {
+                out.fill(round)
+            });
+            assert_eq!(lower.poll(), Some((9, round.into(), FASTBOX_MAX_BYTES)));
+            assert_eq!(lower.bytes(FASTBOX_MAX_BYTES), [round; FASTBOX_MAX_BYTES]);
         }
     }
 
     #[test]
     fn a_made_up_length_stays_on_the_front() {
-        let mut front = Lines([0xff; FRONT]);
-        let (_, mut upper) = pair(&mut front);
-        assert_eq!(upper.poll().unwrap().2, FRONT_MAX);
+        let mut fastbox = Lines([0xff; FASTBOX_BYTES]);
+        let (_, mut upper) = pair(&mut fastbox);
+        assert_eq!(upper.poll().unwrap().2, FASTBOX_MAX_BYTES);
     }
 }

@@ -5,7 +5,7 @@
 //! by futex for the first. Whoever then brings something through shared memory sends a byte to a
 //! socket, whose name stands in the process's control page.
 
-use crate::shm::word;
+use crate::shm::wakeup_word;
 use crate::{Sleeper, TransportError};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::net::{
@@ -20,42 +20,42 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 /// Where this process's threads sleep. Lives as long as the process.
-pub struct Bell {
+pub struct Wakeup {
     word: &'static AtomicU32,
     /// Only this crate writes the word, so that its lowest bit means what it says.
     own: bool,
-    door: Option<Door>,
+    descriptors: Option<Descriptors>,
 }
 
 /// What a thread waits for that sleeps until a descriptor has something.
-struct Door {
+struct Descriptors {
     epoll: OwnedFd,
     /// Rung by this process's own threads.
     own: OwnedFd,
     /// Rung by the node's other processes; only if shared memory is a wire, too.
-    knocker: Option<OwnedFd>,
+    remote: Option<OwnedFd>,
 }
 
-impl Bell {
+impl Wakeup {
     /// For sleeping on `word` alone; `own`: nobody but bells and peers in shared memory writes it.
-    pub fn of_word(word: &'static AtomicU32, own: bool) -> Bell {
-        Bell {
+    pub fn on_word(word: &'static AtomicU32, own: bool) -> Wakeup {
+        Wakeup {
             word,
             own,
-            door: None,
+            descriptors: None,
         }
     }
 
-    /// For sleeping on `word` and on descriptors. With a `name` (see [`new_name`]) other processes
+    /// For sleeping on `word` and on descriptors. With a `name` (see [`new_socket_name`]) other processes
     /// of the node can [`knock`].
     ///
     /// Errors: no descriptors are left.
-    pub fn with_door<'a>(
+    pub fn with_descriptors<'a>(
         word: &'static AtomicU32,
         name: Option<u64>,
         wires: impl Iterator<Item = BorrowedFd<'a>>,
-    ) -> Result<Bell, TransportError> {
-        let make = || -> rustix::io::Result<Door> {
+    ) -> Result<Wakeup, TransportError> {
+        let make = || -> rustix::io::Result<Descriptors> {
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
             let listen = |fd: BorrowedFd<'_>| {
                 epoll::add(
@@ -72,7 +72,7 @@ impl Bell {
                 epoll::EventData::new_u64(1),
                 epoll::EventFlags::IN,
             )?;
-            let knocker = match name {
+            let remote = match name {
                 Some(name) => {
                     let socket = datagrams()?;
                     bind(&socket, &address(name)?)?;
@@ -89,17 +89,13 @@ impl Bell {
             for fd in wires {
                 listen(fd)?;
             }
-            Ok(Door {
-                epoll,
-                own,
-                knocker,
-            })
+            Ok(Descriptors { epoll, own, remote })
         };
         match make() {
-            Ok(door) => Ok(Bell {
+            Ok(descriptors) => Ok(Wakeup {
                 word,
                 own: false,
-                door: Some(door),
+                descriptors: Some(descriptors),
             }),
             Err(e) => Err(TransportError::Refused {
                 attempted: "making what this process sleeps on".into(),
@@ -110,26 +106,26 @@ impl Bell {
     }
 
     /// How often it has been rung: taken before a thread makes sure that there is nothing to do,
-    /// and given to [`Bell::sleep`].
-    pub fn seen(&self) -> u32 {
-        word::seen(self.word)
+    /// and given to [`Wakeup::sleep`].
+    pub fn epoch(&self) -> u32 {
+        wakeup_word::epoch(self.word)
     }
 
     /// What its sleepers' system calls name, for who looks at the process from outside: the word's
     /// address and the epoll descriptor of who watches.
     pub fn place(&self) -> (u64, Option<i32>) {
-        let door = self.door.as_ref().map(|d| d.epoll.as_raw_fd());
-        (std::ptr::from_ref(self.word) as u64, door)
+        let descriptors = self.descriptors.as_ref().map(|d| d.epoll.as_raw_fd());
+        (std::ptr::from_ref(self.word) as u64, descriptors)
     }
 
-    /// Does one of the sleeping threads have to [`watch`](Bell::watch)?
-    pub fn has_door(&self) -> bool {
-        self.door.is_some()
+    /// Does one of the sleeping threads have to [`watch`](Wakeup::watch)?
+    pub fn has_descriptors(&self) -> bool {
+        self.descriptors.is_some()
     }
 
-    /// Sleeps until a thread of this process, or where there is no door a peer, rings; not at all
+    /// Sleeps until a thread of this process, or where there is no descriptors a peer, rings; not at all
     /// if that has happened since `seen`. Not longer than `at_most`.
-    pub fn sleep(&self, who: Sleeper, seen: u32, at_most: Option<Duration>) {
+    pub fn wait(&self, who: Sleeper, seen: u32, at_most: Option<Duration>) {
         let deadline = at_most.map(|after| {
             let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
             let nanos = now.tv_nsec + i64::from(after.subsec_nanos());
@@ -140,17 +136,19 @@ impl Bell {
         });
         let flags = futex::Flags::empty();
         let seen = match who {
-            Sleeper::Progress => word::asleep_at(seen),
+            Sleeper::Progress => wakeup_word::asleep_at(seen),
             Sleeper::Program => seen,
         };
         let _ = futex::wait_bitset(self.word, flags, seen, deadline.as_ref(), who.bits());
     }
 
     /// Sleeps until somebody rings or a wire's descriptor has something. For one thread at a time.
-    pub fn watch(&self) {
-        let Some(door) = &self.door else { return };
+    pub fn wait_descriptors(&self) {
+        let Some(descriptors) = &self.descriptors else {
+            return;
+        };
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); 4];
-        let Ok((found, _)) = epoll::wait(&door.epoll, &mut events, None) else {
+        let Ok((found, _)) = epoll::wait(&descriptors.epoll, &mut events, None) else {
             // Interrupted by a signal: look again.
             return;
         };
@@ -158,44 +156,44 @@ impl Bell {
             return;
         }
         let mut bytes = [0; 8];
-        let _ = rustix::io::read(&door.own, &mut bytes);
-        if let Some(knocker) = &door.knocker {
-            while recv(knocker, &mut bytes[..], RecvFlags::DONTWAIT).is_ok() {}
+        let _ = rustix::io::read(&descriptors.own, &mut bytes);
+        if let Some(remote) = &descriptors.remote {
+            while recv(remote, &mut bytes[..], RecvFlags::DONTWAIT).is_ok() {}
         }
     }
 
     /// Has it been rung since it stood at `seen`?
-    pub fn rung_since(&self, seen: u32) -> bool {
-        word::rung_since(self.word, seen)
+    pub fn signaled_since(&self, seen: u32) -> bool {
+        wakeup_word::signaled_since(self.word, seen)
     }
 
     /// Does the progress thread see a ring without being woken?
     pub fn is_polled(&self) -> bool {
-        self.own && word::is_polled(self.word)
+        self.own && wakeup_word::is_polled(self.word)
     }
 
     /// Says that the progress thread looks at it from now on before it sleeps, or is about to
-    /// sleep. Only for a bell without a door.
+    /// sleep. Only for a bell without a descriptors.
     pub fn set_polled(&self, polled: bool) {
         if self.own {
-            word::set_polled(self.word, polled);
+            wakeup_word::set_polled(self.word, polled);
         }
     }
 
     /// Wakes those of this process's sleeping threads; `watched`: one of them watches.
-    pub fn ring(&self, who: Sleeper, watched: bool) {
+    pub fn signal(&self, who: Sleeper, watched: bool) {
         let for_thread = who == Sleeper::Progress && self.own;
-        if word::ring(self.word, for_thread) {
+        if wakeup_word::signal(self.word, for_thread) {
             crate::shm::wake(self.word, who.bits());
         }
-        if watched && let Some(door) = &self.door {
-            let _ = rustix::io::write(&door.own, &1u64.to_ne_bytes());
+        if watched && let Some(descriptors) = &self.descriptors {
+            let _ = rustix::io::write(&descriptors.own, &1u64.to_ne_bytes());
         }
     }
 }
 
 /// A name that nobody can guess for the socket at which this process can be woken.
-pub fn new_name() -> Result<u64, TransportError> {
+pub fn new_socket_name() -> Result<u64, TransportError> {
     let mut bytes = [0; 8];
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
         Ok(8) => Ok(u64::from_ne_bytes(bytes) | 1),
@@ -207,9 +205,9 @@ pub fn new_name() -> Result<u64, TransportError> {
     }
 }
 
-/// Wakes the process whose socket has this name, if it sleeps with its door watched.
+/// Wakes the process whose socket has this name, if it sleeps with its descriptors watched.
 #[cold]
-pub fn knock(name: u64) {
+pub fn wake_socket(name: u64) {
     static FROM: OnceLock<Option<OwnedFd>> = OnceLock::new();
     let from = FROM.get_or_init(|| datagrams().ok());
     if let (Some(from), Ok(to)) = (from, address(name)) {
@@ -237,31 +235,32 @@ mod tests {
 
     #[test]
     fn a_knock_a_ring_and_a_wire_wake_the_watcher() {
-        let name = new_name().unwrap();
+        let name = new_socket_name().unwrap();
         let wire = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
         let wires = std::iter::once(std::os::fd::AsFd::as_fd(&wire));
-        let bell = Bell::with_door(&WORD, Some(name), wires).unwrap();
-        let wakes: [&(dyn Fn() + Sync); 2] =
-            [&|| knock(name), &|| bell.ring(Sleeper::Program, true)];
+        let wakeup = Wakeup::with_descriptors(&WORD, Some(name), wires).unwrap();
+        let wakes: [&(dyn Fn() + Sync); 2] = [&|| wake_socket(name), &|| {
+            wakeup.signal(Sleeper::Program, true)
+        }];
         for wake in wakes {
             let start = Instant::now();
             std::thread::scope(|s| {
-                s.spawn(|| bell.watch());
+                s.spawn(|| wakeup.wait_descriptors());
                 wake();
             });
             // Taken out: the next watch sleeps again (until the knock that follows).
             assert!(start.elapsed() < Duration::from_secs(10));
         }
         rustix::io::write(&wire, &1u64.to_ne_bytes()).unwrap();
-        bell.watch();
-        let seen = bell.seen();
-        bell.ring(Sleeper::Program, false);
-        bell.sleep(Sleeper::Program, seen, None);
+        wakeup.wait_descriptors();
+        let seen = wakeup.epoch();
+        wakeup.signal(Sleeper::Program, false);
+        wakeup.wait(Sleeper::Program, seen, None);
         // Knocks at doors that are not there, or are full, do nothing.
-        knock(name ^ 2);
+        wake_socket(name ^ 2);
         for _ in 0..1000 {
-            knock(name);
+            wake_socket(name);
         }
-        bell.watch();
+        wakeup.wait_descriptors();
     }
 }

@@ -1,0 +1,12 @@
+//! Shared-memory collectives: memory of the node in which the members of a group post small data.
+
+mod boards;
+mod counter_board;
+mod flat_board;
+
+use super::memory;
+
+pub(super) use boards::Boards;
+pub(super) use counter_board::{BOARDS_PER_RANK, board_bytes};
+pub use counter_board::{COUNT_PER_MEMBER, CounterBoard, SLOT_MAX_BYTES};
+pub use flat_board::{FLAT_MAX_RANKS, FlatBoard, MARK_BITS, POST_MAX_BYTES};
