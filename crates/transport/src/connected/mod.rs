@@ -12,24 +12,27 @@
 pub(crate) mod conn;
 mod connect;
 mod medium;
+mod peers;
+mod poll;
 mod timeout;
 
 use crate::{
     Answer, BatchMessage, BatchSent, Body, FRAGMENT_BYTES, Features, Inbox, ProcId, Sleeper,
     Streamed, Transport, TransportError, ZeroCopy,
 };
-use conn::{Broken, Conn, frame, zero_copy::SplicePipe};
-use connect::{Connecting, business_card};
-use ferry_auth::{Drops, Guard, Handshake, Key, Local, Porch};
+use conn::{frame, zero_copy::SplicePipe};
+use connect::business_card;
+use ferry_auth::{Drops, Guard, Key, Local, Porch};
 use ferry_job::{Directory, Nodes, Welcome};
 pub use medium::{CallStart, Candidate, Medium, MediumEvent, PeerAddress, SocketOps};
+use peers::{Peer, PeerState, PendingAccept};
+use poll::{POLLS_PER_LOOK_MAX, PollInterest, Token};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use std::collections::VecDeque;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What cards of these wires are called in the directory.
 pub const BUSINESS_CARDS: &str = "wires";
@@ -41,13 +44,6 @@ pub(crate) const PURPOSE: u16 = 1;
 /// Connections that have not yet proved who they are, at once, and for how long.
 pub(crate) const PENDING_MAX: usize = 256;
 const PENDING_TIMEOUT: Duration = Duration::from_secs(10);
-/// Polls of the connection that last brought something for each look at all others, at most.
-const POLLS_PER_LOOK_MAX: u32 = 16;
-/// A connection that has brought so much without a sleep is taken out of the poll set, which then
-/// costs its sender nothing.
-const BUSY_POLL_AFTER_READS: u32 = 64;
-/// Events taken from the system at a time.
-const EVENTS: usize = 32;
 
 /// Connections that this process has sent away, for whatever reason; for tools.
 pub static REFUSED: AtomicU64 = AtomicU64::new(0);
@@ -63,87 +59,6 @@ pub fn encrypt_from_environment() -> Result<bool, TransportError> {
             wanted: "0 or 1",
         }),
     }
-}
-
-/// What the system's poll set has been asked to say of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PollInterest {
-    /// It is not in the set.
-    Nothing,
-    /// When it can be read from.
-    In,
-    /// When it can be read from or written to.
-    InOut,
-}
-
-/// What an event of the poll set is about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Token {
-    /// Of a medium, one of its listeners.
-    Listener(usize, usize),
-    Timer,
-    Directory,
-    Peer(usize),
-    PendingAccept(u64),
-    /// Of a medium.
-    Medium(usize),
-}
-
-impl Token {
-    fn data(self) -> epoll::EventData {
-        let (kind, value) = match self {
-            Token::Listener(medium, i) => (0, (medium << 32 | i) as u64),
-            Token::Timer => (1, 0),
-            Token::Directory => (2, 0),
-            Token::Peer(i) => (3, i as u64),
-            Token::PendingAccept(ticket) => (4, ticket),
-            Token::Medium(medium) => (5, medium as u64),
-        };
-        epoll::EventData::new_u64(kind << 56 | value & ((1 << 56) - 1))
-    }
-
-    fn of(data: epoll::EventData) -> Token {
-        let (kind, value) = (data.u64() >> 56, data.u64() & ((1 << 56) - 1));
-        match kind {
-            0 => Token::Listener((value >> 32) as usize, value as u32 as usize),
-            1 => Token::Timer,
-            2 => Token::Directory,
-            3 => Token::Peer(value as usize),
-            4 => Token::PendingAccept(value),
-            _ => Token::Medium(value as usize),
-        }
-    }
-}
-
-/// How this process stands to another.
-enum PeerState {
-    /// It is being called.
-    Connecting(Box<Connecting>),
-    /// There is a connection.
-    Open(Box<Conn>),
-    /// The connection has broken; the fault is told when the launcher, who may know more, has had
-    /// time to say it first.
-    Failing {
-        what: String,
-        until: Instant,
-        /// The medium over which it went, and what that calls the other node.
-        medium: usize,
-        node: u32,
-    },
-    /// It cannot be spoken to any more; why.
-    Lost(String),
-}
-
-struct Peer {
-    process: ProcId,
-    state: PeerState,
-}
-
-/// A connection that has come and not yet proved whose it is.
-struct PendingAccept {
-    medium: usize,
-    socket: OwnedFd,
-    handshake: Handshake,
 }
 
 /// A wire made of connections.
@@ -251,7 +166,7 @@ impl Connected {
             peers: Vec::new(),
             pending: Porch::new(PENDING_MAX, PENDING_TIMEOUT),
             drops: Drops::default(),
-            scratch: vec![0; conn::SCRATCH].into_boxed_slice(),
+            scratch: vec![0; conn::SCRATCH_BYTES].into_boxed_slice(),
             busy_polled: None,
             turn: 0,
             interval: 1,
@@ -268,252 +183,6 @@ impl Connected {
     /// Connections that were sent away, by reason.
     pub fn drops(&self) -> Drops {
         self.drops
-    }
-
-    #[inline]
-    fn slot(&self, process: ProcId) -> Option<usize> {
-        match self.index.get(process as usize) {
-            None | Some(0) => None,
-            Some(&i) => Some(i as usize - 1),
-        }
-    }
-
-    /// The connection to a process, begun if there is none. `Ok(None)`: not yet.
-    #[inline]
-    fn conn(&mut self, to: ProcId) -> Result<Option<(usize, &mut Conn)>, TransportError> {
-        let Some(i) = self.slot(to) else {
-            self.call(to)?;
-            return Ok(None);
-        };
-        match &self.peers[i].state {
-            PeerState::Open(_) => {}
-            PeerState::Connecting(_) | PeerState::Failing { .. } => return Ok(None),
-            PeerState::Lost(what) => return Err(self.lost(to, what.clone())),
-        }
-        match &mut self.peers[i].state {
-            PeerState::Open(conn) => Ok(Some((i, conn))),
-            _ => Ok(None),
-        }
-    }
-
-    fn lost(&self, peer: ProcId, what: String) -> TransportError {
-        TransportError::Lost {
-            peer,
-            host: self.nodes.host_of(peer).into(),
-            what,
-        }
-    }
-
-    /// Puts peer `i` on the list of those that want to write.
-    fn note_writer(&mut self, i: usize) {
-        if !self.writers.contains(&i) {
-            self.writers.push(i);
-        }
-    }
-
-    /// Asks the poll set to say `asked` of peer `i`.
-    fn set_interest(&mut self, i: usize, interest: PollInterest) {
-        let PeerState::Open(conn) = &mut self.peers[i].state else {
-            return;
-        };
-        if conn.interest == interest {
-            return;
-        }
-        let flags = match interest {
-            PollInterest::InOut => epoll::EventFlags::IN | epoll::EventFlags::OUT,
-            _ => epoll::EventFlags::IN,
-        };
-        let token = Token::Peer(i).data();
-        // The set refuses only when the system is out of memory; the connection is then looked at
-        // as the busy_polled one or not at all, until the next time it is asked for.
-        let done = match (conn.interest, interest) {
-            (_, PollInterest::Nothing) => epoll::delete(&self.epoll, conn.fd()),
-            (PollInterest::Nothing, _) => epoll::add(&self.epoll, conn.fd(), token, flags),
-            _ => epoll::modify(&self.epoll, conn.fd(), token, flags),
-        };
-        if done.is_ok() {
-            conn.interest = interest;
-        }
-        conn.watch(conn.interest == PollInterest::Nothing);
-    }
-
-    /// Reads from peer `i`; returns how many messages came.
-    #[inline]
-    fn receive(&mut self, i: usize, inbox: &mut dyn Inbox) -> usize {
-        let PeerState::Open(conn) = &mut self.peers[i].state else {
-            if self.busy_polled == Some(i) {
-                self.busy_polled = None;
-            }
-            return 0;
-        };
-        if let Some(&way) = self.name_indices.get(conn.path.medium) {
-            inbox.set_transport(way);
-        }
-        match conn.receive(&mut self.scratch, inbox) {
-            Ok(found) => {
-                if conn.is_streamed_to() && !conn.streams {
-                    conn.streams = true;
-                    self.streams.push(i);
-                }
-                if found.delivered > 0 {
-                    conn.reads_since_sleep = if conn.large {
-                        0
-                    } else {
-                        conn.reads_since_sleep + 1
-                    };
-                    if conn.large && conn.interest == PollInterest::Nothing {
-                        self.set_interest(i, PollInterest::In);
-                    } else if conn.reads_since_sleep == BUSY_POLL_AFTER_READS
-                        && self.busy_polled == Some(i)
-                    {
-                        self.set_interest(i, PollInterest::Nothing);
-                    }
-                }
-                found.delivered
-            }
-            Err(broken) => {
-                self.broken(i, broken);
-                0
-            }
-        }
-    }
-
-    /// Has `give` put as much as it can of a stream's body, of which `len` bytes are left, into the
-    /// connection to `to`.
-    fn pass_on(
-        &mut self,
-        to: ProcId,
-        len: usize,
-        give: impl FnOnce(&mut Conn, &mut SplicePipe) -> Result<usize, Broken>,
-    ) -> Result<Streamed, TransportError> {
-        let found = self.conn(to)?.map(|(i, _)| i);
-        let open = found.and_then(|i| match &mut self.peers[i].state {
-            PeerState::Open(conn) => Some((i, conn)),
-            _ => None,
-        });
-        let Some((i, conn)) = open else {
-            return Ok(Streamed {
-                taken: 0,
-                between: true,
-            });
-        };
-        let taken = give(conn, &mut self.splice_pipe).unwrap_or(0);
-        let between = !conn.in_stream();
-        conn.wants_room = taken < len;
-        if conn.wants_room || conn.is_behind() {
-            self.note_writer(i);
-        }
-        Ok(Streamed { taken, between })
-    }
-
-    /// Is the poll set to be asked before peer `i` is read from? For many messages, whose packets
-    /// the system puts together on the sender's core as long as nobody tries to read: a read in
-    /// vain locks the socket, and then it has to be done here. Not for a long message: there the
-    /// sender's core has more to do than this one, and what is done here relieves it.
-    #[inline]
-    fn asks_first(&self, i: usize) -> bool {
-        matches!(&self.peers[i].state, PeerState::Open(conn) if conn.large && !conn.bulk && conn.interest != PollInterest::Nothing)
-    }
-
-    #[inline]
-    fn is_empty(&mut self, i: usize) -> bool {
-        match &mut self.peers[i].state {
-            PeerState::Open(conn) => conn.is_empty(),
-            _ => false,
-        }
-    }
-
-    /// Makes peer `i` the one that is read from directly.
-    fn busy_poll(&mut self, i: usize) {
-        if let Some(before) = self.busy_polled.filter(|&before| before != i) {
-            self.set_interest(before, PollInterest::In);
-        }
-        if self.busy_polled != Some(i)
-            && let PeerState::Open(conn) = &mut self.peers[i].state
-        {
-            conn.reads_since_sleep = 0;
-        }
-        self.busy_polled = Some(i);
-    }
-
-    /// Deals with all that the poll set has to say. Returns how many messages came.
-    fn look(&mut self, inbox: &mut dyn Inbox) -> usize {
-        let mut events = [MaybeUninit::<epoll::Event>::uninit(); EVENTS];
-        let zero = rustix::event::Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let Ok((found, _)) = epoll::wait(&self.epoll, &mut events, Some(&zero)) else {
-            return 0;
-        };
-        let (mut delivered, mut others) = (0, false);
-        for event in found {
-            match Token::of(event.data) {
-                Token::Listener(m, i) => self.accept_pending(m, i),
-                Token::Medium(m) => self.read_medium(m),
-                Token::Timer => self.tick(),
-                Token::Directory => self.read_directory(),
-                Token::PendingAccept(ticket) => self.hear_pending(ticket),
-                Token::Peer(i) => {
-                    if i >= self.peers.len() {
-                        continue;
-                    }
-                    if matches!(self.peers[i].state, PeerState::Connecting(_)) {
-                        delivered += self.hear_connecting(i, inbox);
-                        continue;
-                    }
-                    let flags = event.flags;
-                    if flags.contains(epoll::EventFlags::OUT) {
-                        self.set_interest(i, PollInterest::In);
-                    }
-                    let readable =
-                        epoll::EventFlags::IN | epoll::EventFlags::ERR | epoll::EventFlags::HUP;
-                    if flags.intersects(readable) {
-                        let n = self.receive(i, inbox);
-                        if n > 0 {
-                            others |= self.busy_polled != Some(i);
-                            self.busy_poll(i);
-                        }
-                        delivered += n;
-                    }
-                }
-            }
-        }
-        self.interval = if others {
-            1
-        } else {
-            (self.interval * 2).min(POLLS_PER_LOOK_MAX)
-        };
-        delivered
-    }
-
-    /// Has the connections by which streams come in say so only when `most` bytes have gathered.
-    fn set_stream_low_water(&mut self, most: usize) {
-        let mut streams = std::mem::take(&mut self.streams);
-        streams.retain(|&i| match &mut self.peers[i].state {
-            PeerState::Open(conn) => {
-                conn.streams = conn.set_receive_low_water(most) || conn.is_streamed_to();
-                conn.streams
-            }
-            _ => false,
-        });
-        self.streams = streams;
-    }
-
-    /// Hands sockets with room what waits for it.
-    fn write(&mut self) {
-        let mut writers = std::mem::take(&mut self.writers);
-        writers.retain(|&i| {
-            let PeerState::Open(conn) = &mut self.peers[i].state else {
-                return false;
-            };
-            // What is wrong with a socket is found by reading, which may bring the peer's last
-            // words first.
-            let _ = conn.flush();
-            conn.is_behind() || conn.wants_room
-        });
-        writers.append(&mut self.writers);
-        self.writers = writers;
     }
 }
 

@@ -1,9 +1,11 @@
 //! Several processes' wires in one process, on the loopback, with a directory in memory.
 
+use super::poll::BUSY_POLL_AFTER_READS;
 use super::*;
 use crate::tcp::{BusinessCard, Settings, Tcp};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Instant;
 
 #[path = "../../tests/memory/mod.rs"]
 mod memory;
@@ -163,7 +165,7 @@ fn a_poll_ends_with_a_message_whose_receive_comes_late() {
     }
     // The first read is of as much as there is room for; then one by one, so that the program may
     // post a receive for the next. A poll that looks at all connections reads twice.
-    let at_first = conn::SCRATCH / body.len() + 2;
+    let at_first = conn::SCRATCH_BYTES / body.len() + 2;
     assert!(came[0] <= at_first, "{came:?}");
     assert!(came[1..].iter().all(|&n| n <= 2), "{came:?}");
     assert!(keeps[1].0[1..].iter().all(|m| m.2 == body));

@@ -1,7 +1,8 @@
 //! What time brings: calls without an answer, hosts that have gone silent, strangers that say
 //! nothing.
 
-use super::{Connected, PeerState};
+use super::Connected;
+use super::peers::PeerState;
 use ferry_auth::Rejected;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,

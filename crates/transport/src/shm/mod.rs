@@ -9,10 +9,13 @@ mod cma;
 mod coll;
 mod control;
 mod fastbox;
+mod layout;
 #[cfg(test)]
 mod mapping;
 mod memory;
 mod pair;
+mod peer;
+mod read_min;
 mod reassembly;
 mod ring;
 pub(crate) mod wakeup_word;
@@ -21,42 +24,25 @@ pub use coll::{COUNT_PER_MEMBER, CounterBoard, SLOT_MAX_BYTES};
 pub use coll::{FLAT_MAX_RANKS, FlatBoard, MARK_BITS, POST_MAX_BYTES};
 pub use control::{Waker, wake};
 pub use fastbox::FASTBOX_LINE_MAX_BYTES;
+pub use layout::segment_len;
 pub use memory::RING_DATA_BYTES;
+pub use read_min::{READ_MIN_ADAPTIVE, read_min, set_read_min};
 
-use crate::poll_throttle::PollThrottle;
 use crate::{
     Answer, Body, FRAGMENT_HEAD_MAX_BYTES, Features, Inbox, ProcId, ReadError, ReadStart, Sleeper,
     Transport, TransportError,
 };
-use cells::{CELL_BODY_MAX_BYTES, Cells, HEAD_MAX};
-use cma::CooperativeCopies;
-use cma::CopyTable;
+use cells::{CELL_BODY_MAX_BYTES, HEAD_MAX};
 use control::{ASLEEP_ON_SOCKET, AWAKE, CONTROL_BYTES, Control, LOCAL_RANKS_MAX};
-use fastbox::Fastbox;
 use ferry_job::Segment;
-use memory::{FASTBOX_AT, RING};
-use pair::{Next, Pair};
-use reassembly::Reassembly;
-use ring::{RECORD_MAX_BYTES, RECORD_PART_BYTES, Reader, SPLIT_MAX_BYTES, Writer};
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use layout::map;
+use peer::Peer;
+use ring::{RECORD_MAX_BYTES, RECORD_PART_BYTES, SPLIT_MAX_BYTES};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Bytes from one ring's beginning to the next one's.
-const STRIDE: u64 = RING.next_multiple_of(64 * 1024) as u64;
-/// A record of fewer bytes touches too few new pages to be worth a word ([`Inbox::first_touch`]).
-const FIRST_TOUCH_MIN_BYTES: usize = 2048;
 /// On nodes with more processes than this, a writer also sets its bit in the reader's bitmap, so
 /// that the reader need not look at every ring.
 const POLL_ALL_MAX_RANKS: usize = 8;
-/// Records taken from one ring before the next one's turn.
-const FAIR_SHARE: usize = 32;
-/// Where ranks outnumber cores a poll ends with a message of so many bytes, head and body: the
-/// caller may have waited for it, and post a receive for the next, which would otherwise be kept in
-/// memory of its own and copied once more. Elsewhere it does where receives have come [`PollThrottle`].
-const STOP_AFTER_MIN_BYTES: usize = 2048;
-/// On nodes with more processes than this a pair has half of the cells, which take no more memory
-/// than its rings' records would without them.
-const ALL_CELLS_MAX_RANKS: usize = 16;
 /// Messages (head and body) up to this many bytes are sent at once; larger ones wait for their
 /// receive.
 pub const EAGER_MAX_BYTES: usize = 64 * 1024 + 32;
@@ -69,74 +55,6 @@ const _: () = assert!(FRAGMENT_HEAD_MAX_BYTES <= HEAD_MAX);
 /// Bytes of a piece that the peer is waiting for, at least and at most: a fourth of the message
 /// within these bounds, so that the receiver copies one while the next is written.
 const PREPOSTED_FRAGMENT_BYTES: (usize, usize) = (32 * 1024, 64 * 1024);
-/// In place of a boundary: whether a large message is read out of its sender's memory or comes in
-/// pieces through the ring is decided by which was faster so far.
-pub const READ_MIN_ADAPTIVE: usize = usize::MAX - 1;
-
-static READ_MIN_SET: AtomicUsize = AtomicUsize::new(UNKNOWN);
-const UNKNOWN: usize = usize::MAX;
-
-/// From how many bytes on messages are read by their receiver: what FERRY_SHM_READ_MIN or
-/// [`set_read_min`] said, or [`READ_MIN_ADAPTIVE`].
-#[inline]
-pub fn read_min() -> usize {
-    match READ_MIN_SET.load(Ordering::Relaxed) {
-        UNKNOWN => read_min_asked(),
-        bytes => bytes,
-    }
-}
-
-#[cold]
-fn read_min_asked() -> usize {
-    let asked = std::env::var("FERRY_SHM_READ_MIN").ok();
-    set_read_min(
-        asked
-            .and_then(|v| v.trim().parse().ok())
-            .unwrap_or(READ_MIN_ADAPTIVE),
-    );
-    READ_MIN_SET.load(Ordering::Relaxed)
-}
-
-/// Says from how many bytes on, from now on. Counts for messages that this process receives.
-pub fn set_read_min(bytes: usize) {
-    READ_MIN_SET.store(bytes.min(UNKNOWN - 1), Ordering::Relaxed);
-}
-
-/// Where the desk lies behind a ring's beginning: on it the ring's writer, as a receiver, puts what
-/// its reader may help to copy.
-const COPY_TABLE_AT: usize = RING.next_multiple_of(4096);
-/// Bytes of a ring and its desk.
-const MAPPED_BYTES: usize = COPY_TABLE_AT + size_of::<CopyTable>().next_multiple_of(4096);
-const _: () = assert!(MAPPED_BYTES as u64 <= STRIDE);
-
-/// Bytes of the segment that the transport needs for `ranks` local processes (sparse: what is not
-/// touched costs nothing).
-pub const fn segment_len(ranks: u32) -> u64 {
-    let n = ranks as u64;
-    boards_offset(n) + n * coll::BOARDS_PER_RANK as u64 * coll::board_bytes(n)
-}
-
-/// Where, in the transport's part of the segment, the boards lie: behind the rings.
-const fn boards_offset(n: u64) -> u64 {
-    n * CONTROL_BYTES as u64 + n * n * STRIDE
-}
-
-const _: () = assert!(segment_len(100) == ferry_job::SegmentLayout::wire_len(100));
-
-/// What is known of one local peer.
-struct Peer {
-    pair: Pair,
-    /// A message that comes from it in several records.
-    reassembly: Option<Reassembly>,
-    /// Whether its memory can be read; unknown until tried.
-    readable: Option<bool>,
-    /// It has been told that its rings are in use.
-    ring_open_requested: bool,
-    /// Copies of messages from it, and to it.
-    copies: CooperativeCopies,
-    /// Whether what comes from it meets its receives.
-    throttle: PollThrottle,
-}
 
 /// The wire between the processes of a node.
 pub struct Shm {
@@ -238,185 +156,6 @@ impl Shm {
             return Some(peer as usize);
         }
         self.locals.binary_search(&peer).ok()
-    }
-
-    /// Maps the ring from local process `from` to local process `to`.
-    fn ring(&self, from: usize, to: usize) -> Result<*mut u8, TransportError> {
-        let n = self.locals.len() as u64;
-        let at = self.segment.layout.wire_at
-            + n * CONTROL_BYTES as u64
-            + (to as u64 * n + from as u64) * STRIDE;
-        map(&self.segment, at, MAPPED_BYTES).map_err(|cause| TransportError::Refused {
-            attempted: format!("mapping the ring between processes {} and {}", self.locals[from], self.locals[to]),
-            cause,
-            advice: "raise the limits on address space and mappings (ulimit -v, sysctl vm.max_map_count)",
-        })
-    }
-
-    /// The peer at local index `i`, its rings mapped.
-    #[inline]
-    fn peer(&mut self, i: usize) -> Result<&mut Peer, TransportError> {
-        if self.peers[i].is_none() {
-            self.open_peer(i)?;
-        }
-        Ok(self.peers[i].as_mut().expect("opened above"))
-    }
-
-    #[cold]
-    fn open_peer(&mut self, i: usize) -> Result<(), TransportError> {
-        let (out, into) = (self.ring(self.me, i)?, self.ring(i, self.me)?);
-        let lower = self.me < i;
-        let cells = if self.locals.len() > ALL_CELLS_MAX_RANKS {
-            memory::CELLS / 2
-        } else {
-            memory::CELLS
-        };
-        // SAFETY: fresh mappings of rings of which this process is the only writer and the only
-        // reader, each from its beginning, once; the front lies in the lower process's
-        // outgoing ring, below its data, and a desk behind each ring, within the mapping,
-        // page aligned, all atomics for which zeros are valid.
-        let peer = unsafe {
-            let desk = |ring: *mut u8| &*ring.add(COPY_TABLE_AT).cast::<CopyTable>();
-            let front = Fastbox::new(if lower { out } else { into }.add(FASTBOX_AT), lower);
-            Peer {
-                pair: Pair::new(
-                    Writer::new(out),
-                    Reader::new(into),
-                    front,
-                    Cells::new(out, into, lower, cells),
-                ),
-                reassembly: None,
-                readable: None,
-                ring_open_requested: false,
-                copies: CooperativeCopies::new(desk(out), desk(into)),
-                throttle: PollThrottle::default(),
-            }
-        };
-        self.peers[i] = Some(Box::new(peer));
-        self.readers.push(i);
-        Ok(())
-    }
-
-    /// Tells local process `to` that this one is about to write to it.
-    #[cold]
-    fn request_ring_open(&mut self, to: usize) {
-        let control = &self.controls[to];
-        control.rings_opened[self.me / 64].fetch_or(1 << (self.me % 64), Ordering::SeqCst);
-        control.ring_open_requests.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// Opens the rings of peers that have ring_open_requested.
-    #[cold]
-    fn open_requested_rings(&mut self) -> Result<(), TransportError> {
-        self.ring_opens_seen = self.controls[self.me]
-            .ring_open_requests
-            .load(Ordering::SeqCst);
-        for from in 0..self.locals.len() {
-            let word = self.controls[self.me].rings_opened[from / 64].load(Ordering::SeqCst);
-            if word >> (from % 64) & 1 == 1 {
-                self.peer(from)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Delivers from the peers who say that they have something; returns how many messages.
-    fn drain_active(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
-        let mine = &self.controls[self.me];
-        let mut delivered = 0;
-        for w in 0..self.locals.len().div_ceil(64) {
-            if mine.active[w].load(Ordering::Relaxed) == 0 {
-                continue;
-            }
-            let mut bits = mine.active[w].swap(0, Ordering::SeqCst);
-            while bits != 0 {
-                let from = w * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                if from >= self.locals.len() {
-                    continue;
-                }
-                self.peer(from)?;
-                let (n, more) = self.drain(from, inbox)?;
-                delivered += n;
-                if more {
-                    mine.active[w].fetch_or(1 << (from % 64), Ordering::SeqCst);
-                }
-            }
-        }
-        Ok(delivered)
-    }
-
-    /// Delivers from one peer; returns how many messages and whether more may be there.
-    #[inline]
-    fn drain(
-        &mut self,
-        from: usize,
-        inbox: &mut dyn Inbox,
-    ) -> Result<(usize, bool), TransportError> {
-        let (process, spare) = (self.locals[from], self.cores_to_spare);
-        let Some(peer) = self.peers[from].as_mut() else {
-            return Ok((0, false));
-        };
-        let Peer {
-            pair,
-            reassembly,
-            throttle,
-            ..
-        } = &mut **peer;
-        let mut delivered = 0;
-        while delivered < FAIR_SHARE {
-            let warm = pair.is_warm();
-            match pair.next() {
-                Next::Nothing => return Ok((delivered, false)),
-                Next::Fastbox(message, bytes) => {
-                    if throttle.stops_after(inbox.on_message(process, message, bytes)) {
-                        return Ok((delivered + 1, true));
-                    }
-                }
-                Next::Record(message, bytes, more) => {
-                    if !warm && bytes.len() >= FIRST_TOUCH_MIN_BYTES {
-                        inbox.first_touch();
-                    }
-                    let last = if more || reassembly.is_some() {
-                        reassemble(process, reassembly, message, bytes, more, inbox)?;
-                        !more
-                    } else {
-                        let crowded = !spare && bytes.len() >= STOP_AFTER_MIN_BYTES;
-                        throttle.stops_after(inbox.on_message(process, message, bytes)) || crowded
-                    };
-                    if pair.release() {
-                        self.controls[from].wake_if_asleep();
-                    }
-                    if last {
-                        return Ok((delivered + 1, true));
-                    }
-                }
-                Next::InCell(message, bytes, more, cold) => {
-                    if cold {
-                        inbox.first_touch();
-                    }
-                    if more || reassembly.is_some() {
-                        reassemble(process, reassembly, message, bytes, more, inbox)?;
-                    } else {
-                        inbox.on_message(process, message, bytes);
-                    }
-                    if pair.release_cell() {
-                        self.controls[from].wake_if_asleep();
-                    }
-                    // What this process has to write comes first: it goes into the cell that has
-                    // just been read.
-                    return Ok((delivered + 1, true));
-                }
-                Next::Malformed => {
-                    return Err(TransportError::Malformed {
-                        peer: process,
-                        what: "a record of impossible length",
-                    });
-                }
-            }
-            delivered += 1;
-        }
-        Ok((delivered, true))
     }
 
     fn uses_active_bitmap(&self) -> bool {
@@ -657,50 +396,4 @@ impl Transport for Shm {
         let controls: &'static [Control] = self.controls;
         Some(&controls[self.me].wakeup_word)
     }
-}
-
-/// A record of a message that takes several has come.
-fn reassemble(
-    from: ProcId,
-    partial: &mut Option<Reassembly>,
-    message: u8,
-    record: &[u8],
-    more: bool,
-    inbox: &mut dyn Inbox,
-) -> Result<(), TransportError> {
-    let whole = match partial {
-        None => Reassembly::begin(from, message, record, inbox).map(|begun| {
-            *partial = Some(begun);
-            false
-        }),
-        Some(begun) => begun.append(from, message, record, more, inbox),
-    };
-    match whole {
-        Ok(true) => *partial = None,
-        Ok(false) => {}
-        Err(_) => {
-            return Err(TransportError::Malformed {
-                peer: from,
-                what: "records that make no message",
-            });
-        }
-    }
-    Ok(())
-}
-
-/// Maps `len` bytes of the segment at `at`, for the life of the process.
-fn map(segment: &Segment, at: u64, len: usize) -> std::io::Result<*mut u8> {
-    use rustix::mm::{MapFlags, ProtFlags, mmap};
-    // SAFETY: a new mapping at an address of the kernel's choice.
-    let base = unsafe {
-        mmap(
-            std::ptr::null_mut(),
-            len,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::SHARED,
-            segment.fd.as_fd(),
-            at,
-        )
-    }?;
-    Ok(base.cast())
 }

@@ -5,11 +5,14 @@
 //! are: that it has is said by its process, for what its system acknowledges may still lie in the
 //! sender's memory.
 
-use super::{Broken, write};
-use crate::ProcId;
+use super::send::{stream_start, write};
+use super::{Broken, Conn};
+use crate::{ProcId, ZeroCopy};
 use rustix::io::Errno;
+use rustix::net::SendFlags;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 
 /// Bytes that the pipe is to hold: as much as every process may ask for.
 const ROOM: usize = 1024 * 1024;
@@ -190,78 +193,56 @@ impl Drop for Quiet {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    fn pair() -> (OwnedFd, OwnedFd) {
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap()
-    }
-
-    /// Reads all that is there.
-    fn drain(socket: &OwnedFd, into: &mut Vec<u8>) {
-        let mut space = [0; 65536];
-        while let Ok((n, _)) = recv(socket, &mut space, RecvFlags::DONTWAIT) {
-            into.extend_from_slice(&space[..n]);
+impl Conn {
+    /// As [`Conn::stream`], but the bytes are lent to the system, where it can be.
+    pub fn stream_zero_copy(
+        &mut self,
+        pipe: &mut SplicePipe,
+        message: u8,
+        head: &[u8],
+        body: &[u8],
+    ) -> Result<usize, Broken> {
+        if self.zero_copy() == ZeroCopy::Never || !pipe.serves(self.peer) {
+            return self.stream(message, head, body);
         }
-    }
-
-    #[test]
-    fn all_bytes_arrive_and_a_full_socket_keeps_the_pipe() {
-        let (near, far) = pair();
-        let body: Vec<u8> = (0..5_000_003usize).map(|i| (i / 7) as u8).collect();
-        let mut splice_pipe = SplicePipe::default();
-        assert!(splice_pipe.serves(1));
-        let mut at = splice_pipe.give(1, &near, &body).unwrap();
-        assert!(at < body.len() && splice_pipe.left > 0);
-        assert!(splice_pipe.serves(1) && !splice_pipe.serves(2));
-        let mut came = Vec::new();
-        while at < body.len() {
-            drain(&far, &mut came);
-            at += splice_pipe.give(1, &near, &body[at..]).unwrap();
+        if self.is_behind() {
+            self.flush()?;
         }
-        drain(&far, &mut came);
-        assert!(came == body);
-        assert!(splice_pipe.serves(2));
+        if self.stream_left == 0 && !self.is_behind() {
+            let len = body.len().min(self.stream_max);
+            let (start, n) = stream_start(message, head, len);
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL | SendFlags::MORE;
+            let gone = match rustix::net::send(&self.socket, &start[..n], flags) {
+                Ok(gone) => gone,
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(0),
+                Err(e) => return Err(Broken::System(e)),
+            };
+            self.farewell_said = false;
+            self.stream_left = len;
+            if gone < n {
+                self.keep(&start[..n], &[], gone);
+            }
+        }
+        if self.is_behind() {
+            return Ok(0);
+        }
+        self.lent = true;
+        let piece = &body[..self.stream_left.min(body.len())];
+        let taken = pipe.give(self.peer, &self.socket, piece)?;
+        self.stream_left -= taken;
+        Ok(taken)
     }
 
-    #[test]
-    fn what_is_left_of_a_peer_that_has_gone_reaches_nobody() {
-        let (near, far) = pair();
-        let mut splice_pipe = SplicePipe::default();
-        assert!(splice_pipe.serves(1));
-        let at = splice_pipe.give(1, &near, &vec![1; 3_000_000]).unwrap();
-        assert!(at < 3_000_000);
-        splice_pipe.forget(1);
-        drop((near, far));
-        let (near, far) = pair();
-        assert!(splice_pipe.serves(2));
-        assert_eq!(splice_pipe.give(2, &near, &[2; 5000]).unwrap(), 5000);
-        let mut came = Vec::new();
-        drain(&far, &mut came);
-        assert!(came == [2; 5000]);
-    }
-
-    static RAISED: AtomicBool = AtomicBool::new(false);
-
-    extern "C" fn raised(_: libc::c_int) {
-        RAISED.store(true, Ordering::Relaxed);
-    }
-
-    #[test]
-    fn a_broken_connection_is_an_error_and_no_signal() {
-        let handler: extern "C" fn(libc::c_int) = raised;
-        // SAFETY: the handler only stores a flag; nothing else in this process wants the signal.
-        unsafe { libc::signal(libc::SIGPIPE, handler as libc::sighandler_t) };
-        let (near, far) = pair();
-        drop(far);
-        let mut splice_pipe = SplicePipe::default();
-        assert!(splice_pipe.serves(1));
-        assert!(splice_pipe.give(1, &near, &[1; 100_000]).is_err());
-        assert!(splice_pipe.serves(2), "nothing is left of it");
-        assert!(!RAISED.load(Ordering::Relaxed));
+    /// Nothing more goes this way, whatever its system still holds: what was lent is the program's
+    /// again, and must not go with other bytes in it.
+    pub fn give_up(&self) {
+        if self.lent {
+            // It is closed at once then, and its peer's system told so. If it is refused, the
+            // system goes on trying for a while.
+            let _ = rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,8 @@
 use super::counter_board::{BOARDS_PER_RANK, CounterBoard, board_bytes};
 use super::flat_board::{FLAT_MAX_RANKS, FlatBoard};
 use crate::ProcId;
-use crate::shm::{Shm, boards_offset, map};
+use crate::shm::Shm;
+use crate::shm::layout::{boards_offset, map};
 use std::collections::HashMap;
 
 /// The boards that this process lends, and where it has mapped its own and others'.

@@ -203,7 +203,7 @@ fn fuzz_shared_memory() {
                             );
                             inbox.streams = at % 2 == 1;
                             if (more || long.is_some())
-                                && crate::shm::reassemble(
+                                && crate::shm::peer::reassemble(
                                     1, &mut long, message, bytes, more, &mut inbox,
                                 )
                                 .is_err()

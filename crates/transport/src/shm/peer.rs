@@ -1,0 +1,255 @@
+//! One local peer: opening its rings, and delivering what comes from it.
+
+use super::Shm;
+use super::cells::Cells;
+use super::cma::{CooperativeCopies, CopyTable};
+use super::control::CONTROL_BYTES;
+use super::fastbox::Fastbox;
+use super::layout::{COPY_TABLE_AT, MAPPED_BYTES, STRIDE_BYTES, map};
+use super::memory::{self, FASTBOX_AT};
+use super::pair::{Next, Pair};
+use super::reassembly::Reassembly;
+use super::ring::{Reader, Writer};
+use crate::poll_throttle::PollThrottle;
+use crate::{Inbox, ProcId, TransportError};
+use std::sync::atomic::Ordering;
+
+/// What is known of one local peer.
+pub(super) struct Peer {
+    pub pair: Pair,
+    /// A message that comes from it in several records.
+    pub reassembly: Option<Reassembly>,
+    /// Whether its memory can be read; unknown until tried.
+    pub readable: Option<bool>,
+    /// It has been told that its rings are in use.
+    pub ring_open_requested: bool,
+    /// Copies of messages from it, and to it.
+    pub copies: CooperativeCopies,
+    /// Whether what comes from it meets its receives.
+    pub throttle: PollThrottle,
+}
+
+/// A record of fewer bytes touches too few new pages to be worth a word ([`Inbox::first_touch`]).
+const FIRST_TOUCH_MIN_BYTES: usize = 2048;
+
+/// Records taken from one ring before the next one's turn.
+const RECORDS_PER_POLL: usize = 32;
+
+/// Where ranks outnumber cores a poll ends with a message of so many bytes, head and body: the
+/// caller may have waited for it, and post a receive for the next, which would otherwise be kept in
+/// memory of its own and copied once more. Elsewhere it does where receives have come [`PollThrottle`].
+const STOP_AFTER_MIN_BYTES: usize = 2048;
+
+/// On nodes with more processes than this a pair has half of the cells, which take no more memory
+/// than its rings' records would without them.
+const ALL_CELLS_MAX_RANKS: usize = 16;
+
+/// A record of a message that takes several has come.
+pub(super) fn reassemble(
+    from: ProcId,
+    partial: &mut Option<Reassembly>,
+    message: u8,
+    record: &[u8],
+    more: bool,
+    inbox: &mut dyn Inbox,
+) -> Result<(), TransportError> {
+    let whole = match partial {
+        None => Reassembly::begin(from, message, record, inbox).map(|begun| {
+            *partial = Some(begun);
+            false
+        }),
+        Some(begun) => begun.append(from, message, record, more, inbox),
+    };
+    match whole {
+        Ok(true) => *partial = None,
+        Ok(false) => {}
+        Err(_) => {
+            return Err(TransportError::Malformed {
+                peer: from,
+                what: "records that make no message",
+            });
+        }
+    }
+    Ok(())
+}
+
+impl Shm {
+    /// Maps the ring from local process `from` to local process `to`.
+    pub(super) fn ring(&self, from: usize, to: usize) -> Result<*mut u8, TransportError> {
+        let n = self.locals.len() as u64;
+        let at = self.segment.layout.wire_at
+            + n * CONTROL_BYTES as u64
+            + (to as u64 * n + from as u64) * STRIDE_BYTES;
+        map(&self.segment, at, MAPPED_BYTES).map_err(|cause| TransportError::Refused {
+            attempted: format!("mapping the ring between processes {} and {}", self.locals[from], self.locals[to]),
+            cause,
+            advice: "raise the limits on address space and mappings (ulimit -v, sysctl vm.max_map_count)",
+        })
+    }
+
+    /// The peer at local index `i`, its rings mapped.
+    #[inline]
+    pub(super) fn peer(&mut self, i: usize) -> Result<&mut Peer, TransportError> {
+        if self.peers[i].is_none() {
+            self.open_peer(i)?;
+        }
+        Ok(self.peers[i].as_mut().expect("opened above"))
+    }
+
+    #[cold]
+    pub(super) fn open_peer(&mut self, i: usize) -> Result<(), TransportError> {
+        let (out, into) = (self.ring(self.me, i)?, self.ring(i, self.me)?);
+        let lower = self.me < i;
+        let cells = if self.locals.len() > ALL_CELLS_MAX_RANKS {
+            memory::CELLS / 2
+        } else {
+            memory::CELLS
+        };
+        // SAFETY: fresh mappings of rings of which this process is the only writer and the only
+        // reader, each from its beginning, once; the front lies in the lower process's
+        // outgoing ring, below its data, and a desk behind each ring, within the mapping,
+        // page aligned, all atomics for which zeros are valid.
+        let peer = unsafe {
+            let desk = |ring: *mut u8| &*ring.add(COPY_TABLE_AT).cast::<CopyTable>();
+            let front = Fastbox::new(if lower { out } else { into }.add(FASTBOX_AT), lower);
+            Peer {
+                pair: Pair::new(
+                    Writer::new(out),
+                    Reader::new(into),
+                    front,
+                    Cells::new(out, into, lower, cells),
+                ),
+                reassembly: None,
+                readable: None,
+                ring_open_requested: false,
+                copies: CooperativeCopies::new(desk(out), desk(into)),
+                throttle: PollThrottle::default(),
+            }
+        };
+        self.peers[i] = Some(Box::new(peer));
+        self.readers.push(i);
+        Ok(())
+    }
+
+    /// Tells local process `to` that this one is about to write to it.
+    #[cold]
+    pub(super) fn request_ring_open(&mut self, to: usize) {
+        let control = &self.controls[to];
+        control.rings_opened[self.me / 64].fetch_or(1 << (self.me % 64), Ordering::SeqCst);
+        control.ring_open_requests.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Opens the rings of peers that have ring_open_requested.
+    #[cold]
+    pub(super) fn open_requested_rings(&mut self) -> Result<(), TransportError> {
+        self.ring_opens_seen = self.controls[self.me]
+            .ring_open_requests
+            .load(Ordering::SeqCst);
+        for from in 0..self.locals.len() {
+            let word = self.controls[self.me].rings_opened[from / 64].load(Ordering::SeqCst);
+            if word >> (from % 64) & 1 == 1 {
+                self.peer(from)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Delivers from the peers who say that they have something; returns how many messages.
+    pub(super) fn drain_active(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
+        let mine = &self.controls[self.me];
+        let mut delivered = 0;
+        for w in 0..self.locals.len().div_ceil(64) {
+            if mine.active[w].load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            let mut bits = mine.active[w].swap(0, Ordering::SeqCst);
+            while bits != 0 {
+                let from = w * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                if from >= self.locals.len() {
+                    continue;
+                }
+                self.peer(from)?;
+                let (n, more) = self.drain(from, inbox)?;
+                delivered += n;
+                if more {
+                    mine.active[w].fetch_or(1 << (from % 64), Ordering::SeqCst);
+                }
+            }
+        }
+        Ok(delivered)
+    }
+
+    /// Delivers from one peer; returns how many messages and whether more may be there.
+    #[inline]
+    pub(super) fn drain(
+        &mut self,
+        from: usize,
+        inbox: &mut dyn Inbox,
+    ) -> Result<(usize, bool), TransportError> {
+        let (process, spare) = (self.locals[from], self.cores_to_spare);
+        let Some(peer) = self.peers[from].as_mut() else {
+            return Ok((0, false));
+        };
+        let Peer {
+            pair,
+            reassembly,
+            throttle,
+            ..
+        } = &mut **peer;
+        let mut delivered = 0;
+        while delivered < RECORDS_PER_POLL {
+            let warm = pair.is_warm();
+            match pair.next() {
+                Next::Nothing => return Ok((delivered, false)),
+                Next::Fastbox(message, bytes) => {
+                    if throttle.stops_after(inbox.on_message(process, message, bytes)) {
+                        return Ok((delivered + 1, true));
+                    }
+                }
+                Next::Record(message, bytes, more) => {
+                    if !warm && bytes.len() >= FIRST_TOUCH_MIN_BYTES {
+                        inbox.first_touch();
+                    }
+                    let last = if more || reassembly.is_some() {
+                        reassemble(process, reassembly, message, bytes, more, inbox)?;
+                        !more
+                    } else {
+                        let crowded = !spare && bytes.len() >= STOP_AFTER_MIN_BYTES;
+                        throttle.stops_after(inbox.on_message(process, message, bytes)) || crowded
+                    };
+                    if pair.release() {
+                        self.controls[from].wake_if_asleep();
+                    }
+                    if last {
+                        return Ok((delivered + 1, true));
+                    }
+                }
+                Next::InCell(message, bytes, more, cold) => {
+                    if cold {
+                        inbox.first_touch();
+                    }
+                    if more || reassembly.is_some() {
+                        reassemble(process, reassembly, message, bytes, more, inbox)?;
+                    } else {
+                        inbox.on_message(process, message, bytes);
+                    }
+                    if pair.release_cell() {
+                        self.controls[from].wake_if_asleep();
+                    }
+                    // What this process has to write comes first: it goes into the cell that has
+                    // just been read.
+                    return Ok((delivered + 1, true));
+                }
+                Next::Malformed => {
+                    return Err(TransportError::Malformed {
+                        peer: process,
+                        what: "a record of impossible length",
+                    });
+                }
+            }
+            delivered += 1;
+        }
+        Ok((delivered, true))
+    }
+}
