@@ -51,9 +51,19 @@ int main(int argc, char **argv)
     SAME(last_code, code);
     OK(MPI_Error_class(code, &class));
     SAME(class, MPI_ERR_RANK);
+    /* The handle that was set is the one that is got, and each that is got is to be freed. */
+    MPI_Errhandler got, again;
+    OK(MPI_Comm_get_errhandler(comm, &got));
+    OK(MPI_Comm_get_errhandler(comm, &again));
+    SAME(got == handler && again == handler, 1);
+    OK(MPI_Errhandler_free(&again));
+    SAME(again == MPI_ERRHANDLER_NULL, 1);
+    OK(MPI_Errhandler_free(&got));
+    MPI_Errhandler freed = handler;
     /* The handler survives its handle, and a copy inherits it. */
     OK(MPI_Errhandler_free(&handler));
     SAME(handler == MPI_ERRHANDLER_NULL, 1);
+    CLASS(MPI_Errhandler_free(&freed), MPI_ERR_ERRHANDLER);
     MPI_Comm copy;
     OK(MPI_Comm_dup(comm, &copy));
     CLASS(MPI_Recv(&one, -1, MPI_INT, 0, 0, copy, MPI_STATUS_IGNORE), MPI_ERR_COUNT);
@@ -72,6 +82,13 @@ int main(int argc, char **argv)
     SAME(last_code, MPI_ERR_OTHER);
     OK(MPI_Comm_free(&copy));
     OK(MPI_Comm_free(&comm));
+
+    /* Errors without an open file return, whatever the communicator's handler does. */
+    MPI_File file = MPI_FILE_NULL;
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
+    CHECK(MPI_File_open(MPI_COMM_WORLD, "no/such/file", MPI_MODE_RDONLY, MPI_INFO_NULL, &file) != MPI_SUCCESS,
+          "a file that is not there was opened");
+    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
 
     /* Classes and codes of the user's own. */
     int *used = NULL, flag = 0;

@@ -157,8 +157,14 @@ pub fn tool_code(error: Error) -> i32 {
 /// The error of a function that is not there yet.
 #[cold]
 pub fn unsupported(name: &str) -> Error {
+    let instead = if name.starts_with("MPI_Comm_spawn") {
+        "; `mpiexec -n N python -m mpi4py.futures SCRIPT` has mpi4py's workers without it"
+    } else {
+        ""
+    };
     err!(
         UnsupportedOperation,
-        "{name} is not part of this version of Ferry (`ferry doctor --coverage` lists what is)"
+        "{name} is not part of this version of Ferry (`ferry doctor --coverage` lists what \
+         is){instead}"
     )
 }

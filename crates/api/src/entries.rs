@@ -160,6 +160,14 @@ fn value(f: &Function, number: u32) -> String {
 
 /// Whose error handler hears of an error in `f`.
 fn scope(f: &Function) -> String {
+    let opens_file = f
+        .parameters
+        .iter()
+        .any(|p| matches!(p.kind, Kind::Object(o, Passing::New) if o.c == "MPI_File"));
+    if opens_file {
+        // The communicator of MPI_File_open does not hear of its errors (MPI 5.0 §14.7).
+        return "Scope::NoFile".into();
+    }
     for p in &f.parameters {
         if let Kind::Object(o, passing) = p.kind {
             let scope = match o.c {

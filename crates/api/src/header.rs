@@ -145,8 +145,8 @@ const TOP: &str = "/* mpi.h of Ferry MPI: the MPI 5.0 standard ABI for C and C++
  * Made from crates/api/mpi.api; do not edit. Programs compiled with this file run on any library that
  * implements the standard ABI, and the other way round.
  */
-#ifndef FERRY_MPI_H
-#define FERRY_MPI_H
+#ifndef MPI_H_ABI /* the guard of the ABI's public stub header, by which programs recognise it */
+#define MPI_H_ABI
 
 #include <stdint.h>
 

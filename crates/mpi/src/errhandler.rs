@@ -4,7 +4,7 @@
 
 use crate::Identity;
 use std::fmt;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 /// The kind of object that a handler was made for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +37,8 @@ pub enum Action {
 pub struct Errhandler {
     /// The handle.
     pub identity: Identity,
+    /// References to the handle that the program holds.
+    references: Mutex<u32>,
     target: Target,
     action: Action,
 }
@@ -46,6 +48,7 @@ impl Errhandler {
     pub fn user(target: Target, f: UserHandler) -> Arc<Errhandler> {
         Arc::new(Errhandler {
             identity: Identity::none(),
+            references: Mutex::new(0),
             target,
             action: Action::User(f),
         })
@@ -72,9 +75,19 @@ impl Errhandler {
     fn predefined(action: Action) -> Arc<Errhandler> {
         Arc::new(Errhandler {
             identity: Identity::none(),
+            references: Mutex::new(0),
             target: Target::Any,
             action,
         })
+    }
+
+    /// The number of references to its handle that the program holds, locked: the handle exists
+    /// while it is not 0. Making a handler and MPI_Comm_get_errhandler add one,
+    /// MPI_Errhandler_free takes one away (MPI 5.0 §9.3.4).
+    pub fn references(&self) -> MutexGuard<'_, u32> {
+        self.references
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What it does.

@@ -18,7 +18,8 @@ fn handler(target: Target, f: ErrorFunction) -> Arc<Errhandler> {
     )
 }
 
-/// The program gets a handle of its own, or the predefined one.
+/// Stores the handler's handle: the predefined one, or the one that the program knows it by, so that
+/// it compares equal to the one that was set. The program holds one more reference to it then.
 fn give(handler: &Arc<Errhandler>, place: &New<Errhandler>) {
     for (predefined, handle) in [
         (Errhandler::fatal(), MPI_ERRORS_ARE_FATAL),
@@ -29,7 +30,13 @@ fn give(handler: &Arc<Errhandler>, place: &New<Errhandler>) {
             return place.set_handle(handle);
         }
     }
-    place.set(handler.clone());
+    let mut references = handler.references();
+    if *references == 0 {
+        place.set(handler.clone());
+    } else {
+        place.set_handle(handler.identity.bits());
+    }
+    *references += 1;
 }
 
 /// May the handler hang on such objects?
@@ -56,7 +63,7 @@ pub fn comm_create_errhandler(
     comm_errhandler_fn: ErrorFunction,
     errhandler: New<Errhandler>,
 ) -> Result<()> {
-    errhandler.set(handler(Target::Comm, comm_errhandler_fn));
+    give(&handler(Target::Comm, comm_errhandler_fn), &errhandler);
     Ok(())
 }
 
@@ -64,7 +71,7 @@ pub fn win_create_errhandler(
     win_errhandler_fn: ErrorFunction,
     errhandler: New<Errhandler>,
 ) -> Result<()> {
-    errhandler.set(handler(Target::Win, win_errhandler_fn));
+    give(&handler(Target::Win, win_errhandler_fn), &errhandler);
     Ok(())
 }
 
@@ -72,7 +79,7 @@ pub fn file_create_errhandler(
     file_errhandler_fn: ErrorFunction,
     errhandler: New<Errhandler>,
 ) -> Result<()> {
-    errhandler.set(handler(Target::File, file_errhandler_fn));
+    give(&handler(Target::File, file_errhandler_fn), &errhandler);
     Ok(())
 }
 
@@ -80,7 +87,10 @@ pub fn session_create_errhandler(
     session_errhandler_fn: ErrorFunction,
     errhandler: New<Errhandler>,
 ) -> Result<()> {
-    errhandler.set(handler(Target::Session, session_errhandler_fn));
+    give(
+        &handler(Target::Session, session_errhandler_fn),
+        &errhandler,
+    );
     Ok(())
 }
 
@@ -90,7 +100,16 @@ pub fn errhandler_free(errhandler: Held<Errhandler>) -> Result<()> {
         errhandler.forget();
         return Ok(());
     }
-    errhandler.free().map(drop)
+    let handler = errhandler.object().clone();
+    let mut references = handler.references();
+    if *references > 1 {
+        *references -= 1;
+        errhandler.forget();
+        return Ok(());
+    }
+    errhandler.free()?;
+    *references = 0;
+    Ok(())
 }
 
 pub fn comm_set_errhandler(
