@@ -5,7 +5,7 @@
 
 use crate::{
     Answer, Body, CardMemory, Expected, FRAGMENT_BYTES, FRAGMENT_HEAD_MAX_BYTES, Features, Inbox,
-    ProcId, Streamed, Transport, TransportError,
+    ProcId, RendezvousOffload, Streamed, Transport, TransportError, VirtualTime,
 };
 use ferry_fabric::driver::{self, Driver, Upcall};
 use ferry_fabric::machine::{Compute, Machine};
@@ -79,7 +79,7 @@ fn processor_time() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Sleeps until the word is no longer `seen`: what [`Transport::idle`] said.
+/// Sleeps until the word is no longer `seen`: what [`VirtualTime::idle`] said.
 pub fn sleep(word: &AtomicU32, seen: u32) {
     ferry_fabric::kernel::sleep(word, seen);
 }
@@ -266,20 +266,6 @@ impl Transport for Model {
         Ok(if taken { Answer::Done } else { Answer::Full })
     }
 
-    fn before_rts(&mut self, to: ProcId, len: usize) {
-        self.driver.announces(&mut self.client, to, len);
-    }
-
-    fn before_cts(&mut self, from: ProcId, what: &Expected<'_>) {
-        let what = driver::Expected {
-            address: what.address,
-            len: what.len,
-            message: what.message,
-            head: what.head,
-        };
-        self.driver.expects(&mut self.client, from, &what);
-    }
-
     fn stream(
         &mut self,
         to: ProcId,
@@ -310,8 +296,12 @@ impl Transport for Model {
         self.driver.settled(&mut self.client)
     }
 
-    fn note_sent(&mut self, messages: u64, bytes: u64) {
-        self.client.note_sent(messages, bytes);
+    fn virtual_time(&mut self) -> Option<&mut dyn VirtualTime> {
+        Some(self)
+    }
+
+    fn rendezvous_offload(&mut self) -> Option<&mut dyn RendezvousOffload> {
+        Some(self)
     }
 
     fn card_memory(&mut self) -> Option<&mut dyn CardMemory> {
@@ -321,6 +311,28 @@ impl Transport for Model {
 
     fn wakeup_word(&self) -> Option<&'static AtomicU32> {
         Some(self.client.bell())
+    }
+}
+
+impl RendezvousOffload for Model {
+    fn before_rts(&mut self, to: ProcId, len: usize) {
+        self.driver.announces(&mut self.client, to, len);
+    }
+
+    fn before_cts(&mut self, from: ProcId, what: &Expected<'_>) {
+        let what = driver::Expected {
+            address: what.address,
+            len: what.len,
+            message: what.message,
+            head: what.head,
+        };
+        self.driver.expects(&mut self.client, from, &what);
+    }
+}
+
+impl VirtualTime for Model {
+    fn note_sent(&mut self, messages: u64, bytes: u64) {
+        self.client.note_sent(messages, bytes);
     }
 
     fn will_idle(&mut self) {

@@ -8,8 +8,9 @@ use crate::tcp::{self, Tcp};
 use crate::tipc::{self, Tipc};
 use crate::wakeup::{self, Wakeup};
 use crate::{
-    Answer, BatchMessage, BatchSent, Body, CardMemory, Expected, Features, Inbox, ProcId,
-    ReadError, ReadStart, Sleeper, Streamed, Transport, TransportError, ZeroCopy,
+    Answer, BatchMessage, BatchSent, Body, CardMemory, Expected, Features, Inbox, NodeCollectives,
+    ProcId, ReadError, ReadStart, Sleeper, Streamed, Transport, TransportError, VirtualTime,
+    ZeroCopy,
 };
 use ferry_job::{Directory, Segment, Welcome};
 use std::sync::atomic::AtomicU32;
@@ -256,7 +257,7 @@ impl Transports {
     }
 
     /// The wire to `peer`.
-    fn wire(&mut self, peer: ProcId) -> Result<&mut dyn Transport, TransportError> {
+    fn transport(&mut self, peer: ProcId) -> Result<&mut dyn Transport, TransportError> {
         let route = self.route(peer)?;
         let missing = TransportError::Unreachable {
             peer,
@@ -280,7 +281,7 @@ impl Transports {
     pub fn features(&mut self, peer: ProcId) -> Result<Features, TransportError> {
         match (self.route(peer)?, &self.shm) {
             (SHM, Some(shm)) => Ok(shm.features(peer)),
-            _ => Ok(self.wire(peer)?.features(peer)),
+            _ => Ok(self.transport(peer)?.features(peer)),
         }
     }
 
@@ -291,12 +292,13 @@ impl Transports {
         len: usize,
         awaited: bool,
     ) -> Result<usize, TransportError> {
-        Ok(self.wire(to)?.fragment_bytes(to, len, awaited))
+        Ok(self.transport(to)?.fragment_bytes(to, len, awaited))
     }
 
     /// [`Transport::first_touches`] on the wire to `peer`.
     pub fn first_touches(&mut self, peer: ProcId) -> u64 {
-        self.wire(peer).map_or(0, |wire| wire.first_touches(peer))
+        self.transport(peer)
+            .map_or(0, |wire| wire.first_touches(peer))
     }
 
     /// [`Transport::send`] on the wire to `to`.
@@ -310,7 +312,7 @@ impl Transports {
     ) -> Result<Answer, TransportError> {
         match (self.route(to)?, &mut self.shm) {
             (SHM, Some(shm)) => shm.send(to, message, head, body),
-            _ => self.wire(to)?.send(to, message, head, body),
+            _ => self.transport(to)?.send(to, message, head, body),
         }
     }
 
@@ -322,12 +324,13 @@ impl Transports {
         head: &[u8],
         body: &[u8],
     ) -> Result<Streamed, TransportError> {
-        self.wire(to)?.stream(to, message, head, body)
+        self.transport(to)?.stream(to, message, head, body)
     }
 
     /// [`Transport::zero_copy`] on the wire to `to`.
     pub fn zero_copy(&mut self, to: ProcId) -> ZeroCopy {
-        self.wire(to).map_or(ZeroCopy::Never, |w| w.zero_copy(to))
+        self.transport(to)
+            .map_or(ZeroCopy::Never, |w| w.zero_copy(to))
     }
 
     /// [`Transport::stream_zero_copy`] on the wire to `to`.
@@ -338,7 +341,8 @@ impl Transports {
         head: &[u8],
         body: &[u8],
     ) -> Result<Streamed, TransportError> {
-        self.wire(to)?.stream_zero_copy(to, message, head, body)
+        self.transport(to)?
+            .stream_zero_copy(to, message, head, body)
     }
 
     /// [`Transport::send_batch`] on the wire to `to`.
@@ -347,7 +351,7 @@ impl Transports {
         to: ProcId,
         parcels: &[BatchMessage<'_>],
     ) -> Result<BatchSent, TransportError> {
-        self.wire(to)?.send_batch(to, parcels)
+        self.transport(to)?.send_batch(to, parcels)
     }
 
     /// [`Transport::poll`] on every wire.
@@ -372,10 +376,16 @@ impl Transports {
         self.is_virtual
     }
 
-    /// [`Transport::note_sent`] on the wire that has a time of its own.
+    /// The transport that runs in virtual time, on a modelled machine.
+    #[inline]
+    fn virtual_time(&mut self) -> Option<&mut dyn VirtualTime> {
+        self.others.first_mut()?.virtual_time()
+    }
+
+    /// [`VirtualTime::note_sent`] on the transport in virtual time.
     pub fn note_sent(&mut self, messages: u64, bytes: u64) {
-        if let Some(wire) = self.others.first_mut().filter(|_| self.is_virtual) {
-            wire.note_sent(messages, bytes);
+        if let Some(virtual_time) = self.virtual_time() {
+            virtual_time.note_sent(messages, bytes);
         }
     }
 
@@ -385,49 +395,48 @@ impl Transports {
         wire.card_memory()
     }
 
-    /// [`Transport::will_idle`] on the wire that has a time of its own.
+    /// [`VirtualTime::will_idle`] on the transport in virtual time.
     pub fn will_idle(&mut self) {
-        if let Some(wire) = self.others.first_mut().filter(|_| self.is_virtual) {
-            wire.will_idle();
+        if let Some(virtual_time) = self.virtual_time() {
+            virtual_time.will_idle();
         }
     }
 
-    /// [`Transport::poll_deferred`] on that wire.
-    pub fn poll_deferred(&self) -> bool {
-        let wire = self.others.first().filter(|_| self.is_virtual);
-        wire.is_some_and(|w| w.poll_deferred())
+    /// [`VirtualTime::poll_deferred`] on the transport in virtual time.
+    pub fn poll_deferred(&mut self) -> bool {
+        self.virtual_time().is_some_and(|v| v.poll_deferred())
     }
 
-    /// [`Transport::idle`] on the wire that has a time of its own.
+    /// [`VirtualTime::idle`] on the transport in virtual time.
     pub fn idle(&mut self) -> Option<(&'static AtomicU32, u32)> {
-        self.others.first_mut()?.idle()
+        self.virtual_time()?.idle()
     }
 
-    /// [`Transport::enter_mpi`] on every wire.
+    /// [`VirtualTime::enter_mpi`] on the transport in virtual time.
     pub fn enter_mpi(&mut self) {
-        for wire in &mut self.others {
-            wire.enter_mpi();
+        if let Some(virtual_time) = self.virtual_time() {
+            virtual_time.enter_mpi();
         }
     }
 
-    /// [`Transport::leave_mpi`] on every wire.
+    /// [`VirtualTime::leave_mpi`] on the transport in virtual time.
     pub fn leave_mpi(&mut self, sleepers: bool, left: bool) {
-        for wire in &mut self.others {
-            wire.leave_mpi(sleepers, left);
+        if let Some(virtual_time) = self.virtual_time() {
+            virtual_time.leave_mpi(sleepers, left);
         }
     }
 
-    /// [`Transport::before_rts`] on the wire to `to`.
+    /// [`crate::RendezvousOffload::before_rts`] on the transport to `to`.
     pub fn before_rts(&mut self, to: ProcId, len: usize) {
-        if let Ok(wire) = self.wire(to) {
-            wire.before_rts(to, len);
+        if let Ok(Some(offload)) = self.transport(to).map(|t| t.rendezvous_offload()) {
+            offload.before_rts(to, len);
         }
     }
 
-    /// [`Transport::before_cts`] on the wire to `from`.
+    /// [`crate::RendezvousOffload::before_cts`] on the transport to `from`.
     pub fn before_cts(&mut self, from: ProcId, what: &Expected<'_>) {
-        if let Ok(wire) = self.wire(from) {
-            wire.before_cts(from, what);
+        if let Ok(Some(offload)) = self.transport(from).map(|t| t.rendezvous_offload()) {
+            offload.before_cts(from, what);
         }
     }
 
@@ -456,7 +465,7 @@ impl Transports {
         address: u64,
         into: &[(*mut u8, usize)],
     ) -> Result<(), ReadError> {
-        let wire = self.wire(from).map_err(|_| ReadError::Refused)?;
+        let wire = self.transport(from).map_err(|_| ReadError::Refused)?;
         // SAFETY: the caller's promise, passed on.
         unsafe { wire.read(from, address, into) }
     }
@@ -516,31 +525,31 @@ impl Transports {
         }
     }
 
-    /// [`Transport::shares_core`] on the wire that knows cores.
+    /// [`Shm::shares_core`].
     pub fn shares_core(&self, core: u32) -> bool {
         self.shm.as_ref().is_some_and(|shm| shm.shares_core(core))
     }
 
-    /// [`Transport::progress_polls`] on the wire that knows bells.
+    /// [`Shm::progress_polls`].
     pub fn progress_polls(&self, peer: ProcId) -> bool {
         self.shm
             .as_ref()
             .is_some_and(|shm| shm.progress_polls(peer))
     }
 
-    /// [`Transport::for_each_waiting_core`] on the wire that knows cores.
+    /// [`Shm::for_each_waiting_core`].
     pub fn for_each_waiting_core(&self, each: &mut dyn FnMut(u32)) {
         if let Some(shm) = &self.shm {
             shm.for_each_waiting_core(each);
         }
     }
 
-    /// [`Transport::allocate_board`] on the wire that has boards.
+    /// [`NodeCollectives::allocate_board`] of shared memory.
     pub fn allocate_board(&mut self, members: u32) -> Option<u32> {
         self.shm.as_mut()?.allocate_board(members)
     }
 
-    /// [`Transport::counter_board`] on the wire that has boards.
+    /// [`NodeCollectives::counter_board`] of shared memory.
     pub fn counter_board(
         &mut self,
         owner: ProcId,
@@ -550,7 +559,7 @@ impl Transports {
         self.shm.as_mut()?.counter_board(owner, number, members)
     }
 
-    /// [`Transport::flat_board`] on the wire that has boards.
+    /// [`NodeCollectives::flat_board`] of shared memory.
     pub fn flat_board(
         &mut self,
         owner: ProcId,
@@ -561,12 +570,12 @@ impl Transports {
         self.shm.as_mut()?.flat_board(owner, number, members, me)
     }
 
-    /// [`Transport::waker`] on the wire that has boards.
+    /// [`NodeCollectives::waker`] of shared memory.
     pub fn waker(&self, peer: ProcId) -> Option<Waker> {
         self.shm.as_ref()?.waker(peer)
     }
 
-    /// [`Transport::wake_program`] on the wire that has boards.
+    /// [`NodeCollectives::wake_program`] of shared memory.
     #[inline]
     pub fn wake_program(&self, peer: ProcId) {
         if let Some(shm) = &self.shm {
@@ -587,23 +596,4 @@ impl Transports {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_are_read() {
-        assert!(asked(None).unwrap().is_empty());
-        assert!(asked(Some(" ")).unwrap().is_empty());
-        assert!(
-            DEFAULT_ORDER
-                .iter()
-                .all(|name| TRANSPORT_NAMES.contains(name))
-        );
-        assert_eq!(asked(Some("tcp, shm,tcp")).unwrap(), ["tcp", "shm"]);
-        let said = asked(Some("shm,ib")).unwrap_err().to_string();
-        assert!(
-            said.contains("FERRY_TRANSPORTS") && said.contains("\"ib\""),
-            "{said}"
-        );
-    }
-}
+mod tests;

@@ -46,8 +46,8 @@ impl Wakeup {
         }
     }
 
-    /// For sleeping on `word` and on descriptors. With a `name` (see [`new_socket_name`]) other processes
-    /// of the node can [`knock`].
+    /// For sleeping on `word` and on descriptors. With a `name` (see `new_socket_name`) other processes
+    /// of the node can wake it by `wake_socket`.
     ///
     /// Errors: no descriptors are left.
     pub fn with_descriptors<'a>(
@@ -106,7 +106,7 @@ impl Wakeup {
     }
 
     /// How often it has been rung: taken before a thread makes sure that there is nothing to do,
-    /// and given to [`Wakeup::sleep`].
+    /// and given to [`Wakeup::wait`].
     pub fn epoch(&self) -> u32 {
         wakeup_word::epoch(self.word)
     }
@@ -118,7 +118,7 @@ impl Wakeup {
         (std::ptr::from_ref(self.word) as u64, descriptors)
     }
 
-    /// Does one of the sleeping threads have to [`watch`](Wakeup::watch)?
+    /// Returns whether one of the sleeping threads has to [wait for descriptors](Wakeup::wait_descriptors).
     pub fn has_descriptors(&self) -> bool {
         self.descriptors.is_some()
     }

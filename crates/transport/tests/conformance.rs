@@ -13,8 +13,8 @@ use ferry_transport::shm::Shm;
 use ferry_transport::tcp::{Settings, Tcp};
 use ferry_transport::tipc::{self, Tipc};
 use ferry_transport::{
-    Answer, BatchMessage, Body, Expected, Features, Inbox, ProcId, Sleeper, Streamed, Transport,
-    TransportError, ZeroCopy,
+    Answer, BatchMessage, Body, Expected, Features, Inbox, ProcId, RendezvousOffload, Sleeper,
+    Streamed, Transport, TransportError, VirtualTime, ZeroCopy,
 };
 use memory::{Cards, Memory};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -122,9 +122,6 @@ impl Transport for Turns {
     fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
         self.turn(|m| m.poll(inbox))
     }
-    fn before_cts(&mut self, from: ProcId, what: &Expected<'_>) {
-        self.turn(|m| m.before_cts(from, what));
-    }
     fn stream(
         &mut self,
         to: ProcId,
@@ -136,6 +133,18 @@ impl Transport for Turns {
     }
     fn settle(&mut self) -> bool {
         self.turn(|m| m.settle())
+    }
+    fn rendezvous_offload(&mut self) -> Option<&mut dyn RendezvousOffload> {
+        Some(self)
+    }
+}
+
+impl RendezvousOffload for Turns {
+    fn before_rts(&mut self, to: ProcId, len: usize) {
+        self.turn(|m| m.before_rts(to, len));
+    }
+    fn before_cts(&mut self, from: ProcId, what: &Expected<'_>) {
+        self.turn(|m| m.before_cts(from, what));
     }
 }
 
@@ -377,7 +386,9 @@ fn streams_arrive_in_place_and_beside_messages() {
             let mut asked = false;
             until(name, &mut wires, &mut keeps, |w, k| {
                 if !asked {
-                    w[1].before_cts(0, &what);
+                    if let Some(offload) = w[1].rendezvous_offload() {
+                        offload.before_cts(0, &what);
+                    }
                     let ask = Body::Bytes(b"ask");
                     asked = w[1].send(0, 6, &[], ask).unwrap() == Answer::Done;
                 }

@@ -1,6 +1,6 @@
 //! Shared memory: rings in the node's segment, bulk data by reading the peer's memory.
 //!
-//! The segment's part behind `wire_at` holds one [`Control`] page a process and, sparse, room for a
+//! The segment's part behind `wire_at` holds one control page a process and, sparse, room for a
 //! ring from each process to each other. A ring is mapped when the pair first speaks; a page of it
 //! costs memory when first written.
 
@@ -8,6 +8,7 @@ mod cells;
 mod cma;
 mod coll;
 mod control;
+mod core_sharing;
 mod fastbox;
 mod layout;
 #[cfg(test)]
@@ -29,8 +30,8 @@ pub use memory::RING_DATA_BYTES;
 pub use read_min::{READ_MIN_ADAPTIVE, read_min, set_read_min};
 
 use crate::{
-    Answer, Body, FRAGMENT_HEAD_MAX_BYTES, Features, Inbox, ProcId, ReadError, ReadStart, Sleeper,
-    Transport, TransportError,
+    Answer, Body, FRAGMENT_HEAD_MAX_BYTES, Features, Inbox, NodeCollectives, ProcId, ReadError,
+    ReadStart, Sleeper, Transport, TransportError,
 };
 use cells::{CELL_BODY_MAX_BYTES, HEAD_MAX};
 use control::{ASLEEP_ON_SOCKET, AWAKE, CONTROL_BYTES, Control, LOCAL_RANKS_MAX};
@@ -339,57 +340,8 @@ impl Transport for Shm {
         known.map_or(0, |p| p.pair.cold())
     }
 
-    fn shares_core(&self, core: u32) -> bool {
-        let mine = &self.controls[self.me].core;
-        if mine.load(Ordering::Relaxed) != core + 1 {
-            mine.store(core + 1, Ordering::Relaxed);
-        }
-        let others = self.controls.iter().enumerate();
-        others
-            .filter(|(i, _)| *i != self.me)
-            .any(|(_, c)| c.core.load(Ordering::Relaxed) == core + 1)
-    }
-
-    fn progress_polls(&self, peer: ProcId) -> bool {
-        let word = self.index(peer).map(|i| &self.controls[i].wakeup_word);
-        word.is_some_and(wakeup_word::is_polled)
-    }
-
-    fn for_each_waiting_core(&self, each: &mut dyn FnMut(u32)) {
-        let cores = self.controls.iter().map(|c| c.core.load(Ordering::Relaxed));
-        cores
-            .filter(|&core| core != 0)
-            .for_each(|core| each(core - 1));
-    }
-
-    fn allocate_board(&mut self, members: u32) -> Option<u32> {
-        self.allocate(members)
-    }
-
-    fn counter_board(&mut self, owner: ProcId, number: u32, members: u32) -> Option<CounterBoard> {
-        self.open_counter_board(owner, number, members)
-    }
-
-    fn flat_board(
-        &mut self,
-        owner: ProcId,
-        number: u32,
-        members: u32,
-        me: u32,
-    ) -> Option<FlatBoard> {
-        self.open_flat_board(owner, number, members, me)
-    }
-
-    fn waker(&self, peer: ProcId) -> Option<Waker> {
-        let controls: &'static [Control] = self.controls;
-        self.index(peer).map(|i| Waker(&controls[i]))
-    }
-
-    #[inline]
-    fn wake_program(&self, peer: ProcId) {
-        if let Some(i) = self.index(peer) {
-            self.controls[i].wake_program_if_asleep();
-        }
+    fn node_collectives(&mut self) -> Option<&mut dyn NodeCollectives> {
+        Some(self)
     }
 
     fn wakeup_word(&self) -> Option<&'static AtomicU32> {

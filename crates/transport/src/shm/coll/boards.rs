@@ -1,10 +1,12 @@
 //! Which board is lent to whom, and where boards are mapped.
 
+use super::super::Waker;
+use super::super::control::Control;
 use super::counter_board::{BOARDS_PER_RANK, CounterBoard, board_bytes};
 use super::flat_board::{FLAT_MAX_RANKS, FlatBoard};
-use crate::ProcId;
 use crate::shm::Shm;
 use crate::shm::layout::{boards_offset, map};
+use crate::{NodeCollectives, ProcId};
 use std::collections::HashMap;
 
 /// The boards that this process lends, and where it has mapped its own and others'.
@@ -37,7 +39,7 @@ impl Shm {
         Some(base)
     }
 
-    pub(in crate::shm) fn allocate(&mut self, members: u32) -> Option<u32> {
+    fn allocate(&mut self, members: u32) -> Option<u32> {
         if members == 0 || members as usize > self.locals.len() {
             return None;
         }
@@ -61,7 +63,7 @@ impl Shm {
         None
     }
 
-    pub(in crate::shm) fn open_counter_board(
+    fn open_counter_board(
         &mut self,
         owner: ProcId,
         number: u32,
@@ -73,7 +75,7 @@ impl Shm {
         Some(unsafe { CounterBoard::new(base, members) })
     }
 
-    pub(in crate::shm) fn open_flat_board(
+    fn open_flat_board(
         &mut self,
         owner: ProcId,
         number: u32,
@@ -95,5 +97,37 @@ impl Shm {
         }
         let owner = self.index(owner)?;
         self.board_at(owner, number)
+    }
+}
+
+impl NodeCollectives for Shm {
+    fn allocate_board(&mut self, members: u32) -> Option<u32> {
+        self.allocate(members)
+    }
+
+    fn counter_board(&mut self, owner: ProcId, number: u32, members: u32) -> Option<CounterBoard> {
+        self.open_counter_board(owner, number, members)
+    }
+
+    fn flat_board(
+        &mut self,
+        owner: ProcId,
+        number: u32,
+        members: u32,
+        me: u32,
+    ) -> Option<FlatBoard> {
+        self.open_flat_board(owner, number, members, me)
+    }
+
+    fn waker(&self, peer: ProcId) -> Option<Waker> {
+        let controls: &'static [Control] = self.controls;
+        self.index(peer).map(|i| Waker(&controls[i]))
+    }
+
+    #[inline]
+    fn wake_program(&self, peer: ProcId) {
+        if let Some(i) = self.index(peer) {
+            self.controls[i].wake_program_if_asleep();
+        }
     }
 }

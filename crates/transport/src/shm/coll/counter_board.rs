@@ -39,7 +39,7 @@ impl CounterBoard {
     /// A board for `members` members.
     ///
     /// # Safety
-    /// `base` is page-aligned shared memory of at least [`board_bytes`]`(members)` bytes, never
+    /// `base` is page-aligned shared memory of at least `board_bytes(members)` bytes, never
     /// unmapped, that all members and nobody else use; zeroed, or [reset](CounterBoard::reset), before
     /// the first of them uses it.
     pub unsafe fn new(base: Base, members: u32) -> CounterBoard {

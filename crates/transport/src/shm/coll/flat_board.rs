@@ -91,7 +91,7 @@ impl FlatBoard {
         self.phase += 1;
     }
 
-    /// Does nobody read any more what this member posted [`PHASES`] phases ago?
+    /// Does nobody read any more what this member posted `PHASES` phases ago?
     #[inline]
     pub fn is_free(&mut self) -> bool {
         let old = self.phase.saturating_sub(PHASES as u64);

@@ -1,0 +1,89 @@
+//! Why a transport could not be set up or used.
+
+use crate::ProcId;
+
+/// A peer's memory could not be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ReadError {
+    /// This wire, or this system's policy, does not allow it for this peer; it never will in this
+    /// job.
+    #[error("reading the peer's memory is not allowed")]
+    Refused,
+    /// The peer's memory is not there (a wrong address, or the peer has ended).
+    #[error("the peer's memory could not be read (errno {0})")]
+    Failed(i32),
+}
+
+/// Why a transport could not be set up or used.
+#[derive(Debug, thiserror::Error)]
+pub enum TransportError {
+    /// A system call was refused.
+    #[error("{attempted}: {cause}; {advice}")]
+    Refused {
+        /// What was tried.
+        attempted: String,
+        /// What the system said.
+        cause: std::io::Error,
+        /// What to set.
+        advice: &'static str,
+    },
+    /// What a peer wrote makes no sense.
+    #[error(
+        "process {peer} wrote {what} into its ring: it is broken, or another program wrote over it"
+    )]
+    Malformed {
+        /// The peer.
+        peer: ProcId,
+        /// What was found.
+        what: &'static str,
+    },
+    /// No wire leads there.
+    #[error("no transport reaches process {peer} (tried: {tried})")]
+    Unreachable {
+        /// The peer.
+        peer: ProcId,
+        /// Transports that were asked.
+        tried: String,
+    },
+    /// A peer that was, or should have been, there cannot be spoken to any more.
+    #[error("process {peer} on host {host}: {what}")]
+    Lost {
+        /// The peer.
+        peer: ProcId,
+        /// The peer's host.
+        host: String,
+        /// What is known.
+        what: String,
+    },
+    /// This host has no address for TCP.
+    #[error("TCP between hosts: {0}; FERRY_TCP_IF=name,… or network,… chooses interfaces")]
+    NoAddress(String),
+    /// A setting has a value that makes no sense.
+    #[error("{name} is {value:?}; it should be {wanted}")]
+    Setting {
+        /// The environment variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What it can be.
+        wanted: &'static str,
+    },
+    /// The modelled machine cannot be used.
+    #[error("the modelled machine (mpiexec --machine): {0}")]
+    Machine(String),
+    /// The launcher's directory does not work.
+    #[error(transparent)]
+    Directory(#[from] ferry_job::JobError),
+}
+
+impl TransportError {
+    /// The one peer that this is about, if it is about one.
+    pub fn peer(&self) -> Option<ProcId> {
+        match self {
+            TransportError::Malformed { peer, .. }
+            | TransportError::Unreachable { peer, .. }
+            | TransportError::Lost { peer, .. } => Some(*peer),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The contract of a transport: what it sends, reads and delivers.
+
+use crate::{
+    CardMemory, Inbox, NodeCollectives, ProcId, ReadError, RendezvousOffload, Sleeper,
+    TransportError, VirtualTime,
+};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::AtomicU32;
+
+/// Bytes of a fragment where a transport has no reason for others.
+pub const FRAGMENT_BYTES: usize = 16 * 1024;
+/// Longest head of a fragment, bytes.
+pub const FRAGMENT_HEAD_MAX_BYTES: usize = 16;
+
+/// The body of an active message to send.
+pub enum Body<'a> {
+    /// One run of bytes.
+    Bytes(&'a [u8]),
+    /// This many bytes, which the closure writes straight into the transport's memory. Called at
+    /// most once, and only if the answer is [`Answer::Done`].
+    Fill(usize, &'a mut dyn FnMut(&mut [u8])),
+}
+
+impl Body<'_> {
+    /// Bytes in the body.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self {
+            Body::Bytes(b) => b.len(),
+            Body::Fill(n, _) => *n,
+        }
+    }
+    /// Returns whether the body is empty.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What became of a send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Answer {
+    /// The message is on its way. Its memory may be used again.
+    Done,
+    /// There is no room now. The caller keeps the message and offers it again after a later
+    /// [`Transport::poll`].
+    Full,
+}
+
+/// Whether large messages go to a peer by zero copy ([`Transport::stream_zero_copy`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ZeroCopy {
+    /// No.
+    Never,
+    /// Yes.
+    Always,
+    /// Yes, if that is measured to be faster than a copy.
+    IfFaster,
+}
+
+/// What [`Transport::stream`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Streamed {
+    /// Bytes taken off the front of the body.
+    pub taken: usize,
+    /// Other messages may be sent to this peer before the rest of the body. Otherwise the rest must
+    /// come first.
+    pub between: bool,
+}
+
+/// One message of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchMessage<'a> {
+    /// The message's number.
+    pub message: u8,
+    /// Its head.
+    pub head: &'a [u8],
+    /// Its body, or what is left of it.
+    pub body: &'a [u8],
+    /// It goes as by [`Transport::stream`], otherwise as by [`Transport::send`].
+    pub stream: bool,
+}
+
+/// What [`Transport::send_batch`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BatchSent {
+    /// Messages off the front that are on their way, bodies and all.
+    pub whole: usize,
+    /// Bytes taken off the front of the next message's body. That message is a stream.
+    pub taken: usize,
+    /// Other messages may be sent to this peer before the rest of that body.
+    pub between: bool,
+}
+
+/// What [`Transport::start_read`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReadStart {
+    /// All is copied.
+    Done,
+    /// The read of this number goes on.
+    Pending(u32),
+}
+
+/// What a transport can do for one peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// Largest active message, head and body, bytes.
+    pub message_max: usize,
+    /// Bytes of a fragment in a pipelined copy. Small enough that the receiver copies one while the
+    /// next is written.
+    pub fragment_max: usize,
+    /// Largest message that is sent eagerly, bytes. Larger ones use a rendezvous.
+    pub eager_max: usize,
+    /// [`Transport::read`] works for this peer, as far as is known without having tried.
+    pub remote_read: bool,
+    /// Bytes from which a read is faster than a pipelined copy.
+    pub read_min: usize,
+    /// The peer is on this node, and boards can be shared with it.
+    pub same_node: bool,
+    /// [`Transport::stream`] works.
+    pub stream: bool,
+    /// [`Transport::send_batch`] works, and large messages cost less when several go at once.
+    pub batch: bool,
+}
+
+/// A transport: ordered, reliable, one instance a process. Never blocks, except in
+/// [`Transport::read`] and [`Transport::start_read`].
+///
+/// Five methods are required. The others have defaults that say "not offered".
+pub trait Transport: Send {
+    /// Its name in FERRY_TRANSPORTS and in reports.
+    fn name(&self) -> &'static str;
+    /// Returns whether it can carry messages to `peer` at all.
+    fn reaches(&self, peer: ProcId) -> bool;
+    /// What it can do for `peer`.
+    fn features(&self, peer: ProcId) -> Features;
+    /// Sends an active message: copies it, or refuses it whole. `message` is any number but 255.
+    ///
+    /// Errors: the peer cannot be reached, or the connection to it is broken.
+    fn send(
+        &mut self,
+        to: ProcId,
+        message: u8,
+        head: &[u8],
+        body: Body<'_>,
+    ) -> Result<Answer, TransportError>;
+    /// Delivers what has arrived, up to a fair share. Returns how many messages that was.
+    fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError>;
+
+    /// The name of what carries messages to `peer`, where the transport has several media.
+    fn name_for(&self, _peer: ProcId) -> &'static str {
+        self.name()
+    }
+
+    /// Sends from the front of `body`, straight from where it lies, as much as there is room for.
+    /// The receiver's [`Inbox`] gets the bytes as they come, each time with `message` and the same
+    /// `head`. Bodies are not kept apart: the head says which one it is. Works where
+    /// [`Features::stream`] says so.
+    ///
+    /// Errors: the peer cannot be reached, or the connection to it is broken.
+    fn stream(
+        &mut self,
+        to: ProcId,
+        _message: u8,
+        _head: &[u8],
+        _body: &[u8],
+    ) -> Result<Streamed, TransportError> {
+        Err(TransportError::Unreachable {
+            peer: to,
+            tried: self.name().into(),
+        })
+    }
+    /// Whether [`Transport::stream_zero_copy`] serves this peer now.
+    fn zero_copy(&self, _peer: ProcId) -> ZeroCopy {
+        ZeroCopy::Never
+    }
+    /// As [`Transport::stream`], but the systems on the way may read `body` where it lies. The body
+    /// must stay as it is until the receiver has said that it has all of it.
+    ///
+    /// Errors: the peer cannot be reached, or the connection to it is broken.
+    fn stream_zero_copy(
+        &mut self,
+        to: ProcId,
+        message: u8,
+        head: &[u8],
+        body: &[u8],
+    ) -> Result<Streamed, TransportError> {
+        self.stream(to, message, head, body)
+    }
+    /// Sends messages in their order, as many from the front as there is room for. Works where
+    /// [`Features::batch`] says so.
+    ///
+    /// Errors: the peer cannot be reached, or the connection to it is broken.
+    fn send_batch(
+        &mut self,
+        _to: ProcId,
+        _messages: &[BatchMessage<'_>],
+    ) -> Result<BatchSent, TransportError> {
+        Ok(BatchSent::default())
+    }
+    /// Bytes of the fragments in which a message of `len` bytes goes to `peer` now. `awaited`: its
+    /// receiver is known to wait for it.
+    fn fragment_bytes(&self, peer: ProcId, _len: usize, _awaited: bool) -> usize {
+        self.features(peer).fragment_max
+    }
+    /// Fragments that have gone to this peer, or come from it, through memory that was touched for
+    /// the first time. Their time says nothing about later ones.
+    fn first_touches(&self, _peer: ProcId) -> u64 {
+        0
+    }
+    /// Returns whether a message that was answered [`Answer::Done`] still waits in this process for
+    /// room.
+    fn has_unsent(&self) -> bool {
+        false
+    }
+    /// The process has sent all it wants to. Tells the peers so, and returns whether all has
+    /// reached them. To be asked again until it has. Sending again takes it back.
+    fn settle(&mut self) -> bool {
+        true
+    }
+
+    /// Copies from the peer's memory at `address` into the local runs (address, bytes), in order,
+    /// all or nothing. Blocks for the copy's duration.
+    ///
+    /// # Safety
+    /// The local runs must be writable.
+    unsafe fn read(
+        &mut self,
+        _from: ProcId,
+        _address: u64,
+        _into: &[(*mut u8, usize)],
+    ) -> Result<(), ReadError> {
+        Err(ReadError::Refused)
+    }
+    /// Begins to copy `len` bytes from the peer's memory at `address` to `into`. The peer may do a
+    /// part of it. Blocks while this process copies. [`Transport::finished_read`] tells when a
+    /// pending read has ended.
+    ///
+    /// # Safety
+    /// The memory must be writable, and nobody else may touch it until the read has ended.
+    unsafe fn start_read(
+        &mut self,
+        from: ProcId,
+        address: u64,
+        into: *mut u8,
+        len: usize,
+    ) -> Result<ReadStart, ReadError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.read(from, address, &[(into, len)]) }.map(|()| ReadStart::Done)
+    }
+    /// The number and the result of a read from this peer that has ended. Blocks while this process
+    /// copies what the peer has left.
+    fn finished_read(&mut self, _from: ProcId) -> Option<(u32, Result<(), ReadError>)> {
+        None
+    }
+
+    /// Before `who` sleeps: whatever arrives from now on wakes the process, and so does room for a
+    /// message that was answered [`Answer::Full`]. The caller polls once more before it sleeps.
+    fn arm(&mut self, _who: Sleeper) {}
+    /// The process is back from sleep, or has not slept.
+    fn disarm(&mut self) {}
+    /// A descriptor that is readable when this transport has something, for a process that sleeps.
+    /// `None`: the wakeup word is enough.
+    fn event_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    /// The word on which this process can sleep, and which the transport's peers change and wake.
+    fn wakeup_word(&self) -> Option<&'static AtomicU32> {
+        None
+    }
+    /// Bytes of an incoming stream that may collect before the progress thread is woken, from the
+    /// next [`Transport::arm`] on. 0: the first bytes wake it. Anything else wakes it at once.
+    fn set_receive_low_water(&mut self, _bytes: usize) {}
+
+    /// Its virtual time, on a modelled machine.
+    fn virtual_time(&mut self) -> Option<&mut dyn VirtualTime> {
+        None
+    }
+    /// Its hardware's part in a rendezvous.
+    fn rendezvous_offload(&mut self) -> Option<&mut dyn RendezvousOffload> {
+        None
+    }
+    /// Memory on a modelled card, if the machine's programs have any.
+    fn card_memory(&mut self) -> Option<&mut dyn CardMemory> {
+        None
+    }
+    /// Its boards for collectives among processes of one node.
+    fn node_collectives(&mut self) -> Option<&mut dyn NodeCollectives> {
+        None
+    }
+}
