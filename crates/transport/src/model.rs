@@ -1,4 +1,4 @@
-//! A modelled machine's network: what a card's driver does, as a wire ([`ferry_fabric`]).
+//! A modelled machine's network: what a card's driver does, as a transport ([`ferry_fabric`]).
 //!
 //! All ranks of such a job are reached by it, those of one node too. Nothing here blocks for the
 //! sake of a peer, only for the model to catch up with this rank's clock.
@@ -51,7 +51,7 @@ pub fn virtual_time() -> Option<f64> {
     })
 }
 
-/// Is this process on a modelled machine?
+/// Returns whether this process is on a modelled machine.
 pub fn is_modelled() -> bool {
     CLOCK.get().is_some()
 }
@@ -84,7 +84,7 @@ pub fn sleep(word: &AtomicU32, seen: u32) {
     ferry_fabric::kernel::sleep(word, seen);
 }
 
-/// The wire of a process on a modelled machine.
+/// The transport of a process on a modelled machine.
 pub struct Model {
     me: ProcId,
     size: u32,

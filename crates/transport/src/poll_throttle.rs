@@ -14,7 +14,8 @@ const STOPS_AFTER_UNEXPECTED: u32 = 64;
 pub(crate) struct PollThrottle(u32);
 
 impl PollThrottle {
-    /// One or some have come, at least one before its receive if `kept`. Is the poll to end here?
+    /// One or some have come, at least one before its receive if `kept`. Returns whether the poll
+    /// ends here.
     #[inline]
     pub fn stops_after(&mut self, kept: bool) -> bool {
         if kept {

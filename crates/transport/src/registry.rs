@@ -1,4 +1,4 @@
-//! The wires of a process: which there are, and which one leads to whom.
+//! The transports of a process: which there are, and which one leads to whom.
 
 use crate::connected::{self, Connected, Medium};
 use crate::model::{self, Model};
@@ -16,18 +16,18 @@ use ferry_job::{Directory, Segment, Welcome};
 use std::sync::atomic::AtomicU32;
 
 /// What there is to choose from in FERRY_TRANSPORTS; but for the last, which a modelled machine has
-/// instead of all others. A process always has the wire to itself.
+/// instead of all others. A process always has the transport to itself.
 pub const TRANSPORT_NAMES: [&str; 5] = ["self", "shm", "tcp", "tipc", model::NAME];
 
 /// What holds without FERRY_TRANSPORTS, in this order; TIPC only where it joins this node to
 /// others.
 const DEFAULT_ORDER: [&str; 4] = ["self", "shm", "tipc", "tcp"];
 
-/// Which wire leads to a process: not asked for yet, …
+/// Which transport leads to a process: not asked for yet, …
 const UNKNOWN: u8 = 0;
 /// … shared memory, which is called directly, …
 const SHM: u8 = 1;
-/// … the wire to itself, …
+/// … the transport to itself, …
 const ITSELF: u8 = 2;
 /// … or one of the others, from this number on.
 const OTHERS: u8 = 3;
@@ -35,12 +35,12 @@ const OTHERS: u8 = 3;
 /// Shared memory's place in [`TRANSPORT_NAMES`].
 const SHM_PLACE: usize = 1;
 
-/// A wire's place in [`TRANSPORT_NAMES`].
+/// A transport's place in [`TRANSPORT_NAMES`].
 pub(crate) fn place_of(name: &str) -> usize {
     TRANSPORT_NAMES.iter().position(|k| *k == name).unwrap_or(0)
 }
 
-/// All wires of this process. The first that reaches a peer carries its messages.
+/// All transports of this process. The first that reaches a peer carries its messages.
 pub struct Transports {
     me: ProcId,
     itself: SelfLoop,
@@ -48,14 +48,14 @@ pub struct Transports {
     others: Vec<Box<dyn Transport>>,
     /// Names in the order in which they are asked.
     order: Vec<&'static str>,
-    /// By process: which wire leads there. (What is never written costs no memory.)
+    /// By process: which transport leads there. (What is never written costs no memory.)
     routes: Vec<u8>,
     wakeup: &'static Wakeup,
     /// The job is on a modelled machine.
     is_virtual: bool,
 }
 
-/// The bell of a process that no peer can ring: its own threads do.
+/// The wakeup word of a process that no peer can ring: its own threads do.
 static OWN_WAKEUP_WORD: AtomicU32 = AtomicU32::new(0);
 
 /// The names in FERRY_TRANSPORTS, in order; none: the choice is Ferry's.
@@ -211,7 +211,7 @@ impl Transports {
         }
     }
 
-    /// Which wire leads to `peer`.
+    /// Which transport leads to `peer`.
     #[inline]
     fn route(&mut self, peer: ProcId) -> Result<u8, TransportError> {
         match self.routes.get(peer as usize) {
@@ -246,7 +246,7 @@ impl Transports {
         }
     }
 
-    /// Which wire leads to `peer`: its place in [`TRANSPORT_NAMES`].
+    /// Which transport leads to `peer`: its place in [`TRANSPORT_NAMES`].
     #[inline]
     pub fn index_for(&mut self, peer: ProcId) -> usize {
         match self.route(peer) {
@@ -256,7 +256,7 @@ impl Transports {
         }
     }
 
-    /// The wire to `peer`.
+    /// The transport to `peer`.
     fn transport(&mut self, peer: ProcId) -> Result<&mut dyn Transport, TransportError> {
         let route = self.route(peer)?;
         let missing = TransportError::Unreachable {
@@ -285,7 +285,7 @@ impl Transports {
         }
     }
 
-    /// [`Transport::fragment_bytes`] on the wire to `to`.
+    /// [`Transport::fragment_bytes`] on the transport to `to`.
     pub fn fragment_bytes(
         &mut self,
         to: ProcId,
@@ -295,13 +295,13 @@ impl Transports {
         Ok(self.transport(to)?.fragment_bytes(to, len, awaited))
     }
 
-    /// [`Transport::first_touches`] on the wire to `peer`.
+    /// [`Transport::first_touches`] on the transport to `peer`.
     pub fn first_touches(&mut self, peer: ProcId) -> u64 {
         self.transport(peer)
             .map_or(0, |wire| wire.first_touches(peer))
     }
 
-    /// [`Transport::send`] on the wire to `to`.
+    /// [`Transport::send`] on the transport to `to`.
     #[inline]
     pub fn send(
         &mut self,
@@ -316,7 +316,7 @@ impl Transports {
         }
     }
 
-    /// [`Transport::stream`] on the wire to `to`.
+    /// [`Transport::stream`] on the transport to `to`.
     pub fn stream(
         &mut self,
         to: ProcId,
@@ -327,13 +327,13 @@ impl Transports {
         self.transport(to)?.stream(to, message, head, body)
     }
 
-    /// [`Transport::zero_copy`] on the wire to `to`.
+    /// [`Transport::zero_copy`] on the transport to `to`.
     pub fn zero_copy(&mut self, to: ProcId) -> ZeroCopy {
         self.transport(to)
             .map_or(ZeroCopy::Never, |w| w.zero_copy(to))
     }
 
-    /// [`Transport::stream_zero_copy`] on the wire to `to`.
+    /// [`Transport::stream_zero_copy`] on the transport to `to`.
     pub fn stream_zero_copy(
         &mut self,
         to: ProcId,
@@ -345,7 +345,7 @@ impl Transports {
             .stream_zero_copy(to, message, head, body)
     }
 
-    /// [`Transport::send_batch`] on the wire to `to`.
+    /// [`Transport::send_batch`] on the transport to `to`.
     pub fn send_batch(
         &mut self,
         to: ProcId,
@@ -354,7 +354,7 @@ impl Transports {
         self.transport(to)?.send_batch(to, parcels)
     }
 
-    /// [`Transport::poll`] on every wire.
+    /// [`Transport::poll`] on every transport.
     #[inline]
     pub fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
         let mut delivered = self.itself.poll(inbox)?;
@@ -370,7 +370,7 @@ impl Transports {
         Ok(delivered)
     }
 
-    /// Is the job on a modelled machine, whose time is not the system's?
+    /// Returns whether the job is on a modelled machine, whose time is not the system's.
     #[inline]
     pub fn is_virtual(&self) -> bool {
         self.is_virtual
@@ -440,12 +440,12 @@ impl Transports {
         }
     }
 
-    /// [`Transport::has_unsent`] on any wire.
+    /// [`Transport::has_unsent`] on any transport.
     pub fn has_unsent(&self) -> bool {
         self.others.iter().any(|w| w.has_unsent())
     }
 
-    /// [`Transport::settle`] on every wire.
+    /// [`Transport::settle`] on every transport.
     pub fn settle(&mut self) -> bool {
         // Each is told, whatever the others say.
         let mut settled = true;
@@ -455,7 +455,7 @@ impl Transports {
         settled
     }
 
-    /// [`Transport::read`] on the wire to `from`.
+    /// [`Transport::read`] on the transport to `from`.
     ///
     /// # Safety
     /// The local runs must be writable.
@@ -470,7 +470,7 @@ impl Transports {
         unsafe { wire.read(from, address, into) }
     }
 
-    /// [`Transport::start_read`] on the wire to `from`.
+    /// [`Transport::start_read`] on the transport to `from`.
     ///
     /// # Safety
     /// As there.
@@ -489,7 +489,7 @@ impl Transports {
         }
     }
 
-    /// [`Transport::finished_read`] on the wire to `from`.
+    /// [`Transport::finished_read`] on the transport to `from`.
     pub fn finished_read(&mut self, from: ProcId) -> Option<(u32, Result<(), ReadError>)> {
         if self.is_virtual {
             let number = self.card_memory()?.finished_read(from)?;
@@ -498,14 +498,14 @@ impl Transports {
         self.shm.as_mut()?.finished_read(from)
     }
 
-    /// [`Transport::set_receive_low_water`] on every wire.
+    /// [`Transport::set_receive_low_water`] on every transport.
     pub fn set_receive_low_water(&mut self, bytes: usize) {
         for wire in &mut self.others {
             wire.set_receive_low_water(bytes);
         }
     }
 
-    /// [`Transport::arm`] on every wire.
+    /// [`Transport::arm`] on every transport.
     pub fn arm(&mut self, who: Sleeper) {
         if let Some(shm) = &mut self.shm {
             shm.arm(who);
@@ -515,7 +515,7 @@ impl Transports {
         }
     }
 
-    /// [`Transport::disarm`] on every wire.
+    /// [`Transport::disarm`] on every transport.
     pub fn disarm(&mut self) {
         if let Some(shm) = &mut self.shm {
             shm.disarm();
@@ -589,7 +589,7 @@ impl Transports {
         self.wakeup
     }
 
-    /// Names of the wires that are open, in the order in which they are asked, for reports.
+    /// Names of the transports that are open, in the order in which they are asked, for reports.
     pub fn names(&self) -> Vec<&'static str> {
         self.order.clone()
     }

@@ -5,14 +5,14 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-/// The wire of a process to itself: a queue.
+/// The transport of a process to itself: a queue.
 pub struct SelfLoop {
     me: ProcId,
     queue: VecDeque<(u8, Box<[u8]>)>,
 }
 
 impl SelfLoop {
-    /// The wire of process `me`.
+    /// The transport of process `me`.
     pub fn new(me: ProcId) -> SelfLoop {
         SelfLoop {
             me,

@@ -85,7 +85,7 @@ pub struct BatchMessage<'a> {
 /// What [`Transport::send_batch`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BatchSent {
-    /// Messages off the front that are on their way, bodies and all.
+    /// Messages off the fastbox that are on their way, bodies and all.
     pub whole: usize,
     /// Bytes taken off the front of the next message's body. That message is a stream.
     pub taken: usize,
@@ -188,7 +188,7 @@ pub trait Transport: Send {
     ) -> Result<Streamed, TransportError> {
         self.stream(to, message, head, body)
     }
-    /// Sends messages in their order, as many from the front as there is room for. Works where
+    /// Sends messages in their order, as many from the fastbox as there is room for. Works where
     /// [`Features::batch`] says so.
     ///
     /// Errors: the peer cannot be reached, or the connection to it is broken.

@@ -1,9 +1,9 @@
 //! Where a process's threads sleep until something comes.
 //!
-//! A process whose wires are all in shared memory sleeps by futex on one word. One that also has
-//! wires with descriptors has one of its sleeping threads wait for those, by epoll, and the others
-//! by futex for the first. Whoever then brings something through shared memory sends a byte to a
-//! socket, whose name stands in the process's control page.
+//! A process whose transports are all in shared memory sleeps by futex on one word. One that also
+//! has transports with descriptors has one of its sleeping threads wait for those, by epoll, and
+//! the others by futex for the first. Whoever then brings something through shared memory sends a
+//! byte to a socket, whose name stands in the process's control page.
 
 use crate::shm::wakeup_word;
 use crate::{Sleeper, TransportError};
@@ -32,12 +32,13 @@ struct Descriptors {
     epoll: OwnedFd,
     /// Rung by this process's own threads.
     own: OwnedFd,
-    /// Rung by the node's other processes; only if shared memory is a wire, too.
+    /// Rung by the node's other processes; only if shared memory is a transport, too.
     remote: Option<OwnedFd>,
 }
 
 impl Wakeup {
-    /// For sleeping on `word` alone; `own`: nobody but bells and peers in shared memory writes it.
+    /// For sleeping on `word` alone; `own`: nobody but wakeups and peers in shared memory writes
+    /// it.
     pub fn on_word(word: &'static AtomicU32, own: bool) -> Wakeup {
         Wakeup {
             word,
@@ -46,8 +47,8 @@ impl Wakeup {
         }
     }
 
-    /// For sleeping on `word` and on descriptors. With a `name` (see `new_socket_name`) other processes
-    /// of the node can wake it by `wake_socket`.
+    /// For sleeping on `word` and on descriptors. With a `name` (see `new_socket_name`) other
+    /// processes of the node can wake it by `wake_socket`.
     ///
     /// Errors: no descriptors are left.
     pub fn with_descriptors<'a>(
@@ -118,13 +119,14 @@ impl Wakeup {
         (std::ptr::from_ref(self.word) as u64, descriptors)
     }
 
-    /// Returns whether one of the sleeping threads has to [wait for descriptors](Wakeup::wait_descriptors).
+    /// Returns whether one of the sleeping threads has to [wait for
+    /// descriptors](Wakeup::wait_descriptors).
     pub fn has_descriptors(&self) -> bool {
         self.descriptors.is_some()
     }
 
-    /// Sleeps until a thread of this process, or where there is no descriptors a peer, rings; not at all
-    /// if that has happened since `seen`. Not longer than `at_most`.
+    /// Sleeps until a thread of this process, or where there is no descriptors a peer, rings; not
+    /// at all if that has happened since `seen`. Not longer than `at_most`.
     pub fn wait(&self, who: Sleeper, seen: u32, at_most: Option<Duration>) {
         let deadline = at_most.map(|after| {
             let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -142,7 +144,8 @@ impl Wakeup {
         let _ = futex::wait_bitset(self.word, flags, seen, deadline.as_ref(), who.bits());
     }
 
-    /// Sleeps until somebody rings or a wire's descriptor has something. For one thread at a time.
+    /// Sleeps until somebody rings or a transport's descriptor has something. For one thread at a
+    /// time.
     pub fn wait_descriptors(&self) {
         let Some(descriptors) = &self.descriptors else {
             return;
@@ -162,18 +165,18 @@ impl Wakeup {
         }
     }
 
-    /// Has it been rung since it stood at `seen`?
+    /// Returns whether it was signaled since it stood at `seen`.
     pub fn signaled_since(&self, seen: u32) -> bool {
         wakeup_word::signaled_since(self.word, seen)
     }
 
-    /// Does the progress thread see a ring without being woken?
+    /// Returns whether the progress thread sees a signal without being woken.
     pub fn is_polled(&self) -> bool {
         self.own && wakeup_word::is_polled(self.word)
     }
 
     /// Says that the progress thread looks at it from now on before it sleeps, or is about to
-    /// sleep. Only for a bell without a descriptors.
+    /// sleep. Only for a wakeup word without descriptors.
     pub fn set_polled(&self, polled: bool) {
         if self.own {
             wakeup_word::set_polled(self.word, polled);
@@ -248,7 +251,7 @@ mod tests {
                 s.spawn(|| wakeup.wait_descriptors());
                 wake();
             });
-            // Taken out: the next watch sleeps again (until the knock that follows).
+            // Taken out: the next watch sleeps again (until the datagram that follows).
             assert!(start.elapsed() < Duration::from_secs(10));
         }
         rustix::io::write(&wire, &1u64.to_ne_bytes()).unwrap();
@@ -256,7 +259,7 @@ mod tests {
         let seen = wakeup.epoch();
         wakeup.signal(Sleeper::Program, false);
         wakeup.wait(Sleeper::Program, seen, None);
-        // Knocks at doors that are not there, or are full, do nothing.
+        // Datagrams to sockets that are not there, or are full, do nothing.
         wake_socket(name ^ 2);
         for _ in 0..1000 {
             wake_socket(name);

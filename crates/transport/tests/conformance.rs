@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Machines of each kind of card that there is.
 const MODELS: [&str; 4] = ["mpc1", "mpc2", "loggp", "dimmnet2"];
 
-/// The wires of all processes of a job.
+/// The transports of all processes of a job.
 type Transports = Vec<Box<dyn Transport>>;
 
 fn welcome(rank: u32, size: u32) -> Welcome {
@@ -323,7 +323,7 @@ fn a_full_wire_says_so_and_takes_more_when_it_is_emptied() {
     each(2, |name, mut wires| {
         let mut keeps = keeps(2);
         let body = bytes_of(8000.min(wires[0].features(1).message_max), 3);
-        // First contact may take a while; what is wanted is a wire that is full.
+        // First contact may take a while; what is wanted is a transport that is full.
         offer_through(name, &mut wires, &mut keeps);
         let mut sent = 0;
         while wires[0].send(1, 1, &[], Body::Bytes(&body)).unwrap() == Answer::Done {
@@ -402,7 +402,7 @@ fn streams_arrive_in_place_and_beside_messages() {
                     small += u8::from(answer == Answer::Done);
                 }
                 if at < len {
-                    // What is lent stays as it is until all has come.
+                    // What goes by zero copy stays as it is until all has come.
                     let done = if lent {
                         w[0].stream_zero_copy(1, 8, b"head", &body[at..]).unwrap()
                     } else {
@@ -428,8 +428,8 @@ fn several_that_go_together_arrive_in_their_order() {
         if !wires[0].features(1).batch {
             return;
         }
-        // Far more than any wire takes at once: some go in part, whole messages and streams, in
-        // heads and in bodies.
+        // Far more than any transport takes at once: some go in part, whole messages and streams,
+        // in heads and in bodies.
         let whole: Vec<Vec<u8>> = (0..600usize)
             .map(|i| bytes_of([0, 1, 300, 20_000, 60_000][i % 5], i))
             .collect();

@@ -1,5 +1,5 @@
-//! The protocols of rings and fronts under every order of steps and every delay of stores that the
-//! memory model allows.
+//! The protocols of rings and fastboxes under every order of steps and every delay of stores that
+//! the memory model allows.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p ferry-transport --test loom`
 //!
@@ -195,7 +195,7 @@ fn room_is_used_after_it_was_given() {
 /// The ends of a process with the lower number and of its peer.
 fn pairs() -> (Pair, Pair) {
     let (there, back) = (shared(), shared());
-    // SAFETY: each ring has one writer and one reader, and front and cells one side for each
+    // SAFETY: each ring has one writer and one reader, and fastbox and cells one side for each
     // process.
     unsafe {
         (
@@ -260,7 +260,7 @@ fn send_in_cell(pair: &mut Pair, n: usize) -> bool {
 }
 
 /// Messages go both ways by cells, each written into cells that the other has read; what comes in
-/// between by front and ring stays in order.
+/// between by fastbox and ring stays in order.
 #[test]
 fn cells_belong_to_one_side_at_a_time() {
     check(2, || {
@@ -319,8 +319,8 @@ fn cells_that_pile_up_are_given_back() {
 fn both_ways_stay_in_order_over_front_and_ring() {
     check(2, || {
         let (mut lower, mut upper) = pairs();
-        // The first goes by the front, the second by the ring as the front is taken; once answered,
-        // the front serves again.
+        // The first goes by the fastbox, the second by the ring as the fastbox is taken; once
+        // answered, the fastbox serves again.
         let other = thread::spawn(move || {
             for n in [1, 2] {
                 while !take(&mut upper, n) {
@@ -372,8 +372,8 @@ fn messages_that_cross_stay_in_order() {
     });
 }
 
-/// The bell as `shm::control` has it: whoever has brought something looks whether the process
-/// sleeps, and rings.
+/// The wakeup word as `shm::control` has it: whoever has brought something looks whether the
+/// process sleeps, and rings.
 struct Wakeup {
     asleep: AtomicU32,
     bell: Notify,
@@ -419,8 +419,8 @@ fn a_reader_that_falls_asleep_is_woken() {
     }
 }
 
-/// The same where the progress thread polls the bell for a while before it sleeps (`bell`): while
-/// it polls nobody wakes it, and who rings as it stops is not missed.
+/// The same where the progress thread polls the wakeup word for a while before it sleeps (`wakeup
+/// word`): while it polls nobody wakes it, and who rings as it stops is not missed.
 #[test]
 fn a_reader_that_stops_polling_is_woken() {
     const RING: u32 = 2;

@@ -20,7 +20,7 @@ impl Inbox for Lengths {
     }
 }
 
-/// Both of two processes on so many cores.
+/// Both of two processes on this many cores.
 fn pair(cores: u32) -> [Shm; 2] {
     let node = NodeJob::new(5, 2, 2).unwrap();
     [0, 1].map(|me| {
@@ -43,7 +43,7 @@ fn found(cores: u32, len: usize, late: bool) -> Vec<usize> {
         let sent = from.send(1, 0, &[], Body::Bytes(&body)).unwrap();
         assert!(matches!(sent, Answer::Done));
     };
-    // The front is the other one's from here on.
+    // The fastbox is the other one's from here on.
     send(8);
     while to.poll(&mut inbox).unwrap() == 0 {}
     for _ in 0..4 {

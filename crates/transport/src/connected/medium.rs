@@ -70,11 +70,11 @@ pub trait SocketOps: Sync {
     fn unacknowledged(&self, _socket: &OwnedFd) -> usize {
         0
     }
-    /// Has the system say that the connection can be read from only when so many bytes have come;
+    /// Has the system say that the connection can be read from only when this many bytes have come;
     /// 1: at once, as it is at first. It may do nothing.
     fn set_receive_low_water(&self, _socket: &OwnedFd, _bytes: usize) {}
-    /// Is there certainly nothing to read just now? PollInterest without taking the connection from its
-    /// system, which may be about to bring something.
+    /// Returns whether there is certainly nothing to read just now. Asked without taking the
+    /// connection from its system, which may be about to bring something.
     fn is_empty(&self, _socket: &OwnedFd) -> bool {
         false
     }
@@ -91,7 +91,7 @@ pub trait Medium: Send {
     fn name(&self) -> &'static str;
     /// What others need to know to reach this process.
     fn card(&self) -> Vec<u8>;
-    /// Where strangers come in.
+    /// Where unknown callers come in.
     fn listeners(&self) -> &[OwnedFd];
     /// The next connection that has come to a listener, if there is one.
     fn accept(&self, listener: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>>;

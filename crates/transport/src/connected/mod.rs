@@ -1,5 +1,5 @@
-//! What the wires have in common that are made of connections: one a pair, made when the two first
-//! speak.
+//! What the transports have in common that are made of connections: one a pair, made when the two
+//! first speak.
 //!
 //! Over which medium a connection goes ([`Medium`]: TCP, TIPC) is decided when it is made: a
 //! process is tried at the places that its card names, medium by medium in the order of
@@ -34,7 +34,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// What cards of these wires are called in the directory.
+/// What cards of these transports are called in the directory.
 pub const BUSINESS_CARDS: &str = "wires";
 /// Messages (head and body) up to this many bytes are sent at once; larger ones are announced, and
 /// received where they belong.
@@ -48,7 +48,7 @@ const PENDING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections that this process has sent away, for whatever reason; for tools.
 pub static REFUSED: AtomicU64 = AtomicU64::new(0);
 
-/// FERRY_ENCRYPT: is everything on these wires encrypted? Errors: a value that makes no sense.
+/// FERRY_ENCRYPT: is everything on these transports encrypted? Errors: a value that makes no sense.
 pub fn encrypt_from_environment() -> Result<bool, TransportError> {
     match std::env::var("FERRY_ENCRYPT").as_deref().map(str::trim) {
         Err(_) | Ok("" | "0") => Ok(false),
@@ -61,7 +61,7 @@ pub fn encrypt_from_environment() -> Result<bool, TransportError> {
     }
 }
 
-/// A wire made of connections.
+/// A transport made of connections.
 pub struct Connected {
     me: ProcId,
     nodes: Nodes,

@@ -134,10 +134,10 @@ impl Connected {
         }
     }
 
-    /// Is the poll set to be asked before peer `i` is read from? For many messages, whose packets
-    /// the system puts together on the sender's core as long as nobody tries to read: a read in
-    /// vain locks the socket, and then it has to be done here. Not for a long message: there the
-    /// sender's core has more to do than this one, and what is done here relieves it.
+    /// Returns whether the poll set is asked before peer `i` is read from. For many messages, whose
+    /// packets the system puts together on the sender's core as long as nobody tries to read: a
+    /// read in vain locks the socket, and then it has to be done here. Not for a long message:
+    /// there the sender's core has more to do than this one, and what is done here relieves it.
     #[inline]
     pub(super) fn asks_first(&self, i: usize) -> bool {
         matches!(&self.peers[i].state, PeerState::Open(conn) if conn.large && !conn.bulk && conn.interest != PollInterest::Nothing)

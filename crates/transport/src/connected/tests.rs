@@ -1,4 +1,4 @@
-//! Several processes' wires in one process, on the loopback, with a directory in memory.
+//! Several processes' transports in one process, on the loopback, with a directory in memory.
 
 use super::poll::BUSY_POLL_AFTER_READS;
 use super::*;
@@ -49,7 +49,7 @@ impl Inbox for Keep {
     }
 }
 
-/// Polls all wires until `done`; panics after a while.
+/// Polls all transports until `done`; panics after a while.
 fn until(
     wires: &mut [Connected],
     keeps: &mut [Keep],
@@ -100,7 +100,8 @@ fn nothing_is_connected_before_somebody_speaks() {
 fn what_is_read_directly_wakes_who_sleeps() {
     let (mut all, _) = wires(2, false);
     let mut keeps = keeps(2);
-    // A reads_since_sleep is made of reads, each of which may bring several messages: one at a time, then.
+    // Reads since the last sleep are counted, each of which may bring several messages: one at a
+    // time, then.
     for n in 1..=2 * BUSY_POLL_AFTER_READS as usize {
         let mut sent = false;
         until(&mut all, &mut keeps, |w, k| {

@@ -1,4 +1,4 @@
-//! What time brings: calls without an answer, hosts that have gone silent, strangers that say
+//! What time brings: calls without an answer, hosts that have gone silent, unknown callers that say
 //! nothing.
 
 use super::Connected;

@@ -18,8 +18,8 @@ pub const CONTROL_BYTES: usize = 4096;
 #[repr(C, align(4096))]
 pub struct Control {
     /// Not [`AWAKE`]: the process sleeps, or is about to; whoever has brought it something swaps
-    /// this to 0 and rings. Unless it is [`ASLEEP_ON_SOCKET`], the bits of who sleeps on the bell
-    /// ([`Sleeper::bits`](crate::Sleeper::bits)).
+    /// this to 0 and rings. Unless it is [`ASLEEP_ON_SOCKET`], the bits of who sleeps on the wakeup
+    /// word ([`Sleeper::bits`](crate::Sleeper::bits)).
     pub asleep: AtomicU32,
     /// Changed by each ring; the futex word on which the process sleeps, and whether its progress
     /// thread polls it ([`word`]).
@@ -27,7 +27,8 @@ pub struct Control {
     _line0: [u32; 14],
     /// Changed whenever a peer has opened a ring to this process.
     pub ring_open_requests: AtomicU32,
-    /// Changed whenever a peer has put on its desk something that this process may help to copy.
+    /// Changed whenever a peer has put on its copy table something that this process may help to
+    /// copy.
     pub assist_requests: AtomicU32,
     _line1: [u32; 14],
     /// The process's id; 0 until it has started.
@@ -43,16 +44,17 @@ pub struct Control {
     pub rings_opened: [AtomicU64; WORDS],
     /// A bit for each peer that has written since this process last looked (large nodes only).
     pub active: [AtomicU64; WORDS],
-    /// A bit for each peer whose desk this process should look at.
+    /// A bit for each peer whose copy table this process should look at.
     pub assist_wanted_by: [AtomicU64; WORDS],
-    /// The name of the socket at which the process can be woken when it sleeps [`ASLEEP_ON_SOCKET`].
+    /// The name of the socket at which the process can be woken when it sleeps
+    /// [`ASLEEP_ON_SOCKET`].
     pub wakeup_socket: AtomicU64,
     _rest: [u64; 103],
 }
 
 /// The process does not sleep.
 pub const AWAKE: u32 = 0;
-/// It waits for descriptors, too: a knock at its door wakes it.
+/// It waits for descriptors, too: a datagram to its wakeup socket wakes it.
 pub const ASLEEP_ON_SOCKET: u32 = 1 << 31;
 
 const _: () = assert!(size_of::<Control>() == CONTROL_BYTES);

@@ -18,8 +18,8 @@ impl Shm {
             .any(|(_, c)| c.core.load(Ordering::Relaxed) == core + 1)
     }
 
-    /// Returns whether `peer`'s progress thread polls its wakeup word just now. What is sent to it is
-    /// then handled at once, and takes no time from its program.
+    /// Returns whether `peer`'s progress thread polls its wakeup word just now. What is sent to it
+    /// is then handled at once, and takes no time from its program.
     pub fn progress_polls(&self, peer: ProcId) -> bool {
         let word = self.index(peer).map(|i| &self.controls[i].wakeup_word);
         word.is_some_and(wakeup_word::is_polled)

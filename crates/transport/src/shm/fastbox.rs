@@ -1,4 +1,4 @@
-//! The front of a pair's rings: room for one message, which both processes write in turns.
+//! The fastbox of a pair: room for one message, which both processes write in turns.
 //!
 //! Whoever consumed the last message there may write the next one there. A request and its reply
 //! then share lines that both cores have in their caches; in the rings each would have to fetch
@@ -7,7 +7,8 @@
 //! rings.
 //!
 //! ```text
-//! word   bit 0: who wrote it (1: the lower-numbered process); 1..5: the lead, in words of 8 bytes; 8..24: length; 24..32: message number;
+//! word   bit 0: who wrote it (1: the lower-numbered process); 1..5: the lead, in words of 8 bytes;
+//! 8..24: length; 24..32: message number;
 //!        32..64: how far the writer has read the other's ring, in lines
 //! lead   from the word's beginning to the bytes' (see `ring`)
 //! bytes  head and body
@@ -38,12 +39,12 @@ pub struct Fastbox {
 pub type Arrived = (u8, u32, usize);
 
 impl Fastbox {
-    /// This process's side of the front at `front`; `lower`: it has the lower number of the two,
+    /// This process's side of the fastbox at `front`; `lower`: it has the lower number of the two,
     /// and the first turn.
     ///
     /// # Safety
-    /// `front` is FASTBOX_BYTES zeroed bytes of shared memory, aligned to 64, never unmapped; each process
-    /// of the pair has one side.
+    /// `front` is FASTBOX_BYTES zeroed bytes of shared memory, aligned to 64, never unmapped; each
+    /// process of the pair has one side.
     pub unsafe fn new(fastbox: Base, lower: bool) -> Fastbox {
         // SAFETY: the caller's promise.
         let memory = unsafe { FastboxMemory::new(fastbox) };
@@ -74,7 +75,7 @@ impl Fastbox {
     ) {
         debug_assert!(self.my_turn && len <= FASTBOX_MAX_BYTES);
         let lead = lead(head, len);
-        // SAFETY: in its turn this process alone touches the front's bytes.
+        // SAFETY: in its turn this process alone touches the fastbox's bytes.
         unsafe { self.memory.fill(lead, len, fill) };
         let word = u64::from(self.lower)
             | (lead as u64 / 8) << 1
@@ -130,7 +131,7 @@ mod tests {
 
     fn pair(fastbox: &mut Lines) -> (Fastbox, Fastbox) {
         let at = fastbox.0.as_mut_ptr();
-        // SAFETY: the front outlives both sides in each test.
+        // SAFETY: the fastbox outlives both sides in each test.
         unsafe { (Fastbox::new(at, true), Fastbox::new(at, false)) }
     }
 

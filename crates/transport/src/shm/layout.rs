@@ -10,11 +10,11 @@ use std::os::fd::AsFd;
 /// Bytes from one ring's beginning to the next one's.
 pub(super) const STRIDE_BYTES: u64 = RING.next_multiple_of(64 * 1024) as u64;
 
-/// Where the desk lies behind a ring's beginning: on it the ring's writer, as a receiver, puts what
-/// its reader may help to copy.
+/// Where the copy table lies behind a ring's beginning: on it the ring's writer, as a receiver,
+/// puts what its reader may help to copy.
 pub(super) const COPY_TABLE_AT: usize = RING.next_multiple_of(4096);
 
-/// Bytes of a ring and its desk.
+/// Bytes of a ring and its copy table.
 pub(super) const MAPPED_BYTES: usize =
     COPY_TABLE_AT + size_of::<CopyTable>().next_multiple_of(4096);
 

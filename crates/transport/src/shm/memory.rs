@@ -1,5 +1,6 @@
-//! Shared memory as the protocols of rings and fronts see it: atomic words, and bytes that belong
-//! to one side at a time. `tests/loom.rs` puts a model of this module under the same protocols.
+//! Shared memory as the protocols of rings and fastboxes see it: atomic words, and bytes that
+//! belong to one side at a time. `tests/loom.rs` puts a model of this module under the same
+//! protocols.
 
 pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -9,9 +10,10 @@ pub const LINE_BYTES: usize = 64;
 pub const RING_DATA_BYTES: usize = 512 * 1024;
 /// Bytes of a ring with its head lines and its half of the pair's cells.
 pub const RING: usize = CELLS_AT + CELLS / 2 * CELL_STRIDE_BYTES;
-/// Where, in the ring of the lower-numbered to the higher-numbered process, the pair's front lies.
+/// Where, in the ring of the lower-numbered to the higher-numbered process, the pair's fastbox
+/// lies.
 pub const FASTBOX_AT: usize = 2 * LINE_BYTES;
-/// Bytes of a front: 16 KiB of a body, a line for a head, and one for the word.
+/// Bytes of a fastbox: 16 KiB of a body, a line for a head, and one for the word.
 pub const FASTBOX_BYTES: usize = 258 * LINE_BYTES;
 /// Where in a ring its records lie.
 pub const RECORDS_AT: usize = FASTBOX_AT + FASTBOX_BYTES;
@@ -32,7 +34,7 @@ pub const SEPARATE_MIN_BYTES: usize = 4 * LINE_BYTES - 8;
 /// Phases of a board that can be under way at a time.
 pub const PHASES: usize = 8;
 
-/// Where a ring or a front lies.
+/// Where a ring or a fastbox lies.
 pub type Base = *mut u8;
 
 #[repr(C)]
@@ -109,7 +111,8 @@ impl RingMemory {
     /// The word at ring position `at`.
     #[inline]
     pub fn word(&self, at: u64) -> &AtomicU64 {
-        // SAFETY: positions are multiples of LINE_BYTES, so the word is aligned and within the mapping.
+        // SAFETY: positions are multiples of LINE_BYTES, so the word is aligned and within the
+        // mapping.
         unsafe { &*self.at(at).cast::<AtomicU64>() }
     }
 
@@ -166,14 +169,14 @@ mod hint {
     }
 }
 
-/// The lines of a front.
+/// The lines of a fastbox.
 pub struct FastboxMemory(Base);
 
 // SAFETY: the memory is shared between processes by design; all access follows the turns.
 unsafe impl Send for FastboxMemory {}
 
 impl FastboxMemory {
-    /// The front at `base`.
+    /// The fastbox at `base`.
     ///
     /// # Safety
     /// FASTBOX_BYTES bytes of shared memory, aligned to 64, never unmapped.
@@ -291,10 +294,10 @@ impl CellsMemory {
     }
 }
 
-/// A round's words, each in the first line of what it belongs to, and its members' slots.
+/// A flat board's words, each in the first line of what it belongs to, and its members' slots.
 pub struct FlatBoardMemory(Base);
 
-// SAFETY: the memory is shared between processes by design; all access follows the round's phases.
+// SAFETY: the memory is shared between processes by design; all access follows the board's phases.
 unsafe impl Send for FlatBoardMemory {}
 
 impl FlatBoardMemory {
@@ -304,7 +307,7 @@ impl FlatBoardMemory {
     /// Where the slots begin.
     const SLOTS: usize = 4096;
 
-    /// The round at `base`.
+    /// The flat board at `base`.
     ///
     /// # Safety
     /// Shared memory of a board's length, page aligned, never unmapped.

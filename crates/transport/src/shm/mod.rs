@@ -57,7 +57,7 @@ const _: () = assert!(FRAGMENT_HEAD_MAX_BYTES <= HEAD_MAX);
 /// within these bounds, so that the receiver copies one while the next is written.
 const PREPOSTED_FRAGMENT_BYTES: (usize, usize) = (32 * 1024, 64 * 1024);
 
-/// The wire between the processes of a node.
+/// The transport between the processes of a node.
 pub struct Shm {
     segment: Segment,
     /// Local index to process number, ascending.
@@ -71,7 +71,7 @@ pub struct Shm {
     /// Peers that were answered Full and whose rings must ring when they have room.
     starving: Vec<usize>,
     boards: coll::Boards,
-    /// This process sleeps where a knock wakes it, not on its bell alone.
+    /// This process sleeps where a datagram to its wakeup socket.
     sleeps_on_socket: bool,
     /// How often peers have asked for help with copying when this process last looked.
     assists_seen: u32,
@@ -83,7 +83,7 @@ pub struct Shm {
 static PROBE: AtomicU64 = AtomicU64::new(0);
 
 impl Shm {
-    /// Opens the wire of process `locals[me]` in the node's segment.
+    /// Opens the transport of process `locals[me]` in the node's segment.
     ///
     /// Errors: mapping is refused (address-space limit), or there are more local processes than the
     /// control page has bits for.
@@ -142,7 +142,7 @@ impl Shm {
         })
     }
 
-    /// From now on this process sleeps where a knock at the door of this name wakes it.
+    /// From now on this process sleeps at the wakeup socket of this name.
     pub fn use_wakeup_socket(&mut self, name: u64) {
         self.controls[self.me]
             .wakeup_socket

@@ -35,9 +35,10 @@ const FIRST_TOUCH_MIN_BYTES: usize = 2048;
 /// Records taken from one ring before the next one's turn.
 const RECORDS_PER_POLL: usize = 32;
 
-/// Where ranks outnumber cores a poll ends with a message of so many bytes, head and body: the
+/// Where ranks outnumber cores a poll ends with a message of this many bytes, head and body: the
 /// caller may have waited for it, and post a receive for the next, which would otherwise be kept in
-/// memory of its own and copied once more. Elsewhere it does where receives have come [`PollThrottle`].
+/// memory of its own and copied once more. Elsewhere it does where receives have come
+/// [`PollThrottle`].
 const STOP_AFTER_MIN_BYTES: usize = 2048;
 
 /// On nodes with more processes than this a pair has half of the cells, which take no more memory
@@ -106,8 +107,8 @@ impl Shm {
             memory::CELLS
         };
         // SAFETY: fresh mappings of rings of which this process is the only writer and the only
-        // reader, each from its beginning, once; the front lies in the lower process's
-        // outgoing ring, below its data, and a desk behind each ring, within the mapping,
+        // reader, each from its beginning, once; the fastbox lies in the lower process's
+        // outgoing ring, below its data, and a copy table behind each ring, within the mapping,
         // page aligned, all atomics for which zeros are valid.
         let peer = unsafe {
             let desk = |ring: *mut u8| &*ring.add(COPY_TABLE_AT).cast::<CopyTable>();

@@ -1,4 +1,4 @@
-//! The word of a bell: how often it was rung, and whether the progress thread looks at it by
+//! The wakeup word: how often it was signaled, and whether the progress thread looks at it by
 //! itself.
 //!
 //! Both in one word, so that a thread that ceases to look either sees a ring or is seen to sleep.
@@ -18,7 +18,7 @@ pub fn epoch(word: &AtomicU32) -> u32 {
     word.load(Ordering::SeqCst)
 }
 
-/// Has it been rung since it stood at `seen`?
+/// Returns whether it was signaled since it stood at `seen`.
 #[inline]
 pub fn signaled_since(word: &AtomicU32, seen: u32) -> bool {
     (self::epoch(word) ^ seen) & !POLLED != 0
@@ -32,7 +32,7 @@ pub fn signal(word: &AtomicU32, for_thread: bool) -> bool {
     word.fetch_add(STEP, Ordering::SeqCst) & POLLED == 0 || !for_thread
 }
 
-/// Does the progress thread see a ring by itself just now?
+/// Returns whether the progress thread sees a signal by itself just now.
 #[inline]
 pub fn is_polled(word: &AtomicU32) -> bool {
     word.load(Ordering::Relaxed) & POLLED != 0

@@ -17,7 +17,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Is `other` in this address's network?
+    /// Returns whether `other` is in this address's network.
     pub fn same_network(&self, other: IpAddr) -> bool {
         match (self.ip, other) {
             (IpAddr::V4(a), IpAddr::V4(b)) => {

@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// The wire's name in FERRY_TRANSPORTS and in reports.
+/// The transport's name in FERRY_TRANSPORTS and in reports.
 pub const NAME: &str = "tcp";
 
 /// FERRY_TCP_LEND: large messages go without a copy at the sender. Unset: where that is faster.
@@ -127,7 +127,8 @@ impl Tcp {
         })
     }
 
-    /// A wire of TCP alone. Under a foreign launcher blocks until all ranks have opened theirs.
+    /// A transport of TCP alone. Under a foreign launcher blocks until all ranks have opened
+    /// theirs.
     ///
     /// Errors: no address to listen at, or the system or the launcher refuses.
     pub fn open(

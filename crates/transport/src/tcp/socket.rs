@@ -59,8 +59,8 @@ pub fn choose_congestion(asked: Option<&str>) -> std::io::Result<()> {
 /// of 64 KiB. 16 are sent by one call before it looks for acknowledgements (`process_backlog` in
 /// the system's tcp_sendmsg_locked), and then it finds all of a window at once.
 const WINDOW: usize = 448 * 1024;
-/// FlatBoard trips within which twice as much (the system doubles it) is more than a network carries: 5
-/// GB/s.
+/// FlatBoard trips within which twice as much (the system doubles it) is more than a network
+/// carries: 5 GB/s.
 const CLOSE: Duration = Duration::from_micros(200);
 
 /// Whether connections get [`WINDOW`].
@@ -250,9 +250,9 @@ pub fn is_empty(socket: &OwnedFd) -> bool {
     bytes == Some(0)
 }
 
-/// The socket is told of as readable only when so many bytes have come (SO_RCVLOWAT, socket(7)): a
-/// process that computes is interrupted less often. The system widens the receive window as far as
-/// that needs, and tells all the same when its memory or the window is at an end.
+/// The socket is told of as readable only when this many bytes have come (SO_RCVLOWAT, socket(7)):
+/// a process that computes is interrupted less often. The system widens the receive window as far
+/// as that needs, and tells all the same when its memory or the window is at an end.
 pub fn set_receive_low_water(socket: &OwnedFd, bytes: usize) {
     if bytes > WINDOW / 2 {
         // A buffer whose size was set holds half of it back, and is not widened: it is the system's

@@ -23,7 +23,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use topology::{About, Event, Topology, What};
 
-/// The wire's name in FERRY_TRANSPORTS and in reports.
+/// The transport's name in FERRY_TRANSPORTS and in reports.
 pub const NAME: &str = "tipc";
 /// The service type of ranks, where FERRY_TIPC_TYPE does not say another.
 pub const KIND: u32 = 18_888;
@@ -121,7 +121,8 @@ impl Tipc {
         })
     }
 
-    /// A wire of TIPC alone. Under a foreign launcher blocks until all ranks have opened theirs.
+    /// A transport of TIPC alone. Under a foreign launcher blocks until all ranks have opened
+    /// theirs.
     ///
     /// Errors: the system has no TIPC, or it or the launcher refuses.
     pub fn open(
@@ -135,7 +136,7 @@ impl Tipc {
         Connected::open(welcome, directory, media, TIMEOUT, encrypt)
     }
 
-    /// Does a bearer join this node to another one?
+    /// Returns whether a bearer joins this node to another one.
     pub fn is_joined(&self) -> bool {
         !self.nodes.is_empty()
     }

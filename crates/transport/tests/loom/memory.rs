@@ -18,17 +18,17 @@ pub const CELL_BYTES: usize = 2 * LINE_BYTES;
 /// Phases of a board at a time: few, so that a model soon uses one again.
 pub const PHASES: usize = 2;
 
-/// A ring, a front, and half of a pair's cells.
+/// A ring, a fastbox, and half of a pair's cells.
 pub struct Shared {
     head: AtomicU64,
     starved: AtomicU32,
     given: AtomicU64,
     words: Vec<AtomicU64>,
-    /// Who touches the bytes of each line; behind them the front's, as one, and each cell's.
+    /// Who touches the bytes of each line; behind them the fastbox's, as one, and each cell's.
     owners: Vec<UnsafeCell<()>>,
     front: AtomicU64,
     board: [AtomicU64; PHASES + 3],
-    /// Two members' words of a round, and those of their slots.
+    /// Two members' words of a flat board, and those of their slots.
     round: [AtomicU64; 2 + 2 * PHASES],
     bytes: std::cell::UnsafeCell<Vec<u8>>,
 }
@@ -209,7 +209,7 @@ impl CellsMemory {
         };
         let owner = RING_DATA_BYTES / LINE_BYTES + 1 + cell % half;
         base.touch(owner..=owner, write);
-        // SAFETY: within what lies behind the front's bytes, by the check above.
+        // SAFETY: within what lies behind the fastbox's bytes, by the check above.
         unsafe {
             base.pointer()
                 .add(RING_DATA_BYTES + FASTBOX_BYTES + cell % half * CELL_BYTES + lead)
@@ -249,7 +249,7 @@ impl CounterBoardMemory {
     }
 }
 
-/// The words of a round of two; its slots are watched by the tests.
+/// The words of a flat board of two; its slots are watched by the tests.
 pub struct FlatBoardMemory(Base);
 
 impl FlatBoardMemory {

@@ -23,7 +23,7 @@ pub const HEAD_MAX: usize = 64;
 /// messages may stand between them.
 pub const STREAM_MAX: usize = 4 * 1024 * 1024;
 
-/// Whole messages from so many bytes on go straight to where they belong, if that is known when
+/// Whole messages from this many bytes on go straight to where they belong, if that is known when
 /// they begin to arrive.
 pub const DIRECT_MIN: usize = 8 * 1024;
 
@@ -195,7 +195,7 @@ impl Reader {
         }
     }
 
-    /// Has all that came been delivered?
+    /// Returns whether all that came has been delivered.
     pub fn is_between(&self) -> bool {
         matches!(&self.state, State::Frame { begun, .. } if begun.is_empty())
     }

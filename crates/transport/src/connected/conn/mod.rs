@@ -88,7 +88,7 @@ pub struct Conn {
     pub bulk: bool,
     /// The last read brought more than one packet, and that was not just one message.
     pub large: bool,
-    /// Bytes were lent to its system.
+    /// Bytes went to its system by reference.
     lent: bool,
     /// Whether what comes meets its receives.
     throttle: PollThrottle,
@@ -135,13 +135,13 @@ impl Conn {
         self.socket.as_fd()
     }
 
-    /// Does anything wait for room?
+    /// Returns whether anything waits for room.
     #[inline]
     pub fn is_behind(&self) -> bool {
         self.sent < self.queue.len()
     }
 
-    /// Can bytes be lent to its system?
+    /// Returns whether bytes can go to its system by reference.
     pub fn zero_copy(&self) -> ZeroCopy {
         match self.seal {
             None => self.path.ops.zero_copy(),
@@ -149,7 +149,7 @@ impl Conn {
         }
     }
 
-    /// Is a stream coming in, part of which is here? Nothing else can come before its end.
+    /// Returns whether a part of a stream has come. Nothing else can come before its end.
     #[inline]
     pub fn is_streamed_to(&self) -> bool {
         self.reader.coming() > 0
@@ -188,8 +188,8 @@ impl Conn {
         }
     }
 
-    /// Is there certainly nothing to read? PollInterest only of a connection that is read directly, and
-    /// after a read in vain.
+    /// Returns whether there is certainly nothing to read. Asked only of a connection that is read
+    /// directly, and after a read in vain.
     ///
     /// A read locks the connection even if there is nothing, and what arrives meanwhile, with all
     /// that has to be done for it, is left to this core and to the end of that call. Of a long

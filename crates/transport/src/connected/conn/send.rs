@@ -232,7 +232,8 @@ impl Conn {
         Ok(moved)
     }
 
-    /// Is a stream frame begun and not complete? Then nothing but its rest can be sent.
+    /// Returns whether a stream frame has begun and is not complete. Then nothing but its rest can
+    /// be sent.
     pub fn in_stream(&self) -> bool {
         self.stream_left > 0
     }

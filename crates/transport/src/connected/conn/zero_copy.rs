@@ -1,4 +1,5 @@
-//! Large bodies that are lent to the system rather than copied into it (vmsplice(2), splice(2)).
+//! Large bodies that are given to the system by reference rather than copied into it (vmsplice(2),
+//! splice(2)).
 //!
 //! The peer's system copies once, out of the sender's own pages, if both are on one machine; a
 //! network card reads them where they lie. Until the peer has read all, the pages must stay as they
@@ -24,8 +25,8 @@ const PACKET: usize = 15 * 4096;
 /// Bytes put into the pipe at once.
 const GIVEN: usize = 4 * PACKET;
 
-/// The pipe by which pages are lent. A socket that has no room leaves pages in it, and then it
-/// serves that one's peer alone.
+/// The pipe by which pages go by reference. A socket that has no room leaves pages in it, and then
+/// it serves that one's peer alone.
 #[derive(Default)]
 pub struct SplicePipe {
     ends: Option<(OwnedFd, OwnedFd)>,
@@ -38,7 +39,7 @@ pub struct SplicePipe {
 }
 
 impl SplicePipe {
-    /// Can pages be lent to this peer now?
+    /// Returns whether pages can go to this peer by reference now.
     pub fn serves(&mut self, peer: ProcId) -> bool {
         if self.refused || self.left > 0 && self.whose != peer {
             return false;
@@ -87,7 +88,7 @@ impl SplicePipe {
                     libc::vmsplice(into.as_raw_fd(), &raw const run, 1, libc::SPLICE_F_NONBLOCK)
                 };
                 let Ok(n @ 1..) = usize::try_from(n) else {
-                    // These pages cannot be lent.
+                    // These pages cannot go by reference.
                     let mut most = usize::MAX;
                     return Ok(gone + write(socket, &mut most, &[], &body[gone..])?);
                 };
@@ -194,7 +195,7 @@ impl Drop for Quiet {
 }
 
 impl Conn {
-    /// As [`Conn::stream`], but the bytes are lent to the system, where it can be.
+    /// As [`Conn::stream`], but the bytes go to the system by reference, where that works.
     pub fn stream_zero_copy(
         &mut self,
         pipe: &mut SplicePipe,
@@ -233,8 +234,8 @@ impl Conn {
         Ok(taken)
     }
 
-    /// Nothing more goes this way, whatever its system still holds: what was lent is the program's
-    /// again, and must not go with other bytes in it.
+    /// Nothing more goes this way, whatever its system still holds: what went by reference is the
+    /// program's again, and must not go with other bytes in it.
     pub fn give_up(&self) {
         if self.lent {
             // It is closed at once then, and its peer's system told so. If it is refused, the

@@ -1,4 +1,4 @@
-//! A process's card: what it says of itself for each of its media.
+//! A process's business card: what it says of itself for each of its media.
 //!
 //! ```text
 //! u8   the form of the card

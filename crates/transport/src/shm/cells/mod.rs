@@ -9,8 +9,9 @@
 //!
 //! ```text
 //! a record that lies in a cell   which cell (4 bytes), how long the body is (4 bytes), head
-//! cell                           a line at whose end the reader puts the head, so that it stands before the body; body
-//! given                          in each ring's head: a bit for each cell that the reader gives back to the writer, who takes them all at once
+//! cell                           a line at whose end the reader puts the head, so that it stands
+//! before the body; body given                          in each ring's head: a bit for each cell
+//! that the reader gives back to the writer, who takes them all at once
 //! ```
 
 use super::memory::{Base, CELL_BYTES, CELLS, CellsMemory, LINE_BYTES, Ordering};
@@ -98,7 +99,7 @@ impl Cells {
         }
     }
 
-    /// Are so many cells this process's?
+    /// Returns whether this many cells are this process's.
     #[inline]
     pub fn has(&mut self, wanted: usize) -> bool {
         if self.count < wanted {

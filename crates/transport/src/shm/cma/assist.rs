@@ -1,4 +1,4 @@
-//! Copies that a receiver and a sender make together: the system calls and the bells around
+//! Copies that a receiver and a sender make together: the system calls and the wakeups around
 //! [`share`](super::share).
 
 use super::super::Shm;
@@ -7,7 +7,7 @@ use crate::shm::cma;
 use crate::{ProcId, ReadError, ReadStart};
 use std::sync::atomic::Ordering;
 
-/// A sender that sleeps is woken for messages of at least so many bytes: a wake takes some
+/// A sender that sleeps is woken for messages of at least this many bytes: a wake takes some
 /// microseconds.
 const WAKE_MIN_BYTES: usize = 1024 * 1024;
 /// Bytes after which a helper looks at its own affairs again.
@@ -15,9 +15,9 @@ const ASSIST_MAX_BYTES: u64 = 2 * 1024 * 1024;
 
 /// What one process keeps of the copies between itself and a peer.
 pub(in crate::shm) struct CooperativeCopies {
-    /// The desk on which this process, as a receiver, puts its copies.
+    /// The copy table on which this process, as a receiver, puts its copies.
     own: CopyReceiver,
-    /// The peer's desk, on which this process helps.
+    /// The peer's copy table, on which this process helps.
     peers: &'static CopyTable,
     under_way: Vec<(u32, ActiveCopy, Option<ReadError>)>,
     numbers: u32,
@@ -129,8 +129,8 @@ impl Shm {
         Some((number, fault.map_or(Ok(()), Err)))
     }
 
-    /// Copies what peers have put on their desks, up to a fair share. Returns how many chunks that
-    /// was.
+    /// Copies what peers have put on their copy tables, up to a fair share. Returns how many chunks
+    /// that was.
     #[cold]
     pub(in crate::shm) fn assist(&mut self) -> usize {
         let controls = self.controls;

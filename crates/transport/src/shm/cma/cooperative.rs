@@ -1,8 +1,8 @@
 //! Copying a large message by both of its processes at the same time.
 //!
-//! The receiver writes on the pair's *desk* what is to be copied from where to where, cut into
-//! chunks, and begins: it claims one chunk after the other and reads it out of the sender's memory.
-//! If the sender is in MPI as well, it claims chunks of the same copy and writes them
+//! The receiver writes on the pair's *copy table* what is to be copied from where to where, cut
+//! into chunks, and begins: it claims one chunk after the other and reads it out of the sender's
+//! memory. If the sender is in MPI as well, it claims chunks of the same copy and writes them
 //! into the receiver's memory. With a core for each, a message takes half the time; a sender that
 //! computes meanwhile is not kept waiting, and then the receiver copies all of it.
 //!
@@ -17,7 +17,7 @@
 
 use super::super::memory::{AtomicU64, LINE_BYTES, Ordering};
 
-/// Copies that one receiver can have on one sender's desk at a time.
+/// Copies that one receiver can have on one sender's copy table at a time.
 pub const COPIES_MAX: usize = 4;
 /// Most chunks of a copy: bits of a word.
 const CHUNKS_MAX: u64 = 64;
@@ -160,7 +160,7 @@ pub struct CopyReceiver {
 }
 
 impl CopyReceiver {
-    /// The receiver's side of `desk`; there is only one.
+    /// The receiver's side of `copy table`; there is only one.
     pub fn new(table: &'static CopyTable) -> CopyReceiver {
         CopyReceiver {
             table,
@@ -169,7 +169,7 @@ impl CopyReceiver {
         }
     }
 
-    /// Puts a copy on the table. `None`: the desk is full.
+    /// Puts a copy on the table. `None`: the copy table is full.
     pub fn begin(&mut self, source: u64, target: u64, len: u64) -> Option<ActiveCopy> {
         let at = self.free.iter().position(|&free| free)?;
         let chunk = chunk_len(len).max(PAGE);
@@ -224,7 +224,8 @@ impl CopyReceiver {
         })
     }
 
-    /// Is all of it copied? Then the place is free for the next copy, and `begun` is void.
+    /// Returns whether all of it is copied. Then the place is free for the next copy, and `begun`
+    /// is void.
     pub fn ended(&mut self, begun: &ActiveCopy) -> bool {
         let copy = &self.table.copies[begun.at];
         let ended = (copy.done.load(Ordering::Acquire) | begun.own) & begun.all == begun.all;

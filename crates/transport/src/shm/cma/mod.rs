@@ -110,7 +110,8 @@ pub fn write(pid: i32, mut source: u64, mut target: u64, mut len: u64) -> bool {
     true
 }
 
-/// Can this process read `peer`'s memory? Tries it on a word that the peer has announced.
+/// Returns whether this process can read `peer`'s memory. Tries it on a word that the peer has
+/// announced.
 pub fn probe(peer: &Control) -> bool {
     let pid = peer.pid.load(Ordering::Acquire) as i32;
     let address = peer.probe_address.load(Ordering::Relaxed);

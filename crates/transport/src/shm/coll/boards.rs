@@ -1,4 +1,4 @@
-//! Which board is lent to whom, and where boards are mapped.
+//! Which board belongs to which group, and where boards are mapped.
 
 use super::super::Waker;
 use super::super::control::Control;
@@ -9,10 +9,10 @@ use crate::shm::layout::{boards_offset, map};
 use crate::{NodeCollectives, ProcId};
 use std::collections::HashMap;
 
-/// The boards that this process lends, and where it has mapped its own and others'.
+/// The boards that this process has allocated, and where it has mapped its own and others'.
 #[derive(Default)]
 pub(in crate::shm) struct Boards {
-    /// Members that each of the own boards was lent to; 0: never lent.
+    /// Members that each of the own boards was allocated for; 0: never allocated.
     members: [u32; BOARDS_PER_RANK as usize],
     mapped: HashMap<(usize, u32), *mut u8>,
 }
@@ -21,7 +21,7 @@ pub(in crate::shm) struct Boards {
 unsafe impl Send for Boards {}
 
 impl Shm {
-    /// CounterBoard `number` of local process `owner`, mapped.
+    /// Board `number` of local process `owner`, mapped.
     fn board_at(&mut self, owner: usize, number: u32) -> Option<*mut u8> {
         if let Some(&base) = self.boards.mapped.get(&(owner, number)) {
             return Some(base);
@@ -53,7 +53,7 @@ impl Shm {
                 board.reset();
                 if lent != 0 && members <= FLAT_MAX_RANKS {
                     // SAFETY: the same memory, which nobody else uses yet. As long as it was never
-                    // lent it is all zeros.
+                    // allocated it is all zeros.
                     unsafe { FlatBoard::new(base, members, 0) }.reset();
                 }
                 self.boards.members[number as usize] = members;
@@ -70,8 +70,8 @@ impl Shm {
         members: u32,
     ) -> Option<CounterBoard> {
         let base = self.allocated(owner, number, members)?;
-        // SAFETY: a mapped board with slots for all local processes, lent by its owner to these
-        // members.
+        // SAFETY: a mapped board with slots for all local processes, allocated by its owner for
+        // these members.
         Some(unsafe { CounterBoard::new(base, members) })
     }
 
@@ -90,7 +90,7 @@ impl Shm {
         Some(unsafe { FlatBoard::new(base, members, me) })
     }
 
-    /// CounterBoard `number` of process `owner`, if there is one that has room for so many.
+    /// Board `number` of process `owner`, if there is one that has room for so many.
     fn allocated(&mut self, owner: ProcId, number: u32, members: u32) -> Option<*mut u8> {
         if number >= BOARDS_PER_RANK || members as usize > self.locals.len() {
             return None;

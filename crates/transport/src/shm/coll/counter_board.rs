@@ -3,14 +3,14 @@
 //!
 //! The members go through numbered *phases* together, [`PHASES`] of which can be under way at a
 //! time: each has a part of the board, so that nobody writes over what somebody still reads. In a
-//! phase each member adds [`COUNT_PER_MEMBER`] to the part's counter when it is done with the part. A part may
-//! be used again when its counter says that all are. Who only posts, as a broadcast's root, is so
-//! many phases ahead of the others at most.
+//! phase each member adds [`COUNT_PER_MEMBER`] to the part's counter when it is done with the part.
+//! A part may be used again when its counter says that all are. Who only posts, as a broadcast's
+//! root, is so many phases ahead of the others at most.
 //!
 //! ```text
 //! line 0 ..    the parts' counters
-//! PHASES        the last phase whose data are there for all: who opens one has been through those before it
-//! PHASES + 1    members that wait for one of the above
+//! PHASES        the last phase whose data are there for all: who opens one has been through those
+//! before it PHASES + 1    members that wait for one of the above
 //! PHASES + 2    members that have left for good
 //! 4096         slots of the first part, then of the next
 //! ```
@@ -21,7 +21,7 @@ use super::memory::{AtomicU64, Base, CounterBoardMemory, Ordering, PHASES};
 pub const COUNT_PER_MEMBER: u64 = 2;
 /// Most bytes that a member can post.
 pub const SLOT_MAX_BYTES: usize = 2048 + 64;
-/// Boards that each process of the node can lend.
+/// Boards that each process of the node can allocate.
 pub const BOARDS_PER_RANK: u32 = 16;
 
 /// Bytes of a board for up to `n` members.
@@ -40,8 +40,8 @@ impl CounterBoard {
     ///
     /// # Safety
     /// `base` is page-aligned shared memory of at least `board_bytes(members)` bytes, never
-    /// unmapped, that all members and nobody else use; zeroed, or [reset](CounterBoard::reset), before
-    /// the first of them uses it.
+    /// unmapped, that all members and nobody else use; zeroed, or [reset](CounterBoard::reset),
+    /// before the first of them uses it.
     pub unsafe fn new(base: Base, members: u32) -> CounterBoard {
         // SAFETY: the caller's promise.
         let memory = unsafe { CounterBoardMemory::new(base) };
@@ -108,7 +108,7 @@ impl CounterBoard {
         self.memory.open().store(phase, Ordering::SeqCst);
     }
 
-    /// Are the data of `phase` there?
+    /// Returns whether the data of `phase` are there.
     #[inline]
     pub fn is_open(&self, phase: u64) -> bool {
         self.memory.open().load(Ordering::SeqCst) >= phase
@@ -120,7 +120,7 @@ impl CounterBoard {
         self.memory.waiting().fetch_add(by as u64, Ordering::SeqCst);
     }
 
-    /// Does any member wait?
+    /// Returns whether any member waits.
     #[inline]
     pub fn has_waiting(&self) -> bool {
         self.memory.waiting().load(Ordering::SeqCst) != 0

@@ -1,8 +1,8 @@
-//! A round in the node's memory, where few members of a group meet: each writes one slot, and reads
+//! A flat board in the node's memory, for few members of a group: each writes one slot, and reads
 //! those of the others.
 //!
-//! A [board](super::counter_board) for those who have a core each. There one counter says that all have
-//! posted, and one word that everybody may read: few lines to look at, but lines for which all
+//! A [board](super::counter_board) for those who have a core each. There one counter says that all
+//! have posted, and one word that everybody may read: few lines to look at, but lines for which all
 //! compete. Here each member's slot says so itself, in the line that also has the first of its
 //! data: eight bytes from each of two members to the other cost each of them one line that comes
 //! from the other's cache, and nothing else.
@@ -14,9 +14,10 @@
 //!
 //! ```text
 //! line PHASES + 2       members that have left for good, as on a board
-//! PHASES + 3 ..         the members' words: the last phase that each is done with, of those in which not all wait for all
-//! 4096                 the first member's slots, part by part, then the next one's: a word, and data
-//! word                 phase, and what was posted (MARK_BITS bits)
+//! PHASES + 3 ..         the members' words: the last phase that each is done with, of those in
+//! which not all wait for all
+//! 4096                 the first member's slots, part by part, then the next one's: a word, and
+//! data word                 phase, and what was posted (MARK_BITS bits)
 //! ```
 
 use super::counter_board::SLOT_MAX_BYTES;
@@ -40,7 +41,7 @@ pub struct FlatBoard {
 }
 
 impl FlatBoard {
-    /// Member `me`'s view of a round of `members` members, at most [`FLAT_MAX_RANKS`].
+    /// Member `me`'s view of a flat board of `members` members, at most [`FLAT_MAX_RANKS`].
     ///
     /// # Safety
     /// `base` is page-aligned shared memory as long as a board for so many, never unmapped, that
@@ -85,13 +86,14 @@ impl FlatBoard {
         (phase % PHASES as u64) as usize
     }
 
-    /// Goes on to the next phase. Its slots may be written to once they [are free](FlatBoard::is_free).
+    /// Goes on to the next phase. Its slots may be written to once they [are
+    /// free](FlatBoard::is_free).
     #[inline]
     pub fn next(&mut self) {
         self.phase += 1;
     }
 
-    /// Does nobody read any more what this member posted `PHASES` phases ago?
+    /// Returns whether nobody reads any more what this member posted `PHASES` phases ago.
     #[inline]
     pub fn is_free(&mut self) -> bool {
         let old = self.phase.saturating_sub(PHASES as u64);
@@ -104,8 +106,8 @@ impl FlatBoard {
         old <= self.common
     }
 
-    /// Where member `i`'s data lie in this phase: [`POST_MAX_BYTES`] bytes. This member's own may be
-    /// written from the time on that they are free until it posts; another's may be read from
+    /// Where member `i`'s data lie in this phase: [`POST_MAX_BYTES`] bytes. This member's own may
+    /// be written from the time on that they are free until it posts; another's may be read from
     /// the time on that it has posted until this one is done.
     #[inline]
     pub fn data(&self, i: u32) -> *mut u8 {

@@ -1,9 +1,9 @@
 //! A pair of processes as one of them sees it: the ring to the peer, the ring from it, and the
 //! front of both.
 //!
-//! Messages of one process to the other stay in order whichever way each goes: the front is written
-//! only while the peer is known to have read everything on the ring, and it is looked at before any
-//! record that was written after it. What lies in a cell has its record in the ring.
+//! Messages of one process to the other stay in order whichever way each goes: the fastbox is
+//! written only while the peer is known to have read everything on the ring, and it is looked at
+//! before any record that was written after it. What lies in a cell has its record in the ring.
 
 use super::cells::{CellRef, Cells, HEAD_MAX};
 use super::fastbox::{FASTBOX_MAX_BYTES, Fastbox};
@@ -14,7 +14,7 @@ pub struct Pair {
     writer: Writer,
     reader: Reader,
     fastbox: Fastbox,
-    /// Apart: what goes by front and ring does not touch them.
+    /// Apart: what goes by fastbox and ring does not touch them.
     cells: Box<Cells>,
     /// Where the record last returned by [`Pair::next`] lies, if in a cell.
     lies: Option<CellRef>,
@@ -81,7 +81,7 @@ impl Pair {
         self.can_cell(1) && self.write_in_cell(message, head, len, false, fill)
     }
 
-    /// Is there room for so many records that lie in cells?
+    /// Is there room for this many records that lie in cells?
     fn can_cell(&mut self, records: usize) -> bool {
         self.cells.has(records) && self.writer.has_lines(records)
     }
@@ -101,10 +101,10 @@ impl Pair {
         written
     }
 
-    /// Writes a message of up to [`SPLIT_MAX_BYTES`](super::ring::SPLIT_MAX_BYTES) bytes, in several records if
-    /// one does not hold it; publishes each with a full barrier. `spare`: both processes have a
-    /// core, so that one reads while the other writes, and it may lie in cells. False: no room, and
-    /// nothing was written.
+    /// Writes a message of up to [`SPLIT_MAX_BYTES`](super::ring::SPLIT_MAX_BYTES) bytes, in
+    /// several records if one does not hold it; publishes each with a full barrier. `spare`: both
+    /// processes have a core, so that one reads while the other writes, and it may lie in cells.
+    /// False: no room, and nothing was written.
     #[inline(never)]
     pub fn send_split(&mut self, message: u8, head: &[u8], body: &[u8], spare: bool) -> bool {
         let cells = if !spare || 8 + head.len() > HEAD_MAX {
@@ -145,7 +145,7 @@ impl Pair {
     /// The next message from the peer.
     #[inline]
     pub fn next(&mut self) -> Next<'_> {
-        // The front first, and again once a record has been seen: what stands there then is older
+        // The fastbox first, and again once a record has been seen: what stands there then is older
         // than the record.
         let mut found = self.fastbox.poll();
         if found.is_none() {
@@ -214,7 +214,7 @@ impl Pair {
         self.writer.starve();
     }
 
-    /// Is there room for a message of any size?
+    /// Returns whether there is room for a message of any size.
     pub fn has_room(&mut self) -> bool {
         self.writer.has_room() && self.cells.has_enough()
     }

@@ -14,8 +14,9 @@
 //!
 //! ```text
 //! line 0     head: how far the reader has read (published now and then)
-//! line 1     starved: the writer sleeps until there is room; given: cells that the reader gives back (see `cells`)
-//! FASTBOX_AT   the pair's front (see `front`), used in one of its two rings
+//! line 1     starved: the writer sleeps until there is room; given: cells that the reader gives
+//! back (see `cells`)
+//! FASTBOX_AT   the pair's fastbox (see `fastbox`), used in one of its two rings
 //! RECORDS_AT RING_DATA_BYTES bytes of records
 //! ```
 
@@ -41,15 +42,15 @@ pub const SPLIT_MAX_BYTES: usize = if RING_DATA_BYTES >= 16 * RECORD_PART_BYTES 
 /// Of such a message's body, bytes that one record takes: the first is to be there soon, as the
 /// reader may be waiting for it.
 pub const RECORD_PART_BYTES: usize = 16384;
-/// The reader publishes its position at least this often, bytes. With RECORD_MAX_BYTES this leaves room
-/// for any record in an empty ring.
+/// The reader publishes its position at least this often, bytes. With RECORD_MAX_BYTES this leaves
+/// room for any record in an empty ring.
 const PUBLISH: u64 = (RING_DATA_BYTES / 4) as u64;
 /// Whenever a writer has come so far, bytes, it starts again at the ring's beginning if its reader
 /// has read all but a record or two: exchanges of single messages stay in few pages. A stream goes
 /// on, as far as it is one: the reader's core still has lines that it has read lately, and the
 /// writer would wait for them.
 const LAP: u64 = (RING_DATA_BYTES / 4) as u64;
-/// So many records may be unread then, of the length of the next.
+/// This many records may be unread then, of the length of the next.
 const UNREAD: u64 = 2;
 /// Marks the unused end of the ring: the next record starts at its beginning.
 const SKIP: u64 = 0xff;
@@ -69,12 +70,12 @@ const GAP_FROM: u64 = 10 * LINE_BYTES as u64;
 /// The writer clears first words so far ahead, bytes, when it has time: right after it has
 /// published, not right before.
 const AHEAD: u64 = 2 * LINE_BYTES as u64;
-/// In a stream of messages the writer asks for the lines of so many records ahead: the barrier with
-/// which a record is published waits for every line that has been written to, if only to clear its
-/// first word, and one that has yet to come from the reader's core takes as long as the message
+/// In a stream of messages the writer asks for the lines of this many records ahead: the barrier
+/// with which a record is published waits for every line that has been written to, if only to clear
+/// its first word, and one that has yet to come from the reader's core takes as long as the message
 /// itself.
 const SOON: u64 = 4;
-/// So many lines ahead at least, bytes.
+/// Least distance ahead, bytes.
 const SOON_MIN: u64 = 4 * LINE_BYTES as u64;
 /// Not those of longer records, bytes: a core that writes line after line fetches the next ones
 /// unasked.
@@ -139,8 +140,8 @@ const PART_SPAN: u64 = (RECORD_PART_BYTES + 3 * LINE_BYTES) as u64;
 const PARTS_SPAN: u64 = (SPLIT_MAX_BYTES / RECORD_PART_BYTES + 1) as u64 * PART_SPAN;
 /// The same with an end that they skip.
 const LONG_SPAN: u64 = PARTS_SPAN + PART_SPAN;
-/// Most that any message takes: a record and the skipped end before it, each less than RECORD_MAX_BYTES
-/// and a line, or several records.
+/// Most that any message takes: a record and the skipped end before it, each less than
+/// RECORD_MAX_BYTES and a line, or several records.
 const ANY_SPAN: u64 = if SPLIT_MAX_BYTES > RECORD_MAX_BYTES && LONG_SPAN > 2 * SPAN_MAX {
     LONG_SPAN
 } else {
@@ -227,7 +228,7 @@ impl Writer {
         }
     }
 
-    /// Is there room for `need` bytes and the cleared word behind them?
+    /// Returns whether there is room for `need` bytes and the cleared word behind them.
     #[inline]
     fn room(&mut self, need: u64) -> bool {
         let enough =
@@ -255,8 +256,8 @@ impl Writer {
         self.write_record(message, head, len, 0, alone, read, fill)
     }
 
-    /// Writes a message of up to [`SPLIT_MAX_BYTES`] bytes in as many records as it takes, the first of
-    /// which begins with the message's length, 8 bytes. False: no room for all of them.
+    /// Writes a message of up to [`SPLIT_MAX_BYTES`] bytes in as many records as it takes, the
+    /// first of which begins with the message's length, 8 bytes. False: no room for all of them.
     pub fn write_split(&mut self, message: u8, head: &[u8], body: &[u8], read: u32) -> bool {
         let total = head.len() + body.len();
         debug_assert!(body.len() > RECORD_PART_BYTES && total <= SPLIT_MAX_BYTES);
@@ -425,7 +426,7 @@ impl Writer {
         }
     }
 
-    /// Has the reader, as far as is known, read everything?
+    /// Returns whether the reader, as far as is known, has read everything.
     #[inline]
     pub fn is_read(&self) -> bool {
         self.head == self.tail
@@ -442,7 +443,7 @@ impl Writer {
         self.head = self.head.max(head);
     }
 
-    /// Is there room for so many records of a line each, and an end that one of them skips?
+    /// Is there room for this many records of a line each, and an end that one of them skips?
     #[inline]
     pub fn has_lines(&mut self, records: usize) -> bool {
         self.room((records + 1) as u64 * LINE_BYTES as u64)
@@ -453,7 +454,7 @@ impl Writer {
         self.memory.starved().store(1, Ordering::SeqCst);
     }
 
-    /// Is there room for a message of any size?
+    /// Returns whether there is room for a message of any size.
     pub fn has_room(&mut self) -> bool {
         self.head = self.memory.head().load(Ordering::SeqCst).min(self.tail);
         self.room(ANY_SPAN)
@@ -477,13 +478,13 @@ impl Reader {
         }
     }
 
-    /// Is a record there, or the mark that skips the ring's end?
+    /// Returns whether a record is there, or the mark that skips the ring's end.
     #[inline]
     pub fn ready(&self) -> bool {
         self.memory.word(self.head).load(Ordering::Acquire) != 0
     }
 
-    /// Has all of the ring been read once?
+    /// Returns whether all of the ring has been read once.
     #[inline]
     pub fn went_round(&self) -> bool {
         self.head - self.lap >= RING_DATA_BYTES as u64

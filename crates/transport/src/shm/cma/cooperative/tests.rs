@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use std::sync::atomic::AtomicBool;
 
 fn table() -> &'static CopyTable {
-    // SAFETY: a desk is all atomics, for which zeros are valid.
+    // SAFETY: a copy table is all atomics, for which zeros are valid.
     Box::leak(Box::new(unsafe { std::mem::zeroed() }))
 }
 
@@ -47,7 +47,8 @@ proptest! {
         prop_assert_eq!(at, len);
     }
 
-    /// Whatever a peer writes on the table, helping ends, and no chunk lies outside of what the peer named.
+    /// Whatever a peer writes on the table, helping ends, and no chunk lies outside of what the
+    /// peer named.
     #[test]
     fn nonsense_is_survived(words in prop::collection::vec(any::<u64>(), 7)) {
         let table = table();
