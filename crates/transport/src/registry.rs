@@ -55,7 +55,7 @@ pub struct Transports {
     is_virtual: bool,
 }
 
-/// The wakeup word of a process that no peer can ring: its own threads do.
+/// The wakeup word of a process that no peer can wake: its own threads do.
 static OWN_WAKEUP_WORD: AtomicU32 = AtomicU32::new(0);
 
 /// The names in FERRY_TRANSPORTS, in order; none: the choice is Ferry's.

@@ -1,5 +1,4 @@
-//! What the transports have in common that are made of connections: one a pair, made when the two
-//! first speak.
+//! Transports made of connections: one connection a pair, made when the two first speak.
 //!
 //! Over which medium a connection goes ([`Medium`]: TCP, TIPC) is decided when it is made: a
 //! process is tried at the places that its card names, medium by medium in the order of
@@ -34,7 +33,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// What cards of these transports are called in the directory.
+/// The name of these business cards in the directory.
 pub const BUSINESS_CARDS: &str = "wires";
 /// Messages (head and body) up to this many bytes are sent at once; larger ones are announced, and
 /// received where they belong.

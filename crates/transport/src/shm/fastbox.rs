@@ -7,9 +7,9 @@
 //! rings.
 //!
 //! ```text
-//! word   bit 0: who wrote it (1: the lower-numbered process); 1..5: the lead, in words of 8 bytes;
-//! 8..24: length; 24..32: message number;
-//!        32..64: how far the writer has read the other's ring, in lines
+//! word   bit 0: who wrote it (1: the lower-numbered process); 1..5: the lead, in words of
+//!        8 bytes; 8..24: length; 24..32: message number; 32..64: how far the writer has read the
+//!        other's ring, in lines
 //! lead   from the word's beginning to the bytes' (see `ring`)
 //! bytes  head and body
 //! ```

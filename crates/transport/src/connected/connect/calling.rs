@@ -20,7 +20,7 @@ const ADDRESS_TIMEOUT: Duration = Duration::from_secs(3);
 /// Between two rounds of calls.
 const ROUND_PAUSE: Duration = Duration::from_millis(200);
 
-/// Where all addresses refuse at once, nobody listens any more: so many rounds are enough.
+/// Where all addresses refuse at once, nobody listens any more: this many rounds are enough.
 const REFUSED_ROUNDS_MAX: u32 = 3;
 
 /// Calls that were answered and came to nothing, before this process gives up: a called process

@@ -8,10 +8,12 @@
 //! cells that it has had for longest.
 //!
 //! ```text
-//! a record that lies in a cell   which cell (4 bytes), how long the body is (4 bytes), head
-//! cell                           a line at whose end the reader puts the head, so that it stands
-//! before the body; body given                          in each ring's head: a bit for each cell
-//! that the reader gives back to the writer, who takes them all at once
+//! a record that    which cell (4 bytes), how long the body is (4 bytes), head
+//! lies in a cell
+//! cell             a line at whose end the reader puts the head, so that it stands before the
+//!                  body; then the body
+//! given            in each ring's head: a bit for each cell that the reader gives back to the
+//!                  writer, who takes them all at once
 //! ```
 
 use super::memory::{Base, CELL_BYTES, CELLS, CellsMemory, LINE_BYTES, Ordering};

@@ -160,7 +160,7 @@ pub struct CopyReceiver {
 }
 
 impl CopyReceiver {
-    /// The receiver's side of `copy table`; there is only one.
+    /// The receiver's side of a copy table; there is only one.
     pub fn new(table: &'static CopyTable) -> CopyReceiver {
         CopyReceiver {
             table,

@@ -8,11 +8,12 @@
 //! root, is so many phases ahead of the others at most.
 //!
 //! ```text
-//! line 0 ..    the parts' counters
-//! PHASES        the last phase whose data are there for all: who opens one has been through those
-//! before it PHASES + 1    members that wait for one of the above
+//! line 0 ..     the parts' counters
+//! PHASES        the last phase whose data are there for all: who opens one has been through
+//!               those before it
+//! PHASES + 1    members that wait for one of the above
 //! PHASES + 2    members that have left for good
-//! 4096         slots of the first part, then of the next
+//! byte 4096     slots of the first part, then of the next
 //! ```
 
 use super::memory::{AtomicU64, Base, CounterBoardMemory, Ordering, PHASES};

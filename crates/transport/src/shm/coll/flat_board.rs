@@ -13,11 +13,11 @@
 //! each member notes in a word of its own that it is done.
 //!
 //! ```text
-//! line PHASES + 2       members that have left for good, as on a board
-//! PHASES + 3 ..         the members' words: the last phase that each is done with, of those in
-//! which not all wait for all
-//! 4096                 the first member's slots, part by part, then the next one's: a word, and
-//! data word                 phase, and what was posted (MARK_BITS bits)
+//! line PHASES + 2   members that have left for good, as on a counter board
+//! PHASES + 3 ..     the members' words: the last phase that each is done with, of those in which
+//!                   not all wait for all
+//! byte 4096         the first member's slots, part by part, then the next one's: a word, and data
+//! word              phase, and what was posted (MARK_BITS bits)
 //! ```
 
 use super::counter_board::SLOT_MAX_BYTES;

@@ -13,11 +13,11 @@
 //! than a record or two are unread the writer goes round the first quarter of the ring only.
 //!
 //! ```text
-//! line 0     head: how far the reader has read (published now and then)
-//! line 1     starved: the writer sleeps until there is room; given: cells that the reader gives
-//! back (see `cells`)
+//! line 0       head: how far the reader has read (published now and then)
+//! line 1       starved: the writer sleeps until there is room; given: cells that the reader gives
+//!              back (see `cells`)
 //! FASTBOX_AT   the pair's fastbox (see `fastbox`), used in one of its two rings
-//! RECORDS_AT RING_DATA_BYTES bytes of records
+//! RECORDS_AT   RING_DATA_BYTES bytes of records
 //! ```
 
 use super::memory::{
