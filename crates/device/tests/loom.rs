@@ -16,7 +16,7 @@ mod atomic {
 }
 use atomic as memory;
 
-#[path = "../src/asking.rs"]
+#[path = "../src/progress/thread_flags.rs"]
 mod asking;
 #[path = "../../transport/src/shm/wakeup_word.rs"]
 mod word;

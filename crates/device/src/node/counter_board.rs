@@ -1,0 +1,145 @@
+//! Meetings: a group of processes of one node that exchange small data by a board in the node's
+//! memory, all at once, where messages would be many.
+//!
+//! What the members do in a phase is theirs to agree on; [`Meeting`] gives them the board's slots,
+//! the moments to wait for and the waking of who waits.
+
+use crate::device::Device;
+use crate::base::key::ProcId;
+use crate::progress::wait::{WaitingFor, wait_beside_wires};
+use ferry_transport::shm::{COUNT_PER_MEMBER, CounterBoard};
+
+pub use ferry_transport::shm::SLOT_MAX_BYTES;
+
+/// One process's part in the meetings of a group.
+pub struct Meeting {
+    board: CounterBoard,
+    members: Vec<ProcId>,
+    me: u32,
+    phase: u64,
+}
+
+impl Device {
+    /// A board of this process's for a group of so many, itself among them: a number for
+    /// [`Device::meeting`] on all members. `None`: there is none left, or none at all.
+    pub fn lend_board(&mut self, members: u32) -> Option<u32> {
+        self.wires.allocate_board(members)
+    }
+
+    /// This process's part (`members[me]`) in meetings of `members`, on board `number` of process
+    /// `owner`, which has lent it to them. `None`: the board cannot be had.
+    pub fn meeting(
+        &mut self,
+        owner: ProcId,
+        number: u32,
+        members: Vec<ProcId>,
+        me: u32,
+    ) -> Option<Meeting> {
+        let board = self
+            .wires
+            .counter_board(owner, number, members.len() as u32)?;
+        Some(Meeting {
+            board,
+            members,
+            me,
+            phase: 0,
+        })
+    }
+}
+
+impl Drop for Meeting {
+    fn drop(&mut self) {
+        self.board.leave();
+    }
+}
+
+impl Meeting {
+    /// How many meet.
+    #[inline]
+    pub fn size(&self) -> u32 {
+        self.members.len() as u32
+    }
+
+    /// Begins the next phase. Blocks until the slots may be written to.
+    #[inline]
+    pub fn begin(&mut self, what: &WaitingFor<'_>) {
+        self.phase += 1;
+        self.wait(what, |b, phase| b.progress(phase) >= 0);
+    }
+
+    /// Member `i`'s slot: `stride` bytes, a multiple of 64 on which all agree; all slots together
+    /// have [`Meeting::size`] · [`SLOT_MAX_BYTES`] bytes.
+    #[inline]
+    pub fn slot(&self, i: u32, stride: usize) -> *mut u8 {
+        self.board.slot(self.phase, i, stride)
+    }
+
+    /// Notes that this member has posted; true for the last one, who must then
+    /// [open](Meeting::open) the phase. Each member that posts so says [`Meeting::read`] when
+    /// it has read.
+    #[inline]
+    pub fn post(&self) -> bool {
+        self.board.add(self.phase, 1) == i64::from(self.size())
+    }
+
+    /// What all have posted is there to be read.
+    #[inline]
+    pub fn open(&self, d: &Device) {
+        self.board.open(self.phase);
+        self.rouse(d);
+    }
+
+    /// Blocks until the phase is open.
+    #[inline]
+    pub fn wait_open(&self, what: &WaitingFor<'_>) {
+        self.wait(what, CounterBoard::is_open);
+    }
+
+    /// This member, who has posted, does not need the slots of this phase any more.
+    #[inline]
+    pub fn read(&self, d: &Device) {
+        self.add(d, 1);
+    }
+
+    /// This member, who has not [posted](Meeting::post), is done with this phase: it has read, or
+    /// it has written what another is to read.
+    #[inline]
+    pub fn done(&self, d: &Device) {
+        self.add(d, COUNT_PER_MEMBER);
+    }
+
+    #[inline]
+    fn add(&self, d: &Device, share: u64) {
+        let all = COUNT_PER_MEMBER as i64 * i64::from(self.size());
+        let now = self.board.add(self.phase, share);
+        // Somebody may wait for this part of the board.
+        if now == all {
+            self.rouse(d);
+        }
+    }
+
+    #[inline]
+    fn rouse(&self, d: &Device) {
+        if self.board.has_waiting() {
+            self.rouse_all(d);
+        }
+    }
+
+    fn rouse_all(&self, d: &Device) {
+        for (i, &process) in self.members.iter().enumerate() {
+            if i as u32 != self.me {
+                d.wires.wake_program(process);
+            }
+        }
+    }
+
+    #[inline]
+    fn wait(&self, what: &WaitingFor<'_>, until: impl Fn(&CounterBoard, u64) -> bool) {
+        if until(&self.board, self.phase) {
+            return;
+        }
+        self.board.wait(1);
+        wait_beside_wires(what, |_| until(&self.board, self.phase));
+        self.board.wait(-1);
+    }
+}

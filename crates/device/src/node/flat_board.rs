@@ -1,0 +1,142 @@
+//! Rounds: few processes of one node, with a core each, that exchange small data through the node's
+//! memory.
+//!
+//! What [`Meeting`](crate::Meeting) is for many. What the members do in a phase is theirs to agree
+//! on; [`Round`] gives them the slots, the moments to wait for and the waking of who waits.
+
+use crate::device::Device;
+use crate::base::key::ProcId;
+use crate::progress::wait::{WaitingFor, wait_beside_wires};
+use ferry_transport::shm::{self, FLAT_MAX_RANKS, Waker};
+
+pub use ferry_transport::shm::{MARK_BITS, POST_MAX_BYTES};
+
+/// How often a member looks whether another has posted before it makes progress with other things,
+/// too: less than 1 µs.
+const LOOKS: u32 = 32;
+
+/// One process's part in a round.
+pub struct Round {
+    slots: shm::FlatBoard,
+    /// The other members.
+    others: Vec<Waker>,
+    /// How often to look in this phase.
+    looks: u32,
+}
+
+impl Device {
+    /// Should so many processes of this node meet in a round, rather than otherwise? Processes may
+    /// think differently of it; one decides.
+    pub fn meets_in_round(&self, members: u32) -> bool {
+        members <= FLAT_MAX_RANKS && !self.patience.crowded
+    }
+
+    /// This process's part (`members[me]`) in a round of `members`, on board `number` of process
+    /// `owner`, which has lent it to them. `None`: it cannot be had.
+    pub fn round(
+        &mut self,
+        owner: ProcId,
+        number: u32,
+        members: &[ProcId],
+        me: u32,
+    ) -> Option<Round> {
+        let others = members
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| *i != me as usize);
+        let others: Option<Vec<_>> = others.map(|(_, &p)| self.wires.waker(p)).collect();
+        Some(Round {
+            others: others?,
+            slots: self
+                .wires
+                .flat_board(owner, number, members.len() as u32, me)?,
+            looks: 0,
+        })
+    }
+}
+
+impl Drop for Round {
+    fn drop(&mut self) {
+        self.slots.leave();
+    }
+}
+
+impl Round {
+    /// Begins the next phase. [Wait](Round::wait_free) before anything is written.
+    #[inline]
+    pub fn begin(&mut self, d: &Device) {
+        self.looks = if d.polls_alone() { LOOKS } else { 0 };
+        self.slots.next();
+    }
+
+    /// Blocks until this member's slot may be written to.
+    #[inline]
+    pub fn wait_free(&mut self, what: &WaitingFor<'_>) {
+        if !self.slots.is_free() {
+            wait_beside_wires(what, |_| self.slots.is_free());
+        }
+    }
+
+    /// Where member `i`'s data lie in this phase: [`POST_MAX_BYTES`] bytes. This member's own may be
+    /// written until it posts, another's read from the time on that it has posted until this
+    /// one is done.
+    #[inline]
+    pub fn data(&self, i: u32) -> *mut u8 {
+        self.slots.data(i)
+    }
+
+    /// This member has posted, and this is what (below 2^[`MARK_BITS`]).
+    #[inline]
+    pub fn post(&self, mark: u32) {
+        self.slots.post(mark);
+        self.wake();
+    }
+
+    /// Blocks until member `i` has posted. Returns what it says that is, and whether it had before.
+    #[inline]
+    pub fn wait_posted(&self, i: u32, what: &WaitingFor<'_>) -> (u32, bool) {
+        if let Some(mark) = self.slots.posted(i) {
+            return (mark, true);
+        }
+        for _ in 0..self.looks {
+            std::hint::spin_loop();
+            if let Some(mark) = self.slots.posted(i) {
+                return (mark, false);
+            }
+        }
+        let mut mark = 0;
+        wait_beside_wires(what, |_| {
+            self.slots.posted(i).is_some_and(|m| {
+                mark = m;
+                true
+            })
+        });
+        (mark, false)
+    }
+
+    /// This member is done with this phase, in which it has seen all others post.
+    #[inline]
+    pub fn done_with_all(&mut self) {
+        self.slots.done_with_all();
+    }
+
+    /// This member is done with this phase, in which not all wait for all.
+    #[inline]
+    pub fn done(&mut self) {
+        self.slots.done();
+        self.wake();
+    }
+
+    /// This member has posted, which is all that it has to do in this phase.
+    #[inline]
+    pub fn post_alone(&mut self, mark: u32) {
+        self.slots.note_done();
+        self.post(mark);
+        self.slots.prepare();
+    }
+
+    #[inline]
+    fn wake(&self) {
+        self.others.iter().for_each(Waker::wake);
+    }
+}

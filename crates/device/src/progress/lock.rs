@@ -1,0 +1,337 @@
+//! The one device of this process, and its lock.
+//!
+//! Below MPI_THREAD_MULTIPLE at most one thread is in MPI at a time, by the standard's own rule
+//! (MPI 5.0 §11.6), so no lock is taken. With it, or with a progress thread, one lock guards the
+//! device; whoever waits lets go of it.
+
+use crate::device::Device;
+use crate::progress::wait::Patience;
+use ferry_job::{Directory, RankStatus, Segment, Welcome};
+use ferry_transport::{Sleeper, Wakeup};
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+
+struct Place(UnsafeCell<Option<Device>>);
+// SAFETY: only reached through `device()`, which gives it to one thread at a time.
+unsafe impl Sync for Place {}
+
+static DEVICE: Place = Place(UnsafeCell::new(None));
+/// Several threads may use the device: the lock is needed.
+static CONCURRENT: AtomicBool = AtomicBool::new(false);
+/// Several threads of the program may be in MPI at once (MPI_THREAD_MULTIPLE).
+static MULTIPLE: AtomicBool = AtomicBool::new(false);
+static LOCK: Mutex<()> = Mutex::new(());
+/// Threads of the program that want the lock and have not got it at once.
+static WANTED: AtomicU32 = AtomicU32::new(0);
+/// How often a thread hands its core over before it sleeps for the lock.
+const TURNS: u32 = 100;
+/// How often a thread of the program looks at the lock before that: some 2 µs.
+const SPINS: u32 = 100;
+/// Threads of the program that sleep in MPI.
+static SLEEPERS: AtomicU32 = AtomicU32::new(0);
+/// One of them watches the wires' descriptors.
+static WATCHED: AtomicBool = AtomicBool::new(false);
+/// Somebody has the device: finds nested use in debug builds.
+static BUSY: AtomicBool = AtomicBool::new(false);
+
+/// Exclusive use of the device until dropped.
+pub struct DeviceGuard {
+    device: &'static mut Device,
+    lock: Option<MutexGuard<'static, ()>>,
+    activity: u64,
+    stays: bool,
+}
+
+impl DeviceGuard {
+    /// Lets go of the device within a call that is about to take it again, so that nothing need be
+    /// handed to the progress thread.
+    #[inline]
+    pub fn stay(mut self) {
+        self.stays = true;
+    }
+
+    /// On a modelled machine: this thread goes its own way.
+    #[cold]
+    fn leave_call(&mut self) {
+        let sleepers = SLEEPERS.load(Ordering::SeqCst) != 0;
+        if sleepers && self.device.engine.activity() != self.activity {
+            self.activity = self.device.engine.activity();
+            self.device.wires.wakeup().signal(Sleeper::Program, false);
+        }
+        let left = self.device.left;
+        if left {
+            self.device.tell_sent();
+        }
+        self.device.wires.leave_mpi(sleepers, left);
+    }
+
+    /// What has happened so far concerns no sleeping thread.
+    pub(crate) fn calm(&mut self) {
+        self.activity = self.device.engine.activity();
+    }
+}
+
+impl Deref for DeviceGuard {
+    type Target = Device;
+    #[inline]
+    fn deref(&self) -> &Device {
+        self.device
+    }
+}
+
+impl DerefMut for DeviceGuard {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Device {
+        self.device
+    }
+}
+
+impl Drop for DeviceGuard {
+    #[inline]
+    fn drop(&mut self) {
+        if cfg!(debug_assertions) {
+            BUSY.store(false, Ordering::Relaxed);
+        }
+        if self.device.wires.is_virtual() {
+            self.leave_call();
+        }
+        if self.lock.is_none() {
+            return;
+        }
+        if SLEEPERS.load(Ordering::SeqCst) != 0 {
+            // The launcher may take the rank for asleep.
+            self.device.publish_counts();
+            if self.device.engine.activity() != self.activity {
+                // What another thread sleeps for may have come to this one.
+                self.device
+                    .wires
+                    .wakeup()
+                    .signal(Sleeper::Program, is_watched());
+            }
+        }
+        if !self.stays && self.device.progress_thread.is_some() {
+            self.device.hand_over();
+        }
+    }
+}
+
+/// Takes the device's lock. Panics if the device has not been started. Not reentrant: never call
+/// user code with it held.
+#[inline]
+pub fn device() -> DeviceGuard {
+    let lock = CONCURRENT.load(Ordering::Relaxed).then(lock);
+    // SAFETY: either the lock is held, or by MPI's thread rule only this thread is in MPI, and
+    // guards are never nested.
+    let mut guard = unsafe { guard(lock) };
+    if guard.progress_thread.is_some() {
+        guard.come_back();
+    }
+    if guard.wires.is_virtual() {
+        guard.wires.enter_mpi();
+    }
+    guard
+}
+
+/// The device for the progress thread, which must not keep it for long. `polls`: it hands its core
+/// over for a while before it sleeps for the lock, so that the program, which lets go of it within
+/// a microsecond mostly, need not wake it.
+pub(crate) fn device_for_progress(polls: bool) -> DeviceGuard {
+    let soon = if polls { in_turns(TURNS) } else { None };
+    let lock = soon.unwrap_or_else(|| LOCK.lock().unwrap_or_else(PoisonError::into_inner));
+    // SAFETY: the lock is held; where there is a progress thread, everybody takes it.
+    let mut guard = unsafe { guard(Some(lock)) };
+    guard.stays = true;
+    guard.begin_work();
+    guard
+}
+
+#[inline]
+fn lock() -> MutexGuard<'static, ()> {
+    take().unwrap_or_else(|| {
+        WANTED.fetch_add(1, Ordering::Relaxed);
+        let lock = soon().unwrap_or_else(|| LOCK.lock().unwrap_or_else(PoisonError::into_inner));
+        WANTED.fetch_sub(1, Ordering::Relaxed);
+        lock
+    })
+}
+
+/// The lock, if it becomes free within so many turns: the progress thread lets go of it between any
+/// two pieces of work, and to be woken takes longer than most of these do.
+#[cold]
+fn soon() -> Option<MutexGuard<'static, ()>> {
+    if is_multiple() {
+        return None; // other threads of the program may have it for longer
+    }
+    // Mostly the thread has another core, and whoever gets this one keeps it for longer than the
+    // thread the lock.
+    let spun = (0..SPINS).find_map(|_| {
+        std::hint::spin_loop();
+        take()
+    });
+    spun.or_else(|| in_turns(TURNS))
+}
+
+/// The lock, if it becomes free while the core is handed over so many times.
+fn in_turns(turns: u32) -> Option<MutexGuard<'static, ()>> {
+    take().or_else(|| {
+        (0..turns).find_map(|_| {
+            rustix::thread::sched_yield();
+            take()
+        })
+    })
+}
+
+/// The lock, if it is free.
+fn take() -> Option<MutexGuard<'static, ()>> {
+    match LOCK.try_lock() {
+        Ok(lock) => Some(lock),
+        Err(TryLockError::Poisoned(lock)) => Some(lock.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// # Safety
+/// No other guard is there, and none will be until this one is dropped.
+#[inline]
+unsafe fn guard(lock: Option<MutexGuard<'static, ()>>) -> DeviceGuard {
+    if cfg!(debug_assertions) {
+        assert!(
+            !BUSY.swap(true, Ordering::Relaxed),
+            "the device is used within its own use"
+        );
+    }
+    // SAFETY: the caller's promise.
+    let device = unsafe { (*DEVICE.0.get()).as_mut() }.expect("the device is started");
+    let activity = device.engine.activity();
+    DeviceGuard {
+        device,
+        lock,
+        activity,
+        stays: false,
+    }
+}
+
+/// Is no thread but the calling one in MPI, nor any of the library's that uses the device? So it
+/// is, by MPI's thread rule, below MPI_THREAD_MULTIPLE and without a progress thread.
+#[inline]
+pub fn is_alone() -> bool {
+    !CONCURRENT.load(Ordering::Relaxed)
+}
+
+/// May several threads of the program be in MPI at once?
+#[inline]
+pub(crate) fn is_multiple() -> bool {
+    MULTIPLE.load(Ordering::Relaxed)
+}
+
+/// Where this process's threads sleep, once the device is started.
+pub(crate) fn bell() -> Option<&'static Wakeup> {
+    BELL.get().copied()
+}
+
+static BELL: OnceLock<&'static Wakeup> = OnceLock::new();
+
+/// Does a thread of the program stand before the lock?
+#[inline]
+pub(crate) fn is_wanted() -> bool {
+    WANTED.load(Ordering::Relaxed) != 0
+}
+
+/// This thread is about to sleep; returns how many sleep then. Called with the lock.
+pub(crate) fn fall_asleep() -> u32 {
+    SLEEPERS.fetch_add(1, Ordering::SeqCst) + 1
+}
+
+/// This thread is awake again; returns how many others still sleep. Called with the lock.
+pub(crate) fn wake_up() -> u32 {
+    SLEEPERS.fetch_sub(1, Ordering::SeqCst) - 1
+}
+
+/// This thread, about to sleep, is to watch the wires' descriptors unless another one does. Called
+/// with the lock.
+pub(crate) fn take_watch() -> bool {
+    !WATCHED.swap(true, Ordering::SeqCst)
+}
+
+/// Does a thread of the program watch?
+pub(crate) fn is_watched() -> bool {
+    WATCHED.load(Ordering::SeqCst)
+}
+
+/// It does not watch any more. Called with the lock.
+pub(crate) fn end_watch() {
+    WATCHED.store(false, Ordering::SeqCst);
+}
+
+pub(crate) fn sleepers() -> u32 {
+    SLEEPERS.load(Ordering::SeqCst)
+}
+
+/// Starts the device of this process in its node's `segment` (none in a job of one rank); its peers
+/// on other nodes are found through `directory`. Under a foreign launcher blocks until all ranks
+/// have come here, if there are other nodes. `concurrent`: will several threads call MPI at once
+/// (MPI_THREAD_MULTIPLE)? `progress`: will there be a progress thread
+/// ([`start_progress`](crate::start_progress))?
+///
+/// Errors: a transport cannot be set up.
+pub fn start(
+    welcome: &Welcome,
+    segment: Option<Segment>,
+    directory: Option<Box<dyn Directory>>,
+    status: &'static RankStatus,
+    concurrent: bool,
+    progress: bool,
+) -> Result<(), ferry_transport::TransportError> {
+    let mut patience = Patience::new(welcome.local_ranks.len() as u32, welcome.cores);
+    if segment.as_ref().is_some_and(|s| s.machine.is_some()) {
+        patience = Patience::NONE;
+    }
+    status
+        .concurrent
+        .store(u32::from(concurrent), Ordering::Relaxed);
+    let mut device = Device::new(welcome, segment, directory, status, patience, concurrent)?;
+    if progress {
+        device.expect_progress_thread(welcome.local_ranks.len() as u32);
+    }
+    let bell = device.wires.wakeup();
+    let (word, door) = bell.place();
+    status
+        .pid
+        .store(std::process::id() as i32, Ordering::Relaxed);
+    status.bell.store(word, Ordering::Relaxed);
+    status.door.store(door.unwrap_or(-1), Ordering::Relaxed);
+    let _ = BELL.set(bell);
+    MULTIPLE.store(concurrent, Ordering::SeqCst);
+    CONCURRENT.store(concurrent || progress, Ordering::SeqCst);
+    let _lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: nobody uses the device before it is started.
+    unsafe { *DEVICE.0.get() = Some(device) };
+    Ok(())
+}
+
+/// There may be a progress thread from now on ([`start_progress`](crate::start_progress)), on a
+/// node with so many ranks. To be called by a thread that is in MPI, without the device. False:
+/// there can be none, on a modelled machine.
+pub fn allow_progress(ranks: u32) -> bool {
+    // By MPI's thread rule no other thread is in MPI now, or all take the lock already.
+    let was = CONCURRENT.swap(true, Ordering::SeqCst);
+    let mut device = device();
+    if device.wires.is_virtual() {
+        CONCURRENT.store(was, Ordering::SeqCst);
+        return false;
+    }
+    if device.progress_thread.is_none() {
+        device.expect_progress_thread(ranks);
+    }
+    true
+}
+
+/// Completes what others still need of this process: every send that is under way. Blocks until
+/// then.
+pub fn finish() {
+    crate::wait_until(&crate::WaitingFor::SEVERAL, |d| {
+        !d.sends_pending() && d.settle()
+    });
+}

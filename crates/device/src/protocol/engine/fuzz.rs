@@ -1,0 +1,342 @@
+//! What a peer may send, and what it must not: nothing that comes over a wire reaches past a
+//! receive's buffer, completes what is not under way, or ends the process.
+
+use super::*;
+use crate::base::buffer::{Sink, Source};
+use crate::base::key::{ContextId, Key, Pattern, Tags};
+use ferry_fuzz::fuzz;
+
+/// Bytes of each receive's buffer, and of the guard on either side of it.
+const ROOM: usize = 48;
+const GUARD: usize = 16;
+const PEERS: u32 = 3;
+
+/// An engine with receives posted and sends under way, and the receives' memory.
+struct Scene {
+    engine: Engine,
+    memory: Vec<Box<[u8]>>,
+    receives: Vec<ReqId>,
+}
+
+fn key(source: u32, tag: u32) -> Key {
+    Key {
+        context: ContextId::WORLD,
+        source,
+        tag,
+    }
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let mut scene = Scene {
+            engine: Engine::new(0),
+            memory: Vec::new(),
+            receives: Vec::new(),
+        };
+        for (source, tag) in [
+            (Some(0), Some(1)),
+            (Some(1), None),
+            (None, Some(2)),
+            (None, None),
+            (Some(2), Some(7)),
+        ] {
+            scene.receive(Pattern {
+                context: ContextId::WORLD,
+                source,
+                tag: tag.into(),
+            });
+        }
+        for to in 0..PEERS {
+            let source = Source::Owned(vec![7; 100].into());
+            scene.engine.requests.insert(Operation::SendLarge {
+                to,
+                source,
+                asked: Asked::NotYet,
+            });
+            scene.engine.requests.insert(Operation::SendWaiting { to });
+        }
+        scene
+    }
+
+    fn receive(&mut self, pattern: Pattern) {
+        let mut memory = vec![0xee; ROOM + 2 * GUARD].into_boxed_slice();
+        let sink = Sink::Bytes {
+            ptr: memory[GUARD..].as_mut_ptr(),
+            cap: ROOM,
+        };
+        let waiting = self.engine.matcher.match_receive(&pattern);
+        let req = self.engine.requests.insert(Operation::Receive {
+            context: pattern.context,
+            sink,
+            stream: None,
+        });
+        match waiting {
+            None => self.engine.matcher.post(pattern, req),
+            Some(message) => self.engine.accept(req, message),
+        }
+        self.memory.push(memory);
+        self.receives.push(req);
+    }
+
+    fn check(&self) {
+        for (memory, &req) in self.memory.iter().zip(&self.receives) {
+            let guards = memory[..GUARD].iter().chain(&memory[GUARD + ROOM..]);
+            assert!(
+                guards.into_iter().all(|&b| b == 0xee),
+                "a write beyond the buffer"
+            );
+            if let Some(completion) = self.engine.requests.peek(req) {
+                assert!(completion.received <= ROOM as u64);
+                assert_eq!(
+                    completion.fault.is_some(),
+                    completion.envelope.len > ROOM as u64
+                );
+            }
+        }
+    }
+}
+
+/// A packet of the harness: who sends, which message, how many bytes.
+fn packet(from: u8, message: u8, head: Head, body: &[u8]) -> Vec<u8> {
+    let bytes = [head.bytes(), body].concat();
+    [&[from, message, bytes.len() as u8], &bytes[..]].concat()
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    let announce = |from, tag, len, address| {
+        packet(
+            from,
+            header::ANNOUNCE,
+            Head::new()
+                .key(&key(from.into(), tag))
+                .u64(len)
+                .u64(address)
+                .u32(9),
+            &[],
+        )
+    };
+    let mut seeds = vec![
+        packet(0, header::EAGER, Head::new().key(&key(0, 1)), b"hello"),
+        packet(1, header::EAGER, Head::new().key(&key(1, 5)), &[1; 60]),
+        packet(
+            2,
+            header::EAGER_SYNC,
+            Head::new().key(&key(2, 7)).u32(3),
+            b"so long",
+        ),
+        announce(0, 1, 100, 0x1000),
+        // Asked for piece by piece: the pieces name the receive.
+        [
+            announce(1, 4, 40, 0),
+            packet(1, header::PIECE, Head::new().u32(1), &[5; 40]),
+        ]
+        .concat(),
+        [
+            announce(1, 4, 90, 0),
+            packet(1, header::PIECE, Head::new().u32(1), &[5; 50]),
+            packet(1, header::PIECE, Head::new().u32(1), &[6; 50]),
+        ]
+        .concat(),
+    ];
+    seeds.push(packet(2, header::LATE, Head::new(), &[]));
+    // Unannounced, in pieces: to a receive, and to none.
+    for tag in [2, 9] {
+        let head = Head::new().key(&key(2, tag)).u64(70);
+        let piece = |len| packet(2, header::AT_ONCE, head, &[3; 40][..len]);
+        seeds.push([piece(40), piece(30)].concat());
+    }
+    for peer in 0..PEERS as u8 {
+        // Requests 5 and 6 and so on are the sends.
+        let announced = 5 + 2 * u32::from(peer);
+        seeds.push(packet(
+            peer,
+            header::ASK,
+            Head::new().u32(announced).u32(77),
+            &[],
+        ));
+        seeds.push(packet(peer, header::TAKEN, Head::new().u32(announced), &[]));
+        seeds.push(packet(
+            peer,
+            header::TAKEN,
+            Head::new().u32(announced + 1),
+            &[],
+        ));
+    }
+    let all = seeds.concat();
+    seeds.push(all);
+    seeds
+}
+
+#[test]
+fn genuine_messages_are_understood() {
+    for seed in seeds() {
+        let (mut scene, mut rest) = (Scene::new(), &seed[..]);
+        let mut packets = 0;
+        while let [from, message, len, tail @ ..] = rest {
+            let (bytes, tail) = tail.split_at(usize::from(*len));
+            scene.engine.on_message(u32::from(*from), *message, bytes);
+            packets += 1;
+            rest = tail;
+        }
+        scene.check();
+        if packets < 4 {
+            assert_eq!(scene.engine.malformed, 0, "{}", seed.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn bytes_that_were_asked_for_wait_for_what_is_said() {
+    let stream = |settled| Outgoing {
+        message: header::PIECE,
+        head: Head::new(),
+        payload: Payload::Stream {
+            req: ReqId(0),
+            offset: 0,
+            settled,
+        },
+    };
+    // Whether the first stream has been offered, and what is said in which order.
+    for (settled, order) in [
+        (false, [header::ANNOUNCE, header::ASK, header::PIECE, header::PIECE]),
+        (true, [header::PIECE, header::ANNOUNCE, header::ASK, header::PIECE]),
+    ] {
+        let mut engine = Engine::new(0);
+        engine.queue(1, stream(settled));
+        engine.queue(1, Outgoing::head(header::ANNOUNCE, Head::new()));
+        engine.queue(1, stream(false));
+        engine.queue(1, Outgoing::head(header::ASK, Head::new()));
+        let queue: Vec<u8> = engine.outbox[&1].iter().map(|o| o.message).collect();
+        assert_eq!(queue, order);
+    }
+}
+
+#[test]
+fn what_is_lent_is_said_to_be_taken_once_it_is_whole() {
+    for (head, said) in [
+        (Head::new().u32(1).u32(9), true),
+        // Whose it is is missing.
+        (Head::new().u32(1), false),
+    ] {
+        let mut scene = Scene::new();
+        let announce = Head::new().key(&key(1, 4)).u64(40).u64(0).u32(9);
+        scene.engine.on_message(1, header::ANNOUNCE, announce.bytes());
+        let taken = |scene: &Scene| {
+            let queue = &scene.engine.outbox[&1];
+            let all: Vec<u8> = queue.iter().map(|o| o.message).collect();
+            let same = queue
+                .back()
+                .is_some_and(|o| o.head.bytes() == 9u32.to_le_bytes());
+            (all, same)
+        };
+        scene
+            .engine
+            .stream_part(1, header::LENT, head.bytes(), &[5; 30]);
+        assert_eq!(taken(&scene).0, [header::ASK_MET]);
+        scene
+            .engine
+            .stream_part(1, header::LENT, head.bytes(), &[5; 10]);
+        scene.check();
+        if said {
+            assert_eq!(taken(&scene), (vec![header::ASK_MET, header::TAKEN], true));
+        } else {
+            assert_eq!(taken(&scene).0, [header::ASK_MET]);
+        }
+        assert_eq!(scene.engine.malformed, u64::from(!said));
+        assert_eq!(scene.memory[1][GUARD..GUARD + 40], [5; 40]);
+    }
+}
+
+#[test]
+fn fuzz_arrivals() {
+    fuzz("arrivals", &seeds(), |input| {
+        let (mut scene, mut rest) = (Scene::new(), input);
+        let mut outcome = Vec::new();
+        while let [from, message, len, tail @ ..] = rest {
+            let (bytes, tail) = tail.split_at(usize::from(*len).min(tail.len()));
+            rest = tail;
+            let before = scene.engine.activity();
+            scene
+                .engine
+                .on_message(u32::from(*from) % PEERS, *message, bytes);
+            assert!(scene.engine.activity() > before);
+            // What the device does with tasks, but for the reading itself.
+            while let Some(task) = scene.engine.next_task() {
+                let understood = task.request % 2 == 0;
+                if understood {
+                    scene
+                        .engine
+                        .finish_receive(task.req, task.len.min(ROOM as u64));
+                } else {
+                    scene.engine.ask(task.req, task.from, task.request, None);
+                }
+            }
+            if message % 16 == 15 {
+                // A late receive may take what has come meanwhile.
+                let source = (*from < 128).then_some(u32::from(*from) % PEERS);
+                scene.receive(Pattern {
+                    context: ContextId::WORLD,
+                    source,
+                    tag: Tags::ANY,
+                });
+            }
+            scene.check();
+            outcome.push((
+                *message,
+                scene.engine.malformed,
+                scene.engine.requests.completed(),
+            ));
+        }
+        (outcome, scene.engine.outbox_peers.len())
+    });
+}
+
+#[test]
+fn fuzz_messages_taken_as_they_come() {
+    // As a wire's reader does it: from one peer nothing else comes until a message that has begun
+    // is complete.
+    fuzz("messages taken as they come", &seeds(), |input| {
+        let (mut scene, mut rest) = (Scene::new(), input);
+        let mut taken = 0;
+        while let [from, message, len, tail @ ..] = rest {
+            let (bytes, tail) = tail.split_at(usize::from(*len).min(tail.len()));
+            rest = tail;
+            let from = u32::from(*from) % PEERS;
+            let start = &bytes[..bytes.len() / 2];
+            match scene
+                .engine
+                .on_message_start(from, *message, start, bytes.len())
+            {
+                None => {
+                    scene.engine.on_message(from, *message, bytes);
+                }
+                Some(head_len) => {
+                    taken += 1;
+                    let (head, mut body) = bytes.split_at(head_len);
+                    while !body.is_empty() {
+                        let half = body.len().div_ceil(2);
+                        let placed = match scene.engine.stream_buffer(from, *message, head, half) {
+                            Some(room) if !room.is_empty() => {
+                                let n = room.len().min(half);
+                                room[..n].copy_from_slice(&body[..n]);
+                                n
+                            }
+                            _ => 0,
+                        };
+                        if placed > 0 {
+                            scene.engine.stream_placed(from, *message, head, placed);
+                        } else {
+                            scene
+                                .engine
+                                .stream_part(from, *message, head, &body[..half]);
+                        }
+                        body = &body[if placed > 0 { placed } else { half }..];
+                    }
+                    assert!(scene.engine.incoming.is_empty(), "it is complete");
+                }
+            }
+            scene.check();
+        }
+        (taken, scene.engine.requests.completed())
+    });
+}

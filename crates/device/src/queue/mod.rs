@@ -1,0 +1,3 @@
+//! Messages that wait for room on their transport.
+
+pub(crate) mod send_queue;
