@@ -1,17 +1,17 @@
 //! The device: what the floor above calls, and the progress engine.
 
 use crate::base::buffer::{Sink, Source};
-use crate::protocol::device_memory::ON_CARD;
-use crate::protocol::select::{Copier, Way};
-use crate::counters::COUNTERS;
-use crate::protocol::engine::{Engine, Fetching, Outgoing, Payload, Task};
+use crate::base::header::{self, Header};
 use crate::base::key::{ContextId, Envelope, Key, Pattern, ProcId};
-use crate::protocol::failure;
-use crate::matching::{Content, Unexpected};
 use crate::base::request::{Asked, Completion, Fault, Operation, ReqId};
+use crate::counters::COUNTERS;
+use crate::matching::{Content, Unexpected};
+use crate::progress::send_slots::SendSlots;
+use crate::protocol::device_memory::ON_CARD;
+use crate::protocol::engine::{Engine, Fetching, Outgoing, Payload, SingleCopyTask};
+use crate::protocol::failure;
+use crate::protocol::select::{Copier, Way};
 use crate::protocol::single_copy::read_into;
-use crate::progress::send_slots::Turns;
-use crate::base::header::{self, Head};
 use ferry_job::{Directory, RankStatus, Segment, Welcome};
 use ferry_transport::shm::READ_MIN_ADAPTIVE;
 use ferry_transport::{Answer, Body, ReadError, ReadStart, TransportError, Transports};
@@ -84,9 +84,9 @@ pub struct Device {
     background: Vec<Arc<dyn Background>>,
     pub(crate) status: &'static RankStatus,
     /// How waiting is done here.
-    pub(crate) patience: crate::progress::wait::Patience,
+    pub(crate) wait_policy: crate::progress::wait::WaitPolicy,
     /// Questions that were in vain.
-    pub(crate) polling: crate::progress::test_backoff::Polling,
+    pub(crate) test_backoff: crate::progress::test_backoff::Polling,
     /// Where this process waits.
     pub(crate) place: crate::progress::core_sharing::Place,
     /// What there is to know of the progress thread, where there is one.
@@ -94,7 +94,7 @@ pub struct Device {
     /// Where several threads may be in MPI: what those that sleep wait for.
     pub(crate) sleepers: crate::progress::wait::Sleepers,
     /// Where ranks share cores: when this one may send large messages.
-    pub(crate) turns: Option<Turns>,
+    pub(crate) send_slots: Option<SendSlots>,
     /// The process has done with MPI, for now; counts on modelled machines.
     pub(crate) left: bool,
 }
@@ -108,12 +108,12 @@ impl Device {
         segment: Option<Segment>,
         directory: Option<Box<dyn Directory>>,
         status: &'static RankStatus,
-        patience: crate::progress::wait::Patience,
+        wait_policy: crate::progress::wait::WaitPolicy,
         concurrent: bool,
     ) -> Result<Device, TransportError> {
         let node = segment.as_ref().map_or(&[][..], Segment::statuses);
-        let turns = if patience.crowded {
-            Turns::new(welcome, node)
+        let send_slots = if wait_policy.crowded {
+            SendSlots::new(welcome, node)
         } else {
             None
         };
@@ -127,12 +127,12 @@ impl Device {
             engine,
             background: Vec::new(),
             status,
-            patience,
-            polling: crate::progress::test_backoff::Polling::NONE,
+            wait_policy,
+            test_backoff: crate::progress::test_backoff::Polling::NONE,
             place: crate::progress::core_sharing::Place::UNKNOWN,
             progress_thread: None,
             sleepers: crate::progress::wait::Sleepers::default(),
-            turns,
+            send_slots,
             left: false,
         })
     }
@@ -191,16 +191,16 @@ impl Device {
             (Source::Bytes { .. }, SendMode::Standard) => features.eager_max,
             _ => features.eager_max.min(features.message_max),
         };
-        if by_card || len + header::EAGER_HEAD > at_once {
+        if by_card || len + header::EAGER_HEADER_BYTES > at_once {
             return Some(self.announce(to, key, source, mode, by_card));
         }
         let (message, head, waiter) = match mode {
-            SendMode::Standard => (header::EAGER, Head::new().key(&key), None),
+            SendMode::Standard => (header::EAGER, Header::new().key(&key), None),
             SendMode::Synchronous => {
                 let req = self.engine.requests.insert(Operation::SendWaiting { to });
                 (
                     header::EAGER_SYNC,
-                    Head::new().key(&key).u32(req.0),
+                    Header::new().key(&key).u32(req.0),
                     Some(req),
                 )
             }
@@ -251,7 +251,7 @@ impl Device {
         &mut self,
         to: ProcId,
         message: u8,
-        head: Head,
+        head: Header,
         source: Source,
         waiter: Option<ReqId>,
     ) -> Option<ReqId> {
@@ -319,26 +319,26 @@ impl Device {
             source,
             asked: Asked::NotYet,
         });
-        let mut head = Head::new().key(&key).u64(len).u64(address).u32(req.0);
+        let mut head = Header::new().key(&key).u64(len).u64(address).u32(req.0);
         if features.same_node {
-            let passed = self.engine.at_once.announced(to, len);
+            let passed = self.engine.speculative.announced(to, len);
             if passed > 0 {
                 head = head.u32(passed);
             }
         }
-        if std::mem::take(&mut self.engine.gives_ends) && address == 0 {
-            self.engine.give_ends(to, req);
+        if std::mem::take(&mut self.engine.sends_edges) && address == 0 {
+            self.engine.send_edges(to, req);
         }
         if kept {
-            self.engine.queue(to, Outgoing::head(header::ANNOUNCE, head));
+            self.engine.queue(to, Outgoing::head(header::RTS, head));
         } else {
-            self.send_head(to, header::ANNOUNCE, head);
+            self.send_head(to, header::RTS, head);
         }
         req
     }
 
     /// Sends a message that is all head, at once if nothing waits before it.
-    fn send_head(&mut self, to: ProcId, message: u8, head: Head) {
+    fn send_head(&mut self, to: ProcId, message: u8, head: Header) {
         if self.engine.outbox_empty(to) {
             self.prepare(to, message, &head);
             match self.wires.send(to, message, head.bytes(), Body::Bytes(&[])) {
@@ -360,7 +360,7 @@ impl Device {
     /// A message has been read, or could not be.
     fn fetched(&mut self, fetch: &Fetching, result: Result<(), ReadError>) {
         if self.engine.fetched(fetch, result) {
-            self.send_head(fetch.from, header::TAKEN, Head::new().u32(fetch.request));
+            self.send_head(fetch.from, header::FIN, Header::new().u32(fetch.request));
         }
     }
 
@@ -625,7 +625,7 @@ impl Device {
                 self.fetch_by_card(&task);
                 continue;
             }
-            let Task {
+            let SingleCopyTask {
                 req,
                 from,
                 address,
@@ -642,7 +642,7 @@ impl Device {
             let alone = self.copies_alone(from);
             let copier = self.copier();
             let measured = (read_min == READ_MIN_ADAPTIVE as u64 && !alone)
-                .then(|| self.engine.copying.choose(copier, from, take, met));
+                .then(|| self.engine.path_selector.choose(copier, from, take, met));
             let way = match &measured {
                 Some(measured) => measured.way(),
                 None if take >= read_min || alone => Way::Read,
@@ -755,7 +755,7 @@ impl Engine {
             Content::Announced { address, request } => {
                 self.take_announced(req, from, len, address, request, false)
             }
-            Content::AtOnce { number } => self.take_kept(req, from, number),
+            Content::Speculative { number } => self.take_kept(req, from, number),
         }
     }
 }

@@ -1,48 +1,46 @@
-//! What devices say to each other: heads of active messages.
+//! Active-message headers: the types of messages between devices, and their fields.
 
 use crate::base::key::{ContextId, Key};
 
-/// A whole message; nobody waits to hear of its match.
+/// EAGER: a whole message. The sender hears nothing of its match.
 pub(crate) const EAGER: u8 = 1;
-/// A whole message of a synchronous send.
+/// The eager message of a synchronous send: FIN answers it when it has matched.
 pub(crate) const EAGER_SYNC: u8 = 2;
-/// A large message is announced; with how many of its like have gone at once since the last one
-/// that was, if any have.
-pub(crate) const ANNOUNCE: u8 = 3;
-/// The receiver asks for the announced message's bytes.
-pub(crate) const ASK: u8 = 4;
-/// A piece of an announced message, as asked for.
-pub(crate) const PIECE: u8 = 5;
-/// The receiver has matched (synchronous) or has read (announced) the message.
-pub(crate) const TAKEN: u8 = 6;
+/// RTS, ready to send: announces a large message. It may carry the number of speculative messages
+/// that went before it since the last RTS.
+pub(crate) const RTS: u8 = 3;
+/// CTS, clear to send: the receive has matched, and asks for the announced message's bytes.
+pub(crate) const CTS: u8 = 4;
+/// DATA: a part of an announced message's bytes, in answer to CTS.
+pub(crate) const DATA: u8 = 5;
+/// FIN: the receiver has matched (synchronous send) or has read (single copy) the message.
+pub(crate) const FIN: u8 = 6;
 
-/// The receiver asks for a few bytes at an end of the announced message.
-pub(crate) const ASK_END: u8 = 7;
-/// An end of an announced message, as asked for.
-pub(crate) const END: u8 = 8;
+/// Asks for a few bytes at an edge of an announced message. Deferred receives send it.
+pub(crate) const EDGE_REQUEST: u8 = 7;
+/// An edge of an announced message, in answer to EDGE_REQUEST.
+pub(crate) const EDGE_DATA: u8 = 8;
 
-/// A piece of an announced message, as asked for, whose bytes lie with the sender until it is told
-/// that the whole message has been taken.
-pub(crate) const LENT: u8 = 9;
+/// DATA whose bytes stay in the sender's buffer (zero copy) until the receiver's FIN.
+pub(crate) const ZCOPY_DATA: u8 = 9;
 
-/// A word from floor to floor ([`crate::Note`]).
-pub(crate) const NOTE: u8 = 10;
+/// A control message between the floors above ([`crate::ControlMessage`]).
+pub(crate) const CONTROL: u8 = 10;
 
-/// Both ends of a message that is announced next, before anybody asks.
-pub(crate) const ENDS: u8 = 11;
+/// Both edges of the message whose RTS comes next, sent before anybody asks.
+pub(crate) const EDGES: u8 = 11;
 
-/// A large message that was not announced, as a stream or in pieces.
-pub(crate) const AT_ONCE: u8 = 12;
-/// One that went so has met no receive yet.
-pub(crate) const LATE: u8 = 13;
-/// As [`ASK`], where the receive was there when the message was announced, and the like of it may
-/// go at once.
-pub(crate) const ASK_MET: u8 = 14;
+/// Speculative rendezvous: a large message without RTS and CTS, as a stream or in parts.
+pub(crate) const SPECULATIVE: u8 = 12;
+/// A speculative message has met no posted receive: the sender goes back to RTS for a while.
+pub(crate) const UNEXPECTED: u8 = 13;
+/// CTS of a receive that was posted before the RTS came: the next messages may be speculative.
+pub(crate) const CTS_PREPOSTED: u8 = 14;
 
-/// Longest head, bytes.
-pub(crate) const HEAD_MAX: usize = 40;
-/// Length of an eager message's head, bytes.
-pub(crate) const EAGER_HEAD: usize = 16;
+/// Longest header, bytes: an RTS with its count of speculative messages.
+pub(crate) const HEADER_MAX_BYTES: usize = 40;
+/// Length of an eager message's header, bytes: its match key.
+pub(crate) const EAGER_HEADER_BYTES: usize = 16;
 
 /// Reads fields off the front of a message; `None` when it is too short.
 pub(crate) struct Fields<'a>(pub &'a [u8]);
@@ -71,35 +69,35 @@ impl Fields<'_> {
     }
 }
 
-/// A head under construction.
+/// A header under construction.
 #[derive(Clone, Copy)]
-pub(crate) struct Head {
-    bytes: [u8; HEAD_MAX],
+pub(crate) struct Header {
+    bytes: [u8; HEADER_MAX_BYTES],
     len: usize,
 }
 
-impl Head {
+impl Header {
     #[inline]
-    pub fn new() -> Head {
-        Head {
-            bytes: [0; HEAD_MAX],
+    pub fn new() -> Header {
+        Header {
+            bytes: [0; HEADER_MAX_BYTES],
             len: 0,
         }
     }
     #[inline]
-    pub fn u32(mut self, v: u32) -> Head {
+    pub fn u32(mut self, v: u32) -> Header {
         self.bytes[self.len..self.len + 4].copy_from_slice(&v.to_le_bytes());
         self.len += 4;
         self
     }
     #[inline]
-    pub fn u64(mut self, v: u64) -> Head {
+    pub fn u64(mut self, v: u64) -> Header {
         self.bytes[self.len..self.len + 8].copy_from_slice(&v.to_le_bytes());
         self.len += 8;
         self
     }
     #[inline]
-    pub fn key(self, key: &Key) -> Head {
+    pub fn key(self, key: &Key) -> Header {
         self.u64(key.context.0).u32(key.source).u32(key.tag)
     }
     #[inline]
@@ -119,7 +117,7 @@ mod tests {
             source: 9,
             tag: 1 << 30,
         };
-        let head = Head::new().key(&key).u64(u64::MAX).u32(3);
+        let head = Header::new().key(&key).u64(u64::MAX).u32(3);
         let mut fields = Fields(head.bytes());
         assert_eq!(fields.key(), Some(key));
         assert_eq!(

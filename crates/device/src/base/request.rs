@@ -1,9 +1,9 @@
 //! Requests: operations under way, and how they ended.
 
 use crate::base::buffer::{Sink, Source};
-use crate::protocol::select::Measured;
 use crate::base::key::{ContextId, Envelope, ProcId};
 use crate::matching::Unexpected;
+use crate::protocol::select::Measured;
 
 /// An operation under way in the device. It stays valid until [`Device::take`](crate::Device::take)
 /// has returned its completion.

@@ -4,9 +4,9 @@
 //! a context both queues keep the order of arrival, which is all that the standard's non-overtaking
 //! rule needs.
 
-use crate::counters::COUNTERS;
 use crate::base::key::{ContextId, Envelope, Key, Pattern, ProcId};
 use crate::base::request::ReqId;
+use crate::counters::COUNTERS;
 use posted::Posted;
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ pub(crate) enum Content {
     Announced { address: u64, request: u32 },
     /// A message that came without having been announced, or is coming; the engine has its bytes by
     /// this number.
-    AtOnce { number: u32 },
+    Speculative { number: u32 },
 }
 
 /// A message that no receive was waiting for.
@@ -42,7 +42,7 @@ impl Unexpected {
     fn held(&self) -> u64 {
         match &self.content {
             Content::Eager { bytes, .. } => bytes.len() as u64,
-            Content::AtOnce { .. } => self.len,
+            Content::Speculative { .. } => self.len,
             Content::Announced { .. } => 0,
         }
     }

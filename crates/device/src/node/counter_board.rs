@@ -1,18 +1,18 @@
 //! Meetings: a group of processes of one node that exchange small data by a board in the node's
 //! memory, all at once, where messages would be many.
 //!
-//! What the members do in a phase is theirs to agree on; [`Meeting`] gives them the board's slots,
+//! What the members do in a phase is theirs to agree on; [`CounterBoardGroup`] gives them the board's slots,
 //! the moments to wait for and the waking of who waits.
 
-use crate::device::Device;
 use crate::base::key::ProcId;
+use crate::device::Device;
 use crate::progress::wait::{WaitingFor, wait_beside_wires};
 use ferry_transport::shm::{COUNT_PER_MEMBER, CounterBoard};
 
 pub use ferry_transport::shm::SLOT_MAX_BYTES;
 
 /// One process's part in the meetings of a group.
-pub struct Meeting {
+pub struct CounterBoardGroup {
     board: CounterBoard,
     members: Vec<ProcId>,
     me: u32,
@@ -34,11 +34,11 @@ impl Device {
         number: u32,
         members: Vec<ProcId>,
         me: u32,
-    ) -> Option<Meeting> {
+    ) -> Option<CounterBoardGroup> {
         let board = self
             .wires
             .counter_board(owner, number, members.len() as u32)?;
-        Some(Meeting {
+        Some(CounterBoardGroup {
             board,
             members,
             me,
@@ -47,13 +47,13 @@ impl Device {
     }
 }
 
-impl Drop for Meeting {
+impl Drop for CounterBoardGroup {
     fn drop(&mut self) {
         self.board.leave();
     }
 }
 
-impl Meeting {
+impl CounterBoardGroup {
     /// How many meet.
     #[inline]
     pub fn size(&self) -> u32 {
@@ -68,14 +68,14 @@ impl Meeting {
     }
 
     /// Member `i`'s slot: `stride` bytes, a multiple of 64 on which all agree; all slots together
-    /// have [`Meeting::size`] · [`SLOT_MAX_BYTES`] bytes.
+    /// have [`CounterBoardGroup::size`] · [`SLOT_MAX_BYTES`] bytes.
     #[inline]
     pub fn slot(&self, i: u32, stride: usize) -> *mut u8 {
         self.board.slot(self.phase, i, stride)
     }
 
     /// Notes that this member has posted; true for the last one, who must then
-    /// [open](Meeting::open) the phase. Each member that posts so says [`Meeting::read`] when
+    /// [open](CounterBoardGroup::open) the phase. Each member that posts so says [`CounterBoardGroup::read`] when
     /// it has read.
     #[inline]
     pub fn post(&self) -> bool {
@@ -101,7 +101,7 @@ impl Meeting {
         self.add(d, 1);
     }
 
-    /// This member, who has not [posted](Meeting::post), is done with this phase: it has read, or
+    /// This member, who has not [posted](CounterBoardGroup::post), is done with this phase: it has read, or
     /// it has written what another is to read.
     #[inline]
     pub fn done(&self, d: &Device) {

@@ -1,11 +1,11 @@
 //! Rounds: few processes of one node, with a core each, that exchange small data through the node's
 //! memory.
 //!
-//! What [`Meeting`](crate::Meeting) is for many. What the members do in a phase is theirs to agree
-//! on; [`Round`] gives them the slots, the moments to wait for and the waking of who waits.
+//! What [`CounterBoardGroup`](crate::CounterBoardGroup) is for many. What the members do in a phase is theirs to agree
+//! on; [`FlatBoardGroup`] gives them the slots, the moments to wait for and the waking of who waits.
 
-use crate::device::Device;
 use crate::base::key::ProcId;
+use crate::device::Device;
 use crate::progress::wait::{WaitingFor, wait_beside_wires};
 use ferry_transport::shm::{self, FLAT_MAX_RANKS, Waker};
 
@@ -16,7 +16,7 @@ pub use ferry_transport::shm::{MARK_BITS, POST_MAX_BYTES};
 const LOOKS: u32 = 32;
 
 /// One process's part in a round.
-pub struct Round {
+pub struct FlatBoardGroup {
     slots: shm::FlatBoard,
     /// The other members.
     others: Vec<Waker>,
@@ -28,7 +28,7 @@ impl Device {
     /// Should so many processes of this node meet in a round, rather than otherwise? Processes may
     /// think differently of it; one decides.
     pub fn meets_in_round(&self, members: u32) -> bool {
-        members <= FLAT_MAX_RANKS && !self.patience.crowded
+        members <= FLAT_MAX_RANKS && !self.wait_policy.crowded
     }
 
     /// This process's part (`members[me]`) in a round of `members`, on board `number` of process
@@ -39,13 +39,13 @@ impl Device {
         number: u32,
         members: &[ProcId],
         me: u32,
-    ) -> Option<Round> {
+    ) -> Option<FlatBoardGroup> {
         let others = members
             .iter()
             .enumerate()
             .filter(|(i, _)| *i != me as usize);
         let others: Option<Vec<_>> = others.map(|(_, &p)| self.wires.waker(p)).collect();
-        Some(Round {
+        Some(FlatBoardGroup {
             others: others?,
             slots: self
                 .wires
@@ -55,14 +55,14 @@ impl Device {
     }
 }
 
-impl Drop for Round {
+impl Drop for FlatBoardGroup {
     fn drop(&mut self) {
         self.slots.leave();
     }
 }
 
-impl Round {
-    /// Begins the next phase. [Wait](Round::wait_free) before anything is written.
+impl FlatBoardGroup {
+    /// Begins the next phase. [Wait](FlatBoardGroup::wait_free) before anything is written.
     #[inline]
     pub fn begin(&mut self, d: &Device) {
         self.looks = if d.polls_alone() { LOOKS } else { 0 };

@@ -51,7 +51,7 @@ impl Device {
     /// May this thread poll where it is: is no other rank known to want its core?
     #[inline]
     pub(crate) fn polls_alone(&self) -> bool {
-        !self.place.shared && !self.patience.spin.is_zero()
+        !self.place.shared && !self.wait_policy.spin.is_zero()
     }
 
     /// Does another of the node's ranks wait on the core on which this thread runs, or did it last?

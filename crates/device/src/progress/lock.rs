@@ -5,7 +5,7 @@
 //! device; whoever waits lets go of it.
 
 use crate::device::Device;
-use crate::progress::wait::Patience;
+use crate::progress::wait::WaitPolicy;
 use ferry_job::{Directory, RankStatus, Segment, Welcome};
 use ferry_transport::{Sleeper, Wakeup};
 use std::cell::UnsafeCell;
@@ -284,9 +284,9 @@ pub fn start(
     concurrent: bool,
     progress: bool,
 ) -> Result<(), ferry_transport::TransportError> {
-    let mut patience = Patience::new(welcome.local_ranks.len() as u32, welcome.cores);
+    let mut patience = WaitPolicy::new(welcome.local_ranks.len() as u32, welcome.cores);
     if segment.as_ref().is_some_and(|s| s.machine.is_some()) {
-        patience = Patience::NONE;
+        patience = WaitPolicy::NONE;
     }
     status
         .concurrent

@@ -23,7 +23,7 @@ const TURN_NS: u64 = 20_000_000;
 const STALL_NS: u64 = 500_000;
 
 /// What a process knows of its node's turns.
-pub(crate) struct Turns {
+pub(crate) struct SendSlots {
     node: &'static [RankStatus],
     me: usize,
     /// So many may send at once, …
@@ -35,9 +35,9 @@ pub(crate) struct Turns {
     waits: bool,
 }
 
-impl Turns {
+impl SendSlots {
     /// For a node whose ranks have these pages. `None`: there is nobody to take turns with.
-    pub fn new(welcome: &Welcome, node: &'static [RankStatus]) -> Option<Turns> {
+    pub fn new(welcome: &Welcome, node: &'static [RankStatus]) -> Option<SendSlots> {
         let me = welcome.local_rank as usize;
         if node.len() < 2 || me >= node.len() {
             return None;
@@ -48,12 +48,12 @@ impl Turns {
             _ => 0,
         };
         let places = if core == 0 { welcome.cores as usize } else { 1 };
-        Some(Turns::on(node, me, places, core))
+        Some(SendSlots::on(node, me, places, core))
     }
 
-    fn on(node: &'static [RankStatus], me: usize, places: usize, core: u32) -> Turns {
+    fn on(node: &'static [RankStatus], me: usize, places: usize, core: u32) -> SendSlots {
         node[me].turn.core.store(core, Relaxed);
-        Turns {
+        SendSlots {
             node,
             me,
             places,
@@ -90,7 +90,7 @@ impl Turns {
     }
 
     /// May another message begin to go now, by the clock of [`RankStatus::now`]? Otherwise this
-    /// rank waits for its turn, until it asks again or [ends](Turns::end) it.
+    /// rank waits for its turn, until it asks again or [ends](SendSlots::end) it.
     pub fn may_begin(&mut self, now: u64) -> bool {
         let mine = self.mine();
         let since = mine.since.load(Relaxed);
@@ -161,10 +161,10 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     /// Ranks of one node, on these cores, so many of which may send at once.
-    fn ranks(cores: &[u32], places: usize) -> Vec<Turns> {
+    fn ranks(cores: &[u32], places: usize) -> Vec<SendSlots> {
         let pages: Vec<RankStatus> = cores.iter().map(|_| RankStatus::default()).collect();
         let node: &'static [RankStatus] = pages.leak();
-        let of = |(me, &core)| Turns::on(node, me, places, core);
+        let of = |(me, &core)| SendSlots::on(node, me, places, core);
         cores.iter().enumerate().map(of).collect()
     }
 

@@ -5,8 +5,8 @@
 //! the system takes it away, milliseconds later. So it hands the core over, as a waiting one does
 //! ([`crate::wait_until`]); one that computes between two questions does not.
 
-use crate::device::Device;
 use crate::counters::COUNTERS;
+use crate::device::Device;
 use crate::progress::lock;
 use std::time::{Duration, Instant};
 
@@ -35,17 +35,17 @@ impl Device {
     /// A question was in vain. Is the core to be handed over?
     #[inline]
     fn yields_to_others(&mut self) -> bool {
-        if self.patience.crowded {
+        if self.wait_policy.crowded {
             return self.asks_at_once(1).is_some();
         }
-        self.polling.vain = (self.polling.vain + 1) % STRIDE;
-        self.polling.vain == 0 && self.asks_where_shared()
+        self.test_backoff.vain = (self.test_backoff.vain + 1) % STRIDE;
+        self.test_backoff.vain == 0 && self.asks_where_shared()
     }
 
     /// Who does not poll while it waits, as on a modelled machine, need not hand over either.
     #[cold]
     fn asks_where_shared(&mut self) -> bool {
-        !self.patience.spin.is_zero()
+        !self.wait_policy.spin.is_zero()
             && self
                 .asks_at_once(STRIDE)
                 .is_some_and(|now| self.shares_core(now))
@@ -54,7 +54,7 @@ impl Device {
     /// Now, if the last `questions` followed one another at once.
     fn asks_at_once(&mut self, questions: u32) -> Option<Instant> {
         let now = Instant::now();
-        let last = self.polling.last.replace(now);
+        let last = self.test_backoff.last.replace(now);
         last.filter(|&last| now - last < AT_ONCE * questions)
             .map(|_| now)
     }
@@ -78,7 +78,7 @@ pub fn ask<T>(mut answer: impl FnMut(&mut Device) -> Option<T>) -> Option<T> {
     rustix::thread::sched_yield();
     let mut guard = lock::device();
     // However long the others had it.
-    guard.polling.last = Some(Instant::now());
+    guard.test_backoff.last = Some(Instant::now());
     guard.progress();
     answer(&mut guard)
 }
@@ -86,12 +86,12 @@ pub fn ask<T>(mut answer: impl FnMut(&mut Device) -> Option<T>) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::wait::Patience;
+    use crate::progress::wait::WaitPolicy;
     use ferry_job::{RankStatus, Welcome};
 
     const QUESTIONS: usize = STRIDE as usize * 100;
 
-    fn alone(patience: Patience) -> Device {
+    fn alone(patience: WaitPolicy) -> Device {
         let status: &RankStatus = Box::leak(Box::default());
         let alone = Welcome::on_one_host(0, 1, "here");
         Device::new(&alone, None, None, status, patience, false).unwrap()
@@ -99,7 +99,7 @@ mod tests {
 
     /// How many of so many questions in vain end with the core handed over, with so much work
     /// before each.
-    fn handed_over(patience: Patience, work: Duration) -> usize {
+    fn handed_over(patience: WaitPolicy, work: Duration) -> usize {
         let mut d = alone(patience);
         let mut one = || {
             let begin = Instant::now();
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn where_ranks_outnumber_cores_a_loop_of_questions_hands_the_core_over() {
-        let crowded = Patience::new(2, 1);
+        let crowded = WaitPolicy::new(2, 1);
         // This thread may lose its core between two of them, but not between most.
         assert!(handed_over(crowded, Duration::ZERO) > QUESTIONS / 2);
         assert_eq!(handed_over(crowded, AT_ONCE), 0);
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_core_of_ones_own_is_kept_and_so_it_is_on_a_modelled_machine() {
-        assert_eq!(handed_over(Patience::new(1, 1), Duration::ZERO), 0);
-        assert_eq!(handed_over(Patience::NONE, Duration::ZERO), 0);
+        assert_eq!(handed_over(WaitPolicy::new(1, 1), Duration::ZERO), 0);
+        assert_eq!(handed_over(WaitPolicy::NONE, Duration::ZERO), 0);
     }
 }

@@ -21,12 +21,12 @@
 //! It never calls the program's functions: user-defined operations wait for a thread of the
 //! program.
 
+use crate::base::key::ProcId;
+use crate::device::Device;
+use crate::progress::core_sharing::Seat;
+use crate::progress::lock::{self, DeviceGuard};
 use crate::progress::thread_flags::{Asking, Heard};
 use crate::protocol::select::Copier;
-use crate::device::Device;
-use crate::base::key::ProcId;
-use crate::progress::lock::{self, DeviceGuard};
-use crate::progress::core_sharing::Seat;
 use ferry_transport::{Sleeper, Wakeup};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -256,7 +256,7 @@ impl Device {
     pub(crate) fn copier(&self) -> Copier {
         match &self.progress_thread {
             Some(w) if w.works => Copier::Sharing,
-            _ if self.patience.crowded => Copier::Sharing,
+            _ if self.wait_policy.crowded => Copier::Sharing,
             _ if self.engine.requests.large() > 0 => Copier::Sender,
             _ => Copier::Program,
         }

@@ -2,12 +2,12 @@
 //! into memory is told beforehand.
 
 use crate::base::buffer::Sink;
-use crate::device::Device;
-use crate::counters::{COUNTERS, WAYS};
+use crate::base::header::{self, Fields, Header};
 use crate::base::key::ProcId;
-use crate::progress::lock::{self, DeviceGuard};
 use crate::base::request::{Operation, ReqId};
-use crate::base::header::{self, Fields, Head};
+use crate::counters::{COUNTERS, WAYS};
+use crate::device::Device;
+use crate::progress::lock::{self, DeviceGuard};
 use ferry_transport::{Expected, model};
 
 /// Waits until the machine has something for this rank, or another thread of it has.
@@ -50,15 +50,15 @@ impl Device {
 
     /// Tells the wire what the next message is about, if it is about a large one.
     #[inline]
-    pub(crate) fn prepare(&mut self, to: ProcId, message: u8, head: &Head) {
+    pub(crate) fn prepare(&mut self, to: ProcId, message: u8, head: &Header) {
         match message {
-            header::ANNOUNCE => self.prepare_announcement(to, head),
-            header::ASK | header::ASK_MET => self.prepare_answer(to, head),
+            header::RTS => self.prepare_announcement(to, head),
+            header::CTS | header::CTS_PREPOSTED => self.prepare_answer(to, head),
             _ => {}
         }
     }
 
-    fn prepare_announcement(&mut self, to: ProcId, head: &Head) {
+    fn prepare_announcement(&mut self, to: ProcId, head: &Header) {
         let mut fields = Fields(head.bytes());
         if let (Some(_), Some(len)) = (fields.key(), fields.u64()) {
             self.wires.before_rts(to, len as usize);
@@ -66,7 +66,7 @@ impl Device {
         self.prepare_on_card(head);
     }
 
-    fn prepare_answer(&mut self, to: ProcId, head: &Head) {
+    fn prepare_answer(&mut self, to: ProcId, head: &Header) {
         let mut fields = Fields(head.bytes());
         let (Some(_), Some(mine)) = (fields.u32(), fields.u32()) else {
             return;
@@ -82,11 +82,11 @@ impl Device {
             }) if *cap as u64 >= len => Some(ptr.addr()),
             _ => None,
         };
-        let head = Head::new().u32(mine);
+        let head = Header::new().u32(mine);
         let what = Expected {
             address,
             len: len as usize,
-            message: header::PIECE,
+            message: header::DATA,
             head: head.bytes(),
         };
         self.wires.before_cts(to, &what);

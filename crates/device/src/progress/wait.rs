@@ -4,11 +4,11 @@
 //! message between two cores costs a tenth of a sleep. Where they do not, the core is handed over
 //! at once. Then the thread sleeps on the process's bell, which whoever brings something rings.
 
-use crate::device::Device;
-use crate::counters::COUNTERS;
 use crate::base::key::ContextId;
-use crate::progress::lock::{self, DeviceGuard};
 use crate::base::request::{Completion, ReqId};
+use crate::counters::COUNTERS;
+use crate::device::Device;
+use crate::progress::lock::{self, DeviceGuard};
 use ferry_job::{RankStatus, Wait};
 use ferry_transport::Sleeper;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -51,35 +51,35 @@ impl WaitingFor<'_> {
 
 /// How waiting is done in this job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Patience {
+pub(crate) struct WaitPolicy {
     /// Poll for so long before giving up the core.
     pub spin: Duration,
     /// Then hand the core over, as often as [`yields`] says, before sleeping.
     pub crowded: bool,
 }
 
-impl Patience {
+impl WaitPolicy {
     /// On a modelled machine time does not pass by itself.
-    pub const NONE: Patience = Patience {
+    pub const NONE: WaitPolicy = WaitPolicy {
         spin: Duration::ZERO,
         crowded: false,
     };
 
     /// Where others want the core.
-    const CROWDED: Patience = Patience {
+    const CROWDED: WaitPolicy = WaitPolicy {
         spin: Duration::ZERO,
         crowded: true,
     };
 
     /// For `ranks` ranks on a node of which the job may use `cores` cores.
-    pub fn new(ranks: u32, cores: u32) -> Patience {
+    pub fn new(ranks: u32, cores: u32) -> WaitPolicy {
         if ranks <= cores {
-            Patience {
+            WaitPolicy {
                 spin: Duration::from_micros(100),
                 crowded: false,
             }
         } else {
-            Patience::CROWDED
+            WaitPolicy::CROWDED
         }
     }
 }
@@ -170,7 +170,7 @@ fn wait_for(what: &WaitingFor<'_>, comes: Comes, mut done: impl FnMut(&mut Devic
     }
     guard.begin_wait();
     let multiple = lock::is_multiple();
-    let mut patience = guard.patience;
+    let mut patience = guard.wait_policy;
     let mut polls = 0;
     let mut yields = 0;
     let mut since: Option<Instant> = None;
@@ -199,7 +199,7 @@ fn wait_for(what: &WaitingFor<'_>, comes: Comes, mut done: impl FnMut(&mut Devic
                 let now = Instant::now();
                 let since = *since.get_or_insert_with(|| idle.began(now));
                 if guard.shares_core(now) {
-                    patience = Patience::CROWDED;
+                    patience = WaitPolicy::CROWDED;
                     let core = guard.place.core();
                     if comes == Comes::ByWire && guard.entrust(core) {
                         idle.began(now);

@@ -1,27 +1,27 @@
 //! Words that the floor above sends to its like in other processes: nobody waits for them, no
 //! receive has to be posted, and they match nothing.
 
+use crate::base::header::{self, Fields, Header};
+use crate::base::key::ProcId;
 use crate::device::Device;
 use crate::protocol::engine::{Engine, Outgoing};
-use crate::base::key::ProcId;
-use crate::base::header::{self, Fields, Head};
 
 /// A word: what it means is the floor above's business.
-pub type Note = [u64; 4];
+pub type ControlMessage = [u64; 4];
 
 /// Unread words that are kept; what comes beyond that is dropped.
 const KEPT: usize = 1024;
 
 impl Device {
     /// Says something to a process. It may be lost if that process never looks ([`Device::told`]).
-    pub fn tell(&mut self, to: ProcId, note: Note) {
-        let head = note.into_iter().fold(Head::new(), Head::u64);
-        self.engine.queue(to, Outgoing::head(header::NOTE, head));
+    pub fn tell(&mut self, to: ProcId, note: ControlMessage) {
+        let head = note.into_iter().fold(Header::new(), Header::u64);
+        self.engine.queue(to, Outgoing::head(header::CONTROL, head));
         self.flush();
     }
 
     /// The oldest word that has come and has not been read, and who said it.
-    pub fn told(&mut self) -> Option<(ProcId, Note)> {
+    pub fn told(&mut self) -> Option<(ProcId, ControlMessage)> {
         self.engine.notes.pop_front()
     }
 }
@@ -47,12 +47,12 @@ mod tests {
     fn words_come_in_order_and_too_many_are_dropped() {
         let mut engine = Engine::new(0);
         for n in 0..KEPT as u64 + 5 {
-            let head = Head::new().u64(n).u64(1).u64(2).u64(3);
-            engine.on_message(7, header::NOTE, head.bytes());
+            let head = Header::new().u64(n).u64(1).u64(2).u64(3);
+            engine.on_message(7, header::CONTROL, head.bytes());
         }
         assert_eq!(engine.notes.len(), KEPT);
         assert_eq!(engine.notes[1], (7, [1, 1, 2, 3]));
-        engine.on_message(7, header::NOTE, &[0; 31]);
+        engine.on_message(7, header::CONTROL, &[0; 31]);
         assert_eq!(engine.malformed, 1, "too short");
     }
 }

@@ -8,24 +8,24 @@
 
 use crate::SendMode;
 use crate::base::buffer::{Sink, Source};
-use crate::device::Device;
-use crate::protocol::engine::{Engine, Outgoing, Payload};
+use crate::base::header::{self, Fields, Header};
 use crate::base::key::{Key, Pattern, ProcId};
 use crate::base::request::{Asked, Completion, Operation, ReqId};
-use crate::base::header::{self, Fields, Head};
+use crate::device::Device;
+use crate::protocol::engine::{Engine, Outgoing, Payload};
 
 /// Bytes of each end of a message that can be had before the rest.
-pub const END_MAX: usize = 4096;
+pub const EDGE_MAX_BYTES: usize = 4096;
 
 /// A message of fewer bytes does not give its ends unasked: they would be more than a sixty-fourth
 /// of it.
-const GIVES_MIN: usize = 64 * 2 * END_MAX;
+const SENDS_EDGES_MIN_BYTES: usize = 64 * 2 * EDGE_MAX_BYTES;
 /// Messages whose ends are kept until a receive is met, at most; the ends of further ones are asked
 /// for.
-const GIVEN_MAX: usize = 4096;
+const EARLY_EDGES_MAX: usize = 4096;
 
 /// A receive that is held back.
-pub(crate) struct Held {
+pub(crate) struct Deferred {
     /// Bytes wanted of the message's beginning and end before the rest.
     ends: [usize; 2],
     /// Those that have been asked for and are still to come.
@@ -44,15 +44,15 @@ impl Device {
     /// # Safety
     /// As for [`Device::send`].
     pub unsafe fn send_with_ends(&mut self, to: ProcId, key: Key, source: Source) -> Option<ReqId> {
-        self.engine.gives_ends = source.len() >= GIVES_MIN;
+        self.engine.sends_edges = source.len() >= SENDS_EDGES_MIN_BYTES;
         // SAFETY: the caller's promise.
         let req = unsafe { self.send(to, key, source, SendMode::Standard) };
-        self.engine.gives_ends = false;
+        self.engine.sends_edges = false;
         req
     }
 
     /// As [`Device::receive_from`], but a message that is announced over the wire is not asked for
-    /// before [`Device::go_on`]; only so many bytes (at most [`END_MAX`]) of its beginning and
+    /// before [`Device::go_on`]; only so many bytes (at most [`EDGE_MAX_BYTES`]) of its beginning and
     /// end come before that. To be ended by [`Device::take_held`].
     ///
     /// # Safety
@@ -65,23 +65,23 @@ impl Device {
         ends: [usize; 2],
     ) -> ReqId {
         // The receive may meet its message at once, so it is known as held before it is there.
-        self.engine.next_held = Some(Held {
-            ends: ends.map(|e| e.min(END_MAX)),
+        self.engine.next_deferred = Some(Deferred {
+            ends: ends.map(|e| e.min(EDGE_MAX_BYTES)),
             awaited: [false; 2],
             announced: None,
             goes_on: false,
         });
         // SAFETY: the caller's promise.
         let req = unsafe { self.receive_from(from, pattern, sink) };
-        if let Some(held) = self.engine.next_held.take() {
-            self.engine.held.insert(req, held);
+        if let Some(held) = self.engine.next_deferred.take() {
+            self.engine.deferred.insert(req, held);
         }
         req
     }
 
     /// A held receive's message may come.
     pub fn go_on(&mut self, req: ReqId) {
-        let Some(held) = self.engine.held.get_mut(&req) else {
+        let Some(held) = self.engine.deferred.get_mut(&req) else {
             return;
         };
         if std::mem::replace(&mut held.goes_on, true) {
@@ -97,7 +97,7 @@ impl Device {
 
     /// Has a held receive's message been announced, so that it comes when it is asked for?
     pub fn is_announced(&self, req: ReqId) -> bool {
-        let held = self.engine.held.get(&req);
+        let held = self.engine.deferred.get(&req);
         held.is_some_and(|h| h.announced.is_some())
     }
 
@@ -107,7 +107,7 @@ impl Device {
             return true;
         }
         let total = self.engine.requests.envelope(req).len;
-        match self.engine.held.get(&req) {
+        match self.engine.deferred.get(&req) {
             Some(held) if held.announced.is_some() => {
                 // A message of another length than expected is an error: its ends come with the
                 // rest.
@@ -138,16 +138,16 @@ impl Device {
 
     /// As [`Device::take`], for a held receive.
     pub fn take_held(&mut self, req: ReqId) -> Completion {
-        self.engine.held.remove(&req);
+        self.engine.deferred.remove(&req);
         self.take(req)
     }
 }
 
 impl Engine {
-    /// Held receives whose message `peer` has announced and not yet been asked for.
+    /// Deferred receives whose message `peer` has announced and not yet been asked for.
     pub(crate) fn held_of(&self, peer: ProcId) -> Vec<ReqId> {
-        let of = |h: &Held| h.announced.is_some_and(|(from, _)| from == peer);
-        self.held
+        let of = |h: &Deferred| h.announced.is_some_and(|(from, _)| from == peer);
+        self.deferred
             .iter()
             .filter(|(_, h)| of(h))
             .map(|(req, _)| *req)
@@ -155,12 +155,12 @@ impl Engine {
     }
 
     /// Queues an announced send's ends, before its announcement.
-    pub(crate) fn give_ends(&mut self, to: ProcId, req: ReqId) {
+    pub(crate) fn send_edges(&mut self, to: ProcId, req: ReqId) {
         let Some(Operation::SendLarge { source, .. }) = self.requests.operation(req) else {
             return;
         };
         let len = source.len();
-        let each = END_MAX.min(len);
+        let each = EDGE_MAX_BYTES.min(len);
         let mut ends = vec![0; 2 * each];
         let (first, last) = ends.split_at_mut(each);
         // SAFETY: an announced send's buffer is valid until its completion; both lie within it.
@@ -171,23 +171,23 @@ impl Engine {
         self.queue(
             to,
             Outgoing {
-                message: header::ENDS,
-                head: Head::new().u32(req.0),
+                message: header::EDGES,
+                head: Header::new().u32(req.0),
                 payload: Payload::Owned(ends.into_boxed_slice()),
             },
         );
     }
 
     /// Ends of a message that will be announced next.
-    pub(crate) fn ends_given(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
+    pub(crate) fn on_edges(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
         let mut fields = Fields(bytes);
         let request = fields.u32()?;
         let ends = fields.0;
-        if ends.is_empty() || ends.len() > 2 * END_MAX || !ends.len().is_multiple_of(2) {
+        if ends.is_empty() || ends.len() > 2 * EDGE_MAX_BYTES || !ends.len().is_multiple_of(2) {
             return None;
         }
-        if self.given.len() < GIVEN_MAX {
-            self.given.insert((from, request), ends.into());
+        if self.early_edges.len() < EARLY_EDGES_MAX {
+            self.early_edges.insert((from, request), ends.into());
         }
         Some(())
     }
@@ -202,10 +202,10 @@ impl Engine {
         request: u32,
         given: Option<&[u8]>,
     ) -> bool {
-        if let Some(held) = self.next_held.take() {
-            self.held.insert(req, held);
+        if let Some(held) = self.next_deferred.take() {
+            self.deferred.insert(req, held);
         }
-        let Some(held) = self.held.get_mut(&req) else {
+        let Some(held) = self.deferred.get_mut(&req) else {
             return false;
         };
         let sink = match self.requests.operation(req) {
@@ -241,11 +241,11 @@ impl Engine {
         }
         let goes_on = held.goes_on;
         for (at, bytes) in asked {
-            let head = Head::new().u32(request).u32(req.0).u64(at).u32(bytes);
+            let head = Header::new().u32(request).u32(req.0).u64(at).u32(bytes);
             self.queue(
                 from,
                 Outgoing {
-                    message: header::ASK_END,
+                    message: header::EDGE_REQUEST,
                     head,
                     payload: Payload::None,
                 },
@@ -258,7 +258,7 @@ impl Engine {
     }
 
     /// A receiver wants an end of an announced message before the rest.
-    pub(crate) fn asked_end(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
+    pub(crate) fn on_edge_request(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
         let mut fields = Fields(bytes);
         let (mine, theirs) = (ReqId(fields.u32()?), fields.u32()?);
         let (at, len) = (usize::try_from(fields.u64()?).ok()?, fields.u32()? as usize);
@@ -272,7 +272,7 @@ impl Engine {
             return None;
         };
         let within = at.checked_add(len).is_some_and(|end| end <= source.len());
-        if *to != from || len > END_MAX || !within {
+        if *to != from || len > EDGE_MAX_BYTES || !within {
             return None;
         }
         let mut end = vec![0; len];
@@ -282,8 +282,8 @@ impl Engine {
         self.queue(
             from,
             Outgoing {
-                message: header::END,
-                head: Head::new().u32(theirs).u64(at as u64),
+                message: header::EDGE_DATA,
+                head: Header::new().u32(theirs).u64(at as u64),
                 payload: Payload::Owned(end.into_boxed_slice()),
             },
         );
@@ -291,11 +291,11 @@ impl Engine {
     }
 
     /// An end that was asked for.
-    pub(crate) fn end_came(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
+    pub(crate) fn on_edge_data(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
         let mut fields = Fields(bytes);
         let (req, at) = (ReqId(fields.u32()?), fields.u64()?);
         let data = fields.0;
-        let held = self.held.get_mut(&req)?;
+        let held = self.deferred.get_mut(&req)?;
         if held.announced.is_none_or(|(sender, _)| sender != from) {
             return None;
         }
@@ -332,7 +332,7 @@ mod tests {
             source: 3,
             tag: 9,
         };
-        let head = Head::new().key(&key).u64(len).u64(0).u32(request);
+        let head = Header::new().key(&key).u64(len).u64(0).u32(request);
         head.bytes().to_vec()
     }
 
@@ -347,13 +347,13 @@ mod tests {
             sink,
             stream: None,
         });
-        let held = Held {
+        let held = Deferred {
             ends,
             awaited: [false; 2],
             announced: None,
             goes_on: false,
         };
-        engine.held.insert(req, held);
+        engine.deferred.insert(req, held);
         let pattern = Pattern {
             context: ContextId::WORLD,
             source: Some(3),
@@ -380,7 +380,7 @@ mod tests {
         let mut engine = Engine::new(0);
         let (pattern, req) = held_back(&mut engine, room, ends);
         engine.matcher.post(pattern, req);
-        engine.on_message(PEER, header::ANNOUNCE, &announce(len, 77));
+        engine.on_message(PEER, header::RTS, &announce(len, 77));
         (engine, req)
     }
 
@@ -398,15 +398,19 @@ mod tests {
         let (mut engine, req) = met(&mut room, [10, 20], 100_000);
         let asked = outgoing(&mut engine);
         assert_eq!(asked.len(), 2);
-        assert!(asked.iter().all(|(message, _)| *message == header::ASK_END));
-        let head = Head::new().u32(req.0).u64(99_980);
+        assert!(
+            asked
+                .iter()
+                .all(|(message, _)| *message == header::EDGE_REQUEST)
+        );
+        let head = Header::new().u32(req.0).u64(99_980);
         let end = [head.bytes(), &[5; 20]].concat();
-        engine.on_message(PEER + 1, header::END, &end);
+        engine.on_message(PEER + 1, header::EDGE_DATA, &end);
         assert_eq!(engine.malformed, 1, "from somebody else");
-        engine.on_message(PEER, header::END, &end);
-        engine.on_message(PEER, header::END, &end);
+        engine.on_message(PEER, header::EDGE_DATA, &end);
+        engine.on_message(PEER, header::EDGE_DATA, &end);
         assert_eq!(engine.malformed, 2, "twice");
-        assert_eq!(engine.held[&req].awaited, [true, false]);
+        assert_eq!(engine.deferred[&req].awaited, [true, false]);
         drop(engine);
         assert!(room[99_980..].iter().all(|&b| b == 5) && room[..99_980].iter().all(|&b| b == 0));
     }
@@ -414,7 +418,7 @@ mod tests {
     /// Both ends of a message, as a sender gives them: each has so many bytes, and all of them are
     /// this.
     fn given(request: u32, each: usize, byte: u8) -> Vec<u8> {
-        [Head::new().u32(request).bytes(), &vec![byte; 2 * each]].concat()
+        [Header::new().u32(request).bytes(), &vec![byte; 2 * each]].concat()
     }
 
     #[test]
@@ -429,15 +433,18 @@ mod tests {
             if first {
                 engine.matcher.post(pattern, next);
             }
-            engine.on_message(PEER, header::ENDS, &given(78, 4096, 7));
-            engine.on_message(PEER, header::ANNOUNCE, &announce(100_000, 78));
+            engine.on_message(PEER, header::EDGES, &given(78, 4096, 7));
+            engine.on_message(PEER, header::RTS, &announce(100_000, 78));
             if !first {
-                assert_eq!(engine.given.len(), 1, "kept with its announcement");
+                assert_eq!(engine.early_edges.len(), 1, "kept with its announcement");
                 engine.matcher.match_receive(&pattern).unwrap();
                 engine.take_announced(next, PEER, 100_000, 0, 78, false);
             }
-            assert_eq!((outgoing(&mut engine).len(), engine.given.len()), (0, 0));
-            assert_eq!(engine.held[&next].awaited, [false; 2]);
+            assert_eq!(
+                (outgoing(&mut engine).len(), engine.early_edges.len()),
+                (0, 0)
+            );
+            assert_eq!(engine.deferred[&next].awaited, [false; 2]);
             assert_eq!(engine.malformed, 0);
             drop(engine);
             assert!(other[..10].iter().chain(&other[99_980..]).all(|&b| b == 7));
@@ -449,31 +456,40 @@ mod tests {
     fn ends_that_make_no_sense_or_are_too_short_help_nobody() {
         let mut room = vec![0u8; 100_000];
         let (mut engine, req) = met(&mut room, [0, 0], 100_000);
-        for bytes in [given(78, END_MAX + 1, 1), given(78, 0, 1), vec![1; 7]] {
-            engine.on_message(PEER, header::ENDS, &bytes);
+        for bytes in [
+            given(78, EDGE_MAX_BYTES + 1, 1),
+            given(78, 0, 1),
+            vec![1; 7],
+        ] {
+            engine.on_message(PEER, header::EDGES, &bytes);
         }
-        assert_eq!((engine.malformed, engine.given.len()), (3, 0));
+        assert_eq!((engine.malformed, engine.early_edges.len()), (3, 0));
         // Eight bytes where ten are wanted, of one end; they are asked for.
-        engine.on_message(PEER, header::ENDS, &given(77, 8, 1));
-        engine.held.get_mut(&req).unwrap().ends = [10, 4];
+        engine.on_message(PEER, header::EDGES, &given(77, 8, 1));
+        engine.deferred.get_mut(&req).unwrap().ends = [10, 4];
         engine.take_announced(req, PEER, 100_000, 0, 77, false);
         assert_eq!(outgoing(&mut engine).len(), 1);
-        assert_eq!(engine.held[&req].awaited, [true, false]);
+        assert_eq!(engine.deferred[&req].awaited, [true, false]);
     }
 
     #[test]
     fn a_large_message_s_ends_go_before_it_is_announced() {
-        let data: Vec<u8> = (0..GIVES_MIN as u32).map(|i| (i % 251) as u8).collect();
+        let data: Vec<u8> = (0..SENDS_EDGES_MIN_BYTES as u32)
+            .map(|i| (i % 251) as u8)
+            .collect();
         let mut engine = Engine::new(0);
         let req = announced_send(&mut engine, &data);
-        engine.give_ends(PEER, req);
+        engine.send_edges(PEER, req);
         let queued = engine.outbox.get_mut(&PEER).unwrap().pop_front().unwrap();
         let Payload::Owned(bytes) = queued.payload else {
             panic!("no bytes")
         };
-        assert_eq!(queued.message, header::ENDS);
-        assert_eq!(&bytes[..END_MAX], &data[..END_MAX]);
-        assert_eq!(&bytes[END_MAX..], &data[data.len() - END_MAX..]);
+        assert_eq!(queued.message, header::EDGES);
+        assert_eq!(&bytes[..EDGE_MAX_BYTES], &data[..EDGE_MAX_BYTES]);
+        assert_eq!(
+            &bytes[EDGE_MAX_BYTES..],
+            &data[data.len() - EDGE_MAX_BYTES..]
+        );
     }
 
     #[test]
@@ -482,19 +498,23 @@ mod tests {
         let mut engine = Engine::new(0);
         let req = announced_send(&mut engine, &data);
         let ask = |at: u64, len: u32| {
-            let head = Head::new().u32(req.0).u32(4).u64(at).u32(len);
+            let head = Header::new().u32(req.0).u32(4).u64(at).u32(len);
             head.bytes().to_vec()
         };
-        engine.on_message(PEER, header::ASK_END, &ask(199_990, 10));
+        engine.on_message(PEER, header::EDGE_REQUEST, &ask(199_990, 10));
         let queued = engine.outbox.get_mut(&PEER).unwrap().pop_front().unwrap();
         let Payload::Owned(bytes) = queued.payload else {
             panic!("no bytes")
         };
         assert_eq!(&bytes[..], &data[199_990..]);
-        for (at, len) in [(199_991, 10), (u64::MAX, 10), (0, END_MAX as u32 + 1)] {
-            engine.on_message(PEER, header::ASK_END, &ask(at, len));
+        for (at, len) in [
+            (199_991, 10),
+            (u64::MAX, 10),
+            (0, EDGE_MAX_BYTES as u32 + 1),
+        ] {
+            engine.on_message(PEER, header::EDGE_REQUEST, &ask(at, len));
         }
-        engine.on_message(PEER + 1, header::ASK_END, &ask(0, 10));
+        engine.on_message(PEER + 1, header::EDGE_REQUEST, &ask(0, 10));
         assert_eq!(engine.malformed, 4);
     }
 

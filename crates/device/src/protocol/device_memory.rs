@@ -2,11 +2,11 @@
 //! needs them goes through its windows.
 
 use crate::base::buffer::{Layout, Sink, Source};
-use crate::device::Device;
-use crate::protocol::engine::{Engine, Fetching, Task};
+use crate::base::header::{Fields, Header};
 use crate::base::key::ProcId;
 use crate::base::request::{Operation, ReqId};
-use crate::base::header::{Fields, Head};
+use crate::device::Device;
+use crate::protocol::engine::{Engine, Fetching, SingleCopyTask};
 use std::ops::Range;
 
 /// In an announcement's head, in the place of an address: the message lies on the sender's card,
@@ -141,7 +141,7 @@ impl Device {
     }
 
     /// Tells the wire where the message lies that the next one announces.
-    pub(crate) fn prepare_on_card(&mut self, head: &Head) {
+    pub(crate) fn prepare_on_card(&mut self, head: &Header) {
         let mut fields = Fields(head.bytes());
         let (Some(_), Some(_), Some(ON_CARD), Some(req)) =
             (fields.key(), fields.u64(), fields.u64(), fields.u32())
@@ -160,7 +160,7 @@ impl Device {
     }
 
     /// Lets the card bring an announced message that has been matched, or asks for it.
-    pub(crate) fn fetch_by_card(&mut self, task: &Task) {
+    pub(crate) fn fetch_by_card(&mut self, task: &SingleCopyTask) {
         let Some(Operation::Receive { sink, .. }) = self.engine.requests.operation(task.req) else {
             return;
         };

@@ -1,16 +1,16 @@
 //! What happens when messages arrive: eager delivery, announcements, pieces, acknowledgements.
 
-use crate::protocol::speculative::AtOnce;
-use crate::protocol::device_memory::Runs;
-use crate::protocol::select::{Copying, Measured, Way};
-use crate::counters::COUNTERS;
-use crate::protocol::deferred::Held;
+use crate::base::header::{self, Fields, Header};
 use crate::base::key::{Envelope, ProcId};
-use crate::protocol::zero_copy::{CLASSES, Choice};
-use crate::matching::{Content, KeptBytes, Matcher, Unexpected};
-use crate::protocol::control::Note;
 use crate::base::request::{Asked, Completion, Fault, Operation, ReqId, Requests, Stream};
-use crate::base::header::{self, Fields, Head};
+use crate::counters::COUNTERS;
+use crate::matching::{Content, KeptBytes, Matcher, Unexpected};
+use crate::protocol::control::ControlMessage;
+use crate::protocol::deferred::Deferred;
+use crate::protocol::device_memory::Runs;
+use crate::protocol::select::{Measured, PathSelector, Way};
+use crate::protocol::speculative::Speculative;
+use crate::protocol::zero_copy::{CLASSES, Choice};
 use ferry_transport::{Inbox, ReadError};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
@@ -19,13 +19,13 @@ use std::time::Instant;
 /// A message that waits for room on its wire.
 pub(crate) struct Outgoing {
     pub message: u8,
-    pub head: Head,
+    pub head: Header,
     pub payload: Payload,
 }
 
 impl Outgoing {
     /// A message that is all head.
-    pub fn head(message: u8, head: Head) -> Outgoing {
+    pub fn head(message: u8, head: Header) -> Outgoing {
         Outgoing {
             message,
             head,
@@ -36,7 +36,7 @@ impl Outgoing {
     /// Is it an announced message's bytes? Those of one that was not announced keep their place
     /// among the messages: they are what is matched.
     fn is_stream(&self) -> bool {
-        matches!(self.payload, Payload::Stream { .. }) && self.message != header::AT_ONCE
+        matches!(self.payload, Payload::Stream { .. }) && self.message != header::SPECULATIVE
     }
 
     /// Are these an announced message's bytes that have not been offered to the wire?
@@ -78,7 +78,7 @@ pub(crate) enum Offer {
 }
 
 /// An announced message whose receive has matched and whose bytes can be read.
-pub(crate) struct Task {
+pub(crate) struct SingleCopyTask {
     pub req: ReqId,
     pub from: ProcId,
     pub address: u64,
@@ -112,14 +112,14 @@ pub(crate) struct Engine {
     pub requests: Requests,
     pub outbox: HashMap<ProcId, VecDeque<Outgoing>>,
     pub outbox_peers: Vec<ProcId>,
-    tasks: VecDeque<Task>,
+    tasks: VecDeque<SingleCopyTask>,
     /// Reads that the wire has begun, by the wire's number.
     pub fetching: Vec<(u32, Fetching)>,
-    pub copying: Copying,
+    pub path_selector: PathSelector,
     /// Large messages may be lent to wires that can.
     pub lends: bool,
     /// Whether they are, by peer, where that is a matter of speed.
-    pub lending: HashMap<ProcId, [Choice; CLASSES]>,
+    pub zero_copy: HashMap<ProcId, [Choice; CLASSES]>,
     pub sent: u64,
     pub received: u64,
     /// Messages that made no sense and were dropped.
@@ -135,20 +135,20 @@ pub(crate) struct Engine {
     /// Bytes that have come of large messages.
     pub streamed: u64,
     /// Large messages that are not announced.
-    pub at_once: AtOnce,
+    pub speculative: Speculative,
     /// Processes from which nothing will come any more.
     pub lost: BTreeSet<ProcId>,
     /// Receives that are held back.
-    pub held: HashMap<ReqId, Held>,
+    pub deferred: HashMap<ReqId, Deferred>,
     /// The next receive is to be one of them.
-    pub next_held: Option<Held>,
+    pub next_deferred: Option<Deferred>,
     /// The next large message's ends go before its announcement.
-    pub gives_ends: bool,
+    pub sends_edges: bool,
     /// Ends that have come before their message's announcement has met a receive, by the sender
     /// and its request.
-    pub given: HashMap<(ProcId, u32), Box<[u8]>>,
+    pub early_edges: HashMap<(ProcId, u32), Box<[u8]>>,
     /// What other processes have said, and nobody has read yet.
-    pub notes: VecDeque<(ProcId, Note)>,
+    pub notes: VecDeque<(ProcId, ControlMessage)>,
     /// Where a modelled card's memory lies in this process; empty if there is none.
     pub card: Range<usize>,
     /// What the processor has received into it, and what that costs is not charged yet.
@@ -166,9 +166,9 @@ impl Engine {
             outbox_peers: Vec::new(),
             tasks: VecDeque::new(),
             fetching: Vec::new(),
-            copying: Copying::default(),
+            path_selector: PathSelector::default(),
             lends: true,
-            lending: HashMap::new(),
+            zero_copy: HashMap::new(),
             sent: 0,
             received: 0,
             malformed: 0,
@@ -177,12 +177,12 @@ impl Engine {
             burst: (None, 0),
             large_moved: false,
             streamed: 0,
-            at_once: AtOnce::default(),
+            speculative: Speculative::default(),
             lost: BTreeSet::new(),
-            held: HashMap::new(),
-            next_held: None,
-            gives_ends: false,
-            given: HashMap::new(),
+            deferred: HashMap::new(),
+            next_deferred: None,
+            sends_edges: false,
+            early_edges: HashMap::new(),
             notes: VecDeque::new(),
             card: 0..0,
             landed: Vec::new(),
@@ -239,7 +239,7 @@ impl Engine {
         !self.tasks.is_empty()
     }
 
-    pub fn next_task(&mut self) -> Option<Task> {
+    pub fn next_task(&mut self) -> Option<SingleCopyTask> {
         self.tasks.pop_front()
     }
 
@@ -295,12 +295,12 @@ impl Engine {
         request: u32,
         waited: bool,
     ) {
-        let given = match self.given.is_empty() {
+        let given = match self.early_edges.is_empty() {
             true => None,
-            false => self.given.remove(&(from, request)),
+            false => self.early_edges.remove(&(from, request)),
         };
         if address != 0 {
-            self.tasks.push_back(Task {
+            self.tasks.push_back(SingleCopyTask {
                 req,
                 from,
                 address,
@@ -309,7 +309,7 @@ impl Engine {
                 waited,
                 met: Instant::now(),
             });
-        } else if (self.held.is_empty() && self.next_held.is_none())
+        } else if (self.deferred.is_empty() && self.next_deferred.is_none())
             || !self.hold(req, from, len, request, given.as_deref())
         {
             self.ask_for(req, from, request, None, waited);
@@ -323,14 +323,14 @@ impl Engine {
             Ok(()) => {
                 COUNTERS.read.add(fetch.take);
                 if let Some(measured) = fetch.measured {
-                    self.copying.note(fetch.take, measured);
+                    self.path_selector.note(fetch.take, measured);
                 }
                 self.end_receive(fetch.req, self.requests.envelope(fetch.req), fetch.take);
             }
             // The probe, or the system's policy, says no: ask for the bytes over the wire instead.
             Err(_) => {
                 if let Some(measured) = fetch.measured {
-                    self.copying.drop(measured);
+                    self.path_selector.drop(measured);
                 }
                 self.ask(fetch.req, fetch.from, fetch.request, None);
             }
@@ -355,11 +355,15 @@ impl Engine {
         waited: bool,
     ) {
         self.begin_stream(req, from, 0, measured);
-        let head = Head::new().u32(request).u32(req.0);
+        let head = Header::new().u32(request).u32(req.0);
         self.queue(
             from,
             Outgoing {
-                message: if waited { header::ASK_MET } else { header::ASK },
+                message: if waited {
+                    header::CTS_PREPOSTED
+                } else {
+                    header::CTS
+                },
                 head,
                 payload: Payload::None,
             },
@@ -388,8 +392,8 @@ impl Engine {
         self.queue(
             to,
             Outgoing {
-                message: header::TAKEN,
-                head: Head::new().u32(request),
+                message: header::FIN,
+                head: Header::new().u32(request),
                 payload: Payload::None,
             },
         );
@@ -445,7 +449,7 @@ impl Engine {
         COUNTERS.received[self.way(from)].add(len);
         COUNTERS.received_announced.add(1);
         if let Some(passed) = fields.u32() {
-            self.copying.passed(len, passed);
+            self.path_selector.passed(len, passed);
         }
         match self.matcher.match_message(&key) {
             Some(req) => {
@@ -472,7 +476,7 @@ impl Engine {
                 *asked = Asked::Yes;
                 let len = source.len() as u64;
                 self.peer_went(from, len, Way::Pieces);
-                self.at_once.note(from, len, waited);
+                self.speculative.note(from, len, waited);
             }
             _ => return None,
         }
@@ -484,8 +488,8 @@ impl Engine {
         self.queue(
             from,
             Outgoing {
-                message: header::PIECE,
-                head: Head::new().u32(theirs),
+                message: header::DATA,
+                head: Header::new().u32(theirs),
                 payload,
             },
         );
@@ -519,7 +523,7 @@ impl Engine {
         let (got, measured) = (stream.got, stream.measured);
         if got >= total {
             if let Some(measured) = measured {
-                self.copying.note(got, measured);
+                self.path_selector.note(got, measured);
             }
             self.finish_receive(req, got);
         }
@@ -532,7 +536,7 @@ impl Engine {
             Some(Operation::SendLarge { to, source, asked }) if *to == from => {
                 let (len, read) = (source.len() as u64, *asked == Asked::NotYet);
                 if read {
-                    self.at_once.note(from, len, false);
+                    self.speculative.note(from, len, false);
                 }
                 self.peer_went(from, len, Way::Read);
                 self.own_went(from, len, Way::Read);
@@ -547,7 +551,7 @@ impl Engine {
     /// One of this process's large messages has gone to a peer.
     pub(crate) fn own_went(&mut self, peer: ProcId, len: u64, way: Way) {
         if peer > self.me {
-            self.copying.sent(len, way);
+            self.path_selector.sent(len, way);
         }
     }
 
@@ -555,7 +559,7 @@ impl Engine {
     /// with the lower number decides for both.
     fn peer_went(&mut self, peer: ProcId, len: u64, way: Way) {
         if peer < self.me {
-            self.copying.went(peer, len, way);
+            self.path_selector.went(peer, len, way);
         }
     }
 }
@@ -566,29 +570,31 @@ impl Inbox for Engine {
     }
 
     fn first_touch(&mut self) {
-        self.copying.cold();
+        self.path_selector.cold();
     }
 
     #[inline]
     fn on_message(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool {
         self.received += 1;
-        self.at_once.hear(from);
+        self.speculative.hear(from);
         let understood = match message {
             header::EAGER | header::EAGER_SYNC => match self.eager(from, message, bytes) {
                 Some(kept) => return kept,
                 None => None,
             },
-            header::ANNOUNCE => self.announced(from, bytes),
-            header::ASK | header::ASK_MET => self.asked(from, bytes, message == header::ASK_MET),
-            header::PIECE => self.piece(from, bytes),
-            header::TAKEN => self.was_taken(from, bytes),
-            header::ASK_END => self.asked_end(from, bytes),
-            header::END => self.end_came(from, bytes),
-            header::ENDS => self.ends_given(from, bytes),
-            header::NOTE => self.note_came(from, bytes),
-            header::AT_ONCE => self.at_once_arrived(from, bytes),
-            header::LATE => {
-                self.at_once.note_late(from);
+            header::RTS => self.announced(from, bytes),
+            header::CTS | header::CTS_PREPOSTED => {
+                self.asked(from, bytes, message == header::CTS_PREPOSTED)
+            }
+            header::DATA => self.piece(from, bytes),
+            header::FIN => self.was_taken(from, bytes),
+            header::EDGE_REQUEST => self.on_edge_request(from, bytes),
+            header::EDGE_DATA => self.on_edge_data(from, bytes),
+            header::EDGES => self.on_edges(from, bytes),
+            header::CONTROL => self.note_came(from, bytes),
+            header::SPECULATIVE => self.at_once_arrived(from, bytes),
+            header::UNEXPECTED => {
+                self.speculative.note_late(from);
                 Some(())
             }
             _ => None,
@@ -606,7 +612,7 @@ impl Inbox for Engine {
         head: &[u8],
         left: usize,
     ) -> Option<&mut [u8]> {
-        if message == header::AT_ONCE {
+        if message == header::SPECULATIVE {
             return self.at_once_room(from, head, left);
         }
         let req = self.streamed(from, message, head)?;

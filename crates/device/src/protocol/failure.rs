@@ -2,10 +2,10 @@
 //! once.
 
 use crate::base::buffer::Sink;
-use crate::device::Device;
-use crate::protocol::engine::Engine;
 use crate::base::key::{Pattern, ProcId};
 use crate::base::request::{Fault, Operation, ReqId};
+use crate::device::Device;
+use crate::protocol::engine::Engine;
 use ferry_transport::TransportError;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -69,8 +69,8 @@ impl Engine {
     fn fail_peer(&mut self, peer: ProcId) {
         let queued = self.forget_queue(peer);
         self.incoming.remove(&peer);
-        self.at_once.forget(peer);
-        self.given.retain(|(from, _), _| *from != peer);
+        self.speculative.forget(peer);
+        self.early_edges.retain(|(from, _), _| *from != peer);
         let mut failed = queued;
         failed.extend(self.held_of(peer));
         let mut unmatched = Vec::new();
@@ -105,9 +105,9 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::header::{self, Header};
     use crate::base::key::{ContextId, Key, Tags};
-    use crate::progress::wait::Patience;
-    use crate::base::header::{self, Head};
+    use crate::progress::wait::WaitPolicy;
     use crate::{SendMode, Source};
     use ferry_job::{RankStatus, Welcome};
     use ferry_transport::Inbox;
@@ -122,7 +122,7 @@ mod tests {
 
     fn alone() -> Device {
         let status: &RankStatus = Box::leak(Box::default());
-        let patience = Patience::new(1, 1);
+        let patience = WaitPolicy::new(1, 1);
         let alone = Welcome::on_one_host(0, 1, "here");
         Device::new(&alone, None, None, status, patience, false).unwrap()
     }
@@ -153,8 +153,8 @@ mod tests {
             source: 1,
             tag: 7,
         };
-        let head = Head::new().key(&key).u64(100_000).u64(0).u32(5);
-        d.engine.on_message(1, header::ANNOUNCE, head.bytes());
+        let head = Header::new().key(&key).u64(100_000).u64(0).u32(5);
+        d.engine.on_message(1, header::RTS, head.bytes());
         assert!(d.is_announced(held[0]) && !d.is_announced(held[1]));
         assert!(held.iter().all(|&req| !d.is_complete(req)));
         d.break_down(&cable_pulled());

@@ -157,7 +157,7 @@ pub(crate) struct Measured {
     class: usize,
     /// The trial to which it belongs.
     trial: Option<u32>,
-    /// [`Copying::cold`] had been said so often when it was given its way.
+    /// [`PathSelector::cold`] had been said so often when it was given its way.
     cold: u64,
     /// When it met its receive.
     met: Instant,
@@ -168,13 +168,13 @@ pub(crate) struct Measured {
 }
 
 /// What has been measured.
-pub(crate) struct Copying {
+pub(crate) struct PathSelector {
     /// For each [`Copier`] apart.
     classes: [[Class; CLASSES]; 3],
     /// When the last message ended, and which way it went: what queued behind it began only then.
     ended: Option<(Instant, Way)>,
     /// When the first of those under way, or of the last that were, met its receive, and how often
-    /// [`Copying::cold`] had been said.
+    /// [`PathSelector::cold`] had been said.
     begun: Option<(Instant, u64)>,
     /// Pieces that came or went through memory that had not been used before.
     cold: u64,
@@ -185,8 +185,8 @@ pub(crate) struct Copying {
     ways: HashMap<ProcId, [Option<(Way, u8)>; CLASSES]>,
 }
 
-impl Default for Copying {
-    fn default() -> Copying {
+impl Default for PathSelector {
+    fn default() -> PathSelector {
         let class = Class {
             figures: [Figure::default(); 2],
             stage: Stage::Trial(Way::Read),
@@ -204,7 +204,7 @@ impl Default for Copying {
         for class in &mut classes[Copier::Sender as usize] {
             class.each = 2;
         }
-        Copying {
+        PathSelector {
             classes,
             ended: None,
             begun: None,
@@ -303,8 +303,8 @@ impl Class {
     }
 }
 
-impl Copying {
-    /// The way for a message of `len` bytes that goes now, and what [`Copying::note`] wants at its
+impl PathSelector {
+    /// The way for a message of `len` bytes that goes now, and what [`PathSelector::note`] wants at its
     /// end. `met`: when it met its receive; this process may have seen to what its peer reads
     /// since then.
     pub fn choose(&mut self, copier: Copier, from: ProcId, len: u64, met: Instant) -> Measured {
@@ -468,7 +468,7 @@ mod tests {
 
     /// Sends `messages` of which those that go the `fast` way take 1 ms and others 3; returns how
     /// many went the other way.
-    fn send(copying: &mut Copying, messages: u32, fast: Way, copier: Copier) -> u32 {
+    fn send(copying: &mut PathSelector, messages: u32, fast: Way, copier: Copier) -> u32 {
         let mut slow_ones = 0;
         for _ in 0..messages {
             let mut measured = copying.choose(copier, 0, 100_000, Instant::now());
@@ -487,7 +487,7 @@ mod tests {
     /// nearer, as others do.
     #[test]
     fn messages_that_came_unannounced_count_towards_the_next_trial() {
-        let mut copying = Copying::default();
+        let mut copying = PathSelector::default();
         send(&mut copying, 2 * TRIAL, Way::Pieces, Copier::Program);
         for passed in [REST_MIN, 0] {
             copying.passed(10_000_000, REST_MAX);
@@ -504,7 +504,7 @@ mod tests {
     #[test]
     fn the_faster_way_wins() {
         for (fast, slow) in [(Way::Read, Way::Pieces), (Way::Pieces, Way::Read)] {
-            let mut copying = Copying::default();
+            let mut copying = PathSelector::default();
             let first = send(&mut copying, 2 * TRIAL, fast, Copier::Program);
             assert_eq!(first, TRIAL);
             let later = send(&mut copying, 10_000, fast, Copier::Program);
@@ -526,7 +526,7 @@ mod tests {
     /// What was true once may change, and one bad trial does not turn a clear verdict.
     #[test]
     fn a_verdict_can_change_but_not_by_one_accident() {
-        let mut copying = Copying::default();
+        let mut copying = PathSelector::default();
         send(&mut copying, 2 * TRIAL, Way::Pieces, Copier::Program);
         let class = copying.classes[0][class_of(100_000)];
         assert_eq!(class.verdict, Way::Pieces);
@@ -547,7 +547,7 @@ mod tests {
     /// the trial has ended.
     #[test]
     fn many_at_once() {
-        let mut copying = Copying::default();
+        let mut copying = PathSelector::default();
         for round in [Way::Read, Way::Pieces] {
             let all: Vec<_> = (0..64)
                 .map(|_| copying.choose(Copier::Program, 0, 100_000, Instant::now()))
@@ -568,7 +568,7 @@ mod tests {
     /// program that has nothing else is judged by it.
     #[test]
     fn spoiled_messages_do_not_count() {
-        let mut copying = Copying::default();
+        let mut copying = PathSelector::default();
         let class = class_of(100_000);
         let mut one = |warm: bool, other: bool| {
             let measured = copying.choose(Copier::Program, 0, 100_000, Instant::now());
@@ -627,7 +627,7 @@ mod tests {
     /// A process that sends to a peer as well goes the peer's way, for as long as it hears of it.
     #[test]
     fn followers_follow() {
-        let mut copying = Copying::default();
+        let mut copying = PathSelector::default();
         copying.went(3, 100_000, Way::Pieces);
         let mut way = |copier, from, len| copying.choose(copier, from, len, Instant::now()).way;
         for _ in 0..FOLLOWS_MAX {
@@ -643,7 +643,7 @@ mod tests {
     /// take 3 ms.
     #[test]
     fn what_is_exchanged_takes_the_time_of_both() {
-        let mut copying = Copying::default();
+        let mut copying = PathSelector::default();
         for _ in 0..100 {
             let mut measured = copying.choose(Copier::Sender, 3, 100_000, Instant::now());
             let way = measured.way();
@@ -673,7 +673,7 @@ mod tests {
     /// long are none.
     #[test]
     fn on_a_shared_core_the_work_counts() {
-        let mut copying = Copying::default();
+        let mut copying = PathSelector::default();
         for _ in 0..2 * TRIAL {
             let mut measured = copying.choose(Copier::Sharing, 0, 100_000, Instant::now());
             let waited = match measured.way() {

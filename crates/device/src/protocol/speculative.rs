@@ -15,16 +15,16 @@
 //! processes.
 
 use crate::base::buffer::Source;
-use crate::protocol::select::{CLASSES, class_of};
-use crate::device::{Device, SendMode};
-use crate::counters::COUNTERS;
-use crate::protocol::engine::{Engine, Outgoing, Payload};
+use crate::base::header::{self, Fields, Header};
 use crate::base::key::{Key, ProcId};
-use crate::protocol::zero_copy::class;
-use crate::matching::{Content, Unexpected};
 use crate::base::request::{Asked, Fault, Operation, ReqId};
+use crate::counters::COUNTERS;
+use crate::device::{Device, SendMode};
+use crate::matching::{Content, Unexpected};
+use crate::protocol::engine::{Engine, Outgoing, Payload};
+use crate::protocol::select::{CLASSES, class_of};
 use crate::protocol::stream::LEND_MIN;
-use crate::base::header::{self, Fields, Head};
+use crate::protocol::zero_copy::class;
 use ferry_transport::{Features, ZeroCopy};
 use std::collections::{HashMap, HashSet};
 
@@ -78,7 +78,7 @@ struct Paces {
 
 /// What is known of messages that go at once, in either direction.
 #[derive(Default)]
-pub(crate) struct AtOnce {
+pub(crate) struct Speculative {
     paces: HashMap<ProcId, Paces>,
     /// Peers to which one has gone, and from which nothing has come since.
     unheard: HashSet<ProcId>,
@@ -131,9 +131,14 @@ impl Device {
             && self.progress_thread.is_none()
             // Otherwise it must be possible to move what is left of it, or its ends go first.
             && self.engine.lends
-            && !self.engine.gives_ends
+            && !self.engine.sends_edges
             && self.engine.outbox_empty(to);
-        if !may || !self.engine.at_once.may_send(to, len, features.same_node) {
+        if !may
+            || !self
+                .engine
+                .speculative
+                .may_send(to, len, features.same_node)
+        {
             return false;
         }
         let lent = len >= LEND_MIN
@@ -141,7 +146,7 @@ impl Device {
                 ZeroCopy::Never => false,
                 ZeroCopy::Always => true,
                 ZeroCopy::IfFaster => {
-                    let choices = self.engine.lending.get(&to);
+                    let choices = self.engine.zero_copy.get(&to);
                     choices.is_some_and(|c| c[class(len)].lends())
                 }
             };
@@ -151,8 +156,8 @@ impl Device {
     /// Sends a message that [`goes_at_once`](Device::goes_at_once), as far as there is room; the
     /// rest follows when there is.
     pub(crate) fn send_at_once(&mut self, to: ProcId, key: Key, source: Source) -> ReqId {
-        self.engine.at_once.went(to, source.len());
-        let head = Head::new().key(&key).u64(source.len() as u64);
+        self.engine.speculative.went(to, source.len());
+        let head = Header::new().key(&key).u64(source.len() as u64);
         let req = self.engine.requests.insert(Operation::SendLarge {
             to,
             source,
@@ -166,7 +171,7 @@ impl Device {
         self.engine.queue(
             to,
             Outgoing {
-                message: header::AT_ONCE,
+                message: header::SPECULATIVE,
                 head,
                 payload,
             },
@@ -176,7 +181,7 @@ impl Device {
     }
 }
 
-impl AtOnce {
+impl Speculative {
     /// `chosen`: the receiver has another way to get the bytes, and chooses.
     fn may_send(&self, to: ProcId, len: usize, chosen: bool) -> bool {
         let paces = self.paces.get(&to);
@@ -252,7 +257,7 @@ impl Engine {
     /// Bytes of a message that goes at once, with this head, are here: if they are its first, it is
     /// matched.
     fn begin_at_once(&mut self, from: ProcId, head: &[u8]) -> Option<()> {
-        if self.at_once.coming.contains_key(&from) {
+        if self.speculative.coming.contains_key(&from) {
             return Some(());
         }
         let mut fields = Fields(head);
@@ -260,7 +265,7 @@ impl Engine {
         let left = usize::try_from(len)
             .ok()
             .filter(|l| (1..=MOST).contains(l))?;
-        self.at_once.hear(from);
+        self.speculative.hear(from);
         COUNTERS.received[self.way(from)].add(len);
         let to = match self.matcher.match_message(&key) {
             Some(req) => {
@@ -269,21 +274,21 @@ impl Engine {
                 Place::Receive(req)
             }
             None => {
-                let number = self.at_once.next;
-                self.at_once.next = number.wrapping_add(1);
+                let number = self.speculative.next;
+                self.speculative.next = number.wrapping_add(1);
                 let bytes = vec![0; left].into_boxed_slice();
-                self.at_once.kept.insert(number, Kept { bytes, got: 0 });
+                self.speculative.kept.insert(number, Kept { bytes, got: 0 });
                 self.matcher.keep(Unexpected {
                     key,
                     from,
                     len,
-                    content: Content::AtOnce { number },
+                    content: Content::Speculative { number },
                 });
-                self.queue(from, Outgoing::head(header::LATE, Head::new()));
+                self.queue(from, Outgoing::head(header::UNEXPECTED, Header::new()));
                 Place::Kept(number)
             }
         };
-        self.at_once.coming.insert(from, Coming { to, left });
+        self.speculative.coming.insert(from, Coming { to, left });
         Some(())
     }
 
@@ -302,12 +307,12 @@ impl Engine {
         left: usize,
     ) -> Option<&mut [u8]> {
         self.begin_at_once(from, head)?;
-        let coming = self.at_once.coming.get(&from)?;
+        let coming = self.speculative.coming.get(&from)?;
         let left = left.min(coming.left);
         match coming.to {
             Place::Receive(req) => self.stream_room(from, req, left),
             Place::Kept(number) => {
-                let kept = self.at_once.kept.get_mut(&number)?;
+                let kept = self.speculative.kept.get_mut(&number)?;
                 kept.bytes.get_mut(kept.got..kept.got + left)
             }
         }
@@ -323,12 +328,12 @@ impl Engine {
         data: Option<&[u8]>,
     ) -> Option<()> {
         self.begin_at_once(from, head)?;
-        let coming = self.at_once.coming.get_mut(&from)?;
+        let coming = self.speculative.coming.get_mut(&from)?;
         let fits = bytes.min(coming.left);
         coming.left -= fits;
         let (to, whole) = (coming.to, coming.left == 0);
         if whole {
-            self.at_once.coming.remove(&from);
+            self.speculative.coming.remove(&from);
         }
         let data = data.map(|d| &d[..fits]);
         match to {
@@ -336,7 +341,7 @@ impl Engine {
                 self.stream_came(from, req, fits, data)?;
             }
             Place::Kept(number) => {
-                let kept = self.at_once.kept.get_mut(&number)?;
+                let kept = self.speculative.kept.get_mut(&number)?;
                 if let Some(data) = data {
                     kept.bytes[kept.got..kept.got + fits].copy_from_slice(data);
                 }
@@ -350,7 +355,7 @@ impl Engine {
 
     /// A receive has met a message that was kept: what there is of it.
     pub(crate) fn take_kept(&mut self, req: ReqId, from: ProcId, number: u32) {
-        let Some(kept) = self.at_once.kept.remove(&number) else {
+        let Some(kept) = self.speculative.kept.remove(&number) else {
             // The rest will not come any more.
             return self.requests.fail(req, Fault::Transport);
         };
@@ -364,7 +369,7 @@ impl Engine {
             unsafe { sink.write(0, &kept.bytes[..kept.got]) };
         }
         self.begin_stream(req, from, kept.got as u64, None);
-        if let Some(coming) = self.at_once.coming.get_mut(&from) {
+        if let Some(coming) = self.speculative.coming.get_mut(&from) {
             coming.to = Place::Receive(req);
         }
     }
@@ -388,8 +393,8 @@ mod tests {
         }
     }
 
-    fn head() -> Head {
-        Head::new().key(&key()).u64(LEN as u64)
+    fn head() -> Header {
+        Header::new().key(&key()).u64(LEN as u64)
     }
 
     fn receive(engine: &mut Engine, room: &mut [u8]) -> ReqId {
@@ -421,16 +426,17 @@ mod tests {
             let mut at = 0;
             while at < piece.len() {
                 let rest = &piece[at..];
-                let room = engine.stream_buffer(PEER, header::AT_ONCE, head.bytes(), rest.len());
+                let room =
+                    engine.stream_buffer(PEER, header::SPECULATIVE, head.bytes(), rest.len());
                 match room.filter(|r| place && !r.is_empty()) {
                     Some(room) => {
                         let n = room.len();
                         room.copy_from_slice(&rest[..n]);
-                        engine.stream_placed(PEER, header::AT_ONCE, head.bytes(), n);
+                        engine.stream_placed(PEER, header::SPECULATIVE, head.bytes(), n);
                         at += n;
                     }
                     None => {
-                        engine.stream_part(PEER, header::AT_ONCE, head.bytes(), rest);
+                        engine.stream_part(PEER, header::SPECULATIVE, head.bytes(), rest);
                         at = piece.len();
                     }
                 }
@@ -441,7 +447,7 @@ mod tests {
     /// As it comes where no wire carries streams: in pieces, each with the head.
     fn come_in_pieces(engine: &mut Engine, data: &[u8]) {
         for piece in data.chunks(30_001) {
-            engine.on_message(PEER, header::AT_ONCE, &[head().bytes(), piece].concat());
+            engine.on_message(PEER, header::SPECULATIVE, &[head().bytes(), piece].concat());
         }
     }
 
@@ -468,10 +474,10 @@ mod tests {
                 let late = if posted_at == 0 {
                     vec![]
                 } else {
-                    vec![header::LATE]
+                    vec![header::UNEXPECTED]
                 };
                 assert_eq!((said(&engine), engine.received), (late, 1));
-                let left = &engine.at_once;
+                let left = &engine.speculative;
                 assert!(left.coming.is_empty() && left.kept.is_empty() && engine.malformed == 0);
                 drop(engine);
                 assert!(memory == data[..room]);
@@ -496,7 +502,7 @@ mod tests {
             assert!(memory == data);
         }
         let mut engine = Engine::new(0);
-        engine.on_message(PEER, header::AT_ONCE, &head().bytes()[..HEAD - 1]);
+        engine.on_message(PEER, header::SPECULATIVE, &head().bytes()[..HEAD - 1]);
         assert_eq!(engine.malformed, 1, "less than a head");
     }
 
@@ -505,7 +511,7 @@ mod tests {
         for part in [LEN, LEN - 1] {
             let (mut engine, mut memory) = (Engine::new(0), vec![0; LEN]);
             come(&mut engine, &vec![7; part], true);
-            engine.at_once.forget(PEER);
+            engine.speculative.forget(PEER);
             let req = receive(&mut engine, &mut memory);
             let done = engine.requests.peek(req).unwrap();
             assert_eq!(done.fault.is_some(), part < LEN);
@@ -516,13 +522,13 @@ mod tests {
     fn what_makes_no_sense_is_dropped() {
         let mut engine = Engine::new(0);
         for len in [0, MOST as u64 + 1, u64::MAX] {
-            let head = Head::new().key(&key()).u64(len);
-            engine.stream_part(PEER, header::AT_ONCE, head.bytes(), &[1; 10]);
+            let head = Header::new().key(&key()).u64(len);
+            engine.stream_part(PEER, header::SPECULATIVE, head.bytes(), &[1; 10]);
         }
-        engine.stream_part(PEER, header::AT_ONCE, &head().bytes()[..20], &[1; 10]);
+        engine.stream_part(PEER, header::SPECULATIVE, &head().bytes()[..20], &[1; 10]);
         assert_eq!(engine.malformed, 4);
         come(&mut engine, &vec![7; LEN - 1], true);
-        engine.stream_part(PEER, header::AT_ONCE, head().bytes(), &[1; 2]);
+        engine.stream_part(PEER, header::SPECULATIVE, head().bytes(), &[1; 2]);
         assert_eq!(
             (engine.malformed, engine.received),
             (5, 1),
@@ -532,7 +538,7 @@ mod tests {
 
     #[test]
     fn only_those_go_at_once_whose_like_were_awaited_and_one_by_one() {
-        let mut at_once = AtOnce::default();
+        let mut at_once = Speculative::default();
         assert!(!at_once.may_send(1, LEN, true));
         at_once.note(1, LEN as u64, true);
         assert!(!at_once.may_send(1, LEN, true));
@@ -557,7 +563,7 @@ mod tests {
 
     #[test]
     fn whose_receiver_may_choose_are_announced_now_and_then_and_each_class_for_itself() {
-        let (mut at_once, more) = (AtOnce::default(), 4 * LEN);
+        let (mut at_once, more) = (Speculative::default(), 4 * LEN);
         for _ in 0..MET_MIN {
             at_once.note(1, LEN as u64, true);
         }

@@ -2,13 +2,13 @@
 //! they belong.
 
 use crate::base::buffer::{Sink, Source};
-use crate::device::Device;
-use crate::counters::COUNTERS;
-use crate::protocol::engine::{Engine, Offer, Outgoing, Payload};
+use crate::base::header::{self, Fields, Header};
 use crate::base::key::ProcId;
-use crate::protocol::zero_copy::{Choice, Taken, class};
 use crate::base::request::{Completion, Operation, ReqId};
-use crate::base::header::{self, Fields, Head};
+use crate::counters::COUNTERS;
+use crate::device::Device;
+use crate::protocol::engine::{Engine, Offer, Outgoing, Payload};
+use crate::protocol::zero_copy::{Choice, Taken, class};
 use ferry_transport::{TransportError, ZeroCopy};
 use std::time::Instant;
 
@@ -64,7 +64,7 @@ impl Device {
         };
         // It stays as it was decided: a header may have gone without any of its bytes.
         if std::mem::replace(settled, true) {
-            return next.message == header::LENT;
+            return next.message == header::ZCOPY_DATA;
         }
         let req = *req;
         let Some(Operation::SendLarge {
@@ -81,8 +81,8 @@ impl Device {
             ZeroCopy::Never => false,
             ZeroCopy::Always => true,
             ZeroCopy::IfFaster => {
-                let crowded = self.patience.crowded;
-                let choices = self.engine.lending.entry(to);
+                let crowded = self.wait_policy.crowded;
+                let choices = self.engine.zero_copy.entry(to);
                 let choices = choices.or_insert_with(|| Choice::of_classes(crowded));
                 let choice = &mut choices[class(*len)];
                 choice.offered(Instant::now);
@@ -90,7 +90,7 @@ impl Device {
             }
         };
         if lends {
-            next.message = header::LENT;
+            next.message = header::ZCOPY_DATA;
             next.head = next.head.u32(req.0);
         }
         lends
@@ -102,7 +102,7 @@ impl Device {
         &mut self,
         to: ProcId,
         message: u8,
-        head: &Head,
+        head: &Header,
         req: ReqId,
         offset: &mut usize,
     ) -> Result<Option<Offer>, TransportError> {
@@ -119,7 +119,7 @@ impl Device {
             Source::Owned(bytes) => &bytes[*offset..],
             Source::Layout { .. } => return Ok(None),
         };
-        let lent = message == header::LENT;
+        let lent = message == header::ZCOPY_DATA;
         let done = if lent {
             self.wires
                 .stream_zero_copy(to, message, head.bytes(), rest)?
@@ -164,9 +164,9 @@ impl Device {
         waits: bool,
     ) {
         if bytes > 0
-            && let Some(choices) = self.engine.lending.get_mut(&to)
+            && let Some(choices) = self.engine.zero_copy.get_mut(&to)
         {
-            let crowded = self.patience.crowded;
+            let crowded = self.wait_policy.crowded;
             let taken = Taken {
                 lent,
                 bytes,
@@ -183,7 +183,7 @@ impl Engine {
     /// The receive to which the stream with this number and head belongs.
     pub(crate) fn streamed(&self, from: ProcId, message: u8, head: &[u8]) -> Option<ReqId> {
         match message {
-            header::PIECE | header::LENT => Fields(head).u32().map(ReqId),
+            header::DATA | header::ZCOPY_DATA => Fields(head).u32().map(ReqId),
             header::EAGER => self.incoming.get(&from).copied(),
             _ => None,
         }
@@ -199,17 +199,20 @@ impl Engine {
         start: &[u8],
         len: usize,
     ) -> Option<usize> {
-        if message != header::EAGER || start.len() < header::EAGER_HEAD || len <= start.len() {
+        if message != header::EAGER
+            || start.len() < header::EAGER_HEADER_BYTES
+            || len <= start.len()
+        {
             return None;
         }
         let key = Fields(start).key()?;
-        let len = (len - header::EAGER_HEAD) as u64;
+        let len = (len - header::EAGER_HEADER_BYTES) as u64;
         let req = self.matcher.match_message(&key)?;
         COUNTERS.received[self.way(from)].add(len);
         self.requests.set_envelope(req, key.envelope(len));
         self.begin_stream(req, from, 0, None);
         self.incoming.insert(from, req);
-        Some(header::EAGER_HEAD)
+        Some(header::EAGER_HEADER_BYTES)
     }
 
     /// Bytes of a stream have come, as for [`Engine::stream_came`]. `None`: they make no sense.
@@ -223,11 +226,11 @@ impl Engine {
     ) -> Option<()> {
         self.large_moved = true;
         self.streamed += bytes as u64;
-        if message == header::AT_ONCE {
+        if message == header::SPECULATIVE {
             return self.at_once_came(from, head, bytes, data);
         }
         let req = self.streamed(from, message, head)?;
-        if self.stream_came(from, req, bytes, data)? && message == header::LENT {
+        if self.stream_came(from, req, bytes, data)? && message == header::ZCOPY_DATA {
             let mut fields = Fields(head);
             let (_, request) = (fields.u32()?, fields.u32()?);
             self.taken(from, request);

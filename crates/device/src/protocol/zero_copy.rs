@@ -20,7 +20,7 @@ const SKIPPED: usize = 4 << 20;
 const MEASURED: usize = 8 << 20;
 /// … and where ranks share cores, so that each has its core several times.
 const CROWDED: usize = 32 << 20;
-/// Turns of a trial; the even ones go the way in use, the odd ones the other.
+/// Slots of a trial; the even ones go the way in use, the odd ones the other.
 const TURNS: usize = 10;
 /// After so many the other way is given up if each of its turns took an eighth longer than the one
 /// before it.

@@ -1,16 +1,16 @@
 //! Messages on their way out: what waits, and what goes together.
 
 use crate::base::buffer::Source;
-use crate::protocol::select::Way;
-use crate::device::Device;
-use crate::protocol::engine::{Offer, Outgoing, Payload};
-use crate::base::key::ProcId;
-use crate::protocol::zero_copy::{CLASSES, class};
-use crate::progress::lock;
-use crate::matching::{Content, Unexpected};
-use crate::base::request::{Completion, Operation, ReqId};
-use crate::protocol::stream::LEND_MIN;
 use crate::base::header;
+use crate::base::key::ProcId;
+use crate::base::request::{Completion, Operation, ReqId};
+use crate::device::Device;
+use crate::matching::{Content, Unexpected};
+use crate::progress::lock;
+use crate::protocol::engine::{Offer, Outgoing, Payload};
+use crate::protocol::select::Way;
+use crate::protocol::stream::LEND_MIN;
+use crate::protocol::zero_copy::{CLASSES, class};
 use ferry_job::RankStatus;
 use ferry_transport::{
     Answer, BatchMessage, BatchSent, Body, FRAGMENT_HEAD_MAX_BYTES, Features, TransportError,
@@ -70,7 +70,7 @@ impl Device {
     /// Offers queued messages to the wires again. Returns whether any went.
     pub(crate) fn flush(&mut self) -> bool {
         let mut moved = false;
-        if let Some(turns) = &mut self.turns {
+        if let Some(turns) = &mut self.send_slots {
             turns.ask_anew();
         }
         let mut peers = std::mem::take(&mut self.engine.outbox_peers);
@@ -132,7 +132,7 @@ impl Device {
     /// Has this message, which is to go by a connection, to wait for this rank's turn?
     #[inline]
     fn waits_for_turn(&mut self, to: ProcId, next: &Outgoing) -> bool {
-        match &mut self.turns {
+        match &mut self.send_slots {
             Some(turns) if next.is_to_begin() => {
                 // Nobody wakes another thread when the turn comes.
                 let alone = self.progress_thread.is_none() && !lock::is_multiple();
@@ -147,21 +147,21 @@ impl Device {
     #[inline]
     pub(crate) fn note_large_moved(&mut self) {
         self.engine.large_moved = true;
-        if let Some(turns) = &self.turns {
+        if let Some(turns) = &self.send_slots {
             turns.moved(RankStatus::now());
         }
     }
 
     /// Does a message wait for this rank's turn? Then nobody rings the bell when it can go.
     pub(crate) fn awaits_turn(&self) -> bool {
-        self.turns.as_ref().is_some_and(|turns| turns.waits())
+        self.send_slots.as_ref().is_some_and(|turns| turns.waits())
             && !self.engine.outbox_peers.is_empty()
     }
 
     /// No large message is to go.
     #[inline]
     fn end_turn(&mut self) {
-        if let Some(turns) = &mut self.turns {
+        if let Some(turns) = &mut self.send_slots {
             turns.end();
         }
     }
@@ -216,7 +216,7 @@ impl Device {
                 };
                 let total = source.len();
                 // What goes unannounced does so because its receives have been there so far.
-                let awaited = next.message == header::AT_ONCE;
+                let awaited = next.message == header::SPECULATIVE;
                 let most = self.wires.fragment_bytes(to, total, awaited)?;
                 let most = most
                     - next
@@ -237,7 +237,7 @@ impl Device {
                     )? {
                         Answer::Full => {
                             if self.wires.first_touches(to) != cold {
-                                self.engine.copying.cold();
+                                self.engine.path_selector.cold();
                             }
                             return Ok(Offer::Later);
                         }
@@ -248,11 +248,11 @@ impl Device {
                     }
                 }
                 if self.wires.first_touches(to) != cold {
-                    self.engine.copying.cold();
+                    self.engine.path_selector.cold();
                 }
                 let req = *req;
                 // As the receiver counts it: each piece, and the whole.
-                self.engine.sent += u64::from(next.message == header::AT_ONCE);
+                self.engine.sent += u64::from(next.message == header::SPECULATIVE);
                 self.engine.own_went(to, total as u64, Way::Pieces);
                 self.engine.requests.complete(req, Completion::EMPTY);
                 return Ok(Offer::Gone);
@@ -356,7 +356,7 @@ impl Device {
         gone: BatchSent,
         offered: usize,
     ) {
-        if !self.engine.lending.contains_key(&to) {
+        if !self.engine.zero_copy.contains_key(&to) {
             return;
         }
         let mut bytes = [0; CLASSES];

@@ -12,7 +12,7 @@ use super::memory::{Memory, Room};
 use super::number::{Form, Number};
 use super::run::{self, Binding, Story};
 use super::{Call, TALLY, View, What, plans};
-use crate::device::{self, Meeting, Round, SLOT_MAX_BYTES, WaitingFor};
+use crate::device::{self, CounterBoardGroup, FlatBoardGroup, SLOT_MAX_BYTES, WaitingFor};
 use crate::{Comm, Datatype, Error, Op, Result, err};
 use ferry_datatype::Basic;
 use ferry_op::Predefined;
@@ -26,9 +26,9 @@ pub(super) enum Place {
     /// There is no board for them.
     Nowhere,
     /// Here.
-    Here(Meeting),
+    Here(CounterBoardGroup),
     /// Here, as they are few.
-    Few(Round),
+    Few(FlatBoardGroup),
 }
 
 impl Default for Place {
@@ -367,7 +367,7 @@ fn own_disagreement() -> Error {
 
 /// The board's slots in one phase, as one collective uses them.
 struct Slots<'a> {
-    meeting: &'a Meeting,
+    meeting: &'a CounterBoardGroup,
     stride: usize,
     mark: u64,
     len: usize,
@@ -413,7 +413,7 @@ impl Slots<'_> {
 /// # Safety
 /// The binding's buffers must be as the call says.
 unsafe fn carry_out(
-    meeting: &mut Meeting,
+    meeting: &mut CounterBoardGroup,
     plan: &Plan,
     b: &Binding<'_>,
     what: &WaitingFor<'_>,

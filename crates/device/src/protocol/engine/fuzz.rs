@@ -97,7 +97,7 @@ impl Scene {
 }
 
 /// A packet of the harness: who sends, which message, how many bytes.
-fn packet(from: u8, message: u8, head: Head, body: &[u8]) -> Vec<u8> {
+fn packet(from: u8, message: u8, head: Header, body: &[u8]) -> Vec<u8> {
     let bytes = [head.bytes(), body].concat();
     [&[from, message, bytes.len() as u8], &bytes[..]].concat()
 }
@@ -106,8 +106,8 @@ fn seeds() -> Vec<Vec<u8>> {
     let announce = |from, tag, len, address| {
         packet(
             from,
-            header::ANNOUNCE,
-            Head::new()
+            header::RTS,
+            Header::new()
                 .key(&key(from.into(), tag))
                 .u64(len)
                 .u64(address)
@@ -116,33 +116,33 @@ fn seeds() -> Vec<Vec<u8>> {
         )
     };
     let mut seeds = vec![
-        packet(0, header::EAGER, Head::new().key(&key(0, 1)), b"hello"),
-        packet(1, header::EAGER, Head::new().key(&key(1, 5)), &[1; 60]),
+        packet(0, header::EAGER, Header::new().key(&key(0, 1)), b"hello"),
+        packet(1, header::EAGER, Header::new().key(&key(1, 5)), &[1; 60]),
         packet(
             2,
             header::EAGER_SYNC,
-            Head::new().key(&key(2, 7)).u32(3),
+            Header::new().key(&key(2, 7)).u32(3),
             b"so long",
         ),
         announce(0, 1, 100, 0x1000),
         // Asked for piece by piece: the pieces name the receive.
         [
             announce(1, 4, 40, 0),
-            packet(1, header::PIECE, Head::new().u32(1), &[5; 40]),
+            packet(1, header::DATA, Header::new().u32(1), &[5; 40]),
         ]
         .concat(),
         [
             announce(1, 4, 90, 0),
-            packet(1, header::PIECE, Head::new().u32(1), &[5; 50]),
-            packet(1, header::PIECE, Head::new().u32(1), &[6; 50]),
+            packet(1, header::DATA, Header::new().u32(1), &[5; 50]),
+            packet(1, header::DATA, Header::new().u32(1), &[6; 50]),
         ]
         .concat(),
     ];
-    seeds.push(packet(2, header::LATE, Head::new(), &[]));
+    seeds.push(packet(2, header::UNEXPECTED, Header::new(), &[]));
     // Unannounced, in pieces: to a receive, and to none.
     for tag in [2, 9] {
-        let head = Head::new().key(&key(2, tag)).u64(70);
-        let piece = |len| packet(2, header::AT_ONCE, head, &[3; 40][..len]);
+        let head = Header::new().key(&key(2, tag)).u64(70);
+        let piece = |len| packet(2, header::SPECULATIVE, head, &[3; 40][..len]);
         seeds.push([piece(40), piece(30)].concat());
     }
     for peer in 0..PEERS as u8 {
@@ -150,15 +150,15 @@ fn seeds() -> Vec<Vec<u8>> {
         let announced = 5 + 2 * u32::from(peer);
         seeds.push(packet(
             peer,
-            header::ASK,
-            Head::new().u32(announced).u32(77),
+            header::CTS,
+            Header::new().u32(announced).u32(77),
             &[],
         ));
-        seeds.push(packet(peer, header::TAKEN, Head::new().u32(announced), &[]));
+        seeds.push(packet(peer, header::FIN, Header::new().u32(announced), &[]));
         seeds.push(packet(
             peer,
-            header::TAKEN,
-            Head::new().u32(announced + 1),
+            header::FIN,
+            Header::new().u32(announced + 1),
             &[],
         ));
     }
@@ -188,8 +188,8 @@ fn genuine_messages_are_understood() {
 #[test]
 fn bytes_that_were_asked_for_wait_for_what_is_said() {
     let stream = |settled| Outgoing {
-        message: header::PIECE,
-        head: Head::new(),
+        message: header::DATA,
+        head: Header::new(),
         payload: Payload::Stream {
             req: ReqId(0),
             offset: 0,
@@ -198,14 +198,17 @@ fn bytes_that_were_asked_for_wait_for_what_is_said() {
     };
     // Whether the first stream has been offered, and what is said in which order.
     for (settled, order) in [
-        (false, [header::ANNOUNCE, header::ASK, header::PIECE, header::PIECE]),
-        (true, [header::PIECE, header::ANNOUNCE, header::ASK, header::PIECE]),
+        (
+            false,
+            [header::RTS, header::CTS, header::DATA, header::DATA],
+        ),
+        (true, [header::DATA, header::RTS, header::CTS, header::DATA]),
     ] {
         let mut engine = Engine::new(0);
         engine.queue(1, stream(settled));
-        engine.queue(1, Outgoing::head(header::ANNOUNCE, Head::new()));
+        engine.queue(1, Outgoing::head(header::RTS, Header::new()));
         engine.queue(1, stream(false));
-        engine.queue(1, Outgoing::head(header::ASK, Head::new()));
+        engine.queue(1, Outgoing::head(header::CTS, Header::new()));
         let queue: Vec<u8> = engine.outbox[&1].iter().map(|o| o.message).collect();
         assert_eq!(queue, order);
     }
@@ -214,13 +217,13 @@ fn bytes_that_were_asked_for_wait_for_what_is_said() {
 #[test]
 fn what_is_lent_is_said_to_be_taken_once_it_is_whole() {
     for (head, said) in [
-        (Head::new().u32(1).u32(9), true),
+        (Header::new().u32(1).u32(9), true),
         // Whose it is is missing.
-        (Head::new().u32(1), false),
+        (Header::new().u32(1), false),
     ] {
         let mut scene = Scene::new();
-        let announce = Head::new().key(&key(1, 4)).u64(40).u64(0).u32(9);
-        scene.engine.on_message(1, header::ANNOUNCE, announce.bytes());
+        let announce = Header::new().key(&key(1, 4)).u64(40).u64(0).u32(9);
+        scene.engine.on_message(1, header::RTS, announce.bytes());
         let taken = |scene: &Scene| {
             let queue = &scene.engine.outbox[&1];
             let all: Vec<u8> = queue.iter().map(|o| o.message).collect();
@@ -231,16 +234,19 @@ fn what_is_lent_is_said_to_be_taken_once_it_is_whole() {
         };
         scene
             .engine
-            .stream_part(1, header::LENT, head.bytes(), &[5; 30]);
-        assert_eq!(taken(&scene).0, [header::ASK_MET]);
+            .stream_part(1, header::ZCOPY_DATA, head.bytes(), &[5; 30]);
+        assert_eq!(taken(&scene).0, [header::CTS_PREPOSTED]);
         scene
             .engine
-            .stream_part(1, header::LENT, head.bytes(), &[5; 10]);
+            .stream_part(1, header::ZCOPY_DATA, head.bytes(), &[5; 10]);
         scene.check();
         if said {
-            assert_eq!(taken(&scene), (vec![header::ASK_MET, header::TAKEN], true));
+            assert_eq!(
+                taken(&scene),
+                (vec![header::CTS_PREPOSTED, header::FIN], true)
+            );
         } else {
-            assert_eq!(taken(&scene).0, [header::ASK_MET]);
+            assert_eq!(taken(&scene).0, [header::CTS_PREPOSTED]);
         }
         assert_eq!(scene.engine.malformed, u64::from(!said));
         assert_eq!(scene.memory[1][GUARD..GUARD + 40], [5; 40]);

@@ -4,7 +4,7 @@
 use super::super::TALLY;
 use super::super::memory::{Memory, Room};
 use super::{Binding, Job, Plan, disagreement, kind_and_root, own_disagreement};
-use crate::device::{self, MARK_BITS, POST_MAX_BYTES, Round, SLOT_MAX_BYTES, WaitingFor};
+use crate::device::{self, FlatBoardGroup, MARK_BITS, POST_MAX_BYTES, SLOT_MAX_BYTES, WaitingFor};
 use crate::{Error, Result};
 use ferry_schedule::Piece;
 
@@ -23,7 +23,7 @@ fn mark(plan: &Plan) -> u32 {
 
 /// One collective's phase.
 struct Phase<'a, 'w> {
-    round: &'a mut Round,
+    round: &'a mut FlatBoardGroup,
     what: &'a WaitingFor<'w>,
     mark: u32,
     len: usize,
@@ -73,7 +73,7 @@ impl Phase<'_, '_> {
 /// # Safety
 /// The binding's buffers must be as the call says.
 pub(super) unsafe fn carry_out(
-    round: &mut Round,
+    round: &mut FlatBoardGroup,
     plan: &Plan,
     b: &Binding<'_>,
     what: &WaitingFor<'_>,

@@ -2,7 +2,7 @@
 //! by how many steps.
 
 use super::extent::{Touch, joined, span};
-use crate::device::END_MAX;
+use crate::device::EDGE_MAX_BYTES;
 use ferry_pageguard::{Guard, Kind, Owner, PAGE, Refusal, whole_pages};
 use std::ops::Range;
 use std::sync::Arc;
@@ -113,7 +113,7 @@ fn ends(edges: &[Range<usize>], piece: &Range<usize>) -> Option<[usize; 2]> {
     let first = outside(piece.start).map_or(0, |e| e.end.min(piece.end) - piece.start);
     let last =
         outside(piece.end.checked_sub(1)?).map_or(0, |e| piece.end - e.start.max(piece.start));
-    (first.max(last) <= END_MAX && first + last < piece.len()).then_some([first, last])
+    (first.max(last) <= EDGE_MAX_BYTES && first + last < piece.len()).then_some([first, last])
 }
 
 impl Cover {
@@ -344,7 +344,7 @@ mod tests {
             if let Some((plan, pieces)) = plan(&cuts) {
                 for piece in pieces.iter().filter(|p| !plan.needs(p)) {
                     let [first, last] = plan.ends_and_seams(piece);
-                    prop_assert!(first.max(last) <= END_MAX && first + last < piece.len());
+                    prop_assert!(first.max(last) <= EDGE_MAX_BYTES && first + last < piece.len());
                     prop_assert!(first == 0 || (piece.start + first).is_multiple_of(PAGE));
                     prop_assert!(last == 0 || (piece.end - last).is_multiple_of(PAGE));
                     let [edge_first, edge_last] = plan.ends(piece);

@@ -11,7 +11,7 @@
 //! communicator, which is the same for all.
 
 use super::site::{Series, TRIAL, Times};
-use crate::device::{Note, ProcId};
+use crate::device::{ControlMessage, ProcId};
 use std::collections::VecDeque;
 
 /// A collective call: the communicator's context, and its number there.
@@ -48,7 +48,7 @@ const BLOCKING: u64 = 0;
 const OVERLAPPED: u64 = 1;
 const PAYS: u64 = u64::MAX;
 
-pub(super) fn note(&(at, word): &Saying) -> Note {
+pub(super) fn note(&(at, word): &Saying) -> ControlMessage {
     let (a, b) = match word {
         Word::Took { overlapped, times } => (
             u64::from(times[0].to_bits()) | u64::from(times[1].to_bits()) << 32,
@@ -60,7 +60,7 @@ pub(super) fn note(&(at, word): &Saying) -> Note {
 }
 
 /// `None`: it makes no sense.
-pub(super) fn saying(note: Note) -> Option<Saying> {
+pub(super) fn saying(note: ControlMessage) -> Option<Saying> {
     let [context, number, a, b] = note;
     let times = [a, a >> 32].map(|bits| f32::from_bits(bits as u32));
     let is_time = |s: &f32| s.is_finite() && *s >= 0.0;
