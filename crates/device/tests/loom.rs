@@ -4,7 +4,7 @@
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p ferry-device --test loom`
 //!
 //! The bell's word and what a polling thread makes of a ring are the library's own code; who
-//! sleeps, the device's lock and what is done under it are modelled here after `progress.rs` and
+//! sleeps, the device's lock and what is done under it are modelled here after `progress/thread.rs` and
 //! the transport's `control.rs`. Whoever is not woken sleeps for ever, and a thread that
 //! polls and does not hear polls for ever: loom finds both.
 #![cfg(loom)]
@@ -17,16 +17,16 @@ mod atomic {
 use atomic as memory;
 
 #[path = "../src/progress/thread_flags.rs"]
-mod asking;
+mod thread_flags;
 #[path = "../../transport/src/shm/wakeup_word.rs"]
 mod word;
 
-use asking::{Asking, Heard};
 use atomic::{AtomicBool, AtomicU32, Ordering};
 use loom::sync::atomic::fence;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use std::sync::Arc;
+use thread_flags::{Asking, Heard};
 
 fn check(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -114,7 +114,7 @@ impl Process {
         fence(Ordering::SeqCst); // An exchange is a full barrier on x86-64.
         if self.armed.load(Ordering::Relaxed) != 0
             && self.armed.swap(0, Ordering::SeqCst) != 0
-            && word::ring(&self.word, true)
+            && word::signal(&self.word, true)
         {
             self.sleeping.wake();
         }
@@ -141,7 +141,7 @@ impl Process {
     /// `Device::ask_to_look`.
     fn ask(&self) {
         self.asking.set_asked(true);
-        if word::ring(&self.word, true) {
+        if word::signal(&self.word, true) {
             self.sleeping.wake();
         }
     }
@@ -162,7 +162,7 @@ impl Process {
     /// `stop_progress`.
     fn stop(&self) {
         self.device.lock().unwrap().stops = true;
-        if word::ring(&self.word, true) {
+        if word::signal(&self.word, true) {
             self.sleeping.wake();
         }
     }
@@ -173,7 +173,7 @@ impl Process {
         let mut taken = 0;
         loop {
             let mut device = self.device.lock().unwrap();
-            let seen = word::seen(&self.word);
+            let seen = word::epoch(&self.word);
             if device.stops {
                 return;
             }
@@ -223,8 +223,8 @@ impl Process {
         let mut seen = seen;
         while looks > 0 {
             looks -= 1;
-            let now = word::seen(&self.word);
-            if word::rung_since(&self.word, seen) {
+            let now = word::epoch(&self.word);
+            if word::signaled_since(&self.word, seen) {
                 match self.asking.heard() {
                     Heard::Now => return true,
                     Heard::Later => {}
