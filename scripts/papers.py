@@ -175,6 +175,32 @@ def gauss_table(found):
     return "\n".join(lines)
 
 
+def digits(found):
+    """The rows of results.csv: every value, with all its digits."""
+    rows = [["machine", "what", "bytes", "value"]]
+    for name, curve in found["curves"].items():
+        for size, (latency, throughput) in curve.items():
+            rows.append([name, "latency_us", str(size), f"{latency:.6f}"])
+            rows.append([name, "throughput_Mbit_s", str(size), f"{throughput:.6f}"])
+    for name, parts in found["dimmnet2"].items():
+        rows += ([name, part, "", f"{us:.6f}"] for part, us in parts.items())
+    for (name, n, pivoting), (seconds, _) in found["gauss"].items():
+        rows.append([name, f"gauss {n} {pivoting}, s", "", f"{seconds:.9f}"])
+    return rows
+
+
+def check_digits(found, table):
+    """The committed results.csv holds what the code gives: virtual times are the same on each run."""
+    with (OUT / "results.csv").open(newline="") as kept:
+        old, new = list(csv.reader(kept)), digits(found)
+    differ = [row for row in new if row not in old] + [row for row in old if row not in new]
+    if differ:
+        table.failed.append(f"results.csv: {len(differ)} rows differ from what the code gives, first "
+                            f"{differ[0]}; run make papers")
+    else:
+        table.passed += 1
+
+
 def write(found, table):
     commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE, text=True).stdout.strip()
     names = {"dimmnet2": "as measured", "dimmnet2-planned": "as planned"}
@@ -186,17 +212,7 @@ def write(found, table):
         series = {label: [(size, found["curves"][name][size][index]) for size in SIZES if size] for name, label in machines.items()}
         (OUT / f"{file}.svg").write_text(plots.curves(title, "bytes", unit, series, "predicted by the models"))
     with (OUT / "results.csv").open("w", newline="") as out:
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["machine", "what", "bytes", "value"])
-        for name, curve in found["curves"].items():
-            for size, (latency, throughput) in curve.items():
-                writer.writerow([name, "latency_us", size, f"{latency:.6f}"])
-                writer.writerow([name, "throughput_Mbit_s", size, f"{throughput:.6f}"])
-        for name, parts in found["dimmnet2"].items():
-            for part, us in parts.items():
-                writer.writerow([name, part, "", f"{us:.6f}"])
-        for (name, n, pivoting), (seconds, _) in found["gauss"].items():
-            writer.writerow([name, f"gauss {n} {pivoting}, s", "", f"{seconds:.9f}"])
+        csv.writer(out, lineterminator="\n").writerows(digits(found))
     planned = found["dimmnet2"]["dimmnet2-planned"]
     paper = published("mpc_gauss")[0]
     misses = [row for row in table.rows if row[5] and abs(float(row[5].split()[0])) > 5 and row[6] != "given"]
@@ -250,6 +266,7 @@ def main():
         found = run(Ferry(options.prefix, scratch))
     table = compare(found)
     if options.check:
+        check_digits(found, table)
         for failure in table.failed:
             print(f"not ok {failure}")
     else:
