@@ -10,6 +10,7 @@ pub mod glue;
 pub mod header;
 pub mod kind;
 pub mod parse;
+pub mod variables;
 
 use kind::Kind;
 use std::sync::OnceLock;

@@ -2,12 +2,14 @@
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: ferry-api glue CHAPTER | header | entries | coverage | names
+const USAGE: &str =
+    "usage: ferry-api glue CHAPTER | header | entries | coverage | names | variables
   glue CHAPTER   the Rust signatures of the glue of a chapter (or of one function)
   header         mpi.h
   entries        the Rust entry points
   coverage       the functions that are not there yet
-  names          every MPI_ and PMPI_ name";
+  names          every MPI_ and PMPI_ name
+  variables      the environment variables, as Markdown tables";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
             .flat_map(|f| f.forms())
             .map(|(name, _)| format!("{name}\nP{name}\n"))
             .collect(),
+        ["variables"] => ferry_api::variables::markdown(),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
