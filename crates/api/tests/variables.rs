@@ -79,3 +79,12 @@ fn each_name_is_in_the_list_and_each_entry_is_used() {
         assert!(used.contains_key(*name), "nothing mentions {name}");
     }
 }
+
+#[test]
+fn the_page_has_the_list() {
+    let page = fs::read_to_string(root().join("docs/environment.md")).unwrap();
+    assert!(
+        page.ends_with(&ferry_api::variables::markdown()),
+        "docs/environment.md is not what `cargo run -p ferry-api -- variables` prints"
+    );
+}

@@ -28,6 +28,9 @@ enum Task {
         /// List the MPI functions that are not there yet instead
         #[arg(long)]
         coverage: bool,
+        /// List the environment variables that Ferry reads instead
+        #[arg(long)]
+        variables: bool,
         /// List by which algorithms collectives of so many ranks go instead
         #[arg(long, value_name = "RANKS", value_parser = clap::value_parser!(u32).range(1..))]
         collectives: Option<u32>,
@@ -72,6 +75,9 @@ enum Machines {
 fn main() -> ExitCode {
     let said = match Ferry::parse().task {
         Task::Doctor { coverage: true, .. } => coverage(),
+        Task::Doctor {
+            variables: true, ..
+        } => ferry_api::variables::listing(),
         Task::Doctor {
             collectives: Some(ranks),
             ..

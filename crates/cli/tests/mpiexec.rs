@@ -678,3 +678,24 @@ fn help_and_version() {
     assert!(out(&run(&["-h"])).contains("--bind-to core|none"));
     assert!(out(&run(&["--version"])).contains("Ferry MPI"));
 }
+
+#[test]
+fn a_variable_that_does_not_exist_is_named_with_the_nearest_one() {
+    let misspelt = mpiexec()
+        .env("FERRY_TRANPORTS", "tcp")
+        .args(["-n", "1", "true"])
+        .output()
+        .unwrap();
+    assert!(misspelt.status.success(), "the job runs all the same");
+    let said = err(&misspelt);
+    assert_eq!(
+        said.trim_end(),
+        "mpiexec: there is no setting FERRY_TRANPORTS; did you mean FERRY_TRANSPORTS?"
+    );
+    let right = mpiexec()
+        .env("FERRY_YIELDS", "3")
+        .args(["-n", "1", "true"])
+        .output()
+        .unwrap();
+    assert_eq!(err(&right), "");
+}

@@ -48,7 +48,10 @@ pub fn mpiexec(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     let asked = options::parse(arguments, |name| env::var(name).ok());
     match asked {
-        Ok(Asked::Run(options)) => ExitCode::from(run::run(&options)),
+        Ok(Asked::Run(options)) => {
+            name_unknown_variables();
+            ExitCode::from(run::run(&options))
+        }
         Ok(Asked::Help) => print(options::HELP),
         Ok(Asked::Version) => print(&format!(
             "mpiexec (Ferry MPI) {}\n",
@@ -57,6 +60,16 @@ pub fn mpiexec(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(text) => {
             complain(&text);
             ExitCode::from(2)
+        }
+    }
+}
+
+/// One line for each `FERRY_` variable in the environment that does not exist: a misspelt setting
+/// would pass without a word. The job runs all the same.
+fn name_unknown_variables() {
+    for (name, _) in env::vars_os() {
+        if let Some(text) = name.to_str().and_then(ferry_api::variables::complaint) {
+            complain(&text);
         }
     }
 }
