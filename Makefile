@@ -2,7 +2,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: build demo test bench bench-overlap bench-tipc papers install fuzz clean
+.PHONY: build demo test bench bench-overlap bench-tipc papers docs install fuzz clean
 
 build:
 	@cargo build --release
@@ -32,6 +32,10 @@ bench-tipc:
 # The papers' measurements on the modelled machines, beside what was published; writes docs/papers.md.
 papers:
 	@scripts/papers
+
+# All pages as a book with search, in target/book.
+docs:
+	@scripts/docs
 
 # The library, mpi.h, mpiexec, mpicc and ferry under PREFIX.
 install:
