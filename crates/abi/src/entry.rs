@@ -1,7 +1,7 @@
 //! The exported symbols, and what each of them does first.
 
 use ferry_mpi::coll::overlap;
-use ferry_mpi::device::CALL;
+use ferry_mpi::device::CURRENT_CALL;
 use ferry_mpi::{Error, Result, err};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -58,7 +58,7 @@ pub fn session_ends() {
 /// Notes the call for the launcher's table of who waits for whom.
 #[inline]
 pub fn note(call: u32) {
-    CALL.store(call, Ordering::Relaxed);
+    CURRENT_CALL.store(call, Ordering::Relaxed);
 }
 
 /// Notes the call, and checks that MPI is there.

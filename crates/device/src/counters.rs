@@ -25,7 +25,7 @@ impl Count {
 
     /// One more. The device is there to show that the caller has it.
     #[inline]
-    pub fn more(&self, _device: &Device) {
+    pub fn increment(&self, _device: &Device) {
         self.add(1);
     }
 
@@ -65,29 +65,29 @@ impl Traffic {
 }
 
 /// By which wires messages can go.
-pub use ferry_transport::TRANSPORT_NAMES as WAYS;
+pub use ferry_transport::TRANSPORT_NAMES;
 
 /// All counts of this process.
 #[derive(Debug)]
 pub struct Counters {
     /// Messages sent (when they are started), by wire.
-    pub sent: [Traffic; WAYS.len()],
+    pub sent: [Traffic; TRANSPORT_NAMES.len()],
     /// Messages that have arrived, or of which an announcement has, by wire.
-    pub received: [Traffic; WAYS.len()],
+    pub received: [Traffic; TRANSPORT_NAMES.len()],
     /// Messages sent that were announced first.
     pub sent_announced: Count,
     /// Messages received that were announced first.
     pub received_announced: Count,
     /// Messages whose bytes this process read from the sender's memory.
-    pub read: Traffic,
+    pub single_copy: Traffic,
     /// Messages that came before their receive.
     pub unexpected: Count,
     /// Messages that wait for their receive now.
-    pub waiting: Count,
+    pub unexpected_queue_len: Count,
     /// Bytes of those that wait here and not at their sender, now.
-    pub waiting_bytes: Count,
+    pub unexpected_queue_bytes: Count,
     /// Nanoseconds spent in calls that wait, from the time on at which there was nothing to do.
-    pub idle: Count,
+    pub idle_ns: Count,
     /// How often a thread has gone to sleep in such a call.
     pub sleeps: Count,
     /// How often one has handed its core over instead.
@@ -98,15 +98,15 @@ pub struct Counters {
 
 /// What has been counted in this process.
 pub static COUNTERS: Counters = Counters {
-    sent: [const { Traffic::new() }; WAYS.len()],
-    received: [const { Traffic::new() }; WAYS.len()],
+    sent: [const { Traffic::new() }; TRANSPORT_NAMES.len()],
+    received: [const { Traffic::new() }; TRANSPORT_NAMES.len()],
     sent_announced: Count::new(),
     received_announced: Count::new(),
-    read: Traffic::new(),
+    single_copy: Traffic::new(),
     unexpected: Count::new(),
-    waiting: Count::new(),
-    waiting_bytes: Count::new(),
-    idle: Count::new(),
+    unexpected_queue_len: Count::new(),
+    unexpected_queue_bytes: Count::new(),
+    idle_ns: Count::new(),
     sleeps: Count::new(),
     yields: Count::new(),
     marks: Mutex::new(Vec::new()),
@@ -115,10 +115,10 @@ pub static COUNTERS: Counters = Counters {
 
 impl Counters {
     /// A message has to wait for its receive; `held` of its bytes wait here.
-    pub(crate) fn keep(&self, held: u64) {
+    pub(crate) fn queue_unexpected(&self, held: u64) {
         self.unexpected.add(1);
-        self.waiting.add(1);
-        self.waiting_bytes.add(held);
+        self.unexpected_queue_len.add(1);
+        self.unexpected_queue_bytes.add(held);
         if self.marked.load(Relaxed) != 0 {
             self.raise();
         }
@@ -126,7 +126,7 @@ impl Counters {
 
     #[cold]
     fn raise(&self) {
-        let now = self.waiting.value();
+        let now = self.unexpected_queue_len.value();
         for mark in self
             .marks
             .lock()
@@ -138,21 +138,21 @@ impl Counters {
     }
 
     /// A message has found its receive.
-    pub(crate) fn take(&self, held: u64) {
-        self.waiting.less(1);
-        self.waiting_bytes.less(held);
+    pub(crate) fn dequeue_unexpected(&self, held: u64) {
+        self.unexpected_queue_len.less(1);
+        self.unexpected_queue_bytes.less(held);
     }
 
-    /// From now on `mark` keeps the largest value that [`Counters::waiting`] has had.
-    pub fn watch(&self, mark: &Arc<AtomicU64>) {
+    /// From now on `mark` keeps the largest value that [`Counters::unexpected_queue_len`] has had.
+    pub fn track_peak(&self, mark: &Arc<AtomicU64>) {
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
-        mark.fetch_max(self.waiting.value(), Relaxed);
+        mark.fetch_max(self.unexpected_queue_len.value(), Relaxed);
         marks.push(mark.clone());
         self.marked.store(marks.len() as u64, Relaxed);
     }
 
     /// No longer.
-    pub fn unwatch(&self, mark: &Arc<AtomicU64>) {
+    pub fn untrack_peak(&self, mark: &Arc<AtomicU64>) {
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
         marks.retain(|m| !Arc::ptr_eq(m, mark));
         self.marked.store(marks.len() as u64, Relaxed);

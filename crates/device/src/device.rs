@@ -62,7 +62,7 @@ pub trait Background: Send + Sync {
     /// Do others wait for what it does next, or does that take long? Otherwise it can wait until
     /// the program is in MPI again: the progress thread is not woken for it alone. Its requests
     /// speak for themselves. The device is there to show that the caller has it.
-    fn presses(&self, _device: &Device) -> bool {
+    fn is_urgent(&self, _device: &Device) -> bool {
         true
     }
 }
@@ -241,7 +241,7 @@ impl Device {
     #[inline]
     pub(crate) fn note_own(&mut self, to: ProcId) {
         if to == self.me {
-            self.nudge();
+            self.notify_sleepers();
         }
     }
 
@@ -414,7 +414,7 @@ impl Device {
 
     /// From now on the bytes of a send that has begun may be moved ([`Device::relocate`]): nothing
     /// is lent to a wire any more.
-    pub fn lend_nothing(&mut self) {
+    pub fn disable_zero_copy(&mut self) {
         self.engine.lends = false;
     }
 
@@ -489,12 +489,12 @@ impl Device {
 
     /// What a receive asks for that still waits for its message; `None` if it is none, or has met
     /// one.
-    pub fn asks_for(&mut self, req: ReqId) -> Option<Pattern> {
+    pub fn posted_pattern(&mut self, req: ReqId) -> Option<Pattern> {
         let Some(Operation::Receive { context, .. }) = self.engine.requests.operation(req) else {
             return None;
         };
         let context = *context;
-        self.engine.matcher.asks_for(context, req)
+        self.engine.matcher.posted_pattern(context, req)
     }
 
     /// The messages in a context that have come and that no receive has asked for. `None`: there
@@ -540,7 +540,7 @@ impl Device {
 
     /// Something that a sleeping thread of this process may wait for has changed: it looks again
     /// when this guard is dropped.
-    pub fn nudge(&mut self) {
+    pub fn notify_sleepers(&mut self) {
         self.engine.nudges += 1;
     }
 
@@ -585,7 +585,7 @@ impl Device {
 
     /// Would others wait in vain if nobody made progress here?
     pub(crate) fn is_pressed(&self) -> bool {
-        self.background.iter().any(|work| work.presses(self))
+        self.background.iter().any(|work| work.is_urgent(self))
             || self.engine.has_outgoing()
             || self.engine.has_tasks()
             || self.engine.requests.pressing() > 0

@@ -31,18 +31,22 @@ mod atomic {
 pub use base::buffer::{Layout, Sink, Source};
 pub use base::key::{ContextId, Envelope, Key, Pattern, ProcId, Tags};
 pub use base::request::{Completion, Fault, ReqId};
-pub use counters::{COUNTERS, Count, Counters, Traffic, WAYS};
+pub use counters::{COUNTERS, Count, Counters, TRANSPORT_NAMES, Traffic};
 pub use device::{Background, Capabilities, Device, SendMode, Unreceived};
 pub use ferry_transport::connected::REFUSED;
 pub use ferry_transport::model::{is_modelled, virtual_time};
 pub use ferry_transport::shm::{READ_MIN_ADAPTIVE, read_min, set_read_min};
 pub use node::counter_board::{CounterBoardGroup, SLOT_MAX_BYTES};
 pub use node::flat_board::{FlatBoardGroup, MARK_BITS, POST_MAX_BYTES};
-pub use progress::core_sharing::leave_in_turn;
-pub use progress::lock::{DeviceGuard, allow_progress, device, finish, is_alone, start};
-pub use progress::test_backoff::ask;
-pub use progress::thread::{has_progress_thread, poke, start_progress, stop_progress};
-pub use progress::wait::{CALL, Describe, WaitingFor, set_yields, wait, wait_until, yields};
+pub use progress::core_sharing::yield_after_barrier;
+pub use progress::lock::{DeviceGuard, device, enable_progress_thread, finish, is_alone, start};
+pub use progress::test_backoff::poll_once;
+pub use progress::thread::{
+    has_progress_thread, start_progress_thread, stop_progress_thread, wake_progress_thread,
+};
+pub use progress::wait::{
+    CURRENT_CALL, Describe, WaitingFor, set_yields, wait, wait_until, yields,
+};
 pub use protocol::control::ControlMessage;
 pub use protocol::deferred::EDGE_MAX_BYTES;
-pub use protocol::failure::trouble;
+pub use protocol::failure::last_failure;

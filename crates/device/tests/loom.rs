@@ -159,7 +159,7 @@ impl Process {
         self.leave(&mut device, work);
     }
 
-    /// `stop_progress`.
+    /// `stop_progress_thread`.
     fn stop(&self) {
         self.device.lock().unwrap().stops = true;
         if word::signal(&self.word, true) {

@@ -208,7 +208,7 @@ impl Partitioned for Sending {
                 .under_way
                 .extend(unsafe { d.send(to, key, bytes, SendMode::Standard) });
         }
-        d.nudge();
+        d.notify_sleepers();
         Ok(())
     }
 

@@ -229,10 +229,10 @@ impl Process {
     pub(crate) fn begin(&self) -> Result<()> {
         let mut users = self.users();
         if *users == 0 {
-            device::start_progress()
+            device::start_progress_thread()
                 .map_err(|e| err!(Other, "the progress thread cannot be started: {e}"))?;
             overlap::start()?;
-            device::device().set_left(false);
+            device::device().set_finalized(false);
         }
         *users += 1;
         self.tell(RankState::Running);
@@ -261,10 +261,10 @@ impl Process {
             if let Err(e) = overlap::stop(&mut say) {
                 say(e.text());
             }
-            device::stop_progress();
+            device::stop_progress_thread();
             let mut d = device::device();
             crate::request::forget_spares(&mut d);
-            d.set_left(true);
+            d.set_finalized(true);
             drop(d);
             self.tell(RankState::Finalized);
         }

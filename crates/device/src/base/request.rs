@@ -52,7 +52,7 @@ pub enum Fault {
         /// Bytes that fit.
         room: u64,
     },
-    /// The transport could not carry the message; [`trouble`](crate::trouble) says what broke it.
+    /// The transport could not carry the message; [`last_failure`](crate::last_failure) says what broke it.
     #[error("the transport failed")]
     Transport,
 }

@@ -163,7 +163,7 @@ impl Matcher {
 
     /// No receive waits for this message: keep it.
     pub fn keep(&mut self, message: Unexpected) {
-        COUNTERS.keep(message.held());
+        COUNTERS.queue_unexpected(message.held());
         self.queues(message.key.context).unexpected.push(message);
     }
 
@@ -171,7 +171,7 @@ impl Matcher {
     #[inline]
     pub fn match_receive(&mut self, pattern: &Pattern) -> Option<Unexpected> {
         let found = self.queues(pattern.context).unexpected.take(pattern)?;
-        COUNTERS.take(found.held());
+        COUNTERS.dequeue_unexpected(found.held());
         Some(found)
     }
 
@@ -188,8 +188,8 @@ impl Matcher {
     }
 
     /// What a receive asks for that still waits for its message.
-    pub fn asks_for(&mut self, context: ContextId, req: ReqId) -> Option<Pattern> {
-        self.queues(context).posted.asks_for(req)
+    pub fn posted_pattern(&mut self, context: ContextId, req: ReqId) -> Option<Pattern> {
+        self.queues(context).posted.posted_pattern(req)
     }
 
     /// Takes a waiting receive back. False: it is no longer waiting.

@@ -101,9 +101,9 @@ impl Posted {
     }
 
     /// What this one asks for.
-    pub fn asks_for(&self, req: ReqId) -> Option<Pattern> {
+    pub fn posted_pattern(&self, req: ReqId) -> Option<Pattern> {
         match &self.long {
-            Some(long) => long.asks_for(req),
+            Some(long) => long.posted_pattern(req),
             None => self.list.iter().find(|p| p.1 == req).map(|p| p.0),
         }
     }
@@ -136,13 +136,13 @@ impl Long {
         found.map(|(_, _, req)| req)
     }
 
-    fn asks_for(&self, req: ReqId) -> Option<Pattern> {
+    fn posted_pattern(&self, req: ReqId) -> Option<Pattern> {
         let mut all = self.exact.iter().chain(&self.wild);
         all.find(|e| e.2 == req).map(|e| e.1)
     }
 
     fn withdraw(&mut self, req: ReqId) -> Option<ReqId> {
-        let taken = match self.asks_for(req)?.address() {
+        let taken = match self.posted_pattern(req)?.address() {
             Some(address) => self.exact.take(address, |e| e.2 == req),
             None => {
                 let at = self.wild.iter().position(|w| w.2 == req)?;

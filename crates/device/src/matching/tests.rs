@@ -154,7 +154,7 @@ fn follow(steps: &[Step]) -> Result<(), TestCaseError> {
     }
     for (context, req) in made {
         let posted = reference.posted.iter().find(|p| p.1 == req).map(|p| p.0);
-        prop_assert_eq!(matcher.asks_for(context, req), posted);
+        prop_assert_eq!(matcher.posted_pattern(context, req), posted);
     }
     let mut contexts: Vec<ContextId> = reference.posted.iter().map(|p| p.0.context).collect();
     contexts.extend(reference.unexpected.iter().map(|m| m.0.context));

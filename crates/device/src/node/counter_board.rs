@@ -21,14 +21,14 @@ pub struct CounterBoardGroup {
 
 impl Device {
     /// A board of this process's for a group of so many, itself among them: a number for
-    /// [`Device::meeting`] on all members. `None`: there is none left, or none at all.
-    pub fn lend_board(&mut self, members: u32) -> Option<u32> {
+    /// [`Device::counter_board`] on all members. `None`: there is none left, or none at all.
+    pub fn allocate_board(&mut self, members: u32) -> Option<u32> {
         self.wires.allocate_board(members)
     }
 
     /// This process's part (`members[me]`) in meetings of `members`, on board `number` of process
     /// `owner`, which has lent it to them. `None`: the board cannot be had.
-    pub fn meeting(
+    pub fn counter_board(
         &mut self,
         owner: ProcId,
         number: u32,

@@ -27,13 +27,13 @@ pub struct FlatBoardGroup {
 impl Device {
     /// Should so many processes of this node meet in a round, rather than otherwise? Processes may
     /// think differently of it; one decides.
-    pub fn meets_in_round(&self, members: u32) -> bool {
+    pub fn prefers_flat_board(&self, members: u32) -> bool {
         members <= FLAT_MAX_RANKS && !self.wait_policy.crowded
     }
 
     /// This process's part (`members[me]`) in a round of `members`, on board `number` of process
     /// `owner`, which has lent it to them. `None`: it cannot be had.
-    pub fn round(
+    pub fn flat_board(
         &mut self,
         owner: ProcId,
         number: u32,

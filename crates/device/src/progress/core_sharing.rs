@@ -75,7 +75,7 @@ impl Device {
 /// what follows, come last once more, and so for ever: one would do all the waiting. Only where
 /// large messages were left to the progress thread meanwhile: between small ones the hand-over
 /// costs more than it is worth.
-pub fn leave_in_turn() {
+pub fn yield_after_barrier() {
     if !crate::has_progress_thread() {
         return;
     }

@@ -41,15 +41,15 @@ pub struct DeviceGuard {
     device: &'static mut Device,
     lock: Option<MutexGuard<'static, ()>>,
     activity: u64,
-    stays: bool,
+    within_call: bool,
 }
 
 impl DeviceGuard {
     /// Lets go of the device within a call that is about to take it again, so that nothing need be
     /// handed to the progress thread.
     #[inline]
-    pub fn stay(mut self) {
-        self.stays = true;
+    pub fn drop_within_call(mut self) {
+        self.within_call = true;
     }
 
     /// On a modelled machine: this thread goes its own way.
@@ -111,7 +111,7 @@ impl Drop for DeviceGuard {
                     .signal(Sleeper::Program, is_watched());
             }
         }
-        if !self.stays && self.device.progress_thread.is_some() {
+        if !self.within_call && self.device.progress_thread.is_some() {
             self.device.hand_over();
         }
     }
@@ -142,7 +142,7 @@ pub(crate) fn device_for_progress(polls: bool) -> DeviceGuard {
     let lock = soon.unwrap_or_else(|| LOCK.lock().unwrap_or_else(PoisonError::into_inner));
     // SAFETY: the lock is held; where there is a progress thread, everybody takes it.
     let mut guard = unsafe { guard(Some(lock)) };
-    guard.stays = true;
+    guard.within_call = true;
     guard.begin_work();
     guard
 }
@@ -209,7 +209,7 @@ unsafe fn guard(lock: Option<MutexGuard<'static, ()>>) -> DeviceGuard {
         device,
         lock,
         activity,
-        stays: false,
+        within_call: false,
     }
 }
 
@@ -273,7 +273,7 @@ pub(crate) fn sleepers() -> u32 {
 /// on other nodes are found through `directory`. Under a foreign launcher blocks until all ranks
 /// have come here, if there are other nodes. `concurrent`: will several threads call MPI at once
 /// (MPI_THREAD_MULTIPLE)? `progress`: will there be a progress thread
-/// ([`start_progress`](crate::start_progress))?
+/// ([`start_progress_thread`](crate::start_progress_thread))?
 ///
 /// Errors: a transport cannot be set up.
 pub fn start(
@@ -311,10 +311,10 @@ pub fn start(
     Ok(())
 }
 
-/// There may be a progress thread from now on ([`start_progress`](crate::start_progress)), on a
+/// There may be a progress thread from now on ([`start_progress_thread`](crate::start_progress_thread)), on a
 /// node with so many ranks. To be called by a thread that is in MPI, without the device. False:
 /// there can be none, on a modelled machine.
-pub fn allow_progress(ranks: u32) -> bool {
+pub fn enable_progress_thread(ranks: u32) -> bool {
     // By MPI's thread rule no other thread is in MPI now, or all take the lock already.
     let was = CONCURRENT.swap(true, Ordering::SeqCst);
     let mut device = device();

@@ -63,7 +63,7 @@ impl Device {
 /// Makes progress once unless `answer` has one at once, and once more if the core was handed over;
 /// returns what `answer` said last. For calls that do not wait. Called without the device's lock;
 /// `answer` runs under it, and must not block or call user code that calls MPI.
-pub fn ask<T>(mut answer: impl FnMut(&mut Device) -> Option<T>) -> Option<T> {
+pub fn poll_once<T>(mut answer: impl FnMut(&mut Device) -> Option<T>) -> Option<T> {
     let mut guard = lock::device();
     if let Some(found) = answer(&mut guard) {
         return Some(found);

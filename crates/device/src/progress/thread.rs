@@ -166,7 +166,7 @@ impl Device {
     /// passes through MPI, if that thread has another core and the work takes longer than
     /// telling it; which is done when the program leaves MPI. If it waits there instead, the
     /// work is its own again.
-    pub fn leaves_work(&mut self, bytes: usize) -> bool {
+    pub fn offloads_work(&mut self, bytes: usize) -> bool {
         let Some(w) = &mut self.progress_thread else {
             return false;
         };
@@ -186,7 +186,7 @@ impl Device {
     /// as waking the thread, which therefore goes on polling as long as such messages
     /// follow one another.
     #[inline]
-    pub fn leaves_message(&mut self, bytes: usize) -> bool {
+    pub fn offloads_message(&mut self, bytes: usize) -> bool {
         let Some(w) = &mut self.progress_thread else {
             return false;
         };
@@ -194,7 +194,7 @@ impl Device {
             return false;
         }
         w.hands |= !w.works && !ASKING.waits();
-        self.wires.wakeup().is_polled() && self.leaves_work(bytes)
+        self.wires.wakeup().is_polled() && self.offloads_work(bytes)
     }
 
     /// The program computes while messages over which the thread is worth telling are under way.
@@ -229,7 +229,7 @@ impl Device {
     }
 
     /// The progress thread has done a part of some own work, and would go on with it.
-    pub fn note_work(&mut self) {
+    pub fn note_background_work(&mut self) {
         if let Some(w) = &mut self.progress_thread {
             w.worked = true;
         }
@@ -305,13 +305,13 @@ impl Device {
 
     /// The progress thread cannot go on without a function of the program's: whoever relies on it
     /// wakes.
-    pub fn leave_to_program(&mut self) {
+    pub fn needs_program_thread(&mut self) {
         if let Some(w) = &mut self.progress_thread
             && w.trusting > 0
             && !w.stuck
         {
             w.stuck = true;
-            self.nudge();
+            self.notify_sleepers();
         }
     }
 
@@ -425,7 +425,7 @@ impl Device {
 
 /// Has the progress thread look at what is under way, without the device's lock: whoever has that
 /// may wait for the caller.
-pub fn poke() {
+pub fn wake_progress_thread() {
     if let Some(bell) = lock::bell() {
         bell.signal(Sleeper::Progress, true);
         bell.signal(Sleeper::Program, lock::is_watched());
@@ -450,7 +450,7 @@ static THREAD: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
 /// Starts the progress thread, if the device was started for one and it is not there.
 ///
 /// Errors: the system gives no thread.
-pub fn start_progress() -> std::io::Result<()> {
+pub fn start_progress_thread() -> std::io::Result<()> {
     let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
     {
         let mut device = lock::device();
@@ -480,7 +480,7 @@ pub fn start_progress() -> std::io::Result<()> {
 
 /// Ends the progress thread, if it is there; blocks until it has ended. To be called by a thread of
 /// the program, with nothing under way.
-pub fn stop_progress() {
+pub fn stop_progress_thread() {
     let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(handle) = thread.take() else {
         return;

@@ -5,7 +5,7 @@ use crate::base::buffer::Sink;
 use crate::base::header::{self, Fields, Header};
 use crate::base::key::ProcId;
 use crate::base::request::{Operation, ReqId};
-use crate::counters::{COUNTERS, WAYS};
+use crate::counters::{COUNTERS, TRANSPORT_NAMES};
 use crate::device::Device;
 use crate::progress::lock::{self, DeviceGuard};
 use ferry_transport::{Expected, model};
@@ -22,7 +22,7 @@ pub(crate) fn rest(mut guard: DeviceGuard) -> DeviceGuard {
         model::sleep(word, seen);
         guard = lock::device();
     }
-    COUNTERS.idle.add(model::clock_nanos() - began);
+    COUNTERS.idle_ns.add(model::clock_nanos() - began);
     lock::wake_up();
     guard
 }
@@ -35,13 +35,13 @@ impl Device {
 
     /// The process has done with MPI, or begins again: on a modelled machine nobody waits for one
     /// that has.
-    pub fn set_left(&mut self, left: bool) {
+    pub fn set_finalized(&mut self, left: bool) {
         self.left = left;
     }
 
     /// The rank leaves: what its program has sent is told, for the report.
     pub(crate) fn tell_sent(&mut self) {
-        if let Some(way) = WAYS.iter().position(|w| *w == model::NAME) {
+        if let Some(way) = TRANSPORT_NAMES.iter().position(|w| *w == model::NAME) {
             let sent = &COUNTERS.sent[way];
             self.wires
                 .note_sent(sent.messages.value(), sent.bytes.value());

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// The MPI function being executed: its index in the description of all functions, plus 1; 0 for
 /// none. Written by the abi floor on entry, read here when a wait begins. With several threads in
 /// MPI it names the last of them to enter.
-pub static CALL: AtomicU32 = AtomicU32::new(0);
+pub static CURRENT_CALL: AtomicU32 = AtomicU32::new(0);
 
 /// Something that can tell the launcher more about a wait: a communicator, a request.
 pub trait Describe {
@@ -267,7 +267,7 @@ impl Idle {
         if let Some(since) = self.0
             && !device.is_virtual()
         {
-            COUNTERS.idle.add(since.elapsed().as_nanos() as u64);
+            COUNTERS.idle_ns.add(since.elapsed().as_nanos() as u64);
         }
     }
 }
@@ -357,7 +357,7 @@ fn rest(
 
 /// What the launcher has been told of one call's wait.
 struct Told {
-    /// The call's number, from before another thread wrote its own: see [`CALL`].
+    /// The call's number, from before another thread wrote its own: see [`CURRENT_CALL`].
     call: u32,
     /// It has been told; it is told again, without more, after the thread was woken for nothing.
     once: bool,
@@ -374,7 +374,7 @@ impl Told {
     /// Nothing so far. To be called when the wait begins.
     fn nothing() -> Told {
         Told {
-            call: CALL.load(Ordering::Relaxed),
+            call: CURRENT_CALL.load(Ordering::Relaxed),
             once: false,
             wait: None,
         }

@@ -13,15 +13,15 @@ pub type ControlMessage = [u64; 4];
 const KEPT: usize = 1024;
 
 impl Device {
-    /// Says something to a process. It may be lost if that process never looks ([`Device::told`]).
-    pub fn tell(&mut self, to: ProcId, note: ControlMessage) {
+    /// Says something to a process. It may be lost if that process never looks ([`Device::next_control`]).
+    pub fn send_control(&mut self, to: ProcId, note: ControlMessage) {
         let head = note.into_iter().fold(Header::new(), Header::u64);
         self.engine.queue(to, Outgoing::head(header::CONTROL, head));
         self.flush();
     }
 
     /// The oldest word that has come and has not been read, and who said it.
-    pub fn told(&mut self) -> Option<(ProcId, ControlMessage)> {
+    pub fn next_control(&mut self) -> Option<(ProcId, ControlMessage)> {
         self.engine.notes.pop_front()
     }
 }

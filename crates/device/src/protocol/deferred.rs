@@ -2,7 +2,7 @@
 //! messages are to come.
 //!
 //! A message that its sender keeps until it is asked for is announced, and asked for when
-//! [`Device::go_on`] says so. A few bytes at its beginning and end can be had before that: they
+//! [`Device::release_deferred`] says so. A few bytes at its beginning and end can be had before that: they
 //! come at once, and once more with the message. A sender that knows that they will be wanted gives
 //! them unasked.
 
@@ -43,7 +43,12 @@ impl Device {
     ///
     /// # Safety
     /// As for [`Device::send`].
-    pub unsafe fn send_with_ends(&mut self, to: ProcId, key: Key, source: Source) -> Option<ReqId> {
+    pub unsafe fn send_with_edges(
+        &mut self,
+        to: ProcId,
+        key: Key,
+        source: Source,
+    ) -> Option<ReqId> {
         self.engine.sends_edges = source.len() >= SENDS_EDGES_MIN_BYTES;
         // SAFETY: the caller's promise.
         let req = unsafe { self.send(to, key, source, SendMode::Standard) };
@@ -52,12 +57,12 @@ impl Device {
     }
 
     /// As [`Device::receive_from`], but a message that is announced over the wire is not asked for
-    /// before [`Device::go_on`]; only so many bytes (at most [`EDGE_MAX_BYTES`]) of its beginning and
-    /// end come before that. To be ended by [`Device::take_held`].
+    /// before [`Device::release_deferred`]; only so many bytes (at most [`EDGE_MAX_BYTES`]) of its beginning and
+    /// end come before that. To be ended by [`Device::take_deferred`].
     ///
     /// # Safety
     /// As for [`Device::receive_from`].
-    pub unsafe fn receive_held(
+    pub unsafe fn receive_deferred(
         &mut self,
         from: ProcId,
         pattern: Pattern,
@@ -80,7 +85,7 @@ impl Device {
     }
 
     /// A held receive's message may come.
-    pub fn go_on(&mut self, req: ReqId) {
+    pub fn release_deferred(&mut self, req: ReqId) {
         let Some(held) = self.engine.deferred.get_mut(&req) else {
             return;
         };
@@ -102,7 +107,7 @@ impl Device {
     }
 
     /// Are the ends there that a held receive wanted first?
-    pub fn has_ends(&mut self, req: ReqId) -> bool {
+    pub fn has_edges(&mut self, req: ReqId) -> bool {
         if self.is_complete(req) {
             return true;
         }
@@ -123,7 +128,7 @@ impl Device {
     }
 
     /// Bytes of a receive's message that are in their place, from its beginning on.
-    pub fn came(&mut self, req: ReqId) -> usize {
+    pub fn bytes_received(&mut self, req: ReqId) -> usize {
         if self.is_complete(req) {
             return usize::MAX;
         }
@@ -137,7 +142,7 @@ impl Device {
     }
 
     /// As [`Device::take`], for a held receive.
-    pub fn take_held(&mut self, req: ReqId) -> Completion {
+    pub fn take_deferred(&mut self, req: ReqId) -> Completion {
         self.engine.deferred.remove(&req);
         self.take(req)
     }

@@ -106,7 +106,7 @@ pub(crate) struct Fetching {
 /// Queues and requests of a process: everything but the wires.
 pub(crate) struct Engine {
     me: ProcId,
-    /// The wire by which messages from others come now, a place in [`crate::WAYS`].
+    /// The wire by which messages from others come now, a place in [`crate::TRANSPORT_NAMES`].
     way: usize,
     pub matcher: Matcher,
     pub requests: Requests,
@@ -321,7 +321,7 @@ impl Engine {
     pub fn fetched(&mut self, fetch: &Fetching, result: Result<(), ReadError>) -> bool {
         match result {
             Ok(()) => {
-                COUNTERS.read.add(fetch.take);
+                COUNTERS.single_copy.add(fetch.take);
                 if let Some(measured) = fetch.measured {
                     self.path_selector.note(fetch.take, measured);
                 }

@@ -17,7 +17,7 @@ fn note() -> MutexGuard<'static, Option<String>> {
 }
 
 /// What broke a transport, if one is broken. With the device's lock or without.
-pub fn trouble() -> Option<String> {
+pub fn last_failure() -> Option<String> {
     note().clone()
 }
 
@@ -146,7 +146,7 @@ mod tests {
                 cap: room.len(),
             };
             // SAFETY: the room outlives the device's use of it.
-            held.push(unsafe { d.receive_held(1, pattern(1), sink, [0, 0]) });
+            held.push(unsafe { d.receive_deferred(1, pattern(1), sink, [0, 0]) });
         }
         let key = Key {
             context: ContextId::WORLD,
@@ -159,11 +159,11 @@ mod tests {
         assert!(held.iter().all(|&req| !d.is_complete(req)));
         d.break_down(&cable_pulled());
         // Somebody touches what it was to bring.
-        d.go_on(held[0]);
-        d.go_on(held[1]);
+        d.release_deferred(held[0]);
+        d.release_deferred(held[1]);
         for req in held {
-            assert!(d.has_ends(req));
-            assert!(d.take_held(req).fault.is_some());
+            assert!(d.has_edges(req));
+            assert!(d.take_deferred(req).fault.is_some());
         }
     }
 
@@ -184,7 +184,7 @@ mod tests {
         // SAFETY: `early` outlives the device, and the first receive into it has ended.
         let again = unsafe { d.receive_from(1, pattern(1), into(&mut early)) };
         assert!(d.take(again).fault.is_some());
-        assert!(trouble().unwrap().contains("the cable was pulled"));
+        assert!(last_failure().unwrap().contains("the cable was pulled"));
 
         // From those who are there messages still come.
         // SAFETY: `late` outlives the device's use of it.

@@ -18,7 +18,7 @@ pub(crate) const LEND_MIN: usize = 256 * 1024;
 impl Device {
     /// Bytes of a send to a peer with [`streams`](crate::Capabilities::streams) that are needed no
     /// more, from its beginning on.
-    pub fn gone(&self, req: ReqId) -> usize {
+    pub fn bytes_sent(&self, req: ReqId) -> usize {
         if self.is_complete(req) {
             return usize::MAX;
         }
@@ -34,7 +34,7 @@ impl Device {
     /// elsewhere from now on: as if its first byte were at `ptr`.
     ///
     /// # Safety
-    /// As for [`Device::send`], for the bytes that have not [`gone`](Device::gone).
+    /// As for [`Device::send`], for the bytes that have not [`sent`](Device::bytes_sent).
     pub unsafe fn relocate(&mut self, req: ReqId, ptr: *const u8) {
         if let Some(
             Operation::SendLarge {
@@ -52,7 +52,7 @@ impl Device {
 
     /// Of large messages that are coming in, so many bytes may gather before the progress thread is
     /// woken: the program is interrupted less often. 0: it is woken by the first ones.
-    pub fn gather(&mut self, bytes: usize) {
+    pub fn set_receive_low_water(&mut self, bytes: usize) {
         self.wires.set_receive_low_water(bytes);
     }
 

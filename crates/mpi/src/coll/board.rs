@@ -263,9 +263,9 @@ fn set_up(comm: &Arc<Comm>) -> Result<Place> {
             return Ok(Place::Nowhere);
         }
         if comm.rank() == 0
-            && let Some(lent) = d.lend_board(n)
+            && let Some(lent) = d.allocate_board(n)
         {
-            number = lent as i32 + if d.meets_in_round(n) { IN_ROUND } else { 0 };
+            number = lent as i32 + if d.prefers_flat_board(n) { IN_ROUND } else { 0 };
         }
     }
     let int = Datatype::basic(Basic::Int32);
@@ -307,9 +307,9 @@ fn set_up(comm: &Arc<Comm>) -> Result<Place> {
     let place = {
         let mut d = device::device();
         if in_round {
-            d.round(owner, number, &members, me).map(Place::Few)
+            d.flat_board(owner, number, &members, me).map(Place::Few)
         } else {
-            d.meeting(owner, number, members, me).map(Place::Here)
+            d.counter_board(owner, number, members, me).map(Place::Here)
         }
     };
     let mut there = i32::from(place.is_some());
@@ -448,7 +448,7 @@ unsafe fn carry_out(
             // SAFETY: in this phase slot 0 is the root's.
             let fits = unsafe { slots.post(0, &find(plan.input)) };
             let d = device::device();
-            TALLY.board.more(&d);
+            TALLY.board.increment(&d);
             meeting.open(&d);
             meeting.done(&d);
             fits
@@ -459,7 +459,7 @@ unsafe fn carry_out(
             // SAFETY: the root has posted; the buffer is writable.
             let fits = unsafe { slots.data(0, 0, plan.len).copy_to(&find(plan.input)) };
             let d = device::device();
-            TALLY.board.more(&d);
+            TALLY.board.increment(&d);
             meeting.done(&d);
             fits
         }
@@ -538,11 +538,11 @@ unsafe fn carry_out(
                 _ => {}
             }
             let d = device::device();
-            TALLY.board.more(&d);
+            TALLY.board.increment(&d);
             meeting.read(&d);
             drop(d);
             if came_last && plan.job == Job::Barrier {
-                device::leave_in_turn();
+                device::yield_after_barrier();
             }
             fits
         }

@@ -168,8 +168,8 @@ impl Run {
             let start = *ptr as usize;
             let ends = (watch.ends)(start..start + cap);
             // SAFETY: the caller's promise.
-            let req = unsafe { d.receive_held(from, pattern, sink, ends) };
-            d.go_on(req);
+            let req = unsafe { d.receive_deferred(from, pattern, sink, ends) };
+            d.release_deferred(req);
             return req;
         }
         // SAFETY: the caller's promise.
@@ -207,7 +207,7 @@ impl Run {
         while let Some(step) = s.steps.get(self.at) {
             if let Step::Send { from: piece, .. } | Step::Recv { into: piece, .. } = *step
                 && labour == Labour::Thread
-                && d.leaves_message(bytes(b, piece))
+                && d.offloads_message(bytes(b, piece))
             {
                 return Stand::Waiting;
             }
@@ -251,11 +251,11 @@ impl Run {
                     let by_thread = d.is_progress_thread();
                     if calls_program(b, step) {
                         if by_thread {
-                            d.leave_to_program();
+                            d.needs_program_thread();
                             return Stand::Waiting;
                         }
                     } else if labour == Labour::Thread
-                        && d.leaves_work(bytes(b, into).saturating_sub(self.copied))
+                        && d.offloads_work(bytes(b, into).saturating_sub(self.copied))
                     {
                         return Stand::Waiting;
                     }
@@ -266,7 +266,7 @@ impl Run {
                     };
                     // SAFETY: the caller's promise.
                     if !unsafe { self.work(b, &places, step, most) } {
-                        d.note_work();
+                        d.note_background_work();
                         return Stand::Waiting;
                     }
                     self.note(self.at);
@@ -291,7 +291,7 @@ impl Run {
             if !d.is_complete(m.req) {
                 return false;
             }
-            let ended = d.take_held(m.req);
+            let ended = d.take_deferred(m.req);
             if let Some(e) = check(comm, self.number.function(), m.expected, &ended) {
                 self.error.get_or_insert(e);
             }
@@ -459,7 +459,7 @@ fn fault(
     let e = match ended.fault {
         Some(device::Fault::Transport) => Error::new(
             crate::Kind::Other,
-            device::trouble().unwrap_or_else(|| device::Fault::Transport.to_string()),
+            device::last_failure().unwrap_or_else(|| device::Fault::Transport.to_string()),
         ),
         _ if Function::of_tag(ended.envelope.tag) != function => err!(
             Other,
@@ -566,7 +566,7 @@ impl Lasting {
     /// its ends first. `None`: they have gone.
     ///
     /// # Safety
-    /// As for [`Device::send`] and [`Device::send_with_ends`].
+    /// As for [`Device::send`] and [`Device::send_with_edges`].
     pub(super) unsafe fn send(
         &self,
         d: &mut Device,
@@ -579,7 +579,7 @@ impl Lasting {
         // SAFETY: the caller's promise.
         unsafe {
             match ends {
-                true => d.send_with_ends(to, key, source),
+                true => d.send_with_edges(to, key, source),
                 false => d.send(to, key, source, SendMode::Standard),
             }
         }
@@ -588,8 +588,8 @@ impl Lasting {
     /// Starts receiving a message of this collective, held back.
     ///
     /// # Safety
-    /// As for [`Device::receive_held`].
-    pub(super) unsafe fn receive_held(
+    /// As for [`Device::receive_deferred`].
+    pub(super) unsafe fn receive_deferred(
         &self,
         d: &mut Device,
         peer: Peer,
@@ -603,7 +603,7 @@ impl Lasting {
             cap: len,
         };
         // SAFETY: the caller's promise.
-        unsafe { d.receive_held(from, pattern, sink, ends) }
+        unsafe { d.receive_deferred(from, pattern, sink, ends) }
     }
 
     pub(super) fn binding(&self) -> Binding<'_> {

@@ -32,6 +32,6 @@ impl Tally {
 
     #[inline]
     pub(super) fn count(&self, algorithm: Option<Algorithm>, d: &Device) {
-        self.of(algorithm).more(d);
+        self.of(algorithm).increment(d);
     }
 }

@@ -190,10 +190,10 @@ impl<'a> Circle<'a> {
         let mut found = None;
         device::wait_until(&what, |d| {
             found = d.matched_probe(&pattern);
-            found.is_some() || device::trouble().is_some()
+            found.is_some() || device::last_failure().is_some()
         });
         let Some((message, envelope)) = found else {
-            let cause = device::trouble().unwrap_or_default();
+            let cause = device::last_failure().unwrap_or_default();
             return Err(err!(Other, "{cause}"));
         };
         let mut bytes = vec![0; envelope.len as usize];

@@ -171,7 +171,7 @@ impl Duplication {
                 return false;
             }
             if let Some(fault) = d.take(*req).fault {
-                let cause = device::trouble().unwrap_or_else(|| fault.to_string());
+                let cause = device::last_failure().unwrap_or_else(|| fault.to_string());
                 self.flag.set(Err(err!(
                     Other,
                     "a message about a new communicator was lost: {cause}"

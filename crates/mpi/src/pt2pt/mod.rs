@@ -176,7 +176,7 @@ pub unsafe fn send(
             send_mode(mode),
         )
     };
-    d.stay();
+    d.drop_within_call();
     match started {
         None => Ok(()),
         Some(req) => {
@@ -289,7 +289,7 @@ pub unsafe fn receive(
     let mut d = device::device();
     // SAFETY: the caller's promise; this call returns after completion only.
     let req = unsafe { post(&mut d, comm, from, pattern, sink(address, count, datatype)) };
-    d.stay();
+    d.drop_within_call();
     let ended = device::wait(req, &waiting_for(comm, peer_of(comm, from), tag));
     Ok(Outcome::of_receive(&ended, comm))
 }
@@ -353,7 +353,7 @@ fn in_vain(d: &Device, comm: &Comm, from: From) -> bool {
 fn lost(comm: &Arc<Comm>) -> Error {
     Error::new(
         Kind::Other,
-        device::trouble().unwrap_or_else(|| "the peer is lost".to_owned()),
+        device::last_failure().unwrap_or_else(|| "the peer is lost".to_owned()),
     )
     .on(comm)
 }
@@ -395,7 +395,7 @@ pub unsafe fn send_receive(
     let receiving = unsafe { start_receive(&mut d, comm, into, from, tag) };
     // SAFETY: the caller's promise; this call returns after the send's completion only.
     let sending = unsafe { start_send(&mut d, comm, out, dest, send_tag, Mode::Standard) };
-    d.stay();
+    d.drop_within_call();
     let what = waiting_for(comm, peer_of(comm, from), tag);
     let sent = finish(sending, comm, &what, true);
     let received = finish(receiving, comm, &what, false);
@@ -601,7 +601,7 @@ pub fn iprobe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Option<Outcome>
     let Some(pattern) = pattern(comm, from, tag) else {
         return Some(Outcome::FROM_NOBODY);
     };
-    device::ask(|d| d.probe(&pattern)).map(|e| Outcome::of_envelope(&e))
+    device::poll_once(|d| d.probe(&pattern)).map(|e| Outcome::of_envelope(&e))
 }
 
 /// Blocks until a message matches.
@@ -630,7 +630,7 @@ pub fn improbe(
     let Some(pattern) = pattern(comm, from, tag) else {
         return Some((None, Outcome::FROM_NOBODY));
     };
-    let taken = device::ask(|d| d.matched_probe(&pattern));
+    let taken = device::poll_once(|d| d.matched_probe(&pattern));
     taken.map(|(req, e)| (Some(Message::new(comm, req)), Outcome::of_envelope(&e)))
 }
 

@@ -40,7 +40,7 @@ impl General {
     /// Errors: the free callback's, if the program had freed the request before.
     pub fn complete(&self) -> Result<()> {
         self.done.store(true, Ordering::SeqCst);
-        device::device().nudge();
+        device::device().notify_sleepers();
         if self.abandoned.swap(false, Ordering::SeqCst) {
             self.callbacks.free()
         } else {

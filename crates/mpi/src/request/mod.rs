@@ -357,7 +357,7 @@ impl Request {
     /// How it would complete, leaving it as it is (MPI_Request_get_status). `None`: it is not
     /// complete. Makes progress.
     pub fn peek(&self) -> Option<Outcome> {
-        let ended = device::ask(|d| {
+        let ended = device::poll_once(|d| {
             if !self.is_complete(d) {
                 return None;
             }
@@ -494,7 +494,7 @@ impl Describe for Request {
         let &mut State::Active(Active::Device(req)) = self.state(d) else {
             return;
         };
-        if let Some(asked) = d.asks_for(req) {
+        if let Some(asked) = d.posted_pattern(req) {
             let peer = asked.source.map_or(-1, |rank| comm.peer(rank) as i32);
             let tag = asked.tag.only().map_or(-1, |tag| tag as i32);
             status.peer.store(peer, Ordering::Relaxed);
@@ -549,5 +549,5 @@ pub fn wait_any(requests: &[impl Deref<Target = Request>]) -> usize {
 
 /// Makes progress once unless `done` at once; returns what `done` said last.
 pub fn test(mut done: impl FnMut(&mut Device) -> bool) -> bool {
-    device::ask(|d| done(d).then_some(())).is_some()
+    device::poll_once(|d| done(d).then_some(())).is_some()
 }

@@ -1,6 +1,6 @@
 //! How an operation ended: what a status tells (MPI 5.0 §3.2.5).
 
-use crate::device::{Completion, Envelope, Fault, trouble};
+use crate::device::{Completion, Envelope, Fault, last_failure};
 use crate::pt2pt::From;
 use crate::{Comm, Error, Kind, Result, err};
 use std::sync::Arc;
@@ -129,7 +129,7 @@ fn error_of(fault: Fault, comm: &Arc<Comm>) -> Error {
         )
         .on(comm),
         Fault::Transport => {
-            let cause = trouble().unwrap_or_else(|| fault.to_string());
+            let cause = last_failure().unwrap_or_else(|| fault.to_string());
             Error::new(Kind::Other, cause).on(comm)
         }
     }

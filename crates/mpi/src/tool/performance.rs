@@ -7,7 +7,7 @@
 use super::{Group, Result, Trouble, Type, Value, Verbosity, device_counts, index_of};
 use crate::Comm;
 use crate::coll::{Algorithm, TALLY};
-use crate::device::{self, WAYS};
+use crate::device::{self, TRANSPORT_NAMES};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -88,7 +88,7 @@ impl Performance {
                 });
             };
             use Class::{Aggregate, Counter, HighWatermark, Level, Timer};
-            for (way, name) in WAYS.iter().enumerate() {
+            for (way, name) in TRANSPORT_NAMES.iter().enumerate() {
                 let mut count = |what, class, ending, description: &str| {
                     add(what, class, Group::of_way(way), &format!("{name}_{ending}"), description);
                 };
@@ -195,14 +195,14 @@ impl Performance {
             What::SentAnnounced => c.sent_announced.value(),
             What::ReceivedEager => all(&c.received).saturating_sub(c.received_announced.value()),
             What::ReceivedAnnounced => c.received_announced.value(),
-            What::Read => c.read.messages.value(),
-            What::ReadBytes => c.read.bytes.value(),
+            What::Read => c.single_copy.messages.value(),
+            What::ReadBytes => c.single_copy.bytes.value(),
             What::Unexpected => c.unexpected.value(),
-            What::QueueLength | What::QueueMost => c.waiting.value(),
-            What::QueueBytes => c.waiting_bytes.value(),
+            What::QueueLength | What::QueueMost => c.unexpected_queue_len.value(),
+            What::QueueBytes => c.unexpected_queue_bytes.value(),
             What::CommQueueLength => lengths().1 as u64,
             What::CommPosted => lengths().0 as u64,
-            What::Idle => c.idle.value(),
+            What::Idle => c.idle_ns.value(),
             What::Sleeps => c.sleeps.value(),
             What::Yields => c.yields.value(),
             What::CommCollectives => comm.map_or(0, |c| c.collectives.load(Ordering::Relaxed)),
@@ -246,7 +246,7 @@ struct State {
 impl Drop for PerformanceHandle {
     fn drop(&mut self) {
         if let Some(mark) = &self.most {
-            device_counts().unwatch(mark);
+            device_counts().untrack_peak(mark);
         }
     }
 }
@@ -264,7 +264,7 @@ impl Session {
     ) -> Arc<PerformanceHandle> {
         let most = (variable.class == Class::HighWatermark).then(|| {
             let mark = Arc::default();
-            device_counts().watch(&mark);
+            device_counts().track_peak(&mark);
             mark
         });
         let state = State {

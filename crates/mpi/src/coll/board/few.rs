@@ -84,7 +84,7 @@ pub(super) unsafe fn carry_out(
     let mut find = |p: Piece| places.find(p, &mut room);
     {
         let d = device::device();
-        TALLY.board.more(&d);
+        TALLY.board.increment(&d);
         round.begin(&d);
     }
     let mut phase = Phase {
@@ -220,7 +220,7 @@ pub(super) unsafe fn carry_out(
             }
             phase.round.done_with_all();
             if phase.late && plan.job == Job::Barrier {
-                device::leave_in_turn();
+                device::yield_after_barrier();
             }
         }
     }

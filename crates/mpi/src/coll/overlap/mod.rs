@@ -130,7 +130,7 @@ impl Owner for Shared {
         lock(&self.waiting).push((address, now));
         lock(&self.touched).push((address, now));
         self.has_touched.store(true, Ordering::Release);
-        device::poke();
+        device::wake_progress_thread();
     }
 }
 
@@ -310,10 +310,10 @@ fn members(comm: &Comm) -> Members {
 /// What others have said of calls since the last time.
 fn said() -> Vec<(ProcId, Saying)> {
     let mut d = device::device();
-    let said = std::iter::from_fn(|| d.told())
+    let said = std::iter::from_fn(|| d.next_control())
         .filter_map(|(from, note)| Some((from, verdict::saying(note)?)))
         .collect();
-    d.stay();
+    d.drop_within_call();
     said
 }
 
@@ -323,7 +323,7 @@ fn say(sayings: &[(ProcId, Saying)]) {
     }
     let mut d = device::device();
     for (to, saying) in sayings {
-        d.tell(*to, verdict::note(saying));
+        d.send_control(*to, verdict::note(saying));
     }
 }
 
@@ -504,7 +504,7 @@ impl Start {
             }
             self.ask_first(&mut d, &mut incoming, &mut queue);
             d.progress();
-            d.stay();
+            d.drop_within_call();
         }
         for (t, peer) in others {
             let Some(peer) = peer else {
@@ -520,7 +520,7 @@ impl Start {
             // SAFETY: the copy is kept until the message has gone.
             sends.extend(unsafe { lasting.send(&mut d, peer, (from, t.bytes.len()), false) });
             d.progress();
-            d.stay();
+            d.drop_within_call();
         }
         for (req, t) in own {
             if let Some(store) = store.as_deref_mut() {
@@ -543,14 +543,14 @@ impl Start {
                     Step::Recv { peer, into } if into.count == 0 => {
                         // SAFETY: nothing is written.
                         let req = unsafe {
-                            lasting.receive_held(&mut d, peer, std::ptr::null_mut(), 0, [0; 2])
+                            lasting.receive_deferred(&mut d, peer, std::ptr::null_mut(), 0, [0; 2])
                         };
                         sends.push(req);
                     }
                     _ => {}
                 }
             }
-            d.stay();
+            d.drop_within_call();
         }
         Rest::Apart {
             sends,
@@ -576,7 +576,8 @@ impl Start {
             let whole = plan.is_some_and(|p| p.needs(&t.bytes));
             let landing = t.bytes.start.wrapping_add(inward) as *mut u8;
             // SAFETY: the landing is the guard's shadow, kept until the message has come.
-            let req = unsafe { lasting.receive_held(&mut d, peer, landing, t.bytes.len(), ends) };
+            let req =
+                unsafe { lasting.receive_deferred(&mut d, peer, landing, t.bytes.len(), ends) };
             incoming.push(Incoming {
                 req,
                 step: t.step,
@@ -584,7 +585,7 @@ impl Start {
                 peer: number(peer),
                 ends,
                 whole,
-                has_ends: false,
+                has_edges: false,
                 asked: whole,
                 opened: 0,
                 wanted: false,
@@ -596,7 +597,7 @@ impl Start {
             .filter(|&n| !incoming[n].asked)
             .collect();
         queue.sort_by_key(|&n| rank_of(incoming[n].peer));
-        d.stay();
+        d.drop_within_call();
         (incoming, VecDeque::from(queue))
     }
 
@@ -611,7 +612,7 @@ impl Start {
         queue: &mut VecDeque<usize>,
     ) {
         for i in incoming.iter().filter(|i| i.whole) {
-            d.go_on(i.req);
+            d.release_deferred(i.req);
         }
         let (mut is_first, mut under_way) = (true, 0);
         queue.retain(|&n| {
@@ -627,7 +628,7 @@ impl Start {
             is_first = false;
             if asks {
                 i.asked = true;
-                d.go_on(i.req);
+                d.release_deferred(i.req);
                 under_way += if streams { i.bytes.len() } else { 0 };
             }
             !asks
@@ -649,7 +650,7 @@ impl Start {
                 _ => others.push((t, None)),
             }
         }
-        d.stay();
+        d.drop_within_call();
         (streams, others)
     }
 
@@ -680,7 +681,7 @@ const SLICE: usize = 256 * 1024;
 fn go_on() {
     let mut d = device::device();
     d.progress();
-    d.stay();
+    d.drop_within_call();
 }
 
 /// Copies what has not gone yet of a message, its end first, and has the rest be looked for there.
@@ -692,14 +693,14 @@ unsafe fn copy_rest(store: &mut Store, req: ReqId, bytes: &Range<usize>) {
     loop {
         let mut d = device::device();
         d.progress();
-        let gone = d.gone(req);
+        let gone = d.bytes_sent(req);
         if gone >= end {
             let place = bytes.start.wrapping_add(store.delta()) as *const u8;
             // SAFETY: all that has not gone is there.
             unsafe { d.relocate(req, place) };
-            return d.stay();
+            return d.drop_within_call();
         }
-        d.stay();
+        d.drop_within_call();
         let start = end.saturating_sub(SLICE).max(gone);
         // SAFETY: the caller's promise.
         unsafe { store.copy(&(bytes.start + start..bytes.start + end)) };

@@ -131,7 +131,7 @@ fn has_room(comm: &Comm) -> bool {
     let mut d = device::device();
     let all = comm.peers().size();
     let same = (0..all).all(|r| d.capabilities(comm.peer(r)).same_node);
-    d.stay();
+    d.drop_within_call();
     !same
 }
 
@@ -168,10 +168,12 @@ pub(super) fn begin_late() -> Mode {
 
 fn try_late() {
     let welcome = &process::process().welcome;
-    if !ferry_pageguard::keep_apart() || !device::allow_progress(welcome.local_ranks.len() as u32) {
+    if !ferry_pageguard::keep_apart()
+        || !device::enable_progress_thread(welcome.local_ranks.len() as u32)
+    {
         return;
     }
-    let begun = device::start_progress().map_err(|e| e.to_string());
+    let begun = device::start_progress_thread().map_err(|e| e.to_string());
     let begun = begun.and_then(|()| prepare(Mode::Comm).map_err(|e| e.text().to_owned()));
     if let Err(why) = begun {
         *super::lock(&WITHOUT) = Some(why);
@@ -224,8 +226,8 @@ fn prepare(mode: Mode) -> Result<()> {
     let at = MODES.iter().position(|m| m.1 == mode).unwrap_or(0);
     MODE.store(at as u8, Relaxed);
     let mut d = device::device();
-    d.lend_nothing();
-    d.stay();
+    d.disable_zero_copy();
+    d.drop_within_call();
     Ok(())
 }
 

@@ -42,7 +42,7 @@ pub(super) struct Incoming {
     /// The whole of it is needed before the call returns.
     pub whole: bool,
     /// The bytes beside guarded pages have been brought out.
-    pub has_ends: bool,
+    pub has_edges: bool,
     pub asked: bool,
     /// Bytes of it that are opened.
     pub opened: usize,
@@ -54,7 +54,7 @@ pub(super) struct Incoming {
 #[derive(Default)]
 pub(super) struct Known {
     /// The bytes beside guarded pages have been brought out.
-    has_ends: bool,
+    has_edges: bool,
     /// Bytes of it that are opened.
     opened: usize,
 }
@@ -106,7 +106,7 @@ impl Work {
         };
         let has_edges = done || self.cover.as_ref().is_none_or(Cover::has_edges);
         if has_edges && !self.shared.returns.swap(true, Ordering::AcqRel) {
-            d.nudge();
+            d.notify_sleepers();
         }
         if done {
             if let Some(cover) = &mut self.cover {
@@ -115,7 +115,7 @@ impl Work {
             self.shared.opened(|_| true);
             self.store = None;
             finished(&self.shared);
-            d.nudge();
+            d.notify_sleepers();
         } else if let Some(cover) = &self.cover {
             self.shared.opened(|address| cover.is_open(address));
         }
@@ -127,7 +127,7 @@ impl Work {
         // While the call waits for the bytes beside guarded pages it is as if somebody waited at
         // one.
         let may_gather = !done && !is_waited_for && has_edges;
-        d.gather(if may_gather { self.gathers(opened) } else { 0 });
+        d.set_receive_low_water(if may_gather { self.gathers(opened) } else { 0 });
         done
     }
 
@@ -155,7 +155,7 @@ impl Work {
                     if !incoming[n].asked {
                         queue.retain(|&q| q != n);
                         incoming[n].asked = true;
-                        d.go_on(incoming[n].req);
+                        d.release_deferred(incoming[n].req);
                     }
                 }
                 Rest::Trace(pieces) => {
@@ -185,7 +185,7 @@ impl Work {
         sends.retain(|&req| {
             let complete = d.is_complete(req);
             if complete {
-                let ended = d.take_held(req);
+                let ended = d.take_deferred(req);
                 self.shared.check(&self.lasting, None, &ended);
             }
             !complete
@@ -194,15 +194,15 @@ impl Work {
         let mut n = 0;
         while n < incoming.len() {
             let i = &mut incoming[n];
-            if !i.has_ends && !i.whole && d.has_ends(i.req) {
-                i.has_ends = true;
+            if !i.has_edges && !i.whole && d.has_edges(i.req) {
+                i.has_edges = true;
                 if let Some(cover) = &mut self.cover {
                     cover.done(&(i.bytes.start..i.bytes.start + i.ends[0]));
                     cover.done(&(i.bytes.end - i.ends[1]..i.bytes.end));
                 }
             }
             if d.is_complete(i.req) {
-                let ended = d.take_held(i.req);
+                let ended = d.take_deferred(i.req);
                 let i = incoming.swap_remove(n);
                 // The last one has taken its place.
                 let moved = incoming.len();
@@ -213,7 +213,7 @@ impl Work {
                 self.shared
                     .check(&self.lasting, Some(i.bytes.len()), &ended);
                 if let Some(cover) = &mut self.cover {
-                    let middle = if i.has_ends {
+                    let middle = if i.has_edges {
                         i.bytes.start + i.ends[0]..i.bytes.end - i.ends[1]
                     } else {
                         i.bytes.clone()
@@ -223,7 +223,7 @@ impl Work {
                 continue;
             }
             if i.asked {
-                let came = d.came(i.req).min(i.bytes.len());
+                let came = d.bytes_received(i.req).min(i.bytes.len());
                 if d.is_announced(i.req) {
                     under_way += i.bytes.len() - came;
                 }
@@ -257,7 +257,7 @@ impl Work {
             for step in run.ended() {
                 let known = known.remove(&step).unwrap_or_default();
                 for touch in of_step(step) {
-                    let ends = if known.has_ends {
+                    let ends = if known.has_edges {
                         cover.ends(&touch.bytes)
                     } else {
                         [0, 0]
@@ -276,12 +276,12 @@ impl Work {
                 };
                 let known = known.entry(step).or_default();
                 let ends = cover.ends(&touch.bytes);
-                if !known.has_ends && ends != [0, 0] && d.has_ends(req) && !d.is_complete(req) {
-                    known.has_ends = true;
+                if !known.has_edges && ends != [0, 0] && d.has_edges(req) && !d.is_complete(req) {
+                    known.has_edges = true;
                     cover.done(&(touch.bytes.start..touch.bytes.start + ends[0]));
                     cover.done(&(touch.bytes.end - ends[1]..touch.bytes.end));
                 }
-                let came = d.came(req).min(touch.bytes.len());
+                let came = d.bytes_received(req).min(touch.bytes.len());
                 let wanted = self.shared.is_waited_for();
                 known.opened = cover.came(&touch.bytes, came, known.opened, wanted);
             }
@@ -307,7 +307,7 @@ fn ask(
         if asks {
             i.asked = true;
             under_way += i.bytes.len();
-            d.go_on(i.req);
+            d.release_deferred(i.req);
         }
         !asks
     });

@@ -48,7 +48,7 @@ struct Inner {
 }
 
 // SAFETY: until the flag is set `inner` is reached only with exclusive use of the device
-// (`advance`, `presses`), from then on only by the program, which completes or frees a request once
+// (`advance`, `is_urgent`), from then on only by the program, which completes or frees a request once
 // (`release`), or starts it again when that request is its alone (`renew`). The buffers are the
 // program's, lent to the operation.
 unsafe impl Send for Started {}
@@ -58,13 +58,13 @@ unsafe impl Sync for Started {}
 impl Started {
     pub(super) fn new(what: What) -> Arc<Started> {
         let (s, b) = (&what.schedule, what.binding());
-        let presses = |step: &Step| match *step {
+        let is_urgent = |step: &Step| match *step {
             Step::Send { .. } => true,
             Step::Reduce { into, .. } => takes_long(&b, step, into),
             Step::Copy { into, .. } => bytes(&b, into) as i64 > LONG,
             Step::Recv { .. } | Step::Await { .. } => false,
         };
-        let last = s.steps.iter().rposition(presses).map_or(0, |at| at + 1);
+        let last = s.steps.iter().rposition(is_urgent).map_or(0, |at| at + 1);
         let run = Run::new(s, &b, what.number);
         let inner = UnsafeCell::new(Some(Inner { what, run, last }));
         Arc::new(Started {
@@ -108,7 +108,7 @@ impl Started {
 }
 
 impl Background for Started {
-    fn presses(&self, _exclusive: &Device) -> bool {
+    fn is_urgent(&self, _exclusive: &Device) -> bool {
         // SAFETY: the device is the caller's, and the run has not ended: the device asks of nothing
         // else.
         let inner = unsafe { &*self.inner.get() };
@@ -128,7 +128,7 @@ impl Background for Started {
             return false;
         }
         let result = run.error.take().map_or(Ok(()), Err);
-        d.nudge();
+        d.notify_sleepers();
         // From here on all that is within is the program's.
         self.flag.set(result);
         true

@@ -111,7 +111,7 @@ fn left_to_the_thread(comm: &Arc<Comm>) {
         let b = bind(comm, &mut send, &mut recv);
         let work = background(&[copy(0, len)], &b);
         let mut d = device::device();
-        assert!(work.presses(&d));
+        assert!(work.is_urgent(&d));
         d.add_background(work.clone());
         // The thread cannot have had the device yet.
         assert!(!work.flag.is_set() && recv.iter().all(|&x| x == 0));
@@ -123,7 +123,7 @@ fn left_to_the_thread(comm: &Arc<Comm>) {
     let b = bind(comm, &mut send, &mut recv);
     let work = background(&[copy(0, 4096)], &b);
     let mut d = device::device();
-    assert!(!work.presses(&d));
+    assert!(!work.is_urgent(&d));
     d.add_background(work.clone());
     assert!(work.flag.is_set());
     assert_eq!(send, recv);
@@ -248,12 +248,12 @@ fn own_work() {
         true,
     )
     .unwrap();
-    device::start_progress().unwrap();
+    device::start_progress_thread().unwrap();
     settle(cores[0]);
     let comm = Comm::itself(0);
     // Until the thread has told where it is.
     let end = Instant::now() + Duration::from_secs(60);
-    while !device::device().leaves_work(MIB) {
+    while !device::device().offloads_work(MIB) {
         assert!(Instant::now() < end);
         std::thread::yield_now();
     }
@@ -261,5 +261,5 @@ fn own_work() {
     done_by_who_waits(&comm);
     taken_over(&comm);
     reductions(&comm);
-    device::stop_progress();
+    device::stop_progress_thread();
 }
