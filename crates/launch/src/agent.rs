@@ -334,7 +334,7 @@ impl Agent {
 
     fn begin(&mut self, orders: &Orders) -> Result<(), String> {
         let of = orders.host_of.len();
-        if of == 0 || orders.block_of.len() != of || orders.hosts.len() > of {
+        if of == 0 || orders.app_of.len() != of || orders.hosts.len() > of {
             return Err("its orders contradict each other".into());
         }
         self.silence =
@@ -500,7 +500,7 @@ impl Site {
         };
         let mut starter = Starter::prepare(
             &orders.programs,
-            &orders.block_of,
+            &orders.app_of,
             terms,
             orders.host as usize,
             binding,
@@ -626,7 +626,7 @@ impl Site {
                     }
                 }
                 Heard::Notice(Notice::Get { wire, rank }) => {
-                    // Asked of the head once, by the first who wants it.
+                    // Action of the head once, by the first who wants it.
                     match self.cards.get(&wire, rank, local) {
                         Ok(_) => self.deal(&wire, rank, local),
                         Err(true) => queue.push(&ToHead::Get { wire, rank }),

@@ -71,7 +71,7 @@ pub struct Orders {
     /// The agent's own host.
     pub host: u32,
     /// Each rank's program.
-    pub block_of: Vec<u32>,
+    pub app_of: Vec<u32>,
     /// The programs.
     pub programs: Vec<Program>,
     /// Where mpiexec was called.
@@ -358,7 +358,7 @@ mod tests {
             hosts: vec!["a".into(), "b".into()],
             host_of: vec![0, 0, 1],
             host: 1,
-            block_of: vec![0, 0, 0],
+            app_of: vec![0, 0, 0],
             programs: vec![Program {
                 program: text("./x"),
                 arguments: vec![text("-n")],

@@ -37,7 +37,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use options::Asked;
+use options::Action;
 
 /// mpiexec with these arguments (its own name left out); blocks until the job has ended. Must be
 /// called from the only thread of its process, whose standard output and error it writes.
@@ -48,12 +48,12 @@ pub fn mpiexec(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     let asked = options::parse(arguments, |name| env::var(name).ok());
     match asked {
-        Ok(Asked::Run(options)) => {
+        Ok(Action::Run(options)) => {
             name_unknown_variables();
             ExitCode::from(run::run(&options))
         }
-        Ok(Asked::Help) => print(options::HELP),
-        Ok(Asked::Version) => print(&format!(
+        Ok(Action::Help) => print(options::HELP),
+        Ok(Action::Version) => print(&format!(
             "mpiexec (Ferry MPI) {}\n",
             env!("CARGO_PKG_VERSION")
         )),

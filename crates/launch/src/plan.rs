@@ -2,15 +2,15 @@
 
 use crate::frame::Program;
 use crate::hosts::{self, Host};
-use crate::options::{Options, RANKS_MAX, StdinTo};
+use crate::options::{Options, RANKS_MAX, StdinTarget};
 use crate::start::{self, NotStarted};
 
 /// What is to be started where.
 pub struct Plan {
-    /// The programs, one a block of the command line.
+    /// The programs, one for each app context of the command line.
     pub programs: Vec<Program>,
     /// Each rank's program.
-    pub block_of: Vec<u32>,
+    pub app_of: Vec<u32>,
     /// The names of the hosts that have ranks.
     pub hosts: Vec<String>,
     /// Those hosts as the launcher is to be told, and whether each is this machine.
@@ -28,7 +28,7 @@ impl Plan {
     /// Too many ranks, or not enough room on the hosts.
     pub fn make(options: &Options) -> Result<Plan, NotStarted> {
         let wrong = |text: String| NotStarted { text, status: 2 };
-        // All hosts that are named anywhere, each once; blocks choose among them.
+        // All hosts that are named anywhere, each once; apps choose among them.
         let here = Host {
             name: this_host(),
             slots: 1,
@@ -36,7 +36,7 @@ impl Plan {
         };
         let mut all: Vec<Host> = Vec::new();
         let everywhere = options.hosts.clone().unwrap_or_else(|| {
-            let named = options.blocks.iter().filter_map(|b| b.hosts.as_ref());
+            let named = options.apps.iter().filter_map(|b| b.hosts.as_ref());
             let mut union: Vec<Host> = Vec::new();
             for host in named.flatten() {
                 if !union.iter().any(|h| h.name == host.name) {
@@ -49,9 +49,9 @@ impl Plan {
             union
         });
         let mut taken = Vec::new();
-        let (mut block_of, mut host_of) = (Vec::new(), Vec::<u32>::new());
-        for (number, block) in (0u32..).zip(&options.blocks) {
-            let list = block.hosts.as_ref().unwrap_or(&everywhere);
+        let (mut app_of, mut host_of) = (Vec::new(), Vec::<u32>::new());
+        for (number, app) in (0u32..).zip(&options.apps) {
+            let list = app.hosts.as_ref().unwrap_or(&everywhere);
             let places: Vec<usize> = list
                 .iter()
                 .map(|host| {
@@ -63,12 +63,10 @@ impl Plan {
                     })
                 })
                 .collect();
-            let named = options.hosts.is_some() || block.hosts.is_some();
+            let named = options.hosts.is_some() || app.hosts.is_some();
             let slots = || list.iter().fold(0u32, |sum, h| sum.saturating_add(h.slots));
-            let count = block
-                .count
-                .unwrap_or_else(|| if named { slots() } else { 1 });
-            if count as usize + block_of.len() >= RANKS_MAX as usize {
+            let count = app.count.unwrap_or_else(|| if named { slots() } else { 1 });
+            if count as usize + app_of.len() >= RANKS_MAX as usize {
                 return Err(wrong(format!("that is more than {} ranks", RANKS_MAX - 1)));
             }
             let mut had: Vec<u32> = places.iter().map(|&p| taken[p]).collect();
@@ -81,12 +79,12 @@ impl Plan {
                 taken[place] = had;
             }
             for at in mapped {
-                block_of.push(number);
+                app_of.push(number);
                 host_of.push(places[at] as u32);
             }
         }
-        let ranks = block_of.len();
-        if let StdinTo::Rank(r) = options.stdin
+        let ranks = app_of.len();
+        if let StdinTarget::Rank(r) = options.stdin
             && r as usize >= ranks
         {
             let last = ranks - 1;
@@ -105,7 +103,7 @@ impl Plan {
                 names.len() as u32 - 1
             });
         }
-        let named = options.hosts.is_some() || options.blocks.iter().any(|b| b.hosts.is_some());
+        let named = options.hosts.is_some() || options.apps.iter().any(|b| b.hosts.is_some());
         let afar = addresses.iter().any(|(_, here)| !here)
             || addresses.len() > 1
             || named && options.launcher.is_some();
@@ -113,13 +111,13 @@ impl Plan {
             names = vec![this_host()];
         }
         let programs = options
-            .blocks
+            .apps
             .iter()
             .map(|b| start::program_of(b, afar))
             .collect();
         Ok(Plan {
             programs,
-            block_of,
+            app_of,
             hosts: names,
             addresses,
             host_of,
@@ -129,12 +127,12 @@ impl Plan {
 
     /// How many ranks.
     pub fn ranks(&self) -> usize {
-        self.block_of.len()
+        self.app_of.len()
     }
 
     /// A rank's program as the user wrote it.
     pub fn program_of(&self, rank: usize) -> String {
-        let program = &self.programs[self.block_of[rank] as usize];
+        let program = &self.programs[self.app_of[rank] as usize];
         program.program.os().to_string_lossy().into_owned()
     }
 }
@@ -147,12 +145,12 @@ fn this_host() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{Asked, parse};
+    use crate::options::{Action, parse};
     use std::ffi::OsString;
 
     fn plan(line: &str) -> Result<Plan, NotStarted> {
         match parse(line.split_whitespace().map(OsString::from), |_| None) {
-            Ok(Asked::Run(options)) => Plan::make(&options),
+            Ok(Action::Run(options)) => Plan::make(&options),
             other => panic!("{line}: {other:?}"),
         }
     }
@@ -160,13 +158,13 @@ mod tests {
     #[test]
     fn without_hosts_all_is_here() {
         let p = plan("-n 3 x : y").unwrap();
-        assert!(!p.afar && p.host_of == [0; 4] && p.block_of == [0, 0, 0, 1]);
+        assert!(!p.afar && p.host_of == [0; 4] && p.app_of == [0, 0, 0, 1]);
         assert!(!plan("-host localhost:4 x").unwrap().afar);
         assert_eq!(plan("-host localhost:4 x").unwrap().ranks(), 4);
     }
 
     #[test]
-    fn blocks_go_on_where_others_end_or_to_hosts_of_their_own() {
+    fn programs_go_on_where_others_end_or_to_hosts_of_their_own() {
         let p = plan("--hosts a:2,b:2 -n 1 x : -n 3 y").unwrap();
         assert_eq!(
             (p.host_of, p.hosts.join(" ")),

@@ -154,7 +154,7 @@ impl Crew {
             key,
             nodes,
         };
-        let mut starter = Starter::prepare(&plan.programs, &plan.block_of, terms, 0, options.bind)?;
+        let mut starter = Starter::prepare(&plan.programs, &plan.app_of, terms, 0, options.bind)?;
         if let Some(asked) = &options.machine {
             modelled::prepare(asked, options.bind, &mut starter)?;
         }

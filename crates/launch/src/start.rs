@@ -14,7 +14,7 @@ use rustix::process::Rlimit;
 
 use crate::frame::Program;
 use crate::limits;
-use crate::options::{Binding, Block, Pass};
+use crate::options::{AppContext, Binding, InheritedEnv};
 use crate::placing;
 use crate::program;
 use crate::signals::{self, Signals};
@@ -58,7 +58,7 @@ pub struct Started {
 pub struct Starter {
     programs: Vec<Option<Prepared>>,
     /// Each local rank's program.
-    blocks: Vec<usize>,
+    apps: Vec<usize>,
     placing: Vec<Vec<usize>>,
     descriptors: Rlimit,
     null: File,
@@ -67,7 +67,7 @@ pub struct Starter {
     pub node: NodeJob,
 }
 
-/// A block, ready to be executed.
+/// A program, ready to be executed.
 struct Prepared {
     shown: String,
     path: CString,
@@ -77,35 +77,35 @@ struct Prepared {
 }
 
 impl Starter {
-    /// Looks at programs, limits and cores of this host, and makes its segment. `block_of`: each of
+    /// Looks at programs, limits and cores of this host, and makes its segment. `app_of`: each of
     /// the job's ranks' program.
     pub fn prepare(
         programs: &[Program],
-        block_of: &[u32],
+        app_of: &[u32],
         terms: JobTerms,
         node: usize,
         binding: Binding,
     ) -> Result<Starter, NotStarted> {
         let library = library_folder();
         let local = terms.nodes.ranks_of(node);
-        let blocks: Vec<usize> = local
+        let apps: Vec<usize> = local
             .iter()
-            .filter_map(|&rank| block_of.get(rank as usize))
+            .filter_map(|&rank| app_of.get(rank as usize))
             .map(|&b| b as usize)
             .collect();
-        if blocks.len() != local.len() || blocks.iter().any(|&b| b >= programs.len()) {
+        if apps.len() != local.len() || apps.iter().any(|&b| b >= programs.len()) {
             return Err(NotStarted::because("a rank has no program"));
         }
         let mut prepared = Vec::with_capacity(programs.len());
         for (number, program) in programs.iter().enumerate() {
             // A program that only other hosts run need not be here.
-            prepared.push(if blocks.contains(&number) {
+            prepared.push(if apps.contains(&number) {
                 Some(Prepared::new(program, library.as_deref())?)
             } else {
                 None
             });
         }
-        let ranks = blocks.len();
+        let ranks = apps.len();
         let descriptors = limits::make_room_for_descriptors(ranks as u32, DESCRIPTORS_PER_RANK)
             .map_err(NotStarted::because)?;
         let cores = Cores::here();
@@ -117,7 +117,7 @@ impl Starter {
             null.map_err(|e| NotStarted::because(format!("/dev/null cannot be opened: {e}")))?;
         Ok(Starter {
             programs: prepared,
-            blocks,
+            apps,
             placing,
             descriptors,
             null,
@@ -128,7 +128,7 @@ impl Starter {
 
     /// The job's ranks on this host.
     pub fn ranks(&self) -> usize {
-        self.blocks.len()
+        self.apps.len()
     }
 
     /// Binds all ranks to one CPU: those of a modelled machine take turns, and handing over costs
@@ -168,10 +168,10 @@ impl Starter {
         signals: &Signals,
         warden: &Warden,
     ) -> Result<Started, NotStarted> {
-        let block = self.blocks[local];
+        let app = self.apps[local];
         let rank = self.node.local_ranks()[local] as usize;
         let of = self.node.terms().size as usize;
-        let Some(program) = &self.programs[block] else {
+        let Some(program) = &self.programs[app] else {
             return Err(NotStarted::because(format!("rank {rank} has no program")));
         };
         let shown = &program.shown;
@@ -182,7 +182,7 @@ impl Starter {
         };
         let (line, socket) = self
             .node
-            .welcome(local as u32, block as u32)
+            .welcome(local as u32, app as u32)
             .map_err(|e| NotStarted::because(e.to_string()))?;
         let (out, out_end) = pipe().map_err(|e| refused("making a pipe for its stdout", e))?;
         let (err, err_end) = pipe().map_err(|e| refused("making a pipe for its stderr", e))?;
@@ -193,7 +193,7 @@ impl Starter {
             ("PMI_RANK", rank),
             ("PMI_SIZE", of),
             ("MPI_LOCALRANKID", local),
-            ("MPI_LOCALNRANKS", self.blocks.len()),
+            ("MPI_LOCALNRANKS", self.apps.len()),
         ];
         let own: Vec<CString> = own
             .iter()
@@ -258,15 +258,15 @@ fn pipe() -> std::io::Result<(OwnedFd, OwnedFd)> {
 }
 
 impl Prepared {
-    fn new(block: &Program, library: Option<&OsStr>) -> Result<Prepared, NotStarted> {
-        let mut environment: Vec<(OsString, OsString)> = block
+    fn new(program: &Program, library: Option<&OsStr>) -> Result<Prepared, NotStarted> {
+        let mut environment: Vec<(OsString, OsString)> = program
             .environment
             .iter()
             .map(|(name, value)| (name.os(), value.os()))
             .collect();
         environment.push((LAUNCH_FD.into(), RANK_SOCKET.to_string().into()));
         if let Some(library) = library
-            && !block.own_library_path
+            && !program.own_library_path
         {
             put_first(&mut environment, library);
         }
@@ -274,8 +274,8 @@ impl Prepared {
             .iter()
             .find(|(name, _)| name == "PATH")
             .map(|(_, value)| value.clone());
-        let name = block.program.os();
-        let wdir = block.wdir.as_ref().map(|d| PathBuf::from(d.os()));
+        let name = program.program.os();
+        let wdir = program.wdir.as_ref().map(|d| PathBuf::from(d.os()));
         let path = program::find(&name, wdir.as_deref(), path).map_err(|e| NotStarted {
             text: e.text,
             status: e.status,
@@ -285,7 +285,7 @@ impl Prepared {
                 .map_err(|_| NotStarted::because("an argument or variable holds a zero byte"))
         };
         let mut arguments = vec![text(name.clone())?];
-        for argument in &block.arguments {
+        for argument in &program.arguments {
             arguments.push(text(argument.os())?);
         }
         let mut joined = Vec::with_capacity(environment.len());
@@ -321,25 +321,21 @@ fn put_first(environment: &mut Vec<(OsString, OsString)>, library: &OsStr) {
     }
 }
 
-/// A block of the command line as a program: its environment is put together, but for what belongs
+/// A program of the command line as a program: its environment is put together, but for what belongs
 /// to a rank or a host. `afar`: for another host, where variables that describe this one are not to
 /// be seen.
-pub fn program_of(block: &Block, afar: bool) -> Program {
-    let environment = environment(block)
+pub fn program_of(app: &AppContext, afar: bool) -> Program {
+    let environment = environment(app)
         .into_iter()
         .filter(|(name, _)| !afar || !describes_this_host(name))
         .map(|(name, value)| (name.as_os_str().into(), value.as_os_str().into()))
         .collect();
     Program {
-        program: block.program.as_os_str().into(),
-        arguments: block
-            .arguments
-            .iter()
-            .map(|a| a.as_os_str().into())
-            .collect(),
-        wdir: block.wdir.as_ref().map(|d| d.as_os_str().into()),
+        program: app.program.as_os_str().into(),
+        arguments: app.arguments.iter().map(|a| a.as_os_str().into()).collect(),
+        wdir: app.wdir.as_ref().map(|d| d.as_os_str().into()),
         environment,
-        own_library_path: block.set.iter().any(|(name, _)| name == LIBRARY_PATH),
+        own_library_path: app.set_env.iter().any(|(name, _)| name == LIBRARY_PATH),
     }
 }
 
@@ -376,19 +372,19 @@ const PER_RANK: [&str; 7] = [
     "MPI_LOCALNRANKS",
 ];
 
-/// A block's environment.
-fn environment(block: &Block) -> Vec<(OsString, OsString)> {
-    let mut all: Vec<(OsString, OsString)> = match &block.pass {
-        Pass::All => env::vars_os().collect(),
-        Pass::Only(names) => env::vars_os()
+/// A program's environment.
+fn environment(app: &AppContext) -> Vec<(OsString, OsString)> {
+    let mut all: Vec<(OsString, OsString)> = match &app.inherited_env {
+        InheritedEnv::All => env::vars_os().collect(),
+        InheritedEnv::Only(names) => env::vars_os()
             .filter(|(name, _)| names.contains(name))
             .collect(),
     };
     all.retain(|(name, _)| {
-        !PER_RANK.iter().any(|own| name == own) && !block.set.iter().any(|(set, _)| set == name)
+        !PER_RANK.iter().any(|own| name == own) && !app.set_env.iter().any(|(set, _)| set == name)
     });
-    for (at, (name, value)) in block.set.iter().enumerate() {
-        if !block.set[at + 1..].iter().any(|(later, _)| later == name) {
+    for (at, (name, value)) in app.set_env.iter().enumerate() {
+        if !app.set_env[at + 1..].iter().any(|(later, _)| later == name) {
             all.push((name.clone(), value.clone()));
         }
     }
@@ -417,19 +413,19 @@ fn library_folder() -> Option<OsString> {
 mod tests {
     use super::*;
 
-    fn block(set: &[(&str, &str)], pass: Pass) -> Block {
-        Block {
+    fn app(set: &[(&str, &str)], pass: InheritedEnv) -> AppContext {
+        AppContext {
             count: Some(1),
             program: "true".into(),
             arguments: vec![],
             wdir: None,
-            pass,
-            set: set.iter().map(|(a, b)| (a.into(), b.into())).collect(),
+            inherited_env: pass,
+            set_env: set.iter().map(|(a, b)| (a.into(), b.into())).collect(),
             hosts: None,
         }
     }
-    fn value(block: &Block, library: Option<&str>, name: &str) -> Option<String> {
-        let prepared = Prepared::new(&program_of(block, false), library.map(OsStr::new)).unwrap();
+    fn value(app: &AppContext, library: Option<&str>, name: &str) -> Option<String> {
+        let prepared = Prepared::new(&program_of(app, false), library.map(OsStr::new)).unwrap();
         let start = format!("{name}=");
         let mut found = prepared
             .environment
@@ -442,24 +438,27 @@ mod tests {
 
     #[test]
     fn what_is_set_last_holds() {
-        let block = block(&[("A", "1"), ("A", "2"), ("PATH", "/x:/bin")], Pass::All);
-        assert_eq!(value(&block, None, "A").as_deref(), Some("2"));
-        assert_eq!(value(&block, None, "PATH").as_deref(), Some("/x:/bin"));
-        assert_eq!(value(&block, None, LAUNCH_FD).as_deref(), Some("19"));
+        let app = app(
+            &[("A", "1"), ("A", "2"), ("PATH", "/x:/bin")],
+            InheritedEnv::All,
+        );
+        assert_eq!(value(&app, None, "A").as_deref(), Some("2"));
+        assert_eq!(value(&app, None, "PATH").as_deref(), Some("/x:/bin"));
+        assert_eq!(value(&app, None, LAUNCH_FD).as_deref(), Some("19"));
     }
 
     #[test]
     fn an_environment_can_be_empty() {
-        let program = program_of(&block(&[], Pass::Only(vec![])), false);
+        let program = program_of(&app(&[], InheritedEnv::Only(vec![])), false);
         assert_eq!(program.environment.len(), 0);
     }
 
     #[test]
     fn our_library_comes_first_unless_the_user_says_otherwise() {
         let ours = Some("/ours");
-        let none = block(&[], Pass::Only(vec![]));
+        let none = app(&[], InheritedEnv::Only(vec![]));
         assert_eq!(value(&none, ours, LIBRARY_PATH).as_deref(), Some("/ours"));
-        let theirs = block(&[(LIBRARY_PATH, "/theirs")], Pass::All);
+        let theirs = app(&[(LIBRARY_PATH, "/theirs")], InheritedEnv::All);
         assert_eq!(
             value(&theirs, ours, LIBRARY_PATH).as_deref(),
             Some("/theirs")
@@ -468,7 +467,10 @@ mod tests {
 
     #[test]
     fn another_host_has_its_own_name() {
-        let named = block(&[("HOSTNAME", "here"), ("A", "1")], Pass::Only(vec![]));
+        let named = app(
+            &[("HOSTNAME", "here"), ("A", "1")],
+            InheritedEnv::Only(vec![]),
+        );
         assert_eq!(program_of(&named, true).environment.len(), 1);
         assert_eq!(program_of(&named, false).environment.len(), 2);
     }

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::frame::PIECE;
-use crate::options::StdinTo;
+use crate::options::StdinTarget;
 
 /// How ranks get their standard input.
 pub enum Input {
@@ -36,7 +36,7 @@ pub struct Feed {
 
 /// Copies standard input into pipes.
 pub struct Pump {
-    to: StdinTo,
+    to: StdinTarget,
     writers: Vec<Writer>,
     buffer: Vec<u8>,
     ended: bool,
@@ -64,10 +64,10 @@ pub enum Wants {
 impl Input {
     /// Decides how it is done.
     /// `afar`: the ranks are on other hosts.
-    pub fn new(to: StdinTo, afar: bool) -> Input {
+    pub fn new(to: StdinTarget, afar: bool) -> Input {
         let terminal = rustix::termios::isatty(standard_input());
         match to {
-            StdinTo::Nobody => Input::Nothing,
+            StdinTarget::None => Input::Nothing,
             _ if afar => Input::Sent(Feed {
                 outstanding: 0,
                 wanted: false,
@@ -75,7 +75,7 @@ impl Input {
                 terminal,
                 waiting: false,
             }),
-            StdinTo::Rank(rank) if !terminal => Input::Inherited(rank),
+            StdinTarget::Rank(rank) if !terminal => Input::Inherited(rank),
             _ => Input::Copied(Pump {
                 to,
                 writers: Vec::new(),
@@ -131,7 +131,7 @@ impl Pump {
     /// For an agent, to which mpiexec sends what its ranks read.
     pub fn for_agent() -> Pump {
         Pump {
-            to: StdinTo::All,
+            to: StdinTarget::All,
             writers: Vec::new(),
             buffer: Vec::new(),
             ended: false,
@@ -155,7 +155,7 @@ impl Pump {
 
     /// The reading end for a rank; `None` if it reads nothing.
     pub fn reader(&mut self, rank: u32) -> io::Result<Option<OwnedFd>> {
-        if self.to != StdinTo::All && self.to != StdinTo::Rank(rank) {
+        if self.to != StdinTarget::All && self.to != StdinTarget::Rank(rank) {
             return Ok(None);
         }
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;

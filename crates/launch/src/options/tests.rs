@@ -1,13 +1,18 @@
 //! Command lines, right and wrong ones.
 
-use super::*;
+use std::ffi::OsString;
+use std::time::Duration;
 
-fn read(line: &str) -> Result<Asked, String> {
+use super::table::OPTIONS;
+use super::*;
+use crate::hosts::{MapBy, RankBy};
+
+fn read(line: &str) -> Result<Action, String> {
     parse(line.split_whitespace().map(OsString::from), |_| None)
 }
 fn run(line: &str) -> Options {
     match read(line) {
-        Ok(Asked::Run(options)) => *options,
+        Ok(Action::Run(options)) => *options,
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -15,32 +20,29 @@ fn run(line: &str) -> Options {
 #[test]
 fn one_program() {
     let o = run("-n 4 -l ./a.out -n 5 --help");
-    assert_eq!(
-        (o.blocks.len(), o.blocks[0].count, o.label),
-        (1, Some(4), true)
-    );
-    assert_eq!(o.blocks[0].program, "./a.out");
-    assert_eq!(o.blocks[0].arguments, ["-n", "5", "--help"]);
+    assert_eq!((o.apps.len(), o.apps[0].count, o.label), (1, Some(4), true));
+    assert_eq!(o.apps[0].program, "./a.out");
+    assert_eq!(o.apps[0].arguments, ["-n", "5", "--help"]);
 }
 
 #[test]
 fn several_programs_with_own_and_shared_variables() {
     let o = run("-genv A 1 -np 2 -env B 2 x 7 : --np 3 -env A 9 --wdir /usr y : z");
     assert_eq!(
-        o.blocks.iter().map(|b| b.count).collect::<Vec<_>>(),
+        o.apps.iter().map(|b| b.count).collect::<Vec<_>>(),
         [Some(2), Some(3), None]
     );
     let set = |i: usize| {
-        o.blocks[i]
-            .set
+        o.apps[i]
+            .set_env
             .iter()
             .map(|(k, v)| format!("{k:?}{v:?}"))
             .collect::<String>()
     };
     assert_eq!(set(0), r#""A""1""B""2""#);
     assert_eq!(set(1), r#""A""1""A""9""#);
-    assert_eq!(o.blocks[1].wdir.as_deref(), Some("/usr".as_ref()));
-    assert_eq!(o.blocks[2].program, "z");
+    assert_eq!(o.apps[1].wdir.as_deref(), Some("/usr".as_ref()));
+    assert_eq!(o.apps[2].program, "z");
 }
 
 #[test]
@@ -49,9 +51,9 @@ fn both_dash_forms_and_equal_signs() {
     assert_eq!(o.timeout, Some(Duration::from_millis(2500)));
     assert_eq!(
         (o.bind, o.stdin, o.on_hang),
-        (Binding::Core, StdinTo::All, OnHang::Report)
+        (Binding::Core, StdinTarget::All, OnHang::Report)
     );
-    assert_eq!(o.blocks[0].set, [("K".into(), "V=W".into())]);
+    assert_eq!(o.apps[0].set_env, [("K".into(), "V=W".into())]);
     assert_eq!(run("-bind-to none p").bind, Binding::None);
 }
 
@@ -61,7 +63,7 @@ fn open_mpi_options_that_change_nothing_here() {
         "--oversubscribe --allow-run-as-root --mca btl self,vader --map-by slot --host localhost:4 -np 2 p",
     );
     assert_eq!(
-        (o.blocks[0].count, o.blocks[0].program.to_str()),
+        (o.apps[0].count, o.apps[0].program.to_str()),
         (Some(2), Some("p"))
     );
 }
@@ -70,7 +72,7 @@ fn open_mpi_options_that_change_nothing_here() {
 fn hosts_and_how_they_are_filled() {
     let o = run("--hosts a:4,b -ppn 2 --launcher my-ssh --host-timeout 3 -n 3 p : -host c q");
     assert_eq!(o.hosts.unwrap().len(), 2);
-    assert_eq!(o.blocks[1].hosts.as_ref().unwrap()[0].name, "c");
+    assert_eq!(o.apps[1].hosts.as_ref().unwrap()[0].name, "c");
     assert_eq!((o.map_by, o.host_timeout.as_secs()), (MapBy::PerHost(2), 3));
     assert_eq!(run("--map-by ppr:3:node p").map_by, MapBy::PerHost(3));
     assert_eq!(run("--map-by node:OVERSUBSCRIBE p").map_by, MapBy::Node);
@@ -79,9 +81,15 @@ fn hosts_and_how_they_are_filled() {
 
 #[test]
 fn environments_can_be_cut() {
-    assert_eq!(run("-envnone p").blocks[0].pass, Pass::Only(vec![]));
+    assert_eq!(
+        run("-envnone p").apps[0].inherited_env,
+        InheritedEnv::Only(vec![])
+    );
     let o = run("-genvlist A,B p : -envall q");
-    assert_eq!(o.blocks[0].pass, Pass::Only(vec!["A".into(), "B".into()]));
+    assert_eq!(
+        o.apps[0].inherited_env,
+        InheritedEnv::Only(vec!["A".into(), "B".into()])
+    );
 }
 
 #[test]
@@ -123,7 +131,7 @@ fn the_environment_is_asked_and_the_command_line_holds() {
         "MPIEXEC_TIMEOUT" => Some("9".to_string()),
         _ => None,
     };
-    let Ok(Asked::Run(o)) = parse(["--timeout", "1", "x"].map(OsString::from), env) else {
+    let Ok(Action::Run(o)) = parse(["--timeout", "1", "x"].map(OsString::from), env) else {
         panic!()
     };
     assert_eq!(
@@ -134,7 +142,7 @@ fn the_environment_is_asked_and_the_command_line_holds() {
 
 #[test]
 fn every_name_is_there_once() {
-    let mut names: Vec<_> = OPTIONS.iter().flat_map(|o| o.2).collect();
+    let mut names: Vec<_> = OPTIONS.iter().flat_map(|o| o.names).collect();
     let all = names.len();
     names.sort_unstable();
     names.dedup();

@@ -17,7 +17,7 @@ use super::{AGENT, AGENT_ROOM, Crew, End, Job, PATIENCE};
 use crate::agent;
 use crate::frame::{self, Opening, Orders, PREAMBLE, Queue, ToAgent, ToHead};
 use crate::hang::RankView;
-use crate::options::{Binding, Options, StdinTo};
+use crate::options::{Binding, Options, StdinTarget};
 use crate::output::Channel;
 use crate::plan::Plan;
 use crate::start::NotStarted;
@@ -82,9 +82,9 @@ impl Afar {
             .collect::<Result<Vec<_>, _>>()
             .map_err(NotStarted::because)?;
         let readers = match options.stdin {
-            StdinTo::Nobody => Vec::new(),
-            StdinTo::All => (0..plan.ranks() as u32).collect(),
-            StdinTo::Rank(rank) => vec![rank],
+            StdinTarget::None => Vec::new(),
+            StdinTarget::All => (0..plan.ranks() as u32).collect(),
+            StdinTarget::Rank(rank) => vec![rank],
         };
         let silence = (!options.host_timeout.is_zero()).then_some(options.host_timeout);
         let directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
@@ -98,7 +98,7 @@ impl Afar {
                 hosts: plan.hosts.clone(),
                 host_of: plan.host_of.clone(),
                 host: 0,
-                block_of: plan.block_of.clone(),
+                app_of: plan.app_of.clone(),
                 programs: plan.programs.clone(),
                 directory: directory.as_os_str().into(),
                 binding: match options.bind {

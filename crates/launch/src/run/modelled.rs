@@ -48,7 +48,7 @@ pub(super) struct Modelled {
 /// # Errors
 /// There is no such machine, its file is wrong, or it is too small for the job.
 pub(super) fn prepare(
-    asked: &options::Machine,
+    asked: &options::MachineOptions,
     bind: Binding,
     starter: &mut Starter,
 ) -> Result<(), NotStarted> {
@@ -96,7 +96,7 @@ impl Here {
     /// one thread.
     pub(super) fn start_model(
         &mut self,
-        asked: &options::Machine,
+        asked: &options::MachineOptions,
         epoll: &OwnedFd,
     ) -> io::Result<Option<Modelled>> {
         let Some(fd) = &self.starter.node.segment.machine else {
@@ -165,7 +165,7 @@ fn bind(cpus: &[usize]) {
 
 /// The life of the process that models the machine.
 fn model(
-    asked: &options::Machine,
+    asked: &options::MachineOptions,
     machine: &Machine,
     arena: Arena,
     mut out: File,

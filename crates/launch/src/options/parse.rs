@@ -1,0 +1,310 @@
+//! From arguments to an [`Action`].
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use super::model::{
+    Action, AppContext, Binding, InheritedEnv, MachineOptions, OnHang, Options, StdinTarget,
+};
+use super::table::{self, OPTIONS, OptionId};
+use super::values::{self, HOST_TIMEOUT_DEFAULT};
+use crate::hosts::MapBy;
+
+/// Reads the arguments, without the command's own name. `variable` looks a name up in the
+/// environment.
+///
+/// # Errors
+/// One line that says which argument is wrong and what it should be.
+pub fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Action, String> {
+    let mut parser = Parser::new(&variable)?;
+    let mut arguments = arguments.into_iter();
+    loop {
+        match parser.app_context(&mut arguments)? {
+            AppEnd::Last => break,
+            AppEnd::More => {}
+            AppEnd::Instead(action) => return Ok(action),
+        }
+    }
+    parser.finish(&variable)
+}
+
+/// What comes after a program and its arguments.
+enum AppEnd {
+    /// Another program.
+    More,
+    /// Nothing.
+    Last,
+    /// An option asks for something else than a job.
+    Instead(Action),
+}
+
+/// What has been read so far.
+struct Parser {
+    options: Options,
+    machine: MachineOptions,
+    /// -genvall, -genvnone, -genvlist.
+    global_inherited: Option<InheritedEnv>,
+    /// -genv, -x, and the options that set variables.
+    global_env: Vec<(OsString, OsString)>,
+}
+
+/// An option as it was given, and where its values come from.
+struct Given<'a, I> {
+    /// The whole argument, for errors.
+    argument: String,
+    /// The value after an equal sign.
+    inline: Option<String>,
+    /// Values that the option takes.
+    values: usize,
+    /// The arguments after it.
+    rest: &'a mut I,
+}
+
+impl<I: Iterator<Item = OsString>> Given<'_, I> {
+    /// The next value.
+    fn value(&mut self) -> Result<OsString, String> {
+        // Only an option with one value can have it after an equal sign.
+        let inline = self.inline.take_if(|_| self.values == 1);
+        let value = inline.map(OsString::from).or_else(|| self.rest.next());
+        value.ok_or_else(|| {
+            let wanted = if self.values == 2 {
+                "a name and a value after it"
+            } else {
+                "a value after it"
+            };
+            format!("{} wants {wanted}", self.argument)
+        })
+    }
+
+    /// The next value as text.
+    fn text(&mut self) -> Result<String, String> {
+        Ok(self.value()?.to_string_lossy().into_owned())
+    }
+
+    /// A variable's name and its value.
+    fn assignment(&mut self) -> Result<(OsString, OsString), String> {
+        let name = self.value()?;
+        Ok((values::env_name(&self.argument, name)?, self.value()?))
+    }
+}
+
+impl Parser {
+    /// The defaults, from the environment where it says something.
+    fn new(variable: &impl Fn(&str) -> Option<String>) -> Result<Parser, String> {
+        let options = Options {
+            apps: Vec::new(),
+            label: false,
+            stdin: StdinTarget::Rank(0),
+            timeout: variable("MPIEXEC_TIMEOUT")
+                .map(|v| values::seconds("MPIEXEC_TIMEOUT", &v))
+                .transpose()?,
+            bind: Binding::Share,
+            report_bindings: false,
+            on_hang: variable("FERRY_ON_HANG")
+                .map_or(Ok(OnHang::End), |v| values::on_hang("FERRY_ON_HANG", &v))?,
+            verbose: false,
+            hosts: None,
+            map_by: MapBy::Slot,
+            rank_by: None,
+            launcher: variable("FERRY_LAUNCHER"),
+            launcher_path: None,
+            host_timeout: variable("FERRY_HOST_TIMEOUT").map_or(Ok(HOST_TIMEOUT_DEFAULT), |v| {
+                values::host_timeout("FERRY_HOST_TIMEOUT", &v)
+            })?,
+            machine: None,
+        };
+        Ok(Parser {
+            options,
+            machine: MachineOptions::default(),
+            global_inherited: None,
+            global_env: Vec::new(),
+        })
+    }
+
+    /// Reads one program with the options before it and the arguments after it.
+    fn app_context(
+        &mut self,
+        arguments: &mut impl Iterator<Item = OsString>,
+    ) -> Result<AppEnd, String> {
+        let mut app = AppContext {
+            count: None,
+            program: OsString::new(),
+            arguments: Vec::new(),
+            wdir: None,
+            inherited_env: InheritedEnv::All,
+            set_env: Vec::new(),
+            hosts: None,
+        };
+        let program = loop {
+            let Some(argument) = arguments.next() else {
+                break None;
+            };
+            if argument == "--" {
+                break arguments.next();
+            }
+            let Some(name) = table::option_name(&argument) else {
+                break Some(argument);
+            };
+            let (name, inline) = table::split_inline_value(&name);
+            let Some(option) = OPTIONS.iter().find(|o| o.names.contains(&name)) else {
+                return Err(table::unknown(&argument, name));
+            };
+            let given = Given {
+                argument: argument.to_string_lossy().into_owned(),
+                inline: inline.map(String::from),
+                values: option.values,
+                rest: arguments,
+            };
+            match option.id {
+                OptionId::Help => return Ok(AppEnd::Instead(Action::Help)),
+                OptionId::Version => return Ok(AppEnd::Instead(Action::Version)),
+                id => self.apply(id, given, &mut app)?,
+            }
+        };
+        let Some(program) = program.filter(|p| p != ":") else {
+            return Err(if self.options.apps.is_empty() {
+                "no program given; try: mpiexec -n 2 PROGRAM (or mpiexec -h)".into()
+            } else {
+                "no program given after ':'".into()
+            });
+        };
+        app.program = program;
+        let mut end = AppEnd::Last;
+        for argument in arguments.by_ref() {
+            if argument == ":" {
+                end = AppEnd::More;
+                break;
+            }
+            app.arguments.push(argument);
+        }
+        self.options.apps.push(app);
+        Ok(end)
+    }
+
+    /// Does what an option says.
+    fn apply(
+        &mut self,
+        id: OptionId,
+        mut given: Given<'_, impl Iterator<Item = OsString>>,
+        app: &mut AppContext,
+    ) -> Result<(), String> {
+        let argument = given.argument.clone();
+        let options = &mut self.options;
+        match id {
+            OptionId::Count => app.count = Some(values::count(&argument, &given.value()?)?),
+            OptionId::Wdir => app.wdir = Some(given.value()?.into()),
+            OptionId::Env => app.set_env.push(given.assignment()?),
+            OptionId::EnvAll => app.inherited_env = InheritedEnv::All,
+            OptionId::EnvNone => app.inherited_env = InheritedEnv::Only(Vec::new()),
+            OptionId::EnvList => {
+                app.inherited_env = InheritedEnv::Only(values::list(&given.value()?));
+            }
+            OptionId::Genv => self.global_env.push(given.assignment()?),
+            OptionId::GenvAll => self.global_inherited = Some(InheritedEnv::All),
+            OptionId::GenvNone => self.global_inherited = Some(InheritedEnv::Only(Vec::new())),
+            OptionId::GenvList => {
+                let names = values::list(&given.value()?);
+                self.global_inherited = Some(InheritedEnv::Only(names));
+            }
+            OptionId::Export => {
+                let text = given.value()?.into_vec();
+                if let Some(at) = text.iter().position(|&b| b == b'=') {
+                    let (name, value) = text.split_at(at);
+                    let name = values::env_name(&argument, OsString::from_vec(name.into()))?;
+                    let value = OsString::from_vec(value[1..].into());
+                    self.global_env.push((name, value));
+                } else if let Some(InheritedEnv::Only(names)) = &mut self.global_inherited {
+                    names.push(OsString::from_vec(text));
+                }
+            }
+            OptionId::Label => options.label = true,
+            OptionId::Stdin => options.stdin = values::stdin_target(&argument, &given.value()?)?,
+            OptionId::Timeout => {
+                options.timeout = Some(values::seconds(&argument, &given.text()?)?)
+            }
+            OptionId::OnHang => options.on_hang = values::on_hang(&argument, &given.text()?)?,
+            OptionId::Verbose => options.verbose = true,
+            OptionId::Bind => options.bind = values::binding(&argument, &given.text()?)?,
+            OptionId::BindCore => options.bind = Binding::Core,
+            OptionId::BindNone => options.bind = Binding::None,
+            OptionId::ReportBindings => options.report_bindings = true,
+            OptionId::Overlap => {
+                let mode = values::overlap(&argument, given.inline.as_deref())?;
+                self.global_env.push(("FERRY_OVERLAP".into(), mode.into()));
+            }
+            OptionId::OverlapReport => {
+                self.global_env
+                    .push(("FERRY_OVERLAP_REPORT".into(), "1".into()));
+            }
+            OptionId::Host => app.hosts = Some(values::host_list(&argument, &given.text()?)?),
+            OptionId::Hosts => options.hosts = Some(values::host_list(&argument, &given.text()?)?),
+            OptionId::HostFile => {
+                let path = PathBuf::from(given.value()?);
+                options.hosts = Some(values::host_file(&argument, &path)?);
+            }
+            OptionId::PerHost => {
+                options.map_by = MapBy::PerHost(values::count(&argument, &given.value()?)?);
+            }
+            OptionId::MapBy => options.map_by = values::map_by(&argument, &given.text()?)?,
+            OptionId::RankBy => options.rank_by = Some(values::rank_by(&argument, &given.text()?)?),
+            OptionId::ByNode => options.map_by = MapBy::Node,
+            OptionId::BySlot => options.map_by = MapBy::Slot,
+            OptionId::Launcher => options.launcher = Some(given.text()?),
+            OptionId::LauncherPath => options.launcher_path = Some(given.value()?.into()),
+            OptionId::HostTimeout => {
+                options.host_timeout = values::host_timeout(&argument, &given.text()?)?;
+            }
+            OptionId::Machine => self.machine.name = given.text()?,
+            OptionId::MachineReport => self.machine.report = true,
+            OptionId::MachineTrace => self.machine.trace = Some(given.value()?.into()),
+            OptionId::MachineCompute => {
+                self.machine.compute = Some(values::compute_factor(&argument, &given.text()?)?);
+            }
+            OptionId::Ignored => {
+                for _ in 0..given.values {
+                    given.value()?;
+                }
+            }
+            // They end the parsing and never come here.
+            OptionId::Help | OptionId::Version => {}
+        }
+        Ok(())
+    }
+
+    /// Applies the global options to all programs, and checks what must go together.
+    fn finish(mut self, variable: &impl Fn(&str) -> Option<String>) -> Result<Action, String> {
+        for app in &mut self.options.apps {
+            if let (InheritedEnv::All, Some(inherited)) =
+                (&app.inherited_env, &self.global_inherited)
+            {
+                app.inherited_env = inherited.clone();
+            }
+            // The later one of two values holds: a program's own.
+            let mut env = self.global_env.clone();
+            env.append(&mut app.set_env);
+            app.set_env = env;
+        }
+        let hosts_given =
+            self.options.hosts.is_some() || self.options.apps.iter().any(|a| a.hosts.is_some());
+        if !self.machine.name.is_empty() {
+            if hosts_given {
+                return Err("--machine and hosts: a modelled machine runs here, whole".into());
+            }
+            self.options.machine = Some(self.machine);
+            return Ok(Action::Run(Box::new(self.options)));
+        }
+        if self.machine != MachineOptions::default() {
+            return Err(
+                "--machine-report, --machine-trace and --machine-compute go with --machine".into(),
+            );
+        }
+        if !hosts_given {
+            self.options.hosts = values::hosts_from_environment(variable)?;
+        }
+        Ok(Action::Run(Box::new(self.options)))
+    }
+}
