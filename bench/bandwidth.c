@@ -1,5 +1,6 @@
-/* Bytes a second from rank 0 to rank 1, and both ways at once, with 64 messages in flight; in GB/s. The same where all are sent at once and received by one call
- * after the other. And small messages a second, in millions. */
+/* Bytes a second from rank 0 to rank 1, and both ways at once, with 64 messages in flight; in GB/s.
+ * The same where all are sent at once and received by one call after the other. And small messages
+ * a second, in millions. */
 #include "measure.h"
 
 enum { WINDOW = 64 };

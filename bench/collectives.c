@@ -1,4 +1,5 @@
-/* Time of a blocking collective on all ranks, in microseconds; bytes are those of one rank's contribution to one other. */
+/* Time of a blocking collective on all ranks, in microseconds; bytes are those of one rank's
+ * contribution to one other. */
 #include "measure.h"
 
 static char *out, *in;

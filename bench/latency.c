@@ -1,5 +1,6 @@
-/* Half the round trip of a message between ranks 2i and 2i+1, in microseconds. With more than two ranks all pairs run at
- * the same time, and the slowest counts. Then the same by programs that ask in a loop whether the message is there. */
+/* Half the round trip of a message between ranks 2i and 2i+1, in microseconds. With more than two
+ * ranks all pairs run at the same time, and the slowest counts. Then the same by programs that ask
+ * in a loop whether the message is there. */
 #include "measure.h"
 
 static char *out, *in;
@@ -39,7 +40,8 @@ static void asking_ping_pong(int times)
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
-    static const int pair_sizes[] = {1, 8, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304};
+    static const int pair_sizes[] = {1,     8,     64,     256,     1024,   4096,
+                                     16384, 65536, 262144, 1048576, 4194304};
     int count = ranks == 2 ? (int)(sizeof pair_sizes / sizeof *pair_sizes) : 1;
     out = buffer(4194304), in = buffer(4194304);
     peer = rank ^ 1;

@@ -51,7 +51,9 @@ int main(int argc, char **argv)
     int rounds = argc > 2 ? atoi(argv[2]) : 0;
     if (argc > 3 && atoi(argv[3]) >= SMALL)
         each = atoi(argv[3]);
-    void (*work)(void) = strcmp(what, "pingpong") == 0 ? pingpong : strcmp(what, "stream") == 0 ? stream : together;
+    void (*work)(void) = strcmp(what, "pingpong") == 0 ? pingpong
+                         : strcmp(what, "stream") == 0 ? stream
+                                                       : together;
     out = calloc((size_t)each, (size_t)all);
     in = calloc((size_t)each, (size_t)all);
     for (int i = 0; i < rounds; i++)

@@ -1,6 +1,6 @@
-/* What the benchmarks share. Each prints lines of `figure,ranks,bytes,value` on rank 0; units stand with the figure's
- * name in bench/run. How often something is repeated follows from how long it takes, so that one setting serves a
- * fast pair and an oversubscribed machine alike. */
+/* What the benchmarks share. Each prints lines of `figure,ranks,bytes,value` on rank 0; units stand
+ * with the figure's name in bench/run. How often something is repeated follows from how long it
+ * takes, so that one setting serves a fast pair and an oversubscribed machine alike. */
 #ifndef FERRY_BENCH_MEASURE_H
 #define FERRY_BENCH_MEASURE_H
 
@@ -34,8 +34,9 @@ static void begin(int *argc, char ***argv)
     }
 }
 
-/* Where several MPIs take turns (bench/turns.py): waits for this job's, outside of MPI, so that no rank needs its core meanwhile. A byte for each rank comes by
- * the pipe; nobody can take a second one before all have had theirs. Without BENCH_TURNS it does nothing. */
+/* Where several MPIs take turns (bench/turns.py): waits for this job's, outside of MPI, so that no
+ * rank needs its core meanwhile. A byte for each rank comes by the pipe; nobody can take a second
+ * one before all have had theirs. Without BENCH_TURNS it does nothing. */
 static void take_turn(void)
 {
     char one;
@@ -101,9 +102,11 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Seconds from when the first rank began (`begun` is this one's `now`) until the last has ended, the same on all. Ranks that share a core do not leave a barrier
- * together, and one that begins late, when others are half done, has it easier than all at once. A second barrier would show that, too, but it costs some MPIs as much as what
- * is measured. Under several kernels, whose clocks differ, it is the longest time that a rank sees by itself. */
+/* Seconds from when the first rank began (`begun` is this one's `now`) until the last has ended,
+ * the same on all. Ranks that share a core do not leave a barrier together, and one that begins
+ * late, when others are half done, has it easier than all at once. A second barrier would show
+ * that, too, but it costs some MPIs as much as what is measured. Under several kernels, whose
+ * clocks differ, it is the longest time that a rank sees by itself. */
 static double together(double begun)
 {
     double end = now(), mine[2] = {-begun, end}, all[2];
@@ -113,9 +116,11 @@ static double together(double begun)
     return all[0] + all[1];
 }
 
-/* Runs `body(times)` until it takes the budget, agreed by all ranks; returns seconds for one time: the best of three timed runs, so that another
- * process's moment on the core does not count. Where one time alone takes most of the budget (ranks that poll, and share a core), less is repeated:
- * no run is begun once three budgets are over. All ranks decide by the same figures, and every MPI by the same rule. */
+/* Runs `body(times)` until it takes the budget, agreed by all ranks; returns seconds for one time:
+ * the best of three timed runs, so that another process's moment on the core does not count. Where
+ * one time alone takes most of the budget (ranks that poll, and share a core), less is repeated: no
+ * run is begun once three budgets are over. All ranks decide by the same figures, and every MPI by
+ * the same rule. */
 static double timed(void (*body)(int times))
 {
     int times = 1;

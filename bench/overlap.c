@@ -1,14 +1,16 @@
-/* How much of a non-blocking collective's time a computation hides. The work is fixed: so many turns of a loop, found once to take twice as
- * long as the collective alone. Where there are two cores, the computing threads of all ranks are put on the first of them once MPI runs,
- * and the others are left to progress threads; so for each MPI. Two figures each: the overlap, 100 * (1 - (total - compute) / pure), and
- * the total time over the computation's. */
+/* How much of a non-blocking collective's time a computation hides. The work is fixed: so many
+ * turns of a loop, found once to take twice as long as the collective alone. Where there are two
+ * cores, the computing threads of all ranks are put on the first of them once MPI runs, and the
+ * others are left to progress threads; so for each MPI. Two figures each: the overlap, 100 * (1 -
+ * (total - compute) / pure), and the total time over the computation's. */
 #define _GNU_SOURCE
 #include "measure.h"
 
 #include <sched.h>
 
 enum { KINDS = 7, TIMES = 9 };
-static const char *const names[KINDS] = {"ibcast", "iallreduce", "ialltoall", "iallgather", "igather", "iscatter", "ireduce"};
+static const char *const names[KINDS] = {"ibcast",  "iallreduce", "ialltoall", "iallgather",
+                                         "igather", "iscatter",   "ireduce"};
 static char *out, *in;
 static int bytes;
 static volatile double sink = 2;
@@ -19,13 +21,27 @@ static MPI_Request start(int kind)
     int n = bytes / (int)sizeof(double);
     MPI_Comm c = MPI_COMM_WORLD;
     switch (kind) {
-    case 0: MPI_Ibcast(out, bytes, MPI_BYTE, 0, c, &r); break;
-    case 1: MPI_Iallreduce(out, in, n, MPI_DOUBLE, MPI_SUM, c, &r); break;
-    case 2: MPI_Ialltoall(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, c, &r); break;
-    case 3: MPI_Iallgather(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, c, &r); break;
-    case 4: MPI_Igather(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, 0, c, &r); break;
-    case 5: MPI_Iscatter(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, 0, c, &r); break;
-    default: MPI_Ireduce(out, in, n, MPI_DOUBLE, MPI_SUM, 0, c, &r); break;
+    case 0:
+        MPI_Ibcast(out, bytes, MPI_BYTE, 0, c, &r);
+        break;
+    case 1:
+        MPI_Iallreduce(out, in, n, MPI_DOUBLE, MPI_SUM, c, &r);
+        break;
+    case 2:
+        MPI_Ialltoall(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, c, &r);
+        break;
+    case 3:
+        MPI_Iallgather(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, c, &r);
+        break;
+    case 4:
+        MPI_Igather(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, 0, c, &r);
+        break;
+    case 5:
+        MPI_Iscatter(out, bytes, MPI_BYTE, in, bytes, MPI_BYTE, 0, c, &r);
+        break;
+    default:
+        MPI_Ireduce(out, in, n, MPI_DOUBLE, MPI_SUM, 0, c, &r);
+        break;
     }
     return r;
 }
@@ -39,8 +55,8 @@ static void compute(long turns)
     sink = x;
 }
 
-/* Seconds for one collective and `turns` of work: the median of some. Ranks that share a core compute one after the other, and what each one sees by itself
- * depends on who comes first. */
+/* Seconds for one collective and `turns` of work: the median of some. Ranks that share a core
+ * compute one after the other, and what each one sees by itself depends on who comes first. */
 static double one(int kind, long turns)
 {
     double took[TIMES];
@@ -75,7 +91,8 @@ static void first_core(void)
 int main(int argc, char **argv)
 {
     int given;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &given); /* some want it for their progress thread */
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE,
+                    &given); /* some want it for their progress thread */
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     first_core();

@@ -1,6 +1,7 @@
-/* Half the round trip of a message between the ranks of the lower half and their partners in the upper half, all pairs at once, in
- * microseconds. Then bytes a second from the ranks of the lower half to those of the upper half, each to its partner, all pairs at once with 32
- * messages in flight each; in GB/s, all pairs together. */
+/* Half the round trip of a message between the ranks of the lower half and their partners in the
+ * upper half, all pairs at once, in microseconds. Then bytes a second from the ranks of the lower
+ * half to those of the upper half, each to its partner, all pairs at once with 32 messages in
+ * flight each; in GB/s, all pairs together. */
 #include "measure.h"
 
 enum { WINDOW = 32 };

@@ -1,6 +1,7 @@
-/* Matching in queues of many entries: microseconds a message of 8 bytes, with so many receives posted, or so many messages that wait, each with a tag of
- * its own. In order, in the opposite order, and in no order; and, of messages that wait, by receives from any source. The last column but one of each line says how
- * many entries, not bytes. */
+/* Matching in queues of many entries: microseconds a message of 8 bytes, with so many receives
+ * posted, or so many messages that wait, each with a tag of its own. In order, in the opposite
+ * order, and in no order; and, of messages that wait, by receives from any source. The last column
+ * but one of each line says how many entries, not bytes. */
 #include "measure.h"
 
 enum { MOST = 8192, GO = 30000 };
@@ -12,7 +13,9 @@ static int entries, order, source;
 /* The k-th tag in this order; entries is a power of two, so that any odd step meets each. */
 static int tag(int k)
 {
-    return order == ALONG ? k : order == BACK ? entries - 1 - k : (int)((unsigned)k * 2654435761u % (unsigned)entries);
+    return order == ALONG  ? k
+           : order == BACK ? entries - 1 - k
+                           : (int)((unsigned)k * 2654435761u % (unsigned)entries);
 }
 
 static void go(int from, int to)
@@ -56,7 +59,8 @@ static void waiting(int times)
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
-    static const char *const names[][3] = {{"posted", "postedback", "postedmixed"}, {"waiting", "waitingback", "waitingmixed"}};
+    static const char *const names[][3] = {{"posted", "postedback", "postedmixed"},
+                                           {"waiting", "waitingback", "waitingmixed"}};
     for (int f = 0; f < 2; f++)
         for (order = ALONG; order <= MIXED; order++)
             for (entries = 16; entries <= MOST; entries *= 8) {

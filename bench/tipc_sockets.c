@@ -1,10 +1,11 @@
 /* Sockets alone, without MPI: what TIPC and TCP cost between two nodes, in turns.
  *
- *     tipc_sockets serve                  answers at the TIPC names {18999, kind} and at TCP port 5141
- *     tipc_sockets ask ADDRESS ROUNDS     measures; ADDRESS is the server's IPv4 address
+ *     tipc_sockets serve                  answers at the TIPC names {18999, kind} and at TCP port
+ * 5141 tipc_sockets ask ADDRESS ROUNDS     measures; ADDRESS is the server's IPv4 address
  *
- * Lines: what, socket, bytes, microseconds. `trip`: half of a round trip. `pour`: a message of many that are sent one after the other.
- * `visit`: a connection is built, carries one message there and one back, and is torn down (the paper's T_build_and_teardown, and k * L). */
+ * Lines: what, socket, bytes, microseconds. `trip`: half of a round trip. `pour`: a message of many
+ * that are sent one after the other. `visit`: a connection is built, carries one message there and
+ * one back, and is torn down (the paper's T_build_and_teardown, and k * L). */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,7 +23,8 @@
 
 enum { STREAM, SEQPACKET, TCP, KINDS, TYPE = 18999, PORT = 5141, MOST = 65536 };
 static const char *const names[KINDS] = {"tipc stream", "tipc seqpacket", "tcp"};
-/* What a connection is for: how many messages of how many bytes, each answered or only the first and the last. */
+/* What a connection is for: how many messages of how many bytes, each answered or only the first
+ * and the last. */
 typedef struct {
     uint32_t count, bytes, each;
 } Wish;
@@ -39,9 +41,14 @@ static void must(int good, const char *what)
 
 static int fresh(int kind)
 {
-    int one = 1, s = kind == TCP ? socket(AF_INET, SOCK_STREAM, 0) : socket(AF_TIPC, kind == STREAM ? SOCK_STREAM : SOCK_SEQPACKET, 0);
+    int one = 1, s = kind == TCP
+                         ? socket(AF_INET, SOCK_STREAM, 0)
+                         : socket(AF_TIPC, kind == STREAM ? SOCK_STREAM : SOCK_SEQPACKET, 0);
     must(s >= 0, "socket");
-    must(setsockopt(s, kind == TCP ? IPPROTO_TCP : SOL_TIPC, kind == TCP ? TCP_NODELAY : TIPC_NODELAY, &one, sizeof one) == 0 || kind == SEQPACKET, "no delay");
+    must(setsockopt(s, kind == TCP ? IPPROTO_TCP : SOL_TIPC,
+                    kind == TCP ? TCP_NODELAY : TIPC_NODELAY, &one, sizeof one) == 0 ||
+             kind == SEQPACKET,
+         "no delay");
     return s;
 }
 
@@ -49,11 +56,14 @@ static socklen_t address(int kind, struct sockaddr_storage *out)
 {
     memset(out, 0, sizeof *out);
     if (kind == TCP) {
-        *(struct sockaddr_in *)out = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(PORT), .sin_addr = server};
+        *(struct sockaddr_in *)out = (struct sockaddr_in){
+            .sin_family = AF_INET, .sin_port = htons(PORT), .sin_addr = server};
         return sizeof(struct sockaddr_in);
     }
-    *(struct sockaddr_tipc *)out = (struct sockaddr_tipc){
-        .family = AF_TIPC, .addrtype = TIPC_SERVICE_ADDR, .scope = TIPC_CLUSTER_SCOPE, .addr.name.name = {TYPE, (uint32_t)kind}};
+    *(struct sockaddr_tipc *)out = (struct sockaddr_tipc){.family = AF_TIPC,
+                                                          .addrtype = TIPC_SERVICE_ADDR,
+                                                          .scope = TIPC_CLUSTER_SCOPE,
+                                                          .addr.name.name = {TYPE, (uint32_t)kind}};
     return sizeof(struct sockaddr_tipc);
 }
 
@@ -87,7 +97,8 @@ static int take_from(int pipe, int bytes)
     return bytes == 0;
 }
 
-/* A connection whose first message is a wish with its first message's bytes. TIPC needs no call before it. */
+/* A connection whose first message is a wish with its first message's bytes. TIPC needs no call
+ * before it. */
 static int visit(int kind, Wish wish)
 {
     struct sockaddr_storage at;
@@ -125,11 +136,13 @@ static void serve(int kind, int ready)
     for (;;) {
         int s = accept(door, NULL, NULL);
         must(s >= 0, "accept");
-        setsockopt(s, kind == TCP ? IPPROTO_TCP : SOL_TIPC, kind == TCP ? TCP_NODELAY : TIPC_NODELAY, &one, sizeof one);
+        setsockopt(s, kind == TCP ? IPPROTO_TCP : SOL_TIPC,
+                   kind == TCP ? TCP_NODELAY : TIPC_NODELAY, &one, sizeof one);
         Wish wish;
         if (take(s, &wish, sizeof wish) && (kind != SEQPACKET || put(s, "!", 1)))
             for (uint32_t i = 0; i < wish.count && take(s, buffer, wish.bytes); i++)
-                if (wish.each ? !put(s, buffer, wish.bytes) : (i == 0 || i + 1 == wish.count) && !put(s, "!", 1))
+                if (wish.each ? !put(s, buffer, wish.bytes)
+                              : (i == 0 || i + 1 == wish.count) && !put(s, "!", 1))
                     break;
         close(s);
     }
@@ -204,7 +217,8 @@ int main(int argc, char **argv)
                 printf("trip,%s,%u,%.2f\n", names[kind], bytes, trips(kind, bytes, count));
             for (int kind = 0; kind < KINDS; kind++)
                 printf("pour,%s,%u,%.2f\n", names[kind], bytes, pour(kind, bytes, 2 * count));
-            for (int kind = 0; kind < KINDS; kind += 2) /* a packet that carries wish and message is one of streams only */
+            for (int kind = 0; kind < KINDS;
+                 kind += 2) /* a packet that carries wish and message is one of streams only */
                 printf("visit,%s,%u,%.2f\n", names[kind], bytes, visits(kind, bytes, 40));
             fflush(stdout);
         }

@@ -1,12 +1,14 @@
-/* Solves a linear system by Gauss elimination in stochastic arithmetic, and tells how many digits of the result are to be trusted.
+/* Solves a linear system by Gauss elimination in stochastic arithmetic, and tells how many digits
+ * of the result are to be trusted.
  *
  *     gauss [N] [pivot|none] [SEED]
  *
- * Each number is three samples; after every operation each sample is rounded up or down at random. What the three have in
- * common is right, what they differ in is round-off (the CESTAC method of J. Vignes; CADNA is a library of it). Rows are dealt out to the
- * ranks in turn. Without pivoting a step broadcasts one row; with pivoting the ranks first agree on the largest element of the
- * column, which is many short messages, and two rows may change places. Prints the time of the elimination by MPI_Wtime, in
- * seconds, and the digits. */
+ * Each number is three samples; after every operation each sample is rounded up or down at random.
+ * What the three have in common is right, what they differ in is round-off (the CESTAC method of J.
+ * Vignes; CADNA is a library of it). Rows are dealt out to the ranks in turn. Without pivoting a
+ * step broadcasts one row; with pivoting the ranks first agree on the largest element of the
+ * column, which is many short messages, and two rows may change places. Prints the time of the
+ * elimination by MPI_Wtime, in seconds, and the digits. */
 #include <math.h>
 #include <mpi.h>
 #include <stdint.h>
@@ -29,7 +31,8 @@ static int coin(void)
     return state >> 40 & 1;
 }
 
-/* One unit in the last place up or down, or not at all: the exact result lies between two doubles. */
+/* One unit in the last place up or down, or not at all: the exact result lies between two doubles.
+ */
 static double rounded(double x)
 {
     return coin() ? x : x * (1 + (coin() ? 0x1p-52 : -0x1p-52));
@@ -84,9 +87,11 @@ int main(int argc, char **argv)
     MPI_Type_contiguous((n + 1) * SAMPLES, MPI_DOUBLE, &row_type);
     MPI_Type_commit(&row_type);
 
-    /* The same matrix on any number of ranks: row i depends on seed and i. Diagonally light, so that pivoting matters. */
+    /* The same matrix on any number of ranks: row i depends on seed and i. Diagonally light, so
+     * that pivoting matters. */
     int mine = (n - rank + ranks - 1) / ranks;
-    number(*rows)[n + 1] = malloc((mine + 1) * sizeof *rows), *pivot = malloc(sizeof *rows), *other = malloc(sizeof *rows);
+    number(*rows)[n + 1] = malloc((mine + 1) * sizeof *rows), *pivot = malloc(sizeof *rows),
+                      *other = malloc(sizeof *rows);
     for (int k = 0; k < mine; k++) {
         int i = k * ranks + rank;
         state = seed * 0x9e3779b97f4a7c15 + (i + 1) * 0xbf58476d1ce4e5b9;
@@ -131,8 +136,9 @@ int main(int argc, char **argv)
                     memcpy(here, there, sizeof *rows);
                     memcpy(there, other, sizeof *rows);
                 } else
-                    MPI_Sendrecv_replace(here, 1, row_type, rank == owner ? from : owner, 0, rank == owner ? from : owner, 0,
-                                         MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                    MPI_Sendrecv_replace(here, 1, row_type, rank == owner ? from : owner, 0,
+                                         rank == owner ? from : owner, 0, MPI_COMM_WORLD,
+                                         MPI_STATUS_IGNORE);
             }
         }
         if (rank == owner)

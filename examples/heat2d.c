@@ -2,10 +2,10 @@
  *
  *     mpicc -O2 examples/heat2d.c -o heat2d -lm && mpiexec -n 4 ./heat2d heat.png
  *
- * The plate is cut into a grid of blocks, one for each rank (MPI_Cart_create). In every step a rank computes its block
- * and swaps the block's edges with its four neighbours: rows as they lie, columns as an MPI vector type. At the end rank
- * 0 collects the blocks with subarray types and writes a picture: temperature as colour, isotherms as fine dark lines,
- * walls in grey.
+ * The plate is cut into a grid of blocks, one for each rank (MPI_Cart_create). In every step a rank
+ * computes its block and swaps the block's edges with its four neighbours: rows as they lie,
+ * columns as an MPI vector type. At the end rank 0 collects the blocks with subarray types and
+ * writes a picture: temperature as colour, isotherms as fine dark lines, walls in grey.
  *
  *     heat2d [PICTURE.png [WIDTH HEIGHT STEPS]] */
 #include <mpi.h>
@@ -73,7 +73,8 @@ static void chunk(FILE *file, const char *type, const unsigned char *data, size_
     fwrite(number, 1, 4, file);
     fwrite(type, 1, 4, file);
     fwrite(data, 1, n, file);
-    uint32_t crc = crc_of(crc_of(0xffffffffu, (const unsigned char *)type, 4), data, n) ^ 0xffffffffu;
+    uint32_t crc =
+        crc_of(crc_of(0xffffffffu, (const unsigned char *)type, 4), data, n) ^ 0xffffffffu;
     big_endian(number, crc);
     fwrite(number, 1, 4, file);
 }
@@ -127,8 +128,9 @@ static int write_png(const char *name, const unsigned char *rgb, int w, int h)
 /* Black through violet, red and orange to pale yellow. */
 static void colour(double t, unsigned char *rgb)
 {
-    static const double stops[][3] = {{4, 3, 18},    {40, 11, 84},   {101, 21, 110}, {159, 42, 99},
-                                      {212, 72, 66}, {245, 125, 21}, {250, 193, 39}, {252, 255, 196}};
+    static const double stops[][3] = {{4, 3, 18},     {40, 11, 84},   {101, 21, 110},
+                                      {159, 42, 99},  {212, 72, 66},  {245, 125, 21},
+                                      {250, 193, 39}, {252, 255, 196}};
     double at = t * 7;
     int i = at >= 7 ? 6 : at < 0 ? 0 : (int)at;
     double part = at - i;
@@ -164,7 +166,10 @@ static int picture(const char *name, const float *plate)
 }
 
 /* The first of `whole` places that block `i` of `blocks` has. */
-static int first(int whole, int blocks, int i) { return (int)((long)whole * i / blocks); }
+static int first(int whole, int blocks, int i)
+{
+    return (int)((long)whole * i / blocks);
+}
 
 int main(int argc, char **argv)
 {
@@ -183,9 +188,12 @@ int main(int argc, char **argv)
 
     int y0 = first(height, grid[0], me[0]), h = first(height, grid[0], me[0] + 1) - y0;
     int x0 = first(width, grid[1], me[1]), w = first(width, grid[1], me[1] + 1) - x0;
-    int row = w + 2; /* the block has a margin of one place all round, for what the neighbours send */
-    float *now = calloc((size_t)row * (size_t)(h + 2), sizeof *now), *next = calloc((size_t)row * (size_t)(h + 2), sizeof *next);
-    /* How much of each neighbour's difference flows in: nothing from and into walls and fixed spots. */
+    int row =
+        w + 2; /* the block has a margin of one place all round, for what the neighbours send */
+    float *now = calloc((size_t)row * (size_t)(h + 2), sizeof *now),
+          *next = calloc((size_t)row * (size_t)(h + 2), sizeof *next);
+    /* How much of each neighbour's difference flows in: nothing from and into walls and fixed
+     * spots. */
     float *flow = calloc(4 * (size_t)row * (size_t)(h + 2), sizeof *flow);
     for (int y = 1; y <= h; y++)
         for (int x = 1; x <= w; x++) {
@@ -195,14 +203,16 @@ int main(int argc, char **argv)
             now[at] = next[at] = here == FIXED ? (float)t : 0;
             static const int dx[4] = {0, 0, -1, 1}, dy[4] = {-1, 1, 0, 0};
             for (int k = 0; k < 4 && here == FREE; k++)
-                flow[4 * at + (size_t)k] = place(x0 + x - 1 + dx[k], y0 + y - 1 + dy[k], &ignored) == WALL ? 0 : 0.24f;
+                flow[4 * at + (size_t)k] =
+                    place(x0 + x - 1 + dx[k], y0 + y - 1 + dy[k], &ignored) == WALL ? 0 : 0.24f;
         }
 
     MPI_Datatype column;
     MPI_Type_vector(h, 1, row, MPI_FLOAT, &column);
     MPI_Type_commit(&column);
     if (rank == 0)
-        printf("%d x %d places on %d ranks (%d x %d blocks), %d steps\n", width, height, ranks, grid[0], grid[1], steps);
+        printf("%d x %d places on %d ranks (%d x %d blocks), %d steps\n", width, height, ranks,
+               grid[0], grid[1], steps);
     double start = MPI_Wtime(), change = 0;
     for (int step = 0; step < steps; step++) {
         MPI_Request r[8];
@@ -220,7 +230,8 @@ int main(int argc, char **argv)
             for (int x = 1; x <= w; x++) {
                 size_t at = (size_t)y * (size_t)row + (size_t)x;
                 const float *f = flow + 4 * at;
-                float t = now[at], d = f[0] * (now[at - (size_t)row] - t) + f[1] * (now[at + (size_t)row] - t) +
+                float t = now[at], d = f[0] * (now[at - (size_t)row] - t) +
+                                       f[1] * (now[at + (size_t)row] - t) +
                                        f[2] * (now[at - 1] - t) + f[3] * (now[at + 1] - t);
                 float size = d < 0 ? -d : d;
                 next[at] = t + d;
@@ -250,7 +261,8 @@ int main(int argc, char **argv)
             int at[2], whole[2] = {height, width};
             MPI_Cart_coords(comm, of, 2, at);
             int corner[2] = {first(height, grid[0], at[0]), first(width, grid[1], at[1])};
-            int part[2] = {first(height, grid[0], at[0] + 1) - corner[0], first(width, grid[1], at[1] + 1) - corner[1]};
+            int part[2] = {first(height, grid[0], at[0] + 1) - corner[0],
+                           first(width, grid[1], at[1] + 1) - corner[1]};
             MPI_Datatype theirs;
             MPI_Type_create_subarray(2, whole, part, corner, MPI_ORDER_C, MPI_FLOAT, &theirs);
             MPI_Type_commit(&theirs);
@@ -260,8 +272,8 @@ int main(int argc, char **argv)
         double warmth = 0;
         for (int i = 0; i < width * height; i++)
             warmth += plate[i];
-        printf("%.2f s, %.0f million places a second; mean temperature %.6f\n", took, 1e-6 * width * height * steps / took,
-               warmth / width / height);
+        printf("%.2f s, %.0f million places a second; mean temperature %.6f\n", took,
+               1e-6 * width * height * steps / took, warmth / width / height);
         if (argc > 1) {
             if (picture(argv[1], plate))
                 printf("%s is written\n", argv[1]);

@@ -2,9 +2,9 @@
  *
  *     mpicc -O2 examples/isort.c -o isort && mpiexec -n 4 ./isort [MILLIONS OF KEYS]
  *
- * Sample sort: each rank sorts its keys and gives a sample; from all samples everybody chooses the same borders
- * (MPI_Allgather), each rank sends every other the keys that belong between that one's borders (MPI_Alltoall for the
- * numbers, MPI_Alltoallv for the keys), and sorts what it got. */
+ * Sample sort: each rank sorts its keys and gives a sample; from all samples everybody chooses the
+ * same borders (MPI_Allgather), each rank sends every other the keys that belong between that one's
+ * borders (MPI_Alltoall for the numbers, MPI_Alltoallv for the keys), and sorts what it got. */
 #include <mpi.h>
 
 #include <stdint.h>
@@ -73,7 +73,8 @@ int main(int argc, char **argv)
         mine += (size_t)take[from];
     }
     uint32_t *sorted = malloc(mine * sizeof *sorted + 4), *more = malloc(mine * sizeof *more + 4);
-    MPI_Alltoallv(keys, give, given, MPI_UINT32_T, sorted, take, taken, MPI_UINT32_T, MPI_COMM_WORLD);
+    MPI_Alltoallv(keys, give, given, MPI_UINT32_T, sorted, take, taken, MPI_UINT32_T,
+                  MPI_COMM_WORLD);
     radix_sort(sorted, more, mine);
     MPI_Barrier(MPI_COMM_WORLD);
     double took = MPI_Wtime() - start;
@@ -94,11 +95,13 @@ int main(int argc, char **argv)
     MPI_Reduce(&wrong, &all_wrong, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
     if (rank == 0) {
         all_wrong += memcmp(before, now, sizeof now) != 0;
-        printf("%.1f million keys on %d ranks in %.3f s, %.0f million a second: %s\n", (double)now[2] / 1e6, ranks, took,
-               (double)now[2] / 1e6 / took, all_wrong ? "NOT SORTED" : "sorted, and all keys are there");
+        printf("%.1f million keys on %d ranks in %.3f s, %.0f million a second: %s\n",
+               (double)now[2] / 1e6, ranks, took, (double)now[2] / 1e6 / took,
+               all_wrong ? "NOT SORTED" : "sorted, and all keys are there");
     }
     MPI_Bcast(&all_wrong, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    free(keys), free(room), free(samples), free(spare), free(give), free(given), free(take), free(taken), free(sorted), free(more);
+    free(keys), free(room), free(samples), free(spare), free(give), free(given), free(take),
+        free(taken), free(sorted), free(more);
     MPI_Finalize();
     return all_wrong != 0;
 }

@@ -1,7 +1,9 @@
-/* Preloaded into each rank, whichever MPI it uses, so that OSU's programs can be measured with a core to spare. When MPI has started, the
- * computing thread is put on core SPARE_RANKS and every other thread of the process on core SPARE_OTHERS. OSU's programs compute for a span
- * of time by the clock, not for an amount of work; so that ranks that share a core are all within their spans at once, as they would be with
- * a core each, who looks at the clock hands the core over when it has had it for SPARE_SLICE microseconds. */
+/* Preloaded into each rank, whichever MPI it uses, so that OSU's programs can be measured with a
+ * core to spare. When MPI has started, the computing thread is put on core SPARE_RANKS and every
+ * other thread of the process on core SPARE_OTHERS. OSU's programs compute for a span of time by
+ * the clock, not for an amount of work; so that ranks that share a core are all within their spans
+ * at once, as they would be with a core each, who looks at the clock hands the core over when it
+ * has had it for SPARE_SLICE microseconds. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <mpi.h>

@@ -1,7 +1,9 @@
-/* Three-dimensional FFT, after the public specification of the NAS parallel benchmarks (FT): a random field is transformed, and in each
- * iteration evolved and transformed back; slabs, one all-to-all a transform. Verified: the transform and its inverse give the field back; the
+/* Three-dimensional FFT, after the public specification of the NAS parallel benchmarks (FT): a
+ * random field is transformed, and in each iteration evolved and transformed back; slabs, one
+ * all-to-all a transform. Verified: the transform and its inverse give the field back; the
  * checksums are those of the run without overlap, to the last bit.
- *   ft LOG2NX LOG2NY LOG2NZ ITERATIONS ROUNDS   both ways in turn; prints one line of JSON, seconds (the least of the rounds, of the slowest rank) */
+ *   ft LOG2NX LOG2NY LOG2NZ ITERATIONS ROUNDS   both ways in turn; prints one line of JSON, seconds
+ * (the least of the rounds, of the slowest rank) */
 #include "kernel.h"
 
 #include <complex.h>
@@ -61,10 +63,12 @@ static void transform(const cplx *from, cplx *to, int sign, MPI_Comm comm)
     double t = MPI_Wtime();
     MPI_Alltoall(out, block, MPI_C_DOUBLE_COMPLEX, in, block, MPI_C_DOUBLE_COMPLEX, comm);
     in_calls += MPI_Wtime() - t;
-    /* Line by line: its pieces are taken from all blocks and transformed while they are in the cache. */
+    /* Line by line: its pieces are taken from all blocks and transformed while they are in the
+     * cache. */
     for (size_t i = 0; i < (size_t)lx * ny; i++) {
         for (int r = 0; r < size; r++)
-            memcpy(to + i * nz + (size_t)r * lz, in + ((size_t)r * lx * ny + i) * lz, sizeof(cplx) * (size_t)lz);
+            memcpy(to + i * nz + (size_t)r * lz, in + ((size_t)r * lx * ny + i) * lz,
+                   sizeof(cplx) * (size_t)lz);
         fft(to + i * nz, nz, most / nz, sign);
     }
 }
@@ -78,7 +82,8 @@ int main(int argc, char **argv)
     most = nx > ny ? nx : ny;
     most = nz > most ? nz : most;
     size_t n = (size_t)nx * ny * lz;
-    u0 = malloc(n * sizeof(cplx)), u1 = malloc(n * sizeof(cplx)), out = malloc(n * sizeof(cplx)), in = malloc(n * sizeof(cplx));
+    u0 = malloc(n * sizeof(cplx)), u1 = malloc(n * sizeof(cplx)), out = malloc(n * sizeof(cplx)),
+    in = malloc(n * sizeof(cplx));
     roots = malloc((size_t)most * sizeof(cplx));
     cplx *field = malloc(n * sizeof(cplx)), *w = malloc(n * sizeof(cplx));
     for (int i = 0; i < most; i++)
@@ -105,9 +110,11 @@ int main(int argc, char **argv)
                     for (int y = 0; y < ny; y++)
                         for (int z = 0; z < nz; z++) {
                             int kx = xx + rank * lx, ky = y, kz = z;
-                            kx = kx > nx / 2 ? kx - nx : kx, ky = ky > ny / 2 ? ky - ny : ky, kz = kz > nz / 2 ? kz - nz : kz;
+                            kx = kx > nx / 2 ? kx - nx : kx, ky = ky > ny / 2 ? ky - ny : ky,
+                            kz = kz > nz / 2 ? kz - nz : kz;
                             size_t at = ((size_t)xx * ny + y) * nz + z;
-                            u1[at] = u0[at] * exp(-4e-6 * M_PI * M_PI * it * (double)(kx * kx + ky * ky + kz * kz));
+                            u1[at] = u0[at] * exp(-4e-6 * M_PI * M_PI * it *
+                                                  (double)(kx * kx + ky * ky + kz * kz));
                         }
                 /* Back: x and z have changed places, which for a cube is the same routine. */
                 transform(u1, w, -1, comms[on]);
@@ -131,7 +138,10 @@ int main(int argc, char **argv)
     }
     int same = memcmp(&sums[0][1], &sums[1][1], sizeof(double) * 2 * (size_t)iterations) == 0;
     if (!(off < 1e-9) || !same) {
-        fprintf(stderr, "rank %d: %s (off by %g)\n", rank, same ? "the inverse transform does not give the field back" : "other checksums with overlap", off);
+        fprintf(stderr, "rank %d: %s (off by %g)\n", rank,
+                same ? "the inverse transform does not give the field back"
+                     : "other checksums with overlap",
+                off);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     say("FT", rounds);

@@ -1,7 +1,8 @@
-/* Integer sort, after the public specification of the NAS parallel benchmarks (IS): keys by its generator, sorted by buckets; each of ten
- * iterations changes two keys and ranks all. Verified: all keys are there, in order across all ranks; for class A (23 19)
- * NAS's own ranks of five keys, too.
- *   is LOG2KEYS LOG2MAX ROUNDS [ITERATIONS]    both ways in turn, ROUNDS times; prints one line of JSON, seconds (the least of the rounds, of the slowest rank) */
+/* Integer sort, after the public specification of the NAS parallel benchmarks (IS): keys by its
+ * generator, sorted by buckets; each of ten iterations changes two keys and ranks all. Verified:
+ * all keys are there, in order across all ranks; for class A (23 19) NAS's own ranks of five keys,
+ * too. is LOG2KEYS LOG2MAX ROUNDS [ITERATIONS]    both ways in turn, ROUNDS times; prints one line
+ * of JSON, seconds (the least of the rounds, of the slowest rank) */
 #include "kernel.h"
 
 #include <limits.h>
@@ -37,10 +38,13 @@ static void generate(void)
     }
 }
 
-/* NAS's own check for its class A (2^23 keys up to 2^19): keys by their places at the beginning, their ranks in the first iteration, and by how much these change with
- * each further one (partial verification, is.c of NPB 3.4). */
+/* NAS's own check for its class A (2^23 keys up to 2^19): keys by their places at the beginning,
+ * their ranks in the first iteration, and by how much these change with each further one (partial
+ * verification, is.c of NPB 3.4). */
 enum { KNOWN = 5 };
-static const int places[KNOWN] = {2112377, 662041, 5336171, 3642833, 4250760}, ranks_known[KNOWN] = {104, 17523, 123928, 8288932, 8388264}, step[KNOWN] = {1, 1, 1, -1, -1};
+static const int places[KNOWN] = {2112377, 662041, 5336171, 3642833, 4250760},
+                 ranks_known[KNOWN] = {104, 17523, 123928, 8288932, 8388264},
+                 step[KNOWN] = {1, 1, 1, -1, -1};
 static int key_at[KNOWN];
 
 static int is_class_a(void)
@@ -90,11 +94,13 @@ static void rank_keys(int iteration, MPI_Comm comm)
         out[r] = (int)place + r - outs[r];
     }
     first[size] = BUCKETS;
-    /* Keys are parted by the rank that they go to and no further: one pass for two ranks, without a branch. Behind each rank's keys one more is written. */
+    /* Keys are parted by the rank that they go to and no further: one pass for two ranks, without a
+     * branch. Behind each rank's keys one more is written. */
     for (int r = 0; r < size; r += 2) {
         int both = r + 1 < size ? r + 1 : r;
         unsigned from = (unsigned)first[r] << shift, from2 = (unsigned)first[both] << shift;
-        unsigned many = (r == size - 1 ? INT_MAX : (unsigned)first[r + 1] << shift) - from, many2 = (both == size - 1 ? INT_MAX : (unsigned)first[both + 1] << shift) - from2;
+        unsigned many = (r == size - 1 ? INT_MAX : (unsigned)first[r + 1] << shift) - from,
+                 many2 = (both == size - 1 ? INT_MAX : (unsigned)first[both + 1] << shift) - from2;
         int *next = buffer + outs[r], *next2 = buffer + outs[both];
         for (int64_t i = 0; i < mine; i++) {
             int key = keys[i];
@@ -139,7 +145,8 @@ static void verify(void)
     int failed = 0;
     for (int k = 0; is_class_a() && k < KNOWN; k++)
         if (key_at[k] >= lowest && key_at[k] < lowest + count_of)
-            failed += below_all + counts[key_at[k] - lowest] != ranks_known[k] + step[k] * (iterations - 1);
+            failed += below_all + counts[key_at[k] - lowest] !=
+                      ranks_known[k] + step[k] * (iterations - 1);
     int64_t wrong = failed, sums[2] = {0, 0}, all[2], before[2] = {mine, 0}, had[2];
     for (int64_t i = 1; i < got; i++)
         wrong += sorted[i] < sorted[i - 1];
@@ -151,7 +158,8 @@ static void verify(void)
     MPI_Allreduce(sums, all, 2, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
     MPI_Allreduce(before, had, 2, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
     int last = got ? sorted[got - 1] : lowest, below = -1;
-    MPI_Sendrecv(&last, 1, MPI_INT, (rank + 1) % size, 0, &below, 1, MPI_INT, (rank + size - 1) % size, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Sendrecv(&last, 1, MPI_INT, (rank + 1) % size, 0, &below, 1, MPI_INT,
+                 (rank + size - 1) % size, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     wrong += rank > 0 && got && sorted[0] < below;
     if (wrong || all[0] != had[0] || all[1] != had[1]) {
         fprintf(stderr, "rank %d: the keys are not sorted\n", rank);

@@ -1,4 +1,5 @@
-// What the kernels of bench/overlap have in common: fixed work, two communicators that differ in nothing but overlap, least times.
+// What the kernels of bench/overlap have in common: fixed work, two communicators that differ in
+// nothing but overlap, least times.
 #include <math.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -8,7 +9,9 @@
 enum { ROUNDS = 128 };
 static MPI_Comm comms[2]; // blocking; overlapping where the job runs with --overlap=comm
 static int rank, size;
-static double t[2][ROUNDS], call[2][ROUNDS]; // seconds of each round, of the slowest rank; of these in the calls that overlap
+static double t[2][ROUNDS],
+    call[2]
+        [ROUNDS]; // seconds of each round, of the slowest rank; of these in the calls that overlap
 
 static void begin(int *argc, char ***argv)
 {
@@ -31,7 +34,8 @@ static double longest(double mine)
     return all;
 }
 
-/* The least of some times: the work is fixed, so what is above it is somebody else's doing (the machine is shared). */
+/* The least of some times: the work is fixed, so what is above it is somebody else's doing (the
+ * machine is shared). */
 static double least(const double *t, int n)
 {
     double x = t[0];
@@ -40,7 +44,8 @@ static double least(const double *t, int n)
     return x;
 }
 
-/* Which way comes first and second in a round: as if by chance, so that nothing that comes again every few rounds always meets the same one. */
+/* Which way comes first and second in a round: as if by chance, so that nothing that comes again
+ * every few rounds always meets the same one. */
 static inline int way(int round, int nth)
 {
     unsigned x = (unsigned)round + 1;
@@ -54,8 +59,10 @@ static inline void say(const char *kernel, int rounds)
 {
     if (rank != 0)
         return;
-    printf("{\"kernel\": \"%s\", \"ranks\": %d, \"blocking\": %.5f, \"overlap\": %.5f, \"call_blocking\": %.5f, \"call_overlap\": %.5f", kernel, size, least(t[0], rounds),
-           least(t[1], rounds), least(call[0], rounds), least(call[1], rounds));
+    printf("{\"kernel\": \"%s\", \"ranks\": %d, \"blocking\": %.5f, \"overlap\": %.5f, "
+           "\"call_blocking\": %.5f, \"call_overlap\": %.5f",
+           kernel, size, least(t[0], rounds), least(t[1], rounds), least(call[0], rounds),
+           least(call[1], rounds));
     for (int on = 0; on < 2; on++)
         for (int of = 0; of < 2; of++) {
             printf(", \"%s_%s\": [", of ? "calls" : "rounds", on ? "overlap" : "blocking");

@@ -1,9 +1,11 @@
-/* The micro-benchmark of the paper (T-NBC, 2011): an all-to-all, computation that does not touch its buffers (T_CURC), then computation that
- * reads what has been received, from the buffer's beginning on, at a fixed rate (CRC). A rank's own block, which no message brings, is left out: of the
- * paper's 64 it is one, of two it is half. The same with and without overlap, in turn.
- *   tnbc BYTES TURNS CURC CRC     bytes of a block; repetitions; the two computations as parts of the blocking collective's time
- * Prints one line of JSON, times in milliseconds: the least over the repetitions, of the slowest rank. Computations are turns of a loop, so what
- * progress takes of a core is in them. */
+/* The micro-benchmark of the paper (T-NBC, 2011): an all-to-all, computation that does not touch
+ * its buffers (T_CURC), then computation that reads what has been received, from the buffer's
+ * beginning on, at a fixed rate (CRC). A rank's own block, which no message brings, is left out: of
+ * the paper's 64 it is one, of two it is half. The same with and without overlap, in turn. tnbc
+ * BYTES TURNS CURC CRC     bytes of a block; repetitions; the two computations as parts of the
+ * blocking collective's time Prints one line of JSON, times in milliseconds: the least over the
+ * repetitions, of the slowest rank. Computations are turns of a loop, so what progress takes of a
+ * core is in them. */
 #include "kernel.h"
 
 #include <sys/resource.h>
@@ -43,7 +45,8 @@ static double used(void)
 {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
 static double once(int on, long curc, long crc_a_page)
@@ -107,10 +110,12 @@ int main(int argc, char **argv)
         pure[i] = longest(once(0, 0, 0));
     cpu = longest(used() - cpu) / reps;
     double tc = least(pure + 2, reps) * 1e3;
-    long curc = (long)(atof(argv[3]) * tc * (double)ms), crc = (long)(atof(argv[4]) * tc * (double)ms / ((double)(bytes - (size_t)block) / PAGE));
+    long curc = (long)(atof(argv[3]) * tc * (double)ms),
+         crc = (long)(atof(argv[4]) * tc * (double)ms / ((double)(bytes - (size_t)block) / PAGE));
     for (int i = 0; i < 6; i++)
         once(1, curc, crc); /* the site is learnt */
-    /* All in turn, so that a machine that becomes slower or faster does so for all: the collective alone, each computation alone, and both ways. */
+    /* All in turn, so that a machine that becomes slower or faster does so for all: the collective
+     * alone, each computation alone, and both ways. */
     double curc_alone[ROUNDS], crc_alone[ROUNDS];
     for (int i = 0; i < reps; i++) {
         pure[i] = longest(once(0, 0, 0));
@@ -122,8 +127,11 @@ int main(int argc, char **argv)
         }
     }
     if (rank == 0)
-        printf("{\"ranks\": %d, \"block\": %d, \"tc\": %.3f, \"curc\": %.3f, \"crc\": %.3f, \"blocking\": %.3f, \"overlap\": %.3f, \"init\": %.3f, \"cpu\": %.3f}\n", size, block, least(pure, reps) * 1e3,
-               least(curc_alone, reps) * 1e3, least(crc_alone, reps) * 1e3, least(t[0], reps) * 1e3, least(t[1], reps) * 1e3, least(call[1], reps) * 1e3, cpu * 1e3);
+        printf("{\"ranks\": %d, \"block\": %d, \"tc\": %.3f, \"curc\": %.3f, \"crc\": %.3f, "
+               "\"blocking\": %.3f, \"overlap\": %.3f, \"init\": %.3f, \"cpu\": %.3f}\n",
+               size, block, least(pure, reps) * 1e3, least(curc_alone, reps) * 1e3,
+               least(crc_alone, reps) * 1e3, least(t[0], reps) * 1e3, least(t[1], reps) * 1e3,
+               least(call[1], reps) * 1e3, cpu * 1e3);
     MPI_Finalize();
     return 0;
 }

@@ -1,5 +1,6 @@
-/* Half a round trip between two ranks, as the papers measured it: `pingpong ROUNDS BYTES...` prints `latency_us,BYTES,value` and
- * `throughput_Mbit_s,BYTES,value` lines. On a modelled machine MPI_Wtime is virtual, so a few rounds say all. */
+/* Half a round trip between two ranks, as the papers measured it: `pingpong ROUNDS BYTES...` prints
+ * `latency_us,BYTES,value` and `throughput_Mbit_s,BYTES,value` lines. On a modelled machine
+ * MPI_Wtime is virtual, so a few rounds say all. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

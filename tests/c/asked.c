@@ -1,6 +1,8 @@
-/* Ranks that share one core and ask for a message in a loop instead of waiting: who asks in vain hands the core over soon, so that an answer takes some
- * tens of questions and not as many as fit the time the system lets a process compute. The ranks meet on one core as soon as MPI runs. What each says of
- * its core stands in shared memory: where they have another wire only, the answers are checked and the questions are not counted. */
+/* Ranks that share one core and ask for a message in a loop instead of waiting: who asks in vain
+ * hands the core over soon, so that an answer takes some tens of questions and not as many as fit
+ * the time the system lets a process compute. The ranks meet on one core as soon as MPI runs. What
+ * each says of its core stands in shared memory: where they have another wire only, the answers are
+ * checked and the questions are not counted. */
 // ranks: 2 4
 // machines: no
 #include "one_core.h"
@@ -97,7 +99,8 @@ int main(int argc, char **argv)
     check_begin(&argc, &argv);
     int counts = meet_on_one_core() && !getenv("FERRY_TRANSPORTS");
     peer = world_rank ^ 1;
-    /* The first time by MPI_Test does not count: until each has waited on the core once, and for a millisecond after, the other does not know. */
+    /* The first time by MPI_Test does not count: until each has waited on the core once, and for a
+     * millisecond after, the other does not know. */
     for (size_t turn = 0; turn <= sizeof WAYS / sizeof *WAYS; turn++) {
         size_t way = turn == 0 ? 0 : turn - 1;
         long vain = 0;
@@ -108,7 +111,9 @@ int main(int argc, char **argv)
             if (world_rank < peer)
                 vain += receive(way, i);
         }
-        CHECK(!counts || turn == 0 || vain < (long)ROUNDS * MANY, "%s: %ld questions in vain for %d messages, on a core that the ranks share", WAYS[way].call, vain, ROUNDS);
+        CHECK(!counts || turn == 0 || vain < (long)ROUNDS * MANY,
+              "%s: %ld questions in vain for %d messages, on a core that the ranks share",
+              WAYS[way].call, vain, ROUNDS);
         OK(MPI_Barrier(MPI_COMM_WORLD));
     }
     return check_end();

@@ -1,9 +1,10 @@
 // ranks: 2 3 4
 // run:
 // run: pieces
-/* Large messages between ranks whose receives have kept up so far, which a wire may therefore send without asking first; and then receives that are late, too short, probed
- * for, or for any source: what is received, and in which order, must be the same. `pieces`: on one node large messages go in pieces, whether or not reading them is faster
- * here, and so they go unannounced, too. */
+/* Large messages between ranks whose receives have kept up so far, which a wire may therefore send
+ * without asking first; and then receives that are late, too short, probed for, or for any source:
+ * what is received, and in which order, must be the same. `pieces`: on one node large messages go
+ * in pieces, whether or not reading them is faster here, and so they go unannounced, too. */
 #include "check.h"
 
 enum { ROUNDS = 24, MOST = 1 << 20, KEEPS_UP = 7, TAG = 5, READY = 6, SENT = 7 };
@@ -60,7 +61,8 @@ static void be_late(Random *shared, int peer)
     int how[EACH], ways[EACH];
     size_t bytes[EACH];
     for (int k = 0; k < EACH; k++) {
-        bytes[k] = k % 2 == 0 ? size_of(shared, (int)random_below(shared, 5)) : (size_t)random_below(shared, 5000);
+        bytes[k] = k % 2 == 0 ? size_of(shared, (int)random_below(shared, 5))
+                              : (size_t)random_below(shared, 5000);
         how[k] = random_below(shared, 3), ways[k] = random_below(shared, 5);
     }
     if (sends) {
@@ -93,7 +95,8 @@ static void be_late(Random *shared, int peer)
             break;
         case 3: { /* The beginning alone. */
             room = wanted / 2;
-            int code = MPI_Recv(in, room, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &status), class = MPI_SUCCESS;
+            int code = MPI_Recv(in, room, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &status),
+                class = MPI_SUCCESS;
             OK(MPI_Error_class(code, &class));
             SAME(class, wanted > room ? MPI_ERR_TRUNCATE : MPI_SUCCESS);
             wanted = room;
@@ -120,7 +123,8 @@ static unsigned long long announced(MPI_T_pvar_session session, MPI_T_pvar_handl
     return n;
 }
 
-/* Of messages in a row for which the receives are there the first two are announced, and then no more. */
+/* Of messages in a row for which the receives are there the first two are announced, and then no
+ * more. */
 static void asks_no_more(int peer)
 {
     enum { MESSAGES = 12, BYTES = 262144 };
@@ -160,7 +164,8 @@ int main(int argc, char **argv)
     out = malloc(MOST + 4096), in = malloc(MOST + 4096);
     int peer = world_rank ^ 1;
     Random shared = random_from((uint64_t)(world_rank / 2));
-    /* Neither on a modelled machine, nor where a progress thread sends, nor where messages may overlap with what follows. */
+    /* Neither on a modelled machine, nor where a progress thread sends, nor where messages may
+     * overlap with what follows. */
     int may = !getenv("TEST_MACHINE") && !getenv("FERRY_PROGRESS") && !getenv("FERRY_OVERLAP");
     if (pieces && may && peer < world_size)
         asks_no_more(peer);

@@ -59,8 +59,8 @@ static void predefined(void)
     int ub = *value;
     if (world_size >= 1) {
         int in = 0;
-        OK(MPI_Sendrecv(&world_rank, 1, MPI_INT, ring(1), ub, &in, 1, MPI_INT, ring(-1), ub, MPI_COMM_WORLD,
-                        MPI_STATUS_IGNORE));
+        OK(MPI_Sendrecv(&world_rank, 1, MPI_INT, ring(1), ub, &in, 1, MPI_INT, ring(-1), ub,
+                        MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         SAME(in, ring(-1));
     }
     OK(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_IO, &value, &flag));

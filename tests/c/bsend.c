@@ -1,4 +1,5 @@
-/* Buffered sends: the process's buffer, a communicator's buffer, the automatic one, and a buffer that is full. */
+/* Buffered sends: the process's buffer, a communicator's buffer, the automatic one, and a buffer
+ * that is full. */
 #include "check.h"
 
 /* Sends on `comm` that nobody receives until all are buffered; then checks them. */
@@ -37,7 +38,8 @@ int main(int argc, char **argv)
     SAME(where == buffer, 1);
     SAME(back, size);
 
-    /* Detaching waits until the messages are away, so what is in the buffer afterwards does not matter. */
+    /* Detaching waits until the messages are away, so what is in the buffer afterwards does not
+     * matter. */
     OK(MPI_Buffer_attach(buffer, size));
     unsigned char *data = malloc(BYTES);
     fill(data, BYTES, (uint64_t)world_rank);
@@ -86,7 +88,8 @@ int main(int argc, char **argv)
     OK(MPI_Buffer_detach(&where, &back));
     SAME(where == MPI_BUFFER_AUTOMATIC, 1);
 
-    /* What is nested in others may take away what is attached and put it back, also if that is nothing. */
+    /* What is nested in others may take away what is attached and put it back, also if that is
+     * nothing. */
     for (int attached = 0; attached < 2; attached++) {
         void *outer = &where;
         int outer_size = -1;

@@ -9,8 +9,8 @@ int main(int argc, char **argv)
     MPI_Status status;
     /* Nothing was sent: the cancel must succeed. */
     for (int any = 0; any < 2; any++) {
-        OK(MPI_Irecv(&value, 1, MPI_INT, any ? MPI_ANY_SOURCE : ring(-1), any ? MPI_ANY_TAG : 4, MPI_COMM_WORLD,
-                     &request));
+        OK(MPI_Irecv(&value, 1, MPI_INT, any ? MPI_ANY_SOURCE : ring(-1), any ? MPI_ANY_TAG : 4,
+                     MPI_COMM_WORLD, &request));
         OK(MPI_Cancel(&request));
         CHECK(request != MPI_REQUEST_NULL, "cancel alone freed the request");
         OK(MPI_Wait(&request, &status));
@@ -84,7 +84,8 @@ int main(int argc, char **argv)
     SAME(flag, 0);
     SAME(value, ring(-1) + 1000);
     OK(MPI_Request_free(&request));
-    /* A collective operation can be neither cancelled nor, before it has ended, freed; and goes on as if nobody had asked. */
+    /* A collective operation can be neither cancelled nor, before it has ended, freed; and goes on
+     * as if nobody had asked. */
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     if (world_size > 1 && world_rank == 0) {
         OK(MPI_Ibarrier(MPI_COMM_WORLD, &request));

@@ -1,8 +1,8 @@
-/* What every test program here shares: counted checks that print only when they fail, the rank and size of the
- * world, and random numbers that are the same on every rank of a run and in every run.
+/* What every test program here shares: counted checks that print only when they fail, the rank and
+ * size of the world, and random numbers that are the same on every rank of a run and in every run.
  *
- * A program starts with check_begin(&argc, &argv), ends with `return check_end();`, and prints nothing if all is
- * well. Its exit status is non-zero on every rank that saw a failure. */
+ * A program starts with check_begin(&argc, &argv), ends with `return check_end();`, and prints
+ * nothing if all is well. Its exit status is non-zero on every rank that saw a failure. */
 #ifndef FERRY_TESTS_CHECK_H
 #define FERRY_TESTS_CHECK_H
 
@@ -22,7 +22,8 @@ enum { CHECK_PRINTED = 10 }; /* failures printed in full by each rank; the rest 
 
 #define UNUSED __attribute__((unused))
 
-UNUSED __attribute__((format(printf, 3, 4))) static void check_fail(const char *file, int line, const char *format, ...)
+UNUSED __attribute__((format(printf, 3, 4))) static void check_fail(const char *file, int line,
+                                                                    const char *format, ...)
 {
     int nth = __sync_add_and_fetch(&check_failures, 1);
     if (nth > CHECK_PRINTED)
@@ -39,35 +40,35 @@ UNUSED __attribute__((format(printf, 3, 4))) static void check_fail(const char *
 #define FAIL(...) check_fail(__FILE__, __LINE__, __VA_ARGS__)
 
 /* A condition, with a printf text that says what differed. */
-#define CHECK(condition, ...)                                                                                        \
-    do {                                                                                                             \
-        if (!(condition))                                                                                            \
-            check_fail(__FILE__, __LINE__, __VA_ARGS__);                                                             \
+#define CHECK(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            check_fail(__FILE__, __LINE__, __VA_ARGS__);                                           \
     } while (0)
 
 /* Two integers that must be equal. */
-#define SAME(is, wanted)                                                                                             \
-    do {                                                                                                             \
-        long long is_ = (long long)(is), wanted_ = (long long)(wanted);                                              \
-        if (is_ != wanted_)                                                                                          \
-            check_fail(__FILE__, __LINE__, "%s is %lld, should be %lld", #is, is_, wanted_);                         \
+#define SAME(is, wanted)                                                                           \
+    do {                                                                                           \
+        long long is_ = (long long)(is), wanted_ = (long long)(wanted);                            \
+        if (is_ != wanted_)                                                                        \
+            check_fail(__FILE__, __LINE__, "%s is %lld, should be %lld", #is, is_, wanted_);       \
     } while (0)
 
 /* A call that must succeed. */
-#define OK(call)                                                                                                     \
-    do {                                                                                                             \
-        int code_ = (call);                                                                                          \
-        if (code_ != MPI_SUCCESS)                                                                                    \
-            check_code(__FILE__, __LINE__, #call, code_, MPI_SUCCESS);                                               \
+#define OK(call)                                                                                   \
+    do {                                                                                           \
+        int code_ = (call);                                                                        \
+        if (code_ != MPI_SUCCESS)                                                                  \
+            check_code(__FILE__, __LINE__, #call, code_, MPI_SUCCESS);                             \
     } while (0)
 
 /* A call that must fail with this error class (the handler in force must return). */
-#define CLASS(call, wanted)                                                                                          \
-    do {                                                                                                             \
-        int code_ = (call), class_ = -1;                                                                             \
-        MPI_Error_class(code_, &class_);                                                                             \
-        if (class_ != (wanted))                                                                                      \
-            check_code(__FILE__, __LINE__, #call, code_, wanted);                                                    \
+#define CLASS(call, wanted)                                                                        \
+    do {                                                                                           \
+        int code_ = (call), class_ = -1;                                                           \
+        MPI_Error_class(code_, &class_);                                                           \
+        if (class_ != (wanted))                                                                    \
+            check_code(__FILE__, __LINE__, #call, code_, wanted);                                  \
     } while (0)
 
 UNUSED static void check_code(const char *file, int line, const char *call, int code, int wanted)
@@ -94,7 +95,8 @@ UNUSED static void check_begin(int *argc, char ***argv)
 UNUSED static int check_end(void)
 {
     if (check_failures > CHECK_PRINTED)
-        fprintf(stderr, "rank %d of %d: %d checks failed\n", world_rank, world_size, check_failures);
+        fprintf(stderr, "rank %d of %d: %d checks failed\n", world_rank, world_size,
+                check_failures);
     OK(MPI_Finalize());
     return check_failures ? 1 : 0;
 }
@@ -165,11 +167,11 @@ UNUSED static size_t differs(const void *buffer, size_t bytes, uint64_t key)
     return i;
 }
 
-#define FILLED(buffer, bytes, key)                                                                                   \
-    do {                                                                                                             \
-        size_t bytes_ = (bytes), at_ = differs((buffer), bytes_, (key));                                             \
-        CHECK(at_ == bytes_, "byte %zu of %zu of %s is wrong (key %llu)", at_, bytes_, #buffer,                      \
-              (unsigned long long)(key));                                                                            \
+#define FILLED(buffer, bytes, key)                                                                 \
+    do {                                                                                           \
+        size_t bytes_ = (bytes), at_ = differs((buffer), bytes_, (key));                           \
+        CHECK(at_ == bytes_, "byte %zu of %zu of %s is wrong (key %llu)", at_, bytes_, #buffer,    \
+              (unsigned long long)(key));                                                          \
     } while (0)
 
 /* A neighbour in the ring of the world. */

@@ -1,5 +1,6 @@
-/* The same non-blocking collective again and again: with other buffers, several at once, completed in any order and in several ways, with other calls in between, and on
- * communicators that are freed while they may keep some. Each must have its own result. */
+/* The same non-blocking collective again and again: with other buffers, several at once, completed
+ * in any order and in several ways, with other calls in between, and on communicators that are
+ * freed while they may keep some. Each must have its own result. */
 // ranks: 1 2 3 4
 #include "check.h"
 
@@ -61,22 +62,27 @@ int main(int argc, char **argv)
         int n = 1 + turn % AT_ONCE, len = turn % 3 == 0 ? 1 : LEN;
         prepare(rank, turn);
         for (int k = 0; k < n; k++)
-            MPI_Iallreduce(sent[k], got[k], len, MPI_INT, k % 2 ? MPI_MAX : MPI_SUM, comm, &requests[k]);
+            MPI_Iallreduce(sent[k], got[k], len, MPI_INT, k % 2 ? MPI_MAX : MPI_SUM, comm,
+                           &requests[k]);
         complete(requests, n, turn);
         for (int k = 0; k < n; k++)
             for (int i = 0; i < len; i++) {
                 int sum = 0;
                 for (int r = 0; r < size; r++)
                     sum += value(r, turn, k, i);
-                CHECK(got[k][i] == (k % 2 ? value(size - 1, turn, k, i) : sum), "turn %d, reduction %d, element %d: %d", turn, k, i, got[k][i]);
+                CHECK(got[k][i] == (k % 2 ? value(size - 1, turn, k, i) : sum),
+                      "turn %d, reduction %d, element %d: %d", turn, k, i, got[k][i]);
             }
 
-        for (int k = 0; k < n; k++) /* the root changes, and the type, whose length is the same for every second */
-            MPI_Ibcast(k % 2 ? (void *)wide[k] : sent[k], k % 2 ? len : 2 * (len / 2), k % 2 ? MPI_LONG : MPI_INT, k % size, comm, &requests[k]);
+        for (int k = 0; k < n;
+             k++) /* the root changes, and the type, whose length is the same for every second */
+            MPI_Ibcast(k % 2 ? (void *)wide[k] : sent[k], k % 2 ? len : 2 * (len / 2),
+                       k % 2 ? MPI_LONG : MPI_INT, k % size, comm, &requests[k]);
         complete(requests, n, turn + 1);
         for (int k = 0; k < n; k++)
             for (int i = 0; i < (k % 2 ? len : 2 * (len / 2)); i++)
-                CHECK((k % 2 ? wide[k][i] : sent[k][i]) == value(k % size, turn, k, i), "turn %d, bcast %d, element %d", turn, k, i);
+                CHECK((k % 2 ? wide[k][i] : sent[k][i]) == value(k % size, turn, k, i),
+                      "turn %d, bcast %d, element %d", turn, k, i);
 
         MPI_Ibarrier(comm, &requests[0]);
         MPI_Ibarrier(comm, &requests[1]);
@@ -84,21 +90,28 @@ int main(int argc, char **argv)
 
         int each = LEN / size < len ? LEN / size : len;
         prepare(rank, turn);
-        for (int k = 0; k < 3; k++) /* one while the one before is under way, one that is in place */
-            k == 2 ? MPI_Iallgather(MPI_IN_PLACE, 0, MPI_INT, memcpy(got[k] + rank * each, sent[k], sizeof(int) * each) ? got[k] : NULL, each, MPI_INT, comm, &requests[k])
-                   : MPI_Iallgather(sent[k], each, MPI_INT, got[k], each, MPI_INT, comm, &requests[k]);
+        for (int k = 0; k < 3;
+             k++) /* one while the one before is under way, one that is in place */
+            k == 2
+                ? MPI_Iallgather(MPI_IN_PLACE, 0, MPI_INT,
+                                 memcpy(got[k] + rank * each, sent[k], sizeof(int) * each) ? got[k]
+                                                                                           : NULL,
+                                 each, MPI_INT, comm, &requests[k])
+                : MPI_Iallgather(sent[k], each, MPI_INT, got[k], each, MPI_INT, comm, &requests[k]);
         complete(requests, 3, turn + 3);
         for (int k = 0; k < 3; k++)
             for (int r = 0; r < size; r++)
                 for (int i = 0; i < each; i++)
-                    CHECK(got[k][r * each + i] == value(r, turn, k, i), "turn %d, allgather %d, element %d of rank %d", turn, k, i, r);
+                    CHECK(got[k][r * each + i] == value(r, turn, k, i),
+                          "turn %d, allgather %d, element %d of rank %d", turn, k, i, r);
 
         if (turn % 20 == 19) { /* one is under way while the communicator is freed */
             MPI_Iallreduce(sent[0], got[0], LEN, MPI_INT, MPI_SUM, comm, &requests[0]);
             MPI_Comm_free(&comm);
             comm = MPI_COMM_WORLD;
             MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
-            CHECK(got[0][LEN - 1] == size * value(0, turn, 0, LEN - 1) + 3 * size * (size - 1) / 2, "turn %d: %d", turn, got[0][LEN - 1]);
+            CHECK(got[0][LEN - 1] == size * value(0, turn, 0, LEN - 1) + 3 * size * (size - 1) / 2,
+                  "turn %d: %d", turn, got[0][LEN - 1]);
         }
     }
     return check_end();

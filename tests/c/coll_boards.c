@@ -1,6 +1,7 @@
-/* Small collectives, which may go by memory that a node's ranks share: more communicators than there is such memory for,
- * made and freed while slow ranks still read; roots that run ahead; sizes around every limit; collectives in the
- * background meanwhile; and threads with a communicator each. */
+/* Small collectives, which may go by memory that a node's ranks share: more communicators than
+ * there is such memory for, made and freed while slow ranks still read; roots that run ahead; sizes
+ * around every limit; collectives in the background meanwhile; and threads with a communicator
+ * each. */
 // time: 120
 #include "check.h"
 
@@ -9,7 +10,8 @@
 
 enum { COMMS = 12, THREADS = 3 };
 
-/* From each root in turn, some rounds from the same, so that who only sends runs ahead; in place as well. */
+/* From each root in turn, some rounds from the same, so that who only sends runs ahead; in place as
+ * well. */
 static void rooted(MPI_Comm comm, int round, int slow)
 {
     int rank, size;
@@ -28,16 +30,23 @@ static void rooted(MPI_Comm comm, int round, int slow)
         if (slow == rank && i % 7 == 0)
             usleep(200);
         for (int r = 0; r < size && rank == root; r++)
-            CHECK(all[3 * r] == key + r && all[3 * r + 1] == key - r && all[3 * r + 2] == 7, "gather %d: %ld of rank %d", i, all[3 * r], r);
+            CHECK(all[3 * r] == key + r && all[3 * r + 1] == key - r && all[3 * r + 2] == 7,
+                  "gather %d: %ld of rank %d", i, all[3 * r], r);
         memset(mine, 0, sizeof mine);
-        OK(MPI_Scatter(rank == root ? all : NULL, 3, MPI_LONG, in_place && rank == root ? MPI_IN_PLACE : mine, 3, MPI_LONG, root, comm));
+        OK(MPI_Scatter(rank == root ? all : NULL, 3, MPI_LONG,
+                       in_place && rank == root ? MPI_IN_PLACE : mine, 3, MPI_LONG, root, comm));
         if (!in_place || rank != root)
-            CHECK(mine[0] == key + rank && mine[1] == key - rank && mine[2] == 7, "scatter %d: %ld", i, mine[0]);
+            CHECK(mine[0] == key + rank && mine[1] == key - rank && mine[2] == 7, "scatter %d: %ld",
+                  i, mine[0]);
         long sums[2] = {key + rank, 1L << rank % 60};
-        OK(MPI_Reduce(in_place && rank == root ? MPI_IN_PLACE : sums, rank == root ? (in_place ? sums : all) : NULL, 2, MPI_LONG, MPI_SUM, root, comm));
+        OK(MPI_Reduce(in_place && rank == root ? MPI_IN_PLACE : sums,
+                      rank == root ? (in_place ? sums : all) : NULL, 2, MPI_LONG, MPI_SUM, root,
+                      comm));
         long *sum = in_place ? sums : all;
         if (rank == root)
-            CHECK(sum[0] == size * key + (long)size * (size - 1) / 2 && (size > 60 || sum[1] == (1L << size) - 1), "reduce %d: %ld, %ld", i, sum[0], sum[1]);
+            CHECK(sum[0] == size * key + (long)size * (size - 1) / 2 &&
+                      (size > 60 || sum[1] == (1L << size) - 1),
+                  "reduce %d: %ld, %ld", i, sum[0], sum[1]);
     }
     free(all);
 }
@@ -92,7 +101,8 @@ static void each(MPI_Comm comm, int round, int slow)
 /* Sizes around the limits of every way to carry data. */
 static void sizes(MPI_Comm comm)
 {
-    static const int bytes[] = {0, 1, 7, 8, 55, 56, 57, 63, 64, 65, 1000, 2047, 2048, 2103, 2104, 2105, 4096, 20000};
+    static const int bytes[] = {0,  1,    7,    8,    55,   56,   57,   63,   64,
+                                65, 1000, 2047, 2048, 2103, 2104, 2105, 4096, 20000};
     int size, rank;
     OK(MPI_Comm_size(comm, &size));
     OK(MPI_Comm_rank(comm, &rank));

@@ -1,5 +1,6 @@
-/* Each blocking collective at plain sizes from one element to megabytes, with values anybody can check by eye; long
- * runs without synchronisation between, collectives on several communicators at once, and what a barrier means. */
+/* Each blocking collective at plain sizes from one element to megabytes, with values anybody can
+ * check by eye; long runs without synchronisation between, collectives on several communicators at
+ * once, and what a barrier means. */
 // time: 120
 #include "check.h"
 
@@ -8,7 +9,8 @@ static void sizes(int n)
     int p = world_size;
     size_t bytes = (size_t)n * sizeof(int);
     int *one = malloc(bytes + sizeof(int)), *other = malloc(bytes + sizeof(int));
-    int *all = malloc(bytes * (size_t)p + sizeof(int)), *back = malloc(bytes * (size_t)p + sizeof(int));
+    int *all = malloc(bytes * (size_t)p + sizeof(int)),
+        *back = malloc(bytes * (size_t)p + sizeof(int));
     for (int root = 0; root < p; root += p > 4 ? p - 1 : 1) {
         for (int i = 0; i < n; i++)
             one[i] = world_rank == root ? root * 7 + i : -1;
@@ -85,7 +87,8 @@ static void sizes(int n)
     free(one), free(other), free(all), free(back);
 }
 
-/* Roots change at each call and nobody waits: a fast rank may be many collectives ahead of a slow one. */
+/* Roots change at each call and nobody waits: a fast rank may be many collectives ahead of a slow
+ * one. */
 static void runaway(void)
 {
     for (int i = 0; i < 300; i++) {
@@ -98,7 +101,8 @@ static void runaway(void)
     }
 }
 
-/* The same ranks, several communicators, point-to-point messages with any tag in between: nothing mixes. */
+/* The same ranks, several communicators, point-to-point messages with any tag in between: nothing
+ * mixes. */
 static void side_by_side(void)
 {
     enum { COMMS = 5 };
@@ -125,7 +129,8 @@ static void side_by_side(void)
         OK(MPI_Comm_free(&comms[i]));
 }
 
-/* Nobody leaves a barrier before everybody has entered it: a message sent before entering must be there after. */
+/* Nobody leaves a barrier before everybody has entered it: a message sent before entering must be
+ * there after. */
 static void barrier_means(void)
 {
     for (int round = 0; round < 30; round++) {
@@ -150,7 +155,8 @@ static void empty_at_one(void)
     void *at = MPI_IN_PLACE;
     int position = 0;
     MPI_Request request;
-    OK(MPI_Sendrecv(at, 0, MPI_BYTE, ring(1), 1, at, 0, MPI_BYTE, ring(-1), 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    OK(MPI_Sendrecv(at, 0, MPI_BYTE, ring(1), 1, at, 0, MPI_BYTE, ring(-1), 1, MPI_COMM_WORLD,
+                    MPI_STATUS_IGNORE));
     OK(MPI_Bcast(at, 0, MPI_BYTE, 0, MPI_COMM_WORLD));
     OK(MPI_Ibcast(at, 0, MPI_BYTE, 0, MPI_COMM_WORLD, &request));
     OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
@@ -182,7 +188,10 @@ static void nothing(void)
 int main(int argc, char **argv)
 {
     check_begin(&argc, &argv);
-    for (int n = 1; n <= (world_size <= 4 ? 1 << 19 : world_size <= 16 ? 1 << 15 : 1 << 10); n *= 8) {
+    for (int n = 1; n <= (world_size <= 4    ? 1 << 19
+                          : world_size <= 16 ? 1 << 15
+                                             : 1 << 10);
+         n *= 8) {
         sizes(n);
         if (n > 1)
             sizes(n - 1);

@@ -1,4 +1,5 @@
-/* Every collective that intercommunicators have, on two groups of unequal size, in both directions, for each root. */
+/* Every collective that intercommunicators have, on two groups of unequal size, in both directions,
+ * for each root. */
 #include "naive.h"
 
 static MPI_Comm inter;
@@ -14,7 +15,8 @@ static void rooted(int root_side, int root, int n)
 {
     int is_root = side == root_side && rank == root;
     int who = side != root_side ? root : is_root ? MPI_ROOT : MPI_PROC_NULL;
-    int *one = calloc((size_t)n + 1, sizeof(int)), *all = calloc((size_t)(n * remote) + 1, sizeof(int));
+    int *one = calloc((size_t)n + 1, sizeof(int)),
+        *all = calloc((size_t)(n * remote) + 1, sizeof(int));
 
     for (int i = 0; i < n; i++)
         one[i] = is_root ? value(root_side, root, i) : -1;
@@ -48,7 +50,8 @@ static void rooted(int root_side, int root, int n)
             for (int i = 0; i < counts[r]; i++)
                 SAME(all[places[r] + i], value(1 - side, r, i));
     } else {
-        OK(MPI_Gatherv(one, side != root_side ? rank % (n + 1) : 0, MPI_INT, NULL, NULL, NULL, MPI_INT, who, inter));
+        OK(MPI_Gatherv(one, side != root_side ? rank % (n + 1) : 0, MPI_INT, NULL, NULL, NULL,
+                       MPI_INT, who, inter));
     }
 
     if (is_root) {
@@ -64,7 +67,8 @@ static void rooted(int root_side, int root, int n)
         OK(MPI_Scatter(NULL, 0, MPI_INT, one, n, MPI_INT, who, inter));
         for (int i = 0; i < n && side != root_side; i++)
             SAME(one[i], rank * 77 + i);
-        OK(MPI_Scatterv(NULL, NULL, NULL, MPI_INT, one, side != root_side ? rank % (n + 1) : 0, MPI_INT, who, inter));
+        OK(MPI_Scatterv(NULL, NULL, NULL, MPI_INT, one, side != root_side ? rank % (n + 1) : 0,
+                        MPI_INT, who, inter));
         for (int i = 0; i < rank % (n + 1) && side != root_side; i++)
             SAME(one[i], rank * 99 + i);
     }
@@ -84,14 +88,16 @@ static void rooted(int root_side, int root, int n)
 
 static void symmetric(int n)
 {
-    int *one = calloc((size_t)(n * remote) + 1, sizeof(int)), *all = calloc((size_t)(n * remote) + 1, sizeof(int));
+    int *one = calloc((size_t)(n * remote) + 1, sizeof(int)),
+        *all = calloc((size_t)(n * remote) + 1, sizeof(int));
     for (int i = 0; i < n; i++)
         one[i] = value(side, rank, i);
     OK(MPI_Allgather(one, n, MPI_INT, all, n, MPI_INT, inter));
     for (int r = 0; r < remote; r++)
         for (int i = 0; i < n; i++)
             SAME(all[r * n + i], value(1 - side, r, i));
-    int *counts = calloc((size_t)remote, sizeof(int)), *places = calloc((size_t)remote, sizeof(int)), at = 0;
+    int *counts = calloc((size_t)remote, sizeof(int)),
+        *places = calloc((size_t)remote, sizeof(int)), at = 0;
     for (int r = 0; r < remote; r++) {
         counts[r] = r % (n + 1);
         places[r] = at;

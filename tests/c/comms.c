@@ -1,4 +1,5 @@
-/* Communicators of one group: copies, splits of every kind, parts of them, comparison, isolation, many of them. */
+/* Communicators of one group: copies, splits of every kind, parts of them, comparison, isolation,
+ * many of them. */
 #include "check.h"
 
 static void talks(MPI_Comm comm)
@@ -6,8 +7,8 @@ static void talks(MPI_Comm comm)
     int rank, size, in = -1, sum = -1;
     OK(MPI_Comm_rank(comm, &rank));
     OK(MPI_Comm_size(comm, &size));
-    OK(MPI_Sendrecv(&rank, 1, MPI_INT, (rank + 1) % size, 3, &in, 1, MPI_INT, (rank + size - 1) % size, 3, comm,
-                    MPI_STATUS_IGNORE));
+    OK(MPI_Sendrecv(&rank, 1, MPI_INT, (rank + 1) % size, 3, &in, 1, MPI_INT,
+                    (rank + size - 1) % size, 3, comm, MPI_STATUS_IGNORE));
     SAME(in, (rank + size - 1) % size);
     OK(MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, comm));
     SAME(sum, size * (size - 1) / 2);

@@ -24,7 +24,8 @@ int main(int argc, char **argv)
     double took = MPI_Wtime() - start;
     clock_gettime(CLOCK_MONOTONIC, &b);
     double real = (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec);
-    CHECK(took >= 0.0999 && took <= real + 1e-3, "0.1 s of sleep took %g s on one clock, %g s on the other", took, real);
+    CHECK(took >= 0.0999 && took <= real + 1e-3,
+          "0.1 s of sleep took %g s on one clock, %g s on the other", took, real);
 
     /* Memory. */
     MPI_Info info;
@@ -58,7 +59,8 @@ int main(int argc, char **argv)
     MPI_Datatype absolute;
     OK(MPI_Type_create_hindexed(3, lengths, places, MPI_INT, &absolute));
     OK(MPI_Type_commit(&absolute));
-    OK(MPI_Sendrecv(MPI_BOTTOM, 1, absolute, 0, 1, got, 3, MPI_INT, 0, 1, MPI_COMM_SELF, MPI_STATUS_IGNORE));
+    OK(MPI_Sendrecv(MPI_BOTTOM, 1, absolute, 0, 1, got, 3, MPI_INT, 0, 1, MPI_COMM_SELF,
+                    MPI_STATUS_IGNORE));
     for (int i = 0; i < 3; i++)
         SAME(got[i], at[i] * at[i]);
     OK(MPI_Type_free(&absolute));

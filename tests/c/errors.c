@@ -16,7 +16,7 @@ int main(int argc, char **argv)
     check_begin(&argc, &argv);
 
     /* Every standard class is its own code, has a text and its own class. */
-    for (int class = 0; class <= MPI_ERR_ABI; class++) {
+    for (int class = 0; class <= MPI_ERR_ABI; class ++) {
         char text[MPI_MAX_ERROR_STRING];
         int length = -1, is = -1;
         OK(MPI_Error_string(class, text, &length));
@@ -31,7 +31,8 @@ int main(int argc, char **argv)
     OK(MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before));
     SAME(before == MPI_ERRORS_ARE_FATAL, 1);
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
-    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN)); /* for calls that have no communicator */
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF,
+                               MPI_ERRORS_RETURN)); /* for calls that have no communicator */
     OK(MPI_Comm_get_errhandler(MPI_COMM_WORLD, &handler));
     SAME(handler == MPI_ERRORS_RETURN, 1);
     int one = 1;
@@ -40,7 +41,8 @@ int main(int argc, char **argv)
     CLASS(MPI_Comm_group(MPI_COMM_WORLD, (MPI_Group *)MPI_GROUP_NULL), MPI_ERR_ARG);
     CLASS(MPI_Wait((MPI_Request *)MPI_REQUEST_NULL, MPI_STATUS_IGNORE), MPI_ERR_ARG);
 
-    /* A user's handler is called with the communicator and the code, and the call still returns the code. */
+    /* A user's handler is called with the communicator and the code, and the call still returns the
+     * code. */
     OK(MPI_Comm_create_errhandler(count_it, &handler));
     MPI_Comm comm;
     OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
@@ -86,7 +88,8 @@ int main(int argc, char **argv)
     /* Errors without an open file return, whatever the communicator's handler does. */
     MPI_File file = MPI_FILE_NULL;
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
-    CHECK(MPI_File_open(MPI_COMM_WORLD, "no/such/file", MPI_MODE_RDONLY, MPI_INFO_NULL, &file) != MPI_SUCCESS,
+    CHECK(MPI_File_open(MPI_COMM_WORLD, "no/such/file", MPI_MODE_RDONLY, MPI_INFO_NULL, &file) !=
+              MPI_SUCCESS,
           "a file that is not there was opened");
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
 
@@ -95,12 +98,14 @@ int main(int argc, char **argv)
     OK(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_LASTUSEDCODE, &used, &flag));
     SAME(flag, 1);
     int first_used = *used;
-    CHECK(first_used >= MPI_ERR_LASTCODE, "MPI_LASTUSEDCODE is %d, MPI_ERR_LASTCODE %d", first_used, MPI_ERR_LASTCODE);
+    CHECK(first_used >= MPI_ERR_LASTCODE, "MPI_LASTUSEDCODE is %d, MPI_ERR_LASTCODE %d", first_used,
+          MPI_ERR_LASTCODE);
     int new_class = -1, new_code = -1, other_class = -1;
     OK(MPI_Add_error_class(&new_class));
     CHECK(new_class > MPI_ERR_LASTCODE, "the new class is %d", new_class);
     OK(MPI_Add_error_code(new_class, &new_code));
-    CHECK(new_code > MPI_ERR_LASTCODE && new_code != new_class, "the new code is %d, its class %d", new_code, new_class);
+    CHECK(new_code > MPI_ERR_LASTCODE && new_code != new_class, "the new code is %d, its class %d",
+          new_code, new_class);
     OK(MPI_Add_error_string(new_class, "a class of ours"));
     OK(MPI_Add_error_string(new_code, "a code of ours"));
     OK(MPI_Error_class(new_code, &class));
@@ -114,9 +119,11 @@ int main(int argc, char **argv)
     OK(MPI_Error_string(new_class, text, &length));
     CHECK(strcmp(text, "a class of ours") == 0, "the class's text is [%s]", text);
     OK(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_LASTUSEDCODE, &used, &flag));
-    CHECK(*used >= new_code && *used >= new_class && *used > first_used, "MPI_LASTUSEDCODE is %d", *used);
+    CHECK(*used >= new_code && *used >= new_class && *used > first_used, "MPI_LASTUSEDCODE is %d",
+          *used);
     OK(MPI_Add_error_class(&other_class));
-    CHECK(other_class != new_class && other_class != new_code, "class %d was given twice", other_class);
+    CHECK(other_class != new_class && other_class != new_code, "class %d was given twice",
+          other_class);
     OK(MPI_Error_string(other_class, text, &length));
     CLASS(MPI_Add_error_string(MPI_ERR_RANK, "not allowed"), MPI_ERR_ARG);
     OK(MPI_Remove_error_string(new_code));

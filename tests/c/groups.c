@@ -112,7 +112,8 @@ int main(int argc, char **argv)
                 wanted[count++] = i;
         same_members(g, wanted, count, "excl");
         /* Translation into a group that lacks some. */
-        int *own = malloc((size_t)(an + 1) * sizeof *own), *there = malloc((size_t)(an + 1) * sizeof *there);
+        int *own = malloc((size_t)(an + 1) * sizeof *own),
+            *there = malloc((size_t)(an + 1) * sizeof *there);
         for (int i = 0; i < an; i++)
             own[i] = i;
         own[an] = MPI_PROC_NULL;

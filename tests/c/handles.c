@@ -1,19 +1,21 @@
-/* Handles: their integers, values that stand for nothing, and what the ABI lets a program ask at any time. */
+/* Handles: their integers, values that stand for nothing, and what the ABI lets a program ask at
+ * any time. */
 #include "check.h"
 
 /* A conversion there and back, which gives predefined handles their own value. */
-#define SMALL(kind, handle)                                                                                          \
-    do {                                                                                                             \
-        SAME(MPI_##kind##_toint(handle), (intptr_t)(handle));                                                        \
-        CHECK(MPI_##kind##_fromint(MPI_##kind##_toint(handle)) == (handle), #handle " does not come back");          \
+#define SMALL(kind, handle)                                                                        \
+    do {                                                                                           \
+        SAME(MPI_##kind##_toint(handle), (intptr_t)(handle));                                      \
+        CHECK(MPI_##kind##_fromint(MPI_##kind##_toint(handle)) == (handle),                        \
+              #handle " does not come back");                                                      \
     } while (0)
 
-#define LARGE(kind, handle)                                                                                          \
-    do {                                                                                                             \
-        int number_ = MPI_##kind##_toint(handle);                                                                    \
-        CHECK(number_ < 0 || number_ > 4095, #handle " has the integer %d", number_);                                \
-        CHECK(MPI_##kind##_fromint(number_) == (handle), #handle " does not come back");                             \
-        CHECK((uintptr_t)(handle) > 4095, #handle " is %p", (void *)(handle));                                       \
+#define LARGE(kind, handle)                                                                        \
+    do {                                                                                           \
+        int number_ = MPI_##kind##_toint(handle);                                                  \
+        CHECK(number_ < 0 || number_ > 4095, #handle " has the integer %d", number_);              \
+        CHECK(MPI_##kind##_fromint(number_) == (handle), #handle " does not come back");           \
+        CHECK((uintptr_t)(handle) > 4095, #handle " is %p", (void *)(handle));                     \
     } while (0)
 
 static void at_any_time(void)
@@ -81,7 +83,8 @@ static void while_running(void)
 
     /* Freed, of another kind, null, never set, made up. */
     int size;
-    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN)); /* errors without a communicator come here */
+    OK(MPI_Comm_set_errhandler(MPI_COMM_SELF,
+                               MPI_ERRORS_RETURN)); /* errors without a communicator come here */
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     old = comm;
     OK(MPI_Request_free(&request));
@@ -115,7 +118,8 @@ static void while_running(void)
     int length, code = MPI_Send(&one, 1, MPI_INT, world_size, 0, MPI_COMM_WORLD);
     CLASS(code, MPI_ERR_RANK);
     OK(MPI_Error_string(code, text, &length));
-    CHECK(strstr(text, "MPI_Send on MPI_COMM_WORLD") && strstr(text, "dest is "), "the text is [%s]", text);
+    CHECK(strstr(text, "MPI_Send on MPI_COMM_WORLD") && strstr(text, "dest is "),
+          "the text is [%s]", text);
 
     /* Fortran's booleans are told once. */
     int32_t yes = -1, no = 0, is_set = -1, got_yes = 5, got_no = 5;

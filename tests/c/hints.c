@@ -1,5 +1,5 @@
-/* Hints of communicators (MPI 5.0 §7.4.4): which are reported, who inherits them, what breaks a promise, how they ask for
- * algorithms. */
+/* Hints of communicators (MPI 5.0 §7.4.4): which are reported, who inherits them, what breaks a
+ * promise, how they ask for algorithms. */
 #include "check.h"
 
 static int holds(MPI_Comm comm, const char *key, const char *wanted)
@@ -15,7 +15,8 @@ static int holds(MPI_Comm comm, const char *key, const char *wanted)
     return flag && strcmp(value, wanted) == 0;
 }
 
-#define HOLDS(comm, key, value) CHECK(holds(comm, key, value), "%s of %s is not %s", key, #comm, value ? value : "unset")
+#define HOLDS(comm, key, value)                                                                    \
+    CHECK(holds(comm, key, value), "%s of %s is not %s", key, #comm, value ? value : "unset")
 #define NONE ((const char *)NULL)
 
 static MPI_Info made(const char *key, const char *value)
@@ -33,8 +34,8 @@ static void set(MPI_Comm comm, const char *key, const char *value)
     OK(MPI_Info_free(&info));
 }
 
-static const char *const promises[] = {"mpi_assert_no_any_tag", "mpi_assert_no_any_source", "mpi_assert_exact_length",
-                                       "mpi_assert_allow_overtaking"};
+static const char *const promises[] = {"mpi_assert_no_any_tag", "mpi_assert_no_any_source",
+                                       "mpi_assert_exact_length", "mpi_assert_allow_overtaking"};
 
 static void reported(void)
 {
@@ -77,7 +78,8 @@ static void reported(void)
     HOLDS(third, promises[2], "true");
     OK(MPI_Comm_free(&third));
     int next = ring(1), last = ring(-1);
-    OK(MPI_Dist_graph_create_adjacent(comm, 1, &last, MPI_UNWEIGHTED, 1, &next, MPI_UNWEIGHTED, info, 0, &third));
+    OK(MPI_Dist_graph_create_adjacent(comm, 1, &last, MPI_UNWEIGHTED, 1, &next, MPI_UNWEIGHTED,
+                                      info, 0, &third));
     HOLDS(third, promises[2], "true");
     OK(MPI_Comm_free(&third));
     OK(MPI_Info_free(&info));
@@ -88,7 +90,8 @@ static void reported(void)
     OK(MPI_Comm_free(&comm));
 }
 
-/* Every call that could use a wildcard refuses it while the promise stands; MPI_PROC_NULL is none. */
+/* Every call that could use a wildcard refuses it while the promise stands; MPI_PROC_NULL is none.
+ */
 static void wildcards(void)
 {
     MPI_Comm comm;
@@ -107,9 +110,13 @@ static void wildcards(void)
     CLASS(MPI_Iprobe(0, MPI_ANY_TAG, comm, &flag, MPI_STATUS_IGNORE), MPI_ERR_TAG);
     CLASS(MPI_Mprobe(MPI_ANY_SOURCE, 1, comm, &m, MPI_STATUS_IGNORE), MPI_ERR_RANK);
     CLASS(MPI_Improbe(0, MPI_ANY_TAG, comm, &flag, &m, MPI_STATUS_IGNORE), MPI_ERR_TAG);
-    CLASS(MPI_Sendrecv(&value, 1, MPI_INT, 0, 1, &value, 1, MPI_INT, MPI_ANY_SOURCE, 1, comm, MPI_STATUS_IGNORE), MPI_ERR_RANK);
-    CLASS(MPI_Sendrecv_replace(&value, 1, MPI_INT, 0, 1, 0, MPI_ANY_TAG, comm, MPI_STATUS_IGNORE), MPI_ERR_TAG);
-    CLASS(MPI_Isendrecv_replace(&value, 1, MPI_INT, 0, 1, MPI_ANY_SOURCE, 1, comm, &r), MPI_ERR_RANK);
+    CLASS(MPI_Sendrecv(&value, 1, MPI_INT, 0, 1, &value, 1, MPI_INT, MPI_ANY_SOURCE, 1, comm,
+                       MPI_STATUS_IGNORE),
+          MPI_ERR_RANK);
+    CLASS(MPI_Sendrecv_replace(&value, 1, MPI_INT, 0, 1, 0, MPI_ANY_TAG, comm, MPI_STATUS_IGNORE),
+          MPI_ERR_TAG);
+    CLASS(MPI_Isendrecv_replace(&value, 1, MPI_INT, 0, 1, MPI_ANY_SOURCE, 1, comm, &r),
+          MPI_ERR_RANK);
     OK(MPI_Recv(&value, 1, MPI_INT, MPI_PROC_NULL, MPI_ANY_TAG, comm, MPI_STATUS_IGNORE));
     int code = MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 1, comm, MPI_STATUS_IGNORE), length = 0;
     char text[MPI_MAX_ERROR_STRING];
@@ -125,8 +132,9 @@ static void wildcards(void)
     OK(MPI_Comm_free(&comm));
 }
 
-/* Long queues, with the promise made before, made with receives waiting, taken back in between, and broken by a persistent
- * receive that is older than the promise: every message goes where it belongs. */
+/* Long queues, with the promise made before, made with receives waiting, taken back in between, and
+ * broken by a persistent receive that is older than the promise: every message goes where it
+ * belongs. */
 enum { MANY = 1000 };
 
 static void long_queues(void)
@@ -168,7 +176,8 @@ static void long_queues(void)
         for (int i = 0; i < MANY; i++)
             CHECK(in[i] == ring(-1) * MANY + i, "round %d: message %d has %d", round, i, in[i]);
         if (round == 2) {
-            /* Many receives wait; then one that takes anything, which was made before the promise. */
+            /* Many receives wait; then one that takes anything, which was made before the promise.
+             */
             for (int i = 0; i < MANY; i++)
                 OK(MPI_Irecv(&in[i], 1, MPI_INT, ring(-1), i, comm, &r[i]));
             OK(MPI_Start(&older));
@@ -242,7 +251,8 @@ static void algorithms(void)
     OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
     HOLDS(comm, "ferry_coll_bcast", NONE);
-    static const char *const ways[] = {"flat", "binomial", "chain", "scatter_ring", "messages", "auto"};
+    static const char *const ways[] = {"flat",         "binomial", "chain",
+                                       "scatter_ring", "messages", "auto"};
     for (int i = 0; i < 6; i++) {
         set(comm, "ferry_coll_bcast", ways[i]);
         HOLDS(comm, "ferry_coll_bcast", ways[i]);

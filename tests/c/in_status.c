@@ -1,5 +1,6 @@
-/* Errors in arrays of requests: the call returns MPI_ERR_IN_STATUS and each status has its own; calls for one request return the
- * error itself. Fatal and returning handlers are those of the request's communicator. */
+/* Errors in arrays of requests: the call returns MPI_ERR_IN_STATUS and each status has its own;
+ * calls for one request return the error itself. Fatal and returning handlers are those of the
+ * request's communicator. */
 #include "check.h"
 
 static MPI_Request r[3];
@@ -137,6 +138,7 @@ int main(int argc, char **argv)
     CHECK(MPI_Remove_error_class(ours) != MPI_SUCCESS, "a class was removed twice");
     CHECK(MPI_Remove_error_class(MPI_ERR_RANK) != MPI_SUCCESS, "MPI_ERR_RANK was removed");
     CHECK(MPI_Remove_error_code(MPI_ERR_RANK) != MPI_SUCCESS, "MPI_ERR_RANK was removed as a code");
-    CHECK(MPI_Remove_error_string(MPI_ERR_RANK) != MPI_SUCCESS, "the text of MPI_ERR_RANK was removed");
+    CHECK(MPI_Remove_error_string(MPI_ERR_RANK) != MPI_SUCCESS,
+          "the text of MPI_ERR_RANK was removed");
     return check_end();
 }

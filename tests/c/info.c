@@ -42,7 +42,8 @@ int main(int argc, char **argv)
         OK(MPI_Info_get_nthkey(copy, i, key));
         OK(MPI_Info_get_nthkey(copy, i, again));
         CHECK(strcmp(key, again) == 0, "key %d is [%s] and [%s]", i, key, again);
-        CHECK(!strcmp(key, "first") || !strcmp(key, "second") || !strcmp(key, "third key"), "key %d is [%s]", i, key);
+        CHECK(!strcmp(key, "first") || !strcmp(key, "second") || !strcmp(key, "third key"),
+              "key %d is [%s]", i, key);
     }
     /* Too short a buffer: as much as fits, closed by a zero, and the needed length. */
     memset(value, 'x', sizeof value);

@@ -16,7 +16,8 @@ static int at_finalize(MPI_Comm comm, int key, void *value, void *extra)
     (void)key;
     (void)extra;
     int flag = -1;
-    /* MPI 5.0 section 11.2.4: the callbacks on MPI_COMM_SELF run first, while MPI is still whole. */
+    /* MPI 5.0 section 11.2.4: the callbacks on MPI_COMM_SELF run first, while MPI is still whole.
+     */
     SAME(MPI_Finalized(&flag), MPI_SUCCESS);
     SAME(flag, 0);
     SAME(comm == MPI_COMM_SELF, 1);
@@ -92,7 +93,8 @@ int main(int argc, char **argv)
     SAME(flag, 1);
     OK(MPI_Finalized(&flag));
     SAME(flag, 0);
-    CHECK(world_size >= 1 && world_rank >= 0 && world_rank < world_size, "rank %d of %d", world_rank, world_size);
+    CHECK(world_size >= 1 && world_rank >= 0 && world_rank < world_size, "rank %d of %d",
+          world_rank, world_size);
     int self = -1, alone = -1;
     OK(MPI_Comm_rank(MPI_COMM_SELF, &self));
     OK(MPI_Comm_size(MPI_COMM_SELF, &alone));

@@ -1,4 +1,5 @@
-/* Intercommunicators: making, asking, talking across, copying, splitting, merging in both orders. */
+/* Intercommunicators: making, asking, talking across, copying, splitting, merging in both orders.
+ */
 #include "check.h"
 
 int main(int argc, char **argv)
@@ -10,9 +11,11 @@ int main(int argc, char **argv)
         int side = world_rank < split ? 0 : 1, flag = -1, rank, size, remote, result = -1;
         MPI_Comm half, inter, copy, merged;
         OK(MPI_Comm_split(MPI_COMM_WORLD, side, world_rank, &half));
-        /* The leaders find each other over a communicator that others use as well, at the same time. */
+        /* The leaders find each other over a communicator that others use as well, at the same
+         * time. */
         int leader = side ? world_size - split - 1 : 0;
-        OK(MPI_Intercomm_create(half, leader, MPI_COMM_WORLD, side ? 0 : world_size - 1, 12, &inter));
+        OK(MPI_Intercomm_create(half, leader, MPI_COMM_WORLD, side ? 0 : world_size - 1, 12,
+                                &inter));
         OK(MPI_Comm_test_inter(inter, &flag));
         SAME(flag, 1);
         OK(MPI_Comm_rank(inter, &rank));
@@ -78,7 +81,8 @@ int main(int argc, char **argv)
             SAME(sum, world_size * (world_size - 1) / 2);
             OK(MPI_Comm_free(&merged));
         }
-        /* Split: those with the same colour stay together across; where one side has none of a colour nobody gets any. */
+        /* Split: those with the same colour stay together across; where one side has none of a
+         * colour nobody gets any. */
         OK(MPI_Comm_size(inter, &size));
         OK(MPI_Comm_split(inter, rank % 2, rank, &copy));
         int theirs_too = rank % 2 == 0 || remote > 1;
@@ -101,7 +105,8 @@ int main(int argc, char **argv)
         SAME(copy != MPI_COMM_NULL, rank == 0);
         if (copy != MPI_COMM_NULL) {
             int value = side, got = -1;
-            OK(MPI_Sendrecv(&value, 1, MPI_INT, 0, 1, &got, 1, MPI_INT, 0, 1, copy, MPI_STATUS_IGNORE));
+            OK(MPI_Sendrecv(&value, 1, MPI_INT, 0, 1, &got, 1, MPI_INT, 0, 1, copy,
+                            MPI_STATUS_IGNORE));
             SAME(got, 1 - side);
             OK(MPI_Comm_free(&copy));
         }

@@ -1,6 +1,8 @@
 // ranks: 1 2 3 4
-/* Many messages under way to a rank that receives them one by one, each by a call of its own, so that most have come, or are coming, before their receive is there:
- * from one sender in its order, and from any in whatever order. And receives in a row for large messages that have been announced. */
+/* Many messages under way to a rank that receives them one by one, each by a call of its own, so
+ * that most have come, or are coming, before their receive is there: from one sender in its order,
+ * and from any in whatever order. And receives in a row for large messages that have been
+ * announced. */
 #include "check.h"
 
 enum { MANY = 24, SIZES = 5, TAG = 3, GO = 4 };
@@ -23,7 +25,8 @@ static void start(MPI_Request *requests, int round)
 {
     for (int i = 0; i < MANY; i++) {
         fill(out[i], (size_t)length(i, round), seed(world_rank, i, round));
-        OK(MPI_Isend(out[i], length(i, round), MPI_BYTE, (world_rank + 1) % world_size, TAG, MPI_COMM_WORLD, &requests[i]));
+        OK(MPI_Isend(out[i], length(i, round), MPI_BYTE, (world_rank + 1) % world_size, TAG,
+                     MPI_COMM_WORLD, &requests[i]));
     }
 }
 
@@ -31,11 +34,13 @@ static void came(const unsigned char *bytes, int which, int round, int from, MPI
 {
     int count;
     OK(MPI_Get_count(status, MPI_BYTE, &count));
-    CHECK(count == length(which, round) && status->MPI_SOURCE == from, "message %d of round %d: %d bytes from %d", which, round, count, status->MPI_SOURCE);
+    CHECK(count == length(which, round) && status->MPI_SOURCE == from,
+          "message %d of round %d: %d bytes from %d", which, round, count, status->MPI_SOURCE);
     FILLED(bytes, (size_t)length(which, round), seed(from, which, round));
 }
 
-/* How it is received: MPI_Recv from its sender, or from any; MPI_Mprobe and MPI_Mrecv; all receives at once, when the sender has long begun. */
+/* How it is received: MPI_Recv from its sender, or from any; MPI_Mprobe and MPI_Mrecv; all receives
+ * at once, when the sender has long begun. */
 static void receive(int how, int round)
 {
     int from = (world_rank + world_size - 1) % world_size, most = (int)sizes[SIZES - 1] + MANY;
@@ -43,7 +48,8 @@ static void receive(int how, int round)
     MPI_Status statuses[MANY];
     for (int i = 0; i < MANY; i++) {
         if (how < 2)
-            OK(MPI_Recv(in[i], most, MPI_BYTE, how == 0 ? from : MPI_ANY_SOURCE, TAG, MPI_COMM_WORLD, &statuses[i]));
+            OK(MPI_Recv(in[i], most, MPI_BYTE, how == 0 ? from : MPI_ANY_SOURCE, TAG,
+                        MPI_COMM_WORLD, &statuses[i]));
         else if (how == 2) {
             MPI_Message message;
             OK(MPI_Mprobe(from, TAG, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE));
@@ -68,7 +74,8 @@ int main(int argc, char **argv)
         MPI_Request requests[MANY];
         start(requests, round);
         if (round % 5 == 4) /* All have been announced, or have come, before the first receive. */
-            OK(MPI_Sendrecv(NULL, 0, MPI_BYTE, (world_rank + 1) % world_size, GO, NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, GO, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            OK(MPI_Sendrecv(NULL, 0, MPI_BYTE, (world_rank + 1) % world_size, GO, NULL, 0, MPI_BYTE,
+                            MPI_ANY_SOURCE, GO, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         receive(round % 4, round);
         OK(MPI_Waitall(MANY, requests, MPI_STATUSES_IGNORE));
     }

@@ -1,5 +1,6 @@
-/* Random nested datatypes against an explicit list of their bytes: packed, unpacked in pieces of a message, sent as a
- * layout and received as bytes, the other way round, and from one layout into another. Small messages and large ones. */
+/* Random nested datatypes against an explicit list of their bytes: packed, unpacked in pieces of a
+ * message, sent as a layout and received as bytes, the other way round, and from one layout into
+ * another. Small messages and large ones. */
 // ranks: 1 2 4
 // time: 120
 #include "check.h"
@@ -40,8 +41,8 @@ static Layout resized(Layout inner, long lb, long extent)
     return inner;
 }
 
-/* Nothing of a type lies over anything else of it, so that it may be received into. Each constructor's result is
- * resized: bounds are tested elsewhere. */
+/* Nothing of a type lies over anything else of it, so that it may be received into. Each
+ * constructor's result is resized: bounds are tested elsewhere. */
 static Layout nested(Random *random, int depth)
 {
     if (depth == 0)
@@ -96,7 +97,8 @@ static Layout nested(Random *random, int depth)
     case 4: {
         int sizes[] = {3, 2, 4}, parts[] = {2, 1, 3}, starts[] = {1, 0, 1};
         int fortran = random_below(random, 2);
-        OK(MPI_Type_create_subarray(3, sizes, parts, starts, fortran ? MPI_ORDER_FORTRAN : MPI_ORDER_C, inner.type,
+        OK(MPI_Type_create_subarray(3, sizes, parts, starts,
+                                    fortran ? MPI_ORDER_FORTRAN : MPI_ORDER_C, inner.type,
                                     &out.type));
         for (int slow = 0; slow < (fortran ? 3 : 2); slow++)
             for (int fast = 0; fast < (fortran ? 2 : 3); fast++)
@@ -143,7 +145,8 @@ static int same(const Layout *l, int count, const unsigned char *base, const uns
 {
     for (int i = 0; i < count; i++)
         for (int k = 0; k < l->bytes; k++)
-            if (base[i * (l->ub - l->lb) + l->at[k]] != packed[(size_t)i * (size_t)l->bytes + (size_t)k])
+            if (base[i * (l->ub - l->lb) + l->at[k]] !=
+                packed[(size_t)i * (size_t)l->bytes + (size_t)k])
                 return 0;
     return 1;
 }
@@ -164,7 +167,8 @@ int main(int argc, char **argv)
         size_t bytes = (size_t)count * (size_t)l.bytes;
         unsigned char *packed = malloc(bytes + 1), *got = malloc(bytes + 1), *out, *in;
         unsigned char *out_memory = memory(&l, count, &out), *in_memory = memory(&l, count, &in);
-        uint64_t key = (uint64_t)round * 64 + (uint64_t)world_rank, from = (uint64_t)round * 64 + (uint64_t)ring(-1);
+        uint64_t key = (uint64_t)round * 64 + (uint64_t)world_rank,
+                 from = (uint64_t)round * 64 + (uint64_t)ring(-1);
         fill(packed, bytes, key);
         spread(&l, count, out, packed);
 
@@ -178,12 +182,14 @@ int main(int argc, char **argv)
 
         MPI_Status status;
         memset(got, 0, bytes);
-        OK(MPI_Sendrecv(out, count, l.type, ring(1), 1, got, (int)bytes, MPI_PACKED, ring(-1), 1, MPI_COMM_WORLD, &status));
+        OK(MPI_Sendrecv(out, count, l.type, ring(1), 1, got, (int)bytes, MPI_PACKED, ring(-1), 1,
+                        MPI_COMM_WORLD, &status));
         FILLED(got, bytes, from);
 
         free(in_memory);
         in_memory = memory(&l, count, &in);
-        OK(MPI_Sendrecv(packed, (int)bytes, MPI_PACKED, ring(1), 2, in, count, l.type, ring(-1), 2, MPI_COMM_WORLD, &status));
+        OK(MPI_Sendrecv(packed, (int)bytes, MPI_PACKED, ring(1), 2, in, count, l.type, ring(-1), 2,
+                        MPI_COMM_WORLD, &status));
         fill(got, bytes, from);
         CHECK(same(&l, count, in, got), "round %d: bytes received into a layout are wrong", round);
         int n = -1;
@@ -192,8 +198,10 @@ int main(int argc, char **argv)
 
         free(in_memory);
         in_memory = memory(&l, count, &in);
-        OK(MPI_Sendrecv(out, count, l.type, ring(1), 3, in, count, l.type, ring(-1), 3, MPI_COMM_WORLD, &status));
-        CHECK(same(&l, count, in, got), "round %d: a layout received into a layout is wrong", round);
+        OK(MPI_Sendrecv(out, count, l.type, ring(1), 3, in, count, l.type, ring(-1), 3,
+                        MPI_COMM_WORLD, &status));
+        CHECK(same(&l, count, in, got), "round %d: a layout received into a layout is wrong",
+              round);
 
         free(in_memory), free(out_memory), free(packed), free(got), free(l.at);
         OK(MPI_Type_free(&l.type));

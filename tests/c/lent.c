@@ -1,7 +1,8 @@
 // ranks: 2 3 4
 // machines: no
-/* Large messages, whose bytes a wire may take from where they lie: as soon as a send is complete, its buffer is written over or given back to the
- * system, and what arrives must be what was there before. Some receives are late, some are too short, some sends block. */
+/* Large messages, whose bytes a wire may take from where they lie: as soon as a send is complete,
+ * its buffer is written over or given back to the system, and what arrives must be what was there
+ * before. Some receives are late, some are too short, some sends block. */
 #include "check.h"
 
 #include <sys/mman.h>
@@ -16,7 +17,8 @@ static size_t size_of(Random *r)
 
 static unsigned char *map(void)
 {
-    unsigned char *at = mmap(NULL, MOST, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *at =
+        mmap(NULL, MOST, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED)
         MPI_Abort(MPI_COMM_WORLD, 1);
     return at;
@@ -32,8 +34,10 @@ int main(int argc, char **argv)
     for (int round = 0; round < ROUNDS; round++) {
         /* All ranks draw alike, so each knows what comes to it. */
         Random shared = random_from((uint64_t)(4000 + round));
-        int hop = random_below(&shared, world_size), late = random_below(&shared, 2), cut = random_below(&shared, 3) == 0;
-        int to = (world_rank + hop) % world_size, from = (world_rank + world_size - hop) % world_size;
+        int hop = random_below(&shared, world_size), late = random_below(&shared, 2),
+            cut = random_below(&shared, 3) == 0;
+        int to = (world_rank + hop) % world_size,
+            from = (world_rank + world_size - hop) % world_size;
         size_t bytes[EACH], skip[EACH];
         MPI_Request sends[EACH], receives[EACH];
         for (int k = 0; k < EACH; k++)
@@ -47,7 +51,8 @@ int main(int argc, char **argv)
         for (int k = 0; k < EACH; k++) {
             outs[k] = map();
             fill(outs[k] + skip[k], bytes[k], (uint64_t)(round * 100 + world_rank * 10 + k));
-            OK(MPI_Isend(outs[k] + skip[k], (int)bytes[k], MPI_BYTE, to, k, MPI_COMM_WORLD, &sends[k]));
+            OK(MPI_Isend(outs[k] + skip[k], (int)bytes[k], MPI_BYTE, to, k, MPI_COMM_WORLD,
+                         &sends[k]));
         }
         for (int k = 0; k < EACH && late; k++) {
             int room = (int)bytes[k] - (cut && k == 1 ? 1000 : 0);
@@ -72,10 +77,12 @@ int main(int argc, char **argv)
             if (flag && index != MPI_UNDEFINED) {
                 came++;
                 size_t room = bytes[index] - (cut && index == 1 ? 1000 : 0);
-                CHECK(code != MPI_SUCCESS || room == bytes[index], "message %d should be cut", index);
+                CHECK(code != MPI_SUCCESS || room == bytes[index], "message %d should be cut",
+                      index);
                 unsigned char *want = malloc(bytes[index]);
                 fill(want, bytes[index], (uint64_t)(round * 100 + from * 10 + index));
-                CHECK(memcmp(ins[index], want, room) == 0, "round %d: message %d from %d is not what was sent", round, index, from);
+                CHECK(memcmp(ins[index], want, room) == 0,
+                      "round %d: message %d from %d is not what was sent", round, index, from);
                 free(want);
             }
         }
@@ -83,7 +90,8 @@ int main(int argc, char **argv)
     }
     /* Blocking ones in a ring, the buffer used again at once. */
     if (world_size > 1) {
-        int next = (world_rank + 1) % world_size, before = (world_rank + world_size - 1) % world_size;
+        int next = (world_rank + 1) % world_size,
+            before = (world_rank + world_size - 1) % world_size;
         unsigned char *out = map(), *want = malloc(MOST);
         for (int i = 0; i < 20; i++) {
             size_t n = (size_t)300000 + (size_t)i * 77777;

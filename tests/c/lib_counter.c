@@ -1,5 +1,5 @@
-/* A profiler as a library of its own, for LD_PRELOAD: counts MPI_Send and MPI_Init in a program that knows nothing of it,
- * and tells by an environment variable that the program can read. */
+/* A profiler as a library of its own, for LD_PRELOAD: counts MPI_Send and MPI_Init in a program
+ * that knows nothing of it, and tells by an environment variable that the program can read. */
 #include <mpi.h>
 
 #include <stdio.h>

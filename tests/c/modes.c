@@ -1,4 +1,5 @@
-/* The four send modes, blocking and not, at sizes on both sides of every protocol border, with status fields. */
+/* The four send modes, blocking and not, at sizes on both sides of every protocol border, with
+ * status fields. */
 #include "check.h"
 
 enum { MODES = 4 };
@@ -64,7 +65,8 @@ static void synchronous_waits(void)
     if (world_rank == 0) {
         MPI_Request request;
         OK(MPI_Issend(&value, 1, MPI_INT, 1, 50, MPI_COMM_WORLD, &request));
-        OK(MPI_Recv(&value, 1, MPI_INT, 1, 51, MPI_COMM_WORLD, MPI_STATUS_IGNORE)); /* rank 1 has polled for a while */
+        OK(MPI_Recv(&value, 1, MPI_INT, 1, 51, MPI_COMM_WORLD,
+                    MPI_STATUS_IGNORE)); /* rank 1 has polled for a while */
         OK(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
         SAME(done, 0);
         OK(MPI_Send(&value, 1, MPI_INT, 1, 52, MPI_COMM_WORLD));
@@ -80,7 +82,8 @@ static void synchronous_waits(void)
     }
 }
 
-/* Many small standard sends that nobody receives yet must not need the receiver's help, up to a reasonable number. */
+/* Many small standard sends that nobody receives yet must not need the receiver's help, up to a
+ * reasonable number. */
 static void eager_backlog(void)
 {
     enum { MESSAGES = 200 };
@@ -101,15 +104,17 @@ static void eager_backlog(void)
 int main(int argc, char **argv)
 {
     check_begin(&argc, &argv);
-    static const size_t sizes[] = {0,    1,    7,    8,     9,     31,    32,    40,     48,     63,      64,     65,    255,
-                                   1000, 4000, 4096, 8191,  8192,  8193,  16384, 32767,  65536,  65537,   131073, 300000};
+    static const size_t sizes[] = {0,    1,     7,     8,     9,     31,     32,    40,   48,
+                                   63,   64,    65,    255,   1000,  4000,   4096,  8191, 8192,
+                                   8193, 16384, 32767, 65536, 65537, 131073, 300000};
     enum { SIZES = sizeof sizes / sizeof *sizes };
     static char buffer[3 << 20]; /* room for every buffered send of this program at once */
     OK(MPI_Buffer_attach(buffer, sizeof buffer));
     for (int mode = 0; mode < MODES; mode++)
         for (int style = 0; style < 3; style++)
             for (int i = 0; i < SIZES; i++)
-                one(mode, style, sizes[i]); /* a blocking synchronous ring works: each rank posts its receive first */
+                one(mode, style, sizes[i]); /* a blocking synchronous ring works: each rank posts
+                                               its receive first */
     void *detached = NULL;
     int detached_size = 0;
     OK(MPI_Buffer_detach(&detached, &detached_size));

@@ -1,18 +1,21 @@
-/* Collectives as a child would write them, of sends and receives only: what the real ones are compared with.
- * All run on a communicator of their own, so that they can never mix with what is tested. */
+/* Collectives as a child would write them, of sends and receives only: what the real ones are
+ * compared with. All run on a communicator of their own, so that they can never mix with what is
+ * tested. */
 #ifndef FERRY_TESTS_NAIVE_H
 #define FERRY_TESTS_NAIVE_H
 
 #include "check.h"
 
-/* One message's end: where, how many of which type. A negative count stands for no message at all. */
+/* One message's end: where, how many of which type. A negative count stands for no message at all.
+ */
 typedef struct {
     void *at;
     int count;
     MPI_Datatype type;
 } Part;
 
-/* Everybody sends out[i] to rank i of the remote group (the group itself for an intracommunicator) and receives in[i]. */
+/* Everybody sends out[i] to rank i of the remote group (the group itself for an intracommunicator)
+ * and receives in[i]. */
 UNUSED static void naive_exchange(MPI_Comm comm, int peers, const Part *out, const Part *in)
 {
     MPI_Request *requests = malloc((size_t)(2 * peers) * sizeof *requests);
@@ -28,8 +31,8 @@ UNUSED static void naive_exchange(MPI_Comm comm, int peers, const Part *out, con
 }
 
 /* into = inputs[first] op inputs[first + 1] op ... op inputs[last], in the order of ranks. */
-UNUSED static void naive_fold(void *const *inputs, int first, int last, void *into, size_t bytes, int count,
-                              MPI_Datatype type, MPI_Op op)
+UNUSED static void naive_fold(void *const *inputs, int first, int last, void *into, size_t bytes,
+                              int count, MPI_Datatype type, MPI_Op op)
 {
     memcpy(into, inputs[last], bytes);
     for (int i = last - 1; i >= first; i--)

@@ -40,14 +40,21 @@ int main(int argc, char **argv)
     static const struct {
         MPI_Datatype type;
         const char *name;
-    } types[] = {NAMED(MPI_INT),       NAMED(MPI_CHAR),        NAMED(MPI_SIGNED_CHAR), NAMED(MPI_UNSIGNED_CHAR),
-                 NAMED(MPI_SHORT),     NAMED(MPI_LONG),        NAMED(MPI_UNSIGNED),    NAMED(MPI_UNSIGNED_LONG),
-                 NAMED(MPI_FLOAT),     NAMED(MPI_DOUBLE),      NAMED(MPI_LONG_DOUBLE), NAMED(MPI_BYTE),
-                 NAMED(MPI_PACKED),    NAMED(MPI_WCHAR),       NAMED(MPI_C_BOOL),      NAMED(MPI_INT8_T),
-                 NAMED(MPI_UINT64_T),  NAMED(MPI_AINT),        NAMED(MPI_COUNT),       NAMED(MPI_OFFSET),
-                 NAMED(MPI_FLOAT_INT), NAMED(MPI_DOUBLE_INT),  NAMED(MPI_2INT),        NAMED(MPI_SHORT_INT),
-                 NAMED(MPI_INTEGER),   NAMED(MPI_REAL),        NAMED(MPI_LOGICAL),     NAMED(MPI_DOUBLE_PRECISION),
-                 NAMED(MPI_CHARACTER), NAMED(MPI_LONG_DOUBLE_INT)};
+    } types[] = {NAMED(MPI_INT),         NAMED(MPI_CHAR),
+                 NAMED(MPI_SIGNED_CHAR), NAMED(MPI_UNSIGNED_CHAR),
+                 NAMED(MPI_SHORT),       NAMED(MPI_LONG),
+                 NAMED(MPI_UNSIGNED),    NAMED(MPI_UNSIGNED_LONG),
+                 NAMED(MPI_FLOAT),       NAMED(MPI_DOUBLE),
+                 NAMED(MPI_LONG_DOUBLE), NAMED(MPI_BYTE),
+                 NAMED(MPI_PACKED),      NAMED(MPI_WCHAR),
+                 NAMED(MPI_C_BOOL),      NAMED(MPI_INT8_T),
+                 NAMED(MPI_UINT64_T),    NAMED(MPI_AINT),
+                 NAMED(MPI_COUNT),       NAMED(MPI_OFFSET),
+                 NAMED(MPI_FLOAT_INT),   NAMED(MPI_DOUBLE_INT),
+                 NAMED(MPI_2INT),        NAMED(MPI_SHORT_INT),
+                 NAMED(MPI_INTEGER),     NAMED(MPI_REAL),
+                 NAMED(MPI_LOGICAL),     NAMED(MPI_DOUBLE_PRECISION),
+                 NAMED(MPI_CHARACTER),   NAMED(MPI_LONG_DOUBLE_INT)};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         OK(MPI_Type_get_name(types[i].type, name, &length));
         CHECK(strcmp(name, types[i].name) == 0, "%s is named [%s]", types[i].name, name);

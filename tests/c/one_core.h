@@ -6,7 +6,8 @@
 
 #include <sched.h>
 
-/* Puts this thread of every rank on the first core of rank 0's. Collective over MPI_COMM_WORLD. Returns whether all are there: a cpuset may refuse. */
+/* Puts this thread of every rank on the first core of rank 0's. Collective over MPI_COMM_WORLD.
+ * Returns whether all are there: a cpuset may refuse. */
 UNUSED static int meet_on_one_core(void)
 {
     cpu_set_t mine;

@@ -1,4 +1,5 @@
-/* Predefined operations on the types that C can say, operations of the program's own, and what is refused. */
+/* Predefined operations on the types that C can say, operations of the program's own, and what is
+ * refused. */
 #include "check.h"
 
 #include <complex.h>
@@ -6,48 +7,48 @@
 #include <stdbool.h>
 
 /* MPI_Allreduce of a value that depends on the rank, against the same done here. */
-#define REDUCED(ctype, type, op, value, start, step)                                                                 \
-    do {                                                                                                             \
-        ctype in[3], out[3], wanted;                                                                                 \
-        for (int rank = 0; rank < world_size; rank++) {                                                              \
-            ctype next = (ctype)(value);                                                                             \
-            wanted = rank ? (step) : next;                                                                           \
-            if (rank == world_rank)                                                                                  \
-                in[0] = in[1] = in[2] = next;                                                                        \
-        }                                                                                                            \
-        memset(out, 0, sizeof out);                                                                                  \
-        OK(MPI_Allreduce(in, out, 3, type, op, MPI_COMM_WORLD));                                                     \
-        for (int i = 0; i < 3; i++)                                                                                  \
-            CHECK(out[i] == wanted, #op " on " #type ": element %d is wrong", i);                                    \
+#define REDUCED(ctype, type, op, value, start, step)                                               \
+    do {                                                                                           \
+        ctype in[3], out[3], wanted;                                                               \
+        for (int rank = 0; rank < world_size; rank++) {                                            \
+            ctype next = (ctype)(value);                                                           \
+            wanted = rank ? (step) : next;                                                         \
+            if (rank == world_rank)                                                                \
+                in[0] = in[1] = in[2] = next;                                                      \
+        }                                                                                          \
+        memset(out, 0, sizeof out);                                                                \
+        OK(MPI_Allreduce(in, out, 3, type, op, MPI_COMM_WORLD));                                   \
+        for (int i = 0; i < 3; i++)                                                                \
+            CHECK(out[i] == wanted, #op " on " #type ": element %d is wrong", i);                  \
     } while (0)
 
-#define INTEGER_OPS(ctype, type)                                                                                     \
-    do {                                                                                                             \
-        REDUCED(ctype, type, MPI_SUM, rank + 1, 0, (ctype)(wanted + next));                                          \
-        REDUCED(ctype, type, MPI_PROD, rank % 3 + 1, 1, (ctype)(wanted * next));                                     \
-        REDUCED(ctype, type, MPI_MIN, (rank * 7 + 3) % 11, 0, next < wanted ? next : wanted);                        \
-        REDUCED(ctype, type, MPI_MAX, (rank * 7 + 3) % 11, 0, next > wanted ? next : wanted);                        \
-        REDUCED(ctype, type, MPI_BAND, ~(1 << rank % 7), 0, (ctype)(wanted & next));                                 \
-        REDUCED(ctype, type, MPI_BOR, 1 << rank % 7, 0, (ctype)(wanted | next));                                     \
-        REDUCED(ctype, type, MPI_BXOR, rank * 5 + 1, 0, (ctype)(wanted ^ next));                                     \
-        REDUCED(ctype, type, MPI_LAND, rank % 4 + 2, 0, (ctype)(wanted && next));                                    \
-        REDUCED(ctype, type, MPI_LOR, rank == 1, 0, (ctype)(wanted || next));                                        \
-        REDUCED(ctype, type, MPI_LXOR, rank % 3, 0, (ctype)(!wanted != !next));                                      \
+#define INTEGER_OPS(ctype, type)                                                                   \
+    do {                                                                                           \
+        REDUCED(ctype, type, MPI_SUM, rank + 1, 0, (ctype)(wanted + next));                        \
+        REDUCED(ctype, type, MPI_PROD, rank % 3 + 1, 1, (ctype)(wanted * next));                   \
+        REDUCED(ctype, type, MPI_MIN, (rank * 7 + 3) % 11, 0, next < wanted ? next : wanted);      \
+        REDUCED(ctype, type, MPI_MAX, (rank * 7 + 3) % 11, 0, next > wanted ? next : wanted);      \
+        REDUCED(ctype, type, MPI_BAND, ~(1 << rank % 7), 0, (ctype)(wanted & next));               \
+        REDUCED(ctype, type, MPI_BOR, 1 << rank % 7, 0, (ctype)(wanted | next));                   \
+        REDUCED(ctype, type, MPI_BXOR, rank * 5 + 1, 0, (ctype)(wanted ^ next));                   \
+        REDUCED(ctype, type, MPI_LAND, rank % 4 + 2, 0, (ctype)(wanted && next));                  \
+        REDUCED(ctype, type, MPI_LOR, rank == 1, 0, (ctype)(wanted || next));                      \
+        REDUCED(ctype, type, MPI_LXOR, rank % 3, 0, (ctype)(!wanted != !next));                    \
     } while (0)
 
-#define FLOAT_OPS(ctype, type)                                                                                       \
-    do {                                                                                                             \
-        REDUCED(ctype, type, MPI_SUM, rank + 0.5, 0, wanted + next);                                                 \
-        REDUCED(ctype, type, MPI_PROD, rank % 2 + 0.5, 0, wanted *next);                                             \
-        REDUCED(ctype, type, MPI_MIN, 3.5 - (rank * 7) % 11, 0, next < wanted ? next : wanted);                      \
-        REDUCED(ctype, type, MPI_MAX, 3.5 - (rank * 7) % 11, 0, next > wanted ? next : wanted);                      \
+#define FLOAT_OPS(ctype, type)                                                                     \
+    do {                                                                                           \
+        REDUCED(ctype, type, MPI_SUM, rank + 0.5, 0, wanted + next);                               \
+        REDUCED(ctype, type, MPI_PROD, rank % 2 + 0.5, 0, wanted * next);                          \
+        REDUCED(ctype, type, MPI_MIN, 3.5 - (rank * 7) % 11, 0, next < wanted ? next : wanted);    \
+        REDUCED(ctype, type, MPI_MAX, 3.5 - (rank * 7) % 11, 0, next > wanted ? next : wanted);    \
     } while (0)
 
 /* Powers of i, so that every product is exact. */
-#define COMPLEX_OPS(ctype, type)                                                                                     \
-    do {                                                                                                             \
-        REDUCED(ctype, type, MPI_SUM, rank + 2 * rank * I, 0, wanted + next);                                        \
-        REDUCED(ctype, type, MPI_PROD, rank % 3 ? 1.0 * I : 2.0, 0, wanted *next);                                   \
+#define COMPLEX_OPS(ctype, type)                                                                   \
+    do {                                                                                           \
+        REDUCED(ctype, type, MPI_SUM, rank + 2 * rank * I, 0, wanted + next);                      \
+        REDUCED(ctype, type, MPI_PROD, rank % 3 ? 1.0 * I : 2.0, 0, wanted * next);                \
     } while (0)
 
 static void numbers(void)
@@ -90,27 +91,29 @@ static void numbers(void)
 }
 
 /* The extreme value, and of ranks that share it the lowest. */
-#define LOCATED(ctype, itype, type)                                                                                  \
-    do {                                                                                                             \
-        struct {                                                                                                     \
-            ctype value;                                                                                             \
-            itype index;                                                                                             \
-        } in, least, most;                                                                                           \
-        memset(&in, 0, sizeof in);                                                                                   \
-        int low = 0, high = 0;                                                                                       \
-        for (int rank = 0; rank < world_size; rank++) {                                                              \
-            int value = (rank * 5 + 3) % 4;                                                                          \
-            low = value < (low * 5 + 3) % 4 ? rank : low;                                                            \
-            high = value > (high * 5 + 3) % 4 ? rank : high;                                                         \
-        }                                                                                                            \
-        in.value = (ctype)((world_rank * 5 + 3) % 4);                                                                \
-        in.index = (itype)world_rank;                                                                                \
-        OK(MPI_Allreduce(&in, &least, 1, type, MPI_MINLOC, MPI_COMM_WORLD));                                         \
-        OK(MPI_Allreduce(&in, &most, 1, type, MPI_MAXLOC, MPI_COMM_WORLD));                                          \
-        CHECK(least.value == (ctype)((low * 5 + 3) % 4), "MPI_MINLOC on " #type ": the value is wrong");             \
-        CHECK(most.value == (ctype)((high * 5 + 3) % 4), "MPI_MAXLOC on " #type ": the value is wrong");             \
-        SAME(least.index, low);                                                                                      \
-        SAME(most.index, high);                                                                                      \
+#define LOCATED(ctype, itype, type)                                                                \
+    do {                                                                                           \
+        struct {                                                                                   \
+            ctype value;                                                                           \
+            itype index;                                                                           \
+        } in, least, most;                                                                         \
+        memset(&in, 0, sizeof in);                                                                 \
+        int low = 0, high = 0;                                                                     \
+        for (int rank = 0; rank < world_size; rank++) {                                            \
+            int value = (rank * 5 + 3) % 4;                                                        \
+            low = value < (low * 5 + 3) % 4 ? rank : low;                                          \
+            high = value > (high * 5 + 3) % 4 ? rank : high;                                       \
+        }                                                                                          \
+        in.value = (ctype)((world_rank * 5 + 3) % 4);                                              \
+        in.index = (itype)world_rank;                                                              \
+        OK(MPI_Allreduce(&in, &least, 1, type, MPI_MINLOC, MPI_COMM_WORLD));                       \
+        OK(MPI_Allreduce(&in, &most, 1, type, MPI_MAXLOC, MPI_COMM_WORLD));                        \
+        CHECK(least.value == (ctype)((low * 5 + 3) % 4),                                           \
+              "MPI_MINLOC on " #type ": the value is wrong");                                      \
+        CHECK(most.value == (ctype)((high * 5 + 3) % 4),                                           \
+              "MPI_MAXLOC on " #type ": the value is wrong");                                      \
+        SAME(least.index, low);                                                                    \
+        SAME(most.index, high);                                                                    \
     } while (0)
 
 static void locations(void)
@@ -153,7 +156,8 @@ static int wrong_types;
 static void multiply(void *in, void *inout, int *len, MPI_Datatype *type)
 {
     MPI_Aint lb, extent;
-    if (MPI_Type_get_extent(*type, &lb, &extent) != MPI_SUCCESS || extent != sizeof(Matrix) || *type != matrix)
+    if (MPI_Type_get_extent(*type, &lb, &extent) != MPI_SUCCESS || extent != sizeof(Matrix) ||
+        *type != matrix)
         wrong_types++;
     Matrix *a = in, *b = inout;
     for (int i = 0; i < *len; i++)

@@ -1,9 +1,11 @@
-/* Order: messages with the same envelope never overtake, however large or small they are and whoever waits for them. */
+/* Order: messages with the same envelope never overtake, however large or small they are and
+ * whoever waits for them. */
 #include "check.h"
 
 enum { MESSAGES = 120 };
 
-/* Sizes jump across every protocol border; receives are posted early or late; sources and tags may be wildcards. */
+/* Sizes jump across every protocol border; receives are posted early or late; sources and tags may
+ * be wildcards. */
 static void in_order(int wild_source, int wild_tag, int early, uint64_t seed)
 {
     Random random = random_from(seed);
@@ -23,13 +25,14 @@ static void in_order(int wild_source, int wild_tag, int early, uint64_t seed)
     int posted = 0;
     if (early)
         for (; posted < MESSAGES / 2; posted++)
-            OK(MPI_Irecv(in[posted], 100000, MPI_BYTE, wild_source ? MPI_ANY_SOURCE : from, wild_tag ? MPI_ANY_TAG : tag,
-                         MPI_COMM_WORLD, &receives[posted]));
+            OK(MPI_Irecv(in[posted], 100000, MPI_BYTE, wild_source ? MPI_ANY_SOURCE : from,
+                         wild_tag ? MPI_ANY_TAG : tag, MPI_COMM_WORLD, &receives[posted]));
     for (int i = 0; i < MESSAGES; i++)
         OK(MPI_Isend(out[i], sizes[i], MPI_BYTE, ring(1), tag, MPI_COMM_WORLD, &sends[i]));
     for (; posted < MESSAGES; posted++)
-        OK(MPI_Irecv(in[posted], 100000, MPI_BYTE, wild_source && posted % 3 ? MPI_ANY_SOURCE : from,
-                     wild_tag && posted % 2 ? MPI_ANY_TAG : tag, MPI_COMM_WORLD, &receives[posted]));
+        OK(MPI_Irecv(
+            in[posted], 100000, MPI_BYTE, wild_source && posted % 3 ? MPI_ANY_SOURCE : from,
+            wild_tag && posted % 2 ? MPI_ANY_TAG : tag, MPI_COMM_WORLD, &receives[posted]));
     for (int i = 0; i < MESSAGES; i++) {
         MPI_Status status;
         int count = -1;
@@ -72,7 +75,8 @@ static void many_to_one(void)
     }
 }
 
-/* A wildcard receive and a specific one posted for the same message: the earlier posted one gets it. */
+/* A wildcard receive and a specific one posted for the same message: the earlier posted one gets
+ * it. */
 static void earlier_receive_first(void)
 {
     int a = -1, b = -1, c = -1;

@@ -1,5 +1,6 @@
-/* Partitioned communication (MPI 5.0 chapter 4): sides that cut the same bytes differently, several rounds, derived types, parts that
- * arrive before the whole, nobody, and wrong partition numbers. */
+/* Partitioned communication (MPI 5.0 chapter 4): sides that cut the same bytes differently, several
+ * rounds, derived types, parts that arrive before the whole, nobody, and wrong partition numbers.
+ */
 #include "check.h"
 
 enum { TOTAL = 840, ROUNDS = 3 };
@@ -9,14 +10,17 @@ static int value(int round, int from, int at)
     return round * 1000003 + from * 10007 + at;
 }
 
-/* A ring: each rank sends TOTAL ints to the next in `out` parts and receives them from the previous in `in` parts. */
+/* A ring: each rank sends TOTAL ints to the next in `out` parts and receives them from the previous
+ * in `in` parts. */
 static void exchange_parts(int out, int in, int backwards)
 {
     int next = (world_rank + 1) % world_size, previous = (world_rank + world_size - 1) % world_size;
     int sent[TOTAL], got[TOTAL];
     MPI_Request requests[2];
-    OK(MPI_Psend_init(sent, out, TOTAL / out, MPI_INT, next, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]));
-    OK(MPI_Precv_init(got, in, TOTAL / in, MPI_INT, previous, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[1]));
+    OK(MPI_Psend_init(sent, out, TOTAL / out, MPI_INT, next, 7, MPI_COMM_WORLD, MPI_INFO_NULL,
+                      &requests[0]));
+    OK(MPI_Precv_init(got, in, TOTAL / in, MPI_INT, previous, 7, MPI_COMM_WORLD, MPI_INFO_NULL,
+                      &requests[1]));
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < TOTAL; i++)
             got[i] = -1;
@@ -59,8 +63,10 @@ static void columns(void)
         for (int c = 0; c < COLUMNS; c++)
             sent[r][c] = value(r, world_rank, c);
     MPI_Request requests[2];
-    OK(MPI_Psend_init(sent, COLUMNS, 1, resized, next, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]));
-    OK(MPI_Precv_init(got, 1, ROWS * COLUMNS, MPI_INT, previous, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[1]));
+    OK(MPI_Psend_init(sent, COLUMNS, 1, resized, next, 1, MPI_COMM_WORLD, MPI_INFO_NULL,
+                      &requests[0]));
+    OK(MPI_Precv_init(got, 1, ROWS * COLUMNS, MPI_INT, previous, 1, MPI_COMM_WORLD, MPI_INFO_NULL,
+                      &requests[1]));
     OK(MPI_Startall(2, requests));
     int rest[3] = {9, 0, 1};
     OK(MPI_Pready_range(2, 8, requests[0]));
@@ -80,9 +86,14 @@ static void mistakes_and_nobody(void)
     int data[4] = {1, 2, 3, 4};
     MPI_Request request;
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
-    CLASS(MPI_Psend_init(data, 0, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request), MPI_ERR_ARG);
-    CLASS(MPI_Precv_init(data, 0, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request), MPI_ERR_ARG);
-    OK(MPI_Psend_init(data, 4, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request));
+    CLASS(MPI_Psend_init(data, 0, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL,
+                         &request),
+          MPI_ERR_ARG);
+    CLASS(MPI_Precv_init(data, 0, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL,
+                         &request),
+          MPI_ERR_ARG);
+    OK(MPI_Psend_init(data, 4, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL,
+                      &request));
     CLASS(MPI_Pready(0, request), MPI_ERR_REQUEST);
     OK(MPI_Start(&request));
     OK(MPI_Pready(0, request));

@@ -1,8 +1,10 @@
-/* Persistent requests: all modes, started one by one and together, reused many times, freed, inactive in waits. */
+/* Persistent requests: all modes, started one by one and together, reused many times, freed,
+ * inactive in waits. */
 #include "check.h"
 
 typedef int Initialise(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
-static Initialise *const initialise[] = {MPI_Send_init, MPI_Ssend_init, MPI_Bsend_init, MPI_Rsend_init};
+static Initialise *const initialise[] = {MPI_Send_init, MPI_Ssend_init, MPI_Bsend_init,
+                                         MPI_Rsend_init};
 
 static void rounds(int mode, int bytes, int count)
 {

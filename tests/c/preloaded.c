@@ -16,6 +16,7 @@ int main(int argc, char **argv)
         SAME(value, i);
     }
     const char *sends = getenv("COUNTER_SENDS");
-    CHECK(sends && atoi(sends) == 5, "the profiler saw %s sends, should see 5", sends ? sends : "no");
+    CHECK(sends && atoi(sends) == 5, "the profiler saw %s sends, should see 5",
+          sends ? sends : "no");
     return check_end();
 }

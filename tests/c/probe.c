@@ -1,4 +1,5 @@
-/* Probe and matched probe, blocking and not: what they report, and that a matched message is nobody else's. */
+/* Probe and matched probe, blocking and not: what they report, and that a matched message is nobody
+ * else's. */
 #include "check.h"
 
 int main(int argc, char **argv)
@@ -25,7 +26,8 @@ int main(int argc, char **argv)
         /* A probe takes nothing: a second one sees the same. */
         OK(MPI_Iprobe(MPI_ANY_SOURCE, 20 + i, MPI_COMM_WORLD, &flag, &status));
         SAME(flag, 1);
-        OK(MPI_Recv(in, count, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, MPI_COMM_WORLD, &status));
+        OK(MPI_Recv(in, count, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, MPI_COMM_WORLD,
+                    &status));
         FILLED(in, (size_t)sizes[i], (uint64_t)(from * 100 + i));
     }
     OK(MPI_Waitall(SIZES, sends, MPI_STATUSES_IGNORE));
@@ -42,7 +44,8 @@ int main(int argc, char **argv)
         OK(MPI_Mprobe(from, 7, MPI_COMM_WORLD, &first_message, &first_status));
         flag = 0;
         while (!flag)
-            OK(MPI_Improbe(MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, &flag, &second_message, &second_status));
+            OK(MPI_Improbe(MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, &flag, &second_message,
+                           &second_status));
         OK(MPI_Get_count(&first_status, MPI_BYTE, &count));
         SAME(count, sizes[i]);
         OK(MPI_Get_count(&second_status, MPI_BYTE, &count));

@@ -1,4 +1,5 @@
-/* A profiler linked in front of the library: it defines MPI_Send and MPI_Allreduce and calls their PMPI twins. */
+/* A profiler linked in front of the library: it defines MPI_Send and MPI_Allreduce and calls their
+ * PMPI twins. */
 #include "check.h"
 
 static int sends, reductions;
@@ -27,7 +28,8 @@ int main(int argc, char **argv)
     OK(MPI_Allreduce(&world_rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
     OK(PMPI_Barrier(MPI_COMM_WORLD));
     MPI_Comm copy;
-    OK(MPI_Comm_dup(MPI_COMM_WORLD, &copy)); /* what the library does inside is not the program's call */
+    OK(MPI_Comm_dup(MPI_COMM_WORLD,
+                    &copy)); /* what the library does inside is not the program's call */
     OK(MPI_Bcast(&sum, 1, MPI_INT, 0, copy));
     OK(MPI_Comm_free(&copy));
     SAME(sends, 1);

@@ -1,5 +1,6 @@
-/* Operations under way go on while no rank is in MPI: each rank starts something and then reads plain memory until the result
- * stands there. That all ranks have seen theirs they tell each other through a mapped file, not through MPI. */
+/* Operations under way go on while no rank is in MPI: each rank starts something and then reads
+ * plain memory until the result stands there. That all ranks have seen theirs they tell each other
+ * through a mapped file, not through MPI. */
 // env: FERRY_PROGRESS=thread
 // ranks: 2 3 4 7
 // time: 120
@@ -23,7 +24,8 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Computes until memory says that all ranks have what they wait for; false if that takes too long. */
+/* Computes until memory says that all ranks have what they wait for; false if that takes too long.
+ */
 static int arrives(const volatile int *at, int wanted)
 {
     double end = now() + PATIENCE;
@@ -39,12 +41,12 @@ static int arrives(const volatile int *at, int wanted)
     return 1;
 }
 
-#define EXPECT(at, wanted, ...)                                                                                      \
-    do {                                                                                                             \
-        trial++;                                                                                                     \
-        int came_ = arrives(at, wanted);                                                                             \
-        CHECK(came_, __VA_ARGS__);                                                                                   \
-        seen[world_rank] = trial;                                                                                    \
+#define EXPECT(at, wanted, ...)                                                                    \
+    do {                                                                                           \
+        trial++;                                                                                   \
+        int came_ = arrives(at, wanted);                                                           \
+        CHECK(came_, __VA_ARGS__);                                                                 \
+        seen[world_rank] = trial;                                                                  \
     } while (0)
 
 static int sum_of_ranks(void)
@@ -54,7 +56,8 @@ static int sum_of_ranks(void)
 
 static void collectives(int count)
 {
-    int *in = malloc(sizeof(int) * (size_t)count * (size_t)world_size), *out = calloc((size_t)count * (size_t)world_size, sizeof(int));
+    int *in = malloc(sizeof(int) * (size_t)count * (size_t)world_size),
+        *out = calloc((size_t)count * (size_t)world_size, sizeof(int));
     volatile int *last = out + count - 1;
     MPI_Request request;
 
@@ -62,7 +65,8 @@ static void collectives(int count)
         for (int i = 0; i < count; i++)
             in[i] = world_rank + i, out[i] = -1;
         OK(MPI_Iallreduce(in, out, count, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request));
-        EXPECT(last, sum_of_ranks() + world_size * (count - 1), "MPI_Iallreduce of %d stands still", count);
+        EXPECT(last, sum_of_ranks() + world_size * (count - 1), "MPI_Iallreduce of %d stands still",
+               count);
         OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
 
         for (int i = 0; i < count; i++)
@@ -73,7 +77,8 @@ static void collectives(int count)
 
         out[count - 1] = -1;
         OK(MPI_Ireduce(in, out, count, MPI_INT, MPI_MAX, root, MPI_COMM_WORLD, &request));
-        EXPECT(world_rank == root ? last : NULL, world_size - 1 + count - 1, "MPI_Ireduce of %d stands still", count);
+        EXPECT(world_rank == root ? last : NULL, world_size - 1 + count - 1,
+               "MPI_Ireduce of %d stands still", count);
         OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     }
 
@@ -81,15 +86,18 @@ static void collectives(int count)
         in[i] = world_rank * 10 + i / count, out[i] = -1;
     OK(MPI_Ialltoall(in, count, MPI_INT, out, count, MPI_INT, MPI_COMM_WORLD, &request));
     for (int r = 0; r < world_size; r++)
-        EXPECT(out + (r + 1) * count - 1, r * 10 + world_rank, "MPI_Ialltoall of %d: rank %d's block does not come", count, r);
+        EXPECT(out + (r + 1) * count - 1, r * 10 + world_rank,
+               "MPI_Ialltoall of %d: rank %d's block does not come", count, r);
     OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
 
     memset(out, -1, sizeof(int) * (size_t)count * (size_t)world_size);
-    OK(MPI_Allgather_init(in, count, MPI_INT, out, count, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &request));
+    OK(MPI_Allgather_init(in, count, MPI_INT, out, count, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL,
+                          &request));
     for (int times = 0; times < 3; times++) {
         out[count * world_size - 1] = -1;
         OK(MPI_Start(&request));
-        EXPECT(out + count * world_size - 1, (world_size - 1) * 10, "MPI_Allgather_init of %d stands still", count);
+        EXPECT(out + count * world_size - 1, (world_size - 1) * 10,
+               "MPI_Allgather_init of %d stands still", count);
         OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     }
     OK(MPI_Request_free(&request));
@@ -104,7 +112,8 @@ static void messages(void)
     int to = (world_rank + 1) % world_size, from = (world_rank + world_size - 1) % world_size;
     int *large = malloc(sizeof(int) * LARGE), *got = calloc(LARGE, sizeof(int));
     int(*small)[SMALL] = calloc(MANY, sizeof *small), (*come)[SMALL] = calloc(MANY, sizeof *come);
-    int(*matrix)[COLUMNS] = calloc(ROWS, sizeof *matrix), (*columns)[COLUMNS] = calloc(ROWS, sizeof *columns);
+    int(*matrix)[COLUMNS] = calloc(ROWS, sizeof *matrix),
+    (*columns)[COLUMNS] = calloc(ROWS, sizeof *columns);
     MPI_Request *requests = malloc(sizeof(MPI_Request) * 2 * MANY);
     MPI_Datatype column;
 
@@ -120,7 +129,8 @@ static void messages(void)
     OK(MPI_Isend(large, LARGE, MPI_INT, to, 2, MPI_COMM_WORLD, &requests[1]));
     OK(MPI_Probe(from, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     OK(MPI_Irecv(got, LARGE, MPI_INT, from, 2, MPI_COMM_WORLD, &requests[0]));
-    EXPECT((volatile int *)got + LARGE - 1, LARGE - 1 + from, "a large message that was there first does not come");
+    EXPECT((volatile int *)got + LARGE - 1, LARGE - 1 + from,
+           "a large message that was there first does not come");
     OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
 
     /* More small messages than the wire has room for: the receiver must empty it. */
@@ -147,7 +157,8 @@ static void messages(void)
     matrix[ROWS - 1][8] = 1 + world_rank;
     OK(MPI_Irecv(columns, 9, column, from, 5, MPI_COMM_WORLD, &requests[0]));
     OK(MPI_Isend(matrix, 9, column, to, 5, MPI_COMM_WORLD, &requests[1]));
-    EXPECT((volatile int *)&columns[ROWS - 1][8], 1 + from, "a large message of columns does not come");
+    EXPECT((volatile int *)&columns[ROWS - 1][8], 1 + from,
+           "a large message of columns does not come");
     OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
     OK(MPI_Type_free(&column));
 
@@ -157,25 +168,30 @@ static void messages(void)
     got[LARGE - 1] = -1;
     OK(MPI_Irecv(got, LARGE, MPI_INT, from, 6, MPI_COMM_WORLD, &requests[0]));
     OK(MPI_Bsend(large, LARGE, MPI_INT, to, 6, MPI_COMM_WORLD));
-    EXPECT((volatile int *)got + LARGE - 1, LARGE - 1 + from, "a large buffered message does not come");
+    EXPECT((volatile int *)got + LARGE - 1, LARGE - 1 + from,
+           "a large buffered message does not come");
     OK(MPI_Wait(&requests[0], MPI_STATUS_IGNORE));
     OK(MPI_Buffer_detach(&buffer, &room));
 
     enum { PARTS = 4 };
     got[LARGE - 1] = -1;
-    OK(MPI_Precv_init(got, PARTS, LARGE / PARTS, MPI_INT, from, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]));
-    OK(MPI_Psend_init(large, PARTS, LARGE / PARTS, MPI_INT, to, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[1]));
+    OK(MPI_Precv_init(got, PARTS, LARGE / PARTS, MPI_INT, from, 7, MPI_COMM_WORLD, MPI_INFO_NULL,
+                      &requests[0]));
+    OK(MPI_Psend_init(large, PARTS, LARGE / PARTS, MPI_INT, to, 7, MPI_COMM_WORLD, MPI_INFO_NULL,
+                      &requests[1]));
     for (int times = 0; times < 2; times++) {
         got[LARGE - 1] = -1;
         OK(MPI_Startall(2, requests));
         for (int p = 0; p < PARTS; p++)
             OK(MPI_Pready(p, requests[1]));
-        EXPECT((volatile int *)got + LARGE - 1, LARGE - 1 + from, "a partitioned message does not come");
+        EXPECT((volatile int *)got + LARGE - 1, LARGE - 1 + from,
+               "a partitioned message does not come");
         OK(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
     }
     OK(MPI_Request_free(&requests[0]));
     OK(MPI_Request_free(&requests[1]));
-    free(buffer), free(large), free(got), free(small), free(come), free(matrix), free(columns), free(requests);
+    free(buffer), free(large), free(got), free(small), free(come), free(matrix), free(columns),
+        free(requests);
 }
 
 static pthread_t program;

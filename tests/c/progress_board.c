@@ -1,5 +1,6 @@
-/* A rank that waits in a small collective on a core that another rank wants, while a large receive is under way, must see that the other has come: its progress
- * thread, to which it would leave a wait for messages, sees none. The other sends nothing before it has an answer. */
+/* A rank that waits in a small collective on a core that another rank wants, while a large receive
+ * is under way, must see that the other has come: its progress thread, to which it would leave a
+ * wait for messages, sees none. The other sends nothing before it has an answer. */
 // ranks: 2
 // env: FERRY_PROGRESS=thread
 // machines: no

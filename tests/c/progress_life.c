@@ -1,5 +1,5 @@
-/* The progress thread's life: it is there between the first start and the last end of MPI's use, takes no signals, and stays out
- * of a forked child. */
+/* The progress thread's life: it is there between the first start and the last end of MPI's use,
+ * takes no signals, and stays out of a forked child. */
 // env: FERRY_PROGRESS=thread
 // ranks: 1 2 4
 #include <dirent.h>
@@ -53,7 +53,8 @@ static int count_threads(unsigned long long *blocked)
     return count;
 }
 
-/* A thread takes its name as the first thing it does, which may be after the call that starts it. */
+/* A thread takes its name as the first thing it does, which may be after the call that starts it.
+ */
 static int threads(unsigned long long *blocked, int wanted)
 {
     int count = count_threads(blocked);
@@ -107,9 +108,11 @@ int main(int argc, char **argv)
     same("MPI_Query_thread", (unsigned long long)provided, MPI_THREAD_SERIALIZED);
     same("progress threads in the world", (unsigned long long)threads(&blocked, 1), 1);
     /* All but SIGKILL, SIGSTOP and the two that the C library keeps for itself. */
-    same("blocked signals", blocked | 1ull << 31 | 1ull << 32, ~0ull & ~(1ull << (SIGKILL - 1)) & ~(1ull << (SIGSTOP - 1)));
+    same("blocked signals", blocked | 1ull << 31 | 1ull << 32,
+         ~0ull & ~(1ull << (SIGKILL - 1)) & ~(1ull << (SIGSTOP - 1)));
     session();
-    same("progress threads in the world, after a session", (unsigned long long)threads(&blocked, 1), 1);
+    same("progress threads in the world, after a session", (unsigned long long)threads(&blocked, 1),
+         1);
     for (int i = 0; i < 3; i++) {
         use(MPI_COMM_WORLD);
         pid_t child = fork();

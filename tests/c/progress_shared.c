@@ -1,6 +1,7 @@
-/* Ranks whose computing threads share one core, on which none of them may poll: what one waits for, another has to do there, or a progress
- * thread elsewhere. The ranks meet on the first core of rank 0's as soon as MPI runs, whatever they were bound to. A user's operation is called in
- * the program's threads, although they sleep. */
+/* Ranks whose computing threads share one core, on which none of them may poll: what one waits for,
+ * another has to do there, or a progress thread elsewhere. The ranks meet on the first core of rank
+ * 0's as soon as MPI runs, whatever they were bound to. A user's operation is called in the
+ * program's threads, although they sleep. */
 // env: FERRY_PROGRESS=thread
 // ranks: 2 3
 // time: 120
@@ -22,8 +23,8 @@ static void compute(int turns)
         x = x * 0.999 + 1e-3;
 }
 
-/* A copy that the progress thread is told of, but the program does itself because it waits at once, does not keep the thread from the next
- * one, for which nobody waits. */
+/* A copy that the progress thread is told of, but the program does itself because it waits at once,
+ * does not keep the thread from the next one, for which nobody waits. */
 static void left_alone(void)
 {
     unsigned char *from = malloc(LONG), *to = malloc(LONG);
@@ -50,14 +51,17 @@ int main(int argc, char **argv)
     OK(MPI_Op_create(user_sum, 1, &op));
     Random shared = random_from(5);
     int most = 300000, expected = world_size * (world_size - 1) / 2;
-    int *in = malloc(sizeof(int) * (size_t)most), *sums = malloc(sizeof(int) * (size_t)most), *users = malloc(sizeof(int) * (size_t)most);
+    int *in = malloc(sizeof(int) * (size_t)most), *sums = malloc(sizeof(int) * (size_t)most),
+        *users = malloc(sizeof(int) * (size_t)most);
     unsigned char *bytes = malloc((size_t)most);
     for (int i = 0; i < most; i++)
         in[i] = world_rank + i;
     for (int round = 0; round < ROUNDS; round++) {
-        int count = 1 + random_size(&shared, most - 1), root = random_below(&shared, world_size), turns = random_below(&shared, 100000);
+        int count = 1 + random_size(&shared, most - 1), root = random_below(&shared, world_size),
+            turns = random_below(&shared, 100000);
         MPI_Request requests[4];
-        int said = -1, next = (world_rank + 1) % world_size, last = (world_rank + world_size - 1) % world_size;
+        int said = -1, next = (world_rank + 1) % world_size,
+            last = (world_rank + world_size - 1) % world_size;
         if (world_rank == root)
             fill(bytes, (size_t)count, (uint64_t)round);
         else
@@ -67,7 +71,8 @@ int main(int argc, char **argv)
         OK(MPI_Ibcast(bytes, count, MPI_BYTE, root, MPI_COMM_WORLD, &requests[2]));
         compute(world_rank == root ? turns : turns / 3);
         if (round % 3 == 0) /* a blocking call while all that is under way */
-            OK(MPI_Sendrecv(&round, 1, MPI_INT, next, 1, &said, 1, MPI_INT, last, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            OK(MPI_Sendrecv(&round, 1, MPI_INT, next, 1, &said, 1, MPI_INT, last, 1, MPI_COMM_WORLD,
+                            MPI_STATUS_IGNORE));
         else {
             OK(MPI_Irecv(&said, 1, MPI_INT, last, 1, MPI_COMM_WORLD, &requests[3]));
             OK(MPI_Send(&round, 1, MPI_INT, next, 1, MPI_COMM_WORLD));
@@ -77,8 +82,8 @@ int main(int argc, char **argv)
         FILLED(bytes, (size_t)count, (uint64_t)round);
         for (int i = 0; i < count; i++)
             if (sums[i] != expected + world_size * i || users[i] != expected + world_size * i) {
-                FAIL("round %d: sum %d of %d is %d and, by the user's operation, %d; should be %d", round, i, count, sums[i], users[i],
-                     expected + world_size * i);
+                FAIL("round %d: sum %d of %d is %d and, by the user's operation, %d; should be %d",
+                     round, i, count, sums[i], users[i], expected + world_size * i);
                 break;
             }
     }

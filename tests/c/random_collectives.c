@@ -1,11 +1,13 @@
-/* Collectives made up at random against naive forms of sends: all functions, forms and datatypes of random_problem.h on
- * communicators of many shapes, several under way at once, with point-to-point traffic between, completed in an order that each
- * rank makes up for itself; persistent ones are started again.
+/* Collectives made up at random against naive forms of sends: all functions, forms and datatypes of
+ * random_problem.h on communicators of many shapes, several under way at once, with point-to-point
+ * traffic between, completed in an order that each rank makes up for itself; persistent ones are
+ * started again.
  *
  *     random_collectives [SEED|fresh [BATCHES]]     fresh: another seed in each run
  *
- * An even seed chooses the algorithms at random, too; with an odd one, and so with a fresh one, the library does.
- * The seed stands in each failure's text and in the communicators' names, so that a hang's report tells it, too. */
+ * An even seed chooses the algorithms at random, too; with an odd one, and so with a fresh one, the
+ * library does. The seed stands in each failure's text and in the communicators' names, so that a
+ * hang's report tells it, too. */
 // run: 1
 // run: 2
 // run: 4
@@ -41,15 +43,18 @@ static void add(const char *name, MPI_Comm comm)
         OK(MPI_Cartdim_get(comm, &g->sources));
         g->grid = 1;
         g->dests = g->sources *= 2;
-        g->source = malloc((size_t)g->sources * sizeof(int)), g->dest = malloc((size_t)g->sources * sizeof(int));
+        g->source = malloc((size_t)g->sources * sizeof(int)),
+        g->dest = malloc((size_t)g->sources * sizeof(int));
         for (int d = 0; d < g->sources / 2; d++)
             OK(MPI_Cart_shift(comm, d, 1, &g->source[2 * d], &g->source[2 * d + 1]));
         memcpy(g->dest, g->source, (size_t)g->sources * sizeof(int));
     } else if (kind == MPI_DIST_GRAPH) {
         int weighted;
         OK(MPI_Dist_graph_neighbors_count(comm, &g->sources, &g->dests, &weighted));
-        g->source = malloc((size_t)(g->sources + 1) * sizeof(int)), g->dest = malloc((size_t)(g->dests + 1) * sizeof(int));
-        OK(MPI_Dist_graph_neighbors(comm, g->sources, g->source, MPI_UNWEIGHTED, g->dests, g->dest, MPI_UNWEIGHTED));
+        g->source = malloc((size_t)(g->sources + 1) * sizeof(int)),
+        g->dest = malloc((size_t)(g->dests + 1) * sizeof(int));
+        OK(MPI_Dist_graph_neighbors(comm, g->sources, g->source, MPI_UNWEIGHTED, g->dests, g->dest,
+                                    MPI_UNWEIGHTED));
     }
     OK(MPI_Comm_dup(comm, &g->beside));
 }
@@ -79,7 +84,8 @@ static void choose_algorithms(void)
     }
 }
 
-/* Communicators of the same shape on every rank: the whole world in two orders, parts of it, grids, a graph, two groups. */
+/* Communicators of the same shape on every rank: the whole world in two orders, parts of it, grids,
+ * a graph, two groups. */
 static void make_grounds(void)
 {
     MPI_Comm comm, part;
@@ -90,7 +96,8 @@ static void make_grounds(void)
     add("the world turned round", comm);
     OK(MPI_Comm_split(MPI_COMM_WORLD, world_rank % 2, world_rank, &comm));
     add("even or odd", comm);
-    OK(MPI_Comm_split(MPI_COMM_WORLD, world_rank < (2 * world_size + 2) / 3, (world_rank * 7) % 5, &comm));
+    OK(MPI_Comm_split(MPI_COMM_WORLD, world_rank < (2 * world_size + 2) / 3, (world_rank * 7) % 5,
+                      &comm));
     add("a part", comm);
     int dims[2] = {0, 0}, periods[2] = {random_below(&random, 2), 1};
     OK(MPI_Dims_create(world_size, 2, dims));
@@ -98,7 +105,8 @@ static void make_grounds(void)
     add("a grid", comm);
 
     enum { EDGES = 40 };
-    int from[EDGES], to[EDGES], sources[EDGES], dests[EDGES], in = 0, out = 0, edges = random_below(&random, EDGES);
+    int from[EDGES], to[EDGES], sources[EDGES], dests[EDGES], in = 0, out = 0,
+                                                              edges = random_below(&random, EDGES);
     for (int i = 0; i < edges; i++) { /* loops and double edges among them */
         from[i] = random_below(&random, world_size), to[i] = random_below(&random, world_size);
         if (to[i] == world_rank)
@@ -106,8 +114,8 @@ static void make_grounds(void)
         if (from[i] == world_rank)
             dests[out++] = to[i];
     }
-    OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, in, sources, MPI_UNWEIGHTED, out, dests, MPI_UNWEIGHTED, MPI_INFO_NULL, 0,
-                                      &comm));
+    OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, in, sources, MPI_UNWEIGHTED, out, dests,
+                                      MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &comm));
     add("a graph", comm);
 
     if (world_size > 1) {
@@ -120,7 +128,8 @@ static void make_grounds(void)
     }
 }
 
-/* Messages between pairs, the same plan on every rank, on a communicator where collectives are under way. */
+/* Messages between pairs, the same plan on every rank, on a communicator where collectives are
+ * under way. */
 typedef struct {
     MPI_Request requests[2 * MESSAGES];
     unsigned char *in[MESSAGES], *out[MESSAGES];
@@ -136,16 +145,19 @@ static void traffic_start(Traffic *t, uint64_t key)
     memset(t, 0, sizeof *t);
     t->key = key;
     for (int i = 0; i < messages; i++) {
-        int from = random_below(&random, world_size), to = random_below(&random, world_size), synchronous = random_below(&random, 2);
+        int from = random_below(&random, world_size), to = random_below(&random, world_size),
+            synchronous = random_below(&random, 2);
         t->bytes[i] = random_size(&random, MESSAGE);
         if (g->rank == to) {
             t->in[i] = malloc((size_t)t->bytes[i] + 1);
-            OK(MPI_Irecv(t->in[i], t->bytes[i], MPI_BYTE, from, i, g->comm, &t->requests[t->count++]));
+            OK(MPI_Irecv(t->in[i], t->bytes[i], MPI_BYTE, from, i, g->comm,
+                         &t->requests[t->count++]));
         }
         if (g->rank == from) {
             t->out[i] = malloc((size_t)t->bytes[i] + 1);
             fill(t->out[i], (size_t)t->bytes[i], key + (uint64_t)i);
-            OK((synchronous ? MPI_Issend : MPI_Isend)(t->out[i], t->bytes[i], MPI_BYTE, to, i, g->comm, &t->requests[t->count++]));
+            OK((synchronous ? MPI_Issend : MPI_Isend)(t->out[i], t->bytes[i], MPI_BYTE, to, i,
+                                                      g->comm, &t->requests[t->count++]));
         }
     }
 }
@@ -154,8 +166,10 @@ static void traffic_check(Traffic *t)
 {
     for (int i = 0; i < MESSAGES; i++) {
         if (t->in[i])
-            CHECK(differs(t->in[i], (size_t)t->bytes[i], t->key + (uint64_t)i) == (size_t)t->bytes[i],
-                  "seed %" PRIu64 ": message %d of %d bytes beside the collectives came wrong", seed, i, t->bytes[i]);
+            CHECK(differs(t->in[i], (size_t)t->bytes[i], t->key + (uint64_t)i) ==
+                      (size_t)t->bytes[i],
+                  "seed %" PRIu64 ": message %d of %d bytes beside the collectives came wrong",
+                  seed, i, t->bytes[i]);
         free(t->in[i]), free(t->out[i]);
     }
 }
@@ -230,7 +244,8 @@ static void batch(int number)
             requests[under_way++] = p->request;
             int flag;
             if (random_below(&own, 3) == 0)
-                OK(MPI_Request_get_status(requests[random_below(&own, under_way)], &flag, MPI_STATUS_IGNORE));
+                OK(MPI_Request_get_status(requests[random_below(&own, under_way)], &flag,
+                                          MPI_STATUS_IGNORE));
         }
         memcpy(requests + under_way, traffic.requests, (size_t)traffic.count * sizeof *requests);
         complete(under_way + traffic.count, requests, &own);
@@ -259,16 +274,23 @@ int main(int argc, char **argv)
     if (fresh) {
         struct timespec now;
         clock_gettime(CLOCK_REALTIME, &now);
-        seed = ((uint64_t)now.tv_sec * 1000000007u + (uint64_t)now.tv_nsec + (uint64_t)getpid()) % 1000000000u | 1;
+        seed = ((uint64_t)now.tv_sec * 1000000007u + (uint64_t)now.tv_nsec + (uint64_t)getpid()) %
+                   1000000000u |
+               1;
     }
     OK(MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD));
-    int batches = argc > 2 ? atoi(argv[2]) : world_size <= 4 ? 1200 : world_size <= 8 ? 600 : world_size <= 16 ? 200 : 25;
+    int batches = argc > 2           ? atoi(argv[2])
+                  : world_size <= 4  ? 1200
+                  : world_size <= 8  ? 600
+                  : world_size <= 16 ? 200
+                                     : 25;
     random_types_make();
     make_grounds();
     for (int i = 0; i < batches; i++) {
         batch(i);
         if (check_failures) {
-            fprintf(stderr, "rank %d of %d: again with: random_collectives %" PRIu64 " %d\n", world_rank, world_size, seed, batches);
+            fprintf(stderr, "rank %d of %d: again with: random_collectives %" PRIu64 " %d\n",
+                    world_rank, world_size, seed, batches);
             MPI_Abort(MPI_COMM_WORLD, 1);
         }
     }

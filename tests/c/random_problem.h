@@ -1,19 +1,59 @@
-/* One collective call made up at random, what it must give by naive sends, and the call itself in all its forms: blocking,
- * non-blocking and persistent, with ints and with MPI_Counts, on intra- and intercommunicators and in neighbourhoods. */
+/* One collective call made up at random, what it must give by naive sends, and the call itself in
+ * all its forms: blocking, non-blocking and persistent, with ints and with MPI_Counts, on intra-
+ * and intercommunicators and in neighbourhoods. */
 #ifndef FERRY_TESTS_RANDOM_PROBLEM_H
 #define FERRY_TESTS_RANDOM_PROBLEM_H
 
 #include "random_types.h"
 
 enum {
-    BCAST, GATHER, GATHERV, SCATTER, SCATTERV, ALLGATHER, ALLGATHERV, ALLTOALL, ALLTOALLV, ALLTOALLW,
-    REDUCE, ALLREDUCE, REDUCE_SCATTER_BLOCK, REDUCE_SCATTER, BARRIER, BETWEEN_GROUPS, /* those before are for intercommunicators, too */
-    SCAN = BETWEEN_GROUPS, EXSCAN, NEAR_ALLGATHER, NEAR_ALLGATHERV, NEAR_ALLTOALL, NEAR_ALLTOALLV, NEAR_ALLTOALLW, KINDS
+    BCAST,
+    GATHER,
+    GATHERV,
+    SCATTER,
+    SCATTERV,
+    ALLGATHER,
+    ALLGATHERV,
+    ALLTOALL,
+    ALLTOALLV,
+    ALLTOALLW,
+    REDUCE,
+    ALLREDUCE,
+    REDUCE_SCATTER_BLOCK,
+    REDUCE_SCATTER,
+    BARRIER,
+    BETWEEN_GROUPS, /* those before are for intercommunicators, too */
+    SCAN = BETWEEN_GROUPS,
+    EXSCAN,
+    NEAR_ALLGATHER,
+    NEAR_ALLGATHERV,
+    NEAR_ALLTOALL,
+    NEAR_ALLTOALLV,
+    NEAR_ALLTOALLW,
+    KINDS
 };
-static const char *const kind_names[KINDS] = {
-    "Bcast", "Gather", "Gatherv", "Scatter", "Scatterv", "Allgather", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw",
-    "Reduce", "Allreduce", "Reduce_scatter_block", "Reduce_scatter", "Barrier", "Scan", "Exscan", "Neighbor_allgather",
-    "Neighbor_allgatherv", "Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_alltoallw"};
+static const char *const kind_names[KINDS] = {"Bcast",
+                                              "Gather",
+                                              "Gatherv",
+                                              "Scatter",
+                                              "Scatterv",
+                                              "Allgather",
+                                              "Allgatherv",
+                                              "Alltoall",
+                                              "Alltoallv",
+                                              "Alltoallw",
+                                              "Reduce",
+                                              "Allreduce",
+                                              "Reduce_scatter_block",
+                                              "Reduce_scatter",
+                                              "Barrier",
+                                              "Scan",
+                                              "Exscan",
+                                              "Neighbor_allgather",
+                                              "Neighbor_allgatherv",
+                                              "Neighbor_alltoall",
+                                              "Neighbor_alltoallv",
+                                              "Neighbor_alltoallw"};
 enum { BLOCKING, NONBLOCKING, PERSISTENT, FORMS };
 static const char *const form_names[FORMS] = {"blocking", "non-blocking", "persistent"};
 
@@ -24,7 +64,7 @@ typedef struct {
     int rank, size, remote; /* remote: of the other group, or -1 */
     int side;               /* which of an intercommunicator's groups this process is in */
     int sources, dests, *source, *dest; /* neighbours; -1, -1 if it has no topology */
-    int grid;                           /* Cartesian: neighbour 2d of one is neighbour 2d + 1 of the other */
+    int grid; /* Cartesian: neighbour 2d of one is neighbour 2d + 1 of the other */
 } Ground;
 
 typedef struct {
@@ -71,13 +111,18 @@ static int amount(const Problem *p, int most, int side, int from, int to)
 {
     uint64_t key = p->seed + (uint64_t)side * 77777;
     switch (p->kind) {
-    case GATHERV: case ALLGATHERV: case NEAR_ALLGATHERV:
+    case GATHERV:
+    case ALLGATHERV:
+    case NEAR_ALLGATHERV:
         key += (uint64_t)from * 8191;
         break;
     case SCATTERV:
         key += (uint64_t)to * 8191;
         break;
-    case ALLTOALLV: case ALLTOALLW: case NEAR_ALLTOALLV: case NEAR_ALLTOALLW:
+    case ALLTOALLV:
+    case ALLTOALLW:
+    case NEAR_ALLTOALLV:
+    case NEAR_ALLTOALLW:
         if (p->in_place && from > to) {
             int swap = from;
             from = to;
@@ -92,14 +137,18 @@ static int amount(const Problem *p, int most, int side, int from, int to)
 static void side_edges(Problem *p, Side *s, int sending, int most, int scale)
 {
     const Ground *on = p->on;
-    int between = on->remote >= 0, near = p->kind >= NEAR_ALLGATHER, other = between && on->side != p->root_side;
+    int between = on->remote >= 0, near = p->kind >= NEAR_ALLGATHER,
+        other = between && on->side != p->root_side;
     int peers = between ? on->remote : on->size, only = -1, n;
     switch (p->kind) {
-    case BCAST: case SCATTER: case SCATTERV:
+    case BCAST:
+    case SCATTER:
+    case SCATTERV:
         n = sending ? (p->is_root ? peers : 0) : !between || other;
         only = sending ? -1 : p->root;
         break;
-    case GATHER: case GATHERV:
+    case GATHER:
+    case GATHERV:
         n = sending ? !between || other : (p->is_root ? peers : 0);
         only = sending ? p->root : -1;
         break;
@@ -113,12 +162,14 @@ static void side_edges(Problem *p, Side *s, int sending, int most, int scale)
         Edge *e = &s->edge[i];
         e->peer = near ? (sending ? on->dest : on->source)[i] : only >= 0 ? only : i;
         e->tag = near && on->grid ? (sending ? i ^ 1 : i) : 0;
-        if (e->peer == MPI_PROC_NULL) /* the edge of a grid: the block is there and stays as it is */
+        if (e->peer ==
+            MPI_PROC_NULL) /* the edge of a grid: the block is there and stays as it is */
             e->known = 1;
         int self = !between && e->peer == on->rank;
         e->known |= self && !near && (p->kind == BCAST || (p->in_place && p->kind < ALLTOALL));
-        e->count = scale * (sending ? amount(p, most, mine, on->rank, e->peer < 0 ? on->rank : e->peer)
-                                    : amount(p, most, theirs, e->peer < 0 ? on->rank : e->peer, on->rank));
+        e->count =
+            scale * (sending ? amount(p, most, mine, on->rank, e->peer < 0 ? on->rank : e->peer)
+                             : amount(p, most, theirs, e->peer < 0 ? on->rank : e->peer, on->rank));
     }
 }
 
@@ -146,7 +197,8 @@ static void side_places(Problem *p, Side *s, int packed, uint64_t key)
     int is_w = p->kind == ALLTOALLW || p->kind == NEAR_ALLTOALLW;
     size_t room = (size_t)n + 1;
     s->counts = calloc(room, sizeof *s->counts), s->displs = calloc(room, sizeof *s->displs);
-    s->big_counts = calloc(room, sizeof *s->big_counts), s->big_displs = calloc(room, sizeof *s->big_displs);
+    s->big_counts = calloc(room, sizeof *s->big_counts),
+    s->big_displs = calloc(room, sizeof *s->big_displs);
     s->types = malloc(room * sizeof *s->types);
     for (int i = 0; i < n; i++) {
         s->counts[i] = s->edge[i].count;
@@ -159,7 +211,8 @@ static void side_places(Problem *p, Side *s, int packed, uint64_t key)
 
 static void side_free(Side *s)
 {
-    free(s->edge), free(s->at), free(s->first), free(s->counts), free(s->displs), free(s->big_counts), free(s->big_displs);
+    free(s->edge), free(s->at), free(s->first), free(s->counts), free(s->displs),
+        free(s->big_counts), free(s->big_displs);
     free(s->types);
 }
 
@@ -172,12 +225,14 @@ static void move_blocks(Problem *p)
     for (int i = 0; i < r->edges; i++) {
         const Edge *e = &r->edge[i];
         if (!e->known)
-            OK(MPI_Irecv(p->wanted + e->place * r->extent, e->count, r->type, e->peer, e->tag, p->on->beside, &requests[n++]));
+            OK(MPI_Irecv(p->wanted + e->place * r->extent, e->count, r->type, e->peer, e->tag,
+                         p->on->beside, &requests[n++]));
     }
     for (int i = 0; i < s->edges; i++) {
         const Edge *e = &s->edge[i];
         if (!e->known)
-            OK(MPI_Isend(s->first + e->place * s->extent, e->count, s->type, e->peer, e->tag, p->on->beside, &requests[n++]));
+            OK(MPI_Isend(s->first + e->place * s->extent, e->count, s->type, e->peer, e->tag,
+                         p->on->beside, &requests[n++]));
     }
     OK(MPI_Waitall(n, requests, MPI_STATUSES_IGNORE));
     free(requests);
@@ -187,25 +242,31 @@ static void make_moving(Problem *p, Random *random)
 {
     const Pairing *pairing = &pairings[random_below(random, PAIRINGS)];
     int swap = random_below(random, 2), between = p->on->remote >= 0;
-    p->in_place = random_below(random, 3) == 0 && !between && p->kind != BCAST && p->kind < NEAR_ALLGATHER;
+    p->in_place =
+        random_below(random, 3) == 0 && !between && p->kind != BCAST && p->kind < NEAR_ALLGATHER;
     if (p->kind == GATHER || p->kind == GATHERV || p->kind == SCATTER || p->kind == SCATTERV)
         p->in_place &= p->is_root;
-    int most = random_below(random, 6) == 0 ? 3000 / (p->on->size + (between ? p->on->remote : 0)) + 700 : 40;
+    int most = random_below(random, 6) == 0
+                   ? 3000 / (p->on->size + (between ? p->on->remote : 0)) + 700
+                   : 40;
     Side *s = &p->send, *r = &p->recv;
     s->type = swap ? pairing->b : pairing->a, r->type = swap ? pairing->a : pairing->b;
     int sscale = swap ? pairing->b_per_a : 1, rscale = swap ? 1 : pairing->b_per_a;
     side_edges(p, s, 1, most, sscale);
     side_edges(p, r, 0, most, rscale);
-    int of_many[] = {SCATTER, SCATTERV, ALLTOALL, ALLTOALLV, ALLTOALLW, NEAR_ALLTOALL, NEAR_ALLTOALLV, NEAR_ALLTOALLW};
+    int of_many[] = {SCATTER,   SCATTERV,      ALLTOALL,       ALLTOALLV,
+                     ALLTOALLW, NEAR_ALLTOALL, NEAR_ALLTOALLV, NEAR_ALLTOALLW};
     for (size_t i = 0; i < sizeof of_many / sizeof *of_many; i++)
         s->many |= p->kind == of_many[i];
     r->many = p->kind != BCAST && p->kind != SCATTER && p->kind != SCATTERV;
-    int packed = p->kind == GATHER || p->kind == SCATTER || p->kind == ALLGATHER || p->kind == ALLTOALL ||
-                 p->kind == NEAR_ALLGATHER || p->kind == NEAR_ALLTOALL;
+    int packed = p->kind == GATHER || p->kind == SCATTER || p->kind == ALLGATHER ||
+                 p->kind == ALLTOALL || p->kind == NEAR_ALLGATHER || p->kind == NEAR_ALLTOALL;
     side_places(p, s, packed, 1);
     side_places(p, r, packed, 2);
     p->compared = r->bytes;
-    if (p->in_place && p->kind >= ALLTOALL) { /* what is sent lies where it is received, so in its type and places */
+    if (p->in_place &&
+        p->kind >=
+            ALLTOALL) { /* what is sent lies where it is received, so in its type and places */
         side_free(s);
         *s = *r;
         s->edge = malloc(((size_t)r->edges + 1) * sizeof(Edge));
@@ -214,7 +275,8 @@ static void make_moving(Problem *p, Random *random)
         memcpy(s->first, r->first, r->bytes), memcpy(s->at, r->first, r->bytes);
         s->counts = s->displs = NULL, s->big_counts = NULL, s->big_displs = NULL, s->types = NULL;
     }
-    if (p->in_place && (p->kind == ALLGATHER || p->kind == ALLGATHERV || p->kind == GATHER || p->kind == GATHERV)) {
+    if (p->in_place && (p->kind == ALLGATHER || p->kind == ALLGATHERV || p->kind == GATHER ||
+                        p->kind == GATHERV)) {
         const Edge *own = &r->edge[p->on->rank]; /* the own block is sent from where it lies */
         for (int i = 0; i < s->edges; i++)
             s->edge[i].count = own->count, s->edge[i].place = own->place;
@@ -225,9 +287,12 @@ static void make_moving(Problem *p, Random *random)
     }
     p->wanted = malloc(r->bytes);
     memcpy(p->wanted, r->first, r->bytes);
-    snprintf(p->context, sizeof p->context, "%s, %s%s, problem seed %llu, on %s of %d%s, root %d of group %d, %s%s, up to %d elements%s",
-             kind_names[p->kind], form_names[p->form], p->large ? ", large counts" : "", (unsigned long long)p->seed, p->on->name,
-             p->on->size, between ? " and others" : "", p->root, p->root_side, pairing->name, swap ? " (swapped)" : "", most,
+    snprintf(p->context, sizeof p->context,
+             "%s, %s%s, problem seed %llu, on %s of %d%s, root %d of group %d, %s%s, up to %d "
+             "elements%s",
+             kind_names[p->kind], form_names[p->form], p->large ? ", large counts" : "",
+             (unsigned long long)p->seed, p->on->name, p->on->size, between ? " and others" : "",
+             p->root, p->root_side, pairing->name, swap ? " (swapped)" : "", most,
              p->in_place ? ", in place" : "");
     move_blocks(p);
     if (p->kind == BCAST && p->is_root) { /* one buffer, which stays as it is */
@@ -248,13 +313,17 @@ static void make_reducing(Problem *p, Random *random)
     int between = on->remote >= 0, peers = between ? on->remote : on->size;
     int in_place = random_below(random, 3) == 0 && !between;
     p->in_place = in_place && (p->kind != REDUCE || p->is_root);
-    int asked = random_size(random, random_below(random, 6) == 0 ? 9000 : 60), before = 0, total = asked;
-    p->counts = calloc((size_t)on->size, sizeof(int)), p->big_counts = calloc((size_t)on->size, sizeof(MPI_Count));
+    int asked = random_size(random, random_below(random, 6) == 0 ? 9000 : 60), before = 0,
+        total = asked;
+    p->counts = calloc((size_t)on->size, sizeof(int)),
+    p->big_counts = calloc((size_t)on->size, sizeof(MPI_Count));
     if (p->kind == REDUCE_SCATTER_BLOCK)
         total = asked / (on->size * peers) * on->size * peers; /* both groups share out as much */
     for (int i = 0, left = total; i < on->size; i++) {
         Random own = random_from(p->seed + (uint64_t)i * 31 + (uint64_t)on->side);
-        p->counts[i] = p->kind == REDUCE_SCATTER_BLOCK ? total / on->size : i == on->size - 1 ? left : random_below(&own, left + 1);
+        p->counts[i] = p->kind == REDUCE_SCATTER_BLOCK ? total / on->size
+                       : i == on->size - 1             ? left
+                                                       : random_below(&own, left + 1);
         left -= p->counts[i];
         p->big_counts[i] = p->counts[i];
         before += i < on->rank ? p->counts[i] : 0;
@@ -267,7 +336,8 @@ static void make_reducing(Problem *p, Random *random)
     r->extent = s->extent;
     size_t bytes = (size_t)total * (size_t)s->extent;
     s->bytes = r->bytes = bytes + 64;
-    s->at = malloc(s->bytes), s->first = malloc(s->bytes), r->at = malloc(r->bytes), r->first = malloc(r->bytes);
+    s->at = malloc(s->bytes), s->first = malloc(s->bytes), r->at = malloc(r->bytes),
+    r->first = malloc(r->bytes);
     fill(s->first, s->bytes, p->seed);
     make_values(s->first, bytes, of->values, p->seed * 3 + (uint64_t)world_rank);
     memcpy(s->at, s->first, s->bytes);
@@ -275,9 +345,11 @@ static void make_reducing(Problem *p, Random *random)
     if (p->in_place)
         memcpy(r->first, s->first, bytes);
     memcpy(r->at, r->first, r->bytes);
-    snprintf(p->context, sizeof p->context, "%s, %s%s, problem seed %llu, on %s of %d%s, root %d of group %d, %s, %d elements%s",
-             kind_names[p->kind], form_names[p->form], p->large ? ", large counts" : "", (unsigned long long)p->seed, on->name,
-             on->size, between ? " and others" : "", p->root, p->root_side, of->name, total, p->in_place ? ", in place" : "");
+    snprintf(p->context, sizeof p->context,
+             "%s, %s%s, problem seed %llu, on %s of %d%s, root %d of group %d, %s, %d elements%s",
+             kind_names[p->kind], form_names[p->form], p->large ? ", large counts" : "",
+             (unsigned long long)p->seed, on->name, on->size, between ? " and others" : "", p->root,
+             p->root_side, of->name, total, p->in_place ? ", in place" : "");
 
     void **inputs = malloc((size_t)peers * sizeof *inputs);
     Part *out = no_parts(peers), *in = no_parts(peers);
@@ -299,7 +371,8 @@ static void make_reducing(Problem *p, Random *random)
     case ALLREDUCE:
         naive_fold(inputs, 0, peers - 1, p->wanted, bytes, total, of->type, of->op);
         break;
-    case REDUCE_SCATTER_BLOCK: case REDUCE_SCATTER: {
+    case REDUCE_SCATTER_BLOCK:
+    case REDUCE_SCATTER: {
         size_t share = (size_t)p->counts[on->rank] * (size_t)s->extent;
         naive_fold(inputs, 0, peers - 1, folded, bytes, total, of->type, of->op);
         memcpy(p->wanted, folded + (size_t)before * (size_t)s->extent, share);
@@ -328,11 +401,14 @@ static void problem_make(Problem *p, const Ground *on, uint64_t seed, int form)
     memset(p, 0, sizeof *p);
     p->on = on, p->seed = seed, p->form = form, p->large = random_below(&random, 4) == 0;
     p->request = MPI_REQUEST_NULL;
-    p->kind = random_below(&random, on->remote >= 0 ? BETWEEN_GROUPS : on->sources >= 0 ? KINDS : NEAR_ALLGATHER);
+    p->kind = random_below(&random, on->remote >= 0    ? BETWEEN_GROUPS
+                                    : on->sources >= 0 ? KINDS
+                                                       : NEAR_ALLGATHER);
     if (on->sources >= 0 && random_below(&random, 3) > 0) /* a topology is there to be used */
         p->kind = NEAR_ALLGATHER + random_below(&random, KINDS - NEAR_ALLGATHER);
     p->root_side = on->remote >= 0 ? random_below(&random, 2) : 0;
-    p->root = random_below(&random, on->remote >= 0 && on->side != p->root_side ? on->remote : on->size);
+    p->root =
+        random_below(&random, on->remote >= 0 && on->side != p->root_side ? on->remote : on->size);
     p->is_root = on->rank == p->root && (on->remote < 0 || on->side == p->root_side);
     if (p->kind == BARRIER)
         snprintf(p->context, sizeof p->context, "Barrier, %s, on %s", form_names[form], on->name);
@@ -342,30 +418,30 @@ static void problem_make(Problem *p, const Ground *on, uint64_t seed, int form)
         make_reducing(p, &random);
 }
 
-#define BY_FORM(Name, iname, ...)                                                                                       \
-    (p->form == BLOCKING      ? MPI_##Name(__VA_ARGS__)                                                                 \
-     : p->form == NONBLOCKING ? MPI_I##iname(__VA_ARGS__, &p->request)                                                  \
+#define BY_FORM(Name, iname, ...)                                                                  \
+    (p->form == BLOCKING      ? MPI_##Name(__VA_ARGS__)                                            \
+     : p->form == NONBLOCKING ? MPI_I##iname(__VA_ARGS__, &p->request)                             \
                               : MPI_##Name##_init(__VA_ARGS__, MPI_INFO_NULL, &p->request))
-#define BY_FORM_C(Name, iname, ...)                                                                                     \
-    (p->form == BLOCKING      ? MPI_##Name##_c(__VA_ARGS__)                                                             \
-     : p->form == NONBLOCKING ? MPI_I##iname##_c(__VA_ARGS__, &p->request)                                              \
+#define BY_FORM_C(Name, iname, ...)                                                                \
+    (p->form == BLOCKING      ? MPI_##Name##_c(__VA_ARGS__)                                        \
+     : p->form == NONBLOCKING ? MPI_I##iname##_c(__VA_ARGS__, &p->request)                         \
                               : MPI_##Name##_init_c(__VA_ARGS__, MPI_INFO_NULL, &p->request))
-#define UNIFORM(Name, iname, ...)                                                                                       \
-    do {                                                                                                                \
-        if (p->large)                                                                                                   \
-            OK(BY_FORM_C(Name, iname, __VA_ARGS__));                                                                    \
-        else                                                                                                            \
-            OK(BY_FORM(Name, iname, __VA_ARGS__));                                                                      \
+#define UNIFORM(Name, iname, ...)                                                                  \
+    do {                                                                                           \
+        if (p->large)                                                                              \
+            OK(BY_FORM_C(Name, iname, __VA_ARGS__));                                               \
+        else                                                                                       \
+            OK(BY_FORM(Name, iname, __VA_ARGS__));                                                 \
     } while (0)
 #define LISTS(side) side->counts, side->displs
 #define BIG_LISTS(side) side->big_counts, side->big_displs
 /* A v-form: its arguments once with int lists and once with large ones. */
-#define VARYING(Name, iname, small, big)                                                                                \
-    do {                                                                                                                \
-        if (p->large)                                                                                                   \
-            OK(BY_FORM_C(Name, iname, UNPACK big));                                                                     \
-        else                                                                                                            \
-            OK(BY_FORM(Name, iname, UNPACK small));                                                                     \
+#define VARYING(Name, iname, small, big)                                                           \
+    do {                                                                                           \
+        if (p->large)                                                                              \
+            OK(BY_FORM_C(Name, iname, UNPACK big));                                                \
+        else                                                                                       \
+            OK(BY_FORM(Name, iname, UNPACK small));                                                \
     } while (0)
 #define UNPACK(...) __VA_ARGS__
 
@@ -419,7 +495,8 @@ static void problem_call(Problem *p)
                 (from, one, s->type, to, BIG_LISTS(r), r->type, comm));
         break;
     case NEAR_ALLGATHERV:
-        VARYING(Neighbor_allgatherv, neighbor_allgatherv, (from, one, s->type, to, LISTS(r), r->type, comm),
+        VARYING(Neighbor_allgatherv, neighbor_allgatherv,
+                (from, one, s->type, to, LISTS(r), r->type, comm),
                 (from, one, s->type, to, BIG_LISTS(r), r->type, comm));
         break;
     case ALLTOALLV:
@@ -427,7 +504,8 @@ static void problem_call(Problem *p)
                 (from, BIG_LISTS(s), s->type, to, BIG_LISTS(r), r->type, comm));
         break;
     case NEAR_ALLTOALLV:
-        VARYING(Neighbor_alltoallv, neighbor_alltoallv, (from, LISTS(s), s->type, to, LISTS(r), r->type, comm),
+        VARYING(Neighbor_alltoallv, neighbor_alltoallv,
+                (from, LISTS(s), s->type, to, LISTS(r), r->type, comm),
                 (from, BIG_LISTS(s), s->type, to, BIG_LISTS(r), r->type, comm));
         break;
     case ALLTOALLW:
@@ -436,7 +514,8 @@ static void problem_call(Problem *p)
         break;
     case NEAR_ALLTOALLW: /* its displacements are addresses in both forms */
         VARYING(Neighbor_alltoallw, neighbor_alltoallw,
-                (from, s->counts, s->big_displs, s->types, to, r->counts, r->big_displs, r->types, comm),
+                (from, s->counts, s->big_displs, s->types, to, r->counts, r->big_displs, r->types,
+                 comm),
                 (from, BIG_LISTS(s), s->types, to, BIG_LISTS(r), r->types, comm));
         break;
     case REDUCE:
@@ -473,11 +552,13 @@ static void problem_check(Problem *p)
     if (p->kind == BARRIER)
         return;
     if (p->reduction && p->reduction->values == PAIRS)
-        for (size_t i = 12; i + 4 <= p->recv.bytes - 64; i += 16) /* the gap after the int is nobody's */
+        for (size_t i = 12; i + 4 <= p->recv.bytes - 64;
+             i += 16) /* the gap after the int is nobody's */
             memset(got + i, 0, 4), memset(p->wanted + i, 0, 4);
     for (size_t i = 0; i < p->compared; i++)
         if (got[i] != p->wanted[i]) {
-            FAIL("%s: byte %zu of %zu is %d, should be %d", p->context, i, p->compared, got[i], p->wanted[i]);
+            FAIL("%s: byte %zu of %zu is %d, should be %d", p->context, i, p->compared, got[i],
+                 p->wanted[i]);
             break;
         }
     if (p->send.at && memcmp(p->send.at, p->send.first, p->send.bytes) != 0)

@@ -1,5 +1,6 @@
 // ranks: 1 2 3
-/* Sends that have ended before their call returns, which may all have the same handle, completed by every call there is, alone and beside operations that take longer. */
+/* Sends that have ended before their call returns, which may all have the same handle, completed by
+ * every call there is, alone and beside operations that take longer. */
 #include "check.h"
 
 enum { MANY = 5, TAG = 7, GO = 8, LARGE = 3000000 };
@@ -74,10 +75,18 @@ static void any_and_some(int some)
     for (;;) {
         int n = 1, flag = 1;
         switch (some) {
-        case 0: OK(MPI_Waitany(MANY + 1, sends, places, statuses)); break;
-        case 1: OK(MPI_Testany(MANY + 1, sends, places, &flag, statuses)); break;
-        case 2: OK(MPI_Waitsome(MANY + 1, sends, &n, places, statuses)); break;
-        default: OK(MPI_Testsome(MANY + 1, sends, &n, places, statuses)); break;
+        case 0:
+            OK(MPI_Waitany(MANY + 1, sends, places, statuses));
+            break;
+        case 1:
+            OK(MPI_Testany(MANY + 1, sends, places, &flag, statuses));
+            break;
+        case 2:
+            OK(MPI_Waitsome(MANY + 1, sends, &n, places, statuses));
+            break;
+        default:
+            OK(MPI_Testsome(MANY + 1, sends, &n, places, statuses));
+            break;
         }
         if (!flag || n == 0)
             continue;
@@ -86,7 +95,8 @@ static void any_and_some(int some)
         for (int i = 0; i < n; i++) {
             is_empty(&statuses[i]);
             seen[places[i]]++;
-            CHECK(sends[places[i]] == MPI_REQUEST_NULL, "place %d is told, and is not null", places[i]);
+            CHECK(sends[places[i]] == MPI_REQUEST_NULL, "place %d is told, and is not null",
+                  places[i]);
         }
         told += n;
         if (told > MANY)

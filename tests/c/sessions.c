@@ -1,4 +1,5 @@
-// Sessions without, before, beside and after the world model; process sets; error handlers and buffers of sessions.
+// Sessions without, before, beside and after the world model; process sets; error handlers and
+// buffers of sessions.
 // run: alone
 // run: world-inside
 // run: world-first
@@ -48,8 +49,8 @@ static void use(MPI_Comm comm)
     OK(MPI_Comm_size(comm, &size));
     OK(MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, comm));
     SAME(sum, size * (size - 1) / 2);
-    OK(MPI_Sendrecv(&rank, 1, MPI_INT, (rank + 1) % size, 3, &got, 1, MPI_INT, (rank + size - 1) % size, 3, comm,
-                    MPI_STATUS_IGNORE));
+    OK(MPI_Sendrecv(&rank, 1, MPI_INT, (rank + 1) % size, 3, &got, 1, MPI_INT,
+                    (rank + size - 1) % size, 3, comm, MPI_STATUS_IGNORE));
     SAME(got, (rank + size - 1) % size);
 }
 
@@ -149,7 +150,8 @@ static void error_handlers(void)
     CHECK(seen_session == MPI_SESSION_NULL, "the handler heard of a session that was not made");
     OK(MPI_Info_free(&wrong));
     MPI_Comm none;
-    CLASS(MPI_Comm_create_from_group(MPI_GROUP_NULL, "t", MPI_INFO_NULL, MPI_ERRORS_RETURN, &none), MPI_ERR_GROUP);
+    CLASS(MPI_Comm_create_from_group(MPI_GROUP_NULL, "t", MPI_INFO_NULL, MPI_ERRORS_RETURN, &none),
+          MPI_ERR_GROUP);
     OK(MPI_Errhandler_free(&mine));
     close_session(&session);
 }
@@ -158,7 +160,8 @@ static void conversion(MPI_Session session)
 {
     int number = MPI_Session_toint(session);
     CHECK(MPI_Session_fromint(number) == session, "a session's number is not its own");
-    CHECK(MPI_Session_fromint(MPI_Session_toint(MPI_SESSION_NULL)) == MPI_SESSION_NULL, "the null session is not null");
+    CHECK(MPI_Session_fromint(MPI_Session_toint(MPI_SESSION_NULL)) == MPI_SESSION_NULL,
+          "the null session is not null");
 }
 
 static void buffers(MPI_Session session, MPI_Comm comm)
@@ -205,8 +208,8 @@ static void intercomm(MPI_Session session)
             int range[1][3] = {{i, size - 1, 2}};
             OK(MPI_Group_range_incl(all, 1, range, &half[i]));
         }
-        OK(MPI_Intercomm_create_from_groups(half[rank % 2], 0, half[1 - rank % 2], 0, "bridge", MPI_INFO_NULL,
-                                            MPI_ERRORS_RETURN, &bridge));
+        OK(MPI_Intercomm_create_from_groups(half[rank % 2], 0, half[1 - rank % 2], 0, "bridge",
+                                            MPI_INFO_NULL, MPI_ERRORS_RETURN, &bridge));
         OK(MPI_Comm_remote_size(bridge, &far));
         SAME(far, rank % 2 ? (size + 1) / 2 : size / 2);
         OK(MPI_Allreduce(&(int){1}, &sum, 1, MPI_INT, MPI_SUM, bridge));
@@ -227,7 +230,8 @@ static void expect_flags(int initialized, int finalized)
     SAME(flag != 0, finalized);
 }
 
-/* What comes from different sessions, or from a session and the world model, must not meet in a call (MPI 5.0 11.3.1). */
+/* What comes from different sessions, or from a session and the world model, must not meet in a
+ * call (MPI 5.0 11.3.1). */
 static void meet(MPI_Comm a, MPI_Comm b)
 {
     MPI_Group first, second, other = MPI_GROUP_NULL;

@@ -1,4 +1,5 @@
-/* One message of every size class from nothing to 64 MiB, round the ring and to oneself, contiguous and strided. */
+/* One message of every size class from nothing to 64 MiB, round the ring and to oneself, contiguous
+ * and strided. */
 #include "check.h"
 
 int main(int argc, char **argv)
@@ -19,8 +20,8 @@ int main(int argc, char **argv)
             fill(out, bytes, key + (uint64_t)world_rank);
             memset(in, 0, bytes + 1);
             MPI_Status status;
-            OK(MPI_Sendrecv(out, (int)bytes, MPI_BYTE, ring(1), 1, in, (int)most, MPI_BYTE, ring(-1), 1, MPI_COMM_WORLD,
-                            &status));
+            OK(MPI_Sendrecv(out, (int)bytes, MPI_BYTE, ring(1), 1, in, (int)most, MPI_BYTE,
+                            ring(-1), 1, MPI_COMM_WORLD, &status));
             FILLED(in, bytes, key + (uint64_t)ring(-1));
             SAME(in[bytes], 0);
             int count = -1;
@@ -31,8 +32,8 @@ int main(int argc, char **argv)
                 MPI_Datatype strided;
                 OK(MPI_Type_vector((int)(bytes / 8), 1, 2, MPI_INT, &strided));
                 OK(MPI_Type_commit(&strided));
-                OK(MPI_Sendrecv(out, 1, strided, ring(1), 2, in, (int)(bytes / 8), MPI_INT, ring(-1), 2, MPI_COMM_WORLD,
-                                MPI_STATUS_IGNORE));
+                OK(MPI_Sendrecv(out, 1, strided, ring(1), 2, in, (int)(bytes / 8), MPI_INT,
+                                ring(-1), 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
                 for (size_t i = 0; i < bytes / 8; i += 1 + bytes / 80000)
                     for (size_t k = 0; k < 4; k++)
                         if (in[4 * i + k] != pattern(key + (uint64_t)ring(-1), 8 * i + k)) {

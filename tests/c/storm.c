@@ -1,5 +1,6 @@
-/* A storm of messages between random pairs, of random sizes, tags and modes, on two communicators, received in ways
- * chosen at random. Every rank computes the same plan, so each knows what it must get; contents are verified. */
+/* A storm of messages between random pairs, of random sizes, tags and modes, on two communicators,
+ * received in ways chosen at random. Every rank computes the same plan, so each knows what it must
+ * get; contents are verified. */
 #include "check.h"
 
 enum { TAGS = 5, MOST = 60000 };
@@ -17,27 +18,32 @@ int main(int argc, char **argv)
     Message *plan = malloc((size_t)messages * sizeof *plan);
     MPI_Request *sends = malloc((size_t)messages * sizeof *sends);
     MPI_Request *receives = malloc((size_t)messages * sizeof *receives);
-    unsigned char **outs = calloc((size_t)messages, sizeof *outs), **ins = calloc((size_t)messages, sizeof *ins);
+    unsigned char **outs = calloc((size_t)messages, sizeof *outs),
+                  **ins = calloc((size_t)messages, sizeof *ins);
     int *which = malloc((size_t)messages * sizeof *which);
     for (int storm = 0; storm < storms; storm++) {
-        Random shared = random_from((uint64_t)(1000 + storm)), own = random_from((uint64_t)(storm * 512 + world_rank));
+        Random shared = random_from((uint64_t)(1000 + storm)),
+               own = random_from((uint64_t)(storm * 512 + world_rank));
         for (int i = 0; i < messages; i++) {
             Message *m = &plan[i];
-            *m = (Message){random_below(&shared, world_size), random_below(&shared, world_size), random_below(&shared, TAGS),
-                           random_below(&shared, 2), random_size(&shared, MOST), random_below(&shared, 2)};
+            *m = (Message){random_below(&shared, world_size), random_below(&shared, world_size),
+                           random_below(&shared, TAGS),       random_below(&shared, 2),
+                           random_size(&shared, MOST),        random_below(&shared, 2)};
         }
         int sent = 0, received = 0, waiting = 0;
-        /* Sends start at random moments among the receives, so that some are expected and some are not. */
+        /* Sends start at random moments among the receives, so that some are expected and some are
+         * not. */
         int next_send = 0, next_receive = 0;
         while (next_send < messages || next_receive < messages) {
-            int do_send = next_receive >= messages || (next_send < messages && random_below(&own, 2));
+            int do_send =
+                next_receive >= messages || (next_send < messages && random_below(&own, 2));
             if (do_send) {
                 const Message *m = &plan[next_send];
                 if (m->from == world_rank) {
                     outs[sent] = malloc((size_t)m->bytes + 1);
                     fill(outs[sent], (size_t)m->bytes, (uint64_t)(storm * 100000 + next_send));
-                    OK((m->mode ? MPI_Issend : MPI_Isend)(outs[sent], m->bytes, MPI_BYTE, m->to, m->tag, comms[m->comm],
-                                                          &sends[sent]));
+                    OK((m->mode ? MPI_Issend : MPI_Isend)(outs[sent], m->bytes, MPI_BYTE, m->to,
+                                                          m->tag, comms[m->comm], &sends[sent]));
                     sent++;
                 }
                 next_send++;
@@ -46,7 +52,8 @@ int main(int argc, char **argv)
                 if (m->to == world_rank) {
                     ins[received] = malloc(MOST + 1);
                     which[received] = next_receive;
-                    OK(MPI_Irecv(ins[received], MOST, MPI_BYTE, m->from, m->tag, comms[m->comm], &receives[received]));
+                    OK(MPI_Irecv(ins[received], MOST, MPI_BYTE, m->from, m->tag, comms[m->comm],
+                                 &receives[received]));
                     received++;
                     waiting++;
                 }
@@ -63,7 +70,8 @@ int main(int argc, char **argv)
         for (int i = 0; i < received; i++) {
             const Message *m = &plan[which[i]];
             size_t at = differs(ins[i], (size_t)m->bytes, (uint64_t)(storm * 100000 + which[i]));
-            CHECK(at == (size_t)m->bytes, "storm %d, message %d (%d -> %d, tag %d, %d bytes): byte %zu is wrong", storm,
+            CHECK(at == (size_t)m->bytes,
+                  "storm %d, message %d (%d -> %d, tag %d, %d bytes): byte %zu is wrong", storm,
                   which[i], m->from, m->to, m->tag, m->bytes, at);
             free(ins[i]);
             ins[i] = NULL;
@@ -71,7 +79,8 @@ int main(int argc, char **argv)
         for (int i = 0; i < sent; i++)
             free(outs[i]);
 
-        /* The same traffic, taken by wildcard probes: what comes is counted by a checksum of its envelope. */
+        /* The same traffic, taken by wildcard probes: what comes is counted by a checksum of its
+         * envelope. */
         OK(MPI_Barrier(MPI_COMM_WORLD));
         sent = 0;
         uint64_t wanted = 0, got = 0;
@@ -82,12 +91,14 @@ int main(int argc, char **argv)
                 continue;
             if (m->to == world_rank) {
                 expected++;
-                wanted += (uint64_t)(m->from + 1) * 1000003 + (uint64_t)m->tag * 7919 + (uint64_t)m->bytes;
+                wanted += (uint64_t)(m->from + 1) * 1000003 + (uint64_t)m->tag * 7919 +
+                          (uint64_t)m->bytes;
             }
             if (m->from == world_rank) {
                 outs[sent] = malloc((size_t)m->bytes + 1);
                 fill(outs[sent], (size_t)m->bytes, (uint64_t)(m->from * 31 + m->tag));
-                OK(MPI_Isend(outs[sent], m->bytes, MPI_BYTE, m->to, m->tag, MPI_COMM_WORLD, &sends[sent]));
+                OK(MPI_Isend(outs[sent], m->bytes, MPI_BYTE, m->to, m->tag, MPI_COMM_WORLD,
+                             &sends[sent]));
                 sent++;
             }
         }
@@ -100,9 +111,11 @@ int main(int argc, char **argv)
             OK(MPI_Get_count(&status, MPI_BYTE, &bytes));
             OK(MPI_Mrecv(buffer, bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE));
             FILLED(buffer, (size_t)bytes, (uint64_t)(status.MPI_SOURCE * 31 + status.MPI_TAG));
-            got += (uint64_t)(status.MPI_SOURCE + 1) * 1000003 + (uint64_t)status.MPI_TAG * 7919 + (uint64_t)bytes;
+            got += (uint64_t)(status.MPI_SOURCE + 1) * 1000003 + (uint64_t)status.MPI_TAG * 7919 +
+                   (uint64_t)bytes;
         }
-        CHECK(wanted == got, "storm %d: the wildcard receives got other messages than were sent", storm);
+        CHECK(wanted == got, "storm %d: the wildcard receives got other messages than were sent",
+              storm);
         free(buffer);
         OK(MPI_Waitall(sent, sends, MPI_STATUSES_IGNORE));
         for (int i = 0; i < sent; i++)

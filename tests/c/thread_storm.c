@@ -1,6 +1,7 @@
-/* MPI_THREAD_MULTIPLE under load. Half of the threads take each other's messages by wildcards and matched probes. The others have a
- * communicator each and share one; what they do is made up at random, so that all of it happens at once: requests that another
- * thread completes, collectives in the background, communicators and other objects made and freed, receives cancelled as they match.
+/* MPI_THREAD_MULTIPLE under load. Half of the threads take each other's messages by wildcards and
+ * matched probes. The others have a communicator each and share one; what they do is made up at
+ * random, so that all of it happens at once: requests that another thread completes, collectives in
+ * the background, communicators and other objects made and freed, receives cancelled as they match.
  * At last all make partitions ready.
  *
  *     thread_storm [SEED|fresh [ROUNDS [THREADS]]]
@@ -39,8 +40,8 @@ static void ring_messages(int me, Random *random, int round)
     }
     for (int i = 0; i < PAIRS; i++) {
         fill(out[i], (size_t)bytes[i], (uint64_t)(round * 64 + me * 8 + i + world_rank * 131));
-        OK((random_below(random, 2) ? MPI_Isend : MPI_Issend)(out[i], bytes[i], MPI_BYTE, ring(1), i, own[me],
-                                                               &requests[PAIRS + i]));
+        OK((random_below(random, 2) ? MPI_Isend : MPI_Issend)(out[i], bytes[i], MPI_BYTE, ring(1),
+                                                              i, own[me], &requests[PAIRS + i]));
     }
     switch (random_below(random, 4)) {
     case 0:
@@ -65,11 +66,13 @@ static void ring_messages(int me, Random *random, int round)
         FILLED(in[i], (size_t)bytes[i], (uint64_t)(round * 64 + me * 8 + i + ring(-1) * 131));
 }
 
-/* Collectives on the thread's own communicator: blocking, in the background, persistent; the same on every rank. */
+/* Collectives on the thread's own communicator: blocking, in the background, persistent; the same
+ * on every rank. */
 static void collectives(int me, Random *random, int round)
 {
     Random common = random_from(seed * 7 + (uint64_t)(me * 1009 + round * 13));
-    long mine = world_rank + me + round, sum = -1, gathered[64], word = world_rank == round % world_size ? round : -1;
+    long mine = world_rank + me + round, sum = -1, gathered[64],
+         word = world_rank == round % world_size ? round : -1;
     long total = (long)world_size * (world_size - 1) / 2 + (long)world_size * (me + round);
     MPI_Request request[3];
     int n = 0, flag, form = random_below(&common, 3);
@@ -87,9 +90,12 @@ static void collectives(int me, Random *random, int round)
         else
             OK(MPI_Waitall(n, request, MPI_STATUSES_IGNORE));
     } else {
-        OK(MPI_Allreduce_init(&mine, &sum, 1, MPI_LONG, MPI_SUM, own[me], MPI_INFO_NULL, &request[n++]));
-        OK(MPI_Bcast_init(&word, 1, MPI_LONG, round % world_size, own[me], MPI_INFO_NULL, &request[n++]));
-        OK(MPI_Allgather_init(&mine, 1, MPI_LONG, gathered, 1, MPI_LONG, own[me], MPI_INFO_NULL, &request[n++]));
+        OK(MPI_Allreduce_init(&mine, &sum, 1, MPI_LONG, MPI_SUM, own[me], MPI_INFO_NULL,
+                              &request[n++]));
+        OK(MPI_Bcast_init(&word, 1, MPI_LONG, round % world_size, own[me], MPI_INFO_NULL,
+                          &request[n++]));
+        OK(MPI_Allgather_init(&mine, 1, MPI_LONG, gathered, 1, MPI_LONG, own[me], MPI_INFO_NULL,
+                              &request[n++]));
         for (int i = 0; i < 2; i++) {
             OK(MPI_Startall(n, request));
             OK(MPI_Waitall(n, request, MPI_STATUSES_IGNORE));
@@ -103,9 +109,10 @@ static void collectives(int me, Random *random, int round)
         SAME(gathered[i], i + me + round);
 }
 
-/* The takers of all ranks send numbers to each other on one communicator and take whatever comes, by every kind of receive. Each
- * thread sends TAKEN messages to its successor's process and takes as many from its own, whosever they are. As messages
- * go out before any are taken, somebody always finds one. */
+/* The takers of all ranks send numbers to each other on one communicator and take whatever comes,
+ * by every kind of receive. Each thread sends TAKEN messages to its successor's process and takes
+ * as many from its own, whosever they are. As messages go out before any are taken, somebody always
+ * finds one. */
 enum { TAKEN = 6 };
 static atomic_long sent_sum, taken_sum;
 
@@ -118,7 +125,8 @@ static void wildcards(int me, Random *random, int round)
     for (int i = 0; i < TAKEN; i++) {
         out[i] = random_below(random, 1000000);
         atomic_fetch_add(&sent_sum, out[i]);
-        OK((random_below(random, 2) ? MPI_Isend : MPI_Issend)(&out[i], 1, MPI_INT, ring(1), 10 + me, pool, &requests[i]));
+        OK((random_below(random, 2) ? MPI_Isend : MPI_Issend)(&out[i], 1, MPI_INT, ring(1), 10 + me,
+                                                              pool, &requests[i]));
     }
     for (int i = 0; i < TAKEN; i++) {
         MPI_Status status;
@@ -151,14 +159,16 @@ static void wildcards(int me, Random *random, int round)
             OK(MPI_Wait(&request, &status));
         }
         SAME(status.MPI_SOURCE, from);
-        CHECK(status.MPI_TAG >= 10 && status.MPI_TAG < 10 + takers, "tag %d came by a wildcard", status.MPI_TAG);
+        CHECK(status.MPI_TAG >= 10 && status.MPI_TAG < 10 + takers, "tag %d came by a wildcard",
+              status.MPI_TAG);
         atomic_fetch_add(&taken_sum, value);
     }
     OK(MPI_Waitall(TAKEN, requests, MPI_STATUSES_IGNORE));
 }
 
-/* Requests that one thread starts and another completes: each puts its own into a stash and tries to complete somebody's out of it.
- * While all play, nobody may block on one, as its message may come from a thread that waits for this one; at the end they drain it. */
+/* Requests that one thread starts and another completes: each puts its own into a stash and tries
+ * to complete somebody's out of it. While all play, nobody may block on one, as its message may
+ * come from a thread that waits for this one; at the end they drain it. */
 typedef struct {
     MPI_Request request;
     unsigned char *in, *out;
@@ -204,8 +214,12 @@ static void pass_on(int me, Random *random, int round)
 {
     Random common = random_from(seed * 31 + (uint64_t)(me * 4099 + round));
     int bytes = random_size(&common, MOST), tag = me * 4096 + round, flag;
-    Stashed in = {.in = malloc((size_t)bytes + 1), .bytes = bytes, .key = (uint64_t)(tag + ring(-1) * 77)}, other;
-    Stashed out = {.out = malloc((size_t)bytes + 1), .bytes = bytes, .key = (uint64_t)(tag + world_rank * 77)};
+    Stashed in = {.in = malloc((size_t)bytes + 1),
+                  .bytes = bytes,
+                  .key = (uint64_t)(tag + ring(-1) * 77)},
+            other;
+    Stashed out = {
+        .out = malloc((size_t)bytes + 1), .bytes = bytes, .key = (uint64_t)(tag + world_rank * 77)};
     fill(out.out, (size_t)bytes, out.key);
     OK(MPI_Irecv(in.in, bytes, MPI_BYTE, ring(-1), tag, shared, &in.request));
     OK(MPI_Isend(out.out, bytes, MPI_BYTE, ring(1), tag, shared, &out.request));
@@ -296,12 +310,14 @@ static void objects(int me, Random *random, int round)
     OK(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &key, NULL));
     OK(MPI_Comm_set_attr(shared, key, &seed));
     OK(MPI_Comm_get_attr(shared, key, &attribute, &flag));
-    CHECK(flag && (void *)attribute == (void *)&seed, "an attribute that this thread set is not there");
+    CHECK(flag && (void *)attribute == (void *)&seed,
+          "an attribute that this thread set is not there");
     OK(MPI_Comm_delete_attr(shared, key));
     OK(MPI_Comm_free_keyval(&key));
 }
 
-/* A receive cancelled while its message may be coming: either it is cancelled, and another receive takes the message, or it is not. */
+/* A receive cancelled while its message may be coming: either it is cancelled, and another receive
+ * takes the message, or it is not. */
 static void cancelled(int me, Random *random, int round)
 {
     int out = round * 100 + me, in = -1, flag;
@@ -340,8 +356,9 @@ static void own_process(int me, Random *random, int round)
 static Play *const plays[] = {ring_messages, collectives, pass_on, objects, cancelled, own_process};
 enum { PLAYS = sizeof plays / sizeof *plays };
 
-/* Thread `me` plays the same as its fellows on the other ranks, in the same order; threads of one rank play different things. The
- * takers do nothing else, so that whom they starve never waits for another. */
+/* Thread `me` plays the same as its fellows on the other ranks, in the same order; threads of one
+ * rank play different things. The takers do nothing else, so that whom they starve never waits for
+ * another. */
 static void *play(void *arg)
 {
     int me = (int)(intptr_t)arg;
@@ -355,7 +372,8 @@ static void *play(void *arg)
     return NULL;
 }
 
-/* One partitioned message in a ring, made ready by all threads at once and watched by all of them. */
+/* One partitioned message in a ring, made ready by all threads at once and watched by all of them.
+ */
 enum { PARTS = 64, PART = 50 };
 static int partitions_out[PARTS * PART], partitions_in[PARTS * PART];
 static MPI_Request partitioned[2];
@@ -395,7 +413,8 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "fresh") == 0) {
         struct timespec now;
         clock_gettime(CLOCK_REALTIME, &now);
-        seed = ((uint64_t)now.tv_sec * 1000000007u + (uint64_t)now.tv_nsec + (uint64_t)getpid()) % 1000000000u;
+        seed = ((uint64_t)now.tv_sec * 1000000007u + (uint64_t)now.tv_nsec + (uint64_t)getpid()) %
+               1000000000u;
     } else if (argc > 1) {
         seed = strtoull(argv[1], NULL, 0);
     }
@@ -417,8 +436,10 @@ int main(int argc, char **argv)
     OK(MPI_Allreduce(MPI_IN_PLACE, sums, 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD));
     SAME(sums[0], sums[1]);
 
-    OK(MPI_Psend_init(partitions_out, PARTS, PART, MPI_INT, ring(1), 1, MPI_COMM_WORLD, MPI_INFO_NULL, &partitioned[0]));
-    OK(MPI_Precv_init(partitions_in, PARTS, PART, MPI_INT, ring(-1), 1, MPI_COMM_WORLD, MPI_INFO_NULL, &partitioned[1]));
+    OK(MPI_Psend_init(partitions_out, PARTS, PART, MPI_INT, ring(1), 1, MPI_COMM_WORLD,
+                      MPI_INFO_NULL, &partitioned[0]));
+    OK(MPI_Precv_init(partitions_in, PARTS, PART, MPI_INT, ring(-1), 1, MPI_COMM_WORLD,
+                      MPI_INFO_NULL, &partitioned[1]));
     for (rounds = 0; rounds < 10; rounds++) {
         memset(partitions_in, -1, sizeof partitions_in);
         OK(MPI_Startall(2, partitioned));
@@ -432,6 +453,7 @@ int main(int argc, char **argv)
     OK(MPI_Comm_free(&shared));
     OK(MPI_Comm_free(&pool));
     if (check_failures)
-        fprintf(stderr, "rank %d of %d: again with: thread_storm %" PRIu64 "\n", world_rank, world_size, seed);
+        fprintf(stderr, "rank %d of %d: again with: thread_storm %" PRIu64 "\n", world_rank,
+                world_size, seed);
     return check_end();
 }

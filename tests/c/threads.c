@@ -1,5 +1,5 @@
-/* MPI_THREAD_MULTIPLE under load: threads with a communicator each, threads that share one, threads that compete
- * for the same wildcard messages, and threads that wait while others send. */
+/* MPI_THREAD_MULTIPLE under load: threads with a communicator each, threads that share one, threads
+ * that compete for the same wildcard messages, and threads that wait while others send. */
 #include "check.h"
 
 #include <pthread.h>
@@ -36,15 +36,16 @@ static void *ring_and_collectives(void *arg)
     return NULL;
 }
 
-/* Threads on one communicator, told apart by tags only; blocking calls, so each must sleep without harming the others. */
+/* Threads on one communicator, told apart by tags only; blocking calls, so each must sleep without
+ * harming the others. */
 static void *tags_apart(void *arg)
 {
     int me = (int)(intptr_t)arg;
     for (int round = 0; round < ROUNDS; round++) {
         int out[3] = {world_rank, me, round}, in[3] = {-1, -1, -1};
         MPI_Status status;
-        OK(MPI_Sendrecv(out, 3, MPI_INT, ring(1), SHARED_TAGS + me, in, 3, MPI_INT, ring(-1), SHARED_TAGS + me, shared,
-                        &status));
+        OK(MPI_Sendrecv(out, 3, MPI_INT, ring(1), SHARED_TAGS + me, in, 3, MPI_INT, ring(-1),
+                        SHARED_TAGS + me, shared, &status));
         SAME(in[0], ring(-1));
         SAME(in[1], me);
         SAME(in[2], round);
@@ -53,7 +54,8 @@ static void *tags_apart(void *arg)
     return NULL;
 }
 
-/* Even threads send, odd threads take whatever comes by matched probe; together they must see each message once. */
+/* Even threads send, odd threads take whatever comes by matched probe; together they must see each
+ * message once. */
 static long taken_sum, taken_count;
 static int wanted_count;
 

@@ -1,5 +1,6 @@
-/* A tool with threads of its own (MPI_T_init_thread with MPI_THREAD_MULTIPLE) beside a program that has one thread: before MPI_Init, and
- * while the program sends and receives, the tool's threads read all variables, among them those under the library's lock. */
+/* A tool with threads of its own (MPI_T_init_thread with MPI_THREAD_MULTIPLE) beside a program that
+ * has one thread: before MPI_Init, and while the program sends and receives, the tool's threads
+ * read all variables, among them those under the library's lock. */
 // ranks: 1 2 3
 #include "check.h"
 
@@ -20,7 +21,9 @@ static void read_all(MPI_T_pvar_session session, MPI_Comm *comm)
         int class = -1, bind = -1, count = -1;
         MPI_Datatype type = MPI_DATATYPE_NULL;
         MPI_T_pvar_handle handle = MPI_T_PVAR_HANDLE_NULL;
-        CODE(MPI_T_pvar_get_info(i, NULL, NULL, NULL, &class, &type, NULL, NULL, NULL, &bind, NULL, NULL, NULL), MPI_SUCCESS);
+        CODE(MPI_T_pvar_get_info(i, NULL, NULL, NULL, &class, &type, NULL, NULL, NULL, &bind, NULL,
+                                 NULL, NULL),
+             MPI_SUCCESS);
         if (bind != MPI_T_BIND_NO_OBJECT && !comm)
             continue;
         CODE(MPI_T_pvar_handle_alloc(session, i, comm, &handle, &count), MPI_SUCCESS);

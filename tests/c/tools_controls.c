@@ -1,4 +1,5 @@
-/* MPI_T: initialising before and after MPI, control variables, enumerations, categories, events and their sources. */
+/* MPI_T: initialising before and after MPI, control variables, enumerations, categories, events and
+ * their sources. */
 #include <limits.h>
 #include "check.h"
 
@@ -38,7 +39,8 @@ static void settings(unsigned long long wanted)
     MPI_T_cvar_handle handle = MPI_T_CVAR_HANDLE_NULL;
     int count = -1;
     unsigned long long value = 0;
-    CODE(MPI_T_cvar_handle_alloc(find_cvar("FERRY_SHM_READ_MIN"), NULL, &handle, &count), MPI_SUCCESS);
+    CODE(MPI_T_cvar_handle_alloc(find_cvar("FERRY_SHM_READ_MIN"), NULL, &handle, &count),
+         MPI_SUCCESS);
     SAME(count, 1);
     CODE(MPI_T_cvar_read(handle, &value), MPI_SUCCESS);
     SAME(value, wanted);
@@ -63,20 +65,24 @@ static void all_controls(void)
     CODE(MPI_T_cvar_get_num(&n), MPI_SUCCESS);
     for (int i = 0; i < n; i++) {
         char name[ROOM], text[ROOM];
-        int name_length = ROOM, text_length = ROOM, verbosity = -1, bind = -1, scope = -1, count = -1;
+        int name_length = ROOM, text_length = ROOM, verbosity = -1, bind = -1, scope = -1,
+            count = -1;
         MPI_Datatype type = MPI_DATATYPE_NULL;
         MPI_T_enum names = MPI_T_ENUM_NULL;
-        CODE(MPI_T_cvar_get_info(i, name, &name_length, &verbosity, &type, &names, text, &text_length, &bind, &scope),
+        CODE(MPI_T_cvar_get_info(i, name, &name_length, &verbosity, &type, &names, text,
+                                 &text_length, &bind, &scope),
              MPI_SUCCESS);
         SAME(name_length, strlen(name) + 1);
         SAME(text_length, strlen(text) + 1);
         CHECK(strncmp(name, "FERRY_", 6) == 0, "variable %d is called [%s]", i, name);
-        CHECK(verbosity >= MPI_T_VERBOSITY_USER_BASIC && verbosity <= MPI_T_VERBOSITY_MPIDEV_ALL, "verbosity %d", verbosity);
+        CHECK(verbosity >= MPI_T_VERBOSITY_USER_BASIC && verbosity <= MPI_T_VERBOSITY_MPIDEV_ALL,
+              "verbosity %d", verbosity);
         CODE(MPI_T_cvar_get_index(name, &index), MPI_SUCCESS);
         SAME(index, i);
         char little[4] = "xyz";
         int room = 3;
-        CODE(MPI_T_cvar_get_info(i, little, &room, NULL, NULL, NULL, NULL, NULL, NULL, NULL), MPI_SUCCESS);
+        CODE(MPI_T_cvar_get_info(i, little, &room, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+             MPI_SUCCESS);
         CHECK(strcmp(little, "FE") == 0, "shortened to [%s]", little);
         SAME(room, name_length);
         MPI_T_cvar_handle handle;
@@ -96,21 +102,25 @@ static void all_controls(void)
         } value = {0};
         CHECK(count == (type == MPI_CHAR ? ROOM : 1), "%s has %d elements", name, count);
         CODE(MPI_T_cvar_read(handle, &value), MPI_SUCCESS);
-        CODE(MPI_T_cvar_write(handle, &value), scope == MPI_T_SCOPE_READONLY ? MPI_T_ERR_CVAR_SET_NEVER : MPI_SUCCESS);
+        CODE(MPI_T_cvar_write(handle, &value),
+             scope == MPI_T_SCOPE_READONLY ? MPI_T_ERR_CVAR_SET_NEVER : MPI_SUCCESS);
         if (strcmp(name, "FERRY_ON_HANG") == 0)
-            CHECK(strcmp(value.text, getenv("FERRY_ON_HANG") ? getenv("FERRY_ON_HANG") : "") == 0, "it is [%s]", value.text);
+            CHECK(strcmp(value.text, getenv("FERRY_ON_HANG") ? getenv("FERRY_ON_HANG") : "") == 0,
+                  "it is [%s]", value.text);
         if (type == MPI_INT) {
             int items = -1, stands_for = -1;
             room = ROOM;
             CODE(MPI_T_enum_get_info(names, &items, text, &room), MPI_SUCCESS);
-            CHECK(items >= 3 && value.i >= 0 && value.i < items, "%s is %d of %d names", name, value.i, items);
+            CHECK(items >= 3 && value.i >= 0 && value.i < items, "%s is %d of %d names", name,
+                  value.i, items);
             for (int k = 0; k < items; k++) {
                 room = ROOM;
                 CODE(MPI_T_enum_get_item(names, k, &stands_for, text, &room), MPI_SUCCESS);
                 SAME(stands_for, k);
                 SAME(room, strlen(text) + 1);
             }
-            CODE(MPI_T_enum_get_item(names, items, &stands_for, text, &room), MPI_T_ERR_INVALID_INDEX);
+            CODE(MPI_T_enum_get_item(names, items, &stands_for, text, &room),
+                 MPI_T_ERR_INVALID_INDEX);
             value.i = items;
             CODE(MPI_T_cvar_write(handle, &value), MPI_T_ERR_INVALID);
         } else {
@@ -119,8 +129,10 @@ static void all_controls(void)
         CODE(MPI_T_cvar_handle_free(&handle), MPI_SUCCESS);
     }
     CODE(MPI_T_cvar_get_index("FERRY_NO_SUCH_THING", &index), MPI_T_ERR_INVALID_NAME);
-    CODE(MPI_T_cvar_get_info(n, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), MPI_T_ERR_INVALID_INDEX);
-    CODE(MPI_T_cvar_get_info(-1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), MPI_T_ERR_INVALID_INDEX);
+    CODE(MPI_T_cvar_get_info(n, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+         MPI_T_ERR_INVALID_INDEX);
+    CODE(MPI_T_cvar_get_info(-1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+         MPI_T_ERR_INVALID_INDEX);
 }
 
 /* Categories form trees that hold every variable and event once. */
@@ -132,7 +144,8 @@ static void categories(void)
     CODE(MPI_T_pvar_get_num(&counts), MPI_SUCCESS);
     CODE(MPI_T_event_get_num(&events), MPI_SUCCESS);
     CODE(MPI_T_category_changed(&stamp), MPI_SUCCESS);
-    int seen_controls[ROOM] = {0}, seen_counts[ROOM] = {0}, seen_events[ROOM] = {0}, seen[ROOM] = {0};
+    int seen_controls[ROOM] = {0}, seen_counts[ROOM] = {0}, seen_events[ROOM] = {0},
+        seen[ROOM] = {0};
     int list[ROOM], index = -1;
     for (int i = 0; i < n; i++) {
         char name[ROOM];
@@ -155,9 +168,11 @@ static void categories(void)
             seen[list[j]]++;
     }
     for (int i = 0; i < controls; i++)
-        CHECK(seen_controls[i] == 1, "control variable %d stands in %d categories", i, seen_controls[i]);
+        CHECK(seen_controls[i] == 1, "control variable %d stands in %d categories", i,
+              seen_controls[i]);
     for (int i = 0; i < counts; i++)
-        CHECK(seen_counts[i] == 1, "performance variable %d stands in %d categories", i, seen_counts[i]);
+        CHECK(seen_counts[i] == 1, "performance variable %d stands in %d categories", i,
+              seen_counts[i]);
     for (int i = 0; i < events; i++)
         CHECK(seen_events[i] == 1, "event %d stands in %d categories", i, seen_events[i]);
     int tops = 0;
@@ -174,7 +189,8 @@ static void categories(void)
 static int told, told_code, told_class, freed, dropped;
 static MPI_Count told_time;
 
-static void on_error(MPI_T_event_instance event, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *data)
+static void on_error(MPI_T_event_instance event, MPI_T_event_registration registration,
+                     MPI_T_cb_safety safety, void *data)
 {
     (void)registration;
     SAME(safety, MPI_T_CB_REQUIRE_NONE);
@@ -194,7 +210,8 @@ static void on_error(MPI_T_event_instance event, MPI_T_event_registration regist
     CLASS(MPI_Send(NULL, 0, MPI_INT, -9, 0, MPI_COMM_WORLD), MPI_ERR_RANK);
 }
 
-static void on_drop(MPI_Count count, MPI_T_event_registration registration, int source, MPI_T_cb_safety safety, void *data)
+static void on_drop(MPI_Count count, MPI_T_event_registration registration, int source,
+                    MPI_T_cb_safety safety, void *data)
 {
     (void)registration, (void)source, (void)safety, (void)data;
     dropped += (int)count;
@@ -215,7 +232,8 @@ static void events(void)
     MPI_Count ticks = -1, most = -1, before = -1, after = -1;
     CODE(MPI_T_source_get_num(&sources), MPI_SUCCESS);
     SAME(sources, 1);
-    CODE(MPI_T_source_get_info(0, name, &room, NULL, NULL, &order, &ticks, &most, NULL), MPI_SUCCESS);
+    CODE(MPI_T_source_get_info(0, name, &room, NULL, NULL, &order, &ticks, &most, NULL),
+         MPI_SUCCESS);
     SAME(ticks, 1000000000);
     CODE(MPI_T_source_get_timestamp(1, &before), MPI_T_ERR_INVALID_INDEX);
     CODE(MPI_T_source_get_timestamp(0, &before), MPI_SUCCESS);
@@ -225,16 +243,21 @@ static void events(void)
     MPI_Aint places[2];
     MPI_Info info;
     room = ROOM;
-    CODE(MPI_T_event_get_info(index, name, &room, NULL, types, places, &elements, NULL, &info, NULL, NULL, NULL), MPI_SUCCESS);
+    CODE(MPI_T_event_get_info(index, name, &room, NULL, types, places, &elements, NULL, &info, NULL,
+                              NULL, NULL),
+         MPI_SUCCESS);
     OK(MPI_Info_free(&info));
     SAME(elements, 2);
     SAME(types[0] == MPI_INT && types[1] == MPI_INT, 1);
     SAME(places[1], sizeof(int));
     MPI_T_event_registration registration;
-    CODE(MPI_T_event_handle_alloc(index + 1, NULL, MPI_INFO_NULL, &registration), MPI_T_ERR_INVALID_INDEX);
+    CODE(MPI_T_event_handle_alloc(index + 1, NULL, MPI_INFO_NULL, &registration),
+         MPI_T_ERR_INVALID_INDEX);
     CODE(MPI_T_event_handle_alloc(index, NULL, MPI_INFO_NULL, &registration), MPI_SUCCESS);
     CLASS(MPI_Send(NULL, 0, MPI_INT, -9, 0, MPI_COMM_WORLD), MPI_ERR_RANK); /* nobody listens yet */
-    CODE(MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, &told, on_error), MPI_SUCCESS);
+    CODE(MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, &told,
+                                       on_error),
+         MPI_SUCCESS);
     CODE(MPI_T_event_set_dropped_handler(registration, on_drop), MPI_SUCCESS);
     int code = MPI_Send(NULL, 0, MPI_INT, world_size, 0, MPI_COMM_WORLD);
     CODE(MPI_T_source_get_timestamp(0, &after), MPI_SUCCESS);
@@ -242,8 +265,8 @@ static void events(void)
     SAME(told_code, code);
     SAME(told_class, MPI_ERR_RANK);
     SAME(dropped, 1);
-    CHECK(before <= told_time && told_time <= after, "it happened at %lld, between %lld and %lld", (long long)told_time,
-          (long long)before, (long long)after);
+    CHECK(before <= told_time && told_time <= after, "it happened at %lld, between %lld and %lld",
+          (long long)told_time, (long long)before, (long long)after);
     CODE(MPI_T_event_handle_free(registration, &freed, on_free), MPI_SUCCESS);
     SAME(freed, 1);
     CODE(MPI_T_event_handle_free(registration, &freed, on_free), MPI_T_ERR_INVALID_HANDLE);
@@ -258,7 +281,8 @@ static void algorithm(void)
     OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     int index = find_cvar("FERRY_COLL_ALLREDUCE"), count = -1, items = -1, value = -1, ring_is = -1;
     MPI_T_enum names;
-    CODE(MPI_T_cvar_get_info(index, NULL, NULL, NULL, NULL, &names, NULL, NULL, NULL, NULL), MPI_SUCCESS);
+    CODE(MPI_T_cvar_get_info(index, NULL, NULL, NULL, NULL, &names, NULL, NULL, NULL, NULL),
+         MPI_SUCCESS);
     CODE(MPI_T_enum_get_info(names, &items, NULL, NULL), MPI_SUCCESS);
     for (int i = 0; i < items; i++) {
         char name[ROOM];

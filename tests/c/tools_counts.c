@@ -1,4 +1,5 @@
-/* MPI_T performance variables: exact counts after known traffic, sessions, handles, starting, stopping, resetting. */
+/* MPI_T performance variables: exact counts after known traffic, sessions, handles, starting,
+ * stopping, resetting. */
 // ranks: 1 2 3 4 7
 #include "check.h"
 
@@ -16,7 +17,9 @@ static int find(const char *name, int *class)
     for (int i = 0; i < n; i++) {
         char is[256];
         int room = sizeof is;
-        CODE(MPI_T_pvar_get_info(i, is, &room, NULL, class, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), MPI_SUCCESS);
+        CODE(MPI_T_pvar_get_info(i, is, &room, NULL, class, NULL, NULL, NULL, NULL, NULL, NULL,
+                                 NULL, NULL),
+             MPI_SUCCESS);
         if (strcmp(is, name) == 0)
             return i;
     }
@@ -64,12 +67,17 @@ static void traffic(void)
 {
     static char in[LARGE], own[LARGE], out[LARGE];
     MPI_T_pvar_handle sent = wire_handle("messages_sent"), sent_bytes = wire_handle("bytes_sent");
-    MPI_T_pvar_handle got = wire_handle("messages_received"), got_bytes = wire_handle("bytes_received");
-    MPI_T_pvar_handle self = handle_of("self_messages_sent", MPI_COMM_NULL), self_got = handle_of("self_bytes_received", MPI_COMM_NULL);
-    MPI_T_pvar_handle eager = handle_of("sent_eager", MPI_COMM_NULL), announced = handle_of("sent_announced", MPI_COMM_NULL);
-    MPI_T_pvar_handle came = handle_of("received_announced", MPI_COMM_NULL), idle = handle_of("sleeps", MPI_COMM_NULL);
+    MPI_T_pvar_handle got = wire_handle("messages_received"),
+                      got_bytes = wire_handle("bytes_received");
+    MPI_T_pvar_handle self = handle_of("self_messages_sent", MPI_COMM_NULL),
+                      self_got = handle_of("self_bytes_received", MPI_COMM_NULL);
+    MPI_T_pvar_handle eager = handle_of("sent_eager", MPI_COMM_NULL),
+                      announced = handle_of("sent_announced", MPI_COMM_NULL);
+    MPI_T_pvar_handle came = handle_of("received_announced", MPI_COMM_NULL),
+                      idle = handle_of("sleeps", MPI_COMM_NULL);
     int next = ring(1), last = ring(-1);
-    /* Nobody sends before all count, nor anything else before all have stopped. After a few barriers they need no messages. */
+    /* Nobody sends before all count, nor anything else before all have stopped. After a few
+     * barriers they need no messages. */
     for (int i = 0; i < 4; i++)
         OK(MPI_Barrier(MPI_COMM_WORLD));
     CODE(MPI_T_pvar_start(session, MPI_T_PVAR_ALL_HANDLES), MPI_SUCCESS);
@@ -83,20 +91,24 @@ static void traffic(void)
         OK(MPI_Send(out, SMALL, MPI_CHAR, 0, i, MPI_COMM_SELF));
         OK(MPI_Waitall(2, r, MPI_STATUSES_IGNORE));
     }
-    OK(MPI_Sendrecv(out, LARGE, MPI_CHAR, next, 7, in, LARGE, MPI_CHAR, last, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-    OK(MPI_Sendrecv(out, LARGE, MPI_CHAR, 0, 7, own, LARGE, MPI_CHAR, 0, 7, MPI_COMM_SELF, MPI_STATUS_IGNORE));
+    OK(MPI_Sendrecv(out, LARGE, MPI_CHAR, next, 7, in, LARGE, MPI_CHAR, last, 7, MPI_COMM_WORLD,
+                    MPI_STATUS_IGNORE));
+    OK(MPI_Sendrecv(out, LARGE, MPI_CHAR, 0, 7, own, LARGE, MPI_CHAR, 0, 7, MPI_COMM_SELF,
+                    MPI_STATUS_IGNORE));
     OK(MPI_Barrier(MPI_COMM_WORLD));
     CODE(MPI_T_pvar_stop(session, MPI_T_PVAR_ALL_HANDLES), MPI_SUCCESS);
     OK(MPI_Barrier(MPI_COMM_WORLD));
     int own_ring = world_size == 1; /* then the next rank is this one */
     int n = TIMES + 1;
     Number bytes = TIMES * SMALL + LARGE;
-    /* Barriers need no messages in shared memory. Elsewhere the two counted ones do, without a byte in them: of each at most two
-     * with every other rank. */
+    /* Barriers need no messages in shared memory. Elsewhere the two counted ones do, without a byte
+     * in them: of each at most two with every other rank. */
     Number more = strcmp(wire(), "shm") == 0 ? 0 : 4 * (Number)(world_size - 1);
     Number wired = own_ring ? 0 : n;
-    CHECK(value_of(sent) >= wired && value_of(sent) <= wired + more, "%llu messages sent, not %llu", value_of(sent), wired);
-    CHECK(value_of(got) >= wired && value_of(got) <= wired + more, "%llu messages received, not %llu", value_of(got), wired);
+    CHECK(value_of(sent) >= wired && value_of(sent) <= wired + more, "%llu messages sent, not %llu",
+          value_of(sent), wired);
+    CHECK(value_of(got) >= wired && value_of(got) <= wired + more,
+          "%llu messages received, not %llu", value_of(got), wired);
     SAME(value_of(sent_bytes), own_ring ? 0 : bytes);
     SAME(value_of(got_bytes), own_ring ? 0 : bytes);
     SAME(value_of(self), own_ring ? 2 * n : n);
@@ -107,18 +119,21 @@ static void traffic(void)
     /* Stopped: more messages change nothing. Reset: zero. Started again: from there on. */
     MPI_T_pvar_handle one = own_ring ? self : sent;
     Number stood = value_of(one);
-    OK(MPI_Sendrecv(out, 8, MPI_CHAR, next, 8, in, 8, MPI_CHAR, last, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    OK(MPI_Sendrecv(out, 8, MPI_CHAR, next, 8, in, 8, MPI_CHAR, last, 8, MPI_COMM_WORLD,
+                    MPI_STATUS_IGNORE));
     Number before = value_of(one), value = 0;
     SAME(before, stood);
     CODE(MPI_T_pvar_start(session, one), MPI_SUCCESS);
-    OK(MPI_Sendrecv(out, 8, MPI_CHAR, next, 8, in, 8, MPI_CHAR, last, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    OK(MPI_Sendrecv(out, 8, MPI_CHAR, next, 8, in, 8, MPI_CHAR, last, 8, MPI_COMM_WORLD,
+                    MPI_STATUS_IGNORE));
     SAME(value_of(one), before + 1);
     CODE(MPI_T_pvar_readreset(session, one, &value), MPI_SUCCESS);
     SAME(value, before + 1);
     SAME(value_of(one), 0);
     value = 1000;
     CODE(MPI_T_pvar_write(session, one, &value), MPI_SUCCESS);
-    OK(MPI_Sendrecv(out, 8, MPI_CHAR, next, 8, in, 8, MPI_CHAR, last, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    OK(MPI_Sendrecv(out, 8, MPI_CHAR, next, 8, in, 8, MPI_CHAR, last, 8, MPI_COMM_WORLD,
+                    MPI_STATUS_IGNORE));
     SAME(value_of(one), 1001);
     CODE(MPI_T_pvar_reset(session, MPI_T_PVAR_ALL_HANDLES), MPI_SUCCESS);
     SAME(value_of(one), 0);
@@ -134,9 +149,12 @@ static void unexpected(void)
 {
     MPI_Comm comm;
     OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    MPI_T_pvar_handle length = handle_of("unexpected_queue_length", MPI_COMM_NULL), bytes = handle_of("unexpected_queue_bytes", MPI_COMM_NULL);
-    MPI_T_pvar_handle most = handle_of("unexpected_queue_length_max", MPI_COMM_NULL), here = handle_of("comm_unexpected_queue_length", comm);
-    MPI_T_pvar_handle posted = handle_of("comm_posted_receives", comm), total = handle_of("unexpected_messages", MPI_COMM_NULL);
+    MPI_T_pvar_handle length = handle_of("unexpected_queue_length", MPI_COMM_NULL),
+                      bytes = handle_of("unexpected_queue_bytes", MPI_COMM_NULL);
+    MPI_T_pvar_handle most = handle_of("unexpected_queue_length_max", MPI_COMM_NULL),
+                      here = handle_of("comm_unexpected_queue_length", comm);
+    MPI_T_pvar_handle posted = handle_of("comm_posted_receives", comm),
+                      total = handle_of("unexpected_messages", MPI_COMM_NULL);
     CODE(MPI_T_pvar_start(session, length), MPI_T_ERR_PVAR_NO_STARTSTOP);
     CODE(MPI_T_pvar_stop(session, most), MPI_T_ERR_PVAR_NO_STARTSTOP);
     CODE(MPI_T_pvar_reset(session, length), MPI_T_ERR_PVAR_NO_WRITE);
@@ -186,7 +204,8 @@ static void collectives(void)
     OK(MPI_Info_set(info, "ferry_coll_barrier", "messages"));
     OK(MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comm));
     OK(MPI_Info_free(&info));
-    MPI_T_pvar_handle called = handle_of("comm_collectives", comm), by_ring = handle_of("coll_by_ring", MPI_COMM_NULL);
+    MPI_T_pvar_handle called = handle_of("comm_collectives", comm),
+                      by_ring = handle_of("coll_by_ring", MPI_COMM_NULL);
     MPI_T_pvar_handle board = handle_of("coll_by_board", MPI_COMM_NULL);
     CODE(MPI_T_pvar_start(session, called), MPI_SUCCESS);
     CODE(MPI_T_pvar_start(session, by_ring), MPI_SUCCESS);
@@ -210,7 +229,9 @@ static void waiting(void)
     MPI_Datatype type = MPI_DATATYPE_NULL;
     int index = find("time_waiting", &class);
     SAME(class, MPI_T_PVAR_CLASS_TIMER);
-    CODE(MPI_T_pvar_get_info(index, NULL, NULL, NULL, NULL, &type, NULL, NULL, NULL, NULL, NULL, NULL, NULL), MPI_SUCCESS);
+    CODE(MPI_T_pvar_get_info(index, NULL, NULL, NULL, NULL, &type, NULL, NULL, NULL, NULL, NULL,
+                             NULL, NULL),
+         MPI_SUCCESS);
     SAME(type == MPI_DOUBLE, 1);
     CODE(MPI_T_pvar_handle_alloc(session, index, NULL, &time, &count), MPI_SUCCESS);
     OK(MPI_Barrier(MPI_COMM_WORLD));
@@ -223,7 +244,8 @@ static void waiting(void)
     double whole = MPI_Wtime() - began;
     CODE(MPI_T_pvar_read(session, time, &waited), MPI_SUCCESS);
     CHECK(waited >= 0 && waited <= whole, "%g of %g seconds were waited", waited, whole);
-    CHECK(world_rank == 0 || waited >= whole * 0.5, "only %g of %g seconds were waited", waited, whole);
+    CHECK(world_rank == 0 || waited >= whole * 0.5, "only %g of %g seconds were waited", waited,
+          whole);
 }
 
 static void sessions(void)
@@ -237,14 +259,16 @@ static void sessions(void)
     CODE(MPI_T_pvar_read(MPI_T_PVAR_SESSION_NULL, mine, &value), MPI_T_ERR_INVALID_SESSION);
     CODE(MPI_T_pvar_read(session, MPI_T_PVAR_ALL_HANDLES, &value), MPI_T_ERR_INVALID_HANDLE);
     CODE(MPI_T_pvar_read(session, MPI_T_PVAR_HANDLE_NULL, &value), MPI_T_ERR_INVALID_HANDLE);
-    CODE(MPI_T_pvar_handle_alloc(other, find("sleeps", &class), NULL, &handle, &count), MPI_SUCCESS);
+    CODE(MPI_T_pvar_handle_alloc(other, find("sleeps", &class), NULL, &handle, &count),
+         MPI_SUCCESS);
     old = other;
     CODE(MPI_T_pvar_session_free(&other), MPI_SUCCESS);
     SAME(other == MPI_T_PVAR_SESSION_NULL, 1);
     CODE(MPI_T_pvar_start(old, handle), MPI_T_ERR_INVALID_SESSION);
     CODE(MPI_T_pvar_session_free(&old), MPI_T_ERR_INVALID_SESSION);
     CODE(MPI_T_pvar_start(session, handle), MPI_T_ERR_INVALID_HANDLE);
-    CODE(MPI_T_pvar_handle_alloc(session, find("comm_collectives", &class), NULL, &handle, &count), MPI_T_ERR_INVALID_HANDLE);
+    CODE(MPI_T_pvar_handle_alloc(session, find("comm_collectives", &class), NULL, &handle, &count),
+         MPI_T_ERR_INVALID_HANDLE);
     CODE(MPI_T_pvar_handle_alloc(session, -1, NULL, &handle, &count), MPI_T_ERR_INVALID_INDEX);
     CODE(MPI_T_pvar_get_index("sleeps", MPI_T_PVAR_CLASS_COUNTER, &index), MPI_SUCCESS);
     CODE(MPI_T_pvar_get_index("sleeps", MPI_T_PVAR_CLASS_TIMER, &index), MPI_T_ERR_INVALID_NAME);
@@ -262,7 +286,8 @@ int main(int argc, char **argv)
     SAME(value_of(early), 0);
     check_begin(&argc, &argv);
     int in = -1;
-    OK(MPI_Sendrecv(&world_rank, 1, MPI_INT, ring(1), 0, &in, 1, MPI_INT, ring(-1), 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    OK(MPI_Sendrecv(&world_rank, 1, MPI_INT, ring(1), 0, &in, 1, MPI_INT, ring(-1), 0,
+                    MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     SAME(value_of(early), 1);
     MPI_T_pvar_session first = session;
     CODE(MPI_T_pvar_session_create(&session), MPI_SUCCESS);

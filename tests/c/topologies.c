@@ -1,4 +1,5 @@
-/* Cartesian grids, graphs and distributed graphs: coordinates, neighbours, shifts, parts; what they carry. */
+/* Cartesian grids, graphs and distributed graphs: coordinates, neighbours, shifts, parts; what they
+ * carry. */
 #include "check.h"
 
 static void dimensions(void)
@@ -9,7 +10,8 @@ static void dimensions(void)
             OK(MPI_Dims_create(n, d, dims));
             for (int i = 0; i < d; i++) {
                 product *= dims[i];
-                CHECK(i == 0 || dims[i] <= dims[i - 1], "Dims_create(%d, %d): dimensions grow", n, d);
+                CHECK(i == 0 || dims[i] <= dims[i - 1], "Dims_create(%d, %d): dimensions grow", n,
+                      d);
             }
             SAME(product, n);
         }
@@ -72,7 +74,8 @@ static void grid(int dims_count, int mask)
             }
             SAME(to, wanted);
             int in = -1;
-            OK(MPI_Sendrecv(&rank, 1, MPI_INT, to, 3, &in, 1, MPI_INT, from, 3, comm, MPI_STATUS_IGNORE));
+            OK(MPI_Sendrecv(&rank, 1, MPI_INT, to, 3, &in, 1, MPI_INT, from, 3, comm,
+                            MPI_STATUS_IGNORE));
             SAME(in, from == MPI_PROC_NULL ? -1 : from);
         }
     /* Lines along each dimension. */
@@ -128,7 +131,8 @@ static void small_grid(void)
 /* A ring with a chord to rank 0. */
 static void graph(void)
 {
-    int n = world_size, *index = malloc((size_t)n * sizeof *index), *edges = malloc(3 * (size_t)n * sizeof *edges), total = 0;
+    int n = world_size, *index = malloc((size_t)n * sizeof *index),
+        *edges = malloc(3 * (size_t)n * sizeof *edges), total = 0;
     for (int i = 0; i < n; i++) {
         edges[total++] = (i + n - 1) % n;
         edges[total++] = (i + 1) % n;
@@ -144,7 +148,8 @@ static void graph(void)
     OK(MPI_Graphdims_get(comm, &nodes, &arcs));
     SAME(nodes, n);
     SAME(arcs, total);
-    int *got_index = malloc((size_t)n * sizeof *got_index), *got_edges = malloc((size_t)total * sizeof *got_edges);
+    int *got_index = malloc((size_t)n * sizeof *got_index),
+        *got_edges = malloc((size_t)total * sizeof *got_edges);
     OK(MPI_Graph_get(comm, n, total, got_index, got_edges));
     for (int i = 0; i < n; i++)
         SAME(got_index[i], index[i]);
@@ -163,20 +168,26 @@ static void graph(void)
     free(index), free(edges), free(got_index), free(got_edges);
 }
 
-static int sorted(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+static int sorted(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
 
 /* Each rank points to the next two; made from both sides, and from edges that anybody names. */
 static void distributed(void)
 {
-    int n = world_size, out[2] = {ring(1), ring(2)}, in[2] = {ring(-1), ring(-2)}, weights[2] = {3, 4}, other[2] = {3, 4};
+    int n = world_size, out[2] = {ring(1), ring(2)}, in[2] = {ring(-1), ring(-2)},
+        weights[2] = {3, 4}, other[2] = {3, 4};
     for (int made = 0; made < 2; made++) {
         MPI_Comm comm;
         if (made == 0) {
-            OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, in, weights, 2, out, other, MPI_INFO_NULL, 0, &comm));
+            OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, in, weights, 2, out, other,
+                                              MPI_INFO_NULL, 0, &comm));
         } else {
             /* Rank r names the edges of rank r + 1. */
             int source = ring(1), degree = 2, to[2] = {(source + 1) % n, (source + 2) % n};
-            OK(MPI_Dist_graph_create(MPI_COMM_WORLD, 1, &source, &degree, to, weights, MPI_INFO_NULL, 0, &comm));
+            OK(MPI_Dist_graph_create(MPI_COMM_WORLD, 1, &source, &degree, to, weights,
+                                     MPI_INFO_NULL, 0, &comm));
         }
         int status = -1, in_count = -1, out_count = -1, weighted = -1;
         OK(MPI_Topo_test(comm, &status));
@@ -206,14 +217,15 @@ static void distributed(void)
         OK(MPI_Comm_free(&comm));
     }
     MPI_Comm comm;
-    OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 0, NULL, MPI_WEIGHTS_EMPTY, 0, NULL, MPI_WEIGHTS_EMPTY, MPI_INFO_NULL, 0,
-                                      &comm));
+    OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 0, NULL, MPI_WEIGHTS_EMPTY, 0, NULL,
+                                      MPI_WEIGHTS_EMPTY, MPI_INFO_NULL, 0, &comm));
     int a = -1, b = -1, weighted = -1;
     OK(MPI_Dist_graph_neighbors_count(comm, &a, &b, &weighted));
     SAME(a, 0);
     SAME(b, 0);
     OK(MPI_Comm_free(&comm));
-    OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, in, MPI_UNWEIGHTED, 2, out, MPI_UNWEIGHTED, MPI_INFO_NULL, 1, &comm));
+    OK(MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, in, MPI_UNWEIGHTED, 2, out, MPI_UNWEIGHTED,
+                                      MPI_INFO_NULL, 1, &comm));
     OK(MPI_Dist_graph_neighbors_count(comm, &a, &b, &weighted));
     SAME(weighted, 0);
     OK(MPI_Comm_free(&comm));

@@ -1,6 +1,7 @@
-/* Large messages of several pairs at once, more ranks than cores, so that the senders take turns. First all pairs together, whose messages arrive whole. Then
- * the first pair's receiver asks for its messages and stays away from MPI until all other pairs have finished: its sender, which cannot go on, keeps
- * nobody from sending. */
+/* Large messages of several pairs at once, more ranks than cores, so that the senders take turns.
+ * First all pairs together, whose messages arrive whole. Then the first pair's receiver asks for
+ * its messages and stays away from MPI until all other pairs have finished: its sender, which
+ * cannot go on, keeps nobody from sending. */
 // ranks: 4 8
 // machines: no
 #include "check.h"
@@ -47,7 +48,8 @@ static void end(int round)
             }
 }
 
-/* A socket without a name in any file system at which bytes can be waited for outside of MPI; `name` is where it is. */
+/* A socket without a name in any file system at which bytes can be waited for outside of MPI;
+ * `name` is where it is. */
 static int listen_beside(struct sockaddr_un *name, socklen_t *len)
 {
     int at = socket(AF_UNIX, SOCK_DGRAM, 0);

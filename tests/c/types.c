@@ -1,9 +1,11 @@
-/* Datatypes as objects: sizes and bounds, how they were made, predefined ones, Fortran kinds, pairs, attributes and names
- * of duplicates, counts of elements, external32, and wrong arguments. */
+/* Datatypes as objects: sizes and bounds, how they were made, predefined ones, Fortran kinds,
+ * pairs, attributes and names of duplicates, counts of elements, external32, and wrong arguments.
+ */
 // ranks: 1 2
 #include "check.h"
 
-static void bounds_are(int line, MPI_Datatype type, long size, long lb, long extent, long true_lb, long true_extent)
+static void bounds_are(int line, MPI_Datatype type, long size, long lb, long extent, long true_lb,
+                       long true_extent)
 {
     MPI_Count is[5];
     OK(MPI_Type_size_c(type, &is[0]));
@@ -12,7 +14,8 @@ static void bounds_are(int line, MPI_Datatype type, long size, long lb, long ext
     long should[] = {size, lb, extent, true_lb, true_extent};
     const char *what[] = {"size", "lb", "extent", "true lb", "true extent"};
     for (int i = 0; i < 5; i++)
-        CHECK(is[i] == should[i], "line %d: %s is %lld, should be %ld", line, what[i], (long long)is[i], should[i]);
+        CHECK(is[i] == should[i], "line %d: %s is %lld, should be %ld", line, what[i],
+              (long long)is[i], should[i]);
 }
 #define BOUNDS(type, ...) bounds_are(__LINE__, type, __VA_ARGS__)
 
@@ -25,7 +28,10 @@ static void bounds(void)
     BOUNDS(MPI_LONG_DOUBLE, sizeof(long double), 0, sizeof(long double), 0, sizeof(long double));
 
     /* A structure is padded as the compiler would. */
-    struct { double d; char c; } s[2];
+    struct {
+        double d;
+        char c;
+    } s[2];
     int lengths[] = {1, 1};
     MPI_Aint places[] = {0, offsetof(__typeof__(s[0]), c)};
     MPI_Datatype types[] = {MPI_DOUBLE, MPI_CHAR};
@@ -215,7 +221,8 @@ static void elements(void)
     OK(MPI_Type_commit(&t));
     int bytes[] = {32, 16, 18}, wanted[] = {5, 3, MPI_UNDEFINED};
     for (int i = 0; i < 3; i++) {
-        OK(MPI_Sendrecv(buffer, bytes[i], MPI_PACKED, 0, 0, in, 2, t, 0, 0, MPI_COMM_SELF, &status));
+        OK(MPI_Sendrecv(buffer, bytes[i], MPI_PACKED, 0, 0, in, 2, t, 0, 0, MPI_COMM_SELF,
+                        &status));
         OK(MPI_Get_count(&status, t, &count));
         SAME(count, i == 0 ? 1 : MPI_UNDEFINED);
         OK(MPI_Get_elements(&status, t, &count));
@@ -271,7 +278,8 @@ static void mistakes(void)
     CLASS(MPI_Type_contiguous(1, MPI_INT, NULL), MPI_ERR_ARG);
     CLASS(MPI_Type_create_subarray(1, sizes, parts, starts, MPI_ORDER_C, MPI_INT, &t), MPI_ERR_ARG);
     CLASS(MPI_Type_create_subarray(1, sizes, sizes, starts, 0, MPI_INT, &t), MPI_ERR_ARG);
-    CHECK(MPI_Type_contiguous_c((MPI_Count)1 << 62, MPI_DOUBLE, &t) != MPI_SUCCESS, "a size beyond 63 bits was taken");
+    CHECK(MPI_Type_contiguous_c((MPI_Count)1 << 62, MPI_DOUBLE, &t) != MPI_SUCCESS,
+          "a size beyond 63 bits was taken");
     OK(MPI_Type_contiguous(2, MPI_INT, &t));
     CLASS(MPI_Send(buffer, 1, t, 0, 0, MPI_COMM_SELF), MPI_ERR_TYPE);
     OK(MPI_Type_free(&t));

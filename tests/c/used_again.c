@@ -1,5 +1,6 @@
-/* What a request was of before must never show in what it is of now: sends and receives by turns, on communicators of which some are
- * freed before their receives have completed, more at once than the library keeps, errors to the handler of the right one. */
+/* What a request was of before must never show in what it is of now: sends and receives by turns,
+ * on communicators of which some are freed before their receives have completed, more at once than
+ * the library keeps, errors to the handler of the right one. */
 #include "check.h"
 
 enum { MOST = 700, COMMS = 5 };
@@ -14,7 +15,8 @@ static void on_error(MPI_Comm *comm, int *code, ...)
     handled = *comm;
 }
 
-/* n messages around the ring, receives and sends by turns; the communicator may be freed before they have completed. */
+/* n messages around the ring, receives and sends by turns; the communicator may be freed before
+ * they have completed. */
 static void around(MPI_Comm comm, int n, int tag, int free_first)
 {
     for (int i = 0; i < n; i++) {

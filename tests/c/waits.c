@@ -1,4 +1,5 @@
-/* Every form of Wait and Test, on pending, done, null and inactive requests; Request_get_status; statuses. */
+/* Every form of Wait and Test, on pending, done, null and inactive requests; Request_get_status;
+ * statuses. */
 #include "check.h"
 
 enum { N = 8 };
@@ -109,7 +110,8 @@ int main(int argc, char **argv)
                 OK(MPI_Testsome(N, r, &count, indices, statuses));
             else
                 OK(MPI_Waitsome(N, r, &count, indices, statuses));
-            CHECK(count >= (test ? 0 : 1) && count <= N - done, "%d of at most %d are done", count, N - done);
+            CHECK(count >= (test ? 0 : 1) && count <= N - done, "%d of at most %d are done", count,
+                  N - done);
             for (int k = 0; k < count; k++) {
                 CHECK(!(seen & 1 << indices[k]), "request %d came twice", indices[k]);
                 seen |= 1 << indices[k];
@@ -132,7 +134,8 @@ int main(int argc, char **argv)
         OK(MPI_Testall(N, r, &flag, statuses));
         SAME(flag, 0);
         for (int k = 0; k < N; k++)
-            CHECK(r[k] != MPI_REQUEST_NULL, "Testall took request %d although not all were done", k);
+            CHECK(r[k] != MPI_REQUEST_NULL, "Testall took request %d although not all were done",
+                  k);
     }
     OK(MPI_Barrier(MPI_COMM_WORLD));
     send_one(50, 0);

@@ -1,4 +1,5 @@
-/* Ends badly, in the way that the first argument says; the second one names the rank that does it (the last, if none). */
+/* Ends badly, in the way that the first argument says; the second one names the rank that does it
+ * (the last, if none). */
 #include <mpi.h>
 
 #include <pthread.h>
@@ -10,7 +11,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static int is(const char *a, const char *b) { return strcmp(a, b) == 0; }
+static int is(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0;
+}
 
 static volatile int held;
 
@@ -82,7 +86,8 @@ int main(int argc, char **argv)
     int rank, size, value = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    int who = argc > 2 ? atoi(argv[2]) : size - 1, next = (rank + 1) % size, last = (rank + size - 1) % size;
+    int who = argc > 2 ? atoi(argv[2]) : size - 1, next = (rank + 1) % size,
+        last = (rank + size - 1) % size;
     if (!is(how, "early"))
         MPI_Barrier(MPI_COMM_WORLD);
     if (is(how, "pids")) {
@@ -98,7 +103,8 @@ int main(int argc, char **argv)
         other = rank ^ 1;
         if (is(how, "threads-face")) { /* the only thread of each waits for the other's */
             receive(NULL);
-        } else if (is(how, "threads-last")) { /* the first to sleep sleeps for ever, the last one gets its message */
+        } else if (is(how, "threads-last")) { /* the first to sleep sleeps for ever, the last one
+                                                 gets its message */
             pthread_create(&second, NULL, receive, NULL);
             usleep(100000);
             pthread_t last_one;
@@ -107,7 +113,8 @@ int main(int argc, char **argv)
             MPI_Send(&value, 1, MPI_INT, other, 18, MPI_COMM_WORLD);
             pthread_join(last_one, NULL);
             pthread_join(second, NULL);
-        } else if (pthread_create(&second, NULL, is(how, "threads-late") ? send_late : receive, NULL) == 0) {
+        } else if (pthread_create(&second, NULL, is(how, "threads-late") ? send_late : receive,
+                                  NULL) == 0) {
             if (!is(how, "threads-join")) /* nobody sends, or the second thread does, late */
                 receive(NULL);
             pthread_join(second, NULL);
@@ -126,7 +133,8 @@ int main(int argc, char **argv)
         else
             MPI_Bcast(&value, 1, MPI_INT, who, MPI_COMM_WORLD);
         MPI_Barrier(MPI_COMM_WORLD);
-    } else if (is(how, "mixed") || is(how, "forms")) { /* one rank calls another collective of as many bytes, or its other form */
+    } else if (is(how, "mixed") || is(how, "forms")) { /* one rank calls another collective of as
+                                                          many bytes, or its other form */
         int values[64] = {0};
         MPI_Request request;
         if (is(how, "forms"))
@@ -155,7 +163,8 @@ int main(int argc, char **argv)
         MPI_Request request;
         MPI_Irecv(&value, 1, MPI_INT, next, 23, MPI_COMM_WORLD, &request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
-    } else if (is(how, "merge")) { /* one rank says otherwise than its group's leader which group comes first */
+    } else if (is(how, "merge")) { /* one rank says otherwise than its group's leader which group
+                                      comes first */
         MPI_Comm half, between, all;
         MPI_Comm_split(MPI_COMM_WORLD, rank >= size / 2, 0, &half);
         MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, rank >= size / 2 ? 0 : size / 2, 3, &between);
@@ -198,7 +207,8 @@ int main(int argc, char **argv)
             value = 9;
         else if (is(how, "abort"))
             MPI_Abort(MPI_COMM_WORLD, 42);
-        else if (is(how, "abort-said")) { /* after words that nobody has flushed, while another thread has standard input's lock */
+        else if (is(how, "abort-said")) { /* after words that nobody has flushed, while another
+                                             thread has standard input's lock */
             pthread_t reader;
             if (pthread_create(&reader, NULL, hold_stdin, NULL) == 0)
                 while (!held)

@@ -1,6 +1,6 @@
-/* Mistakes in arguments. `misuse` alone makes them all under a handler that returns and checks the error class;
- * `misuse NAME` makes one under the fatal handler, on the last rank, and should not live to the end; `misuse NAME abort` the same
- * under MPI_ERRORS_ABORT. */
+/* Mistakes in arguments. `misuse` alone makes them all under a handler that returns and checks the
+ * error class; `misuse NAME` makes one under the fatal handler, on the last rank, and should not
+ * live to the end; `misuse NAME abort` the same under MPI_ERRORS_ABORT. */
 #include "check.h"
 
 #include <limits.h>
@@ -9,26 +9,86 @@ static int value = 5, many[64];
 static MPI_Datatype uncommitted;
 static MPI_Comm inter_like_null = MPI_COMM_NULL;
 
-static int bad_rank(void) { return MPI_Send(&value, 1, MPI_INT, world_size + 3, 0, MPI_COMM_WORLD); }
-static int negative_rank(void) { return MPI_Send(&value, 1, MPI_INT, -77, 0, MPI_COMM_WORLD); }
-static int any_source_send(void) { return MPI_Send(&value, 1, MPI_INT, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD); }
-static int bad_source(void) { return MPI_Recv(&value, 1, MPI_INT, world_size, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE); }
-static int bad_tag(void) { return MPI_Send(&value, 1, MPI_INT, 0, -9, MPI_COMM_WORLD); }
-static int any_tag_send(void) { return MPI_Send(&value, 1, MPI_INT, 0, MPI_ANY_TAG, MPI_COMM_WORLD); }
-static int bad_receive_tag(void) { return MPI_Recv(&value, 1, MPI_INT, 0, -9, MPI_COMM_WORLD, MPI_STATUS_IGNORE); }
-static int bad_count(void) { return MPI_Send(&value, -4, MPI_INT, 0, 0, MPI_COMM_WORLD); }
-static int null_type(void) { return MPI_Send(&value, 1, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_WORLD); }
-static int not_committed(void) { return MPI_Send(&value, 1, uncommitted, 0, 0, MPI_COMM_WORLD); }
-static int zero_type(void) { return MPI_Send(&value, 1, (MPI_Datatype)0, 0, 0, MPI_COMM_WORLD); }
-static int null_comm(void) { return MPI_Send(&value, 1, MPI_INT, 0, 0, inter_like_null); }
-static int zero_comm(void) { return MPI_Barrier((MPI_Comm)0); }
-static int wild_comm(void) { return MPI_Barrier((MPI_Comm)(uintptr_t)0x7f123456789a); }
-static int type_as_comm(void) { return MPI_Barrier((MPI_Comm)MPI_INT); }
-static int null_buffer(void) { return MPI_Send(NULL, 1, MPI_INT, 0, 0, MPI_COMM_WORLD); }
-static int bad_root(void) { return MPI_Bcast(&value, 1, MPI_INT, world_size + 1, MPI_COMM_WORLD); }
-static int negative_root(void) { return MPI_Reduce(&value, many, 1, MPI_INT, MPI_SUM, -8, MPI_COMM_WORLD); }
-static int null_op(void) { return MPI_Allreduce(&value, many, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD); }
-static int op_for_type(void) { return MPI_Allreduce(&value, many, 1, MPI_FLOAT, MPI_BXOR, MPI_COMM_WORLD); }
+static int bad_rank(void)
+{
+    return MPI_Send(&value, 1, MPI_INT, world_size + 3, 0, MPI_COMM_WORLD);
+}
+static int negative_rank(void)
+{
+    return MPI_Send(&value, 1, MPI_INT, -77, 0, MPI_COMM_WORLD);
+}
+static int any_source_send(void)
+{
+    return MPI_Send(&value, 1, MPI_INT, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD);
+}
+static int bad_source(void)
+{
+    return MPI_Recv(&value, 1, MPI_INT, world_size, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+static int bad_tag(void)
+{
+    return MPI_Send(&value, 1, MPI_INT, 0, -9, MPI_COMM_WORLD);
+}
+static int any_tag_send(void)
+{
+    return MPI_Send(&value, 1, MPI_INT, 0, MPI_ANY_TAG, MPI_COMM_WORLD);
+}
+static int bad_receive_tag(void)
+{
+    return MPI_Recv(&value, 1, MPI_INT, 0, -9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+static int bad_count(void)
+{
+    return MPI_Send(&value, -4, MPI_INT, 0, 0, MPI_COMM_WORLD);
+}
+static int null_type(void)
+{
+    return MPI_Send(&value, 1, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_WORLD);
+}
+static int not_committed(void)
+{
+    return MPI_Send(&value, 1, uncommitted, 0, 0, MPI_COMM_WORLD);
+}
+static int zero_type(void)
+{
+    return MPI_Send(&value, 1, (MPI_Datatype)0, 0, 0, MPI_COMM_WORLD);
+}
+static int null_comm(void)
+{
+    return MPI_Send(&value, 1, MPI_INT, 0, 0, inter_like_null);
+}
+static int zero_comm(void)
+{
+    return MPI_Barrier((MPI_Comm)0);
+}
+static int wild_comm(void)
+{
+    return MPI_Barrier((MPI_Comm)(uintptr_t)0x7f123456789a);
+}
+static int type_as_comm(void)
+{
+    return MPI_Barrier((MPI_Comm)MPI_INT);
+}
+static int null_buffer(void)
+{
+    return MPI_Send(NULL, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);
+}
+static int bad_root(void)
+{
+    return MPI_Bcast(&value, 1, MPI_INT, world_size + 1, MPI_COMM_WORLD);
+}
+static int negative_root(void)
+{
+    return MPI_Reduce(&value, many, 1, MPI_INT, MPI_SUM, -8, MPI_COMM_WORLD);
+}
+static int null_op(void)
+{
+    return MPI_Allreduce(&value, many, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD);
+}
+static int op_for_type(void)
+{
+    return MPI_Allreduce(&value, many, 1, MPI_FLOAT, MPI_BXOR, MPI_COMM_WORLD);
+}
 static int op_derived(void)
 {
     MPI_Datatype pair;
@@ -38,10 +98,22 @@ static int op_derived(void)
     MPI_Type_free(&pair);
     return code;
 }
-static int aliased(void) { return MPI_Allreduce(many, many, 4, MPI_INT, MPI_SUM, MPI_COMM_WORLD); }
-static int collective_count(void) { return MPI_Bcast(&value, -1, MPI_INT, 0, MPI_COMM_WORLD); }
-static int null_request(void) { return MPI_Start(&(MPI_Request){MPI_REQUEST_NULL}); }
-static int wild_request(void) { return MPI_Wait(&(MPI_Request){(MPI_Request)(uintptr_t)0x7f00deadbeef}, MPI_STATUS_IGNORE); }
+static int aliased(void)
+{
+    return MPI_Allreduce(many, many, 4, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+}
+static int collective_count(void)
+{
+    return MPI_Bcast(&value, -1, MPI_INT, 0, MPI_COMM_WORLD);
+}
+static int null_request(void)
+{
+    return MPI_Start(&(MPI_Request){MPI_REQUEST_NULL});
+}
+static int wild_request(void)
+{
+    return MPI_Wait(&(MPI_Request){(MPI_Request)(uintptr_t)0x7f00deadbeef}, MPI_STATUS_IGNORE);
+}
 static int freed_request(void)
 {
     MPI_Request request;
@@ -67,9 +139,18 @@ static int freed_type(void)
     MPI_Type_free(&type);
     return MPI_Send(many, 1, stale, 0, 0, MPI_COMM_SELF);
 }
-static int free_world(void) { return MPI_Comm_free(&(MPI_Comm){MPI_COMM_WORLD}); }
-static int free_int(void) { return MPI_Type_free(&(MPI_Datatype){MPI_INT}); }
-static int free_sum(void) { return MPI_Op_free(&(MPI_Op){MPI_SUM}); }
+static int free_world(void)
+{
+    return MPI_Comm_free(&(MPI_Comm){MPI_COMM_WORLD});
+}
+static int free_int(void)
+{
+    return MPI_Type_free(&(MPI_Datatype){MPI_INT});
+}
+static int free_sum(void)
+{
+    return MPI_Op_free(&(MPI_Op){MPI_SUM});
+}
 static int truncated(void)
 {
     MPI_Request request;
@@ -88,7 +169,11 @@ static int truncated_large(void)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     return code;
 }
-static int bad_group(void) { int n; return MPI_Group_size(MPI_GROUP_NULL, &n); }
+static int bad_group(void)
+{
+    int n;
+    return MPI_Group_size(MPI_GROUP_NULL, &n);
+}
 static int bad_incl(void)
 {
     MPI_Group world, out;
@@ -105,14 +190,46 @@ static int double_incl(void)
     MPI_Group_free(&world);
     return code;
 }
-static int bad_dims(void) { int dims[2] = {world_size + 1, 1}, periods[2] = {0, 0}; MPI_Comm c; return MPI_Cart_create(MPI_COMM_WORLD, 2, dims, periods, 0, &c); }
-static int no_topology(void) { int n; return MPI_Cartdim_get(MPI_COMM_WORLD, &n); }
-static int bad_color(void) { MPI_Comm c; return MPI_Comm_split(MPI_COMM_WORLD, -6, 0, &c); }
-static int negative_vector(void) { MPI_Datatype t; return MPI_Type_vector(-1, 1, 1, MPI_INT, &t); }
-static int null_status_index(void) { int n; return MPI_Comm_rank(MPI_COMM_NULL, &n); }
-static int null_out(void) { return MPI_Comm_rank(MPI_COMM_WORLD, NULL); }
-static int bad_errhandler(void) { return MPI_Comm_set_errhandler(MPI_COMM_SELF, (MPI_Errhandler)0); }
-static int bad_keyval(void) { void *v; int flag; return MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_KEYVAL_INVALID, &v, &flag); }
+static int bad_dims(void)
+{
+    int dims[2] = {world_size + 1, 1}, periods[2] = {0, 0};
+    MPI_Comm c;
+    return MPI_Cart_create(MPI_COMM_WORLD, 2, dims, periods, 0, &c);
+}
+static int no_topology(void)
+{
+    int n;
+    return MPI_Cartdim_get(MPI_COMM_WORLD, &n);
+}
+static int bad_color(void)
+{
+    MPI_Comm c;
+    return MPI_Comm_split(MPI_COMM_WORLD, -6, 0, &c);
+}
+static int negative_vector(void)
+{
+    MPI_Datatype t;
+    return MPI_Type_vector(-1, 1, 1, MPI_INT, &t);
+}
+static int null_status_index(void)
+{
+    int n;
+    return MPI_Comm_rank(MPI_COMM_NULL, &n);
+}
+static int null_out(void)
+{
+    return MPI_Comm_rank(MPI_COMM_WORLD, NULL);
+}
+static int bad_errhandler(void)
+{
+    return MPI_Comm_set_errhandler(MPI_COMM_SELF, (MPI_Errhandler)0);
+}
+static int bad_keyval(void)
+{
+    void *v;
+    int flag;
+    return MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_KEYVAL_INVALID, &v, &flag);
+}
 
 /* Words that the fatal message must have besides the rank. */
 static const struct {
@@ -189,8 +306,10 @@ int main(int argc, char **argv)
         MPI_Error_class(code, &class);
         MPI_Error_string(code, text, &length);
         CHECK(code != MPI_SUCCESS, "%s was not noticed", mistakes[i].name);
-        CHECK(class == mistakes[i].class || (mistakes[i].other_class && class == mistakes[i].other_class),
-              "%s gave class %d [%s], should give %d", mistakes[i].name, class, text, mistakes[i].class);
+        CHECK(class == mistakes[i].class ||
+                  (mistakes[i].other_class && class == mistakes[i].other_class),
+              "%s gave class %d [%s], should give %d", mistakes[i].name, class, text,
+              mistakes[i].class);
         CHECK(length > 0 && length == (int)strlen(text), "%s has no text", mistakes[i].name);
     }
     /* All is still well. */

@@ -8,7 +8,8 @@
 
 enum { TAG = 7 };
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     MPI_Init(&argc, &argv);
     if (argc != 3 || strcmp(argv[1], "self") != 0)
         MPI_Abort(MPI_COMM_WORLD, 2);

@@ -1,4 +1,5 @@
-// One job under any launcher: every rank speaks with every other, all agree about a sum, and each says where it is.
+// One job under any launcher: every rank speaks with every other, all agree about a sum, and each
+// says where it is.
 //
 //   job             the whole of it
 //   job abort       rank 1 calls MPI_Abort(7), the others wait for it
@@ -10,19 +11,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void wrong(const char *what, int rank) {
+static void wrong(const char *what, int rank)
+{
     fprintf(stderr, "rank %d: %s is wrong\n", rank, what);
     MPI_Abort(MPI_COMM_WORLD, 3);
 }
 
-static void talk(MPI_Comm comm, int rank, int size) {
+static void talk(MPI_Comm comm, int rank, int size)
+{
     for (int far = 1; far < size; far++) {
         int to = (rank + far) % size, from = (rank - far + size) % size;
         enum { BIG = 40000 };
         static int out[BIG], in[BIG];
         for (int i = 0; i < BIG; i++)
             out[i] = rank * 31 + i;
-        MPI_Sendrecv(out, BIG, MPI_INT, to, far, in, BIG, MPI_INT, from, far, comm, MPI_STATUS_IGNORE);
+        MPI_Sendrecv(out, BIG, MPI_INT, to, far, in, BIG, MPI_INT, from, far, comm,
+                     MPI_STATUS_IGNORE);
         for (int i = 0; i < BIG; i++)
             if (in[i] != from * 31 + i)
                 wrong("a message", rank);
@@ -40,7 +44,8 @@ static void talk(MPI_Comm comm, int rank, int size) {
     MPI_Barrier(comm);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     const char *what = argc > 1 ? argv[1] : "";
     if (!strcmp(what, "mute"))
         return atoi(getenv("FERRY_RANK") ? getenv("FERRY_RANK") : "99");

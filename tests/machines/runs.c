@@ -1,6 +1,6 @@
-/* Reference runs on modelled machines: prints how long something takes on rank 0, in picoseconds of virtual time.
- *     runs pingpong BYTES | ring BYTES | barrier | bcast BYTES | allreduce DOUBLES | alltoall BYTES | test BYTES
- *          | compute MILLISECONDS | until
+/* Reference runs on modelled machines: prints how long something takes on rank 0, in picoseconds of
+ * virtual time. runs pingpong BYTES | ring BYTES | barrier | bcast BYTES | allreduce DOUBLES |
+ * alltoall BYTES | test BYTES | compute MILLISECONDS | until
  */
 #include <math.h>
 #include <mpi.h>
@@ -41,7 +41,8 @@ static void once(const char *what, char *buffer, char *other, int n)
     if (strcmp(what, "pingpong") == 0)
         pingpong(buffer, n);
     else if (strcmp(what, "ring") == 0)
-        MPI_Sendrecv(buffer, n, MPI_BYTE, right, 0, other, n, MPI_BYTE, left, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Sendrecv(buffer, n, MPI_BYTE, right, 0, other, n, MPI_BYTE, left, 0, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
     else if (strcmp(what, "barrier") == 0)
         MPI_Barrier(MPI_COMM_WORLD);
     else if (strcmp(what, "bcast") == 0)

@@ -1,7 +1,8 @@
-/* Strided messages from and to memory of MPI_Alloc_mem: every byte is checked, and rank 0 prints how long they took, in picoseconds of virtual time.
- *     vectors SHAPE MEMORY ROWS
- * SHAPE: what the sender's and the receiver's buffers are made of, two of: p (one run), v (a column), l (a list of single elements), b (pairs at uneven
- * distances and a row). MEMORY: whose buffers lie on the card: none, sender, receiver, both.
+/* Strided messages from and to memory of MPI_Alloc_mem: every byte is checked, and rank 0 prints
+ * how long they took, in picoseconds of virtual time. vectors SHAPE MEMORY ROWS SHAPE: what the
+ * sender's and the receiver's buffers are made of, two of: p (one run), v (a column), l (a list of
+ * single elements), b (pairs at uneven distances and a row). MEMORY: whose buffers lie on the card:
+ * none, sender, receiver, both.
  */
 #include <math.h>
 #include <mpi.h>

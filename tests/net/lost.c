@@ -1,5 +1,6 @@
-/* Two ranks on two hosts, between which the cable is pulled once rank 0 has said "begun": whatever then waits for the other rank, or is asked
- * of it later, fails with an error that is returned. Each rank says "rank R: N calls failed as they should" and waits to be ended. */
+/* Two ranks on two hosts, between which the cable is pulled once rank 0 has said "begun": whatever
+ * then waits for the other rank, or is asked of it later, fails with an error that is returned.
+ * Each rank says "rank R: N calls failed as they should" and waits to be ended. */
 #include "../c/check.h"
 
 #include <unistd.h>
@@ -37,8 +38,8 @@ int main(int argc, char **argv)
     OK(MPI_Intercomm_create(MPI_COMM_SELF, 0, MPI_COMM_WORLD, other, 5, &between));
     OK(MPI_Comm_set_errhandler(between, MPI_ERRORS_RETURN));
 
-    /* A partition that has come and one that never will; a partitioned message of which nothing is known; a duplicate that the other
-     * side does not make. */
+    /* A partition that has come and one that never will; a partitioned message of which nothing is
+     * known; a duplicate that the other side does not make. */
     MPI_Request sending, half, nothing, copying, both;
     OK(MPI_Psend_init(sent, 2, 1, MPI_INT, other, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &sending));
     OK(MPI_Precv_init(halves, 2, 1, MPI_INT, other, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &half));
@@ -52,7 +53,8 @@ int main(int argc, char **argv)
     SAME(halves[0], 1);
     if (world_rank == 1)
         OK(MPI_Comm_idup(between, &early_copy, &copying));
-    OK(MPI_Isendrecv(&own, 1, MPI_INT, other, 3, &word, 1, MPI_INT, other, 4, MPI_COMM_WORLD, &both));
+    OK(MPI_Isendrecv(&own, 1, MPI_INT, other, 3, &word, 1, MPI_INT, other, 4, MPI_COMM_WORLD,
+                     &both));
     OK(MPI_Barrier(MPI_COMM_WORLD));
     if (world_rank == 0) {
         puts("begun");

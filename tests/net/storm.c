@@ -1,7 +1,8 @@
-/* Everything at once between random pairs, for a while: `storm SECONDS [MOST [WORD]]`, or `storm Nx …` for N rounds. Each round is a plan that all ranks
- * compute alike: messages of 0 to MOST bytes (2 MiB), taken by name or by wildcards, before or after they come, and
- * collectives between them. All contents are checked. Rank 0 says "begun" after the first round and "R rounds" at
- * the end. With a WORD every message is filled with it again and again. */
+/* Everything at once between random pairs, for a while: `storm SECONDS [MOST [WORD]]`, or `storm Nx
+ * …` for N rounds. Each round is a plan that all ranks compute alike: messages of 0 to MOST bytes
+ * (2 MiB), taken by name or by wildcards, before or after they come, and collectives between them.
+ * All contents are checked. Rank 0 says "begun" after the first round and "R rounds" at the end.
+ * With a WORD every message is filled with it again and again. */
 #include "../c/check.h"
 
 #include <time.h>
@@ -33,7 +34,8 @@ static void read_message(const unsigned char *buffer, int bytes, uint64_t key, i
         for (int i = bytes; i-- > 0;)
             if (buffer[i] != (unsigned char)word[(size_t)i % strlen(word)])
                 at = i;
-    CHECK(at == bytes, "message %llu from rank %d: byte %d of %d is wrong", (unsigned long long)key, from, at, bytes);
+    CHECK(at == bytes, "message %llu from rank %d: byte %d of %d is wrong", (unsigned long long)key,
+          from, at, bytes);
 }
 
 static double now(void)
@@ -43,7 +45,8 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Messages by name go on one communicator, those taken by wildcards on the other, where the tag is the message's number. */
+/* Messages by name go on one communicator, those taken by wildcards on the other, where the tag is
+ * the message's number. */
 static void messages(Random *shared, int round, int most, MPI_Comm named, MPI_Comm wild)
 {
     Message plan[MESSAGES];
@@ -51,8 +54,9 @@ static void messages(Random *shared, int round, int most, MPI_Comm named, MPI_Co
     unsigned char *buffers[2 * MESSAGES];
     int taken[2 * MESSAGES], used = 0, expected = 0;
     for (int i = 0; i < MESSAGES; i++)
-        plan[i] = (Message){random_below(shared, world_size), random_below(shared, world_size), random_size(shared, most),
-                            random_below(shared, 4) == 0, random_below(shared, 3) == 0};
+        plan[i] = (Message){random_below(shared, world_size), random_below(shared, world_size),
+                            random_size(shared, most), random_below(shared, 4) == 0,
+                            random_below(shared, 3) == 0};
     int late = random_below(shared, 2); /* receives that come after the sends */
     OK(MPI_Barrier(wild));              /* or wildcards would take a later round's messages */
     for (int pass = 0; pass < 2; pass++) {
@@ -65,15 +69,17 @@ static void messages(Random *shared, int round, int most, MPI_Comm named, MPI_Co
             if (receive && m->to == world_rank && !m->wild) {
                 buffers[used] = malloc((size_t)m->bytes + 1);
                 taken[used] = i;
-                OK(MPI_Irecv(buffers[used], m->bytes, MPI_BYTE, m->from, i, named, &requests[used]));
+                OK(MPI_Irecv(buffers[used], m->bytes, MPI_BYTE, m->from, i, named,
+                             &requests[used]));
                 used++;
             }
             if (!receive && m->from == world_rank) {
                 buffers[used] = malloc((size_t)m->bytes + 1);
                 taken[used] = -1;
                 write_message(buffers[used], m->bytes, key);
-                OK((m->synchronous ? MPI_Issend : MPI_Isend)(buffers[used], m->bytes, MPI_BYTE, m->to, i,
-                                                             m->wild ? wild : named, &requests[used]));
+                OK((m->synchronous ? MPI_Issend : MPI_Isend)(buffers[used], m->bytes, MPI_BYTE,
+                                                             m->to, i, m->wild ? wild : named,
+                                                             &requests[used]));
                 used++;
             }
         }
@@ -85,7 +91,8 @@ static void messages(Random *shared, int round, int most, MPI_Comm named, MPI_Co
         OK(MPI_Mprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, wild, &message, &status));
         OK(MPI_Get_count(&status, MPI_BYTE, &bytes));
         int i = status.MPI_TAG;
-        CHECK(i >= 0 && i < MESSAGES && plan[i].wild && plan[i].to == world_rank, "round %d: a message nobody sent, tag %d", round, i);
+        CHECK(i >= 0 && i < MESSAGES && plan[i].wild && plan[i].to == world_rank,
+              "round %d: a message nobody sent, tag %d", round, i);
         if (i < 0 || i >= MESSAGES)
             MPI_Abort(MPI_COMM_WORLD, 3);
         SAME(status.MPI_SOURCE, plan[i].from);
@@ -98,7 +105,8 @@ static void messages(Random *shared, int round, int most, MPI_Comm named, MPI_Co
     OK(MPI_Waitall(used, requests, MPI_STATUSES_IGNORE));
     for (int k = 0; k < used; k++) {
         if (taken[k] >= 0)
-            read_message(buffers[k], plan[taken[k]].bytes, (uint64_t)round * MESSAGES + (uint64_t)taken[k], plan[taken[k]].from);
+            read_message(buffers[k], plan[taken[k]].bytes,
+                         (uint64_t)round * MESSAGES + (uint64_t)taken[k], plan[taken[k]].from);
         free(buffers[k]);
     }
 }
@@ -129,14 +137,17 @@ static void collectives(Random *shared, int round)
         fill(mine, (size_t)count * sizeof *mine, (uint64_t)(round * 64 + world_rank));
         OK(MPI_Allgather(mine, count, MPI_INT, all, count, MPI_INT, MPI_COMM_WORLD));
         for (int r = 0; r < world_size; r++)
-            FILLED(all + (size_t)r * (size_t)count, (size_t)count * sizeof *all, (uint64_t)(round * 64 + r));
+            FILLED(all + (size_t)r * (size_t)count, (size_t)count * sizeof *all,
+                   (uint64_t)(round * 64 + r));
         break;
     case 3:
         for (int r = 0; r < world_size; r++)
-            fill(mine + (size_t)r * (size_t)count, (size_t)count * sizeof *mine, (uint64_t)((round * 64 + world_rank) * 64 + r));
+            fill(mine + (size_t)r * (size_t)count, (size_t)count * sizeof *mine,
+                 (uint64_t)((round * 64 + world_rank) * 64 + r));
         OK(MPI_Alltoall(mine, count, MPI_INT, all, count, MPI_INT, MPI_COMM_WORLD));
         for (int r = 0; r < world_size; r++)
-            FILLED(all + (size_t)r * (size_t)count, (size_t)count * sizeof *all, (uint64_t)((round * 64 + r) * 64 + world_rank));
+            FILLED(all + (size_t)r * (size_t)count, (size_t)count * sizeof *all,
+                   (uint64_t)((round * 64 + r) * 64 + world_rank));
         break;
     default:
         OK(MPI_Barrier(MPI_COMM_WORLD));

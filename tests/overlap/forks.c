@@ -1,5 +1,6 @@
-// Forks while an all-to-all is under way behind guards: child and parent must see what was sent, each byte of it. forks ROUNDS
-// A child that is not known of when pages are put back would find zeros in their place.
+// Forks while an all-to-all is under way behind guards: child and parent must see what was sent,
+// each byte of it. forks ROUNDS A child that is not known of when pages are put back would find
+// zeros in their place.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

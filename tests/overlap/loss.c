@@ -1,5 +1,6 @@
-/* A rank waits at a guarded page for data that will never come: its peer's connections break. It must be let go, and told by its next call.
- * Two ranks over TCP, FERRY_OVERLAP=always. Exits by MPI_Abort with 7 if all is as it should be. */
+/* A rank waits at a guarded page for data that will never come: its peer's connections break. It
+ * must be let go, and told by its next call. Two ranks over TCP, FERRY_OVERLAP=always. Exits by
+ * MPI_Abort with 7 if all is as it should be. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,8 @@ static int break_connections(void)
         socklen_t len = sizeof domain;
         struct sockaddr_storage peer;
         socklen_t room = sizeof peer;
-        if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) || (domain != AF_INET && domain != AF_INET6))
+        if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) ||
+            (domain != AF_INET && domain != AF_INET6))
             continue;
         len = sizeof type;
         if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) || type != SOCK_STREAM)
@@ -36,7 +38,8 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     int mine = rank;
-    MPI_Sendrecv_replace(&mine, 1, MPI_INT, 1 - rank, 0, 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Sendrecv_replace(&mine, 1, MPI_INT, 1 - rank, 0, 1 - rank, 0, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE);
     if (rank == 1) {
         if (break_connections() == 0) {
             fprintf(stderr, "there is no connection to break\n");

@@ -1,6 +1,7 @@
-/* For LD_PRELOAD into linux.uml: user-mode-linux keeps a guest process's extended registers in 832 bytes (x87, SSE, AVX). A processor with
- * AVX-512 or AMX has more of them, the host's kernel takes all or nothing, and the guest panics ("ptrace set fp regs failed, errno = 14").
- * This completes what user-mode-linux writes back with what the process has. */
+/* For LD_PRELOAD into linux.uml: user-mode-linux keeps a guest process's extended registers in 832
+ * bytes (x87, SSE, AVX). A processor with AVX-512 or AMX has more of them, the host's kernel takes
+ * all or nothing, and the guest panics ("ptrace set fp regs failed, errno = 14"). This completes
+ * what user-mode-linux writes back with what the process has. */
 #define _GNU_SOURCE
 #include <elf.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
-/* A receiver that does not look for a while, and a sender that does not wait: every message comes, whole and in order. `slow SECONDS`: rank 0
- * has sent what it can, of 1 byte to 200 KiB each, when rank 1 wakes up. */
+/* A receiver that does not look for a while, and a sender that does not wait: every message comes,
+ * whole and in order. `slow SECONDS`: rank 0 has sent what it can, of 1 byte to 200 KiB each, when
+ * rank 1 wakes up. */
 #include "../c/check.h"
 
 #include <time.h>
@@ -34,7 +35,8 @@ int main(int argc, char **argv)
             int count;
             OK(MPI_Recv(buffer, 400000, MPI_BYTE, 0, 1, MPI_COMM_WORLD, &status));
             OK(MPI_Get_count(&status, MPI_BYTE, &count));
-            CHECK(count == size_of(i), "message %d has %d bytes, should have %d", i, count, size_of(i));
+            CHECK(count == size_of(i), "message %d has %d bytes, should have %d", i, count,
+                  size_of(i));
             int at = (int)differs(buffer, (size_t)count, (uint64_t)i);
             CHECK(at == count, "message %d: byte %d is wrong", i, at);
         }
