@@ -1,10 +1,14 @@
-"""Two hosts for bench/run --net: namespaces with a network of their own and half of the cores each, joined by one veth pair, and how each MPI is
-started on both. No MPI binds its ranks: the hosts' cores are given by taskset to all alike.
+"""Two hosts for bench/run --net: namespaces with a network of their own and half of the cores each,
+joined by one veth pair, and how each MPI is started on both. No MPI binds its ranks: the hosts'
+cores are given by taskset to all alike.
 
-Every mpiexec runs on a third host, the head, which a network of its own joins to the two: were it on one of them, it would start that one's ranks
-itself, outside of that host's cores and file systems (UCX then finds no interface, and a rank runs wherever there is room).
+Every mpiexec runs on a third host, the head, which a network of its own joins to the two: were it
+on one of them, it would start that one's ranks itself, outside of that host's cores and file
+systems (UCX then finds no interface, and a rank runs wherever there is room).
 
-The hosts are those of tests/net/hosts.py: with the process that holds them they and everything in them are gone."""
+The hosts are those of tests/net/hosts.py: with the process that holds them they and everything in
+them are gone.
+"""
 
 import contextlib
 import os
@@ -22,17 +26,24 @@ CONGESTION = "reno"  # in every kernel
 
 
 def wait_for_links(boxes):
-    """Until every interface and address can be used: the system takes about a second to say so, and MPIs that start before then fail in turn (UCX: no
-    such device; libfabric: a socket that cannot be bound; prterun: a daemon that does not answer)."""
+    """Until every interface and address can be used: the system takes about a second to say so, and
+    MPIs that start before then fail in turn (UCX: no such device; libfabric: a socket that cannot
+    be bound; prterun: a daemon that does not answer).
+    """
     end = time.monotonic() + 30
-    while any(word in box.ip("addr show up") for box in boxes for word in ("state DOWN", "state LOWERLAYERDOWN", " tentative")):
+    while any(
+        word in box.ip("addr show up")
+        for box in boxes
+        for word in ("state DOWN", "state LOWERLAYERDOWN", " tentative")
+    ):
         if time.monotonic() > end:
             raise OSError("the links between the hosts do not come up")
         time.sleep(0.05)
 
 
 class Pair:
-    """The two hosts. What a launcher would do by ssh is done by a script that enters the namespaces."""
+    """The two hosts. What a launcher would do by ssh is done by a script that enters the
+    namespaces."""
 
     def __init__(self, wrap=""):
         from hosts import Box
@@ -41,7 +52,9 @@ class Pair:
         half = self.half = max(1, len(cores) // 2)
         shares = [",".join(map(str, cores[:half])), ",".join(map(str, cores[half:] or cores))]
         self.stack = contextlib.ExitStack()
-        self.folder = pathlib.Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="ferry-bench-")))
+        self.folder = pathlib.Path(
+            self.stack.enter_context(tempfile.TemporaryDirectory(prefix="ferry-bench-"))
+        )
         try:
             self.boxes = []
             for name in ("bench1", "bench2", "head"):
@@ -61,20 +74,28 @@ class Pair:
                 for interface, network in (("eth0", MESSAGES), ("eth1", JOBS)):
                     box.ip(f"addr add {network}.{number}/24 dev {interface}")
                     box.ip(f"link set {interface} up")
-                # The same for all: Ferry alone would choose by the distance, and a system may have one that paces (BBR).
-                box.run("sh", "-c", f"echo {CONGESTION} > /proc/sys/net/ipv4/tcp_congestion_control")
-                box.run("mount", "-t", "sysfs", "none", "/sys")  # UCX and libfabric look for interfaces there
+                # The same for all: Ferry alone would choose by the distance, and a system may have
+                # one that paces (BBR).
+                box.run(
+                    "sh", "-c", f"echo {CONGESTION} > /proc/sys/net/ipv4/tcp_congestion_control"
+                )
+                box.run(
+                    "mount", "-t", "sysfs", "none", "/sys"
+                )  # UCX and libfabric look for interfaces there
             wait_for_links(self.boxes)
             self.enter = self.folder / "enter"
             lines = []
             for box, address, share in zip(self.boxes, ADDRESSES, shares):
-                # Hosts have a /tmp each: the processes on both have the same numbers, and two of prterun's daemons that share one meet there.
+                # Hosts have a /tmp each: the processes on both have the same numbers, and two of
+                # prterun's daemons that share one meet there.
                 own = self.folder / f"tmp-{box.name}"
                 own.mkdir()
                 lines.append(f"{address}|{box.name}) pid={box.pid} cores={share} own={own};;")
             lines = "\n".join(lines)
-            # Launchers call it as they would call ssh: options, host, command. ssh would not pass the environment on, so this does not matter.
-            self.enter.write_text(f"""#!/bin/sh
+            # Launchers call it as they would call ssh: options, host, command. ssh would not pass
+            # the environment on, so this does not matter.
+            self.enter.write_text(
+                f"""#!/bin/sh
 while :; do case "$1" in -p|-l|-o|-F|-i) shift 2;; -*) shift;; *) break;; esac; done
 host=${{1##*@}}; shift
 case "$host" in
@@ -82,42 +103,113 @@ case "$host" in
 *) echo "no such host: $host" >&2; exit 255;;
 esac
 export TMPDIR=$own
-cd / && exec {wrap} taskset -c $cores nsenter --target $pid --net --uts --ipc --mount --pid -- sh -c "$*"
-""")
+spaces="--net --uts --ipc --mount --pid"
+cd / && exec {wrap} taskset -c $cores nsenter --target $pid $spaces -- sh -c "$*"
+"""
+            )
             self.enter.chmod(0o755)
         except BaseException:
             self.close()
             raise
 
     def command(self, key, prefix, ranks, programs, program):
-        """How `key` runs a program, half of the ranks on each host; and what the environment must say."""
+        """How `key` runs a program, half of the ranks on each host; and what the environment
+        must say."""
         mpiexec, binary = f"{prefix}/bin/mpiexec", str(programs / program)
         each, hosts = ranks // 2, ",".join(ADDRESSES)
         crowded = each > self.half  # ranks share cores: each MPI is told so in its own way
         counted = ",".join(f"{a}:{each}" for a in ADDRESSES)
         inside = ["nsenter", "--target", str(self.head.pid), "--net", "--uts", "--ipc", "--"]
         if key == "ferry":
-            return [*inside, mpiexec, "--hosts", counted, "--launcher", str(self.enter), "-n", str(ranks), binary], \
-                {"FERRY_TCP_CONGESTION": "system", "FERRY_TCP_IF": "eth0"}
+            return [
+                *inside,
+                mpiexec,
+                "--hosts",
+                counted,
+                "--launcher",
+                str(self.enter),
+                "-n",
+                str(ranks),
+                binary,
+            ], {"FERRY_TCP_CONGESTION": "system", "FERRY_TCP_IF": "eth0"}
         if key in ("mpich", "mpich-ofi"):
-            module = {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self,sm", "UCX_NET_DEVICES": "eth0"} if key == "mpich" else \
-                {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0"}
+            module = (
+                {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self,sm", "UCX_NET_DEVICES": "eth0"}
+                if key == "mpich"
+                else {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0"}
+            )
             if crowded:
                 module["MPIR_CVAR_POLLS_BEFORE_YIELD"] = "1"
-            return [*inside, mpiexec, "-launcher", "ssh", "-launcher-exec", str(self.enter), "-iface", "eth1", "-bind-to", "none",
-                    "-hosts", counted, "-n", str(ranks), binary], module
+            return [
+                *inside,
+                mpiexec,
+                "-launcher",
+                "ssh",
+                "-launcher-exec",
+                str(self.enter),
+                "-iface",
+                "eth1",
+                "-bind-to",
+                "none",
+                "-hosts",
+                counted,
+                "-n",
+                str(ranks),
+                binary,
+            ], module
         if key == "ompi":
-            mca = [("plm", "ssh"), ("plm_ssh_agent", str(self.enter)), ("pml", "ob1"), ("btl", "self,sm,tcp"),
-                   ("btl_tcp_if_include", f"{MESSAGES}.0/24"), ("prte_if_include", f"{JOBS}.0/24")]
+            mca = [
+                ("plm", "ssh"),
+                ("plm_ssh_agent", str(self.enter)),
+                ("pml", "ob1"),
+                ("btl", "self,sm,tcp"),
+                ("btl_tcp_if_include", f"{MESSAGES}.0/24"),
+                ("prte_if_include", f"{JOBS}.0/24"),
+            ]
             if crowded:
                 mca.append(("mpi_yield_when_idle", "1"))
             options = [word for name, value in mca for word in ("--mca", name, value)]
-            return [*inside, mpiexec, "--allow-run-as-root", "--prefix", str(prefix), *options, "--bind-to", "none",
-                    "--host", counted, "-n", str(ranks), binary], {}
+            return [
+                *inside,
+                mpiexec,
+                "--allow-run-as-root",
+                "--prefix",
+                str(prefix),
+                *options,
+                "--bind-to",
+                "none",
+                "--host",
+                counted,
+                "-n",
+                str(ranks),
+                binary,
+            ], {}
         told = {"I_MPI_THREAD_YIELD": "3"} if crowded else {}
-        return [*inside, mpiexec, "-bootstrap", "ssh", "-bootstrap-exec", str(self.enter), "-iface", "eth1", "-hosts", hosts, "-ppn", str(each),
-                "-n", str(ranks), binary], {**told, "I_MPI_FABRICS": "shm:ofi", "I_MPI_OFI_PROVIDER": "tcp", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "eth0", "I_MPI_PIN": "0",
-                                            "I_MPI_HYDRA_IFACE": "eth1"}
+        return [
+            *inside,
+            mpiexec,
+            "-bootstrap",
+            "ssh",
+            "-bootstrap-exec",
+            str(self.enter),
+            "-iface",
+            "eth1",
+            "-hosts",
+            hosts,
+            "-ppn",
+            str(each),
+            "-n",
+            str(ranks),
+            binary,
+        ], {
+            **told,
+            "I_MPI_FABRICS": "shm:ofi",
+            "I_MPI_OFI_PROVIDER": "tcp",
+            "FI_PROVIDER": "tcp",
+            "FI_TCP_IFACE": "eth0",
+            "I_MPI_PIN": "0",
+            "I_MPI_HYDRA_IFACE": "eth1",
+        }
 
     def close(self):
         self.stack.close()

@@ -1,6 +1,7 @@
-"""Jobs that take turns: all are started, and then each measures one figure after the other, while the ranks of all others wait in read(2) and need no core
-(take_turn in measure.h). What is compared is measured within seconds of each other, however long the programs run: the speed of a machine that others use as
-well changes from one minute to the next."""
+"""Jobs that take turns: all are started, and then each measures one figure after the other,
+while the ranks of all others wait in read(2) and need no core (take_turn in measure.h). What is
+compared is measured within seconds of each other, however long the programs run: the speed of a
+machine that others use as well changes from one minute to the next."""
 
 import contextlib
 import os
@@ -15,7 +16,8 @@ WAITING = b"waiting\n"
 
 
 class Job:
-    """One MPI's run of a program. `name`: whose; `output`: what it said; `wrong`: what became of it, "" if all is well."""
+    """One MPI's run of a program. `name`: whose; `output`: what it said; `wrong`: what became of
+    it, "" if all is well."""
 
     def __init__(self, name, command, environment, ranks):
         self.name, self.command, self.environment, self.ranks = name, command, environment, ranks
@@ -30,8 +32,15 @@ class Job:
         self.pipe = folder / self.name
         os.mkfifo(self.pipe)
         self.turns = os.open(self.pipe, os.O_RDWR)
-        self.process = subprocess.Popen(self.command, cwd=folder, env={**self.environment, "BENCH_TURNS": str(self.pipe)}, stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+        self.process = subprocess.Popen(
+            self.command,
+            cwd=folder,
+            env={**self.environment, "BENCH_TURNS": str(self.pipe)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         self.until_it_waits(limit)
 
     def turn(self, limit):
@@ -84,7 +93,8 @@ class Job:
 
 
 def take(jobs, limit):
-    """Runs all of them, and returns them. `limit`: seconds for one turn. A job that fails or takes longer leaves out what it had not said by then."""
+    """Runs all of them, and returns them. `limit`: seconds for one turn. A job that fails or
+    takes longer leaves out what it had not said by then."""
     with tempfile.TemporaryDirectory(prefix="ferry-turns-") as folder:
         try:
             for job in jobs:

@@ -1,6 +1,7 @@
-"""Mandelbrot's set in the terminal: rank 0 hands out lines, the others compute them, whoever is free gets the next.
+"""Mandelbrot's set in the terminal: rank 0 hands out lines, the others compute them, whoever is
+free gets the next.
 
-    mpiexec -n 4 python examples/mandelbrot.py
+mpiexec -n 4 python examples/mandelbrot.py
 """
 
 import sys
@@ -44,7 +45,12 @@ else:
 
 if rank == 0:
     for y in range(HEIGHT):
-        print("".join(SHADES[min(len(SHADES) - 1, n.bit_length() - 1)] if n < DEPTH else " " for n in lines[y][1]))
+        print(
+            "".join(
+                SHADES[min(len(SHADES) - 1, n.bit_length() - 1)] if n < DEPTH else " "
+                for n in lines[y][1]
+            )
+        )
     shares = [sum(1 for worker, _ in lines.values() if worker == r) for r in range(size)]
     print(f"{MPI.Wtime() - start:.2f} s; lines computed by each rank: {shares}")
 
@@ -52,5 +58,8 @@ if rank == 0:
 inside = sum(n >= DEPTH for y in range(rank, HEIGHT, size) for n in line(y))
 area = comm.allreduce(inside) * 3.2 * 2.4 / WIDTH / HEIGHT
 if rank == 0:
-    print(f"area of the set: about {area:.2f} (known: 1.51), with {MPI.Get_library_version().splitlines()[0].strip(chr(0))}")
+    print(
+        f"area of the set: about {area:.2f} (known: 1.51), with"
+        f" {MPI.Get_library_version().splitlines()[0].strip(chr(0))}"
+    )
     sys.exit(0 if abs(area - 1.51) < 0.1 else 1)

@@ -2,8 +2,8 @@
 
     mpi4py_suite.py HOME PREFIX NOT_YET RANKS...
 
-HOME holds mpi4py's `source` and `venv`; NOT_YET lists what is left out, and why. Prints each failure once with the last
-line of its traceback, and closes with `N passed, N failed`."""
+HOME holds mpi4py's `source` and `venv`; NOT_YET lists what is left out, and why. Prints each
+failure once with the last line of its traceback, and closes with `N passed, N failed`."""
 
 import pathlib
 import re
@@ -26,15 +26,30 @@ def left_out(path):
 
 def run(home, prefix, modules, cases, ranks):
     """(passed, failed) of one run."""
-    command = [prefix / "bin" / "mpiexec", "--timeout", str(LIMIT), "-n", str(ranks), home / "venv" / "bin" / "python", "main.py",
-               "--no-builddir", "-q"]
+    command = [
+        prefix / "bin" / "mpiexec",
+        "--timeout",
+        str(LIMIT),
+        "-n",
+        str(ranks),
+        home / "venv" / "bin" / "python",
+        "main.py",
+        "--no-builddir",
+        "-q",
+    ]
     if modules:
         command += ["-e", rf"^({'|'.join(modules)})\.py$"]
     for case in cases:
         command += ["-x", case]
     log = home / f"test-{ranks}.log"
     with log.open("wb") as out:
-        status = subprocess.run(command, cwd=home / "source" / "test", stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT).returncode
+        status = subprocess.run(
+            command,
+            cwd=home / "source" / "test",
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        ).returncode
     text = log.read_text(errors="replace")
     ran = re.search(r"^Ran (\d+) tests", text, re.M)
     if not ran:
@@ -44,7 +59,11 @@ def run(home, prefix, modules, cases, ranks):
     # Every rank reports what it saw; a case failed if it failed anywhere.
     failures = {}
     for match in re.finditer(r"^(?:FAIL|ERROR): (.*?)$(.*?)(?=^={20}|^Ran |\Z)", text, re.M | re.S):
-        lines = [line for line in match[2].splitlines() if line.strip() and not line.startswith(("-----", "====="))]
+        lines = [
+            line
+            for line in match[2].splitlines()
+            if line.strip() and not line.startswith(("-----", "====="))
+        ]
         failures.setdefault(match[1], lines[-1] if lines else "")
     skipped = re.search(r"skipped=(\d+)", text)
     for name, why in sorted(failures.items()):

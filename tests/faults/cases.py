@@ -1,6 +1,6 @@
-"""What happens when things go wrong: mistakes in calls, ranks that die, jobs that hang, mpiexec asked for nonsense,
-machines with too little of something. Run by tests/run; each case asserts the exit status, the words of the message,
-the time it takes, and that no process is left."""
+"""What happens when things go wrong: mistakes in calls, ranks that die, jobs that hang, mpiexec
+asked for nonsense, machines with too little of something. Run by tests/run; each case asserts
+the exit status, the words of the message, the time it takes, and that no process is left."""
 
 import os
 import pathlib
@@ -20,7 +20,9 @@ def processes(name):
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                if (entry / "exe").resolve().name == name and (entry / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
+                if (entry / "exe").resolve().name == name and (entry / "stat").read_text().rsplit(
+                    ")", 1
+                )[1].split()[0] != "Z":
                     found.append(int(entry.name))
             except OSError:
                 pass
@@ -36,7 +38,9 @@ class Cases:
             error = mpi.compile([source], out)
             if error:
                 tally.add(f"faults/{source.stem} (build)", "does not compile", error)
-        if plain.exists():  # a name of its own, so that what is left of it can be told from other runs' processes
+        if (
+            plain.exists()
+        ):  # a name of its own, so that what is left of it can be told from other runs' processes
             self.die.unlink(missing_ok=True)
             os.link(plain, self.die)
 
@@ -47,14 +51,36 @@ class Cases:
             if prepare:
                 start = time.monotonic()
                 try:
-                    done = subprocess.run(command, cwd=scratch, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                          stderr=subprocess.STDOUT, timeout=limit, preexec_fn=prepare)
-                    return done.returncode, done.stdout.decode(errors="replace"), time.monotonic() - start
+                    done = subprocess.run(
+                        command,
+                        cwd=scratch,
+                        env=env,
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.STDOUT,
+                        timeout=limit,
+                        preexec_fn=prepare,
+                    )
+                    return (
+                        done.returncode,
+                        done.stdout.decode(errors="replace"),
+                        time.monotonic() - start,
+                    )
                 except subprocess.TimeoutExpired as late:
                     return None, (late.stdout or b"").decode(errors="replace"), limit
             return self.run_job(command, limit, scratch, env)
 
-    def case(self, name, result, status=None, words=(), without=(), within=None, nothing_left=True, quiet=False):
+    def case(
+        self,
+        name,
+        result,
+        status=None,
+        words=(),
+        without=(),
+        within=None,
+        nothing_left=True,
+        quiet=False,
+    ):
         """Judges one result; `status` is a number, a set of numbers or "bad" for anything but 0."""
         code, output, seconds = result
         problem = None
@@ -62,7 +88,9 @@ class Cases:
             problem = "did not end"
         elif status == "bad" and code == 0:
             problem = "exit status 0"
-        elif isinstance(status, (int, set)) and code not in (status if isinstance(status, set) else {status}):
+        elif isinstance(status, (int, set)) and code not in (
+            status if isinstance(status, set) else {status}
+        ):
             problem = f"exit status {code}, should be {status}"
         for word in words:
             if problem is None and not re.search(word, output, re.I):
@@ -111,13 +139,30 @@ class Cases:
 
     def mistakes(self):
         for ranks in (1, 2, 3):
-            self.case(f"misuse returns its classes on {ranks}", self.mpiexec("-n", ranks, self.misuse), status=0, quiet=True)
+            self.case(
+                f"misuse returns its classes on {ranks}",
+                self.mpiexec("-n", ranks, self.misuse),
+                status=0,
+                quiet=True,
+            )
         for name, words in self.FATAL.items():
             result = self.mpiexec("-n", 2, self.misuse, name)
-            self.case(f"misuse {name} is fatal", result, status="bad", words=[r"rank 1\b", *map(re.escape, words)],
-                      without=["still alive"], within=3)
-        self.case("misuse under MPI_ERRORS_ABORT ends the job", self.mpiexec("-n", 3, self.misuse, "bad_rank", "abort"), status="bad",
-                  words=[r"rank 2\b", "MPI_Send", "dest"], without=["still alive"], within=3)
+            self.case(
+                f"misuse {name} is fatal",
+                result,
+                status="bad",
+                words=[r"rank 1\b", *map(re.escape, words)],
+                without=["still alive"],
+                within=3,
+            )
+        self.case(
+            "misuse under MPI_ERRORS_ABORT ends the job",
+            self.mpiexec("-n", 3, self.misuse, "bad_rank", "abort"),
+            status="bad",
+            words=[r"rank 2\b", "MPI_Send", "dest"],
+            without=["still alive"],
+            within=3,
+        )
 
     # Ranks that die.
 
@@ -134,21 +179,74 @@ class Cases:
                 ("exit", "bad", r"finali[sz]"),
                 ("abort", 42, r"MPI_Abort"),
             ):
-                self.case(f"{how} on {ranks}", self.mpiexec("-n", ranks, die, how), status=status, words=[*last, cause], within=2.5)
-        self.case("what was printed before an abort is not lost", self.mpiexec("-n", 2, die, "abort-said"), status=42, words=["last words", "MPI_Abort"],
-                  within=2.5)
-        self.case("abort with code 0", self.mpiexec("-n", 2, die, "abort0"), within=2.5, words=["MPI_Abort"])
-        self.case("abort of one's own communicator", self.mpiexec("-n", 2, die, "abort-self"), status=5, words=["MPI_Abort"], within=2.5)
-        self.case("killed with a child of its own", self.mpiexec("-n", 2, die, "children"), status=137, within=2.5)
+                self.case(
+                    f"{how} on {ranks}",
+                    self.mpiexec("-n", ranks, die, how),
+                    status=status,
+                    words=[*last, cause],
+                    within=2.5,
+                )
+        self.case(
+            "what was printed before an abort is not lost",
+            self.mpiexec("-n", 2, die, "abort-said"),
+            status=42,
+            words=["last words", "MPI_Abort"],
+            within=2.5,
+        )
+        self.case(
+            "abort with code 0",
+            self.mpiexec("-n", 2, die, "abort0"),
+            within=2.5,
+            words=["MPI_Abort"],
+        )
+        self.case(
+            "abort of one's own communicator",
+            self.mpiexec("-n", 2, die, "abort-self"),
+            status=5,
+            words=["MPI_Abort"],
+            within=2.5,
+        )
+        self.case(
+            "killed with a child of its own",
+            self.mpiexec("-n", 2, die, "children"),
+            status=137,
+            within=2.5,
+        )
         thread = {"FERRY_PROGRESS": "thread"}
-        for how, status, cause in (("abort", 42, "MPI_Abort"), ("exit", "bad", r"finali[sz]"), ("kill", 137, r"SIGKILL|signal 9|killed")):
+        for how, status, cause in (
+            ("abort", 42, "MPI_Abort"),
+            ("exit", "bad", r"finali[sz]"),
+            ("kill", 137, r"SIGKILL|signal 9|killed"),
+        ):
             result = self.mpiexec("-n", 3, die, how, environment=thread)
-            self.case(f"{how} with a progress thread", result, status=status, words=[*named, cause], within=2.5)
-        self.case("all is well with a progress thread", self.mpiexec("-n", 3, die, "fine", environment=thread), status=0, quiet=True, within=5)
-        self.case("an exit status after finalizing", self.mpiexec("-n", 3, die, "return"), status=9, within=5)
+            self.case(
+                f"{how} with a progress thread",
+                result,
+                status=status,
+                words=[*named, cause],
+                within=2.5,
+            )
+        self.case(
+            "all is well with a progress thread",
+            self.mpiexec("-n", 3, die, "fine", environment=thread),
+            status=0,
+            quiet=True,
+            within=5,
+        )
+        self.case(
+            "an exit status after finalizing",
+            self.mpiexec("-n", 3, die, "return"),
+            status=9,
+            within=5,
+        )
         self.case("all is well", self.mpiexec("-n", 3, die, "fine"), status=0, quiet=True, within=5)
         self.case("killed without mpiexec", self.alone("kill"), status=-9)
-        self.case("printed and aborted without mpiexec", self.alone("abort-said"), status=42, words=["last words"])
+        self.case(
+            "printed and aborted without mpiexec",
+            self.alone("abort-said"),
+            status=42,
+            words=["last words"],
+        )
         self.case("aborted without mpiexec", self.alone("abort"), status=42)
         self.killed_launcher()
         self.killed_by_hand()
@@ -159,9 +257,15 @@ class Cases:
             return self.run_job([str(self.die), how], 10, scratch)
 
     def waiting_job(self, *more):
-        """A job of three whose ranks print their process ids and then wait for each other for ever."""
-        job = subprocess.Popen([str(self.mpi.mpiexec), *more, "-n", "3", str(self.die), "busy"], stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
+        """A job of three whose ranks print their process ids and then wait for each other for
+        ever."""
+        job = subprocess.Popen(
+            [str(self.mpi.mpiexec), *more, "-n", "3", str(self.die), "busy"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         end = time.monotonic() + 10
         while len(processes(self.die.name)) < 3 and time.monotonic() < end:
             time.sleep(0.02)
@@ -188,55 +292,179 @@ class Cases:
         start = time.monotonic()
         if victims:
             os.kill(victims[0], signal.SIGKILL)
-        self.case("a rank killed from outside", self.end_of(job, start), status=137, words=[str(victims[0]) if victims else "pid"], within=1.2)
+        self.case(
+            "a rank killed from outside",
+            self.end_of(job, start),
+            status=137,
+            words=[str(victims[0]) if victims else "pid"],
+            within=1.2,
+        )
 
     def interrupted(self):
         for sent in (signal.SIGINT, signal.SIGTERM):
             job = self.waiting_job()
             start = time.monotonic()
             job.send_signal(sent)
-            self.case(f"mpiexec gets {sent.name}", self.end_of(job, start), status={128 + sent, -sent}, within=3)
+            self.case(
+                f"mpiexec gets {sent.name}",
+                self.end_of(job, start),
+                status={128 + sent, -sent},
+                within=3,
+            )
 
     # Jobs that hang.
 
     def hangs(self):
         die = self.die
-        self.case("two receives facing each other", self.mpiexec("-n", 2, die, "face"), status="bad", within=6,
-                  words=["MPI_Recv", "rank", r"\b17\b", "receiv"])
-        self.case("everybody receives first", self.mpiexec("-n", 4, die, "ring"), status="bad", within=6, words=["MPI_Recv"])
-        self.case("receives that are waited for", self.mpiexec("-n", 2, die, "awaited"), status="bad", within=6,
-                  words=[r"MPI_Wait +MPI_COMM_WORLD +rank 1 +23", "ranks 0 and 1 wait for each other, all receiving"])
-        self.case("a collective that one rank did not enter", self.mpiexec("-n", 3, die, "missing"), status="bad", within=6,
-                  words=["MPI_Allreduce", "MPI_Recv", "enter|collective"])
-        self.case("another collective", self.mpiexec("-n", 3, die, "other"), status="bad", within=8,
-                  words=["collective"])
+        self.case(
+            "two receives facing each other",
+            self.mpiexec("-n", 2, die, "face"),
+            status="bad",
+            within=6,
+            words=["MPI_Recv", "rank", r"\b17\b", "receiv"],
+        )
+        self.case(
+            "everybody receives first",
+            self.mpiexec("-n", 4, die, "ring"),
+            status="bad",
+            within=6,
+            words=["MPI_Recv"],
+        )
+        self.case(
+            "receives that are waited for",
+            self.mpiexec("-n", 2, die, "awaited"),
+            status="bad",
+            within=6,
+            words=[
+                r"MPI_Wait +MPI_COMM_WORLD +rank 1 +23",
+                "ranks 0 and 1 wait for each other, all receiving",
+            ],
+        )
+        self.case(
+            "a collective that one rank did not enter",
+            self.mpiexec("-n", 3, die, "missing"),
+            status="bad",
+            within=6,
+            words=["MPI_Allreduce", "MPI_Recv", "enter|collective"],
+        )
+        self.case(
+            "another collective",
+            self.mpiexec("-n", 3, die, "other"),
+            status="bad",
+            within=8,
+            words=["collective"],
+        )
         for wires in ("shm", "tcp"):
             forced = {"FERRY_TRANSPORTS": wires}
-            self.case(f"another collective of as many bytes, {wires}", self.mpiexec("-n", 2, die, "mixed", environment=forced), status="bad", within=6,
-                      words=["is in MPI_Iall(gather|reduce) where this rank is in MPI_Iall(gather|reduce)"])
-            self.case(f"a collective that blocks with one that does not, {wires}", self.mpiexec("-n", 2, die, "forms", environment=forced), status="bad",
-                      within=6, words=["MPI_Barrier", "MPI_Ibarrier"])
-            self.case(f"messages that are never received, {wires}", self.mpiexec("-n", 2, die, "unreceived", environment=forced), status=0, within=6,
-                      words=["rank 0.*MPI_Finalize.*2 messages.*4 bytes from rank 1 with tag 8"])
-        self.case("a peer that has finished", self.mpiexec("-n", 3, die, "gone"), status="bad", within=6, words=["MPI_Recv", "finish|finali[sz]"])
-        self.case("generalised requests that nobody completes", self.mpiexec("-n", 2, die, "general"), status="bad", within=6,
-                  words=["rank 1 waits in MPI_Waitall for generalised requests", "its own program", "MPI_THREAD_MULTIPLE"],
-                  without=["no rank will send"])
-        self.case("groups that are merged in two orders", self.mpiexec("-n", 4, die, "merge"), status="bad", within=6,
-                  words=["rank 3 of 4: MPI_Intercomm_merge", "MPI_ERR_ARG", "high is true, but the leader"])
-        self.case("a message with another tag", self.mpiexec("-n", 2, die, "tag"), status="bad", within=6, words=["MPI_Recv", r"\b9\b"])
-        for how, words in (("face", ["MPI_Recv", r"\b17\b"]), ("missing", ["MPI_Allreduce", "MPI_Recv"])):
+            self.case(
+                f"another collective of as many bytes, {wires}",
+                self.mpiexec("-n", 2, die, "mixed", environment=forced),
+                status="bad",
+                within=6,
+                words=[
+                    "is in MPI_Iall(gather|reduce) where this rank is in MPI_Iall(gather|reduce)"
+                ],
+            )
+            self.case(
+                f"a collective that blocks with one that does not, {wires}",
+                self.mpiexec("-n", 2, die, "forms", environment=forced),
+                status="bad",
+                within=6,
+                words=["MPI_Barrier", "MPI_Ibarrier"],
+            )
+            self.case(
+                f"messages that are never received, {wires}",
+                self.mpiexec("-n", 2, die, "unreceived", environment=forced),
+                status=0,
+                within=6,
+                words=["rank 0.*MPI_Finalize.*2 messages.*4 bytes from rank 1 with tag 8"],
+            )
+        self.case(
+            "a peer that has finished",
+            self.mpiexec("-n", 3, die, "gone"),
+            status="bad",
+            within=6,
+            words=["MPI_Recv", "finish|finali[sz]"],
+        )
+        self.case(
+            "generalised requests that nobody completes",
+            self.mpiexec("-n", 2, die, "general"),
+            status="bad",
+            within=6,
+            words=[
+                "rank 1 waits in MPI_Waitall for generalised requests",
+                "its own program",
+                "MPI_THREAD_MULTIPLE",
+            ],
+            without=["no rank will send"],
+        )
+        self.case(
+            "groups that are merged in two orders",
+            self.mpiexec("-n", 4, die, "merge"),
+            status="bad",
+            within=6,
+            words=[
+                "rank 3 of 4: MPI_Intercomm_merge",
+                "MPI_ERR_ARG",
+                "high is true, but the leader",
+            ],
+        )
+        self.case(
+            "a message with another tag",
+            self.mpiexec("-n", 2, die, "tag"),
+            status="bad",
+            within=6,
+            words=["MPI_Recv", r"\b9\b"],
+        )
+        for how, words in (
+            ("face", ["MPI_Recv", r"\b17\b"]),
+            ("missing", ["MPI_Allreduce", "MPI_Recv"]),
+        ):
             result = self.mpiexec("-n", 2, die, how, environment={"FERRY_PROGRESS": "thread"})
             self.case(f"{how} with a progress thread", result, status="bad", within=6, words=words)
         for how in ("face", "join", "both", "last"):
             for wires in ("shm", "tcp"):
-                result = self.mpiexec("-n", 2, die, f"threads-{how}", environment={"FERRY_TRANSPORTS": wires})
-                self.case(f"threads that all wait ({how}, {wires})", result, status=125, within=6, words=["MPI_Recv", r"\b17\b"])
-            result = self.mpiexec("-n", 2, die, f"threads-{how}", environment={"FERRY_PROGRESS": "thread"})
-            self.case(f"threads that all wait ({how}) and a progress thread", result, status=125, within=6, words=["MPI_Recv", r"\b17\b"])
-        self.case("a thread outside of MPI that will send", self.mpiexec("-n", 2, die, "threads-late"), status=0, quiet=True, within=8)
-        self.case("a long wait is no hang", self.mpiexec("-n", 3, die, "wait-long"), status=0, quiet=True, within=8)
-        self.case("the time limit", self.mpiexec("--timeout", 1, "-n", 2, die, "busy"), status="bad", within=4, words=["time"])
+                result = self.mpiexec(
+                    "-n", 2, die, f"threads-{how}", environment={"FERRY_TRANSPORTS": wires}
+                )
+                self.case(
+                    f"threads that all wait ({how}, {wires})",
+                    result,
+                    status=125,
+                    within=6,
+                    words=["MPI_Recv", r"\b17\b"],
+                )
+            result = self.mpiexec(
+                "-n", 2, die, f"threads-{how}", environment={"FERRY_PROGRESS": "thread"}
+            )
+            self.case(
+                f"threads that all wait ({how}) and a progress thread",
+                result,
+                status=125,
+                within=6,
+                words=["MPI_Recv", r"\b17\b"],
+            )
+        self.case(
+            "a thread outside of MPI that will send",
+            self.mpiexec("-n", 2, die, "threads-late"),
+            status=0,
+            quiet=True,
+            within=8,
+        )
+        self.case(
+            "a long wait is no hang",
+            self.mpiexec("-n", 3, die, "wait-long"),
+            status=0,
+            quiet=True,
+            within=8,
+        )
+        self.case(
+            "the time limit",
+            self.mpiexec("--timeout", 1, "-n", 2, die, "busy"),
+            status="bad",
+            within=4,
+            words=["time"],
+        )
         job = self.waiting_job()
         start = time.monotonic()
         job.send_signal(signal.SIGQUIT)
@@ -246,17 +474,61 @@ class Cases:
 
     def commands(self):
         one_line = r"\A[^\n]+\n?\Z"
-        self.case("a missing program", self.mpiexec("-n", 2, "no-such-program-here"), status="bad", words=["no-such-program-here", one_line], within=2)
+        self.case(
+            "a missing program",
+            self.mpiexec("-n", 2, "no-such-program-here"),
+            status="bad",
+            words=["no-such-program-here", one_line],
+            within=2,
+        )
         with tempfile.TemporaryDirectory() as folder:
             text = pathlib.Path(folder) / "not-executable"
             text.write_text("hello\n")
-            self.case("a program that is none", self.mpiexec("-n", 2, text), status="bad", words=["not-executable", one_line], within=2)
-        self.case("no ranks", self.mpiexec("-n", 0, self.die, "fine"), status="bad", words=[r"\b0\b", one_line], within=2)
-        self.case("negative ranks", self.mpiexec("-n", "-3", self.die, "fine"), status="bad", words=["-3"], within=2)
-        self.case("ranks that are no number", self.mpiexec("-n", "two", self.die, "fine"), status="bad", words=["two"], within=2)
-        self.case("an unknown option", self.mpiexec("--sail-fast", "-n", 2, self.die, "fine"), status="bad", words=["--sail-fast"], within=2)
-        self.case("no program at all", self.mpiexec("-n", 2), status="bad", words=["program"], within=2)
-        self.case("two programs", self.mpiexec("-n", 1, self.die, "fine", ":", "-n", 2, self.die, "fine"), status=0, quiet=True, within=5)
+            self.case(
+                "a program that is none",
+                self.mpiexec("-n", 2, text),
+                status="bad",
+                words=["not-executable", one_line],
+                within=2,
+            )
+        self.case(
+            "no ranks",
+            self.mpiexec("-n", 0, self.die, "fine"),
+            status="bad",
+            words=[r"\b0\b", one_line],
+            within=2,
+        )
+        self.case(
+            "negative ranks",
+            self.mpiexec("-n", "-3", self.die, "fine"),
+            status="bad",
+            words=["-3"],
+            within=2,
+        )
+        self.case(
+            "ranks that are no number",
+            self.mpiexec("-n", "two", self.die, "fine"),
+            status="bad",
+            words=["two"],
+            within=2,
+        )
+        self.case(
+            "an unknown option",
+            self.mpiexec("--sail-fast", "-n", 2, self.die, "fine"),
+            status="bad",
+            words=["--sail-fast"],
+            within=2,
+        )
+        self.case(
+            "no program at all", self.mpiexec("-n", 2), status="bad", words=["program"], within=2
+        )
+        self.case(
+            "two programs",
+            self.mpiexec("-n", 1, self.die, "fine", ":", "-n", 2, self.die, "fine"),
+            status=0,
+            quiet=True,
+            within=5,
+        )
 
     # Too little of something.
 
@@ -265,24 +537,51 @@ class Cases:
             return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n))
 
         def memory(megabytes):
-            return lambda: resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+            return lambda: resource.setrlimit(
+                resource.RLIMIT_AS, (megabytes << 20, megabytes << 20)
+            )
 
-        self.case("32 ranks with 64 open files", self.mpiexec("-n", 32, self.die, "fine", prepare=files(64)), status="bad",
-                  words=["open files|RLIMIT_NOFILE|nofile|descriptor"], within=5)
-        self.case("4 ranks with 64 open files", self.mpiexec("-n", 4, self.die, "fine", prepare=files(64)), status=0, within=5)
+        self.case(
+            "32 ranks with 64 open files",
+            self.mpiexec("-n", 32, self.die, "fine", prepare=files(64)),
+            status="bad",
+            words=["open files|RLIMIT_NOFILE|nofile|descriptor"],
+            within=5,
+        )
+        self.case(
+            "4 ranks with 64 open files",
+            self.mpiexec("-n", 4, self.die, "fine", prepare=files(64)),
+            status=0,
+            within=5,
+        )
         result = self.mpiexec("-n", 2, self.die, "fine", prepare=memory(24))
-        self.case("24 MB of address space", result, without=["SIGBUS", "SIGSEGV", "panicked"],
-                  words=[] if result[0] == 0 else ["memory|RLIMIT_AS|address space"], within=5)
+        self.case(
+            "24 MB of address space",
+            result,
+            without=["SIGBUS", "SIGSEGV", "panicked"],
+            words=[] if result[0] == 0 else ["memory|RLIMIT_AS|address space"],
+            within=5,
+        )
         result = self.mpiexec("-n", 2, "sh", "-c", f"ulimit -v 20000; exec {self.die} fine")
-        self.case("20 MB of address space for each rank", result, without=["SIGBUS", "SIGSEGV", "panicked"],
-                  words=[] if result[0] == 0 else ["memory|RLIMIT_AS|address space|failed to map"], within=5)
+        self.case(
+            "20 MB of address space for each rank",
+            result,
+            without=["SIGBUS", "SIGSEGV", "panicked"],
+            words=[] if result[0] == 0 else ["memory|RLIMIT_AS|address space|failed to map"],
+            within=5,
+        )
         result = self.mpiexec("-n", 2, "sh", "-c", f"exec {self.die} fine >&-")
         self.case("standard output closed in the ranks", result, status=0, within=5)
         read, write = os.pipe()
         os.close(read)
         start = time.monotonic()
-        job = subprocess.Popen([str(self.mpi.mpiexec), "-n", "2", str(self.die), "pids"], stdout=write, stderr=subprocess.PIPE,
-                               stdin=subprocess.DEVNULL, start_new_session=True)
+        job = subprocess.Popen(
+            [str(self.mpi.mpiexec), "-n", "2", str(self.die), "pids"],
+            stdout=write,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         os.close(write)
         try:
             _, said = job.communicate(timeout=10)

@@ -48,7 +48,9 @@ class Cases:
         with self.scratch:
             self.lost = f"{self.scratch.name}/lost"
             for program, where in (("storm", self.storm), ("lost", self.lost)):
-                error = self.mpi.compile([HERE / f"{program}.c"], self.mpi.build / f"net-{program}", ["-O2"])
+                error = self.mpi.compile(
+                    [HERE / f"{program}.c"], self.mpi.build / f"net-{program}", ["-O2"]
+                )
                 if error is not None:
                     self.tally.add(f"net/{program} (build)", "does not compile", error)
                     return
@@ -77,7 +79,9 @@ class Cases:
         return output, seconds
 
     def storms(self, network, hosts, *arguments, limit=60.0, **options):
-        output, seconds = self.good(self.job(network, hosts, self.storm, *arguments, **options), limit)
+        output, seconds = self.good(
+            self.job(network, hosts, self.storm, *arguments, **options), limit
+        )
         need(re.fullmatch(r"begun\n\d+ rounds\n", output), "said something else", output)
         return int(output.split()[1]), seconds
 
@@ -87,7 +91,8 @@ class Cases:
             raise Failed("the job did not begin", output)
 
     def ends(self, job, within, *words, status=None):
-        """The job ends badly, at most `within` seconds from now, and what it says has these words."""
+        """The job ends badly, at most `within` seconds from now, and what it says has these
+        words."""
         start = time.monotonic()
         got, output, _ = job.end(within + 20)
         seconds = time.monotonic() - start
@@ -102,7 +107,10 @@ class Cases:
         """Nothing `but` this runs in the hosts any more, at the latest so many seconds from now."""
         end = time.monotonic() + within
         while True:
-            left = {host.name: [p for p in host.processes() if not (but and p[2].startswith(but))] for host in network.hosts.values()}
+            left = {
+                host.name: [p for p in host.processes() if not (but and p[2].startswith(but))]
+                for host in network.hosts.values()
+            }
             left = {name: some for name, some in left.items() if some}
             if not left:
                 return
@@ -111,14 +119,21 @@ class Cases:
 
     def listening(self, network, name="storm"):
         """(host, address, port) of everything that listens in the hosts."""
-        return [(host.name, *where) for host in network.hosts.values() for where in host.listening()]
+        return [
+            (host.name, *where) for host in network.hosts.values() for where in host.listening()
+        ]
 
     @contextlib.contextmanager
     def stranger(self, network, *arguments, box=None, feed=None):
-        """Runs stranger.py; its findings are in the dictionary that this gives, once the block is left."""
+        """Runs stranger.py; its findings are in the dictionary that this gives, once the block
+        is left."""
         told = {}
-        process = subprocess.Popen((box or network.stranger).command("python3", STRANGER, *arguments), stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            (box or network.stranger).command("python3", STRANGER, *arguments),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         try:
             if arguments[0] == "listen":
                 process.stdout.readline()
@@ -149,22 +164,42 @@ class Cases:
         class Options:
             only, jobs, ranks, suite = "", 2, [4], ["c"]
 
-        # What tests one process alone, or hundreds, gains nothing here; these are run on 4 ranks of 2 hosts or not at all.
+        # What tests one process alone, or hundreds, gains nothing here; these are run on 4 ranks of
+        # 2 hosts or not at all.
         with Network(2) as network, tempfile.TemporaryDirectory(prefix="ferry-net-c-") as directory:
             prefix = ["--hosts", "h1:2,h2:2", "--launcher", network.launcher()]
 
             def one(run):
                 name, command, limit = run
                 at = command.index(str(self.mpi.mpiexec)) + 1  # before it env may stand
-                status, output, seconds = self.tests_run.run_job([*command[:at], *prefix, *command[at:]], limit, directory)
-                problem = "not done in time" if status is None else f"exit status {status}" if status else "printed something" if output.strip() else None
+                status, output, seconds = self.tests_run.run_job(
+                    [*command[:at], *prefix, *command[at:]], limit, directory
+                )
+                problem = (
+                    "not done in time"
+                    if status is None
+                    else (
+                        f"exit status {status}"
+                        if status
+                        else "printed something" if output.strip() else None
+                    )
+                )
                 self.tally.add(f"net/2 hosts: {name}", problem, output, seconds)
 
             import concurrent.futures
 
             runs = self.tests_run.c_runs(self.mpi, Options, self.tally)
             with concurrent.futures.ThreadPoolExecutor(2) as pool:
-                list(pool.map(one, [run for run in runs if run[0].endswith(" on 4") and run[0].split()[0] not in ONE_HOST]))
+                list(
+                    pool.map(
+                        one,
+                        [
+                            run
+                            for run in runs
+                            if run[0].endswith(" on 4") and run[0].split()[0] not in ONE_HOST
+                        ],
+                    )
+                )
             self.empty(network)
 
     def case_mpiexec_on_a_host_of_the_job(self):
@@ -199,8 +234,12 @@ class Cases:
                 before = {i: network.hosts["h1"].bytes_sent(i) for i in ("eth0", "eth1")}
                 self.storms(network, "h1:1,h2:1", "1", environment={"FERRY_TCP_IF": asked})
                 sent = {i: network.hosts["h1"].bytes_sent(i) - before[i] for i in before}
-                need(sent["eth1"] > 1e6 and sent["eth0"] < 1e4, f"FERRY_TCP_IF={asked}: sent {sent}")
-            status, output, seconds = self.job(network, "h1:1,h2:1", self.storm, "1", environment={"FERRY_TCP_IF": "ib0"}).end(20)
+                need(
+                    sent["eth1"] > 1e6 and sent["eth0"] < 1e4, f"FERRY_TCP_IF={asked}: sent {sent}"
+                )
+            status, output, seconds = self.job(
+                network, "h1:1,h2:1", self.storm, "1", environment={"FERRY_TCP_IF": "ib0"}
+            ).end(20)
             need(status not in (0, None), f"FERRY_TCP_IF=ib0: exit status {status}", output)
             for word in ("FERRY_TCP_IF", "eth0"):
                 need(word in output, f"FERRY_TCP_IF=ib0: the message does not say {word}", output)
@@ -222,15 +261,24 @@ class Cases:
             self.begun(job)
             network.pull("h2")
             output = self.ends(job, 3 * SILENCE + 3, r"rank \d", r"h[123]\b")
-            need("h2" in output or "rank 2" in output, "neither host h2 nor rank 2 is named", output)
+            need(
+                "h2" in output or "rank 2" in output, "neither host h2 nor rank 2 is named", output
+            )
             self.empty(network)
 
     def case_what_a_lost_rank_was_to_send(self):
         with Network(2) as network:
-            job = self.job(network, "h1:1,h2:1", self.lost, environment={**QUICK, "FERRY_ON_HANG": "ignore"})
+            job = self.job(
+                network, "h1:1,h2:1", self.lost, environment={**QUICK, "FERRY_ON_HANG": "ignore"}
+            )
             self.begun(job)
             network.pull("h2")
-            told = all([job.says(f"^rank {rank}: {calls} calls failed", 10 * SILENCE) for rank, calls in ((0, 7), (1, 9))])
+            told = all(
+                [
+                    job.says(f"^rank {rank}: {calls} calls failed", 10 * SILENCE)
+                    for rank, calls in ((0, 7), (1, 9))
+                ]
+            )
             os.kill(job.process.pid, signal.SIGTERM)
             _, output, _ = job.end(20)
             need(told, "not all calls failed as they should", output)
@@ -239,7 +287,9 @@ class Cases:
     def case_a_cable_pulled_for_good_that_mpiexec_needs_too(self):
         with Network(2) as network:
             launcher = network.rsh()
-            job = self.job(network, "h1:2,h2:2", self.storm, "60", environment=QUICK, launcher=launcher)
+            job = self.job(
+                network, "h1:2,h2:2", self.storm, "60", environment=QUICK, launcher=launcher
+            )
             self.begun(job)
             network.pull("h2")
             self.ends(job, 3 * SILENCE + 3, r"\bh2\b")
@@ -259,7 +309,9 @@ class Cases:
             self.begun(job)
             outside, inside, _ = network.hosts["h2"].processes("storm")[0]
             os.kill(outside, signal.SIGKILL)
-            output = self.ends(job, 3, r"rank [23]\b", r"\bh2\b", "signal 9|SIGKILL|[Kk]illed", status=137)
+            output = self.ends(
+                job, 3, r"rank [23]\b", r"\bh2\b", "signal 9|SIGKILL|[Kk]illed", status=137
+            )
             need(str(inside) in output, f"the process number {inside} is not named", output)
             self.empty(network, 2)
 
@@ -313,15 +365,30 @@ class Cases:
             alone *= more
             job = self.job(network, hosts, self.storm, f"{rounds * more}x")
             self.begun(job)
-            targets = [str(x) for _, address, port in self.listening(network) for x in (address, port)]
+            targets = [
+                str(x) for _, address, port in self.listening(network) for x in (address, port)
+            ]
             need(targets, "nobody listens")
-            with self.stranger(network, "bother", *targets) as bother, self.stranger(network, "flood", *targets) as flood:
+            with self.stranger(network, "bother", *targets) as bother, self.stranger(
+                network, "flood", *targets
+            ) as flood:
                 output, disturbed = self.good(job, 120)
             self.told(bother, flood)
-            need(disturbed < 4 * alone + 5, f"took {disturbed:.1f} s, and {alone:.1f} s undisturbed", output)
+            need(
+                disturbed < 4 * alone + 5,
+                f"took {disturbed:.1f} s, and {alone:.1f} s undisturbed",
+                output,
+            )
             # The counters, and what is said of them.
-            need(re.search(r"a connection from (10\.77\.0\.66|\[fd77::42\]):\d+ was refused: it does not speak", output),
-                 "nothing is said of those sent away", output)
+            need(
+                re.search(
+                    r"a connection from (10\.77\.0\.66|\[fd77::42\]):\d+ was refused: it does not"
+                    r" speak",
+                    output,
+                ),
+                "nothing is said of those sent away",
+                output,
+            )
             need(output.count("was refused") < 200, "too much is said of those sent away", output)
 
     def told(self, *findings):
@@ -337,29 +404,70 @@ class Cases:
                 job = self.job(network, "h1:2,h2:2", self.storm, "15")
                 self.begun(job)
             hello = b"\x89FERRY"
-            callers = [f for f in recorded["flows"] if bytes.fromhex(f["first"]).startswith(hello) and len(f["first"]) > 2 * 128]
-            callers = [f for f in callers if any(f["to"] == a and f["dport"] == p for _, a, p in self.listening(network))]
+            callers = [
+                f
+                for f in recorded["flows"]
+                if bytes.fromhex(f["first"]).startswith(hello) and len(f["first"]) > 2 * 128
+            ]
+            callers = [
+                f
+                for f in callers
+                if any(f["to"] == a and f["dport"] == p for _, a, p in self.listening(network))
+            ]
             need(callers, f"no handshake among {len(recorded['flows'])} recorded connections")
-            lines = "".join(json.dumps({"address": f["to"], "port": f["dport"], "said": f["first"]}) + "\n" for f in callers)
+            lines = "".join(
+                json.dumps({"address": f["to"], "port": f["dport"], "said": f["first"]}) + "\n"
+                for f in callers
+            )
             with self.stranger(network, "replay", feed=lines) as told:
                 pass
             self.good(job)
             need(told["played"] == 2 * len(callers), f"{told}")
             need(told["answers"] > 0, f"the recordings were no handshakes: {told}")
-            need(told["bytes after finish"] == 0 and told["still open"] == 0, f"a recorded handshake was believed: {told}")
+            need(
+                told["bytes after finish"] == 0 and told["still open"] == 0,
+                f"a recorded handshake was believed: {told}",
+            )
 
     def case_encryption(self):
         with Network(2) as network:
             for encrypt, seen in (("1", False), ("0", True)):
                 with self.stranger(network, "listen", WORD, box=network.switch) as heard:
-                    rounds, _ = self.storms(network, "h1:1,h2:1", "30x", "20000", WORD, environment={"FERRY_ENCRYPT": encrypt})
-                need(rounds == 30 and heard["packets"] > 100, f"too little traffic: {heard['packets']} packets")
+                    rounds, _ = self.storms(
+                        network,
+                        "h1:1,h2:1",
+                        "30x",
+                        "20000",
+                        WORD,
+                        environment={"FERRY_ENCRYPT": encrypt},
+                    )
+                need(
+                    rounds == 30 and heard["packets"] > 100,
+                    f"too little traffic: {heard['packets']} packets",
+                )
                 need(heard["lost"] == 0, f"{heard['lost']} packets were not looked at")
-                need(bool(heard["found"]) == seen, f"FERRY_ENCRYPT={encrypt}: the word was in {heard['found']} of {heard['packets']} packets")
+                need(
+                    bool(heard["found"]) == seen,
+                    f"FERRY_ENCRYPT={encrypt}: the word was in {heard['found']} of"
+                    f" {heard['packets']} packets",
+                )
             self.storms(network, "h1:2,h2:2", "1.5", environment={"FERRY_ENCRYPT": "1"})
 
     def case_only_one_side_encrypts(self):
         with Network(2) as network:
-            job = self.job(network, "h1:1,h2:1", "env", "FERRY_ENCRYPT=1", self.storm, "1", ":", "-n", "1", self.storm, "1", number=1,
-                           environment=QUICK)
+            job = self.job(
+                network,
+                "h1:1,h2:1",
+                "env",
+                "FERRY_ENCRYPT=1",
+                self.storm,
+                "1",
+                ":",
+                "-n",
+                "1",
+                self.storm,
+                "1",
+                number=1,
+                environment=QUICK,
+            )
             self.ends(job, 3 * SILENCE + 5, "FERRY_ENCRYPT")

@@ -1,8 +1,11 @@
-"""Hosts made of namespaces: each has its own network, name, processes and IPC, and a wire to a switch.
+"""Hosts made of namespaces: each has its own network, name, processes and IPC, and a wire to a
+switch.
 
-A host is a process that holds its namespaces and reads its standard input. When the test closes that, or dies in whatever way,
-the process ends; being the first in its process namespace, it takes all others of the host with it, and with the last of
-them go interfaces and addresses. Nothing has a name outside, so nothing can be left behind and two runs do not meet."""
+A host is a process that holds its namespaces and reads its standard input. When the test closes
+that, or dies in whatever way, the process ends; being the first in its process namespace, it takes
+all others of the host with it, and with the last of them go interfaces and addresses. Nothing has a
+name outside, so nothing can be left behind and two runs do not meet.
+"""
 
 import contextlib
 import os
@@ -14,9 +17,16 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Holds the namespaces; ignored children leave no zombies.
-HOLDER = "import signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); print('ready', flush=True); sys.stdin.read()"
+HOLDER = (
+    "import signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); print('ready', flush=True);"
+    " sys.stdin.read()"
+)
 # Interfaces that lead to no other host, with their addresses.
-PRIVATE = {"docker0": ["172.17.0.1/16"], "virbr0": ["192.168.122.1/24"], "cable": ["169.254.7.{0}/16", "fe80::7:{0}/64"]}
+PRIVATE = {
+    "docker0": ["172.17.0.1/16"],
+    "virbr0": ["192.168.122.1/24"],
+    "cable": ["169.254.7.{0}/16", "fe80::7:{0}/64"],
+}
 NAMESPACES = ["--net", "--uts", "--ipc", "--mount", "--pid"]
 
 
@@ -32,11 +42,22 @@ class Box:
 
     def __init__(self, name):
         self.name = name
-        self.holder = subprocess.Popen(["unshare", *NAMESPACES, "--fork", "--mount-proc", "python3", "-S", "-c", HOLDER],
-                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.holder = subprocess.Popen(
+            ["unshare", *NAMESPACES, "--fork", "--mount-proc", "python3", "-S", "-c", HOLDER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         if self.holder.stdout.readline() != "ready\n":
-            raise OSError(f"no namespaces for {name}: unshare ended with {self.holder.wait()}; this needs root")
-        children = pathlib.Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children").read_text().split()
+            raise OSError(
+                f"no namespaces for {name}: unshare ended with {self.holder.wait()}; this needs"
+                " root"
+            )
+        children = (
+            pathlib.Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children")
+            .read_text()
+            .split()
+        )
         self.pid = int(children[0])
         self.run("hostname", name)
         self.ip("link set lo up")
@@ -50,7 +71,10 @@ class Box:
 
     def ip(self, arguments):
         """ip with these arguments in this network; process numbers among them are those outside."""
-        return checked(self.name, ["nsenter", "--target", str(self.pid), "--net", "--", "ip", *arguments.split()])
+        return checked(
+            self.name,
+            ["nsenter", "--target", str(self.pid), "--net", "--", "ip", *arguments.split()],
+        )
 
     def processes(self, name=None):
         """(pid outside, pid inside, program) of all that runs in here but the holder."""
@@ -60,10 +84,17 @@ class Box:
             if not entry.name.isdigit() or int(entry.name) == self.pid:
                 continue
             try:
-                if os.stat(entry / "ns/pid").st_ino != mine or (entry / "stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                if (
+                    os.stat(entry / "ns/pid").st_ino != mine
+                    or (entry / "stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+                ):
                     continue
                 program = os.path.basename(os.readlink(entry / "exe"))
-                inside = [line for line in (entry / "status").read_text().splitlines() if line.startswith("NSpid:")]
+                inside = [
+                    line
+                    for line in (entry / "status").read_text().splitlines()
+                    if line.startswith("NSpid:")
+                ]
             except OSError:
                 continue
             if name is None or program == name:
@@ -101,7 +132,9 @@ class Host(Box):
         found = []
         for family, file in ((4, "tcp"), (6, "tcp6")):
             with contextlib.suppress(OSError):
-                for line in pathlib.Path(f"/proc/{self.pid}/net/{file}").read_text().splitlines()[1:]:
+                for line in (
+                    pathlib.Path(f"/proc/{self.pid}/net/{file}").read_text().splitlines()[1:]
+                ):
                     fields = line.split()
                     if fields[3] == "0A":
                         found.append(address(fields[1], family))
@@ -118,19 +151,25 @@ def address(text, family):
     import socket
 
     raw, port = text.split(":")
-    words = [int(raw[i:i + 8], 16).to_bytes(4, "little") for i in range(0, len(raw), 8)]
-    return socket.inet_ntop(socket.AF_INET if family == 4 else socket.AF_INET6, b"".join(words)), int(port, 16)
+    words = [int(raw[i : i + 8], 16).to_bytes(4, "little") for i in range(0, len(raw), 8)]
+    return socket.inet_ntop(
+        socket.AF_INET if family == 4 else socket.AF_INET6, b"".join(words)
+    ), int(port, 16)
 
 
 class Network:
-    """Hosts h1, h2, … on one switch, and a stranger beside them. `families` says which addresses they have; `second` gives
-    each host another interface, eth1, on a switch of its own; `private` gives each what a host with containers and virtual machines has:
-    interfaces whose addresses are the same on all hosts, and one with a link-local address, all of them up."""
+    """Hosts h1, h2, … on one switch, and a stranger beside them. `families` says which addresses
+    they have; `second` gives each host another interface, eth1, on a switch of its own; `private`
+    gives each what a host with containers and virtual machines has: interfaces whose addresses are
+    the same on all hosts, and one with a link-local address, all of them up.
+    """
 
     def __init__(self, hosts, families=(4, 6), second=False, private=False):
         self.families, self.boxes, self.hosts = families, [], {}
         self.stack = contextlib.ExitStack()
-        self.state = pathlib.Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="ferry-net-")))
+        self.state = pathlib.Path(
+            self.stack.enter_context(tempfile.TemporaryDirectory(prefix="ferry-net-"))
+        )
         try:
             self.switch = self._box(Box("switch"))
             for name in ["br0", "br1"] if second else ["br0"]:
@@ -156,16 +195,26 @@ class Network:
         self.hosts[name] = host
         (self.state / name).write_text(str(host.pid))
         if 6 not in self.families:
-            host.run("sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6")
+            host.run(
+                "sh",
+                "-c",
+                "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; echo 1 >"
+                " /proc/sys/net/ipv6/conf/default/disable_ipv6",
+            )
         if private:
             for interface, addresses in PRIVATE.items():
                 host.ip(f"link add {interface} type bridge")
-                host.ip(f"link add {interface}a type veth peer name {interface}b")  # a bridge with nothing in it would be down
+                host.ip(
+                    f"link add {interface}a type veth peer name {interface}b"
+                )  # a bridge with nothing in it would be down
                 host.ip(f"link set {interface}a master {interface} up")
                 host.ip(f"link set {interface}b up")
                 host.ip(f"link set {interface} up")
                 for one in addresses:
-                    host.ip(f"addr add {one.format(number)} dev {interface}" + (" nodad" if ":" in one else ""))
+                    host.ip(
+                        f"addr add {one.format(number)} dev {interface}"
+                        + (" nodad" if ":" in one else "")
+                    )
         self._wire(host, 0)
         if 4 in self.families:
             host.ip("route add default via 10.77.0.254")
@@ -187,7 +236,8 @@ class Network:
             box.ip(f"addr add fd{77 + network}::{number:x}/64 dev {interface} nodad")
 
     def pull(self, host, network=0):
-        """Takes the host's cable out of the switch; the host itself sees no loss of carrier, as behind a second switch."""
+        """Takes the host's cable out of the switch; the host itself sees no loss of carrier, as
+        behind a second switch."""
         self.switch.ip(f"link set {host}-{network} nomaster")
 
     def plug(self, host, network=0):
@@ -200,7 +250,13 @@ class Network:
     def rsh(self):
         """The same through the wire: what is pulled or frozen is so for mpiexec, too."""
         for host in self.hosts.values():
-            server = self.stack.enter_context(subprocess.Popen(host.command("python3", HERE / "rsh.py", "serve"), stdout=subprocess.PIPE, text=True))
+            server = self.stack.enter_context(
+                subprocess.Popen(
+                    host.command("python3", HERE / "rsh.py", "serve"),
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
             self.stack.callback(server.kill)
             server.stdout.readline()
         return f"nsenter --target {self.switch.pid} --net -- {HERE / 'rsh.py'} call"

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The least that can stand for ssh where it has to go through the wire: no keys, no terminal, one command a connection.
+"""The least that can stand for ssh where it has to go through the wire: no keys, no terminal, one
+command a connection.
 
-    rsh.py serve                     answers in a host; each command gets the connection as its input and output
-    rsh.py call hN COMMAND...        what mpiexec runs
+rsh.py serve                     answers in a host; each command gets the connection as its input
+and output rsh.py call hN COMMAND...        what mpiexec runs
 """
 
 import contextlib
@@ -14,7 +15,10 @@ import sys
 import threading
 
 PORT = 5140
-ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": os.environ.get("HOME", "/")}
+ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": os.environ.get("HOME", "/"),
+}
 
 
 def serve():
@@ -25,12 +29,20 @@ def serve():
 
 
 def answer(caller):
-    """Runs what one caller says. What the command leaves unread is read here: a socket closed before that resets the connection, and
-    with it goes what the command said last."""
+    """Runs what one caller says. What the command leaves unread is read here: a socket closed
+    before that resets the connection, and with it goes what the command said last."""
     with caller, contextlib.suppress(OSError):
         with caller.makefile("rb", buffering=0) as words:
             command = os.fsdecode(words.readline()).rstrip("\n")
-        subprocess.run(["sh", "-c", command], cwd="/", env=ENVIRONMENT, stdin=caller, stdout=caller, stderr=caller, start_new_session=True)
+        subprocess.run(
+            ["sh", "-c", command],
+            cwd="/",
+            env=ENVIRONMENT,
+            stdin=caller,
+            stdout=caller,
+            stderr=caller,
+            start_new_session=True,
+        )
         caller.shutdown(socket.SHUT_WR)
         while caller.recv(1 << 16):
             pass
@@ -48,7 +60,7 @@ def call(host, command):
                     if not piece:
                         return
                     while piece:
-                        piece = piece[os.write(1, piece):]
+                        piece = piece[os.write(1, piece) :]
                 else:
                     piece = os.read(0, 1 << 16)
                     if piece:

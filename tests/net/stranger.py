@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""What uninvited machines do. Runs inside a host of hosts.py and says at the end, as JSON, what came of it.
+"""What uninvited machines do. Runs inside a host of hosts.py and says at the end, as JSON, what
+came of it.
 
-    stranger.py bother ADDRESS PORT [ADDRESS PORT]...    garbage, silence, crumbs and resets at these ports until standard input ends
-    stranger.py flood ADDRESS PORT [ADDRESS PORT]...     connections as fast as they go, and SYN packets from nowhere
-    stranger.py replay                                   reads recorded openings as JSON lines, plays each as it was recorded
-    stranger.py listen [WORD]                            notes the first bytes of all TCP connections that pass; counts packets with WORD
+stranger.py bother ADDRESS PORT [ADDRESS PORT]...    garbage, silence, crumbs and resets at these
+ports until standard input ends stranger.py flood ADDRESS PORT [ADDRESS PORT]...     connections as
+fast as they go, and SYN packets from nowhere stranger.py replay
+reads recorded openings as JSON lines, plays each as it was recorded stranger.py listen [WORD]
+notes the first bytes of all TCP connections that pass; counts packets with WORD
 """
 
 import json
@@ -83,7 +85,9 @@ def bother(targets):
                     for byte in opening[:20]:
                         s.sendall(bytes([byte]))
                 elif kind == 1:  # nothing at all, or a part, and then silence
-                    s.sendall(opening[:dice.choice([0, 3, 8, 50])] if opening.startswith(MAGIC) else b"")
+                    s.sendall(
+                        opening[: dice.choice([0, 3, 8, 50])] if opening.startswith(MAGIC) else b""
+                    )
                     silent.append(s)
                     while len(silent) > 200:
                         silent.pop(0).close()
@@ -102,7 +106,11 @@ def bother(targets):
             s.close()
             if ended():
                 break
-            time.sleep(0.002)  # leaves the hosts' two cores to the job: this is about nonsense, `flood` is about numbers
+            time.sleep(
+                0.002
+                # leaves the hosts' two cores to the job: this is about nonsense, `flood` is about
+                # numbers
+            )
     for s in silent:
         s.close()
     return told
@@ -111,14 +119,25 @@ def bother(targets):
 def checksum(data):
     total = sum(struct.unpack(f">{len(data) // 2}H", data))
     while total >> 16:
-        total = (total & 0xffff) + (total >> 16)
-    return ~total & 0xffff
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
 
 
 def syn(source, target, port, dice):
     """A SYN as a whole IPv4 packet."""
     src, dst = socket.inet_aton(source), socket.inet_aton(target)
-    head = struct.pack(">HHIIBBHHH", dice.randrange(1024, 65536), port, dice.randrange(1 << 32), 0, 5 << 4, 2, 64240, 0, 0)
+    head = struct.pack(
+        ">HHIIBBHHH",
+        dice.randrange(1024, 65536),
+        port,
+        dice.randrange(1 << 32),
+        0,
+        5 << 4,
+        2,
+        64240,
+        0,
+        0,
+    )
     sum_ = checksum(src + dst + struct.pack(">BBH", 0, 6, len(head)) + head)
     head = head[:16] + struct.pack(">H", sum_) + head[18:]
     ip = struct.pack(">BBHHHBBH", 0x45, 0, 40, dice.randrange(65536), 0, 64, 6, 0) + src + dst
@@ -152,7 +171,10 @@ def flood(targets):
         if raw is not None and "." in address:
             for _ in range(20):
                 try:
-                    raw.sendto(syn(f"10.77.0.{dice.randrange(130, 250)}", address, port, dice), (address, 0))
+                    raw.sendto(
+                        syn(f"10.77.0.{dice.randrange(130, 250)}", address, port, dice),
+                        (address, 0),
+                    )
                     told["syns"] += 1
                 except OSError:
                     pass
@@ -163,7 +185,8 @@ def flood(targets):
 
 
 def replay():
-    """Each line: address, port, and what the caller said then, in hex. It is said again, whole at once or as the handshake goes."""
+    """Each line: address, port, and what the caller said then, in hex. It is said again, whole
+    at once or as the handshake goes."""
     told = {"played": 0, "answers": 0, "bytes after finish": 0, "still open": 0, "refused": 0}
     for line in sys.stdin:
         recorded = json.loads(line)
@@ -203,21 +226,30 @@ def segment(frame):
         if frame[at + 9] != 6:
             return None
         length, head = struct.unpack_from(">H", frame, at + 2)[0], (frame[at] & 15) * 4
-        source, target = socket.inet_ntoa(frame[at + 12:at + 16]), socket.inet_ntoa(frame[at + 16:at + 20])
-        end = at + length if length else len(frame)  # 0: offloaded and larger than the field can say
-    elif kind == 0x86dd:
+        source, target = socket.inet_ntoa(frame[at + 12 : at + 16]), socket.inet_ntoa(
+            frame[at + 16 : at + 20]
+        )
+        end = (
+            at + length if length else len(frame)
+        )  # 0: offloaded and larger than the field can say
+    elif kind == 0x86DD:
         if frame[at + 6] != 6:
             return None
         length, head = struct.unpack_from(">H", frame, at + 4)[0], 40
-        source = socket.inet_ntop(socket.AF_INET6, frame[at + 8:at + 24])
-        target = socket.inet_ntop(socket.AF_INET6, frame[at + 24:at + 40])
+        source = socket.inet_ntop(socket.AF_INET6, frame[at + 8 : at + 24])
+        target = socket.inet_ntop(socket.AF_INET6, frame[at + 24 : at + 40])
         end = at + 40 + length if length else len(frame)
     else:
         return None
     at += head
     sport, dport, seq = struct.unpack_from(">HHI", frame, at)
     syn = frame[at + 13] & 2
-    return (source, sport, target, dport), seq, bool(syn), frame[at + (frame[at + 12] >> 4) * 4:end]
+    return (
+        (source, sport, target, dport),
+        seq,
+        bool(syn),
+        frame[at + (frame[at + 12] >> 4) * 4 : end],
+    )
 
 
 def listen(word):
@@ -235,7 +267,8 @@ def listen(word):
             frame, where = s.recvfrom(1 << 17)
         except TimeoutError:
             frame = None
-        # Whoever looks for a word looks at everything; for how connections begin, what has been seen by now is enough.
+        # Whoever looks for a word looks at everything; for how connections begin, what has been
+        # seen by now is enough.
         if over.is_set() and (frame is None or not word):
             break
         if frame is None:
@@ -249,16 +282,19 @@ def listen(word):
             continue
         connection, seq, syn, payload = parsed
         if syn:
-            start[connection] = seq + 1 & 0xffffffff
+            start[connection] = seq + 1 & 0xFFFFFFFF
             first[connection] = bytearray()
         elif payload and connection in start:
-            at = seq - start[connection] & 0xffffffff
+            at = seq - start[connection] & 0xFFFFFFFF
             kept = first[connection]
             if at <= len(kept) < FIRST:
-                kept[at:at + len(payload)] = payload
+                kept[at : at + len(payload)] = payload
                 del kept[FIRST:]
     lost = struct.unpack("II", s.getsockopt(263, 6, 8))[1]  # SOL_PACKET, PACKET_STATISTICS
-    flows = [{"from": c[0], "sport": c[1], "to": c[2], "dport": c[3], "first": bytes(b).hex()} for c, b in first.items()]
+    flows = [
+        {"from": c[0], "sport": c[1], "to": c[2], "dport": c[3], "first": bytes(b).hex()}
+        for c, b in first.items()
+    ]
     return {"packets": packets, "lost": lost, "found": found, "flows": flows}
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The first process of a guest: makes what a booted machine has, then runs the plan's driver in the first guest, and in the others
-waits for commands. The plan is a file whose name stands in the environment."""
+"""The first process of a guest: makes what a booted machine has, then runs the plan's driver in
+the first guest, and in the others waits for commands. The plan is a file whose name stands in
+the environment."""
 
 import ctypes
 import importlib
@@ -20,7 +21,10 @@ MODULES = ("tipc", "diag", "sch_netem", "sch_ingress", "cls_matchall", "act_gact
 
 def mount(kind, where):
     os.makedirs(where, exist_ok=True)
-    if LIBC.mount(kind.encode(), where.encode(), kind.encode(), 0, None) != 0 and ctypes.get_errno() != 16:
+    if (
+        LIBC.mount(kind.encode(), where.encode(), kind.encode(), 0, None) != 0
+        and ctypes.get_errno() != 16
+    ):
         raise OSError(f"{kind} cannot be mounted at {where}: {os.strerror(ctypes.get_errno())}")
 
 
@@ -38,7 +42,9 @@ def load(name):
 
 
 def run(command):
-    done = subprocess.run(command.split(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(
+        command.split(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     if done.returncode != 0:
         raise OSError(f"{command}: {done.stdout.strip()}")
     return done.stdout
@@ -54,14 +60,16 @@ def await_node(number, limit=20.0):
     with socket.socket(socket.AF_TIPC, socket.SOCK_SEQPACKET) as server:
         server.settimeout(limit)
         server.connect((socket.TIPC_ADDR_NAME, 1, 1, 0))
-        server.send(struct.pack("=5I8s", 0, node(number), node(number), 0xffffffff, 1, b"node"))
+        server.send(struct.pack("=5I8s", 0, node(number), node(number), 0xFFFFFFFF, 1, b"node"))
         while struct.unpack("=I44x", server.recv(48))[0] != 1:
             pass
 
 
 def enabling(bearer, number):
-    """The command that enables one of a guest's bearers: "eth vec0", "udp u". Its links may be silent for ten seconds, for a guest may stand still
-    while the machine does something else, and how soon TIPC gives it up then is not what is tested."""
+    """The command that enables one of a guest's bearers: "eth vec0", "udp u". Its links may be
+    silent for ten seconds, for a guest may stand still while the machine does something else, and
+    how soon TIPC gives it up then is not what is tested.
+    """
     media, name = bearer.split()
     if media == "eth":
         named = own = f"media eth device {name}"
@@ -80,9 +88,15 @@ def main():
     plan = json.loads(pathlib.Path(os.environ["plan"]).read_text())
     number = plan["number"]
     os.environ.clear()
-    # user-mode-linux keeps no AVX-512 registers for its processes, though the processor says that it has them.
-    os.environ.update(PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", HOME="/run", TMPDIR="/dev/shm", PYTHONDONTWRITEBYTECODE="1",
-                      GLIBC_TUNABLES="glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-AVX512DQ,-AVX512CD")
+    # user-mode-linux keeps no AVX-512 registers for its processes, though the processor says that
+    # it has them.
+    os.environ.update(
+        PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        HOME="/run",
+        TMPDIR="/dev/shm",
+        PYTHONDONTWRITEBYTECODE="1",
+        GLIBC_TUNABLES="glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-AVX512DQ,-AVX512CD",
+    )
     socket.sethostname(f"h{number}")
     for module in MODULES:
         load(module)
@@ -93,7 +107,11 @@ def main():
         run(f"ip addr add 10.78.0.{number}/24 dev vec0")
         run(f"ip addr add 10.77.0.{number}/24 dev vec1")
         os.chdir("/run")
-        server = subprocess.Popen(["python3", str(HERE.parent / "net" / "rsh.py"), "serve"], stdout=subprocess.PIPE, text=True)
+        server = subprocess.Popen(
+            ["python3", str(HERE.parent / "net" / "rsh.py"), "serve"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         server.stdout.readline()
         run(f"tipc node set addr 1.1.{number}")
         for bearer in plan.get("bearers", []):

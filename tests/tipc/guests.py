@@ -1,8 +1,10 @@
-"""Guests: user-mode-linux kernels, which have TIPC, on this machine's own files. They need neither root nor KVM.
+"""Guests: user-mode-linux kernels, which have TIPC, on this machine's own files. They need neither
+root nor KVM.
 
-A guest sees this machine's root folder, read only, and runs guest.py as its first process. Two guests are joined by two cables, each a pair
-of sockets that both kernels have inherited: `vec0` is the one that is tested, `vec1` leads to guest.py's own services. What the first guest says
-on its console is what the test has to say. When the test ends, in whatever way, the guests end."""
+A guest sees this machine's root folder, read only, and runs guest.py as its first process. Two
+guests are joined by two cables, each a pair of sockets that both kernels have inherited: `vec0`
+is the one that is tested, `vec1` leads to guest.py's own services. What the first guest says on
+its console is what the test has to say. When the test ends, in whatever way, the guests end."""
 
 import contextlib
 import ctypes
@@ -31,15 +33,21 @@ class NoGuest(Exception):
 def kernel():
     found = shutil.which("linux.uml") or shutil.which("linux")
     if not found:
-        raise NoGuest("there is no user-mode-linux here; as root type: apt-get install user-mode-linux")
+        raise NoGuest(
+            "there is no user-mode-linux here; as root type: apt-get install user-mode-linux"
+        )
     return found
 
 
 def wrapper(folder):
     """registers.c as a library."""
     out = pathlib.Path(folder) / "registers.so"
-    made = subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", str(out), str(HERE / "registers.c")],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    made = subprocess.run(
+        ["cc", "-O2", "-shared", "-fPIC", "-o", str(out), str(HERE / "registers.c")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     if made.returncode != 0:
         raise NoGuest(f"registers.c does not compile: {made.stdout}")
     return out
@@ -65,13 +73,46 @@ class Guest:
         self.said = []
         script = pathlib.Path(state) / f"plan-{number}.json"
         script.write_text(json.dumps({**plan, "number": number, "guests": guests}))
-        nets = [f"vec{i}:transport=fd,fd={cable.fileno()},mac=02:f0:00:00:{i:02x}:{number:02x}" for i, cable in enumerate(cables)]
-        command = [kernel(), f"mem={MEMORY}M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "loglevel=1", "panic=-1",
-                   "con=null", "con0=null,fd:1", "ssl=null", f"uml_dir={state}", f"umid=h{number}", f"init={HERE / 'guest.py'}", f"plan={script}", *nets]
-        environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "TMPDIR": str(memory), "LD_PRELOAD": str(pathlib.Path(state) / "registers.so")}
-        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                        text=True, errors="replace", start_new_session=True, pass_fds=[c.fileno() for c in cables],
-                                        preexec_fn=die_with_parent)
+        nets = [
+            f"vec{i}:transport=fd,fd={cable.fileno()},mac=02:f0:00:00:{i:02x}:{number:02x}"
+            for i, cable in enumerate(cables)
+        ]
+        command = [
+            kernel(),
+            f"mem={MEMORY}M",
+            "root=/dev/root",
+            "rootfstype=hostfs",
+            "rootflags=/",
+            "ro",
+            "quiet",
+            "loglevel=1",
+            "panic=-1",
+            "con=null",
+            "con0=null,fd:1",
+            "ssl=null",
+            f"uml_dir={state}",
+            f"umid=h{number}",
+            f"init={HERE / 'guest.py'}",
+            f"plan={script}",
+            *nets,
+        ]
+        environment = {
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "TMPDIR": str(memory),
+            "LD_PRELOAD": str(pathlib.Path(state) / "registers.so"),
+        }
+        self.process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+            pass_fds=[c.fileno() for c in cables],
+            preexec_fn=die_with_parent,
+        )
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
@@ -87,7 +128,10 @@ class Guest:
         try:
             return self.lines.get(timeout=limit)
         except queue.Empty:
-            raise NoGuest(f"guest {self.name} has said nothing for {limit:.0f} s; its last words: {self.said[-15:]}") from None
+            raise NoGuest(
+                f"guest {self.name} has said nothing for {limit:.0f} s; its last words:"
+                f" {self.said[-15:]}"
+            ) from None
 
     def stand_still(self, seconds):
         """As when the machine under it has no time for it."""
@@ -104,14 +148,21 @@ class Guest:
 
 
 class Guests:
-    """So many guests, joined if there are two. `plan` goes to guest.py, which in the first guest runs `plan["driver"]`."""
+    """So many guests, joined if there are two. `plan` goes to guest.py, which in the first guest
+    runs `plan["driver"]`."""
 
     def __init__(self, number, plan):
         self.stack = contextlib.ExitStack()
         self.all = {}
         try:
-            self.state = self.stack.enter_context(tempfile.TemporaryDirectory(prefix=f"ferry-tipc-{os.getpid()}-"))
-            memory = self.stack.enter_context(tempfile.TemporaryDirectory(prefix=f"ferry-tipc-{os.getpid()}-", dir=memory_folder(number)))
+            self.state = self.stack.enter_context(
+                tempfile.TemporaryDirectory(prefix=f"ferry-tipc-{os.getpid()}-")
+            )
+            memory = self.stack.enter_context(
+                tempfile.TemporaryDirectory(
+                    prefix=f"ferry-tipc-{os.getpid()}-", dir=memory_folder(number)
+                )
+            )
             wrapper(self.state)
             cables = [[], []]
             for _ in range(2 if number > 1 else 0):
@@ -121,7 +172,9 @@ class Guests:
                         end.setsockopt(socket.SOL_SOCKET, option, 4 << 20)
                     mine.append(self.stack.enter_context(end))
             for guest in range(number, 0, -1):  # the first, which waits for the others, last
-                self.all[f"h{guest}"] = Guest(guest, number, self.state, memory, cables[guest - 1], plan)
+                self.all[f"h{guest}"] = Guest(
+                    guest, number, self.state, memory, cables[guest - 1], plan
+                )
                 self.stack.callback(self.all[f"h{guest}"].kill)
             self._await_boot()
         except BaseException:

@@ -21,14 +21,15 @@ def tests_run():
 
 
 class Names:
-    """What the topology server says of all names of a service type: {(instance, node, port)} that are published. Type 0 is of nodes themselves.
-    `history`: each (time, event, instance), where event 1 is publishing."""
+    """What the topology server says of all names of a service type: {(instance, node, port)}
+    that are published. Type 0 is of nodes themselves. `history`: each (time, event, instance),
+    where event 1 is publishing."""
 
     def __init__(self, kind):
         self.known, self.history, self.news = set(), [], threading.Condition()
         self.socket = socket.socket(socket.AF_TIPC, socket.SOCK_SEQPACKET)
         self.socket.connect((socket.TIPC_ADDR_NAME, 1, 1, 0))
-        self.socket.send(struct.pack("=5I8s", kind, 0, 0xffffffff, 0xffffffff, 1, b"names"))
+        self.socket.send(struct.pack("=5I8s", kind, 0, 0xFFFFFFFF, 0xFFFFFFFF, 1, b"names"))
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self):
@@ -42,7 +43,11 @@ class Names:
     def wait(self, condition, limit):
         """Until the known names fulfil it; returns them, or None."""
         with self.news:
-            return set(self.known) if self.news.wait_for(lambda: condition(self.known), limit) else None
+            return (
+                set(self.known)
+                if self.news.wait_for(lambda: condition(self.known), limit)
+                else None
+            )
 
 
 class Tap:

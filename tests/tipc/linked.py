@@ -1,5 +1,5 @@
-"""What must hold in two guests that are joined by a link of TIPC. Runs inside the first; the other is entered by tests/net/rsh.py over another
-cable than the one that is tested."""
+"""What must hold in two guests that are joined by a link of TIPC. Runs inside the first; the
+other is entered by tests/net/rsh.py over another cable than the one that is tested."""
 
 import os
 import re
@@ -24,7 +24,12 @@ KIND = 18888
 
 def there(command):
     """Runs a command in the other guest."""
-    done = subprocess.run([*LAUNCHER.split(), "h2", f"{{ {command}; }} && echo well"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        [*LAUNCHER.split(), "h2", f"{{ {command}; }} && echo well"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     if not done.stdout.endswith("well\n"):
         raise OSError(f"h2: {command}: {done.stdout.strip()}")
     return done.stdout.removesuffix("well\n")
@@ -38,7 +43,12 @@ def both(command):
 def links():
     """The links' statistics: of packets and of fragments sent by this node."""
     text = do("tipc link statistics show")
-    sent = [m for part in text.split("Link <") if not part.startswith("broadcast") for m in re.findall(r"TX packets:(\d+) fragments:(\d+)/(\d+)", part)]
+    sent = [
+        m
+        for part in text.split("Link <")
+        if not part.startswith("broadcast")
+        for m in re.findall(r"TX packets:(\d+) fragments:(\d+)/(\d+)", part)
+    ]
     return sum(int(s[0]) for s in sent), sum(int(s[2]) for s in sent)
 
 
@@ -64,11 +74,17 @@ class Linked(Cases):
             except OSError as failure:
                 problem, output = str(failure), ""
             if problem:
-                output += "".join(f"node {n:x} {'came' if event == 1 else 'was lost'} after {at - start:.1f} s\n" for at, event, n in nodes.history if at > start)
+                output += "".join(
+                    f"node {n:x} {'came' if event == 1 else 'was lost'} after {at - start:.1f} s\n"
+                    for at, event, n in nodes.history
+                    if at > start
+                )
             self.tally.add(f"2 guests: {title}", problem, output, time.monotonic() - start)
 
     def job(self, _network, hosts, *arguments, environment=TIPC, **options):
-        return Job(self.mpi, None, hosts, *arguments, launcher=LAUNCHER, environment=environment, **options)
+        return Job(
+            self.mpi, None, hosts, *arguments, launcher=LAUNCHER, environment=environment, **options
+        )
 
     # All is well.
 
@@ -77,7 +93,10 @@ class Linked(Cases):
         for hosts in ("h1:1,h2:1", "h1:2,h2:2"):
             self.storms(None, hosts, "1.5")
         after = links()
-        need(after[0] - before[0] > 1000 and after[1] - before[1] > 100, f"packets and fragments sent: {before} before, {after} after")
+        need(
+            after[0] - before[0] > 1000 and after[1] - before[1] > 100,
+            f"packets and fragments sent: {before} before, {after} after",
+        )
 
     def case_02_TIPC_alone_within_nodes_too(self):
         self.storms(None, "h1:2,h2:2", "1.5", environment={"FERRY_TRANSPORTS": "tipc"})
@@ -90,24 +109,50 @@ class Linked(Cases):
             self.begun(job)
             known = names.wait(lambda k: len(k) == wanted, 5)
             need(known is not None, f"{environment}: names published: {names.known}")
-            need({where for _, where, _ in known} == ({node(1), node(2)} if wanted else set()), f"{environment}: {known}")
+            need(
+                {where for _, where, _ in known} == ({node(1), node(2)} if wanted else set()),
+                f"{environment}: {known}",
+            )
             output, _ = self.good(job)
             sent = links()[0] - before[0]
-            need(sent > 500 if wanted else sent < 200, f"{environment}: {sent} packets of TIPC", output)
+            need(
+                sent > 500 if wanted else sent < 200,
+                f"{environment}: {sent} packets of TIPC",
+                output,
+            )
         need(names.wait(lambda k: not k, 5) is not None, f"names are left: {names.known}")
 
     def case_04_C_programs(self):
         with tempfile.TemporaryDirectory() as scratch:
             for name, command, limit in self.plan["runs"]:
                 at = command.index(str(self.mpi.mpiexec)) + 1
-                full = [*command[:at], "--hosts", "h1:2,h2:2", "--launcher", LAUNCHER, *command[at:]]
-                status, output, seconds = tests_run().run_job(full, 2 * limit, scratch, {**os.environ, **TIPC})
-                problem = "not done in time" if status is None else f"exit status {status}" if status else "printed something" if output.strip() else None
+                full = [
+                    *command[:at],
+                    "--hosts",
+                    "h1:2,h2:2",
+                    "--launcher",
+                    LAUNCHER,
+                    *command[at:],
+                ]
+                status, output, seconds = tests_run().run_job(
+                    full, 2 * limit, scratch, {**os.environ, **TIPC}
+                )
+                problem = (
+                    "not done in time"
+                    if status is None
+                    else (
+                        f"exit status {status}"
+                        if status
+                        else "printed something" if output.strip() else None
+                    )
+                )
                 self.tally.add(f"2 guests: {name}", problem, output, seconds)
 
     def case_05_a_slow_receiver_loses_nothing(self):
         for environment in (TIPC, {**TIPC, "FERRY_ENCRYPT": "1"}):
-            output, _ = self.good(self.job(None, "h1:1,h2:1", self.slow, "1", environment=environment))
+            output, _ = self.good(
+                self.job(None, "h1:1,h2:1", self.slow, "1", environment=environment)
+            )
             need(not output, "it said something", output)
 
     def case_06_two_jobs_at_once(self):
@@ -116,24 +161,40 @@ class Linked(Cases):
         for job in jobs:
             self.begun(job)
         known = names.wait(lambda k: len(k) == 4, 5)
-        need(known is not None and len({name for name, _, _ in known}) == 4, f"names: {names.known}")
+        need(
+            known is not None and len({name for name, _, _ in known}) == 4, f"names: {names.known}"
+        )
         for job in jobs:
             self.good(job)
 
     def case_07_another_service_type(self):
         names = Names(20000)
-        job = self.job(None, "h1:1,h2:1", self.storm, "1", environment={**TIPC, "FERRY_TIPC_TYPE": "20000"})
+        job = self.job(
+            None, "h1:1,h2:1", self.storm, "1", environment={**TIPC, "FERRY_TIPC_TYPE": "20000"}
+        )
         need(names.wait(lambda k: len(k) == 2, 10) is not None, f"names: {names.known}")
         self.good(job)
-        job = self.job(None, "h1:1,h2:1", self.storm, "1", environment={**TIPC, "FERRY_TIPC_TYPE": "63"})
+        job = self.job(
+            None, "h1:1,h2:1", self.storm, "1", environment={**TIPC, "FERRY_TIPC_TYPE": "63"}
+        )
         self.ends(job, 10, "FERRY_TIPC_TYPE", "64")
 
     def case_08_encryption(self):
         for encrypt, seen in (("1", False), ("0", True)):
             with Tap("vec0", WORD) as tap:
-                self.storms(None, "h1:1,h2:1", "15x", "20000", WORD, environment={**TIPC, "FERRY_ENCRYPT": encrypt})
+                self.storms(
+                    None,
+                    "h1:1,h2:1",
+                    "15x",
+                    "20000",
+                    WORD,
+                    environment={**TIPC, "FERRY_ENCRYPT": encrypt},
+                )
             need(tap.bytes > 200_000, f"too little traffic: {tap.bytes} bytes")
-            need((tap.found > 10) == seen and (tap.found == 0 or seen), f"FERRY_ENCRYPT={encrypt}: the word was in {tap.found} of {tap.frames} frames")
+            need(
+                (tap.found > 10) == seen and (tap.found == 0 or seen),
+                f"FERRY_ENCRYPT={encrypt}: the word was in {tap.found} of {tap.frames} frames",
+            )
 
     def case_09_strangers_at_the_door(self):
         names = Names(KIND)
@@ -155,8 +216,17 @@ class Linked(Cases):
                 if answer:
                     answered.append((instance, answer))
 
-        sayings = [b"GET / HTTP/1.0\r\n\r\n", b"\x89FERRY\x01\x00" + b"\x55" * 88, b"\xff" * 4000, b"\x89FERRY\x09\x00"]
-        threads = [threading.Thread(target=bother, args=(name, said)) for name, _, _ in known for said in sayings]
+        sayings = [
+            b"GET / HTTP/1.0\r\n\r\n",
+            b"\x89FERRY\x01\x00" + b"\x55" * 88,
+            b"\xff" * 4000,
+            b"\x89FERRY\x09\x00",
+        ]
+        threads = [
+            threading.Thread(target=bother, args=(name, said))
+            for name, _, _ in known
+            for said in sayings
+        ]
         # These say nothing, as many as the porch holds, and more.
         silent = []
         for name, _, _ in known:
@@ -176,7 +246,13 @@ class Linked(Cases):
         for one in silent:
             one.close()
         need(not answered, f"strangers were answered: {answered}")
-        need(re.search(r"a connection from TIPC node \w+ port \d+ was refused: it does not speak", output), "nothing is said of those sent away", output)
+        need(
+            re.search(
+                r"a connection from TIPC node \w+ port \d+ was refused: it does not speak", output
+            ),
+            "nothing is said of those sent away",
+            output,
+        )
 
     # Something breaks.
 
@@ -191,7 +267,9 @@ class Linked(Cases):
         text = do("tc -s filter show dev vec0 egress")
         do("tc qdisc del dev vec0 clsact")
         self.good(job)
-        need(any(int(n) > 0 for n in re.findall(r"dropped (\d+)", text)), "nothing was dropped", text)
+        need(
+            any(int(n) > 0 for n in re.findall(r"dropped (\d+)", text)), "nothing was dropped", text
+        )
 
     def case_21_a_cable_that_loses_and_delays(self):
         both("tc qdisc add dev vec0 root netem loss 1% delay 1ms 1ms")
@@ -201,7 +279,8 @@ class Linked(Cases):
             both("tc qdisc del dev vec0 root")
 
     def case_22_a_link_taken_down_for_a_second(self):
-        """Of the only one: TIPC gives the node up at once, and so does Ferry, well before any time limit."""
+        """Of the only one: TIPC gives the node up at once, and so does Ferry, well before any
+        time limit."""
         job = self.job(None, "h1:1,h2:1", self.storm, "60", environment=QUICK)
         self.begun(job)
         do("tipc bearer disable media eth device vec0")
@@ -230,7 +309,9 @@ class Linked(Cases):
     def two_links(self):
         end = time.monotonic() + 20
         while do("tipc link list").count(": up") < 3:  # the two, and the one for broadcasts
-            need(time.monotonic() < end, "the second link does not come up: " + do("tipc link list"))
+            need(
+                time.monotonic() < end, "the second link does not come up: " + do("tipc link list")
+            )
             time.sleep(0.1)
 
     def case_24_a_rank_killed_in_the_other_guest(self):
@@ -244,7 +325,8 @@ class Linked(Cases):
         need(names.wait(lambda k: not k, 5) is not None, f"names are left: {names.known}")
 
     def case_25_a_guest_that_stands_still(self):
-        """For less than the link's tolerance, which nobody notices; then for longer, and it is up again before anybody asks."""
+        """For less than the link's tolerance, which nobody notices; then for longer, and it is
+        up again before anybody asks."""
         job = self.job(None, "h1:2,h2:2", self.storm, "4")
         self.begun(job)
         print("stop: h2 2.5", flush=True)
@@ -268,7 +350,10 @@ class Linked(Cases):
         self.storms(None, "h1:2,h2:2", "1.5")
         self.good(self.job(None, "h1:1,h2:1", self.slow, "0.5"))
         after = links()
-        need(after[1] - before[1] > 100, f"packets and fragments sent: {before} before, {after} after")
+        need(
+            after[1] - before[1] > 100,
+            f"packets and fragments sent: {before} before, {after} after",
+        )
 
     def case_31_no_bearer(self):
         both("tipc bearer disable media udp name u")
