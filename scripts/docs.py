@@ -81,7 +81,9 @@ def main():
     subprocess.run([mdbook, "build", str(source), "--dest-dir", str(book)], check=True)
     lines = broken_links(book)
     print(*lines, sep="\n", end="\n" if lines else "")
-    print(f"{book / 'index.html'}: {len(list(book.rglob('*.html')))} pages, {len(lines)} broken links")
+    print(
+        f"{book / 'index.html'}: {len(list(book.rglob('*.html')))} pages, {len(lines)} broken links"
+    )
     return 1 if lines else 0
 
 
