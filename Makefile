@@ -1,49 +1,51 @@
-# Thin targets; each does its own set-up (see scripts/setup.sh) on a bare Debian 12 with apt, cargo and pip.
+# Each target does its own set-up (scripts/setup.sh) on a bare Debian 12 with apt, cargo and pip.
+# `make help` prints each target with the text behind its "##".
 
 PREFIX ?= /usr/local
+ONLY ?=
+.DEFAULT_GOAL := build
 
-.PHONY: build demo test bench bench-overlap bench-tipc papers docs install fuzz clean
+.PHONY: help build demo test bench bench-overlap bench-tipc papers docs install uninstall fuzz clean
 
-build:
+help: ## print this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | \
+	    awk -F '\t' '{ printf "make %-15s%s\n", $$1, $$2 }'
+
+build: ## build the library and the commands (release)
 	@cargo build --release
 
-# Builds, then runs a heat solver, a sort and an mpi4py script on 4 ranks each, and measures.
-demo:
+demo: ## build, run a heat solver, a sort and mpi4py on 4 ranks, measure
 	@scripts/demo
 
-# Everything that proves it: formats, lints, unit, property and model tests, C programs, faults, CMake, mpi4py.
-test:
-	@scripts/test
+test: ## run every test; ONLY="faults,errors" runs steps or C programs by name
+	@scripts/test $(if $(ONLY),--only "$(ONLY)")
 
-# Measures Ferry and three other MPIs, interleaved; writes docs/performance.md.
-bench:
+bench: ## measure Ferry beside three other MPIs; writes docs/performance.md
 	@bench/run
 
-# Measures the overlap of blocking collectives on shaped links (root, iproute2); adds to bench/results/overlap.json, draws docs/overlap-*.svg.
-bench-overlap:
+# Needs root and iproute2. Adds to bench/results/overlap.json and draws docs/overlap-*.svg.
+bench-overlap: ## measure the overlap of blocking collectives on shaped links
 	@bench/overlap/run micro
 	@bench/overlap/run kernels
 	@bench/overlap/run plots
 
-# TIPC beside TCP, between two guests that have it; writes docs/performance-tipc.md.
-bench-tipc:
+bench-tipc: ## measure TIPC beside TCP between two guests; writes docs/performance-tipc.md
 	@scripts/bench-tipc
 
-# The papers' measurements on the modelled machines, beside what was published; writes docs/papers.md.
-papers:
+papers: ## repeat the papers' measurements on modelled machines; writes docs/papers.md
 	@scripts/papers
 
-# All pages as a book with search, in target/book.
-docs:
+docs: ## write all pages as a book with search, to target/book
 	@scripts/docs
 
-# The library, mpi.h, mpiexec, mpicc and ferry under PREFIX.
-install:
-	@scripts/install $(PREFIX)
+install: ## install library, mpi.h, commands, man pages and completions; PREFIX=/usr/local
+	@scripts/install "$(PREFIX)"
 
-# Feeds mutated bytes to every parser of foreign bytes, FERRY_FUZZ_SECONDS each (60 if not said).
-fuzz:
+uninstall: ## remove what install wrote under PREFIX, and nothing else
+	@scripts/uninstall "$(PREFIX)"
+
+fuzz: ## feed mutated bytes to every parser, FERRY_FUZZ_SECONDS=60 each
 	@scripts/fuzz
 
-clean:
+clean: ## remove all that cargo has built
 	@cargo clean

@@ -1,10 +1,19 @@
 #!/usr/bin/env python3
-"""The steps of `make test`: runs each, keeps its output under target/test-logs, prints one line for
-it, shows the end of what failed, and closes with `N passed, N failed` over all of them.
+"""The steps of `make test`.
 
-    scripts/test [STEP...]     only these steps (names as printed)
+Runs each step, keeps its output under target/test-logs, prints one line for it and the end of
+what failed. The last line is `N passed, N failed` over all steps.
+
+    scripts/test                     all steps
+    scripts/test STEP...             the steps with these names, as printed
+    scripts/test --only NAME,...     steps or C programs by name (make test ONLY=NAME,...)
+
+A NAME of --only is a step's whole name, or a part of one or several; case does not count. One
+that no step has is a C program of tests/c (`errors`; * and ? allowed), on all its numbers of ranks.
+Steps that test an installation are preceded by `release build` and `install`.
 """
 
+import fnmatch
 import os
 import pathlib
 import re
@@ -23,6 +32,11 @@ LOOM = {
     "CARGO_TARGET_DIR": str(TARGET / "loom"),
     "LOOM_MAX_PREEMPTIONS": "3",
 }
+# What makes the installation that later steps test.
+INSTALLING = ("release build", "install")
+# How many lines of a failed step's output are shown, and how many characters of each.
+LINES_SHOWN = 30
+LINE_CHARACTERS_SHOWN = 220
 
 
 def loom_packages():
@@ -34,98 +48,89 @@ def loom_packages():
     return found
 
 
+def programs(*suites, only=None):
+    """The command that runs suites of tests/run."""
+    narrowed = ["--only", only] if only else []
+    return ["tests/run", "--mpi", str(PREFIX), "--suite", ",".join(suites), *narrowed]
+
+
 def steps():
     """(name, command, extra environment, limit in seconds)"""
+    clippy = ["cargo", "clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"]
+    release = ["cargo", "build", "-q", "--release", "-p", "ferry-abi", "-p", "ferry-cli"]
+    install = [str(TARGET / "release" / "ferry"), "install", "--prefix", str(PREFIX)]
+    units = ["cargo", "test", "-q", "--workspace", "--no-fail-fast"]
+    loom = ["cargo", "test", "-q", "--release", "--test", "loom", "-p"]
+    prefix = {"FERRY_PREFIX": str(PREFIX)}
     yield "format", ["cargo", "fmt", "--all", "--check"], {}, 60
-    yield "lints", [
-        "cargo",
-        "clippy",
-        "-q",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ], {}, 900
-    yield "release build", [
-        "cargo",
-        "build",
-        "-q",
-        "--release",
-        "-p",
-        "ferry-abi",
-        "-p",
-        "ferry-cli",
-    ], {}, 1200
-    yield "install", [str(TARGET / "release" / "ferry"), "install", "--prefix", str(PREFIX)], {}, 60
-    yield "build", [
-        "cargo",
-        "build",
-        "-q",
-        "--workspace",
-    ], {}, 900  # some tests look at the library, which `cargo test` does not make
-    yield "unit and property tests", [
-        "cargo",
-        "test",
-        "-q",
-        "--workspace",
-        "--no-fail-fast",
-    ], {}, 1500
+    yield "lints", clippy, {}, 900
+    yield "release build", release, {}, 1200
+    yield "install", install, {}, 60
+    # Some tests look at the library, which `cargo test` does not make.
+    yield "build", ["cargo", "build", "-q", "--workspace"], {}, 900
+    yield "unit and property tests", units, {}, 1500
     for package in loom_packages():
-        yield f"models of {package}", [
-            "cargo",
-            "test",
-            "-q",
-            "--release",
-            "-p",
-            package,
-            "--test",
-            "loom",
-        ], LOOM, 900
+        yield f"models of {package}", [*loom, package], LOOM, 900
     yield "races", ["scripts/races", str(PREFIX)], {}, 1500
-    yield "C programs", ["tests/run", "--mpi", str(PREFIX), "--suite", "c,scale"], {}, 1500
-    yield "C programs over TCP", ["tests/run", "--mpi", str(PREFIX), "--suite", "tcp"], {}, 1500
-    yield "C programs with a progress thread", [
-        "tests/run",
-        "--mpi",
-        str(PREFIX),
-        "--suite",
-        "progress",
-    ], {}, 1500
-    yield "C programs with overlap", [
-        "tests/run",
-        "--mpi",
-        str(PREFIX),
-        "--suite",
-        "overlap",
-    ], {}, 1500
-    yield "C programs on machines", [
-        "tests/run",
-        "--mpi",
-        str(PREFIX),
-        "--suite",
-        "machines",
-    ], {}, 900
-    yield "faults", ["tests/run", "--mpi", str(PREFIX), "--suite", "faults"], {}, 600
+    yield "C programs", programs("c", "scale"), {}, 1500
+    yield "C programs over TCP", programs("tcp"), {}, 1500
+    yield "C programs with a progress thread", programs("progress"), {}, 1500
+    yield "C programs with overlap", programs("overlap"), {}, 1500
+    yield "C programs on machines", programs("machines"), {}, 900
+    yield "faults", programs("faults"), {}, 600
     for check in sorted(ROOT.glob("tests/*/check")):
         yield f"{check.parent.name}", [str(check), str(PREFIX)], {}, 900
-    yield "mpi4py", ["scripts/mpi4py", "test", "1", "2", "3", "5"], {
-        "FERRY_PREFIX": str(PREFIX)
-    }, 1800
-    yield "mpi4py with overlap", ["scripts/mpi4py", "test", "3"], {
-        "FERRY_PREFIX": str(PREFIX),
-        "FERRY_OVERLAP": "always",
-    }, 900
+    suite = ["scripts/mpi4py", "test"]
+    yield "mpi4py", [*suite, "1", "2", "3", "5"], prefix, 1800
+    yield "mpi4py with overlap", [*suite, "3"], {**prefix, "FERRY_OVERLAP": "always"}, 900
+
+
+def c_programs(pattern):
+    """Names of the programs of tests/c that a name with * and ? stands for."""
+    stems = [source.stem for source in sorted((ROOT / "tests" / "c").glob("*.c"))]
+    stems = [stem for stem in stems if not stem.startswith("lib_")]
+    return fnmatch.filter(stems, pattern)
+
+
+def chosen(all_steps, only):
+    """The steps that --only names, in their order, with those before that make what they test.
+
+    Ends the program with a message if a name stands for nothing."""
+    names, single = set(), []
+    for name in filter(None, (name.strip() for name in only.split(","))):
+        exact = [step[0] for step in all_steps if step[0].lower() == name.lower()]
+        parts = [step[0] for step in all_steps if name.lower() in step[0].lower()]
+        if exact or parts:
+            names.update(exact or parts)
+        elif c_programs(name):
+            single += c_programs(name)
+        else:
+            known = "\n    ".join(step[0] for step in all_steps)
+            sys.exit(f"no step and no program of tests/c is called {name}; the steps:\n    {known}")
+    found = [step for step in all_steps if step[0] in names]
+    if single:
+        command = programs("c", only=",".join(single))
+        found.append((f"C programs: {', '.join(single)}", command, {}, 900))
+    uses_installation = any(
+        str(PREFIX) in step[1] or step[2] and str(PREFIX) in step[2].values()
+        for step in found
+        if step[0] not in INSTALLING
+    )
+    if uses_installation:
+        making = [step for step in all_steps if step[0] in INSTALLING]
+        found = making + [step for step in found if step not in making]
+    return found
 
 
 def counts(text):
-    """(passed, failed) from the closing lines of cargo test, of tests/run or of unittest; None
-    if there are none."""
+    """(passed, failed) from the closing lines of cargo test, of tests/run or of unittest.
+
+    None if there are none."""
     passed = failed = 0
     found = False
-    for match in re.finditer(r"^test result: \w+\. (\d+) passed; (\d+) failed", text, re.M):
-        found, passed, failed = True, passed + int(match[1]), failed + int(match[2])
-    for match in re.finditer(r"^(\d+) passed, (\d+) failed$", text, re.M):
+    cargo = re.finditer(r"^test result: \w+\. (\d+) passed; (\d+) failed", text, re.M)
+    ours = re.finditer(r"^(\d+) passed, (\d+) failed$", text, re.M)
+    for match in [*cargo, *ours]:
         found, passed, failed = True, passed + int(match[1]), failed + int(match[2])
     return (passed, failed) if found else None
 
@@ -134,21 +139,35 @@ MARK = {"TEST_STEP_OF": str(os.getpid())}
 
 
 def started():
-    """Numbers of the processes that a step has started, in whatever session: all have its
-    environment."""
+    """Process ids of all that a step has started, in any session: their environment has MARK."""
     found, mark = [], "=".join(*MARK.items()).encode()
     for environ in pathlib.Path("/proc").glob("[0-9]*/environ"):
         try:
             if mark in environ.read_bytes().split(b"\0"):
                 found.append(int(environ.parent.name))
         except OSError:
-            continue
-    return found
+            pass
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def end(pid):
+    """Kills a process and waits until it has gone."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        select.select([process], [], [])
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(process)
 
 
 def run(command, environment, limit, out):
-    """The exit status of a step, or what kept it from having one. A step that is not done in
-    time ends with all that it has started."""
+    """Exit status of a step, or the reason that it has none. After `limit` seconds the step ends
+    with all that it has started."""
     try:
         step = subprocess.Popen(
             command,
@@ -167,29 +186,33 @@ def run(command, environment, limit, out):
         step.wait()
         while left := started():
             for pid in left:
-                try:
-                    process = os.pidfd_open(pid)
-                except ProcessLookupError:
-                    continue
-                try:
-                    signal.pidfd_send_signal(process, signal.SIGKILL)
-                    select.select([process], [], [])
-                except ProcessLookupError:
-                    pass
-                finally:
-                    os.close(process)
+                end(pid)
         return f"not done after {limit} s"
 
 
+def show_failure(command, status, log, text):
+    """Prints what a failed step said: the lines that look like errors, or else its last ones."""
+    where = log.relative_to(ROOT) if log.is_relative_to(ROOT) else log
+    print(f"       {' '.join(command)}: {status}; all of it is in {where}")
+    errors = r"^(?:not ok.*(?:\n    .*)*|.*(?:FAILED|panicked).*|(?:error|FAIL:|ERROR:|failed:).*)$"
+    lines = [line for found in re.findall(errors, text, re.M) for line in found.splitlines()]
+    for line in (lines or text.splitlines())[-LINES_SHOWN:]:
+        print(f"       {line[:LINE_CHARACTERS_SHOWN]}", flush=True)
+
+
 def main():
-    wanted = sys.argv[1:]
+    arguments = sys.argv[1:]
+    todo = list(steps())
+    if arguments and arguments[0].startswith("--only"):
+        _, equals, glued = arguments[0].partition("=")
+        todo = chosen(todo, glued if equals else ",".join(arguments[1:]))
+    elif arguments:
+        todo = [step for step in todo if step[0] in arguments]
     LOGS.mkdir(parents=True, exist_ok=True)
     passed = failed = 0
-    started = time.monotonic()
-    for name, command, extra, limit in steps():
-        if wanted and name not in wanted:
-            continue
-        begin = time.monotonic()
+    begin = time.monotonic()
+    for name, command, extra, limit in todo:
+        step_begin = time.monotonic()
         log = LOGS / (re.sub(r"\W+", "-", name) + ".log")
         with log.open("wb") as out:
             status = run(command, extra, limit, out)
@@ -200,27 +223,12 @@ def main():
         if status == 0 and good == 0:
             good = 1
         passed, failed = passed + good, failed + bad
-        seconds = time.monotonic() - begin
-        print(
-            f"{'ok' if bad == 0 else 'FAILED':6} {name:28} {good:5} passed {bad:4} failed"
-            f" {seconds:6.0f} s",
-            flush=True,
-        )
+        seconds = time.monotonic() - step_begin
+        verdict = "ok" if bad == 0 else "FAILED"
+        print(f"{verdict:6} {name:28} {good:5} passed {bad:4} failed {seconds:6.0f} s", flush=True)
         if bad:
-            print(
-                f"       {' '.join(command)}: {status}; all of it is in"
-                f" {log.relative_to(ROOT) if log.is_relative_to(ROOT) else log}"
-            )
-            interesting = re.findall(
-                r"^(?:not ok.*(?:\n   "
-                r" .*)*|.*(?:FAILED|panicked).*|(?:error|FAIL:|ERROR:|failed:).*)$",
-                text,
-                re.M,
-            )
-            interesting = [line for found in interesting for line in found.splitlines()]
-            for line in (interesting or text.splitlines())[-30:]:
-                print(f"       {line[:220]}", flush=True)
-    print(f"{(time.monotonic() - started) / 60:.1f} minutes")
+            show_failure(command, status, log, text)
+    print(f"{(time.monotonic() - begin) / 60:.1f} minutes")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
 

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use ferry_job::{Cores, Segment};
 use rustix::process::{Resource, getrlimit};
 
+use crate::mpi4py::Mpi4py;
+
 /// Descriptors that mpiexec needs for each rank.
 const DESCRIPTORS_PER_RANK: u64 = 4;
 
@@ -24,6 +26,7 @@ pub fn report() -> String {
     findings.push(cma.finding());
     findings.extend([huge_pages(), descriptors(), processes(), locked_memory()]);
     findings.extend([library(), environment()]);
+    findings.extend(crate::mpi4py::find().map(|found| python(&found)));
     let mut text = format!(
         "Ferry MPI {} on {}\n\n",
         env!("CARGO_PKG_VERSION"),
@@ -508,6 +511,27 @@ fn environment() -> Finding {
     finding
 }
 
+/// The mpi4py that python3 in PATH imports.
+fn python(found: &Mpi4py) -> Finding {
+    let Mpi4py {
+        python,
+        version,
+        runs,
+    } = found;
+    if *runs {
+        let found = format!("mpi4py {version} of {python} is built for the standard ABI");
+        return plain("Python", found);
+    }
+    Finding {
+        topic: "Python",
+        found: format!("mpi4py {version} of {python} is built for other MPIs' ABIs only"),
+        change: Some(format!(
+            "that mpi4py cannot run on Ferry (an ImportError tells): MPICC=mpicc {python} -m pip \
+             install --force-reinstall --no-cache-dir --no-binary mpi4py mpi4py"
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -528,6 +552,19 @@ mod tests {
         ] {
             assert!(text.contains(topic), "{topic} is missing in:\n{text}");
         }
+    }
+
+    #[test]
+    fn an_mpi4py_of_other_abis_is_told_with_its_cure() {
+        let mut found = Mpi4py {
+            python: "/usr/bin/python3".into(),
+            version: "4.1.2".into(),
+            runs: true,
+        };
+        assert!(python(&found).change.is_none());
+        found.runs = false;
+        let change = python(&found).change.unwrap();
+        assert!(change.contains("MPICC=mpicc") && change.contains("--no-binary mpi4py"));
     }
 
     #[test]

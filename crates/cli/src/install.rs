@@ -1,49 +1,57 @@
-//! `ferry install`: puts an installation under a prefix.
+//! `ferry install`: puts an installation under a prefix. `ferry uninstall` takes it away again.
 //!
 //! ```text
-//! bin/       ferry mpiexec mpicc; mpirun mpicxx mpic++ mpicc_abi mpicxx_abi as links
+//! bin/       ferry mpiexec mpicc; mpirun, mpicxx, mpifort and so on as links
 //! include/   mpi.h
-//! lib/       libmpi_abi.so.1, libmpi_abi.so; ferry/libmpi_abi.so.1, alone in its folder, for mpiexec
-//! lib/pkgconfig/  ferry.pc mpi_abi.pc
+//! lib/       libmpi_abi.so.1, libmpi_abi.so
+//! lib/ferry/ libmpi_abi.so.1, alone in its folder, for mpiexec; installed, the list of all files
+//! lib/pkgconfig/  ferry.pc mpi_abi.pc mpi.pc mpi-c.pc mpi-cxx.pc mpi-fort.pc
+//! share/man/man1/ manual pages
+//! share/bash-completion/completions/, share/zsh/site-functions/,
+//! share/fish/vendor_completions.d/    completions
 //! ```
+
+mod manifest;
+mod pkg_config;
+mod uninstall;
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use manifest::{Entry, Manifest};
+pub use uninstall::uninstall;
+
+use crate::manual;
+
 /// Links in bin and what they point to.
-const LINKS: [(&str, &str); 6] = [
+const LINKS: [(&str, &str); 12] = [
     ("mpirun", "mpiexec"),
     ("mpicxx", "mpicc"),
     ("mpic++", "mpicc"),
     ("mpicc_abi", "mpicc"),
     ("mpicxx_abi", "mpicc"),
     ("mpic++_abi", "mpicc"),
+    // They say that Ferry has no Fortran yet (ferry_cli::wrapper).
+    ("mpifort", "mpicc"),
+    ("mpifort_abi", "mpicc"),
+    ("mpif77", "mpicc"),
+    ("mpif90", "mpicc"),
+    ("mpif95", "mpicc"),
+    ("mpifc", "mpicc"),
 ];
 
-/// Installs from the folder `from`, where cargo has put its products, to `prefix`; what is there
+/// Installs from the folder `from`, where cargo has put its products, to `prefix`. What is there
 /// already is replaced in one step each, so that programs running on it are not disturbed. Returns
-/// the files written.
+/// the files written, below the prefix.
 ///
 /// # Errors
 /// One line that names the file.
 pub fn install(from: &Path, prefix: &Path) -> Result<Vec<PathBuf>, String> {
-    let mut written = Vec::new();
-    let mut put = |place: &str, content: Content<'_>| -> Result<(), String> {
-        let target = prefix.join(place);
-        place_file(&target, content)
-            .map_err(|e| format!("{} cannot be written: {e}", target.display()))?;
-        written.push(target);
-        Ok(())
-    };
     let library = from.join("libmpi_abi.so");
-    for needed in [
-        &library,
-        &from.join("mpiexec"),
-        &from.join("mpicc"),
-        &from.join("ferry"),
-    ] {
+    let programs = ["ferry", "mpiexec", "mpicc"];
+    for needed in programs.map(|p| from.join(p)).iter().chain([&library]) {
         if !needed.exists() {
             return Err(format!(
                 "{} does not exist; run: cargo build --release",
@@ -51,35 +59,80 @@ pub fn install(from: &Path, prefix: &Path) -> Result<Vec<PathBuf>, String> {
             ));
         }
     }
-    for program in ["ferry", "mpiexec", "mpicc"] {
-        put(
-            &format!("bin/{program}"),
-            Content::Copy(&from.join(program), 0o755),
-        )?;
+    let old = Manifest::read(prefix)?.unwrap_or_default();
+    let mut new = Manifest {
+        folders: old.folders.clone(),
+        files: Vec::new(),
+    };
+    let mut put = |place: &str, content: Content<'_>| put_file(prefix, place, content, &mut new);
+    for program in programs {
+        let file = Content::Copy(&from.join(program), 0o755);
+        put(&format!("bin/{program}"), file)?;
     }
     for (link, to) in LINKS {
         put(&format!("bin/{link}"), Content::Link(to))?;
     }
     put("lib/libmpi_abi.so.1", Content::Copy(&library, 0o755))?;
     put("lib/libmpi_abi.so", Content::Link("libmpi_abi.so.1"))?;
-    put(
-        "lib/ferry/libmpi_abi.so.1",
-        Content::Link("../libmpi_abi.so.1"),
-    )?;
+    let link = Content::Link("../libmpi_abi.so.1");
+    put("lib/ferry/libmpi_abi.so.1", link)?;
     put("include/mpi.h", Content::Text(&ferry_api::header::mpi_h()))?;
-    for name in ["ferry", "mpi_abi"] {
-        put(
-            &format!("lib/pkgconfig/{name}.pc"),
-            Content::Text(&pkg_config(name)),
-        )?;
+    for name in pkg_config::NAMES
+        .into_iter()
+        .chain([pkg_config::FORTRAN_NAME])
+    {
+        let text = pkg_config::file(name);
+        put(&format!("lib/pkgconfig/{name}.pc"), Content::Text(&text))?;
     }
+    for page in manual::pages() {
+        put(&page.place, page.content())?;
+    }
+    uninstall::remove_outdated(prefix, &old, &new)?;
+    let text = new.text();
+    let mut written: Vec<PathBuf> = new.files.iter().map(|f| f.path.clone()).collect();
+    let target = prefix.join(manifest::PLACE);
+    place_file(&target, Content::Text(&text)).map_err(|e| not_written(&target, &e))?;
+    written.push(manifest::PLACE.into());
     Ok(written)
 }
 
-enum Content<'a> {
+/// What a file is made from.
+pub enum Content<'a> {
+    /// A file and its mode.
     Copy(&'a Path, u32),
+    /// A link to this.
     Link(&'a str),
+    /// A file with this text.
     Text(&'a str),
+}
+
+fn not_written(target: &Path, error: &io::Error) -> String {
+    format!("{} cannot be written: {error}", target.display())
+}
+
+/// Writes a file below `prefix` and adds it to the list, with the folders that were made for it.
+fn put_file(
+    prefix: &Path,
+    place: &str,
+    content: Content<'_>,
+    list: &mut Manifest,
+) -> Result<(), String> {
+    let target = prefix.join(place);
+    let above = Path::new(place).ancestors().skip(1);
+    let above = above.filter(|folder| !folder.as_os_str().is_empty());
+    let mut made: Vec<PathBuf> = above
+        .take_while(|folder| !prefix.join(folder).exists())
+        .map(Path::to_path_buf)
+        .collect();
+    made.reverse();
+    made.retain(|folder| !list.folders.contains(folder));
+    list.folders.append(&mut made);
+    place_file(&target, content).map_err(|e| not_written(&target, &e))?;
+    list.files.push(Entry {
+        path: place.into(),
+        content: manifest::Content::of(&target).map_err(|e| not_written(&target, &e))?,
+    });
+    Ok(())
 }
 
 /// Makes the file beside its place, then moves it there.
@@ -102,68 +155,5 @@ fn place_file(target: &Path, content: Content<'_>) -> io::Result<()> {
         })
 }
 
-/// A pkg-config file that finds its prefix from its own place.
-fn pkg_config(name: &str) -> String {
-    format!(
-        "prefix=${{pcfiledir}}/../..
-includedir=${{prefix}}/include
-libdir=${{prefix}}/lib
-bindir=${{prefix}}/bin
-
-Name: {name}
-Description: Ferry MPI, an implementation of the MPI 5.0 standard ABI
-URL: {}
-Version: {}
-Cflags: -I${{includedir}}
-Libs: -L${{libdir}} -Wl,-rpath,${{libdir}} -Wl,--enable-new-dtags -lmpi_abi
-",
-        env!("CARGO_PKG_REPOSITORY"),
-        env!("CARGO_PKG_VERSION"),
-    )
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_installation_is_whole_and_can_be_repeated() {
-        let top = std::env::temp_dir().join(format!("ferry-install-{}", std::process::id()));
-        let from = top.join("from");
-        fs::create_dir_all(&from).unwrap();
-        for product in ["libmpi_abi.so", "mpiexec", "mpicc", "ferry"] {
-            fs::write(from.join(product), product).unwrap();
-        }
-        let prefix = top.join("prefix");
-        install(&from, &prefix).unwrap();
-        let written = install(&from, &prefix).unwrap();
-        assert!(written.iter().all(|f| f.exists()), "{written:?}");
-        assert_eq!(
-            fs::read_to_string(prefix.join("bin/mpirun")).unwrap(),
-            "mpiexec"
-        );
-        assert_eq!(
-            fs::read_to_string(prefix.join("lib/ferry/libmpi_abi.so.1")).unwrap(),
-            "libmpi_abi.so"
-        );
-        assert!(
-            fs::read_to_string(prefix.join("include/mpi.h"))
-                .unwrap()
-                .contains("MPI_Init")
-        );
-        assert!(
-            fs::read_dir(prefix.join("bin")).unwrap().all(|f| !f
-                .unwrap()
-                .path()
-                .to_string_lossy()
-                .contains(".new"))
-        );
-        fs::remove_file(from.join("mpicc")).unwrap();
-        assert!(
-            install(&from, &prefix)
-                .unwrap_err()
-                .contains("mpicc does not exist")
-        );
-        fs::remove_dir_all(top).unwrap();
-    }
-}
+mod tests;

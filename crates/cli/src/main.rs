@@ -1,13 +1,15 @@
-//! `ferry`: looks at the machine (`doctor`), shows modelled ones (`machines`) and installs
-//! (`install`).
+//! `ferry`: looks at the machine (`doctor`), shows modelled ones (`machines`), installs
+//! (`install`) and removes (`uninstall`).
 
 mod collectives;
 mod doctor;
 mod install;
 mod machines;
+mod manual;
+mod mpi4py;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -31,7 +33,7 @@ enum Task {
         /// List the environment variables that Ferry reads instead
         #[arg(long)]
         variables: bool,
-        /// List by which algorithms collectives of so many ranks go instead
+        /// List instead which algorithms collectives of this many ranks use
         #[arg(long, value_name = "RANKS", value_parser = clap::value_parser!(u32).range(1..))]
         collectives: Option<u32>,
     },
@@ -40,14 +42,23 @@ enum Task {
         #[command(subcommand)]
         what: Option<Machines>,
     },
-    /// Copy programs, library, header and pkg-config files to a prefix
+    /// Copy programs, library, header, pkg-config files, manual pages and completions to a prefix
     Install {
-        /// Where to: bin, include and lib go below it
+        /// Where to: bin, include, lib and share go below it
         #[arg(long, default_value = "/usr/local")]
         prefix: PathBuf,
         /// The folder with cargo's products; by default the one that this program is in
         #[arg(long)]
         from: Option<PathBuf>,
+        /// Put before the prefix, for packagers
+        #[arg(long, env = "DESTDIR")]
+        destdir: Option<PathBuf>,
+    },
+    /// Remove what `ferry install` wrote to a prefix, and nothing else
+    Uninstall {
+        /// Where Ferry is installed
+        #[arg(long, default_value = "/usr/local")]
+        prefix: PathBuf,
         /// Put before the prefix, for packagers
         #[arg(long, env = "DESTDIR")]
         destdir: Option<PathBuf>,
@@ -73,49 +84,59 @@ enum Machines {
 }
 
 fn main() -> ExitCode {
-    let said = match Ferry::parse().task {
-        Task::Doctor { coverage: true, .. } => coverage(),
-        Task::Doctor {
-            variables: true, ..
-        } => ferry_api::variables::listing(),
-        Task::Doctor {
-            collectives: Some(ranks),
-            ..
-        } => collectives::report(ranks, ferry_job::Cores::counted().usable() as u32),
-        Task::Doctor { .. } => doctor::report(),
-        Task::Machines { what } => {
-            let said = match what {
-                None => Ok(machines::list()),
-                Some(Machines::Show { name, file }) => machines::show(&name, file),
-                Some(Machines::Measure { name }) => machines::measure(&name),
-            };
-            match said {
-                Ok(text) => text,
-                Err(text) => {
-                    eprintln!("ferry: {text}");
-                    return ExitCode::FAILURE;
-                }
-            }
+    let report = match run(Ferry::parse().task) {
+        Ok(report) => report,
+        Err(text) => {
+            eprintln!("ferry: {text}");
+            return ExitCode::FAILURE;
         }
-        Task::Install {
-            prefix,
-            from,
-            destdir,
-        } => match installed(prefix, from, destdir) {
-            Ok(text) => text,
-            Err(text) => {
-                eprintln!("ferry: {text}");
-                return ExitCode::FAILURE;
-            }
-        },
     };
-    match std::io::stdout().write_all(said.as_bytes()) {
+    match std::io::stdout().write_all(report.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn installed(
+/// Does a task and returns what it prints.
+fn run(task: Task) -> Result<String, String> {
+    match task {
+        Task::Doctor { coverage: true, .. } => Ok(coverage()),
+        Task::Doctor {
+            variables: true, ..
+        } => Ok(ferry_api::variables::listing()),
+        Task::Doctor {
+            collectives: Some(ranks),
+            ..
+        } => Ok(collectives::report(
+            ranks,
+            ferry_job::Cores::counted().usable() as u32,
+        )),
+        Task::Doctor { .. } => Ok(doctor::report()),
+        Task::Machines { what } => match what {
+            None => Ok(machines::list()),
+            Some(Machines::Show { name, file }) => machines::show(&name, file),
+            Some(Machines::Measure { name }) => machines::measure(&name),
+        },
+        Task::Install {
+            prefix,
+            from,
+            destdir,
+        } => install_from(prefix, from, destdir),
+        Task::Uninstall { prefix, destdir } => uninstall_from(&prefix, destdir),
+    }
+}
+
+/// The folder to work in: the prefix, below DESTDIR if there is one.
+fn place(prefix: &Path, destdir: Option<PathBuf>) -> Result<PathBuf, String> {
+    let prefix =
+        std::path::absolute(prefix).map_err(|e| format!("the prefix cannot be used: {e}"))?;
+    Ok(match destdir {
+        Some(top) => top.join(prefix.strip_prefix("/").unwrap_or(&prefix)),
+        None => prefix,
+    })
+}
+
+fn install_from(
     prefix: PathBuf,
     from: Option<PathBuf>,
     destdir: Option<PathBuf>,
@@ -128,26 +149,47 @@ fn installed(
             exe.parent().map(PathBuf::from).unwrap_or_default()
         }
     };
-    let prefix =
-        std::path::absolute(prefix).map_err(|e| format!("the prefix cannot be used: {e}"))?;
-    let place = match destdir {
-        Some(top) => top.join(prefix.strip_prefix("/").unwrap_or(&prefix)),
-        None => prefix.clone(),
-    };
+    let place = place(&prefix, destdir)?;
     let files = install::install(&from, &place)?;
-    let bin = prefix.join("bin");
+    let mut text = String::new();
+    for (folder, names) in by_folder(&files) {
+        text += &format!("{folder}: {}\n", names.join(" "));
+    }
+    text += &format!("{} files installed in {}\n", files.len(), place.display());
+    let bin = std::path::absolute(prefix.join("bin")).unwrap_or_default();
     let known =
         std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|p| p == bin));
-    let path = if known {
-        String::new()
-    } else {
-        format!("\nput it into PATH: export PATH={}:$PATH", bin.display())
-    };
-    Ok(format!(
-        "{} files installed in {}{path}\n",
-        files.len(),
-        place.display()
-    ))
+    if !known {
+        text += &format!("put it into PATH: export PATH={}:$PATH\n", bin.display());
+    }
+    Ok(text)
+}
+
+/// Names of files by their folders, in the order in which the folders come first.
+fn by_folder(files: &[PathBuf]) -> Vec<(String, Vec<String>)> {
+    let mut folders: Vec<(String, Vec<String>)> = Vec::new();
+    for file in files {
+        let shown = |p: Option<&Path>| p.map(|p| p.display().to_string()).unwrap_or_default();
+        let folder = shown(file.parent());
+        let name = shown(file.file_name().map(Path::new));
+        match folders.iter_mut().find(|(known, _)| *known == folder) {
+            Some((_, names)) => names.push(name),
+            None => folders.push((folder, vec![name])),
+        }
+    }
+    folders
+}
+
+fn uninstall_from(prefix: &Path, destdir: Option<PathBuf>) -> Result<String, String> {
+    let place = place(prefix, destdir)?;
+    let removed = install::uninstall(&place)?;
+    // The list of what was installed is a file, too.
+    let count = removed.files + 1;
+    let mut text = format!("{count} files removed from {}\n", place.display());
+    for file in removed.changed {
+        text += &format!("{} is not as it was installed: left\n", file.display());
+    }
+    Ok(text)
 }
 
 fn coverage() -> String {
@@ -157,7 +199,8 @@ fn coverage() -> String {
         .map(|f| f.forms().count())
         .sum();
     let mut text = format!(
-        "{} of {all} functions of the MPI 5.0 standard ABI are there. These raise MPI_ERR_UNSUPPORTED_OPERATION:\n",
+        "{} of {all} functions of the MPI 5.0 standard ABI are there. These raise \
+         MPI_ERR_UNSUPPORTED_OPERATION:\n",
         all - missing.len()
     );
     for name in &missing {

@@ -1,0 +1,3 @@
+//! The compiler wrappers, and what `ferry` needs of them to describe them in a manual page.
+
+pub mod wrapper;

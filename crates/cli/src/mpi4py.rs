@@ -1,0 +1,103 @@
+//! The mpi4py of the Python in PATH: can it run on Ferry?
+//!
+//! mpi4py's wheels are built for the ABIs of MPICH and Open MPI, and choose one when they are
+//! imported. One that knows neither ends in an ImportError that names no cause.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What Python prints: its own path, mpi4py's version and its folder; nothing if there is none.
+const QUESTION: &str = "
+import importlib.util, os, sys
+found = importlib.util.find_spec('mpi4py')
+if found and found.submodule_search_locations:
+    from importlib.metadata import version
+    print(sys.executable)
+    print(version('mpi4py'))
+    print(list(found.submodule_search_locations)[0])
+";
+
+/// Python is given this long to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a program of MPI has to be linked with to run on Ferry.
+const LIBRARY: &[u8] = b"libmpi_abi.so";
+
+/// A Python with mpi4py.
+pub struct Mpi4py {
+    pub python: String,
+    pub version: String,
+    /// One of its extension modules is built for the standard ABI.
+    pub runs: bool,
+}
+
+/// The mpi4py of `python3` in PATH, if there is one.
+pub fn find() -> Option<Mpi4py> {
+    let answer = ask("python3")?;
+    let mut lines = answer.lines();
+    let (python, version, folder) = (lines.next()?, lines.next()?, lines.next()?);
+    Some(Mpi4py {
+        python: python.into(),
+        version: version.into(),
+        runs: runs(Path::new(folder)),
+    })
+}
+
+/// What Python prints to the question; nothing if it fails or takes too long.
+fn ask(python: &str) -> Option<String> {
+    let mut child = Command::new(python)
+        .args(["-c", QUESTION])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let end = Instant::now() + PATIENCE;
+    // The answer is short enough for the pipe to hold it.
+    loop {
+        match child.try_wait() {
+            Ok(Some(_)) => break,
+            Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return None;
+            }
+        }
+    }
+    let output = child.wait_with_output().ok()?;
+    String::from_utf8(output.stdout).ok()
+}
+
+/// Whether one of the extension modules in mpi4py's folder needs the standard ABI's library.
+fn runs(folder: &Path) -> bool {
+    let modules = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let modules = modules.map(|entry| entry.path()).filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("MPI") && name.ends_with(".so")
+    });
+    modules.into_iter().any(|module: PathBuf| {
+        std::fs::read(module).is_ok_and(|bytes| bytes.windows(LIBRARY.len()).any(|w| w == LIBRARY))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_of_the_standard_abi_is_told_from_others() {
+        let folder = std::env::temp_dir().join(format!("ferry-mpi4py-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let module = folder.join("MPI.mpich.cpython-311-x86_64-linux-gnu.so");
+        std::fs::write(&module, b"ELF libmpi.so.12\0").unwrap();
+        assert!(!runs(&folder));
+        std::fs::write(folder.join("MPI.py"), b"libmpi_abi.so.1").unwrap();
+        assert!(!runs(&folder));
+        let module = folder.join("MPI.cpython-311-x86_64-linux-gnu.so");
+        std::fs::write(&module, b"ELF libmpi_abi.so.1\0").unwrap();
+        assert!(runs(&folder));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,269 @@
+//! `mpicc`, `mpicxx`, `mpic++`: the compiler, told where Ferry's header and library are.
+//!
+//! A wrapper finds its installation beside itself: `bin/mpicc` uses `include/mpi.h` and
+//! `lib/libmpi_abi.so`.
+
+mod fortran;
+pub mod options;
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use options::Query;
+
+/// Does what the command line asks for. The first argument is the name under which the wrapper is
+/// called.
+pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let own = arguments.next().unwrap_or_else(|| "mpicc".into());
+    let own = Path::new(&own)
+        .file_name()
+        .unwrap_or(OsStr::new("mpicc"))
+        .to_string_lossy()
+        .into_owned();
+    if fortran::is_fortran(&own) {
+        let arguments: Vec<OsString> = arguments.collect();
+        return match fortran::answer(&arguments) {
+            Ok(text) => {
+                println!("{text}");
+                ExitCode::SUCCESS
+            }
+            Err(text) => fail(&own, &text),
+        };
+    }
+    let wrapper = match Wrapper::find(&own) {
+        Ok(wrapper) => wrapper,
+        Err(text) => return fail(&own, &text),
+    };
+    match wrapper.understand(arguments.collect()) {
+        Ok(Action::Print(text)) => {
+            println!("{text}");
+            ExitCode::SUCCESS
+        }
+        Ok(Action::Run(words)) => {
+            let error = Command::new(&words[0]).args(&words[1..]).exec();
+            let name = words[0].to_string_lossy();
+            fail(
+                &own,
+                &format!(
+                    "the compiler {name} cannot be run: {error}; name another in {}",
+                    wrapper.language.variables()[0]
+                ),
+            )
+        }
+        Err(text) => fail(&own, &text),
+    }
+}
+
+fn fail(own: &str, text: &str) -> ExitCode {
+    eprintln!("{own}: {text}");
+    ExitCode::FAILURE
+}
+
+/// What the wrapper is asked to do.
+#[derive(Debug, PartialEq)]
+enum Action {
+    Print(String),
+    /// The compiler and its arguments.
+    Run(Vec<OsString>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Language {
+    C,
+    Cxx,
+}
+
+impl Language {
+    /// Environment variables that name the compiler: ours first, then those of other MPIs.
+    fn variables(self) -> [&'static str; 4] {
+        match self {
+            Language::C => ["FERRY_CC", "MPICH_CC", "OMPI_CC", "I_MPI_CC"],
+            Language::Cxx => ["FERRY_CXX", "MPICH_CXX", "OMPI_CXX", "I_MPI_CXX"],
+        }
+    }
+}
+
+/// The wrapper under one of its names.
+#[derive(Debug)]
+struct Wrapper {
+    name: String,
+    language: Language,
+    /// The compiler, maybe with words before it ("ccache gcc").
+    compiler: Vec<OsString>,
+    include: PathBuf,
+    lib: PathBuf,
+}
+
+impl Wrapper {
+    fn find(own: &str) -> Result<Wrapper, String> {
+        let language = if own.contains("++") || own.contains("xx") || own.ends_with("CC") {
+            Language::Cxx
+        } else {
+            Language::C
+        };
+        let exe = env::current_exe().map_err(|e| format!("its own place cannot be found: {e}"))?;
+        let prefix = exe
+            .parent()
+            .and_then(Path::parent)
+            .unwrap_or(Path::new("/usr"))
+            .to_path_buf();
+        let chosen = language
+            .variables()
+            .into_iter()
+            .find_map(|v| env::var_os(v).filter(|v| !v.is_empty()));
+        let default = if language == Language::C { "cc" } else { "c++" };
+        let compiler = words(chosen.as_deref().unwrap_or(OsStr::new(default)));
+        let wrapper = Wrapper {
+            name: own.into(),
+            language,
+            compiler,
+            include: prefix.join("include"),
+            lib: prefix.join("lib"),
+        };
+        match wrapper.include.join("mpi.h").exists() {
+            true => Ok(wrapper),
+            false => Err(format!(
+                "{} does not exist: this copy is not installed; run: make install PREFIX=DIR, \
+                 then DIR/bin/{own}",
+                wrapper.include.join("mpi.h").display()
+            )),
+        }
+    }
+
+    fn compile_flags(&self) -> Vec<OsString> {
+        vec![joined("-I", &self.include)]
+    }
+
+    fn link_flags(&self) -> Vec<OsString> {
+        vec![
+            joined("-L", &self.lib),
+            joined("-Wl,-rpath,", &self.lib),
+            "-Wl,--enable-new-dtags".into(),
+            "-lmpi_abi".into(),
+        ]
+    }
+
+    fn version(&self) -> String {
+        let language = match self.language {
+            Language::C => "C",
+            Language::Cxx => "C++",
+        };
+        let version = env!("CARGO_PKG_VERSION");
+        format!("{}: Ferry MPI {version} (Language: {language})", self.name)
+    }
+
+    fn understand(&self, arguments: Vec<OsString>) -> Result<Action, String> {
+        let mut compiler = self.compiler.clone();
+        let mut rest = Vec::new();
+        let mut show = None;
+        for argument in arguments {
+            let text = argument.to_string_lossy();
+            let name = text.strip_prefix("--").or_else(|| text.strip_prefix('-'));
+            let Some((query, value)) = name.and_then(options::find) else {
+                if let Some(word) = name.and_then(|n| n.strip_prefix("showme:")) {
+                    return Err(format!(
+                        "-showme:{word} does not exist; after -showme: say {}",
+                        options::showme_words().join(", ")
+                    ));
+                }
+                rest.push(argument);
+                continue;
+            };
+            match query {
+                Query::CommandLine => show = Some(Show::All),
+                Query::CompileInfo => show = Some(Show::Compile),
+                Query::LinkInfo => show = Some(Show::Link),
+                Query::CompileFlags => return Ok(print(&self.compile_flags())),
+                Query::LinkFlags => return Ok(print(&self.link_flags())),
+                Query::IncludeFolders => {
+                    return Ok(Action::Print(self.include.display().to_string()));
+                }
+                Query::LibraryFolders => {
+                    return Ok(Action::Print(self.lib.display().to_string()));
+                }
+                Query::Libraries => return Ok(Action::Print("mpi_abi".into())),
+                Query::Compiler => return Ok(print(&compiler)),
+                Query::Version => return Ok(Action::Print(self.version())),
+                Query::SetCompiler => compiler = words(OsStr::new(value)),
+            }
+        }
+        if compiler.is_empty() {
+            return Err("no compiler is named".into());
+        }
+        let mut command = compiler;
+        let asks_only = !rest.iter().any(|a| is_input(a)) && show.is_none();
+        let links = show == Some(Show::Link)
+            || show != Some(Show::Compile)
+                && !asks_only
+                && !rest.iter().any(|a| stops_before_linking(a));
+        // Without a file the user asks the compiler something (--version, -v, -print-…).
+        if !asks_only && show != Some(Show::Link) {
+            command.extend(self.compile_flags());
+        }
+        command.extend(rest);
+        if links {
+            command.extend(self.link_flags());
+        }
+        Ok(if show.is_some() {
+            print(&command)
+        } else {
+            Action::Run(command)
+        })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Show {
+    All,
+    Compile,
+    Link,
+}
+
+/// A file to compile or link, or a library.
+fn is_input(argument: &OsStr) -> bool {
+    let text = argument.as_bytes();
+    !text.starts_with(b"-") || text == b"-" || text.starts_with(b"-l")
+}
+
+fn stops_before_linking(argument: &OsStr) -> bool {
+    matches!(
+        argument.as_bytes(),
+        b"-c" | b"-S" | b"-E" | b"-M" | b"-MM" | b"-fsyntax-only"
+    )
+}
+
+fn joined(flag: &str, path: &Path) -> OsString {
+    let mut word = OsString::from(flag);
+    word.push(path);
+    word
+}
+
+/// Split at blanks.
+fn words(text: &OsStr) -> Vec<OsString> {
+    let pieces = text
+        .as_bytes()
+        .split(u8::is_ascii_whitespace)
+        .filter(|w| !w.is_empty());
+    pieces.map(|w| OsStr::from_bytes(w).into()).collect()
+}
+
+/// As one would type it in a shell.
+fn print(words: &[OsString]) -> Action {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_=+,./:@%^".contains(&b) || b >= 0x80;
+    let quoted = words.iter().map(|word| {
+        let text = word.to_string_lossy();
+        if !text.is_empty() && text.bytes().all(plain) {
+            text.into_owned()
+        } else {
+            format!("'{}'", text.replace('\'', r"'\''"))
+        }
+    });
+    Action::Print(quoted.collect::<Vec<_>>().join(" "))
+}
+
+#[cfg(test)]
+mod tests;
