@@ -1,7 +1,7 @@
 //! The exported symbols, and what each of them does first.
 
-use ferry_mpi::coll::overlap;
 use ferry_mpi::device::CURRENT_CALL;
+use ferry_mpi::overlap;
 use ferry_mpi::{Error, Result, err};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

@@ -4,7 +4,7 @@
 //! `ferry-mpi`. The entry points are made from `crates/api/mpi.api` ([`entry`]) and call the glue
 //! in [`calls`].
 
-use ferry_mpi::coll::overlap;
+use ferry_mpi::overlap;
 use ferry_pageguard::Arena;
 
 /// Where a thread of the program may wait at a guarded page in the middle of malloc, the library

@@ -13,6 +13,7 @@ pub mod error;
 pub mod group;
 pub mod identity;
 pub mod info;
+pub mod overlap;
 pub mod partitioned;
 pub mod process;
 pub mod pt2pt;

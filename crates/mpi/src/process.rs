@@ -4,7 +4,7 @@
 //! Whichever comes first starts the process; it stays started for the life of the program. What
 //! ends and may begin again is its use.
 
-use crate::coll::overlap;
+use crate::overlap;
 use crate::{Comm, ProcId, Result, device, err, unreceived};
 use ferry_job::{Client, Place, RankState, RankStatus, Welcome};
 use std::ptr::null_mut;

@@ -152,6 +152,42 @@ pub enum Collective<'a> {
 }
 
 impl Collective<'_> {
+    /// The call without borrowed counts, if it has none: a key for calls like it.
+    pub fn owned(&self) -> Option<Collective<'static>> {
+        Some(match *self {
+            Collective::Barrier => Collective::Barrier,
+            Collective::Bcast { root, bytes } => Collective::Bcast { root, bytes },
+            Collective::Reduce { root, of, in_place } => Collective::Reduce { root, of, in_place },
+            Collective::Allreduce { of, in_place } => Collective::Allreduce { of, in_place },
+            Collective::Gather {
+                root,
+                block,
+                in_place,
+            } => Collective::Gather {
+                root,
+                block,
+                in_place,
+            },
+            Collective::Scatter {
+                root,
+                block,
+                in_place,
+            } => Collective::Scatter {
+                root,
+                block,
+                in_place,
+            },
+            Collective::Allgather { block, in_place } => Collective::Allgather { block, in_place },
+            Collective::Alltoall { block, in_place } => Collective::Alltoall { block, in_place },
+            Collective::ReduceScatterBlock { of, in_place } => {
+                Collective::ReduceScatterBlock { of, in_place }
+            }
+            Collective::Scan { of, in_place } => Collective::Scan { of, in_place },
+            Collective::Exscan { of, in_place } => Collective::Exscan { of, in_place },
+            _ => return None,
+        })
+    }
+
     /// The kind by which algorithms are chosen.
     pub fn kind(&self) -> Kind {
         match self {

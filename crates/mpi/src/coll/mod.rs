@@ -1,167 +1,31 @@
 //! Collective communication (MPI 5.0 chapter 6): a call becomes a schedule, the schedule runs on
 //! the device.
 //!
+//! ```text
+//! call ─┬─ node ──────────┐      small collectives in the node's memory
+//!       ├─ (overlap) ─────┤      collectives that return early (crate::overlap)
+//!       ├─ select ────────┤      which algorithm; the schedules of the last calls
+//!       └─ neighbour      │      schedules of neighbourhood collectives
+//!                      executor  runs a schedule
+//! ```
+//!
 //! One [`Call`] serves all forms: blocking ([`Call::run`]), non-blocking ([`Call::start`]) and
 //! persistent ([`Call::init`]).
 
-mod board;
-mod memory;
+mod call;
+pub(crate) mod executor;
 mod neighbour;
-mod number;
-pub mod overlap;
+mod node;
 mod plans;
-mod run;
-mod tally;
-mod wish;
+mod select;
 
+pub use call::{Call, What};
+pub(crate) use executor::called;
+pub use executor::{Block, TALLY, Tally, View};
 /// Uniform blocks of a call.
 pub use ferry_schedule::Block as Uniform;
 pub use ferry_schedule::{Algorithm, Kind};
 pub use ferry_schedule::{Collective, Piece, Reduction, Region, Root, Schedule, Varying};
-pub use memory::{Block, View};
 pub use neighbour::{exchange_with, neighbours};
 pub use plans::Plans;
-pub use tally::{TALLY, Tally};
-pub use wish::{Wish, Wishes, ask, of_process, setting};
-
-use crate::{Comm, Datatype, Op, Request, Result};
-use number::{Form, Function, Number};
-use run::{Binding, Lasting};
-use std::sync::Arc;
-
-/// The function that a message of a collective's belongs to, by its tag.
-pub(crate) fn called(tag: u32) -> impl std::fmt::Display {
-    Function::of_tag(tag)
-}
-
-/// What a call does.
-#[derive(Clone)]
-pub enum What<'a> {
-    /// A collective, with its counts; counts of types without bytes are 0.
-    Collective(Collective<'a>),
-    /// An exchange with neighbours ([`exchange_with`]).
-    Exchange(Arc<Schedule>),
-}
-
-/// A collective call, its arguments checked.
-#[derive(Clone)]
-pub struct Call<'a> {
-    /// The communicator.
-    pub comm: &'a Arc<Comm>,
-    /// Which collective.
-    pub what: What<'a>,
-    /// The send buffer.
-    pub send: View<'a>,
-    /// The receive buffer, or the only one.
-    pub recv: View<'a>,
-    /// A reduction's operation and type.
-    pub reduction: Option<(&'a Arc<Op>, &'a Arc<Datatype>)>,
-}
-
-impl<'a> Call<'a> {
-    fn schedule(&self) -> Arc<Schedule> {
-        match &self.what {
-            What::Collective(c) => plans::schedule(self.comm, c),
-            What::Exchange(schedule) => schedule.clone(),
-        }
-    }
-
-    fn binding(&self) -> Binding<'a> {
-        let What::Collective(what) = self.what else {
-            return self.bound(-1);
-        };
-        let root = match what {
-            Collective::Bcast { root, .. }
-            | Collective::Reduce { root, .. }
-            | Collective::Gather { root, .. }
-            | Collective::Gatherv { root, .. }
-            | Collective::Scatter { root, .. }
-            | Collective::Scatterv { root, .. } => match root {
-                Root::Rank(r) => r as i32,
-                Root::This => self.comm.rank() as i32,
-                Root::Elsewhere => -1,
-            },
-            _ => -1,
-        };
-        self.bound(root)
-    }
-
-    fn bound(&self, root: i32) -> Binding<'a> {
-        Binding {
-            comm: self.comm,
-            send: self.send,
-            recv: self.recv,
-            reduction: self.reduction,
-            root,
-        }
-    }
-
-    /// The next number on its communicator.
-    fn number(&self, form: Form) -> Number {
-        Number::next(self.comm, Function::of(&self.what, form))
-    }
-
-    fn lasting(&self, form: Form) -> Lasting {
-        Lasting::new(self.schedule(), &self.binding(), self.number(form))
-    }
-
-    /// Carries it out; blocks until this rank's part is done.
-    ///
-    /// Errors: a message has another length than this rank's arguments say (the first such; the
-    /// rest is carried out all the same, so that other ranks do not wait).
-    ///
-    /// # Safety
-    /// The buffers must be readable and writable as the arguments say.
-    #[inline]
-    pub unsafe fn run(&self) -> Result<()> {
-        if let Some(result) = board::run(self) {
-            return result;
-        }
-        // SAFETY: the caller's promise.
-        if let Some(result) = unsafe { overlap::run(self) } {
-            return result;
-        }
-        let schedule = self.schedule();
-        // SAFETY: the caller's promise.
-        unsafe { run::run(&schedule, &self.binding(), self.number(Form::Blocking)) }
-    }
-
-    /// Starts it (MPI_I…). Does not block.
-    ///
-    /// # Safety
-    /// The buffers must be readable and writable as the arguments say, and left alone, until the
-    /// request completes.
-    pub unsafe fn start(&self) -> Arc<Request> {
-        let b = self.binding();
-        let like = match &self.what {
-            What::Collective(what) => {
-                run::Like::new(what, plans::asked(self.comm, what.kind()), &b)
-            }
-            What::Exchange(_) => None,
-        };
-        let kept = &self.comm.plans.ended;
-        let function = Function::of(&self.what, Form::NonBlocking);
-        // SAFETY: the caller's promise.
-        if let Some(request) = like.and_then(|like| unsafe { kept.start(&like, &b, function) }) {
-            return request;
-        }
-        let lasting = Lasting::new(self.schedule(), &b, Number::next(self.comm, function));
-        // SAFETY: the caller's promise.
-        unsafe {
-            match like {
-                Some(like) => kept.start_new(like, &b, lasting),
-                None => lasting.start(),
-            }
-        }
-    }
-
-    /// A persistent request for it (MPI_…_init), inactive. Does not block.
-    ///
-    /// # Safety
-    /// Whenever the request is active, the buffers must be as for [`Call::start`].
-    pub unsafe fn init(&self) -> Arc<Request> {
-        let lasting = self.lasting(Form::Persistent);
-        // SAFETY: the caller's promise.
-        unsafe { lasting.init() }
-    }
-}
+pub use select::{Wish, Wishes, ask, of_process, setting};

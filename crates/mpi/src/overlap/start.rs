@@ -1,347 +1,32 @@
-//! Blocking collectives that return early, behind guards ("T-NBC", Chinese Journal of Computers,
-//! 2011).
-//!
-//! The schedule that the blocking form runs goes on in the background. What it sends is a copy of
-//! the program's send buffer; what it receives lands in the shadow of a guard over the receive
-//! buffer, and is put in its place when no step needs it any more. Parts of pages at the buffer's
-//! ends are finished before the call returns. Any further call of MPI's first waits for all that
-//! goes on ([`settle`]): the device never touches a guarded page.
-//!
-//! The messages are those of the blocking form, so a rank may overlap a call that another one
-//! blocks in. That they do the same is better, but nobody's waiting depends on it.
+//! A collective is started behind its call.
 
-mod cover;
-mod extent;
-mod report;
-mod setting;
-mod site;
-mod store;
-mod verdict;
-mod work;
-
-pub use setting::{Mode, own_memory, start, stop};
-
-use super::number::{Form, Number};
-use super::run::{self, Lasting, Run, Story};
-use super::{Call, What};
-use crate::device::{self, Completion, Device, ProcId, ReqId, WaitingFor};
-use crate::{Comm, Error, Result, process};
-use cover::{Cover, Plan};
-use extent::{Extent, Touch, number, span};
-use ferry_pageguard::{Guard, Owner};
+use super::cover::{Cover, Plan};
+use super::extent::{self, Extent, Touch, number, span};
+use super::lock::lock;
+use super::pending::{PENDING, Shared, UNDER_WAY};
+use super::said::open_span;
+use super::site::{self, Record};
+use super::store::Store;
+use super::work::{Incoming, Rest, Work, may_ask, pieces};
+use crate::Result;
+use crate::coll::executor::{self, Binding, Lasting, Run, Story};
+use crate::device::{self, Device, ReqId, WaitingFor};
 use ferry_schedule::{Peer, Step};
-use site::{Choice, Record};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-use store::Store;
-use verdict::{At, Members, Saying};
-use work::{Incoming, Rest, Touched, Work, may_ask, pieces};
-
-/// Collectives that go on behind their calls, and measurements that end with the next call.
-static PENDING: AtomicU32 = AtomicU32::new(0);
-/// Those collectives.
-static UNDER_WAY: Mutex<Vec<Arc<Shared>>> = Mutex::new(Vec::new());
-
-/// An error that no call has raised yet.
-static LATE: Mutex<Option<Error>> = Mutex::new(None);
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Must the next call come to [`settle`] first?
-#[inline]
-pub fn is_pending() -> bool {
-    PENDING.load(Ordering::Relaxed) != 0
-}
-
-/// What the program's threads, the watching thread and the progress know of a collective in the
-/// background.
-struct Shared {
-    comm: Arc<Comm>,
-    number: Number,
-    root: i32,
-    /// The call may return.
-    returns: AtomicBool,
-    /// A trace is to end.
-    ends: AtomicBool,
-    done: AtomicBool,
-    has_touched: AtomicBool,
-    touched: Mutex<Vec<Touched>>,
-    /// Touches that wait.
-    waiting: Mutex<Vec<Touched>>,
-    error: Mutex<Option<Error>>,
-    record: Mutex<Record>,
-}
-
-impl Shared {
-    fn take_touched(&self) -> Vec<Touched> {
-        std::mem::take(&mut *lock(&self.touched))
-    }
-
-    /// Somebody has touched what `peer` sends.
-    fn note_order(&self, peer: u32, at: Instant) {
-        lock(&self.record).touched(peer, at);
-    }
-
-    /// Pages have been opened: who waited for one of those that are open goes on.
-    fn opened(&self, is_open: impl Fn(usize) -> bool) {
-        let mut waiting = lock(&self.waiting);
-        if waiting.is_empty() {
-            return;
-        }
-        let now = Instant::now();
-        let mut waited = Duration::ZERO;
-        waiting.retain(|(address, since)| {
-            let open = is_open(*address);
-            if open {
-                waited += now.saturating_duration_since(*since);
-            }
-            !open
-        });
-        lock(&self.record).waited += waited;
-    }
-
-    /// Does a thread of the program wait for some page?
-    fn is_waited_for(&self) -> bool {
-        !lock(&self.waiting).is_empty()
-    }
-
-    fn fail(&self, error: Option<Error>) {
-        if let Some(error) = error {
-            lock(&self.error).get_or_insert(error);
-        }
-    }
-
-    /// Was a message as it should be?
-    fn check(&self, lasting: &Lasting, expected: Option<usize>, ended: &Completion) {
-        let function = lasting.number().function();
-        self.fail(run::check(lasting.comm(), function, expected, ended));
-    }
-}
-
-impl Owner for Shared {
-    fn touched(&self, _guard: &Guard, address: usize) {
-        let now = Instant::now();
-        lock(&self.record).faults += 1;
-        lock(&self.waiting).push((address, now));
-        lock(&self.touched).push((address, now));
-        self.has_touched.store(true, Ordering::Release);
-        device::wake_progress_thread();
-    }
-}
-
-/// A collective has ended in the background. Called with the device.
-fn finished(shared: &Arc<Shared>) {
-    lock(&shared.record).ended = Some(Instant::now());
-    shared.done.store(true, Ordering::Release);
-}
-
-/// Waits for all collectives that go on behind their calls. To be called at the beginning of each
-/// call that may touch a buffer or wait.
-///
-/// Errors: that of a collective whose call has returned; it belongs to that collective's
-/// communicator.
-#[cold]
-pub fn settle() -> Result<()> {
-    let all: Vec<Arc<Shared>> = lock(&UNDER_WAY).clone();
-    let mut settling = vec![Duration::ZERO; all.len()];
-    for (one, settling) in all.iter().zip(&mut settling) {
-        let since = Instant::now();
-        one.ends.store(true, Ordering::Release);
-        if !one.done.load(Ordering::Acquire) {
-            let story = Story(&one.comm, one.number, one.root);
-            let what = WaitingFor {
-                context: one.comm.context,
-                peer: -2,
-                tag: -1,
-                details: Some(&story),
-            };
-            device::wait_until(&what, |_| one.done.load(Ordering::Acquire));
-        }
-        *settling = since.elapsed();
-    }
-    // Before the time until this call is taken of those that went on.
-    close_late(false);
-    let mut fresh = 0;
-    let mut result = Ok(());
-    if let Some(error) = lock(&LATE).take() {
-        PENDING.fetch_sub(1, Ordering::Relaxed);
-        result = Err(error);
-    }
-    for (one, settling) in all.iter().zip(settling) {
-        let mut under_way = lock(&UNDER_WAY);
-        let Some(at) = under_way.iter().position(|o| Arc::ptr_eq(o, one)) else {
-            continue;
-        };
-        under_way.swap_remove(at);
-        PENDING.fetch_sub(1, Ordering::Relaxed);
-        drop(under_way);
-        let record = std::mem::take(&mut *lock(&one.record));
-        fresh += u32::from(site::ended(record, settling));
-        if let Some(error) = lock(&one.error).take()
-            && result.is_ok()
-        {
-            result = Err(error);
-        }
-    }
-    let (any, measured) = site::close_spans();
-    PENDING.fetch_add(fresh + measured, Ordering::Relaxed);
-    PENDING.fetch_sub(u32::from(any), Ordering::Relaxed);
-    result
-}
-
-/// Calls whose time until this one is the last that is taken of them. `all`: this one could
-/// overlap, too, and what comes after it is its own.
-fn close_late(all: bool) {
-    let (sayings, ended) = site::later(all);
-    PENDING.fetch_sub(ended, Ordering::Relaxed);
-    say(&sayings);
-}
-
-/// Before a fork whose child could not wait for its data.
-fn settle_for_fork() {
-    if is_pending()
-        && let Err(error) = settle()
-    {
-        // The next call raises it.
-        if lock(&LATE).replace(error).is_none() {
-            PENDING.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Runs a blocking collective so that its call returns early, if that is wanted and may pay.
-/// `None`: run it as ever.
-///
-/// # Safety
-/// As for [`Call::run`].
-pub(super) unsafe fn run(call: &Call<'_>) -> Option<Result<()>> {
-    let mut mode = setting::mode();
-    if mode == Mode::Off {
-        if call.comm.plans.overlap() != Some(true) {
-            return None;
-        }
-        mode = setting::begin_late();
-        if mode == Mode::Off {
-            return None;
-        }
-    }
-    let What::Collective(what) = &call.what else {
-        return None;
-    };
-    let comm = call.comm;
-    if comm.size() < 2 && !comm.is_inter() {
-        return None;
-    }
-    let least = setting::least(mode);
-    if extent::volume(what, comm.peers().size().max(comm.size()))? < least
-        || !setting::wanted(comm, mode)
-        || call
-            .reduction
-            .is_some_and(|(op, _)| op.predefined_kind().is_none())
-    {
-        return None;
-    }
-    let schedule = call.schedule();
-    let b = call.binding();
-    let places = b.places();
-    let extent = Extent::of(&schedule, &places)?;
-    let bytes: usize = extent
-        .send
-        .iter()
-        .chain(&extent.recv)
-        .map(|t| t.bytes.len())
-        .sum();
-    if (bytes as i64) < least {
-        return None;
-    }
-    let kind = setting::guard()?;
-    let begun = Instant::now();
-    let site = site::here(what.kind(), bytes);
-    let number = call.number(Form::Blocking);
-    close_late(true);
-    say(&site::hear(said()));
-    let choice = site::choose(site, mode, extent.apart, at(comm, number), members(comm));
-    if choice == Choice::Block || (choice == Choice::Trace && !extent.apart) {
-        // SAFETY: the caller's promise.
-        let result = unsafe { run::run(&schedule, &b, number) };
-        open_span(Record::blocking(site, begun, bytes));
-        return Some(result);
-    }
-    let start = Start {
-        lasting: Lasting::new(schedule, &b, number),
-        extent,
-        kind,
-        site,
-        begun,
-        bytes,
-        root: b.root,
-    };
-    Some(if choice == Choice::Trace {
-        // SAFETY: the caller's promise.
-        unsafe { start.traced(&b) }
-    } else {
-        // SAFETY: the caller's promise.
-        unsafe { start.overlapped(&b) }
-    })
-}
-
-/// By what others name this call.
-fn at(comm: &Comm, number: Number) -> At {
-    At {
-        context: comm.context.0,
-        number: number.in_comm(),
-    }
-}
-
-/// The two sides of an intercommunicator do not decide together.
-fn members(comm: &Comm) -> Members {
-    Members {
-        me: process::process().me,
-        first: (!comm.is_inter()).then(|| comm.peer(0)),
-        count: comm.size() as usize,
-    }
-}
-
-/// What others have said of calls since the last time.
-fn said() -> Vec<(ProcId, Saying)> {
-    let mut d = device::device();
-    let said = std::iter::from_fn(|| d.next_control())
-        .filter_map(|(from, note)| Some((from, verdict::saying(note)?)))
-        .collect();
-    d.drop_within_call();
-    said
-}
-
-fn say(sayings: &[(ProcId, Saying)]) {
-    if sayings.is_empty() {
-        return;
-    }
-    let mut d = device::device();
-    for (to, saying) in sayings {
-        d.send_control(*to, verdict::note(saying));
-    }
-}
-
-fn open_span(record: Record) {
-    if site::open_span(record) {
-        PENDING.fetch_add(1, Ordering::Relaxed);
-    }
-}
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// A collective about to be started.
-struct Start {
-    lasting: Lasting,
-    extent: Extent,
-    kind: ferry_pageguard::Kind,
-    site: site::Number,
-    begun: Instant,
-    bytes: usize,
-    root: i32,
+pub(super) struct Start {
+    pub(super) lasting: Lasting,
+    pub(super) extent: Extent,
+    pub(super) kind: ferry_pageguard::Kind,
+    pub(super) site: site::Number,
+    pub(super) begun: Instant,
+    pub(super) bytes: usize,
+    pub(super) root: i32,
 }
 
 impl Start {
@@ -362,10 +47,10 @@ impl Start {
     }
 
     /// Blocks, then guards the buffer to see in which order it is touched.
-    unsafe fn traced(self, b: &run::Binding<'_>) -> Result<()> {
+    pub(super) unsafe fn traced(self, b: &Binding<'_>) -> Result<()> {
         let number = self.lasting.number();
         // SAFETY: the caller's promise.
-        unsafe { run::run(&self.lasting.schedule, b, number)? };
+        unsafe { executor::run(&self.lasting.schedule, b, number)? };
         let record = Record::traced(self.site, self.begun, self.bytes);
         let pieces = pieces(&self.lasting, &self.extent);
         let touches = incoming_touches(&self.lasting, &self.extent);
@@ -391,7 +76,7 @@ impl Start {
     }
 
     /// Starts it, and waits for the parts of pages at the receive buffer's ends.
-    unsafe fn overlapped(mut self, b: &run::Binding<'_>) -> Result<()> {
+    pub(super) unsafe fn overlapped(mut self, b: &Binding<'_>) -> Result<()> {
         let number = self.lasting.number();
         let shared = self.shared(Record::overlapped(self.site, self.begun, self.bytes));
         let writes: Vec<Touch> = if self.extent.apart {
@@ -411,7 +96,7 @@ impl Start {
                 refused => {
                     site::refused(self.site, refused.and_then(std::result::Result::err));
                     // SAFETY: the caller's promise.
-                    let result = unsafe { run::run(&self.lasting.schedule, b, number) };
+                    let result = unsafe { executor::run(&self.lasting.schedule, b, number) };
                     open_span(Record::blocking(self.site, self.begun, self.bytes));
                     return result;
                 }
@@ -436,7 +121,7 @@ impl Start {
                     unsafe { store.copy(&bytes) };
                 }
             }
-            let ends: run::Ends = match plan.clone() {
+            let ends: executor::Ends = match plan.clone() {
                 Some(plan) => Box::new(move |landing| {
                     let bytes =
                         landing.start.wrapping_sub(inward)..landing.end.wrapping_sub(inward);
@@ -619,7 +304,7 @@ impl Start {
             let i = &mut incoming[n];
             let streams = match self.lasting.schedule.steps[i.step] {
                 Step::Recv { peer, .. } => {
-                    d.capabilities(run::process(self.lasting.comm(), peer))
+                    d.capabilities(executor::process(self.lasting.comm(), peer))
                         .streams
                 }
                 _ => false,
@@ -643,7 +328,9 @@ impl Start {
         let mut d = device::device();
         for t in &self.extent.send {
             match self.lasting.schedule.steps[t.step] {
-                Step::Send { peer, .. } if d.capabilities(run::process(comm, peer)).streams => {
+                Step::Send { peer, .. }
+                    if d.capabilities(executor::process(comm, peer)).streams =>
+                {
                     streams.push((t, peer));
                 }
                 Step::Send { peer, .. } => others.push((t, Some(peer))),

@@ -1,6 +1,8 @@
 //! What the user asks for: FERRY_OVERLAP and its kin.
 
-use super::{report, settle, site};
+use super::lock::lock;
+use super::pending::{close_late, settle, settle_for_fork};
+use super::{report, site};
 use crate::{Comm, Result, device, err, process};
 use ferry_pageguard::{Kind, available};
 use std::ffi::CStr;
@@ -157,7 +159,7 @@ pub(super) fn begin_late() -> Mode {
     if LATE.load(Acquire) {
         return mode();
     }
-    let _one = super::lock(&BEGINNING_LATE);
+    let _one = lock(&BEGINNING_LATE);
     let said = || std::env::var("FERRY_OVERLAP").is_ok_and(|v| !v.trim().is_empty());
     if mode() == Mode::Off && !LATE.load(Relaxed) && !said() {
         try_late();
@@ -176,7 +178,7 @@ fn try_late() {
     let begun = device::start_progress_thread().map_err(|e| e.to_string());
     let begun = begun.and_then(|()| prepare(Mode::Comm).map_err(|e| e.text().to_owned()));
     if let Err(why) = begun {
-        *super::lock(&WITHOUT) = Some(why);
+        *lock(&WITHOUT) = Some(why);
     }
 }
 
@@ -213,12 +215,12 @@ fn prepare(mode: Mode) -> Result<()> {
             ));
         }
         (_, Err(e)) => {
-            *super::lock(&WITHOUT) = Some(e.to_string());
+            *lock(&WITHOUT) = Some(e.to_string());
             0
         }
     };
     GUARD.store(number, Relaxed);
-    ferry_pageguard::settle_before_fork(super::settle_for_fork)
+    ferry_pageguard::settle_before_fork(settle_for_fork)
         .map_err(|e| err!(Other, "overlap cannot be prepared: {e}"))?;
     if mode != Mode::Trace {
         report::read_orders(process::process().me)?;
@@ -240,13 +242,13 @@ pub fn stop(say: &mut dyn FnMut(&str)) -> Result<()> {
         return Ok(());
     }
     let _ = settle();
-    super::close_late(true);
+    close_late(true);
     LATE.store(false, Release);
     MODE.store(0, Relaxed);
     GUARD.store(0, Relaxed);
     ferry_pageguard::stop();
     if std::env::var("FERRY_OVERLAP_REPORT").is_ok_and(|v| !matches!(v.trim(), "" | "0")) {
-        let without = super::lock(&WITHOUT).clone();
+        let without = lock(&WITHOUT).clone();
         for line in report::lines(without.as_deref()) {
             say(&line);
         }

@@ -2,9 +2,9 @@
 //! which function they belong to. Ranks that call different functions, or one that blocks where
 //! others do not (which never match, MPI 5.0 §6.12), are told by that.
 
-use super::{Collective, What};
 use crate::Comm;
 use crate::device::Tags;
+use ferry_schedule::Collective;
 use std::sync::atomic::Ordering;
 
 /// So many bits of a tag, the lowest ones, decide what matches: the number. The others say the
@@ -14,13 +14,18 @@ const MATCHED_BITS: u32 = 26;
 /// The tags of a collective's messages, whose sender may have called another function: this one's
 /// number is in `tag`.
 #[inline]
-pub(super) fn of_any_function(tag: u32) -> Tags {
+pub(crate) fn of_any_function(tag: u32) -> Tags {
     Tags::alike(tag, (1 << MATCHED_BITS) - 1)
+}
+
+/// The function that a message of a collective's belongs to, by its tag.
+pub(crate) fn called(tag: u32) -> impl std::fmt::Display {
+    Function::of_tag(tag)
 }
 
 /// How a collective is called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Form {
+pub(crate) enum Form {
     Blocking,
     NonBlocking,
     Persistent,
@@ -42,10 +47,9 @@ macro_rules! called {
         impl Called {
             const ALL: &[Called] = &[$(Called::$collective,)* Called::Neighbourhood, Called::OwnAffair];
 
-            fn of(what: &What<'_>) -> Called {
+            fn of(what: &Collective<'_>) -> Called {
                 match what {
-                    $(What::Collective(Collective::$collective { .. }) => Called::$collective,)*
-                    What::Exchange(_) => Called::Neighbourhood,
+                    $(Collective::$collective { .. } => Called::$collective,)*
                 }
             }
 
@@ -82,7 +86,7 @@ called! {
 
 /// The function that is called, as far as all ranks must agree about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Function(u32);
+pub(crate) struct Function(u32);
 
 const _: () = assert!(Called::ALL.len() * FORMS.len() <= 1 << (u32::BITS - MATCHED_BITS));
 
@@ -92,8 +96,13 @@ impl Function {
     }
 
     /// The one of this call.
-    pub fn of(what: &What<'_>, form: Form) -> Function {
+    pub fn of(what: &Collective<'_>, form: Form) -> Function {
         Function::new(Called::of(what), form)
+    }
+
+    /// Any neighbourhood collective.
+    pub fn neighbourhood(form: Form) -> Function {
+        Function::new(Called::Neighbourhood, form)
     }
 
     /// The function that a message with this tag belongs to; there may be none.
@@ -131,7 +140,7 @@ impl std::fmt::Display for Function {
 
 /// The numbers by which one collective's messages are told from another's.
 #[derive(Clone, Copy)]
-pub(super) struct Number {
+pub(crate) struct Number {
     /// In the communicator: how many collectives were started before.
     own: u64,
     /// In an intercommunicator's local communicator.

@@ -1,56 +1,28 @@
-//! Runs a schedule on the device: at once, or in the background.
+//! The run of a schedule: its state, and how it advances.
 
-mod kept;
-mod started;
-mod under_way;
-
-use super::TALLY;
-use super::memory::{LastingView, Places, Room, View};
-use super::number::{self, Function, Number};
-use crate::device::{self, Describe, Device, Key, Pattern, ReqId, SendMode, WaitingFor};
-use crate::request::{Active, Request};
-use crate::{Comm, Datatype, Error, Op, Result, err};
-use ferry_schedule::{Peer, Piece, Region, Schedule, Step};
-use started::{Started, What};
+use super::Binding;
+use super::in_flight::UnderWay;
+use super::memory::Places;
+use super::message::{address, check, incoming};
+use super::room::Room;
+use super::story::Story;
+use super::tag::Number;
+use super::tally::TALLY;
+use super::view::View;
+use crate::device::{self, Device, Pattern, ReqId, SendMode, WaitingFor};
+use crate::{Comm, Error, Result, err};
+use ferry_schedule::{Piece, Region, Schedule, Step};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use under_way::UnderWay;
-
-pub(crate) use kept::KeptCollectives;
-pub(super) use kept::Like;
-
-/// What a schedule runs on: a communicator, buffers, an operation.
-#[derive(Clone, Copy)]
-pub(super) struct Binding<'a> {
-    pub(super) comm: &'a Arc<Comm>,
-    pub(super) send: View<'a>,
-    pub(super) recv: View<'a>,
-    /// A reduction's operation and type.
-    pub(super) reduction: Option<(&'a Arc<Op>, &'a Arc<Datatype>)>,
-    /// The root's rank, for who looks at a hang; -1: none.
-    pub(super) root: i32,
-}
-
-impl<'a> Binding<'a> {
-    /// Where the call's buffers are.
-    pub(super) fn places(&self) -> Places<'a> {
-        Places {
-            send: self.send,
-            recv: self.recv,
-            element: self.reduction.map(|r| r.1),
-        }
-    }
-}
 
 /// Reductions of more bytes are done without the device's lock, so that other threads get on.
-const LONG: i64 = 16 * 1024;
+pub(super) const LONG: i64 = 16 * 1024;
 
 /// So many bytes of a copy the progress thread does before it lets others have the device.
-const PORTION: usize = 128 * 1024;
+pub(super) const PORTION: usize = 128 * 1024;
 
 /// Who does own work (reductions, copies) that takes long.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Labour {
+pub(crate) enum Labour {
     /// Whoever advances the run, at once.
     AtOnce,
     /// The caller, without the device's lock.
@@ -63,7 +35,7 @@ pub(super) enum Labour {
 
 /// How far a run has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stand {
+pub(crate) enum Stand {
     /// Messages must come first.
     Waiting,
     /// The next step is to be done without the device's lock.
@@ -89,11 +61,11 @@ struct Watch {
 }
 
 /// For a piece of memory: the bytes of its beginning and end that are wanted before the rest.
-pub(super) type Ends = Box<dyn Fn(std::ops::Range<usize>) -> [usize; 2] + Send>;
+pub(crate) type Ends = Box<dyn Fn(std::ops::Range<usize>) -> [usize; 2] + Send>;
 
 /// The state of a schedule's run.
-pub(super) struct Run {
-    at: usize,
+pub(crate) struct Run {
+    pub(super) at: usize,
     /// Who wants to know what happens.
     watch: Option<Watch>,
     under_way: UnderWay<Message>,
@@ -107,7 +79,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    fn new(schedule: &Schedule, b: &Binding<'_>, number: Number) -> Run {
+    pub(super) fn new(schedule: &Schedule, b: &Binding<'_>, number: Number) -> Run {
         Run {
             at: 0,
             watch: None,
@@ -121,13 +93,13 @@ impl Run {
     }
 
     /// Is to be done once more; it has ended well, and nobody watched.
-    fn renew(&mut self, number: Number) {
+    pub(super) fn renew(&mut self, number: Number) {
         (self.at, self.copied, self.counted, self.number) = (0, 0, false, number);
     }
 
     /// The same, for who wants to know which steps have [`ended`](Run::ended), and has messages'
     /// ends come first.
-    pub(super) fn watched(schedule: &Schedule, b: &Binding<'_>, number: Number, ends: Ends) -> Run {
+    pub(crate) fn watched(schedule: &Schedule, b: &Binding<'_>, number: Number, ends: Ends) -> Run {
         Run {
             watch: Some(Watch {
                 ended: Vec::new(),
@@ -139,7 +111,7 @@ impl Run {
 
     /// The steps that have ended since the last question: their messages are complete, their work
     /// is done.
-    pub(super) fn ended(&mut self) -> Vec<usize> {
+    pub(crate) fn ended(&mut self) -> Vec<usize> {
         let watch = self.watch.as_mut();
         watch
             .map(|w| std::mem::take(&mut w.ended))
@@ -147,7 +119,7 @@ impl Run {
     }
 
     /// The receives that are under way, with their steps.
-    pub(super) fn receives(&self) -> impl Iterator<Item = (usize, ReqId)> + '_ {
+    pub(crate) fn receives(&self) -> impl Iterator<Item = (usize, ReqId)> + '_ {
         let all = self.under_way.iter().filter(|m| m.expected.is_some());
         all.map(|m| (m.step as usize, m.req))
     }
@@ -177,7 +149,7 @@ impl Run {
     }
 
     /// What went wrong.
-    pub(super) fn error(&mut self) -> Option<Error> {
+    pub(crate) fn error(&mut self) -> Option<Error> {
         self.error.take()
     }
 
@@ -193,7 +165,7 @@ impl Run {
     /// # Safety
     /// The binding's buffers must be what the schedule takes them for; this value must not move
     /// until the run is done.
-    pub(super) unsafe fn advance(
+    pub(crate) unsafe fn advance(
         &mut self,
         s: &Schedule,
         b: &Binding<'_>,
@@ -347,55 +319,6 @@ impl Run {
     }
 }
 
-/// The peer's process, and the key of a message to it (or from it).
-#[inline]
-fn address(comm: &Comm, number: Number, peer: Peer, sending: bool) -> (u32, Key) {
-    match (peer, &comm.local) {
-        (Peer::Local(r), Some(local)) => {
-            let source = if sending { local.rank() } else { r };
-            (
-                local.peer(r),
-                Key {
-                    context: local.context.collective(),
-                    source,
-                    tag: number.local_tag(),
-                },
-            )
-        }
-        (Peer::Local(r) | Peer::Remote(r), _) => {
-            let source = if sending { comm.rank() } else { r };
-            (
-                comm.peer(r),
-                Key {
-                    context: comm.context.collective(),
-                    source,
-                    tag: number.tag(),
-                },
-            )
-        }
-    }
-}
-
-/// The peer's process, and what a receive of a message from it asks for.
-#[inline]
-fn incoming(comm: &Comm, number: Number, peer: Peer) -> (u32, Pattern) {
-    let (process, key) = address(comm, number, peer, false);
-    let pattern = Pattern {
-        context: key.context,
-        source: Some(key.source),
-        tag: number::of_any_function(key.tag),
-    };
-    (process, pattern)
-}
-
-/// The peer's process.
-pub(super) fn process(comm: &Comm, peer: Peer) -> u32 {
-    match (peer, &comm.local) {
-        (Peer::Local(r), Some(local)) => local.peer(r),
-        (Peer::Local(r) | Peer::Remote(r), _) => comm.peer(r),
-    }
-}
-
 /// Does this step call a function of the program's? Its own threads do that.
 #[inline]
 fn calls_program(b: &Binding<'_>, step: &Step) -> bool {
@@ -403,7 +326,7 @@ fn calls_program(b: &Binding<'_>, step: &Step) -> bool {
 }
 
 /// Bytes of a piece's data.
-fn bytes(b: &Binding<'_>, piece: Piece) -> usize {
+pub(super) fn bytes(b: &Binding<'_>, piece: Piece) -> usize {
     let of = |view: &View<'_>| match view {
         View::Uniform { datatype, .. } => datatype.size(),
         View::Nothing | View::Blocks(_) => 0,
@@ -419,7 +342,7 @@ fn bytes(b: &Binding<'_>, piece: Piece) -> usize {
 
 /// May this step call user code, or take long?
 #[inline]
-fn takes_long(b: &Binding<'_>, step: &Step, into: Piece) -> bool {
+pub(super) fn takes_long(b: &Binding<'_>, step: &Step, into: Piece) -> bool {
     match (step, b.reduction) {
         (Step::Reduce { .. }, Some((op, t))) => {
             op.predefined_kind().is_none() || into.count.saturating_mul(t.size()) > LONG
@@ -433,64 +356,11 @@ fn takes_long(b: &Binding<'_>, step: &Step, into: Piece) -> bool {
     }
 }
 
-/// Was a message as it should be, of so many bytes if it was received?
-#[inline]
-pub(super) fn check(
-    comm: &Arc<Comm>,
-    function: Function,
-    expected: Option<usize>,
-    ended: &device::Completion,
-) -> Option<Error> {
-    let amiss = ended.fault.is_some()
-        || expected.is_some_and(|e| {
-            e as u64 != ended.received || Function::of_tag(ended.envelope.tag) != function
-        });
-    amiss.then(|| fault(comm, function, expected.unwrap_or(0), ended))
-}
-
-#[cold]
-fn fault(
-    comm: &Arc<Comm>,
-    function: Function,
-    expected: usize,
-    ended: &device::Completion,
-) -> Error {
-    let (source, sent) = (ended.envelope.source, ended.envelope.len);
-    let e = match ended.fault {
-        Some(device::Fault::Transport) => Error::new(
-            crate::Kind::Other,
-            device::last_failure().unwrap_or_else(|| device::Fault::Transport.to_string()),
-        ),
-        _ if Function::of_tag(ended.envelope.tag) != function => err!(
-            Other,
-            "rank {source} is in {} where this rank is in {function}: all ranks must call the same collectives in the same order",
-            Function::of_tag(ended.envelope.tag)
-        ),
-        _ => err!(
-            Truncate,
-            "rank {source} sent {sent} bytes in this collective, but {expected} were expected of it: do all ranks give the same root, and counts and datatypes that agree?"
-        ),
-    };
-    e.on(comm)
-}
-
-/// Tells who looks at a hang which collective is waited in.
-pub(super) struct Story<'a>(pub(super) &'a Comm, pub(super) Number, pub(super) i32);
-
-impl Describe for Story<'_> {
-    fn describe(&self, device: &mut Device, status: &ferry_job::RankStatus) {
-        self.0.describe(device, status);
-        let number = self.1.in_program(self.0);
-        status.collective.store(number, Ordering::Relaxed);
-        status.root.store(self.2, Ordering::Relaxed);
-    }
-}
-
 /// Runs a schedule to its end.
 ///
 /// # Safety
 /// The binding's buffers must be what the schedule takes them for.
-pub(super) unsafe fn run(schedule: &Schedule, b: &Binding<'_>, number: Number) -> Result<()> {
+pub(crate) unsafe fn run(schedule: &Schedule, b: &Binding<'_>, number: Number) -> Result<()> {
     if schedule.steps.is_empty() {
         return Ok(());
     }
@@ -522,150 +392,3 @@ pub(super) unsafe fn run(schedule: &Schedule, b: &Binding<'_>, number: Number) -
         }
     }
 }
-
-/// A collective that outlives its call.
-#[derive(Clone)]
-pub(super) struct Lasting {
-    comm: Arc<Comm>,
-    send: LastingView,
-    recv: LastingView,
-    reduction: Option<(Arc<Op>, Arc<Datatype>)>,
-    pub(super) schedule: Arc<Schedule>,
-    number: Number,
-}
-
-impl Lasting {
-    pub(super) fn new(schedule: Arc<Schedule>, b: &Binding<'_>, number: Number) -> Lasting {
-        Lasting {
-            comm: b.comm.clone(),
-            send: b.send.keep(),
-            recv: b.recv.keep(),
-            reduction: b.reduction.map(|(op, t)| (op.clone(), t.clone())),
-            schedule,
-            number,
-        }
-    }
-
-    /// The communicator.
-    pub(super) fn comm(&self) -> &Arc<Comm> {
-        &self.comm
-    }
-
-    /// The numbers of its messages.
-    pub(super) fn number(&self) -> Number {
-        self.number
-    }
-
-    /// The buffers are elsewhere: so many bytes (wrapping) from where they were.
-    pub(super) fn shift(&mut self, send: usize, recv: usize) {
-        self.send.shift(send);
-        self.recv.shift(recv);
-    }
-
-    /// Starts sending `len` bytes as a message of this collective; `ends`: to a peer who will want
-    /// its ends first. `None`: they have gone.
-    ///
-    /// # Safety
-    /// As for [`Device::send`] and [`Device::send_with_edges`].
-    pub(super) unsafe fn send(
-        &self,
-        d: &mut Device,
-        peer: Peer,
-        (from, len): (*const u8, usize),
-        ends: bool,
-    ) -> Option<ReqId> {
-        let (to, key) = address(&self.comm, self.number, peer, true);
-        let source = device::Source::Bytes { ptr: from, len };
-        // SAFETY: the caller's promise.
-        unsafe {
-            match ends {
-                true => d.send_with_edges(to, key, source),
-                false => d.send(to, key, source, SendMode::Standard),
-            }
-        }
-    }
-
-    /// Starts receiving a message of this collective, held back.
-    ///
-    /// # Safety
-    /// As for [`Device::receive_deferred`].
-    pub(super) unsafe fn receive_deferred(
-        &self,
-        d: &mut Device,
-        peer: Peer,
-        into: *mut u8,
-        len: usize,
-        ends: [usize; 2],
-    ) -> ReqId {
-        let (from, pattern) = incoming(&self.comm, self.number, peer);
-        let sink = device::Sink::Bytes {
-            ptr: into,
-            cap: len,
-        };
-        // SAFETY: the caller's promise.
-        unsafe { d.receive_deferred(from, pattern, sink, ends) }
-    }
-
-    pub(super) fn binding(&self) -> Binding<'_> {
-        Binding {
-            comm: &self.comm,
-            send: self.send.view(),
-            recv: self.recv.view(),
-            reduction: self.reduction.as_ref().map(|(op, t)| (op, t)),
-            root: -1,
-        }
-    }
-
-    /// Starts it once (MPI_I…).
-    ///
-    /// # Safety
-    /// The buffers must be what the schedule takes them for, until the request completes.
-    pub(super) unsafe fn start(self) -> Arc<Request> {
-        let comm = self.comm.clone();
-        let nothing = self.schedule.steps.is_empty();
-        // The caller's promise holds for the run.
-        let started = Started::new(What::Once(self));
-        if nothing {
-            started.end_at_once();
-        } else {
-            device::device().add_background(started.clone());
-        }
-        Request::flagged(Some(comm), started)
-    }
-
-    /// Does a run of it take little memory?
-    fn is_small(&self) -> bool {
-        let element = self.reduction.as_ref().map(|(_, t)| t);
-        Room::is_small(self.schedule.tmp, element)
-    }
-
-    /// Is to be done again, with these buffers and this number; nothing else is different.
-    fn renew(&mut self, b: &Binding<'_>, number: Number) {
-        self.send.renew(&b.send);
-        self.recv.renew(&b.recv);
-        self.number = number;
-    }
-
-    /// Makes it a persistent request (MPI_…_init), whose starts are matched in their order: each
-    /// run's messages follow those of the run before between any two ranks, so that all runs
-    /// can have one number.
-    ///
-    /// # Safety
-    /// The buffers must be what the schedule takes them for, whenever it is active.
-    pub(super) unsafe fn init(self) -> Arc<Request> {
-        let comm = self.comm.clone();
-        let lasting = Arc::new(self);
-        // The caller's promise holds for each start.
-        Request::persistent_work(
-            Some(comm),
-            Box::new(move |d| {
-                let started = Started::new(What::Again(lasting.clone()));
-                d.add_background(started.clone());
-                Active::Work(started)
-            }),
-        )
-    }
-}
-
-#[cfg(test)]
-mod tests;

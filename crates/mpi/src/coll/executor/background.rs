@@ -6,7 +6,10 @@
 //! the request: so a thread of the library's never has the last word on these, and the counts of
 //! their users stay in the cache of the program's core.
 
-use super::{Binding, LONG, Labour, Lasting, Number, Run, Stand, bytes, takes_long};
+use super::Binding;
+use super::lasting::Lasting;
+use super::run::{LONG, Labour, Run, Stand, bytes, takes_long};
+use super::tag::Number;
 use crate::Result;
 use crate::device::{Background, Device};
 use crate::request::{Flag, Outcome, Work};
@@ -16,7 +19,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// What is run.
-pub(super) enum What {
+pub(crate) enum What {
     /// Once (MPI_I…).
     Once(Lasting),
     /// One run of a persistent collective.
@@ -34,8 +37,8 @@ impl Deref for What {
 }
 
 /// A collective that has been started.
-pub(super) struct Started {
-    pub(super) flag: Flag,
+pub(crate) struct Started {
+    pub(crate) flag: Flag,
     /// `None` once the program has done with it.
     inner: UnsafeCell<Option<Inner>>,
 }
@@ -56,7 +59,7 @@ unsafe impl Send for Started {}
 unsafe impl Sync for Started {}
 
 impl Started {
-    pub(super) fn new(what: What) -> Arc<Started> {
+    pub(crate) fn new(what: What) -> Arc<Started> {
         let (s, b) = (&what.schedule, what.binding());
         let is_urgent = |step: &Step| match *step {
             Step::Send { .. } => true,
@@ -65,7 +68,7 @@ impl Started {
             Step::Recv { .. } | Step::Await { .. } => false,
         };
         let last = s.steps.iter().rposition(is_urgent).map_or(0, |at| at + 1);
-        let run = Run::new(s, &b, what.number);
+        let run = Run::new(s, &b, what.number());
         let inner = UnsafeCell::new(Some(Inner { what, run, last }));
         Arc::new(Started {
             flag: Flag::default(),
@@ -74,7 +77,7 @@ impl Started {
     }
 
     /// There was nothing to do.
-    pub(super) fn end_at_once(&self) {
+    pub(crate) fn end_at_once(&self) {
         self.flag.set(Ok(()));
     }
 
@@ -93,7 +96,7 @@ impl Started {
 
     /// It is to be done once more, with these buffers, which are like those before but for their
     /// addresses. It has ended well, and the program has done with its request.
-    pub(super) fn renew(&self, b: &Binding<'_>, number: Number) {
+    pub(crate) fn renew(&self, b: &Binding<'_>, number: Number) {
         debug_assert!(self.flag.has_ended_well());
         // SAFETY: the program starts it in one thread: it is the communicator's list that calls
         // this, under its lock, for a request that nobody else knows.
@@ -127,7 +130,7 @@ impl Background for Started {
         if unsafe { run.advance(&what.schedule, &b, d, Labour::Thread) } != Stand::Done {
             return false;
         }
-        let result = run.error.take().map_or(Ok(()), Err);
+        let result = run.error().map_or(Ok(()), Err);
         d.notify_sleepers();
         // From here on all that is within is the program's.
         self.flag.set(result);

@@ -5,15 +5,14 @@
 //! Only what uses predefined types and operations is kept, which end with nobody, and nothing once
 //! the program has freed the communicator.
 
-use super::started::Started;
-use super::{Binding, Lasting};
-use crate::coll::memory::View;
-use crate::coll::number::{Function, Number};
-use crate::coll::plans;
-use crate::coll::wish::Wish;
+use super::Binding;
+use super::background::Started;
+use super::lasting::Lasting;
+use super::tag::{Function, Number};
+use super::view::View;
 use crate::device;
 use crate::request::Request;
-use ferry_schedule::Collective;
+use ferry_schedule::{Algorithm, Collective};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// More than these a communicator does not keep.
@@ -21,9 +20,9 @@ const MOST: usize = 8;
 
 /// What makes two calls on a communicator alike, but for where their buffers are.
 #[derive(Clone, Copy, PartialEq)]
-pub(in crate::coll) struct Like {
+pub(crate) struct Like {
     what: Collective<'static>,
-    wish: Wish,
+    asked: Option<Algorithm>,
     /// Addresses of the objects: the buffers' types, the operation and its type; 0 for none.
     uses: [usize; 4],
 }
@@ -31,7 +30,7 @@ pub(in crate::coll) struct Like {
 impl Like {
     /// Of a call that may be kept, as far as one can tell without looking at what it uses.
     #[inline]
-    pub fn new(what: &Collective<'_>, wish: Wish, b: &Binding<'_>) -> Option<Like> {
+    pub fn new(what: &Collective<'_>, asked: Option<Algorithm>, b: &Binding<'_>) -> Option<Like> {
         let of = |view: &View<'_>| match view {
             View::Nothing => Some(0),
             View::Uniform { datatype, .. } => Some(Arc::as_ptr(datatype).addr()),
@@ -41,8 +40,8 @@ impl Like {
             (Arc::as_ptr(op).addr(), Arc::as_ptr(t).addr())
         });
         Some(Like {
-            what: plans::lasting(what)?,
-            wish,
+            what: what.owned()?,
+            asked,
             uses: [of(&b.send)?, of(&b.recv)?, op, element],
         })
     }
@@ -77,7 +76,7 @@ impl KeptCollectives {
     /// # Safety
     /// As for [`Lasting::start`].
     #[inline]
-    pub(in crate::coll) unsafe fn start(
+    pub(crate) unsafe fn start(
         &self,
         like: &Like,
         b: &Binding<'_>,
@@ -102,7 +101,7 @@ impl KeptCollectives {
     ///
     /// # Safety
     /// As for [`Lasting::start`].
-    pub(in crate::coll) unsafe fn start_new(
+    pub(crate) unsafe fn start_new(
         &self,
         like: Like,
         b: &Binding<'_>,

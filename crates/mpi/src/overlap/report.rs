@@ -1,8 +1,8 @@
 //! What is said of call sites at the end of a run, and access orders in files.
 
 use super::site::{self, Key};
-use crate::coll::Kind;
 use crate::{Result, err};
+use ferry_schedule::Kind;
 use std::fmt::Write;
 
 /// FERRY_OVERLAP_FILE without a value, in a trace run.

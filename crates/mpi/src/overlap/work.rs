@@ -2,15 +2,14 @@
 
 use super::cover::Cover;
 use super::extent::{Extent, Touch};
+use super::pending::{Shared, finished};
 use super::store::Store;
-use super::{Shared, finished};
-use crate::coll::run::{Labour, Lasting, Run, Stand};
+use crate::coll::executor::{Labour, Lasting, Run, Stand};
 use crate::device::{Device, ReqId};
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 /// Bytes asked for and not yet there.
 const WINDOW: usize = 256 * 1024;
@@ -322,6 +321,3 @@ pub(super) fn pieces(lasting: &Lasting, extent: &Extent) -> Vec<(Range<usize>, u
     };
     extent.recv.iter().filter_map(from).collect()
 }
-
-/// When an operation was touched first.
-pub(super) type Touched = (usize, Instant);

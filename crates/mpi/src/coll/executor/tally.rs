@@ -31,7 +31,7 @@ impl Tally {
     }
 
     #[inline]
-    pub(super) fn count(&self, algorithm: Option<Algorithm>, d: &Device) {
+    pub(crate) fn count(&self, algorithm: Option<Algorithm>, d: &Device) {
         self.of(algorithm).increment(d);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 const FEW: usize = 4;
 
 /// A queue.
-pub(super) struct UnderWay<T> {
+pub(crate) struct UnderWay<T> {
     /// The first ones, from place `at` on, round.
     few: [Option<T>; FEW],
     at: usize,

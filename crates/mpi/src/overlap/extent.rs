@@ -1,6 +1,6 @@
 //! Which memory a schedule touches.
 
-use crate::coll::memory::{Memory, Places, Room};
+use crate::coll::executor::{Memory, Places, Room};
 use ferry_schedule::{Collective, Peer, Piece, Region, Schedule, Step};
 use std::collections::HashSet;
 use std::ops::Range;

@@ -1,16 +1,14 @@
 //! The same where the members are few and have a core each: each reads what the others have posted,
 //! and nobody counts.
 
-use super::super::TALLY;
-use super::super::memory::{Memory, Room};
-use super::{Binding, Job, Plan, disagreement, kind_and_root, own_disagreement};
+use super::plan::{Job, MARK, Plan, disagreement, kind_and_root, own_disagreement};
+use crate::coll::executor::{Binding, Memory, Room, TALLY};
 use crate::device::{self, FlatBoardGroup, MARK_BITS, POST_MAX_BYTES, SLOT_MAX_BYTES, WaitingFor};
 use crate::{Error, Result};
 use ferry_schedule::Piece;
 
 // What is posted on a board can be posted in a round, and its length has room in the mark.
-const _: () =
-    assert!(POST_MAX_BYTES == SLOT_MAX_BYTES - super::MARK && POST_MAX_BYTES < 1 << LEN_BITS);
+const _: () = assert!(POST_MAX_BYTES == SLOT_MAX_BYTES - MARK && POST_MAX_BYTES < 1 << LEN_BITS);
 const LEN_BITS: u32 = 12;
 // Four bits for the root, and four for which collective.
 const _: () = assert!(LEN_BITS + 8 <= MARK_BITS);

@@ -1,12 +1,13 @@
 //! Who does a schedule's own work: the caller, a thread of the program that waits, or the progress
 //! thread. In one process, with itself as its only peer and a progress thread on another core.
 
+use super::background::{Started, What};
+use super::run::PORTION;
 use super::*;
-use crate::coll::number::Form;
-use crate::device::Background;
+use crate::device::{self, Background, WaitingFor};
 use ferry_datatype::Basic;
 use ferry_op::Predefined;
-use ferry_schedule::Collective;
+use ferry_schedule::{Collective, Peer, Piece, Schedule, Step};
 use std::sync::Mutex;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -58,8 +59,8 @@ fn copy(at: usize, len: usize) -> Step {
 }
 
 fn background(steps: &[Step], b: &Binding<'_>) -> Arc<Started> {
-    let any = crate::coll::What::Collective(Collective::Barrier);
-    let number = Number::next(b.comm, Function::of(&any, Form::NonBlocking));
+    let any = Function::of(&Collective::Barrier, Form::NonBlocking);
+    let number = Number::next(b.comm, any);
     Started::new(What::Once(Lasting::new(schedule(steps), b, number)))
 }
 

@@ -1,0 +1,338 @@
+//! From a schedule's symbolic pieces to memory.
+
+use super::room::Room;
+use super::view::View;
+use crate::device::{Layout, Sink, Source};
+use crate::{Datatype, buffer};
+use ferry_schedule::{Piece, Region};
+use std::sync::Arc;
+
+/// A piece, found.
+pub(crate) enum Memory<'a> {
+    /// One run of bytes.
+    Run { address: *mut u8, len: usize },
+    /// Elements that do not lie densely; of their packed form, `len` bytes from `skip` on.
+    Scattered {
+        address: *mut u8,
+        count: i64,
+        datatype: &'a Arc<Datatype>,
+        skip: u64,
+        len: usize,
+    },
+}
+
+/// The buffers of a call with the schedule's room.
+pub(crate) struct Places<'a> {
+    pub(crate) send: View<'a>,
+    pub(crate) recv: View<'a>,
+    /// The type of the room's elements; `None`: bytes.
+    pub(crate) element: Option<&'a Arc<Datatype>>,
+}
+
+/// `by` elements on from `address`.
+#[inline]
+fn offset(address: *mut u8, by: i64, datatype: &Datatype) -> *mut u8 {
+    address.wrapping_offset((by * datatype.extent()) as isize)
+}
+
+#[inline]
+fn elements<'a>(address: *mut u8, at: i64, count: i64, datatype: &'a Arc<Datatype>) -> Memory<'a> {
+    let len = buffer::message_len(count, datatype);
+    let address = offset(address, at, datatype);
+    match buffer::run(address, count, datatype) {
+        Some(address) => Memory::Run { address, len },
+        None => Memory::Scattered {
+            address,
+            count,
+            datatype,
+            skip: 0,
+            len,
+        },
+    }
+}
+
+impl<'a> Places<'a> {
+    /// Where a piece is.
+    #[inline]
+    pub(crate) fn find(&self, p: Piece, room: &mut Room) -> Memory<'a> {
+        let none = Memory::Run {
+            address: std::ptr::null_mut(),
+            len: 0,
+        };
+        let view = match p.region {
+            _ if p.count == 0 => return none,
+            Region::Send | Region::SendBlock => self.send,
+            Region::Recv | Region::RecvBlock | Region::Packed => self.recv,
+            Region::Tmp => {
+                return match self.element {
+                    None => Memory::Run {
+                        address: room.address().wrapping_offset(p.at as isize),
+                        len: p.count as usize,
+                    },
+                    Some(t) => elements(room.address(), p.at, p.count, t),
+                };
+            }
+        };
+        match view {
+            View::Nothing => none,
+            View::Blocks(blocks) => {
+                let b = &blocks[p.at as usize];
+                elements(b.address, 0, b.count, &b.datatype)
+            }
+            View::Uniform {
+                address,
+                count,
+                datatype,
+            } => {
+                if p.region != Region::Packed {
+                    return elements(address, p.at, p.count, datatype);
+                }
+                match elements(address, 0, count, datatype) {
+                    Memory::Run { address, .. } => Memory::Run {
+                        address: address.wrapping_offset(p.at as isize),
+                        len: p.count as usize,
+                    },
+                    Memory::Scattered {
+                        address,
+                        count,
+                        datatype,
+                        ..
+                    } => Memory::Scattered {
+                        address,
+                        count,
+                        datatype,
+                        skip: p.at as u64,
+                        len: p.count as usize,
+                    },
+                }
+            }
+        }
+    }
+
+    /// Where the elements of a reduction's operand begin, and their number.
+    #[inline]
+    pub(crate) fn operand(&self, p: Piece, room: &mut Room) -> (*mut u8, i64) {
+        let address = match (p.region, self.element) {
+            (Region::Tmp, Some(t)) => offset(room.address(), p.at, t),
+            _ => match if p.region == Region::Send {
+                self.send
+            } else {
+                self.recv
+            } {
+                View::Uniform {
+                    address, datatype, ..
+                } => offset(address, p.at, datatype),
+                _ => std::ptr::null_mut(),
+            },
+        };
+        (address, p.count)
+    }
+}
+
+/// Part of a scattered buffer.
+struct Part {
+    address: *mut u8,
+    count: i64,
+    datatype: Arc<Datatype>,
+    skip: u64,
+}
+
+// SAFETY: the address is the user's or the schedule's room, in use until the operation completes.
+unsafe impl Send for Part {}
+
+impl Layout for Part {
+    unsafe fn pack(&self, offset: u64, out: &mut [u8]) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.datatype
+                .pack(self.address, self.count, self.skip + offset, out)
+        };
+    }
+    unsafe fn unpack(&self, offset: u64, data: &[u8]) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.datatype
+                .unpack(self.address, self.count, self.skip + offset, data)
+        };
+    }
+    fn runs(&self, offset: u64, runs: &mut Vec<(*mut u8, usize)>) -> u64 {
+        self.datatype
+            .runs(self.address, self.count, self.skip + offset, runs)
+    }
+}
+
+/// Bytes moved at a time between two scattered buffers.
+const BOUNCE: usize = 32 * 1024;
+
+impl Memory<'_> {
+    /// Packed bytes.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Memory::Run { len, .. } | Memory::Scattered { len, .. } => *len,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn source(self) -> Source {
+        match self {
+            Memory::Run { address, len } => Source::Bytes { ptr: address, len },
+            Memory::Scattered {
+                address,
+                count,
+                datatype,
+                skip,
+                len,
+            } => Source::Layout {
+                view: Box::new(Part {
+                    address,
+                    count,
+                    datatype: datatype.clone(),
+                    skip,
+                }),
+                len,
+            },
+        }
+    }
+
+    #[inline]
+    pub(crate) fn sink(self) -> Sink {
+        match self {
+            Memory::Run { address, len } => Sink::Bytes {
+                ptr: address,
+                cap: len,
+            },
+            Memory::Scattered {
+                address,
+                count,
+                datatype,
+                skip,
+                len,
+            } => Sink::Layout {
+                view: Box::new(Part {
+                    address,
+                    count,
+                    datatype: datatype.clone(),
+                    skip,
+                }),
+                cap: len,
+            },
+        }
+    }
+
+    /// Packed bytes from `offset` on into `out`.
+    ///
+    /// # Safety
+    /// The memory must be readable, and `out` within its length.
+    unsafe fn read(&self, offset: usize, out: &mut [u8]) {
+        match *self {
+            // SAFETY: the caller's promise.
+            Memory::Run { address, .. } => unsafe {
+                std::ptr::copy(address.add(offset), out.as_mut_ptr(), out.len());
+            },
+            Memory::Scattered {
+                address,
+                count,
+                datatype,
+                skip,
+                ..
+            } => {
+                // SAFETY: the caller's promise.
+                unsafe { datatype.pack(address, count, skip + offset as u64, out) };
+            }
+        }
+    }
+
+    /// Copies this piece to `into`, as many bytes as both have, of which `done` have been copied
+    /// before: `most` of them if both are runs that lie apart, otherwise all. Returns how many
+    /// have been copied by then.
+    ///
+    /// # Safety
+    /// The one must be readable, the other writable.
+    pub(crate) unsafe fn copy_part(&self, into: &Memory<'_>, done: usize, most: usize) -> usize {
+        let len = self.len().min(into.len());
+        if let (Memory::Run { address: from, .. }, Memory::Run { address: to, .. }) = (self, into)
+            && len > 0
+            && (*from as usize).abs_diff(*to as usize) >= len
+        {
+            let part = most.min(len - done);
+            // SAFETY: the caller's promise: both have `len` bytes, which do not overlap, and the
+            // part ends within them.
+            unsafe { std::ptr::copy_nonoverlapping(from.add(done), to.add(done), part) };
+            return done + part;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.copy_to(into) };
+        len
+    }
+
+    /// Copies this piece to `into`, as many bytes as both have. Returns whether they have as many.
+    ///
+    /// # Safety
+    /// The one must be readable, the other writable.
+    pub(crate) unsafe fn copy_to(&self, into: &Memory<'_>) -> bool {
+        let len = self.len().min(into.len());
+        match (self, into) {
+            (Memory::Run { address: from, .. }, Memory::Run { address: to, .. }) => {
+                // The two may overlap where the program lets its buffers overlap.
+                // SAFETY: the caller's promise.
+                unsafe { std::ptr::copy(*from, *to, len) };
+            }
+            (
+                Memory::Run { address, .. },
+                Memory::Scattered {
+                    address: to,
+                    count,
+                    datatype,
+                    skip,
+                    ..
+                },
+            ) => {
+                if len > 0 {
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        datatype.unpack(
+                            *to,
+                            *count,
+                            *skip,
+                            std::slice::from_raw_parts(*address, len),
+                        )
+                    };
+                }
+            }
+            (Memory::Scattered { .. }, Memory::Run { address, .. }) => {
+                if len > 0 {
+                    // SAFETY: the caller's promise; the memory is written only, through this slice
+                    // alone.
+                    unsafe { self.read(0, std::slice::from_raw_parts_mut(*address, len)) };
+                }
+            }
+            (
+                Memory::Scattered { .. },
+                Memory::Scattered {
+                    address,
+                    count,
+                    datatype,
+                    skip,
+                    ..
+                },
+            ) => {
+                let mut bounce = vec![0u8; len.min(BOUNCE)];
+                let mut done = 0;
+                while done < len {
+                    let piece = &mut bounce[..(len - done).min(BOUNCE)];
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        self.read(done, piece);
+                        datatype.unpack(*address, *count, skip + done as u64, piece);
+                    }
+                    done += piece.len();
+                }
+            }
+        }
+        self.len() == into.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;
