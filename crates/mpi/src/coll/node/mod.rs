@@ -40,9 +40,6 @@ impl Default for Place {
 
 /// A communicator is given a board at its so many-th collective that could use one: many never have
 /// so many.
-
-/// A communicator is given a board at its so many-th collective that could use one: many never have
-/// so many.
 const PATIENCE: u32 = 3;
 
 /// Runs the call by board, if it is one for that. `None`: use messages.
