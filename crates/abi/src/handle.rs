@@ -367,7 +367,8 @@ impl<V> Table<V> {
 }
 
 macro_rules! object {
-    ($type:ty, $kind:literal, $null:ident, $c:literal, $error:ident, $note:expr, $predefined:expr, $alone:expr) => {
+    ($type:ty, $kind:literal, $null:ident, $c:literal, $error:ident, $note:expr, $predefined:expr,
+        $alone:expr) => {
         impl Object for $type {
             const KIND: u32 = $kind;
             const NULL: Handle = constants::$null;
@@ -520,7 +521,8 @@ mod tests {
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
             3 => (any::<u32>(), any::<bool>()).prop_map(|(v, a)| Step::Insert(v, a)),
-            3 => (any::<prop::sample::Index>(), any::<bool>()).prop_map(|(w, a)| Step::Remove(w, a)),
+            3 => (any::<prop::sample::Index>(), any::<bool>())
+                .prop_map(|(w, a)| Step::Remove(w, a)),
             1 => any::<u64>().prop_map(Step::Look),
         ];
         prop::collection::vec(step, 0..300)

@@ -18,7 +18,8 @@ pub fn rust() -> String {
         .collect();
     let _ = writeln!(
         out,
-        "/// The C names of all functions; function n stands at n - 1.\npub static NAMES: [&str; {}] = {names:?};\n",
+        "/// The C names of all functions; function n stands at n - 1.\npub static NAMES: [&str; \
+         {}] = {names:?};\n",
         names.len()
     );
     for f in functions() {
@@ -63,7 +64,8 @@ fn exported(out: &mut String, f: &Function, name: &str, large: bool) {
     for prefix in ["", "P"] {
         let _ = writeln!(
             out,
-            "/// The symbol {prefix}{name}.\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {prefix}{name}({}) -> {} {{\n    \
+            "/// The symbol {prefix}{name}.\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn \
+             {prefix}{name}({}) -> {} {{\n    \
              // SAFETY: the arguments are passed on as they are.\n    unsafe {{ {}({}) }}\n}}",
             parameters(f, large),
             returns(f),
@@ -87,7 +89,8 @@ fn body(out: &mut String, f: &Function, name: &str, number: u32, large: bool) {
     }
     let _ = writeln!(
         out,
-        "{head} {{\n    // SAFETY: the program passes what the MPI standard asks for; what can be checked is.\n    \
+        "{head} {{\n    // SAFETY: the program passes what the MPI standard asks for; what can be \
+         checked is.\n    \
          let result: Result<()> = (|| unsafe {{\n        entry::{}({number}){};",
         if f.anytime { "note" } else { "enter" },
         if f.anytime { "" } else { "?" },
@@ -117,7 +120,9 @@ fn body(out: &mut String, f: &Function, name: &str, number: u32, large: bool) {
     };
     let _ = writeln!(
         out,
-        "    }})();\n    match result {{\n        Ok(()) => 0,\n        // SAFETY: the handles that the call was given are what its errors are raised on.\n        Err(error) => unsafe {{ {raised} }},\n    }}\n}}"
+        "    }})();\n    match result {{\n        Ok(()) => 0,\n        // SAFETY: the handles \
+         that the call was given are what its errors are raised on.\n        Err(error) => unsafe \
+        {{ {raised} }},\n    }}\n}}"
     );
 }
 
@@ -243,7 +248,10 @@ fn conversions(out: &mut String, f: &Function, large: bool) {
         .find(|p| matches!(p.kind, Kind::Object(o, Passing::Valid) if o.c == "MPI_Comm"));
     let comm_name = comm.map_or("", |p| p.name.as_str());
     let rooted = f.parameters.iter().any(|p| p.kind.is("root"));
-    let is_early = |p: &Parameter| matches!(p.kind, Kind::Object(o, _) if matches!(o.c, "MPI_Comm" | "MPI_Win" | "MPI_File" | "MPI_Session"));
+    let is_early = |p: &Parameter| {
+        matches!(p.kind, Kind::Object(o, _) if matches!(o.c,
+        "MPI_Comm" | "MPI_Win" | "MPI_File" | "MPI_Session"))
+    };
     let mut ordered: Vec<&Parameter> = f.parameters.iter().filter(|p| is_early(p)).collect();
     ordered.extend(f.parameters.iter().filter(|p| p.kind.is("root")));
     ordered.extend(

@@ -51,7 +51,8 @@ const FUNCTION_TYPES: &[(&str, &str, &str)] = &[
     (
         "int",
         "Copy_function",
-        "MPI_Comm comm, int keyval, void *extra_state, void *attribute_val_in, void *attribute_val_out, int *flag",
+        "MPI_Comm comm, int keyval, void *extra_state, void *attribute_val_in, void \
+         *attribute_val_out, int *flag",
     ),
     (
         "int",
@@ -61,7 +62,8 @@ const FUNCTION_TYPES: &[(&str, &str, &str)] = &[
     (
         "int",
         "Comm_copy_attr_function",
-        "MPI_Comm comm, int keyval, void *extra_state, void *attribute_val_in, void *attribute_val_out, int *flag",
+        "MPI_Comm comm, int keyval, void *extra_state, void *attribute_val_in, void \
+         *attribute_val_out, int *flag",
     ),
     (
         "int",
@@ -71,7 +73,8 @@ const FUNCTION_TYPES: &[(&str, &str, &str)] = &[
     (
         "int",
         "Type_copy_attr_function",
-        "MPI_Datatype datatype, int keyval, void *extra_state, void *attribute_val_in, void *attribute_val_out, int *flag",
+        "MPI_Datatype datatype, int keyval, void *extra_state, void *attribute_val_in, void \
+         *attribute_val_out, int *flag",
     ),
     (
         "int",
@@ -81,7 +84,8 @@ const FUNCTION_TYPES: &[(&str, &str, &str)] = &[
     (
         "int",
         "Win_copy_attr_function",
-        "MPI_Win win, int keyval, void *extra_state, void *attribute_val_in, void *attribute_val_out, int *flag",
+        "MPI_Win win, int keyval, void *extra_state, void *attribute_val_in, void \
+         *attribute_val_out, int *flag",
     ),
     (
         "int",
@@ -116,17 +120,20 @@ const FUNCTION_TYPES: &[(&str, &str, &str)] = &[
     (
         "int",
         "Datarep_conversion_function",
-        "void *userbuf, MPI_Datatype datatype, int count, void *filebuf, MPI_Offset position, void *extra_state",
+        "void *userbuf, MPI_Datatype datatype, int count, void *filebuf, MPI_Offset position, void \
+         *extra_state",
     ),
     (
         "int",
         "Datarep_conversion_function_c",
-        "void *userbuf, MPI_Datatype datatype, MPI_Count count, void *filebuf, MPI_Offset position, void *extra_state",
+        "void *userbuf, MPI_Datatype datatype, MPI_Count count, void *filebuf, MPI_Offset \
+         position, void *extra_state",
     ),
     (
         "void",
         "T_event_cb_function",
-        "MPI_T_event_instance event_instance, MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety, void *user_data",
+        "MPI_T_event_instance event_instance, MPI_T_event_registration event_registration, \
+         MPI_T_cb_safety cb_safety, void *user_data",
     ),
     (
         "void",
@@ -136,14 +143,15 @@ const FUNCTION_TYPES: &[(&str, &str, &str)] = &[
     (
         "void",
         "T_event_dropped_cb_function",
-        "MPI_Count count, MPI_T_event_registration event_registration, int source_index, MPI_T_cb_safety cb_safety, void *user_data",
+        "MPI_Count count, MPI_T_event_registration event_registration, int source_index, \
+         MPI_T_cb_safety cb_safety, void *user_data",
     ),
 ];
 
 const TOP: &str = "/* mpi.h of Ferry MPI: the MPI 5.0 standard ABI for C and C++.
  *
- * Made from crates/api/mpi.api; do not edit. Programs compiled with this file run on any library that
- * implements the standard ABI, and the other way round.
+ * Made from crates/api/mpi.api; do not edit. Programs compiled with this file run on any library
+ * that implements the standard ABI, and the other way round.
  */
 #ifndef MPI_H_ABI /* the guard of the ABI's public stub header, by which programs recognise it */
 #define MPI_H_ABI

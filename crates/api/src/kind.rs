@@ -71,10 +71,12 @@ pub struct Plain {
 }
 
 macro_rules! plain {
-    ($($word:literal $c:literal, $large:literal, $e:literal, $el:literal, $glue:literal, $convert:literal, $absent:literal;)*) => {
+    ($($word:literal $c:literal, $large:literal, $e:literal, $el:literal, $glue:literal,
+        $convert:literal, $absent:literal;)*) => {
         /// All kinds that are no objects.
         pub const PLAIN: &[Plain] = &[$(Plain {
-            word: $word, c: $c, c_large: $large, entry: $e, entry_large: $el, glue: $glue, convert: $convert, absent: $absent,
+            word: $word, c: $c, c_large: $large, entry: $e, entry_large: $el, glue: $glue,
+                convert: $convert, absent: $absent,
         }),*];
     };
 }
@@ -91,94 +93,162 @@ plain! {
     "aint" "MPI_Aint @", "MPI_Aint @", "i64", "i64", "i64", "$v", "0";
     "aint/num" "MPI_Aint @", "MPI_Count @", "i64", "i64", "i64", "$v", "0";
     // With whether the twin was called, which a datatype remembers.
-    "form n" "int @", "MPI_Count @", "i32", "i64", "(i64, bool)", "(args::count($v, $n)?, $w)", "(0, false)";
-    "form aint/num" "MPI_Aint @", "MPI_Count @", "i64", "i64", "(i64, bool)", "($v, $w)", "(0, false)";
+    "form n" "int @", "MPI_Count @", "i32", "i64", "(i64, bool)", "(args::count($v, $n)?, $w)",
+        "(0, false)";
+    "form aint/num" "MPI_Aint @", "MPI_Count @", "i64", "i64", "(i64, bool)", "($v, $w)",
+        "(0, false)";
     "disp_unit" "int @", "MPI_Aint @", "i32", "i64", "i64", "i64::from($v)", "0";
     "count64" "MPI_Count @", "MPI_Count @", "i64", "i64", "i64", "$v", "0";
     "offset" "MPI_Offset @", "MPI_Offset @", "i64", "i64", "i64", "$v", "0";
     // Ranks and tags.
     "dest" "int @", "int @", "i32", "i32", "Dest", "args::dest($v, $n, $c)?", "Dest::Nobody";
-    "source" "int @", "int @", "i32", "i32", "Source", "args::source($v, $n, $c)?", "Source::Nobody";
+    "source" "int @", "int @", "i32", "i32", "Source", "args::source($v, $n, $c)?",
+        "Source::Nobody";
     "root" "int @", "int @", "i32", "i32", "Root", "args::root($v, $c)?", "Root::Nobody";
     "target" "int @", "int @", "i32", "i32", "i32", "$v", "0";
     "stag" "int @", "int @", "i32", "i32", "u32", "args::tag($v, $n)?", "0";
     "rtag" "int @", "int @", "i32", "i32", "Option<u32>", "args::tag_or_any($v, $n)?", "None";
     // Memory.
-    "sbuf" "const void *@", "const void *@", "*const u8", "*const u8", "*const u8", "$v", "std::ptr::null()";
+    "sbuf" "const void *@", "const void *@", "*const u8", "*const u8", "*const u8", "$v",
+        "std::ptr::null()";
     "rbuf" "void *@", "void *@", "*mut u8", "*mut u8", "*mut u8", "$v", "std::ptr::null_mut()";
-    "sbuf?" "const void *@", "const void *@", "*const u8", "*const u8", "Option<*const u8>", "args::send_in_place($v, $k, $n, $c, $i)?", "Some(std::ptr::null())";
-    "rbuf?" "void *@", "void *@", "*mut u8", "*mut u8", "Option<*mut u8>", "args::receive_in_place($v, $k, $n, $c, $i)?", "Some(std::ptr::null_mut())";
-    "address" "const void *@", "const void *@", "*const u8", "*const u8", "*const u8", "$v", "std::ptr::null()";
-    "pointer" "void *@", "void *@", "*mut c_void", "*mut c_void", "*mut c_void", "$v", "std::ptr::null_mut()";
+    "sbuf?" "const void *@", "const void *@", "*const u8", "*const u8", "Option<*const u8>",
+        "args::send_in_place($v, $k, $n, $c, $i)?", "Some(std::ptr::null())";
+    "rbuf?" "void *@", "void *@", "*mut u8", "*mut u8", "Option<*mut u8>",
+        "args::receive_in_place($v, $k, $n, $c, $i)?", "Some(std::ptr::null_mut())";
+    "address" "const void *@", "const void *@", "*const u8", "*const u8", "*const u8", "$v",
+        "std::ptr::null()";
+    "pointer" "void *@", "void *@", "*mut c_void", "*mut c_void", "*mut c_void", "$v",
+        "std::ptr::null_mut()";
     // Arrays in.
-    "counts" "const int @[]", "const MPI_Count @[]", "*const i32", "*const i64", "Ints", "Ints::from($v)", "Ints::NONE";
-    "displs" "const int @[]", "const MPI_Aint @[]", "*const i32", "*const i64", "Ints", "Ints::from($v)", "Ints::NONE";
-    "aints" "const MPI_Aint @[]", "const MPI_Aint @[]", "*const i64", "*const i64", "Ints", "Ints::from($v)", "Ints::NONE";
-    "aints/counts" "const MPI_Aint @[]", "const MPI_Count @[]", "*const i64", "*const i64", "Ints", "Ints::from($v)", "Ints::NONE";
-    "ints*" "const int @[]", "const int @[]", "*const i32", "*const i32", "Ints", "Ints::from($v)", "Ints::NONE";
-    "ints" "const int @[]", "const int @[]", "*const i32", "*const i32", "&[i32]", "args::slice($v, $a, $n)?", "&[]";
-    "ranges" "int @[][3]", "int @[][3]", "*mut [i32; 3]", "*mut [i32; 3]", "&[[i32; 3]]", "args::slice($v, $a, $n)?", "&[]";
-    "weights" "const int @[]", "const int @[]", "*const i32", "*const i32", "Weights", "Weights::from($v)", "Weights::None";
-    "types" "const MPI_Datatype @[]", "const MPI_Datatype @[]", "*const Handle", "*const Handle", "Types", "Types::new($v, false, $n)", "Types::NONE";
-    "ctypes" "const MPI_Datatype @[]", "const MPI_Datatype @[]", "*const Handle", "*const Handle", "Types", "Types::new($v, true, $n)", "Types::NONE";
-    "infos" "const MPI_Info @[]", "const MPI_Info @[]", "*const Handle", "*const Handle", "*const Handle", "$v", "std::ptr::null()";
-    "requests" "MPI_Request @[]", "MPI_Request @[]", "*mut Handle", "*mut Handle", "&mut [Handle]", "args::slice_mut($v, $a, $n)?", "&mut []";
-    "const_requests" "const MPI_Request @[]", "const MPI_Request @[]", "*const Handle", "*const Handle", "&[Handle]", "args::slice($v, $a, $n)?", "&[]";
+    "counts" "const int @[]", "const MPI_Count @[]", "*const i32", "*const i64", "Ints",
+        "Ints::from($v)", "Ints::NONE";
+    "displs" "const int @[]", "const MPI_Aint @[]", "*const i32", "*const i64", "Ints",
+        "Ints::from($v)", "Ints::NONE";
+    "aints" "const MPI_Aint @[]", "const MPI_Aint @[]", "*const i64", "*const i64", "Ints",
+        "Ints::from($v)", "Ints::NONE";
+    "aints/counts" "const MPI_Aint @[]", "const MPI_Count @[]", "*const i64", "*const i64", "Ints",
+        "Ints::from($v)", "Ints::NONE";
+    "ints*" "const int @[]", "const int @[]", "*const i32", "*const i32", "Ints", "Ints::from($v)",
+        "Ints::NONE";
+    "ints" "const int @[]", "const int @[]", "*const i32", "*const i32", "&[i32]",
+        "args::slice($v, $a, $n)?", "&[]";
+    "ranges" "int @[][3]", "int @[][3]", "*mut [i32; 3]", "*mut [i32; 3]", "&[[i32; 3]]",
+        "args::slice($v, $a, $n)?", "&[]";
+    "weights" "const int @[]", "const int @[]", "*const i32", "*const i32", "Weights",
+        "Weights::from($v)", "Weights::None";
+    "types" "const MPI_Datatype @[]", "const MPI_Datatype @[]", "*const Handle", "*const Handle",
+        "Types", "Types::new($v, false, $n)", "Types::NONE";
+    "ctypes" "const MPI_Datatype @[]", "const MPI_Datatype @[]", "*const Handle", "*const Handle",
+        "Types", "Types::new($v, true, $n)", "Types::NONE";
+    "infos" "const MPI_Info @[]", "const MPI_Info @[]", "*const Handle", "*const Handle",
+        "*const Handle", "$v", "std::ptr::null()";
+    "requests" "MPI_Request @[]", "MPI_Request @[]", "*mut Handle", "*mut Handle", "&mut [Handle]",
+        "args::slice_mut($v, $a, $n)?", "&mut []";
+    "const_requests" "const MPI_Request @[]", "const MPI_Request @[]", "*const Handle",
+        "*const Handle", "&[Handle]", "args::slice($v, $a, $n)?", "&[]";
     // Strings.
-    "string" "const char *@", "const char *@", "*const c_char", "*const c_char", "&CStr", "args::string($v, $n)?", "c\"\"";
-    "key" "const char *@", "const char *@", "*const c_char", "*const c_char", "&CStr", "args::key($v)?", "c\"\"";
-    "value" "const char *@", "const char *@", "*const c_char", "*const c_char", "&CStr", "args::value($v)?", "c\"\"";
+    "string" "const char *@", "const char *@", "*const c_char", "*const c_char", "&CStr",
+        "args::string($v, $n)?", "c\"\"";
+    "key" "const char *@", "const char *@", "*const c_char", "*const c_char", "&CStr",
+        "args::key($v)?", "c\"\"";
+    "value" "const char *@", "const char *@", "*const c_char", "*const c_char", "&CStr",
+        "args::value($v)?", "c\"\"";
     "argc" "int *@", "int *@", "*mut i32", "*mut i32", "*mut i32", "$v", "std::ptr::null_mut()";
-    "argv" "char *@[]", "char *@[]", "*mut *mut c_char", "*mut *mut c_char", "*mut *mut c_char", "$v", "std::ptr::null_mut()";
-    "argvs" "char **@[]", "char **@[]", "*mut *mut *mut c_char", "*mut *mut *mut c_char", "*mut *mut *mut c_char", "$v", "std::ptr::null_mut()";
-    "argv3" "char ***@", "char ***@", "*mut *mut *mut c_char", "*mut *mut *mut c_char", "*mut *mut *mut c_char", "$v", "std::ptr::null_mut()";
+    "argv" "char *@[]", "char *@[]", "*mut *mut c_char", "*mut *mut c_char", "*mut *mut c_char",
+        "$v", "std::ptr::null_mut()";
+    "argvs" "char **@[]", "char **@[]", "*mut *mut *mut c_char", "*mut *mut *mut c_char",
+        "*mut *mut *mut c_char", "$v", "std::ptr::null_mut()";
+    "argv3" "char ***@", "char ***@", "*mut *mut *mut c_char", "*mut *mut *mut c_char",
+        "*mut *mut *mut c_char", "$v", "std::ptr::null_mut()";
     // Results.
-    "new int" "int *@", "int *@", "*mut i32", "*mut i32", "Out<i32>", "Out::new($v, $n)?", "Out::NONE";
-    "new int?" "int *@", "int *@", "*mut i32", "*mut i32", "Out<i32>", "Out::maybe($v)", "Out::NONE";
-    "new flag" "int *@", "int *@", "*mut i32", "*mut i32", "OutFlag", "OutFlag::new($v, $n)?", "OutFlag::NONE";
-    "new count" "int *@", "MPI_Count *@", "*mut i32", "*mut i64", "OutCount", "OutCount::new($v, $n)?", "OutCount::NONE";
-    "new disp_unit" "int *@", "MPI_Aint *@", "*mut i32", "*mut i64", "OutCount", "OutCount::new($v, $n)?", "OutCount::NONE";
-    "new aint" "MPI_Aint *@", "MPI_Aint *@", "*mut i64", "*mut i64", "Out<i64>", "Out::new($v, $n)?", "Out::NONE";
-    "new aint/count" "MPI_Aint *@", "MPI_Count *@", "*mut i64", "*mut i64", "Out<i64>", "Out::new($v, $n)?", "Out::NONE";
-    "new count64" "MPI_Count *@", "MPI_Count *@", "*mut i64", "*mut i64", "Out<i64>", "Out::new($v, $n)?", "Out::NONE";
-    "new count64?" "MPI_Count *@", "MPI_Count *@", "*mut i64", "*mut i64", "Out<i64>", "Out::maybe($v)", "Out::NONE";
-    "new offset" "MPI_Offset *@", "MPI_Offset *@", "*mut i64", "*mut i64", "Out<i64>", "Out::new($v, $n)?", "Out::NONE";
+    "new int" "int *@", "int *@", "*mut i32", "*mut i32", "Out<i32>", "Out::new($v, $n)?",
+        "Out::NONE";
+    "new int?" "int *@", "int *@", "*mut i32", "*mut i32", "Out<i32>", "Out::maybe($v)",
+        "Out::NONE";
+    "new flag" "int *@", "int *@", "*mut i32", "*mut i32", "OutFlag", "OutFlag::new($v, $n)?",
+        "OutFlag::NONE";
+    "new count" "int *@", "MPI_Count *@", "*mut i32", "*mut i64", "OutCount",
+        "OutCount::new($v, $n)?", "OutCount::NONE";
+    "new disp_unit" "int *@", "MPI_Aint *@", "*mut i32", "*mut i64", "OutCount",
+        "OutCount::new($v, $n)?", "OutCount::NONE";
+    "new aint" "MPI_Aint *@", "MPI_Aint *@", "*mut i64", "*mut i64", "Out<i64>",
+        "Out::new($v, $n)?", "Out::NONE";
+    "new aint/count" "MPI_Aint *@", "MPI_Count *@", "*mut i64", "*mut i64", "Out<i64>",
+        "Out::new($v, $n)?", "Out::NONE";
+    "new count64" "MPI_Count *@", "MPI_Count *@", "*mut i64", "*mut i64", "Out<i64>",
+        "Out::new($v, $n)?", "Out::NONE";
+    "new count64?" "MPI_Count *@", "MPI_Count *@", "*mut i64", "*mut i64", "Out<i64>",
+        "Out::maybe($v)", "Out::NONE";
+    "new offset" "MPI_Offset *@", "MPI_Offset *@", "*mut i64", "*mut i64", "Out<i64>",
+        "Out::new($v, $n)?", "Out::NONE";
     "&int" "int *@", "int *@", "*mut i32", "*mut i32", "&mut i32", "args::place($v, $n)?", "&mut 0";
-    "&int?" "int *@", "int *@", "*mut i32", "*mut i32", "Option<&mut i32>", "args::place_or_none($v)", "None";
-    "&count" "int *@", "MPI_Count *@", "*mut i32", "*mut i64", "InOutCount", "InOutCount::new($v, $n)?", "";
-    "&aint" "MPI_Aint *@", "MPI_Count *@", "*mut i64", "*mut i64", "InOutCount", "InOutCount::new($v, $n)?", "";
-    "new pointer" "void *@", "void *@", "*mut c_void", "*mut c_void", "OutPointer", "OutPointer::new($v, $n)?", "";
-    "new ints" "int @[]", "int @[]", "*mut i32", "*mut i32", "OutInts", "OutInts::new($v, $a, $n)?", "OutInts::NONE";
-    "new ints*" "int @[]", "int @[]", "*mut i32", "*mut i32", "OutInts", "OutInts::unbounded($v)", "OutInts::NONE";
-    "&ints" "int @[]", "int @[]", "*mut i32", "*mut i32", "&mut [i32]", "args::slice_mut($v, $a, $n)?", "&mut []";
-    "new aints*" "MPI_Aint @[]", "MPI_Aint @[]", "*mut i64", "*mut i64", "*mut i64", "$v", "std::ptr::null_mut()";
-    "new counts*" "MPI_Count @[]", "MPI_Count @[]", "*mut i64", "*mut i64", "*mut i64", "$v", "std::ptr::null_mut()";
-    "new types" "MPI_Datatype @[]", "MPI_Datatype @[]", "*mut Handle", "*mut Handle", "OutTypes", "OutTypes::new($v)", "";
-    "new text" "char *@", "char *@", "*mut c_char", "*mut c_char", "OutText", "OutText::new($v, constants::MPI_MAX_$a, $n)?", "";
-    "new text?" "char *@", "char *@", "*mut c_char", "*mut c_char", "*mut c_char", "$v", "std::ptr::null_mut()";
-    "new chars" "char *@", "char *@", "*mut c_char", "*mut c_char", "*mut c_char", "$v", "std::ptr::null_mut()";
+    "&int?" "int *@", "int *@", "*mut i32", "*mut i32", "Option<&mut i32>",
+        "args::place_or_none($v)", "None";
+    "&count" "int *@", "MPI_Count *@", "*mut i32", "*mut i64", "InOutCount",
+        "InOutCount::new($v, $n)?", "";
+    "&aint" "MPI_Aint *@", "MPI_Count *@", "*mut i64", "*mut i64", "InOutCount",
+        "InOutCount::new($v, $n)?", "";
+    "new pointer" "void *@", "void *@", "*mut c_void", "*mut c_void", "OutPointer",
+        "OutPointer::new($v, $n)?", "";
+    "new ints" "int @[]", "int @[]", "*mut i32", "*mut i32", "OutInts", "OutInts::new($v, $a, $n)?",
+        "OutInts::NONE";
+    "new ints*" "int @[]", "int @[]", "*mut i32", "*mut i32", "OutInts", "OutInts::unbounded($v)",
+        "OutInts::NONE";
+    "&ints" "int @[]", "int @[]", "*mut i32", "*mut i32", "&mut [i32]",
+        "args::slice_mut($v, $a, $n)?", "&mut []";
+    "new aints*" "MPI_Aint @[]", "MPI_Aint @[]", "*mut i64", "*mut i64", "*mut i64", "$v",
+        "std::ptr::null_mut()";
+    "new counts*" "MPI_Count @[]", "MPI_Count @[]", "*mut i64", "*mut i64", "*mut i64", "$v",
+        "std::ptr::null_mut()";
+    "new types" "MPI_Datatype @[]", "MPI_Datatype @[]", "*mut Handle", "*mut Handle", "OutTypes",
+        "OutTypes::new($v)", "";
+    "new text" "char *@", "char *@", "*mut c_char", "*mut c_char", "OutText",
+        "OutText::new($v, constants::MPI_MAX_$a, $n)?", "";
+    "new text?" "char *@", "char *@", "*mut c_char", "*mut c_char", "*mut c_char", "$v",
+        "std::ptr::null_mut()";
+    "new chars" "char *@", "char *@", "*mut c_char", "*mut c_char", "*mut c_char", "$v",
+        "std::ptr::null_mut()";
     // Statuses.
-    "status" "const MPI_Status *@", "const MPI_Status *@", "*const Status", "*const Status", "&Status", "args::status($v, $n)?", "";
-    "&status" "MPI_Status *@", "MPI_Status *@", "*mut Status", "*mut Status", "&mut Status", "args::place($v, $n)?", "";
-    "new status" "MPI_Status *@", "MPI_Status *@", "*mut Status", "*mut Status", "OutStatus", "OutStatus::new($v)", "OutStatus::IGNORE";
-    "statuses" "MPI_Status @[]", "MPI_Status @[]", "*mut Status", "*mut Status", "OutStatuses", "OutStatuses::new($v)", "";
+    "status" "const MPI_Status *@", "const MPI_Status *@", "*const Status", "*const Status",
+        "&Status", "args::status($v, $n)?", "";
+    "&status" "MPI_Status *@", "MPI_Status *@", "*mut Status", "*mut Status", "&mut Status",
+        "args::place($v, $n)?", "";
+    "new status" "MPI_Status *@", "MPI_Status *@", "*mut Status", "*mut Status", "OutStatus",
+        "OutStatus::new($v)", "OutStatus::IGNORE";
+    "statuses" "MPI_Status @[]", "MPI_Status @[]", "*mut Status", "*mut Status", "OutStatuses",
+        "OutStatuses::new($v)", "";
     // The tool interface's own handles and enumerations.
     "T_enum" "MPI_T_enum @", "MPI_T_enum @", "Handle", "Handle", "Handle", "$v", "0";
-    "T_cvar_handle" "MPI_T_cvar_handle @", "MPI_T_cvar_handle @", "Handle", "Handle", "Handle", "$v", "0";
-    "T_pvar_handle" "MPI_T_pvar_handle @", "MPI_T_pvar_handle @", "Handle", "Handle", "Handle", "$v", "0";
-    "T_pvar_session" "MPI_T_pvar_session @", "MPI_T_pvar_session @", "Handle", "Handle", "Handle", "$v", "0";
-    "T_event_registration" "MPI_T_event_registration @", "MPI_T_event_registration @", "Handle", "Handle", "Handle", "$v", "0";
-    "T_event_instance" "MPI_T_event_instance @", "MPI_T_event_instance @", "Handle", "Handle", "Handle", "$v", "0";
+    "T_cvar_handle" "MPI_T_cvar_handle @", "MPI_T_cvar_handle @", "Handle", "Handle", "Handle",
+        "$v", "0";
+    "T_pvar_handle" "MPI_T_pvar_handle @", "MPI_T_pvar_handle @", "Handle", "Handle", "Handle",
+        "$v", "0";
+    "T_pvar_session" "MPI_T_pvar_session @", "MPI_T_pvar_session @", "Handle", "Handle", "Handle",
+        "$v", "0";
+    "T_event_registration" "MPI_T_event_registration @", "MPI_T_event_registration @", "Handle",
+        "Handle", "Handle", "$v", "0";
+    "T_event_instance" "MPI_T_event_instance @", "MPI_T_event_instance @", "Handle", "Handle",
+        "Handle", "$v", "0";
     "T_cb_safety" "MPI_T_cb_safety @", "MPI_T_cb_safety @", "i32", "i32", "i32", "$v", "0";
-    "new T_enum?" "MPI_T_enum *@", "MPI_T_enum *@", "*mut Handle", "*mut Handle", "Out<Handle>", "Out::maybe($v)", "Out::NONE";
-    "&T_cvar_handle" "MPI_T_cvar_handle *@", "MPI_T_cvar_handle *@", "*mut Handle", "*mut Handle", "&mut Handle", "args::place($v, $n)?", "";
-    "&T_pvar_handle" "MPI_T_pvar_handle *@", "MPI_T_pvar_handle *@", "*mut Handle", "*mut Handle", "&mut Handle", "args::place($v, $n)?", "";
-    "&T_pvar_session" "MPI_T_pvar_session *@", "MPI_T_pvar_session *@", "*mut Handle", "*mut Handle", "&mut Handle", "args::place($v, $n)?", "";
-    "new T_cvar_handle" "MPI_T_cvar_handle *@", "MPI_T_cvar_handle *@", "*mut Handle", "*mut Handle", "Out<Handle>", "Out::new($v, $n)?", "Out::NONE";
-    "new T_pvar_handle" "MPI_T_pvar_handle *@", "MPI_T_pvar_handle *@", "*mut Handle", "*mut Handle", "Out<Handle>", "Out::new($v, $n)?", "Out::NONE";
-    "new T_pvar_session" "MPI_T_pvar_session *@", "MPI_T_pvar_session *@", "*mut Handle", "*mut Handle", "Out<Handle>", "Out::new($v, $n)?", "Out::NONE";
-    "new T_event_registration" "MPI_T_event_registration *@", "MPI_T_event_registration *@", "*mut Handle", "*mut Handle", "Out<Handle>", "Out::new($v, $n)?", "Out::NONE";
-    "new T_source_order?" "MPI_T_source_order *@", "MPI_T_source_order *@", "*mut i32", "*mut i32", "Out<i32>", "Out::maybe($v)", "Out::NONE";
+    "new T_enum?" "MPI_T_enum *@", "MPI_T_enum *@", "*mut Handle", "*mut Handle", "Out<Handle>",
+        "Out::maybe($v)", "Out::NONE";
+    "&T_cvar_handle" "MPI_T_cvar_handle *@", "MPI_T_cvar_handle *@", "*mut Handle", "*mut Handle",
+        "&mut Handle", "args::place($v, $n)?", "";
+    "&T_pvar_handle" "MPI_T_pvar_handle *@", "MPI_T_pvar_handle *@", "*mut Handle", "*mut Handle",
+        "&mut Handle", "args::place($v, $n)?", "";
+    "&T_pvar_session" "MPI_T_pvar_session *@", "MPI_T_pvar_session *@", "*mut Handle",
+        "*mut Handle", "&mut Handle", "args::place($v, $n)?", "";
+    "new T_cvar_handle" "MPI_T_cvar_handle *@", "MPI_T_cvar_handle *@", "*mut Handle",
+        "*mut Handle", "Out<Handle>", "Out::new($v, $n)?", "Out::NONE";
+    "new T_pvar_handle" "MPI_T_pvar_handle *@", "MPI_T_pvar_handle *@", "*mut Handle",
+        "*mut Handle", "Out<Handle>", "Out::new($v, $n)?", "Out::NONE";
+    "new T_pvar_session" "MPI_T_pvar_session *@", "MPI_T_pvar_session *@", "*mut Handle",
+        "*mut Handle", "Out<Handle>", "Out::new($v, $n)?", "Out::NONE";
+    "new T_event_registration" "MPI_T_event_registration *@", "MPI_T_event_registration *@",
+        "*mut Handle", "*mut Handle", "Out<Handle>", "Out::new($v, $n)?", "Out::NONE";
+    "new T_source_order?" "MPI_T_source_order *@", "MPI_T_source_order *@", "*mut i32", "*mut i32",
+        "Out<i32>", "Out::maybe($v)", "Out::NONE";
 }
 
 /// A C function that the user passes: what the glue gets, and the conversion.

@@ -190,13 +190,16 @@ mod tests {
         let f = functions().iter().find(|f| f.name == "Allgatherv").unwrap();
         assert_eq!(
             f.prototype("", false),
-            "int MPI_Allgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, \
+            "int MPI_Allgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void \
+             *recvbuf, \
              const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm)"
         );
         assert_eq!(
             f.prototype("P", true),
-            "int PMPI_Allgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, \
-             const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm)"
+            "int PMPI_Allgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype \
+             sendtype, void *recvbuf, \
+             const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, \
+             MPI_Comm comm)"
         );
     }
 }

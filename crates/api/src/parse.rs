@@ -223,8 +223,11 @@ mod tests {
 
     #[test]
     fn a_function_with_everything() {
-        let f = parse("[coll]\n# why\n\nGather/c(sendbuf: sbuf?@leaf, n: n@root, type: ctype@any, root: root, comm: comm) deprecated(9.1) anytime todo")
-            .unwrap();
+        let f = parse(
+            "[coll]\n# why\n\nGather/c(sendbuf: sbuf?@leaf, n: n@root, type: ctype@any, \
+             root: root, comm: comm) deprecated(9.1) anytime todo",
+        )
+        .unwrap();
         assert_eq!(f.len(), 1);
         let f = &f[0];
         assert_eq!(

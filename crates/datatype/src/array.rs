@@ -102,7 +102,8 @@ pub(crate) fn darray(
         }
         if d.distribution == Distribution::None && d.processes != 1 {
             return wrong(format!(
-                "array_of_psizes[{i}] is {}, but must be 1 where the distribution is MPI_DISTRIBUTE_NONE",
+                "array_of_psizes[{i}] is {}, but must be 1 where the distribution is \
+                 MPI_DISTRIBUTE_NONE",
                 d.processes
             ));
         }
@@ -147,7 +148,8 @@ fn dealt(
         }
         (Distribution::Block, Some(b)) if b.saturating_mul(d.processes) < d.size => {
             return wrong(format!(
-                "array_of_dargs[{i}] is {b}, but {} processes with blocks of it do not cover {} elements",
+                "array_of_dargs[{i}] is {b}, but {} processes with blocks of it do not cover {} \
+                 elements",
                 d.processes, d.size
             ));
         }

@@ -73,9 +73,11 @@ pub(crate) struct Facts {
 }
 
 macro_rules! basics {
-    ($($variant:ident = $value:literal, $name:literal, $class:ident, $form:expr, $external:literal, $exists:literal;)*) => {
-        /// A predefined datatype; the number is its handle value in the ABI (MPI 5.0 §20.3). Two types that the machine
-        /// holds alike (MPI_INT and MPI_INTEGER) are two kinds still, as they do not match each other.
+    ($($variant:ident = $value:literal, $name:literal, $class:ident, $form:expr, $external:literal,
+        $exists:literal;)*) => {
+        /// A predefined datatype; the number is its handle value in the ABI (MPI 5.0 §20.3).
+        /// Two types that the machine holds alike (MPI_INT and MPI_INTEGER) are still two kinds:
+        /// they do not match each other.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
         #[repr(u16)]
         #[allow(missing_docs)] // each is the MPI_ constant of the same name
@@ -95,7 +97,8 @@ macro_rules! basics {
                 use Form::*;
                 match self {
                     $(Basic::$variant => Facts {
-                        name: $name, class: Class::$class, form: $form, external: $external, exists: $exists
+                        name: $name, class: Class::$class, form: $form, external: $external,
+                            exists: $exists
                     },)*
                 }
             }
@@ -137,9 +140,11 @@ basics! {
     LongInt = 0x22a, "MPI_LONG_INT", Pair, Pair(Basic::Long, Basic::Int), 8, true;
     TwoInt = 0x22b, "MPI_2INT", Pair, Pair(Basic::Int, Basic::Int), 8, true;
     ShortInt = 0x22c, "MPI_SHORT_INT", Pair, Pair(Basic::Short, Basic::Int), 6, true;
-    LongDoubleInt = 0x22d, "MPI_LONG_DOUBLE_INT", Pair, Pair(Basic::LongDouble, Basic::Int), 20, true;
+    LongDoubleInt = 0x22d, "MPI_LONG_DOUBLE_INT", Pair, Pair(Basic::LongDouble, Basic::Int), 20,
+        true;
     TwoReal = 0x230, "MPI_2REAL", Pair, Pair(Basic::Real, Basic::Real), 8, true;
-    TwoDoublePrecision = 0x231, "MPI_2DOUBLE_PRECISION", Pair, Pair(Basic::DoublePrecision, Basic::DoublePrecision), 16, true;
+    TwoDoublePrecision = 0x231, "MPI_2DOUBLE_PRECISION", Pair, Pair(Basic::DoublePrecision,
+        Basic::DoublePrecision), 16, true;
     TwoInteger = 0x232, "MPI_2INTEGER", Pair, Pair(Basic::Integer, Basic::Integer), 8, true;
     CBool = 0x238, "MPI_C_BOOL", Logical, U8, 1, true;
     CxxBool = 0x239, "MPI_CXX_BOOL", Logical, U8, 1, true;

@@ -112,8 +112,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_valid_number_survives(sign in 0u128..2, exponent in 0u128..0x7fff, significand: u64) {
-            let significand = if exponent == 0 { significand & !(1 << 63) } else { significand | 1 << 63 };
+        fn every_valid_number_survives(sign in 0u128..2, exponent in 0u128..0x7fff,
+            significand: u64) {
+            let significand = if exponent == 0 { significand & !(1 << 63) } else {
+                significand | 1 << 63 };
             let x = x87(sign, exponent, significand);
             prop_assert_eq!(narrow(widen(x)), x);
         }
@@ -124,7 +126,8 @@ mod tests {
             let bits = u128::from(value.to_bits());
             let exponent = (bits >> 52 & 0x7ff) + 0x3fff - 0x3ff;
             let quad = (bits >> 63) << 127 | exponent << 112 | (bits & ((1 << 52) - 1)) << 60;
-            let long_double = (bits >> 63) << 79 | exponent << 64 | 1 << 63 | (bits & ((1 << 52) - 1)) << 11;
+            let long_double = (bits >> 63) << 79 | exponent << 64 | 1 << 63 |
+                (bits & ((1 << 52) - 1)) << 11;
             prop_assert_eq!(narrow(quad), long_double);
             prop_assert_eq!(widen(long_double), quad);
         }

@@ -69,7 +69,8 @@ impl Dimension {
             18 => Distribution::Cyclic,
             _ => {
                 return Err(TypeError::Argument(format!(
-                    "array_of_distribs[{at}] is {distribution}, but must be MPI_DISTRIBUTE_NONE, _BLOCK or _CYCLIC"
+                    "array_of_distribs[{at}] is {distribution}, but must be MPI_DISTRIBUTE_NONE, \
+                     _BLOCK or _CYCLIC"
                 )));
             }
         };

@@ -60,7 +60,8 @@ fn real_kind(precision: Option<i64>, range: Option<i64>) -> Result<(Basic, Basic
     {
         Some((.., real, complex)) => Ok((*real, *complex)),
         None => Err(TypeError::Argument(format!(
-            "p is {p} and r is {r}, but no real kind has more than 33 digits or an exponent range beyond 4931"
+            "p is {p} and r is {r}, but no real kind has more than 33 digits or an exponent range \
+             beyond 4931"
         ))),
     }
 }

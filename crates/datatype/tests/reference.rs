@@ -402,12 +402,14 @@ proptest! {
             prop_assert!(places.iter().enumerate().all(|(i, p)| *p == start + i as i64));
         }
         if let Some(b) = t.uniform_basic() {
-            prop_assert!(b.class() == ferry_datatype::Class::Pair || data(map).all(|(e, _)| e == b));
+            prop_assert!(b.class() == ferry_datatype::Class::Pair || data(map).all(|(e, _)|
+                e == b));
         }
     }
 
     #[test]
-    fn packing_from_any_offset(p in nested(), count in 0i64..12, from: u16, len: u16, commit: bool) {
+    fn packing_from_any_offset(p in nested(), count in 0i64..12, from: u16, len: u16,
+        commit: bool) {
         let places = bytes(&p.map, count);
         if commit {
             p.t.commit();
@@ -452,7 +454,8 @@ proptest! {
         loop {
             let mut runs = Vec::with_capacity(room);
             let room = runs.capacity();
-            let n = p.t.runs(std::ptr::without_provenance_mut(base), count, offset as u64, &mut runs);
+            let n = p.t.runs(std::ptr::without_provenance_mut(base), count, offset as u64,
+                &mut runs);
             prop_assert!(runs.len() <= room);
             prop_assert_eq!(runs.iter().map(|r| r.1 as u64).sum::<u64>(), n);
             seen.extend(runs.iter().flat_map(|(p, len)| {
@@ -508,9 +511,11 @@ proptest! {
         let original = memory.bytes.clone();
         // SAFETY: the memory has every byte of the elements.
         unsafe {
-            prop_assert_eq!(p.t.pack_external(memory.address(), count, &mut packed), Ok(packed.len()));
+            prop_assert_eq!(p.t.pack_external(memory.address(), count, &mut packed), Ok(packed
+                .len()));
             memory.bytes.fill(0);
-            prop_assert_eq!(p.t.unpack_external(memory.address(), count, &packed), Ok(packed.len()));
+            prop_assert_eq!(p.t.unpack_external(memory.address(), count, &packed), Ok(packed
+                .len()));
         }
         prop_assert_eq!(&memory.bytes, &original);
     }
@@ -520,7 +525,9 @@ proptest! {
         let width = if large { Width::Large } else { Width::Int };
         let t = Datatype::new(p.t.recipe().clone(), width).unwrap();
         let c = t.contents();
-        prop_assert_eq!(t.envelope(), [c.integers.len(), c.addresses.len(), c.counts.len(), c.datatypes.len()]);
-        prop_assert_eq!((t.size(), t.extent(), t.signature()), (p.t.size(), p.t.extent(), p.t.signature()));
+        prop_assert_eq!(t.envelope(), [c.integers.len(), c.addresses.len(), c.counts.len(),
+            c.datatypes.len()]);
+        prop_assert_eq!((t.size(), t.extent(), t.signature()), (p.t.size(), p.t.extent(),
+            p.t.signature()));
     }
 }

@@ -80,7 +80,8 @@ impl std::fmt::Display for Strangers {
         let Strangers(one, other) = self;
         write!(
             f,
-            "comes from {one}, the other from {other}: what comes from different sessions must not meet in a call"
+            "comes from {one}, the other from {other}: what comes from different sessions must not \
+             meet in a call"
         )
     }
 }
@@ -419,31 +420,40 @@ mod tests {
             for p in 0..45 {
                 prop_assert_eq!(ga.rank_of(p), a.iter().position(|&q| q == p).map(|r| r as u32));
             }
-            let union: Vec<_> = a.iter().chain(b.iter().filter(|p| !a.contains(p))).copied().collect();
+            let union: Vec<_> = a.iter().chain(b.iter().filter(|p| !a.contains(p))).copied()
+                .collect();
             let both: Vec<_> = a.iter().filter(|p| b.contains(p)).copied().collect();
             let only: Vec<_> = a.iter().filter(|p| !b.contains(p)).copied().collect();
             prop_assert_eq!(list(&ga.union(&gb)), union);
             prop_assert_eq!(list(&ga.intersection(&gb)), both);
             prop_assert_eq!(list(&ga.difference(&gb)), only);
             for r in 0..ga.size() {
-                prop_assert_eq!(ga.translate(r, &gb), b.iter().position(|&q| q == a[r as usize]).map(|r| r as u32));
+                prop_assert_eq!(ga.translate(r, &gb), b.iter().position(|&q| q == a[r as usize])
+                    .map(|r| r as u32));
             }
             let (mut sa, mut sb) = (a.clone(), b.clone());
             sa.sort();
             sb.sort();
-            let like = if a == b { Likeness::Identical } else if sa == sb { Likeness::Similar } else { Likeness::Unequal };
+            let like = match (a == b, sa == sb) {
+                (true, _) => Likeness::Identical,
+                (_, true) => Likeness::Similar,
+                _ => Likeness::Unequal,
+            };
             prop_assert_eq!(ga.compare(&gb), like);
         }
 
         #[test]
         fn choosing_ranks(a in processes(), picks in proptest::collection::vec(-2i32..20, 0..8)) {
             let g = Group::new(a.clone(), 3);
-            let valid = picks.iter().enumerate().all(|(i, &r)| r >= 0 && (r as usize) < a.len() && !picks[..i].contains(&r));
+            let valid = picks.iter().enumerate().all(|(i, &r)| r >= 0 && (r as usize) < a
+                .len() && !picks[..i].contains(&r));
             match (g.include(&picks), g.exclude(&picks)) {
                 (Ok(with), Ok(without)) => {
                     prop_assert!(valid);
-                    prop_assert_eq!(list(&with), picks.iter().map(|&r| a[r as usize]).collect::<Vec<_>>());
-                    let rest: Vec<_> = (0..a.len()).filter(|r| !picks.contains(&(*r as i32))).map(|r| a[r]).collect();
+                    prop_assert_eq!(list(&with), picks.iter().map(|&r| a[r as usize])
+                        .collect::<Vec<_>>());
+                    let rest: Vec<_> = (0..a.len()).filter(|r| !picks.contains(&(*r as i32)))
+                        .map(|r| a[r]).collect();
                     prop_assert_eq!(list(&without), rest);
                 }
                 (Err(e), Err(f)) => {

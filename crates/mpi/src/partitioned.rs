@@ -386,8 +386,12 @@ impl Receiving {
             Some(total) if total <= room => {}
             _ => {
                 state.failed = Some(
-                    err!(Truncate, "the sender's {partitions} partitions of {bytes} bytes are more than the receive buffer's {room} bytes")
-                        .on(&self.comm),
+                    err!(
+                        Truncate,
+                        "the sender's {partitions} partitions of {bytes} bytes are more \
+                         than the receive buffer's {room} bytes"
+                    )
+                    .on(&self.comm),
                 );
                 return true;
             }

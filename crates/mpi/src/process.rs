@@ -137,7 +137,8 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
     if progress && segment.as_ref().is_some_and(|s| s.machine.is_some()) {
         return Err(err!(
             Other,
-            "{}, and a modelled machine (mpiexec --machine) has no core for a progress thread; unset it",
+            "{}, and a modelled machine (mpiexec --machine) has no core for a progress thread; \
+             unset it",
             if overlaps {
                 "FERRY_OVERLAP is set"
             } else {

@@ -33,7 +33,8 @@ fn line(messages: Unreceived) -> String {
             format!("MPI_Finalize on MPI_COMM_WORLD: this rank has never received {message}")
         }
         n => format!(
-            "MPI_Finalize on MPI_COMM_WORLD: this rank has never received {n} messages; the first is {message}"
+            "MPI_Finalize on MPI_COMM_WORLD: this rank has never received {n} messages; the first \
+             is {message}"
         ),
     }
 }
@@ -54,7 +55,8 @@ mod tests {
             (
                 3,
                 ContextId::WORLD.collective(),
-                "has never received 3 messages; the first is a message of 8 bytes from rank 4 in MPI_Barrier",
+                "has never received 3 messages; the first is a message of 8 bytes from rank 4 in \
+                 MPI_Barrier",
             ),
         ] {
             let line = line(Unreceived {

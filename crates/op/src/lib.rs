@@ -86,7 +86,8 @@ pub enum OpError {
     },
     /// A predefined operation met a derived type.
     #[error(
-        "{op} is not defined on derived datatypes; use a predefined datatype, or MPI_Op_create for an operation of your own"
+        "{op} is not defined on derived datatypes; use a predefined datatype, or MPI_Op_create for \
+         an operation of your own"
     )]
     Derived {
         /// The operation's name.

@@ -44,7 +44,8 @@ pub(crate) trait Cell: Copy + PartialEq {
     fn narrow(v: i64) -> Self;
 }
 macro_rules! cells {
-    ($($t:ty)*) => { $( impl Cell for $t { #[inline(always)] fn narrow(v: i64) -> $t { v as $t } } )* };
+    ($($t:ty)*) => { $( impl Cell for $t { #[inline(always)] fn narrow(v: i64) -> $t {
+        v as $t } } )* };
 }
 cells!(i8 i16 i32 i64 i128);
 

@@ -16,7 +16,8 @@ macro_rules! kernels {
                 /// # Safety
                 /// As for [`super::Kernel`].
                 pub(super) unsafe fn $name(input: *const u8, inout: *mut u8, count: usize) {
-                    // SAFETY: the caller's promise; the C function touches just these elements, at any alignment.
+                    // SAFETY: the caller's promise; the C function touches just these elements, at
+                    // any alignment.
                     unsafe { super::$name(input, inout, count) }
                 }
             )*
@@ -26,7 +27,8 @@ macro_rules! kernels {
 
 kernels! {
     ferry_long_double_sum ferry_long_double_prod ferry_long_double_min ferry_long_double_max
-    ferry_long_double_complex_sum ferry_long_double_complex_prod ferry_long_double_minloc ferry_long_double_maxloc
+    ferry_long_double_complex_sum ferry_long_double_complex_prod
+    ferry_long_double_minloc ferry_long_double_maxloc
     ferry_binary128_sum ferry_binary128_prod ferry_binary128_min ferry_binary128_max
     ferry_binary128_complex_sum ferry_binary128_complex_prod
 }

@@ -23,7 +23,8 @@ pub(crate) trait Ordered: Copy + PartialOrd {
 }
 
 macro_rules! ordered {
-    ($($t:ty)*) => { $( impl Ordered for $t { #[inline(always)] fn is_nan(self) -> bool { false } } )* };
+    ($($t:ty)*) => { $( impl Ordered for $t { #[inline(always)] fn is_nan(self) -> bool {
+        false } } )* };
 }
 ordered!(i8 u8 i16 u16 i32 u32 i64 u64 i128);
 

@@ -39,7 +39,8 @@ enum Raw {
 }
 
 fn raw() -> impl Strategy<Value = Raw> {
-    prop_oneof![3 => (-4i8..5).prop_map(Raw::Small), 1 => any::<i8>().prop_map(Raw::Small), 3 => any::<u64>().prop_map(Raw::Wild)]
+    prop_oneof![3 => (-4i8..5).prop_map(Raw::Small), 1 => any::<i8>().prop_map(Raw::Small),
+        3 => any::<u64>().prop_map(Raw::Wild)]
 }
 
 /// Writes an element; padding stays as it is.
@@ -355,7 +356,8 @@ proptest! {
 
     #[test]
     fn pairs_of_any_two_types(elements in elements(), shift in (0usize..16, 0usize..16)) {
-        let types = [Basic::Int8, Basic::Uint16, Basic::Unsigned, Basic::Count, Basic::UnsignedLong, Basic::Integer16,
+        let types = [Basic::Int8, Basic::Uint16, Basic::Unsigned, Basic::Count, Basic::UnsignedLong,
+            Basic::Integer16,
             Basic::Float, Basic::Real8, Basic::LongDouble, Basic::Real16];
         for value in types {
             for index in types {

@@ -52,7 +52,8 @@ macro_rules! forms {
             $body($($arg,)* Form::Start(request))
         }
         #[allow(clippy::too_many_arguments)]
-        pub fn $init($($arg: $kind,)* _info: Option<&'static Arc<Info>>, request: Out<Handle>) -> Result<()> {
+        pub fn $init($($arg: $kind,)* _info: Option<&'static Arc<Info>>,
+            request: Out<Handle>) -> Result<()> {
             $body($($arg,)* Form::Init(request))
         }
     )*};
@@ -66,27 +67,57 @@ type In = Option<*const u8>;
 
 forms! {
     barrier ibarrier barrier_init(comm: On) synchronise;
-    bcast ibcast bcast_init(buffer: *mut u8, count: i64, datatype: Type, root: Root, comm: On) broadcast;
-    gather igather gather_init(sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type, root: Root, comm: On) collect;
-    gatherv igatherv gatherv_init(sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, displs: Ints, recvtype: Type, root: Root, comm: On) collect_varying;
-    scatter iscatter scatter_init(sendbuf: *const u8, sendcount: i64, sendtype: Type, recvbuf: Option<*mut u8>, recvcount: i64, recvtype: Type, root: Root, comm: On) deal;
-    scatterv iscatterv scatterv_init(sendbuf: *const u8, sendcounts: Ints, displs: Ints, sendtype: Type, recvbuf: Option<*mut u8>, recvcount: i64, recvtype: Type, root: Root, comm: On) deal_varying;
-    allgather iallgather allgather_init(sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type, comm: On) collect_all;
-    allgatherv iallgatherv allgatherv_init(sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, displs: Ints, recvtype: Type, comm: On) collect_all_varying;
-    alltoall ialltoall alltoall_init(sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type, comm: On) exchange;
-    alltoallv ialltoallv alltoallv_init(sendbuf: In, sendcounts: Ints, sdispls: Ints, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, rdispls: Ints, recvtype: Type, comm: On) exchange_varying;
-    alltoallw ialltoallw alltoallw_init(sendbuf: In, sendcounts: Ints, sdispls: Ints, sendtypes: Types, recvbuf: *mut u8, recvcounts: Ints, rdispls: Ints, recvtypes: Types, comm: On) exchange_typed;
-    reduce ireduce reduce_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type, op: Operation, root: Root, comm: On) reduce_to_root;
-    allreduce iallreduce allreduce_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type, op: Operation, comm: On) reduce_to_all;
-    reduce_scatter_block ireduce_scatter_block reduce_scatter_block_init(sendbuf: In, recvbuf: *mut u8, recvcount: i64, datatype: Type, op: Operation, comm: On) reduce_and_deal;
-    reduce_scatter ireduce_scatter reduce_scatter_init(sendbuf: In, recvbuf: *mut u8, recvcounts: Ints, datatype: Type, op: Operation, comm: On) reduce_and_deal_varying;
-    scan iscan scan_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type, op: Operation, comm: On) scan_inclusive;
-    exscan iexscan exscan_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type, op: Operation, comm: On) scan_exclusive;
-    neighbor_allgather ineighbor_allgather neighbor_allgather_init(sendbuf: *const u8, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type, comm: On) tell_neighbours;
-    neighbor_allgatherv ineighbor_allgatherv neighbor_allgatherv_init(sendbuf: *const u8, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, displs: Ints, recvtype: Type, comm: On) tell_neighbours_varying;
-    neighbor_alltoall ineighbor_alltoall neighbor_alltoall_init(sendbuf: *const u8, sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type, comm: On) exchange_neighbours;
-    neighbor_alltoallv ineighbor_alltoallv neighbor_alltoallv_init(sendbuf: *const u8, sendcounts: Ints, sdispls: Ints, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, rdispls: Ints, recvtype: Type, comm: On) exchange_neighbours_varying;
-    neighbor_alltoallw ineighbor_alltoallw neighbor_alltoallw_init(sendbuf: *const u8, sendcounts: Ints, sdispls: Ints, sendtypes: Types, recvbuf: *mut u8, recvcounts: Ints, rdispls: Ints, recvtypes: Types, comm: On) exchange_neighbours_typed;
+    bcast ibcast bcast_init(buffer: *mut u8, count: i64, datatype: Type, root: Root,
+        comm: On) broadcast;
+    gather igather gather_init(sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8,
+        recvcount: i64, recvtype: Type, root: Root, comm: On) collect;
+    gatherv igatherv gatherv_init(sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8,
+        recvcounts: Ints, displs: Ints, recvtype: Type, root: Root, comm: On) collect_varying;
+    scatter iscatter scatter_init(sendbuf: *const u8, sendcount: i64, sendtype: Type,
+        recvbuf: Option<*mut u8>, recvcount: i64, recvtype: Type, root: Root, comm: On) deal;
+    scatterv iscatterv scatterv_init(sendbuf: *const u8, sendcounts: Ints, displs: Ints,
+        sendtype: Type, recvbuf: Option<*mut u8>, recvcount: i64, recvtype: Type, root: Root,
+        comm: On) deal_varying;
+    allgather iallgather allgather_init(sendbuf: In, sendcount: i64, sendtype: Type,
+        recvbuf: *mut u8, recvcount: i64, recvtype: Type, comm: On) collect_all;
+    allgatherv iallgatherv allgatherv_init(sendbuf: In, sendcount: i64, sendtype: Type,
+        recvbuf: *mut u8, recvcounts: Ints, displs: Ints, recvtype: Type,
+        comm: On) collect_all_varying;
+    alltoall ialltoall alltoall_init(sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8,
+        recvcount: i64, recvtype: Type, comm: On) exchange;
+    alltoallv ialltoallv alltoallv_init(sendbuf: In, sendcounts: Ints, sdispls: Ints,
+        sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, rdispls: Ints, recvtype: Type,
+        comm: On) exchange_varying;
+    alltoallw ialltoallw alltoallw_init(sendbuf: In, sendcounts: Ints, sdispls: Ints,
+        sendtypes: Types, recvbuf: *mut u8, recvcounts: Ints, rdispls: Ints, recvtypes: Types,
+        comm: On) exchange_typed;
+    reduce ireduce reduce_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type,
+        op: Operation, root: Root, comm: On) reduce_to_root;
+    allreduce iallreduce allreduce_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type,
+        op: Operation, comm: On) reduce_to_all;
+    reduce_scatter_block ireduce_scatter_block reduce_scatter_block_init(sendbuf: In,
+        recvbuf: *mut u8, recvcount: i64, datatype: Type, op: Operation, comm: On) reduce_and_deal;
+    reduce_scatter ireduce_scatter reduce_scatter_init(sendbuf: In, recvbuf: *mut u8,
+        recvcounts: Ints, datatype: Type, op: Operation, comm: On) reduce_and_deal_varying;
+    scan iscan scan_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type, op: Operation,
+        comm: On) scan_inclusive;
+    exscan iexscan exscan_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type,
+        op: Operation, comm: On) scan_exclusive;
+    neighbor_allgather ineighbor_allgather neighbor_allgather_init(sendbuf: *const u8,
+        sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type,
+        comm: On) tell_neighbours;
+    neighbor_allgatherv ineighbor_allgatherv neighbor_allgatherv_init(sendbuf: *const u8,
+        sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, displs: Ints,
+        recvtype: Type, comm: On) tell_neighbours_varying;
+    neighbor_alltoall ineighbor_alltoall neighbor_alltoall_init(sendbuf: *const u8, sendcount: i64,
+        sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type,
+        comm: On) exchange_neighbours;
+    neighbor_alltoallv ineighbor_alltoallv neighbor_alltoallv_init(sendbuf: *const u8,
+        sendcounts: Ints, sdispls: Ints, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints,
+        rdispls: Ints, recvtype: Type, comm: On) exchange_neighbours_varying;
+    neighbor_alltoallw ineighbor_alltoallw neighbor_alltoallw_init(sendbuf: *const u8,
+        sendcounts: Ints, sdispls: Ints, sendtypes: Types, recvbuf: *mut u8, recvcounts: Ints,
+        rdispls: Ints, recvtypes: Types, comm: On) exchange_neighbours_typed;
 }
 
 /// The schedules' form of a root.

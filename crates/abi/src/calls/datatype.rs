@@ -597,7 +597,8 @@ fn from_position(
     if needed > size - position {
         return Err(err!(
             Arg,
-            "{size_name} is {size} and position {position}, but {needed} bytes are needed from there on"
+            "{size_name} is {size} and position {position}, but {needed} bytes are needed from \
+             there on"
         ));
     }
     if at.is_null() && needed > 0 {

@@ -110,7 +110,8 @@ fn no_world() -> Error {
         Life::Finalized => err!(Other, "it was called after MPI_Finalize"),
         _ => err!(
             Other,
-            "it belongs to the world model, but there are only sessions: MPI_Init has not been called"
+            "it belongs to the world model, but there are only sessions: MPI_Init has not been \
+             called"
         ),
     }
 }

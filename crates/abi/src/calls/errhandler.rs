@@ -18,8 +18,8 @@ fn handler(target: Target, f: ErrorFunction) -> Arc<Errhandler> {
     )
 }
 
-/// Stores the handler's handle: the predefined one, or the one that the program knows it by, so that
-/// it compares equal to the one that was set. The program holds one more reference to it then.
+/// Stores the handler's handle: the predefined one, or the one that the program knows it by.
+/// Thus it compares equal to the one that was set. The program then holds one more reference.
 fn give(handler: &Arc<Errhandler>, place: &New<Errhandler>) {
     for (predefined, handle) in [
         (Errhandler::fatal(), MPI_ERRORS_ARE_FATAL),

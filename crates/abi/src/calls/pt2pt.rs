@@ -7,7 +7,8 @@ use ferry_mpi::request::Outcome;
 /// Blocking sends.
 macro_rules! sends {
     ($($name:ident $mode:ident;)*) => {$(
-        pub fn $name(buf: *const u8, count: i64, datatype: &'static Arc<Datatype>, dest: Dest, tag: u32, comm: &'static Arc<Comm>) -> Result<()> {
+        pub fn $name(buf: *const u8, count: i64, datatype: &'static Arc<Datatype>, dest: Dest,
+            tag: u32, comm: &'static Arc<Comm>) -> Result<()> {
             // SAFETY: the program passes a readable buffer.
             unsafe { pt2pt::send(comm, buf, count, datatype, dest, tag, Mode::$mode) }
         }
@@ -18,7 +19,8 @@ sends! { send Standard; bsend Buffered; ssend Synchronous; rsend Standard; }
 /// Non-blocking sends.
 macro_rules! isends {
     ($($name:ident $mode:ident;)*) => {$(
-        pub fn $name(buf: *const u8, count: i64, datatype: &'static Arc<Datatype>, dest: Dest, tag: u32, comm: &'static Arc<Comm>, request: Out<Handle>) -> Result<()> {
+        pub fn $name(buf: *const u8, count: i64, datatype: &'static Arc<Datatype>, dest: Dest,
+            tag: u32, comm: &'static Arc<Comm>, request: Out<Handle>) -> Result<()> {
             let buffer = buffer(buf.cast_mut(), count, datatype);
             // SAFETY: the program leaves the buffer alone until completion.
             let started = unsafe { pt2pt::isend(comm, buffer, dest, tag, Mode::$mode)? };
@@ -32,7 +34,8 @@ isends! { isend Standard; ibsend Buffered; issend Synchronous; irsend Standard; 
 /// Persistent sends.
 macro_rules! send_inits {
     ($($name:ident $mode:ident;)*) => {$(
-        pub fn $name(buf: *const u8, count: i64, datatype: &'static Arc<Datatype>, dest: Dest, tag: u32, comm: &'static Arc<Comm>, request: Out<Handle>) -> Result<()> {
+        pub fn $name(buf: *const u8, count: i64, datatype: &'static Arc<Datatype>, dest: Dest,
+            tag: u32, comm: &'static Arc<Comm>, request: Out<Handle>) -> Result<()> {
             let buffer = buffer(buf.cast_mut(), count, datatype);
             // SAFETY: the program leaves the buffer alone between each start and completion.
             let made = unsafe { pt2pt::send_init(comm, buffer, dest, tag, Mode::$mode) };
@@ -41,7 +44,9 @@ macro_rules! send_inits {
         }
     )*};
 }
-send_inits! { send_init Standard; bsend_init Buffered; ssend_init Synchronous; rsend_init Standard; }
+send_inits! {
+    send_init Standard; bsend_init Buffered; ssend_init Synchronous; rsend_init Standard;
+}
 
 /// What a call's first three arguments say.
 #[inline]

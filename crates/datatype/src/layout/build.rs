@@ -337,7 +337,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_stay_the_same_whatever_patterns_are_found(stretches in prop::collection::vec(stretch(), 0..6), down in any::<bool>()) {
+        fn runs_stay_the_same_whatever_patterns_are_found(
+            stretches in prop::collection::vec(stretch(), 0..6),
+            down in any::<bool>(),
+        ) {
             let (mut list, mut at) = (Vec::new(), 0i64);
             for (pattern, times, gap) in stretches {
                 for _ in 0..times {

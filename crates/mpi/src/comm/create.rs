@@ -196,7 +196,8 @@ impl Comm {
                 let rank = group.rank_of(p).unwrap_or(0);
                 Err(err!(
                     Group,
-                    "rank {rank} of the group (process {p} of the job) is not in the communicator's group"
+                    "rank {rank} of the group (process {p} of the job) is not in the \
+                     communicator's group"
                 ))
             }
         }

@@ -172,7 +172,8 @@ impl Comm {
         if from == Source::Any && self.promises.has(NO_ANY_SOURCE) {
             return Err(err!(
                 Rank,
-                "source is MPI_ANY_SOURCE, but the communicator's info says mpi_assert_no_any_source"
+                "source is MPI_ANY_SOURCE, but the communicator's info says \
+                 mpi_assert_no_any_source"
             ));
         }
         if tag.is_none() && from != Source::Nobody && self.promises.has(NO_ANY_TAG) {

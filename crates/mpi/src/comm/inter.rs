@@ -135,7 +135,8 @@ impl Comm {
         if own != high {
             return Err(err!(
                 Arg,
-                "high is {own}, but the leader of this rank's group has said {high}: all ranks of a group must say the same"
+                "high is {own}, but the leader of this rank's group has said {high}: all ranks of \
+                 a group must say the same"
             ));
         }
         let first = if high == other {

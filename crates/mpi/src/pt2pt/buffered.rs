@@ -135,7 +135,8 @@ impl BufferPool {
                 Some(Attached::User { len: size, .. }) if attempt == 1 => {
                     return Err(err!(
                         Buffer,
-                        "the attached buffer of {size} bytes has no room for a message of {len} bytes: {used} bytes are \
+                        "the attached buffer of {size} bytes has no room for a message of {len} \
+                         bytes: {used} bytes are \
                          taken by messages that have not left"
                     ));
                 }

@@ -89,7 +89,12 @@ impl Outcome {
             let mut e = error_of(f, comm);
             if let Fault::Truncated { sent, room } = f {
                 let Envelope { source, tag, .. } = ended.envelope;
-                e = err!(Truncate, "the message from rank {source} with tag {tag} has {sent} bytes, but the receive buffer has room for {room}").on(comm);
+                e = err!(
+                    Truncate,
+                    "the message from rank {source} with tag {tag} has {sent} \
+                     bytes, but the receive buffer has room for {room}"
+                )
+                .on(comm);
             }
             e
         });
@@ -115,7 +120,8 @@ fn too_short(ended: &Completion) -> Error {
     let Envelope { source, tag, len } = ended.envelope;
     err!(
         Truncate,
-        "the message from rank {source} with tag {tag} has {len} bytes and the receive buffer room for {}, but the communicator's info says mpi_assert_exact_length",
+        "the message from rank {source} with tag {tag} has {len} bytes and the receive buffer room \
+         for {}, but the communicator's info says mpi_assert_exact_length",
         ended.room
     )
 }

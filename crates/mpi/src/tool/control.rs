@@ -34,7 +34,8 @@ const ENVIRONMENT: [(&str, &str, Group); 16] = [
     ),
     (
         "FERRY_TRANSPORTS",
-        "which transports may carry messages, in the order in which they are asked: self, shm, tcp, tipc",
+        "which transports may carry messages, in the order in which they are asked: self, shm, \
+         tcp, tipc",
         Group::Transports,
     ),
     (
@@ -54,7 +55,8 @@ const ENVIRONMENT: [(&str, &str, Group); 16] = [
     ),
     (
         "FERRY_TCP_LEND",
-        "0: TCP copies large messages where they are sent; 1: the system takes them from where they lie; otherwise what is found to be faster",
+        "0: TCP copies large messages where they are sent; 1: the system takes them from where \
+         they lie; otherwise what is found to be faster",
         Group::Transports,
     ),
     (
@@ -69,17 +71,20 @@ const ENVIRONMENT: [(&str, &str, Group); 16] = [
     ),
     (
         "FERRY_PROGRESS",
-        "calls: progress in MPI calls only; thread: a thread makes progress also while the program computes",
+        "calls: progress in MPI calls only; thread: a thread makes progress also while the program \
+         computes",
         Group::Waiting,
     ),
     (
         "FERRY_OVERLAP",
-        "whether blocking collectives overlap with what follows them: off, on (where it pays), trace, always, or comm (where a communicator's info says so)",
+        "whether blocking collectives overlap with what follows them: off, on (where it pays), \
+         trace, always, or comm (where a communicator's info says so)",
         Group::Waiting,
     ),
     (
         "FERRY_OVERLAP_GUARD",
-        "by what means data under way are guarded: move (userfaultfd), mprotect, off; otherwise move where the system has it",
+        "by what means data under way are guarded: move (userfaultfd), mprotect, off; otherwise \
+         move where the system has it",
         Group::Waiting,
     ),
     (
@@ -89,7 +94,8 @@ const ENVIRONMENT: [(&str, &str, Group); 16] = [
     ),
     (
         "FERRY_OVERLAP_FILE",
-        "the file of access orders, with each rank's number behind it: written by a trace run, read by others",
+        "the file of access orders, with each rank's number behind it: written by a trace run, \
+         read by others",
         Group::Waiting,
     ),
     (
@@ -131,14 +137,20 @@ impl Control {
             let mut all = vec![
                 Control {
                     name: "FERRY_YIELDS".into(),
-                    description: "where ranks outnumber cores: how often a waiting rank hands its core over before it sleeps (for up to 1 ms, however often, while large messages come or go between nodes)".into(),
+                    description: "where ranks outnumber cores: how often a waiting rank hands its \
+                         core over before it sleeps (for up to 1 ms, however often, while large \
+                    messages come or go between nodes)"
+                        .into(),
                     verbosity: Verbosity::TunerBasic,
                     group: Group::Waiting,
                     what: What::Yields,
                 },
                 Control {
                     name: "FERRY_SHM_READ_MIN".into(),
-                    description: "bytes from which on this process reads a large message from its sender's memory instead of getting it in pieces; the greatest number: whichever was faster so far".into(),
+                    description: "bytes from which on this process reads a large message from its \
+                         sender's memory instead of getting it in pieces; the greatest number: \
+                    whichever was faster so far"
+                        .into(),
                     verbosity: Verbosity::TunerBasic,
                     group: Group::Protocols,
                     what: What::ReadMin,
@@ -147,7 +159,8 @@ impl Control {
             all.extend(Kind::ALL.map(|kind| Control {
                 name: setting(kind),
                 description: format!(
-                    "the algorithm of {} on this communicator: auto, messages (no board in shared memory), or its name",
+                    "the algorithm of {} on this communicator: auto, messages (no board in shared \
+                     memory), or its name",
                     kind.name()
                 ),
                 verbosity: Verbosity::TunerDetail,

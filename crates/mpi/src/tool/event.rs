@@ -29,7 +29,8 @@ pub const ERROR_RAISED: usize = 0;
 /// All of them, in the order of their indices, which stays.
 pub const EVENTS: [Event; 1] = [Event {
     name: "error_raised",
-    description: "an MPI call has found an error, whose handler is about to be called; elements: the error code, its class",
+    description: "an MPI call has found an error, whose handler is about to be called; elements: \
+         the error code, its class",
     elements: 2,
     group: Group::Errors,
 }];

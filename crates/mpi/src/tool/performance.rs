@@ -77,8 +77,8 @@ impl Performance {
                     description: description.into(),
                     verbosity: match group {
                         Group::TransportSelf | Group::TransportShm | Group::TransportTcp => {
-                        Verbosity::UserBasic
-                    }
+                            Verbosity::UserBasic
+                        }
                         Group::Waiting | Group::Matching => Verbosity::UserDetail,
                         _ => Verbosity::TunerDetail,
                     },
@@ -90,43 +90,159 @@ impl Performance {
             use Class::{Aggregate, Counter, HighWatermark, Level, Timer};
             for (way, name) in TRANSPORT_NAMES.iter().enumerate() {
                 let mut count = |what, class, ending, description: &str| {
-                    add(what, class, Group::of_way(way), &format!("{name}_{ending}"), description);
+                    add(
+                        what,
+                        class,
+                        Group::of_way(way),
+                        &format!("{name}_{ending}"),
+                        description,
+                    );
                 };
-                count(What::Sent(way), Counter, "messages_sent", "messages sent, those of collectives and of Ferry itself included");
-                count(What::SentBytes(way), Aggregate, "bytes_sent", "bytes in these messages");
-                count(What::Received(way), Counter, "messages_received", "messages that have arrived, or of which an announcement has");
-                count(What::ReceivedBytes(way), Aggregate, "bytes_received", "bytes in these messages");
+                count(
+                    What::Sent(way),
+                    Counter,
+                    "messages_sent",
+                    "messages sent, those of collectives and of Ferry itself included",
+                );
+                count(
+                    What::SentBytes(way),
+                    Aggregate,
+                    "bytes_sent",
+                    "bytes in these messages",
+                );
+                count(
+                    What::Received(way),
+                    Counter,
+                    "messages_received",
+                    "messages that have arrived, or of which an announcement has",
+                );
+                count(
+                    What::ReceivedBytes(way),
+                    Aggregate,
+                    "bytes_received",
+                    "bytes in these messages",
+                );
             }
-            add(What::Refused, Counter, Group::TransportTcp, "tcp_connections_refused", "connections that were sent away: of strangers, or given up before they were made");
+            add(
+                What::Refused,
+                Counter,
+                Group::TransportTcp,
+                "tcp_connections_refused",
+                "connections that were sent away: of strangers, or given up before they were made",
+            );
             let mut protocol = |what, class, name, description| {
                 add(what, class, Group::Protocols, name, description);
             };
-            protocol(What::SentEager, Counter, "sent_eager", "messages sent at once");
-            protocol(What::SentAnnounced, Counter, "sent_announced", "large messages sent, which are announced first");
-            protocol(What::ReceivedEager, Counter, "received_eager", "messages that came at once");
-            protocol(What::ReceivedAnnounced, Counter, "received_announced", "large messages whose announcement has come");
-            protocol(What::Read, Counter, "messages_read", "messages that this process read from their sender's memory");
-            protocol(What::ReadBytes, Aggregate, "bytes_read", "bytes in these messages");
+            protocol(
+                What::SentEager,
+                Counter,
+                "sent_eager",
+                "messages sent at once",
+            );
+            protocol(
+                What::SentAnnounced,
+                Counter,
+                "sent_announced",
+                "large messages sent, which are announced first",
+            );
+            protocol(
+                What::ReceivedEager,
+                Counter,
+                "received_eager",
+                "messages that came at once",
+            );
+            protocol(
+                What::ReceivedAnnounced,
+                Counter,
+                "received_announced",
+                "large messages whose announcement has come",
+            );
+            protocol(
+                What::Read,
+                Counter,
+                "messages_read",
+                "messages that this process read from their sender's memory",
+            );
+            protocol(
+                What::ReadBytes,
+                Aggregate,
+                "bytes_read",
+                "bytes in these messages",
+            );
             let mut matching = |what, class, name, description| {
                 add(what, class, Group::Matching, name, description);
             };
-            matching(What::Unexpected, Counter, "unexpected_messages", "messages that came before their receive");
-            matching(What::QueueLength, Level, "unexpected_queue_length", "messages that wait for their receive now");
-            matching(What::QueueMost, HighWatermark, "unexpected_queue_length_max", "most messages that have waited for their receives at once");
-            matching(What::QueueBytes, Level, "unexpected_queue_bytes", "bytes of waiting messages that are kept here, not at their sender");
-            matching(What::CommQueueLength, Level, "comm_unexpected_queue_length", "point-to-point messages of this communicator that wait for their receive now");
-            matching(What::CommPosted, Level, "comm_posted_receives", "point-to-point receives of this communicator that wait for their message now");
+            matching(
+                What::Unexpected,
+                Counter,
+                "unexpected_messages",
+                "messages that came before their receive",
+            );
+            matching(
+                What::QueueLength,
+                Level,
+                "unexpected_queue_length",
+                "messages that wait for their receive now",
+            );
+            matching(
+                What::QueueMost,
+                HighWatermark,
+                "unexpected_queue_length_max",
+                "most messages that have waited for their receives at once",
+            );
+            matching(
+                What::QueueBytes,
+                Level,
+                "unexpected_queue_bytes",
+                "bytes of waiting messages that are kept here, not at their sender",
+            );
+            matching(
+                What::CommQueueLength,
+                Level,
+                "comm_unexpected_queue_length",
+                "point-to-point messages of this communicator that wait for their receive now",
+            );
+            matching(
+                What::CommPosted,
+                Level,
+                "comm_posted_receives",
+                "point-to-point receives of this communicator that wait for their message now",
+            );
             let mut waiting = |what, class, name, description| {
                 add(what, class, Group::Waiting, name, description);
             };
-            waiting(What::Idle, Timer, "time_waiting", "seconds spent in calls that wait, once they have nothing to do; waits of less than a microsecond are not timed");
-            waiting(What::Sleeps, Counter, "sleeps", "how often a waiting thread has gone to sleep");
-            waiting(What::Yields, Counter, "yields", "how often a thread that waits, or asks again and again, has handed its core over");
+            waiting(
+                What::Idle,
+                Timer,
+                "time_waiting",
+                "seconds spent in calls that wait, once they have nothing to do; waits of less \
+             than a microsecond are not timed",
+            );
+            waiting(
+                What::Sleeps,
+                Counter,
+                "sleeps",
+                "how often a waiting thread has gone to sleep",
+            );
+            waiting(
+                What::Yields,
+                Counter,
+                "yields",
+                "how often a thread that waits, or asks again and again, has handed its core over",
+            );
             let mut collective = |what, name: &str, description: &str| {
                 add(what, Counter, Group::CollectiveCounts, name, description);
             };
-            collective(What::CommCollectives, "comm_collectives", "collectives called on this communicator");
-            collective(What::Board, "coll_by_board", "collectives by a board in the node's memory");
+            collective(
+                What::CommCollectives,
+                "comm_collectives",
+                "collectives called on this communicator",
+            );
+            collective(
+                What::Board,
+                "coll_by_board",
+                "collectives by a board in the node's memory",
+            );
             for algorithm in Algorithm::ALL {
                 let name = algorithm.name();
                 collective(
@@ -135,7 +251,11 @@ impl Performance {
                     &format!("collectives by messages, algorithm {name}"),
                 );
             }
-            collective(What::By(None), "coll_by_other", "collectives by messages for which there is no choice of algorithms");
+            collective(
+                What::By(None),
+                "coll_by_other",
+                "collectives by messages for which there is no choice of algorithms",
+            );
             all
         })
     }
@@ -443,58 +563,4 @@ impl PerformanceHandle {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn named(name: &str) -> &'static Performance {
-        Performance::all().iter().find(|p| p.name == name).unwrap()
-    }
-
-    #[test]
-    fn names_are_told_apart() {
-        let mut names: Vec<_> = Performance::all().iter().map(|p| &p.name).collect();
-        names.sort();
-        names.dedup();
-        assert_eq!(names.len(), Performance::all().len());
-        assert_eq!(
-            Performance::index(Class::Level, "sleeps"),
-            Err(Trouble::InvalidName)
-        );
-        let at = Performance::index(Class::Counter, "sleeps").unwrap();
-        assert_eq!(Performance::all()[at].name, "sleeps");
-    }
-
-    #[test]
-    fn handles_count_from_their_own_start() {
-        let session = Session::default();
-        let written = session.handle(named("sleeps"), None);
-        assert_eq!(written.read(), Value::Large(0));
-        written.write(Value::Large(7)).unwrap();
-        assert_eq!(written.read(), Value::Large(7));
-        written.start().unwrap();
-        assert_eq!(written.read_reset(), Ok(Value::Large(7)));
-        assert_eq!(written.read(), Value::Large(0));
-        let timer = session.handle(named("time_waiting"), None);
-        timer.write(Value::Double(1.5)).unwrap();
-        assert_eq!(timer.read(), Value::Double(1.5));
-        session.reset_all();
-        assert_eq!(timer.read(), Value::Double(0.));
-        session.forget(&timer);
-        assert!(session.has(&written) && !session.has(&timer));
-    }
-
-    #[test]
-    fn levels_cannot_be_written_and_always_run() {
-        let session = Session::default();
-        let level = session.handle(named("unexpected_queue_length"), None);
-        assert_eq!(level.start(), Err(Trouble::NoStartStop));
-        assert_eq!(level.reset(), Err(Trouble::NoWrite));
-        assert_eq!(level.read_reset(), Err(Trouble::NoWrite));
-        assert_eq!(level.read(), Value::Large(0));
-        let most = session.handle(named("unexpected_queue_length_max"), None);
-        assert_eq!(most.stop(), Err(Trouble::NoStartStop));
-        most.write(Value::Large(9)).unwrap();
-        assert_eq!(most.read_reset(), Ok(Value::Large(9)));
-        assert_eq!(most.read(), Value::Large(0));
-    }
-}
+mod tests;

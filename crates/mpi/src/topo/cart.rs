@@ -156,7 +156,8 @@ mod tests {
                 let coords = cart.coords(r);
                 prop_assert!(last < Some(coords.clone()), "row-major order");
                 let wide: Vec<i64> = coords.iter().zip(cart.dims()).zip(cart.periodic())
-                    .map(|((&c, &d), &p)| i64::from(c) - if p { 3 * i64::from(d) } else { 0 }).collect();
+                    .map(|((&c, &d), &p)| i64::from(c) - if p { 3 * i64::from(d) } else { 0
+                        }).collect();
                 prop_assert_eq!(cart.rank(&wide).unwrap(), r);
                 last = Some(coords);
             }
@@ -166,7 +167,8 @@ mod tests {
         fn shifts_move_one_coordinate(cart in carts(), by in -6i64..7) {
             for r in 0..cart.size() {
                 for dim in 0..cart.dims().len() {
-                    let mut coords: Vec<i64> = cart.coords(r).iter().map(|&c| i64::from(c)).collect();
+                    let mut coords: Vec<i64> = cart.coords(r).iter().map(|&c| i64::from(c))
+                        .collect();
                     let here = coords[dim];
                     let mut at = |c| { coords[dim] = c; cart.rank(&coords).ok() };
                     prop_assert_eq!(cart.shift(r, dim, by), (at(here - by), at(here + by)));
@@ -175,7 +177,8 @@ mod tests {
         }
 
         #[test]
-        fn slices_part_the_grid(cart in carts(), keep in proptest::collection::vec(any::<bool>(), 5)) {
+        fn slices_part_the_grid(cart in carts(), keep in proptest::collection::vec(any::<bool>(),
+            5)) {
             let keep = &keep[..cart.dims().len()];
             for r in 0..cart.size() {
                 let (sub, ranks) = cart.slice(r, keep);
@@ -184,7 +187,8 @@ mod tests {
                 prop_assert!(ranks.contains(&r));
                 for (i, &member) in ranks.iter().enumerate() {
                     let (whole, part) = (cart.coords(member), sub.coords(i as u32));
-                    let kept: Vec<u32> = (0..keep.len()).filter(|&d| keep[d]).map(|d| whole[d]).collect();
+                    let kept: Vec<u32> = (0..keep.len()).filter(|&d| keep[d]).map(|d|
+                        whole[d]).collect();
                     prop_assert_eq!(kept, part);
                     prop_assert_eq!(&cart.slice(member, keep).1, &ranks);
                 }

@@ -166,9 +166,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_edge_reaches_both_its_ends(list in proptest::collection::vec((0u32..6, 0u32..6, -5i32..6), 0..30), weighted: bool) {
+        fn every_edge_reaches_both_its_ends(list in proptest::collection::vec((0u32..6, 0u32..6,
+            -5i32..6), 0..30), weighted: bool) {
             let edges: Vec<Edge> =
-                list.into_iter().map(|(source, destination, weight)| Edge { source, destination, weight }).collect();
+                list.into_iter().map(|(source, destination, weight)| Edge { source, destination,
+                    weight }).collect();
             let gathered: Vec<u8> = edges.iter().flat_map(bytes_of).collect();
             let parts = sort_edges(&gathered, &Group::first(6, 0)).unwrap();
             for r in 0..6 {
@@ -176,10 +178,14 @@ mod tests {
                 prop_assert_eq!(graph.is_weighted(), weighted);
                 let ends = edges.iter().filter(|e| e.destination == r);
                 let starts = edges.iter().filter(|e| e.source == r);
-                prop_assert_eq!(&graph.sources.ranks, &ends.clone().map(|e| e.source).collect::<Vec<_>>());
-                prop_assert_eq!(&graph.destinations.ranks, &starts.clone().map(|e| e.destination).collect::<Vec<_>>());
-                prop_assert_eq!(graph.sources.weights, weighted.then(|| ends.map(|e| e.weight).collect::<Vec<_>>()));
-                prop_assert_eq!(graph.destinations.weights, weighted.then(|| starts.map(|e| e.weight).collect::<Vec<_>>()));
+                prop_assert_eq!(&graph.sources.ranks, &ends.clone().map(|e| e.source)
+                    .collect::<Vec<_>>());
+                prop_assert_eq!(&graph.destinations.ranks, &starts.clone().map(|e|
+                    e.destination).collect::<Vec<_>>());
+                prop_assert_eq!(graph.sources.weights, weighted.then(|| ends.map(|e|
+                    e.weight).collect::<Vec<_>>()));
+                prop_assert_eq!(graph.destinations.weights, weighted.then(|| starts.map(|e|
+                    e.weight).collect::<Vec<_>>()));
             }
         }
     }

@@ -20,7 +20,8 @@ pub fn dims_create(nodes: i64, dims: &mut [i64]) -> Result<()> {
             if left % d != 0 {
                 return Err(err!(
                     Dims,
-                    "nnodes is {nodes}, which the product of the dimensions given does not divide (dims[{i}] is {d})"
+                    "nnodes is {nodes}, which the product of the dimensions given does not divide \
+                     (dims[{i}] is {d})"
                 ));
             }
             left /= d;
