@@ -7,7 +7,7 @@
 //! hang      who waits for whom          threads                    whether a rank's threads sleep
 //! output, stdin, signals                what the loop moves
 //! agent     mpiexec on another host     frame                      what it and the head say to each other
-//! warden    cleans up after a killed mpiexec
+//! watcher    cleans up after a killed mpiexec
 //! ```
 //!
 //! Where all ranks are here, [`run`] has them as its own children. Otherwise each host has an
@@ -15,22 +15,15 @@
 //! has that host's ranks as its children and does what the head tells it.
 
 mod agent;
-mod frame;
+mod forward;
 mod hang;
 mod hosts;
-mod limits;
 mod options;
-mod output;
-mod placing;
 mod plan;
-mod program;
+mod protocol;
 mod run;
 mod signals;
-mod spawn;
 mod start;
-mod stdin;
-mod threads;
-mod warden;
 
 use std::env;
 use std::ffi::OsString;
@@ -43,7 +36,10 @@ use options::Action;
 /// called from the only thread of its process, whose standard output and error it writes.
 pub fn mpiexec(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut arguments = arguments.into_iter().peekable();
-    if arguments.peek().is_some_and(|a| a == agent::OPTION) {
+    if arguments
+        .peek()
+        .is_some_and(|a| a == protocol::AGENT_OPTION)
+    {
         return ExitCode::from(agent::run());
     }
     let asked = options::parse(arguments, |name| env::var(name).ok());

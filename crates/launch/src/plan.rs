@@ -1,9 +1,9 @@
 //! From a command line to which rank runs what where.
 
-use crate::frame::Program;
 use crate::hosts::{self, Host};
 use crate::options::{Options, RANKS_MAX, StdinTarget};
-use crate::start::{self, NotStarted};
+use crate::protocol::Program;
+use crate::start::{self, StartError};
 
 /// What is to be started where.
 pub struct Plan {
@@ -18,7 +18,7 @@ pub struct Plan {
     /// Each rank's host.
     pub host_of: Vec<u32>,
     /// Agents are needed: there are other hosts, or the user wants a launcher.
-    pub afar: bool,
+    pub remote: bool,
 }
 
 impl Plan {
@@ -26,10 +26,10 @@ impl Plan {
     ///
     /// # Errors
     /// Too many ranks, or not enough room on the hosts.
-    pub fn make(options: &Options) -> Result<Plan, NotStarted> {
-        let wrong = |text: String| NotStarted { text, status: 2 };
+    pub fn make(options: &Options) -> Result<Plan, StartError> {
+        let wrong = |text: String| StartError { text, status: 2 };
         // All hosts that are named anywhere, each once; apps choose among them.
-        let here = Host {
+        let local = Host {
             name: this_host(),
             slots: 1,
             max_slots: None,
@@ -44,7 +44,7 @@ impl Plan {
                 }
             }
             if union.is_empty() {
-                union.push(here.clone());
+                union.push(local.clone());
             }
             union
         });
@@ -104,16 +104,16 @@ impl Plan {
             });
         }
         let named = options.hosts.is_some() || options.apps.iter().any(|b| b.hosts.is_some());
-        let afar = addresses.iter().any(|(_, here)| !here)
+        let remote = addresses.iter().any(|(_, local)| !local)
             || addresses.len() > 1
             || named && options.launcher.is_some();
-        if !afar {
+        if !remote {
             names = vec![this_host()];
         }
         let programs = options
             .apps
             .iter()
-            .map(|b| start::program_of(b, afar))
+            .map(|b| start::program_of(b, remote))
             .collect();
         Ok(Plan {
             programs,
@@ -121,7 +121,7 @@ impl Plan {
             hosts: names,
             addresses,
             host_of,
-            afar,
+            remote,
         })
     }
 
@@ -148,7 +148,7 @@ mod tests {
     use crate::options::{Action, parse};
     use std::ffi::OsString;
 
-    fn plan(line: &str) -> Result<Plan, NotStarted> {
+    fn plan(line: &str) -> Result<Plan, StartError> {
         match parse(line.split_whitespace().map(OsString::from), |_| None) {
             Ok(Action::Run(options)) => Plan::make(&options),
             other => panic!("{line}: {other:?}"),
@@ -158,8 +158,8 @@ mod tests {
     #[test]
     fn without_hosts_all_is_here() {
         let p = plan("-n 3 x : y").unwrap();
-        assert!(!p.afar && p.host_of == [0; 4] && p.app_of == [0, 0, 0, 1]);
-        assert!(!plan("-host localhost:4 x").unwrap().afar);
+        assert!(!p.remote && p.host_of == [0; 4] && p.app_of == [0, 0, 0, 1]);
+        assert!(!plan("-host localhost:4 x").unwrap().remote);
         assert_eq!(plan("-host localhost:4 x").unwrap().ranks(), 4);
     }
 
@@ -175,7 +175,7 @@ mod tests {
             (p.host_of, p.hosts.join(" ")),
             (vec![0, 0, 1], "b a".into())
         );
-        assert!(plan("-host localhost --launcher l x").unwrap().afar);
+        assert!(plan("-host localhost --launcher l x").unwrap().remote);
         let p = plan("--hosts a:2,b:2 x").unwrap();
         assert_eq!(p.ranks(), 4);
     }

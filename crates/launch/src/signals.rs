@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::{mem, ptr};
 
 /// Those that mpiexec takes.
-const TAKEN: [c_int; 9] = [
+const HANDLED_SIGNALS: [c_int; 9] = [
     libc::SIGCHLD,
     libc::SIGINT,
     libc::SIGTERM,
@@ -20,25 +20,25 @@ const TAKEN: [c_int; 9] = [
 /// Those that ranks get back with their default action: the runtime ignores SIGPIPE, and shells
 /// that start a job in the background ignore the others, which would leave the job deaf to what
 /// mpiexec passes on.
-pub const RESET: [c_int; 4] = [libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT, libc::SIGXFSZ];
+pub const DEFAULT_SIGNALS: [c_int; 4] = [libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT, libc::SIGXFSZ];
 
 /// mpiexec's signals.
 pub struct Signals {
     fd: OwnedFd,
     /// The mask as it was before.
-    pub before: libc::sigset_t,
+    pub original_mask: libc::sigset_t,
 }
 
 impl Signals {
     /// Blocks the signals, and all others during starts of ranks; they come through the descriptor
     /// from now on.
-    pub fn take() -> io::Result<Signals> {
+    pub fn block() -> io::Result<Signals> {
         // SAFETY: plain system calls on local sets and no handlers; this process has one thread.
         unsafe {
             let mut taken: libc::sigset_t = mem::zeroed();
-            let mut before: libc::sigset_t = mem::zeroed();
+            let mut original_mask: libc::sigset_t = mem::zeroed();
             libc::sigemptyset(&mut taken);
-            for signal in TAKEN {
+            for signal in HANDLED_SIGNALS {
                 let mut action: libc::sigaction = mem::zeroed();
                 libc::sigaction(signal, ptr::null(), &mut action);
                 let ignored = action.sa_sigaction == libc::SIG_IGN;
@@ -52,14 +52,14 @@ impl Signals {
                 libc::sigaddset(&mut taken, signal);
             }
             libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-            libc::sigprocmask(libc::SIG_BLOCK, &taken, &mut before);
+            libc::sigprocmask(libc::SIG_BLOCK, &taken, &mut original_mask);
             let fd = libc::signalfd(-1, &taken, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
             if fd < 0 {
                 return Err(io::Error::last_os_error());
             }
             Ok(Signals {
                 fd: OwnedFd::from_raw_fd(fd),
-                before,
+                original_mask,
             })
         }
     }

@@ -1,10 +1,24 @@
-//! From a command line to running ranks.
+//! Starting ranks: from programs and their environment to processes.
+//!
+//! ```text
+//! environment  what a program's ranks inherit    program  which file a program's name means
+//! binding      which CPUs each rank may use      limits   room for the descriptors of all ranks
+//! spawn        clone and exec of one rank        orphans  ends what ranks leave behind
+//! parent_death the process that cleans up after a killed mpiexec
+//! ```
 
-use std::env;
+pub mod binding;
+mod environment;
+mod limits;
+mod orphans;
+mod parent_death;
+mod program;
+mod spawn;
+
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use ferry_job::{Cores, JobTerms, LAUNCH_FD, Line, NodeJob};
@@ -12,14 +26,14 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Rlimit;
 
-use crate::frame::Program;
-use crate::limits;
-use crate::options::{AppContext, Binding, InheritedEnv};
-use crate::placing;
-use crate::program;
+use crate::options::Binding;
+use crate::protocol::Program;
 use crate::signals::{self, Signals};
-use crate::spawn::{self, Order, RANK_SOCKET, Stack};
-use crate::warden::Warden;
+pub use environment::program_of;
+use environment::{library_folder, put_first};
+pub use orphans::{KILL_DELAY, REAP_TIMEOUT, kill_orphans};
+pub use parent_death::ParentDeathWatcher;
+use spawn::{ChildStack, RANK_SOCKET, SpawnSpec};
 
 /// Descriptors that mpiexec keeps for each rank: stdout, stderr, socket; and one more for a copied
 /// stdin.
@@ -27,17 +41,17 @@ const DESCRIPTORS_PER_RANK: u64 = 4;
 
 /// Why a job could not be started.
 #[derive(Debug)]
-pub struct NotStarted {
+pub struct StartError {
     /// What to say.
     pub text: String,
     /// mpiexec's exit status.
     pub status: u8,
 }
 
-impl NotStarted {
+impl StartError {
     /// With exit status 1.
-    pub fn because(text: impl Into<String>) -> NotStarted {
-        NotStarted {
+    pub fn new(text: impl Into<String>) -> StartError {
+        StartError {
             text: text.into(),
             status: 1,
         }
@@ -45,7 +59,7 @@ impl NotStarted {
 }
 
 /// A rank as it was started.
-pub struct Started {
+pub struct StartedRank {
     /// Its process and process group.
     pub pid: i32,
     /// The socket to it.
@@ -55,20 +69,20 @@ pub struct Started {
 }
 
 /// Everything that ranks are started from.
-pub struct Starter {
-    programs: Vec<Option<Prepared>>,
+pub struct RankStarter {
+    programs: Vec<Option<PreparedProgram>>,
     /// Each local rank's program.
     apps: Vec<usize>,
     placing: Vec<Vec<usize>>,
     descriptors: Rlimit,
     null: File,
-    stack: Stack,
+    stack: ChildStack,
     /// The node's part of the job.
     pub node: NodeJob,
 }
 
 /// A program, ready to be executed.
-struct Prepared {
+struct PreparedProgram {
     shown: String,
     path: CString,
     arguments: Vec<CString>,
@@ -76,7 +90,7 @@ struct Prepared {
     wdir: Option<CString>,
 }
 
-impl Starter {
+impl RankStarter {
     /// Looks at programs, limits and cores of this host, and makes its segment. `app_of`: each of
     /// the job's ranks' program.
     pub fn prepare(
@@ -85,7 +99,7 @@ impl Starter {
         terms: JobTerms,
         node: usize,
         binding: Binding,
-    ) -> Result<Starter, NotStarted> {
+    ) -> Result<RankStarter, StartError> {
         let library = library_folder();
         let local = terms.nodes.ranks_of(node);
         let apps: Vec<usize> = local
@@ -94,34 +108,33 @@ impl Starter {
             .map(|&b| b as usize)
             .collect();
         if apps.len() != local.len() || apps.iter().any(|&b| b >= programs.len()) {
-            return Err(NotStarted::because("a rank has no program"));
+            return Err(StartError::new("a rank has no program"));
         }
         let mut prepared = Vec::with_capacity(programs.len());
         for (number, program) in programs.iter().enumerate() {
             // A program that only other hosts run need not be here.
             prepared.push(if apps.contains(&number) {
-                Some(Prepared::new(program, library.as_deref())?)
+                Some(PreparedProgram::new(program, library.as_deref())?)
             } else {
                 None
             });
         }
         let ranks = apps.len();
         let descriptors = limits::make_room_for_descriptors(ranks as u32, DESCRIPTORS_PER_RANK)
-            .map_err(NotStarted::because)?;
+            .map_err(StartError::new)?;
         let cores = Cores::here();
-        let placing = placing::place(ranks, &cores, binding);
+        let placing = binding::place(ranks, &cores, binding);
         let node = NodeJob::part(terms, node, cores.usable() as u32)
-            .map_err(|e| NotStarted::because(e.to_string()))?;
+            .map_err(|e| StartError::new(e.to_string()))?;
         let null = File::options().read(true).write(true).open("/dev/null");
-        let null =
-            null.map_err(|e| NotStarted::because(format!("/dev/null cannot be opened: {e}")))?;
-        Ok(Starter {
+        let null = null.map_err(|e| StartError::new(format!("/dev/null cannot be opened: {e}")))?;
+        Ok(RankStarter {
             programs: prepared,
             apps,
             placing,
             descriptors,
             null,
-            stack: Stack::new(),
+            stack: ChildStack::new(),
             node,
         })
     }
@@ -134,7 +147,7 @@ impl Starter {
     /// Binds all ranks to one CPU: those of a modelled machine take turns, and handing over costs
     /// several times as much between two. Which one differs from job to job. Returns it, and
     /// after it the CPUs that the job may be spread over later.
-    pub fn share_one_cpu(&mut self) -> Vec<usize> {
+    pub fn bind_all_to_one_cpu(&mut self) -> Vec<usize> {
         let here = Cores::here();
         let mut cpus: Vec<usize> = here
             .cores
@@ -156,8 +169,8 @@ impl Starter {
     }
 
     /// Where a local rank is bound, in words.
-    pub fn place_of(&self, local: usize) -> String {
-        placing::described(&self.placing[local])
+    pub fn binding_of(&self, local: usize) -> String {
+        binding::described(&self.placing[local])
     }
 
     /// Starts one local rank; it reads `stdin`, or nothing.
@@ -166,24 +179,24 @@ impl Starter {
         local: usize,
         stdin: Option<BorrowedFd<'_>>,
         signals: &Signals,
-        warden: &Warden,
-    ) -> Result<Started, NotStarted> {
+        watcher: &ParentDeathWatcher,
+    ) -> Result<StartedRank, StartError> {
         let app = self.apps[local];
         let rank = self.node.local_ranks()[local] as usize;
         let of = self.node.terms().size as usize;
         let Some(program) = &self.programs[app] else {
-            return Err(NotStarted::because(format!("rank {rank} has no program")));
+            return Err(StartError::new(format!("rank {rank} has no program")));
         };
         let shown = &program.shown;
         let refused = |what: &str, cause: std::io::Error| {
-            NotStarted::because(format!(
+            StartError::new(format!(
                 "rank {rank} of {of} ({shown}) cannot be started: {what}: {cause}"
             ))
         };
         let (line, socket) = self
             .node
             .welcome(local as u32, app as u32)
-            .map_err(|e| NotStarted::because(e.to_string()))?;
+            .map_err(|e| StartError::new(e.to_string()))?;
         let (out, out_end) = pipe().map_err(|e| refused("making a pipe for its stdout", e))?;
         let (err, err_end) = pipe().map_err(|e| refused("making a pipe for its stderr", e))?;
         let stdin = stdin.unwrap_or_else(|| self.null.as_fd());
@@ -199,7 +212,7 @@ impl Starter {
             .iter()
             .filter_map(|(name, n)| CString::new(format!("{name}={n}")).ok())
             .collect();
-        let order = Order {
+        let order = SpawnSpec {
             program: &program.path,
             arguments: &program.arguments,
             environment: &program.environment,
@@ -207,11 +220,11 @@ impl Starter {
             wdir: program.wdir.as_deref(),
             standard: [stdin, out_end.as_fd(), err_end.as_fd()],
             socket: socket.as_fd(),
-            affinity: &placing::mask(&self.placing[local]),
+            affinity: &binding::mask(&self.placing[local]),
             descriptors: self.descriptors,
-            default_signals: &signals::RESET,
-            signal_mask: &signals.before,
-            group: warden.group(local),
+            default_signals: &signals::DEFAULT_SIGNALS,
+            signal_mask: &signals.original_mask,
+            group: watcher.group(local),
         };
         let pid = spawn::spawn(&order, &mut self.stack).map_err(|refusal| {
             let advice = advice(&refusal);
@@ -224,7 +237,7 @@ impl Starter {
             };
             not
         })?;
-        Ok(Started {
+        Ok(StartedRank {
             pid,
             line,
             output: [out, err],
@@ -233,7 +246,7 @@ impl Starter {
 }
 
 /// What to do about a refused start.
-fn advice(refusal: &spawn::Refusal) -> String {
+fn advice(refusal: &spawn::SpawnError) -> String {
     match refusal.cause.raw_os_error() {
         Some(libc::EAGAIN | libc::ENOMEM) if refusal.step == "making its process" => {
             format!(
@@ -257,8 +270,8 @@ fn pipe() -> std::io::Result<(OwnedFd, OwnedFd)> {
     Ok((reader, writer))
 }
 
-impl Prepared {
-    fn new(program: &Program, library: Option<&OsStr>) -> Result<Prepared, NotStarted> {
+impl PreparedProgram {
+    fn new(program: &Program, library: Option<&OsStr>) -> Result<PreparedProgram, StartError> {
         let mut environment: Vec<(OsString, OsString)> = program
             .environment
             .iter()
@@ -276,13 +289,13 @@ impl Prepared {
             .map(|(_, value)| value.clone());
         let name = program.program.os();
         let wdir = program.wdir.as_ref().map(|d| PathBuf::from(d.os()));
-        let path = program::find(&name, wdir.as_deref(), path).map_err(|e| NotStarted {
+        let path = program::find(&name, wdir.as_deref(), path).map_err(|e| StartError {
             text: e.text,
             status: e.status,
         })?;
         let text = |s: OsString| {
             CString::new(s.into_vec())
-                .map_err(|_| NotStarted::because("an argument or variable holds a zero byte"))
+                .map_err(|_| StartError::new("an argument or variable holds a zero byte"))
         };
         let mut arguments = vec![text(name.clone())?];
         for argument in &program.arguments {
@@ -294,7 +307,7 @@ impl Prepared {
             name.push(value);
             joined.push(text(name)?);
         }
-        Ok(Prepared {
+        Ok(PreparedProgram {
             shown: name.to_string_lossy().into_owned(),
             path: text(path.into_os_string())?,
             arguments,
@@ -304,174 +317,5 @@ impl Prepared {
     }
 }
 
-/// Puts a folder first in LD_LIBRARY_PATH.
-fn put_first(environment: &mut Vec<(OsString, OsString)>, library: &OsStr) {
-    match environment
-        .iter_mut()
-        .find(|(name, _)| name == LIBRARY_PATH)
-    {
-        Some((_, value)) if !value.is_empty() => {
-            let mut longer = library.to_owned();
-            longer.push(":");
-            longer.push(&value);
-            *value = longer;
-        }
-        Some((_, value)) => *value = library.to_owned(),
-        None => environment.push((LIBRARY_PATH.into(), library.to_owned())),
-    }
-}
-
-/// A program of the command line as a program: its environment is put together, but for what belongs
-/// to a rank or a host. `afar`: for another host, where variables that describe this one are not to
-/// be seen.
-pub fn program_of(app: &AppContext, afar: bool) -> Program {
-    let environment = environment(app)
-        .into_iter()
-        .filter(|(name, _)| !afar || !describes_this_host(name))
-        .map(|(name, value)| (name.as_os_str().into(), value.as_os_str().into()))
-        .collect();
-    Program {
-        program: app.program.as_os_str().into(),
-        arguments: app.arguments.iter().map(|a| a.as_os_str().into()).collect(),
-        wdir: app.wdir.as_ref().map(|d| d.as_os_str().into()),
-        environment,
-        own_library_path: app.set_env.iter().any(|(name, _)| name == LIBRARY_PATH),
-    }
-}
-
-/// Variables that say something of mpiexec's host, terminal or Slurm task that is not true of
-/// another host.
-fn describes_this_host(name: &OsStr) -> bool {
-    let name = name.as_bytes();
-    let whole: [&[u8]; 12] = [
-        b"HOSTNAME",
-        b"HOST",
-        b"DISPLAY",
-        b"XAUTHORITY",
-        b"XDG_RUNTIME_DIR",
-        b"DBUS_SESSION_BUS_ADDRESS",
-        b"SLURMD_NODENAME",
-        b"SLURM_NODEID",
-        b"SLURM_PROCID",
-        b"SLURM_LOCALID",
-        b"SLURM_TASK_PID",
-        b"SLURM_TOPOLOGY_ADDR",
-    ];
-    whole.contains(&name) || name.starts_with(b"SSH_")
-}
-
-/// Variables that belong to one rank alone and must not be taken over from a job that mpiexec
-/// itself runs in.
-const PER_RANK: [&str; 7] = [
-    LAUNCH_FD,
-    "FERRY_RANK",
-    "FERRY_SIZE",
-    "PMI_RANK",
-    "PMI_SIZE",
-    "MPI_LOCALRANKID",
-    "MPI_LOCALNRANKS",
-];
-
-/// A program's environment.
-fn environment(app: &AppContext) -> Vec<(OsString, OsString)> {
-    let mut all: Vec<(OsString, OsString)> = match &app.inherited_env {
-        InheritedEnv::All => env::vars_os().collect(),
-        InheritedEnv::Only(names) => env::vars_os()
-            .filter(|(name, _)| names.contains(name))
-            .collect(),
-    };
-    all.retain(|(name, _)| {
-        !PER_RANK.iter().any(|own| name == own) && !app.set_env.iter().any(|(set, _)| set == name)
-    });
-    for (at, (name, value)) in app.set_env.iter().enumerate() {
-        if !app.set_env[at + 1..].iter().any(|(later, _)| later == name) {
-            all.push((name.clone(), value.clone()));
-        }
-    }
-    all
-}
-
-const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
-
-/// The folder of the installation that holds libmpi_abi.so.1 and nothing else. Put first in
-/// LD_LIBRARY_PATH, it makes programs that were built with another MPI's compiler wrapper for the
-/// standard ABI run on this library.
-fn library_folder() -> Option<OsString> {
-    let folder: PathBuf = env::current_exe()
-        .ok()?
-        .parent()?
-        .parent()?
-        .join("lib/ferry");
-    folder
-        .join("libmpi_abi.so.1")
-        .exists()
-        .then(|| folder.as_os_str().as_bytes().to_vec())
-        .map(OsString::from_vec)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn app(set: &[(&str, &str)], pass: InheritedEnv) -> AppContext {
-        AppContext {
-            count: Some(1),
-            program: "true".into(),
-            arguments: vec![],
-            wdir: None,
-            inherited_env: pass,
-            set_env: set.iter().map(|(a, b)| (a.into(), b.into())).collect(),
-            hosts: None,
-        }
-    }
-    fn value(app: &AppContext, library: Option<&str>, name: &str) -> Option<String> {
-        let prepared = Prepared::new(&program_of(app, false), library.map(OsStr::new)).unwrap();
-        let start = format!("{name}=");
-        let mut found = prepared
-            .environment
-            .iter()
-            .filter_map(|v| v.to_str().unwrap_or_default().strip_prefix(&start));
-        let first = found.next().map(String::from);
-        assert!(found.next().is_none(), "{name} is there twice");
-        first
-    }
-
-    #[test]
-    fn what_is_set_last_holds() {
-        let app = app(
-            &[("A", "1"), ("A", "2"), ("PATH", "/x:/bin")],
-            InheritedEnv::All,
-        );
-        assert_eq!(value(&app, None, "A").as_deref(), Some("2"));
-        assert_eq!(value(&app, None, "PATH").as_deref(), Some("/x:/bin"));
-        assert_eq!(value(&app, None, LAUNCH_FD).as_deref(), Some("19"));
-    }
-
-    #[test]
-    fn an_environment_can_be_empty() {
-        let program = program_of(&app(&[], InheritedEnv::Only(vec![])), false);
-        assert_eq!(program.environment.len(), 0);
-    }
-
-    #[test]
-    fn our_library_comes_first_unless_the_user_says_otherwise() {
-        let ours = Some("/ours");
-        let none = app(&[], InheritedEnv::Only(vec![]));
-        assert_eq!(value(&none, ours, LIBRARY_PATH).as_deref(), Some("/ours"));
-        let theirs = app(&[(LIBRARY_PATH, "/theirs")], InheritedEnv::All);
-        assert_eq!(
-            value(&theirs, ours, LIBRARY_PATH).as_deref(),
-            Some("/theirs")
-        );
-    }
-
-    #[test]
-    fn another_host_has_its_own_name() {
-        let named = app(
-            &[("HOSTNAME", "here"), ("A", "1")],
-            InheritedEnv::Only(vec![]),
-        );
-        assert_eq!(program_of(&named, true).environment.len(), 1);
-        assert_eq!(program_of(&named, false).environment.len(), 2);
-    }
-}
+mod tests;

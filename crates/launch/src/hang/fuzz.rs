@@ -1,8 +1,8 @@
 //! Status pages that ranks have scribbled over: whatever stands there, mpiexec makes a table of
 //! bounded length of it.
 
+use super::mistakes::mistakes;
 use super::*;
-use crate::run::{page_of, view_of};
 use ferry_fuzz::fuzz;
 use ferry_job::RankStatus;
 use std::mem::offset_of;
@@ -44,7 +44,7 @@ fn fuzz_status_pages() {
     ];
     fuzz("status pages", &seeds, |bytes| {
         let ranks: Vec<RankView> = bytes.as_chunks::<SIZE>().0.iter().map(view).collect();
-        let still = stillness(&ranks).is_some();
+        let still = stalled_state(&ranks).is_some();
         let text = report(&ranks, 1 << 40);
         assert!(text.len() < 64 * 1024);
         assert!(

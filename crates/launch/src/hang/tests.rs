@@ -1,12 +1,16 @@
 //! What is said of jobs that hang.
 
+use ferry_job::ITSELF;
+
+use super::mistakes::mistakes;
+use super::table::list;
 use super::*;
 
 const SECOND: u64 = 1_000_000_000;
 
 fn waiting(call: &str, peer: i32, tag: i32) -> RankView {
     RankView {
-        fate: Fate::Running,
+        phase: RankPhase::Running,
         asleep: true,
         call: call.into(),
         since: SECOND,
@@ -29,9 +33,9 @@ fn collective(call: &str, number: u64, root: i32) -> RankView {
         ..waiting(call, -2, -1)
     }
 }
-fn ended(fate: Fate) -> RankView {
+fn ended(phase: RankPhase) -> RankView {
     RankView {
-        fate,
+        phase,
         asleep: false,
         ..waiting("", -1, -1)
     }
@@ -43,7 +47,7 @@ fn said(ranks: &[RankView]) -> String {
 #[test]
 fn two_receives_facing_each_other() {
     let ranks = [waiting("MPI_Recv", 1, 3), waiting("MPI_Recv", 0, 3)];
-    assert!(stillness(&ranks).is_some());
+    assert!(stalled_state(&ranks).is_some());
     let text = said(&ranks);
     assert!(
         text.contains("ranks 0 and 1 wait for each other, all receiving"),
@@ -62,7 +66,7 @@ fn a_ring_of_sends() {
         waiting("MPI_Send", 1, 0),
         waiting("MPI_Ssend", 2, 0),
         waiting("MPI_Send", 0, 0),
-        ended(Fate::Finalized),
+        ended(RankPhase::Finalized),
     ];
     let text = said(&ranks);
     assert!(
@@ -78,12 +82,12 @@ fn waiting_for_oneself() {
 
 #[test]
 fn a_peer_that_has_finished() {
-    let text = said(&[waiting("MPI_Recv", 1, 7), ended(Fate::Exited)]);
+    let text = said(&[waiting("MPI_Recv", 1, 7), ended(RankPhase::Exited)]);
     assert!(
         text.contains("rank 0 waits in MPI_Recv (tag 7) for rank 1, which has ended"),
         "{text}"
     );
-    let text = said(&[waiting("MPI_Probe", -1, 7), ended(Fate::Finalized)]);
+    let text = said(&[waiting("MPI_Probe", -1, 7), ended(RankPhase::Finalized)]);
     assert!(
         text.contains("any rank, but all others have finished"),
         "{text}"
@@ -92,7 +96,7 @@ fn a_peer_that_has_finished() {
 
 #[test]
 fn a_generalised_request() {
-    let ranks = [waiting("MPI_Wait", ITSELF, -1), ended(Fate::Finalized)];
+    let ranks = [waiting("MPI_Wait", ITSELF, -1), ended(RankPhase::Finalized)];
     assert!(report(&ranks, 2 * SECOND).contains("its own program"));
     let text = said(&ranks);
     assert!(
@@ -163,7 +167,7 @@ fn a_small_communicator_knows_only_how_many() {
         part,
         waiting("MPI_Recv", 0, 0),
         waiting("MPI_Recv", 1, 0),
-        ended(Fate::Exited),
+        ended(RankPhase::Exited),
     ]);
     assert!(
         text.contains("on rows, which has 3 ranks: 1 of them is not in it"),
@@ -188,14 +192,14 @@ fn a_job_that_may_go_on_is_no_hang() {
         asleep: false,
         ..waiting("", -1, -1)
     };
-    assert!(stillness(&[waiting("MPI_Recv", 1, 0), busy]).is_none());
-    assert!(stillness(&[waiting("MPI_Recv", 1, 0), ended(Fate::Started)]).is_none());
+    assert!(stalled_state(&[waiting("MPI_Recv", 1, 0), busy]).is_none());
+    assert!(stalled_state(&[waiting("MPI_Recv", 1, 0), ended(RankPhase::Started)]).is_none());
     let in_flight = RankView {
         sent: 6,
         ..waiting("MPI_Recv", 0, 0)
     };
-    assert!(stillness(&[waiting("MPI_Recv", 1, 0), in_flight]).is_none());
-    assert!(stillness(&[ended(Fate::Finalized), ended(Fate::Exited)]).is_none());
+    assert!(stalled_state(&[waiting("MPI_Recv", 1, 0), in_flight]).is_none());
+    assert!(stalled_state(&[ended(RankPhase::Finalized), ended(RankPhase::Exited)]).is_none());
 }
 
 #[test]
@@ -204,8 +208,8 @@ fn a_message_to_a_finished_rank_is_never_taken() {
         sent: 6,
         ..collective("MPI_Barrier", 1, -1)
     };
-    let ranks = [sender, ended(Fate::Exited)];
-    assert!(stillness(&ranks).is_some());
+    let ranks = [sender, ended(RankPhase::Exited)];
+    assert!(stalled_state(&ranks).is_some());
     let text = said(&ranks);
     assert!(
         text.contains("rank 0 waits in MPI_Barrier") && text.contains("rank 1 has ended"),
@@ -217,15 +221,15 @@ fn a_message_to_a_finished_rank_is_never_taken() {
 fn moving_between_two_looks_is_seen() {
     let before = [waiting("MPI_Recv", 1, 0), waiting("MPI_Recv", 0, 0)];
     let mut after = before.clone();
-    assert_eq!(stillness(&before), stillness(&after));
+    assert_eq!(stalled_state(&before), stalled_state(&after));
     after[1].since += 1;
-    assert_ne!(stillness(&before), stillness(&after));
+    assert_ne!(stalled_state(&before), stalled_state(&after));
 }
 
 #[test]
 fn a_big_job_makes_a_short_table() {
     let mut ranks = vec![collective("MPI_Barrier", 1, -1); 511];
-    ranks.push(ended(Fate::Exited));
+    ranks.push(ended(RankPhase::Exited));
     let text = report(&ranks, 2 * SECOND);
     assert!(text.lines().count() <= 5, "{text}");
     assert!(text.contains("0-510"), "{text}");

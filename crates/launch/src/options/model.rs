@@ -26,7 +26,7 @@ pub struct Options {
     pub label: bool,
     /// Which ranks read standard input.
     pub stdin: StdinTarget,
-    /// End the job after this time.
+    /// WaitStatus the job after this time.
     pub timeout: Option<Duration>,
     /// How ranks are bound to cores.
     pub bind: Binding,
@@ -120,7 +120,7 @@ pub enum Binding {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OnHang {
     /// Print who waits for whom, and end it.
-    End,
+    WaitStatus,
     /// Print who waits for whom.
     Report,
     /// Nothing. The ranks are not even watched.

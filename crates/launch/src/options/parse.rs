@@ -104,8 +104,9 @@ impl Parser {
                 .transpose()?,
             bind: Binding::Share,
             report_bindings: false,
-            on_hang: variable("FERRY_ON_HANG")
-                .map_or(Ok(OnHang::End), |v| values::on_hang("FERRY_ON_HANG", &v))?,
+            on_hang: variable("FERRY_ON_HANG").map_or(Ok(OnHang::WaitStatus), |v| {
+                values::on_hang("FERRY_ON_HANG", &v)
+            })?,
             verbose: false,
             hosts: None,
             map_by: MapBy::Slot,

@@ -144,7 +144,7 @@ pub(super) fn seconds(option: &str, text: &str) -> Result<Duration, String> {
 /// --on-hang.
 pub(super) fn on_hang(option: &str, text: &str) -> Result<OnHang, String> {
     match text {
-        "end" | "abort" | "kill" => Ok(OnHang::End),
+        "end" | "abort" | "kill" => Ok(OnHang::WaitStatus),
         "report" => Ok(OnHang::Report),
         "ignore" => Ok(OnHang::Ignore),
         _ => Err(format!("{option} {text:?}: say end, report or ignore")),

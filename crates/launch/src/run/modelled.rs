@@ -14,33 +14,33 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::here::Here;
-use super::{Job, MODEL, STATUS_HANG};
+use super::local::LocalRanks;
+use super::{EVENT_MODEL, Job, STATUS_HANG};
 use crate::options::{self, Binding, OnHang};
-use crate::placing;
-use crate::start::{NotStarted, Starter};
+use crate::start::binding;
+use crate::start::{RankStarter, StartError};
 
 /// A job that runs for longer than this shows its virtual time on a terminal.
-const SHOWN_AFTER: Duration = Duration::from_secs(1);
+const PROGRESS_LINE_DELAY: Duration = Duration::from_secs(1);
 /// A model that has not ended after the job by then is ended. Writing a long timeline takes a
 /// while.
-const PATIENCE: Duration = Duration::from_secs(20);
+const REAP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A modelled machine, as mpiexec has it.
-pub(super) struct Modelled {
+pub(super) struct MachineModel {
     arena: Arena,
     name: String,
     pid: i32,
     pipe: File,
-    heard: Vec<u8>,
-    began: Instant,
+    received: Vec<u8>,
+    started_at: Instant,
     /// Standard error is a terminal.
-    shows: bool,
-    shown: bool,
+    on_terminal: bool,
+    progress_shown: bool,
     report: Option<String>,
-    wanted: bool,
+    print_report: bool,
     /// The job is over.
-    closing: bool,
+    stopping: bool,
 }
 
 /// Reads the machine and makes the memory that the ranks will share with it.
@@ -50,9 +50,9 @@ pub(super) struct Modelled {
 pub(super) fn prepare(
     asked: &options::MachineOptions,
     bind: Binding,
-    starter: &mut Starter,
-) -> Result<(), NotStarted> {
-    let wrong = |text: String| NotStarted { text, status: 2 };
+    starter: &mut RankStarter,
+) -> Result<(), StartError> {
+    let wrong = |text: String| StartError { text, status: 2 };
     let (file, text) = machine::find(&asked.name).map_err(wrong)?;
     let mut machine = machine::read(&file, &text).map_err(|e| wrong(e.to_string()))?;
     match asked.compute {
@@ -78,27 +78,27 @@ pub(super) fn prepare(
             .map_err(|e| wrong(format!("--machine-trace {}: {e}", path.display())))?;
     }
     let arena = Arena::create(ranks as u32, machine.card_memory(), &machine.encode())
-        .map_err(|e| NotStarted::because(e.to_string()))?;
+        .map_err(|e| StartError::new(e.to_string()))?;
     let fd = arena.fd().try_clone_to_owned();
-    let fd = fd.map_err(|e| NotStarted::because(format!("a descriptor for the machine: {e}")))?;
+    let fd = fd.map_err(|e| StartError::new(format!("a descriptor for the machine: {e}")))?;
     starter.node.segment.machine = Some(fd);
     // Each rank has a processor there, whatever this host has: nothing that the library chooses may
     // depend on that.
     starter.node.set_cores(ranks as u32);
     if machine.cpu.compute == Compute::Zero && bind == Binding::Share {
-        arena.spread(&starter.share_one_cpu());
+        arena.spread(&starter.bind_all_to_one_cpu());
     }
     Ok(())
 }
 
-impl Here {
+impl LocalRanks {
     /// Starts the process that models the machine, if the job has one. Call while this process has
     /// one thread.
     pub(super) fn start_model(
         &mut self,
         asked: &options::MachineOptions,
         epoll: &OwnedFd,
-    ) -> io::Result<Option<Modelled>> {
+    ) -> io::Result<Option<MachineModel>> {
         let Some(fd) = &self.starter.node.segment.machine else {
             return Ok(None);
         };
@@ -129,27 +129,27 @@ impl Here {
             pid => pid,
         };
         fcntl_setfl(&pipe, OFlags::NONBLOCK)?;
-        let token = epoll::EventData::new_u64(MODEL);
+        let token = epoll::EventData::new_u64(EVENT_MODEL);
         epoll::add(epoll, &pipe, token, epoll::EventFlags::IN)?;
-        Ok(Some(Modelled {
+        Ok(Some(MachineModel {
             arena,
             name: machine.machine.name,
             pid,
             pipe: pipe.into(),
-            heard: Vec::new(),
-            began: Instant::now(),
-            shows: io::stderr().is_terminal(),
-            shown: false,
+            received: Vec::new(),
+            started_at: Instant::now(),
+            on_terminal: io::stderr().is_terminal(),
+            progress_shown: false,
             report: None,
-            wanted: asked.report,
-            closing: false,
+            print_report: asked.report,
+            stopping: false,
         }))
     }
 }
 
 /// Binds this process to these CPUs, if there are any. Where that is refused it works all the same.
 fn bind(cpus: &[usize]) {
-    let mask = placing::mask(cpus);
+    let mask = binding::mask(cpus);
     if !mask.is_empty() {
         // SAFETY: the mask is as long as the call is told.
         unsafe {
@@ -197,7 +197,7 @@ fn model(
     unsafe { libc::_exit(0) }
 }
 
-impl Modelled {
+impl MachineModel {
     /// A rank's process has ended.
     pub(super) fn gone(&self, rank: usize) {
         self.arena.gone(rank as u32);
@@ -209,7 +209,7 @@ impl Modelled {
         loop {
             match self.pipe.read(&mut bytes) {
                 Ok(0) => return false,
-                Ok(n) => self.heard.extend_from_slice(&bytes[..n]),
+                Ok(n) => self.received.extend_from_slice(&bytes[..n]),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return e.kind() == io::ErrorKind::WouldBlock,
             }
@@ -218,16 +218,16 @@ impl Modelled {
 
     /// The next line of what was read.
     fn line(&mut self) -> Option<String> {
-        let end = self.heard.iter().position(|&b| b == b'\n')?;
-        let line: Vec<u8> = self.heard.drain(..=end).collect();
+        let end = self.received.iter().position(|&b| b == b'\n')?;
+        let line: Vec<u8> = self.received.drain(..=end).collect();
         Some(String::from_utf8_lossy(&line[..end]).into_owned())
     }
 
-    /// Waits for the model's end, and keeps its report.
+    /// ThreadState for the model's end, and keeps its report.
     fn end(&mut self) {
-        self.closing = true;
+        self.stopping = true;
         self.arena.close();
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + REAP_TIMEOUT;
         while self.read() {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -244,7 +244,7 @@ impl Modelled {
         }
         while let Some(line) = self.line() {
             if line == "report" {
-                let report = String::from_utf8_lossy(&self.heard).into_owned();
+                let report = String::from_utf8_lossy(&self.received).into_owned();
                 self.report = Some(report);
                 break;
             }
@@ -256,7 +256,7 @@ impl Modelled {
 
 impl Job<'_> {
     /// The model has said something, or ended.
-    pub(super) fn hear_model(&mut self) {
+    pub(super) fn read_model(&mut self) {
         let Some(modelled) = &mut self.modelled else {
             return;
         };
@@ -265,7 +265,7 @@ impl Job<'_> {
         while let Some(line) = modelled.line() {
             if line == "report" {
                 // Nothing to be cut into lines comes after it.
-                modelled.heard.splice(0..0, *b"report\n");
+                modelled.received.splice(0..0, *b"report\n");
                 break;
             }
             said.push(line);
@@ -274,7 +274,8 @@ impl Job<'_> {
         if !lives {
             let _ = epoll::delete(&self.poll, &modelled.pipe);
         }
-        let broken = !lives && said.is_empty() && !modelled.closing && modelled.heard.is_empty();
+        let broken =
+            !lives && said.is_empty() && !modelled.stopping && modelled.received.is_empty();
         for line in said {
             match line.split_once(' ') {
                 Some(("stuck", ps)) => self.stuck(&name, ps.parse().unwrap_or(0)),
@@ -290,15 +291,15 @@ impl Job<'_> {
 
     /// No rank can go on, in virtual time.
     fn stuck(&mut self, name: &str, ps: u64) {
-        if self.options.on_hang == OnHang::Ignore || self.ending.is_some() {
+        if self.options.on_hang == OnHang::Ignore || self.shutdown.is_some() {
             return;
         }
         let text = format!(
             "this job hangs on machine {name} at {} of virtual time: every rank waits or has finished, and nothing is under way\n{}",
             Time::ps(ps),
-            self.picture()
+            self.wait_report()
         );
-        if self.options.on_hang == OnHang::End {
+        if self.options.on_hang == OnHang::WaitStatus {
             let text = text + "ending the job (--on-hang=report lets it go on)";
             self.end(&text, STATUS_HANG);
         } else {
@@ -309,8 +310,8 @@ impl Job<'_> {
     /// On a terminal: how far virtual time is, for as long as nothing else is written.
     pub(super) fn show_virtual_time(&mut self, now: Instant) {
         let Some(m) = &mut self.modelled else { return };
-        let real = now.duration_since(m.began);
-        if !m.shows || real < SHOWN_AFTER || m.closing {
+        let real = now.duration_since(m.started_at);
+        if !m.on_terminal || real < PROGRESS_LINE_DELAY || m.stopping {
             return;
         }
         let (ps, commands) = m.arena.progress();
@@ -320,20 +321,20 @@ impl Job<'_> {
             Time::ps(ps).seconds(),
             real.as_secs_f64(),
         );
-        m.shown = io::stderr().write_all(text.as_bytes()).is_ok();
+        m.progress_shown = io::stderr().write_all(text.as_bytes()).is_ok();
     }
 
     /// Takes that line away.
     pub(super) fn hide_virtual_time(&mut self) {
         if let Some(m) = &mut self.modelled
-            && std::mem::take(&mut m.shown)
+            && std::mem::take(&mut m.progress_shown)
         {
             let _ = io::stderr().write_all(b"\r\x1b[2K");
         }
     }
 
     /// Ends the model with the job.
-    pub(super) fn end_model(&mut self) {
+    pub(super) fn stop_model(&mut self) {
         if let Some(modelled) = &mut self.modelled {
             let _ = epoll::delete(&self.poll, &modelled.pipe);
             modelled.end();
@@ -345,7 +346,7 @@ impl Job<'_> {
         let Some(modelled) = &mut self.modelled else {
             return;
         };
-        if let (true, Some(report)) = (modelled.wanted, modelled.report.take()) {
+        if let (true, Some(report)) = (modelled.print_report, modelled.report.take()) {
             let _ = io::stderr().write_all(report.as_bytes());
         }
     }

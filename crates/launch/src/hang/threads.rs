@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// What was last seen of the ranks of a node.
 #[derive(Default)]
-pub struct Sleepers {
+pub struct SleepCheck {
     /// By local rank.
-    last: Vec<Option<Sleeping>>,
+    last: Vec<Option<ThreadSwitches>>,
 }
 
-impl Sleepers {
+impl SleepCheck {
     /// Is rank `local`, the process `pid` or one that it started, awake? One that has been woken,
     /// or stopped, is no longer waiting for anybody, although it has had no time yet to say so.
     /// One with several threads in MPI sleeps if none of its threads has run since the question
@@ -43,11 +43,11 @@ fn is_awake(pid: i32) -> bool {
 /// How often each thread of the program has been given up by a core, one way and the other: what
 /// stays alike while none runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Sleeping(Vec<(u32, [u64; 2])>);
+struct ThreadSwitches(Vec<(u32, [u64; 2])>);
 
 /// Where a process's threads sleep in MPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Bed {
+struct MpiSleep {
     /// Address of the word, in the process.
     word: u64,
     /// The epoll descriptor; -1: there is none.
@@ -56,21 +56,21 @@ struct Bed {
 
 /// What `/proc/PID/task/TID/syscall` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waits {
+enum ThreadState {
     /// In MPI, until another rank or another thread rings.
     InMpi,
     /// For another thread of the process, without limit.
     ForThread,
     /// It runs, or may wake by itself or by what is outside of the job.
-    Unsure,
+    MayRun,
 }
 
 /// The process of this rank, if all its threads, Ferry's own left out, sleep until another one
 /// wakes them, and one at least in MPI. Two equal answers mean that none has run in between. None
 /// as well where the kernel does not say (`/proc/PID/task/TID/syscall` wants the right to trace the
 /// process, which one that started it has).
-fn all_asleep(status: &RankStatus) -> Option<Sleeping> {
-    let bed = Bed {
+fn all_asleep(status: &RankStatus) -> Option<ThreadSwitches> {
+    let mpi_sleep = MpiSleep {
         word: status.bell.load(Relaxed),
         door: status.door.load(Relaxed),
     };
@@ -87,10 +87,10 @@ fn all_asleep(status: &RankStatus) -> Option<Sleeping> {
         if read("comm")?.starts_with(ferry_job::THREAD_PREFIX) {
             continue;
         }
-        match waits(&read("syscall")?, bed, shared) {
-            Waits::Unsure => return None,
-            Waits::InMpi => in_mpi = true,
-            Waits::ForThread => {}
+        match waits(&read("syscall")?, mpi_sleep, shared) {
+            ThreadState::MayRun => return None,
+            ThreadState::InMpi => in_mpi = true,
+            ThreadState::ForThread => {}
         }
         let status = read("status")?;
         // One that has been woken while it is stopped stands in its system call still.
@@ -100,19 +100,19 @@ fn all_asleep(status: &RankStatus) -> Option<Sleeping> {
         all.push((tid, switches(&status)?));
     }
     all.sort_unstable();
-    in_mpi.then_some(Sleeping(all))
+    in_mpi.then_some(ThreadSwitches(all))
 }
 
 /// From the line of a thread's system call: its number and arguments. `shared`: have other
 /// processes what is at this address?
-fn waits(line: &str, bed: Bed, shared: impl Fn(u64) -> bool) -> Waits {
+fn waits(line: &str, mpi_sleep: MpiSleep, shared: impl Fn(u64) -> bool) -> ThreadState {
     let mut words = line.split_ascii_whitespace();
     let number: Option<i64> = words.next().and_then(|w| w.parse().ok());
     let arguments: Vec<u64> = words
         .map_while(|w| u64::from_str_radix(w.strip_prefix("0x")?, 16).ok())
         .collect();
     let (Some(number), &[first, second, _, fourth, ..]) = (number, &arguments[..]) else {
-        return Waits::Unsure;
+        return ThreadState::MayRun;
     };
     let forever = fourth as i32 == -1;
     match number {
@@ -122,16 +122,18 @@ fn waits(line: &str, bed: Bed, shared: impl Fn(u64) -> bool) -> Waits {
             let operation = second as i32 & libc::FUTEX_CMD_MASK;
             let waits = operation == libc::FUTEX_WAIT || operation == libc::FUTEX_WAIT_BITSET;
             match waits && fourth == 0 {
-                true if first == bed.word => Waits::InMpi,
-                true if private() => Waits::ForThread,
-                _ => Waits::Unsure,
+                true if first == mpi_sleep.word => ThreadState::InMpi,
+                true if private() => ThreadState::ForThread,
+                _ => ThreadState::MayRun,
             }
         }
-        libc::SYS_epoll_pwait if forever && first as i32 == bed.door => Waits::InMpi,
+        libc::SYS_epoll_pwait if forever && first as i32 == mpi_sleep.door => ThreadState::InMpi,
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_epoll_wait if forever && first as i32 == bed.door => Waits::InMpi,
-        libc::SYS_epoll_pwait2 if fourth == 0 && first as i32 == bed.door => Waits::InMpi,
-        _ => Waits::Unsure,
+        libc::SYS_epoll_wait if forever && first as i32 == mpi_sleep.door => ThreadState::InMpi,
+        libc::SYS_epoll_pwait2 if fourth == 0 && first as i32 == mpi_sleep.door => {
+            ThreadState::InMpi
+        }
+        _ => ThreadState::MayRun,
     }
 }
 
@@ -172,12 +174,12 @@ mod tests {
     use std::sync::{Arc, Barrier, mpsc};
 
     /// With a process that shares nothing below 64 KiB.
-    fn waits(line: &str) -> Waits {
-        let bed = Bed {
+    fn waits(line: &str) -> ThreadState {
+        let mpi_sleep = MpiSleep {
             word: 0x7f00_0000_1040,
             door: 9,
         };
-        super::waits(line, bed, |address| address >= 0x10000)
+        super::waits(line, mpi_sleep, |address| address >= 0x10000)
     }
 
     #[test]
@@ -191,17 +193,17 @@ mod tests {
         let (wait, bitset) = (libc::FUTEX_WAIT, libc::FUTEX_WAIT_BITSET);
         let private = libc::FUTEX_PRIVATE_FLAG;
         let own = "0x7f0000001040";
-        assert_eq!(waits(&line(own, bitset, "0x0")), Waits::InMpi);
-        assert_eq!(waits(&line(own, bitset, "0x7ffe10")), Waits::Unsure);
+        assert_eq!(waits(&line(own, bitset, "0x0")), ThreadState::InMpi);
+        assert_eq!(waits(&line(own, bitset, "0x7ffe10")), ThreadState::MayRun);
         assert_eq!(
             waits(&line("0x5500", wait | private, "0x0")),
-            Waits::ForThread
+            ThreadState::ForThread
         );
-        assert_eq!(waits(&line("0x5500", wait, "0x0")), Waits::ForThread);
+        assert_eq!(waits(&line("0x5500", wait, "0x0")), ThreadState::ForThread);
         // A word that other processes share is whose?
-        assert_eq!(waits(&line("0x15500", wait, "0x0")), Waits::Unsure);
+        assert_eq!(waits(&line("0x15500", wait, "0x0")), ThreadState::MayRun);
         let wake = libc::FUTEX_WAKE | private;
-        assert_eq!(waits(&line("0x5500", wake, "0x0")), Waits::Unsure);
+        assert_eq!(waits(&line("0x5500", wake, "0x0")), ThreadState::MayRun);
     }
 
     #[test]
@@ -210,10 +212,10 @@ mod tests {
             let number = libc::SYS_epoll_pwait;
             format!("{number} {fd:#x} 0x7ffe00 0x4 {limit} 0x0 0x8 0x7ffe00 0x7f00")
         };
-        assert_eq!(waits(&line(9, "0xffffffff")), Waits::InMpi);
-        assert_eq!(waits(&line(9, "0xffffffffffffffff")), Waits::InMpi);
-        assert_eq!(waits(&line(8, "0xffffffff")), Waits::Unsure);
-        assert_eq!(waits(&line(9, "0x64")), Waits::Unsure);
+        assert_eq!(waits(&line(9, "0xffffffff")), ThreadState::InMpi);
+        assert_eq!(waits(&line(9, "0xffffffffffffffff")), ThreadState::InMpi);
+        assert_eq!(waits(&line(8, "0xffffffff")), ThreadState::MayRun);
+        assert_eq!(waits(&line(9, "0x64")), ThreadState::MayRun);
     }
 
     #[test]
@@ -226,7 +228,7 @@ mod tests {
             "202 nonsense",
             "202 0x1 0x2",
         ] {
-            assert_eq!(waits(line), Waits::Unsure, "{line}");
+            assert_eq!(waits(line), ThreadState::MayRun, "{line}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! A process that ends what is left of the job if mpiexec itself is killed outright.
 //!
-//! Ranks die with mpiexec by PR_SET_PDEATHSIG; what they started themselves does not. The warden
+//! Ranks die with mpiexec by PR_SET_PDEATHSIG; what they started themselves does not. The watcher
 //! sleeps on a pipe whose other end only mpiexec holds. When that end closes, it kills the process
 //! groups of all ranks that mpiexec had not yet seen the end of.
 
@@ -11,24 +11,24 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
-/// mpiexec's handle on the warden.
-pub struct Warden {
+/// mpiexec's handle on the watcher.
+pub struct ParentDeathWatcher {
     pid: i32,
     /// Closed with mpiexec.
     _lifeline: OwnedFd,
     groups: &'static [AtomicI32],
 }
 
-impl Warden {
+impl ParentDeathWatcher {
     /// Starts it, for `ranks` ranks. Call while this process has one thread and little memory.
-    pub fn start(ranks: u32) -> io::Result<Warden> {
+    pub fn start(ranks: u32) -> io::Result<ParentDeathWatcher> {
         let groups = shared_numbers(ranks as usize)?;
         let (watched, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
         // SAFETY: this process has one thread; the child makes system calls only.
         match unsafe { libc::fork() } {
             0 => watch(watched, lifeline, groups),
             -1 => Err(io::Error::last_os_error()),
-            pid => Ok(Warden {
+            pid => Ok(ParentDeathWatcher {
                 pid,
                 _lifeline: lifeline,
                 groups,
@@ -37,7 +37,7 @@ impl Warden {
     }
 
     /// Where a rank's process group stands; 0 before it starts. The rank writes it itself: its copy
-    /// of the lifeline closes only when it executes its program, so the warden never looks
+    /// of the lifeline closes only when it executes its program, so the watcher never looks
     /// between the start and the note.
     pub fn group(&self, rank: usize) -> &AtomicI32 {
         &self.groups[rank]
@@ -49,7 +49,7 @@ impl Warden {
     }
 }
 
-impl Drop for Warden {
+impl Drop for ParentDeathWatcher {
     fn drop(&mut self) {
         // SAFETY: our own child, not yet waited for.
         unsafe {
@@ -79,7 +79,7 @@ fn shared_numbers(n: usize) -> io::Result<&'static [AtomicI32]> {
     Ok(unsafe { std::slice::from_raw_parts(at.cast(), n) })
 }
 
-/// The warden's life.
+/// The watcher's life.
 fn watch(watched: OwnedFd, lifeline: OwnedFd, groups: &[AtomicI32]) -> ! {
     drop(lifeline);
     // SAFETY: system calls only. A session of its own keeps it from the terminal's signals; the

@@ -7,8 +7,8 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::frame::PIECE;
 use crate::options::StdinTarget;
+use crate::protocol::CHUNK_MAX_BYTES;
 
 /// How ranks get their standard input.
 pub enum Input {
@@ -18,31 +18,31 @@ pub enum Input {
     Inherited(u32),
     /// mpiexec reads and copies: for a terminal, which only the foreground's process group may
     /// read, and for several readers.
-    Copied(Pump),
+    Copied(StdinCopier),
     /// mpiexec reads and sends it to the hosts whose ranks read.
-    Sent(Feed),
+    Sent(StdinSender),
 }
 
 /// Reads standard input for other hosts, one piece at a time.
-pub struct Feed {
+pub struct StdinSender {
     /// Hosts that have not taken the last piece yet.
-    pub outstanding: usize,
+    pub outstanding_acks: usize,
     /// Somebody is there to read.
-    pub wanted: bool,
+    pub enabled: bool,
     ended: bool,
     terminal: bool,
-    waiting: bool,
+    in_background: bool,
 }
 
 /// Copies standard input into pipes.
-pub struct Pump {
-    to: StdinTarget,
+pub struct StdinCopier {
+    target: StdinTarget,
     writers: Vec<Writer>,
     buffer: Vec<u8>,
     ended: bool,
     terminal: bool,
     /// Not in the terminal's foreground: reading would stop mpiexec.
-    waiting: bool,
+    in_background: bool,
 }
 
 struct Writer {
@@ -52,7 +52,7 @@ struct Writer {
 
 /// What the pump waits for.
 #[derive(Debug, PartialEq)]
-pub enum Wants {
+pub enum WaitFor {
     /// Standard input to become readable.
     Input,
     /// One of these to take more.
@@ -63,48 +63,48 @@ pub enum Wants {
 
 impl Input {
     /// Decides how it is done.
-    /// `afar`: the ranks are on other hosts.
-    pub fn new(to: StdinTarget, afar: bool) -> Input {
+    /// `remote`: the ranks are on other hosts.
+    pub fn new(target: StdinTarget, remote: bool) -> Input {
         let terminal = rustix::termios::isatty(standard_input());
-        match to {
+        match target {
             StdinTarget::None => Input::Nothing,
-            _ if afar => Input::Sent(Feed {
-                outstanding: 0,
-                wanted: false,
+            _ if remote => Input::Sent(StdinSender {
+                outstanding_acks: 0,
+                enabled: false,
                 ended: false,
                 terminal,
-                waiting: false,
+                in_background: false,
             }),
             StdinTarget::Rank(rank) if !terminal => Input::Inherited(rank),
-            _ => Input::Copied(Pump {
-                to,
+            _ => Input::Copied(StdinCopier {
+                target,
                 writers: Vec::new(),
                 buffer: Vec::new(),
                 ended: false,
                 terminal,
-                waiting: false,
+                in_background: false,
             }),
         }
     }
 }
 
-impl Feed {
+impl StdinSender {
     /// What to wait for.
-    pub fn wants(&self) -> Wants {
-        if self.wanted && !self.ended && !self.waiting && self.outstanding == 0 {
-            Wants::Input
+    pub fn waits_for(&self) -> WaitFor {
+        if self.enabled && !self.ended && !self.in_background && self.outstanding_acks == 0 {
+            WaitFor::Input
         } else {
-            Wants::Nothing
+            WaitFor::Nothing
         }
     }
 
     /// Reads once: a piece, an empty one at the end, or none now.
     pub fn read(&mut self) -> Option<Vec<u8>> {
         if is_background(self.terminal) {
-            self.waiting = true;
+            self.in_background = true;
             return None;
         }
-        let mut piece = vec![0; PIECE];
+        let mut piece = vec![0; CHUNK_MAX_BYTES];
         let n = match rustix::io::read(standard_input(), piece.as_mut_slice()) {
             Ok(n) => n,
             Err(Errno::INTR | Errno::AGAIN) => return None,
@@ -117,7 +117,7 @@ impl Feed {
 
     /// mpiexec may be in the foreground again.
     pub fn resume(&mut self) {
-        self.waiting = false;
+        self.in_background = false;
     }
 }
 
@@ -127,16 +127,16 @@ fn is_background(terminal: bool) -> bool {
     terminal && unsafe { libc::tcgetpgrp(0) != libc::getpgrp() }
 }
 
-impl Pump {
+impl StdinCopier {
     /// For an agent, to which mpiexec sends what its ranks read.
-    pub fn for_agent() -> Pump {
-        Pump {
-            to: StdinTarget::All,
+    pub fn for_agent() -> StdinCopier {
+        StdinCopier {
+            target: StdinTarget::All,
             writers: Vec::new(),
             buffer: Vec::new(),
             ended: false,
             terminal: false,
-            waiting: false,
+            in_background: false,
         }
     }
 
@@ -155,7 +155,7 @@ impl Pump {
 
     /// The reading end for a rank; `None` if it reads nothing.
     pub fn reader(&mut self, rank: u32) -> io::Result<Option<OwnedFd>> {
-        if self.to != StdinTarget::All && self.to != StdinTarget::Rank(rank) {
+        if self.target != StdinTarget::All && self.target != StdinTarget::Rank(rank) {
             return Ok(None);
         }
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -168,33 +168,33 @@ impl Pump {
     }
 
     /// What to wait for.
-    pub fn wants(&self) -> Wants {
-        if self.writers.is_empty() || self.waiting {
-            Wants::Nothing
+    pub fn waits_for(&self) -> WaitFor {
+        if self.writers.is_empty() || self.in_background {
+            WaitFor::Nothing
         } else if self.writers.iter().all(|w| w.at == self.buffer.len()) {
             if self.ended {
-                Wants::Nothing
+                WaitFor::Nothing
             } else {
-                Wants::Input
+                WaitFor::Input
             }
         } else {
             let behind = self.writers.iter().filter(|w| w.at < self.buffer.len());
-            Wants::Room(behind.map(|w| w.pipe.as_raw_fd()).collect())
+            WaitFor::Room(behind.map(|w| w.pipe.as_raw_fd()).collect())
         }
     }
 
     /// mpiexec may be in the foreground again.
     pub fn resume(&mut self) {
-        self.waiting = false;
+        self.in_background = false;
     }
 
     /// Standard input is readable: reads once and writes on.
     pub fn read(&mut self) {
         if is_background(self.terminal) {
-            self.waiting = true;
+            self.in_background = true;
             return;
         }
-        self.buffer.resize(PIECE, 0);
+        self.buffer.resize(CHUNK_MAX_BYTES, 0);
         let n = match rustix::io::read(standard_input(), self.buffer.as_mut_slice()) {
             Ok(n) => n,
             Err(Errno::INTR | Errno::AGAIN) => {

@@ -2,22 +2,21 @@
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering::Acquire;
-use std::time::{Duration, Instant};
-use std::{fs, thread};
+use std::time::Instant;
 
 use ferry_job::RankState;
 use rustix::event::epoll;
-use rustix::process::WaitOptions;
 
-use super::{Crew, Ending, GRACE, Job, PATIENCE, Rank};
-use crate::output::Channel;
+use super::{Backend, Job, Rank, Shutdown};
+use crate::forward::Channel;
 use crate::signals;
+use crate::start::kill_orphans;
 
 /// How a process has ended: its wait status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct End(pub(super) i32);
+pub(super) struct WaitStatus(pub(super) i32);
 
-impl End {
+impl WaitStatus {
     /// The signal that killed it.
     pub(super) fn signal(self) -> Option<c_int> {
         libc::WIFSIGNALED(self.0).then(|| libc::WTERMSIG(self.0))
@@ -38,24 +37,24 @@ impl End {
 
 impl Job<'_> {
     /// Decides what the end of a rank means for the job.
-    pub(super) fn judge(&mut self, rank: usize, end: End) {
-        if self.ending.is_some() {
+    pub(super) fn on_rank_exit(&mut self, rank: usize, end: WaitStatus) {
+        if self.shutdown.is_some() {
             return;
         }
         let state = self.state(rank);
         if let Some(signal) = end.signal() {
             let code = 128 + signal as u8;
-            if self.passed_on.contains(&signal) {
+            if self.forwarded_signals.contains(&signal) {
                 // The user asked for it; the others have had the same signal, and get their time.
                 self.status = self.status.max(code);
-                if self.alive > 0 && self.asked_to_end > 0 {
+                if self.alive > 0 && self.end_requests > 0 {
                     self.end("", code);
                 }
                 return;
             }
             let mut text = format!(
                 "{} was killed by {}",
-                self.named(rank),
+                self.rank_label(rank),
                 signals::described(signal)
             );
             if libc::WCOREDUMP(end.0) {
@@ -83,7 +82,7 @@ impl Job<'_> {
                 };
                 let text = format!(
                     "{} ended without MPI_Finalize (of a session: MPI_Session_finalize), with exit status {code}{hint}",
-                    self.named(rank)
+                    self.rank_label(rank)
                 );
                 self.end(&text, code.max(1));
             }
@@ -95,7 +94,7 @@ impl Job<'_> {
             {
                 let text = format!(
                     "{} ended before MPI_Init, with exit status {code}",
-                    self.named(rank)
+                    self.rank_label(rank)
                 );
                 self.end(&text, code);
             }
@@ -104,13 +103,15 @@ impl Job<'_> {
     }
 
     pub(super) fn state(&self, rank: usize) -> RankState {
-        match &self.crew {
-            Crew::Here(here) => RankState::from_number(here.statuses[rank].state.load(Acquire)),
-            Crew::Afar(afar) => afar.state(rank),
+        match &self.backend {
+            Backend::Local(local) => {
+                RankState::from_number(local.statuses[rank].state.load(Acquire))
+            }
+            Backend::Remote(remote) => remote.state(rank),
         }
     }
 
-    pub(super) fn named(&self, rank: usize) -> String {
+    pub(super) fn rank_label(&self, rank: usize) -> String {
         let Rank {
             pid, program, host, ..
         } = &self.ranks[rank];
@@ -120,25 +121,25 @@ impl Job<'_> {
     /// Begins to end the job, for the reason `text` (said unless empty). Later reasons are
     /// consequences of the first.
     pub(super) fn end(&mut self, text: &str, status: u8) {
-        if self.ending.is_some() {
+        if self.shutdown.is_some() {
             return;
         }
         if !text.is_empty() {
             let others = self.alive;
-            let ending = text.contains("ending") || others == 0;
-            self.output.say(&if ending {
+            let shutdown = text.contains("ending") || others == 0;
+            self.output.say(&if shutdown {
                 text.to_string()
             } else {
                 format!("{text}; ending the job")
             });
         }
-        self.ending = Some(Ending {
+        self.shutdown = Some(Shutdown {
             since: Instant::now(),
             status,
             killed: false,
         });
-        self.send(libc::SIGTERM);
-        self.send(libc::SIGCONT);
+        self.signal_ranks(libc::SIGTERM);
+        self.signal_ranks(libc::SIGCONT);
     }
 
     /// Reads all that a rank has written until now.
@@ -150,12 +151,12 @@ impl Job<'_> {
 
     /// All ranks have ended: their last output, what they left behind, the status.
     pub(super) fn finish(&mut self, events: &mut Vec<epoll::Event>) -> u8 {
-        if let Crew::Here(here) = &mut self.crew {
-            here.warden = None;
+        if let Backend::Local(local) = &mut self.backend {
+            local.watcher = None;
         }
-        self.end_model();
-        self.dismiss_agents(events);
-        end_orphans(self.ending.is_some());
+        self.stop_model();
+        self.shut_down_agents(events);
+        kill_orphans(self.shutdown.is_some());
         for stream in 0..self.output.streams() {
             self.output.drain(stream);
         }
@@ -163,73 +164,15 @@ impl Job<'_> {
             self.output.end(stream);
         }
         self.flush();
-        while !self.output.is_empty() && self.asked_to_end < 2 {
-            self.turn(events);
+        while !self.output.is_empty() && self.end_requests < 2 {
+            self.poll_once(events);
             self.flush();
         }
         self.print_machine_report();
-        match &self.ending {
-            Some(ending) => ending.status,
-            None if self.output_lost => self.status.max(1),
+        match &self.shutdown {
+            Some(shutdown) => shutdown.status,
+            None if self.output_broken => self.status.max(1),
             None => self.status,
         }
     }
-}
-
-/// Ends what ranks have started and left behind: it has become this process's child. `ending`: at
-/// once, by force.
-pub fn end_orphans(ending: bool) {
-    let began = Instant::now();
-    let mut known = Vec::new();
-    loop {
-        let mut none = false;
-        loop {
-            match rustix::process::wait(WaitOptions::NOHANG) {
-                Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
-                Ok(None) => break,
-                Err(_) => {
-                    none = true;
-                    break;
-                }
-            }
-        }
-        if none || began.elapsed() > PATIENCE {
-            return;
-        }
-        let late = ending || began.elapsed() > GRACE;
-        for child in children() {
-            if late || !known.contains(&child) {
-                known.push(child);
-                // SAFETY: a child of ours that has not been waited for, so the pid is its.
-                unsafe { libc::kill(child, if late { libc::SIGKILL } else { libc::SIGTERM }) };
-            }
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// Living children of this process.
-fn children() -> Vec<i32> {
-    let pid = std::process::id();
-    if let Ok(list) = fs::read_to_string(format!("/proc/self/task/{pid}/children")) {
-        return list
-            .split_whitespace()
-            .filter_map(|p| p.parse().ok())
-            .collect();
-    }
-    // A kernel without that file: ask every process for its parent.
-    let parent_of = |pid: i32| -> Option<u32> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        stat.rsplit(')')
-            .next()?
-            .split_whitespace()
-            .nth(1)?
-            .parse()
-            .ok()
-    };
-    let Ok(all) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|&p| parent_of(p) == Some(pid)).collect()
 }

@@ -7,20 +7,17 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FileType, Mode, OFlags, fstat, open};
-use rustix::io::Errno;
+use super::sink::{QUEUE_HIGH_BYTES, Sink};
 
 /// Bytes read at once.
-const READ: usize = 256 * 1024;
-/// Once so many bytes wait to be written, nothing more is read.
-const QUEUE_HIGH: usize = 1 << 20;
+const READ_BYTES: usize = 256 * 1024;
 /// An unfinished line longer than this is passed on as it is.
-const LINE_MAX: usize = 64 << 20;
+const LINE_MAX_BYTES: usize = 64 << 20;
 /// An unfinished line for a terminal, say a question, is shown after this time.
-const PROMPT: Duration = Duration::from_millis(100);
+const PROMPT_DELAY: Duration = Duration::from_millis(100);
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,14 +48,14 @@ struct Stream {
     /// An unfinished line.
     unfinished: Vec<u8>,
     /// When it last grew.
-    touched: Instant,
+    last_growth: Instant,
     /// Part of the line has been shown already.
-    shown: bool,
+    prompt_shown: bool,
 }
 
 /// What reading a stream brought.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Flow {
+pub enum ReadOutcome {
     /// Maybe more later.
     Open,
     /// The pipe has ended; the stream is closed.
@@ -71,7 +68,7 @@ impl Output {
         Output {
             sinks: [Sink::new(1), Sink::new(2)],
             streams: (0..2 * (ranks + others)).map(|_| None).collect(),
-            buffer: vec![0; READ],
+            buffer: vec![0; READ_BYTES],
             label,
             single: ranks == 1 && others == 0 && !label,
             ranks,
@@ -89,7 +86,7 @@ impl Output {
     }
 
     /// A rank whose output comes by [`feed`](Output::feed).
-    pub fn add_afar(&mut self, rank: usize) {
+    pub fn add_remote(&mut self, rank: usize) {
         self.open(rank, Channel::Out, None);
         self.open(rank, Channel::Err, None);
     }
@@ -99,19 +96,19 @@ impl Output {
         self.streams[number] = Some(Stream {
             pipe,
             unfinished: Vec::new(),
-            touched: Instant::now(),
-            shown: false,
+            last_growth: Instant::now(),
+            prompt_shown: false,
         });
         number
     }
 
     /// What a rank elsewhere has written; nothing: its end.
-    pub fn feed(&mut self, rank: usize, channel: Channel, bytes: &[u8]) {
+    pub fn append(&mut self, rank: usize, channel: Channel, bytes: &[u8]) {
         let number = 2 * rank + channel as usize;
         if bytes.is_empty() {
             self.end(number);
         }
-        for piece in bytes.chunks(READ) {
+        for piece in bytes.chunks(READ_BYTES) {
             self.buffer[..piece.len()].copy_from_slice(piece);
             self.take(number, piece.len());
         }
@@ -133,21 +130,21 @@ impl Output {
     }
 
     /// Reads once from a non-blocking stream and queues the whole lines.
-    pub fn read(&mut self, number: usize) -> Flow {
+    pub fn read(&mut self, number: usize) -> ReadOutcome {
         let Some(stream) = &mut self.streams[number] else {
-            return Flow::Ended;
+            return ReadOutcome::Ended;
         };
         let Some(pipe) = &mut stream.pipe else {
-            return Flow::Open;
+            return ReadOutcome::Open;
         };
         match pipe.read(&mut self.buffer) {
             Ok(0) => {
                 self.end(number);
-                Flow::Ended
+                ReadOutcome::Ended
             }
             Ok(n) => {
                 self.take(number, n);
-                Flow::Open
+                ReadOutcome::Open
             }
             Err(e)
                 if matches!(
@@ -155,11 +152,11 @@ impl Output {
                     io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
                 ) =>
             {
-                Flow::Open
+                ReadOutcome::Open
             }
             Err(_) => {
                 self.end(number);
-                Flow::Ended
+                ReadOutcome::Ended
             }
         }
     }
@@ -171,7 +168,7 @@ impl Output {
         }) = &self.streams[number]
         {
             let there = rustix::io::ioctl_fionread(pipe).unwrap_or(0);
-            if there == 0 || self.read(number) == Flow::Ended {
+            if there == 0 || self.read(number) == ReadOutcome::Ended {
                 return;
             }
         }
@@ -183,7 +180,7 @@ impl Output {
         if let Some(mut stream) = self.streams[number].take() {
             let line = std::mem::take(&mut stream.unfinished);
             if !line.is_empty() {
-                self.sinks[number % 2].put(number, label, stream.shown, &line, &[]);
+                self.sinks[number % 2].put(number, label, stream.prompt_shown, &line, &[]);
             }
         }
     }
@@ -213,19 +210,19 @@ impl Output {
             sink.put(
                 number,
                 label,
-                stream.shown,
+                stream.prompt_shown,
                 &stream.unfinished,
                 &bytes[..whole],
             );
             stream.unfinished.clear();
-            stream.shown = false;
+            stream.prompt_shown = false;
         }
         stream.unfinished.extend_from_slice(&bytes[whole..]);
-        stream.touched = Instant::now();
-        if stream.unfinished.len() > LINE_MAX {
-            sink.put(number, label, stream.shown, &stream.unfinished, &[]);
+        stream.last_growth = Instant::now();
+        if stream.unfinished.len() > LINE_MAX_BYTES {
+            sink.put(number, label, stream.prompt_shown, &stream.unfinished, &[]);
             stream.unfinished = Vec::new();
-            stream.shown = true;
+            stream.prompt_shown = true;
         }
     }
 
@@ -243,11 +240,11 @@ impl Output {
                 && sink.terminal
                 && !stream.unfinished.is_empty()
             {
-                let due = stream.touched + PROMPT;
+                let due = stream.last_growth + PROMPT_DELAY;
                 if due <= now {
-                    sink.put(number, label, stream.shown, &stream.unfinished, &[]);
+                    sink.put(number, label, stream.prompt_shown, &stream.unfinished, &[]);
                     stream.unfinished.clear();
-                    stream.shown = true;
+                    stream.prompt_shown = true;
                 } else {
                     next = Some(next.map_or(due, |n| n.min(due)));
                 }
@@ -285,7 +282,7 @@ impl Output {
 
     /// Should pipes of this channel be left alone for now?
     pub fn is_full(&self, channel: Channel) -> bool {
-        self.sinks[channel as usize].waiting().len() >= QUEUE_HIGH
+        self.sinks[channel as usize].waiting().len() >= QUEUE_HIGH_BYTES
     }
 
     /// The descriptor to poll for writing, if something waits to be written there.
@@ -295,157 +292,15 @@ impl Output {
     }
 }
 
-/// Where a channel's lines go.
-struct Sink {
-    number: RawFd,
-    kind: Kind,
-    queue: Vec<u8>,
-    written: usize,
-    broken: bool,
-    terminal: bool,
-    /// The stream whose unfinished line the cursor stands in.
-    inside: Option<usize>,
-}
-
-enum Kind {
-    /// A pipe or terminal opened once more, without blocking; the descriptor that others share is
-    /// left as it is.
-    Reopened(OwnedFd),
-    Socket,
-    /// A pipe that could not be opened once more: written in pieces that fit when it says that it
-    /// has room.
-    Careful,
-    /// A file: always takes all.
-    File,
-}
-
-impl Sink {
-    fn new(number: RawFd) -> Sink {
-        // SAFETY: Rust's runtime sees to it that 1 and 2 are open, and nobody closes them.
-        let fd = unsafe { BorrowedFd::borrow_raw(number) };
-        let kind = match fstat(fd).map(|s| FileType::from_raw_mode(s.st_mode)) {
-            Ok(FileType::Fifo | FileType::CharacterDevice) => {
-                let again = format!("/proc/self/fd/{number}");
-                let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-                open(again, flags, Mode::empty()).map_or(Kind::Careful, Kind::Reopened)
-            }
-            Ok(FileType::Socket) => Kind::Socket,
-            _ => Kind::File,
-        };
-        let terminal = rustix::termios::isatty(fd);
-        Sink {
-            number,
-            kind,
-            queue: Vec::new(),
-            written: 0,
-            broken: false,
-            terminal,
-            inside: None,
-        }
-    }
-
-    fn waiting(&self) -> &[u8] {
-        &self.queue[self.written..]
-    }
-
-    fn descriptor(&self) -> RawFd {
-        match &self.kind {
-            Kind::Reopened(fd) => fd.as_raw_fd(),
-            _ => self.number,
-        }
-    }
-
-    /// Queues `first` and `rest`, which belong together. `continued`: the line's beginning was
-    /// passed on before.
-    fn put(&mut self, stream: usize, label: bool, continued: bool, first: &[u8], rest: &[u8]) {
-        if self.broken || first.is_empty() && rest.is_empty() {
-            return;
-        }
-        let mut fresh = !continued || self.inside != Some(stream);
-        if self.inside.is_some_and(|owner| owner != stream) {
-            self.queue.push(b'\n');
-        }
-        if label && stream != usize::MAX {
-            let label = format!("[{}] ", stream / 2);
-            for piece in [first, rest] {
-                for line in piece.split_inclusive(|&b| b == b'\n') {
-                    if fresh {
-                        self.queue.extend_from_slice(label.as_bytes());
-                    }
-                    self.queue.extend_from_slice(line);
-                    fresh = line.ends_with(b"\n");
-                }
-            }
-        } else {
-            self.queue.extend_from_slice(first);
-            self.queue.extend_from_slice(rest);
-        }
-        self.inside = (self.queue.last() != Some(&b'\n')).then_some(stream);
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        while self.written < self.queue.len() {
-            match self.write_some() {
-                Ok(n) => self.written += n,
-                Err(Errno::AGAIN) => {
-                    // Keep the queue from growing at its front for ever.
-                    if self.written > QUEUE_HIGH {
-                        self.queue.drain(..self.written);
-                        self.written = 0;
-                    }
-                    return Ok(());
-                }
-                Err(Errno::INTR) => {}
-                Err(e) => {
-                    self.broken = true;
-                    self.queue.clear();
-                    self.written = 0;
-                    return Err(e.into());
-                }
-            }
-        }
-        self.queue.clear();
-        self.written = 0;
-        Ok(())
-    }
-
-    fn write_some(&self) -> Result<usize, Errno> {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        use rustix::net::{SendFlags, send};
-        // SAFETY: as in `new`.
-        let fd = unsafe { BorrowedFd::borrow_raw(self.number) };
-        let bytes = self.waiting();
-        match &self.kind {
-            Kind::Reopened(fd) => rustix::io::write(fd, bytes),
-            Kind::Socket => send(fd, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
-            Kind::File => rustix::io::write(fd, bytes),
-            Kind::Careful => {
-                let mut ready = [PollFd::new(&fd, PollFlags::OUT)];
-                if poll(
-                    &mut ready,
-                    Some(&Timespec {
-                        tv_sec: 0,
-                        tv_nsec: 0,
-                    }),
-                )? == 0
-                {
-                    return Err(Errno::AGAIN);
-                }
-                // A pipe that is ready takes at least PIPE_BUF bytes.
-                rustix::io::write(fd, &bytes[..bytes.len().min(libc::PIPE_BUF)])
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::forward::sink::SinkKind;
 
     fn sink() -> Sink {
         Sink {
             number: 1,
-            kind: Kind::File,
+            kind: SinkKind::File,
             queue: Vec::new(),
             written: 0,
             broken: false,
@@ -462,7 +317,7 @@ mod tests {
         }
         output
     }
-    fn feed(output: &mut Output, rank: usize, text: &str) {
+    fn append(output: &mut Output, rank: usize, text: &str) {
         output.buffer[..text.len()].copy_from_slice(text.as_bytes());
         output.take(2 * rank, text.len());
     }
@@ -473,9 +328,9 @@ mod tests {
     #[test]
     fn lines_stay_whole() {
         let mut o = output(2, false);
-        feed(&mut o, 0, "ab");
-        feed(&mut o, 1, "one\ntwo\nth");
-        feed(&mut o, 0, "c\nd");
+        append(&mut o, 0, "ab");
+        append(&mut o, 1, "one\ntwo\nth");
+        append(&mut o, 0, "c\nd");
         o.end(2);
         o.end(0);
         assert_eq!(queued(&o), "one\ntwo\nabc\nth\nd");
@@ -484,18 +339,18 @@ mod tests {
     #[test]
     fn every_line_has_its_label() {
         let mut o = output(11, true);
-        feed(&mut o, 10, "x\ny");
-        feed(&mut o, 0, "a\n");
-        feed(&mut o, 10, "z\n\n");
+        append(&mut o, 10, "x\ny");
+        append(&mut o, 0, "a\n");
+        append(&mut o, 10, "z\n\n");
         assert_eq!(queued(&o), "[10] x\n[0] a\n[10] yz\n[10] \n");
     }
 
     #[test]
     fn one_rank_passes_as_it_is() {
         let mut o = output(1, false);
-        feed(&mut o, 0, "question? ");
+        append(&mut o, 0, "question? ");
         assert_eq!(queued(&o), "question? ");
-        feed(&mut o, 0, "more");
+        append(&mut o, 0, "more");
         assert_eq!(queued(&o), "question? more");
     }
 
@@ -503,12 +358,12 @@ mod tests {
     fn a_prompt_on_a_terminal_is_shown_and_others_begin_a_new_line() {
         let mut o = output(2, true);
         o.sinks[0].terminal = true;
-        feed(&mut o, 0, "name? ");
-        let later = Instant::now() + PROMPT;
+        append(&mut o, 0, "name? ");
+        let later = Instant::now() + PROMPT_DELAY;
         assert_eq!(o.show_prompts(later), None);
         assert_eq!(queued(&o), "[0] name? ");
-        feed(&mut o, 1, "hi\n");
-        feed(&mut o, 0, "ok\n");
+        append(&mut o, 1, "hi\n");
+        append(&mut o, 0, "ok\n");
         assert_eq!(queued(&o), "[0] name? \n[1] hi\n[0] ok\n");
     }
 

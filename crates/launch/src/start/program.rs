@@ -10,7 +10,7 @@ use rustix::fs::{Access, access};
 /// Why there is nothing to start: what to say, and mpiexec's exit status (127 missing, 126 not
 /// executable, as shells have it).
 #[derive(Debug, PartialEq)]
-pub struct NoProgram {
+pub struct ProgramError {
     /// One line.
     pub text: String,
     /// Exit status.
@@ -23,12 +23,12 @@ pub fn find(
     name: &OsStr,
     wdir: Option<&Path>,
     path: Option<OsString>,
-) -> Result<PathBuf, NoProgram> {
+) -> Result<PathBuf, ProgramError> {
     let shown = name.to_string_lossy();
     if let Some(dir) = wdir
         && !dir.is_dir()
     {
-        return Err(NoProgram {
+        return Err(ProgramError {
             text: format!("the working directory {} does not exist", dir.display()),
             status: 127,
         });
@@ -62,14 +62,14 @@ pub fn find(
         } else {
             String::new()
         };
-        NoProgram {
+        ProgramError {
             text: format!("program {shown} is not in PATH{hint}"),
             status: 127,
         }
     }))
 }
 
-fn check(file: &Path, shown: &str) -> Result<(), NoProgram> {
+fn check(file: &Path, shown: &str) -> Result<(), ProgramError> {
     let (text, status) = match fs::metadata(file) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             (format!("program {shown} does not exist"), 127)
@@ -84,14 +84,14 @@ fn check(file: &Path, shown: &str) -> Result<(), NoProgram> {
             ),
         },
     };
-    Err(NoProgram { text, status })
+    Err(ProgramError { text, status })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(name: &str, path: &str) -> NoProgram {
+    fn told(name: &str, path: &str) -> ProgramError {
         find(name.as_ref(), None, Some(path.into())).unwrap_err()
     }
 

@@ -17,9 +17,9 @@ use rustix::process::Rlimit;
 /// and low enough for small RLIMIT_NOFILE.
 pub const RANK_SOCKET: RawFd = 19;
 
-/// All that is to be set up for a rank. Prepared before the fork, because little can be done after
+/// All that is to be set up for a rank. PreparedProgram before the fork, because little can be done after
 /// it.
-pub struct Order<'a> {
+pub struct SpawnSpec<'a> {
     /// The file to execute.
     pub program: &'a CStr,
     /// Its arguments, its name first.
@@ -50,7 +50,7 @@ pub struct Order<'a> {
 
 /// Where a start failed.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct SpawnError {
     /// What was tried.
     pub step: &'static str,
     /// What the system said.
@@ -58,14 +58,14 @@ pub struct Refusal {
 }
 
 /// Memory for the child between clone and exec.
-pub struct Stack {
+pub struct ChildStack {
     memory: Box<[MaybeUninit<u128>]>,
 }
 
-impl Stack {
+impl ChildStack {
     /// 64 KiB.
-    pub fn new() -> Stack {
-        Stack {
+    pub fn new() -> ChildStack {
+        ChildStack {
             memory: Box::new_uninit_slice(64 * 1024 / 16),
         }
     }
@@ -73,7 +73,7 @@ impl Stack {
 
 /// What the child sees of its parent's memory.
 struct Child<'a> {
-    order: &'a Order<'a>,
+    order: &'a SpawnSpec<'a>,
     program: *const c_char,
     argv: *const *const c_char,
     envp: *const *const c_char,
@@ -86,7 +86,7 @@ struct Child<'a> {
 /// Starts a rank in a process group of its own; returns its pid once the program runs. All signals
 /// must be blocked in the caller, and it must have one thread: the rank is told to die with the
 /// thread that started it.
-pub fn spawn(order: &Order<'_>, stack: &mut Stack) -> Result<i32, Refusal> {
+pub fn spawn(order: &SpawnSpec<'_>, stack: &mut ChildStack) -> Result<i32, SpawnError> {
     match start(order, order.program, order.arguments, stack) {
         // A script without "#!": what execvp does.
         Err(refusal) if refusal.cause.raw_os_error() == Some(libc::ENOEXEC) => {
@@ -117,11 +117,11 @@ fn looks_binary(program: &CStr, wdir: Option<&CStr>) -> bool {
 }
 
 fn start(
-    order: &Order<'_>,
+    order: &SpawnSpec<'_>,
     program: &CStr,
     arguments: &[CString],
-    stack: &mut Stack,
-) -> Result<i32, Refusal> {
+    stack: &mut ChildStack,
+) -> Result<i32, SpawnError> {
     let ended = |strings: &mut dyn Iterator<Item = &CString>| -> Vec<*const c_char> {
         strings.map(|s| s.as_ptr()).chain([ptr::null()]).collect()
     };
@@ -155,7 +155,7 @@ fn start(
         )
     };
     if pid < 0 {
-        return Err(Refusal {
+        return Err(SpawnError {
             step: "making its process",
             cause: io::Error::last_os_error(),
         });
@@ -167,7 +167,7 @@ fn start(
         // SAFETY: waits for the child just made; no status is wanted.
         unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
         order.group.store(0, Ordering::Relaxed);
-        return Err(Refusal {
+        return Err(SpawnError {
             step: child.failed_step,
             cause: io::Error::from_raw_os_error(errno),
         });
@@ -252,7 +252,7 @@ mod tests {
         program: &CStr,
         arguments: &[CString],
         wdir: Option<&CStr>,
-    ) -> Result<i32, Refusal> {
+    ) -> Result<i32, SpawnError> {
         let null = File::options()
             .read(true)
             .write(true)
@@ -261,7 +261,7 @@ mod tests {
         // SAFETY: an all-zero sigset_t is the empty set.
         let mask = unsafe { std::mem::zeroed() };
         let group = AtomicI32::new(0);
-        let order = Order {
+        let order = SpawnSpec {
             program,
             arguments,
             environment: &[c"A=1".into()],
@@ -275,7 +275,7 @@ mod tests {
             signal_mask: &mask,
             group: &group,
         };
-        let pid = spawn(&order, &mut Stack::new()).inspect_err(|_| {
+        let pid = spawn(&order, &mut ChildStack::new()).inspect_err(|_| {
             assert_eq!(group.load(Ordering::Relaxed), 0, "nothing runs");
         })?;
         assert_eq!(group.load(Ordering::Relaxed), pid);

@@ -1,0 +1,339 @@
+//! The ranks of an agent's host.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+
+use ferry_job::{Cards, Heard, JobTerms, Line, Nodes, Notice, RankStatus, Reply};
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::process::WaitOptions;
+
+use super::{EVENT_RANK, EVENT_STREAM};
+use crate::forward::StdinCopier;
+use crate::hang::{HANG_DURATION, SleepCheck, page_of};
+use crate::options::Binding;
+use crate::protocol::{CHUNK_MAX_BYTES, LaunchSpec, SendQueue, StatusPage, ToMpiexec};
+use crate::signals::{self, Signals};
+use crate::start::{ParentDeathWatcher, RankStarter, StartError};
+
+/// The ranks, once there are orders.
+pub(super) struct LocalRanks {
+    pub(super) ranks: Vec<Rank>,
+    pub(super) alive: usize,
+    pub(super) statuses: &'static [RankStatus],
+    pub(super) reported: Vec<Option<(StatusPage, u64)>>,
+    pub(super) sleep_check: SleepCheck,
+    pub(super) next_status_check: Instant,
+    pub(super) cards: Cards,
+    pub(super) by_pid: HashMap<i32, usize>,
+    pub(super) signals: Signals,
+    pub(super) watcher: Option<ParentDeathWatcher>,
+    pub(super) stdin: StdinCopier,
+    /// Descriptors of readers that are polled for room.
+    pub(super) polled_pipes: Vec<i32>,
+    /// The head waits to hear that its last piece was taken.
+    pub(super) stdin_ack_due: bool,
+    /// The head wants these channels left alone.
+    pub(super) pause_requested: [bool; 2],
+    pub(super) paused: [bool; 2],
+    pub(super) killed_since: Option<Instant>,
+    pub(super) done: bool,
+}
+
+pub(super) struct Rank {
+    number: u32,
+    pid: i32,
+    line: Option<Line>,
+    streams: [Option<OwnedFd>; 2],
+    ended: bool,
+}
+
+impl LocalRanks {
+    pub(super) fn new(signals: Signals) -> LocalRanks {
+        LocalRanks {
+            ranks: Vec::new(),
+            alive: 0,
+            statuses: &[],
+            reported: Vec::new(),
+            sleep_check: SleepCheck::default(),
+            next_status_check: Instant::now(),
+            cards: Cards::default(),
+            by_pid: HashMap::new(),
+            signals,
+            watcher: None,
+            stdin: StdinCopier::for_agent(),
+            polled_pipes: Vec::new(),
+            stdin_ack_due: false,
+            pause_requested: [false; 2],
+            paused: [false; 2],
+            killed_since: None,
+            done: false,
+        }
+    }
+
+    /// Starts this host's ranks.
+    pub(super) fn start(
+        &mut self,
+        spec: &LaunchSpec,
+        poll: &OwnedFd,
+        queue: &mut SendQueue,
+    ) -> Result<(), StartError> {
+        let terms = JobTerms {
+            job: spec.job,
+            size: spec.host_of.len() as u32,
+            key: spec.key,
+            nodes: Nodes::of(&spec.hosts, &spec.host_of),
+        };
+        let binding = match spec.binding {
+            1 => Binding::Core,
+            2 => Binding::None,
+            _ => Binding::Share,
+        };
+        let mut starter = RankStarter::prepare(
+            &spec.programs,
+            &spec.app_of,
+            terms,
+            spec.host as usize,
+            binding,
+        )?;
+        let refused = |what: &str, e: io::Error| StartError::new(format!("{what}: {e}"));
+        let watcher = ParentDeathWatcher::start(starter.ranks() as u32)
+            .map_err(|e| refused("the warden cannot be started", e))?;
+        // SAFETY: a plain system call.
+        unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+        self.statuses = starter.node.segment.statuses();
+        self.reported = vec![None; starter.ranks()];
+        for local in 0..starter.ranks() {
+            let number = starter.node.local_ranks()[local];
+            let reader = if spec.readers.contains(&number) {
+                self.stdin
+                    .reader(number)
+                    .map_err(|e| refused("making a pipe for stdin", e))?
+            } else {
+                None
+            };
+            let stdin = reader.as_ref().map(AsFd::as_fd);
+            let started = starter.start(local, stdin, &self.signals, &watcher)?;
+            let attend = |token: u64, fd: &OwnedFd| {
+                let token = epoll::EventData::new_u64(token);
+                let _ = epoll::add(poll, fd, token, epoll::EventFlags::IN);
+            };
+            attend(EVENT_RANK | local as u64, started.line.fd());
+            let [out, err] = started.output;
+            attend(EVENT_STREAM | (2 * local) as u64, &out);
+            attend(EVENT_STREAM | (2 * local + 1) as u64, &err);
+            self.by_pid.insert(started.pid, local);
+            self.ranks.push(Rank {
+                number,
+                pid: started.pid,
+                line: Some(started.line),
+                streams: [Some(out), Some(err)],
+                ended: false,
+            });
+            self.alive += 1;
+            queue.push(&ToMpiexec::Started {
+                rank: number,
+                pid: started.pid,
+                place: starter.binding_of(local),
+            });
+        }
+        self.watcher = Some(watcher);
+        Ok(())
+    }
+
+    pub(super) fn signal_all(&self, signal: i32) {
+        for rank in self.ranks.iter().filter(|r| !r.ended) {
+            signals::send_to_group(rank.pid, signal);
+        }
+    }
+
+    /// Reads once from a stream and passes it on.
+    pub(super) fn read_stream(&mut self, number: usize, queue: &mut SendQueue) -> bool {
+        let rank = &mut self.ranks[number / 2];
+        let Some(fd) = &rank.streams[number % 2] else {
+            return false;
+        };
+        let mut bytes = vec![0; CHUNK_MAX_BYTES];
+        let n = match rustix::io::read(fd, bytes.as_mut_slice()) {
+            Ok(n) => n,
+            Err(Errno::AGAIN | Errno::INTR) => return false,
+            Err(_) => 0,
+        };
+        bytes.truncate(n);
+        if n == 0 {
+            rank.streams[number % 2] = None;
+        }
+        queue.push(&ToMpiexec::Output {
+            rank: rank.number,
+            error: number % 2 == 1,
+            bytes,
+        });
+        n > 0
+    }
+
+    /// Passes on all that is in a stream now.
+    pub(super) fn drain(&mut self, number: usize, queue: &mut SendQueue) {
+        while self.read_stream(number, queue) {}
+    }
+
+    /// Leaves streams alone while nobody takes their output, and comes back to them.
+    pub(super) fn pause_streams(&mut self, poll: &OwnedFd, full: bool) {
+        for channel in 0..2 {
+            let pause_requested = full || self.pause_requested[channel];
+            if pause_requested == self.paused[channel] {
+                continue;
+            }
+            self.paused[channel] = pause_requested;
+            for (local, rank) in self.ranks.iter().enumerate() {
+                if let Some(fd) = &rank.streams[channel] {
+                    let token =
+                        epoll::EventData::new_u64(EVENT_STREAM | (2 * local + channel) as u64);
+                    let _ = if pause_requested {
+                        epoll::delete(poll, fd)
+                    } else {
+                        epoll::add(poll, fd, token, epoll::EventFlags::IN)
+                    };
+                }
+            }
+        }
+    }
+
+    /// All that a rank has said.
+    pub(super) fn read_messages(&mut self, local: usize, queue: &mut SendQueue) {
+        loop {
+            let rank = &mut self.ranks[local];
+            let number = rank.number;
+            let Some(line) = &mut rank.line else { return };
+            match line.hear() {
+                Heard::Nothing => return,
+                Heard::Gone => rank.line = None,
+                Heard::Notice(Notice::Put { wire, card }) => {
+                    queue.push(&ToMpiexec::Put {
+                        wire: wire.clone(),
+                        rank: number,
+                        card: card.clone(),
+                    });
+                    for asker in self.cards.put(&wire, number, card) {
+                        self.send_card_to(&wire, number, asker);
+                    }
+                }
+                Heard::Notice(Notice::Get { wire, rank }) => {
+                    // Action of the head once, by the first who wants it.
+                    match self.cards.get(&wire, rank, local) {
+                        Ok(_) => self.send_card_to(&wire, rank, local),
+                        Err(true) => queue.push(&ToMpiexec::Get { wire, rank }),
+                        Err(false) => {}
+                    }
+                }
+                Heard::Notice(Notice::Say { text }) => {
+                    queue.push(&ToMpiexec::Log { rank: number, text });
+                }
+                Heard::Notice(Notice::Abort { code, text }) => {
+                    line.acknowledge();
+                    for channel in 0..2 {
+                        self.drain(2 * local + channel, queue);
+                    }
+                    queue.push(&ToMpiexec::Abort {
+                        rank: number,
+                        code,
+                        text,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Gives a card that is there to a local rank.
+    pub(super) fn send_card_to(&mut self, wire: &str, rank: u32, local: usize) {
+        if let Ok(card) = self.cards.get(wire, rank, local)
+            && let Some(Rank {
+                line: Some(line), ..
+            }) = self.ranks.get_mut(local)
+        {
+            line.reply(&Reply::Card {
+                wire: wire.into(),
+                rank,
+                card: card.to_vec(),
+            });
+        }
+    }
+
+    /// Polls a rank's socket for room, too, while replies wait for it.
+    pub(super) fn poll_rank_socket(&mut self, poll: &OwnedFd, local: usize) {
+        if let Some(Rank {
+            line: Some(line), ..
+        }) = self.ranks.get_mut(local)
+        {
+            let flags = if line.flush() {
+                epoll::EventFlags::IN
+            } else {
+                epoll::EventFlags::IN | epoll::EventFlags::OUT
+            };
+            let token = epoll::EventData::new_u64(EVENT_RANK | local as u64);
+            let _ = epoll::modify(poll, line.fd(), token, flags);
+        }
+    }
+
+    /// Tells of ranks that have ended, after all that they have said.
+    pub(super) fn reap(&mut self, queue: &mut SendQueue) {
+        let mut ended = Vec::new();
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => {
+                    if let Some(local) = self.by_pid.remove(&pid.as_raw_nonzero().get()) {
+                        ended.push((local, status));
+                    }
+                }
+                Err(Errno::INTR) => {}
+                _ => break,
+            }
+        }
+        ended.sort_by_key(|(_, status)| !status.signaled());
+        for (local, status) in ended {
+            self.ranks[local].ended = true;
+            self.alive -= 1;
+            if let Some(watcher) = &self.watcher {
+                watcher.ended(local);
+            }
+            for channel in 0..2 {
+                self.drain(2 * local + channel, queue);
+            }
+            self.read_messages(local, queue);
+            let state = &self.statuses[local].state;
+            queue.push(&ToMpiexec::Ended {
+                rank: self.ranks[local].number,
+                status: status.as_raw(),
+                state: state.load(std::sync::atomic::Ordering::Acquire),
+            });
+        }
+    }
+
+    /// Sends the status pages that have changed.
+    pub(super) fn send_status_pages(&mut self, queue: &mut SendQueue) {
+        let now = RankStatus::now();
+        let mut changed = Vec::new();
+        for (local, rank) in self.ranks.iter().enumerate().filter(|(_, r)| !r.ended) {
+            let status = &self.statuses[local];
+            let mut page = page_of(rank.number, status, true);
+            let since = status.since.load(std::sync::atomic::Ordering::Relaxed);
+            // Asking the kernel costs something, and only matters of one that seems to sleep.
+            let for_long = u128::from(now.saturating_sub(since)) * 2 >= HANG_DURATION.as_nanos();
+            page.awake =
+                page.asleep && (!for_long || self.sleep_check.awake(local, rank.pid, status));
+            let new = Some((page, since));
+            if self.reported[local] != new {
+                if let Some((page, _)) = &new {
+                    let mut page = page.clone();
+                    page.age = now.saturating_sub(since);
+                    changed.push(page);
+                }
+                self.reported[local] = new;
+            }
+        }
+        if !changed.is_empty() {
+            queue.push(&ToMpiexec::Pages(changed));
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The mistake that a hanging job looks like.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use ferry_job::ITSELF;
+
+use super::snapshot::{RankView, tag};
+use super::table::ranks_named;
+
+/// Likely mistakes, the surest first; at least one for a job that hangs.
+pub fn mistakes(ranks: &[RankView]) -> Vec<String> {
+    let mut found = Vec::new();
+    collective_mistakes(ranks, &mut found);
+    finished_peers(ranks, &mut found);
+    cycles(ranks, &mut found);
+    generalised_requests(ranks, &mut found);
+    if found.is_empty() {
+        unexplained_waits(ranks, &mut found);
+    }
+    if found.is_empty() && ranks.iter().any(RankView::waits) {
+        found.push(
+            "no rank will send what the others wait for; compare tags, communicators and the number of sends and receives".into(),
+        );
+    }
+    found.truncate(6);
+    found
+}
+
+/// Members of a communicator that are in different collectives, or some in none.
+fn collective_mistakes(ranks: &[RankView], found: &mut Vec<String>) {
+    let mut comms: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for (number, rank) in ranks
+        .iter()
+        .enumerate()
+        .filter(|(_, r)| r.waits() && r.is_collective())
+    {
+        comms.entry(rank.context & !3).or_default().push(number);
+    }
+    for (context, inside) in comms {
+        let first = &ranks[inside[0]];
+        let comm = first.comm_shown();
+        let same = |of: &dyn Fn(&RankView) -> bool| -> (Vec<usize>, Vec<usize>) {
+            inside.iter().partition(|&&r| of(&ranks[r]))
+        };
+        let (alike, others) = same(&|r| r.call == first.call);
+        if let Some(&other) = others.first() {
+            found.push(format!(
+                "{} {} in {} but {} in {}: all ranks of {comm} must call the same collectives in the same order",
+                ranks_named(&alike),
+                if alike.len() == 1 { "is" } else { "are" },
+                first.call,
+                ranks_named(&others.iter().copied().filter(|&r| ranks[r].call == ranks[other].call).collect::<Vec<_>>()),
+                ranks[other].call,
+            ));
+            continue;
+        }
+        let (alike, others) = same(&|r| r.root == first.root);
+        if let Some(&other) = others.first() {
+            found.push(format!(
+                "in {} on {comm}, {} gave root {} but {} root {}: all must give the same root",
+                first.call,
+                ranks_named(&alike),
+                first.root,
+                ranks_named(
+                    &others
+                        .iter()
+                        .copied()
+                        .filter(|&r| ranks[r].root == ranks[other].root)
+                        .collect::<Vec<_>>()
+                ),
+                ranks[other].root,
+            ));
+            continue;
+        }
+        if first.context & 3 == 1
+            && let (alike, others) = same(&|r| r.collective == first.collective)
+            && let Some(&other) = others.first()
+        {
+            found.push(format!(
+                "{} in collective #{} of {comm} ({}) but {} in #{}: somebody has called one more or one less",
+                ranks_named(&alike),
+                first.collective,
+                first.call,
+                ranks_named(&others),
+                ranks[other].collective,
+            ));
+        }
+        missing_members(ranks, context, &inside, found);
+    }
+}
+
+/// Members that are not in the collective in which others wait.
+fn missing_members(ranks: &[RankView], context: u64, inside: &[usize], found: &mut Vec<String>) {
+    let first = &ranks[inside[0]];
+    let size = if first.comm_size > 0 {
+        first.comm_size as usize
+    } else {
+        ranks.len()
+    };
+    if inside.len() >= size {
+        return;
+    }
+    let call = &first.call;
+    let who = ranks_named(inside);
+    let wait = if inside.len() == 1 { "waits" } else { "wait" };
+    // Only of the world's members (or of a communicator of the same size) is it known who they are.
+    if context == 0 || size == ranks.len() {
+        let missing: Vec<usize> = (0..ranks.len()).filter(|r| !inside.contains(r)).collect();
+        let mut named: Vec<(String, Vec<usize>)> = Vec::new();
+        for &rank in &missing {
+            let activity = ranks[rank].activity();
+            match named.iter_mut().find(|(p, _)| *p == activity) {
+                Some((_, group)) => group.push(rank),
+                None => named.push((activity, vec![rank])),
+            }
+        }
+        let rest = named.len().saturating_sub(3);
+        let mut places: Vec<String> = named
+            .iter()
+            .take(3)
+            .map(|(activity, group)| {
+                format!("{} {}", ranks_named(group), plural(activity, group.len()))
+            })
+            .collect();
+        if rest > 0 {
+            places.push(format!("and {rest} more kinds of places"));
+        }
+        found.push(format!(
+            "{who} {wait} in {call} on {}, which not all have entered: {}",
+            first.comm_shown(),
+            places.join("; ")
+        ));
+    } else {
+        found.push(format!(
+            "{who} {wait} in {call} on {}, which has {size} ranks: {} of them {} not in it",
+            first.comm_shown(),
+            size - inside.len(),
+            if size - inside.len() == 1 {
+                "is"
+            } else {
+                "are"
+            },
+        ));
+    }
+}
+
+/// "has ended" and "is in …" of several.
+fn plural(activity: &str, many: usize) -> String {
+    match (many, activity.split_once(' ')) {
+        (2.., Some(("has", rest))) => format!("have {rest}"),
+        (2.., Some(("is", rest))) => format!("are {rest}"),
+        _ => activity.into(),
+    }
+}
+
+/// Ranks that wait for one that will never answer.
+fn finished_peers(ranks: &[RankView], found: &mut Vec<String>) {
+    let mut by_peer: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (number, rank) in ranks.iter().enumerate() {
+        if let Some(peer) = rank
+            .waited_for(ranks.len())
+            .filter(|&p| ranks[p].has_finished())
+        {
+            by_peer.entry(peer).or_default().push(number);
+        }
+    }
+    for (peer, waiting) in by_peer {
+        let one = &ranks[waiting[0]];
+        let verb = if waiting.len() == 1 { "waits" } else { "wait" };
+        found.push(format!(
+            "{} {verb} in {} (tag {}) for rank {peer}, which {}: there are more receives than sends, or a tag or communicator differs",
+            ranks_named(&waiting),
+            one.call,
+            tag(one.tag),
+            ranks[peer].activity(),
+        ));
+    }
+    let any: Vec<usize> = (0..ranks.len())
+        .filter(|&r| ranks[r].waits() && !ranks[r].is_collective() && ranks[r].peer == -1)
+        .collect();
+    let others_finished = (0..ranks.len()).all(|r| any.contains(&r) || ranks[r].has_finished());
+    if let (Some(&one), true) = (any.first(), others_finished) {
+        found.push(format!(
+            "{} {} in {} for a message from any rank, but all others have finished",
+            ranks_named(&any),
+            if any.len() == 1 { "waits" } else { "wait" },
+            ranks[one].call
+        ));
+    }
+}
+
+/// Rings of ranks that each wait for the next.
+fn cycles(ranks: &[RankView], found: &mut Vec<String>) {
+    let mut seen = vec![0usize; ranks.len()];
+    for start in 0..ranks.len() {
+        let mut path = Vec::new();
+        let mut at = start;
+        let next = loop {
+            if seen[at] != 0 {
+                break (seen[at] == start + 1).then_some(at);
+            }
+            seen[at] = start + 1;
+            path.push(at);
+            match ranks[at].waited_for(ranks.len()) {
+                Some(peer) => at = peer,
+                None => break None,
+            }
+        };
+        let Some(entry) = next else { continue };
+        let ring: Vec<usize> = path.iter().copied().skip_while(|&r| r != entry).collect();
+        found.push(ring_in_words(ranks, &ring));
+    }
+}
+
+fn ring_in_words(ranks: &[RankView], ring: &[usize]) -> String {
+    // Of requests that are waited for only a receive says whom it waits for.
+    let receives = |r: &usize| {
+        matches!(
+            ranks[*r].call.as_str(),
+            "MPI_Recv"
+                | "MPI_Probe"
+                | "MPI_Mprobe"
+                | "MPI_Mrecv"
+                | "MPI_Wait"
+                | "MPI_Waitall"
+                | "MPI_Waitany"
+                | "MPI_Waitsome"
+        )
+    };
+    let sends = |r: &usize| {
+        matches!(
+            ranks[*r].call.as_str(),
+            "MPI_Send" | "MPI_Ssend" | "MPI_Rsend" | "MPI_Bsend"
+        )
+    };
+    if let [alone] = ring {
+        return format!(
+            "rank {alone} waits in {} for itself; nobody else can end that",
+            ranks[*alone].call
+        );
+    }
+    let mut who = if ring.len() == 2 {
+        format!("ranks {} and {} wait for each other", ring[0], ring[1])
+    } else if ring.len() <= 8 {
+        let mut chain: Vec<String> = ring.iter().map(usize::to_string).collect();
+        chain.push(ring[0].to_string());
+        format!("ranks wait for each other in a ring: {}", chain.join(" → "))
+    } else {
+        format!(
+            "{} ranks wait for each other in a ring: {} → {} → {} → …",
+            ring.len(),
+            ring[0],
+            ring[1],
+            ring[2]
+        )
+    };
+    let _ = if ring.iter().all(receives) {
+        write!(
+            who,
+            ", all receiving: nobody sends first (or a message came with another tag or on another communicator)"
+        )
+    } else if ring.iter().all(sends) {
+        write!(
+            who,
+            ", all sending: a send of this size (or a synchronous one) returns only when its receive is there; use MPI_Sendrecv or MPI_Isend"
+        )
+    } else {
+        let calls: Vec<String> = ring
+            .iter()
+            .take(4)
+            .map(|&r| format!("{r} in {} (tag {})", ranks[r].call, tag(ranks[r].tag)))
+            .collect();
+        write!(
+            who,
+            ": {}; compare tags and communicators",
+            calls.join(", ")
+        )
+    };
+    who
+}
+
+/// Ranks that wait for generalised requests, which nobody but their own program completes.
+fn generalised_requests(ranks: &[RankView], found: &mut Vec<String>) {
+    let mut by_call: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (number, rank) in ranks.iter().enumerate() {
+        if rank.waits() && !rank.is_collective() && rank.peer == ITSELF {
+            by_call.entry(&rank.call).or_default().push(number);
+        }
+    }
+    for (call, who) in by_call {
+        found.push(format!(
+            "{} {} in {call} for generalised requests, which only {} own program can complete (MPI_Grequest_complete): before the wait, or in another thread, which may call MPI meanwhile only if the program has asked for MPI_THREAD_MULTIPLE",
+            ranks_named(&who),
+            if who.len() == 1 { "waits" } else { "wait" },
+            if who.len() == 1 { "its" } else { "their" },
+        ));
+    }
+}
+
+/// Neither rings nor finished peers: say of each waited-for rank what it does instead.
+fn unexplained_waits(ranks: &[RankView], found: &mut Vec<String>) {
+    for (number, rank) in ranks.iter().enumerate() {
+        if let Some(peer) = rank.waited_for(ranks.len()) {
+            found.push(format!(
+                "rank {number} waits in {} (tag {}) for rank {peer}, which {}",
+                rank.call,
+                tag(rank.tag),
+                ranks[peer].activity()
+            ));
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! A status page as it is sent, and as the hang report wants it.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use ferry_job::{RankState, RankStatus};
+
+use super::snapshot::{RankPhase, RankView};
+use crate::protocol::StatusPage;
+
+/// What a status page says; its texts only if they are wanted. `awake` and `age` are left to the
+/// caller.
+pub fn page_of(rank: u32, status: &RankStatus, texts: bool) -> StatusPage {
+    let asleep = status.asleep.load(Acquire) != 0;
+    StatusPage {
+        rank,
+        state: status.state.load(Acquire),
+        asleep,
+        awake: false,
+        call: if texts { status.call.load(Relaxed) } else { 0 },
+        age: 0,
+        context: status.context.load(Relaxed),
+        comm: if texts {
+            status.comm_name_text()
+        } else {
+            String::new()
+        },
+        comm_size: status.comm_size.load(Relaxed),
+        peer: status.peer.load(Relaxed),
+        tag: status.tag.load(Relaxed),
+        collective: status.collective.load(Relaxed),
+        root: status.root.load(Relaxed),
+        sent: status.sent.load(Relaxed),
+        received: status.received.load(Relaxed),
+    }
+}
+
+/// A page of a rank that has not ended, as the hang report wants it.
+pub fn view_of(page: &StatusPage, since: u64) -> RankView {
+    RankView {
+        phase: match RankState::from_number(page.state) {
+            RankState::Started => RankPhase::Started,
+            RankState::Running => RankPhase::Running,
+            _ => RankPhase::Finalized,
+        },
+        asleep: page.asleep,
+        call: if page.call == 0 {
+            String::new()
+        } else {
+            ferry_api::name_of(page.call).unwrap_or_else(|| "a call".into())
+        },
+        since,
+        context: page.context,
+        comm: page.comm.clone(),
+        comm_size: page.comm_size,
+        peer: page.peer,
+        tag: page.tag,
+        collective: page.collective,
+        root: page.root,
+        sent: page.sent,
+        received: page.received,
+    }
+}

@@ -1,0 +1,128 @@
+//! The table of who waits for whom.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use ferry_job::ITSELF;
+
+use super::snapshot::{RankPhase, RankView, tag};
+
+/// Rows of a table; more are left out.
+const ROWS_MAX: usize = 40;
+
+/// Ranks in the same situation share a row.
+pub fn table(ranks: &[RankView], now: u64) -> String {
+    let mut rows: BTreeMap<Row, Vec<usize>> = BTreeMap::new();
+    for (number, rank) in ranks.iter().enumerate() {
+        rows.entry(row(rank, now)).or_default().push(number);
+    }
+    let mut rows: Vec<(String, Row)> = {
+        let mut sorted: Vec<_> = rows.into_iter().collect();
+        sorted.sort_by_key(|(_, ranks)| ranks[0]);
+        sorted
+            .into_iter()
+            .map(|(row, ranks)| (list(&ranks), row))
+            .collect()
+    };
+    let left_out = rows.len().saturating_sub(ROWS_MAX);
+    rows.truncate(ROWS_MAX);
+    let head: Row = ["in", "on", "waits for", "tag", "for"].map(String::from);
+    rows.insert(0, ("rank".into(), head));
+    let width = |of: &dyn Fn(&(String, Row)) -> usize| rows.iter().map(of).max().unwrap_or(0);
+    let first = width(&|r| r.0.chars().count());
+    let widths: Vec<usize> = (0..5).map(|i| width(&|r| r.1[i].chars().count())).collect();
+    let mut text = String::new();
+    for (who, row) in &rows {
+        let _ = write!(text, "  {who:>first$}");
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(text, "  {cell:<width$}");
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    if left_out > 0 {
+        let _ = writeln!(text, "  … and {left_out} more rows");
+    }
+    text
+}
+
+/// Call, communicator, what it waits for, tag, how long.
+type Row = [String; 5];
+
+fn row(rank: &RankView, now: u64) -> Row {
+    let idle = |text: &str| {
+        [
+            text.to_string(),
+            String::new(),
+            String::new(),
+            String::new(),
+            String::new(),
+        ]
+    };
+    match rank.phase {
+        RankPhase::Started => return idle("not in MPI yet (MPI_Init has not been called)"),
+        RankPhase::Finalized => return idle("finished (MPI_Finalize is done)"),
+        RankPhase::Exited => return idle("finished (its process has ended)"),
+        RankPhase::Running if !rank.asleep => return idle("running"),
+        RankPhase::Running => {}
+    }
+    let root = if rank.root >= 0 {
+        format!(", root {}", rank.root)
+    } else {
+        String::new()
+    };
+    let (peer, tag) = match (rank.is_collective(), rank.peer) {
+        (true, _) => (
+            format!("collective #{}{root}", rank.collective),
+            String::new(),
+        ),
+        (_, -1) => ("any rank".into(), tag(rank.tag)),
+        (_, ITSELF) => ("its own program".into(), String::new()),
+        (_, ..-1) => ("several".into(), String::new()),
+        (_, peer) => (format!("rank {peer}"), tag(rank.tag)),
+    };
+    let comm = if rank.peer < -1 && !rank.is_collective() {
+        String::new()
+    } else {
+        rank.comm_shown()
+    };
+    let seconds = now.saturating_sub(rank.since) / 100_000_000;
+    [
+        rank.call.clone(),
+        comm,
+        peer,
+        tag,
+        format!("{}.{} s", seconds / 10, seconds % 10),
+    ]
+}
+
+/// "0-3, 7".
+pub(super) fn list(ranks: &[usize]) -> String {
+    let mut text = String::new();
+    let mut at = 0;
+    while at < ranks.len() {
+        let start = at;
+        while at + 1 < ranks.len() && ranks[at + 1] == ranks[at] + 1 {
+            at += 1;
+        }
+        if !text.is_empty() {
+            text += ", ";
+        }
+        let _ = match at - start {
+            0 => write!(text, "{}", ranks[start]),
+            1 => write!(text, "{}, {}", ranks[start], ranks[at]),
+            _ => write!(text, "{}-{}", ranks[start], ranks[at]),
+        };
+        at += 1;
+    }
+    text
+}
+
+/// "rank 3", "ranks 0-3, 7".
+pub fn ranks_named(ranks: &[usize]) -> String {
+    format!(
+        "rank{} {}",
+        if ranks.len() == 1 { "" } else { "s" },
+        list(ranks)
+    )
+}

@@ -1,0 +1,88 @@
+//! What agents are told.
+
+use std::os::fd::AsFd;
+
+use rustix::event::epoll;
+
+use super::super::{Backend, EVENT_AGENT_WRITABLE, Job};
+use crate::forward::Input;
+use crate::protocol::ToAgent;
+
+impl Job<'_> {
+    /// Says something to all agents that have orders.
+    pub(in crate::run) fn broadcast(&mut self, message: &ToAgent) {
+        if let Some(remote) = self.remote() {
+            for link in remote.agents.iter_mut().filter(|l| l.connected && !l.done) {
+                link.send_queue.push(message);
+            }
+        }
+        self.flush_agents();
+    }
+
+    /// Writes what waits for agents, and polls for room where there is none.
+    pub(in crate::run) fn flush_agents(&mut self) {
+        let Backend::Remote(remote) = &mut self.backend else {
+            return;
+        };
+        for (number, link) in remote.agents.iter_mut().enumerate() {
+            let Some(to) = &link.to else { continue };
+            if link.send_queue.flush(to).is_err() {
+                // It has gone; its own end of the connection says so.
+                link.to = None;
+                continue;
+            }
+            let waits = link.send_queue.len() > 0;
+            if waits != link.write_polled {
+                let token = epoll::EventData::new_u64(EVENT_AGENT_WRITABLE | number as u64);
+                let done = if waits {
+                    epoll::add(&self.poll, to, token, epoll::EventFlags::OUT)
+                } else {
+                    epoll::delete(&self.poll, to.as_fd())
+                };
+                link.write_polled = waits == done.is_ok();
+            }
+        }
+    }
+
+    /// Reads standard input once those that want it run.
+    pub(super) fn enable_stdin(&mut self) {
+        let Backend::Remote(remote) = &self.backend else {
+            return;
+        };
+        if let Input::Sent(sender) = &mut self.input
+            && !sender.enabled
+        {
+            sender.enabled = remote
+                .readers
+                .iter()
+                .all(|&r| self.ranks[r as usize].pid != 0);
+        }
+    }
+
+    /// Sends a piece of standard input to the hosts whose ranks read it.
+    pub(in crate::run) fn send_stdin(&mut self, bytes: Vec<u8>) {
+        let Backend::Remote(remote) = &mut self.backend else {
+            return;
+        };
+        let mut hosts: Vec<u32> = remote
+            .readers
+            .iter()
+            .map(|&r| remote.spec.host_of[r as usize])
+            .collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        let message = ToAgent::Stdin(bytes);
+        let mut outstanding_acks = 0;
+        for host in hosts {
+            let link = &mut remote.agents[host as usize];
+            if !link.done && !link.lost {
+                link.send_queue.push(&message);
+                outstanding_acks += 1;
+            }
+        }
+        if let Input::Sent(sender) = &mut self.input {
+            sender.outstanding_acks = outstanding_acks;
+        }
+        self.flush_agents();
+    }
+}

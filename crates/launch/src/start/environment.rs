@@ -1,0 +1,116 @@
+//! The environment of a program's ranks.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use ferry_job::LAUNCH_FD;
+
+use crate::options::{AppContext, InheritedEnv};
+use crate::protocol::Program;
+
+/// Puts a folder first in LD_LIBRARY_PATH.
+pub(super) fn put_first(environment: &mut Vec<(OsString, OsString)>, library: &OsStr) {
+    match environment
+        .iter_mut()
+        .find(|(name, _)| name == LIBRARY_PATH)
+    {
+        Some((_, value)) if !value.is_empty() => {
+            let mut longer = library.to_owned();
+            longer.push(":");
+            longer.push(&value);
+            *value = longer;
+        }
+        Some((_, value)) => *value = library.to_owned(),
+        None => environment.push((LIBRARY_PATH.into(), library.to_owned())),
+    }
+}
+
+/// A program of the command line as a program: its environment is put together, but for what belongs
+/// to a rank or a host. `remote`: for another host, where variables that describe this one are not to
+/// be seen.
+pub fn program_of(app: &AppContext, remote: bool) -> Program {
+    let environment = environment(app)
+        .into_iter()
+        .filter(|(name, _)| !remote || !describes_this_host(name))
+        .map(|(name, value)| (name.as_os_str().into(), value.as_os_str().into()))
+        .collect();
+    Program {
+        program: app.program.as_os_str().into(),
+        arguments: app.arguments.iter().map(|a| a.as_os_str().into()).collect(),
+        wdir: app.wdir.as_ref().map(|d| d.as_os_str().into()),
+        environment,
+        own_library_path: app.set_env.iter().any(|(name, _)| name == LIBRARY_PATH),
+    }
+}
+
+/// Variables that say something of mpiexec's host, terminal or Slurm task that is not true of
+/// another host.
+fn describes_this_host(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    let whole: [&[u8]; 12] = [
+        b"HOSTNAME",
+        b"HOST",
+        b"DISPLAY",
+        b"XAUTHORITY",
+        b"XDG_RUNTIME_DIR",
+        b"DBUS_SESSION_BUS_ADDRESS",
+        b"SLURMD_NODENAME",
+        b"SLURM_NODEID",
+        b"SLURM_PROCID",
+        b"SLURM_LOCALID",
+        b"SLURM_TASK_PID",
+        b"SLURM_TOPOLOGY_ADDR",
+    ];
+    whole.contains(&name) || name.starts_with(b"SSH_")
+}
+
+/// Variables that belong to one rank alone and must not be taken over from a job that mpiexec
+/// itself runs in.
+const PER_RANK: [&str; 7] = [
+    LAUNCH_FD,
+    "FERRY_RANK",
+    "FERRY_SIZE",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "MPI_LOCALRANKID",
+    "MPI_LOCALNRANKS",
+];
+
+/// A program's environment.
+fn environment(app: &AppContext) -> Vec<(OsString, OsString)> {
+    let mut all: Vec<(OsString, OsString)> = match &app.inherited_env {
+        InheritedEnv::All => env::vars_os().collect(),
+        InheritedEnv::Only(names) => env::vars_os()
+            .filter(|(name, _)| names.contains(name))
+            .collect(),
+    };
+    all.retain(|(name, _)| {
+        !PER_RANK.iter().any(|own| name == own) && !app.set_env.iter().any(|(set, _)| set == name)
+    });
+    for (at, (name, value)) in app.set_env.iter().enumerate() {
+        if !app.set_env[at + 1..].iter().any(|(later, _)| later == name) {
+            all.push((name.clone(), value.clone()));
+        }
+    }
+    all
+}
+
+pub(super) const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
+
+/// The folder of the installation that holds libmpi_abi.so.1 and nothing else. Put first in
+/// LD_LIBRARY_PATH, it makes programs that were built with another MPI's compiler wrapper for the
+/// standard ABI run on this library.
+pub(super) fn library_folder() -> Option<OsString> {
+    let folder: PathBuf = env::current_exe()
+        .ok()?
+        .parent()?
+        .parent()?
+        .join("lib/ferry");
+    folder
+        .join("libmpi_abi.so.1")
+        .exists()
+        .then(|| folder.as_os_str().as_bytes().to_vec())
+        .map(OsString::from_vec)
+}
