@@ -307,7 +307,7 @@ fn ranks_and_their_children_die_with_mpiexec() {
     let mark = mark("orphaned");
     let script = format!("sh -c 'sleep 60; : {mark}'; : {mark}");
     let mut child = start(&["-n", "3", "sh", "-c", &script]);
-    // mpiexec and its warden have the word on their command lines too.
+    // mpiexec and its parent-death watcher have the word on their command lines too.
     until("3 ranks with a child each", || with_mark(&mark) >= 8);
     child.kill().unwrap();
     child.wait().unwrap();

@@ -113,7 +113,8 @@ pub fn join() -> Result<Place, JobError> {
         {
             Some(fd) => join_through(fd),
             None => Err(JobError::Launcher(format!(
-                "{LAUNCH_FD} is {value:?}, which is no file descriptor number; start the program with mpiexec, or unset {LAUNCH_FD}"
+                "{LAUNCH_FD} is {value:?}, which is no file descriptor number; start the program \
+                 with mpiexec, or unset {LAUNCH_FD}"
             ))),
         },
     }
@@ -146,7 +147,8 @@ pub(crate) fn host_name() -> String {
 pub(crate) fn join_through(number: RawFd) -> Result<Place, JobError> {
     let lost = |what: String| {
         JobError::Launcher(format!(
-            "this program was started by mpiexec ({LAUNCH_FD}={number}), but its launcher cannot be spoken to: {what}"
+            "this program was started by mpiexec ({LAUNCH_FD}={number}), but its launcher cannot \
+             be spoken to: {what}"
         ))
     };
     // Not ours until it is known to be a socket: the variable may have outlived the descriptor, and
@@ -157,13 +159,16 @@ pub(crate) fn join_through(number: RawFd) -> Result<Place, JobError> {
         Ok(SocketType::SEQPACKET) => {}
         Ok(_) | Err(Errno::NOTSOCK) => {
             return Err(lost(
-                "the descriptor is something else now. Was this program started by a rank of an MPI job? Use mpiexec for it too, or unset FERRY_LAUNCH_FD"
+                "the descriptor is something else now. Was this program started by a rank of an \
+                 MPI job? Use mpiexec for it too, or unset FERRY_LAUNCH_FD"
                     .into(),
             ));
         }
         Err(Errno::BADF) => {
             return Err(lost(
-                "the descriptor is closed. Does a wrapper close its descriptors, or was this program started by a rank that is in MPI itself? Use mpiexec for it too, or unset FERRY_LAUNCH_FD"
+                "the descriptor is closed. Does a wrapper close its descriptors, or was this \
+                 program started by a rank that is in MPI itself? Use mpiexec for it too, or unset \
+                 FERRY_LAUNCH_FD"
                     .into(),
             ));
         }
@@ -172,13 +177,16 @@ pub(crate) fn join_through(number: RawFd) -> Result<Place, JobError> {
     fcntl_setfd(borrowed, FdFlags::CLOEXEC).map_err(|e| lost(e.to_string()))?;
     // SAFETY: open, a socket, and passed by mpiexec to this process for nobody else to use.
     let socket = unsafe { OwnedFd::from_raw_fd(number) };
-    let (bytes, mut fds) = take_welcome(socket.as_fd()).map_err(|e| match Errno::from_io_error(&e) {
+    let (bytes, mut fds) = take_welcome(socket.as_fd()).map_err(|e| {
+        match Errno::from_io_error(&e) {
         Some(Errno::AGAIN) => lost(
-            "its welcome has been taken already; another process of this rank has initialised MPI. Only one process for each rank that mpiexec starts can"
+            "its welcome has been taken already; another process of this rank has initialised MPI. \
+             Only one process for each rank that mpiexec starts can"
                 .into(),
         ),
         Some(Errno::CONNRESET) => lost("mpiexec has gone".into()),
         _ => lost(e.to_string()),
+    }
     })?;
     if bytes.is_empty() {
         return Err(lost("mpiexec has gone".into()));
@@ -188,7 +196,8 @@ pub(crate) fn join_through(number: RawFd) -> Result<Place, JobError> {
     let mut fds = fds.drain(..);
     let (Some(fd), machine) = (fds.next(), fds.next()) else {
         return Err(lost(
-            "the node's memory segment did not come with the welcome; is RLIMIT_NOFILE (ulimit -n) reached in this process?".into(),
+            "the node's memory segment did not come with the welcome; is RLIMIT_NOFILE (ulimit -n) \
+             reached in this process?".into(),
         ));
     };
     let mut segment = Segment::open(fd, welcome.local_ranks.len() as u32, welcome.segment_len)?;

@@ -72,7 +72,9 @@ fn stranded(variable: impl Fn(&str) -> Option<String>) -> Option<JobError> {
         && variable("SLURM_PROCID").is_some()
     {
         return Some(JobError::Launcher(format!(
-            "srun has started {tasks} of this program, but gives it no PMI to find the others by; use srun --mpi=pmix or --mpi=pmi2 (srun --mpi=list says what there is), or mpiexec inside the allocation"
+            "srun has started {tasks} of this program, but gives it no PMI to find the others by; \
+             use srun --mpi=pmix or --mpi=pmi2 (srun --mpi=list says what there is), or mpiexec \
+             inside the allocation"
         )));
     }
     // Ferry's own mpiexec sets PMI_SIZE, too, and FERRY_SIZE with it.
@@ -80,12 +82,16 @@ fn stranded(variable: impl Fn(&str) -> Option<String>) -> Option<JobError> {
         && variable("FERRY_SIZE").is_none()
     {
         return Some(JobError::Launcher(format!(
-            "a launcher has started {size} of this program (PMI_SIZE={size}), but PMI_FD and PMI_PORT are not set, so it cannot be spoken to; does a wrapper clear the environment? Start it with that launcher directly, or with mpiexec"
+            "a launcher has started {size} of this program (PMI_SIZE={size}), but PMI_FD and \
+             PMI_PORT are not set, so it cannot be spoken to; does a wrapper clear the \
+             environment? Start it with that launcher directly, or with mpiexec"
         )));
     }
     if let Some(size) = number("OMPI_COMM_WORLD_SIZE").filter(|&n| n > 1) {
         return Some(JobError::Launcher(format!(
-            "a launcher has started {size} of this program (OMPI_COMM_WORLD_SIZE={size}), but PMIX_NAMESPACE is not set, so it cannot be spoken to; does a wrapper clear the environment? Start it with that launcher directly, or with mpiexec"
+            "a launcher has started {size} of this program (OMPI_COMM_WORLD_SIZE={size}), but \
+             PMIX_NAMESPACE is not set, so it cannot be spoken to; does a wrapper clear the \
+             environment? Start it with that launcher directly, or with mpiexec"
         )));
     }
     None

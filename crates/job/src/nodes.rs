@@ -157,7 +157,8 @@ impl Nodes {
                     + u64::from(count.saturating_sub(1)) * u64::from(stride.max(1));
                 if count == 0 || stride == 0 || last >= u64::from(size) {
                     return Err(field(format!(
-                        "node {number} ({host}) has {count} ranks from {first} on, {stride} apart, in a job of {size} ranks"
+                        "node {number} ({host}) has {count} ranks from {first} on, {stride} apart, \
+                         in a job of {size} ranks"
                     )));
                 }
                 let run = Run {

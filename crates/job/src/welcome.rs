@@ -79,7 +79,8 @@ pub enum Malformed {
     Magic,
     /// From another version of Ferry.
     #[error(
-        "mpiexec speaks version {0} of Ferry's launch protocol and this libmpi_abi version {PROTOCOL}; use the mpiexec of the same installation"
+        "mpiexec speaks version {0} of Ferry's launch protocol and this libmpi_abi version \
+         {PROTOCOL}; use the mpiexec of the same installation"
     )]
     Version(u32),
     /// Fewer bytes than it says.
@@ -172,7 +173,8 @@ impl Welcome {
             Some(&listed) if listed == rank => {}
             Some(listed) => {
                 return field(format!(
-                    "it says that local rank {local_rank} is rank {rank}, and by its list that is rank {listed}"
+                    "it says that local rank {local_rank} is rank {rank}, and by its list that is \
+                     rank {listed}"
                 ));
             }
             None => {

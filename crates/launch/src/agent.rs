@@ -1,8 +1,8 @@
-//! mpiexec on another host: runs that host's ranks and does what the head tells it.
+//! The agent: mpiexec on another host, which runs that host's ranks.
 //!
-//! It has no port and no file: it speaks to the head through its standard input and output, which
-//! whatever started it (ssh, srun) carries. When its input ends, or the head has been silent too
-//! long, it kills its ranks and goes.
+//! It listens at no port and writes no file. It talks to mpiexec through its standard input and
+//! output, which the launcher (ssh, srun) carries. When its input ends, or mpiexec is silent for
+//! too long, it kills its ranks and ends.
 
 mod local_ranks;
 
@@ -20,13 +20,15 @@ use crate::signals::Signals;
 use crate::start::{REAP_TIMEOUT, StartError, kill_orphans};
 use local_ranks::LocalRanks;
 
-/// How often the ranks' status pages are looked at.
+/// Interval between two looks at the status pages, for up to 256 ranks: mpiexec's own interval.
 const STATUS_INTERVAL: Duration = Duration::from_millis(250);
-/// Once so many bytes wait for the head, ranks' output is left alone.
+/// While this many bytes wait to be sent to mpiexec, the ranks' output is not read. 16 chunks of
+/// output.
 const QUEUE_HIGH_BYTES: usize = 1 << 20;
-/// How long the head may take to send its orders.
+/// How long mpiexec may take to send the launch message. It sends it as soon as it has read the
+/// greeting.
 const LAUNCH_SPEC_TIMEOUT: Duration = Duration::from_secs(60);
-/// Bytes read from the head at once.
+/// Bytes read from mpiexec at once.
 const READ_BYTES: usize = 256 * 1024;
 
 const EVENT_MPIEXEC: u64 = 0;
@@ -37,7 +39,7 @@ const EVENT_RANK: u64 = 4 << 32;
 const EVENT_STDIN_PIPE: u64 = 5 << 32;
 const EVENT_KIND: u64 = !0 << 32;
 
-/// The life of an agent; returns its exit status.
+/// Runs an agent to its end. Returns its exit status.
 pub fn run() -> u8 {
     match Agent::connect().and_then(|mut agent| agent.serve()) {
         Ok(()) => 0,
@@ -55,14 +57,14 @@ struct Agent {
     buffer: Vec<u8>,
     send_queue: SendQueue,
     poll: OwnedFd,
-    /// The queue waits for room.
+    /// `to_mpiexec` is polled for writing, because not all of the queue could be written.
     write_polled: bool,
-    /// The head's end has closed.
+    /// The connection to mpiexec has closed.
     disconnected: bool,
     last_received: Instant,
     next_heartbeat: Instant,
     last_iteration: Instant,
-    /// The head has been stopped by its user.
+    /// The user has stopped mpiexec, so it sends no heartbeats.
     paused: bool,
     silence_limit: Option<Duration>,
     local: Option<LocalRanks>,
@@ -73,7 +75,8 @@ fn plain(e: impl std::fmt::Display) -> String {
 }
 
 impl Agent {
-    /// Takes standard input and output away from whatever else might use them, and greets.
+    /// Moves standard input and output to other descriptors, so that nothing else uses them, and
+    /// queues the greeting.
     fn connect() -> Result<Agent, String> {
         let from_mpiexec = rustix::io::fcntl_dupfd_cloexec(crate::forward::standard_input(), 3)
             .map_err(|e| format!("its standard input cannot be used: {e}"))?;
@@ -190,7 +193,11 @@ impl Agent {
             let start = &self.received[..self.received.len().min(at)];
             let expected = [&PREAMBLE[..], &protocol::PROTOCOL.to_le_bytes()].concat();
             if !expected.starts_with(start) {
-                return Err("what comes is not from a Ferry mpiexec of the same version; this is started by mpiexec alone".into());
+                return Err(
+                    "what comes is not from a Ferry mpiexec of the same version; this is \
+                            started by mpiexec alone"
+                        .into(),
+                );
             }
             if start.len() < at {
                 return Ok(());
@@ -202,7 +209,7 @@ impl Agent {
             at += len;
             self.handle_message(message)?;
         }
-        // Without orders the preamble is kept, too: it is looked at again.
+        // Before the launch message the preamble is kept, because it is looked at again.
         let keep = if self.local.is_none() && at == start {
             0
         } else {
@@ -252,7 +259,7 @@ impl Agent {
         Ok(())
     }
 
-    /// The head is gone: nobody needs these ranks any more.
+    /// Ends all ranks: mpiexec is gone.
     fn disconnect(&mut self, why: &str) {
         if self.disconnected {
             return;
@@ -298,7 +305,7 @@ impl Agent {
         }
         self.silence_limit =
             (spec.silence > 0).then(|| Duration::from_millis(u64::from(spec.silence)));
-        // Where the head's directory is not, ranks start where a login ends.
+        // If mpiexec's directory does not exist here, ranks start in the login directory.
         let _ = env::set_current_dir(spec.directory.os());
         let signals = Signals::block().map_err(plain)?;
         let token = epoll::EventData::new_u64(EVENT_SIGNAL);
@@ -330,7 +337,7 @@ impl Agent {
         }
     }
 
-    /// Moves standard input on to its readers.
+    /// Writes standard input to the ranks that read it.
     fn write_stdin(&mut self) {
         let Some(local) = &mut self.local else { return };
         local.stdin.write();
@@ -339,7 +346,7 @@ impl Agent {
             _ => Vec::new(),
         };
         for &fd in local.polled_pipes.iter().filter(|fd| !wanted.contains(fd)) {
-            // A pipe that was closed has left by itself.
+            // Closing a pipe has removed it from the epoll instance.
             let _ = epoll::delete(&self.poll, borrowed(fd));
         }
         for &fd in wanted.iter().filter(|fd| !local.polled_pipes.contains(fd)) {
@@ -359,7 +366,7 @@ impl Agent {
         while let Some(signal) = local.signals.next() {
             match signal {
                 libc::SIGCHLD => {}
-                // Whoever started this agent wants it to end: so does the job.
+                // The launcher ends this agent, and so the job.
                 libc::SIGTERM | libc::SIGHUP | libc::SIGINT => killed = true,
                 _ => {}
             }
@@ -393,7 +400,7 @@ impl Agent {
             .map_or(Duration::from_secs(1), |s| s / 4)
             .min(Duration::from_secs(1));
         if self.paused || now.duration_since(self.last_iteration) > beat * 2 + STATUS_INTERVAL {
-            // The head, or this process itself, has stood still.
+            // mpiexec or this process was stopped, so silence says nothing.
             self.last_received = now;
         }
         self.last_iteration = now;
@@ -420,7 +427,7 @@ impl Agent {
 }
 
 fn borrowed(fd: i32) -> BorrowedFd<'static> {
-    // SAFETY: used at once, for pipes that the pump owns or has just closed; an unknown number is
-    // refused.
+    // SAFETY: used at once, for pipes that the stdin copier owns or has just closed. An unknown
+    // number is refused.
     unsafe { BorrowedFd::borrow_raw(fd) }
 }

@@ -11,11 +11,11 @@ pub use slurm::allocation;
 /// A host and the room it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// As given: a name or address, with "user@" before it where ssh needs that.
+    /// A name or address, with "user@" before it if ssh needs that.
     pub name: String,
-    /// Ranks that it is to get before the next one is filled.
+    /// Ranks that it gets before the next host is filled.
     pub slots: u32,
-    /// Ranks that it can get at most.
+    /// Most ranks that it can get.
     pub max_slots: Option<u32>,
 }
 
@@ -39,21 +39,24 @@ impl Host {
     }
 }
 
-/// Longest name of a host, bytes (RFC 1035), with a user's before it.
-const NAME_MAX: usize = 300;
+/// Longest name of a host in bytes: 253 (RFC 1035), and a user's name before it.
+const NAME_MAX_BYTES: usize = 300;
 
-/// Checks a host's name: it becomes an argument of ssh or srun, and must not be one of their
-/// options, nor anything a shell reads.
+/// Checks a host's name. It becomes an argument of ssh or srun, so it must not be an option, and
+/// must not hold what a shell interprets.
 fn checked_name(name: &str) -> Result<String, String> {
     let good = |c: char| c.is_alphanumeric() || ".-_:%@".contains(c);
-    if name.is_empty() || name.len() > NAME_MAX || name.starts_with('-') || !name.chars().all(good)
+    if name.is_empty()
+        || name.len() > NAME_MAX_BYTES
+        || name.starts_with('-')
+        || !name.chars().all(good)
     {
         return Err(format!("{name:?} is not the name of a host"));
     }
     Ok(name.into())
 }
 
-/// Adds a host; one that is there already gets more room.
+/// Adds a host. If it is there already, it gets more slots.
 fn add(hosts: &mut Vec<Host>, new: Host) {
     match hosts.iter_mut().find(|h| h.name == new.name) {
         Some(host) => {

@@ -1,18 +1,24 @@
 //! mpiexec: starts the ranks of a job, watches them, passes their output on, ends the job.
 //!
 //! ```text
-//! options   the command line            hosts, plan                which rank goes where
-//! start     prepares and starts ranks   program, limits, placing   what is to be started, and whether it can be
-//! run       the job's life: one loop    spawn                      one rank's clone and exec
-//! hang      who waits for whom          threads                    whether a rank's threads sleep
-//! output, stdin, signals                what the loop moves
-//! agent     mpiexec on another host     frame                      what it and the head say to each other
-//! watcher    cleans up after a killed mpiexec
+//!  options  the command line        hosts, plan  which rank runs where
+//!     └───────────────┬──────────────────┘
+//!                    run   one event loop: local, remote, modelled, hang_check, exit, signals
+//!         ┌───────────┼────────────┬───────────────┐
+//!       start      forward        hang         protocol ── agent
+//!    processes   stdin, output   who waits     messages    mpiexec on another host
+//!                                for whom      to agents   (uses start, forward, hang)
 //! ```
 //!
-//! Where all ranks are here, [`run`] has them as its own children. Otherwise each host has an
-//! agent: mpiexec in a mode of its own, started through ssh or whatever `--launcher` says, which
-//! has that host's ranks as its children and does what the head tells it.
+//! If all ranks are on this host, they are children of mpiexec. Otherwise each host has an agent:
+//! mpiexec in a mode of its own, started through ssh or what `--launcher` says. The ranks of a host
+//! are its agent's children, and the agent does what mpiexec tells it.
+//!
+//! ```
+//! // What `mpiexec --version` does.
+//! let status = ferry_launch::mpiexec(["--version".into()]);
+//! assert_eq!(status, std::process::ExitCode::SUCCESS);
+//! ```
 
 mod agent;
 mod forward;
@@ -32,8 +38,8 @@ use std::process::ExitCode;
 
 use options::Action;
 
-/// mpiexec with these arguments (its own name left out); blocks until the job has ended. Must be
-/// called from the only thread of its process, whose standard output and error it writes.
+/// Runs mpiexec with these arguments, without its own name. Blocks until the job has ended. To be
+/// called from the only thread of the process, whose standard output and error it writes.
 pub fn mpiexec(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut arguments = arguments.into_iter().peekable();
     if arguments
@@ -60,8 +66,8 @@ pub fn mpiexec(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// One line for each `FERRY_` variable in the environment that does not exist: a misspelt setting
-/// would pass without a word. The job runs all the same.
+/// Prints a line for each `FERRY_` variable in the environment that does not exist. The job runs
+/// all the same.
 fn name_unknown_variables() {
     for (name, _) in env::vars_os() {
         if let Some(text) = name.to_str().and_then(ferry_api::variables::complaint) {
@@ -77,7 +83,7 @@ fn print(text: &str) -> ExitCode {
     }
 }
 
-/// One line on standard error, before there is a job.
+/// Prints a line on standard error, before there is a job.
 fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "mpiexec: {text}");
 }

@@ -1,11 +1,11 @@
-//! From a command line to which rank runs what where.
+//! Maps ranks to hosts and programs.
 
 use crate::hosts::{self, Host};
 use crate::options::{Options, RANKS_MAX, StdinTarget};
 use crate::protocol::Program;
 use crate::start::{self, StartError};
 
-/// What is to be started where.
+/// Which rank runs which program on which host.
 pub struct Plan {
     /// The programs, one for each app context of the command line.
     pub programs: Vec<Program>,
@@ -13,11 +13,11 @@ pub struct Plan {
     pub app_of: Vec<u32>,
     /// The names of the hosts that have ranks.
     pub hosts: Vec<String>,
-    /// Those hosts as the launcher is to be told, and whether each is this machine.
+    /// For each host: its address for the launcher, and whether it is this machine.
     pub addresses: Vec<(String, bool)>,
     /// Each rank's host.
     pub host_of: Vec<u32>,
-    /// Agents are needed: there are other hosts, or the user wants a launcher.
+    /// Ranks are started by agents: there are other hosts, or the user has given a launcher.
     pub remote: bool,
 }
 
@@ -28,7 +28,7 @@ impl Plan {
     /// Too many ranks, or not enough room on the hosts.
     pub fn make(options: &Options) -> Result<Plan, StartError> {
         let wrong = |text: String| StartError { text, status: 2 };
-        // All hosts that are named anywhere, each once; apps choose among them.
+        // All named hosts, each once. Programs choose among them.
         let local = Host {
             name: this_host(),
             slots: 1,
@@ -125,7 +125,7 @@ impl Plan {
         })
     }
 
-    /// How many ranks.
+    /// Number of ranks.
     pub fn ranks(&self) -> usize {
         self.app_of.len()
     }

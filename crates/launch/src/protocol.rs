@@ -1,10 +1,11 @@
-//! What mpiexec and its agents on other hosts say to each other, through the standard input and
-//! output of whatever started the agent.
+//! The protocol between mpiexec and its agents on other hosts. It goes through the standard input
+//! and output of the launcher (ssh, srun) that started the agent.
 //!
 //! ```text
-//! agent → head   anything (what a login shell prints), then the greeting: one line that names protocol and version
-//! head → agent   the preamble: eight bytes, then the protocol's number
-//! both           frames: length (4 bytes, little-endian), then a message in postcard's form
+//! agent → mpiexec   anything (what a login shell prints), then the greeting: one line that
+//!                   names protocol and version
+//! mpiexec → agent   the preamble: eight bytes, then the protocol's number
+//! both              frames: length (4 bytes, little-endian), then a message encoded by postcard
 //! ```
 
 mod framing;
@@ -19,17 +20,20 @@ pub use framing::{Opening, SendQueue, decode, greeting, opening};
 /// The argument that makes mpiexec an agent.
 pub const AGENT_OPTION: &str = "--ferry-agent";
 
-/// Raised with each change of the messages.
+/// Version of the protocol. Raised with each change of the messages.
 pub const PROTOCOL: u32 = 2;
-/// How the agent's greeting begins.
+/// Beginning of the agent's greeting.
 pub const GREETING: &[u8] = b"\x02ferry-agent ";
-/// How the head begins.
+/// The first bytes from mpiexec. The two last ones are no text, so that nothing typed is taken for
+/// them.
 pub const PREAMBLE: [u8; 8] = *b"ferry\n\xfaA";
-/// Longest frame. Environment and arguments of all programs have to fit in.
+/// Longest frame. The launch message with all programs' environments and arguments must fit in;
+/// Linux allows 6 MiB of them for one program.
 const FRAME_MAX_BYTES: usize = 32 << 20;
-/// What a login shell prints before the greeting may be so long.
+/// Longest text that a login shell may print before the greeting. Mottos and warnings are far
+/// shorter.
 pub const BANNER_MAX_BYTES: usize = 1 << 20;
-/// Longest piece of output or input in a frame.
+/// Longest chunk of output or input in a frame: the size of a pipe's buffer.
 pub const CHUNK_MAX_BYTES: usize = 64 * 1024;
 
 /// Bytes of a file name, an argument or a variable.
@@ -42,7 +46,7 @@ impl From<&std::ffi::OsStr> for Text {
     }
 }
 impl Text {
-    /// As the system's string.
+    /// As a string of the system.
     pub fn os(&self) -> OsString {
         OsString::from_vec(self.0.clone())
     }
@@ -55,20 +59,20 @@ pub struct Program {
     pub program: Text,
     /// Its arguments.
     pub arguments: Vec<Text>,
-    /// Where, if the user said so.
+    /// Working directory, if the user gave one.
     pub wdir: Option<Text>,
-    /// All of its environment but what belongs to a rank or a host.
+    /// Its environment, without what differs between ranks or hosts.
     pub environment: Vec<(Text, Text)>,
     /// The user has set LD_LIBRARY_PATH for it.
     pub own_library_path: bool,
 }
 
-/// Everything an agent has to know.
+/// The launch message: all that an agent must know to start its ranks.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchSpec {
-    /// The job's number.
+    /// The job's id.
     pub job: u64,
-    /// Its secret.
+    /// The job's key, by which ranks authenticate each other.
     pub key: [u8; 32],
     /// The hosts' names.
     pub hosts: Vec<String>,
@@ -82,29 +86,28 @@ pub struct LaunchSpec {
     pub programs: Vec<Program>,
     /// Where mpiexec was called.
     pub directory: Text,
-    /// How ranks are bound: 0 shared out, 1 a core each, 2 not at all.
+    /// Binding of ranks: 0 share of the cores, 1 one core each, 2 none.
     pub binding: u8,
-    /// Local ranks that get standard input.
+    /// Ranks that read standard input.
     pub readers: Vec<u32>,
-    /// After so many milliseconds of silence the other side is taken for gone; 0 never.
+    /// Milliseconds of silence after which the other side is taken for lost. 0: never.
     pub silence: u32,
 }
 
-/// A status page, as far as others want to know it.
+/// A rank's status page, as it is sent to mpiexec.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusPage {
     /// The rank.
     pub rank: u32,
     /// `RankState` as a number.
     pub state: u32,
-    /// Sleeps in MPI.
+    /// All threads that are in MPI sleep.
     pub asleep: bool,
-    /// The kernel says that it runs or is stopped, or does not say that all its threads sleep, if
-    /// several may be in MPI.
+    /// The kernel contradicts `asleep`, or does not say that all threads sleep.
     pub awake: bool,
-    /// The number of the call it is in.
+    /// Number of the MPI call that it is in.
     pub call: u32,
-    /// For how long, nanoseconds.
+    /// How long it sleeps, nanoseconds.
     pub age: u64,
     /// As in [`RankView`](crate::hang::RankView).
     pub context: u64,
@@ -112,41 +115,41 @@ pub struct StatusPage {
     pub comm: String,
     /// Its size.
     pub comm_size: u32,
-    /// Who is waited for.
+    /// The peer that is waited for.
     pub peer: i32,
-    /// With which tag.
+    /// The tag that is waited for.
     pub tag: i32,
-    /// Collectives started.
+    /// Collectives that the communicator has started.
     pub collective: u64,
-    /// Root.
+    /// Root of the collective.
     pub root: i32,
-    /// Messages handed over.
+    /// Messages sent.
     pub sent: u64,
-    /// Messages taken.
+    /// Messages received.
     pub received: u64,
 }
 
 /// From mpiexec to an agent.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToAgent {
-    /// Start. The first message, and only that.
+    /// Start the ranks. Always the first message, and never sent again.
     Launch(Box<LaunchSpec>),
     /// Send a signal to all ranks.
     Signal(i32),
-    /// Read no more of standard output and error (each), or read on.
+    /// Stop or resume reading standard output and standard error.
     PauseOutput([bool; 2]),
-    /// Standard input; none: its end.
+    /// A chunk of standard input. Empty at the end.
     Stdin(Vec<u8>),
-    /// A card that was asked for.
+    /// A business card that was asked for.
     Card {
-        /// The wire.
+        /// The medium.
         wire: String,
-        /// Whose.
+        /// The rank that the card belongs to.
         rank: u32,
-        /// The card.
+        /// The card's bytes.
         card: Vec<u8>,
     },
-    /// I am there.
+    /// Heartbeat: nothing else was to be sent.
     Heartbeat,
 }
 
@@ -155,77 +158,77 @@ pub enum ToAgent {
 pub enum ToMpiexec {
     /// A rank runs.
     Started {
-        /// Which.
+        /// The rank.
         rank: u32,
-        /// Its process there.
+        /// Its process id.
         pid: i32,
-        /// Where it is bound.
+        /// Its binding in words.
         place: String,
     },
     /// The job cannot be started here.
     StartFailed {
-        /// Why.
+        /// The error.
         text: String,
         /// mpiexec's exit status.
         status: u8,
     },
-    /// What a rank has written.
+    /// Output of a rank.
     Output {
-        /// Which rank.
+        /// The rank.
         rank: u32,
-        /// To standard error?
+        /// Standard error, not standard output.
         error: bool,
-        /// What; nothing: its end.
+        /// The bytes. Empty at the end of the stream.
         bytes: Vec<u8>,
     },
     /// Status pages that have changed.
     Pages(Vec<StatusPage>),
-    /// A rank wants the job to end.
+    /// A rank has called MPI_Abort or had a fatal error.
     Abort {
-        /// Which.
+        /// The rank.
         rank: u32,
-        /// With this code.
+        /// The exit status asked for.
         code: i32,
-        /// And these words.
+        /// The library's message.
         text: String,
     },
     /// A line of a rank for the job's log.
     Log {
-        /// Which.
+        /// The rank.
         rank: u32,
         /// The line.
         text: String,
     },
-    /// A rank's card.
+    /// A rank publishes its business card.
     Put {
-        /// The wire.
+        /// The medium.
         wire: String,
-        /// Whose.
+        /// The rank that the card belongs to.
         rank: u32,
-        /// The card.
+        /// The card's bytes.
         card: Vec<u8>,
     },
-    /// A rank's card is wanted.
+    /// A rank asks for a business card.
     Get {
-        /// The wire.
+        /// The medium.
         wire: String,
-        /// Whose.
+        /// The rank that the card belongs to.
         rank: u32,
     },
     /// A rank has ended.
     Ended {
-        /// Which.
+        /// The rank.
         rank: u32,
         /// Its wait status.
         status: i32,
         /// `RankState` as a number.
         state: u32,
     },
-    /// The last piece of input has been taken by all readers here.
+    /// All readers here have taken the last chunk of standard input.
     StdinTaken,
-    /// I am there.
+    /// Heartbeat: nothing else was to be sent.
     Heartbeat,
-    /// All ranks here have ended, and nothing of them is left.
+    /// All ranks here have ended, and their orphans, too.
     Done,
 }
 

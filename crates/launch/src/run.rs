@@ -1,4 +1,4 @@
-//! The life of a job: one loop around one epoll.
+//! A job from its start to its exit status: one loop around one epoll instance.
 
 mod exit;
 mod forward;
@@ -27,12 +27,12 @@ use local::LocalRanks;
 use modelled::MachineModel;
 use remote::RemoteRanks;
 
-/// Exit status after --timeout.
+/// mpiexec's exit status after --timeout, that of timeout(1).
 const STATUS_TIMEOUT: u8 = 124;
-/// Exit status after a hang.
+/// mpiexec's exit status after a hang.
 const STATUS_HANG: u8 = 125;
 
-/// Runs a job to its end; returns mpiexec's exit status.
+/// Runs a job to its end. Returns mpiexec's exit status.
 pub fn run(options: &Options) -> u8 {
     let ready = Plan::make(options).and_then(|plan| {
         let backend = Backend::prepare(options, &plan)?;
@@ -61,42 +61,42 @@ struct Job<'a> {
     options: &'a Options,
     ranks: Vec<Rank>,
     backend: Backend,
-    /// The machine that is modelled, if one is.
+    /// The modelled machine, if there is one.
     modelled: Option<MachineModel>,
-    /// What ranks have left for each other. Who asks is a rank if all are here, else a host.
+    /// The business cards of all ranks. Askers are ranks if all ranks are here, else hosts.
     cards: Cards,
-    /// Ranks that have started and not ended; those on other hosts count from the beginning.
+    /// Ranks that have started and not ended. Those on other hosts count from the beginning.
     alive: usize,
     poll: OwnedFd,
     signals: Signals,
     output: Output,
-    /// Streams of a channel are not read now, because their output is not taken.
+    /// Per channel: its streams are not read now, because mpiexec's own output is not taken.
     paused: [bool; 2],
-    /// The descriptor that is polled for writing.
+    /// Per channel: the descriptor that is polled for writing.
     write_polled: [Option<RawFd>; 2],
     input: Input,
-    /// What is polled for standard input.
+    /// Descriptors that are polled for standard input.
     stdin_polled: Vec<RawFd>,
     input_is_file: bool,
     started_at: Instant,
     hang: HangCheck,
-    /// The job is being ended.
+    /// Set while the job is being ended.
     shutdown: Option<Shutdown>,
     /// The highest exit status so far.
     status: u8,
     /// Output could not be written.
     output_broken: bool,
-    /// How often the user asked for the end.
+    /// Signals by which the user asked for the end.
     end_requests: u32,
     /// The signals passed on to the ranks.
     forwarded_signals: Vec<c_int>,
 }
 
-/// Who runs the ranks.
+/// What runs the ranks.
 enum Backend {
     /// This process.
     Local(Box<LocalRanks>),
-    /// Agents, one a host.
+    /// Agents, one for each host.
     Remote(Box<RemoteRanks>),
 }
 
@@ -115,7 +115,8 @@ struct Shutdown {
     killed: bool,
 }
 
-/// What an event is about: kind in the upper half, number in the lower.
+/// What an epoll event is about: its kind in the upper 32 bits, a rank, stream or host in the
+/// lower.
 const EVENT_SIGNAL: u64 = 0;
 const EVENT_STREAM: u64 = 1 << 32;
 const EVENT_RANK: u64 = 2 << 32;
@@ -160,8 +161,7 @@ impl<'a> Job<'a> {
         if let Backend::Local(local) = &mut backend {
             local.watch_parent()?;
         }
-        // Whatever the ranks leave behind becomes a child of mpiexec, which so can end it.
-        // SAFETY: a plain system call.
+        // Orphans of the ranks become children of mpiexec, which can so end them.
         unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(
@@ -208,7 +208,7 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Starts all ranks; if one cannot be started, the others are ended.
+    /// Starts all ranks. If one cannot be started, the others are ended.
     fn start(&mut self) {
         match &self.backend {
             Backend::Local(_) => self.start_local_ranks(),
@@ -216,7 +216,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Says where a rank runs, if that was asked for.
+    /// Prints where a rank runs, if that was asked for.
     fn report_binding(&mut self, rank: usize, place: &str) {
         if self.options.verbose || self.options.report_bindings {
             let Rank {
@@ -259,7 +259,7 @@ impl<'a> Job<'a> {
         self.finish(&mut events)
     }
 
-    /// ThreadState for something to happen, or to be due, and deals with it.
+    /// Waits for the next event or timer, and handles it.
     fn poll_once(&mut self, events: &mut Vec<epoll::Event>) {
         let prompt = self.output.show_prompts(Instant::now());
         self.flush();
@@ -314,7 +314,7 @@ impl<'a> Job<'a> {
             let token = event.data.u64();
             let number = (token & !EVENT_KIND) as usize;
             match token & EVENT_KIND {
-                // Last: a rank's own words before the news of its end.
+                // Handled last: what a rank has written comes before the news of its end.
                 EVENT_SIGNAL => signalled = true,
                 EVENT_STREAM => {
                     self.output.read(number);
@@ -378,7 +378,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Passes a rank's line for the job's log on, without what a terminal would handle_message.
+    /// Prints a rank's line for the job's log, without control characters: a terminal would obey
+    /// them.
     fn log_for(&mut self, rank: usize, text: &str) {
         let text: String = text.chars().filter(|c| !c.is_control()).collect();
         let text = format!("{}: {text}", self.rank_label(rank));
@@ -400,7 +401,7 @@ impl<'a> Job<'a> {
         if !text.trim().is_empty() {
             said = format!("{}\n{said}", text.trim_end());
         }
-        // A status of 0 would pass for success.
+        // An exit status of 0 would look like success.
         self.end(&said, if code & 0xff == 0 { 1 } else { code as u8 });
     }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::{mem, ptr};
 
-/// Those that mpiexec takes.
+/// Signals that mpiexec reads through a descriptor.
 const HANDLED_SIGNALS: [c_int; 9] = [
     libc::SIGCHLD,
     libc::SIGINT,
@@ -17,21 +17,19 @@ const HANDLED_SIGNALS: [c_int; 9] = [
     libc::SIGTSTP,
     libc::SIGCONT,
 ];
-/// Those that ranks get back with their default action: the runtime ignores SIGPIPE, and shells
-/// that start a job in the background ignore the others, which would leave the job deaf to what
-/// mpiexec passes on.
+/// Signals that are reset to their default action in ranks. Rust's runtime ignores SIGPIPE. Shells
+/// ignore the others in background jobs, and ranks would not see what mpiexec forwards.
 pub const DEFAULT_SIGNALS: [c_int; 4] = [libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT, libc::SIGXFSZ];
 
 /// mpiexec's signals.
 pub struct Signals {
     fd: OwnedFd,
-    /// The mask as it was before.
+    /// The signal mask from before.
     pub original_mask: libc::sigset_t,
 }
 
 impl Signals {
-    /// Blocks the signals, and all others during starts of ranks; they come through the descriptor
-    /// from now on.
+    /// Blocks the signals. From now on they come through the descriptor.
     pub fn block() -> io::Result<Signals> {
         // SAFETY: plain system calls on local sets and no handlers; this process has one thread.
         unsafe {
@@ -42,7 +40,7 @@ impl Signals {
                 let mut action: libc::sigaction = mem::zeroed();
                 libc::sigaction(signal, ptr::null(), &mut action);
                 let ignored = action.sa_sigaction == libc::SIG_IGN;
-                // Under nohup a hang-up is to be ignored, and stays so.
+                // Under nohup SIGHUP is ignored, and stays so.
                 if ignored && matches!(signal, libc::SIGHUP | libc::SIGTSTP) {
                     continue;
                 }
@@ -64,12 +62,12 @@ impl Signals {
         }
     }
 
-    /// For polling.
+    /// The descriptor to poll.
     pub fn fd(&self) -> &OwnedFd {
         &self.fd
     }
 
-    /// The next signal that has come.
+    /// The next pending signal.
     pub fn next(&self) -> Option<c_int> {
         // SAFETY: the kernel writes one whole signalfd_siginfo or nothing.
         unsafe {
@@ -81,7 +79,7 @@ impl Signals {
     }
 }
 
-/// Sends a signal to a process group; one that has gone is no matter.
+/// Sends a signal to a process group. One that is gone is ignored.
 pub fn send_to_group(group: i32, signal: c_int) {
     if group > 1 {
         // SAFETY: a plain system call.

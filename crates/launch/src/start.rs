@@ -35,21 +35,21 @@ pub use orphans::{KILL_DELAY, REAP_TIMEOUT, kill_orphans};
 pub use parent_death::ParentDeathWatcher;
 use spawn::{ChildStack, RANK_SOCKET, SpawnSpec};
 
-/// Descriptors that mpiexec keeps for each rank: stdout, stderr, socket; and one more for a copied
+/// Descriptors that mpiexec keeps for each rank: stdout, stderr, socket, and a pipe for copied
 /// stdin.
 const DESCRIPTORS_PER_RANK: u64 = 4;
 
 /// Why a job could not be started.
 #[derive(Debug)]
 pub struct StartError {
-    /// What to say.
+    /// The message for the user.
     pub text: String,
     /// mpiexec's exit status.
     pub status: u8,
 }
 
 impl StartError {
-    /// With exit status 1.
+    /// An error with exit status 1.
     pub fn new(text: impl Into<String>) -> StartError {
         StartError {
             text: text.into(),
@@ -58,17 +58,17 @@ impl StartError {
     }
 }
 
-/// A rank as it was started.
+/// A rank that has been started.
 pub struct StartedRank {
     /// Its process and process group.
     pub pid: i32,
     /// The socket to it.
     pub line: Line,
-    /// The reading ends of its standard output and error; they do not block.
+    /// The reading ends of its standard output and error. They are non-blocking.
     pub output: [OwnedFd; 2],
 }
 
-/// Everything that ranks are started from.
+/// Starts the ranks of this host.
 pub struct RankStarter {
     programs: Vec<Option<PreparedProgram>>,
     /// Each local rank's program.
@@ -91,8 +91,8 @@ struct PreparedProgram {
 }
 
 impl RankStarter {
-    /// Looks at programs, limits and cores of this host, and makes its segment. `app_of`: each of
-    /// the job's ranks' program.
+    /// Finds programs, checks limits and cores of this host, and makes its segment. `app_of` holds
+    /// the program of each rank of the job.
     pub fn prepare(
         programs: &[Program],
         app_of: &[u32],
@@ -112,7 +112,7 @@ impl RankStarter {
         }
         let mut prepared = Vec::with_capacity(programs.len());
         for (number, program) in programs.iter().enumerate() {
-            // A program that only other hosts run need not be here.
+            // A program that only other hosts run is not looked for here.
             prepared.push(if apps.contains(&number) {
                 Some(PreparedProgram::new(program, library.as_deref())?)
             } else {
@@ -144,9 +144,9 @@ impl RankStarter {
         self.apps.len()
     }
 
-    /// Binds all ranks to one CPU: those of a modelled machine take turns, and handing over costs
-    /// several times as much between two. Which one differs from job to job. Returns it, and
-    /// after it the CPUs that the job may be spread over later.
+    /// Binds all ranks to one CPU. Ranks of a modelled machine take turns, and handing over between
+    /// two CPUs costs several times as much. The CPU depends on the process id, so that two jobs
+    /// differ. Returns the CPU, then the CPUs that the job may be spread over later.
     pub fn bind_all_to_one_cpu(&mut self) -> Vec<usize> {
         let here = Cores::here();
         let mut cpus: Vec<usize> = here
@@ -168,12 +168,12 @@ impl RankStarter {
         &self.placing[local]
     }
 
-    /// Where a local rank is bound, in words.
+    /// Binding of a local rank, in words.
     pub fn binding_of(&self, local: usize) -> String {
         binding::described(&self.placing[local])
     }
 
-    /// Starts one local rank; it reads `stdin`, or nothing.
+    /// Starts one local rank. It reads `stdin`, or nothing.
     pub fn start(
         &mut self,
         local: usize,
@@ -245,7 +245,7 @@ impl RankStarter {
     }
 }
 
-/// What to do about a refused start.
+/// Advice after a refused start.
 fn advice(refusal: &spawn::SpawnError) -> String {
     match refusal.cause.raw_os_error() {
         Some(libc::EAGAIN | libc::ENOMEM) if refusal.step == "making its process" => {
@@ -263,7 +263,7 @@ fn advice(refusal: &spawn::SpawnError) -> String {
     }
 }
 
-/// A pipe whose reading end, ours, does not block.
+/// A pipe with a non-blocking reading end.
 fn pipe() -> std::io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     fcntl_setfl(&reader, OFlags::NONBLOCK)?;

@@ -110,7 +110,9 @@ impl Giver {
             if !readable(&self.door, until) {
                 let missing = here.iter().filter(|h| !**h).count();
                 return Err(launcher_error(format!(
-                    "{missing} of the {ranks} ranks that the launcher says are on this node have not come for its shared memory in {} s; are they in containers or network namespaces of their own?",
+                    "{missing} of the {ranks} ranks that the launcher says are on this node have \
+                     not come for its shared memory in {} s; are they in containers or network \
+                     namespaces of their own?",
                     PATIENCE.as_secs()
                 )));
             }

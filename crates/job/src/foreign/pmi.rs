@@ -82,7 +82,10 @@ pub(super) fn connect() -> Result<Box<dyn Kvs>, JobError> {
 fn inherited(text: &str) -> Result<OwnedFd, JobError> {
     let gone = |why: &str| {
         launcher_error(format!(
-            "a launcher has started this program (PMI_FD={text}), but cannot be spoken to: {why}. Does a wrapper close its descriptors, or was this program started by another one that is in MPI itself? Start it with the launcher directly, or unset PMI_FD, PMI_RANK and PMI_SIZE to run it alone"
+            "a launcher has started this program (PMI_FD={text}), but cannot be spoken to: {why}. \
+             Does a wrapper close its descriptors, or was this program started by another one that \
+             is in MPI itself? Start it with the launcher directly, or unset PMI_FD, PMI_RANK and \
+             PMI_SIZE to run it alone"
         ))
     };
     let Some(fd) = text.trim().parse::<RawFd>().ok().filter(|&fd| fd > 2) else {

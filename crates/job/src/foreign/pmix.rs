@@ -107,7 +107,9 @@ pub(super) fn connect() -> Result<Box<dyn Kvs>, JobError> {
     let code = unsafe { (library.init)(&mut me, ptr::null(), 0) };
     if code != SUCCESS {
         return Err(launcher_error(format!(
-            "a launcher has started this program (PMIX_NAMESPACE is set), but PMIx_Init says: {}. Was it started by another program that is in MPI itself, or is its launcher gone? Unset PMIX_NAMESPACE to run it alone",
+            "a launcher has started this program (PMIX_NAMESPACE is set), but PMIx_Init says: {}. \
+             Was it started by another program that is in MPI itself, or is its launcher gone? \
+             Unset PMIX_NAMESPACE to run it alone",
             library.text(code)
         )));
     }
@@ -182,7 +184,8 @@ fn load() -> Result<Library, JobError> {
         return Library::of(handle, &file);
     }
     Err(launcher_error(format!(
-        "a launcher that speaks PMIx has started this program (PMIX_NAMESPACE is set), but its library {LIBRARY} is not to be found (tried {}); set FERRY_PMIX_LIB to its file or folder",
+        "a launcher that speaks PMIx has started this program (PMIX_NAMESPACE is set), but its \
+         library {LIBRARY} is not to be found (tried {}); set FERRY_PMIX_LIB to its file or folder",
         tried.join(", ")
     )))
 }
@@ -303,7 +306,8 @@ impl Pmix {
             libc::free(value.cast());
             if found != kind {
                 return Err(launcher_error(format!(
-                    "the launcher has a value of kind {found} for {key:?} (PMIx), not of kind {kind}"
+                    "the launcher has a value of kind {found} for {key:?} (PMIx), not of kind \
+                     {kind}"
                 )));
             }
             Ok(taken)

@@ -18,7 +18,7 @@ use crate::protocol::{CHUNK_MAX_BYTES, LaunchSpec, SendQueue, StatusPage, ToMpie
 use crate::signals::{self, Signals};
 use crate::start::{ParentDeathWatcher, RankStarter, StartError};
 
-/// The ranks, once there are orders.
+/// The ranks of this host, from the launch message on.
 pub(super) struct LocalRanks {
     pub(super) ranks: Vec<Rank>,
     pub(super) alive: usize,
@@ -31,11 +31,11 @@ pub(super) struct LocalRanks {
     pub(super) signals: Signals,
     pub(super) watcher: Option<ParentDeathWatcher>,
     pub(super) stdin: StdinCopier,
-    /// Descriptors of readers that are polled for room.
+    /// Stdin pipes that are polled for room.
     pub(super) polled_pipes: Vec<i32>,
-    /// The head waits to hear that its last piece was taken.
+    /// mpiexec waits for the acknowledgement of its last chunk of standard input.
     pub(super) stdin_ack_due: bool,
-    /// The head wants these channels left alone.
+    /// Per channel: mpiexec has asked for a pause.
     pub(super) pause_requested: [bool; 2],
     pub(super) paused: [bool; 2],
     pub(super) killed_since: Option<Instant>,
@@ -100,7 +100,7 @@ impl LocalRanks {
         )?;
         let refused = |what: &str, e: io::Error| StartError::new(format!("{what}: {e}"));
         let watcher = ParentDeathWatcher::start(starter.ranks() as u32)
-            .map_err(|e| refused("the warden cannot be started", e))?;
+            .map_err(|e| refused("the parent-death watcher cannot be started", e))?;
         // SAFETY: a plain system call.
         unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
         self.statuses = starter.node.segment.statuses();
@@ -149,7 +149,7 @@ impl LocalRanks {
         }
     }
 
-    /// Reads once from a stream and passes it on.
+    /// Reads once from a stream and queues it for mpiexec.
     pub(super) fn read_stream(&mut self, number: usize, queue: &mut SendQueue) -> bool {
         let rank = &mut self.ranks[number / 2];
         let Some(fd) = &rank.streams[number % 2] else {
@@ -173,12 +173,13 @@ impl LocalRanks {
         n > 0
     }
 
-    /// Passes on all that is in a stream now.
+    /// Queues all that is in a stream now.
     pub(super) fn drain(&mut self, number: usize, queue: &mut SendQueue) {
         while self.read_stream(number, queue) {}
     }
 
-    /// Leaves streams alone while nobody takes their output, and comes back to them.
+    /// Stops and resumes reading from streams. A channel is paused on mpiexec's request or while
+    /// the queue to it is full.
     pub(super) fn pause_streams(&mut self, poll: &OwnedFd, full: bool) {
         for channel in 0..2 {
             let pause_requested = full || self.pause_requested[channel];
@@ -200,7 +201,7 @@ impl LocalRanks {
         }
     }
 
-    /// All that a rank has said.
+    /// Handles all messages of a rank.
     pub(super) fn read_messages(&mut self, local: usize, queue: &mut SendQueue) {
         loop {
             let rank = &mut self.ranks[local];
@@ -220,7 +221,7 @@ impl LocalRanks {
                     }
                 }
                 Heard::Notice(Notice::Get { wire, rank }) => {
-                    // Action of the head once, by the first who wants it.
+                    // Only the first asker's question goes to mpiexec.
                     match self.cards.get(&wire, rank, local) {
                         Ok(_) => self.send_card_to(&wire, rank, local),
                         Err(true) => queue.push(&ToMpiexec::Get { wire, rank }),
@@ -245,7 +246,7 @@ impl LocalRanks {
         }
     }
 
-    /// Gives a card that is there to a local rank.
+    /// Sends a business card to a local rank, if it is there.
     pub(super) fn send_card_to(&mut self, wire: &str, rank: u32, local: usize) {
         if let Ok(card) = self.cards.get(wire, rank, local)
             && let Some(Rank {
@@ -260,7 +261,7 @@ impl LocalRanks {
         }
     }
 
-    /// Polls a rank's socket for room, too, while replies wait for it.
+    /// Polls a rank's socket. For writing, too, while replies wait for room.
     pub(super) fn poll_rank_socket(&mut self, poll: &OwnedFd, local: usize) {
         if let Some(Rank {
             line: Some(line), ..
@@ -276,7 +277,7 @@ impl LocalRanks {
         }
     }
 
-    /// Tells of ranks that have ended, after all that they have said.
+    /// Collects ranks that have ended and reports them, after all that they have written.
     pub(super) fn reap(&mut self, queue: &mut SendQueue) {
         let mut ended = Vec::new();
         loop {
@@ -318,7 +319,7 @@ impl LocalRanks {
             let status = &self.statuses[local];
             let mut page = page_of(rank.number, status, true);
             let since = status.since.load(std::sync::atomic::Ordering::Relaxed);
-            // Asking the kernel costs something, and only matters of one that seems to sleep.
+            // Asking the kernel costs system calls, so only ranks that may hang are asked about.
             let for_long = u128::from(now.saturating_sub(since)) * 2 >= HANG_DURATION.as_nanos();
             page.awake =
                 page.asleep && (!for_long || self.sleep_check.awake(local, rank.pid, status));

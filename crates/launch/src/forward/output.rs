@@ -1,9 +1,9 @@
 //! The ranks' output, line by line.
 //!
-//! Each rank's stdout and stderr are pipes. What comes is passed on in whole lines, so lines of
-//! different ranks never mix; an unfinished line waits for its rest, or for the end of the pipe.
-//! Writing never blocks mpiexec: what the reader of the output does not take is kept, and from a
-//! certain amount on the pipes are left alone so that the ranks feel it.
+//! The standard output and error of each rank are pipes. mpiexec passes whole lines on, so that
+//! lines of different ranks never mix. An unfinished line waits for its rest or for the end of the
+//! pipe. Writing never blocks mpiexec: output that is not taken is queued. While the queue is full,
+//! the pipes are not read, and so the ranks are slowed down.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,14 +12,15 @@ use std::time::{Duration, Instant};
 
 use super::sink::{QUEUE_HIGH_BYTES, Sink};
 
-/// Bytes read at once.
+/// Bytes read from a pipe at once.
 const READ_BYTES: usize = 256 * 1024;
-/// An unfinished line longer than this is passed on as it is.
+/// Longest unfinished line that is kept. A longer one is passed on as it is.
 const LINE_MAX_BYTES: usize = 64 << 20;
-/// An unfinished line for a terminal, say a question, is shown after this time.
+/// Delay before an unfinished line is shown on a terminal. It may be a question, and must not seem
+/// late to who answers.
 const PROMPT_DELAY: Duration = Duration::from_millis(100);
 
-/// Which of the two.
+/// Standard output or standard error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Channel {
     /// Standard output.
@@ -37,13 +38,13 @@ pub struct Output {
     label: bool,
     /// Only one rank: pass everything on as it comes.
     single: bool,
-    /// Numbers below this belong to ranks; those above to what starts agents.
+    /// Number of ranks. Streams with higher numbers belong to launchers of agents.
     ranks: usize,
 }
 
 /// One pipe of a rank.
 struct Stream {
-    /// None where an agent reads it.
+    /// `None` if an agent reads it.
     pipe: Option<File>,
     /// An unfinished line.
     unfinished: Vec<u8>,
@@ -63,7 +64,7 @@ pub enum ReadOutcome {
 }
 
 impl Output {
-    /// For `ranks` ranks and `others` that are none.
+    /// Output of `ranks` ranks and of `others`, launchers of agents.
     pub fn new(ranks: usize, others: usize, label: bool) -> Output {
         Output {
             sinks: [Sink::new(1), Sink::new(2)],
@@ -75,17 +76,17 @@ impl Output {
         }
     }
 
-    /// Streams that there can be.
+    /// Number of streams.
     pub fn streams(&self) -> usize {
         self.streams.len()
     }
 
-    /// Takes the reading end of a rank's pipe; the number names the stream from now on.
+    /// Takes the reading end of a rank's pipe. Returns the stream's number.
     pub fn add(&mut self, rank: usize, channel: Channel, pipe: OwnedFd) -> usize {
         self.open(rank, channel, Some(pipe.into()))
     }
 
-    /// A rank whose output comes by [`feed`](Output::feed).
+    /// Adds a rank whose output comes by [`append`](Output::append).
     pub fn add_remote(&mut self, rank: usize) {
         self.open(rank, Channel::Out, None);
         self.open(rank, Channel::Err, None);
@@ -102,7 +103,7 @@ impl Output {
         number
     }
 
-    /// What a rank elsewhere has written; nothing: its end.
+    /// Adds what a rank on another host has written. Empty at the end of its stream.
     pub fn append(&mut self, rank: usize, channel: Channel, bytes: &[u8]) {
         let number = 2 * rank + channel as usize;
         if bytes.is_empty() {
@@ -185,7 +186,7 @@ impl Output {
         }
     }
 
-    /// Do its lines get a rank before them?
+    /// Do the lines of this stream begin with their rank?
     fn labels(&self, number: usize) -> bool {
         self.label && number < 2 * self.ranks
     }
@@ -226,8 +227,7 @@ impl Output {
         }
     }
 
-    /// Shows unfinished lines on terminals that have rested for a while. Returns when to look
-    /// again.
+    /// Shows unfinished lines on terminals after [`PROMPT_DELAY`]. Returns when to look again.
     pub fn show_prompts(&mut self, now: Instant) -> Option<Instant> {
         let mut next: Option<Instant> = None;
         if !self.sinks.iter().any(|s| s.terminal) {
@@ -253,7 +253,7 @@ impl Output {
         next
     }
 
-    /// Says something of mpiexec's own on standard error, each line with its name before it.
+    /// Prints a message of mpiexec's own on standard error, with `mpiexec: ` before each line.
     pub fn say(&mut self, text: &str) {
         let mut lines = String::new();
         for line in text.trim_end().lines() {
@@ -266,9 +266,7 @@ impl Output {
 
     /// Writes what can be written without blocking.
     ///
-    /// # Errors
-    /// The channel that is broken from now on, told once; what is written to it after that is
-    /// dropped.
+    /// The channel cannot be written any more. Reported once; later output to it is dropped.
     pub fn flush(&mut self) -> Result<(), (Channel, io::Error)> {
         let out = self.sinks[0].flush().map_err(|e| (Channel::Out, e));
         let err = self.sinks[1].flush().map_err(|e| (Channel::Err, e));
@@ -280,7 +278,7 @@ impl Output {
         self.sinks.iter().all(|s| s.waiting().is_empty())
     }
 
-    /// Should pipes of this channel be left alone for now?
+    /// Should the pipes of this channel not be read for now?
     pub fn is_full(&self, channel: Channel) -> bool {
         self.sinks[channel as usize].waiting().len() >= QUEUE_HIGH_BYTES
     }

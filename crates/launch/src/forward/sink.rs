@@ -6,10 +6,11 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 
-/// While this many bytes wait to be written, nothing more is read from the ranks.
+/// While this many bytes wait to be written, nothing more is read from the ranks. Enough to keep
+/// the reader of the output busy; small beside the ranks.
 pub(super) const QUEUE_HIGH_BYTES: usize = 1 << 20;
 
-/// Where a channel's lines go.
+/// The descriptor of a channel and the queue before it.
 pub(super) struct Sink {
     pub(super) number: RawFd,
     pub(super) kind: SinkKind,
@@ -17,19 +18,19 @@ pub(super) struct Sink {
     pub(super) written: usize,
     pub(super) broken: bool,
     pub(super) terminal: bool,
-    /// The stream whose unfinished line the cursor stands in.
+    /// The stream whose unfinished line was written last.
     pub(super) inside: Option<usize>,
 }
 
 pub(super) enum SinkKind {
-    /// A pipe or terminal opened once more, without blocking; the descriptor that others share is
-    /// left as it is.
+    /// A pipe or terminal, opened again as non-blocking. The shared open file description stays
+    /// blocking.
     Reopened(OwnedFd),
     Socket,
-    /// A pipe that could not be opened once more: written in pieces that fit when it says that it
-    /// has room.
+    /// A pipe that could not be opened again. Written in pieces of PIPE_BUF when poll says that
+    /// there is room.
     Careful,
-    /// A file: always takes all.
+    /// A regular file. It always takes all.
     File,
 }
 
@@ -69,8 +70,8 @@ impl Sink {
         }
     }
 
-    /// Queues `first` and `rest`, which belong together. `continued`: the line's beginning was
-    /// passed on before.
+    /// Queues `first` and `rest`, which belong together. `continued`: the beginning of the line is
+    /// queued already.
     pub(super) fn put(
         &mut self,
         stream: usize,
@@ -109,7 +110,7 @@ impl Sink {
             match self.write_some() {
                 Ok(n) => self.written += n,
                 Err(Errno::AGAIN) => {
-                    // Keep the queue from growing at its front for ever.
+                    // Free the written part of the queue.
                     if self.written > QUEUE_HIGH_BYTES {
                         self.queue.drain(..self.written);
                         self.written = 0;

@@ -1,4 +1,4 @@
-//! mpiexec's standard input, for the rank or ranks that read it.
+//! Standard input of mpiexec, for the ranks that read it.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -14,20 +14,20 @@ use crate::protocol::CHUNK_MAX_BYTES;
 pub enum Input {
     /// All ranks read nothing.
     Nothing,
-    /// This rank has mpiexec's own descriptor: it takes what it reads and no more.
+    /// This rank has mpiexec's own descriptor, and reads no more of it than it needs.
     Inherited(u32),
-    /// mpiexec reads and copies: for a terminal, which only the foreground's process group may
-    /// read, and for several readers.
+    /// mpiexec reads and copies. For terminals, which only the foreground process group may read,
+    /// and for several readers.
     Copied(StdinCopier),
-    /// mpiexec reads and sends it to the hosts whose ranks read.
+    /// mpiexec reads and sends to the hosts whose ranks read.
     Sent(StdinSender),
 }
 
-/// Reads standard input for other hosts, one piece at a time.
+/// Reads standard input for other hosts, one chunk at a time.
 pub struct StdinSender {
-    /// Hosts that have not taken the last piece yet.
+    /// Hosts that have not acknowledged the last chunk.
     pub outstanding_acks: usize,
-    /// Somebody is there to read.
+    /// All ranks that read run.
     pub enabled: bool,
     ended: bool,
     terminal: bool,
@@ -50,20 +50,19 @@ struct Writer {
     at: usize,
 }
 
-/// What the pump waits for.
+/// What to poll for.
 #[derive(Debug, PartialEq)]
 pub enum WaitFor {
     /// Standard input to become readable.
     Input,
-    /// One of these to take more.
+    /// Room in one of these pipes.
     Room(Vec<RawFd>),
     /// Nothing now.
     Nothing,
 }
 
 impl Input {
-    /// Decides how it is done.
-    /// `remote`: the ranks are on other hosts.
+    /// Chooses the way that fits. `remote`: ranks are on other hosts.
     pub fn new(target: StdinTarget, remote: bool) -> Input {
         let terminal = rustix::termios::isatty(standard_input());
         match target {
@@ -98,7 +97,7 @@ impl StdinSender {
         }
     }
 
-    /// Reads once: a piece, an empty one at the end, or none now.
+    /// Reads once. Returns a chunk, an empty one at the end, or `None` if there is nothing now.
     pub fn read(&mut self) -> Option<Vec<u8>> {
         if is_background(self.terminal) {
             self.in_background = true;
@@ -128,7 +127,7 @@ fn is_background(terminal: bool) -> bool {
 }
 
 impl StdinCopier {
-    /// For an agent, to which mpiexec sends what its ranks read.
+    /// For an agent, which gets standard input from mpiexec.
     pub fn for_agent() -> StdinCopier {
         StdinCopier {
             target: StdinTarget::All,
@@ -140,7 +139,7 @@ impl StdinCopier {
         }
     }
 
-    /// A piece from mpiexec; an empty one is the end.
+    /// A chunk from mpiexec. Empty at the end.
     pub fn offer(&mut self, bytes: Vec<u8>) {
         self.ended = bytes.is_empty();
         self.buffer = bytes;
@@ -148,12 +147,12 @@ impl StdinCopier {
         self.write();
     }
 
-    /// All readers have taken all of the last piece, or have gone.
+    /// All readers have taken the last chunk, or are gone.
     pub fn is_empty(&self) -> bool {
         self.writers.iter().all(|w| w.at == self.buffer.len())
     }
 
-    /// The reading end for a rank; `None` if it reads nothing.
+    /// A pipe's reading end for a rank. `None` if the rank does not read.
     pub fn reader(&mut self, rank: u32) -> io::Result<Option<OwnedFd>> {
         if self.target != StdinTarget::All && self.target != StdinTarget::Rank(rank) {
             return Ok(None);
@@ -188,7 +187,7 @@ impl StdinCopier {
         self.in_background = false;
     }
 
-    /// Standard input is readable: reads once and writes on.
+    /// Standard input is readable: reads once and writes to the pipes.
     pub fn read(&mut self) {
         if is_background(self.terminal) {
             self.in_background = true;
@@ -210,7 +209,7 @@ impl StdinCopier {
         self.write();
     }
 
-    /// Writes what the pipes take. A reader that has gone is forgotten; at the end of the input the
+    /// Writes what the pipes take. A reader that is gone is removed. At the end of the input the
     /// pipes are closed.
     pub fn write(&mut self) {
         let buffer = &self.buffer;

@@ -1,5 +1,5 @@
-//! Status pages that ranks have scribbled over: whatever stands there, mpiexec makes a table of
-//! bounded length of it.
+//! Status pages with arbitrary bytes: a rank may overwrite its own. Whatever is there, mpiexec
+//! makes a table of bounded length of it.
 
 use super::mistakes::mistakes;
 use super::*;

@@ -8,7 +8,7 @@ use ferry_job::ITSELF;
 use super::snapshot::{RankView, tag};
 use super::table::ranks_named;
 
-/// Likely mistakes, the surest first; at least one for a job that hangs.
+/// Likely mistakes, the surest first. At least one for a job that hangs.
 pub fn mistakes(ranks: &[RankView]) -> Vec<String> {
     let mut found = Vec::new();
     collective_mistakes(ranks, &mut found);
@@ -20,14 +20,16 @@ pub fn mistakes(ranks: &[RankView]) -> Vec<String> {
     }
     if found.is_empty() && ranks.iter().any(RankView::waits) {
         found.push(
-            "no rank will send what the others wait for; compare tags, communicators and the number of sends and receives".into(),
+            "no rank will send what the others wait for; compare tags, communicators and the \
+             number of sends and receives"
+                .into(),
         );
     }
     found.truncate(6);
     found
 }
 
-/// Members of a communicator that are in different collectives, or some in none.
+/// Communicators whose members are in different collectives, or partly in none.
 fn collective_mistakes(ranks: &[RankView], found: &mut Vec<String>) {
     let mut comms: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (number, rank) in ranks
@@ -46,11 +48,18 @@ fn collective_mistakes(ranks: &[RankView], found: &mut Vec<String>) {
         let (alike, others) = same(&|r| r.call == first.call);
         if let Some(&other) = others.first() {
             found.push(format!(
-                "{} {} in {} but {} in {}: all ranks of {comm} must call the same collectives in the same order",
+                "{} {} in {} but {} in {}: all ranks of {comm} must call the same collectives in \
+                 the same order",
                 ranks_named(&alike),
                 if alike.len() == 1 { "is" } else { "are" },
                 first.call,
-                ranks_named(&others.iter().copied().filter(|&r| ranks[r].call == ranks[other].call).collect::<Vec<_>>()),
+                ranks_named(
+                    &others
+                        .iter()
+                        .copied()
+                        .filter(|&r| ranks[r].call == ranks[other].call)
+                        .collect::<Vec<_>>()
+                ),
                 ranks[other].call,
             ));
             continue;
@@ -78,7 +87,8 @@ fn collective_mistakes(ranks: &[RankView], found: &mut Vec<String>) {
             && let Some(&other) = others.first()
         {
             found.push(format!(
-                "{} in collective #{} of {comm} ({}) but {} in #{}: somebody has called one more or one less",
+                "{} in collective #{} of {comm} ({}) but {} in #{}: somebody has called one more \
+                 or one less",
                 ranks_named(&alike),
                 first.collective,
                 first.call,
@@ -104,7 +114,7 @@ fn missing_members(ranks: &[RankView], context: u64, inside: &[usize], found: &m
     let call = &first.call;
     let who = ranks_named(inside);
     let wait = if inside.len() == 1 { "waits" } else { "wait" };
-    // Only of the world's members (or of a communicator of the same size) is it known who they are.
+    // Only for MPI_COMM_WORLD and communicators of its size is it known who the members are.
     if context == 0 || size == ranks.len() {
         let missing: Vec<usize> = (0..ranks.len()).filter(|r| !inside.contains(r)).collect();
         let mut named: Vec<(String, Vec<usize>)> = Vec::new();
@@ -145,7 +155,7 @@ fn missing_members(ranks: &[RankView], context: u64, inside: &[usize], found: &m
     }
 }
 
-/// "has ended" and "is in …" of several.
+/// Turns "has ended" and "is in …" into the plural.
 fn plural(activity: &str, many: usize) -> String {
     match (many, activity.split_once(' ')) {
         (2.., Some(("has", rest))) => format!("have {rest}"),
@@ -154,7 +164,7 @@ fn plural(activity: &str, many: usize) -> String {
     }
 }
 
-/// Ranks that wait for one that will never answer.
+/// Ranks that wait for a rank that has finished.
 fn finished_peers(ranks: &[RankView], found: &mut Vec<String>) {
     let mut by_peer: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (number, rank) in ranks.iter().enumerate() {
@@ -169,7 +179,8 @@ fn finished_peers(ranks: &[RankView], found: &mut Vec<String>) {
         let one = &ranks[waiting[0]];
         let verb = if waiting.len() == 1 { "waits" } else { "wait" };
         found.push(format!(
-            "{} {verb} in {} (tag {}) for rank {peer}, which {}: there are more receives than sends, or a tag or communicator differs",
+            "{} {verb} in {} (tag {}) for rank {peer}, which {}: there are more receives than \
+             sends, or a tag or communicator differs",
             ranks_named(&waiting),
             one.call,
             tag(one.tag),
@@ -190,7 +201,7 @@ fn finished_peers(ranks: &[RankView], found: &mut Vec<String>) {
     }
 }
 
-/// Rings of ranks that each wait for the next.
+/// Cycles: ranks that each wait for the next.
 fn cycles(ranks: &[RankView], found: &mut Vec<String>) {
     let mut seen = vec![0usize; ranks.len()];
     for start in 0..ranks.len() {
@@ -214,7 +225,7 @@ fn cycles(ranks: &[RankView], found: &mut Vec<String>) {
 }
 
 fn ring_in_words(ranks: &[RankView], ring: &[usize]) -> String {
-    // Of requests that are waited for only a receive says whom it waits for.
+    // Only for receives does a status page tell the peer of a request.
     let receives = |r: &usize| {
         matches!(
             ranks[*r].call.as_str(),
@@ -258,12 +269,14 @@ fn ring_in_words(ranks: &[RankView], ring: &[usize]) -> String {
     let _ = if ring.iter().all(receives) {
         write!(
             who,
-            ", all receiving: nobody sends first (or a message came with another tag or on another communicator)"
+            ", all receiving: nobody sends first (or a message came with another tag or on another \
+             communicator)"
         )
     } else if ring.iter().all(sends) {
         write!(
             who,
-            ", all sending: a send of this size (or a synchronous one) returns only when its receive is there; use MPI_Sendrecv or MPI_Isend"
+            ", all sending: a send of this size (or a synchronous one) returns only when its \
+             receive is there; use MPI_Sendrecv or MPI_Isend"
         )
     } else {
         let calls: Vec<String> = ring
@@ -280,7 +293,7 @@ fn ring_in_words(ranks: &[RankView], ring: &[usize]) -> String {
     who
 }
 
-/// Ranks that wait for generalised requests, which nobody but their own program completes.
+/// Ranks that wait for generalised requests, which only their own program completes.
 fn generalised_requests(ranks: &[RankView], found: &mut Vec<String>) {
     let mut by_call: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (number, rank) in ranks.iter().enumerate() {
@@ -290,7 +303,9 @@ fn generalised_requests(ranks: &[RankView], found: &mut Vec<String>) {
     }
     for (call, who) in by_call {
         found.push(format!(
-            "{} {} in {call} for generalised requests, which only {} own program can complete (MPI_Grequest_complete): before the wait, or in another thread, which may call MPI meanwhile only if the program has asked for MPI_THREAD_MULTIPLE",
+            "{} {} in {call} for generalised requests, which only {} own program can complete \
+             (MPI_Grequest_complete): before the wait, or in another thread, which may call MPI \
+             meanwhile only if the program has asked for MPI_THREAD_MULTIPLE",
             ranks_named(&who),
             if who.len() == 1 { "waits" } else { "wait" },
             if who.len() == 1 { "its" } else { "their" },
@@ -298,7 +313,7 @@ fn generalised_requests(ranks: &[RankView], found: &mut Vec<String>) {
     }
 }
 
-/// Neither rings nor finished peers: say of each waited-for rank what it does instead.
+/// Without cycles and finished peers: what each awaited rank does instead.
 fn unexplained_waits(ranks: &[RankView], found: &mut Vec<String>) {
     for (number, rank) in ranks.iter().enumerate() {
         if let Some(peer) = rank.waited_for(ranks.len()) {

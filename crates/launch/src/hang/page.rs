@@ -1,4 +1,4 @@
-//! A status page as it is sent, and as the hang report wants it.
+//! Reads status pages.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -7,8 +7,8 @@ use ferry_job::{RankState, RankStatus};
 use super::snapshot::{RankPhase, RankView};
 use crate::protocol::StatusPage;
 
-/// What a status page says; its texts only if they are wanted. `awake` and `age` are left to the
-/// caller.
+/// Copies a status page. Call and communicator names only with `texts`. The caller fills in `awake`
+/// and `age`.
 pub fn page_of(rank: u32, status: &RankStatus, texts: bool) -> StatusPage {
     let asleep = status.asleep.load(Acquire) != 0;
     StatusPage {
@@ -34,7 +34,7 @@ pub fn page_of(rank: u32, status: &RankStatus, texts: bool) -> StatusPage {
     }
 }
 
-/// A page of a rank that has not ended, as the hang report wants it.
+/// What the hang report needs of a page. For a rank that has not ended.
 pub fn view_of(page: &StatusPage, since: u64) -> RankView {
     RankView {
         phase: match RankState::from_number(page.state) {

@@ -9,26 +9,27 @@ pub struct RankView {
     pub asleep: bool,
     /// The call it is in.
     pub call: String,
-    /// Since when it sleeps, nanoseconds of the monotonic clock.
+    /// When it fell asleep, nanoseconds of the monotonic clock.
     pub since: u64,
-    /// The communicator's context; the two lowest bits say what travels there: 0 messages, 1
-    /// collectives, 2 agreement about new objects.
+    /// The communicator's context id. Its two lowest bits tell the kind of traffic: 0
+    /// point-to-point, 1 collectives, 2 agreement about new objects.
     pub context: u64,
     /// The communicator's name.
     pub comm: String,
-    /// Ranks in the communicator; 0 unknown.
+    /// Ranks in the communicator. 0 if unknown.
     pub comm_size: u32,
-    /// The rank waited for; -1 any, or [`ferry_job::SEVERAL`], or [`ITSELF`].
+    /// The rank that is waited for. -1 for any, else [`ferry_job::SEVERAL`] or
+    /// [`ferry_job::ITSELF`].
     pub peer: i32,
-    /// The tag waited for; -1 any.
+    /// The tag that is waited for. -1 for any.
     pub tag: i32,
     /// How many collectives the communicator has started.
     pub collective: u64,
-    /// The collective's root in the communicator; -1 none.
+    /// The collective's root in the communicator. -1 for none.
     pub root: i32,
-    /// Messages handed over.
+    /// Messages sent.
     pub sent: u64,
-    /// Messages taken.
+    /// Messages received.
     pub received: u64,
 }
 
@@ -45,13 +46,14 @@ pub enum RankPhase {
     Exited,
 }
 
-/// What makes two looks at a job the same: nothing moved between them.
+/// Signature of a job in which no rank moves. If two snapshots have the same one, nothing has moved
+/// between them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StalledState(Vec<(u64, u64, u64)>);
 
-/// Does this look like a job in which nobody can ever go on? Every rank sleeps in MPI or has
-/// finished, and no message is under way, but for those to ranks that have finished and take
-/// nothing any more. It is one only if it stays so; compare two answers.
+/// The signature of a job that seems to hang: every rank sleeps in MPI or has finished, and no
+/// message is under way. Messages to ranks that have finished do not count. The job hangs only if
+/// the signature stays the same.
 pub fn stalled_state(ranks: &[RankView]) -> Option<StalledState> {
     let (mut asleep, mut finished) = (0, 0);
     for rank in ranks {
@@ -76,8 +78,7 @@ pub fn stalled_state(ranks: &[RankView]) -> Option<StalledState> {
 }
 
 impl RankView {
-    /// ThreadState inside a collective, or while agreeing about a new object, which all members do
-    /// together too.
+    /// Waits in a collective, or in the agreement about a new object, which is collective, too.
     pub(super) fn is_collective(&self) -> bool {
         self.collective > 0 || self.context & 3 != 0
     }
@@ -94,12 +95,12 @@ impl RankView {
             (_, name) => name.into(),
         }
     }
-    /// The one rank that it waits for.
+    /// The rank that it waits for, if it is exactly one.
     pub(super) fn waited_for(&self, ranks: usize) -> Option<usize> {
         let peer = usize::try_from(self.peer).ok().filter(|&p| p < ranks);
         peer.filter(|_| self.waits() && !self.is_collective())
     }
-    /// In words: where it is.
+    /// What it does, in words.
     pub(super) fn activity(&self) -> String {
         match self.phase {
             RankPhase::Started => "has not called MPI_Init".into(),

@@ -7,10 +7,10 @@ use ferry_job::ITSELF;
 
 use super::snapshot::{RankPhase, RankView, tag};
 
-/// Rows of a table; more are left out.
+/// Rows of a table. More would scroll the reason off a terminal.
 const ROWS_MAX: usize = 40;
 
-/// Ranks in the same situation share a row.
+/// The table as text. Ranks in the same situation share a row.
 pub fn table(ranks: &[RankView], now: u64) -> String {
     let mut rows: BTreeMap<Row, Vec<usize>> = BTreeMap::new();
     for (number, rank) in ranks.iter().enumerate() {
@@ -46,7 +46,7 @@ pub fn table(ranks: &[RankView], now: u64) -> String {
     text
 }
 
-/// Call, communicator, what it waits for, tag, how long.
+/// Cells of a row: call, communicator, awaited rank, tag, duration.
 type Row = [String; 5];
 
 fn row(rank: &RankView, now: u64) -> Row {
@@ -96,7 +96,7 @@ fn row(rank: &RankView, now: u64) -> Row {
     ]
 }
 
-/// "0-3, 7".
+/// Ranks as a list: "0-3, 7".
 pub(super) fn list(ranks: &[usize]) -> String {
     let mut text = String::new();
     let mut at = 0;
@@ -118,7 +118,7 @@ pub(super) fn list(ranks: &[usize]) -> String {
     text
 }
 
-/// "rank 3", "ranks 0-3, 7".
+/// Ranks as a list with the noun: "rank 3", "ranks 0-3, 7".
 pub fn ranks_named(ranks: &[usize]) -> String {
     format!(
         "rank{} {}",

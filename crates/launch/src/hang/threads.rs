@@ -1,25 +1,24 @@
-//! Is a rank that says it sleeps in MPI awake all the same? What the kernel says of its threads.
+//! What the kernel says about the threads of a rank: do they sleep?
 //!
-//! Where several threads may call MPI, one that waits in it proves nothing: another may compute,
-//! and send what is waited for. But threads that all sleep in system calls without a time limit,
-//! and that only another thread can end, wake each other or nobody wakes them.
+//! If several threads may call MPI, one that waits in MPI proves nothing: another may compute and
+//! send later. But if all threads sleep in system calls without a timeout that only another thread
+//! can end, they sleep until one of them wakes another.
 
 use ferry_job::RankStatus;
 use std::fs;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What was last seen of the ranks of a node.
+/// Compares what the kernel says at two moments, for the ranks of a node.
 #[derive(Default)]
 pub struct SleepCheck {
-    /// By local rank.
+    /// The last answer for each local rank.
     last: Vec<Option<ThreadSwitches>>,
 }
 
 impl SleepCheck {
-    /// Is rank `local`, the process `pid` or one that it started, awake? One that has been woken,
-    /// or stopped, is no longer waiting for anybody, although it has had no time yet to say so.
-    /// One with several threads in MPI sleeps if none of its threads has run since the question
-    /// before, and none can by itself.
+    /// Is local rank `local`, process `pid`, awake? A rank that was woken or stopped counts as
+    /// awake, although it has not said so. A rank with several threads in MPI sleeps if no thread
+    /// has run since the last call, and none can wake by itself.
     pub fn awake(&mut self, local: usize, pid: i32, status: &RankStatus) -> bool {
         if status.concurrent.load(Relaxed) == 0 {
             return is_awake(pid);
@@ -33,42 +32,41 @@ impl SleepCheck {
     }
 }
 
-/// Does a process run, or is it stopped?
+/// Is a process running or stopped?
 fn is_awake(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(") ").next().and_then(|s| s.chars().next());
     matches!(state, Some('R' | 'T' | 't'))
 }
 
-/// How often each thread of the program has been given up by a core, one way and the other: what
-/// stays alike while none runs.
+/// Context switches of each thread, voluntary and not. They stay the same while no thread runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ThreadSwitches(Vec<(u32, [u64; 2])>);
 
-/// Where a process's threads sleep in MPI.
+/// What threads of a process sleep on in MPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MpiSleep {
-    /// Address of the word, in the process.
+    /// Address of the wakeup word in the process.
     word: u64,
-    /// The epoll descriptor; -1: there is none.
+    /// The epoll descriptor, or -1.
     door: i32,
 }
 
 /// What `/proc/PID/task/TID/syscall` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ThreadState {
-    /// In MPI, until another rank or another thread rings.
+    /// Sleeps in MPI until a peer or another thread wakes it.
     InMpi,
-    /// For another thread of the process, without limit.
+    /// Sleeps until another thread of the process wakes it, without a timeout.
     ForThread,
-    /// It runs, or may wake by itself or by what is outside of the job.
+    /// Runs, or may wake by itself or by something outside of the job.
     MayRun,
 }
 
-/// The process of this rank, if all its threads, Ferry's own left out, sleep until another one
-/// wakes them, and one at least in MPI. Two equal answers mean that none has run in between. None
-/// as well where the kernel does not say (`/proc/PID/task/TID/syscall` wants the right to trace the
-/// process, which one that started it has).
+/// The context switches of a rank's threads, if all of them sleep until another one wakes them, and
+/// at least one sleeps in MPI. Ferry's own threads do not count. Two equal answers mean that none
+/// has run in between. `None` also if the kernel does not tell: `/proc/PID/task/TID/syscall` needs
+/// the right to trace the process, which its parent has.
 fn all_asleep(status: &RankStatus) -> Option<ThreadSwitches> {
     let mpi_sleep = MpiSleep {
         word: status.bell.load(Relaxed),
@@ -93,7 +91,7 @@ fn all_asleep(status: &RankStatus) -> Option<ThreadSwitches> {
             ThreadState::ForThread => {}
         }
         let status = read("status")?;
-        // One that has been woken while it is stopped stands in its system call still.
+        // A thread that was woken while it is stopped still shows its system call.
         if !is_sleeping(&status) {
             return None;
         }
@@ -103,8 +101,8 @@ fn all_asleep(status: &RankStatus) -> Option<ThreadSwitches> {
     in_mpi.then_some(ThreadSwitches(all))
 }
 
-/// From the line of a thread's system call: its number and arguments. `shared`: have other
-/// processes what is at this address?
+/// Reads the line of a thread's system call: its number and arguments. `shared` tells whether other
+/// processes share the memory at an address.
 fn waits(line: &str, mpi_sleep: MpiSleep, shared: impl Fn(u64) -> bool) -> ThreadState {
     let mut words = line.split_ascii_whitespace();
     let number: Option<i64> = words.next().and_then(|w| w.parse().ok());
@@ -117,7 +115,7 @@ fn waits(line: &str, mpi_sleep: MpiSleep, shared: impl Fn(u64) -> bool) -> Threa
     let forever = fourth as i32 == -1;
     match number {
         libc::SYS_futex => {
-            // Who waits for a thread's end gives no such flag (pthread_join).
+            // pthread_join waits without FUTEX_PRIVATE_FLAG.
             let private = || second as i32 & libc::FUTEX_PRIVATE_FLAG != 0 || !shared(first);
             let operation = second as i32 & libc::FUTEX_CMD_MASK;
             let waits = operation == libc::FUTEX_WAIT || operation == libc::FUTEX_WAIT_BITSET;
@@ -137,8 +135,8 @@ fn waits(line: &str, mpi_sleep: MpiSleep, shared: impl Fn(u64) -> bool) -> Threa
     }
 }
 
-/// From a process's memory map: does it share this address with other processes, as far as can be
-/// told?
+/// Is the memory at this address shared with other processes, by the process's memory map? `true`
+/// if it does not say.
 fn is_shared(maps: &str, address: u64) -> bool {
     let holds = |line: &str| {
         let (range, rest) = line.split_once(' ')?;
@@ -150,13 +148,13 @@ fn is_shared(maps: &str, address: u64) -> bool {
     maps.lines().find_map(holds).unwrap_or(true)
 }
 
-/// From a thread's status: does it sleep, and is neither running nor stopped?
+/// Does a thread sleep, by its status? `false` if it runs or is stopped.
 fn is_sleeping(status: &str) -> bool {
     let state = status.lines().find_map(|l| l.strip_prefix("State:"));
     state.is_some_and(|s| s.trim_start().starts_with('S'))
 }
 
-/// From a thread's status: how often it has slept, and been put aside.
+/// Voluntary and involuntary context switches, from a thread's status.
 fn switches(status: &str) -> Option<[u64; 2]> {
     let of = |name| {
         let line = status.lines().find_map(|l| l.strip_prefix(name))?;
@@ -200,7 +198,7 @@ mod tests {
             ThreadState::ForThread
         );
         assert_eq!(waits(&line("0x5500", wait, "0x0")), ThreadState::ForThread);
-        // A word that other processes share is whose?
+        // A word that other processes share may belong to any of them.
         assert_eq!(waits(&line("0x15500", wait, "0x0")), ThreadState::MayRun);
         let wake = libc::FUTEX_WAKE | private;
         assert_eq!(waits(&line("0x5500", wake, "0x0")), ThreadState::MayRun);

@@ -2,10 +2,10 @@
 
 use super::{Host, add, checked_name};
 
-/// More slots than this on a host are a slip of the finger.
+/// Most slots of a host: as many as a job may have ranks.
 const SLOTS_MAX: u32 = 65_536;
 
-/// `a,b:4,[::1]:2`: a host without a number has one slot each time it is named.
+/// Reads `a,b:4,[::1]:2`. A host without a number gets one slot each time it is named.
 pub fn parse_list(text: &str) -> Result<Vec<Host>, String> {
     let mut hosts = Vec::new();
     for entry in text.split([',', ' ']).filter(|e| !e.is_empty()) {
@@ -26,8 +26,9 @@ pub fn parse_list(text: &str) -> Result<Vec<Host>, String> {
     Ok(hosts)
 }
 
-/// A file with a host a line: `host`, `host:4` or `host slots=4 max_slots=8`; `#` begins a comment.
-/// `user=NAME` is for ssh; MPICH's and Intel's other words (`binding=`, `ifname=`) are passed over.
+/// Reads a host file, with one host on each line: `host`, `host:4` or `host slots=4 max_slots=8`.
+/// `#` begins a comment. `user=NAME` is for ssh. Other words of MPICH and Intel MPI (`binding=`,
+/// `ifname=`) are ignored.
 ///
 /// # Errors
 /// One line that names the line and what is wrong with it.
@@ -35,7 +36,7 @@ pub fn parse_file(text: &str) -> Result<Vec<Host>, String> {
     let mut hosts = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.split('#').next().unwrap_or_default();
-        // "slots = 4" is as good as "slots=4".
+        // "slots = 4" means the same as "slots=4".
         let line = line.replace(" =", "=").replace("= ", "=");
         let mut words = line.split_whitespace();
         let Some(first) = words.next() else { continue };
@@ -85,7 +86,7 @@ fn line_of<'a>(first: &str, words: impl Iterator<Item = &'a str>) -> Result<Host
     })
 }
 
-/// `host`, `host:4`, `[address]:4`, or an IPv6 address without a number.
+/// Reads `host`, `host:4`, `[address]:4`, or an IPv6 address without a number.
 fn name_and_slots(entry: &str) -> Result<(String, Option<u32>), String> {
     let (name, slots) = if let Some(rest) = entry.strip_prefix('[') {
         let (name, after) = rest

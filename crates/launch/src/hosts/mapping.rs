@@ -7,13 +7,13 @@ use super::Host;
 pub enum MapBy {
     /// Each host's slots, one host after the other.
     Slot,
-    /// One rank a host, round and round.
+    /// One rank on each host in turn.
     Node,
-    /// So many a host, round and round, whatever their slots (-ppn).
+    /// This many ranks on each host in turn, whatever its slots (-ppn).
     PerHost(u32),
 }
 
-/// In which order placed ranks get their numbers.
+/// In which order mapped ranks are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RankBy {
     /// All ranks of a host, then those of the next.
@@ -22,7 +22,7 @@ pub enum RankBy {
     Node,
 }
 
-/// The placed ranks' hosts by rank: `placed` in another order.
+/// The hosts of the ranks, ordered by rank. `placed` holds them in the order of mapping.
 pub fn number(placed: &[usize], by: RankBy) -> Vec<usize> {
     let mut numbered: Vec<(usize, usize)> = Vec::with_capacity(placed.len());
     let mut had = std::collections::HashMap::new();
@@ -38,9 +38,9 @@ pub fn number(placed: &[usize], by: RankBy) -> Vec<usize> {
     numbered.into_iter().map(|(_, host)| host).collect()
 }
 
-/// The host (index) of each of `ranks` ranks, given how many each host has already, which is
-/// counted on. Where there are more ranks than slots it begins again at the first host, as Hydra
-/// does; `max_slots` is never exceeded.
+/// The index of the host of each of `ranks` ranks. `taken` counts the ranks that each host has, and
+/// is updated. With more ranks than slots it begins again at the first host, as Hydra does.
+/// `max_slots` is never exceeded.
 ///
 /// # Errors
 /// One line that says how much room there is.
@@ -52,7 +52,7 @@ pub fn map(
 ) -> Result<Vec<usize>, String> {
     taken.resize(hosts.len(), 0);
     let mut placed = Vec::with_capacity(ranks as usize);
-    // What a host may have before the next round begins.
+    // Ranks that a host may have before the next round begins.
     let mut level: Vec<u32> = hosts.iter().map(|h| h.slots).collect();
     if let MapBy::PerHost(n) = by {
         level = vec![n; hosts.len()];

@@ -2,11 +2,12 @@
 
 use super::{Host, add, checked_name};
 
-/// More hosts than this are nonsense.
+/// Most hosts of an allocation: as many as a job may have ranks. Bounds what a wrong variable can
+/// expand to.
 const HOSTS_MAX: usize = 65_536;
 
-/// The hosts of the Slurm allocation that this process is in; `None` if it is in none. `variable`
-/// answers for the environment.
+/// The hosts of the Slurm allocation that this process is in. `None` if it is in none. `variable`
+/// looks a name up in the environment.
 ///
 /// # Errors
 /// One line that names the variable which cannot be understood.
@@ -43,7 +44,7 @@ fn read(nodes: &str, tasks: Option<&str>) -> Result<Vec<Host>, String> {
     Ok(hosts)
 }
 
-/// `n[1-3,07],m2` → n1 n2 n3 n07 m2.
+/// Expands a node list: `n[1-3,07],m2` gives n1 n2 n3 n07 m2.
 pub(super) fn expand(text: &str) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     let mut rest = text.trim();
@@ -73,7 +74,7 @@ pub(super) fn expand(text: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// One entry, maybe with several brackets.
+/// Expands one entry, which may hold several brackets.
 fn expand_one(entry: &str) -> Result<Vec<String>, String> {
     let Some((before, rest)) = entry.split_once('[') else {
         return Ok(vec![entry.to_string()]);
@@ -104,7 +105,7 @@ fn expand_one(entry: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// `2(x3),1` → 2 2 2 1; at most `hosts` numbers.
+/// Expands a list of counts: `2(x3),1` gives 2 2 2 1. At most `hosts` numbers.
 pub(super) fn counts(text: &str, hosts: usize) -> Result<Vec<u32>, String> {
     let mut all = Vec::new();
     for entry in text.split(',') {

@@ -60,7 +60,8 @@ fn both_dash_forms_and_equal_signs() {
 #[test]
 fn open_mpi_options_that_change_nothing_here() {
     let o = run(
-        "--oversubscribe --allow-run-as-root --mca btl self,vader --map-by slot --host localhost:4 -np 2 p",
+        "--oversubscribe --allow-run-as-root --mca btl self,vader --map-by slot --host localhost:4 \
+         -np 2 p",
     );
     assert_eq!(
         (o.apps[0].count, o.apps[0].program.to_str()),

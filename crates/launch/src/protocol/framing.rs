@@ -6,10 +6,10 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{BANNER_MAX_BYTES, FRAME_MAX_BYTES, GREETING, PROTOCOL};
 
-/// A message as a frame.
+/// Encodes a message as a frame.
 pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
     let mut out = vec![0; 4];
-    // Fails only for types that postcard does not know, and these are none.
+    // Fails only for types that postcard cannot encode. There are none among the messages.
     out = postcard::to_extend(message, out).unwrap_or_default();
     let len = (out.len() as u32).saturating_sub(4);
     if let Some(head) = out.first_chunk_mut::<4>() {
@@ -18,11 +18,10 @@ pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
     out
 }
 
-/// Takes one frame from the front of `bytes`; `Ok(None)` if it is not all there yet. Returns the
-/// message and its length.
+/// Decodes the frame at the beginning of `bytes`. Returns the message and the frame's length, or
+/// `None` if the frame is not complete.
 ///
-/// # Errors
-/// What is wrong with it: nothing after it can be read.
+/// What is wrong with the frame. Nothing after it can be read.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<(T, usize)>, String> {
     let Some((head, rest)) = bytes.split_first_chunk::<4>() else {
         return Ok(None);
@@ -49,14 +48,14 @@ pub fn greeting() -> Vec<u8> {
     out
 }
 
-/// What has come before the frames.
+/// State of the bytes before the frames.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Opening {
-    /// Not all of the greeting is there yet.
+    /// The greeting is not complete.
     Waiting,
-    /// Greeted: the frames begin after so many bytes.
+    /// The greeting is there. The frames begin at this offset.
     Open(usize),
-    /// This will never become a greeting.
+    /// The bytes cannot become a greeting. The text says why.
     Wrong(String),
 }
 
@@ -86,13 +85,14 @@ pub fn opening(bytes: &[u8]) -> Opening {
         Opening::Open(start + end + 1)
     } else {
         Opening::Wrong(format!(
-            "its mpiexec is Ferry {version:?} with protocol {protocol:?}, and this one is {} with protocol {PROTOCOL}; install the same on all hosts",
+            "its mpiexec is Ferry {version:?} with protocol {protocol:?}, and this one is {} with \
+             protocol {PROTOCOL}; install the same on all hosts",
             env!("CARGO_PKG_VERSION")
         ))
     }
 }
 
-/// Bytes that wait to be written.
+/// Bytes that wait to be sent.
 #[derive(Default)]
 pub struct SendQueue {
     bytes: VecDeque<u8>,
@@ -103,18 +103,17 @@ impl SendQueue {
     pub fn push<T: Serialize>(&mut self, message: &T) {
         self.bytes.extend(encode(message));
     }
-    /// Adds bytes as they are.
+    /// Adds bytes without a frame around them.
     pub fn push_raw(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
     }
-    /// How many wait.
+    /// Number of bytes that wait.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
     /// Writes what a non-blocking descriptor takes.
     ///
-    /// # Errors
-    /// The other side has gone.
+    /// The other side has closed the connection.
     pub fn flush(&mut self, to: impl rustix::fd::AsFd) -> rustix::io::Result<()> {
         use rustix::io::Errno;
         while !self.bytes.is_empty() {

@@ -45,7 +45,8 @@ impl Job<'_> {
         if let Some(signal) = end.signal() {
             let code = 128 + signal as u8;
             if self.forwarded_signals.contains(&signal) {
-                // The user asked for it; the others have had the same signal, and get their time.
+                // The user asked for it. The other ranks have got the same signal and are given
+                // time.
                 self.status = self.status.max(code);
                 if self.alive > 0 && self.end_requests > 0 {
                     self.end("", code);
@@ -81,7 +82,8 @@ impl Job<'_> {
                     _ => String::new(),
                 };
                 let text = format!(
-                    "{} ended without MPI_Finalize (of a session: MPI_Session_finalize), with exit status {code}{hint}",
+                    "{} ended without MPI_Finalize (of a session: MPI_Session_finalize), with exit \
+                     status {code}{hint}",
                     self.rank_label(rank)
                 );
                 self.end(&text, code.max(1));
@@ -118,8 +120,8 @@ impl Job<'_> {
         format!("rank {rank} ({program}, pid {pid} on {host})")
     }
 
-    /// Begins to end the job, for the reason `text` (said unless empty). Later reasons are
-    /// consequences of the first.
+    /// Begins to end the job. `text` is the reason; nothing is printed if it is empty. Only the
+    /// first reason counts: later ones are its consequences.
     pub(super) fn end(&mut self, text: &str, status: u8) {
         if self.shutdown.is_some() {
             return;
@@ -142,14 +144,15 @@ impl Job<'_> {
         self.signal_ranks(libc::SIGCONT);
     }
 
-    /// Reads all that a rank has written until now.
+    /// Reads all output that a rank has written until now.
     pub(super) fn drain(&mut self, rank: usize) {
         for channel in [Channel::Out, Channel::Err] {
             self.output.drain(2 * rank + channel as usize);
         }
     }
 
-    /// All ranks have ended: their last output, what they left behind, the status.
+    /// After the last rank has ended: writes the last output, ends orphans, and returns the exit
+    /// status.
     pub(super) fn finish(&mut self, events: &mut Vec<epoll::Event>) -> u8 {
         if let Backend::Local(local) = &mut self.backend {
             local.watcher = None;

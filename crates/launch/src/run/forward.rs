@@ -1,4 +1,4 @@
-//! The job's input and output: polled for, moved on.
+//! Polling for the job's standard input and output, and moving what comes.
 
 use std::io;
 
@@ -9,8 +9,8 @@ use crate::forward::{Channel, Input, WaitFor, standard_input};
 use crate::protocol::ToAgent;
 
 impl Job<'_> {
-    /// Writes what is there, and polls for what could not be written; leaves pipes alone whose
-    /// output is not taken.
+    /// Writes what is queued, and polls for room where not all could be written. While a channel is
+    /// full, its pipes are not read.
     pub(super) fn flush(&mut self) {
         while let Err((channel, error)) = self.output.flush() {
             self.output_broken = true;
@@ -64,7 +64,7 @@ impl Job<'_> {
         }
     }
 
-    /// Polls for what the pump of standard input waits for.
+    /// Polls for what standard input waits for.
     pub(super) fn poll_stdin(&mut self) {
         let waits_for = match &self.input {
             Input::Copied(copier) => copier.waits_for(),
@@ -80,7 +80,7 @@ impl Job<'_> {
             return;
         }
         for fd in self.stdin_polled.drain(..) {
-            // A pipe that was closed has left by itself.
+            // Closing a pipe has removed it from the epoll instance.
             let _ = epoll::delete(&self.poll, borrowed(fd));
         }
         self.input_is_file = false;
@@ -96,7 +96,7 @@ impl Job<'_> {
                 epoll::EventData::new_u64(EVENT_STDIN),
                 flags,
             );
-            // A file is always readable and cannot be polled.
+            // A regular file is always readable and cannot be polled.
             self.input_is_file |= added == Err(rustix::io::Errno::PERM);
         }
         self.stdin_polled = wanted;

@@ -1,4 +1,4 @@
-//! Looking for jobs in which nobody can go on.
+//! Periodic checks for jobs in which no rank can go on.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -11,14 +11,15 @@ use crate::hang::{
 };
 use crate::options::OnHang;
 
-/// How often the ranks' status pages are looked at.
+/// Interval between two checks of the status pages, for up to 256 ranks. A quarter of
+/// `HANG_DURATION`, so that a hang is noticed within 1.25 s.
 pub(super) const STATUS_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What the hang detection remembers.
+/// State of the hang detection.
 pub(super) struct HangCheck {
-    /// When to look next.
+    /// Time of the next check.
     pub(super) next_check: Instant,
-    /// How often, in general.
+    /// Interval between checks. It grows with the number of ranks.
     pub(super) interval: Duration,
     pub(super) stalled: Option<(StalledState, Instant)>,
     reported: bool,
@@ -40,7 +41,7 @@ impl HangCheck {
 
 impl Job<'_> {
     pub(super) fn check_for_hang(&mut self, now: Instant) {
-        // The model of a machine sees at once when nobody can go on.
+        // The model of a machine detects hangs by itself.
         if self.modelled.is_some()
             || self.options.on_hang == OnHang::Ignore
             || self.ranks.iter().any(|r| r.pid == 0)
@@ -58,7 +59,8 @@ impl Job<'_> {
                 if long && !self.hang.reported && self.all_sleep() {
                     self.hang.reported = true;
                     let text = format!(
-                        "this job hangs: every rank sleeps in MPI or has finished, and no message is under way\n{}",
+                        "this job hangs: every rank sleeps in MPI or has finished, and no message \
+                         is under way\n{}",
                         self.wait_report()
                     );
                     if self.options.on_hang == OnHang::WaitStatus {
@@ -78,7 +80,7 @@ impl Job<'_> {
         }
     }
 
-    /// Does the kernel say so too?
+    /// Does the kernel say that all ranks sleep, too?
     fn all_sleep(&mut self) -> bool {
         let (sleep_check, backend) = (&mut self.hang.sleep_check, &self.backend);
         let living = self.ranks.iter().enumerate();
@@ -90,7 +92,7 @@ impl Job<'_> {
                 }
                 Backend::Remote(remote) => remote.awake(number),
             });
-        // All are asked, since each answer is compared with the one before.
+        // All ranks are asked, without a short cut: each answer is compared with the one before.
         awake.count() == 0
     }
 
@@ -103,7 +105,7 @@ impl Job<'_> {
         hang::report(&views, RankStatus::now())
     }
 
-    /// The ranks' status pages; the texts only if they are wanted.
+    /// What the ranks' status pages say. Call and communicator names only with `texts`.
     fn views(&self, texts: bool) -> Vec<RankView> {
         let local = match &self.backend {
             Backend::Local(local) => local,

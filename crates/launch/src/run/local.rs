@@ -1,4 +1,4 @@
-//! Ranks that this process itself runs.
+//! Ranks that are children of this process.
 
 use std::collections::HashMap;
 use std::io;
@@ -34,7 +34,8 @@ impl LocalRanks {
         }
     }
 
-    /// Sees to it that nothing is left if this process is killed. Call while it has little memory.
+    /// Starts the process that cleans up if this one is killed. To be called early, while this
+    /// process has little memory to copy.
     pub(super) fn watch_parent(&mut self) -> io::Result<()> {
         self.watcher = Some(ParentDeathWatcher::start(self.lines.len() as u32)?);
         Ok(())
@@ -42,7 +43,7 @@ impl LocalRanks {
 }
 
 impl Job<'_> {
-    /// Starts all ranks here; if one cannot be started, the others are ended.
+    /// Starts all ranks on this host. If one cannot be started, the others are ended.
     pub(super) fn start_local_ranks(&mut self) {
         for rank in 0..self.ranks.len() {
             if let Err(not) = self.start_rank(rank) {
@@ -100,7 +101,7 @@ impl Job<'_> {
         }
     }
 
-    /// All that a rank has said.
+    /// Handles all messages of a rank.
     pub(super) fn read_rank_messages(&mut self, rank: usize) {
         loop {
             let Some(line) = self.line(rank) else {
@@ -131,7 +132,7 @@ impl Job<'_> {
         }
     }
 
-    /// Gives a rank's card to another, if it has come.
+    /// Sends a rank's business card to another rank, if it is there.
     fn send_card_to(&mut self, wire: &str, rank: u32, to: usize) {
         let Ok(card) = self.cards.get(wire, rank, to) else {
             return;
@@ -147,7 +148,7 @@ impl Job<'_> {
         }
     }
 
-    /// Polls a rank's socket for room, too, while replies wait for it.
+    /// Polls a rank's socket. For writing, too, while replies wait for room.
     pub(super) fn poll_rank_socket(&mut self, rank: usize) {
         if let Backend::Local(local) = &mut self.backend
             && let Some(line) = &mut local.lines[rank]
@@ -162,7 +163,7 @@ impl Job<'_> {
         }
     }
 
-    /// Takes note of all processes that have ended: ranks, or what started agents.
+    /// Collects the wait statuses of all processes that have ended: ranks, or launchers of agents.
     pub(super) fn reap(&mut self) {
         let mut ended = Vec::new();
         loop {
@@ -196,13 +197,14 @@ impl Job<'_> {
                 watcher.ended(rank);
             }
         }
-        // What they said last comes before what is said about them; and a call of MPI_Abort before
-        // the exit that follows it.
+        // A rank's last output is printed before its exit is reported. MPI_Abort comes before the
+        // exit that follows it.
         for &(rank, _) in &ended {
             self.drain(rank);
             self.read_rank_messages(rank);
         }
-        // Where several died at once, a signal is nearer to the cause than an early exit.
+        // If several ranks have ended at once, those killed by a signal come first: they are nearer
+        // to the cause.
         ended.sort_by_key(|(_, end)| end.signal().is_none());
         for (rank, end) in ended {
             self.on_rank_exit(rank, end);

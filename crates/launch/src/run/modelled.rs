@@ -1,7 +1,8 @@
-//! The process that models a machine: started before the ranks, heard of through a pipe.
+//! The process that models a machine. It is started before the ranks and reports through a pipe.
 //!
-//! It says, in lines: `stuck PICOSECONDS` when no rank can go on, `broken TEXT` when a rank gave
-//! its card nonsense, and at the end `report` with what follows up to the end of the pipe.
+//! It writes lines: `stuck PICOSECONDS` when no rank can go on, `broken TEXT` when a rank has given
+//! its card an invalid command. At the end it writes `report` and the report, up to the end of the
+//! pipe.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -20,13 +21,14 @@ use crate::options::{self, Binding, OnHang};
 use crate::start::binding;
 use crate::start::{RankStarter, StartError};
 
-/// A job that runs for longer than this shows its virtual time on a terminal.
+/// A job that runs for longer shows its virtual time on a terminal. Shorter ones would only
+/// flicker.
 const PROGRESS_LINE_DELAY: Duration = Duration::from_secs(1);
-/// A model that has not ended after the job by then is ended. Writing a long timeline takes a
-/// while.
+/// How long mpiexec waits for the model to end after the job, before it is killed. Writing a long
+/// timeline takes seconds.
 const REAP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A modelled machine, as mpiexec has it.
+/// mpiexec's handle on the model's process.
 pub(super) struct MachineModel {
     arena: Arena,
     name: String,
@@ -34,12 +36,12 @@ pub(super) struct MachineModel {
     pipe: File,
     received: Vec<u8>,
     started_at: Instant,
-    /// Standard error is a terminal.
+    /// Standard error is a terminal: show virtual time there.
     on_terminal: bool,
     progress_shown: bool,
     report: Option<String>,
     print_report: bool,
-    /// The job is over.
+    /// The job is over, and the model is being ended.
     stopping: bool,
 }
 
@@ -73,7 +75,7 @@ pub(super) fn prepare(
         )));
     }
     if let Some(path) = &asked.trace {
-        // Now, so that it is said before anything runs.
+        // Checked now, before anything runs.
         File::create(path)
             .map_err(|e| wrong(format!("--machine-trace {}: {e}", path.display())))?;
     }
@@ -82,8 +84,8 @@ pub(super) fn prepare(
     let fd = arena.fd().try_clone_to_owned();
     let fd = fd.map_err(|e| StartError::new(format!("a descriptor for the machine: {e}")))?;
     starter.node.segment.machine = Some(fd);
-    // Each rank has a processor there, whatever this host has: nothing that the library chooses may
-    // depend on that.
+    // On the machine each rank has a processor. What the library chooses must not depend on the
+    // cores of this host.
     starter.node.set_cores(ranks as u32);
     if machine.cpu.compute == Compute::Zero && bind == Binding::Share {
         arena.spread(&starter.bind_all_to_one_cpu());
@@ -92,8 +94,8 @@ pub(super) fn prepare(
 }
 
 impl LocalRanks {
-    /// Starts the process that models the machine, if the job has one. Call while this process has
-    /// one thread.
+    /// Starts the process that models the machine, if the job has one. To be called while this
+    /// process has one thread.
     pub(super) fn start_model(
         &mut self,
         asked: &options::MachineOptions,
@@ -109,7 +111,7 @@ impl LocalRanks {
         if asked.trace.is_some() {
             arena.trace();
         }
-        // The model goes where the ranks go, if they all go to one place.
+        // If all ranks are bound to one CPU, the model is bound to it, too.
         let cpus = match self.starter.cpus_of(0) {
             &[cpu] if (0..self.starter.ranks()).all(|r| self.starter.cpus_of(r) == [cpu]) => {
                 vec![cpu]
@@ -147,7 +149,8 @@ impl LocalRanks {
     }
 }
 
-/// Binds this process to these CPUs, if there are any. Where that is refused it works all the same.
+/// Binds this process to these CPUs, if there are any. A refusal is ignored: the model works
+/// unbound.
 fn bind(cpus: &[usize]) {
     let mask = binding::mask(cpus);
     if !mask.is_empty() {
@@ -163,7 +166,7 @@ fn bind(cpus: &[usize]) {
     }
 }
 
-/// The life of the process that models the machine.
+/// Main function of the process that models the machine.
 fn model(
     asked: &options::MachineOptions,
     machine: &Machine,
@@ -181,7 +184,7 @@ fn model(
     let mut stuck = out.try_clone();
     let outcome = ferry_fabric::serve(machine, arena, asked.trace.as_deref(), |now| {
         if let Ok(out) = &mut stuck {
-            // Nobody who listens any more has no use for it.
+            // If mpiexec is gone, nobody reads this.
             let _ = writeln!(out, "stuck {}", now.as_ps());
         }
     });
@@ -203,7 +206,7 @@ impl MachineModel {
         self.arena.gone(rank as u32);
     }
 
-    /// Reads what the model has said. False: it has ended.
+    /// Reads what the model has written. `false` if it has ended.
     fn read(&mut self) -> bool {
         let mut bytes = [0; 4096];
         loop {
@@ -223,7 +226,7 @@ impl MachineModel {
         Some(String::from_utf8_lossy(&line[..end]).into_owned())
     }
 
-    /// ThreadState for the model's end, and keeps its report.
+    /// Waits for the model's end, and keeps its report.
     fn end(&mut self) {
         self.stopping = true;
         self.arena.close();
@@ -255,7 +258,7 @@ impl MachineModel {
 }
 
 impl Job<'_> {
-    /// The model has said something, or ended.
+    /// Handles what the model has written, or its end.
     pub(super) fn read_model(&mut self) {
         let Some(modelled) = &mut self.modelled else {
             return;
@@ -264,7 +267,7 @@ impl Job<'_> {
         let mut said = Vec::new();
         while let Some(line) = modelled.line() {
             if line == "report" {
-                // Nothing to be cut into lines comes after it.
+                // The report follows, which is not cut into lines.
                 modelled.received.splice(0..0, *b"report\n");
                 break;
             }
@@ -295,7 +298,8 @@ impl Job<'_> {
             return;
         }
         let text = format!(
-            "this job hangs on machine {name} at {} of virtual time: every rank waits or has finished, and nothing is under way\n{}",
+            "this job hangs on machine {name} at {} of virtual time: every rank waits or has \
+             finished, and nothing is under way\n{}",
             Time::ps(ps),
             self.wait_report()
         );
@@ -307,7 +311,8 @@ impl Job<'_> {
         }
     }
 
-    /// On a terminal: how far virtual time is, for as long as nothing else is written.
+    /// Shows how far virtual time is, on a terminal. The line stays until something else is
+    /// written.
     pub(super) fn show_virtual_time(&mut self, now: Instant) {
         let Some(m) = &mut self.modelled else { return };
         let real = now.duration_since(m.started_at);
@@ -324,7 +329,7 @@ impl Job<'_> {
         m.progress_shown = io::stderr().write_all(text.as_bytes()).is_ok();
     }
 
-    /// Takes that line away.
+    /// Removes the line that shows virtual time.
     pub(super) fn hide_virtual_time(&mut self) {
         if let Some(m) = &mut self.modelled
             && std::mem::take(&mut m.progress_shown)
@@ -341,7 +346,7 @@ impl Job<'_> {
         }
     }
 
-    /// What was asked for is printed last.
+    /// Prints the report, if it was asked for.
     pub(super) fn print_machine_report(&mut self) {
         let Some(modelled) = &mut self.modelled else {
             return;

@@ -1,4 +1,4 @@
-//! Ranks on other hosts, which agents run.
+//! Ranks on other hosts: mpiexec's side of its agents.
 
 mod command;
 mod health;
@@ -21,11 +21,12 @@ use crate::protocol::{self, LaunchSpec, SendQueue};
 use crate::start::StartError;
 use command::{agent_path, command};
 
-/// Logging in may take so long at least.
+/// An agent that has not greeted after this time is given up, unless --host-timeout is longer.
+/// Logging in through ssh takes seconds; its own ConnectTimeout is 20 s.
 const AGENT_START_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the starter's exit status is waited for after its connection has closed.
+/// How long the launcher's exit status is waited for after its connection has closed. It tells why.
 const LAUNCHER_EXIT_WAIT: Duration = Duration::from_millis(500);
-/// Bytes read at once.
+/// Bytes read from an agent at once.
 const READ_BYTES: usize = 256 * 1024;
 
 /// The agents and what is known of their ranks.
@@ -47,15 +48,15 @@ pub(super) struct RemoteRanks {
 /// The connection to a host's agent.
 struct AgentLink {
     host: String,
-    /// What started it, and waits for its end.
+    /// The launcher: ssh, srun or whatever started the agent.
     launcher_pid: i32,
     launcher_exit: Option<WaitStatus>,
     to: Option<OwnedFd>,
     from: Option<OwnedFd>,
-    /// Bytes that have come and make no whole frame yet.
+    /// Received bytes that make no whole frame yet.
     received: Vec<u8>,
     send_queue: SendQueue,
-    /// The queue waits for room.
+    /// `to` is polled for writing, because not all of the queue could be written.
     write_polled: bool,
     connected: bool,
     done: bool,
@@ -65,7 +66,7 @@ struct AgentLink {
 }
 
 impl RemoteRanks {
-    /// Looks at how agents are started; starts none.
+    /// Prepares the commands that start agents. Starts none.
     pub(super) fn new(
         options: &Options,
         plan: &Plan,
@@ -128,11 +129,11 @@ impl RemoteRanks {
     pub(super) fn views(&self) -> &[RankView] {
         &self.views
     }
-    /// When to look after the agents next.
+    /// Time of the next heartbeat.
     pub(super) fn next_check(&self) -> Instant {
         self.next_heartbeat
     }
-    /// What had started an agent has ended.
+    /// The launcher of an agent has ended.
     pub(super) fn launcher_exited(&mut self, pid: i32, end: WaitStatus) {
         if let Some(link) = self.agents.iter_mut().find(|l| l.launcher_pid == pid) {
             link.launcher_exit = Some(end);

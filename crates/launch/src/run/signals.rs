@@ -1,4 +1,4 @@
-//! Signals to mpiexec.
+//! What signals to mpiexec do to the job.
 
 use std::ffi::c_int;
 use std::time::Instant;
@@ -74,7 +74,7 @@ impl Job<'_> {
         }
     }
 
-    /// Sends a signal to the process groups of all living ranks.
+    /// Sends a signal to the process groups of all ranks that have not ended.
     pub(super) fn signal_ranks(&mut self, signal: c_int) {
         match &self.backend {
             Backend::Local(_) => {

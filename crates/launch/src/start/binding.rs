@@ -4,10 +4,10 @@ use ferry_job::Cores;
 
 use crate::options::Binding;
 
-/// CPUs for each of `ranks` ranks; empty lists where a rank is free to move.
+/// CPUs for each of `ranks` ranks. An empty list: not bound.
 ///
-/// By default each rank gets an equal share of the cores if there is a core for each, so that a
-/// rank's own threads have cores too; else all are free.
+/// By default each rank gets an equal share of the cores if there is a core for each. A rank's own
+/// threads then have cores, too. With more ranks than cores none is bound.
 pub fn place(ranks: usize, cores: &Cores, binding: Binding) -> Vec<Vec<usize>> {
     let free = vec![Vec::new(); ranks];
     match binding {
@@ -20,7 +20,7 @@ pub fn place(ranks: usize, cores: &Cores, binding: Binding) -> Vec<Vec<usize>> {
                 .collect()
         }
         Binding::Share | Binding::Core => {
-            // One CPU each: the first threads of all cores, then the second ones.
+            // One CPU each: first the first hardware thread of each core, then the second ones.
             let depth = cores.cores.iter().map(Vec::len).max().unwrap_or(0);
             let order: Vec<usize> = (0..depth)
                 .flat_map(|t| cores.cores.iter().filter_map(move |c| c.get(t)).copied())
@@ -34,7 +34,7 @@ pub fn place(ranks: usize, cores: &Cores, binding: Binding) -> Vec<Vec<usize>> {
     }
 }
 
-/// CPU numbers as the kernel's mask; empty for none.
+/// CPU numbers as a mask for the kernel. Empty for none.
 pub fn mask(cpus: &[usize]) -> Vec<u64> {
     let words = cpus.iter().max().map_or(0, |most| most / 64 + 1);
     let mut mask = vec![0; words];
@@ -44,7 +44,7 @@ pub fn mask(cpus: &[usize]) -> Vec<u64> {
     mask
 }
 
-/// In words: "cores 0, 1".
+/// A binding in words.
 pub fn described(cpus: &[usize]) -> String {
     match cpus {
         [] => "free to move between cores".into(),

@@ -27,9 +27,8 @@ pub(super) fn put_first(environment: &mut Vec<(OsString, OsString)>, library: &O
     }
 }
 
-/// A program of the command line as a program: its environment is put together, but for what belongs
-/// to a rank or a host. `remote`: for another host, where variables that describe this one are not to
-/// be seen.
+/// Puts together what agents or this host start a program from. `remote`: for another host, where
+/// variables that describe this one are left out.
 pub fn program_of(app: &AppContext, remote: bool) -> Program {
     let environment = environment(app)
         .into_iter()
@@ -45,8 +44,7 @@ pub fn program_of(app: &AppContext, remote: bool) -> Program {
     }
 }
 
-/// Variables that say something of mpiexec's host, terminal or Slurm task that is not true of
-/// another host.
+/// Variables that describe mpiexec's host, terminal or Slurm task, and are wrong on another host.
 fn describes_this_host(name: &OsStr) -> bool {
     let name = name.as_bytes();
     let whole: [&[u8]; 12] = [
@@ -66,8 +64,8 @@ fn describes_this_host(name: &OsStr) -> bool {
     whole.contains(&name) || name.starts_with(b"SSH_")
 }
 
-/// Variables that belong to one rank alone and must not be taken over from a job that mpiexec
-/// itself runs in.
+/// Variables that differ between ranks. If mpiexec itself runs inside a job, its own values must
+/// not reach the ranks.
 const PER_RANK: [&str; 7] = [
     LAUNCH_FD,
     "FERRY_RANK",
@@ -78,7 +76,7 @@ const PER_RANK: [&str; 7] = [
     "MPI_LOCALNRANKS",
 ];
 
-/// A program's environment.
+/// The environment that all ranks of a program share.
 fn environment(app: &AppContext) -> Vec<(OsString, OsString)> {
     let mut all: Vec<(OsString, OsString)> = match &app.inherited_env {
         InheritedEnv::All => env::vars_os().collect(),
@@ -99,9 +97,9 @@ fn environment(app: &AppContext) -> Vec<(OsString, OsString)> {
 
 pub(super) const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
-/// The folder of the installation that holds libmpi_abi.so.1 and nothing else. Put first in
-/// LD_LIBRARY_PATH, it makes programs that were built with another MPI's compiler wrapper for the
-/// standard ABI run on this library.
+/// The folder of the installation that holds libmpi_abi.so.1 and nothing else. First in
+/// LD_LIBRARY_PATH, it makes programs run on this library that were built for the standard ABI with
+/// another MPI's compiler wrapper.
 pub(super) fn library_folder() -> Option<OsString> {
     let folder: PathBuf = env::current_exe()
         .ok()?

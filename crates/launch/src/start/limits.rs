@@ -1,13 +1,15 @@
-//! Limits of this process and the machine that a big job runs into.
+//! Limits that a big job runs into: descriptors, processes.
 
 use std::fs;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors that mpiexec keeps for itself.
+/// Descriptors that mpiexec needs for itself: standard streams, epoll, signals, segment, and some
+/// to spare.
 const OWN_DESCRIPTORS: u64 = 32;
 
-/// Makes room for `per_rank` descriptors a rank. Returns the limit as it was, for the ranks.
+/// Raises RLIMIT_NOFILE to `per_rank` descriptors for each rank. Returns the former limit, which
+/// the ranks get.
 ///
 /// # Errors
 /// One line that names the limit and what is needed.
@@ -21,7 +23,8 @@ pub fn make_room_for_descriptors(ranks: u32, per_rank: u64) -> Result<Rlimit, St
     }
     if most < needed {
         return Err(format!(
-            "{ranks} ranks need {needed} file descriptors in mpiexec, but RLIMIT_NOFILE allows {most}; raise it (ulimit -Hn {needed}) or start fewer ranks"
+            "{ranks} ranks need {needed} file descriptors in mpiexec, but RLIMIT_NOFILE allows \
+             {most}; raise it (ulimit -Hn {needed}) or start fewer ranks"
         ));
     }
     setrlimit(
@@ -35,7 +38,7 @@ pub fn make_room_for_descriptors(ranks: u32, per_rank: u64) -> Result<Rlimit, St
     Ok(before)
 }
 
-/// What may stand in the way of one more process, for the message after a refusal.
+/// The limits on processes, for the message after a refusal.
 pub fn process_limits() -> String {
     let user = getrlimit(Resource::Nproc)
         .current

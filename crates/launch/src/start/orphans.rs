@@ -1,21 +1,20 @@
-//! Ending what ranks have started and left behind.
+//! Ends orphans: processes that ranks have started and left behind.
 
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use rustix::process::WaitOptions;
 
-/// Between asking the ranks to end and killing them. MPI_Abort and crashes are to end a job within
-/// a second.
+/// Delay between SIGTERM and SIGKILL. A job must end within a second of MPI_Abort or a crash.
 pub const KILL_DELAY: Duration = Duration::from_millis(300);
 
-/// A killed process that has not gone after this stands in the kernel, say on a dead file server;
-/// mpiexec goes without it.
+/// How long killed processes are waited for. One that stays longer hangs in the kernel, say on a
+/// dead file server, and is left.
 pub const REAP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Ends what ranks have started and left behind: it has become this process's child. `ending`: at
-/// once, by force.
-pub fn kill_orphans(ending: bool) {
+/// Ends the orphans of the ranks. They are children of this process, which is a subreaper
+/// (prctl(2)). `by_force`: kills them at once.
+pub fn kill_orphans(by_force: bool) {
     let began = Instant::now();
     let mut known = Vec::new();
     loop {
@@ -33,7 +32,7 @@ pub fn kill_orphans(ending: bool) {
         if none || began.elapsed() > REAP_TIMEOUT {
             return;
         }
-        let late = ending || began.elapsed() > KILL_DELAY;
+        let late = by_force || began.elapsed() > KILL_DELAY;
         for child in children() {
             if late || !known.contains(&child) {
                 known.push(child);
@@ -45,7 +44,7 @@ pub fn kill_orphans(ending: bool) {
     }
 }
 
-/// Living children of this process.
+/// Children of this process that have not ended.
 fn children() -> Vec<i32> {
     let pid = std::process::id();
     if let Ok(list) = fs::read_to_string(format!("/proc/self/task/{pid}/children")) {
@@ -54,7 +53,7 @@ fn children() -> Vec<i32> {
             .filter_map(|p| p.parse().ok())
             .collect();
     }
-    // A kernel without that file: ask every process for its parent.
+    // Without CONFIG_PROC_CHILDREN: ask every process for its parent.
     let parent_of = |pid: i32| -> Option<u32> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         stat.rsplit(')')

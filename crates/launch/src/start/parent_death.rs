@@ -1,8 +1,8 @@
-//! A process that ends what is left of the job if mpiexec itself is killed outright.
+//! The parent-death watcher: a process that ends the rest of the job if mpiexec is killed.
 //!
-//! Ranks die with mpiexec by PR_SET_PDEATHSIG; what they started themselves does not. The watcher
-//! sleeps on a pipe whose other end only mpiexec holds. When that end closes, it kills the process
-//! groups of all ranks that mpiexec had not yet seen the end of.
+//! Ranks die with mpiexec by PR_SET_PDEATHSIG, but processes that they have started do not. The
+//! watcher sleeps on a pipe whose other end only mpiexec holds. When that end closes, it kills the
+//! process groups of all ranks whose end mpiexec had not seen.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,13 +14,14 @@ use rustix::pipe::{PipeFlags, pipe_with};
 /// mpiexec's handle on the watcher.
 pub struct ParentDeathWatcher {
     pid: i32,
-    /// Closed with mpiexec.
+    /// The pipe's end that closes with mpiexec.
     _lifeline: OwnedFd,
     groups: &'static [AtomicI32],
 }
 
 impl ParentDeathWatcher {
-    /// Starts it, for `ranks` ranks. Call while this process has one thread and little memory.
+    /// Starts the watcher for `ranks` ranks. To be called while this process has one thread and
+    /// little memory to copy.
     pub fn start(ranks: u32) -> io::Result<ParentDeathWatcher> {
         let groups = shared_numbers(ranks as usize)?;
         let (watched, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -36,14 +37,14 @@ impl ParentDeathWatcher {
         }
     }
 
-    /// Where a rank's process group stands; 0 before it starts. The rank writes it itself: its copy
-    /// of the lifeline closes only when it executes its program, so the watcher never looks
-    /// between the start and the note.
+    /// A rank's process group, or 0 before it starts. The rank itself writes it. Its copy of the
+    /// pipe's end closes only when it executes its program, so the watcher never looks before the
+    /// group is written.
     pub fn group(&self, rank: usize) -> &AtomicI32 {
         &self.groups[rank]
     }
 
-    /// A rank has ended: its process group may soon be another's.
+    /// A rank has ended. Its process group's number may be reused soon.
     pub fn ended(&self, rank: usize) {
         self.groups[rank].store(0, Ordering::Relaxed);
     }
@@ -79,14 +80,14 @@ fn shared_numbers(n: usize) -> io::Result<&'static [AtomicI32]> {
     Ok(unsafe { std::slice::from_raw_parts(at.cast(), n) })
 }
 
-/// The watcher's life.
+/// Main function of the watcher.
 fn watch(watched: OwnedFd, lifeline: OwnedFd, groups: &[AtomicI32]) -> ! {
     drop(lifeline);
     // SAFETY: system calls only. A session of its own keeps it from the terminal's signals; the
     // standard descriptors are closed so that whoever reads mpiexec's output sees its end.
     unsafe {
         libc::setsid();
-        libc::prctl(libc::PR_SET_NAME, c"mpiexec-warden".as_ptr());
+        libc::prctl(libc::PR_SET_NAME, c"mpiexec-watcher".as_ptr());
         for fd in 0..3 {
             libc::close(fd);
         }

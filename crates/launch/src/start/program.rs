@@ -1,4 +1,4 @@
-//! Finding the program to start.
+//! Finds the file that a program's name means.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-/// Why there is nothing to start: what to say, and mpiexec's exit status (127 missing, 126 not
-/// executable, as shells have it).
+/// Why a program cannot be started. The exit status is that of shells: 127 missing, 126 not
+/// executable.
 #[derive(Debug, PartialEq)]
 pub struct ProgramError {
-    /// One line.
+    /// The message for the user, one line.
     pub text: String,
-    /// Exit status.
+    /// mpiexec's exit status.
     pub status: u8,
 }
 
-/// The file that `name` means: itself if it holds a slash (seen from `wdir`), else the first in
-/// `path`.
+/// The file that `name` means. A name with a slash is a path, relative to `wdir`. Others are looked
+/// for in `path`.
 pub fn find(
     name: &OsStr,
     wdir: Option<&Path>,
@@ -35,8 +35,8 @@ pub fn find(
     }
     if name.as_bytes().contains(&b'/') {
         let seen = wdir.map_or_else(|| PathBuf::from(name), |dir| dir.join(name));
-        // The rank goes to its directory before it starts the program, so the name as given is
-        // right there.
+        // The rank changes its directory before it executes the program, so the name stays as it
+        // is.
         return check(&seen, &shown).map(|()| PathBuf::from(name));
     }
     let path = path.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());

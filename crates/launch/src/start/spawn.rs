@@ -1,8 +1,8 @@
 //! Starting one rank.
 //!
-//! `clone` with CLONE_VM and CLONE_VFORK, as posix_spawn does it: nothing of mpiexec is copied, so
-//! a start costs the same however many ranks are there. Unlike posix_spawn the child can also bind
-//! itself to cores and ask to die with mpiexec.
+//! Uses clone(2) with CLONE_VM and CLONE_VFORK, as posix_spawn does. Nothing of mpiexec is copied,
+//! so the cost of a start does not grow with the number of ranks. Unlike with posix_spawn, the
+//! child can bind itself to cores and ask to die with mpiexec.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::process::Rlimit;
 
-/// The descriptor under which a rank inherits its socket: above those that shells hand out (3 to 9)
-/// and low enough for small RLIMIT_NOFILE.
+/// Number of the descriptor by which a rank inherits its socket. Shells use 3 to 9 for
+/// redirections; small RLIMIT_NOFILE allow 20.
 pub const RANK_SOCKET: RawFd = 19;
 
-/// All that is to be set up for a rank. PreparedProgram before the fork, because little can be done after
-/// it.
+/// What a rank is started from. Prepared before the clone: after it, only async-signal-safe calls
+/// are allowed.
 pub struct SpawnSpec<'a> {
     /// The file to execute.
     pub program: &'a CStr,
@@ -26,7 +26,7 @@ pub struct SpawnSpec<'a> {
     pub arguments: &'a [CString],
     /// Its environment.
     pub environment: &'a [CString],
-    /// More of its environment.
+    /// Variables that differ between ranks.
     pub own_environment: &'a [CString],
     /// Its working directory.
     pub wdir: Option<&'a CStr>,
@@ -34,21 +34,20 @@ pub struct SpawnSpec<'a> {
     pub standard: [BorrowedFd<'a>; 3],
     /// Becomes [`RANK_SOCKET`].
     pub socket: BorrowedFd<'a>,
-    /// CPUs to bind it to, a mask; empty for none.
+    /// Mask of the CPUs to bind it to. Empty: not bound.
     pub affinity: &'a [u64],
-    /// RLIMIT_NOFILE as mpiexec found it.
+    /// RLIMIT_NOFILE from before mpiexec raised it.
     pub descriptors: Rlimit,
     /// Reset these signals to their default action.
     pub default_signals: &'a [c_int],
-    /// Signal mask as mpiexec found it.
+    /// Signal mask from before mpiexec changed it.
     pub signal_mask: &'a libc::sigset_t,
-    /// Where the rank puts its process group down before it executes the program, so that there is
-    /// no moment at which it could have children that nobody knows of. 0 again when the start
-    /// fails.
+    /// The rank writes its process group here before it executes the program, so that the
+    /// parent-death watcher knows of it before it can have children. 0 again when the start fails.
     pub group: &'a AtomicI32,
 }
 
-/// Where a start failed.
+/// A failed start.
 #[derive(Debug)]
 pub struct SpawnError {
     /// What was tried.
@@ -63,7 +62,7 @@ pub struct ChildStack {
 }
 
 impl ChildStack {
-    /// 64 KiB.
+    /// A stack of 64 KiB: the child makes system calls only.
     pub fn new() -> ChildStack {
         ChildStack {
             memory: Box::new_uninit_slice(64 * 1024 / 16),
@@ -83,12 +82,12 @@ struct Child<'a> {
     failed_errno: c_int,
 }
 
-/// Starts a rank in a process group of its own; returns its pid once the program runs. All signals
-/// must be blocked in the caller, and it must have one thread: the rank is told to die with the
-/// thread that started it.
+/// Starts a rank in a process group of its own. Returns its pid once the program runs. The caller
+/// must have one thread and have blocked all signals: the rank is set to die with the thread that
+/// started it.
 pub fn spawn(order: &SpawnSpec<'_>, stack: &mut ChildStack) -> Result<i32, SpawnError> {
     match start(order, order.program, order.arguments, stack) {
-        // A script without "#!": what execvp does.
+        // A script without "#!" is run by the shell, as execvp does it.
         Err(refusal) if refusal.cause.raw_os_error() == Some(libc::ENOEXEC) => {
             let shell = c"/bin/sh";
             let mut arguments = vec![CString::from(shell), order.program.to_owned()];
@@ -103,7 +102,7 @@ pub fn spawn(order: &SpawnSpec<'_>, stack: &mut ChildStack) -> Result<i32, Spawn
     }
 }
 
-/// A file with a zero byte near its beginning is no script.
+/// Is there a zero byte near the beginning of the file? Then it is no script.
 fn looks_binary(program: &CStr, wdir: Option<&CStr>) -> bool {
     use std::io::Read;
     use std::os::unix::ffi::OsStrExt;
@@ -185,8 +184,8 @@ extern "C" fn run_child(argument: *mut c_void) -> c_int {
     unsafe { libc::_exit(127) }
 }
 
-/// Does everything and executes the program; returns only if something failed, with what it was,
-/// and errno says why.
+/// Sets everything up and executes the program. Returns only on failure, with the step that failed;
+/// errno says why.
 fn set_up(child: &Child<'_>) -> &'static str {
     let order = child.order;
     // SAFETY: system calls only (async-signal-safe), with pointers that `start` keeps valid until

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::options::Options;
 use crate::protocol;
 
-/// mpiexec on the other hosts.
+/// Path of mpiexec on the other hosts.
 pub(super) fn agent_path(options: &Options) -> PathBuf {
     if let Some(path) = &options.launcher_path {
         return path.clone();
@@ -67,7 +67,7 @@ pub(super) fn command(
             all.extend(own.map(OsString::from));
         }
         all.push(host.into());
-        // A login shell reads this.
+        // ssh and rsh pass this to a login shell.
         all.extend(agent.iter().map(|word| quoted(word)));
     } else {
         all.push(host.into());
@@ -76,7 +76,7 @@ pub(super) fn command(
     Ok(all)
 }
 
-/// A word in quotes that every shell understands.
+/// A word, quoted if a shell would change it.
 fn quoted(word: &OsStr) -> OsString {
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b"/._-+=:@%".contains(b);
     if word.as_bytes().iter().all(plain) {
@@ -93,7 +93,7 @@ fn quoted(word: &OsStr) -> OsString {
     OsString::from_vec(out)
 }
 
-/// A command's words, with quotes as shells have them.
+/// Splits a command into words. Quotes group words as in a shell.
 fn split(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -10,7 +10,7 @@ use crate::protocol::ToAgent;
 use crate::start::REAP_TIMEOUT;
 
 impl Job<'_> {
-    /// A host is gone, or of no use any more: its ranks are given up and the job is ended.
+    /// Gives up an agent: its ranks are lost, and the job is ended.
     pub(in crate::run) fn lose_agent(&mut self, number: usize, why: &str) {
         let size = self.ranks.len();
         self.output.drain(2 * (size + number) + 1);
@@ -38,13 +38,13 @@ impl Job<'_> {
         self.end(&format!("{text}; ending the job"), 1);
     }
 
-    /// Sends beats, and looks for hosts that are silent or have closed their connection.
+    /// Sends heartbeats. Gives up hosts that are silent or have closed their connection.
     pub(in crate::run) fn check_agents(&mut self, now: Instant) {
         let shutdown = self.shutdown.is_some();
         let Some(remote) = self.remote() else { return };
         let heartbeat_interval = remote.heartbeat_interval();
         if now.duration_since(remote.last_check) > heartbeat_interval * 2 {
-            // It was mpiexec that stood still.
+            // mpiexec itself did not run, so silence says nothing about the agents.
             remote.agents.iter_mut().for_each(|l| l.last_received = now);
         }
         remote.last_check = now;
@@ -109,7 +109,7 @@ impl Job<'_> {
         self.flush_agents();
     }
 
-    /// mpiexec was stopped and goes on: nobody was silent but itself.
+    /// After mpiexec was stopped and continued: silence says nothing about the agents.
     pub(in crate::run) fn reset_agent_timers(&mut self) {
         let now = Instant::now();
         if let Some(remote) = self.remote() {
@@ -117,7 +117,8 @@ impl Job<'_> {
         }
     }
 
-    /// All ranks have ended: waits for the agents to clear up, and ends those that do not.
+    /// After the last rank has ended: waits for the agents to clean up, and kills those that do
+    /// not.
     pub(in crate::run) fn shut_down_agents(&mut self, events: &mut Vec<epoll::Event>) {
         let started_at = Instant::now();
         while let Backend::Remote(remote) = &mut self.backend {

@@ -1,4 +1,4 @@
-//! What agents say.
+//! Messages from agents.
 
 use std::time::Instant;
 
@@ -10,13 +10,13 @@ use crate::hang::view_of;
 use crate::protocol::{self, Opening, PREAMBLE, ToAgent, ToMpiexec};
 
 impl Job<'_> {
-    /// Reads what an agent says.
+    /// Reads once from an agent and handles the whole messages.
     pub(in crate::run) fn read_agent(&mut self, number: usize) {
         let Some(remote) = self.remote() else { return };
         let buffer = &mut remote.buffer;
         let link = &mut remote.agents[number];
         let Some(from) = &link.from else { return };
-        // Once round: others have something to say, too.
+        // Once only: other events wait, too.
         match rustix::io::read(from, buffer.as_mut_slice()) {
             Ok(0) => self.agent_disconnected(number),
             Ok(n) => {
@@ -52,7 +52,7 @@ impl Job<'_> {
                     link.connected = true;
                     link.received.drain(..at);
                     if shutdown {
-                        // It has no orders, and goes when its input ends.
+                        // It has not been told to start ranks, and ends with its input.
                         link.to = None;
                         return;
                     }
@@ -86,10 +86,9 @@ impl Job<'_> {
         }
     }
 
-    /// Deals with one message of an agent.
+    /// Handles one message of an agent.
     ///
-    /// # Errors
-    /// It speaks of ranks that are not its.
+    /// The message names a rank that is not on the agent's host.
     pub(super) fn handle_message(
         &mut self,
         number: usize,
@@ -171,7 +170,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// A rank that an agent speaks of, if it is one of its own.
+    /// The rank that an agent names, if it is on the agent's host.
     pub(super) fn checked_rank(&self, number: usize, rank: u32) -> Result<usize, String> {
         let host = match &self.backend {
             Backend::Remote(remote) => remote.spec.host_of.get(rank as usize),
@@ -211,7 +210,7 @@ impl Job<'_> {
         }
     }
 
-    /// These ranks will never be heard of again.
+    /// Counts these ranks as ended.
     pub(super) fn give_up_ranks(&mut self, ranks: impl Iterator<Item = usize>) {
         for rank in ranks {
             if self.ranks[rank].ended.is_none() {

@@ -1,4 +1,4 @@
-//! What agents are told.
+//! Messages to agents.
 
 use std::os::fd::AsFd;
 
@@ -9,7 +9,7 @@ use crate::forward::Input;
 use crate::protocol::ToAgent;
 
 impl Job<'_> {
-    /// Says something to all agents that have orders.
+    /// Sends a message to all agents that run ranks.
     pub(in crate::run) fn broadcast(&mut self, message: &ToAgent) {
         if let Some(remote) = self.remote() {
             for link in remote.agents.iter_mut().filter(|l| l.connected && !l.done) {
@@ -19,7 +19,7 @@ impl Job<'_> {
         self.flush_agents();
     }
 
-    /// Writes what waits for agents, and polls for room where there is none.
+    /// Writes what is queued for agents, and polls for room where not all could be written.
     pub(in crate::run) fn flush_agents(&mut self) {
         let Backend::Remote(remote) = &mut self.backend else {
             return;
@@ -27,7 +27,7 @@ impl Job<'_> {
         for (number, link) in remote.agents.iter_mut().enumerate() {
             let Some(to) = &link.to else { continue };
             if link.send_queue.flush(to).is_err() {
-                // It has gone; its own end of the connection says so.
+                // It is gone. Reading from it tells so.
                 link.to = None;
                 continue;
             }
@@ -44,7 +44,7 @@ impl Job<'_> {
         }
     }
 
-    /// Reads standard input once those that want it run.
+    /// Begins to read standard input once all ranks that read it run.
     pub(super) fn enable_stdin(&mut self) {
         let Backend::Remote(remote) = &self.backend else {
             return;
@@ -59,7 +59,7 @@ impl Job<'_> {
         }
     }
 
-    /// Sends a piece of standard input to the hosts whose ranks read it.
+    /// Sends a chunk of standard input to the hosts whose ranks read it.
     pub(in crate::run) fn send_stdin(&mut self, bytes: Vec<u8>) {
         let Backend::Remote(remote) = &mut self.backend else {
             return;

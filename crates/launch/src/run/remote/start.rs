@@ -33,7 +33,7 @@ impl Job<'_> {
         let (commands, hosts) = (remote.commands.clone(), remote.spec.hosts.clone());
         for (number, (command, host)) in commands.iter().zip(hosts).enumerate() {
             if let Err(e) = self.start_agent(number, command, &host) {
-                // Those that have started are ended; those that have not have no ranks.
+                // Agents that have started are ended. Ranks of the others never start.
                 let text = format!("the agent of host {host} cannot be started: {e}");
                 let unstarted: Vec<usize> = (0..size)
                     .filter(|&r| match &self.backend {
@@ -76,7 +76,7 @@ impl Job<'_> {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // The terminal's signals are passed on by mpiexec, not by what starts its agents.
+            // mpiexec forwards the terminal's signals. They must not reach the launcher directly.
             .process_group(0)
             .spawn()
             .map_err(|e| format!("{}: {e}", program.to_string_lossy()))?;
