@@ -162,6 +162,7 @@ impl<'a> Job<'a> {
             local.watch_parent()?;
         }
         // Orphans of the ranks become children of mpiexec, which can so end them.
+        // SAFETY: a plain system call.
         unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(
