@@ -22,6 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 OUT = ROOT / "docs" / "papers"
 sys.path.insert(0, str(ROOT / "bench"))
 import plots
+import prose
 
 MPC_LABELS = {name: name for name in ("mpc1", "mpc2", "mpc3")}
 SIZES = [0, 8, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576]
@@ -334,6 +335,8 @@ def write(found, table):
         for row in table.rows
         if row[5] and abs(float(row[5].split()[0])) > 5 and row[6] != "given"
     ]
+    missed = "; ".join(f"{row[0]} {row[1]} ({row[5]})" for row in misses)
+    missing = f"What misses by more than 5 %: {missed or 'nothing'}."
     text = f"""# The papers, measured again
 
 Made by `make papers` on {datetime.date.today()} at commit {commit}. Nothing in it was measured on
@@ -353,7 +356,7 @@ made this page and by nothing else.
 Latency is half of a ping-pong of 0 bytes, throughput the best of sizes up to 1 MiB. The bounds
 are the project's own: 5 % for DIMMnet-2, 10 % for MPC.
 
-What misses by more than 5 %: {"; ".join(f"{r[0]} {r[1]} ({r[5]})" for r in misses) or "nothing"}.
+{prose.filled(missing)}
 
 The parts of DIMMnet-2's eager latency were not fitted, only their sum. The model's IVS reception
 comes out too slow and its library too quick by about as much: the one fitted figure, `append`,
