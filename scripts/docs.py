@@ -43,6 +43,9 @@ def with_book_links(text, page, book):
         path, _, anchor = target.partition("#")
         file = pathlib.Path(os.path.normpath(page.parent / path))
         place = place_in_book(file)
+        # mdBook makes index.html of README.md, but knows that only in links without a heading.
+        if place and anchor and place.name == "README.md":
+            place = place.with_name("index.md")
         there = book / place if place else file
         found = os.path.relpath(there, book / own_folder)
         return match.group(1) + found + ("#" + anchor if anchor else "") + match.group(3)
@@ -60,17 +63,24 @@ def prepare(source, book):
 
 
 def broken_links(book):
-    """A line for each link of a built page that leads nowhere."""
+    """A line for each link of a built page to a file or a heading that is not there."""
     lines = []
+    headings = {}
+    for page in book.rglob("*.html"):
+        headings[page.resolve()] = set(re.findall(r'id="([^"]+)"', page.read_text()))
     for page in book.rglob("*.html"):
         if page.name in ("print.html", "toc.html", "404.html"):
             continue
         for target in HREF.findall(page.read_text()):
-            if re.match(r"[a-z]+:|#|//", target):
+            if re.match(r"[a-z]+:|//", target):
                 continue
-            path = urllib.parse.unquote(target.split("#")[0].split("?")[0])
-            if path and not (page.parent / path).exists():
+            path, _, anchor = urllib.parse.unquote(target).partition("#")
+            path = path.split("?")[0]
+            there = (page.parent / path).resolve() if path else page.resolve()
+            if not there.exists():
                 lines.append(f"{page.relative_to(book)} links to {target}: no such file")
+            elif anchor and anchor not in headings.get(there, {anchor}):
+                lines.append(f"{page.relative_to(book)} links to {target}: no such heading")
     return lines
 
 
