@@ -9,12 +9,12 @@ use crate::constants::*;
 use ferry_mpi::{Error, Kind, Result, err};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Classes lie below this; a code's class is the rest of dividing by it.
-const STRIDE: i32 = 64;
-/// Texts kept. The highest code is below MPI_ERR_LASTCODE.
-const TEXTS: usize = 254;
-/// Codes of the tool interface would be taken for texts of this number.
-const TOOL_TEXT: i32 = MPI_T_ERR_CANNOT_INIT / STRIDE;
+/// Every class is below this number. A code modulo it is the code's class.
+const CLASS_STRIDE: i32 = 64;
+/// How many texts of errors are kept: as many as give codes below MPI_ERR_LASTCODE.
+const KEPT_TEXTS: usize = 254;
+/// The number of a text whose codes would be those of the tool interface. It is left out.
+const TOOL_CODES_TEXT: i32 = MPI_T_ERR_CANNOT_INIT / CLASS_STRIDE;
 
 /// The class of a kind of error.
 pub fn class_of_kind(kind: Kind) -> i32 {
@@ -214,14 +214,15 @@ fn codes() -> MutexGuard<'static, Codes> {
 
 /// Is it the number of an error with a text of its own?
 fn text_number(code: i32) -> Option<usize> {
-    let number = code / STRIDE;
-    ((1..=TEXTS as i32 + 1).contains(&number) && number != TOOL_TEXT).then(|| place_of(number))
+    let number = code / CLASS_STRIDE;
+    ((1..=KEPT_TEXTS as i32 + 1).contains(&number) && number != TOOL_CODES_TEXT)
+        .then(|| place_of(number))
 }
 
 /// Numbers of texts leave out that of the tool interface.
 fn number_of(place: usize) -> i32 {
     let number = place as i32 + 1;
-    if number >= TOOL_TEXT {
+    if number >= TOOL_CODES_TEXT {
         number + 1
     } else {
         number
@@ -229,7 +230,7 @@ fn number_of(place: usize) -> i32 {
 }
 
 fn place_of(number: i32) -> usize {
-    (if number > TOOL_TEXT {
+    (if number > TOOL_CODES_TEXT {
         number - 2
     } else {
         number - 1
@@ -248,7 +249,7 @@ pub fn code(kind: Kind, text: String) -> i32 {
     let known = codes.texts.iter().position(|t| t.0 == class && t.1 == text);
     let place = known.unwrap_or_else(|| {
         let place = codes.next_text;
-        codes.next_text = (place + 1) % TEXTS;
+        codes.next_text = (place + 1) % KEPT_TEXTS;
         if place < codes.texts.len() {
             codes.texts[place] = (class, text);
         } else {
@@ -256,7 +257,7 @@ pub fn code(kind: Kind, text: String) -> i32 {
         }
         place
     });
-    class + STRIDE * number_of(place)
+    class + CLASS_STRIDE * number_of(place)
 }
 
 /// The class of a code; `None` if it is no code.
@@ -267,7 +268,7 @@ pub fn class_of(code: i32) -> Option<i32> {
         return Some(code);
     }
     if (0..=MPI_ERR_LASTCODE).contains(&code) {
-        let class = code % STRIDE;
+        let class = code % CLASS_STRIDE;
         return (text_number(code).is_some() && class > 0 && (class as usize) < CLASSES.len())
             .then_some(class);
     }
@@ -385,7 +386,7 @@ fn remove(added: &mut Vec<Added>, at: usize) -> Result<()> {
     Ok(())
 }
 
-/// Removes a class (MPI_Remove_error_class), of which no codes may be left.
+/// Removes a class (MPI_Remove_error_class). None of its codes may be left.
 pub fn remove_class(class: i32) -> Result<()> {
     let mut codes = codes();
     let at = codes
@@ -458,11 +459,11 @@ mod tests {
 
     #[test]
     fn numbers_of_texts_miss_the_tool_codes_and_stay_below_the_last_code() {
-        for place in 0..TEXTS {
+        for place in 0..KEPT_TEXTS {
             let number = number_of(place);
             assert_eq!(place_of(number), place);
-            for class in 1..STRIDE {
-                let code = class + STRIDE * number;
+            for class in 1..CLASS_STRIDE {
+                let code = class + CLASS_STRIDE * number;
                 assert!(code <= MPI_ERR_LASTCODE && !(1001..=1018).contains(&code));
                 assert_eq!(text_number(code), Some(place));
             }
@@ -472,7 +473,7 @@ mod tests {
     #[test]
     fn old_texts_make_room() {
         let first = code(Kind::Io, "the first".into());
-        for n in 0..TEXTS * 2 {
+        for n in 0..KEPT_TEXTS * 2 {
             code(Kind::Quota, format!("text {n}"));
         }
         assert_eq!(class_of(first), Some(MPI_ERR_IO));

@@ -8,39 +8,39 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 /// Where this process stands in the world model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub enum Life {
+pub enum WorldState {
     /// MPI_Init has not returned.
-    Before = 0,
+    NotInitialized = 0,
     /// Between the two.
     Running = 1,
     /// MPI_Finalize has been called.
     Finalized = 2,
 }
 
-static LIFE: AtomicU32 = AtomicU32::new(Life::Before as u32);
+static WORLD_STATE: AtomicU32 = AtomicU32::new(WorldState::NotInitialized as u32);
 /// The world model and the sessions that are there: while there is one, calls may be made.
 static MODELS: AtomicU32 = AtomicU32::new(0);
 /// There has been a session.
 static SESSIONS_SEEN: AtomicBool = AtomicBool::new(false);
 
 /// Where this process stands in the world model.
-pub fn life() -> Life {
-    match LIFE.load(Ordering::Acquire) {
-        0 => Life::Before,
-        1 => Life::Running,
-        _ => Life::Finalized,
+pub fn world_state() -> WorldState {
+    match WORLD_STATE.load(Ordering::Acquire) {
+        0 => WorldState::NotInitialized,
+        1 => WorldState::Running,
+        _ => WorldState::Finalized,
     }
 }
 
 /// MPI_Init is about to return.
 pub fn world_begins() {
     MODELS.fetch_add(1, Ordering::AcqRel);
-    LIFE.store(Life::Running as u32, Ordering::Release);
+    WORLD_STATE.store(WorldState::Running as u32, Ordering::Release);
 }
 
 /// MPI_Finalize is about to return.
 pub fn world_ends() {
-    LIFE.store(Life::Finalized as u32, Ordering::Release);
+    WORLD_STATE.store(WorldState::Finalized as u32, Ordering::Release);
     MODELS.fetch_sub(1, Ordering::AcqRel);
 }
 
@@ -57,27 +57,27 @@ pub fn session_ends() {
 
 /// Notes the call for the launcher's table of who waits for whom.
 #[inline]
-pub fn note(call: u32) {
+pub fn record_call(call: u32) {
     CURRENT_CALL.store(call, Ordering::Relaxed);
 }
 
 /// Notes the call, and checks that MPI is there.
 #[inline]
 pub fn enter(call: u32) -> Result<()> {
-    note(call);
+    record_call(call);
     if MODELS.load(Ordering::Relaxed) != 0 {
         if overlap::is_pending() {
-            return settle(call);
+            return complete_overlapped(call);
         }
         Ok(())
     } else {
-        Err(absent())
+        Err(not_initialized())
     }
 }
 
 /// Calls that neither wait nor touch a buffer of the program's while they hold anything:
 /// collectives in the background may go on behind them.
-const HARMLESS: [&str; 12] = [
+const LOCAL_CALLS: [&str; 12] = [
     "MPI_Comm_rank",
     "MPI_Comm_size",
     "MPI_Comm_remote_size",
@@ -94,17 +94,17 @@ const HARMLESS: [&str; 12] = [
 
 /// Waits for the collectives that go on in the background; raises what went wrong in them.
 #[cold]
-fn settle(call: u32) -> Result<()> {
-    if HARMLESS.contains(&name_of(call)) {
+fn complete_overlapped(call: u32) -> Result<()> {
+    if LOCAL_CALLS.contains(&name_of(call)) {
         return Ok(());
     }
     overlap::settle()
 }
 
 #[cold]
-fn absent() -> Error {
-    match life() {
-        Life::Finalized => err!(Other, "it was called after MPI_Finalize"),
+fn not_initialized() -> Error {
+    match world_state() {
+        WorldState::Finalized => err!(Other, "it was called after MPI_Finalize"),
         _ if SESSIONS_SEEN.load(Ordering::Relaxed) => err!(
             Other,
             "it was called after the last MPI_Session_finalize, and MPI_Init has not been called"

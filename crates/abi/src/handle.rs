@@ -33,11 +33,12 @@ pub trait Object: Sized + Send + Sync + 'static {
     fn table() -> &'static Table<Arc<Self>>;
     /// The object behind a predefined handle.
     fn predefined(handle: u32) -> Option<&'static Arc<Self>>;
-    /// Notes its handle in the object, for those who call the program back.
-    fn note(&self, handle: Handle);
-    /// Does nobody else use the table now? For objects that are there only while the device is.
+    /// Stores the handle in its object. Callbacks of the program get it from there.
+    fn set_handle(&self, handle: Handle);
+    /// Whether this thread alone uses the table now. True only for objects that exist while the
+    /// device does, in a program with one thread.
     #[inline]
-    fn alone() -> bool {
+    fn is_exclusive() -> bool {
         false
     }
 }
@@ -60,9 +61,9 @@ pub fn get<T: Object>(handle: Handle) -> Option<&'static Arc<T>> {
 #[inline]
 pub fn insert<T: Object>(object: Arc<T>) -> Handle {
     let reference: *const T = &*object;
-    let handle = T::table().insert_if(T::alone(), T::KIND, object);
+    let handle = T::table().insert_if(T::is_exclusive(), T::KIND, object);
     // SAFETY: the table keeps the object alive: nobody else knows the handle yet.
-    unsafe { &*reference }.note(handle);
+    unsafe { &*reference }.set_handle(handle);
     handle
 }
 
@@ -74,7 +75,7 @@ pub fn reserve<T: Object>(stand_in: Arc<T>) -> Handle {
 /// Puts the object behind a reserved handle, which the program must not have used so far. It may
 /// have freed it: then nothing happens.
 pub fn fill<T: Object>(handle: Handle, object: Arc<T>) {
-    object.note(handle);
+    object.set_handle(handle);
     T::table().replace(handle, object);
 }
 
@@ -84,7 +85,7 @@ pub fn remove<T: Object>(handle: Handle) -> Option<Arc<T>> {
     if handle < PREDEFINED {
         None
     } else {
-        T::table().remove_if(T::alone(), handle)
+        T::table().remove_if(T::is_exclusive(), handle)
     }
 }
 
@@ -116,7 +117,7 @@ pub fn from_int<T: Object>(number: i32) -> Handle {
     }
 }
 
-/// [`to_int`] for kinds of which only predefined handles exist.
+/// [`to_int`] for kinds that have predefined handles only.
 pub fn to_int_bare(c_type: &str, handle: Handle) -> i32 {
     if handle < PREDEFINED {
         handle as i32
@@ -125,7 +126,7 @@ pub fn to_int_bare(c_type: &str, handle: Handle) -> i32 {
     }
 }
 
-/// [`from_int`] for kinds of which only predefined handles exist.
+/// [`from_int`] for kinds that have predefined handles only.
 pub fn from_int_bare(c_type: &str, number: i32) -> Handle {
     match u64::try_from(number) {
         Ok(small) if small < PREDEFINED => small,
@@ -140,10 +141,11 @@ fn null_of(c_type: &str) -> Handle {
     }
 }
 
-/// Chunk k of a table has this many slots, times 2^k.
-const FIRST_CHUNK: u32 = 64;
-/// So many chunks hold every index of 31 bits less the predefined handles.
-const CHUNKS: usize = 25;
+/// Slots of a table's first chunk. Each further chunk has twice as many.
+const FIRST_CHUNK_SLOTS: u32 = 64;
+/// Chunks that a table may have: together they hold every index of 31 bits that is not a
+/// predefined handle.
+const MAX_CHUNKS: usize = 25;
 
 struct Slot<V> {
     /// The upper half of the handle while the slot is in use; the next generation, without a kind,
@@ -156,7 +158,7 @@ struct Slot<V> {
 
 /// A growing table from handles to values. Reading takes no lock and writes nothing.
 pub struct Table<V> {
-    chunks: [AtomicPtr<Slot<V>>; CHUNKS],
+    chunks: [AtomicPtr<Slot<V>>; MAX_CHUNKS],
     /// The first free slot plus one, and in the upper half a count against mistaking an old list
     /// for the present one.
     free: AtomicU64,
@@ -169,31 +171,31 @@ pub struct Table<V> {
 unsafe impl<V: Send + Sync> Sync for Table<V> {}
 
 const KIND_SHIFT: u32 = 24;
-const GENERATION: u32 = (1 << KIND_SHIFT) - 1;
+const GENERATION_MASK: u32 = (1 << KIND_SHIFT) - 1;
 
 impl<V> Table<V> {
     /// An empty table.
     pub const fn new() -> Table<V> {
         Table {
-            chunks: [const { AtomicPtr::new(null_mut()) }; CHUNKS],
+            chunks: [const { AtomicPtr::new(null_mut()) }; MAX_CHUNKS],
             free: AtomicU64::new(0),
             used: AtomicU32::new(0),
         }
     }
 
     #[inline]
-    fn place(index: u32) -> (usize, usize) {
-        let n = index / FIRST_CHUNK + 1;
+    fn chunk_and_offset(index: u32) -> (usize, usize) {
+        let n = index / FIRST_CHUNK_SLOTS + 1;
         let chunk = 31 - n.leading_zeros();
         (
             chunk as usize,
-            (index - ((1 << chunk) - 1) * FIRST_CHUNK) as usize,
+            (index - ((1 << chunk) - 1) * FIRST_CHUNK_SLOTS) as usize,
         )
     }
 
     #[inline]
     fn slot(&self, index: u32) -> Option<&Slot<V>> {
-        let (chunk, at) = Self::place(index);
+        let (chunk, at) = Self::chunk_and_offset(index);
         let first = self.chunks.get(chunk)?.load(Ordering::Acquire);
         if first.is_null() {
             return None;
@@ -208,7 +210,7 @@ impl<V> Table<V> {
         let tag = (handle >> 32) as u32;
         let slot = self.slot(handle as u32)?;
         // Without a kind it would be taken for the tag of a free slot.
-        if slot.tag.load(Ordering::Acquire) != tag || tag <= GENERATION {
+        if slot.tag.load(Ordering::Acquire) != tag || tag <= GENERATION_MASK {
             return None;
         }
         // SAFETY: the tag says that the slot holds a value, written before the tag. That it is not
@@ -219,7 +221,7 @@ impl<V> Table<V> {
     /// The handle of the value at `index`.
     pub fn handle_at(&self, index: u32) -> Option<Handle> {
         let tag = self.slot(index)?.tag.load(Ordering::Acquire);
-        (tag > GENERATION).then_some(u64::from(tag) << 32 | u64::from(index))
+        (tag > GENERATION_MASK).then_some(u64::from(tag) << 32 | u64::from(index))
     }
 
     /// Stores a value under a new handle of that kind.
@@ -227,11 +229,11 @@ impl<V> Table<V> {
         self.insert_if(false, kind, value)
     }
 
-    /// [`Table::insert`]; `alone`: no other thread uses the table now, so that no locked
+    /// [`Table::insert`]; `exclusive`: no other thread uses the table now, so that no locked
     /// instruction is needed, which take as long as the rest of a small message.
     #[inline]
-    pub fn insert_if(&self, alone: bool, kind: u32, value: V) -> Handle {
-        let index = match self.pop(alone) {
+    pub fn insert_if(&self, exclusive: bool, kind: u32, value: V) -> Handle {
+        let index = match self.pop(exclusive) {
             Some(index) => index,
             None => self.fresh(),
         };
@@ -268,17 +270,17 @@ impl<V> Table<V> {
         self.remove_if(false, handle)
     }
 
-    /// [`Table::remove`]; `alone` as in [`Table::insert_if`].
+    /// [`Table::remove`]; `exclusive` as in [`Table::insert_if`].
     #[inline]
-    pub fn remove_if(&self, alone: bool, handle: Handle) -> Option<V> {
+    pub fn remove_if(&self, exclusive: bool, handle: Handle) -> Option<V> {
         let index = handle as u32;
         let slot = self.slot(index)?;
         let tag = (handle >> 32) as u32;
-        if tag <= GENERATION {
+        if tag <= GENERATION_MASK {
             return None;
         }
-        let next = tag.wrapping_add(1) & GENERATION;
-        if alone {
+        let next = tag.wrapping_add(1) & GENERATION_MASK;
+        if exclusive {
             if slot.tag.load(Ordering::Relaxed) != tag {
                 return None;
             }
@@ -290,18 +292,18 @@ impl<V> Table<V> {
         }
         // SAFETY: the tag said that there is a value, and only this thread has withdrawn it.
         let value = unsafe { (*slot.value.get()).assume_init_read() };
-        self.push(alone, index, slot);
+        self.push(exclusive, index, slot);
         Some(value)
     }
 
     #[inline]
-    fn pop(&self, alone: bool) -> Option<u32> {
+    fn pop(&self, exclusive: bool) -> Option<u32> {
         let mut head = self.free.load(Ordering::Acquire);
         loop {
             let index = (head as u32).checked_sub(1)?;
             let next = self.slot(index)?.next.load(Ordering::Relaxed);
             let new = (head >> 32).wrapping_add(1) << 32 | u64::from(next);
-            if alone {
+            if exclusive {
                 self.free.store(new, Ordering::Relaxed);
                 return Some(index);
             }
@@ -316,12 +318,12 @@ impl<V> Table<V> {
     }
 
     #[inline]
-    fn push(&self, alone: bool, index: u32, slot: &Slot<V>) {
+    fn push(&self, exclusive: bool, index: u32, slot: &Slot<V>) {
         let mut head = self.free.load(Ordering::Relaxed);
         loop {
             slot.next.store(head as u32, Ordering::Relaxed);
             let new = (head >> 32).wrapping_add(1) << 32 | u64::from(index + 1);
-            if alone {
+            if exclusive {
                 self.free.store(new, Ordering::Release);
                 return;
             }
@@ -339,11 +341,11 @@ impl<V> Table<V> {
     #[cold]
     fn fresh(&self) -> u32 {
         let index = self.used.fetch_add(1, Ordering::Relaxed);
-        let (chunk, _) = Self::place(index);
-        assert!(chunk < CHUNKS, "more objects of one kind than handles");
+        let (chunk, _) = Self::chunk_and_offset(index);
+        assert!(chunk < MAX_CHUNKS, "more objects of one kind than handles");
         let first = &self.chunks[chunk];
         if first.load(Ordering::Acquire).is_null() {
-            let slots: Box<[Slot<V>]> = (0..FIRST_CHUNK << chunk)
+            let slots: Box<[Slot<V>]> = (0..FIRST_CHUNK_SLOTS << chunk)
                 .map(|_| Slot {
                     tag: AtomicU32::new(0),
                     next: AtomicU32::new(0),
@@ -367,8 +369,8 @@ impl<V> Table<V> {
 }
 
 macro_rules! object {
-    ($type:ty, $kind:literal, $null:ident, $c:literal, $error:ident, $note:expr, $predefined:expr,
-        $alone:expr) => {
+    ($type:ty, $kind:literal, $null:ident, $c:literal, $error:ident, $set_handle:expr, $predefined:expr,
+        $exclusive:expr) => {
         impl Object for $type {
             const KIND: u32 = $kind;
             const NULL: Handle = constants::$null;
@@ -385,14 +387,14 @@ macro_rules! object {
                 find(handle)
             }
             #[inline]
-            fn note(&self, handle: Handle) {
-                let note: fn(&Self, Handle) = $note;
-                note(self, handle);
+            fn set_handle(&self, handle: Handle) {
+                let store: fn(&Self, Handle) = $set_handle;
+                store(self, handle);
             }
             #[inline]
-            fn alone() -> bool {
-                let alone: fn() -> bool = $alone;
-                alone()
+            fn is_exclusive() -> bool {
+                let exclusive: fn() -> bool = $exclusive;
+                exclusive()
             }
         }
     };
@@ -604,7 +606,8 @@ mod tests {
         for (n, h) in all.iter().enumerate() {
             assert_eq!(table.get(*h), Some(&(n as u32)));
         }
-        let places: std::collections::HashSet<_> = (0..5000).map(Table::<u32>::place).collect();
+        let places: std::collections::HashSet<_> =
+            (0..5000).map(Table::<u32>::chunk_and_offset).collect();
         assert_eq!(places.len(), 5000);
     }
 

@@ -1,6 +1,6 @@
 //! Places in the program's memory where results go.
 
-// What only chapters to come use is kept beside its like.
+// Some of these serve chapters that are not implemented yet.
 #![allow(dead_code)]
 
 use crate::args::{no_place, nowhere, null};
@@ -309,7 +309,7 @@ impl OutInts {
     /// An array of `length` elements.
     ///
     /// # Safety
-    /// `first` is null or has so many elements.
+    /// `first` is null or has `length` elements.
     pub unsafe fn new(
         first: *mut i32,
         length: impl crate::args::Length,
@@ -323,7 +323,7 @@ impl OutInts {
         }
     }
 
-    /// An array of which the call knows how long it is; or null.
+    /// An array whose length the call knows; or null.
     ///
     /// # Safety
     /// `first` is null or has the elements that the call sets.
@@ -408,7 +408,7 @@ impl OutText {
     /// Room for `room` bytes, the final null included.
     ///
     /// # Safety
-    /// `first` is null or has so many bytes.
+    /// `first` is null or has `room` bytes.
     pub unsafe fn new(first: *mut c_char, room: usize, name: &str) -> Result<OutText> {
         if nowhere(first) {
             Err(no_place(first, name))

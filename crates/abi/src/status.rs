@@ -19,7 +19,7 @@ pub struct Status {
     pub error: i32,
     pub(crate) count: [u32; 2],
     pub(crate) cancelled: i32,
-    pub(crate) spare: [i32; 2],
+    pub(crate) reserved: [i32; 2],
 }
 
 impl Status {
@@ -30,7 +30,7 @@ impl Status {
         error: constants::MPI_SUCCESS,
         count: [0; 2],
         cancelled: 0,
-        spare: [0; 2],
+        reserved: [0; 2],
     };
 
     /// Bytes of the message.
@@ -78,7 +78,7 @@ impl Status {
     pub fn outcome(&self) -> Outcome {
         let source = match self.source {
             constants::MPI_ANY_SOURCE => From::Any,
-            constants::MPI_PROC_NULL => From::Nobody,
+            constants::MPI_PROC_NULL => From::ProcNull,
             rank => From::Rank(rank as u32),
         };
         let tag = (self.tag != constants::MPI_ANY_TAG).then_some(self.tag as u32);
@@ -98,7 +98,7 @@ fn source_number(source: From) -> i32 {
     match source {
         From::Rank(rank) => rank as i32,
         From::Any => constants::MPI_ANY_SOURCE,
-        From::Nobody => constants::MPI_PROC_NULL,
+        From::ProcNull => constants::MPI_PROC_NULL,
     }
 }
 

@@ -92,7 +92,7 @@ fn body(out: &mut String, f: &Function, name: &str, number: u32, large: bool) {
         "{head} {{\n    // SAFETY: the program passes what the MPI standard asks for; what can be \
          checked is.\n    \
          let result: Result<()> = (|| unsafe {{\n        entry::{}({number}){};",
-        if f.anytime { "note" } else { "enter" },
+        if f.anytime { "record_call" } else { "enter" },
         if f.anytime { "" } else { "?" },
     );
     if f.todo {

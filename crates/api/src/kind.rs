@@ -101,10 +101,10 @@ plain! {
     "count64" "MPI_Count @", "MPI_Count @", "i64", "i64", "i64", "$v", "0";
     "offset" "MPI_Offset @", "MPI_Offset @", "i64", "i64", "i64", "$v", "0";
     // Ranks and tags.
-    "dest" "int @", "int @", "i32", "i32", "Dest", "args::dest($v, $n, $c)?", "Dest::Nobody";
+    "dest" "int @", "int @", "i32", "i32", "Dest", "args::dest($v, $n, $c)?", "Dest::ProcNull";
     "source" "int @", "int @", "i32", "i32", "Source", "args::source($v, $n, $c)?",
-        "Source::Nobody";
-    "root" "int @", "int @", "i32", "i32", "Root", "args::root($v, $c)?", "Root::Nobody";
+        "Source::ProcNull";
+    "root" "int @", "int @", "i32", "i32", "Root", "args::root($v, $c)?", "Root::ProcNull";
     "target" "int @", "int @", "i32", "i32", "i32", "$v", "0";
     "stag" "int @", "int @", "i32", "i32", "u32", "args::tag($v, $n)?", "0";
     "rtag" "int @", "int @", "i32", "i32", "Option<u32>", "args::tag_or_any($v, $n)?", "None";

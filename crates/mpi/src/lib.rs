@@ -10,6 +10,7 @@ pub mod coll;
 pub mod comm;
 pub mod errhandler;
 pub mod error;
+mod flush_stdio;
 pub mod group;
 pub mod identity;
 pub mod info;
@@ -22,7 +23,6 @@ pub mod session;
 pub mod tool;
 pub mod topo;
 mod unreceived;
-mod unwritten;
 
 pub use comm::Comm;
 pub use errhandler::{Errhandler, ErrhandlerPlace};

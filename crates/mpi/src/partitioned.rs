@@ -482,7 +482,7 @@ impl Work for Receiving {
     fn outcome(&self) -> Outcome {
         let state = lock(&self.state);
         let Some(from) = self.from else {
-            return Outcome::FROM_NOBODY;
+            return Outcome::FROM_PROC_NULL;
         };
         let bytes = state.cut.as_ref().map_or(0, |c| c.partitions * c.bytes);
         let envelope = device::Envelope {

@@ -264,7 +264,7 @@ impl Process {
             }
             device::stop_progress_thread();
             let mut d = device::device();
-            crate::request::forget_spares(&mut d);
+            crate::request::clear_pool(&mut d);
             d.set_finalized(true);
             drop(d);
             self.tell(RankState::Finalized);
@@ -294,7 +294,7 @@ impl Process {
 /// Ends the job, or this process if it is none, with exit code `code`, after what the program has
 /// printed.
 pub fn abort(client: Option<&Client>, code: i32, text: &str) -> ! {
-    crate::unwritten::write();
+    crate::flush_stdio::flush();
     match client {
         Some(client) => client.abort(code, text),
         None => {

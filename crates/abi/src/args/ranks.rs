@@ -39,7 +39,7 @@ pub fn dest(value: i32, name: &str, comm: &Comm) -> Result<Dest> {
     if (value as u32) < comm.peers().size() {
         Ok(Dest::Rank(value as u32))
     } else if value == MPI_PROC_NULL {
-        Ok(Dest::Nobody)
+        Ok(Dest::ProcNull)
     } else {
         Err(bad_rank(value, name, comm))
     }
@@ -53,7 +53,7 @@ pub fn source(value: i32, name: &str, comm: &Comm) -> Result<Source> {
     }
     match value {
         MPI_ANY_SOURCE => Ok(Source::Any),
-        MPI_PROC_NULL => Ok(Source::Nobody),
+        MPI_PROC_NULL => Ok(Source::ProcNull),
         _ => Err(bad_rank(value, name, comm)),
     }
 }
@@ -109,9 +109,9 @@ pub enum Root {
     /// A rank: of the communicator, or of an intercommunicator's remote group.
     Rank(u32),
     /// This process, in the root's group of an intercommunicator (MPI_ROOT).
-    Itself,
+    ThisProcess,
     /// Another process of this group of an intercommunicator (MPI_PROC_NULL).
-    Nobody,
+    ProcNull,
 }
 
 /// The root of a collective on `comm`.
@@ -121,8 +121,8 @@ pub fn root(value: i32, comm: &Comm) -> Result<Root> {
         return Ok(Root::Rank(value as u32));
     }
     match value {
-        MPI_ROOT if comm.is_inter() => Ok(Root::Itself),
-        MPI_PROC_NULL if comm.is_inter() => Ok(Root::Nobody),
+        MPI_ROOT if comm.is_inter() => Ok(Root::ThisProcess),
+        MPI_PROC_NULL if comm.is_inter() => Ok(Root::ProcNull),
         _ => Err(bad_root(value, comm)),
     }
 }
@@ -169,11 +169,11 @@ pub fn part(root: &Root, comm: &Comm) -> Part {
             root: false,
             leaf: true,
         },
-        (Root::Itself, _) => Part {
+        (Root::ThisProcess, _) => Part {
             root: true,
             leaf: false,
         },
-        (Root::Nobody, _) => Part {
+        (Root::ProcNull, _) => Part {
             root: false,
             leaf: false,
         },

@@ -124,8 +124,8 @@ forms! {
 fn root_of(root: Root) -> coll::Root {
     match root {
         Root::Rank(r) => coll::Root::Rank(r),
-        Root::Itself => coll::Root::This,
-        Root::Nobody => coll::Root::Elsewhere,
+        Root::ThisProcess => coll::Root::This,
+        Root::ProcNull => coll::Root::Elsewhere,
     }
 }
 
@@ -133,8 +133,8 @@ fn root_of(root: Root) -> coll::Root {
 fn is_root(root: Root, comm: &Comm) -> bool {
     match root {
         Root::Rank(r) => !comm.is_inter() && comm.rank() == r,
-        Root::Itself => true,
-        Root::Nobody => false,
+        Root::ThisProcess => true,
+        Root::ProcNull => false,
     }
 }
 
@@ -143,7 +143,7 @@ fn elements(count: i64, datatype: &Datatype) -> i64 {
     if datatype.size() > 0 { count } else { 0 }
 }
 
-/// Packed bytes of so many elements.
+/// Packed bytes of `count` elements.
 fn bytes(count: i64, datatype: &Datatype) -> i64 {
     count.saturating_mul(datatype.size().max(0))
 }

@@ -194,7 +194,7 @@ pub fn intercomm_create(
                 peer_comm,
                 remote_leader,
             }),
-            Dest::Nobody => return Err(err!(Rank, "remote_leader is MPI_PROC_NULL")),
+            Dest::ProcNull => return Err(err!(Rank, "remote_leader is MPI_PROC_NULL")),
         }
     } else {
         None

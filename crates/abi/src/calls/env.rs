@@ -2,7 +2,7 @@
 //! the ABI itself (chapter 21).
 
 use crate::constants::*;
-use crate::entry::{self, Life};
+use crate::entry::{self, WorldState};
 use crate::prelude::*;
 use ferry_mpi::process::{self, ThreadLevel, process};
 use ferry_op::FortranBooleans;
@@ -36,10 +36,10 @@ pub fn init_thread(
 }
 
 fn start(level: ThreadLevel) -> Result<()> {
-    match entry::life() {
-        Life::Before => {}
-        Life::Running => return Err(err!(Other, "MPI has been initialised already")),
-        Life::Finalized => return Err(err!(Other, "it was called after MPI_Finalize")),
+    match entry::world_state() {
+        WorldState::NotInitialized => {}
+        WorldState::Running => return Err(err!(Other, "MPI has been initialised already")),
+        WorldState::Finalized => return Err(err!(Other, "it was called after MPI_Finalize")),
     }
     let process = process::init(level)?;
     process.world.identity.set(MPI_COMM_WORLD);
@@ -92,7 +92,7 @@ pub fn number_of(level: ThreadLevel) -> i32 {
 }
 
 pub fn finalize() -> Result<()> {
-    if entry::life() != Life::Running {
+    if entry::world_state() != WorldState::Running {
         return Err(no_world());
     }
     // The delete callbacks of MPI_COMM_SELF run first, while everything still works (MPI 5.0
@@ -106,8 +106,8 @@ pub fn finalize() -> Result<()> {
 /// What the world model is asked for while there are only sessions.
 #[cold]
 fn no_world() -> Error {
-    match entry::life() {
-        Life::Finalized => err!(Other, "it was called after MPI_Finalize"),
+    match entry::world_state() {
+        WorldState::Finalized => err!(Other, "it was called after MPI_Finalize"),
         _ => err!(
             Other,
             "it belongs to the world model, but there are only sessions: MPI_Init has not been \
@@ -117,12 +117,12 @@ fn no_world() -> Error {
 }
 
 pub fn initialized(flag: OutFlag) -> Result<()> {
-    flag.set(entry::life() != Life::Before);
+    flag.set(entry::world_state() != WorldState::NotInitialized);
     Ok(())
 }
 
 pub fn finalized(flag: OutFlag) -> Result<()> {
-    flag.set(entry::life() == Life::Finalized);
+    flag.set(entry::world_state() == WorldState::Finalized);
     Ok(())
 }
 

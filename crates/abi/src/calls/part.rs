@@ -4,7 +4,7 @@ use super::pt2pt::buffer;
 use crate::prelude::*;
 use ferry_mpi::partitioned;
 
-/// The number of partitions, of which there must be one (MPI 5.0 section 4.2.1).
+/// The number of partitions, at least one (MPI 5.0 §4.2.1).
 fn at_least_one(partitions: usize) -> Result<usize> {
     if partitions == 0 {
         return Err(err!(
@@ -29,7 +29,7 @@ pub fn psend_init(
     let partitions = at_least_one(partitions)?;
     let to = match dest {
         Dest::Rank(rank) => Some(rank),
-        Dest::Nobody => None,
+        Dest::ProcNull => None,
     };
     // SAFETY: the program leaves each partition alone from its release to completion.
     let made = unsafe {
@@ -59,7 +59,7 @@ pub fn precv_init(
     let partitions = at_least_one(partitions)?;
     let from = match source {
         Source::Rank(rank) => Some(rank),
-        Source::Nobody => None,
+        Source::ProcNull => None,
         Source::Any => {
             return Err(err!(
                 Rank,

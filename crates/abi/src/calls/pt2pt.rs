@@ -303,7 +303,7 @@ pub fn mrecv(
     status: OutStatus,
 ) -> Result<()> {
     let Some(taken) = take_message(message)? else {
-        status.store(&Outcome::FROM_NOBODY);
+        status.store(&Outcome::FROM_PROC_NULL);
         return Ok(());
     };
     // SAFETY: the program passes a writable buffer; this call returns after completion only.
@@ -322,7 +322,7 @@ pub fn imrecv(
     let receiving = match take_message(message)? {
         // SAFETY: the program leaves the buffer alone until completion.
         Some(taken) => unsafe { taken.ireceive(buffer(buf, count, datatype)) },
-        None => Request::ended(Outcome::FROM_NOBODY),
+        None => Request::ended(Outcome::FROM_PROC_NULL),
     };
     request.set(handle::insert(receiving));
     Ok(())

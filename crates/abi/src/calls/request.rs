@@ -3,7 +3,7 @@
 
 use crate::prelude::*;
 use ferry_mpi::device::DeviceGuard;
-use ferry_mpi::request::{self, General, GeneralCallbacks, Outcome};
+use ferry_mpi::request::{self, Generalized, GeneralizedCallbacks, Outcome};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
 
@@ -67,7 +67,7 @@ fn let_go(h: &mut Handle, held: &mut Option<DeviceGuard>) {
     let gone = handle::remove::<Request>(*h);
     *h = constants::MPI_REQUEST_NULL;
     let rest = match (gone, &mut *held) {
-        (Some(gone), Some(d)) => gone.put_away(d),
+        (Some(gone), Some(d)) => gone.recycle(d),
         (gone, _) => gone,
     };
     if rest.is_some() {
@@ -523,7 +523,7 @@ fn callback_result(name: &str, code: i32) -> Result<()> {
     }
 }
 
-impl GeneralCallbacks for Functions {
+impl GeneralizedCallbacks for Functions {
     fn query(&self) -> Outcome {
         let mut status = Status::EMPTY;
         // SAFETY: the program's own function, called as MPI 5.0 §13.2 says.
@@ -559,13 +559,13 @@ pub fn grequest_start(
         cancel: cancel_fn,
         extra_state,
     };
-    let work = Arc::new(General::new(Box::new(functions)));
+    let work = Arc::new(Generalized::new(Box::new(functions)));
     request.set(handle::insert(Request::general_work(work)));
     Ok(())
 }
 
 pub fn grequest_complete(request: Handle) -> Result<()> {
-    match present(request)?.general(General::complete) {
+    match present(request)?.general(Generalized::complete) {
         Some(result) => result,
         None => Err(err!(Request, "the request is not a generalised request")),
     }

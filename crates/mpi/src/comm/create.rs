@@ -158,7 +158,7 @@ impl Comm {
         self.attributes.delete_all(self.identity.bits())?;
         let mut d = device::device();
         self.freed.store(true, Ordering::Relaxed);
-        crate::request::forget_spares(&mut d);
+        crate::request::clear_pool(&mut d);
         drop(d);
         self.plans.ended.forget();
         Ok(())

@@ -176,7 +176,7 @@ impl Comm {
                  mpi_assert_no_any_source"
             ));
         }
-        if tag.is_none() && from != Source::Nobody && self.promises.has(NO_ANY_TAG) {
+        if tag.is_none() && from != Source::ProcNull && self.promises.has(NO_ANY_TAG) {
             return Err(err!(
                 Tag,
                 "tag is MPI_ANY_TAG, but the communicator's info says mpi_assert_no_any_tag"
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(comm.hints().get("mpi_assert_exact_length"), Some("false"));
         assert!(comm.check_promises(Source::Any, Some(1)).is_ok());
         assert!(comm.check_promises(Source::Rank(0), None).is_err());
-        assert!(comm.check_promises(Source::Nobody, None).is_ok());
+        assert!(comm.check_promises(Source::ProcNull, None).is_ok());
         comm.set_hints(&hints(&[("mpi_assert_no_any_tag", " false ")]))
             .unwrap();
         assert_eq!(comm.hints().get("mpi_assert_no_any_tag"), Some("false"));

@@ -16,7 +16,7 @@ pub enum Dest {
     /// To this rank of the communicator's peers.
     Rank(u32),
     /// Nowhere (MPI_PROC_NULL).
-    Nobody,
+    ProcNull,
 }
 
 /// Where a message is to come from, or has come from.
@@ -27,7 +27,7 @@ pub enum From {
     /// Any of them (MPI_ANY_SOURCE).
     Any,
     /// Nowhere (MPI_PROC_NULL).
-    Nobody,
+    ProcNull,
 }
 
 /// How a send may complete (MPI 5.0 §3.4). Ready mode is treated as standard: the receive is there
@@ -122,7 +122,7 @@ fn pattern(comm: &Comm, from: From, tag: Option<u32>) -> Option<Pattern> {
     let source = match from {
         From::Rank(r) => Some(r),
         From::Any => None,
-        From::Nobody => return None,
+        From::ProcNull => return None,
     };
     Some(Pattern {
         context: comm.context,
@@ -284,7 +284,7 @@ pub unsafe fn receive(
     tag: Option<u32>,
 ) -> Result<Outcome> {
     let Some(pattern) = pattern(comm, from, tag) else {
-        return Ok(Outcome::FROM_NOBODY);
+        return Ok(Outcome::FROM_PROC_NULL);
     };
     let mut d = device::device();
     // SAFETY: the caller's promise; this call returns after completion only.
@@ -321,7 +321,7 @@ unsafe fn start_receive(
     tag: Option<u32>,
 ) -> Active {
     match pattern(comm, from, tag) {
-        None => Active::Ended(Outcome::FROM_NOBODY),
+        None => Active::Ended(Outcome::FROM_PROC_NULL),
         // SAFETY: the caller's promise.
         Some(p) => Active::Device(unsafe {
             let into = sink(buffer.address, buffer.count, buffer.datatype);
@@ -345,7 +345,7 @@ unsafe fn post(d: &mut Device, comm: &Comm, from: From, pattern: Pattern, into: 
 }
 
 /// Is it known that no message will come any more, because the sender that is named is lost?
-fn in_vain(d: &Device, comm: &Comm, from: From) -> bool {
+fn sender_is_lost(d: &Device, comm: &Comm, from: From) -> bool {
     matches!(from, From::Rank(r) if d.is_lost(comm.peer(r)))
 }
 
@@ -454,7 +454,7 @@ unsafe fn start_replace(
     // SAFETY: the caller's promise; the message has been copied out of the buffer.
     let receiving = unsafe { start_receive(d, comm, buffer, from, tag) };
     let sending = match dest {
-        Dest::Nobody => Active::Ended(Outcome::SENT),
+        Dest::ProcNull => Active::Ended(Outcome::SENT),
         Dest::Rank(rank) => {
             let bytes = device::Source::Owned(copy.into_boxed_slice());
             // SAFETY: the device owns the bytes.
@@ -599,7 +599,7 @@ pub struct Message {
 /// What a probe found.
 pub fn iprobe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Option<Outcome> {
     let Some(pattern) = pattern(comm, from, tag) else {
-        return Some(Outcome::FROM_NOBODY);
+        return Some(Outcome::FROM_PROC_NULL);
     };
     device::poll_once(|d| d.probe(&pattern)).map(|e| Outcome::of_envelope(&e))
 }
@@ -609,12 +609,12 @@ pub fn iprobe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Option<Outcome>
 /// Errors: the peer named by `from` is lost.
 pub fn probe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Result<Outcome> {
     let Some(pattern) = pattern(comm, from, tag) else {
-        return Ok(Outcome::FROM_NOBODY);
+        return Ok(Outcome::FROM_PROC_NULL);
     };
     let mut found = None;
     device::wait_until(&waiting_for(comm, peer_of(comm, from), tag), |d| {
         found = d.probe(&pattern);
-        found.is_some() || in_vain(d, comm, from)
+        found.is_some() || sender_is_lost(d, comm, from)
     });
     let found = found.ok_or_else(|| lost(comm))?;
     Ok(Outcome::of_envelope(&found))
@@ -628,7 +628,7 @@ pub fn improbe(
     tag: Option<u32>,
 ) -> Option<(Option<Arc<Message>>, Outcome)> {
     let Some(pattern) = pattern(comm, from, tag) else {
-        return Some((None, Outcome::FROM_NOBODY));
+        return Some((None, Outcome::FROM_PROC_NULL));
     };
     let taken = device::poll_once(|d| d.matched_probe(&pattern));
     taken.map(|(req, e)| (Some(Message::new(comm, req)), Outcome::of_envelope(&e)))
@@ -643,12 +643,12 @@ pub fn mprobe(
     tag: Option<u32>,
 ) -> Result<(Option<Arc<Message>>, Outcome)> {
     let Some(pattern) = pattern(comm, from, tag) else {
-        return Ok((None, Outcome::FROM_NOBODY));
+        return Ok((None, Outcome::FROM_PROC_NULL));
     };
     let mut taken = None;
     device::wait_until(&waiting_for(comm, peer_of(comm, from), tag), |d| {
         taken = d.matched_probe(&pattern);
-        taken.is_some() || in_vain(d, comm, from)
+        taken.is_some() || sender_is_lost(d, comm, from)
     });
     let (req, e) = taken.ok_or_else(|| lost(comm))?;
     Ok((Some(Message::new(comm, req)), Outcome::of_envelope(&e)))

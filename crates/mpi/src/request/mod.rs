@@ -1,13 +1,13 @@
 //! Requests (MPI 5.0 §3.7, §3.9, §13.2): operations that the program started and will complete.
 
-mod general;
+mod generalized;
 mod outcome;
-mod spare;
+mod pool;
 
-pub use general::{General, GeneralCallbacks};
+pub use generalized::{Generalized, GeneralizedCallbacks};
 pub use outcome::Outcome;
 
-pub use spare::forget_spares;
+pub use pool::clear_pool;
 
 use crate::device::{self, Describe, Device, DeviceGuard, ReqId, WaitingFor};
 use crate::partitioned::Partitioned;
@@ -48,7 +48,7 @@ pub trait Work: Any + Send + Sync {
         None
     }
     /// A generalised request, to be completed by the program.
-    fn general(&self) -> Option<&General> {
+    fn general(&self) -> Option<&Generalized> {
         None
     }
     /// Has it ended, without an error? Asked without the device.
@@ -124,10 +124,10 @@ enum State {
 enum Class {
     Send,
     Receive,
-    /// Sends that have ended ([`Request::sent`]).
-    Sent,
+    /// The shared request of all sends that completed before their call returned.
+    CompletedSend,
     /// A generalised request.
-    General,
+    Generalized,
     Other,
 }
 
@@ -185,13 +185,13 @@ impl Request {
     /// A send under way.
     #[inline]
     pub fn send(d: &mut Device, comm: &Arc<Comm>, active: Active) -> Arc<Request> {
-        spare::make(d, comm, Class::Send, active)
+        pool::make(d, comm, Class::Send, active)
     }
 
     /// A receive under way.
     #[inline]
     pub fn receive(d: &mut Device, comm: &Arc<Comm>, active: Active) -> Arc<Request> {
-        spare::make(d, comm, Class::Receive, active)
+        pool::make(d, comm, Class::Receive, active)
     }
 
     #[inline]
@@ -206,9 +206,9 @@ impl Request {
     }
 
     /// An operation of the program's own (MPI_Grequest_start).
-    pub fn general_work(work: Arc<General>) -> Arc<Request> {
+    pub fn general_work(work: Arc<Generalized>) -> Arc<Request> {
         let state = State::Active(Active::Work(work));
-        Request::make(None, Class::General, state, None)
+        Request::make(None, Class::Generalized, state, None)
     }
 
     /// Work under way that says by itself when it is complete.
@@ -263,7 +263,7 @@ impl Request {
     /// Stands for all sends that ended well as they were started; it stays complete.
     pub fn sent() -> Arc<Request> {
         let state = State::Active(Active::Ended(Outcome::SENT));
-        Request::make(None, Class::Sent, state, None)
+        Request::make(None, Class::CompletedSend, state, None)
     }
 
     /// A persistent send or receive, inactive.
@@ -321,7 +321,7 @@ impl Request {
     /// is not there, and let go where the program's own functions may be called.
     #[inline]
     pub fn complete(&self, held: &mut Option<DeviceGuard>) -> Outcome {
-        if self.of().class == Class::Sent {
+        if self.of().class == Class::CompletedSend {
             return Outcome::SENT;
         }
         let d = held.get_or_insert_with(device::device);
@@ -455,7 +455,7 @@ impl Request {
     }
 
     /// The generalised request that it is, if it is one.
-    pub fn general<R>(&self, f: impl FnOnce(&General) -> R) -> Option<R> {
+    pub fn general<R>(&self, f: impl FnOnce(&Generalized) -> R) -> Option<R> {
         let mut d = device::device();
         let State::Active(Active::Work(work)) = self.state(&mut d) else {
             return None;
@@ -477,7 +477,7 @@ impl Request {
         WaitingFor {
             context: self.comm().map_or(device::ContextId::WORLD, |c| c.context),
             peer: match self.of().class {
-                Class::General => ferry_job::ITSELF,
+                Class::Generalized => ferry_job::ITSELF,
                 _ => ferry_job::SEVERAL,
             },
             tag: -1,
@@ -503,10 +503,10 @@ impl Describe for Request {
     }
 }
 
-/// What a wait for `requests`, of which `one` is the first, is shown to wait for.
+/// What mpiexec's hang report shows for a wait for `requests`; `one` is the first of them.
 #[inline]
 fn waiting_for<'a>(one: &'a Request, requests: &[impl Deref<Target = Request>]) -> WaitingFor<'a> {
-    let is_general = |r: &Request| r.of().class == Class::General;
+    let is_general = |r: &Request| r.of().class == Class::Generalized;
     if requests.len() == 1 || is_general(one) && requests.iter().all(|r| is_general(r)) {
         one.waiting_for()
     } else {

@@ -32,8 +32,8 @@ impl Outcome {
     /// A send's end.
     pub const SENT: Outcome = Outcome::EMPTY;
     /// The end of a receive or probe from MPI_PROC_NULL.
-    pub const FROM_NOBODY: Outcome = Outcome {
-        source: From::Nobody,
+    pub const FROM_PROC_NULL: Outcome = Outcome {
+        source: From::ProcNull,
         ..Outcome::EMPTY
     };
 

@@ -17,7 +17,7 @@ pub enum Topology {
     Cart(Cart),
     /// A graph that every process knows in full.
     Graph(Graph),
-    /// A graph of which a process knows its own edges.
+    /// A distributed graph: each process knows its own edges.
     DistGraph(DistGraph),
 }
 

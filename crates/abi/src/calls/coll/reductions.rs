@@ -46,7 +46,7 @@ pub(super) fn reduce_to_root(
     form: Form,
 ) -> Result<()> {
     let here = is_root(root, comm);
-    if comm.is_inter() && root == Root::Nobody {
+    if comm.is_inter() && root == Root::ProcNull {
         let of = Reduction {
             count: 0,
             element: 1,

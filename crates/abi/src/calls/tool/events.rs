@@ -17,7 +17,7 @@ type DroppedFunction = unsafe extern "C" fn(i64, Handle, i32, i32, *mut c_void);
 /// What these handles are made of.
 const REGISTRATION: u32 = 104;
 const INSTANCE: u32 = 105;
-/// Bytes of an element, all of which are MPI_INT.
+/// Bytes of an element: every element is an MPI_INT.
 const ELEMENT: usize = 4;
 
 static REGISTRATIONS: Table<Known> = Table::new();

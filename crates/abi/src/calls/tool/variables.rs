@@ -175,7 +175,7 @@ pub fn t_pvar_get_num(num_pvar: Out<i32>) -> Result<()> {
 pub fn t_pvar_get_index(name: &CStr, var_class: i32, pvar_index: Out<i32>) -> Result<()> {
     let name = text(name)?;
     let class = CLASSES.iter().find(|c| c.1 == var_class);
-    // Classes of which there is no variable have none of that name.
+    // A class without variables has none of that name either.
     let (class, _) = class.ok_or_else(|| failed(Trouble::InvalidName))?;
     pvar_index.set(Performance::index(*class, name).map_err(failed)? as i32);
     Ok(())

@@ -12,12 +12,12 @@ unsafe extern "C" {
 
 /// For so long at most other streams keep a process that ends: one that another thread reads from
 /// may be locked for ever.
-const PATIENCE: Duration = Duration::from_millis(200);
+const OTHER_STREAMS_LIMIT: Duration = Duration::from_millis(200);
 
 /// Writes what C's output streams hold, as `exit` would, for a process that ends without it
 /// (MPI_Abort, MPI 5.0 §9.3; a fatal error). Blocks for 0.2 s at most, unless standard output
 /// itself is stopped.
-pub fn write() {
+pub fn flush() {
     // SAFETY: the pointer is set by C's library before main; a lock that this thread holds already
     // is taken once more.
     unsafe {
@@ -34,6 +34,6 @@ pub fn write() {
         let _ = done.send(());
     });
     if begun.is_ok() {
-        let _ = ended.recv_timeout(PATIENCE);
+        let _ = ended.recv_timeout(OTHER_STREAMS_LIMIT);
     }
 }

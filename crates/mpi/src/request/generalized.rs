@@ -7,7 +7,7 @@ use crate::device::{self, Device};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the program gave for a generalised request. Called without the device's lock.
-pub trait GeneralCallbacks: Send + Sync {
+pub trait GeneralizedCallbacks: Send + Sync {
     /// Fills the status.
     fn query(&self) -> Outcome;
     /// Lets go of the program's own state.
@@ -17,17 +17,17 @@ pub trait GeneralCallbacks: Send + Sync {
 }
 
 /// An operation of the program's own.
-pub struct General {
-    callbacks: Box<dyn GeneralCallbacks>,
+pub struct Generalized {
+    callbacks: Box<dyn GeneralizedCallbacks>,
     done: AtomicBool,
     /// The program has let go of it before it was complete.
     abandoned: AtomicBool,
 }
 
-impl General {
+impl Generalized {
     /// A new operation, under way.
-    pub fn new(callbacks: Box<dyn GeneralCallbacks>) -> General {
-        General {
+    pub fn new(callbacks: Box<dyn GeneralizedCallbacks>) -> Generalized {
+        Generalized {
             callbacks,
             done: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
@@ -49,7 +49,7 @@ impl General {
     }
 }
 
-impl Work for General {
+impl Work for Generalized {
     fn is_done(&self, _d: &mut Device) -> bool {
         self.done.load(Ordering::Acquire)
     }
@@ -66,7 +66,7 @@ impl Work for General {
         self.abandoned.store(true, Ordering::SeqCst);
         Ok(())
     }
-    fn general(&self) -> Option<&General> {
+    fn general(&self) -> Option<&Generalized> {
         Some(self)
     }
 }

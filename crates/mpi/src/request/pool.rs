@@ -1,9 +1,8 @@
-//! Requests that are done with, kept to be used again with the communicator they had: to make and
-//! drop one, and to count one more user of its communicator, takes longer than a small message
-//! does.
+//! The request pool: completed requests, kept with their communicators to be used again.
 //!
-//! Only requests of sends and receives that are not persistent are kept, and none of a communicator
-//! that the program has freed.
+//! Making and dropping a request, and counting one more user of its communicator, takes longer than
+//! a small message. The pool takes requests of sends and receives that are not persistent. It takes
+//! none whose communicator the program has freed.
 
 use super::{Active, Class, Of, Request, State};
 use crate::Comm;
@@ -11,30 +10,31 @@ use crate::device::Device;
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 
-/// More than these are not kept.
-const MOST: usize = 256;
+/// Requests that the pool holds at most, about 30 KiB. A choice: programs that keep more open at
+/// once pay for more than one request anyway.
+const POOL_MAX_REQUESTS: usize = 256;
 
-struct Spares(UnsafeCell<Vec<Arc<Request>>>);
-// SAFETY: reached only with exclusive use of the device (`spares`).
-unsafe impl Sync for Spares {}
+struct Pool(UnsafeCell<Vec<Arc<Request>>>);
+// SAFETY: reached only with exclusive use of the device (`pool`).
+unsafe impl Sync for Pool {}
 
-static SPARES: Spares = Spares(UnsafeCell::new(Vec::new()));
+static POOL: Pool = Pool(UnsafeCell::new(Vec::new()));
 
 #[inline]
-fn spares(_exclusive: &mut Device) -> &mut Vec<Arc<Request>> {
+fn pool(_exclusive: &mut Device) -> &mut Vec<Arc<Request>> {
     // SAFETY: `&mut Device` exists once at a time in the process, so no other reference to the list
     // does.
-    unsafe { &mut *SPARES.0.get() }
+    unsafe { &mut *POOL.0.get() }
 }
 
 /// A request for `active`, in `comm`.
 #[inline]
 pub(super) fn make(d: &mut Device, comm: &Arc<Comm>, class: Class, active: Active) -> Arc<Request> {
-    let Some(spare) = spares(d).pop() else {
+    let Some(recycled) = pool(d).pop() else {
         return Request::make(Some(comm.clone()), class, State::Active(active), None);
     };
     // SAFETY: nobody else knows the request: it was the only reference when it was put here.
-    let of = unsafe { &mut *spare.of.get() };
+    let of = unsafe { &mut *recycled.of.get() };
     match &of.comm {
         Some(same) if Arc::ptr_eq(same, comm) => of.class = class,
         _ => {
@@ -44,20 +44,20 @@ pub(super) fn make(d: &mut Device, comm: &Arc<Comm>, class: Class, active: Activ
             }
         }
     }
-    let state = spare.state(d);
+    let state = recycled.state(d);
     match active {
         // Not moved as a whole, which would wait for its parts to be stored.
         Active::Device(req) => *state = State::Active(Active::Device(req)),
         other => *state = State::Active(other),
     }
-    spare
+    recycled
 }
 
 impl Request {
     /// The program has done with the request, whose handle is gone; it was completed. Returns it if
     /// it is of no more use: to be dropped without the device's lock.
     #[inline]
-    pub fn put_away(self: Arc<Self>, d: &mut Device) -> Option<Arc<Request>> {
+    pub fn recycle(self: Arc<Self>, d: &mut Device) -> Option<Arc<Request>> {
         // To be changed in `make` it must be the only reference.
         let is_kept = matches!(self.of().class, Class::Send | Class::Receive);
         if !is_kept || self.is_persistent() || Arc::strong_count(&self) != 1 {
@@ -67,16 +67,16 @@ impl Request {
         if of_freed || !matches!(self.state(d), State::Inactive) {
             return Some(self);
         }
-        let spares = spares(d);
-        if spares.len() == MOST {
+        let pool = pool(d);
+        if pool.len() == POOL_MAX_REQUESTS {
             return Some(self);
         }
-        spares.push(self);
+        pool.push(self);
         None
     }
 }
 
 /// Lets go of all that is kept, with their communicators: one of them is about to end.
-pub fn forget_spares(d: &mut Device) {
-    spares(d).clear();
+pub fn clear_pool(d: &mut Device) {
+    pool(d).clear();
 }
