@@ -6,13 +6,13 @@ use ring::rand::{SecureRandom, SystemRandom};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 /// The secret that all processes of a job share: 32 random bytes, made once by the launcher. It
-/// never belongs on a command line or into a file. The memory is wiped when it is dropped; `Debug`
+/// never belongs on a command line or into a file. Its memory is wiped when it is dropped. `Debug`
 /// does not show it.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Key([u8; Key::LENGTH]);
 
 impl Key {
-    /// Bytes of a key.
+    /// Length of a key in bytes.
     pub const LENGTH: usize = 32;
 
     /// A new key from the operating system's generator.
@@ -28,12 +28,12 @@ impl Key {
     }
 
     /// A key from its 64 hexadecimal digits, as [`Key::to_hex`] gives them.
-    pub fn from_hex(text: &str) -> Result<Key, NotAKey> {
+    pub fn from_hex(text: &str) -> Result<Key, InvalidKey> {
         let digits = text.as_bytes();
         if digits.len() != 2 * Key::LENGTH {
-            return Err(NotAKey);
+            return Err(InvalidKey);
         }
-        let digit = |d: u8| (d as char).to_digit(16).ok_or(NotAKey);
+        let digit = |d: u8| (d as char).to_digit(16).ok_or(InvalidKey);
         let mut key = Key([0; Key::LENGTH]);
         for (byte, pair) in key.0.iter_mut().zip(digits.chunks_exact(2)) {
             *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
@@ -70,7 +70,7 @@ pub(crate) fn fill(bytes: &mut [u8]) -> Result<(), NoRandomness> {
     SystemRandom::new().fill(bytes).map_err(|_| NoRandomness)
 }
 
-/// The operating system gave no random bytes, so nothing secret can be made.
+/// The operating system gave no random bytes. Nothing secret can be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the operating system gives no random bytes (getrandom failed)")]
 pub struct NoRandomness;
@@ -78,7 +78,7 @@ pub struct NoRandomness;
 /// A text that should be a job's key is not 64 hexadecimal digits. The text itself is not repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this is not a job's key, which is 64 hexadecimal digits")]
-pub struct NotAKey;
+pub struct InvalidKey;
 
 #[cfg(test)]
 mod tests {
@@ -98,7 +98,7 @@ mod tests {
             &"g".repeat(64),
             &"é".repeat(32),
         ] {
-            assert_eq!(Key::from_hex(wrong).unwrap_err(), NotAKey);
+            assert_eq!(Key::from_hex(wrong).unwrap_err(), InvalidKey);
         }
     }
 

@@ -1,12 +1,13 @@
 //! The handshake against everything that is not its other half.
 
 use ferry_auth::{
-    ANSWER, FINISH, Guard, HELLO, Handshake, Key, Local, Rejected, Session, Step, VERSION,
+    FINISHED_BYTES, HELLO_BYTES, Handshake, HandshakeConfig, Identity, Key, RESPONSE_BYTES,
+    Rejected, Session, Step, VERSION,
 };
 use ferry_fuzz::fuzz;
 
-fn local(process: u32) -> Local {
-    Local {
+fn identity(process: u32) -> Identity {
+    Identity {
         job: 0x1234_5678_9abc_def0,
         process,
         purpose: 3,
@@ -18,12 +19,16 @@ fn key(byte: u8) -> Key {
     Key::from_bytes(&[byte; 32])
 }
 
-fn guard(process: u32) -> Guard {
-    Guard::new(&key(9), local(process))
+fn config(process: u32) -> HandshakeConfig {
+    HandshakeConfig::new(&key(9), identity(process))
 }
 
-fn feed(handshake: &mut Handshake, guard: &Guard, mut bytes: &[u8]) -> Result<Step, Rejected> {
-    let step = handshake.feed(guard, &mut bytes);
+fn feed(
+    handshake: &mut Handshake,
+    config: &HandshakeConfig,
+    mut bytes: &[u8],
+) -> Result<Step, Rejected> {
+    let step = handshake.feed(config, &mut bytes);
     if step.is_ok() {
         assert!(bytes.is_empty(), "a whole message is taken");
     }
@@ -53,69 +58,75 @@ fn rejected(step: Result<Step, Rejected>) -> Rejected {
 
 /// One honest handshake of process 0 with process 1: its three messages.
 fn recorded() -> [Vec<u8>; 3] {
-    let (zero, one) = (guard(0), guard(1));
-    let (mut caller, hello) = zero.connect(1).unwrap();
-    let mut called = one.accept();
-    let answer = sent(feed(&mut called, &one, &hello));
-    let (_, finish) = done(feed(&mut caller, &zero, &answer));
-    done(feed(&mut called, &one, &finish));
-    [hello.to_vec(), answer, finish]
+    let (zero, one) = (config(0), config(1));
+    let (mut initiator, hello) = zero.initiate(1).unwrap();
+    let mut responder = one.respond();
+    let response = sent(feed(&mut responder, &one, &hello));
+    let (_, finished) = done(feed(&mut initiator, &zero, &response));
+    done(feed(&mut responder, &one, &finished));
+    [hello.to_vec(), response, finished]
 }
 
 #[test]
 fn both_learn_who_the_other_is() {
-    let (five, two) = (guard(5), guard(2));
-    let (mut caller, hello) = five.connect(2).unwrap();
-    assert_eq!((hello.len(), caller.wants()), (HELLO, ANSWER));
-    let mut called = two.accept();
-    assert_eq!(called.wants(), HELLO);
-    assert!(!called.has_hello());
-    let answer = sent(feed(&mut called, &two, &hello));
-    assert!(called.has_hello());
-    assert_eq!((answer.len(), called.wants()), (ANSWER, FINISH));
-    let (session, finish) = done(feed(&mut caller, &five, &answer));
-    assert_eq!((session.peer(), finish.len()), (2, FINISH));
-    let (session, nothing) = done(feed(&mut called, &two, &finish));
+    let (five, two) = (config(5), config(2));
+    let (mut initiator, hello) = five.initiate(2).unwrap();
+    assert_eq!(
+        (hello.len(), initiator.missing_bytes()),
+        (HELLO_BYTES, RESPONSE_BYTES)
+    );
+    let mut responder = two.respond();
+    assert_eq!(responder.missing_bytes(), HELLO_BYTES);
+    assert!(!responder.hello_verified());
+    let response = sent(feed(&mut responder, &two, &hello));
+    assert!(responder.hello_verified());
+    assert_eq!(
+        (response.len(), responder.missing_bytes()),
+        (RESPONSE_BYTES, FINISHED_BYTES)
+    );
+    let (session, finished) = done(feed(&mut initiator, &five, &response));
+    assert_eq!((session.peer(), finished.len()), (2, FINISHED_BYTES));
+    let (session, nothing) = done(feed(&mut responder, &two, &finished));
     assert_eq!((session.peer(), nothing.len()), (5, 0));
-    assert_eq!(called.wants(), 0);
-    assert_eq!(rejected(feed(&mut called, &two, b"x")), Rejected::Closed);
+    assert_eq!(responder.missing_bytes(), 0);
+    assert_eq!(rejected(feed(&mut responder, &two, b"x")), Rejected::Closed);
 }
 
 #[test]
 fn bytes_may_come_one_by_one_and_with_data_behind() {
-    let (zero, one) = (guard(0), guard(1));
-    let (mut caller, hello) = zero.connect(1).unwrap();
-    let mut called = one.accept();
-    let crumbs = |handshake: &mut Handshake, guard: &Guard, bytes: &[u8]| {
+    let (zero, one) = (config(0), config(1));
+    let (mut initiator, hello) = zero.initiate(1).unwrap();
+    let mut responder = one.respond();
+    let crumbs = |handshake: &mut Handshake, config: &HandshakeConfig, bytes: &[u8]| {
         for (i, byte) in bytes[..bytes.len() - 1].iter().enumerate() {
-            assert_eq!(handshake.wants(), bytes.len() - i);
-            let step = handshake.feed(guard, &mut std::slice::from_ref(byte));
+            assert_eq!(handshake.missing_bytes(), bytes.len() - i);
+            let step = handshake.feed(config, &mut std::slice::from_ref(byte));
             assert!(matches!(step, Ok(Step::More)), "{step:?}");
             assert!(matches!(
-                handshake.feed(guard, &mut &[][..]),
+                handshake.feed(config, &mut &[][..]),
                 Ok(Step::More)
             ));
         }
-        feed(handshake, guard, &bytes[bytes.len() - 1..])
+        feed(handshake, config, &bytes[bytes.len() - 1..])
     };
-    let answer = sent(crumbs(&mut called, &one, &hello));
-    let (_, finish) = done(crumbs(&mut caller, &zero, &answer));
-    let data = [&finish[..], b"first message"].concat();
+    let response = sent(crumbs(&mut responder, &one, &hello));
+    let (_, finished) = done(crumbs(&mut initiator, &zero, &response));
+    let data = [&finished[..], b"first message"].concat();
     let mut bytes = &data[..];
-    let step = called.feed(&one, &mut bytes);
+    let step = responder.feed(&one, &mut bytes);
     assert_eq!(done(step).0.peer(), 0);
     assert_eq!(bytes, b"first message");
 }
 
 #[test]
 fn every_flipped_bit_is_noticed() {
-    let (zero, one) = (guard(0), guard(1));
-    for bit in 0..HELLO * 8 {
-        let mut hello = zero.connect(1).unwrap().1.to_vec();
+    let (zero, one) = (config(0), config(1));
+    for bit in 0..HELLO_BYTES * 8 {
+        let mut hello = zero.initiate(1).unwrap().1.to_vec();
         hello[bit / 8] ^= 1 << (bit % 8);
-        let why = rejected(feed(&mut one.accept(), &one, &hello));
+        let why = rejected(feed(&mut one.respond(), &one, &hello));
         match bit / 8 {
-            0..6 => assert_eq!(why, Rejected::Stranger),
+            0..6 => assert_eq!(why, Rejected::UnknownProtocol),
             6..8 => assert_eq!(
                 why,
                 Rejected::Version {
@@ -125,109 +136,129 @@ fn every_flipped_bit_is_noticed() {
             _ => assert_eq!(why, Rejected::Proof),
         }
     }
-    for bit in 0..ANSWER * 8 {
-        let (mut caller, hello) = zero.connect(1).unwrap();
-        let mut answer = sent(feed(&mut one.accept(), &one, &hello));
-        answer[bit / 8] ^= 1 << (bit % 8);
-        let why = rejected(feed(&mut caller, &zero, &answer));
+    for bit in 0..RESPONSE_BYTES * 8 {
+        let (mut initiator, hello) = zero.initiate(1).unwrap();
+        let mut response = sent(feed(&mut one.respond(), &one, &hello));
+        response[bit / 8] ^= 1 << (bit % 8);
+        let why = rejected(feed(&mut initiator, &zero, &response));
         assert!(bit < 64 || why == Rejected::Proof, "{why:?}");
         assert_eq!(
-            rejected(feed(&mut caller, &zero, &answer)),
+            rejected(feed(&mut initiator, &zero, &response)),
             Rejected::Closed
         );
     }
-    for bit in 0..FINISH * 8 {
-        let (mut caller, hello) = zero.connect(1).unwrap();
-        let mut called = one.accept();
-        let answer = sent(feed(&mut called, &one, &hello));
-        let mut finish = done(feed(&mut caller, &zero, &answer)).1;
-        finish[bit / 8] ^= 1 << (bit % 8);
-        assert_eq!(rejected(feed(&mut called, &one, &finish)), Rejected::Proof);
-        finish[bit / 8] ^= 1 << (bit % 8);
-        assert_eq!(rejected(feed(&mut called, &one, &finish)), Rejected::Closed);
+    for bit in 0..FINISHED_BYTES * 8 {
+        let (mut initiator, hello) = zero.initiate(1).unwrap();
+        let mut responder = one.respond();
+        let response = sent(feed(&mut responder, &one, &hello));
+        let mut finished = done(feed(&mut initiator, &zero, &response)).1;
+        finished[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(
+            rejected(feed(&mut responder, &one, &finished)),
+            Rejected::Proof
+        );
+        finished[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(
+            rejected(feed(&mut responder, &one, &finished)),
+            Rejected::Closed
+        );
     }
 }
 
 #[test]
 fn a_recorded_session_is_worth_nothing() {
-    let (zero, one) = (guard(0), guard(1));
-    let [hello, answer, finish] = recorded();
-    // Sent again to the called: the hello gets an answer with another nonce, which the old finish
-    // does not fit.
-    let mut called = one.accept();
-    let fresh = sent(feed(&mut called, &one, &hello));
-    assert_ne!(fresh, answer);
-    assert_eq!(rejected(feed(&mut called, &one, &finish)), Rejected::Proof);
-    // Two at once, the finish of one for the other.
-    let (mut first, mut second) = (zero.connect(1).unwrap(), zero.connect(1).unwrap());
-    let (mut called_first, mut called_second) = (one.accept(), one.accept());
-    let answers = [
-        sent(feed(&mut called_first, &one, &first.1)),
-        sent(feed(&mut called_second, &one, &second.1)),
+    let (zero, one) = (config(0), config(1));
+    let [hello, response, finished] = recorded();
+    // Sent again to the responder: the hello gets a response with another ephemeral key, which the
+    // old `finished` does not fit.
+    let mut responder = one.respond();
+    let fresh = sent(feed(&mut responder, &one, &hello));
+    assert_ne!(fresh, response);
+    assert_eq!(
+        rejected(feed(&mut responder, &one, &finished)),
+        Rejected::Proof
+    );
+    // Two at once, and one's `finished` is sent to the other.
+    let (mut first, mut second) = (zero.initiate(1).unwrap(), zero.initiate(1).unwrap());
+    let (mut first_responder, mut second_responder) = (one.respond(), one.respond());
+    let responses = [
+        sent(feed(&mut first_responder, &one, &first.1)),
+        sent(feed(&mut second_responder, &one, &second.1)),
     ];
-    let finish = done(feed(&mut first.0, &zero, &answers[0])).1;
+    let finished = done(feed(&mut first.0, &zero, &responses[0])).1;
     assert_eq!(
-        rejected(feed(&mut called_second, &one, &finish)),
+        rejected(feed(&mut second_responder, &one, &finished)),
         Rejected::Proof
     );
-    // The answer that another call got.
+    // The response to another hello.
     assert_eq!(
-        rejected(feed(&mut second.0, &zero, &answers[0])),
+        rejected(feed(&mut second.0, &zero, &responses[0])),
         Rejected::Proof
     );
-    // Sent again to a new caller.
-    let (mut caller, _) = zero.connect(1).unwrap();
-    assert_eq!(rejected(feed(&mut caller, &zero, &answer)), Rejected::Proof);
+    // Sent again to a new initiator.
+    let (mut initiator, _) = zero.initiate(1).unwrap();
+    assert_eq!(
+        rejected(feed(&mut initiator, &zero, &response)),
+        Rejected::Proof
+    );
 }
 
 #[test]
 fn nobody_is_fooled_by_his_own_words() {
-    let zero = guard(0);
-    let (mut caller, hello) = zero.connect(1).unwrap();
-    // Back to the caller, and to the caller's own listener.
-    assert!(feed(&mut caller, &zero, &hello[..ANSWER]).is_err());
+    let zero = config(0);
+    let (mut initiator, hello) = zero.initiate(1).unwrap();
+    // Back to the initiator, and to the initiator's own listener.
+    assert!(feed(&mut initiator, &zero, &hello[..RESPONSE_BYTES]).is_err());
     assert_eq!(
-        rejected(feed(&mut zero.accept(), &zero, &hello)),
+        rejected(feed(&mut zero.respond(), &zero, &hello)),
         Rejected::Process
     );
     // A process that calls itself.
-    let hello = zero.connect(0).unwrap().1;
+    let hello = zero.initiate(0).unwrap().1;
     assert_eq!(
-        rejected(feed(&mut zero.accept(), &zero, &hello)),
+        rejected(feed(&mut zero.respond(), &zero, &hello)),
         Rejected::Process
     );
-    // The answer's proof as a finish, a hello's mac as a finish.
-    let one = guard(1);
-    for piece in [ANSWER - FINISH, 0] {
-        let mut called = one.accept();
-        let hello = zero.connect(1).unwrap().1;
-        let answer = sent(feed(&mut called, &one, &hello));
+    // The ends of a response and of a hello, as `finished`.
+    let one = config(1);
+    for piece in [RESPONSE_BYTES - FINISHED_BYTES, 0] {
+        let mut responder = one.respond();
+        let hello = zero.initiate(1).unwrap().1;
+        let response = sent(feed(&mut responder, &one, &hello));
         let fake = if piece > 0 {
-            &answer[piece..]
+            &response[piece..]
         } else {
-            &hello[HELLO - FINISH..]
+            &hello[HELLO_BYTES - FINISHED_BYTES..]
         };
-        assert_eq!(rejected(feed(&mut called, &one, fake)), Rejected::Proof);
+        assert_eq!(rejected(feed(&mut responder, &one, fake)), Rejected::Proof);
     }
 }
 
 #[test]
 fn others_are_told_apart_locally() {
-    let one = guard(1);
-    let from = |key: &Key, local: Local, to| Guard::new(key, local).connect(to).unwrap().1;
-    let judge = |bytes: &[u8]| rejected(feed(&mut one.accept(), &one, bytes));
-    assert_eq!(judge(&from(&key(8), local(0), 1)), Rejected::Proof);
-    assert_eq!(
-        judge(&from(&key(9), Local { job: 1, ..local(0) }, 1)),
-        Rejected::Job
-    );
-    assert_eq!(judge(&from(&key(9), local(0), 2)), Rejected::Process);
+    let one = config(1);
+    let from =
+        |key: &Key, local: Identity, to| HandshakeConfig::new(key, local).initiate(to).unwrap().1;
+    let judge = |bytes: &[u8]| rejected(feed(&mut one.respond(), &one, bytes));
+    assert_eq!(judge(&from(&key(8), identity(0), 1)), Rejected::Proof);
     assert_eq!(
         judge(&from(
             &key(9),
-            Local {
+            Identity {
+                job: 1,
+                ..identity(0)
+            },
+            1
+        )),
+        Rejected::Job
+    );
+    assert_eq!(judge(&from(&key(9), identity(0), 2)), Rejected::Process);
+    assert_eq!(
+        judge(&from(
+            &key(9),
+            Identity {
                 purpose: 4,
-                ..local(0)
+                ..identity(0)
             },
             1
         )),
@@ -236,9 +267,9 @@ fn others_are_told_apart_locally() {
     assert_eq!(
         judge(&from(
             &key(9),
-            Local {
+            Identity {
                 encrypt: true,
-                ..local(0)
+                ..identity(0)
             },
             1
         )),
@@ -248,10 +279,10 @@ fn others_are_told_apart_locally() {
     assert_eq!(
         judge(&from(
             &key(8),
-            Local {
+            Identity {
                 job: 1,
                 encrypt: true,
-                ..local(0)
+                ..identity(0)
             },
             7
         )),
@@ -265,9 +296,9 @@ fn others_are_told_apart_locally() {
         b"\0",
         b"\x89FERRx",
     ] {
-        assert_eq!(judge(words), Rejected::Stranger);
+        assert_eq!(judge(words), Rejected::UnknownProtocol);
     }
-    let mut next = from(&key(9), local(0), 1).to_vec();
+    let mut next = from(&key(9), identity(0), 1).to_vec();
     next[6..8].copy_from_slice(&0x0203u16.to_le_bytes());
     let why = judge(&next[..8]);
     assert_eq!(why, Rejected::Version { theirs: 0x0203 });
@@ -275,37 +306,42 @@ fn others_are_told_apart_locally() {
 }
 
 #[test]
-fn a_caller_with_another_key_learns_nothing() {
-    // The called says nothing at all to whoever does not know the key; a called with another key
-    // cannot convince the caller.
-    let (zero, stranger) = (guard(0), Guard::new(&key(8), local(1)));
-    let (mut caller, hello) = zero.connect(1).unwrap();
+fn an_initiator_with_another_key_learns_nothing() {
+    // The responder says nothing to an initiator with another key. A responder with another key
+    // cannot convince the initiator.
+    let (zero, stranger) = (config(0), HandshakeConfig::new(&key(8), identity(1)));
+    let (mut initiator, hello) = zero.initiate(1).unwrap();
     assert_eq!(
-        rejected(feed(&mut stranger.accept(), &stranger, &hello)),
+        rejected(feed(&mut stranger.respond(), &stranger, &hello)),
         Rejected::Proof
     );
-    let (_, theirs) = Guard::new(&key(8), local(0)).connect(1).unwrap();
-    let answer = sent(feed(&mut stranger.accept(), &stranger, &theirs));
-    assert_eq!(rejected(feed(&mut caller, &zero, &answer)), Rejected::Proof);
+    let (_, theirs) = HandshakeConfig::new(&key(8), identity(0))
+        .initiate(1)
+        .unwrap();
+    let response = sent(feed(&mut stranger.respond(), &stranger, &theirs));
+    assert_eq!(
+        rejected(feed(&mut initiator, &zero, &response)),
+        Rejected::Proof
+    );
 }
 
 #[test]
 fn no_text_shows_a_key() {
     let (zero, one) = (
-        Guard::new(&key(0xab), local(0)),
-        Guard::new(&key(0xab), local(1)),
+        HandshakeConfig::new(&key(0xab), identity(0)),
+        HandshakeConfig::new(&key(0xab), identity(1)),
     );
-    let (mut caller, hello) = zero.connect(1).unwrap();
-    let mut called = one.accept();
-    let answer = sent(feed(&mut called, &one, &hello));
-    let step = feed(&mut caller, &zero, &answer);
-    let shown = format!("{zero:?} {caller:?} {called:?} {hello:?} {step:?}");
+    let (mut initiator, hello) = zero.initiate(1).unwrap();
+    let mut responder = one.respond();
+    let response = sent(feed(&mut responder, &one, &hello));
+    let step = feed(&mut initiator, &zero, &response);
+    let shown = format!("{zero:?} {initiator:?} {responder:?} {hello:?} {step:?}");
     for secret in ["171", "abab", "ab, ab", "["] {
         assert!(!shown.contains(secret), "{shown}");
     }
     let (sealer, opener) = done(step).0.records();
     let shown = format!("{sealer:?} {opener:?}");
-    assert_eq!(shown, "Sealer { records: 0, .. } Opener { records: 0, .. }");
+    assert_eq!(shown, "Sealer { records: 1, .. } Opener { records: 0, .. }");
 }
 
 /// A message that someone on the network has seen: who made it, and after which message.
@@ -315,24 +351,27 @@ struct Seen {
     after: Option<usize>,
 }
 
-/// Processes 0 and 1 call each other and are called, while someone who has the whole network in
+/// Processes 0 and 1 call each other and are responder, while someone who has the whole network in
 /// hand delivers any message seen so far to any of them: all ways to make five deliveries. Whoever
 /// is done must have got, in order, messages that its one peer made for it.
 #[test]
-fn every_way_to_mix_up_two_calls() {
+fn every_way_to_mix_up_two_handshakes() {
     const PARTIES: [(u32, bool); 4] = [(0, true), (1, true), (0, false), (1, false)];
     const DEPTH: usize = 5;
-    let guards = [guard(0), guard(1)];
+    let configs = [config(0), config(1)];
 
     /// Plays the deliveries; how many messages are known at the end and which parties are done by
     /// which messages.
-    fn play(guards: &[Guard; 2], deliveries: &[(usize, usize)]) -> Option<(usize, usize)> {
+    fn play(
+        configs: &[HandshakeConfig; 2],
+        deliveries: &[(usize, usize)],
+    ) -> Option<(usize, usize)> {
         let mut pool = Vec::new();
         let mut parties: Vec<Handshake> = Vec::new();
         for (maker, &(process, calls)) in PARTIES.iter().enumerate() {
-            let guard = &guards[process as usize];
+            let config = &configs[process as usize];
             parties.push(if calls {
-                let (handshake, hello) = guard.connect(1 - process).unwrap();
+                let (handshake, hello) = config.initiate(1 - process).unwrap();
                 pool.push(Seen {
                     bytes: hello.to_vec(),
                     maker,
@@ -340,16 +379,16 @@ fn every_way_to_mix_up_two_calls() {
                 });
                 handshake
             } else {
-                guard.accept()
+                config.respond()
             });
         }
         let mut finished = 0;
         let mut heard: [Vec<usize>; 4] = Default::default();
         for (i, &(what, to)) in deliveries.iter().enumerate() {
-            let guard = &guards[PARTIES[to].0 as usize];
+            let config = &configs[PARTIES[to].0 as usize];
             heard[to].push(what);
             let bytes = pool[what].bytes.clone();
-            let step = parties[to].feed(guard, &mut &bytes[..]);
+            let step = parties[to].feed(config, &mut &bytes[..]);
             let mut say = |bytes: &[u8]| {
                 pool.push(Seen {
                     bytes: bytes.to_vec(),
@@ -386,7 +425,7 @@ fn every_way_to_mix_up_two_calls() {
     let mut open = vec![Vec::new()];
     while let Some(deliveries) = open.pop() {
         tried += 1;
-        let Some((messages, finished)) = play(&guards, &deliveries) else {
+        let Some((messages, finished)) = play(&configs, &deliveries) else {
             continue;
         };
         complete += usize::from(finished >= 2);
@@ -405,19 +444,19 @@ fn every_way_to_mix_up_two_calls() {
 }
 
 #[test]
-fn fuzz_the_called() {
-    let one = guard(1);
-    let [hello, answer, finish] = recorded();
-    let whole = [&hello[..], &finish].concat();
-    let seeds = [hello, answer, whole, b"GET / HTTP/1.1\r\n\r\n".to_vec()];
-    fuzz("called", &seeds, |mut bytes| {
-        let mut called = one.accept();
+fn fuzz_the_responder() {
+    let one = config(1);
+    let [hello, response, finished] = recorded();
+    let whole = [&hello[..], &finished].concat();
+    let seeds = [hello, response, whole, b"GET / HTTP/1.1\r\n\r\n".to_vec()];
+    fuzz("responder", &seeds, |mut bytes| {
+        let mut responder = one.respond();
         loop {
             let before = bytes.len();
-            match called.feed(&one, &mut bytes) {
+            match responder.feed(&one, &mut bytes) {
                 Ok(Step::Done(..)) => panic!("a stranger is let in"),
-                Ok(Step::Send(_)) => assert!(before >= HELLO),
-                Ok(Step::More) => return (called.wants(), None),
+                Ok(Step::Send(_)) => assert!(before >= HELLO_BYTES),
+                Ok(Step::More) => return (responder.missing_bytes(), None),
                 Err(why) => return (before - bytes.len(), Some(why)),
             }
         }
@@ -425,14 +464,14 @@ fn fuzz_the_called() {
 }
 
 #[test]
-fn fuzz_the_caller() {
-    let zero = guard(0);
-    let [hello, answer, finish] = recorded();
-    fuzz("caller", &[hello, answer, finish], |mut bytes| {
-        let (mut caller, _) = zero.connect(1).unwrap();
-        match caller.feed(&zero, &mut bytes) {
+fn fuzz_the_initiator() {
+    let zero = config(0);
+    let [hello, response, finished] = recorded();
+    fuzz("initiator", &[hello, response, finished], |mut bytes| {
+        let (mut initiator, _) = zero.initiate(1).unwrap();
+        match initiator.feed(&zero, &mut bytes) {
             Ok(Step::Done(..) | Step::Send(_)) => panic!("a stranger is believed"),
-            Ok(Step::More) => (caller.wants(), None),
+            Ok(Step::More) => (initiator.missing_bytes(), None),
             Err(why) => (bytes.len(), Some(why)),
         }
     });
@@ -440,9 +479,9 @@ fn fuzz_the_caller() {
 
 #[test]
 fn fuzz_hello_by_someone_who_knows_the_key() {
-    // The fields behind a good mac are read, too: any of them may be wrong, and only the honest
-    // ones get an answer.
-    let one = guard(1);
+    // The claim of a verified hello is read. Each of its fields may be wrong. Only an honest claim
+    // gets a response.
+    let one = config(1);
     let shared = key(9);
     fuzz("fields", &[vec![0; 16], vec![0xff; 16]], |bytes| {
         let mut field = [0; 16];
@@ -450,9 +489,9 @@ fn fuzz_hello_by_someone_who_knows_the_key() {
         field[..n].copy_from_slice(&bytes[..n]);
         let word =
             |i: usize| u32::from_le_bytes([field[i], field[i + 1], field[i + 2], field[i + 3]]);
-        let theirs = Local {
+        let theirs = Identity {
             job: if field[0] & 1 == 0 {
-                local(0).job
+                identity(0).job
             } else {
                 word(0).into()
             },
@@ -461,14 +500,17 @@ fn fuzz_hello_by_someone_who_knows_the_key() {
             encrypt: field[12] & 1 == 1,
         };
         let to = if field[12] & 2 == 0 { 1 } else { word(12) };
-        let hello = Guard::new(&shared, theirs).connect(to).unwrap().1;
-        let honest = Local {
+        let hello = HandshakeConfig::new(&shared, theirs)
+            .initiate(to)
+            .unwrap()
+            .1;
+        let honest = Identity {
             process: theirs.process,
-            ..local(0)
+            ..identity(0)
         } == theirs
             && to == 1
             && theirs.process != 1;
-        let step = feed(&mut one.accept(), &one, &hello);
+        let step = feed(&mut one.respond(), &one, &hello);
         assert_eq!(step.is_ok(), honest, "{theirs:?} {to} {step:?}");
         step.err()
     });

@@ -1,7 +1,8 @@
 //! Records: what was sealed is opened, once and in order, and nothing else is.
 
 use ferry_auth::{
-    Guard, HEADER, Key, Local, Opener, PAYLOAD_MAX, RecordError, Sealer, Step, TAG, body,
+    HEADER_BYTES, HandshakeConfig, Identity, Key, Opener, PAYLOAD_MAX_BYTES, RecordError, Sealer,
+    Step, TAG_BYTES, body_bytes,
 };
 use ferry_fuzz::fuzz;
 use proptest::prelude::*;
@@ -9,22 +10,25 @@ use proptest::prelude::*;
 /// Both ends of a connection: what each sends and opens.
 fn connection() -> [(Sealer, Opener); 2] {
     let key = Key::from_bytes(&[5; 32]);
-    let local = |process| Local {
+    let identity = |process| Identity {
         job: 1,
         process,
         purpose: 0,
         encrypt: true,
     };
-    let (zero, one) = (Guard::new(&key, local(0)), Guard::new(&key, local(1)));
-    let (mut caller, hello) = zero.connect(1).unwrap();
-    let mut called = one.accept();
-    let Ok(Step::Send(answer)) = called.feed(&one, &mut &hello[..]) else {
+    let (zero, one) = (
+        HandshakeConfig::new(&key, identity(0)),
+        HandshakeConfig::new(&key, identity(1)),
+    );
+    let (mut initiator, hello) = zero.initiate(1).unwrap();
+    let mut responder = one.respond();
+    let Ok(Step::Send(response)) = responder.feed(&one, &mut &hello[..]) else {
         panic!()
     };
-    let Ok(Step::Done(here, finish)) = caller.feed(&zero, &mut &answer[..]) else {
+    let Ok(Step::Done(here, finished)) = initiator.feed(&zero, &mut &response[..]) else {
         panic!()
     };
-    let Ok(Step::Done(there, _)) = called.feed(&one, &mut &finish[..]) else {
+    let Ok(Step::Done(there, _)) = responder.feed(&one, &mut &finished[..]) else {
         panic!()
     };
     assert!(here.encrypt() && there.encrypt());
@@ -32,9 +36,9 @@ fn connection() -> [(Sealer, Opener); 2] {
 }
 
 fn sealed(sealer: &mut Sealer, payload: &[u8]) -> Vec<u8> {
-    let mut record = vec![0x55; HEADER];
+    let mut record = vec![0x55; HEADER_BYTES];
     record.extend_from_slice(payload);
-    record.extend_from_slice(&[0xaa; TAG]);
+    record.extend_from_slice(&[0xaa; TAG_BYTES]);
     sealer.seal(&mut record).unwrap();
     record
 }
@@ -42,15 +46,27 @@ fn sealed(sealer: &mut Sealer, payload: &[u8]) -> Vec<u8> {
 #[test]
 fn both_directions() {
     let [(mut to_one, mut from_one), (mut to_zero, mut from_zero)] = connection();
-    for length in [0, 1, 15, 16, 17, 1000, PAYLOAD_MAX - 1, PAYLOAD_MAX] {
+    for length in [
+        0,
+        1,
+        15,
+        16,
+        17,
+        1000,
+        PAYLOAD_MAX_BYTES - 1,
+        PAYLOAD_MAX_BYTES,
+    ] {
         let payload: Vec<u8> = (0..length).map(|i| (i * 7) as u8).collect();
         let (mut there, mut back) = (
             sealed(&mut to_one, &payload),
             sealed(&mut to_zero, &payload),
         );
         assert_ne!(there, back, "each direction has its own key");
-        assert!(length < 16 || there[HEADER..HEADER + length] != payload[..]);
-        assert_eq!(body(there.first_chunk().unwrap()), Ok(length + TAG));
+        assert!(length < 16 || there[HEADER_BYTES..HEADER_BYTES + length] != payload[..]);
+        assert_eq!(
+            body_bytes(there.first_chunk().unwrap()),
+            Ok(length + TAG_BYTES)
+        );
         assert_eq!(from_zero.open(&mut there).unwrap(), payload);
         assert_eq!(from_one.open(&mut back).unwrap(), payload);
     }
@@ -66,7 +82,7 @@ fn equal_payloads_look_different() {
         .collect();
     for (i, a) in records.iter().enumerate() {
         for b in &records[..i] {
-            assert_ne!(a[HEADER..], b[HEADER..]);
+            assert_ne!(a[HEADER_BYTES..], b[HEADER_BYTES..]);
         }
     }
 }
@@ -74,13 +90,17 @@ fn equal_payloads_look_different() {
 #[test]
 fn every_flipped_bit_ends_the_connection() {
     for length in [0, 1, 33] {
-        for bit in 0..(HEADER + length + TAG) * 8 {
+        for bit in 0..(HEADER_BYTES + length + TAG_BYTES) * 8 {
             let [(mut sealer, _), (_, mut opener)] = connection();
             let good = sealed(&mut sealer, &vec![3; length]);
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             let why = opener.open(&mut bad).unwrap_err();
-            assert_eq!(why == RecordError::Forged, bit >= HEADER * 8, "{why:?}");
+            assert_eq!(
+                why == RecordError::Forged,
+                bit >= HEADER_BYTES * 8,
+                "{why:?}"
+            );
             assert_eq!(opener.open(&mut good.clone()), Err(RecordError::Over));
         }
     }
@@ -103,7 +123,7 @@ fn a_changed_length_with_matching_bytes() {
 
 #[test]
 fn every_truncation() {
-    for left in 0..HEADER + 8 + TAG {
+    for left in 0..HEADER_BYTES + 8 + TAG_BYTES {
         let [(mut sealer, _), (_, mut opener)] = connection();
         let mut record = sealed(&mut sealer, b"abcdefgh");
         record.truncate(left);
@@ -141,14 +161,14 @@ fn not_from_another_connection_nor_back_to_the_sender() {
 #[test]
 fn too_long() {
     let [(mut sealer, _), (_, mut opener)] = connection();
-    let mut record = vec![0; HEADER + PAYLOAD_MAX + 1 + TAG];
+    let mut record = vec![0; HEADER_BYTES + PAYLOAD_MAX_BYTES + 1 + TAG_BYTES];
     assert_eq!(sealer.seal(&mut record), Err(RecordError::TooLong));
     assert_eq!(
-        sealer.seal(&mut [0; HEADER + TAG - 1]),
+        sealer.seal(&mut [0; HEADER_BYTES + TAG_BYTES - 1]),
         Err(RecordError::Length)
     );
-    for claim in [PAYLOAD_MAX as u32 + 1, u32::MAX, u32::MAX - 15] {
-        assert_eq!(body(&claim.to_le_bytes()), Err(RecordError::TooLong));
+    for claim in [PAYLOAD_MAX_BYTES as u32 + 1, u32::MAX, u32::MAX - 15] {
+        assert_eq!(body_bytes(&claim.to_le_bytes()), Err(RecordError::TooLong));
         record[..4].copy_from_slice(&claim.to_le_bytes());
     }
     assert_eq!(opener.open(&mut record), Err(RecordError::TooLong));
@@ -156,7 +176,10 @@ fn too_long() {
     let [(mut sealer, _), (_, mut opener)] = connection();
     assert!(
         sealer
-            .seal(&mut vec![0; HEADER + PAYLOAD_MAX + 1 + TAG])
+            .seal(&mut vec![
+                0;
+                HEADER_BYTES + PAYLOAD_MAX_BYTES + 1 + TAG_BYTES
+            ])
             .is_err()
     );
     assert!(opener.open(&mut sealed(&mut sealer, b"x")).is_ok());
@@ -182,9 +205,9 @@ fn the_key_changes_under_way() {
     assert_eq!(opener.open(&mut first), Err(RecordError::Forged));
 }
 
-fn sealed_small(sealer: &mut Sealer, number: u32) -> [u8; HEADER + 4 + TAG] {
-    let mut record = [0; HEADER + 4 + TAG];
-    record[HEADER..HEADER + 4].copy_from_slice(&number.to_le_bytes());
+fn sealed_small(sealer: &mut Sealer, number: u32) -> [u8; HEADER_BYTES + 4 + TAG_BYTES] {
+    let mut record = [0; HEADER_BYTES + 4 + TAG_BYTES];
+    record[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&number.to_le_bytes());
     sealer.seal(&mut record).unwrap();
     record
 }
@@ -211,7 +234,7 @@ fn fuzz_records() {
     let seeds = [
         sealed(&mut sealer, b""),
         sealed(&mut sealer, b"hello"),
-        vec![0; HEADER + TAG],
+        vec![0; HEADER_BYTES + TAG_BYTES],
     ];
     fuzz("records", &seeds, |bytes| {
         let [_, (_, mut opener)] = connection();

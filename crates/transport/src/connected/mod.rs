@@ -21,7 +21,7 @@ use crate::{
 };
 use conn::{frame, zero_copy::SplicePipe};
 use connect::business_card;
-use ferry_auth::{Drops, Guard, Key, Local, Porch};
+use ferry_auth::{HandshakeBacklog, HandshakeConfig, Identity, Key, RejectionCounts};
 use ferry_job::{Directory, Nodes, Welcome};
 pub use medium::{CallStart, Candidate, Medium, MediumEvent, PeerAddress, SocketOps};
 use peers::{Peer, PeerState, PendingAccept};
@@ -64,7 +64,7 @@ pub fn encrypt_from_environment() -> Result<bool, TransportError> {
 pub struct Connected {
     me: ProcId,
     nodes: Nodes,
-    guard: Guard,
+    handshake_config: HandshakeConfig,
     directory: Box<dyn Directory>,
     /// Somebody's card is awaited, and the directory's descriptor is in the poll set.
     asking: bool,
@@ -78,8 +78,8 @@ pub struct Connected {
     /// written costs no memory.)
     index: Vec<u32>,
     peers: Vec<Peer>,
-    pending: Porch<PendingAccept>,
-    drops: Drops,
+    pending: HandshakeBacklog<PendingAccept>,
+    rejections: RejectionCounts,
     scratch: Box<[u8]>,
     /// The connection that last brought something.
     busy_polled: Option<usize>,
@@ -138,7 +138,7 @@ impl Connected {
         let parts = media.iter().map(|m| (m.name(), m.card()));
         directory.put(BUSINESS_CARDS, &business_card::encode(parts))?;
         directory.publish()?;
-        let local = Local {
+        let local = Identity {
             job: welcome.job,
             process: welcome.rank,
             purpose: PURPOSE,
@@ -153,7 +153,7 @@ impl Connected {
         Ok(Connected {
             me: welcome.rank,
             nodes: welcome.nodes.clone(),
-            guard: Guard::new(&Key::from_bytes(&welcome.key), local),
+            handshake_config: HandshakeConfig::new(&Key::from_bytes(&welcome.key), local),
             directory,
             asking: false,
             media,
@@ -163,8 +163,8 @@ impl Connected {
             timeout,
             index: vec![0; welcome.size as usize],
             peers: Vec::new(),
-            pending: Porch::new(PENDING_MAX, PENDING_TIMEOUT),
-            drops: Drops::default(),
+            pending: HandshakeBacklog::new(PENDING_MAX, PENDING_TIMEOUT),
+            rejections: RejectionCounts::default(),
             scratch: vec![0; conn::SCRATCH_BYTES].into_boxed_slice(),
             busy_polled: None,
             turn: 0,
@@ -180,8 +180,8 @@ impl Connected {
     }
 
     /// Connections that were sent away, by reason.
-    pub fn drops(&self) -> Drops {
-        self.drops
+    pub fn rejections(&self) -> RejectionCounts {
+        self.rejections
     }
 }
 

@@ -305,21 +305,21 @@ fn strangers_are_sent_away_and_stall_nobody() {
     let mut scanner = TcpStream::connect(at).unwrap();
     scanner.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let mut liar = TcpStream::connect(at).unwrap();
-    let other = Guard::new(
+    let other = HandshakeConfig::new(
         &Key::from_bytes(&[8; 32]),
-        Local {
+        Identity {
             job: 99,
             process: 0,
             purpose: PURPOSE,
             encrypt: false,
         },
     );
-    liar.write_all(&other.connect(1).unwrap().1).unwrap();
+    liar.write_all(&other.initiate(1).unwrap().1).unwrap();
     let mut sent = false;
     until(&mut all, &mut keeps, |w, k| {
         sent = sent || w[0].send(1, 1, &[], Body::Bytes(b"ours")).unwrap() == Answer::Done;
-        let d = w[1].drops();
-        k[1].0.len() == 1 && d.strangers == 1 && d.proofs == 1 && d.crowded >= 10
+        let d = w[1].rejections();
+        k[1].0.len() == 1 && d.unknown_protocol == 1 && d.proof == 1 && d.backlog_full >= 10
     });
     assert_eq!(keeps[1].0, [(0, 1, b"ours".to_vec())]);
     let mut answer = Vec::new();
@@ -336,26 +336,26 @@ fn nonsense_from_a_process_of_the_job_ends_its_connection_alone() {
     let mut keeps = keeps(3);
     let at = listening(&cards);
     let mut bad = TcpStream::connect(SocketAddr::new(at.address.ip, at.port)).unwrap();
-    let local = Local {
+    let local = Identity {
         job: 99,
         process: 2,
         purpose: PURPOSE,
         encrypt: false,
     };
-    let guard = Guard::new(&Key::from_bytes(&[7; 32]), local);
-    let (mut handshake, hello) = guard.connect(1).unwrap();
+    let config = HandshakeConfig::new(&Key::from_bytes(&[7; 32]), local);
+    let (mut handshake, hello) = config.initiate(1).unwrap();
     bad.write_all(&hello).unwrap();
     bad.set_nonblocking(true).unwrap();
     let mut answer = Vec::new();
     until(&mut all[..2], &mut keeps[..2], |_, _| {
-        let mut space = [0; ferry_auth::ANSWER];
+        let mut space = [0; ferry_auth::RESPONSE_BYTES];
         let n = bad
-            .read(&mut space[..ferry_auth::ANSWER - answer.len()])
+            .read(&mut space[..ferry_auth::RESPONSE_BYTES - answer.len()])
             .unwrap_or(0);
         answer.extend_from_slice(&space[..n]);
-        answer.len() == ferry_auth::ANSWER
+        answer.len() == ferry_auth::RESPONSE_BYTES
     });
-    let ferry_auth::Step::Done(_, finish) = handshake.feed(&guard, &mut &answer[..]).unwrap()
+    let ferry_auth::Step::Done(_, finish) = handshake.feed(&config, &mut &answer[..]).unwrap()
     else {
         panic!("no answer");
     };

@@ -81,8 +81,8 @@ impl Connected {
     pub(super) fn tick(&mut self) {
         self.timer.take();
         let now = Instant::now();
-        while let Some(pending_accept) = self.pending.late(now) {
-            self.refuse(Rejected::Late, &pending_accept);
+        while let Some(pending_accept) = self.pending.pop_expired(now) {
+            self.refuse(Rejected::TimedOut, &pending_accept);
         }
         for i in 0..self.peers.len() {
             match &mut self.peers[i].state {

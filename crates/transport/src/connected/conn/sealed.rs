@@ -5,7 +5,7 @@ use super::receive::{merge, read};
 use super::send::QUEUE_MAX_BYTES;
 use super::{Broken, Conn};
 use crate::Inbox;
-use ferry_auth::{HEADER as SEALED, Opener, PAYLOAD_MAX, Sealer, TAG, body as sealed_body};
+use ferry_auth::{HEADER_BYTES, Opener, PAYLOAD_MAX_BYTES, Sealer, TAG_BYTES, body_bytes};
 
 /// Both directions' keys, where everything is encrypted.
 pub struct Seal {
@@ -32,11 +32,11 @@ impl Conn {
             return Ok(());
         };
         let plain = self.queue.split_off(at);
-        for piece in plain.chunks(PAYLOAD_MAX) {
+        for piece in plain.chunks(PAYLOAD_MAX_BYTES) {
             let start = self.queue.len();
-            self.queue.extend_from_slice(&[0; SEALED]);
+            self.queue.extend_from_slice(&[0; HEADER_BYTES]);
             self.queue.extend_from_slice(piece);
-            self.queue.extend_from_slice(&[0; TAG]);
+            self.queue.extend_from_slice(&[0; TAG_BYTES]);
             seal.sealer
                 .seal(&mut self.queue[start..])
                 .map_err(|_| Broken::Malformed("nothing: a record could not be sealed"))?;
@@ -85,16 +85,16 @@ impl Conn {
         let mut bytes = &mut scratch[..n];
         while !bytes.is_empty() {
             // Header first, then the length that it names.
-            let needs = match seal.begun.first_chunk::<SEALED>() {
-                Some(header) => SEALED + sealed_body(header).map_err(bad)?,
-                None => SEALED,
+            let needs = match seal.begun.first_chunk::<HEADER_BYTES>() {
+                Some(header) => HEADER_BYTES + body_bytes(header).map_err(bad)?,
+                None => HEADER_BYTES,
             };
             let take = (needs - seal.begun.len()).min(bytes.len());
             let (mine, rest) = bytes.split_at_mut(take);
             bytes = rest;
             seal.begun.extend_from_slice(mine);
-            let whole = match seal.begun.first_chunk::<SEALED>() {
-                Some(header) => SEALED + sealed_body(header).map_err(bad)?,
+            let whole = match seal.begun.first_chunk::<HEADER_BYTES>() {
+                Some(header) => HEADER_BYTES + body_bytes(header).map_err(bad)?,
                 None => usize::MAX,
             };
             if seal.begun.len() == whole {

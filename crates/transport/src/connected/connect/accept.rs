@@ -31,13 +31,13 @@ impl Connected {
             let pending_accept = PendingAccept {
                 medium: m,
                 socket,
-                handshake: self.guard.accept(),
+                handshake: self.handshake_config.respond(),
             };
-            let (ticket, crowded) = self.pending.enter(pending_accept, now);
+            let (ticket, crowded) = self.pending.push(pending_accept, now);
             if let Some(out) = crowded {
-                self.refuse(Rejected::Crowded, &out);
+                self.refuse(Rejected::BacklogFull, &out);
             }
-            let Some(pending_accept) = self.pending.one(ticket) else {
+            let Some(pending_accept) = self.pending.get_mut(ticket) else {
                 continue;
             };
             let token = Token::PendingAccept(ticket).data();
@@ -49,7 +49,7 @@ impl Connected {
             )
             .is_err()
             {
-                self.pending.leave(ticket);
+                self.pending.remove(ticket);
             }
         }
         self.set_timer();
@@ -57,26 +57,26 @@ impl Connected {
 
     /// A pending_accept has said something.
     pub(in crate::connected) fn hear_pending(&mut self, ticket: u64) {
-        let Some(pending_accept) = self.pending.one(ticket) else {
+        let Some(pending_accept) = self.pending.get_mut(ticket) else {
             return;
         };
         match handshake_step(
             &pending_accept.socket,
             &mut pending_accept.handshake,
-            &self.guard,
+            &self.handshake_config,
         ) {
             Ok(None) => {
-                if pending_accept.handshake.has_hello() {
-                    self.pending.know(ticket);
+                if pending_accept.handshake.hello_verified() {
+                    self.pending.mark_verified(ticket);
                 }
             }
             Ok(Some(session)) => {
-                if let Some(pending_accept) = self.pending.leave(ticket) {
+                if let Some(pending_accept) = self.pending.remove(ticket) {
                     self.admit(pending_accept, session);
                 }
             }
             Err(why) => {
-                if let Some(pending_accept) = self.pending.leave(ticket) {
+                if let Some(pending_accept) = self.pending.remove(ticket) {
                     self.refuse(why, &pending_accept);
                 }
             }
@@ -86,8 +86,8 @@ impl Connected {
     /// Counts a connection that is sent away; and says so in the job's log, the first, tenth,
     /// hundredth … time for each reason.
     pub(in crate::connected) fn refuse(&mut self, why: Rejected, pending_accept: &PendingAccept) {
-        let worth_saying = self.drops.count(why);
-        crate::connected::REFUSED.store(self.drops.total(), Relaxed);
+        let worth_saying = self.rejections.count(why);
+        crate::connected::REFUSED.store(self.rejections.total(), Relaxed);
         // A call that crosses one from the other side is given up before it is over, and a rank
         // that has proved the key and asks for another one calls that one next: no
         // pending_accept's doing.
@@ -99,7 +99,7 @@ impl Connected {
         {
             let from = self.media[pending_accept.medium].who(&pending_accept.socket);
             let from = from.unwrap_or("an address that is gone".into());
-            let times = self.drops.of(why);
+            let times = self.rejections.of(why);
             let so_far = if times > 1 {
                 format!(" (the {times}th for this reason)")
             } else {

@@ -6,7 +6,7 @@ use super::super::poll::{PollInterest, Token};
 use super::super::{BUSINESS_CARDS, CallStart, Candidate, Connected, MediumEvent};
 use super::{business_card, describe, handshake_step, path, sealed, send_whole};
 use crate::{Inbox, ProcId, TransportError};
-use ferry_auth::{Handshake, Message, Session};
+use ferry_auth::{Handshake, HandshakeConfig, Message, Session};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::sockopt;
@@ -72,11 +72,11 @@ enum Stage {
 #[allow(clippy::type_complexity)]
 fn start_call(
     medium: &mut dyn crate::connected::Medium,
-    guard: &ferry_auth::Guard,
+    config: &HandshakeConfig,
     process: ProcId,
     to: Candidate,
 ) -> Result<Option<(OwnedFd, Box<Handshake>, Option<Message>)>, String> {
-    let (handshake, hello) = guard.connect(process).map_err(|e| e.to_string())?;
+    let (handshake, hello) = config.initiate(process).map_err(|e| e.to_string())?;
     Ok(match medium.call(process, &to.at, &hello)? {
         CallStart::Awaited => None,
         CallStart::Connecting(socket) => Some((socket, Box::new(handshake), Some(hello))),
@@ -215,7 +215,12 @@ impl Connected {
                 return self.round_over(i);
             };
             connecting.next += 1;
-            match start_call(&mut *self.media[to.medium], &self.guard, process, to) {
+            match start_call(
+                &mut *self.media[to.medium],
+                &self.handshake_config,
+                process,
+                to,
+            ) {
                 Ok(None) => {
                     connecting.stage = Stage::Awaited;
                     return;
@@ -427,7 +432,7 @@ impl Connected {
                 medium,
                 socket,
                 mut handshake,
-            } => match handshake_step(&socket, &mut handshake, &self.guard) {
+            } => match handshake_step(&socket, &mut handshake, &self.handshake_config) {
                 Ok(None) => {
                     connecting.stage = Stage::Greeting {
                         medium,

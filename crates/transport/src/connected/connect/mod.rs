@@ -1,7 +1,7 @@
 //! How two processes come to have one connection.
 //!
 //! Whoever first has something to say asks the directory for the other's card, tries its addresses
-//! in turn, and proves itself by the guard's handshake. The called one then says the opening word,
+//! in turn, and proves itself by the auth's handshake. The called one then says the opening word,
 //! or does not: two processes that call each other at the same time use the call of the one with
 //! the lower number. That one holds the other's call back until its own has succeeded or
 //! failed; the other gives up its own as soon as it is called. Nothing but the handshake travels
@@ -19,7 +19,7 @@ use super::conn::{Broken, Conn, Path, Seal, frame};
 use super::peers::{Peer, PeerState};
 use super::poll::PollInterest;
 use crate::ProcId;
-use ferry_auth::{Handshake, Rejected, Session, Step};
+use ferry_auth::{Handshake, HandshakeConfig, Rejected, Session, Step};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::os::fd::OwnedFd;
@@ -118,12 +118,12 @@ fn send_whole(socket: &OwnedFd, bytes: &[u8]) -> Result<(), Errno> {
 fn handshake_step(
     socket: &OwnedFd,
     handshake: &mut Handshake,
-    guard: &ferry_auth::Guard,
+    config: &HandshakeConfig,
 ) -> Result<Option<Session>, Rejected> {
-    let mut space = [0; ferry_auth::HELLO];
+    let mut space = [0; ferry_auth::HELLO_BYTES];
     loop {
         // Never more than the handshake wants: what follows it belongs to the connection.
-        let wants = handshake.wants().min(space.len());
+        let wants = handshake.missing_bytes().min(space.len());
         let n = match recv(socket, &mut space[..wants], RecvFlags::DONTWAIT) {
             Ok((0, _)) => return Err(Rejected::Closed),
             Ok((n, _)) => n,
@@ -131,7 +131,7 @@ fn handshake_step(
             Err(Errno::INTR) => continue,
             Err(_) => return Err(Rejected::Closed),
         };
-        match handshake.feed(guard, &mut &space[..n])? {
+        match handshake.feed(config, &mut &space[..n])? {
             Step::More => {}
             Step::Send(message) => send_whole(socket, &message).map_err(|_| Rejected::Closed)?,
             Step::Done(session, message) => {
