@@ -19,7 +19,11 @@ import sys
 import threading
 import time
 
+# crates/auth/src/message.rs.
 MAGIC = b"\x89FERRY"
+VERSION = b"\2\0"
+HELLO_BYTES = 76
+RESPONSE_BYTES = 56
 FIRST = 4096  # bytes kept of each direction of a connection
 
 
@@ -57,13 +61,14 @@ def openings(dice):
     yield b"SSH-2.0-OpenSSH_9.2\r\n"
     yield b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + noise(300)
     yield noise(1)
-    yield noise(96)
+    yield noise(HELLO_BYTES)
     yield noise(1 << 20)
     yield b"\0" * 4096
-    yield MAGIC + b"\1\0" + noise(88)  # a hello with everything but the key
-    yield MAGIC + b"\1\0" + noise(5000)
-    yield MAGIC + b"\2\0" + noise(88)  # of another version
-    yield MAGIC + struct.pack("<H", 1) + b"\0" * 88
+    rest = HELLO_BYTES - len(MAGIC + VERSION)
+    yield MAGIC + VERSION + noise(rest)  # a hello with everything but the key
+    yield MAGIC + VERSION + noise(5000)
+    yield MAGIC + b"\1\0" + noise(88)  # of another version
+    yield MAGIC + VERSION + b"\0" * rest
 
 
 def bother(targets):
@@ -99,7 +104,7 @@ def bother(targets):
             if kind == 2:
                 s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 told["resets"] += 1
-            elif kind > 2 and len(opening) >= 96:
+            elif kind > 2 and len(opening) >= HELLO_BYTES:
                 got, closed = drain(s, 3.0)
                 told["answered"] += bool(got)
                 told["still open"] += not closed
@@ -203,13 +208,13 @@ def replay():
                     s.sendall(said)
                     got, closed = drain(s, 3.0)
                     told["answers"] += bool(got)
-                    told["bytes after finish"] += max(len(got) - 72, 0)
+                    told["bytes after finish"] += max(len(got) - RESPONSE_BYTES, 0)
                 else:
-                    s.sendall(said[:96])
+                    s.sendall(said[:HELLO_BYTES])
                     s.settimeout(3.0)
-                    answer = s.recv(72, socket.MSG_WAITALL)
-                    told["answers"] += len(answer) == 72
-                    s.sendall(said[96:])
+                    answer = s.recv(RESPONSE_BYTES, socket.MSG_WAITALL)
+                    told["answers"] += len(answer) == RESPONSE_BYTES
+                    s.sendall(said[HELLO_BYTES:])
                     got, closed = drain(s, 3.0)
                     told["bytes after finish"] += len(got)
                 told["still open"] += not closed

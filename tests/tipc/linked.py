@@ -218,7 +218,7 @@ class Linked(Cases):
 
         sayings = [
             b"GET / HTTP/1.0\r\n\r\n",
-            b"\x89FERRY\x01\x00" + b"\x55" * 88,
+            b"\x89FERRY\x02\x00" + b"\x55" * 68,
             b"\xff" * 4000,
             b"\x89FERRY\x09\x00",
         ]
@@ -227,7 +227,7 @@ class Linked(Cases):
             for name, _, _ in known
             for said in sayings
         ]
-        # These say nothing, as many as the porch holds, and more.
+        # These say nothing, as many as the handshake backlog holds, and more.
         silent = []
         for name, _, _ in known:
             for _ in range(70):

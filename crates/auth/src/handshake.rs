@@ -9,10 +9,11 @@
 //!
 //! The job's key is Noise's pre-shared key. The hello's claim (job, from, to, purpose, flags) is
 //! encrypted under it. Reading the hello needs no Diffie-Hellman operation, so a stranger costs
-//! the responder a few hashes and gets no answer. A hello can be recorded and sent again. That is
-//! why a connection is open only after `finished`: its key comes from both ephemeral keys, so
-//! whoever makes it has answered this response. Session keys come from both ephemeral keys, too.
-//! They are not kept, so the job's key does not open what was recorded (forward secrecy).
+//! the responder a few hashes and gets no answer. A hello can be recorded and sent again. The
+//! responder remembers which ones it has answered. A connection is open only after `finished`: its
+//! key comes from both ephemeral keys, so whoever makes it has seen this response. Session keys
+//! come from both ephemeral keys, too. Nobody keeps those, so the job's key does not open what was
+//! recorded (forward secrecy).
 //!
 //! Source: Trevor Perrin, The Noise Protocol Framework, revision 34, sections 7 and 9.
 
@@ -29,6 +30,7 @@ use crate::message::{
 };
 use crate::record::{Opener, Sealer, Secret};
 use crate::rejected::Rejected;
+use crate::replay::AnsweredHellos;
 use crate::resolver::Resolver;
 
 /// The Noise protocol of every handshake: X25519, AES-256-GCM and SHA-256.
@@ -48,11 +50,13 @@ pub struct Identity {
     pub encrypt: bool,
 }
 
-/// What all handshakes of one process share: the job's key and the process's identity.
+/// What all handshakes of one process share: the job's key, the process's identity, and the hellos
+/// that it has answered.
 pub struct HandshakeConfig {
     local: Identity,
     key: Key,
     params: NoiseParams,
+    answered: AnsweredHellos,
 }
 
 impl HandshakeConfig {
@@ -63,6 +67,7 @@ impl HandshakeConfig {
             local,
             key: key.clone(),
             params: params.expect("snow knows the protocol"),
+            answered: AnsweredHellos::default(),
         }
     }
 
@@ -198,7 +203,7 @@ impl Handshake {
         self.filled = 0;
         match std::mem::replace(&mut self.state, State::Over) {
             State::AwaitHello => {
-                let (session, response) = respond(config, message)?;
+                let (session, response) = respond(config, &self.incoming)?;
                 self.state = State::AwaitFinished(session);
                 Ok(Step::Send(response))
             }
@@ -221,9 +226,12 @@ impl fmt::Debug for Handshake {
     }
 }
 
-/// As the responder: reads a whole hello and makes the response. Until the claim is checked there
-/// is no Diffie-Hellman operation.
-fn respond(config: &HandshakeConfig, hello: &[u8]) -> Result<(Session, Message), Rejected> {
+/// As the responder: reads a whole hello and makes the response. There is no Diffie-Hellman
+/// operation until the claim is checked and known to be new.
+fn respond(
+    config: &HandshakeConfig,
+    hello: &[u8; HELLO_BYTES],
+) -> Result<(Session, Message), Rejected> {
     let noise = config.noise().build_responder();
     let mut noise = noise.expect("the resolver has all primitives");
     let mut claim = [0; CLAIM_BYTES];
@@ -232,6 +240,9 @@ fn respond(config: &HandshakeConfig, hello: &[u8]) -> Result<(Session, Message),
         .map_err(|_| Rejected::Proof)?;
     let claim = Claim::decode(&claim);
     claim.check(config.local)?;
+    if !config.answered.insert(hello) {
+        return Err(Rejected::Proof);
+    }
     let mut response = [0; RESPONSE_BYTES];
     write(&mut noise, &[], &mut response).map_err(|why| match why {
         snow::Error::Rng => Rejected::Randomness,

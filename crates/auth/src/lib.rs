@@ -54,6 +54,7 @@ mod key;
 mod message;
 mod record;
 mod rejected;
+mod replay;
 mod resolver;
 
 pub use backlog::HandshakeBacklog;

@@ -169,13 +169,18 @@ fn every_flipped_bit_is_noticed() {
 fn a_recorded_session_is_worth_nothing() {
     let (zero, one) = (config(0), config(1));
     let [hello, response, finished] = recorded();
-    // Sent again to the responder: the hello gets a response with another ephemeral key, which the
-    // old `finished` does not fit.
+    // Sent again to a responder that remembers nothing: the hello gets a response with another
+    // ephemeral key, which the old `finished` does not fit.
     let mut responder = one.respond();
     let fresh = sent(feed(&mut responder, &one, &hello));
     assert_ne!(fresh, response);
     assert_eq!(
         rejected(feed(&mut responder, &one, &finished)),
+        Rejected::Proof
+    );
+    // Again: it has been answered already.
+    assert_eq!(
+        rejected(feed(&mut one.respond(), &one, &hello)),
         Rejected::Proof
     );
     // Two at once, and one's `finished` is sent to the other.
@@ -445,11 +450,12 @@ fn every_way_to_mix_up_two_handshakes() {
 
 #[test]
 fn fuzz_the_responder() {
-    let one = config(1);
     let [hello, response, finished] = recorded();
     let whole = [&hello[..], &finished].concat();
     let seeds = [hello, response, whole, b"GET / HTTP/1.1\r\n\r\n".to_vec()];
     fuzz("responder", &seeds, |mut bytes| {
+        // A new one each time: it would refuse a hello that it has answered before.
+        let one = config(1);
         let mut responder = one.respond();
         loop {
             let before = bytes.len();
