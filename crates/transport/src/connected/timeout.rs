@@ -82,7 +82,7 @@ impl Connected {
         self.timer.take();
         let now = Instant::now();
         while let Some(pending_accept) = self.pending.pop_expired(now) {
-            self.refuse(Rejected::TimedOut, &pending_accept);
+            self.reject(Rejected::TimedOut, &pending_accept);
         }
         for i in 0..self.peers.len() {
             match &mut self.peers[i].state {

@@ -1,4 +1,4 @@
-//! Accepting: connections that have come, until they have proved which process they are from.
+//! Accepting: connections that others have opened, from accept(2) to the end of the handshake.
 
 use super::super::Connected;
 use super::super::peers::{PeerState, PendingAccept};
@@ -9,21 +9,20 @@ use rustix::event::epoll;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-/// Connections accepted at a time.
-const ACCEPTS_PER_LOOK: usize = 64;
+/// Most connections accepted in one poll. A choice: a flood must leave room for messages.
+const ACCEPTS_PER_POLL_MAX: usize = 64;
 
 impl Connected {
-    /// Lets in who ring_open_requests at listener `l` of a medium.
+    /// Accepts the connections that wait at listener `l` of medium `m`.
     pub(in crate::connected) fn accept_pending(&mut self, m: usize, l: usize) {
-        for _ in 0..ACCEPTS_PER_LOOK {
+        for _ in 0..ACCEPTS_PER_POLL_MAX {
             let Some(medium) = self.media.get(m) else {
                 return;
             };
             let Some(listener) = medium.listeners().get(l) else {
                 return;
             };
-            // Without a descriptor left for it, a caller waits in the system's queue until there is
-            // one.
+            // If the process has no descriptor left, the connection stays in the system's queue.
             let Ok(Some(socket)) = medium.accept(listener) else {
                 break;
             };
@@ -33,9 +32,9 @@ impl Connected {
                 socket,
                 handshake: self.handshake_config.respond(),
             };
-            let (ticket, crowded) = self.pending.push(pending_accept, now);
-            if let Some(out) = crowded {
-                self.refuse(Rejected::BacklogFull, &out);
+            let (ticket, evicted) = self.pending.push(pending_accept, now);
+            if let Some(evicted) = evicted {
+                self.reject(Rejected::BacklogFull, &evicted);
             }
             let Some(pending_accept) = self.pending.get_mut(ticket) else {
                 continue;
@@ -55,7 +54,7 @@ impl Connected {
         self.set_timer();
     }
 
-    /// A pending_accept has said something.
+    /// Continues the handshake of an accepted connection that can be read.
     pub(in crate::connected) fn hear_pending(&mut self, ticket: u64) {
         let Some(pending_accept) = self.pending.get_mut(ticket) else {
             return;
@@ -77,21 +76,20 @@ impl Connected {
             }
             Err(why) => {
                 if let Some(pending_accept) = self.pending.remove(ticket) {
-                    self.refuse(why, &pending_accept);
+                    self.reject(why, &pending_accept);
                 }
             }
         }
     }
 
-    /// Counts a connection that is sent away; and says so in the job's log, the first, tenth,
-    /// hundredth … time for each reason.
-    pub(in crate::connected) fn refuse(&mut self, why: Rejected, pending_accept: &PendingAccept) {
-        let worth_saying = self.rejections.count(why);
+    /// Counts a rejected connection. The first, tenth, hundredth … of each reason is told in the
+    /// job's log.
+    pub(in crate::connected) fn reject(&mut self, why: Rejected, pending_accept: &PendingAccept) {
+        let to_be_logged = self.rejections.count(why);
         crate::connected::REFUSED.store(self.rejections.total(), Relaxed);
-        // A call that crosses one from the other side is given up before it is over, and a rank
-        // that has proved the key and asks for another one calls that one next: no
-        // pending_accept's doing.
-        if worth_saying
+        // These three happen between honest ranks. A rank gives its call up when the other calls
+        // it at the same time. A rank that finds another process at an address tries the next.
+        if to_be_logged
             && !matches!(
                 why,
                 Rejected::Closed | Rejected::Process | Rejected::Crossed
@@ -111,30 +109,30 @@ impl Connected {
         }
     }
 
-    /// A process of this job has called.
+    /// The handshake is done: a process of this job has connected.
     fn admit(&mut self, pending_accept: PendingAccept, session: Session) {
         let process = session.peer();
         if process == self.me || process as usize >= self.index.len() {
-            return self.refuse(Rejected::Process, &pending_accept);
+            return self.reject(Rejected::Process, &pending_accept);
         }
-        // From here on the poll set hears of it as a peer or not at all.
+        // From here on the poll set knows it as a peer or not at all.
         let _ = epoll::delete(&self.epoll, &pending_accept.socket);
         let me = self.me;
         match self.slot(process) {
             None => {
-                let gone = PeerState::Lost(String::new());
-                let i = self.add(process, gone);
-                self.adopt(i, pending_accept.medium, pending_accept.socket, session);
+                let i = self.add(process, PeerState::Lost(String::new()));
+                self.establish(i, pending_accept.medium, pending_accept.socket, session);
             }
             Some(i) => match &mut self.peers[i].state {
                 PeerState::Connecting(connecting) if me < process => {
-                    connecting.held = Some((pending_accept.medium, pending_accept.socket, session));
+                    connecting.crossing =
+                        Some((pending_accept.medium, pending_accept.socket, session));
                 }
                 PeerState::Connecting(_) => {
-                    self.adopt(i, pending_accept.medium, pending_accept.socket, session)
+                    self.establish(i, pending_accept.medium, pending_accept.socket, session)
                 }
-                // It has one connection already, or has been given up.
-                _ => self.refuse(Rejected::Crossed, &pending_accept),
+                // It has a connection already, or has been given up.
+                _ => self.reject(Rejected::Crossed, &pending_accept),
             },
         }
     }

@@ -1,14 +1,14 @@
-//! A process's business card: what it says of itself for each of its media.
+//! A process's business card: for each of its media, what others need to connect to it.
 //!
 //! ```text
-//! u8   the form of the card
+//! u8   version of the card's format
 //! then for each medium:  u8 bytes of its name | name | u16 bytes of its part, little endian | part
 //! ```
 
-/// The form.
+/// Version of the format.
 const VERSION: u8 = 2;
 
-/// A card of these (name, part).
+/// Encodes a card of these parts: name of the medium and what it says.
 pub fn encode<'a>(parts: impl Iterator<Item = (&'a str, Vec<u8>)>) -> Vec<u8> {
     let mut out = vec![VERSION];
     for (name, part) in parts {
@@ -20,7 +20,7 @@ pub fn encode<'a>(parts: impl Iterator<Item = (&'a str, Vec<u8>)>) -> Vec<u8> {
     out
 }
 
-/// The parts of a card, by name. `None`: it is none.
+/// The parts of a card: name of the medium and what it says. `None`: it is no card.
 pub fn decode(bytes: &[u8]) -> Option<Vec<(&str, &[u8])>> {
     let (&VERSION, mut rest) = bytes.split_first()? else {
         return None;
@@ -42,7 +42,7 @@ mod tests {
     use ferry_fuzz::fuzz;
 
     #[test]
-    fn parts_come_back_as_they_went() {
+    fn parts_are_encoded_and_decoded() {
         let card = encode([("tcp", vec![1, 2]), ("tipc", vec![])].into_iter());
         assert_eq!(
             decode(&card).unwrap(),

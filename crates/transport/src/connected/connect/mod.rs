@@ -1,18 +1,20 @@
-//! How two processes come to have one connection.
+//! Connection establishment: how two processes come to have one connection.
 //!
-//! Whoever first has something to say asks the directory for the other's card, tries its addresses
-//! in turn, and proves itself by the auth's handshake. The called one then says the opening word,
-//! or does not: two processes that call each other at the same time use the call of the one with
-//! the lower number. That one holds the other's call back until its own has succeeded or
-//! failed; the other gives up its own as soon as it is called. Nothing but the handshake travels
-//! before the opening word, so nothing is lost with a call that is given up.
+//! The process that first has something to send looks up the other's business card, tries its
+//! addresses in turn, and makes the handshake of `ferry-auth`. The other one then sends the frame
+//! `Open`. Nothing but the handshake travels before that frame, so a connection that is given up
+//! loses nothing.
+//!
+//! Two processes that connect to each other at the same time use the connection of the one with
+//! the lower number. That one keeps the other's connection aside until its own has succeeded or
+//! failed. The other one gives up its own as soon as it has accepted.
 
 pub(super) mod business_card;
 
 mod accept;
-mod calling;
+mod connecting;
 
-pub use calling::Connecting;
+pub use connecting::Connecting;
 
 use super::Connected;
 use super::conn::{Broken, Conn, Path, Seal, frame};
@@ -25,8 +27,10 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// How long the launcher, who may know why a process has ended, may take to say so first.
-const GRACE: Duration = Duration::from_millis(1000);
+/// How long a lost peer is kept back before it is reported. The launcher may know why the process
+/// has ended, and may say so first. A choice: a second is longer than any launcher needs.
+const LAUNCHER_GRACE: Duration = Duration::from_millis(1000);
+
 impl Connected {
     fn add(&mut self, process: ProcId, state: PeerState) -> usize {
         self.peers.push(Peer { process, state });
@@ -34,20 +38,20 @@ impl Connected {
         self.peers.len() - 1
     }
 
-    /// This call is the connection that both use.
-    fn adopt(&mut self, i: usize, medium: usize, socket: OwnedFd, session: Session) {
+    /// Makes an accepted connection the one that both use, and tells the peer so.
+    fn establish(&mut self, i: usize, medium: usize, socket: OwnedFd, session: Session) {
         let path = path(&*self.media[medium], medium, &socket);
         let process = self.peers[i].process;
         let mut conn = Box::new(Conn::new(process, path, socket, sealed(session)));
         self.forget(i);
-        // Should that fail, reading says why.
+        // If that fails, reading says why.
         let _ = conn.say(frame::Kind::Open);
         self.peers[i].state = PeerState::Open(conn);
         self.set_interest(i, PollInterest::In);
         self.set_timer();
     }
 
-    /// The connection to peer `i` is over.
+    /// Closes the connection to peer `i`, which has broken.
     #[cold]
     pub(super) fn broken(&mut self, i: usize, broken: Broken) {
         let PeerState::Open(conn) = &self.peers[i].state else {
@@ -64,7 +68,7 @@ impl Connected {
         } else {
             PeerState::Failing {
                 what: describe(&broken),
-                until: Instant::now() + GRACE,
+                until: Instant::now() + LAUNCHER_GRACE,
                 medium: conn.path.medium,
                 node: conn.path.node,
             }
@@ -73,7 +77,7 @@ impl Connected {
     }
 }
 
-/// What a broken connection is called.
+/// Why a connection has broken, for users.
 fn describe(broken: &Broken) -> String {
     match broken {
         Broken::Closed => {
@@ -90,7 +94,7 @@ fn describe(broken: &Broken) -> String {
     }
 }
 
-/// Over what a connection goes that has just been made.
+/// The path of a connection that has just been made.
 fn path(of: &dyn super::Medium, medium: usize, socket: &OwnedFd) -> Path {
     Path {
         medium,
@@ -99,13 +103,14 @@ fn path(of: &dyn super::Medium, medium: usize, socket: &OwnedFd) -> Path {
     }
 }
 
+/// The keys of an encrypted connection. `None`: it is not encrypted.
 fn sealed(session: Session) -> Option<Box<Seal>> {
     session
         .encrypt()
         .then(|| Box::new(Seal::new(session.records())))
 }
 
-/// Sends a message of the handshake; a fresh connection has room for it.
+/// Sends a message of the handshake whole. A new connection has room for it.
 fn send_whole(socket: &OwnedFd, bytes: &[u8]) -> Result<(), Errno> {
     match send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
         Ok(n) if n == bytes.len() => Ok(()),
@@ -114,7 +119,7 @@ fn send_whole(socket: &OwnedFd, bytes: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Takes what the other side of a handshake has said. `Ok(None)`: more is to come.
+/// Reads what has arrived of a handshake and answers it. `Ok(None)`: more is to come.
 fn handshake_step(
     socket: &OwnedFd,
     handshake: &mut Handshake,
@@ -122,9 +127,9 @@ fn handshake_step(
 ) -> Result<Option<Session>, Rejected> {
     let mut space = [0; ferry_auth::HELLO_BYTES];
     loop {
-        // Never more than the handshake wants: what follows it belongs to the connection.
-        let wants = handshake.missing_bytes().min(space.len());
-        let n = match recv(socket, &mut space[..wants], RecvFlags::DONTWAIT) {
+        // No more than the handshake lacks: what follows it belongs to the connection.
+        let missing = handshake.missing_bytes().min(space.len());
+        let n = match recv(socket, &mut space[..missing], RecvFlags::DONTWAIT) {
             Ok((0, _)) => return Err(Rejected::Closed),
             Ok((n, _)) => n,
             Err(Errno::AGAIN) => return Ok(None),

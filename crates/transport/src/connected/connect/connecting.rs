@@ -1,4 +1,4 @@
-//! Calling: from a peer's business card to a connection, one address after the other.
+//! Connecting: from a peer's business card to a connection, one address after the other.
 
 use super::super::conn::Conn;
 use super::super::peers::PeerState;
@@ -14,38 +14,47 @@ use std::fmt::Write;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// How long one address may take to answer while others are left to try.
+/// How long one address may take to answer while others are left to try. A choice: a host that
+/// answers at all does so within a second, after one lost packet as well.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Between two rounds of calls.
+/// Pause between two rounds through all addresses. A choice: a process that starts late is found
+/// without much delay.
 const ROUND_PAUSE: Duration = Duration::from_millis(200);
 
-/// Where all addresses refuse at once, nobody listens any more: this many rounds are enough.
+/// Rounds in which all addresses refuse at once before this process gives up. Then nobody listens
+/// any more.
 const REFUSED_ROUNDS_MAX: u32 = 3;
 
-/// Calls that were answered and came to nothing, before this process gives up: a called process
-/// that was kept from MPI for long forgets a call, a pending_accept at the address never takes one.
-const MISSES_MAX: u32 = 20;
+/// Rounds in which an address answered and no handshake succeeded, before this process gives up. A
+/// process of the job that has made no MPI call for long drops a few connections. Another program
+/// at the address drops all of them.
+const UNFINISHED_ROUNDS_MAX: u32 = 20;
 
-/// A process that is being called.
+/// A peer that this process is connecting to.
 pub struct Connecting {
     stage: Stage,
-    order: Vec<Candidate>,
+    candidates: Vec<Candidate>,
+    /// Index of the candidate that is tried next.
     next: usize,
-    /// What became of each address in this round.
-    tried: Vec<(Candidate, String)>,
+    /// Why each candidate of this round failed.
+    failures: Vec<(Candidate, String)>,
+    /// When the card was read, or when an address last answered.
     since: Instant,
     rounds: u32,
-    /// In this round somebody answered.
+    /// Whether an address answered in this round.
     answered: bool,
-    misses: u32,
-    /// The other's own call, which is used if this one fails.
-    pub(super) held: Option<(usize, OwnedFd, Session)>,
+    /// Rounds in which an address answered and no handshake succeeded.
+    unfinished_rounds: u32,
+    /// A connection that the peer has opened at the same time: medium, socket, session. It is used
+    /// if this one fails.
+    pub(super) crossing: Option<(usize, OwnedFd, Session)>,
 }
 
 enum Stage {
-    /// Its card is awaited.
-    Asking,
+    /// The directory is asked for the peer's card.
+    Card,
+    /// The system connects the socket.
     Connecting {
         medium: usize,
         socket: OwnedFd,
@@ -53,24 +62,24 @@ enum Stage {
         handshake: Box<Handshake>,
         hello: Message,
     },
-    /// The medium will say when it is there.
-    Awaited,
-    /// The handshake is under way.
-    Greeting {
+    /// The medium will report when the peer can be reached.
+    Unreachable,
+    /// The hello is sent.
+    Handshake {
         medium: usize,
         socket: OwnedFd,
         handshake: Box<Handshake>,
     },
-    /// The opening word is awaited.
-    Greeted(Box<Conn>),
-    /// Until the next round.
-    Pausing(Instant),
+    /// The handshake is done. The peer has not sent `Open` yet.
+    Unopened(Box<Conn>),
+    /// Until the next round begins.
+    Pause(Instant),
 }
 
-/// Begins to call a process at a place: the socket, the handshake, and the hello if it has yet to
-/// be said. `Ok(None)`: the medium awaits it.
+/// Begins to connect to a process at one address. Returns the socket, the handshake, and the hello
+/// if it is still to be sent. `Ok(None)`: the medium waits for the process.
 #[allow(clippy::type_complexity)]
-fn start_call(
+fn start_connect(
     medium: &mut dyn crate::connected::Medium,
     config: &HandshakeConfig,
     process: ProcId,
@@ -85,7 +94,7 @@ fn start_call(
 }
 
 impl Connected {
-    /// Begins to call a process that has not been spoken to.
+    /// Begins to connect to a process for the first time.
     #[cold]
     pub(in crate::connected) fn call(&mut self, to: ProcId) -> Result<(), TransportError> {
         if to == self.me || to as usize >= self.index.len() {
@@ -95,22 +104,23 @@ impl Connected {
             });
         }
         let connecting = Connecting {
-            stage: Stage::Asking,
-            order: Vec::new(),
+            stage: Stage::Card,
+            candidates: Vec::new(),
             next: 0,
-            tried: Vec::new(),
+            failures: Vec::new(),
             since: Instant::now(),
             rounds: 0,
             answered: false,
-            misses: 0,
-            held: None,
+            unfinished_rounds: 0,
+            crossing: None,
         };
         let i = self.add(to, PeerState::Connecting(Box::new(connecting)));
-        self.ask_card(i);
+        self.look_up_card(i);
         self.set_timer();
         Ok(())
     }
 
+    /// Peer `i`, if this process is connecting to it.
     fn connecting(&mut self, i: usize) -> Option<&mut Connecting> {
         match &mut self.peers[i].state {
             PeerState::Connecting(connecting) => Some(connecting),
@@ -118,8 +128,8 @@ impl Connected {
         }
     }
 
-    /// Asks the directory for peer `i`'s card, and calls if it is there.
-    fn ask_card(&mut self, i: usize) {
+    /// Looks peer `i`'s card up in the directory, and tries its first address if it is there.
+    fn look_up_card(&mut self, i: usize) {
         let process = self.peers[i].process;
         match self.directory.get(BUSINESS_CARDS, process) {
             Ok(None) => {
@@ -131,37 +141,37 @@ impl Connected {
                 }
             }
             Ok(Some(bytes)) => {
-                let order = match self.places(process, &bytes) {
-                    Ok(order) => order,
+                let candidates = match self.candidates(process, &bytes) {
+                    Ok(candidates) => candidates,
                     Err(what) => return self.end(i, what),
                 };
                 if let Some(connecting) = self.connecting(i) {
-                    connecting.order = order;
+                    connecting.candidates = candidates;
                     connecting.since = Instant::now();
                 }
-                self.next_address(i);
+                self.try_next_address(i);
             }
             Err(e) => self.end(i, format!("its addresses cannot be had: {e}")),
         }
     }
 
-    /// The directory has an answer.
+    /// Reads the directory's answers and continues with the peers whose cards were awaited.
     pub(in crate::connected) fn read_directory(&mut self) {
-        // Once for all who wait. What comes from here on makes the descriptor readable again.
-        let heard = self.directory.hear();
+        // Once for all peers. What comes from here on makes the descriptor readable again.
+        let read = self.directory.hear();
         let mut asking = false;
         for i in 0..self.peers.len() {
             if self
                 .connecting(i)
-                .is_some_and(|c| matches!(c.stage, Stage::Asking))
+                .is_some_and(|c| matches!(c.stage, Stage::Card))
             {
-                match &heard {
-                    Ok(()) => self.ask_card(i),
+                match &read {
+                    Ok(()) => self.look_up_card(i),
                     Err(e) => self.end(i, format!("its addresses cannot be had: {e}")),
                 }
                 asking |= self
                     .connecting(i)
-                    .is_some_and(|c| matches!(c.stage, Stage::Asking));
+                    .is_some_and(|c| matches!(c.stage, Stage::Card));
             }
         }
         if !asking
@@ -173,56 +183,58 @@ impl Connected {
         }
     }
 
-    /// Where the process of a card can be tried, medium by medium.
-    fn places(&self, process: ProcId, card: &[u8]) -> Result<Vec<Candidate>, String> {
+    /// The addresses on a process's card, medium by medium.
+    fn candidates(&self, process: ProcId, card: &[u8]) -> Result<Vec<Candidate>, String> {
         let same_host = self.nodes.host_of(process) == self.nodes.host_of(self.me);
         let senseless = |why: &str| format!("what the directory says of its addresses {why}");
         let parts = business_card::decode(card).ok_or_else(|| senseless("makes no sense"))?;
-        let mut order = Vec::new();
+        let mut candidates = Vec::new();
         for (number, medium) in self.media.iter().enumerate() {
             let Some((_, part)) = parts.iter().find(|(name, _)| *name == medium.name()) else {
                 continue;
             };
             let found = medium.places(part, same_host).map_err(senseless)?;
-            order.extend(found.into_iter().map(|at| Candidate { medium: number, at }));
+            let found = found.into_iter();
+            candidates.extend(found.map(|at| Candidate { medium: number, at }));
         }
-        if order.is_empty() {
+        if candidates.is_empty() {
             let theirs: Vec<&str> = parts.iter().map(|p| p.0).collect();
             return Err(format!(
-                "it can be reached by {} only, and this process calls by {}: set FERRY_TRANSPORTS the same for all ranks",
+                "it can be reached by {} only, and this process calls by {}: set FERRY_TRANSPORTS the \
+                 same for all ranks",
                 theirs.join(", "),
                 self.names()
             ));
         }
-        Ok(order)
+        Ok(candidates)
     }
 
-    /// The media's names.
+    /// The names of all media.
     pub(super) fn names(&self) -> String {
         let names: Vec<&str> = self.media.iter().map(|m| m.name()).collect();
         names.join(", ")
     }
 
-    /// Tries peer `i`'s next address; after the last, pauses or gives up.
-    fn next_address(&mut self, i: usize) {
+    /// Tries peer `i`'s next address. After the last one, pauses or gives up.
+    fn try_next_address(&mut self, i: usize) {
         let timeout = self.timeout;
         let process = self.peers[i].process;
         loop {
             let PeerState::Connecting(connecting) = &mut self.peers[i].state else {
                 return;
             };
-            let Some(&to) = connecting.order.get(connecting.next) else {
-                return self.round_over(i);
+            let Some(&to) = connecting.candidates.get(connecting.next) else {
+                return self.end_round(i);
             };
             connecting.next += 1;
-            match start_call(
+            match start_connect(
                 &mut *self.media[to.medium],
                 &self.handshake_config,
                 process,
                 to,
             ) {
                 Ok(None) => {
-                    connecting.stage = Stage::Awaited;
+                    connecting.stage = Stage::Unreachable;
                     return;
                 }
                 Ok(Some((socket, handshake, hello))) => {
@@ -232,7 +244,7 @@ impl Connected {
                     };
                     let token = Token::Peer(i).data();
                     if let Err(e) = epoll::add(&self.epoll, &socket, token, flags) {
-                        connecting.tried.push((to, e.to_string()));
+                        connecting.failures.push((to, e.to_string()));
                         continue;
                     }
                     connecting.stage = match hello {
@@ -245,7 +257,7 @@ impl Connected {
                         },
                         None => {
                             connecting.answered = true;
-                            Stage::Greeting {
+                            Stage::Handshake {
                                 medium: to.medium,
                                 socket,
                                 handshake,
@@ -254,15 +266,15 @@ impl Connected {
                     };
                     return;
                 }
-                Err(why) => connecting.tried.push((to, why)),
+                Err(why) => connecting.failures.push((to, why)),
             }
         }
     }
 
-    /// A medium has heard something of those that are being called.
+    /// Reads the events of medium `m`: peers that can be reached now, or not.
     pub(in crate::connected) fn read_medium(&mut self, m: usize) {
-        let news = match self.media[m].events() {
-            Ok(news) => news,
+        let events = match self.media[m].events() {
+            Ok(events) => events,
             Err(fault) => {
                 if let Some(fd) = self.media[m].event_fd() {
                     let _ = epoll::delete(&self.epoll, fd);
@@ -270,24 +282,27 @@ impl Connected {
                 return self.faults.push_back(fault);
             }
         };
-        for one in news {
-            let (MediumEvent::Reachable(process) | MediumEvent::Unreachable(process, _)) = one;
+        for event in events {
+            let (MediumEvent::Reachable(process) | MediumEvent::Unreachable(process, _)) = event;
             let Some(i) = self.slot(process) else {
                 continue;
             };
             let Some(connecting) = self.connecting(i) else {
                 continue;
             };
-            let at = connecting.order.get(connecting.next.wrapping_sub(1));
-            if at.is_none_or(|place| place.medium != m) {
+            let at = connecting.candidates.get(connecting.next.wrapping_sub(1));
+            if at.is_none_or(|at| at.medium != m) {
                 continue;
             }
-            match (one, &connecting.stage) {
-                (MediumEvent::Reachable(_), Stage::Awaited) => {
+            match (event, &connecting.stage) {
+                (MediumEvent::Reachable(_), Stage::Unreachable) => {
                     connecting.next -= 1;
-                    self.next_address(i);
+                    self.try_next_address(i);
                 }
-                (MediumEvent::Unreachable(_, why), Stage::Awaited | Stage::Greeting { .. }) => {
+                (
+                    MediumEvent::Unreachable(_, why),
+                    Stage::Unreachable | Stage::Handshake { .. },
+                ) => {
                     self.address_failed(i, why);
                 }
                 _ => {}
@@ -295,7 +310,7 @@ impl Connected {
         }
     }
 
-    /// Peer `i` is not being called any more.
+    /// Tells the media that this process is not connecting to peer `i` any more.
     pub(in crate::connected) fn forget(&mut self, i: usize) {
         let process = self.peers[i].process;
         if matches!(self.peers[i].state, PeerState::Connecting(_)) {
@@ -305,35 +320,35 @@ impl Connected {
         }
     }
 
-    /// No address is left in this round.
-    fn round_over(&mut self, i: usize) {
+    /// Ends a round: every address has failed. Pauses or gives up.
+    fn end_round(&mut self, i: usize) {
         let timeout = self.timeout;
         let Some(connecting) = self.connecting(i) else {
             return;
         };
-        if let Some((medium, socket, session)) = connecting.held.take() {
-            return self.adopt(i, medium, socket, session);
+        if let Some((medium, socket, session)) = connecting.crossing.take() {
+            return self.establish(i, medium, socket, session);
         }
         connecting.rounds += 1;
         if std::mem::take(&mut connecting.answered) {
-            connecting.misses += 1;
+            connecting.unfinished_rounds += 1;
             connecting.since = Instant::now();
         }
         let refusal = Errno::CONNREFUSED.to_string();
-        let refused = connecting.tried.iter().all(|(_, why)| *why == refusal);
+        let refused = connecting.failures.iter().all(|(_, why)| *why == refusal);
         if connecting.since.elapsed() < timeout
-            && connecting.misses < MISSES_MAX
+            && connecting.unfinished_rounds < UNFINISHED_ROUNDS_MAX
             && !(refused && connecting.rounds >= REFUSED_ROUNDS_MAX)
         {
             connecting.next = 0;
-            connecting.stage = Stage::Pausing(Instant::now() + ROUND_PAUSE);
+            connecting.stage = Stage::Pause(Instant::now() + ROUND_PAUSE);
             return;
         }
         let mut what = String::from("it cannot be reached");
-        if connecting.tried.is_empty() {
+        if connecting.failures.is_empty() {
             what += "; it has no address";
         }
-        for (n, (at, why)) in connecting.tried.iter().enumerate() {
+        for (n, (at, why)) in connecting.failures.iter().enumerate() {
             let sep = if n == 0 { ". Tried: " } else { "; " };
             let _ = write!(what, "{sep}{}: {why}", at.at);
         }
@@ -343,27 +358,27 @@ impl Connected {
         self.end(i, what);
     }
 
-    /// This address will not do.
+    /// Notes why the present address failed, and tries the next.
     fn address_failed(&mut self, i: usize, why: String) {
         if let Some(connecting) = self.connecting(i) {
-            // The socket goes with its stage.
-            connecting.stage = Stage::Asking;
+            // This closes the socket.
+            connecting.stage = Stage::Card;
             let at = connecting
-                .order
+                .candidates
                 .get(connecting.next.wrapping_sub(1))
                 .copied();
-            connecting.tried.extend(at.map(|at| (at, why)));
+            connecting.failures.extend(at.map(|at| (at, why)));
         }
-        self.next_address(i);
+        self.try_next_address(i);
     }
 
-    /// Time has passed for a process that is being called.
+    /// Handles what has expired for peer `i`: an address without answer, or a pause.
     pub(in crate::connected) fn hurry(&mut self, i: usize, now: Instant) {
         let PeerState::Connecting(connecting) = &mut self.peers[i].state else {
             return;
         };
         match &connecting.stage {
-            // What has answered meanwhile is heard of by the poll set.
+            // What has answered meanwhile is reported by the poll set.
             Stage::Connecting {
                 medium,
                 socket,
@@ -373,15 +388,15 @@ impl Connected {
                 let why = format!("no answer in {} seconds", ADDRESS_TIMEOUT.as_secs());
                 self.address_failed(i, why);
             }
-            Stage::Pausing(until) if *until <= now => {
-                connecting.tried.clear();
-                self.next_address(i);
+            Stage::Pause(until) if *until <= now => {
+                connecting.failures.clear();
+                self.try_next_address(i);
             }
             _ => {}
         }
     }
 
-    /// Something has happened on the socket of a process that is being called. Returns how many
+    /// Continues with a peer whose socket has changed: connected, or readable. Returns how many
     /// messages came.
     pub(in crate::connected) fn hear_connecting(
         &mut self,
@@ -393,7 +408,7 @@ impl Connected {
         let PeerState::Connecting(connecting) = &mut self.peers[i].state else {
             return 0;
         };
-        match std::mem::replace(&mut connecting.stage, Stage::Asking) {
+        match std::mem::replace(&mut connecting.stage, Stage::Card) {
             Stage::Connecting {
                 medium,
                 socket,
@@ -418,7 +433,7 @@ impl Connected {
                     });
                     match said {
                         Ok(()) => {
-                            connecting.stage = Stage::Greeting {
+                            connecting.stage = Stage::Handshake {
                                 medium,
                                 socket,
                                 handshake,
@@ -428,13 +443,13 @@ impl Connected {
                     }
                 }
             },
-            Stage::Greeting {
+            Stage::Handshake {
                 medium,
                 socket,
                 mut handshake,
             } => match handshake_step(&socket, &mut handshake, &self.handshake_config) {
                 Ok(None) => {
-                    connecting.stage = Stage::Greeting {
+                    connecting.stage = Stage::Handshake {
                         medium,
                         socket,
                         handshake,
@@ -443,11 +458,11 @@ impl Connected {
                 Ok(Some(session)) => {
                     let path = path(&*self.media[medium], medium, &socket);
                     let conn = Conn::new(process, path, socket, sealed(session));
-                    connecting.stage = Stage::Greeted(Box::new(conn));
+                    connecting.stage = Stage::Unopened(Box::new(conn));
                     return self.hear_connecting(i, inbox);
                 }
                 Err(why) => {
-                    // Where hello and call are one, it may be the call that has failed.
+                    // Where the hello travels with the request, the request may have failed.
                     let refused = match sockopt::socket_error(&socket) {
                         Ok(Err(e @ (Errno::CONNREFUSED | Errno::HOSTUNREACH))) => Some(e),
                         _ => None,
@@ -456,7 +471,7 @@ impl Connected {
                     self.address_failed(i, why);
                 }
             },
-            Stage::Greeted(mut conn) => match conn.receive(&mut self.scratch, inbox) {
+            Stage::Unopened(mut conn) => match conn.receive(&mut self.scratch, inbox) {
                 Ok(found) if found.opened => {
                     conn.interest = PollInterest::In;
                     self.forget(i);
@@ -465,7 +480,7 @@ impl Connected {
                     return found.delivered;
                 }
                 Ok(found) if found.delivered == 0 && !found.farewell => {
-                    connecting.stage = Stage::Greeted(conn);
+                    connecting.stage = Stage::Unopened(conn);
                 }
                 Ok(_) => self.address_failed(i, "it speaks before its turn".into()),
                 Err(broken) => self.address_failed(i, describe(&broken)),
