@@ -1,9 +1,9 @@
 """Builds the book: scripts/docs.py MDBOOK TARGET
 
 mdBook takes pages from one folder. So the pages are copied to TARGET/book-src first, with
-CONTRIBUTING.md and CHANGELOG.md among them. A link from a page to a file of the tree that is not
-part of the book then leads to that file, seen from TARGET/book. At the end every link of the built
-pages is followed."""
+CONTRIBUTING.md, SECURITY.md and CHANGELOG.md among them. A link from a page to a file of the tree
+that is not part of the book then leads to that file, seen from TARGET/book. At the end every link
+of the built pages is followed."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ import urllib.parse
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 # Pages of the tree's root that are part of the book. README.md has docs/README.md in its place.
-ROOT_PAGES = {ROOT / "CONTRIBUTING.md": "CONTRIBUTING.md", ROOT / "CHANGELOG.md": "CHANGELOG.md"}
+ROOT_PAGES = {ROOT / name: name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")}
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 HREF = re.compile(r"""(?:href|src)="([^"]+)\"""")
 

@@ -1,10 +1,10 @@
 //! The handshake: Noise's pattern NNpsk0 by the crate `snow`, and one record more.
 //!
 //! ```text
-//! initiator                                                responder
-//!     hello      -> psk, e    prefix, ephemeral key, claim      checked by the job's key alone
-//!     response   <- e, ee     prefix, ephemeral key             proves the key, and that it is fresh
-//!     finished   ->           an empty record                   proves the same of the initiator
+//! initiator    responder
+//!     hello        -> psk, e    prefix, ephemeral key, claim    checked by the job's key alone
+//!     response     <- e, ee     prefix, ephemeral key           proves key and freshness
+//!     finished     ->           an empty record                 proves the initiator's freshness
 //! ```
 //!
 //! The job's key is Noise's pre-shared key. The hello's claim (job, from, to, purpose, flags) is

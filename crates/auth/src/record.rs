@@ -26,8 +26,8 @@ use zeroize::Zeroizing;
 pub const HEADER_BYTES: usize = 4;
 /// Bytes behind a record's payload.
 pub const TAG_BYTES: usize = 16;
-/// Longest payload of a record. With it a record's own cost is below 1 % of the cipher's, and the
-/// receiver's buffer stays within a core's second-level cache.
+/// Longest payload of a record. A choice: the fixed cost of a record (about 0.1 us) is then near
+/// 1 % of the cipher's, and a record fits into a core's second-level cache.
 pub const PAYLOAD_MAX_BYTES: usize = 64 << 10;
 /// Number of records under one key: 2^20 of 64 KiB are 2^36 bytes. RFC 8446, section 5.5 allows
 /// about 2^38.
@@ -161,8 +161,8 @@ impl Opener {
     }
 
     /// Checks and decrypts one whole record in place and gives its payload. `record` is header,
-    /// payload and tag: [`HEADER_BYTES`] plus what [`body_bytes`] said. After an error every further
-    /// record is refused.
+    /// payload and tag: [`HEADER_BYTES`] plus what [`body_bytes`] said. After an error every
+    /// further record is refused.
     pub fn open<'a>(&mut self, record: &'a mut [u8]) -> Result<&'a mut [u8], RecordError> {
         let payload = self.check(record);
         self.0.over |= payload.is_err();

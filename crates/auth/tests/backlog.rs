@@ -95,7 +95,7 @@ fn what_was_refused_is_counted_and_said_seldom() {
     );
     assert_eq!(
         counts.to_string(),
-        "1511 connections refused (1500 spoke something else, 1 of another version, 1 without proof, 5 misdirected, \
-         1 crossed, 1 too slow, 1 too many at once, 1 gone early)"
+        "1511 connections refused (1500 spoke something else, 1 of another version, \
+         1 without proof, 5 misdirected, 1 crossed, 1 too slow, 1 too many at once, 1 gone early)"
     );
 }

@@ -356,26 +356,26 @@ struct Seen {
     after: Option<usize>,
 }
 
-/// Processes 0 and 1 call each other and are responder, while someone who has the whole network in
-/// hand delivers any message seen so far to any of them: all ways to make five deliveries. Whoever
-/// is done must have got, in order, messages that its one peer made for it.
+/// Processes 0 and 1 connect to each other at the same time. Someone who controls the network
+/// delivers any message seen so far to any of the four sides: all ways to make five deliveries. A
+/// side that is done must have got, in order, messages that its one peer made for it.
 #[test]
 fn every_way_to_mix_up_two_handshakes() {
     const PARTIES: [(u32, bool); 4] = [(0, true), (1, true), (0, false), (1, false)];
     const DEPTH: usize = 5;
     let configs = [config(0), config(1)];
 
-    /// Plays the deliveries; how many messages are known at the end and which parties are done by
-    /// which messages.
+    /// Plays the deliveries. Returns how many messages are known at the end, and how many sides
+    /// are done.
     fn play(
         configs: &[HandshakeConfig; 2],
         deliveries: &[(usize, usize)],
     ) -> Option<(usize, usize)> {
         let mut pool = Vec::new();
         let mut parties: Vec<Handshake> = Vec::new();
-        for (maker, &(process, calls)) in PARTIES.iter().enumerate() {
+        for (maker, &(process, initiates)) in PARTIES.iter().enumerate() {
             let config = &configs[process as usize];
-            parties.push(if calls {
+            parties.push(if initiates {
                 let (handshake, hello) = config.initiate(1 - process).unwrap();
                 pool.push(Seen {
                     bytes: hello.to_vec(),
@@ -388,13 +388,13 @@ fn every_way_to_mix_up_two_handshakes() {
             });
         }
         let mut finished = 0;
-        let mut heard: [Vec<usize>; 4] = Default::default();
+        let mut received: [Vec<usize>; 4] = Default::default();
         for (i, &(what, to)) in deliveries.iter().enumerate() {
             let config = &configs[PARTIES[to].0 as usize];
-            heard[to].push(what);
+            received[to].push(what);
             let bytes = pool[what].bytes.clone();
             let step = parties[to].feed(config, &mut &bytes[..]);
-            let mut say = |bytes: &[u8]| {
+            let mut record = |bytes: &[u8]| {
                 pool.push(Seen {
                     bytes: bytes.to_vec(),
                     maker: to,
@@ -402,15 +402,15 @@ fn every_way_to_mix_up_two_handshakes() {
                 })
             };
             match step {
-                Ok(Step::Send(message)) => say(&message),
+                Ok(Step::Send(message)) => record(&message),
                 Ok(Step::Done(session, message)) => {
                     if !message.is_empty() {
-                        say(&message);
+                        record(&message);
                     }
                     finished += 1;
-                    // Everything it heard came from one maker, its true peer, and in reply to what
-                    // it had said itself.
-                    let makers: Vec<usize> = heard[to].iter().map(|&m| pool[m].maker).collect();
+                    // Everything it got came from its true peer alone, and answers what it had
+                    // sent itself.
+                    let makers: Vec<usize> = received[to].iter().map(|&m| pool[m].maker).collect();
                     let peer = PARTIES[makers[0]];
                     assert!(makers.iter().all(|&m| m == makers[0]), "{deliveries:?}");
                     assert_eq!(session.peer(), peer.0, "{deliveries:?}");
@@ -419,7 +419,8 @@ fn every_way_to_mix_up_two_handshakes() {
                     let last = &pool[what];
                     assert_eq!(pool[last.after.unwrap()].maker, to, "{deliveries:?}");
                 }
-                Ok(Step::More) | Err(_) if i + 1 == deliveries.len() => return None, /* nothing more comes of this */
+                // Nothing more comes of this.
+                Ok(Step::More) | Err(_) if i + 1 == deliveries.len() => return None,
                 Ok(Step::More) | Err(_) => {}
             }
         }

@@ -217,10 +217,16 @@ proptest! {
 
     /// Payloads of any lengths, both ways, in any mixture.
     #[test]
-    fn a_conversation(turns in prop::collection::vec((any::<bool>(), 0..3000usize, any::<u8>()), 1..40)) {
+    fn a_conversation(
+        turns in prop::collection::vec((any::<bool>(), 0..3000usize, any::<u8>()), 1..40)
+    ) {
         let [mut zero, mut one] = connection();
         for (way, length, fill) in turns {
-            let (from, to) = if way { (&mut zero.0, &mut one.1) } else { (&mut one.0, &mut zero.1) };
+            let (from, to) = if way {
+                (&mut zero.0, &mut one.1)
+            } else {
+                (&mut one.0, &mut zero.1)
+            };
             let payload: Vec<u8> = (0..length).map(|i| fill.wrapping_add(i as u8)).collect();
             let mut record = sealed(from, &payload);
             prop_assert_eq!(to.open(&mut record).unwrap(), payload);

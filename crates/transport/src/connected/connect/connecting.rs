@@ -200,8 +200,8 @@ impl Connected {
         if candidates.is_empty() {
             let theirs: Vec<&str> = parts.iter().map(|p| p.0).collect();
             return Err(format!(
-                "it can be reached by {} only, and this process calls by {}: set FERRY_TRANSPORTS the \
-                 same for all ranks",
+                "it can be reached by {} only, and this process calls by {}: \
+                 set FERRY_TRANSPORTS the same for all ranks",
                 theirs.join(", "),
                 self.names()
             ));
