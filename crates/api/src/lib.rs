@@ -1,8 +1,17 @@
 //! The one description of every MPI function, and what is made from it.
 //!
-//! `mpi.api` lists the functions of the MPI 5.0 standard ABI. From it come the entry points of
-//! libmpi_abi.so.1 ([`entries`]), the signatures that their glue must have ([`glue`]) and mpi.h
-//! ([`header`]).
+//! ```text
+//! mpi.api ── parse ── kind (what each sort of argument is in C and in Rust)
+//!              ├ entries    the MPI_ and PMPI_ symbols of libmpi_abi.so.1
+//!              ├ glue       the signature that each function's glue must have
+//!              └ header     mpi.h, with constants
+//! variables: the environment variables that Ferry reads
+//! ```
+//!
+//! ```
+//! let functions = ferry_api::parse::parse("[coll]\nBarrier(comm: comm)").unwrap();
+//! assert_eq!(functions[0].prototype("P", false), "int PMPI_Barrier(MPI_Comm comm)");
+//! ```
 
 pub mod constants;
 pub mod entries;

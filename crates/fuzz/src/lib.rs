@@ -8,15 +8,22 @@
 //! There is no coverage measurement on stable Rust. Instead the target says what came of its input
 //! (which error, how many fields): an input with an outcome not seen before joins those that later
 //! inputs are made from.
+//!
+//! ```
+//! let seeds = [b"4 ranks".to_vec()];
+//! ferry_fuzz::fuzz("numbers", &seeds, |bytes| {
+//!     std::str::from_utf8(bytes).ok().and_then(|text| text.parse::<u32>().ok())
+//! });
+//! ```
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 /// How long a target is fed where the environment does not say.
-const SHORT: Duration = Duration::from_millis(150);
+const DEFAULT_DURATION: Duration = Duration::from_millis(150);
 /// A target that takes longer than this for one input hangs.
-const PATIENCE: Duration = Duration::from_secs(5);
+const INPUT_LIMIT: Duration = Duration::from_secs(5);
 /// Inputs kept to make others from.
 const CORPUS_MAX: usize = 512;
 /// Longest input made, bytes.
@@ -38,7 +45,7 @@ pub fn fuzz<O: Hash>(name: &str, seeds: &[Vec<u8>], mut target: impl FnMut(&[u8]
             .map_or(0, |d| d.as_nanos() as u64);
         hash_of(&name) ^ if seconds.is_some() { clock } else { 0 }
     });
-    let end = Instant::now() + seconds.map_or(SHORT, Duration::from_secs);
+    let end = Instant::now() + seconds.map_or(DEFAULT_DURATION, Duration::from_secs);
     let mut random = Random(seed | 1);
     let mut corpus: Vec<Vec<u8>> = seeds.to_vec();
     corpus.push(Vec::new());
@@ -82,7 +89,7 @@ fn run<O>(name: &str, seed: u64, bytes: &[u8], target: &mut impl FnMut(&[u8]) ->
     let start = Instant::now();
     let outcome = target(bytes);
     let took = start.elapsed();
-    assert!(took < PATIENCE, "{name} took {took:?} for one input");
+    assert!(took < INPUT_LIMIT, "{name} took {took:?} for one input");
     drop(witness);
     outcome
 }

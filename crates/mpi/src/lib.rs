@@ -3,6 +3,22 @@
 //!
 //! This floor knows no handle values, no error numbers and no C: those are the abi floor's. It
 //! never asks which transport carries a message.
+//!
+//! ```text
+//! process, session      the models by which a program uses MPI
+//! comm, group, topo     communicators and what is attached to them: attr, info, errhandler
+//! pt2pt, partitioned    messages from buffers (buffer), completed by request
+//! coll                  collectives: select an algorithm, execute its schedule, or node memory
+//! overlap               blocking collectives in the background, behind page guards
+//! tool                  MPI_T
+//! ```
+//!
+//! ```
+//! use ferry_mpi::Group;
+//! let world = Group::first(4, 2); // four processes; this one is process 2
+//! let odd = world.include(&[1, 3]).unwrap();
+//! assert_eq!((odd.size(), odd.rank(), odd.process(1)), (2, None, 3));
+//! ```
 
 pub mod attr;
 pub mod buffer;

@@ -1,6 +1,6 @@
 //! Collective communication (MPI 5.0 chapter 6) and its neighbourhood forms (§8.6).
 //!
-//! Each collective is written once; [`forms!`] makes the blocking, the non-blocking and the
+//! Each collective is written once; `forms!` makes the blocking, the non-blocking and the
 //! persistent call of it.
 
 mod neighbours;

@@ -135,7 +135,7 @@ enum Class {
 pub struct Request {
     /// The handle.
     pub identity: Identity,
-    /// Fixed while the program has the request ([`spare`]).
+    /// Fixed while the program has the request ([`pool`]).
     of: UnsafeCell<Of>,
     state: UnsafeCell<State>,
     starter: Option<UnsafeCell<Starter>>,
