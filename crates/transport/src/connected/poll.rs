@@ -181,13 +181,13 @@ impl Connected {
                 Token::Medium(m) => self.read_medium(m),
                 Token::Timer => self.tick(),
                 Token::Directory => self.read_directory(),
-                Token::PendingAccept(ticket) => self.hear_pending(ticket),
+                Token::PendingAccept(ticket) => self.continue_accept(ticket),
                 Token::Peer(i) => {
                     if i >= self.peers.len() {
                         continue;
                     }
                     if matches!(self.peers[i].state, PeerState::Connecting(_)) {
-                        delivered += self.hear_connecting(i, inbox);
+                        delivered += self.continue_connect(i, inbox);
                         continue;
                     }
                     let flags = event.flags;

@@ -86,7 +86,7 @@ impl Connected {
         }
         for i in 0..self.peers.len() {
             match &mut self.peers[i].state {
-                PeerState::Connecting(_) => self.hurry(i, now),
+                PeerState::Connecting(_) => self.expire_connect(i, now),
                 PeerState::Open(conn) => {
                     if conn.is_silent(now, self.timeout) {
                         let seconds = self.timeout.as_secs();

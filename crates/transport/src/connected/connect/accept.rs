@@ -55,7 +55,7 @@ impl Connected {
     }
 
     /// Continues the handshake of an accepted connection that can be read.
-    pub(in crate::connected) fn hear_pending(&mut self, ticket: u64) {
+    pub(in crate::connected) fn continue_accept(&mut self, ticket: u64) {
         let Some(pending_accept) = self.pending.get_mut(ticket) else {
             return;
         };

@@ -373,7 +373,7 @@ impl Connected {
     }
 
     /// Handles what has expired for peer `i`: an address without answer, or a pause.
-    pub(in crate::connected) fn hurry(&mut self, i: usize, now: Instant) {
+    pub(in crate::connected) fn expire_connect(&mut self, i: usize, now: Instant) {
         let PeerState::Connecting(connecting) = &mut self.peers[i].state else {
             return;
         };
@@ -398,7 +398,7 @@ impl Connected {
 
     /// Continues with a peer whose socket has changed: connected, or readable. Returns how many
     /// messages came.
-    pub(in crate::connected) fn hear_connecting(
+    pub(in crate::connected) fn continue_connect(
         &mut self,
         i: usize,
         inbox: &mut dyn Inbox,
@@ -428,10 +428,10 @@ impl Connected {
                 Some(Err(e)) => self.address_failed(i, e.to_string()),
                 Some(Ok(())) => {
                     connecting.answered = true;
-                    let said = send_whole(&socket, &hello).and_then(|()| {
+                    let sent = send_whole(&socket, &hello).and_then(|()| {
                         epoll::modify(&self.epoll, &socket, token, epoll::EventFlags::IN)
                     });
-                    match said {
+                    match sent {
                         Ok(()) => {
                             connecting.stage = Stage::Handshake {
                                 medium,
@@ -459,7 +459,7 @@ impl Connected {
                     let path = path(&*self.media[medium], medium, &socket);
                     let conn = Conn::new(process, path, socket, sealed(session));
                     connecting.stage = Stage::Unopened(Box::new(conn));
-                    return self.hear_connecting(i, inbox);
+                    return self.continue_connect(i, inbox);
                 }
                 Err(why) => {
                     // Where the hello travels with the request, the request may have failed.
