@@ -93,6 +93,11 @@ const ALGORITHM: &str = "algorithm, messages, auto";
 /// All variables: those of one audience together, in alphabetical order.
 pub const ALL: &[Variable] = &[
     user(
+        "FERRY_BACKTRACE",
+        "0, 1; 1",
+        "0: no backtrace when a rank ends by SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGABRT",
+    ),
+    user(
         "FERRY_COLL_ALLGATHER",
         ALGORITHM,
         "algorithm of MPI_Allgather",

@@ -24,6 +24,7 @@ pub mod attr;
 pub mod buffer;
 pub mod coll;
 pub mod comm;
+mod crash;
 pub mod errhandler;
 pub mod error;
 mod flush_stdio;

@@ -5,7 +5,7 @@
 //! ends and may begin again is its use.
 
 use crate::overlap;
-use crate::{Comm, ProcId, Result, device, err, unreceived};
+use crate::{Comm, ProcId, Result, crash, device, err, unreceived};
 use ferry_job::{Client, Place, RankState, RankStatus, Welcome};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -173,6 +173,7 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
         next_context: AtomicU32::new(2),
         users: Mutex::new(0),
     };
+    crash::install(process.me, process.size);
     Ok(PROCESS.get_or_init(|| process))
 }
 

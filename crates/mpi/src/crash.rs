@@ -1,0 +1,185 @@
+//! A backtrace on standard error when this process ends by a signal such as SIGSEGV.
+//!
+//! The handler runs while the process is in an unknown state. It allocates nothing and takes no
+//! lock of Ferry's: it formats into its own stack frame, writes by `write`, and leaves the frames to
+//! glibc's `backtrace` and `backtrace_symbols_fd`. The former loads a library at its first call, so
+//! it is called once when the handler is installed. Then the signal takes its default action: exit
+//! status and core dump are as without the handler.
+//!
+//! A signal that somebody else handles already (a sanitizer, Python's faulthandler, a Rust program)
+//! is left to them. Who installs a handler later replaces this one, or calls it.
+
+use std::cell::UnsafeCell;
+use std::fmt::{self, Write};
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+/// The signals, with their names and what they mean.
+const SIGNALS: [(i32, &str, &str); 5] = [
+    (libc::SIGSEGV, "SIGSEGV", "invalid memory access"),
+    (libc::SIGBUS, "SIGBUS", "memory that cannot be reached"),
+    (libc::SIGFPE, "SIGFPE", "arithmetic error"),
+    (libc::SIGILL, "SIGILL", "invalid instruction"),
+    (libc::SIGABRT, "SIGABRT", "abort"),
+];
+
+/// Frames that are shown at most. Deeper recursion is cut off.
+const FRAMES_MAX: usize = 64;
+/// Bytes of the stack on which the handler runs. Unwinding takes about 8 KiB of them.
+const STACK_BYTES: usize = 64 << 10;
+/// Bytes of the first line at most.
+const LINE_BYTES: usize = 256;
+
+/// The handler's own stack. A thread that has overflowed its stack has no room for the handler.
+struct AlternateStack(UnsafeCell<[u8; STACK_BYTES]>);
+
+// SAFETY: only the kernel uses the memory, for the one thread that has registered it.
+unsafe impl Sync for AlternateStack {}
+
+static STACK: AlternateStack = AlternateStack(UnsafeCell::new([0; STACK_BYTES]));
+/// This process's rank and the number of ranks.
+static RANK: AtomicU32 = AtomicU32::new(0);
+static RANKS: AtomicU32 = AtomicU32::new(1);
+/// A thread prints. Others wait for the end, so that its lines stay together.
+static PRINTING: AtomicBool = AtomicBool::new(false);
+
+/// Installs the handler, unless FERRY_BACKTRACE is 0. Called once, by the thread that starts MPI.
+pub(crate) fn install(rank: u32, ranks: u32) {
+    if std::env::var_os("FERRY_BACKTRACE").is_some_and(|v| v == "0") {
+        return;
+    }
+    RANK.store(rank, Relaxed);
+    RANKS.store(ranks, Relaxed);
+    let mut frames = [null_mut(); 4];
+    // SAFETY: the array is as long as said. The stack is static memory that nothing else uses. The
+    // handler has the type that SA_SIGINFO asks for, and a signal with a handler keeps it.
+    unsafe {
+        libc::backtrace(frames.as_mut_ptr(), frames.len() as i32);
+        let mut stack = std::mem::zeroed::<libc::stack_t>();
+        libc::sigaltstack(null(), &raw mut stack);
+        if stack.ss_flags & libc::SS_DISABLE != 0 {
+            stack.ss_sp = STACK.0.get().cast();
+            stack.ss_size = STACK_BYTES;
+            stack.ss_flags = 0;
+            libc::sigaltstack(&raw const stack, null_mut());
+        }
+        for (signal, ..) in SIGNALS {
+            let mut now = std::mem::zeroed::<libc::sigaction>();
+            let known = libc::sigaction(signal, null(), &raw mut now) == 0;
+            if !known || now.sa_sigaction != libc::SIG_DFL {
+                continue;
+            }
+            let mut own = std::mem::zeroed::<libc::sigaction>();
+            own.sa_sigaction = on_signal as *const () as usize;
+            own.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            // A second fault while the handler runs ends the process at once.
+            for (other, ..) in SIGNALS {
+                libc::sigaddset(&raw mut own.sa_mask, other);
+            }
+            libc::sigaction(signal, &raw const own, null_mut());
+        }
+    }
+}
+
+/// Prints where this thread is, then lets the signal take its default action.
+extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    if PRINTING.swap(true, Relaxed) {
+        // Another thread prints, and ends the process.
+        loop {
+            // SAFETY: it only waits.
+            unsafe { libc::pause() };
+        }
+    }
+    // SAFETY: the kernel gives a valid siginfo_t. All calls here are safe in a signal handler:
+    // backtrace has been called before, and the array is as long as said.
+    unsafe {
+        let code = (*info).si_code;
+        let mut line = Line::default();
+        describe(&mut line, signal, code, (*info).si_addr() as usize);
+        libc::write(2, line.bytes.as_ptr().cast(), line.length);
+        let mut frames = [null_mut(); FRAMES_MAX];
+        let count = libc::backtrace(frames.as_mut_ptr(), FRAMES_MAX as i32);
+        // The first frame is this function.
+        if let Some(count) = count.checked_sub(1) {
+            libc::backtrace_symbols_fd(frames[1..].as_ptr(), count, 2);
+        }
+        libc::signal(signal, libc::SIG_DFL);
+        // A fault comes again when its instruction does. A signal that was sent has to be sent
+        // again; it is taken when this function returns.
+        if code <= 0 {
+            libc::raise(signal);
+        }
+    }
+}
+
+/// The first line: "rank 1 of 4 (pid 77): SIGSEGV, invalid memory access at 0x8; ...".
+fn describe(line: &mut Line, signal: i32, code: i32, address: usize) {
+    let known = SIGNALS.iter().find(|(number, ..)| *number == signal);
+    let (_, name, meaning) = known.copied().unwrap_or((signal, "signal", ""));
+    let (rank, ranks) = (RANK.load(Relaxed), RANKS.load(Relaxed));
+    let pid = std::process::id();
+    let _ = write!(
+        line,
+        "rank {rank} of {ranks} (pid {pid}): {name}, {meaning}"
+    );
+    // Only a fault has an address. What was sent has a sender instead.
+    if code > 0 && matches!(signal, libc::SIGSEGV | libc::SIGBUS) {
+        let _ = write!(line, " at {address:#x}");
+    }
+    let _ = writeln!(line, "; backtrace (FERRY_BACKTRACE=0 turns it off):");
+}
+
+/// A line of text in a place of its own; what does not fit is left out.
+struct Line {
+    bytes: [u8; LINE_BYTES],
+    length: usize,
+}
+
+impl Default for Line {
+    fn default() -> Line {
+        Line {
+            bytes: [0; LINE_BYTES],
+            length: 0,
+        }
+    }
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = LINE_BYTES - self.length;
+        let fitting = &text.as_bytes()[..text.len().min(room)];
+        self.bytes[self.length..][..fitting.len()].copy_from_slice(fitting);
+        self.length += fitting.len();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(signal: i32, code: i32, address: usize) -> String {
+        let mut line = Line::default();
+        describe(&mut line, signal, code, address);
+        String::from_utf8_lossy(&line.bytes[..line.length]).into_owned()
+    }
+
+    #[test]
+    fn the_first_line_names_rank_signal_and_address() {
+        let fault = text(libc::SIGSEGV, 1, 8);
+        assert!(fault.starts_with("rank 0 of 1 (pid "), "{fault}");
+        assert!(fault.contains("SIGSEGV, invalid memory access at 0x8; backtrace"));
+        assert!(fault.ends_with("off):\n"));
+        let sent = text(libc::SIGABRT, -6, 8);
+        assert!(sent.contains("SIGABRT, abort; backtrace"), "{sent}");
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_cut() {
+        let mut line = Line::default();
+        for _ in 0..LINE_BYTES {
+            line.write_str("four").unwrap();
+        }
+        assert_eq!(line.length, LINE_BYTES);
+    }
+}
