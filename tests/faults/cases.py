@@ -164,6 +164,68 @@ class Cases:
             within=3,
         )
 
+    # Backtraces of ranks that end by a signal.
+
+    def backtraces(self):
+        die = self.die
+        for how, status, cause in (
+            ("segv", 139, r"SIGSEGV, invalid memory access at 0x8"),
+            ("bus", 135, r"SIGBUS, memory that cannot be reached"),
+            ("ill", 132, r"SIGILL, invalid instruction"),
+            ("fpe", 136, r"SIGFPE, arithmetic error"),
+            ("assert", 134, r"SIGABRT, abort"),
+            ("overflow", 139, r"SIGSEGV, invalid memory access"),
+        ):
+            self.case(
+                f"backtrace of {how}",
+                self.mpiexec("-n", 3, die, how),
+                status=status,
+                words=[rf"rank 2 of 3 \(pid \d+\): {cause}", r"die-\d+\(.*\[0x"],
+                within=2.5,
+            )
+            self.case(
+                f"no backtrace of {how} with FERRY_BACKTRACE=0",
+                self.mpiexec("-n", 3, die, how, environment={"FERRY_BACKTRACE": "0"}),
+                status=status,
+                without=["backtrace"],
+                within=2.5,
+            )
+        for how in ("own-handler", "own-handler-later"):
+            self.case(
+                f"no backtrace with the program's {how}",
+                self.mpiexec("-n", 3, die, how),
+                status=3,
+                words=["own handler"],
+                without=["backtrace"],
+                within=2.5,
+            )
+        self.case(
+            "backtrace of a thread",
+            self.mpiexec("-n", 3, die, "segv-thread"),
+            status=139,
+            words=[r"rank 2 of 3 \(pid \d+\): SIGSEGV", r"die-\d+\(.*\[0x"],
+            within=2.5,
+        )
+        self.case(
+            "backtrace beside guards by mprotect",
+            self.mpiexec(
+                "-n",
+                3,
+                die,
+                "segv",
+                environment={"FERRY_OVERLAP": "always", "FERRY_OVERLAP_GUARD": "mprotect"},
+            ),
+            status=139,
+            words=[r"rank 2 of 3 \(pid \d+\): SIGSEGV"],
+            within=5,
+        )
+        self.case(
+            "backtrace without mpiexec",
+            self.alone("segv"),
+            status=-11,
+            words=[r"rank 0 of 1 \(pid \d+\): SIGSEGV"],
+        )
+
     # Ranks that die.
 
     def deaths(self):
@@ -592,10 +654,52 @@ class Cases:
             result = (None, "", 10.0)
         self.case("nobody reads standard output", result, without=["panicked"], within=8)
 
+    # Programs of other MPIs.
+
+    def other_mpi(self):
+        with tempfile.TemporaryDirectory(prefix="ferry-other-mpi-") as scratch:
+            self.other_mpi_in(pathlib.Path(scratch))
+
+    def other_mpi_in(self, folder):
+        """With a library and a program that look like another MPI's."""
+        (folder / "lib.c").write_text(
+            "int MPI_Init(int *c, char ***v) { return c == 0 && v == 0; }"
+        )
+        (folder / "main.c").write_text(
+            "#include <unistd.h>\nint MPI_Init(int *, char ***);\nint main(int argc, char **argv) {"
+            " MPI_Init(&argc, &argv); return argc > 1 && sleep(1); }"
+        )
+        shared = ["-shared", "-fPIC", "-Wl,-soname,libmpi.so.12", "lib.c", "-o", "libmpi.so.12"]
+        linked = ["main.c", "libmpi.so.12", "-Wl,-rpath,$ORIGIN", "-o", "foreign"]
+        for arguments in (shared, linked):
+            subprocess.run(["cc", *arguments], cwd=folder, check=True)
+        program = folder / "foreign"
+        refused = [r"foreign is linked with libmpi\.so\.12", "mpicc", "--allow-other-mpi"]
+        noted = ["none of the 2 ranks called MPI_Init", r"libmpi\.so\.12"]
+        start = self.mpiexec
+        self.case("another MPI's program", start("-n", 2, program), status=126, words=refused)
+        # The first program must not have started, either.
+        blocks = start("-n", 1, "echo", "here", ":", "-n", 1, program)
+        self.case(
+            "another MPI's program in a block", blocks, status=126, words=refused, without=["^here"]
+        )
+        allowed = start("--allow-other-mpi", "-n", 2, program)
+        self.case("another MPI's program, allowed", allowed, status=0, words=noted)
+        alone = start("--allow-other-mpi", "-n", 1, program)
+        self.case("another MPI's program, one rank", alone, status=0, without=["MPI_Init"])
+        behind_env = start("-n", 2, "env", program)
+        self.case("another MPI's program behind env", behind_env, status=0, words=noted)
+        behind_shell = start("-n", 2, "sh", "-c", f"{program} 1; true")
+        self.case("another MPI's program behind a shell", behind_shell, status=0, words=noted)
+        for command in (["hostname"], ["sh", "-c", "sleep 0.6"]):
+            quiet = start("-n", 2, *command)
+            self.case(f"{command[0]} is no MPI program", quiet, status=0, without=["MPI_Init"])
+
 
 def run(mpi, run_job, tally, options):
     cases = Cases(mpi, run_job, tally, set(filter(None, options.only.split(","))))
-    for group in ("mistakes", "deaths", "hangs", "commands", "limits"):
+    groups = ("mistakes", "deaths", "backtraces", "hangs", "commands", "other_mpi", "limits")
+    for group in groups:
         if cases.wanted(group):
             getattr(cases, group)()
     cases.die.unlink(missing_ok=True)

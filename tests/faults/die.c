@@ -69,9 +69,31 @@ static int cancel(void *unused, int complete)
     return MPI_SUCCESS;
 }
 
+static void own_handler(int signal)
+{
+    static const char text[] = "own handler\n";
+    (void)signal;
+    _exit(write(2, text, sizeof text - 1) > 0 ? 3 : 4);
+}
+
+static int overflow(volatile char *above)
+{
+    volatile char frame[4096];
+    frame[0] = above[0];
+    return overflow(frame) + frame[0];
+}
+
+static void *fault(void *unused)
+{
+    *(volatile int *)8 = 1;
+    return unused;
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "";
+    if (is(how, "own-handler"))
+        signal(SIGSEGV, own_handler);
     if (is(how, "before-init")) {
         const char *text = getenv("DIE");
         if (text)
@@ -83,6 +105,8 @@ int main(int argc, char **argv)
     } else {
         MPI_Init(&argc, &argv);
     }
+    if (is(how, "own-handler-later"))
+        signal(SIGSEGV, own_handler);
     int rank, size, value = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -197,8 +221,21 @@ int main(int argc, char **argv)
             raise(SIGKILL);
         else if (is(how, "segv"))
             *(volatile int *)8 = 1;
-        else if (is(how, "fpe"))
+        else if (is(how, "own-handler") || is(how, "own-handler-later"))
+            *(volatile int *)8 = 1;
+        else if (is(how, "segv-thread")) {
+            pthread_t thread;
+            if (pthread_create(&thread, NULL, fault, NULL) == 0)
+                pthread_join(thread, NULL);
+        } else if (is(how, "overflow")) {
+            char first[1] = {0};
+            value = overflow(first);
+        } else if (is(how, "fpe"))
             raise(SIGFPE);
+        else if (is(how, "bus"))
+            raise(SIGBUS);
+        else if (is(how, "ill"))
+            __builtin_trap();
         else if (is(how, "exit"))
             exit(0);
         else if (is(how, "exit7"))

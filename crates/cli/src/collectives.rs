@@ -1,12 +1,13 @@
-//! `ferry doctor --collectives`: by which algorithms collectives go here.
+//! `ferry doctor --collectives`: which algorithms collectives use on this machine.
 
 use ferry_schedule::{Cost, Kind, choices};
 
-/// The choices for so many ranks on this machine, of which a job may use `cores` cores.
+/// The choices for `ranks` ranks, on a machine of which a job may use `cores` cores.
 pub fn report(ranks: u32, cores: u32) -> String {
     let cost = Cost::shared_memory(ranks, cores);
     let mut text = format!(
-        "Collectives of {ranks} ranks on {cores} cores, by size in bytes: of the buffer (bcast, reductions), of a rank's block\n\
+        "Collectives of {ranks} ranks on {cores} cores, by size in bytes: of the buffer (bcast, \
+         reductions), of a rank's block\n\
          (gather, scatter, alltoall), of all blocks together (allgather, reduce_scatter)\n\n"
     );
     for kind in Kind::ALL {
@@ -20,10 +21,14 @@ pub fn report(ranks: u32, cores: u32) -> String {
         text += &format!("  {:<15} {}\n", kind.name(), line.join(", "));
     }
     text += &format!(
-        "\nThe model: a message takes {:.1} us and {:.1} us of a core, from {} on {:.1} us more; a byte {:.2} ns, reducing one {:.2} ns.\n\
-         Where all ranks share a node and post at most {} bytes each, barrier, bcast, allgather, alltoall, allreduce,\n\
-         reduce_scatter_block and scans go by a board in the node's memory instead, from a communicator's third such call on.\n\
-         FERRY_COLL_<NAME>=<algorithm> (FERRY_COLL_ALLREDUCE=ring, ...) asks for another; what cannot serve a call is not\n\
+        "\nThe model: a message takes {:.1} us and {:.1} us of a core, from {} on {:.1} us more; a \
+         byte {:.2} ns, reducing one {:.2} ns.\n\
+         Where all ranks share a node and post at most {} bytes each, barrier, bcast, allgather, \
+         alltoall, allreduce,\n\
+         reduce_scatter_block and scans go by a board in the node's memory instead, from a \
+         communicator's third such call on.\n\
+         FERRY_COLL_<NAME>=<algorithm> (FERRY_COLL_ALLREDUCE=ring, ...) asks for another; what \
+         cannot serve a call is not\n\
          used for it. FERRY_COLL_<NAME>=messages only avoids the board.\n",
         cost.latency * 1e6,
         cost.overhead * 1e6,

@@ -74,23 +74,27 @@ fn protocols(cma: bool) -> Vec<String> {
     let pieces = "announced; then pieces through the ring, while sender and receiver overlap";
     vec![
         format!(
-            "{:<22} shm   sent at once, in one cache line with its header where it answers the one before",
+            "{:<22} shm   sent at once, in one cache line with its header where it answers the one \
+             before",
             format!("to {} bytes", shm::FASTBOX_LINE_MAX_BYTES - HEAD)
         ),
         format!(
-            "{:<22} shm   sent at once, up to 16 KiB through the lines that brought the one that it answers, else through a ring of {} KiB for each pair",
+            "{:<22} shm   sent at once, up to 16 KiB through the lines that brought the one that \
+             it answers, else through a ring of {} KiB for each pair",
             format!("to {} KiB", (shm::EAGER_MAX_BYTES - HEAD) / 1024),
             shm::RING_DATA_BYTES / 1024
         ),
         match shm::read_min() {
             _ if !cma => format!("{:<22} shm   {pieces}", "larger"),
             shm::READ_MIN_ADAPTIVE => format!(
-                "{:<22} shm   announced; then read from the sender's memory by both (process_vm_readv, _writev), or in pieces \
+                "{:<22} shm   announced; then read from the sender's memory by both \
+                 (process_vm_readv, _writev), or in pieces \
                  through the ring, whichever was faster so far",
                 "larger"
             ),
             bytes => format!(
-                "{:<22} shm   {pieces}; from {bytes} bytes on read from the sender's memory (FERRY_SHM_READ_MIN)",
+                "{:<22} shm   {pieces}; from {bytes} bytes on read from the sender's memory \
+                 (FERRY_SHM_READ_MIN)",
                 "larger"
             ),
         },
@@ -131,14 +135,20 @@ fn cores() -> Finding {
     let mut finding = plain(
         "cores",
         format!(
-            "{} cores with {} hardware threads allowed (CPUs {}; online {all}), {quota}\nup to {usable} ranks are bound to cores of their own and wait actively for short; more ranks share and sleep",
+            "{} cores with {} hardware threads allowed (CPUs {}; online {all}), {quota}\nup to \
+             {usable} ranks are bound to cores of their own and wait actively for short; more \
+             ranks share and sleep",
             cores.cores.len(),
             cpus.len(),
             ranges(&cpus),
         ),
     );
     if cores.quota.is_some_and(|q| q.fract() > 0.01) {
-        finding.change = Some("the cgroup's CPU limit is no whole number: the rank on the last, partial core slows the others; use a whole number (cpu.max)".into());
+        finding.change = Some(
+            "the cgroup's CPU limit is no whole number: the rank on the last, \
+            partial core slows the others; use a whole number (cpu.max)"
+                .into(),
+        );
     }
     finding
 }
@@ -191,9 +201,17 @@ fn memory() -> Finding {
     }
     let mut finding = plain("memory", found);
     if limit.is_some_and(|(most, used)| most.saturating_sub(used) < 256 << 20) {
-        finding.change = Some("less than 256 MiB are left in this cgroup; shared memory counts there too (memory.max)".into());
+        finding.change = Some(
+            "less than 256 MiB are left in this cgroup; shared memory counts \
+            there too (memory.max)"
+                .into(),
+        );
     } else if address_space.is_some() {
-        finding.change = Some("RLIMIT_AS limits address space, of which shared memory takes some for each pair of ranks that speak: ulimit -v unlimited".into());
+        finding.change = Some(
+            "RLIMIT_AS limits address space, of which shared memory takes some \
+            for each pair of ranks that speak: ulimit -v unlimited"
+                .into(),
+        );
     }
     finding
 }
@@ -243,14 +261,19 @@ fn shared_memory() -> Finding {
         Ok(segment) => plain(
             "shared memory",
             format!(
-                "memfd works (a segment for 64 ranks: {} of addresses, pages on first use); /dev/shm is not used",
+                "memfd works (a segment for 64 ranks: {} of addresses, pages on first use); \
+                 /dev/shm is not used",
                 size(segment.layout.total())
             ),
         ),
         Err(e) => Finding {
             topic: "shared memory",
             found: format!("memfd does not work: {e}"),
-            change: Some("without memfd_create no job of more than one rank runs; a seccomp filter (container) may forbid it".into()),
+            change: Some(
+                "without memfd_create no job of more than one rank runs; a seccomp filter \
+                (container) may forbid it"
+                    .into(),
+            ),
         },
     }
 }
@@ -283,18 +306,22 @@ impl CrossMemory {
         let found = match (self.plain, self.agreed) {
             (0, _) => format!("CMA (process_vm_readv) between ranks: allowed; {scope}"),
             (p, 0) => format!(
-                "CMA (process_vm_readv) between ranks: allowed since ranks agree to it ({} without); {scope}",
+                "CMA (process_vm_readv) between ranks: allowed since ranks agree to it ({} \
+                 without); {scope}",
                 word(p)
             ),
             (_, a) => format!("CMA (process_vm_readv) between ranks: {}; {scope}", word(a)),
         };
         let change = match (self.agreed, self.scope.as_deref()) {
             (0, _) => None,
-            (_, Some("2" | "3")) => {
-                Some("large messages are copied twice: sysctl kernel.yama.ptrace_scope=1 lets ranks read each other's memory".into())
-            }
+            (_, Some("2" | "3")) => Some(
+                "large messages are copied twice: sysctl kernel.yama.ptrace_scope=1 lets \
+                    ranks read each other's memory"
+                    .into(),
+            ),
             _ => Some(
-                "large messages are copied twice: let the container's seccomp filter pass process_vm_readv (docker run --cap-add=SYS_PTRACE)"
+                "large messages are copied twice: let the container's seccomp filter pass \
+                 process_vm_readv (docker run --cap-add=SYS_PTRACE)"
                     .into(),
             ),
         };

@@ -1,4 +1,4 @@
-//! `ferry machines`: which there are, and what their figures are and come from.
+//! `ferry machines`: the modelled machines, with the meaning and source of each figure.
 
 use ferry_fabric::dimmnet2;
 use ferry_fabric::machine;
@@ -18,7 +18,7 @@ pub fn list() -> String {
     text
 }
 
-/// One of them, figure by figure; `file`: its file instead, to be copied and changed.
+/// One machine, figure by figure. With `file`: its file instead, to be copied and changed.
 ///
 /// # Errors
 /// There is no such machine, or its file is wrong.
@@ -32,10 +32,11 @@ pub fn show(name: &str, file: bool) -> Result<String, String> {
     })
 }
 
-/// What its hardware, and its driver, can do without MPI: rows as in papers' tables.
+/// What a machine's hardware and driver can do without MPI. The rows are those of the papers'
+/// tables.
 ///
 /// # Errors
-/// As for [`show`]; or its card has no remote write.
+/// Those of [`show`]. Or the machine's card has no remote write.
 pub fn measure(name: &str) -> Result<String, String> {
     let (called, text) = machine::find(name)?;
     let machine = machine::read(&called, &text).map_err(|e| e.to_string())?;

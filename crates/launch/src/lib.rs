@@ -38,6 +38,11 @@ use std::process::ExitCode;
 
 use options::Action;
 
+/// What `ferry install` writes manual pages and completions from.
+pub mod manual {
+    pub use crate::options::{ABOUT, EXIT_STATUS, OPTIONS, OptionSpec, Section, USAGE};
+}
+
 /// Runs mpiexec with these arguments, without its own name. Blocks until the job has ended. To be
 /// called from the only thread of the process, whose standard output and error it writes.
 pub fn mpiexec(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -54,7 +59,7 @@ pub fn mpiexec(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             name_unknown_variables();
             ExitCode::from(run::run(&options))
         }
-        Ok(Action::Help) => print(options::HELP),
+        Ok(Action::Help) => print(&options::help()),
         Ok(Action::Version) => print(&format!(
             "mpiexec (Ferry MPI) {}\n",
             env!("CARGO_PKG_VERSION")

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! parse    arguments → Action         model    Options, AppContext and what they hold
-//! table    names of all options       values   one option's value, checked
+//! table    all options, described     values   one option's value, checked
 //! help     what mpiexec -h prints
 //! ```
 
@@ -12,11 +12,12 @@ mod parse;
 mod table;
 mod values;
 
-pub use help::HELP;
+pub use help::{ABOUT, EXIT_STATUS, USAGE, text as help};
 pub use model::{
     Action, AppContext, Binding, InheritedEnv, MachineOptions, OnHang, Options, StdinTarget,
 };
 pub use parse::parse;
+pub use table::{OPTIONS, OptionSpec, Section};
 pub use values::RANKS_MAX;
 
 #[cfg(test)]

@@ -113,7 +113,10 @@ impl Plan {
         let programs = options
             .apps
             .iter()
-            .map(|b| start::program_of(b, remote))
+            .map(|app| Program {
+                allow_other_mpi: options.allow_other_mpi,
+                ..start::program_of(app, remote)
+            })
             .collect();
         Ok(Plan {
             programs,

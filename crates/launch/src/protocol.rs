@@ -65,6 +65,8 @@ pub struct Program {
     pub environment: Vec<(Text, Text)>,
     /// The user has set LD_LIBRARY_PATH for it.
     pub own_library_path: bool,
+    /// Start it though it is linked with another MPI's library.
+    pub allow_other_mpi: bool,
 }
 
 /// The launch message: all that an agent must know to start its ranks.
@@ -86,7 +88,7 @@ pub struct LaunchSpec {
     pub programs: Vec<Program>,
     /// Where mpiexec was called.
     pub directory: Text,
-    /// Binding of ranks: 0 share of the cores, 1 one core each, 2 none.
+    /// Binding of ranks: `Binding::number`.
     pub binding: u8,
     /// Ranks that read standard input.
     pub readers: Vec<u32>,

@@ -5,6 +5,7 @@ mod forward;
 mod hang_check;
 mod local;
 mod modelled;
+mod other_mpi;
 mod remote;
 mod signals;
 
@@ -25,6 +26,7 @@ use exit::WaitStatus;
 use hang_check::{HangCheck, STATUS_INTERVAL};
 use local::LocalRanks;
 use modelled::MachineModel;
+use other_mpi::OtherMpiWatch;
 use remote::RemoteRanks;
 
 /// mpiexec's exit status after --timeout, that of timeout(1).
@@ -80,6 +82,7 @@ struct Job<'a> {
     input_is_file: bool,
     started_at: Instant,
     hang: HangCheck,
+    other_mpi: OtherMpiWatch,
     /// Set while the job is being ended.
     shutdown: Option<Shutdown>,
     /// The highest exit status so far.
@@ -201,6 +204,7 @@ impl<'a> Job<'a> {
             input_is_file: false,
             started_at: now,
             hang: HangCheck::new(now, size),
+            other_mpi: OtherMpiWatch::new(),
             shutdown: None,
             status: 0,
             output_broken: false,
@@ -371,6 +375,7 @@ impl<'a> Job<'a> {
                 } else if now >= self.hang.next_check {
                     self.hang.next_check = now + self.hang.interval;
                     self.check_for_hang(now);
+                    self.look_for_other_mpi();
                 }
             }
         }

@@ -3,6 +3,7 @@
 //! ```text
 //! environment  what a program's ranks inherit    program  which file a program's name means
 //! binding      which CPUs each rank may use      limits   room for the descriptors of all ranks
+//! topology     which CPUs share what             other_mpi  is a program linked with another MPI?
 //! spawn        clone and exec of one rank        orphans  ends what ranks leave behind
 //! parent_death the process that cleans up after a killed mpiexec
 //! ```
@@ -11,9 +12,11 @@ pub mod binding;
 mod environment;
 mod limits;
 mod orphans;
+pub mod other_mpi;
 mod parent_death;
 mod program;
 mod spawn;
+mod topology;
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -30,7 +33,7 @@ use crate::options::Binding;
 use crate::protocol::Program;
 use crate::signals::{self, Signals};
 pub use environment::program_of;
-use environment::{library_folder, put_first};
+use environment::{LIBRARY_PATH, library_folder, put_first};
 pub use orphans::{KILL_DELAY, REAP_TIMEOUT, kill_orphans};
 pub use parent_death::ParentDeathWatcher;
 use spawn::{ChildStack, RANK_SOCKET, SpawnSpec};
@@ -38,6 +41,9 @@ use spawn::{ChildStack, RANK_SOCKET, SpawnSpec};
 /// Descriptors that mpiexec keeps for each rank: stdout, stderr, socket, and a pipe for copied
 /// stdin.
 const DESCRIPTORS_PER_RANK: u64 = 4;
+
+/// mpiexec's exit status for a program that cannot be executed, as shells have it.
+const STATUS_NOT_EXECUTABLE: u8 = 126;
 
 /// Why a job could not be started.
 #[derive(Debug)]
@@ -84,6 +90,8 @@ pub struct RankStarter {
 /// A program, ready to be executed.
 struct PreparedProgram {
     shown: String,
+    /// Another MPI's library that it needs, or a program among its arguments.
+    other_mpi: Option<String>,
     path: CString,
     arguments: Vec<CString>,
     environment: Vec<CString>,
@@ -124,6 +132,7 @@ impl RankStarter {
             .map_err(StartError::new)?;
         let cores = Cores::here();
         let placing = binding::place(ranks, &cores, binding);
+        let placing = placing.map_err(|text| StartError { text, status: 2 })?;
         let node = NodeJob::part(terms, node, cores.usable() as u32)
             .map_err(|e| StartError::new(e.to_string()))?;
         let null = File::options().read(true).write(true).open("/dev/null");
@@ -166,6 +175,13 @@ impl RankStarter {
     /// The CPUs of a local rank.
     pub fn cpus_of(&self, local: usize) -> &[usize] {
         &self.placing[local]
+    }
+
+    /// A program of another MPI, with the library that it needs: one that the user allows, or one
+    /// among the arguments of a program without MPI.
+    pub fn other_mpi(&self) -> Option<&str> {
+        let mut programs = self.programs.iter().flatten();
+        programs.find_map(|program| program.other_mpi.as_deref())
     }
 
     /// Binding of a local rank, in words.
@@ -293,6 +309,25 @@ impl PreparedProgram {
             text: e.text,
             status: e.status,
         })?;
+        let library_path = environment
+            .iter()
+            .find(|(name, _)| name == LIBRARY_PATH)
+            .map(|(_, value)| value.as_os_str());
+        let place = wdir.clone().unwrap_or_default();
+        let other_mpi = other_mpi::of_program(&place.join(&path), library_path);
+        if let Some(other) = &other_mpi
+            && !program.allow_other_mpi
+        {
+            return Err(StartError {
+                text: other.refusal(&name.to_string_lossy()),
+                status: STATUS_NOT_EXECUTABLE,
+            });
+        }
+        let arguments = program.arguments.iter().map(|argument| argument.os());
+        let other_mpi = match other_mpi {
+            Some(other) => Some(other.described(&name.to_string_lossy())),
+            None => other_mpi::of_arguments(arguments, &place, library_path),
+        };
         let text = |s: OsString| {
             CString::new(s.into_vec())
                 .map_err(|_| StartError::new("an argument or variable holds a zero byte"))
@@ -309,6 +344,7 @@ impl PreparedProgram {
         }
         Ok(PreparedProgram {
             shown: name.to_string_lossy().into_owned(),
+            other_mpi,
             path: text(path.into_os_string())?,
             arguments,
             environment: joined,

@@ -86,11 +86,7 @@ impl LocalRanks {
             key: spec.key,
             nodes: Nodes::of(&spec.hosts, &spec.host_of),
         };
-        let binding = match spec.binding {
-            1 => Binding::Core,
-            2 => Binding::None,
-            _ => Binding::Share,
-        };
+        let binding = Binding::from_number(spec.binding).unwrap_or(Binding::Share);
         let mut starter = RankStarter::prepare(
             &spec.programs,
             &spec.app_of,

@@ -32,6 +32,8 @@ pub struct Options {
     pub bind: Binding,
     /// Print where ranks are bound.
     pub report_bindings: bool,
+    /// Start programs that are linked with another MPI's library, too.
+    pub allow_other_mpi: bool,
     /// What to do with a hanging job.
     pub on_hang: OnHang,
     /// Print what is started.
@@ -110,17 +112,49 @@ pub enum StdinTarget {
 pub enum Binding {
     /// Each rank gets an equal share of the cores if there is a core for each. Else none is bound.
     Share,
-    /// One core each.
+    /// One core each: its first hardware thread.
     Core,
+    /// One hardware thread each.
+    HwThread,
+    /// The CPUs that share a third-level cache; the ranks take these groups in turn.
+    L3Cache,
+    /// The CPUs of a NUMA node, in turn.
+    Numa,
+    /// The CPUs of a socket, in turn.
+    Socket,
     /// Not bound.
     None,
+}
+
+impl Binding {
+    /// All of them, in the order of their numbers.
+    const ALL: [Binding; 7] = [
+        Binding::Share,
+        Binding::Core,
+        Binding::None,
+        Binding::HwThread,
+        Binding::L3Cache,
+        Binding::Numa,
+        Binding::Socket,
+    ];
+
+    /// Its number in messages to agents.
+    pub fn number(self) -> u8 {
+        let at = Binding::ALL.iter().position(|b| *b == self);
+        at.unwrap_or_default() as u8
+    }
+
+    /// The binding with this number.
+    pub fn from_number(number: u8) -> Option<Binding> {
+        Binding::ALL.get(usize::from(number)).copied()
+    }
 }
 
 /// What to do with a job whose ranks wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OnHang {
     /// Print who waits for whom, and end it.
-    WaitStatus,
+    End,
     /// Print who waits for whom.
     Report,
     /// Nothing. The ranks are not even watched.

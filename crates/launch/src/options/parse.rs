@@ -104,9 +104,9 @@ impl Parser {
                 .transpose()?,
             bind: Binding::Share,
             report_bindings: false,
-            on_hang: variable("FERRY_ON_HANG").map_or(Ok(OnHang::WaitStatus), |v| {
-                values::on_hang("FERRY_ON_HANG", &v)
-            })?,
+            allow_other_mpi: false,
+            on_hang: variable("FERRY_ON_HANG")
+                .map_or(Ok(OnHang::End), |v| values::on_hang("FERRY_ON_HANG", &v))?,
             verbose: false,
             hosts: None,
             map_by: MapBy::Slot,
@@ -151,13 +151,13 @@ impl Parser {
                 break Some(argument);
             };
             let (name, inline) = table::split_inline_value(&name);
-            let Some(option) = OPTIONS.iter().find(|o| o.names.contains(&name)) else {
+            let Some(option) = OPTIONS.iter().find(|o| o.is_called(name)) else {
                 return Err(table::unknown(&argument, name));
             };
             let given = Given {
                 argument: argument.to_string_lossy().into_owned(),
                 inline: inline.map(String::from),
-                values: option.values,
+                values: option.values.len(),
                 rest: arguments,
             };
             match option.id {
@@ -222,6 +222,7 @@ impl Parser {
                     names.push(OsString::from_vec(text));
                 }
             }
+            OptionId::AllowOtherMpi => options.allow_other_mpi = true,
             OptionId::Label => options.label = true,
             OptionId::Stdin => options.stdin = values::stdin_target(&argument, &given.value()?)?,
             OptionId::Timeout => {

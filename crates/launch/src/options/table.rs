@@ -1,92 +1,440 @@
-//! The table of options: their names, and how many values each takes.
+//! The table of options: names, values, and the text for help and manual pages.
+//!
+//! The parser takes names and numbers of values from it, `mpiexec -h` its lines, the manual page
+//! and the completions of `ferry install` all of it.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 /// One option of the command line.
-pub(super) struct OptionSpec {
+pub struct OptionSpec {
     /// What it does.
     pub(super) id: OptionId,
-    /// Arguments that follow it: 0, 1 or 2.
-    pub(super) values: usize,
-    /// Its names, without dashes. One dash or two mean the same.
-    pub(super) names: &'static [&'static str],
+    /// Under which heading it is listed.
+    pub section: Section,
+    /// Its names, with the dashes that documents give them. One dash or two mean the same.
+    pub names: &'static [&'static str],
+    /// What its values are called: the arguments that follow it. At most two.
+    pub values: &'static [&'static str],
+    /// What its value is called if it has one only after an equal sign, and can do without.
+    pub inline_value: Option<&'static str>,
+    /// What it does, in words. Empty: accepted, and not listed.
+    pub about: &'static str,
+}
+
+impl OptionSpec {
+    /// Whether it is called so; without dashes.
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        self.names.iter().any(|n| n.trim_start_matches('-') == name)
+    }
+}
+
+/// A heading of the list of options.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Section {
+    /// What runs, and how often.
+    Programs,
+    /// Standard input, output and error.
+    InputOutput,
+    /// Overlap of collectives.
+    Overlap,
+    /// Hangs and time limits.
+    Watching,
+    /// Hosts.
+    Hosts,
+    /// Modelled machines.
+    Machines,
+    /// Cores.
+    Binding,
+    /// All else.
+    General,
+}
+
+impl Section {
+    /// All of them, in the order in which they are listed.
+    pub const ALL: [Section; 8] = [
+        Section::Programs,
+        Section::InputOutput,
+        Section::Overlap,
+        Section::Watching,
+        Section::Hosts,
+        Section::Machines,
+        Section::Binding,
+        Section::General,
+    ];
+
+    /// Its title.
+    pub fn title(self) -> &'static str {
+        match self {
+            Section::Programs => "Ranks and programs",
+            Section::InputOutput => "Input and output",
+            Section::Overlap => "Overlap of collectives",
+            Section::Watching => "Watching",
+            Section::Hosts => "Hosts",
+            Section::Machines => "Modelled machines",
+            Section::Binding => "Binding to cores",
+            Section::General => "General",
+        }
+    }
+
+    /// What holds for all of its options. May be empty.
+    pub fn remark(self) -> &'static str {
+        match self {
+            Section::Programs => "for the program up to the next ':'",
+            Section::Overlap => "blocking collectives with what follows them, docs/overlap.md",
+            Section::Hosts => "without them all ranks run here, or in the Slurm allocation",
+            Section::Machines => "as on hardware that is not there, in virtual time",
+            Section::InputOutput | Section::Watching | Section::Binding | Section::General => "",
+        }
+    }
 }
 
 /// Shorthand for a row of [`OPTIONS`].
-const fn option(id: OptionId, values: usize, names: &'static [&'static str]) -> OptionSpec {
-    OptionSpec { id, values, names }
+const fn option(
+    id: OptionId,
+    section: Section,
+    names: &'static [&'static str],
+    values: &'static [&'static str],
+    about: &'static str,
+) -> OptionSpec {
+    OptionSpec {
+        id,
+        section,
+        names,
+        values,
+        inline_value: None,
+        about,
+    }
 }
 
 /// Every option. The names are those of Hydra (MPICH, Intel MPI) and of Open MPI.
-pub(super) const OPTIONS: &[OptionSpec] = &[
-    option(OptionId::Count, 1, &["n", "np", "c"]),
-    option(OptionId::Env, 2, &["env"]),
-    option(OptionId::Genv, 2, &["genv"]),
-    option(OptionId::Export, 1, &["x"]),
-    option(OptionId::EnvAll, 0, &["envall"]),
-    option(OptionId::EnvNone, 0, &["envnone"]),
-    option(OptionId::EnvList, 1, &["envlist"]),
-    option(OptionId::GenvAll, 0, &["genvall"]),
-    option(OptionId::GenvNone, 0, &["genvnone"]),
-    option(OptionId::GenvList, 1, &["genvlist"]),
-    option(OptionId::Wdir, 1, &["wdir", "wd", "cwd"]),
+pub const OPTIONS: &[OptionSpec] = &[
+    option(
+        OptionId::Count,
+        Section::Programs,
+        &["-n", "-np", "-c"],
+        &["N"],
+        "N ranks of the program (default 1, or as many as the hosts have slots)",
+    ),
+    option(
+        OptionId::Wdir,
+        Section::Programs,
+        &["-wdir", "-wd", "-cwd"],
+        &["DIR"],
+        "start them in this folder",
+    ),
+    option(
+        OptionId::Env,
+        Section::Programs,
+        &["-env"],
+        &["NAME", "VALUE"],
+        "set an environment variable",
+    ),
+    option(
+        OptionId::Export,
+        Section::Programs,
+        &["-x"],
+        &["NAME[=VALUE]"],
+        "the same in Open MPI's form: set a variable, or pass one on; for all programs",
+    ),
+    option(
+        OptionId::EnvAll,
+        Section::Programs,
+        &["-envall"],
+        &[],
+        "pass all variables on (default)",
+    ),
+    option(
+        OptionId::EnvNone,
+        Section::Programs,
+        &["-envnone"],
+        &[],
+        "pass no variables on",
+    ),
+    option(
+        OptionId::EnvList,
+        Section::Programs,
+        &["-envlist"],
+        &["A,B"],
+        "pass only these variables on",
+    ),
+    option(
+        OptionId::Genv,
+        Section::Programs,
+        &["-genv"],
+        &["NAME", "VALUE"],
+        "as -env, for all programs",
+    ),
+    option(
+        OptionId::GenvAll,
+        Section::Programs,
+        &["-genvall"],
+        &[],
+        "as -envall, for all programs",
+    ),
+    option(
+        OptionId::GenvNone,
+        Section::Programs,
+        &["-genvnone"],
+        &[],
+        "as -envnone, for all programs",
+    ),
+    option(
+        OptionId::GenvList,
+        Section::Programs,
+        &["-genvlist"],
+        &["A,B"],
+        "as -envlist, for all programs",
+    ),
+    option(
+        OptionId::AllowOtherMpi,
+        Section::Programs,
+        &["--allow-other-mpi"],
+        &[],
+        "start programs that are linked with another MPI's library, too",
+    ),
     option(
         OptionId::Label,
-        0,
-        &["l", "prepend-rank", "tag-output", "line-label"],
+        Section::InputOutput,
+        &["-l", "-prepend-rank", "--tag-output", "--line-label"],
+        &[],
+        "put \"[rank] \" before each line",
     ),
-    option(OptionId::Stdin, 1, &["s", "stdin"]),
-    option(OptionId::Timeout, 1, &["timeout"]),
-    option(OptionId::Bind, 1, &["bind-to", "binding"]),
-    option(OptionId::BindCore, 0, &["bind-to-core"]),
-    option(OptionId::BindNone, 0, &["bind-to-none"]),
     option(
-        OptionId::ReportBindings,
-        0,
-        &["report-bindings", "print-bindings"],
+        OptionId::Stdin,
+        Section::InputOutput,
+        &["-s", "-stdin"],
+        &["0|N|all|none"],
+        "which rank reads mpiexec's standard input (default 0)",
     ),
-    option(OptionId::OnHang, 1, &["on-hang"]),
-    option(OptionId::Overlap, 0, &["overlap"]),
-    option(OptionId::OverlapReport, 0, &["overlap-report"]),
-    option(OptionId::Host, 1, &["host", "H"]),
-    option(OptionId::Hosts, 1, &["hosts"]),
-    option(OptionId::HostFile, 1, &["f", "hostfile", "machinefile"]),
-    option(OptionId::PerHost, 1, &["ppn", "perhost", "npernode", "N"]),
-    option(OptionId::MapBy, 1, &["map-by"]),
-    option(OptionId::ByNode, 0, &["bynode"]),
-    option(OptionId::BySlot, 0, &["byslot"]),
+    OptionSpec {
+        id: OptionId::Overlap,
+        section: Section::Overlap,
+        names: &["--overlap"],
+        values: &[],
+        inline_value: Some("MODE"),
+        about: "on (default), trace, always, comm or off (also FERRY_OVERLAP)",
+    },
+    option(
+        OptionId::OverlapReport,
+        Section::Overlap,
+        &["--overlap-report"],
+        &[],
+        "at the end, for each call site: calls, bytes, time hidden, faults, order, verdict",
+    ),
+    option(
+        OptionId::Timeout,
+        Section::Watching,
+        &["--timeout"],
+        &["SECONDS"],
+        "after that long print who waits for whom, end the job, exit with 124 (also \
+         MPIEXEC_TIMEOUT)",
+    ),
+    option(
+        OptionId::OnHang,
+        Section::Watching,
+        &["--on-hang"],
+        &["end|report|ignore"],
+        "when all ranks wait for each other: end the job (default), only say so, or do not \
+         look (also FERRY_ON_HANG). Ctrl-\\ looks at once",
+    ),
+    option(
+        OptionId::Verbose,
+        Section::Watching,
+        &["-v", "--verbose"],
+        &[],
+        "say what is started where",
+    ),
+    option(
+        OptionId::Hosts,
+        Section::Hosts,
+        &["--hosts"],
+        &["A:4,B:4"],
+        "hosts and their slots",
+    ),
+    option(
+        OptionId::Host,
+        Section::Hosts,
+        &["-host", "-H"],
+        &["A:4,B:4"],
+        "the same, for this program alone",
+    ),
+    option(
+        OptionId::HostFile,
+        Section::Hosts,
+        &["--hostfile", "-f", "--machinefile"],
+        &["FILE"],
+        "a host a line: A:4 or A slots=4 max_slots=8 (also FERRY_HOSTFILE)",
+    ),
+    option(
+        OptionId::PerHost,
+        Section::Hosts,
+        &["-ppn", "-perhost", "-npernode", "-N"],
+        &["N"],
+        "N ranks a host in turn",
+    ),
+    option(
+        OptionId::MapBy,
+        Section::Hosts,
+        &["--map-by"],
+        &["slot|node|ppr:N:node"],
+        "fill each host's slots (default), one rank a host in turn, or N ranks a host in turn",
+    ),
+    option(
+        OptionId::BySlot,
+        Section::Hosts,
+        &["--byslot"],
+        &[],
+        "as --map-by slot",
+    ),
+    option(
+        OptionId::ByNode,
+        Section::Hosts,
+        &["--bynode"],
+        &[],
+        "as --map-by node",
+    ),
+    option(
+        OptionId::RankBy,
+        Section::Hosts,
+        &["--rank-by"],
+        &["slot|node"],
+        "number the ranks host by host, or one of each host in turn; without it as they are \
+         placed",
+    ),
     option(
         OptionId::Launcher,
-        1,
-        &["launcher", "rmk-launcher", "bootstrap", "launcher-exec"],
+        Section::Hosts,
+        &[
+            "--launcher",
+            "--rmk-launcher",
+            "--bootstrap",
+            "--launcher-exec",
+        ],
+        &["COMMAND"],
+        "starts mpiexec there as COMMAND HOST MPIEXEC…, or with {host} in it; ssh without it \
+         (also FERRY_LAUNCHER)",
     ),
-    option(OptionId::LauncherPath, 1, &["launcher-path"]),
-    option(OptionId::HostTimeout, 1, &["host-timeout"]),
-    option(OptionId::Machine, 1, &["machine"]),
-    option(OptionId::MachineReport, 0, &["machine-report"]),
-    option(OptionId::MachineTrace, 1, &["machine-trace"]),
-    option(OptionId::MachineCompute, 1, &["machine-compute"]),
-    option(OptionId::Verbose, 0, &["v", "verbose"]),
-    option(OptionId::Help, 0, &["h", "help", "?"]),
-    option(OptionId::Version, 0, &["V", "version", "info"]),
+    option(
+        OptionId::LauncherPath,
+        Section::Hosts,
+        &["--launcher-path"],
+        &["FILE"],
+        "mpiexec on the other hosts, if it is not where this one is (also \
+         FERRY_PREFIX/bin/mpiexec)",
+    ),
+    option(
+        OptionId::HostTimeout,
+        Section::Hosts,
+        &["--host-timeout"],
+        &["SECONDS"],
+        "a host silent for so long is gone: 10; 0 never (also FERRY_HOST_TIMEOUT)",
+    ),
+    option(
+        OptionId::Machine,
+        Section::Machines,
+        &["--machine"],
+        &["NAME|FILE"],
+        "the machine: one that comes with Ferry (ferry machines lists them), or a file of \
+         your own (with a / in its name, or ending in .toml)",
+    ),
+    option(
+        OptionId::MachineReport,
+        Section::Machines,
+        &["--machine-report"],
+        &[],
+        "at the end a table of what the ranks, the cards and the links did",
+    ),
+    option(
+        OptionId::MachineTrace,
+        Section::Machines,
+        &["--machine-trace"],
+        &["FILE"],
+        "a timeline for ui.perfetto.dev or chrome://tracing",
+    ),
+    option(
+        OptionId::MachineCompute,
+        Section::Machines,
+        &["--machine-compute"],
+        &["zero|measured|FACTOR"],
+        "the program's own computation takes no time, or as long as here, or so many times as \
+         long",
+    ),
+    option(
+        OptionId::Bind,
+        Section::Binding,
+        &["--bind-to", "--binding"],
+        &["core|hwthread|l3cache|numa|socket|none"],
+        "each rank to one core of its own, or to all allowed CPUs of a hardware thread, \
+         third-level cache, NUMA node or socket, which the ranks take in turn; or to none. \
+         Without it each rank gets an equal share of the cores if there is one for each, and \
+         is free to move otherwise",
+    ),
+    option(
+        OptionId::BindCore,
+        Section::Binding,
+        &["--bind-to-core"],
+        &[],
+        "as --bind-to core",
+    ),
+    option(
+        OptionId::BindNone,
+        Section::Binding,
+        &["--bind-to-none"],
+        &[],
+        "as --bind-to none",
+    ),
+    option(
+        OptionId::ReportBindings,
+        Section::Binding,
+        &["--report-bindings", "--print-bindings"],
+        &[],
+        "say which rank got which cores",
+    ),
+    option(
+        OptionId::Help,
+        Section::General,
+        &["-h", "--help", "-?"],
+        &[],
+        "this text",
+    ),
+    option(
+        OptionId::Version,
+        Section::General,
+        &["-V", "--version", "--info"],
+        &[],
+        "the version",
+    ),
     // Accepted for the sake of other launchers' scripts; they change nothing.
     option(
         OptionId::Ignored,
-        0,
+        Section::General,
         &[
-            "oversubscribe",
-            "allow-run-as-root",
-            "use-hwthread-cpus",
-            "nolocal",
-            "q",
-            "quiet",
-            "overload-allowed",
+            "--oversubscribe",
+            "--allow-run-as-root",
+            "--use-hwthread-cpus",
+            "--nolocal",
+            "-q",
+            "--quiet",
+            "--overload-allowed",
         ],
+        &[],
+        "",
     ),
-    option(OptionId::RankBy, 1, &["rank-by"]),
-    option(OptionId::Ignored, 1, &["prefix"]),
-    option(OptionId::Ignored, 2, &["mca", "gmca", "prtemca", "pmixmca"]),
+    option(
+        OptionId::Ignored,
+        Section::General,
+        &["--prefix"],
+        &["DIR"],
+        "",
+    ),
+    option(
+        OptionId::Ignored,
+        Section::General,
+        &["--mca", "--gmca", "--prtemca", "--pmixmca"],
+        &["NAME", "VALUE"],
+        "",
+    ),
 ];
 
 /// What an option does. The names of the variants are those of the options.
@@ -102,6 +450,7 @@ pub(super) enum OptionId {
     GenvAll,
     GenvNone,
     GenvList,
+    AllowOtherMpi,
     Wdir,
     Label,
     Stdin,
@@ -154,30 +503,16 @@ const SUGGESTION_EDITS_MAX: usize = 2;
 
 /// The error for an option that is not in the table, with the nearest name that is.
 pub(super) fn unknown(argument: &OsStr, name: &str) -> String {
-    let nearest = OPTIONS
-        .iter()
-        .flat_map(|option| option.names)
-        .map(|known| (edit_distance(name, known), *known))
+    let names = OPTIONS.iter().flat_map(|option| option.names);
+    let nearest = names
+        .map(|known| (edit_distance(name, known.trim_start_matches('-')), *known))
         .min();
-    let dashes = |known: &str| {
-        if known.len() > 4 && known.contains('-') || known == "timeout" {
-            "--"
-        } else {
-            "-"
-        }
-    };
+    let argument = argument.to_string_lossy();
     match nearest {
         Some((edits, known)) if edits <= SUGGESTION_EDITS_MAX && edits < name.len() => {
-            format!(
-                "unknown option {}; did you mean {}{known}?",
-                argument.to_string_lossy(),
-                dashes(known)
-            )
+            format!("unknown option {argument}; did you mean {known}?")
         }
-        _ => format!(
-            "unknown option {}; mpiexec -h lists them all",
-            argument.to_string_lossy()
-        ),
+        _ => format!("unknown option {argument}; mpiexec -h lists them all"),
     }
 }
 

@@ -108,7 +108,7 @@ fn mistakes_are_named() {
         ("--timeot 3 x", "did you mean --timeout?"),
         ("--timeout never x", "\"never\""),
         ("-zzzzzz x", "-h lists them"),
-        ("--bind-to moon x", "core or none"),
+        ("--bind-to moon x", "say core, hwthread"),
         ("-hosts a:x x", "\"x\""),
         ("-f /no/such/file x", "cannot be read"),
         ("--map-by moon x", "slot, node"),
@@ -166,5 +166,44 @@ fn a_modelled_machine() {
     ] {
         let text = read(line).unwrap_err();
         assert!(text.contains(said), "{line}: {text}");
+    }
+}
+
+#[test]
+fn names_of_options_are_unique_and_all_are_in_the_help() {
+    let mut names: Vec<&str> = OPTIONS.iter().flat_map(|o| o.names).copied().collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+    let help = help();
+    for option in OPTIONS.iter().filter(|o| !o.about.is_empty()) {
+        assert!(
+            help.contains(&option.names.join(", ")),
+            "{:?}",
+            option.names
+        );
+    }
+    assert!(
+        help.lines().all(|line| line.chars().count() <= 100),
+        "{help}"
+    );
+    assert!(
+        help.contains("  -n, -np, -c N            N ranks"),
+        "{help}"
+    );
+}
+
+#[test]
+fn bindings_by_what_cpus_share() {
+    for (name, binding) in [
+        ("core", Binding::Core),
+        ("hwthread", Binding::HwThread),
+        ("l3cache", Binding::L3Cache),
+        ("numa", Binding::Numa),
+        ("socket", Binding::Socket),
+        ("package", Binding::Socket),
+    ] {
+        assert_eq!(run(&format!("--bind-to {name} p")).bind, binding);
     }
 }

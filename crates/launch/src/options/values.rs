@@ -144,7 +144,7 @@ pub(super) fn seconds(option: &str, text: &str) -> Result<Duration, String> {
 /// --on-hang.
 pub(super) fn on_hang(option: &str, text: &str) -> Result<OnHang, String> {
     match text {
-        "end" | "abort" | "kill" => Ok(OnHang::WaitStatus),
+        "end" | "abort" | "kill" => Ok(OnHang::End),
         "report" => Ok(OnHang::Report),
         "ignore" => Ok(OnHang::Ignore),
         _ => Err(format!("{option} {text:?}: say end, report or ignore")),
@@ -154,11 +154,16 @@ pub(super) fn on_hang(option: &str, text: &str) -> Result<OnHang, String> {
 /// --bind-to.
 pub(super) fn binding(option: &str, text: &str) -> Result<Binding, String> {
     match text.split(':').next().unwrap_or_default() {
-        "core" | "hwthread" | "cpu" | "user" => Ok(Binding::Core),
+        "core" | "cpu" | "user" => Ok(Binding::Core),
+        "hwthread" => Ok(Binding::HwThread),
+        "l3cache" | "l3" => Ok(Binding::L3Cache),
+        "numa" => Ok(Binding::Numa),
+        "socket" | "package" => Ok(Binding::Socket),
         "none" => Ok(Binding::None),
-        "share" | "socket" | "package" | "numa" | "l1cache" | "l2cache" | "l3cache" | "board"
-        | "machine" => Ok(Binding::Share),
-        _ => Err(format!("{option} {text:?}: say core or none")),
+        "share" => Ok(Binding::Share),
+        _ => Err(format!(
+            "{option} {text:?}: say core, hwthread, l3cache, numa, socket or none"
+        )),
     }
 }
 

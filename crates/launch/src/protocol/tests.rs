@@ -18,6 +18,7 @@ fn spec() -> ToAgent {
             wdir: None,
             environment: vec![(text("A"), text("1"))],
             own_library_path: false,
+            allow_other_mpi: false,
         }],
         directory: text("/tmp"),
         binding: 0,

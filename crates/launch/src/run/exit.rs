@@ -166,6 +166,7 @@ impl Job<'_> {
         for stream in 0..self.output.streams() {
             self.output.end(stream);
         }
+        self.note_other_mpi();
         self.flush();
         while !self.output.is_empty() && self.end_requests < 2 {
             self.poll_once(events);

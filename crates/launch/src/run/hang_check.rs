@@ -63,7 +63,7 @@ impl Job<'_> {
                          is under way\n{}",
                         self.wait_report()
                     );
-                    if self.options.on_hang == OnHang::WaitStatus {
+                    if self.options.on_hang == OnHang::End {
                         self.end(
                             &(text + "ending the job (--on-hang=report lets it go on)"),
                             STATUS_HANG,

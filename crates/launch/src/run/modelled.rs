@@ -303,7 +303,7 @@ impl Job<'_> {
             Time::ps(ps),
             self.wait_report()
         );
-        if self.options.on_hang == OnHang::WaitStatus {
+        if self.options.on_hang == OnHang::End {
             let text = text + "ending the job (--on-hang=report lets it go on)";
             self.end(&text, STATUS_HANG);
         } else {

@@ -15,7 +15,7 @@ use ferry_job::RankState;
 
 use super::WaitStatus;
 use crate::hang::{RankView, view_of};
-use crate::options::{Binding, Options, StdinTarget};
+use crate::options::{Options, StdinTarget};
 use crate::plan::Plan;
 use crate::protocol::{self, LaunchSpec, SendQueue};
 use crate::start::StartError;
@@ -100,11 +100,7 @@ impl RemoteRanks {
                 app_of: plan.app_of.clone(),
                 programs: plan.programs.clone(),
                 directory: directory.as_os_str().into(),
-                binding: match options.bind {
-                    Binding::Share => 0,
-                    Binding::Core => 1,
-                    Binding::None => 2,
-                },
+                binding: options.bind.number(),
                 readers: readers.clone(),
                 silence: silence_limit.map_or(0, |s| s.as_millis() as u32),
             },

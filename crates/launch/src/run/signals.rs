@@ -18,7 +18,7 @@ impl Job<'_> {
                     "asked who waits for whom (signal 3)\n{}",
                     self.wait_report()
                 );
-                if self.options.on_hang == OnHang::WaitStatus {
+                if self.options.on_hang == OnHang::End {
                     self.end(
                         &(wait_report + "ending the job (--on-hang=report lets it go on)"),
                         128 + libc::SIGQUIT as u8,

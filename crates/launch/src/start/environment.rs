@@ -41,6 +41,7 @@ pub fn program_of(app: &AppContext, remote: bool) -> Program {
         wdir: app.wdir.as_ref().map(|d| d.as_os_str().into()),
         environment,
         own_library_path: app.set_env.iter().any(|(name, _)| name == LIBRARY_PATH),
+        allow_other_mpi: false,
     }
 }
 
