@@ -1,5 +1,6 @@
-# Sourced by the other scripts: finds or installs what they need, and says in one line what it cannot get.
-# Sets ROOT, CACHE and CARGO_TARGET_DIR, and defines need_compilers, need_cargo, need_python, venv and ferry_prefix.
+# Sourced by the other scripts: finds or installs what they need, and says in one line what it
+# cannot get. Sets ROOT, CACHE and CARGO_TARGET_DIR. Defines install_packages, need_compilers,
+# need_cargo, need_python, need_guests, venv and ferry_prefix.
 
 set -eu
 ROOT=$(cd "$(dirname "$0")/.." && pwd)
@@ -13,7 +14,8 @@ die() {
     exit 1
 }
 
-# install_packages PACKAGE...: Debian packages, if this user may install them; else says what to type.
+# install_packages PACKAGE...: Debian packages, if this user may install them; else says what to
+# type.
 install_packages() {
     if [ "$(id -u)" = 0 ]; then
         as_root=
@@ -23,12 +25,14 @@ install_packages() {
         die "These Debian packages are needed; as root type: apt-get install $*"
     fi
     echo "Installing by apt: $*"
-    { $as_root apt-get update && $as_root apt-get install -y --no-install-recommends "$@"; } >"$CACHE/apt.log" 2>&1 ||
+    { $as_root apt-get update && $as_root apt-get install -y --no-install-recommends "$@"; } \
+        >"$CACHE/apt.log" 2>&1 ||
         die "apt-get could not install $*; see $CACHE/apt.log"
 }
 
 need_compilers() {
-    { command -v cc && command -v g++ && command -v make; } >/dev/null 2>&1 || install_packages build-essential
+    { command -v cc && command -v g++ && command -v make; } >/dev/null 2>&1 ||
+        install_packages build-essential
 }
 
 # Rust: any cargo of at least 1.90. Debian 12's own is too old, so it comes by rustup.
@@ -42,26 +46,31 @@ need_cargo() {
         if [ "${1:-0}" -gt 1 ] || [ "${2:-0}" -ge 90 ]; then
             return
         fi
-        die "Ferry needs cargo 1.90 or newer, and this is $(cargo --version). Type: rustup update stable"
+        found=$(cargo --version)
+        die "Ferry needs cargo 1.90 or newer, and this is $found. Type: rustup update stable"
     fi
-    die "Ferry needs Rust's cargo, 1.90 or newer; Debian 12's package is older. Install it from https://rustup.rs, then come back."
+    die "Ferry needs Rust's cargo, 1.90 or newer; Debian 12's package is older." \
+        "Install it from https://rustup.rs, then come back."
 }
 
 need_python() {
-    python3 -c 'import sys; assert sys.version_info >= (3, 9)' 2>/dev/null || install_packages python3
+    python3 -c 'import sys; assert sys.version_info >= (3, 9)' 2>/dev/null ||
+        install_packages python3
     python3 -c 'import venv, ensurepip' 2>/dev/null || install_packages python3-venv
-    python3 -c 'import os, sysconfig; assert os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h"))' 2>/dev/null ||
-        install_packages python3-dev
+    headers=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
+    [ -e "$headers/Python.h" ] || install_packages python3-dev
 }
 
 # Kernels with TIPC and what sets it up, for tests/tipc and bench/tipc.
 need_guests() {
     PATH=$PATH:/usr/sbin:/sbin
     export PATH
-    { command -v linux.uml && command -v tipc && command -v tc; } >/dev/null 2>&1 || install_packages user-mode-linux iproute2
+    { command -v linux.uml && command -v tipc && command -v tc; } >/dev/null 2>&1 ||
+        install_packages user-mode-linux iproute2
 }
 
-# venv NAME PACKAGE...: a virtual environment under the cache with these packages; prints its folder.
+# venv NAME PACKAGE...: a virtual environment under the cache with these packages. Prints its
+# folder.
 venv() {
     folder=$CACHE/$1
     shift
@@ -75,10 +84,12 @@ venv() {
     echo "$folder"
 }
 
-# Builds the library and the commands and installs them under target/prefix; prints nothing if all is well.
+# Builds the library and the commands, and installs them under FERRY_PREFIX or target/prefix.
+# Prints nothing if all is well.
 ferry_prefix() {
     need_cargo
     PREFIX=${FERRY_PREFIX:-$CARGO_TARGET_DIR/prefix}
-    (cd "$ROOT" && cargo build -q --release -p ferry-abi -p ferry-cli) || die "Ferry does not build."
+    (cd "$ROOT" && cargo build -q --release -p ferry-abi -p ferry-cli) ||
+        die "Ferry does not build."
     "$CARGO_TARGET_DIR/release/ferry" install --prefix "$PREFIX" >/dev/null
 }
