@@ -203,7 +203,7 @@ impl Transport for Connected {
 
     fn features(&self, _peer: ProcId) -> Features {
         Features {
-            message_max: frame::WHOLE_MAX,
+            message_max: frame::WHOLE_MAX_BYTES,
             fragment_max: FRAGMENT_BYTES,
             eager_max: EAGER_MAX_BYTES,
             remote_read: false,
@@ -363,11 +363,9 @@ impl Transport for Connected {
             let PeerState::Open(conn) = &mut peer.state else {
                 continue;
             };
-            if !conn.farewell_said && !conn.in_stream() {
-                conn.farewell_said = conn.say(frame::Kind::Farewell).is_ok();
-            }
+            conn.finish();
             settled &= conn.flush().is_ok_and(|_| !conn.is_behind()) && conn.unacknowledged() == 0
-                || conn.leaving;
+                || conn.peer_has_finished();
         }
         self.settling = !settled;
         settled

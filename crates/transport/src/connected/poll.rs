@@ -1,6 +1,7 @@
 //! Polling: one connection is read directly, the others by the system's poll set.
 
 use super::Connected;
+use super::conn::ReadMode;
 use super::peers::PeerState;
 use crate::Inbox;
 use rustix::event::epoll;
@@ -90,7 +91,11 @@ impl Connected {
         if done.is_ok() {
             conn.interest = interest;
         }
-        conn.watch(conn.interest == PollInterest::Nothing);
+        conn.set_read_mode(if conn.interest == PollInterest::Nothing {
+            ReadMode::Busy
+        } else {
+            ReadMode::PollSet
+        });
     }
 
     /// Reads from peer `i`; returns how many messages came.
@@ -107,17 +112,18 @@ impl Connected {
         }
         match conn.receive(&mut self.scratch, inbox) {
             Ok(found) => {
-                if conn.is_streamed_to() && !conn.streams {
-                    conn.streams = true;
+                if conn.is_streamed_to() && !conn.listed_as_stream {
+                    conn.listed_as_stream = true;
                     self.streams.push(i);
                 }
                 if found.delivered > 0 {
-                    conn.reads_since_sleep = if conn.large {
+                    let bursts = conn.brings_bursts();
+                    conn.reads_since_sleep = if bursts {
                         0
                     } else {
                         conn.reads_since_sleep + 1
                     };
-                    if conn.large && conn.interest == PollInterest::Nothing {
+                    if bursts && conn.interest == PollInterest::Nothing {
                         self.set_interest(i, PollInterest::In);
                     } else if conn.reads_since_sleep == BUSY_POLL_AFTER_READS
                         && self.busy_polled == Some(i)
@@ -140,7 +146,10 @@ impl Connected {
     /// there the sender's core has more to do than this one, and what is done here relieves it.
     #[inline]
     pub(super) fn asks_first(&self, i: usize) -> bool {
-        matches!(&self.peers[i].state, PeerState::Open(conn) if conn.large && !conn.bulk && conn.interest != PollInterest::Nothing)
+        matches!(&self.peers[i].state, PeerState::Open(conn)
+            if conn.brings_bursts()
+                && !conn.brings_bulk()
+                && conn.interest != PollInterest::Nothing)
     }
 
     #[inline]
@@ -220,8 +229,8 @@ impl Connected {
         let mut streams = std::mem::take(&mut self.streams);
         streams.retain(|&i| match &mut self.peers[i].state {
             PeerState::Open(conn) => {
-                conn.streams = conn.set_receive_low_water(most) || conn.is_streamed_to();
-                conn.streams
+                conn.listed_as_stream = conn.set_receive_low_water(most) || conn.is_streamed_to();
+                conn.listed_as_stream
             }
             _ => false,
         });

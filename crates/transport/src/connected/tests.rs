@@ -202,7 +202,7 @@ fn two_that_call_each_other_at_once_have_one_connection_and_lose_nothing() {
 fn encrypted_connections_carry_everything_and_a_wiretap_sees_nothing() {
     let (mut all, _) = wires(2, true);
     let mut keeps = keeps(2);
-    let sizes = [0, 1, 100, EAGER_MAX_BYTES, frame::WHOLE_MAX];
+    let sizes = [0, 1, 100, EAGER_MAX_BYTES, frame::WHOLE_MAX_BYTES];
     let mut next = 0;
     until(&mut all, &mut keeps, |w, k| {
         if next < sizes.len() {

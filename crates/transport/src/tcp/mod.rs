@@ -193,7 +193,7 @@ struct TcpOps;
 
 impl SocketOps for TcpOps {
     fn stream_max(&self) -> usize {
-        crate::connected::conn::frame::STREAM_MAX
+        crate::connected::conn::frame::STREAM_MAX_BYTES
     }
     fn zero_copy(&self) -> ZeroCopy {
         ZERO_COPY.get().copied().unwrap_or(ZeroCopy::IfFaster)

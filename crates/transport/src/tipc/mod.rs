@@ -312,6 +312,6 @@ struct TipcOps;
 impl SocketOps for TipcOps {
     /// One frame is one of TIPC's messages.
     fn stream_max(&self) -> usize {
-        MESSAGE_MAX - frame::HEADER - frame::HEAD_MAX
+        MESSAGE_MAX - frame::HEADER_BYTES - frame::HEAD_MAX_BYTES
     }
 }

@@ -1,32 +1,35 @@
-//! Frames: how messages stand in the stream of bytes that a connection carries.
+//! Frames: the form of messages in the stream of bytes that a connection carries.
 //!
 //! ```text
 //! u32  bytes that follow the header (head and body), little endian
-//! u8   what the message is to the floor above
+//! u8   the message's number, for the floor above
 //! u8   bytes of the head (streams only; otherwise 0)
-//! u8   kind: whole message, stream, opening word, farewell
-//! u8   a mark, so that a reader that has lost its place notices
+//! u8   kind: whole message, stream, open, farewell
+//! u8   a mark, by which a reader that is out of step finds out
 //! ```
 //!
-//! A whole message is delivered in one run. A stream's body is delivered as it comes, and goes
-//! straight to where it belongs if the floor above says where that is.
+//! A whole message is delivered in one run. A stream's body is delivered as it comes. It is read
+//! straight into its buffer if the floor above names one.
 
 use crate::{Inbox, ProcId};
 
-/// Bytes of a frame's header.
-pub const HEADER: usize = 8;
-/// Longest whole message, head and body, bytes.
-pub const WHOLE_MAX: usize = 64 * 1024 + 128;
-/// Longest head of a stream, bytes.
-pub const HEAD_MAX: usize = 64;
-/// Longest body of one stream frame, bytes; what is longer goes in several frames, and other
-/// messages may stand between them.
-pub const STREAM_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of a frame's header, as laid out above.
+pub const HEADER_BYTES: usize = 8;
+/// Longest whole message, head and body, bytes: 64 KiB of user data and the headers of the floors
+/// above. A choice; longer ones go as streams, so that no process needs memory for them.
+pub const WHOLE_MAX_BYTES: usize = 64 * 1024 + 128;
+/// Longest head of a stream, bytes. A choice: more than the floor above has.
+pub const HEAD_MAX_BYTES: usize = 64;
+/// Longest body of one stream frame, bytes. A longer body goes in several frames, and other
+/// messages may go between them. Shorter frames were measured to be slower (docs/measured/tcp.md).
+pub const STREAM_MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// Whole messages from this many bytes on go straight to where they belong, if that is known when
-/// they begin to arrive.
-pub const DIRECT_MIN: usize = 8 * 1024;
+/// Shortest whole message, bytes, that is read straight into its receive's buffer if that is known
+/// when the message begins to arrive. A choice: shorter ones cost less to copy than another system
+/// call.
+pub const DIRECT_MIN_BYTES: usize = 8 * 1024;
 
+/// The header's last byte. Any value that text and zeros do not have.
 const MARK: u8 = 0xf5;
 
 /// What a frame is.
@@ -37,28 +40,28 @@ pub enum Kind {
     Whole = 0,
     /// A message whose body is delivered as it comes.
     Stream = 1,
-    /// The called process's first word: this connection is the one that both use.
+    /// The accepting process's first frame: this connection is the one that both use.
     Open = 2,
-    /// The sender needs nothing more of the receiver and may end at any moment.
+    /// The sender needs nothing more from the receiver, and may end at any moment.
     Farewell = 3,
 }
 
-/// A frame's header as it travels.
-pub fn header(kind: Kind, message: u8, head: usize, len: usize) -> [u8; HEADER] {
+/// Encodes a frame's header.
+pub fn header(kind: Kind, message: u8, head: usize, len: usize) -> [u8; HEADER_BYTES] {
     let [a, b, c, d] = (len as u32).to_le_bytes();
     [a, b, c, d, message, head as u8, kind as u8, MARK]
 }
 
-/// Reads a header.
-fn parse(bytes: &[u8; HEADER]) -> Result<(Kind, u8, usize, usize), &'static str> {
+/// Decodes a frame's header: kind, number, bytes of the head, bytes of head and body.
+fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<(Kind, u8, usize, usize), &'static str> {
     let [a, b, c, d, message, head, kind, mark] = *bytes;
     let (len, head) = (u32::from_le_bytes([a, b, c, d]) as usize, usize::from(head));
     if mark != MARK {
         return Err("a frame without its mark");
     }
     let kind = match kind {
-        0 if head == 0 && len <= WHOLE_MAX => Kind::Whole,
-        1 if head <= HEAD_MAX && len > head && len - head <= STREAM_MAX => Kind::Stream,
+        0 if head == 0 && len <= WHOLE_MAX_BYTES => Kind::Whole,
+        1 if head <= HEAD_MAX_BYTES && len > head && len - head <= STREAM_MAX_BYTES => Kind::Stream,
         2 if len == 0 && head == 0 => Kind::Open,
         3 if len == 0 && head == 0 => Kind::Farewell,
         _ => return Err("a frame of impossible kind or length"),
@@ -66,33 +69,34 @@ fn parse(bytes: &[u8; HEADER]) -> Result<(Kind, u8, usize, usize), &'static str>
     Ok((kind, message, head, len))
 }
 
-/// What a reader has found besides messages.
+/// What a read has found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Found {
     /// Messages, or parts of streams, that were delivered.
     pub delivered: usize,
-    /// The opening word has come.
+    /// A frame of kind [`Kind::Open`] has come.
     pub opened: bool,
     /// The last frame was a farewell.
     pub farewell: bool,
-    /// Messages came before their receives.
-    pub kept: bool,
+    /// A message was unexpected: its receive was not posted.
+    pub unexpected: bool,
 }
 
-/// Where a reader stands in its connection's bytes.
+/// A reader's position in its connection's bytes.
 enum State {
-    /// Between frames, or in the middle of one whose beginning is here.
-    Frame { begun: Vec<u8>, needs: usize },
-    /// In the body of a stream.
+    /// Between frames if `partial` is empty. Otherwise in a frame of which `partial` has come; with
+    /// `needs` bytes of it the reader can go on.
+    Frame { partial: Vec<u8>, needs: usize },
+    /// In the body of a stream, of which `left` bytes are to come.
     Stream {
         message: u8,
-        head: [u8; HEAD_MAX],
+        head: [u8; HEAD_MAX_BYTES],
         head_len: usize,
         left: usize,
     },
 }
 
-/// Takes frames out of one connection's bytes. It holds memory only for a frame that has come in
+/// Takes frames out of one connection's bytes. It has memory only for a frame that has come in
 /// part.
 pub struct Reader {
     state: State,
@@ -109,25 +113,25 @@ impl Reader {
     pub fn new() -> Reader {
         Reader {
             state: State::Frame {
-                begun: Vec::new(),
+                partial: Vec::new(),
                 needs: 0,
             },
         }
     }
 
-    /// Where the next bytes of the connection belong, if that is known: the rest of a frame that
-    /// has come in part, or a place that `inbox` names for a stream or a long message.
+    /// Where the next bytes of the connection belong: behind a frame that has come in part, or in
+    /// the buffer that `inbox` names for a stream or a long message. `None`: it is not known.
     pub fn space<'a>(&'a mut self, from: ProcId, inbox: &'a mut dyn Inbox) -> Option<Space<'a>> {
-        self.begin_again(from, inbox);
+        self.offer_again(from, inbox);
         match &mut self.state {
-            State::Frame { begun, needs } => {
-                let filled = begun.len();
-                if *needs <= HEADER || filled == 0 {
+            State::Frame { partial, needs } => {
+                let filled = partial.len();
+                if *needs <= HEADER_BYTES || filled == 0 {
                     return None;
                 }
-                begun.resize(*needs, 0);
+                partial.resize(*needs, 0);
                 Some(Space {
-                    bytes: &mut begun[filled..],
+                    bytes: &mut partial[filled..],
                     filled,
                 })
             }
@@ -150,8 +154,8 @@ impl Reader {
         }
     }
 
-    /// `n` bytes have come into the [`Space`] that was given out, which had `filled` bytes before
-    /// it.
+    /// Takes the `n` bytes that have come into the [`Space`] last given out. That had `filled` bytes
+    /// of the same frame in front of it.
     pub fn filled(
         &mut self,
         from: ProcId,
@@ -161,10 +165,10 @@ impl Reader {
     ) -> Result<Found, &'static str> {
         let mut found = Found::default();
         match &mut self.state {
-            State::Frame { begun, needs } => {
-                begun.truncate(filled + n);
-                if begun.len() == *needs {
-                    let whole = std::mem::take(begun);
+            State::Frame { partial, needs } => {
+                partial.truncate(filled + n);
+                if partial.len() == *needs {
+                    let whole = std::mem::take(partial);
                     *needs = 0;
                     let rest = self.frame(from, &whole, inbox, &mut found)?;
                     debug_assert_eq!(rest, whole.len());
@@ -187,8 +191,8 @@ impl Reader {
         Ok(found)
     }
 
-    /// Bytes that are still to come of the stream frame that has begun; 0: none has.
-    pub fn coming(&self) -> usize {
+    /// Bytes that are still to come of the stream frame that has begun. 0: none has.
+    pub fn stream_left(&self) -> usize {
         match self.state {
             State::Stream { left, .. } => left,
             State::Frame { .. } => 0,
@@ -196,8 +200,8 @@ impl Reader {
     }
 
     /// Returns whether all that came has been delivered.
-    pub fn is_between(&self) -> bool {
-        matches!(&self.state, State::Frame { begun, .. } if begun.is_empty())
+    pub fn is_between_frames(&self) -> bool {
+        matches!(&self.state, State::Frame { partial, .. } if partial.is_empty())
     }
 
     fn end_stream(&mut self) {
@@ -206,7 +210,7 @@ impl Reader {
         }
     }
 
-    /// Takes bytes of the connection, all of them, and delivers what is complete.
+    /// Takes all of `bytes`, the next ones of the connection, and delivers what is complete.
     pub fn feed(
         &mut self,
         from: ProcId,
@@ -216,19 +220,19 @@ impl Reader {
         let mut found = Found::default();
         while !bytes.is_empty() {
             match &mut self.state {
-                State::Frame { begun, needs } if begun.is_empty() => {
+                State::Frame { partial, needs } if partial.is_empty() => {
                     let taken = self.frame(from, bytes, inbox, &mut found)?;
                     bytes = &bytes[taken..];
                 }
-                State::Frame { begun, needs } => {
-                    if *needs < HEADER {
-                        *needs = HEADER;
+                State::Frame { partial, needs } => {
+                    if *needs < HEADER_BYTES {
+                        *needs = HEADER_BYTES;
                     }
-                    let take = (*needs - begun.len()).min(bytes.len());
-                    begun.extend_from_slice(&bytes[..take]);
+                    let take = (*needs - partial.len()).min(bytes.len());
+                    partial.extend_from_slice(&bytes[..take]);
                     bytes = &bytes[take..];
-                    if begun.len() == *needs {
-                        let whole = std::mem::take(begun);
+                    if partial.len() == *needs {
+                        let whole = std::mem::take(partial);
                         *needs = 0;
                         self.frame(from, &whole, inbox, &mut found)?;
                     }
@@ -251,8 +255,8 @@ impl Reader {
         Ok(found)
     }
 
-    /// Between frames: takes one off the front of `bytes` and returns how many bytes that were.
-    /// What is not a whole frame is kept.
+    /// Takes one frame off the front of `bytes`, where the reader is between frames. Returns how
+    /// many bytes that were. What is not a whole frame is kept.
     fn frame(
         &mut self,
         from: ProcId,
@@ -260,30 +264,30 @@ impl Reader {
         inbox: &mut dyn Inbox,
         found: &mut Found,
     ) -> Result<usize, &'static str> {
-        let Some((start, rest)) = bytes.split_first_chunk::<HEADER>() else {
-            return Ok(self.keep(bytes, HEADER));
+        let Some((start, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+            return Ok(self.keep(bytes, HEADER_BYTES));
         };
         let (kind, message, head, len) = parse(start)?;
         match kind {
             Kind::Whole => {
                 let Some(whole) = rest.get(..len) else {
-                    if let Some(head) = self.begin(from, message, rest, len, inbox) {
+                    if let Some(head) = self.offer(from, message, rest, len, inbox) {
                         found.farewell = false;
-                        return Ok(HEADER + head);
+                        return Ok(HEADER_BYTES + head);
                     }
-                    return Ok(self.keep(bytes, HEADER + len));
+                    return Ok(self.keep(bytes, HEADER_BYTES + len));
                 };
                 found.farewell = false;
                 found.delivered += 1;
-                found.kept |= inbox.on_message(from, message, whole);
-                Ok(HEADER + len)
+                found.unexpected |= inbox.on_message(from, message, whole);
+                Ok(HEADER_BYTES + len)
             }
             Kind::Stream => {
                 let Some(given) = rest.get(..head) else {
-                    return Ok(self.keep(bytes, HEADER + head));
+                    return Ok(self.keep(bytes, HEADER_BYTES + head));
                 };
                 found.farewell = false;
-                let mut kept = [0; HEAD_MAX];
+                let mut kept = [0; HEAD_MAX_BYTES];
                 kept[..head].copy_from_slice(given);
                 self.state = State::Stream {
                     message,
@@ -291,22 +295,22 @@ impl Reader {
                     head_len: head,
                     left: len - head,
                 };
-                Ok(HEADER + head)
+                Ok(HEADER_BYTES + head)
             }
             Kind::Open => {
                 found.opened = true;
-                Ok(HEADER)
+                Ok(HEADER_BYTES)
             }
             Kind::Farewell => {
                 found.farewell = true;
-                Ok(HEADER)
+                Ok(HEADER_BYTES)
             }
         }
     }
 
-    /// A whole message of which `start` is here: if `inbox` takes it as it comes, the bytes of its
-    /// head.
-    fn begin(
+    /// Offers `inbox` a whole message of which `start` has come. Returns the bytes of its head if
+    /// `inbox` takes the rest as a stream.
+    fn offer(
         &mut self,
         from: ProcId,
         message: u8,
@@ -314,11 +318,11 @@ impl Reader {
         len: usize,
         inbox: &mut dyn Inbox,
     ) -> Option<usize> {
-        if len < DIRECT_MIN {
+        if len < DIRECT_MIN_BYTES {
             return None;
         }
         let head_len = inbox.on_message_start(from, message, start, len)?;
-        let mut head = [0; HEAD_MAX];
+        let mut head = [0; HEAD_MAX_BYTES];
         head.get_mut(..head_len)?
             .copy_from_slice(start.get(..head_len)?);
         self.state = State::Stream {
@@ -330,31 +334,36 @@ impl Reader {
         Some(head_len)
     }
 
-    /// Of a long message the beginning is here, and `inbox` did not take it when that came. It may
-    /// now: a receive may have been posted since.
+    /// Offers `inbox` once more a long message that has come in part: its receive may have been
+    /// posted since.
     #[inline]
-    fn begin_again(&mut self, from: ProcId, inbox: &mut dyn Inbox) {
-        let State::Frame { begun, needs } = &mut self.state else {
+    fn offer_again(&mut self, from: ProcId, inbox: &mut dyn Inbox) {
+        let State::Frame { partial, needs } = &mut self.state else {
             return;
         };
-        if *needs < HEADER + DIRECT_MIN || begun.len() <= HEADER {
+        if *needs < HEADER_BYTES + DIRECT_MIN_BYTES || partial.len() <= HEADER_BYTES {
             return;
         }
-        let (kept, needs) = (std::mem::take(begun), *needs);
+        let (kept, needs) = (std::mem::take(partial), *needs);
         let taken = kept.split_first_chunk().and_then(|(start, rest)| {
             let (kind, message, _, len) = parse(start).ok()?;
-            let begins = kind == Kind::Whole;
-            let head = begins.then(|| self.begin(from, message, rest, len, inbox));
+            let is_whole = kind == Kind::Whole;
+            let head = is_whole.then(|| self.offer(from, message, rest, len, inbox));
             Some((rest, head??))
         });
         match taken {
-            Some((rest, head)) => self.pass(from, &rest[head..], inbox),
-            None => self.state = State::Frame { begun: kept, needs },
+            Some((rest, head)) => self.deliver_part(from, &rest[head..], inbox),
+            None => {
+                self.state = State::Frame {
+                    partial: kept,
+                    needs,
+                }
+            }
         }
     }
 
-    /// The next bytes of the stream that has begun are here; there are more to come.
-    fn pass(&mut self, from: ProcId, bytes: &[u8], inbox: &mut dyn Inbox) {
+    /// Delivers the next bytes of the stream that has begun. More are to come.
+    fn deliver_part(&mut self, from: ProcId, bytes: &[u8], inbox: &mut dyn Inbox) {
         if let State::Stream {
             message,
             head,
@@ -368,10 +377,11 @@ impl Reader {
         }
     }
 
+    /// Keeps the beginning of a frame until `needs` bytes of it are there.
     fn keep(&mut self, bytes: &[u8], needs: usize) -> usize {
-        let mut begun = Vec::with_capacity(needs);
-        begun.extend_from_slice(bytes);
-        self.state = State::Frame { begun, needs };
+        let mut partial = Vec::with_capacity(needs);
+        partial.extend_from_slice(bytes);
+        self.state = State::Frame { partial, needs };
         bytes.len()
     }
 }

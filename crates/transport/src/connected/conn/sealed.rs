@@ -3,7 +3,7 @@
 use super::frame::{self, Found, Kind};
 use super::receive::{merge, read};
 use super::send::QUEUE_MAX_BYTES;
-use super::{Broken, Conn};
+use super::{Broken, Conn, Direction};
 use crate::Inbox;
 use ferry_auth::{HEADER_BYTES, Opener, PAYLOAD_MAX_BYTES, Sealer, TAG_BYTES, body_bytes};
 
@@ -31,14 +31,14 @@ impl Conn {
         let Some(seal) = &mut self.seal else {
             return Ok(());
         };
-        let plain = self.queue.split_off(at);
+        let plain = self.sender.queue.split_off(at);
         for piece in plain.chunks(PAYLOAD_MAX_BYTES) {
-            let start = self.queue.len();
-            self.queue.extend_from_slice(&[0; HEADER_BYTES]);
-            self.queue.extend_from_slice(piece);
-            self.queue.extend_from_slice(&[0; TAG_BYTES]);
+            let start = self.sender.queue.len();
+            self.sender.queue.extend_from_slice(&[0; HEADER_BYTES]);
+            self.sender.queue.extend_from_slice(piece);
+            self.sender.queue.extend_from_slice(&[0; TAG_BYTES]);
             seal.sealer
-                .seal(&mut self.queue[start..])
+                .seal(&mut self.sender.queue[start..])
                 .map_err(|_| Broken::Malformed("nothing: a record could not be sealed"))?;
         }
         Ok(())
@@ -52,20 +52,20 @@ impl Conn {
         body: &[u8],
     ) -> Result<usize, Broken> {
         let piece = &body[..body.len().min(QUEUE_MAX_BYTES / 2)];
-        let n = frame::HEADER + head.len();
-        let at = self.begin(n + piece.len());
-        let out = &mut self.queue[at..];
-        out[..frame::HEADER].copy_from_slice(&frame::header(
+        let n = frame::HEADER_BYTES + head.len();
+        let at = self.sender.reserve(n + piece.len());
+        let out = &mut self.sender.queue[at..];
+        out[..frame::HEADER_BYTES].copy_from_slice(&frame::header(
             Kind::Stream,
             message,
             head.len(),
             head.len() + piece.len(),
         ));
-        out[frame::HEADER..n].copy_from_slice(head);
+        out[frame::HEADER_BYTES..n].copy_from_slice(head);
         out[n..].copy_from_slice(piece);
         self.seal_from(at)?;
         self.flush()?;
-        self.farewell_said = false;
+        self.sender.direction = Direction::Open;
         Ok(piece.len())
     }
 
@@ -100,7 +100,7 @@ impl Conn {
             if seal.begun.len() == whole {
                 let mut record = std::mem::take(&mut seal.begun);
                 let plain = seal.opener.open(&mut record).map_err(bad)?;
-                let found = self.reader.feed(self.peer, plain, inbox);
+                let found = self.receiver.reader.feed(self.peer, plain, inbox);
                 merge(all, found.map_err(Broken::Malformed)?);
                 record.clear();
                 seal.begun = record;

@@ -1,66 +1,146 @@
-//! Sending by a connection: whole messages, streams, and the queue of what has no room.
+//! The sending side of a connection: whole messages, streams, and the queue of what has no room.
 
-use super::frame::{self, Kind};
-use super::{Broken, Conn, PACKET_BYTES};
+use super::frame::{self, HEAD_MAX_BYTES, HEADER_BYTES, Kind};
+use super::{Broken, Conn, Direction, PACKET_BYTES};
 use crate::Body;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 
-/// Bytes that may wait for room in the socket; more messages are answered Full.
+/// Bytes that may wait for room in the socket. Above this, messages are answered Full. A choice:
+/// four whole messages, so that a burst of short ones goes in one call later.
 pub(super) const QUEUE_MAX_BYTES: usize = 256 * 1024;
 
-/// Messages (frame header and all) up to this many bytes are copied into one run before they are
-/// sent: the system takes that sooner than two.
+/// Messages of up to this many bytes, frame header included, are copied into one run before they
+/// are sent: the system takes two runs longer than the copy takes. Measured
+/// (docs/measured/tcp.md); 16 KiB of user data, and 128 bytes for the headers in front of it.
 const COPY_MAX_BYTES: usize = 16 * 1024 + 128;
+
+/// Whether large bodies have gone to the system by reference.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pages {
+    /// The system has copies only.
+    Copied,
+    /// The system may still read the program's own pages.
+    Referenced,
+}
+
+/// What a connection keeps for sending.
+pub(super) struct Sender {
+    /// Bytes for which the socket had no room, from `queue_sent` on.
+    pub queue: Vec<u8>,
+    /// Bytes at the queue's front that the socket has taken.
+    pub queue_sent: usize,
+    /// Bytes of the begun stream frame that the caller has yet to give.
+    pub stream_left: usize,
+    /// Longest body of one stream frame, bytes.
+    pub stream_max: usize,
+    /// Most bytes that one system call may be given.
+    pub write_max: usize,
+    pub direction: Direction,
+    pub pages: Pages,
+}
+
+impl Sender {
+    pub fn new(stream_max: usize) -> Sender {
+        Sender {
+            queue: Vec::new(),
+            queue_sent: 0,
+            stream_left: 0,
+            stream_max,
+            write_max: usize::MAX,
+            direction: Direction::Open,
+            pages: Pages::Copied,
+        }
+    }
+
+    #[inline]
+    pub fn is_behind(&self) -> bool {
+        self.queue_sent < self.queue.len()
+    }
+
+    /// Returns whether another frame may begin now.
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.stream_left == 0 && self.queue.len() - self.queue_sent < QUEUE_MAX_BYTES
+    }
+
+    /// Queues what the socket did not take of `start` and `bytes`: all but the first `sent` bytes.
+    #[cold]
+    pub fn queue_rest(&mut self, start: &[u8], bytes: &[u8], sent: usize) {
+        self.compact();
+        self.queue
+            .extend_from_slice(&start[sent.min(start.len())..]);
+        self.queue
+            .extend_from_slice(&bytes[sent.saturating_sub(start.len())..]);
+    }
+
+    /// Makes room for `len` bytes at the end of the queue. Returns where they begin.
+    pub fn reserve(&mut self, len: usize) -> usize {
+        self.compact();
+        let at = self.queue.len();
+        self.queue.resize(at + len, 0);
+        at
+    }
+
+    /// Drops bytes that were sent from the queue's front, once they are many.
+    fn compact(&mut self) {
+        if self.queue_sent > 0
+            && (self.queue_sent == self.queue.len() || self.queue_sent > QUEUE_MAX_BYTES / 2)
+        {
+            self.queue.drain(..self.queue_sent);
+            self.queue_sent = 0;
+        }
+    }
+}
 
 /// Header and head of a stream whose body has `len` bytes, and how many bytes they are.
 pub(super) fn stream_start(
     message: u8,
     head: &[u8],
     len: usize,
-) -> ([u8; frame::HEADER + frame::HEAD_MAX], usize) {
-    let mut start = [0; frame::HEADER + frame::HEAD_MAX];
-    let n = frame::HEADER + head.len();
+) -> ([u8; HEADER_BYTES + HEAD_MAX_BYTES], usize) {
+    let mut start = [0; HEADER_BYTES + HEAD_MAX_BYTES];
+    let n = HEADER_BYTES + head.len();
     let header = frame::header(Kind::Stream, message, head.len(), head.len() + len);
-    start[..frame::HEADER].copy_from_slice(&header);
-    start[frame::HEADER..n].copy_from_slice(head);
+    start[..HEADER_BYTES].copy_from_slice(&header);
+    start[HEADER_BYTES..n].copy_from_slice(head);
     (start, n)
 }
 
-/// Writes from the front of `first` and then `second`, not more than `most`; returns how many bytes
-/// the socket took.
+/// Writes from the front of `first` and then `second`, at most `write_max` bytes. Returns how many
+/// bytes the socket took.
 ///
 /// TIPC cuts what it is given for the link that it used when the connection was made. If another
-/// link with smaller packets has taken over, it refuses what is longer than one of those: from then
-/// on it gets no more than that at once.
+/// link with smaller packets has taken over, it refuses what is longer than one of those. From
+/// then on the connection gives it no more than one packet at once.
 #[inline]
 pub(super) fn write(
     socket: &OwnedFd,
-    most: &mut usize,
+    write_max: &mut usize,
     first: &[u8],
     second: &[u8],
 ) -> Result<usize, Broken> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     loop {
-        let sent = if first.len() + second.len() > *most {
+        let sent = if first.len() + second.len() > *write_max {
             let one = if first.is_empty() { second } else { first };
-            rustix::net::send(socket, &one[..one.len().min(*most)], flags)
+            rustix::net::send(socket, &one[..one.len().min(*write_max)], flags)
         } else if second.is_empty() {
             rustix::net::send(socket, first, flags)
         } else if first.is_empty() {
             rustix::net::send(socket, second, flags)
         } else {
-            let pieces = [IoSlice::new(first), IoSlice::new(second)];
-            sendmsg(socket, &pieces, &mut SendAncillaryBuffer::default(), flags)
+            let runs = [IoSlice::new(first), IoSlice::new(second)];
+            sendmsg(socket, &runs, &mut SendAncillaryBuffer::default(), flags)
         };
         return match sent {
             Ok(n) => Ok(n),
             Err(Errno::AGAIN) => Ok(0),
             Err(Errno::INTR) => continue,
-            Err(Errno::MSGSIZE) if *most > PACKET_BYTES => {
-                *most = PACKET_BYTES;
+            Err(Errno::MSGSIZE) if *write_max > PACKET_BYTES => {
+                *write_max = PACKET_BYTES;
                 continue;
             }
             Err(e) => Err(Broken::System(e)),
@@ -69,13 +149,7 @@ pub(super) fn write(
 }
 
 impl Conn {
-    /// May another frame begin now?
-    #[inline]
-    fn has_room(&self) -> bool {
-        self.stream_left == 0 && self.queue.len() - self.sent < QUEUE_MAX_BYTES
-    }
-
-    /// Sends a whole message, or takes it to be sent. `scratch` is overwritten. False: no room.
+    /// Sends a whole message, or queues it. `scratch` is overwritten. False: no room.
     #[inline]
     pub fn send(
         &mut self,
@@ -84,9 +158,9 @@ impl Conn {
         body: Body<'_>,
         scratch: &mut [u8],
     ) -> Result<bool, Broken> {
-        if !self.has_room() {
+        if !self.sender.has_room() {
             self.flush()?;
-            if !self.has_room() {
+            if !self.sender.has_room() {
                 return Ok(false);
             }
         }
@@ -94,37 +168,34 @@ impl Conn {
         let header = frame::header(Kind::Whole, message, 0, len);
         match body {
             Body::Bytes(bytes) if !self.is_behind() && self.seal.is_none() => {
-                // One run for header and head, and a body that is not long: a further piece costs
-                // the kernel more than these bytes cost to copy.
-                if let Some(run) = scratch.get_mut(..frame::HEADER + len)
+                if let Some(run) = scratch.get_mut(..HEADER_BYTES + len)
                     && run.len() <= COPY_MAX_BYTES
                 {
-                    let (first, rest) = run.split_at_mut(frame::HEADER + head.len());
-                    first[..frame::HEADER].copy_from_slice(&header);
-                    first[frame::HEADER..].copy_from_slice(head);
+                    let (first, rest) = run.split_at_mut(HEADER_BYTES + head.len());
+                    first[..HEADER_BYTES].copy_from_slice(&header);
+                    first[HEADER_BYTES..].copy_from_slice(head);
                     rest.copy_from_slice(bytes);
-                    let gone = write(&self.socket, &mut self.write_max, run, &[])?;
-                    if gone < run.len() {
-                        self.keep(run, &[], gone);
+                    let sent = write(&self.socket, &mut self.sender.write_max, run, &[])?;
+                    if sent < run.len() {
+                        self.sender.queue_rest(run, &[], sent);
                     }
-                    self.farewell_said = false;
+                    self.sender.direction = Direction::Open;
                     return Ok(true);
                 }
-                let mut start = [0; frame::HEADER + frame::HEAD_MAX];
-                let n = frame::HEADER + head.len();
-                start[..frame::HEADER].copy_from_slice(&header);
-                start[frame::HEADER..n].copy_from_slice(head);
-                let gone = write(&self.socket, &mut self.write_max, &start[..n], bytes)?;
-                if gone < n + bytes.len() {
-                    self.keep(&start[..n], bytes, gone);
+                let mut start = [0; HEADER_BYTES + HEAD_MAX_BYTES];
+                let n = HEADER_BYTES + head.len();
+                start[..HEADER_BYTES].copy_from_slice(&header);
+                start[HEADER_BYTES..n].copy_from_slice(head);
+                let sent = write(&self.socket, &mut self.sender.write_max, &start[..n], bytes)?;
+                if sent < n + bytes.len() {
+                    self.sender.queue_rest(&start[..n], bytes, sent);
                 }
             }
             body => {
-                let at = self.begin(frame::HEADER + len);
-                let out = &mut self.queue[at..];
-                out[..frame::HEADER].copy_from_slice(&header);
-                let (first, rest) =
-                    out[frame::HEADER..frame::HEADER + len].split_at_mut(head.len());
+                let at = self.sender.reserve(HEADER_BYTES + len);
+                let out = &mut self.sender.queue[at..];
+                out[..HEADER_BYTES].copy_from_slice(&header);
+                let (first, rest) = out[HEADER_BYTES..HEADER_BYTES + len].split_at_mut(head.len());
                 first.copy_from_slice(head);
                 match body {
                     Body::Bytes(bytes) => rest.copy_from_slice(bytes),
@@ -134,47 +205,32 @@ impl Conn {
                 self.flush()?;
             }
         }
-        self.farewell_said = false;
+        self.sender.direction = Direction::Open;
         Ok(true)
     }
 
-    /// Keeps what the socket did not take of `start` and `bytes`.
-    #[cold]
-    pub(super) fn keep(&mut self, start: &[u8], bytes: &[u8], gone: usize) {
-        self.compact();
-        self.queue
-            .extend_from_slice(&start[gone.min(start.len())..]);
-        self.queue
-            .extend_from_slice(&bytes[gone.saturating_sub(start.len())..]);
-    }
-
-    /// Room at the end of the queue for `len` bytes; returns where they begin. With encryption they
-    /// become records by `seal_from`.
-    pub(super) fn begin(&mut self, len: usize) -> usize {
-        self.compact();
-        let at = self.queue.len();
-        self.queue.resize(at + len, 0);
-        at
-    }
-
-    fn compact(&mut self) {
-        if self.sent > 0 && (self.sent == self.queue.len() || self.sent > QUEUE_MAX_BYTES / 2) {
-            self.queue.drain(..self.sent);
-            self.sent = 0;
-        }
-    }
-
-    /// Sends a word without a body.
-    pub fn say(&mut self, kind: Kind) -> Result<(), Broken> {
+    /// Sends a frame that has neither head nor body.
+    pub fn send_empty(&mut self, kind: Kind) -> Result<(), Broken> {
         let header = frame::header(kind, 0, 0, 0);
-        let at = self.begin(frame::HEADER);
-        self.queue[at..].copy_from_slice(&header);
+        let at = self.sender.reserve(HEADER_BYTES);
+        self.sender.queue[at..].copy_from_slice(&header);
         self.seal_from(at)?;
         self.flush()?;
         Ok(())
     }
 
-    /// Sends from the front of a stream's body, straight from the caller's memory; returns how many
+    /// Sends a farewell, unless it was the last frame or a stream frame is not complete. A failure
+    /// is found by the next read.
+    pub fn finish(&mut self) {
+        if self.sender.direction == Direction::Open
+            && !self.in_stream()
+            && self.send_empty(Kind::Farewell).is_ok()
+        {
+            self.sender.direction = Direction::Finished;
+        }
+    }
+
+    /// Sends from the front of a stream's body, straight from the caller's memory. Returns how many
     /// bytes were taken.
     pub fn stream(&mut self, message: u8, head: &[u8], body: &[u8]) -> Result<usize, Broken> {
         if self.is_behind() {
@@ -186,55 +242,57 @@ impl Conn {
         if self.seal.is_some() {
             return self.sealed_stream(message, head, body);
         }
-        if self.stream_left > 0 {
-            let piece = &body[..self.stream_left.min(body.len())];
-            let gone = write(&self.socket, &mut self.write_max, &[], piece)?;
-            self.stream_left -= gone;
-            return Ok(gone);
+        let sender = &mut self.sender;
+        if sender.stream_left > 0 {
+            let part = &body[..sender.stream_left.min(body.len())];
+            let sent = write(&self.socket, &mut sender.write_max, &[], part)?;
+            sender.stream_left -= sent;
+            return Ok(sent);
         }
-        let piece = &body[..body.len().min(self.stream_max)];
-        let (start, n) = stream_start(message, head, piece.len());
-        let gone = write(&self.socket, &mut self.write_max, &start[..n], piece)?;
-        if gone == 0 {
+        let part = &body[..body.len().min(sender.stream_max)];
+        let (start, n) = stream_start(message, head, part.len());
+        let sent = write(&self.socket, &mut sender.write_max, &start[..n], part)?;
+        if sent == 0 {
             return Ok(0);
         }
-        self.farewell_said = false;
-        if gone < n {
-            self.keep(&start[..n], &[], gone);
+        sender.direction = Direction::Open;
+        if sent < n {
+            sender.queue_rest(&start[..n], &[], sent);
         }
-        let taken = gone.saturating_sub(n);
-        self.stream_left = piece.len() - taken;
+        let taken = sent.saturating_sub(n);
+        sender.stream_left = part.len() - taken;
         Ok(taken)
     }
 
-    /// Hands the socket what waits. Returns whether it took any.
+    /// Hands the socket what is queued. Returns whether it took any.
     pub fn flush(&mut self) -> Result<bool, Broken> {
         let mut moved = false;
-        while self.is_behind() {
-            let gone = write(
+        let sender = &mut self.sender;
+        while sender.is_behind() {
+            let sent = write(
                 &self.socket,
-                &mut self.write_max,
-                &self.queue[self.sent..],
+                &mut sender.write_max,
+                &sender.queue[sender.queue_sent..],
                 &[],
             )?;
-            if gone == 0 {
+            if sent == 0 {
                 return Ok(moved);
             }
             moved = true;
-            self.sent += gone;
+            sender.queue_sent += sent;
         }
-        self.queue.clear();
-        self.sent = 0;
-        // A burst is over: what it needed is not kept for ever.
-        if self.queue.capacity() > 2 * frame::WHOLE_MAX {
-            self.queue = Vec::new();
+        sender.queue.clear();
+        sender.queue_sent = 0;
+        // Memory that a burst needed is given back.
+        if sender.queue.capacity() > 2 * frame::WHOLE_MAX_BYTES {
+            sender.queue = Vec::new();
         }
         Ok(moved)
     }
 
-    /// Returns whether a stream frame has begun and is not complete. Then nothing but its rest can
-    /// be sent.
+    /// Returns whether a stream frame has begun and is not complete. Then only its rest can be
+    /// sent.
     pub fn in_stream(&self) -> bool {
-        self.stream_left > 0
+        self.sender.stream_left > 0
     }
 }

@@ -1,13 +1,12 @@
-//! Large bodies that are given to the system by reference rather than copied into it (vmsplice(2),
-//! splice(2)).
+//! Large bodies that go to the system by reference instead of by copy (vmsplice(2), splice(2)).
 //!
-//! The peer's system copies once, out of the sender's own pages, if both are on one machine; a
-//! network card reads them where they lie. Until the peer has read all, the pages must stay as they
-//! are: that it has is said by its process, for what its system acknowledges may still lie in the
-//! sender's memory.
+//! If both processes are on one machine, the peer's system copies once, out of the sender's own
+//! pages. Otherwise the network card reads them where they lie. Until the peer has read all, the
+//! pages must stay as they are. Only the peer's process can say that it has: what its system has
+//! acknowledged may still lie in the sender's memory.
 
-use super::send::{stream_start, write};
-use super::{Broken, Conn};
+use super::send::{Pages, stream_start, write};
+use super::{Broken, Conn, Direction};
 use crate::{ProcId, ZeroCopy};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
@@ -15,69 +14,91 @@ use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Bytes that the pipe is to hold: as much as every process may ask for.
-const ROOM: usize = 1024 * 1024;
+/// Bytes that the pipe holds. The kernel's limit for processes without privileges
+/// (/proc/sys/fs/pipe-max-size).
+const PIPE_BYTES: usize = 1024 * 1024;
 
-/// Bytes given to the socket at once: as many whole pages as fit a packet of 64 KiB, header
-/// included. More would be cut, and the rest go by itself or begin the next packet, whose pages
-/// then lie across two.
-const PACKET: usize = 15 * 4096;
-/// Bytes put into the pipe at once.
-const GIVEN: usize = 4 * PACKET;
+/// Bytes spliced into the socket at once: as many whole pages as fit a packet of 64 KiB, header
+/// included. With more, the packet's last page would lie across two packets.
+const SPLICE_BYTES: usize = 15 * 4096;
+/// Bytes put into the pipe at once: four packets. Measured (docs/measured/tcp.md).
+const VMSPLICE_BYTES: usize = 4 * SPLICE_BYTES;
 
-/// The pipe by which pages go by reference. A socket that has no room leaves pages in it, and then
-/// it serves that one's peer alone.
+/// The pipe by which pages go by reference. A socket that has no room leaves pages in it. Until
+/// they have gone, it serves that socket's peer alone.
 #[derive(Default)]
 pub struct SplicePipe {
-    ends: Option<(OwnedFd, OwnedFd)>,
-    /// Bytes in it …
-    left: usize,
-    /// … and whose they are.
-    whose: ProcId,
-    /// The system will not have it.
-    refused: bool,
+    state: PipeState,
+}
+
+#[derive(Default)]
+enum PipeState {
+    /// Nobody has asked for it yet.
+    #[default]
+    Unmade,
+    /// It works.
+    Open(Pipe),
+    /// The system refuses it, or makes it too small.
+    Refused,
+}
+
+struct Pipe {
+    output: OwnedFd,
+    input: OwnedFd,
+    /// Bytes in it.
+    filled: usize,
+    /// The peer to which those bytes go.
+    peer: ProcId,
+}
+
+impl Pipe {
+    /// Makes a pipe of [`PIPE_BYTES`]. A user with many pipes gets small ones, by which bytes go
+    /// slower than by copying.
+    fn open() -> rustix::io::Result<Pipe> {
+        let (output, input) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        fcntl_setpipe_size(&input, PIPE_BYTES)?;
+        Ok(Pipe {
+            output,
+            input,
+            filled: 0,
+            peer: 0,
+        })
+    }
 }
 
 impl SplicePipe {
     /// Returns whether pages can go to this peer by reference now.
     pub fn serves(&mut self, peer: ProcId) -> bool {
-        if self.refused || self.left > 0 && self.whose != peer {
-            return false;
+        if let PipeState::Unmade = self.state {
+            self.state = Pipe::open().map_or(PipeState::Refused, PipeState::Open);
         }
-        if self.ends.is_none() {
-            match pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK) {
-                Ok((out, into)) => {
-                    // By a small one, which is all that a user with many has, bytes go slower than
-                    // by copying.
-                    self.refused = fcntl_setpipe_size(&into, ROOM).is_err();
-                    self.ends = Some((out, into));
-                }
-                Err(_) => self.refused = true,
-            }
+        match &self.state {
+            PipeState::Open(pipe) => pipe.filled == 0 || pipe.peer == peer,
+            _ => false,
         }
-        !self.refused
     }
 
-    /// Nothing more goes to this peer.
+    /// Drops what waits in the pipe for this peer: nothing more goes there.
     pub fn forget(&mut self, peer: ProcId) {
-        if self.left > 0 && self.whose == peer {
-            self.empty();
+        if let PipeState::Open(pipe) = &self.state
+            && pipe.filled > 0
+            && pipe.peer == peer
+        {
+            self.state = PipeState::Unmade;
         }
     }
 
-    fn empty(&mut self) {
-        (self.ends, self.left) = (None, 0);
-    }
-
-    /// Gives the socket the pages of `body`, of which the pipe may hold the first already. Returns
-    /// how many bytes it took.
-    pub fn give(&mut self, peer: ProcId, socket: &OwnedFd, body: &[u8]) -> Result<usize, Broken> {
-        let mut gone = 0;
-        let quiet = Quiet::new();
-        while gone < body.len() {
-            let Some((out, into)) = &self.ends else { break };
-            if self.left == 0 {
-                let next = &body[gone..body.len().min(gone + GIVEN)];
+    /// Gives the socket the pages of `body`. The first of them may be in the pipe already. Returns
+    /// how many bytes the socket took.
+    pub fn send(&mut self, peer: ProcId, socket: &OwnedFd, body: &[u8]) -> Result<usize, Broken> {
+        let mut sent = 0;
+        let signal = BlockedSigpipe::new();
+        while sent < body.len() {
+            let PipeState::Open(pipe) = &mut self.state else {
+                break;
+            };
+            if pipe.filled == 0 {
+                let next = &body[sent..body.len().min(sent + VMSPLICE_BYTES)];
                 let run = libc::iovec {
                     iov_base: next.as_ptr().cast_mut().cast(),
                     iov_len: next.len(),
@@ -85,65 +106,69 @@ impl SplicePipe {
                 // SAFETY: the system only reads `run` and takes references to the pages that it
                 // names, which lie in a live slice.
                 let n = unsafe {
-                    libc::vmsplice(into.as_raw_fd(), &raw const run, 1, libc::SPLICE_F_NONBLOCK)
+                    libc::vmsplice(
+                        pipe.input.as_raw_fd(),
+                        &raw const run,
+                        1,
+                        libc::SPLICE_F_NONBLOCK,
+                    )
                 };
                 let Ok(n @ 1..) = usize::try_from(n) else {
                     // These pages cannot go by reference.
-                    let mut most = usize::MAX;
-                    return Ok(gone + write(socket, &mut most, &[], &body[gone..])?);
+                    let mut write_max = usize::MAX;
+                    return Ok(sent + write(socket, &mut write_max, &[], &body[sent..])?);
                 };
-                (self.left, self.whose) = (n, peer);
+                (pipe.filled, pipe.peer) = (n, peer);
             }
-            // No SPLICE_F_MORE: what a call gives is a packet, and another's bytes are not to fill
-            // it up.
+            // Without SPLICE_F_MORE each call makes a packet of its own. The next call's bytes are
+            // not to fill it up.
             let none = std::ptr::null_mut();
             // SAFETY: two descriptors that are open, and no offsets.
             let n = unsafe {
                 libc::splice(
-                    out.as_raw_fd(),
+                    pipe.output.as_raw_fd(),
                     none,
                     socket.as_raw_fd(),
                     none,
-                    self.left.min(PACKET),
+                    pipe.filled.min(SPLICE_BYTES),
                     libc::SPLICE_F_NONBLOCK,
                 )
             };
             match usize::try_from(n) {
                 Ok(0) => break,
                 Ok(n) => {
-                    gone += n;
-                    self.left -= n;
+                    sent += n;
+                    pipe.filled -= n;
                 }
                 Err(_) => match Errno::from_io_error(&std::io::Error::last_os_error()) {
                     Some(Errno::AGAIN) => break,
                     Some(Errno::INTR) => {}
-                    Some(Errno::INVAL) => {
-                        self.empty();
-                        self.refused = true;
-                    }
+                    Some(Errno::INVAL) => self.state = PipeState::Refused,
                     other => {
-                        self.empty();
+                        self.state = PipeState::Unmade;
                         if other == Some(Errno::PIPE) {
-                            quiet.swallow();
+                            signal.take();
                         }
                         return Err(Broken::System(other.unwrap_or(Errno::IO)));
                     }
                 },
             }
         }
-        Ok(gone)
+        Ok(sent)
     }
 }
 
-/// While it lives, writing to a connection that has broken raises no signal: splice(2) cannot be
-/// told so.
-struct Quiet {
+/// Blocks SIGPIPE in this thread while it lives. splice(2) to a broken connection raises that
+/// signal, and has no flag against it.
+struct BlockedSigpipe {
+    /// The thread's signal mask before.
     before: libc::sigset_t,
-    /// SIGPIPE was blocked before, or had come: it is the program's.
-    theirs: bool,
+    /// The program had blocked SIGPIPE itself, so a pending one is the program's.
+    was_blocked: bool,
 }
 
-fn pipe_signal() -> libc::sigset_t {
+/// A set with SIGPIPE alone.
+fn sigpipe() -> libc::sigset_t {
     // SAFETY: sigemptyset initializes the set.
     unsafe {
         let mut set = std::mem::zeroed();
@@ -153,25 +178,28 @@ fn pipe_signal() -> libc::sigset_t {
     }
 }
 
-impl Quiet {
-    fn new() -> Quiet {
-        let set = pipe_signal();
+impl BlockedSigpipe {
+    fn new() -> BlockedSigpipe {
+        let set = sigpipe();
         // SAFETY: only this thread's mask changes; `before` is written before it is read.
         unsafe {
             let mut before = std::mem::zeroed();
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
-            let theirs = libc::sigismember(&raw const before, libc::SIGPIPE) == 1;
-            Quiet { before, theirs }
+            let was_blocked = libc::sigismember(&raw const before, libc::SIGPIPE) == 1;
+            BlockedSigpipe {
+                before,
+                was_blocked,
+            }
         }
     }
 
-    /// Takes the signal that has come.
+    /// Takes the signal that was raised.
     #[cold]
-    fn swallow(&self) {
-        if self.theirs {
+    fn take(&self) {
+        if self.was_blocked {
             return;
         }
-        let set = pipe_signal();
+        let set = sigpipe();
         let now = libc::timespec {
             tv_sec: 0,
             tv_nsec: 0,
@@ -181,7 +209,7 @@ impl Quiet {
     }
 }
 
-impl Drop for Quiet {
+impl Drop for BlockedSigpipe {
     fn drop(&mut self) {
         // SAFETY: this thread's own mask, as it was.
         unsafe {
@@ -195,7 +223,8 @@ impl Drop for Quiet {
 }
 
 impl Conn {
-    /// As [`Conn::stream`], but the bytes go to the system by reference, where that works.
+    /// Sends from the front of a stream's body as [`Conn::stream`] does. Where that works, the bytes
+    /// go to the system by reference.
     pub fn stream_zero_copy(
         &mut self,
         pipe: &mut SplicePipe,
@@ -209,37 +238,38 @@ impl Conn {
         if self.is_behind() {
             self.flush()?;
         }
-        if self.stream_left == 0 && !self.is_behind() {
-            let len = body.len().min(self.stream_max);
+        let sender = &mut self.sender;
+        if sender.stream_left == 0 && !sender.is_behind() {
+            let len = body.len().min(sender.stream_max);
             let (start, n) = stream_start(message, head, len);
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL | SendFlags::MORE;
-            let gone = match rustix::net::send(&self.socket, &start[..n], flags) {
-                Ok(gone) => gone,
+            let sent = match rustix::net::send(&self.socket, &start[..n], flags) {
+                Ok(sent) => sent,
                 Err(Errno::AGAIN | Errno::INTR) => return Ok(0),
                 Err(e) => return Err(Broken::System(e)),
             };
-            self.farewell_said = false;
-            self.stream_left = len;
-            if gone < n {
-                self.keep(&start[..n], &[], gone);
+            sender.direction = Direction::Open;
+            sender.stream_left = len;
+            if sent < n {
+                sender.queue_rest(&start[..n], &[], sent);
             }
         }
-        if self.is_behind() {
+        if sender.is_behind() {
             return Ok(0);
         }
-        self.lent = true;
-        let piece = &body[..self.stream_left.min(body.len())];
-        let taken = pipe.give(self.peer, &self.socket, piece)?;
-        self.stream_left -= taken;
+        sender.pages = Pages::Referenced;
+        let part = &body[..sender.stream_left.min(body.len())];
+        let taken = pipe.send(self.peer, &self.socket, part)?;
+        sender.stream_left -= taken;
         Ok(taken)
     }
 
-    /// Nothing more goes this way, whatever its system still holds: what went by reference is the
-    /// program's again, and must not go with other bytes in it.
+    /// Prepares to drop the connection. Pages that went by reference are the program's again, and
+    /// must not go out later with other bytes in them. So such a connection is reset when it is
+    /// closed, whatever its system still holds.
     pub fn give_up(&self) {
-        if self.lent {
-            // It is closed at once then, and its peer's system told so. If it is refused, the
-            // system goes on trying for a while.
+        if self.sender.pages == Pages::Referenced {
+            // If this is refused, the system goes on trying for a while.
             let _ = rustix::net::sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
         }
     }

@@ -45,7 +45,7 @@ impl Connected {
         let mut conn = Box::new(Conn::new(process, path, socket, sealed(session)));
         self.forget(i);
         // If that fails, reading says why.
-        let _ = conn.say(frame::Kind::Open);
+        let _ = conn.send_empty(frame::Kind::Open);
         self.peers[i].state = PeerState::Open(conn);
         self.set_interest(i, PollInterest::In);
         self.set_timer();
@@ -60,7 +60,7 @@ impl Connected {
         if self.busy_polled == Some(i) {
             self.busy_polled = None;
         }
-        let leaving = conn.leaving;
+        let leaving = conn.peer_has_finished();
         self.splice_pipe.forget(conn.peer);
         conn.give_up();
         self.peers[i].state = if leaving {

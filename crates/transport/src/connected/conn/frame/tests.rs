@@ -167,7 +167,7 @@ impl Inbox for Early {
 
 #[test]
 fn a_large_whole_message_can_be_taken_as_it_comes() {
-    let large = bytes_of(DIRECT_MIN + 1000, 1);
+    let large = bytes_of(DIRECT_MIN_BYTES + 1000, 1);
     let body = [b"head", &large[..]].concat();
     let wire = [
         whole(2, b"headhello"),
@@ -191,7 +191,7 @@ fn a_large_whole_message_can_be_taken_as_it_comes() {
 
 #[test]
 fn a_large_whole_message_is_taken_when_its_receive_comes_late() {
-    let large = bytes_of(DIRECT_MIN + 1000, 1);
+    let large = bytes_of(DIRECT_MIN_BYTES + 1000, 1);
     let first = whole(1, &[b"head", &large[..]].concat());
     let wire = [&first[..], &whole(2, b"headbye")].concat();
     for piece in [13, 100, 1000, 5000] {
@@ -216,17 +216,17 @@ fn a_large_whole_message_is_taken_when_its_receive_comes_late() {
 
 #[test]
 fn what_is_no_frame_is_refused() {
-    let mark = |mut h: [u8; HEADER]| {
+    let mark = |mut h: [u8; HEADER_BYTES]| {
         h[7] ^= 1;
         h
     };
     for bad in [
         mark(header(Kind::Whole, 1, 0, 3)),
         header(Kind::Whole, 1, 1, 3),
-        header(Kind::Whole, 1, 0, WHOLE_MAX + 1),
-        header(Kind::Stream, 1, HEAD_MAX + 1, 1000),
+        header(Kind::Whole, 1, 0, WHOLE_MAX_BYTES + 1),
+        header(Kind::Stream, 1, HEAD_MAX_BYTES + 1, 1000),
         header(Kind::Stream, 1, 4, 4),
-        header(Kind::Stream, 1, 4, 5 + STREAM_MAX),
+        header(Kind::Stream, 1, 4, 5 + STREAM_MAX_BYTES),
         header(Kind::Open, 1, 0, 1),
         header(Kind::Farewell, 1, 1, 0),
         [1, 0, 0, 0, 1, 0, 4, MARK],
