@@ -36,7 +36,7 @@ const OTHERS: u8 = 3;
 const SHM_PLACE: usize = 1;
 
 /// A transport's place in [`TRANSPORT_NAMES`].
-pub(crate) fn place_of(name: &str) -> usize {
+pub(crate) fn index_of(name: &str) -> usize {
     TRANSPORT_NAMES.iter().position(|k| *k == name).unwrap_or(0)
 }
 
@@ -251,7 +251,7 @@ impl Transports {
     pub fn index_for(&mut self, peer: ProcId) -> usize {
         match self.route(peer) {
             Ok(SHM) => SHM_PLACE,
-            Ok(n @ OTHERS..) => place_of(self.others[usize::from(n - OTHERS)].name_for(peer)),
+            Ok(n @ OTHERS..) => index_of(self.others[usize::from(n - OTHERS)].name_for(peer)),
             _ => 0,
         }
     }
@@ -362,7 +362,7 @@ impl Transports {
             delivered += shm.poll(inbox)?;
         }
         for wire in &mut self.others {
-            inbox.set_transport(place_of(wire.name()));
+            inbox.set_transport(index_of(wire.name()));
             let polled = wire.poll(inbox);
             inbox.set_transport(SHM_PLACE);
             delivered += polled?;

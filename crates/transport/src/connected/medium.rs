@@ -1,5 +1,5 @@
-//! What differs between the media over which connections can be made: finding, connecting and
-//! accepting.
+//! The contract of a medium, such as TCP: finding, calling and accepting, and the options of an open
+//! socket.
 
 use crate::tipc::Port;
 use crate::{ProcId, TransportError, ZeroCopy};
@@ -27,59 +27,59 @@ impl fmt::Display for PeerAddress {
     }
 }
 
-/// A place to try, and the medium by whose number.
+/// An address to try, and its medium.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Candidate {
-    /// The medium's number in its wire.
+    /// The medium's number in its transport.
     pub medium: usize,
-    /// Where.
+    /// The address.
     pub at: PeerAddress,
 }
 
-/// What has been begun to reach a place.
+/// How a call has begun.
 #[derive(Debug)]
 pub enum CallStart {
-    /// A connection; the socket can be written to when that is done, one way or the other.
+    /// A connect is under way. The socket can be written to when it has succeeded or failed.
     Connecting(OwnedFd),
-    /// The hello is on its way, and the connection with it.
+    /// The handshake's first message is on its way and makes the connection.
     Greeting(OwnedFd),
-    /// Nothing: the process is not there yet. [`Medium::events`] will say.
+    /// The process is not there yet. [`Medium::events`] will report it.
     Awaited,
 }
 
-/// What a medium has heard of a process that is being called.
+/// What a medium reports of a process that is being called.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MediumEvent {
     /// It can be called now.
     Reachable(ProcId),
-    /// It cannot, and why.
+    /// It cannot be called, for this reason.
     Unreachable(ProcId, String),
 }
 
-/// What is under a connection once it stands.
+/// A medium's operations on the socket of an open connection.
 pub trait SocketOps: Sync {
     /// Longest body of one stream frame, bytes.
     fn stream_max(&self) -> usize;
-    /// Its sockets take pages by reference (splice(2)).
+    /// Whether its sockets take pages by reference (splice(2)).
     fn zero_copy(&self) -> ZeroCopy {
         ZeroCopy::Never
     }
-    /// A connection has just been made.
+    /// Sets options of a connection that has just been made.
     fn opened(&self, _socket: &OwnedFd) {}
-    /// Bytes handed to the system that are lost if this process ends now.
+    /// Bytes that the system would lose if this process ended now.
     fn unacknowledged(&self, _socket: &OwnedFd) -> usize {
         0
     }
-    /// Has the system say that the connection can be read from only when this many bytes have come;
-    /// 1: at once, as it is at first. It may do nothing.
+    /// Sets the low-water mark: the system reports the socket as readable only when this many bytes
+    /// have come. 1, the initial value: at the first byte. May do nothing.
     fn set_receive_low_water(&self, _socket: &OwnedFd, _bytes: usize) {}
-    /// Returns whether there is certainly nothing to read just now. Asked without taking the
-    /// connection from its system, which may be about to bring something.
+    /// Returns whether there is certainly nothing to read now. Does not lock the socket, so that the
+    /// system can go on bringing something.
     fn is_empty(&self, _socket: &OwnedFd) -> bool {
         false
     }
-    /// Whether the peer's system owes an answer, and how long ago it was last heard. `None`: the
-    /// system itself watches that.
+    /// Whether the peer's system owes an answer, and how long ago it was last heard. `None`: this
+    /// system watches that itself.
     fn unanswered(&self, _socket: &OwnedFd) -> Option<(bool, Duration)> {
         None
     }
@@ -89,49 +89,50 @@ pub trait SocketOps: Sync {
 pub trait Medium: Send {
     /// Its name in FERRY_TRANSPORTS and on cards.
     fn name(&self) -> &'static str;
-    /// What others need to know to reach this process.
+    /// Its part of this process's business card: what others need to reach this process.
     fn card(&self) -> Vec<u8>;
-    /// Where unknown callers come in.
+    /// The sockets on which other processes' calls arrive.
     fn listeners(&self) -> &[OwnedFd];
     /// The next connection that has come to a listener, if there is one.
     fn accept(&self, listener: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>>;
-    /// Where the process of this card can be tried, best first.
+    /// The addresses at which the process of this card can be tried, best first.
     ///
     /// Errors: the card makes no sense.
-    fn places(&self, card: &[u8], same_host: bool) -> Result<Vec<PeerAddress>, &'static str>;
-    /// Begins to call a process. `hello`: what is said first; a medium that can sends it along.
+    fn addresses(&self, card: &[u8], same_host: bool) -> Result<Vec<PeerAddress>, &'static str>;
+    /// Begins to call a process. `hello` is the handshake's first message. A medium that can sends
+    /// it along.
     ///
-    /// Errors: why it cannot be reached there.
+    /// Errors: why the process cannot be reached there.
     fn call(
         &mut self,
         process: ProcId,
         at: &PeerAddress,
         hello: &[u8],
     ) -> Result<CallStart, String>;
-    /// How a begun connection ended; `None`: it has not yet.
+    /// How a connect has ended. `None`: it has not yet.
     fn connected(&self, socket: &OwnedFd) -> Option<Result<(), Errno>>;
-    /// The process is not being called any more.
+    /// Stops watching for a process that is not being called any more.
     fn forget(&mut self, _process: ProcId) {}
-    /// Who is at the other end of a connection, as long as there is one.
-    fn who(&self, socket: &OwnedFd) -> Option<String>;
-    /// The node at the other end of a connection, in the medium's own numbers; to be kept for
+    /// The address at the other end of a connection, as long as there is one.
+    fn peer_address(&self, socket: &OwnedFd) -> Option<String>;
+    /// The node at the other end of a connection, in the medium's own numbers. For
     /// [`Medium::cause_of_loss`].
     fn node(&self, _socket: &OwnedFd) -> u32 {
         0
     }
-    /// What is known of this node now that a connection to it has broken.
+    /// Why a connection to this node may have broken, if the medium knows.
     fn cause_of_loss(&self, _node: u32) -> Option<String> {
         None
     }
-    /// From where this process calls, and what chooses that.
+    /// The addresses from which this process calls, and the setting that chooses them. For messages.
     fn local_address(&self) -> String;
-    /// What its connections stand on.
+    /// Its operations on open sockets.
     fn socket_ops(&self) -> &'static dyn SocketOps;
-    /// Readable when there is news.
+    /// A descriptor that is readable when there are events.
     fn event_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    /// The news that have come.
+    /// The events that have come.
     ///
     /// Errors: none will come any more.
     fn events(&mut self) -> Result<Vec<MediumEvent>, TransportError> {

@@ -1,12 +1,30 @@
-//! Transports made of connections: one connection a pair, made when the two first speak.
+//! The transport made of connections: one connection for each pair of processes, made when the two
+//! first communicate.
 //!
-//! Over which medium a connection goes ([`Medium`]: TCP, TIPC) is decided when it is made: a
-//! process is tried at the places that its card names, medium by medium in the order of
-//! FERRY_TRANSPORTS. All else is the same for every medium.
+//! ```text
+//!                      Connected (the Transport)
+//!        ┌─────────────────────┼──────────────────────────┐
+//!        ▼                     ▼                          ▼
+//!  peers: state of       poll: busy-polled          timeout: silent
+//!  each peer             connection, poll set       hosts, slow calls
+//!        │                     │
+//!        ▼                     ▼
+//!  connect: from a       conn: frames of an open connection
+//!  business card to          send, batch, zero_copy │ receive
+//!  an open connection        sealed (encryption)
+//!        │                     │
+//!        ▼                     ▼
+//!  medium: Medium        medium: SocketOps          (TCP and TIPC
+//!  find, call, accept    options of a socket         implement both)
+//! ```
 //!
-//! Nothing here has a thread of its own. While its process polls, the connection that last brought
-//! something is read from directly and the others are looked at now and then; while it sleeps, one
-//! epoll descriptor stands for all of them.
+//! The [`Medium`] of a connection (TCP or TIPC) is chosen when it is made. A process is tried at
+//! the addresses on its business card, medium by medium in the order of FERRY_TRANSPORTS. All else
+//! is the same for every medium.
+//!
+//! Nothing here has a thread of its own. While the process polls, it reads the connection that last
+//! brought something, and asks about the others now and then. While it sleeps, one epoll descriptor
+//! stands for all of them.
 
 pub(crate) mod conn;
 mod connect;
@@ -33,21 +51,28 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// The name of these business cards in the directory.
+/// The name of these business cards in the job's directory.
 pub const BUSINESS_CARDS: &str = "wires";
-/// Messages (head and body) up to this many bytes are sent at once; larger ones are announced, and
-/// received where they belong.
+/// Largest eager message, head and body, bytes. Larger ones use a rendezvous and are received into
+/// their own buffer. 64 KiB of user data and 32 bytes for the head. A choice: the threshold of
+/// shared memory ([`crate::shm::EAGER_MAX_BYTES`], measured there), so that a program's messages
+/// are eager or not wherever its ranks run.
 pub const EAGER_MAX_BYTES: usize = 64 * 1024 + 32;
 /// What the handshake calls this kind of connection.
 pub(crate) const PURPOSE: u16 = 1;
-/// Connections that have not yet proved who they are, at once, and for how long.
+/// Most connections at once that have not yet proved which process they are from. A choice: more
+/// than the peers that call at the same time, and few enough descriptors for any limit.
 pub(crate) const PENDING_MAX: usize = 256;
+/// Time in which a connection must prove which process it is from. A choice: a peer's handshake
+/// takes milliseconds, unless its process is kept from MPI.
 const PENDING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connections that this process has sent away, for whatever reason; for tools.
+/// Connections that this process has refused, for any reason. For tools.
 pub static REFUSED: AtomicU64 = AtomicU64::new(0);
 
-/// FERRY_ENCRYPT: is everything on these transports encrypted? Errors: a value that makes no sense.
+/// Returns whether connections are encrypted (FERRY_ENCRYPT).
+///
+/// Errors: a value that makes no sense.
 pub fn encrypt_from_environment() -> Result<bool, TransportError> {
     match std::env::var("FERRY_ENCRYPT").as_deref().map(str::trim) {
         Err(_) | Ok("" | "0") => Ok(false),
@@ -60,49 +85,52 @@ pub fn encrypt_from_environment() -> Result<bool, TransportError> {
     }
 }
 
-/// A transport made of connections.
+/// The transport made of connections.
 pub struct Connected {
     me: ProcId,
     nodes: Nodes,
     handshake_config: HandshakeConfig,
     directory: Box<dyn Directory>,
-    /// Somebody's card is awaited, and the directory's descriptor is in the poll set.
+    /// A card has been asked for, and the directory's descriptor is in the poll set.
     asking: bool,
     media: Vec<Box<dyn Medium>>,
-    /// The media's places in [`crate::TRANSPORT_NAMES`], if there are several.
+    /// The media's indices in [`crate::TRANSPORT_NAMES`], if there are several.
     name_indices: Vec<usize>,
     epoll: OwnedFd,
     timer: timeout::Timer,
     timeout: Duration,
-    /// By process: 0 for a pending_accept, otherwise its place in `peers`, plus 1. (What is never
-    /// written costs no memory.)
+    /// By process: its index in `peers`, plus 1. 0: there is none. Pages that are never written
+    /// cost no memory.
     index: Vec<u32>,
     peers: Vec<Peer>,
     pending: HandshakeBacklog<PendingAccept>,
     rejections: RejectionCounts,
     scratch: Box<[u8]>,
-    /// The connection that last brought something.
+    /// The peer whose connection last brought something. It is read at each poll.
     busy_polled: Option<usize>,
-    /// Polls since the last look, and how many there may be.
-    turn: u32,
-    interval: u32,
+    /// Polls since the poll set was last asked.
+    polls_since_look: u32,
+    /// Polls after which the poll set is asked.
+    polls_per_look: u32,
+    /// The process is about to sleep, or sleeps.
     armed: bool,
-    /// Connections by which a stream comes in, or which gather.
+    /// Peers from which a stream comes in, or whose connection has a low-water mark.
     streams: Vec<usize>,
-    /// Bytes of a stream that gather before the progress thread is woken.
+    /// Bytes of an incoming stream that collect before the progress thread is woken.
     receive_low_water: usize,
-    /// Connections with something to write, or with somebody who waits for room.
+    /// Peers for which bytes wait, or a caller that was answered Full.
     writers: Vec<usize>,
     splice_pipe: SplicePipe,
+    /// Faults that the next polls report.
     faults: VecDeque<TransportError>,
-    /// The process has nothing more to send and waits until all has arrived.
+    /// The process has nothing more to send, and waits until all has arrived.
     settling: bool,
 }
 
 impl Connected {
-    /// Listens by all of `media`, of which those in front are tried first, and leaves this
-    /// process's card in the directory. Under a foreign launcher blocks until all ranks have.
-    /// `timeout`: how long a process may be called in vain, and its host be silent.
+    /// Listens by all of `media` and publishes this process's business card in the directory. The
+    /// first medium is tried first. Under a foreign launcher, blocks until all ranks have published
+    /// theirs. `timeout`: how long a process may be called in vain, and its host be silent.
     ///
     /// Errors: the system or the launcher refuses.
     pub fn open(
@@ -144,7 +172,7 @@ impl Connected {
             purpose: PURPOSE,
             encrypt,
         };
-        let name_indices = media.iter().map(|m| crate::registry::place_of(m.name()));
+        let name_indices = media.iter().map(|m| crate::registry::index_of(m.name()));
         let name_indices = if media.len() > 1 {
             name_indices.collect()
         } else {
@@ -167,8 +195,8 @@ impl Connected {
             rejections: RejectionCounts::default(),
             scratch: vec![0; conn::SCRATCH_BYTES].into_boxed_slice(),
             busy_polled: None,
-            turn: 0,
-            interval: 1,
+            polls_since_look: 0,
+            polls_per_look: 1,
             armed: false,
             streams: Vec::new(),
             receive_low_water: 0,
@@ -179,7 +207,7 @@ impl Connected {
         })
     }
 
-    /// Connections that were sent away, by reason.
+    /// Connections that were refused, by reason.
     pub fn rejections(&self) -> RejectionCounts {
         self.rejections
     }
@@ -230,16 +258,16 @@ impl Transport for Connected {
         let Some((i, conn)) = open else {
             return Ok(Answer::Full);
         };
-        // A write that fails is not yet the end: reading says what has happened, after what the
-        // peer has said before.
-        let taken = conn
+        // A write that fails is not reported here. Reading finds the cause, after what the peer has
+        // sent before.
+        let sent = conn
             .send(message, head, body, &mut self.scratch)
             .unwrap_or(false);
-        conn.wants_room = !taken;
-        if !taken || conn.is_behind() {
-            self.note_writer(i);
+        conn.wants_room = !sent;
+        if !sent || conn.is_behind() {
+            self.add_writer(i);
         }
-        Ok(if taken { Answer::Done } else { Answer::Full })
+        Ok(if sent { Answer::Done } else { Answer::Full })
     }
 
     fn stream(
@@ -249,7 +277,7 @@ impl Transport for Connected {
         head: &[u8],
         body: &[u8],
     ) -> Result<Streamed, TransportError> {
-        self.pass_on(to, body.len(), |conn, _| conn.stream(message, head, body))
+        self.stream_by(to, body.len(), |conn, _| conn.stream(message, head, body))
     }
 
     fn zero_copy(&self, peer: ProcId) -> ZeroCopy {
@@ -266,7 +294,7 @@ impl Transport for Connected {
         head: &[u8],
         body: &[u8],
     ) -> Result<Streamed, TransportError> {
-        self.pass_on(to, body.len(), |conn, pipe| {
+        self.stream_by(to, body.len(), |conn, pipe| {
             conn.stream_zero_copy(pipe, message, head, body)
         })
     }
@@ -279,12 +307,12 @@ impl Transport for Connected {
         let Some((i, conn)) = self.conn(to)? else {
             return Ok(BatchSent::default());
         };
-        let gone = conn.send_batch(messages).unwrap_or_default();
-        conn.wants_room = gone.whole < messages.len();
+        let sent = conn.send_batch(messages).unwrap_or_default();
+        conn.wants_room = sent.whole < messages.len();
         if conn.wants_room || conn.is_behind() {
-            self.note_writer(i);
+            self.add_writer(i);
         }
-        Ok(gone)
+        Ok(sent)
     }
 
     #[inline]
@@ -294,16 +322,14 @@ impl Transport for Connected {
         {
             return Err(fault);
         }
-        let direct = self
-            .busy_polled
-            .filter(|&busy_polled| !self.asks_first(busy_polled));
+        let direct = self.busy_polled.filter(|&i| !self.asks_first(i));
         let mut delivered = match direct {
-            Some(busy_polled) if !self.is_empty(busy_polled) => self.receive(busy_polled, inbox),
+            Some(i) if !self.is_empty(i) => self.receive(i, inbox),
             _ => 0,
         };
-        self.turn += 1;
-        if self.turn >= self.interval || direct.is_none() || self.armed {
-            self.turn = 0;
+        self.polls_since_look += 1;
+        if self.polls_since_look >= self.polls_per_look || direct.is_none() || self.armed {
+            self.polls_since_look = 0;
             delivered += self.look(inbox);
         }
         if !self.writers.is_empty() {
@@ -340,7 +366,7 @@ impl Transport for Connected {
 
     fn disarm(&mut self) {
         self.armed = false;
-        self.turn = POLLS_PER_LOOK_MAX;
+        self.polls_since_look = POLLS_PER_LOOK_MAX;
         if !self.streams.is_empty() {
             self.set_stream_low_water(0);
         }

@@ -1,4 +1,4 @@
-//! How this process stands to each of its peers.
+//! The state of each peer, from the first call to the loss of the connection.
 
 use super::Connected;
 use super::conn::zero_copy::SplicePipe;
@@ -9,22 +9,23 @@ use ferry_auth::Handshake;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-/// How this process stands to another.
+/// The state of a peer.
 pub(super) enum PeerState {
     /// It is being called.
     Connecting(Box<Connecting>),
     /// There is a connection.
     Open(Box<Conn>),
-    /// The connection has broken; the fault is told when the launcher, who may know more, has had
-    /// time to say it first.
+    /// The connection has broken. The fault is reported at `until`: the launcher may know the cause,
+    /// and has until then to report it first.
     Failing {
         what: String,
         until: Instant,
-        /// The medium over which it went, and what that calls the other node.
+        /// The number of the connection's medium.
         medium: usize,
+        /// The peer's node, in the medium's numbers.
         node: u32,
     },
-    /// It cannot be spoken to any more; why.
+    /// It cannot be reached any more, for this reason.
     Lost(String),
 }
 
@@ -33,7 +34,7 @@ pub(super) struct Peer {
     pub state: PeerState,
 }
 
-/// A connection that has come and not yet proved whose it is.
+/// A connection that was accepted and has not yet proved which process it is from.
 pub(super) struct PendingAccept {
     pub medium: usize,
     pub socket: OwnedFd,
@@ -41,6 +42,7 @@ pub(super) struct PendingAccept {
 }
 
 impl Connected {
+    /// The index in `peers` of a process. `None`: it has not been spoken to.
     #[inline]
     pub(super) fn slot(&self, process: ProcId) -> Option<usize> {
         match self.index.get(process as usize) {
@@ -49,7 +51,8 @@ impl Connected {
         }
     }
 
-    /// The connection to a process, begun if there is none. `Ok(None)`: not yet.
+    /// The connection to a process, and its index in `peers`. Calls the process if there is no
+    /// connection. `Ok(None)`: there is none yet.
     #[inline]
     pub(super) fn conn(
         &mut self,
@@ -70,6 +73,7 @@ impl Connected {
         }
     }
 
+    /// The error that reports the loss of `peer`.
     pub(super) fn lost(&self, peer: ProcId, what: String) -> TransportError {
         TransportError::Lost {
             peer,
@@ -78,20 +82,20 @@ impl Connected {
         }
     }
 
-    /// Puts peer `i` on the list of those that want to write.
-    pub(super) fn note_writer(&mut self, i: usize) {
+    /// Puts peer `i` on the list of those for which something waits for room.
+    pub(super) fn add_writer(&mut self, i: usize) {
         if !self.writers.contains(&i) {
             self.writers.push(i);
         }
     }
 
-    /// Has `give` put as much as it can of a stream's body, of which `len` bytes are left, into the
-    /// connection to `to`.
-    pub(super) fn pass_on(
+    /// Sends a part of a stream's body to `to` by `send`, which returns how many bytes were taken.
+    /// `len` bytes of the body are left.
+    pub(super) fn stream_by(
         &mut self,
         to: ProcId,
         len: usize,
-        give: impl FnOnce(&mut Conn, &mut SplicePipe) -> Result<usize, Broken>,
+        send: impl FnOnce(&mut Conn, &mut SplicePipe) -> Result<usize, Broken>,
     ) -> Result<Streamed, TransportError> {
         let found = self.conn(to)?.map(|(i, _)| i);
         let open = found.and_then(|i| match &mut self.peers[i].state {
@@ -104,11 +108,11 @@ impl Connected {
                 between: true,
             });
         };
-        let taken = give(conn, &mut self.splice_pipe).unwrap_or(0);
+        let taken = send(conn, &mut self.splice_pipe).unwrap_or(0);
         let between = !conn.in_stream();
         conn.wants_room = taken < len;
         if conn.wants_room || conn.is_behind() {
-            self.note_writer(i);
+            self.add_writer(i);
         }
         Ok(Streamed { taken, between })
     }

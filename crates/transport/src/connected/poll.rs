@@ -1,4 +1,4 @@
-//! Polling: one connection is read directly, the others by the system's poll set.
+//! Polling: one connection is read at each poll, the others are reported by the poll set (epoll).
 
 use super::Connected;
 use super::conn::ReadMode;
@@ -7,30 +7,32 @@ use crate::Inbox;
 use rustix::event::epoll;
 use std::mem::MaybeUninit;
 
-/// Events taken from the system at a time.
-const EVENTS: usize = 32;
+/// Most events taken from the system at a time. A choice; the rest stays for the next poll.
+const EVENTS_MAX: usize = 32;
 
-/// What the system's poll set has been asked to say of a connection.
+/// What the process's poll set reports of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PollInterest {
-    /// It is not in the set.
+    /// Nothing: it is not in the set.
     Nothing,
-    /// When it can be read from.
+    /// That it can be read from.
     In,
-    /// When it can be read from or written to.
+    /// That it can be read from or written to.
     InOut,
 }
 
 /// What an event of the poll set is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Token {
-    /// Of a medium, one of its listeners.
+    /// The listener of this index, of the medium of this number.
     Listener(usize, usize),
     Timer,
     Directory,
+    /// The peer of this index.
     Peer(usize),
+    /// The pending accept of this ticket.
     PendingAccept(u64),
-    /// Of a medium.
+    /// The medium of this number.
     Medium(usize),
 }
 
@@ -60,15 +62,16 @@ impl Token {
     }
 }
 
-/// Polls of the connection that last brought something for each look at all others, at most.
+/// Most polls of the busy-polled connection alone between two looks at the poll set. A choice: a
+/// look costs one system call, so 1/16 of it is added to each poll.
 pub(super) const POLLS_PER_LOOK_MAX: u32 = 16;
 
-/// A connection that has brought so much without a sleep is taken out of the poll set, which then
-/// costs its sender nothing.
+/// Reads without a sleep after which a busy-polled connection leaves the poll set, which then costs
+/// its sender nothing. A choice: leaving costs two system calls, which must be rare.
 pub(super) const BUSY_POLL_AFTER_READS: u32 = 64;
 
 impl Connected {
-    /// Asks the poll set to say `asked` of peer `i`.
+    /// Has the poll set report `interest` of peer `i`.
     pub(super) fn set_interest(&mut self, i: usize, interest: PollInterest) {
         let PeerState::Open(conn) = &mut self.peers[i].state else {
             return;
@@ -81,8 +84,8 @@ impl Connected {
             _ => epoll::EventFlags::IN,
         };
         let token = Token::Peer(i).data();
-        // The set refuses only when the system is out of memory; the connection is then looked at
-        // as the busy_polled one or not at all, until the next time it is asked for.
+        // The set refuses only when the system is out of memory. The connection is then read if it
+        // is the busy-polled one, and otherwise not before the interest is set again.
         let done = match (conn.interest, interest) {
             (_, PollInterest::Nothing) => epoll::delete(&self.epoll, conn.fd()),
             (PollInterest::Nothing, _) => epoll::add(&self.epoll, conn.fd(), token, flags),
@@ -98,7 +101,7 @@ impl Connected {
         });
     }
 
-    /// Reads from peer `i`; returns how many messages came.
+    /// Reads from peer `i`. Returns how many messages came.
     #[inline]
     pub(super) fn receive(&mut self, i: usize, inbox: &mut dyn Inbox) -> usize {
         let PeerState::Open(conn) = &mut self.peers[i].state else {
@@ -107,8 +110,8 @@ impl Connected {
             }
             return 0;
         };
-        if let Some(&way) = self.name_indices.get(conn.path.medium) {
-            inbox.set_transport(way);
+        if let Some(&index) = self.name_indices.get(conn.path.medium) {
+            inbox.set_transport(index);
         }
         match conn.receive(&mut self.scratch, inbox) {
             Ok(found) => {
@@ -140,10 +143,12 @@ impl Connected {
         }
     }
 
-    /// Returns whether the poll set is asked before peer `i` is read from. For many messages, whose
-    /// packets the system puts together on the sender's core as long as nobody tries to read: a
-    /// read in vain locks the socket, and then it has to be done here. Not for a long message:
-    /// there the sender's core has more to do than this one, and what is done here relieves it.
+    /// Returns whether the poll set is asked before peer `i` is read from.
+    ///
+    /// It is for many short messages. Their packets are put together on the sender's core as long
+    /// as nobody reads; a read in vain locks the socket, and then this core has to do it. It is not
+    /// for a long message: there the sender's core has more to do than this one, and what is done
+    /// here relieves it.
     #[inline]
     pub(super) fn asks_first(&self, i: usize) -> bool {
         matches!(&self.peers[i].state, PeerState::Open(conn)
@@ -152,6 +157,7 @@ impl Connected {
                 && conn.interest != PollInterest::Nothing)
     }
 
+    /// Returns whether there is certainly nothing to read from peer `i`.
     #[inline]
     pub(super) fn is_empty(&mut self, i: usize) -> bool {
         match &mut self.peers[i].state {
@@ -160,7 +166,7 @@ impl Connected {
         }
     }
 
-    /// Makes peer `i` the one that is read from directly.
+    /// Makes peer `i` the busy-polled one.
     pub(super) fn busy_poll(&mut self, i: usize) {
         if let Some(before) = self.busy_polled.filter(|&before| before != i) {
             self.set_interest(before, PollInterest::In);
@@ -173,9 +179,9 @@ impl Connected {
         self.busy_polled = Some(i);
     }
 
-    /// Deals with all that the poll set has to say. Returns how many messages came.
+    /// Asks the poll set and handles its events. Returns how many messages came.
     pub(super) fn look(&mut self, inbox: &mut dyn Inbox) -> usize {
-        let mut events = [MaybeUninit::<epoll::Event>::uninit(); EVENTS];
+        let mut events = [MaybeUninit::<epoll::Event>::uninit(); EVENTS_MAX];
         let zero = rustix::event::Timespec {
             tv_sec: 0,
             tv_nsec: 0,
@@ -216,15 +222,15 @@ impl Connected {
                 }
             }
         }
-        self.interval = if others {
+        self.polls_per_look = if others {
             1
         } else {
-            (self.interval * 2).min(POLLS_PER_LOOK_MAX)
+            (self.polls_per_look * 2).min(POLLS_PER_LOOK_MAX)
         };
         delivered
     }
 
-    /// Has the connections by which streams come in say so only when `most` bytes have gathered.
+    /// Sets the low-water mark of all connections by which streams come in to `most` bytes.
     pub(super) fn set_stream_low_water(&mut self, most: usize) {
         let mut streams = std::mem::take(&mut self.streams);
         streams.retain(|&i| match &mut self.peers[i].state {
@@ -237,15 +243,14 @@ impl Connected {
         self.streams = streams;
     }
 
-    /// Hands sockets with room what waits for it.
+    /// Writes what waits for room in a socket.
     pub(super) fn write(&mut self) {
         let mut writers = std::mem::take(&mut self.writers);
         writers.retain(|&i| {
             let PeerState::Open(conn) = &mut self.peers[i].state else {
                 return false;
             };
-            // What is wrong with a socket is found by reading, which may bring the peer's last
-            // words first.
+            // A fault is found by reading, after the last messages that the peer has sent.
             let _ = conn.flush();
             conn.is_behind() || conn.wants_room
         });

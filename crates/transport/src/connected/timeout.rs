@@ -1,5 +1,5 @@
-//! What time brings: calls without an answer, hosts that have gone silent, unknown callers that say
-//! nothing.
+//! Time-outs: calls without an answer, hosts that have gone silent, accepted connections that
+//! never prove who they are.
 
 use super::Connected;
 use super::peers::PeerState;
@@ -11,12 +11,16 @@ use rustix::time::{
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// Between two looks at the clock while something has a deadline.
-const SOON: Duration = Duration::from_millis(100);
-/// While the process waits for its last bytes to arrive: the system does not say when that is.
-const SETTLING: Duration = Duration::from_millis(1);
+/// Period of the timer while something has a deadline. A choice: deadlines are seconds long.
+const DEADLINE_PERIOD: Duration = Duration::from_millis(100);
+/// Period of the timer while the process waits for its last bytes to arrive. The system does not
+/// report when that is. A choice: an exiting process is delayed by at most this.
+const SETTLE_PERIOD: Duration = Duration::from_millis(1);
+/// The timer's ticks within one time-out of a silent host, while nothing else has a deadline. A
+/// choice: silence is noticed at most an eighth of the time-out late.
+const TICKS_PER_TIMEOUT: u32 = 8;
 
-/// Ticks that wake the process, only while there is something to look after.
+/// A timer whose ticks wake the process. It runs only while something has a deadline.
 pub struct Timer {
     fd: OwnedFd,
     period: Duration,
@@ -35,7 +39,7 @@ impl Timer {
         &self.fd
     }
 
-    /// Ticks every `period` from now on; not at all if that is zero.
+    /// Ticks every `period` from now on. Zero stops the timer.
     fn set(&mut self, period: Duration) {
         if period == self.period {
             return;
@@ -53,7 +57,7 @@ impl Timer {
         }
     }
 
-    /// Takes the tick that has come.
+    /// Takes the ticks that have come.
     fn take(&self) {
         let mut ticks = [0; 8];
         let _ = rustix::io::read(&self.fd, &mut ticks);
@@ -61,23 +65,23 @@ impl Timer {
 }
 
 impl Connected {
-    /// Sees to it that the clock is looked at as often as what is under way needs.
+    /// Sets the timer to the period that the present state needs.
     pub(super) fn set_timer(&mut self) {
-        let pressing =
-            |l: &PeerState| matches!(l, PeerState::Connecting(_) | PeerState::Failing { .. });
+        let has_deadline =
+            |s: &PeerState| matches!(s, PeerState::Connecting(_) | PeerState::Failing { .. });
         let period = if self.settling {
-            SETTLING
-        } else if !self.pending.is_empty() || self.peers.iter().any(|p| pressing(&p.state)) {
-            SOON
+            SETTLE_PERIOD
+        } else if !self.pending.is_empty() || self.peers.iter().any(|p| has_deadline(&p.state)) {
+            DEADLINE_PERIOD
         } else if self.peers.is_empty() {
             Duration::ZERO
         } else {
-            self.timeout / 8
+            self.timeout / TICKS_PER_TIMEOUT
         };
         self.timer.set(period);
     }
 
-    /// The timer has ticked.
+    /// Handles a tick: ends what has passed its deadline.
     pub(super) fn tick(&mut self) {
         self.timer.take();
         let now = Instant::now();
@@ -114,7 +118,7 @@ impl Connected {
         self.set_timer();
     }
 
-    /// Peer `i` cannot be spoken to any more: a fault that the next poll tells.
+    /// Gives peer `i` up for this reason. The next poll reports it.
     pub(super) fn end(&mut self, i: usize, what: String) {
         let process = self.peers[i].process;
         self.splice_pipe.forget(process);

@@ -156,7 +156,7 @@ impl Medium for Tcp {
     fn accept(&self, listener: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
         socket::accept(listener, self.timeout)
     }
-    fn places(&self, card: &[u8], same_host: bool) -> Result<Vec<PeerAddress>, &'static str> {
+    fn addresses(&self, card: &[u8], same_host: bool) -> Result<Vec<PeerAddress>, &'static str> {
         let card = BusinessCard::decode(card).ok_or("makes no sense")?;
         let order = card.in_order(&self.addresses, same_host);
         Ok(order.into_iter().map(PeerAddress::Ip).collect())
@@ -176,7 +176,7 @@ impl Medium for Tcp {
     fn connected(&self, socket: &OwnedFd) -> Option<Result<(), Errno>> {
         socket::connected(socket)
     }
-    fn who(&self, socket: &OwnedFd) -> Option<String> {
+    fn peer_address(&self, socket: &OwnedFd) -> Option<String> {
         socket::peer(socket).map(|at| at.to_string())
     }
     fn local_address(&self) -> String {

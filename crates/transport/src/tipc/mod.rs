@@ -212,7 +212,7 @@ impl Medium for Tipc {
     fn accept(&self, listener: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
         socket::accept(listener)
     }
-    fn places(&self, card: &[u8], _same_host: bool) -> Result<Vec<PeerAddress>, &'static str> {
+    fn addresses(&self, card: &[u8], _same_host: bool) -> Result<Vec<PeerAddress>, &'static str> {
         let port = Port::decode(card).ok_or("makes no sense")?;
         Ok(vec![PeerAddress::Tipc(port)])
     }
@@ -251,7 +251,7 @@ impl Medium for Tipc {
             let _ = self.topology.leave(process, called.port.name, PATIENCE);
         }
     }
-    fn who(&self, socket: &OwnedFd) -> Option<String> {
+    fn peer_address(&self, socket: &OwnedFd) -> Option<String> {
         let id = socket::peer(socket).ok()?;
         Some(format!("TIPC {id}"))
     }

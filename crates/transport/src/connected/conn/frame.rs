@@ -21,12 +21,13 @@ pub const WHOLE_MAX_BYTES: usize = 64 * 1024 + 128;
 /// Longest head of a stream, bytes. A choice: more than the floor above has.
 pub const HEAD_MAX_BYTES: usize = 64;
 /// Longest body of one stream frame, bytes. A longer body goes in several frames, and other
-/// messages may go between them. Shorter frames were measured to be slower (docs/measured/tcp.md).
+/// messages may go between them. Measured (docs/measured/tcp.md): shorter writes carry less, longer
+/// ones no more.
 pub const STREAM_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// Shortest whole message, bytes, that is read straight into its receive's buffer if that is known
-/// when the message begins to arrive. A choice: shorter ones cost less to copy than another system
-/// call.
+/// when the message begins to arrive. A choice: below it a message mostly comes whole with one
+/// read, and is copied once anyway.
 pub const DIRECT_MIN_BYTES: usize = 8 * 1024;
 
 /// The header's last byte. Any value that text and zeros do not have.

@@ -21,13 +21,14 @@ const READ_AHEAD_BYTES: usize = 256;
 /// Reads from one connection before another one is polled. A choice.
 const READS_PER_POLL: usize = 16;
 
-/// Low-water mark of a connection that is busy-polled, bytes: more than any message that is sent
-/// eagerly, so that the system never finds the mark reached. Measured (docs/measured/tcp.md).
+/// Low-water mark of a connection that is busy-polled, bytes. A choice: more than any eager
+/// message, so that the mark is not reached by one. What the mark gains is measured
+/// (docs/measured/tcp.md).
 const BUSY_LOW_WATER_BYTES: usize = 128 * 1024;
 
 /// Polls in a row that may find a busy-polled connection empty without a read. Then it is read all
-/// the same: only a read finds that the connection has broken. A choice: a 64th of the polls is
-/// too little to cost anything.
+/// the same: only a read finds that the connection has broken. A choice: one read in 64 polls
+/// costs next to nothing.
 const EMPTY_CHECKS_MAX: u32 = 64;
 
 /// How this process finds out that something has arrived.

@@ -95,7 +95,7 @@ impl Connected {
                 Rejected::Closed | Rejected::Process | Rejected::Crossed
             )
         {
-            let from = self.media[pending_accept.medium].who(&pending_accept.socket);
+            let from = self.media[pending_accept.medium].peer_address(&pending_accept.socket);
             let from = from.unwrap_or("an address that is gone".into());
             let times = self.rejections.of(why);
             let so_far = if times > 1 {

@@ -193,7 +193,7 @@ impl Connected {
             let Some((_, part)) = parts.iter().find(|(name, _)| *name == medium.name()) else {
                 continue;
             };
-            let found = medium.places(part, same_host).map_err(senseless)?;
+            let found = medium.addresses(part, same_host).map_err(senseless)?;
             let found = found.into_iter();
             candidates.extend(found.map(|at| Candidate { medium: number, at }));
         }
