@@ -129,7 +129,7 @@ fn a_writer_that_has_been_read_starts_again_at_the_beginning() {
         let (mut writer, mut reader) = ends();
         // Seven lines of 16; the beginning has old words in it.
         advance(&mut writer, &mut reader, &[20, 240, 120]);
-        writer.note_read(reader.position());
+        writer.set_read(reader.position());
         pass(writer, &mut reader, &[100, 20, 240, 10]);
         assert!(reader.position() > 16, "the end was skipped");
     });
@@ -148,7 +148,7 @@ fn a_writer_that_sleeps_for_room_is_woken() {
         }
         let other = thread::spawn(move || {
             while !write(&mut writer, LONG) {
-                writer.starve();
+                writer.request_wakeup();
                 fence(Ordering::SeqCst); // A store with SeqCst is a full barrier on x86-64.
                 if !writer.has_room() {
                     bell.wait();
@@ -203,13 +203,13 @@ fn pairs() -> (Pair, Pair) {
                 Writer::new(there.clone()),
                 Reader::new(back.clone()),
                 Fastbox::new(there.clone(), true),
-                Cells::new(there.clone(), back.clone(), true, memory::CELLS),
+                Cells::new(there.clone(), back.clone(), true, memory::CELLS_PER_PAIR),
             ),
             Pair::new(
                 Writer::new(back.clone()),
                 Reader::new(there.clone()),
                 Fastbox::new(there.clone(), false),
-                Cells::new(back, there, false, memory::CELLS),
+                Cells::new(back, there, false, memory::CELLS_PER_PAIR),
             ),
         )
     }
@@ -298,7 +298,7 @@ fn cells_that_pile_up_are_given_back() {
         let other = thread::spawn(move || {
             for n in SENT {
                 while !send_in_cell(&mut lower, n) {
-                    lower.starve();
+                    lower.request_wakeup();
                     fence(Ordering::SeqCst); // A store with SeqCst is a full barrier on x86-64.
                     if !lower.has_room() {
                         bell.wait();
@@ -316,7 +316,7 @@ fn cells_that_pile_up_are_given_back() {
 }
 
 #[test]
-fn both_ways_stay_in_order_over_front_and_ring() {
+fn both_ways_stay_in_order_over_fastbox_and_ring() {
     check(2, || {
         let (mut lower, mut upper) = pairs();
         // The first goes by the fastbox, the second by the ring as the fastbox is taken; once
@@ -423,7 +423,7 @@ fn a_reader_that_falls_asleep_is_woken() {
 /// word`): while it polls nobody wakes it, and who rings as it stops is not missed.
 #[test]
 fn a_reader_that_stops_polling_is_woken() {
-    const RING: u32 = 2;
+    const STEP: u32 = 2;
     const POLLED: u32 = 1;
     struct Polled {
         asleep: AtomicU32,
@@ -443,7 +443,7 @@ fn a_reader_that_stops_polling_is_woken() {
                 send(&mut lower, n);
                 if ring.asleep.load(Ordering::Relaxed) != 0
                     && ring.asleep.swap(0, Ordering::SeqCst) != 0
-                    && ring.word.fetch_add(RING, Ordering::SeqCst) & POLLED == 0
+                    && ring.word.fetch_add(STEP, Ordering::SeqCst) & POLLED == 0
                 {
                     ring.futex.notify();
                 }

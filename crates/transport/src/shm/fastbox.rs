@@ -1,49 +1,49 @@
 //! The fastbox of a pair: room for one message, which both processes write in turns.
 //!
-//! Whoever consumed the last message there may write the next one there. A request and its reply
-//! then share lines that both cores have in their caches; in the rings each would have to fetch
-//! lines that the other had long ago. It serves any message that fits a record, the smallest in a
-//! single line, but only while nothing older is on the writer's ring; everything else goes by the
-//! rings.
+//! Who has read the last message there writes the next one there. A request and its reply then
+//! share lines that both cores have in their caches; in the rings each would have to fetch lines
+//! that the other had long ago. The fastbox is used only while the writer's ring has no unread
+//! record. The smallest messages take a single line.
 //!
 //! ```text
 //! word   bit 0: who wrote it (1: the lower-numbered process); 1..5: the lead, in words of
 //!        8 bytes; 8..24: length; 24..32: message number; 32..64: how far the writer has read the
-//!        other's ring, in lines
-//! lead   from the word's beginning to the bytes' (see `ring`)
+//!        opposite ring, in lines
+//! lead   bytes from the word's beginning to head and body (see `ring`)
 //! bytes  head and body
 //! ```
 
 use super::memory::{
-    Base, FASTBOX_BYTES, FastboxMemory, LINE_BYTES, Ordering, SEPARATE_MIN_BYTES, fence,
+    Base, FASTBOX_BYTES, FastboxMemory, INLINE_MAX_BYTES, LINE_BYTES, Ordering, fence,
 };
 use super::ring::lead;
 
-/// Largest head and body, bytes.
+/// Largest head and body in the fastbox, bytes.
 pub const FASTBOX_MAX_BYTES: usize = FASTBOX_BYTES - LINE_BYTES;
-/// Largest that takes a single line, bytes.
+/// Largest head and body that take a single line, bytes: the line without the word.
 #[cfg_attr(loom, allow(dead_code))]
 pub const FASTBOX_LINE_MAX_BYTES: usize = LINE_BYTES - 8;
 
 /// One process's side of the fastbox.
 pub struct Fastbox {
     memory: FastboxMemory,
+    /// This process has the lower number of the two.
     lower: bool,
     my_turn: bool,
-    /// Where the message last found begins.
+    /// Where the message last found begins, bytes from the word's beginning.
     lead: usize,
 }
 
-/// A message found on the fastbox: its number, the low bits of how far the peer has read this
-/// process's ring, in lines, and how many bytes it has.
+/// A message found in the fastbox: its number; how far the peer has read this process's ring, low
+/// bits, in lines; and its length in bytes.
 pub type Arrived = (u8, u32, usize);
 
 impl Fastbox {
-    /// This process's side of the fastbox at `front`; `lower`: it has the lower number of the two,
+    /// This process's side of the fastbox at `fastbox`. `lower`: it has the lower number of the two,
     /// and the first turn.
     ///
     /// # Safety
-    /// `front` is FASTBOX_BYTES zeroed bytes of shared memory, aligned to 64, never unmapped; each
+    /// `fastbox` is FASTBOX_BYTES zeroed bytes of shared memory, aligned to 64, never unmapped; each
     /// process of the pair has one side.
     pub unsafe fn new(fastbox: Base, lower: bool) -> Fastbox {
         // SAFETY: the caller's promise.
@@ -56,14 +56,15 @@ impl Fastbox {
         }
     }
 
-    /// May this process write now?
+    /// Returns whether this process may write now.
     #[inline]
     pub fn my_turn(&self) -> bool {
         self.my_turn
     }
 
-    /// Writes a message of `len` bytes, of which the first `head` are its head, by `fill` and
-    /// publishes it with a full barrier. Only in this process's turn.
+    /// Writes a message of `len` bytes by `fill` and publishes it with a full barrier. The first
+    /// `head` bytes are its head. `read`: how far this process has read the opposite ring. Only in
+    /// this process's turn.
     #[inline]
     pub fn write(
         &mut self,
@@ -82,11 +83,11 @@ impl Fastbox {
             | (len as u64) << 8
             | u64::from(message) << 24
             | u64::from(read) << 32;
-        // The caller next looks whether the reader sleeps, and that look must not come before the
-        // word is there for the reader to see.
-        if len > SEPARATE_MIN_BYTES {
+        // The caller next looks whether the reader sleeps. That look must not come before the word
+        // is visible to the reader, hence the full barriers.
+        if len > INLINE_MAX_BYTES {
             self.memory.word().store(word, Ordering::Release);
-            self.memory.hand_over(lead + len);
+            self.memory.demote(lead + len);
             fence(Ordering::SeqCst);
         } else {
             self.memory.word().swap(word, Ordering::SeqCst);
@@ -94,7 +95,7 @@ impl Fastbox {
         self.my_turn = false;
     }
 
-    /// What the peer has written, if it has; it is this process's turn from then on.
+    /// Returns what the peer has written, if it has. From then on it is this process's turn.
     #[inline]
     pub fn poll(&mut self) -> Option<Arrived> {
         if self.my_turn {
@@ -105,7 +106,7 @@ impl Fastbox {
             return None;
         }
         self.my_turn = true;
-        // What the peer made up is cut to the fastbox.
+        // Nonsense from the peer is cut to the fastbox.
         self.lead = ((word >> 1 & 0xf) as usize * 8).clamp(8, LINE_BYTES);
         let len = ((word >> 8 & 0xffff) as usize).min(FASTBOX_MAX_BYTES);
         Some(((word >> 24) as u8, (word >> 32) as u32, len))
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_made_up_length_stays_on_the_front() {
+    fn a_made_up_length_stays_in_the_fastbox() {
         let mut fastbox = Lines([0xff; FASTBOX_BYTES]);
         let (_, mut upper) = pair(&mut fastbox);
         assert_eq!(upper.poll().unwrap().2, FASTBOX_MAX_BYTES);

@@ -3,16 +3,16 @@
 use super::cma::CopyTable;
 use super::coll::{BOARDS_PER_RANK, board_bytes};
 use super::control::CONTROL_BYTES;
-use super::memory::RING;
+use super::memory::RING_BYTES;
 use ferry_job::Segment;
 use std::os::fd::AsFd;
 
 /// Bytes from one ring's beginning to the next one's.
-pub(super) const STRIDE_BYTES: u64 = RING.next_multiple_of(64 * 1024) as u64;
+pub(super) const STRIDE_BYTES: u64 = RING_BYTES.next_multiple_of(64 * 1024) as u64;
 
 /// Where the copy table lies behind a ring's beginning: on it the ring's writer, as a receiver,
 /// puts what its reader may help to copy.
-pub(super) const COPY_TABLE_AT: usize = RING.next_multiple_of(4096);
+pub(super) const COPY_TABLE_AT: usize = RING_BYTES.next_multiple_of(4096);
 
 /// Bytes of a ring and its copy table.
 pub(super) const MAPPED_BYTES: usize =

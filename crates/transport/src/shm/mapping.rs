@@ -1,6 +1,6 @@
 //! Memory of a ring for tests.
 
-use super::memory::RING;
+use super::memory::RING_BYTES;
 
 #[derive(Clone)]
 #[repr(align(4096))]
@@ -11,7 +11,7 @@ pub struct Mapping(Vec<Page>);
 
 impl Mapping {
     pub fn new() -> Mapping {
-        Mapping(vec![Page([0; 4096]); RING.div_ceil(4096)])
+        Mapping(vec![Page([0; 4096]); RING_BYTES.div_ceil(4096)])
     }
 
     /// Zeroes it again.

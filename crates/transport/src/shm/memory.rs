@@ -1,49 +1,60 @@
-//! Shared memory as the protocols of rings and fastboxes see it: atomic words, and bytes that
-//! belong to one side at a time. `tests/loom.rs` puts a model of this module under the same
-//! protocols.
+//! Shared memory as the protocols above it see it: atomic words, and bytes that belong to one side
+//! at a time. `tests/loom/memory.rs` is a model of this module, below the same protocols.
+//!
+//! ```text
+//! a ring's memory    line 0, line 1 │ fastbox │ records │ cells (half of the pair's)
+//!                    0              FASTBOX_AT  RECORDS_AT  CELLS_AT        RING_BYTES
+//! ```
 
 pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Bytes of a cache line.
+/// Bytes of a cache line, on x86-64 and most arm64 processors.
 pub const LINE_BYTES: usize = 64;
-/// Bytes of records in a ring; a power of two.
+/// Bytes of records in a ring; a power of two. Measured (docs/measured/shm.md): with fragments of
+/// 60 KiB, beside 256 KiB with fragments of 16 KiB.
 pub const RING_DATA_BYTES: usize = 512 * 1024;
-/// Bytes of a ring with its head lines and its half of the pair's cells.
-pub const RING: usize = CELLS_AT + CELLS / 2 * CELL_STRIDE_BYTES;
-/// Where, in the ring of the lower-numbered to the higher-numbered process, the pair's fastbox
-/// lies.
+/// Bytes of a ring with its first lines, its fastbox and its half of the pair's cells.
+pub const RING_BYTES: usize = CELLS_AT + CELLS_PER_PAIR / 2 * CELL_STRIDE_BYTES;
+/// Offset of the pair's fastbox in a ring, bytes. Used in the ring from the lower-numbered to the
+/// higher-numbered process.
 pub const FASTBOX_AT: usize = 2 * LINE_BYTES;
-/// Bytes of a fastbox: 16 KiB of a body, a line for a head, and one for the word.
+/// Bytes of a fastbox: 16 KiB of body, a line for the head, and one for the word. Measured
+/// (docs/measured/shm.md): up to 16 KiB it is faster than the ring.
 pub const FASTBOX_BYTES: usize = 258 * LINE_BYTES;
-/// Where in a ring its records lie.
+/// Offset of a ring's records, bytes.
 pub const RECORDS_AT: usize = FASTBOX_AT + FASTBOX_BYTES;
-/// Cells of a pair, half of them behind each of its rings; at most 64.
-pub const CELLS: usize = 16;
-/// Bytes of a cell: 128 KiB of a body, behind a line for a head.
+/// Cells of a pair, half of them behind each of its rings; at most 64, the bits of a word. A
+/// choice: 2 MiB a pair, four messages of 512 KiB in flight.
+pub const CELLS_PER_PAIR: usize = 16;
+/// Bytes of a cell: 128 KiB of body, behind a line for the head. A choice; what cells gain is
+/// measured (docs/measured/shm.md).
 pub const CELL_BYTES: usize = LINE_BYTES + 128 * 1024;
-/// From one cell to the next behind a ring.
-const CELL_STRIDE_BYTES: usize = CELL_BYTES.next_multiple_of(4096);
-/// Where the cells behind a ring begin.
-const CELLS_AT: usize = (RECORDS_AT + RING_DATA_BYTES).next_multiple_of(4096);
+/// Bytes from one cell to the next behind a ring: whole pages.
+const CELL_STRIDE_BYTES: usize = CELL_BYTES.next_multiple_of(PAGE_BYTES);
+/// Offset of a ring's cells, bytes.
+const CELLS_AT: usize = (RECORDS_AT + RING_DATA_BYTES).next_multiple_of(PAGE_BYTES);
+/// Bytes of a page, on x86-64 and most arm64 systems. Only for alignment.
+const PAGE_BYTES: usize = 4096;
 
-/// The bodies of longer records than this, bytes, begin on the line behind their word's. The reader
-/// polls the word's line, and what is written there while it does costs a trip of the line for each
-/// time it looks.
-pub const SEPARATE_MIN_BYTES: usize = 4 * LINE_BYTES - 8;
+/// Longest record, bytes, whose body begins right behind its word. Longer ones begin on the next
+/// line: the reader polls the word's line, and would take it from the writer while it fills it. A
+/// choice: four lines, where a further line costs less than that.
+pub const INLINE_MAX_BYTES: usize = 4 * LINE_BYTES - 8;
 
-/// Phases of a board that can be under way at a time.
+/// Phases of a board that can be under way at a time. A choice: a broadcast's root can be this many
+/// phases ahead of the other members.
 pub const PHASES: usize = 8;
 
-/// Where a ring or a fastbox lies.
+/// The address of a ring or a fastbox.
 pub type Base = *mut u8;
 
 #[repr(C)]
 struct Header {
     head: AtomicU64,
     _line0: [u64; 7],
-    starved: AtomicU32,
+    wakeup_requested: AtomicU32,
     _word: u32,
-    given: AtomicU64,
+    returned: AtomicU64,
     _line1: [u64; 6],
 }
 
@@ -59,18 +70,18 @@ impl RingMemory {
     /// The ring at `base`.
     ///
     /// # Safety
-    /// RING bytes of shared memory, page aligned, never unmapped.
+    /// RING_BYTES of shared memory, page aligned, never unmapped.
     pub unsafe fn new(base: Base) -> RingMemory {
         RingMemory(base)
     }
 
     fn header(&self) -> &Header {
-        // SAFETY: the mapping is RING bytes, page aligned, and lives as long as the process; Header
+        // SAFETY: the mapping is RING_BYTES bytes, page aligned, and lives as long as the process; Header
         // is all atomics.
         unsafe { &*self.0.cast::<Header>() }
     }
 
-    /// How far the reader has read, published now and then.
+    /// The reader's position, published now and then.
     #[inline]
     pub fn head(&self) -> &AtomicU64 {
         &self.header().head
@@ -78,11 +89,11 @@ impl RingMemory {
 
     /// Not 0: the writer sleeps until there is room.
     #[inline]
-    pub fn starved(&self) -> &AtomicU32 {
-        &self.header().starved
+    pub fn wakeup_requested(&self) -> &AtomicU32 {
+        &self.header().wakeup_requested
     }
 
-    /// Where position `at`, a multiple of LINE_BYTES, lies.
+    /// The address of position `at`, a multiple of LINE_BYTES.
     #[inline]
     fn at(&self, at: u64) -> *mut u8 {
         // SAFETY: the masked position lies within the mapping.
@@ -94,17 +105,17 @@ impl RingMemory {
 
     /// A hint: the `len` bytes at `at` will next be read by another core.
     #[inline]
-    pub fn hand_over(&self, at: u64, len: u64) {
+    pub fn demote(&self, at: u64, len: u64) {
         for line in (0..len).step_by(LINE_BYTES) {
-            hint::hand_over(self.at(at + line));
+            hint::demote(self.at(at + line));
         }
     }
 
     /// A hint: the `len` bytes at `at` will next be written by this core.
     #[inline]
-    pub fn take_over(&self, at: u64, len: u64) {
+    pub fn prefetch_for_write(&self, at: u64, len: u64) {
         for line in (0..len).step_by(LINE_BYTES) {
-            hint::take_over(self.at(at + line));
+            hint::prefetch_for_write(self.at(at + line));
         }
     }
 
@@ -119,7 +130,7 @@ impl RingMemory {
     /// Writes the `len` bytes that begin `lead` bytes behind the word at `at` by `fill`.
     ///
     /// # Safety
-    /// This side owns them: the reader has passed them and does not look there before the word is
+    /// This side owns them: the reader has passed them and does not read there before the word is
     /// published. They do not cross the ring's end.
     #[inline]
     pub unsafe fn fill(&self, at: u64, lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
@@ -139,15 +150,15 @@ impl RingMemory {
     }
 }
 
-/// What a core is told about lines of its cache. Hints change no value; a processor that does not
-/// know one passes over it.
+/// Hints to a core about lines of its cache. They change no value; a processor that does not know
+/// one ignores it.
 mod hint {
-    /// The line goes to the cache that the cores share, where the next reader finds it sooner than
-    /// in this core's own.
+    /// Moves the line to the cache that the cores share, where another core finds it sooner than in
+    /// this core's own.
     #[inline]
-    pub fn hand_over(line: *const u8) {
+    pub fn demote(line: *const u8) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: touches no value, faults on no address; older processors take its code for an
+        // SAFETY: touches no value and faults on no address; on older processors it is an
         // instruction that does nothing.
         unsafe {
             std::arch::asm!("cldemote [{}]", in(reg) line, options(nostack, preserves_flags));
@@ -156,9 +167,9 @@ mod hint {
         let _ = line;
     }
 
-    /// The line comes to this core's cache, as its alone.
+    /// Fetches the line into this core's cache, for writing.
     #[inline]
-    pub fn take_over(line: *const u8) {
+    pub fn prefetch_for_write(line: *const u8) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: touches no value and faults on no address.
         unsafe {
@@ -169,7 +180,7 @@ mod hint {
     }
 }
 
-/// The lines of a fastbox.
+/// The memory of a fastbox.
 pub struct FastboxMemory(Base);
 
 // SAFETY: the memory is shared between processes by design; all access follows the turns.
@@ -186,9 +197,9 @@ impl FastboxMemory {
 
     /// A hint: its first `len` bytes, behind the word's line, will next be read by another core.
     #[inline]
-    pub fn hand_over(&self, len: usize) {
+    pub fn demote(&self, len: usize) {
         for at in (LINE_BYTES..len).step_by(LINE_BYTES) {
-            hint::hand_over(self.0.wrapping_add(at));
+            hint::demote(self.0.wrapping_add(at));
         }
     }
 
@@ -205,7 +216,7 @@ impl FastboxMemory {
     /// It is this side's turn, and `lead` and `len` together are at most FASTBOX_BYTES.
     #[inline]
     pub unsafe fn fill(&self, lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
-        // SAFETY: within the front, and this side's, by the caller's promise.
+        // SAFETY: within the fastbox, and this side's, by the caller's promise.
         fill(unsafe { std::slice::from_raw_parts_mut(self.0.add(lead), len) });
     }
 
@@ -215,7 +226,7 @@ impl FastboxMemory {
     /// It is this side's turn, and `lead` and `len` together are at most FASTBOX_BYTES.
     #[inline]
     pub unsafe fn bytes(&self, lead: usize, len: usize) -> &[u8] {
-        // SAFETY: within the front, and this side's, by the caller's promise.
+        // SAFETY: within the fastbox, and this side's, by the caller's promise.
         unsafe { std::slice::from_raw_parts(self.0.add(lead), len) }
     }
 }
@@ -241,22 +252,22 @@ impl CellsMemory {
         }
     }
 
-    /// Cells that the peer gives back, as bits.
+    /// A bit for each cell that the peer gives back to this process.
     #[inline]
-    pub fn given_back(&self) -> &AtomicU64 {
-        &self.out.header().given
+    pub fn returned_by_peer(&self) -> &AtomicU64 {
+        &self.out.header().returned
     }
 
-    /// Cells that this process gives back.
+    /// A bit for each cell that this process gives back to the peer.
     #[inline]
-    pub fn given(&self) -> &AtomicU64 {
-        &self.into.header().given
+    pub fn returned_to_peer(&self) -> &AtomicU64 {
+        &self.into.header().returned
     }
 
-    /// Where a cell lies; `number` is below [`CELLS`].
+    /// The address of a cell. `number` is below [`CELLS_PER_PAIR`].
     #[inline]
     fn at(&self, number: usize) -> *mut u8 {
-        let half = CELLS / 2;
+        let half = CELLS_PER_PAIR / 2;
         let ring = if (number < half) == self.lower {
             &self.out
         } else {
@@ -285,8 +296,8 @@ impl CellsMemory {
     /// The `len` bytes that begin `lead` bytes behind a cell's beginning.
     ///
     /// # Safety
-    /// A record of the peer's says so that has not been released, and `lead` and `len` together are
-    /// at most CELL_BYTES.
+    /// The cell is named by a record of the peer's that has not been released, and `lead` and `len`
+    /// together are at most CELL_BYTES.
     #[inline]
     pub unsafe fn bytes(&self, number: usize, lead: usize, len: usize) -> &[u8] {
         // SAFETY: within the cell, and this side's, by the caller's promise.
@@ -294,18 +305,18 @@ impl CellsMemory {
     }
 }
 
-/// A flat board's words, each in the first line of what it belongs to, and its members' slots.
+/// The memory of a flat board: words, each in a line of its own or at the head of a slot, and the
+/// members' slots.
 pub struct FlatBoardMemory(Base);
 
 // SAFETY: the memory is shared between processes by design; all access follows the board's phases.
 unsafe impl Send for FlatBoardMemory {}
 
 impl FlatBoardMemory {
-    /// The first page's line with the first member's word; those of a board with as many members as
-    /// it may have stand before.
-    const DONE: usize = PHASES + 3;
-    /// Where the slots begin.
-    const SLOTS: usize = 4096;
+    /// The line of the first member's word, behind the words of a counter board.
+    const DONE_LINE: usize = PHASES + 3;
+    /// Offset of the slots, bytes: the second page.
+    const SLOTS_AT: usize = PAGE_BYTES;
 
     /// The flat board at `base`.
     ///
@@ -315,16 +326,16 @@ impl FlatBoardMemory {
         FlatBoardMemory(base)
     }
 
-    /// Members that have left for good: the same word as a board's.
+    /// Members that have left for good, in the same word as on a counter board.
     #[inline]
     pub fn left(&self) -> &AtomicU64 {
         self.word(PHASES + 2)
     }
 
-    /// What member `i` is done with.
+    /// The last phase that member `i` is done with.
     #[inline]
     pub fn done(&self, i: usize) -> &AtomicU64 {
-        self.word(FlatBoardMemory::DONE + i)
+        self.word(FlatBoardMemory::DONE_LINE + i)
     }
 
     #[inline]
@@ -337,31 +348,37 @@ impl FlatBoardMemory {
     #[inline]
     pub fn slot(&self, at: usize) -> &AtomicU64 {
         // SAFETY: within the mapping, aligned.
-        unsafe { &*self.0.add(FlatBoardMemory::SLOTS + at).cast::<AtomicU64>() }
+        unsafe {
+            &*self
+                .0
+                .add(FlatBoardMemory::SLOTS_AT + at)
+                .cast::<AtomicU64>()
+        }
     }
 
-    /// What stands behind that word.
+    /// The data behind the word of the slot there.
     #[inline]
     pub fn data(&self, at: usize) -> *mut u8 {
-        self.0.wrapping_add(FlatBoardMemory::SLOTS + at + 8)
+        self.0.wrapping_add(FlatBoardMemory::SLOTS_AT + at + 8)
     }
 
     /// A hint: the first line of the slot there will next be written by this core.
     #[inline]
-    pub fn take_over(&self, at: usize) {
-        hint::take_over(self.0.wrapping_add(FlatBoardMemory::SLOTS + at));
+    pub fn prefetch_for_write(&self, at: usize) {
+        hint::prefetch_for_write(self.0.wrapping_add(FlatBoardMemory::SLOTS_AT + at));
     }
 }
 
-/// A board: five words, each in a line of its own, and the members' slots.
+/// The memory of a counter board: a counter for each phase and three more words, each in a line of
+/// its own, and the members' slots.
 pub struct CounterBoardMemory(Base);
 
 // SAFETY: the memory is shared between processes by design; all access follows the board's phases.
 unsafe impl Send for CounterBoardMemory {}
 
 impl CounterBoardMemory {
-    /// Where the slots begin.
-    const SLOTS: usize = 4096;
+    /// Offset of the slots, bytes: the second page.
+    const SLOTS_AT: usize = PAGE_BYTES;
 
     /// The board at `base`.
     ///
@@ -383,7 +400,7 @@ impl CounterBoardMemory {
         self.word(part % PHASES)
     }
 
-    /// The last phase whose data are there for all.
+    /// The last phase whose data are complete.
     #[inline]
     pub fn open(&self) -> &AtomicU64 {
         self.word(PHASES)
@@ -404,6 +421,6 @@ impl CounterBoardMemory {
     /// Byte `at` of the slots.
     #[inline]
     pub fn slots(&self, at: usize) -> *mut u8 {
-        self.0.wrapping_add(CounterBoardMemory::SLOTS + at)
+        self.0.wrapping_add(CounterBoardMemory::SLOTS_AT + at)
     }
 }

@@ -1,9 +1,35 @@
-//! Shared memory: rings in the node's segment, bulk data by reading the peer's memory.
+//! The transport between the processes of a node: messages by shared memory, large ones also by
+//! reading the peer's memory.
 //!
-//! The segment's part behind `wire_at` holds one control page a process and, sparse, room for a
-//! ring from each process to each other. A ring is mapped when the pair first speaks; a page of it
-//! costs memory when first written.
+//! ```text
+//!                          Shm (the Transport)
+//!        ┌────────────────┬──────┴───────────┬──────────────────┐
+//!        ▼                ▼                  ▼                  ▼
+//!  peer: opens rings  assist: copies     node_collectives:  core_sharing:
+//!  and delivers       with the sender    allocates boards   who waits on
+//!        │                │                  │              which core
+//!        │                │                  │                  │
+//!        ├──── layout: where all is in the node's segment ──────┤
+//!        ▼                ▼                  ▼                  ▼
+//!  pair: one side     cma: single copy   coll: counter      control: a page
+//!  of what follows    (process_vm_readv) board, flat board  for each process
+//!  ┌─────┴────┐           │                  │                  │
+//!  ▼          ▼           │                  │                  ▼
+//!  fastbox    cells       │                  │              wakeup_word
+//!  ▼          │           │                  │                  │
+//!  ring       │           │                  │                  │
+//!  ▼          ▼           ▼                  ▼                  ▼
+//!  memory: atomic words, and bytes that belong to one side at a time
+//! ```
+//!
+//! Uses point down: a file uses those below it and never one above (`crates/api/tests/house.rs`).
+//! `impl Shm` is spread over this file, `peer`, `assist`, `node_collectives` and `core_sharing`.
+//!
+//! The segment has one control page for each process, and room for a ring from each process to each
+//! other. A ring is mapped when the pair first communicates. A page of it costs memory when it is
+//! first written.
 
+mod assist;
 mod cells;
 mod cma;
 mod coll;
@@ -14,6 +40,7 @@ mod layout;
 #[cfg(test)]
 mod mapping;
 mod memory;
+mod node_collectives;
 mod pair;
 mod peer;
 mod read_min;
@@ -33,7 +60,7 @@ use crate::{
     Answer, Body, FRAGMENT_HEAD_MAX_BYTES, Features, Inbox, NodeCollectives, ProcId, ReadError,
     ReadStart, Sleeper, Transport, TransportError,
 };
-use cells::{CELL_BODY_MAX_BYTES, HEAD_MAX};
+use cells::{CELL_BODY_MAX_BYTES, HEAD_MAX_BYTES};
 use control::{ASLEEP_ON_SOCKET, AWAKE, CONTROL_BYTES, Control, LOCAL_RANKS_MAX};
 use ferry_job::Segment;
 use layout::map;
@@ -41,45 +68,57 @@ use peer::Peer;
 use ring::{RECORD_MAX_BYTES, RECORD_PART_BYTES, SPLIT_MAX_BYTES};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// On nodes with more processes than this, a writer also sets its bit in the reader's bitmap, so
-/// that the reader need not look at every ring.
+/// On nodes with more processes than this, a writer also sets its bit in the reader's bitmap. The
+/// reader then polls only those rings. A choice: setting the bit costs a writer one line, polling
+/// a ring costs a reader one line.
 const POLL_ALL_MAX_RANKS: usize = 8;
-/// Messages (head and body) up to this many bytes are sent at once; larger ones wait for their
-/// receive.
+/// Largest eager message, head and body, bytes: 64 KiB of user data and 32 bytes for the head.
+/// Larger ones use a rendezvous. Measured (docs/measured/shm.md): up to 64 KiB a message in several
+/// records is faster than one that is announced first.
 pub const EAGER_MAX_BYTES: usize = 64 * 1024 + 32;
 const _: () = assert!(EAGER_MAX_BYTES <= SPLIT_MAX_BYTES);
-/// Largest head and body that go in one record whatever they are, bytes; of longer ones only pieces
-/// do.
+/// Largest message, head and body, bytes, that always goes in one record. Longer ones are split, or
+/// are fragments of a pipelined copy.
 const SINGLE_RECORD_MAX_BYTES: usize = RECORD_PART_BYTES + memory::LINE_BYTES;
-// A piece's head goes with what lies in a cell.
-const _: () = assert!(FRAGMENT_HEAD_MAX_BYTES <= HEAD_MAX);
-/// Bytes of a piece that the peer is waiting for, at least and at most: a fourth of the message
-/// within these bounds, so that the receiver copies one while the next is written.
-const PREPOSTED_FRAGMENT_BYTES: (usize, usize) = (32 * 1024, 64 * 1024);
+// A fragment's body may go into a cell.
+const _: () = assert!(FRAGMENT_HEAD_MAX_BYTES <= HEAD_MAX_BYTES);
+/// Parts of a message for whose fragments the receiver waits. A choice: the receiver copies one
+/// while the next is written.
+const AWAITED_FRAGMENTS: usize = 4;
+/// Shortest such fragment, bytes. A choice; what short first fragments gain is measured
+/// (docs/measured/shm.md).
+const AWAITED_FRAGMENT_MIN_BYTES: usize = 32 * 1024;
+/// Longest such fragment, bytes. A choice: two of them fill a cell.
+const AWAITED_FRAGMENT_MAX_BYTES: usize = 64 * 1024;
 
 /// The transport between the processes of a node.
 pub struct Shm {
     segment: Segment,
-    /// Local index to process number, ascending.
+    /// Process numbers of the node's processes, ascending. Their index is the *local index*.
     locals: Vec<ProcId>,
+    /// This process's local index.
     me: usize,
+    /// By local index: the processes' control pages.
     controls: &'static [Control],
+    /// By local index: the peers whose rings are mapped.
     peers: Vec<Option<Box<Peer>>>,
-    /// Local indices of peers whose rings to this process are open.
+    /// Local indices of the peers whose rings are mapped.
     readers: Vec<usize>,
+    /// The value of this process's `ring_open_requests` when last looked at.
     ring_opens_seen: u32,
-    /// Peers that were answered Full and whose rings must ring when they have room.
-    starving: Vec<usize>,
+    /// Local indices of peers to which a send was answered Full. They must wake this process when
+    /// there is room.
+    blocked: Vec<usize>,
     boards: coll::Boards,
-    /// This process sleeps where a datagram to its wakeup socket.
+    /// This process sleeps until a datagram arrives at its wakeup socket.
     sleeps_on_socket: bool,
-    /// How often peers have asked for help with copying when this process last looked.
+    /// The value of this process's `assist_requests` when last looked at.
     assists_seen: u32,
     /// Ranks have a core each, so that two can copy at the same time.
-    cores_to_spare: bool,
+    core_each: bool,
 }
 
-/// Stands in private memory for peers to try to read; it says that it is the right process's.
+/// A word in private memory that peers try to read. Its value shows that it is the right process's.
 static PROBE: AtomicU64 = AtomicU64::new(0);
 
 impl Shm {
@@ -125,7 +164,7 @@ impl Shm {
         mine.probe_value.store(value, Ordering::Relaxed);
         mine.pid.store(std::process::id(), Ordering::Release);
         let peers = std::iter::repeat_with(|| None).take(locals.len()).collect();
-        let cores_to_spare = locals.len() <= cores as usize;
+        let core_each = locals.len() <= cores as usize;
         Ok(Shm {
             segment,
             locals,
@@ -134,15 +173,15 @@ impl Shm {
             peers,
             readers: Vec::new(),
             ring_opens_seen: 0,
-            starving: Vec::new(),
+            blocked: Vec::new(),
             boards: coll::Boards::default(),
             sleeps_on_socket: false,
             assists_seen: 0,
-            cores_to_spare,
+            core_each,
         })
     }
 
-    /// From now on this process sleeps at the wakeup socket of this name.
+    /// From now on this process sleeps on the wakeup socket of this name.
     pub fn use_wakeup_socket(&mut self, name: u64) {
         self.controls[self.me]
             .wakeup_socket
@@ -159,6 +198,7 @@ impl Shm {
         self.locals.binary_search(&peer).ok()
     }
 
+    /// Returns whether writers set their bit in the reader's bitmap.
     fn uses_active_bitmap(&self) -> bool {
         self.locals.len() > POLL_ALL_MAX_RANKS
     }
@@ -209,14 +249,14 @@ impl Transport for Shm {
             self.peer(to)?.ring_open_requested = true;
         }
         let uses_active_bitmap = self.uses_active_bitmap();
-        let spare = self.cores_to_spare;
+        let core_each = self.core_each;
         let pair = &mut self.peer(to)?.pair;
         let len = head.len() + body.len();
         let sent = match body {
             Body::Bytes(bytes) if len > SINGLE_RECORD_MAX_BYTES => {
-                pair.send_split(message, head, bytes, spare)
+                pair.send_split(message, head, bytes, core_each)
             }
-            Body::Fill(n, fill) if len > SINGLE_RECORD_MAX_BYTES && spare => {
+            Body::Fill(n, fill) if len > SINGLE_RECORD_MAX_BYTES && core_each => {
                 pair.send_in_cell(message, head, n, fill)
             }
             body => pair.send(message, head.len(), len, |out: &mut [u8]| {
@@ -225,13 +265,13 @@ impl Transport for Shm {
                     Body::Bytes(b) => rest.copy_from_slice(b),
                     Body::Fill(_, fill) => fill(rest),
                 }
-                // Last, because it may lie in the line that the reader polls.
+                // Last, because it may be in the line that the reader polls.
                 first.copy_from_slice(head);
             }),
         };
         if !sent {
-            if !self.starving.contains(&to) {
-                self.starving.push(to);
+            if !self.blocked.contains(&to) {
+                self.blocked.push(to);
             }
             return Ok(Answer::Full);
         }
@@ -259,7 +299,7 @@ impl Transport for Shm {
             }
             delivered
         };
-        // Not before what has come: the caller measures how long that takes.
+        // After what has come: the caller measures how long that takes.
         if mine.assist_requests.load(Ordering::Relaxed) != self.assists_seen {
             return Ok(delivered + self.assist());
         }
@@ -307,13 +347,13 @@ impl Transport for Shm {
             .asleep
             .store(sleeps, Ordering::SeqCst);
         let peers = &mut self.peers;
-        self.starving.retain(|&to| {
+        self.blocked.retain(|&to| {
             let Some(Peer { pair, .. }) = peers[to].as_deref_mut() else {
                 return false;
             };
-            pair.starve();
-            // Room came meanwhile: no need to be woken for it, and the caller polls and offers once
-            // more before sleeping.
+            pair.request_wakeup();
+            // If there is room by now, no wakeup is needed: the caller polls and sends once more
+            // before it sleeps.
             !pair.has_room()
         });
     }
@@ -326,10 +366,10 @@ impl Transport for Shm {
 
     fn fragment_bytes(&self, peer: ProcId, len: usize, awaited: bool) -> usize {
         let known = self.index(peer).and_then(|i| self.peers[i].as_ref());
-        if !self.cores_to_spare {
+        if !self.core_each {
             RECORD_MAX_BYTES - FRAGMENT_HEAD_MAX_BYTES
         } else if awaited || known.is_some_and(|p| p.pair.is_read()) {
-            (len / 4).clamp(PREPOSTED_FRAGMENT_BYTES.0, PREPOSTED_FRAGMENT_BYTES.1)
+            (len / AWAITED_FRAGMENTS).clamp(AWAITED_FRAGMENT_MIN_BYTES, AWAITED_FRAGMENT_MAX_BYTES)
         } else {
             CELL_BODY_MAX_BYTES
         }
@@ -337,7 +377,7 @@ impl Transport for Shm {
 
     fn first_touches(&self, peer: ProcId) -> u64 {
         let known = self.index(peer).and_then(|i| self.peers[i].as_ref());
-        known.map_or(0, |p| p.pair.cold())
+        known.map_or(0, |p| p.pair.first_touches())
     }
 
     fn node_collectives(&mut self) -> Option<&mut dyn NodeCollectives> {

@@ -1,4 +1,4 @@
-//! One local peer: opening its rings, and delivering what comes from it.
+//! A peer on this node: opening its rings, and delivering what comes from it.
 
 use super::Shm;
 use super::cells::Cells;
@@ -17,35 +17,36 @@ use std::sync::atomic::Ordering;
 /// What is known of one local peer.
 pub(super) struct Peer {
     pub pair: Pair,
-    /// A message that comes from it in several records.
+    /// The split message from it of which parts have come.
     pub reassembly: Option<Reassembly>,
-    /// Whether its memory can be read; unknown until tried.
+    /// Whether its memory can be read. `None`: not tried yet.
     pub readable: Option<bool>,
-    /// It has been told that its rings are in use.
+    /// It was asked to open its rings.
     pub ring_open_requested: bool,
-    /// Copies of messages from it, and to it.
+    /// Cooperative copies of messages from it and to it.
     pub copies: CooperativeCopies,
-    /// Whether what comes from it meets its receives.
+    /// Whether its messages were unexpected lately.
     pub throttle: PollThrottle,
 }
 
-/// A record of fewer bytes touches too few new pages to be worth a word ([`Inbox::first_touch`]).
+/// Shortest record, bytes, that is reported as a first touch of memory ([`Inbox::first_touch`]). A
+/// choice: half a page; shorter ones rarely fault.
 const FIRST_TOUCH_MIN_BYTES: usize = 2048;
 
-/// Records taken from one ring before the next one's turn.
+/// Records taken from one ring before the next ring is polled. A choice.
 const RECORDS_PER_POLL: usize = 32;
 
-/// Where ranks outnumber cores a poll ends with a message of this many bytes, head and body: the
-/// caller may have waited for it, and post a receive for the next, which would otherwise be kept in
-/// memory of its own and copied once more. Elsewhere it does where receives have come
-/// [`PollThrottle`].
+/// Shortest message, head and body, bytes, after which a poll ends where ranks outnumber cores. The
+/// caller may have waited for it and post a receive for the next one, which would otherwise be
+/// unexpected and copied once more. Measured (docs/measured/shm.md). With a core each,
+/// [`PollThrottle`] decides.
 const STOP_AFTER_MIN_BYTES: usize = 2048;
 
-/// On nodes with more processes than this a pair has half of the cells, which take no more memory
-/// than its rings' records would without them.
+/// On nodes with more processes than this, a pair has half of the cells. A choice: cells then take
+/// no more memory than the rings' records.
 const ALL_CELLS_MAX_RANKS: usize = 16;
 
-/// A record of a message that takes several has come.
+/// Takes the next part of a split message.
 pub(super) fn reassemble(
     from: ProcId,
     partial: &mut Option<Reassembly>,
@@ -102,28 +103,28 @@ impl Shm {
         let (out, into) = (self.ring(self.me, i)?, self.ring(i, self.me)?);
         let lower = self.me < i;
         let cells = if self.locals.len() > ALL_CELLS_MAX_RANKS {
-            memory::CELLS / 2
+            memory::CELLS_PER_PAIR / 2
         } else {
-            memory::CELLS
+            memory::CELLS_PER_PAIR
         };
         // SAFETY: fresh mappings of rings of which this process is the only writer and the only
-        // reader, each from its beginning, once; the fastbox lies in the lower process's
-        // outgoing ring, below its data, and a copy table behind each ring, within the mapping,
-        // page aligned, all atomics for which zeros are valid.
+        // reader, each from its beginning, once; the fastbox is in the lower process's outgoing
+        // ring, below its data, and a copy table behind each ring, within the mapping, page
+        // aligned, all atomics for which zeros are valid.
         let peer = unsafe {
-            let desk = |ring: *mut u8| &*ring.add(COPY_TABLE_AT).cast::<CopyTable>();
-            let front = Fastbox::new(if lower { out } else { into }.add(FASTBOX_AT), lower);
+            let copy_table = |ring: *mut u8| &*ring.add(COPY_TABLE_AT).cast::<CopyTable>();
+            let fastbox = Fastbox::new(if lower { out } else { into }.add(FASTBOX_AT), lower);
             Peer {
                 pair: Pair::new(
                     Writer::new(out),
                     Reader::new(into),
-                    front,
+                    fastbox,
                     Cells::new(out, into, lower, cells),
                 ),
                 reassembly: None,
                 readable: None,
                 ring_open_requested: false,
-                copies: CooperativeCopies::new(desk(out), desk(into)),
+                copies: CooperativeCopies::new(copy_table(out), copy_table(into)),
                 throttle: PollThrottle::default(),
             }
         };
@@ -132,7 +133,7 @@ impl Shm {
         Ok(())
     }
 
-    /// Tells local process `to` that this one is about to write to it.
+    /// Asks local process `to` to open its rings with this one, which is about to write to it.
     #[cold]
     pub(super) fn request_ring_open(&mut self, to: usize) {
         let control = &self.controls[to];
@@ -140,7 +141,7 @@ impl Shm {
         control.ring_open_requests.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Opens the rings of peers that have ring_open_requested.
+    /// Opens the rings of the peers that have asked for it.
     #[cold]
     pub(super) fn open_requested_rings(&mut self) -> Result<(), TransportError> {
         self.ring_opens_seen = self.controls[self.me]
@@ -155,7 +156,7 @@ impl Shm {
         Ok(())
     }
 
-    /// Delivers from the peers who say that they have something; returns how many messages.
+    /// Delivers from the peers whose bit is set in this process's bitmap. Returns how many messages.
     pub(super) fn drain_active(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
         let mine = &self.controls[self.me];
         let mut delivered = 0;
@@ -181,14 +182,14 @@ impl Shm {
         Ok(delivered)
     }
 
-    /// Delivers from one peer; returns how many messages and whether more may be there.
+    /// Delivers from one peer. Returns how many messages, and whether more may be there.
     #[inline]
     pub(super) fn drain(
         &mut self,
         from: usize,
         inbox: &mut dyn Inbox,
     ) -> Result<(usize, bool), TransportError> {
-        let (process, spare) = (self.locals[from], self.cores_to_spare);
+        let (process, core_each) = (self.locals[from], self.core_each);
         let Some(peer) = self.peers[from].as_mut() else {
             return Ok((0, false));
         };
@@ -200,7 +201,7 @@ impl Shm {
         } = &mut **peer;
         let mut delivered = 0;
         while delivered < RECORDS_PER_POLL {
-            let warm = pair.is_warm();
+            let touched = pair.is_touched();
             match pair.next() {
                 Next::Nothing => return Ok((delivered, false)),
                 Next::Fastbox(message, bytes) => {
@@ -209,15 +210,16 @@ impl Shm {
                     }
                 }
                 Next::Record(message, bytes, more) => {
-                    if !warm && bytes.len() >= FIRST_TOUCH_MIN_BYTES {
+                    if !touched && bytes.len() >= FIRST_TOUCH_MIN_BYTES {
                         inbox.first_touch();
                     }
                     let last = if more || reassembly.is_some() {
                         reassemble(process, reassembly, message, bytes, more, inbox)?;
                         !more
                     } else {
-                        let crowded = !spare && bytes.len() >= STOP_AFTER_MIN_BYTES;
-                        throttle.stops_after(inbox.on_message(process, message, bytes)) || crowded
+                        let unexpected = inbox.on_message(process, message, bytes);
+                        throttle.stops_after(unexpected)
+                            || !core_each && bytes.len() >= STOP_AFTER_MIN_BYTES
                     };
                     if pair.release() {
                         self.controls[from].wake_if_asleep();
@@ -226,8 +228,8 @@ impl Shm {
                         return Ok((delivered + 1, true));
                     }
                 }
-                Next::InCell(message, bytes, more, cold) => {
-                    if cold {
+                Next::InCell(message, bytes, more, first_touch) => {
+                    if first_touch {
                         inbox.first_touch();
                     }
                     if more || reassembly.is_some() {
@@ -238,8 +240,8 @@ impl Shm {
                     if pair.release_cell() {
                         self.controls[from].wake_if_asleep();
                     }
-                    // What this process has to write comes first: it goes into the cell that has
-                    // just been read.
+                    // The poll ends, so that this process writes into the cell that it has just
+                    // read.
                     return Ok((delivered + 1, true));
                 }
                 Next::Malformed => {

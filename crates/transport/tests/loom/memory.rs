@@ -9,10 +9,10 @@ pub const RING_DATA_BYTES: usize = 16 * LINE_BYTES;
 /// Short: how many lines there are is no matter of order, and what is longer goes by the ring.
 pub const FASTBOX_BYTES: usize = 2 * LINE_BYTES;
 /// None: where in a record its bytes lie is no matter of order.
-pub const SEPARATE_MIN_BYTES: usize = usize::MAX;
+pub const INLINE_MAX_BYTES: usize = usize::MAX;
 
 /// Cells of a pair, and bytes of one.
-pub const CELLS: usize = 4;
+pub const CELLS_PER_PAIR: usize = 4;
 pub const CELL_BYTES: usize = 2 * LINE_BYTES;
 
 /// Phases of a board at a time: few, so that a model soon uses one again.
@@ -21,8 +21,8 @@ pub const PHASES: usize = 2;
 /// A ring, a fastbox, and half of a pair's cells.
 pub struct Shared {
     head: AtomicU64,
-    starved: AtomicU32,
-    given: AtomicU64,
+    wakeup_requested: AtomicU32,
+    returned: AtomicU64,
     words: Vec<AtomicU64>,
     /// Who touches the bytes of each line; behind them the fastbox's, as one, and each cell's.
     owners: Vec<UnsafeCell<()>>,
@@ -44,10 +44,10 @@ pub fn shared() -> Base {
     let lines = RING_DATA_BYTES / LINE_BYTES;
     Arc::new(Shared {
         head: AtomicU64::new(0),
-        starved: AtomicU32::new(0),
-        given: AtomicU64::new(0),
+        wakeup_requested: AtomicU32::new(0),
+        returned: AtomicU64::new(0),
         words: (0..lines).map(|_| AtomicU64::new(0)).collect(),
-        owners: (0..=lines + CELLS / 2)
+        owners: (0..=lines + CELLS_PER_PAIR / 2)
             .map(|_| UnsafeCell::new(()))
             .collect(),
         front: AtomicU64::new(0),
@@ -57,7 +57,7 @@ pub fn shared() -> Base {
             0;
             RING_DATA_BYTES
                 + FASTBOX_BYTES
-                + CELLS / 2 * CELL_BYTES
+                + CELLS_PER_PAIR / 2 * CELL_BYTES
         ]),
     })
 }
@@ -123,8 +123,8 @@ impl RingMemory {
     pub fn head(&self) -> &AtomicU64 {
         &self.0.head
     }
-    pub fn starved(&self) -> &AtomicU32 {
-        &self.0.starved
+    pub fn wakeup_requested(&self) -> &AtomicU32 {
+        &self.0.wakeup_requested
     }
     pub fn word(&self, at: u64) -> &AtomicU64 {
         assert!(at % LINE_BYTES as u64 == 0);
@@ -141,9 +141,9 @@ impl RingMemory {
         // SAFETY: within the bytes, by the check above.
         unsafe { self.0.pointer().add(at + 8) }
     }
-    pub fn hand_over(&self, _at: u64, _len: u64) {}
+    pub fn demote(&self, _at: u64, _len: u64) {}
     pub fn expect(&self, _at: u64, _len: u64) {}
-    pub fn take_over(&self, _at: u64, _len: u64) {}
+    pub fn prefetch_for_write(&self, _at: u64, _len: u64) {}
     pub unsafe fn fill(&self, at: u64, _lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
         // SAFETY: loom has checked that nobody else uses these bytes.
         fill(unsafe { std::slice::from_raw_parts_mut(self.run(at, len, true), len) });
@@ -163,7 +163,7 @@ impl FastboxMemory {
     pub fn word(&self) -> &AtomicU64 {
         &self.0.front
     }
-    pub fn hand_over(&self, _len: usize) {}
+    pub fn demote(&self, _len: usize) {}
     fn run(&self, lead: usize, len: usize, write: bool) -> *mut u8 {
         assert!(lead + len <= FASTBOX_BYTES);
         self.0.touch(
@@ -193,15 +193,15 @@ impl CellsMemory {
     pub unsafe fn new(out: Base, into: Base, lower: bool) -> CellsMemory {
         CellsMemory { out, into, lower }
     }
-    pub fn given_back(&self) -> &AtomicU64 {
-        &self.out.given
+    pub fn returned_by_peer(&self) -> &AtomicU64 {
+        &self.out.returned
     }
-    pub fn given(&self) -> &AtomicU64 {
-        &self.into.given
+    pub fn returned_to_peer(&self) -> &AtomicU64 {
+        &self.into.returned
     }
     fn run(&self, cell: usize, lead: usize, len: usize, write: bool) -> *mut u8 {
-        assert!(cell < CELLS && lead + len <= CELL_BYTES);
-        let half = CELLS / 2;
+        assert!(cell < CELLS_PER_PAIR && lead + len <= CELL_BYTES);
+        let half = CELLS_PER_PAIR / 2;
         let base = if (cell < half) == self.lower {
             &self.out
         } else {
@@ -268,5 +268,5 @@ impl FlatBoardMemory {
     pub fn data(&self, _at: usize) -> *mut u8 {
         std::ptr::null_mut()
     }
-    pub fn take_over(&self, _at: usize) {}
+    pub fn prefetch_for_write(&self, _at: usize) {}
 }

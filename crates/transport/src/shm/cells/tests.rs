@@ -33,37 +33,42 @@ impl Two {
         if !self.sides[side].has(1) {
             return None;
         }
-        let lies = self.sides[side].write(usize::from(byte), |out| out.fill(byte));
-        let record = [&lies.word()[..], b"head"].concat();
+        let cell_ref = self.sides[side].write(usize::from(byte), |out| out.fill(byte));
+        let record = [&cell_ref.word()[..], b"head"].concat();
         self.coming[1 - side].push_back((record, byte));
-        Some(lies.cell)
+        Some(cell_ref.cell)
     }
 
     /// One side reads what comes next, if anything does; returns the cell.
     fn read(&mut self, side: usize) -> Option<usize> {
         let (record, byte) = self.coming[side].pop_front()?;
-        let (lies, bytes, _) = self.sides[side].bytes(&record).expect("sound");
+        let (cell_ref, bytes, _) = self.sides[side].bytes(&record).expect("sound");
         assert_eq!(&bytes[..4], b"head");
         assert_eq!(bytes[4..], vec![byte; usize::from(byte)]);
-        self.sides[side].read(lies);
-        Some(lies.cell)
+        self.sides[side].read(cell_ref);
+        Some(cell_ref.cell)
     }
 
     /// Each cell is in one place.
     fn check(&self) {
         let [lower, upper] = &self.sides;
-        let given = |c: &Cells| c.memory.given().load(Ordering::Relaxed);
+        let returned = |c: &Cells| c.memory.returned_to_peer().load(Ordering::Relaxed);
         let own = |c: &Cells| {
             c.own[..c.count].iter().fold(0, |bits, &cell| {
                 assert_eq!(bits >> cell & 1, 0);
                 bits | 1u64 << cell
             })
         };
-        assert_eq!((own(lower), own(upper)), (lower.has, upper.has));
+        assert_eq!((own(lower), own(upper)), (lower.own_bits, upper.own_bits));
         let under_way = self.coming.iter().flatten();
-        let places = [lower.has, upper.has, given(lower), given(upper)]
-            .into_iter()
-            .chain(under_way.map(|(r, _)| 1 << r[0]));
+        let places = [
+            lower.own_bits,
+            upper.own_bits,
+            returned(lower),
+            returned(upper),
+        ]
+        .into_iter()
+        .chain(under_way.map(|(r, _)| 1 << r[0]));
         let seen = places.fold(0, |seen: u64, place| {
             assert_eq!(seen & place, 0, "a cell is in two places");
             seen | place
@@ -76,7 +81,7 @@ impl Two {
 /// no other.
 #[test]
 fn replies_use_the_cell_of_the_request() {
-    let mut two = Two::new(CELLS);
+    let mut two = Two::new(CELLS_PER_PAIR);
     let first = two.write(0, 9);
     assert_eq!(first, Some(0), "the lowest one first");
     for i in 0..100 {
@@ -97,7 +102,7 @@ fn no_cell_is_lost() {
         random ^= random << 17;
         (random >> 32) % n
     };
-    for cells in [4, CELLS / 2, CELLS] {
+    for cells in [4, CELLS_PER_PAIR / 2, CELLS_PER_PAIR] {
         let mut two = Two::new(cells);
         for round in 0..400 {
             // From one way only to both alike.
@@ -122,30 +127,30 @@ fn no_cell_is_lost() {
 
 #[test]
 fn both_sides_know_which_memory_is_used_for_the_first_time() {
-    let mut two = Two::new(CELLS);
+    let mut two = Two::new(CELLS_PER_PAIR);
     for (i, len) in [1, 1, 7, 2].into_iter().enumerate() {
         // There and back: the same cell.
         for side in [0, 1] {
             two.write(side, len);
             two.read(1 - side);
         }
-        let cold = [1, 1, 2, 2][i];
-        assert_eq!(two.sides.each_ref().map(Cells::cold), [cold; 2]);
+        let touches = [1, 1, 2, 2][i];
+        assert_eq!(two.sides.each_ref().map(Cells::first_touches), [touches; 2]);
     }
 }
 
 /// What a peer made up is refused, and gives no cell twice.
 #[test]
 fn made_up_cells_are_refused() {
-    let mut two = Two::new(CELLS / 2);
+    let mut two = Two::new(CELLS_PER_PAIR / 2);
     let mine = two.sides[0].own[0];
     let word = |cell: u32, len: u32| (u64::from(cell) | u64::from(len) << 32).to_le_bytes();
-    let theirs = (CELLS / 2) as u32;
+    let theirs = (CELLS_PER_PAIR / 2) as u32;
     let body = CELL_BODY_MAX_BYTES as u32;
     assert!(two.sides[0].bytes(&word(theirs, body)).is_some());
     for record in [
         word(theirs, body + 1),
-        word(CELLS as u32, 1),
+        word(CELLS_PER_PAIR as u32, 1),
         word(u32::MAX, u32::MAX),
         // None of the pair's, which has half of them.
         word(theirs - 1, 1),
@@ -154,14 +159,14 @@ fn made_up_cells_are_refused() {
         assert!(two.sides[0].bytes(&record).is_none());
     }
     assert!(two.sides[0].bytes(&word(theirs, 1)[..7]).is_none());
-    let long = [&word(theirs, 1)[..], &[0; HEAD_MAX + 1]].concat();
+    let long = [&word(theirs, 1)[..], &[0; HEAD_MAX_BYTES + 1]].concat();
     assert!(two.sides[0].bytes(&long).is_none());
     // The peer gives all, again and again.
     for _ in 0..3 {
-        let given = two.sides[0].memory.given_back();
+        let given = two.sides[0].memory.returned_by_peer();
         given.store(u64::MAX, Ordering::Relaxed);
         two.sides[0].take_back();
-        assert_eq!(two.sides[0].has, two.sides[0].all);
-        assert_eq!(two.sides[0].count, CELLS / 2);
+        assert_eq!(two.sides[0].own_bits, two.sides[0].all);
+        assert_eq!(two.sides[0].count, CELLS_PER_PAIR / 2);
     }
 }

@@ -16,6 +16,7 @@
 //! copy whose places were read before it.
 
 use super::super::memory::{AtomicU64, LINE_BYTES, Ordering};
+use crate::ReadError;
 
 /// Copies that one receiver can have on one sender's copy table at a time.
 pub const COPIES_MAX: usize = 4;
@@ -233,6 +234,30 @@ impl CopyReceiver {
             self.free[begun.at] = true;
         }
         ended
+    }
+}
+
+/// The cooperative copies between this process and a peer.
+pub struct CooperativeCopies {
+    /// This process's own copy table, on which it puts its copies as a receiver.
+    pub own: CopyReceiver,
+    /// The peer's copy table, on which this process assists.
+    pub peers_table: &'static CopyTable,
+    /// The numbers of this process's copies that are under way, and their faults.
+    pub under_way: Vec<(u32, ActiveCopy, Option<ReadError>)>,
+    /// The number of the last copy.
+    pub last_number: u32,
+}
+
+impl CooperativeCopies {
+    /// With this process's own table and the peer's.
+    pub fn new(own: &'static CopyTable, peers_table: &'static CopyTable) -> CooperativeCopies {
+        CooperativeCopies {
+            own: CopyReceiver::new(own),
+            peers_table,
+            under_way: Vec::new(),
+            last_number: 0,
+        }
     }
 }
 

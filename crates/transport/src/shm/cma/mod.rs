@@ -1,10 +1,10 @@
 //! Reading a peer's memory in one copy (Linux cross-memory attach).
 
-mod assist;
 mod cooperative;
 
-pub(super) use assist::CooperativeCopies;
-pub(super) use cooperative::CopyTable;
+pub(super) use cooperative::{
+    ActiveCopy, COOPERATIVE_MIN_BYTES, Chunk, CooperativeCopies, CopyReceiver, CopyTable,
+};
 
 use super::control::Control;
 use crate::ReadError;

@@ -1,28 +1,30 @@
-//! A board in the node's memory where the members of a group meet: what one posts there, the others
-//! read.
+//! A counter board: memory of the node in which the members of a group post data for each other, with
+//! a counter for each phase.
 //!
-//! The members go through numbered *phases* together, [`PHASES`] of which can be under way at a
-//! time: each has a part of the board, so that nobody writes over what somebody still reads. In a
-//! phase each member adds [`COUNT_PER_MEMBER`] to the part's counter when it is done with the part.
-//! A part may be used again when its counter says that all are. Who only posts, as a broadcast's
-//! root, is so many phases ahead of the others at most.
+//! The members go through numbered *phases* together. [`PHASES`] of them can be under way at a time:
+//! each uses a part of the board, so that nobody writes over what somebody still reads. In a phase
+//! each member adds [`COUNT_PER_MEMBER`] to the part's counter when it is done with the part. When
+//! all have, the part may be used again. A member that only posts, such as a broadcast's root, is at
+//! most `PHASES` ahead of the others.
 //!
 //! ```text
-//! line 0 ..     the parts' counters
-//! PHASES        the last phase whose data are there for all: who opens one has been through
-//!               those before it
-//! PHASES + 1    members that wait for one of the above
-//! PHASES + 2    members that have left for good
-//! byte 4096     slots of the first part, then of the next
+//! line 0 ..          a counter for each part
+//! line PHASES        the last phase whose data are complete; the member that opens a phase has been
+//!                    through those before it
+//! line PHASES + 1    members that wait for one of the above
+//! line PHASES + 2    members that have left for good
+//! byte 4096          slots of the first part, then of the next
 //! ```
 
 use super::memory::{AtomicU64, Base, CounterBoardMemory, Ordering, PHASES};
 
-/// What a member adds to a part's counter in each phase.
+/// What a member adds to a part's counter in each phase: 1 when it has posted, 1 when it has read.
 pub const COUNT_PER_MEMBER: u64 = 2;
-/// Most bytes that a member can post.
+/// Most bytes that a member can post in a phase: 2 KiB of data and a line. A choice: larger data go
+/// by messages.
 pub const SLOT_MAX_BYTES: usize = 2048 + 64;
-/// Boards that each process of the node can allocate.
+/// Boards that each process of the node can allocate. A choice: one for each communicator whose
+/// rank 0 it is; further communicators use messages.
 pub const BOARDS_PER_RANK: u32 = 16;
 
 /// Bytes of a board for up to `n` members.
@@ -49,13 +51,12 @@ impl CounterBoard {
         CounterBoard { memory, members }
     }
 
-    /// Has every member that once was here left for good, or was nobody ever here? `members` of
-    /// them.
+    /// Returns whether all of its `members` have left for good.
     pub fn is_deserted(&self, members: u32) -> bool {
         self.memory.left().load(Ordering::Acquire) == u64::from(members)
     }
 
-    /// Makes it as new. Only where it is deserted.
+    /// Sets all words to their initial values. Only of a deserted board.
     pub fn reset(&self) {
         let m = &self.memory;
         for word in (0..PHASES)
@@ -66,12 +67,12 @@ impl CounterBoard {
         }
     }
 
-    /// This member will not come again.
+    /// This member leaves for good.
     pub fn leave(&self) {
         self.memory.left().fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The counter of `phase`'s part when all members are done with the part's earlier phases.
+    /// The value of `phase`'s counter when all members are done with the part's earlier phases.
     #[inline]
     fn base_of(&self, phase: u64) -> u64 {
         (phase - 1) / PHASES as u64 * COUNT_PER_MEMBER * u64::from(self.members)
@@ -87,8 +88,8 @@ impl CounterBoard {
         self.memory.counter(CounterBoard::part(phase))
     }
 
-    /// How far `phase` (from 1 on) has come: the sum of what members have added; below 0 while its
-    /// part is in use.
+    /// The sum of what members have added in `phase` (counted from 1). Below 0 while its part is
+    /// still used by an earlier phase.
     #[inline]
     pub fn progress(&self, phase: u64) -> i64 {
         self.counter(phase)
@@ -96,26 +97,26 @@ impl CounterBoard {
             .wrapping_sub(self.base_of(phase)) as i64
     }
 
-    /// Adds to `phase`'s counter; returns how far the phase has come with that.
+    /// Adds to `phase`'s counter. Returns the phase's progress after that.
     #[inline]
     pub fn add(&self, phase: u64, share: u64) -> i64 {
         let before = self.counter(phase).fetch_add(share, Ordering::SeqCst);
         (before + share).wrapping_sub(self.base_of(phase)) as i64
     }
 
-    /// The data of `phase` are there for all.
+    /// Publishes that the data of `phase` are complete.
     #[inline]
     pub fn open(&self, phase: u64) {
         self.memory.open().store(phase, Ordering::SeqCst);
     }
 
-    /// Returns whether the data of `phase` are there.
+    /// Returns whether the data of `phase` are complete.
     #[inline]
     pub fn is_open(&self, phase: u64) -> bool {
         self.memory.open().load(Ordering::SeqCst) >= phase
     }
 
-    /// One more member is going to wait, or (`-1`) one less.
+    /// Counts one more member that is going to wait, or (`-1`) one less.
     #[inline]
     pub fn wait(&self, by: i64) {
         self.memory.waiting().fetch_add(by as u64, Ordering::SeqCst);
@@ -127,8 +128,8 @@ impl CounterBoard {
         self.memory.waiting().load(Ordering::SeqCst) != 0
     }
 
-    /// Where member `i` posts up to `stride` bytes in `phase`; all members must use the same
-    /// stride, a multiple of 64 up to [`SLOT_MAX_BYTES`].
+    /// The address at which member `i` posts up to `stride` bytes in `phase`. All members must use
+    /// the same stride, a multiple of 64 up to [`SLOT_MAX_BYTES`].
     #[inline]
     pub fn slot(&self, phase: u64, i: u32, stride: usize) -> *mut u8 {
         debug_assert!(i < self.members && stride <= SLOT_MAX_BYTES);

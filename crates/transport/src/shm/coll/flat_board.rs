@@ -1,33 +1,34 @@
-//! A flat board in the node's memory, for few members of a group: each writes one slot, and reads
-//! those of the others.
+//! A flat board: memory of the node for few members of a group, each of which writes one slot and
+//! reads those of the others.
 //!
-//! A [board](super::counter_board) for those who have a core each. There one counter says that all
-//! have posted, and one word that everybody may read: few lines to look at, but lines for which all
-//! compete. Here each member's slot says so itself, in the line that also has the first of its
-//! data: eight bytes from each of two members to the other cost each of them one line that comes
-//! from the other's cache, and nothing else.
+//! It serves groups whose members have a core each. On a [counter board](super::counter_board) one
+//! counter shows that all have posted. Those are few lines to look at, but all members compete for
+//! them. Here each member's slot shows it, in the line that also has the first of its data. If two
+//! members exchange eight bytes, each of them fetches one line from the other's cache, and nothing
+//! else.
 //!
-//! The members go through numbered *phases* together, [`PHASES`] of which can be under way at a
-//! time: each has slots of its own. Whoever has seen all others post in a phase knows that they are
-//! done with the one before. Only of phases in which not all wait for all, such as a broadcast's,
-//! each member notes in a word of its own that it is done.
+//! The members go through numbered *phases* together. [`PHASES`] of them can be under way at a time,
+//! with slots of their own. Who has seen all others post in a phase knows that they are done with
+//! the one before. In phases in which not all wait for all, such as a broadcast, each member writes
+//! into a word of its own that it is done.
 //!
 //! ```text
-//! line PHASES + 2   members that have left for good, as on a counter board
-//! PHASES + 3 ..     the members' words: the last phase that each is done with, of those in which
-//!                   not all wait for all
-//! byte 4096         the first member's slots, part by part, then the next one's: a word, and data
-//! word              phase, and what was posted (MARK_BITS bits)
+//! line PHASES + 2       members that have left for good, as on a counter board
+//! line PHASES + 3 ..    a word for each member: the last phase that it is done with, of those in
+//!                       which not all wait for all
+//! byte 4096             the first member's slots, part by part, then the next one's: word, data
+//! word                  phase, and a mark of MARK_BITS bits
 //! ```
 
 use super::counter_board::SLOT_MAX_BYTES;
 use super::memory::{Base, FlatBoardMemory, Ordering, PHASES};
 
-/// Most members.
+/// Most members of a flat board. A choice: each member reads a line of every other.
 pub const FLAT_MAX_RANKS: u32 = 8;
-/// Bits of a slot's word that say what was posted.
+/// Bits of a slot's word for the mark, by which members compare what they do. The other 44 count
+/// phases: enough for months of a phase every microsecond.
 pub const MARK_BITS: u32 = 20;
-/// Most bytes that a member can post.
+/// Most bytes that a member can post in a phase: a slot without its word.
 pub const POST_MAX_BYTES: usize = SLOT_MAX_BYTES - 8;
 
 /// One member's view of a board.
@@ -60,7 +61,7 @@ impl FlatBoard {
         }
     }
 
-    /// Makes it as new. Only where nobody uses it.
+    /// Sets all words to their initial values. Only where nobody uses the board.
     pub fn reset(&self) {
         for i in 0..self.members {
             self.memory.done(i as usize).store(0, Ordering::SeqCst);
@@ -71,11 +72,12 @@ impl FlatBoard {
         }
     }
 
-    /// This member will not come again.
+    /// This member leaves for good.
     pub fn leave(&self) {
         self.memory.left().fetch_add(1, Ordering::AcqRel);
     }
 
+    /// The offset of member `i`'s slot in a part.
     #[inline]
     fn at(&self, i: u32, part: usize) -> usize {
         (i as usize * PHASES + part) * SLOT_MAX_BYTES
@@ -93,7 +95,7 @@ impl FlatBoard {
         self.phase += 1;
     }
 
-    /// Returns whether nobody reads any more what this member posted `PHASES` phases ago.
+    /// Returns whether all members are done with what this member posted `PHASES` phases ago.
     #[inline]
     pub fn is_free(&mut self) -> bool {
         let old = self.phase.saturating_sub(PHASES as u64);
@@ -106,15 +108,15 @@ impl FlatBoard {
         old <= self.common
     }
 
-    /// Where member `i`'s data lie in this phase: [`POST_MAX_BYTES`] bytes. This member's own may
-    /// be written from the time on that they are free until it posts; another's may be read from
-    /// the time on that it has posted until this one is done.
+    /// The address of member `i`'s data in this phase, [`POST_MAX_BYTES`] long. This member's own
+    /// may be written once they are free, until it posts. Another's may be read once that member has
+    /// posted, until this one is done.
     #[inline]
     pub fn data(&self, i: u32) -> *mut u8 {
         self.memory.data(self.at(i, FlatBoard::part(self.phase)))
     }
 
-    /// This member has posted, and this is what (below 2^[`MARK_BITS`]); with a full barrier.
+    /// Publishes this member's data and its mark (below 2^[`MARK_BITS`]), with a full barrier.
     #[inline]
     pub fn post(&self, mark: u32) {
         debug_assert!(mark < 1 << MARK_BITS);
@@ -123,7 +125,7 @@ impl FlatBoard {
         self.memory.slot(at).swap(word, Ordering::SeqCst);
     }
 
-    /// What member `i` says that it has posted in this phase, if it has.
+    /// The mark of member `i` in this phase, if it has posted.
     #[inline]
     pub fn posted(&self, i: u32) -> Option<u32> {
         let at = self.at(i, FlatBoard::part(self.phase));
@@ -131,16 +133,16 @@ impl FlatBoard {
         (word >> MARK_BITS == self.phase).then_some(word as u32 & ((1 << MARK_BITS) - 1))
     }
 
-    /// This member is done with this phase, in which it has seen all others post.
+    /// Ends this member's part in this phase, in which it has seen all others post.
     #[inline]
     pub fn done_with_all(&mut self) {
-        // Each of them was done with the one before.
+        // Each of them was done with the phase before.
         self.common = self.phase - 1;
         self.prepare();
     }
 
-    /// This member is done with this phase, in which not all wait for all; with a full barrier:
-    /// somebody may wait for that.
+    /// Ends this member's part in this phase, in which not all wait for all. With a full barrier:
+    /// a member may wait for it.
     #[inline]
     pub fn done(&mut self) {
         let mine = self.memory.done(self.me as usize);
@@ -148,19 +150,19 @@ impl FlatBoard {
         self.prepare();
     }
 
-    /// The same without a barrier: a [post](FlatBoard::post) follows.
+    /// Ends this member's part in this phase, in which not all wait for all. Without a barrier,
+    /// because a [post](FlatBoard::post) follows.
     #[inline]
     pub fn note_done(&mut self) {
         let mine = self.memory.done(self.me as usize);
         mine.store(self.phase, Ordering::Release);
     }
 
-    /// Has the line in which this member will post next brought here: it will probably not be
-    /// looked at before.
+    /// Prefetches the line in which this member will post next. Probably nobody looks at it before.
     #[inline]
     pub fn prepare(&self) {
         let at = self.at(self.me, FlatBoard::part(self.phase + 1));
-        self.memory.take_over(at);
+        self.memory.prefetch_for_write(at);
     }
 }
 

@@ -4,6 +4,7 @@ mod boards;
 mod counter_board;
 mod flat_board;
 
+// Both boards name it as `super::memory`, for the loom models.
 use super::memory;
 
 pub(super) use boards::Boards;

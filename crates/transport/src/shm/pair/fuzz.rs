@@ -5,7 +5,7 @@ use super::*;
 use crate::shm::cells::CELL_BODY_MAX_BYTES;
 use crate::shm::mapping::Mapping;
 use crate::shm::memory::{
-    CELL_BYTES, CELLS, FASTBOX_AT, FASTBOX_BYTES, LINE_BYTES, RECORDS_AT, RING,
+    CELL_BYTES, CELLS_PER_PAIR, FASTBOX_AT, FASTBOX_BYTES, LINE_BYTES, RECORDS_AT, RING_BYTES,
 };
 use crate::shm::reassembly::Reassembly;
 use crate::shm::ring::{RECORD_MAX_BYTES, SPLIT_MAX_BYTES};
@@ -58,7 +58,7 @@ fn fuzz_shared_memory() {
         [word, cell | len << 32, 0].map(u64::to_le_bytes).concat()
     };
     // As the upper one of the two would write: its own first cell, and those that it has not got.
-    let half = CELLS as u64 / 2;
+    let half = CELLS_PER_PAIR as u64 / 2;
     let celled = |cell: u64, len: u64| {
         [step(POKE_DATA, 0, &lies(0, cell, len)), step(TAKE, 0, &[])].concat()
     };
@@ -67,7 +67,7 @@ fn fuzz_shared_memory() {
         celled(half, CELL_BODY_MAX_BYTES as u64),
         celled(half, CELL_BODY_MAX_BYTES as u64 + 1),
         celled(0, 40),
-        celled(CELLS as u64, 40),
+        celled(CELLS_PER_PAIR as u64, 40),
         [
             step(SEND_IN_CELL, 5000, &[]).repeat(9),
             celled(0, 40),
@@ -148,7 +148,7 @@ fn fuzz_shared_memory() {
                 Writer::new(out),
                 Reader::new(into),
                 Fastbox::new(out.add(FASTBOX_AT), true),
-                Cells::new(out, into, true, CELLS),
+                Cells::new(out, into, true, CELLS_PER_PAIR),
             )
         };
         let mut outcome = Vec::new();
@@ -164,7 +164,7 @@ fn fuzz_shared_memory() {
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), base.add(at), n);
             };
             match kind % 7 {
-                POKE_DATA => poke(into, RECORDS_AT + at / LINE_BYTES * LINE_BYTES, RING),
+                POKE_DATA => poke(into, RECORDS_AT + at / LINE_BYTES * LINE_BYTES, RING_BYTES),
                 POKE_HEAD => poke(out, at % FASTBOX_AT, FASTBOX_AT),
                 POKE_FASTBOX => poke(
                     out,
@@ -173,8 +173,8 @@ fn fuzz_shared_memory() {
                 ),
                 TAKE => {
                     let (ring, other, line) = (
-                        into as usize..into as usize + RING,
-                        out as usize + RECORDS_AT..out as usize + RING,
+                        into as usize..into as usize + RING_BYTES,
+                        out as usize + RECORDS_AT..out as usize + RING_BYTES,
                         out as usize + FASTBOX_AT..out as usize + FASTBOX_AT + FASTBOX_BYTES,
                     );
                     let inside = |bytes: &[u8], memory: &std::ops::Range<usize>| {
@@ -248,7 +248,7 @@ fn fuzz_shared_memory() {
                         out.fill(0xab);
                     });
                     if !sent {
-                        pair.starve();
+                        pair.request_wakeup();
                         outcome.push(1 << 22 | usize::from(pair.has_room()));
                     }
                 }

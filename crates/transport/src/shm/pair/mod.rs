@@ -1,23 +1,23 @@
-//! A pair of processes as one of them sees it: the ring to the peer, the ring from it, and the
-//! front of both.
+//! A pair of processes as one of them sees it: the ring to the peer, the ring from the peer, and the
+//! fastbox and cells of both.
 //!
-//! Messages of one process to the other stay in order whichever way each goes: the fastbox is
-//! written only while the peer is known to have read everything on the ring, and it is looked at
-//! before any record that was written after it. What lies in a cell has its record in the ring.
+//! Messages of one process to the other stay in order, whichever way each goes. The fastbox is
+//! written only while the peer is known to have read everything on the ring. It is read before any
+//! record that was written after it. A body in a cell has its record in the ring.
 
-use super::cells::{CellRef, Cells, HEAD_MAX};
+use super::cells::{CellRef, Cells, HEAD_MAX_BYTES};
 use super::fastbox::{FASTBOX_MAX_BYTES, Fastbox};
 use super::ring::{Found, RECORD_PART_BYTES, Reader, Writer};
 
-/// One process's ends.
+/// One process's side of a pair.
 pub struct Pair {
     writer: Writer,
     reader: Reader,
     fastbox: Fastbox,
-    /// Apart: what goes by fastbox and ring does not touch them.
+    /// In memory of their own: messages by fastbox and ring do not touch it.
     cells: Box<Cells>,
-    /// Where the record last returned by [`Pair::next`] lies, if in a cell.
-    lies: Option<CellRef>,
+    /// The cell of the record last returned by [`Pair::next`], if it is in one.
+    cell: Option<CellRef>,
 }
 
 /// What came from the peer.
@@ -26,31 +26,32 @@ pub enum Next<'a> {
     Nothing,
     /// A message from the fastbox: its number, head and body.
     Fastbox(u8, &'a [u8]),
-    /// A message from the ring, or a part of one that is longer than a record: whether more of it
-    /// follows. [`Pair::release`] it when done.
+    /// A message from the ring, or a part of a split message: its number, its bytes, and whether
+    /// more parts follow. [`Pair::release`] frees it.
     Record(u8, &'a [u8], bool),
-    /// The same out of a cell, and whether that had not been used so far before.
-    /// [`Pair::release_cell`] it when done.
+    /// A message, or a part of one, whose body is in a cell: its number, its bytes, whether more
+    /// parts follow, and whether this memory is used for the first time. [`Pair::release_cell`]
+    /// frees it.
     InCell(u8, &'a [u8], bool, bool),
-    /// Nonsense.
+    /// Bytes that no writer writes.
     Malformed,
 }
 
 impl Pair {
-    /// The ends of the process that writes `writer`, reads `reader` and has these sides of the
-    /// front and of the cells.
+    /// The side of the process that writes `writer`, reads `reader` and has these sides of the
+    /// fastbox and of the cells.
     pub fn new(writer: Writer, reader: Reader, fastbox: Fastbox, cells: Cells) -> Pair {
         Pair {
             writer,
             reader,
             fastbox,
             cells: Box::new(cells),
-            lies: None,
+            cell: None,
         }
     }
 
-    /// Writes a message whose head, of `head` bytes, and body, of `len` bytes together, come from
-    /// `fill`; publishes it with a full barrier. False: no room.
+    /// Writes a message by `fill` and publishes it with a full barrier. It has `len` bytes, the
+    /// first `head` of which are its head. False: no room.
     #[inline]
     pub fn send(
         &mut self,
@@ -68,8 +69,9 @@ impl Pair {
         }
     }
 
-    /// The same by a cell: a head of up to [`HEAD_MAX`](super::cells::HEAD_MAX) and a body of `len`
-    /// bytes, which comes from `fill`. False: none is free.
+    /// Writes a message whose body, of `len` bytes, goes into a cell by `fill`. Its head has up to
+    /// [`HEAD_MAX_BYTES`](super::cells::HEAD_MAX_BYTES). Publishes it with a full barrier. False: no
+    /// room.
     #[inline(never)]
     pub fn send_in_cell(
         &mut self,
@@ -81,11 +83,12 @@ impl Pair {
         self.can_cell(1) && self.write_in_cell(message, head, len, false, fill)
     }
 
-    /// Is there room for this many records that lie in cells?
+    /// Returns whether there is room for this many records in cells.
     fn can_cell(&mut self, records: usize) -> bool {
         self.cells.has(records) && self.writer.has_lines(records)
     }
 
+    /// Writes a record in a cell. There must be room.
     fn write_in_cell(
         &mut self,
         message: u8,
@@ -95,23 +98,23 @@ impl Pair {
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
         let read = self.reader.position();
-        let lies = self.cells.write(len, fill).word();
-        let written = self.writer.write_in_cell(message, lies, head, more, read);
+        let cell = self.cells.write(len, fill).word();
+        let written = self.writer.write_in_cell(message, cell, head, more, read);
         debug_assert!(written, "there was room");
         written
     }
 
-    /// Writes a message of up to [`SPLIT_MAX_BYTES`](super::ring::SPLIT_MAX_BYTES) bytes, in
-    /// several records if one does not hold it; publishes each with a full barrier. `spare`: both
-    /// processes have a core, so that one reads while the other writes, and it may lie in cells.
-    /// False: no room, and nothing was written.
+    /// Writes a message of up to [`SPLIT_MAX_BYTES`](super::ring::SPLIT_MAX_BYTES) bytes. It is
+    /// split over several records if one does not hold it; each is published with a full barrier.
+    /// `core_each`: both processes have a core of their own, so that one reads while the other
+    /// writes, and the body may go into cells. False: no room, and nothing was written.
     #[inline(never)]
-    pub fn send_split(&mut self, message: u8, head: &[u8], body: &[u8], spare: bool) -> bool {
-        let cells = if !spare || 8 + head.len() > HEAD_MAX {
+    pub fn send_split(&mut self, message: u8, head: &[u8], body: &[u8], core_each: bool) -> bool {
+        let cells = if !core_each || 8 + head.len() > HEAD_MAX_BYTES {
             0
         } else if self.writer.is_read() {
             self.cells
-                .several()
+                .split_max()
                 .min(body.len().div_ceil(RECORD_PART_BYTES))
         } else {
             1
@@ -126,7 +129,7 @@ impl Pair {
             });
         }
         let total = (head.len() + body.len()) as u64;
-        let mut first = [0; HEAD_MAX];
+        let mut first = [0; HEAD_MAX_BYTES];
         first[..8].copy_from_slice(&total.to_le_bytes());
         first[8..8 + head.len()].copy_from_slice(head);
         let mut head = &first[..8 + head.len()];
@@ -145,8 +148,8 @@ impl Pair {
     /// The next message from the peer.
     #[inline]
     pub fn next(&mut self) -> Next<'_> {
-        // The fastbox first, and again once a record has been seen: what stands there then is older
-        // than the record.
+        // The fastbox first, and again once a record has been seen: what is in the fastbox then is
+        // older than the record.
         let mut found = self.fastbox.poll();
         if found.is_none() {
             if !self.reader.ready() {
@@ -155,7 +158,7 @@ impl Pair {
             found = self.fastbox.poll();
         }
         if let Some((message, read, len)) = found {
-            self.writer.note_read(read);
+            self.writer.set_read(read);
             return Next::Fastbox(message, self.fastbox.bytes(len));
         }
         match self.reader.peek() {
@@ -164,12 +167,12 @@ impl Pair {
                 message,
                 bytes,
                 more,
-                celled,
+                in_cell,
                 read,
             } => {
-                self.writer.note_read(read);
-                if celled {
-                    return record_in_cell(&mut self.cells, &mut self.lies, message, bytes, more);
+                self.writer.set_read(read);
+                if in_cell {
+                    return record_in_cell(&mut self.cells, &mut self.cell, message, bytes, more);
                 }
                 Next::Record(message, bytes, more)
             }
@@ -177,41 +180,43 @@ impl Pair {
         }
     }
 
-    /// Frees the record last returned by [`Pair::next`]. True: the peer sleeps for room and must be
-    /// woken.
+    /// Frees the record last returned by [`Pair::next`]. True: the peer sleeps for room, and the
+    /// caller must wake it.
     #[inline]
     pub fn release(&mut self) -> bool {
         self.reader.release()
     }
 
-    /// The same where it lay in a cell.
+    /// Frees the record last returned by [`Pair::next`] if it was in a cell, and takes the cell.
+    /// True: the peer sleeps for room, and the caller must wake it.
     pub fn release_cell(&mut self) -> bool {
-        let wakes = self.reader.release();
-        let gave = self.lies.take().is_some_and(|lies| self.cells.read(lies));
-        wakes || gave && self.reader.wakes()
+        let must_wake = self.reader.release();
+        let gave_back = self.cell.take().is_some_and(|cell| self.cells.read(cell));
+        must_wake || gave_back && self.reader.must_wake()
     }
 
-    /// Has the peer, as far as is known, read everything, so that it waits for what comes next?
+    /// Returns whether the peer, as far as is known, has read everything.
     #[inline]
     pub fn is_read(&self) -> bool {
         self.writer.is_read()
     }
 
-    /// Does what comes next in the ring lie in memory that has been used before?
+    /// Returns whether all of the ring's memory has been used before.
     #[inline]
-    pub fn is_warm(&self) -> bool {
-        self.reader.went_round()
+    pub fn is_touched(&self) -> bool {
+        self.reader.has_read_all_once()
     }
 
-    /// How many records have gone and come through cells that had not been used so far.
+    /// Records that have gone and come through cell memory that was used for the first time.
     #[inline]
-    pub fn cold(&self) -> u64 {
-        self.cells.cold()
+    pub fn first_touches(&self) -> u64 {
+        self.cells.first_touches()
     }
 
-    /// Asks the peer to ring when it next frees room. Look for room once more afterwards.
-    pub fn starve(&self) {
-        self.writer.starve();
+    /// Asks the peer for a wakeup when it next frees room. The caller looks for room once more
+    /// afterwards.
+    pub fn request_wakeup(&self) {
+        self.writer.request_wakeup();
     }
 
     /// Returns whether there is room for a message of any size.
@@ -220,20 +225,21 @@ impl Pair {
     }
 }
 
-/// A record whose bytes lie in a cell; out of the way of those that do not.
+/// Decodes a record whose body is in a cell. Not inlined, so that it costs nothing for those that
+/// are not.
 #[inline(never)]
 fn record_in_cell<'a>(
     cells: &'a mut Cells,
-    lies: &mut Option<CellRef>,
+    cell: &mut Option<CellRef>,
     message: u8,
     record: &[u8],
     more: bool,
 ) -> Next<'a> {
-    let Some((place, bytes, is_cold)) = cells.bytes(record) else {
+    let Some((found, bytes, first_touch)) = cells.bytes(record) else {
         return Next::Malformed;
     };
-    *lies = Some(place);
-    Next::InCell(message, bytes, more, is_cold)
+    *cell = Some(found);
+    Next::InCell(message, bytes, more, first_touch)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -1,121 +1,134 @@
 //! One direction between two processes: a ring of records in shared memory with one writer and one
 //! reader.
 //!
-//! A record starts on a cache line with a word that says how long it is and what it is; the word is
-//! written last, so a message whose head and body fit behind it costs one line's trip. The writer
-//! clears the word behind a record before it publishes the record (mostly one record ahead, off the
-//! message's way), so the reader can wait on that word whatever lay there before. Longer records
-//! keep their body out of the word's line, which the reader polls: it begins with the next line,
-//! and only their head stands behind the word, at the line's end. While the peer waits, such a
-//! record is followed by a gap: a core that reads line after line fetches the next ones unasked,
-//! and would take them away from the writer, who is about to need them. A message that is too long
-//! for a record goes in several, one behind the other; the first says how long it is. While no more
-//! than a record or two are unread the writer goes round the first quarter of the ring only.
+//! A record begins on a cache line with a *word*: its length and kind. The word is written last, so
+//! a message whose head and body fit behind it moves one line from core to core. The writer clears
+//! the word behind a record before it publishes the record. So the reader can wait on that word,
+//! whatever was there before. Mostly the writer clears ahead, when no message waits for it.
+//!
+//! Longer records:
+//! - The body begins on the line behind the word's, because the reader polls the word's line. Only
+//!   the head shares that line, at its end.
+//! - If the reader waits for the record, a *gap* follows it. A core that reads line after line
+//!   prefetches the next ones, and would take them from the writer, who is about to write there.
+//! - A message that is too long for a record is split over several. The first has the length of the
+//!   message.
+//!
+//! While only a record or two are unread, the writer stays in the first quarter of the ring, so that
+//! exchanges of single messages touch few pages.
 //!
 //! ```text
-//! line 0       head: how far the reader has read (published now and then)
-//! line 1       starved: the writer sleeps until there is room; given: cells that the reader gives
-//!              back (see `cells`)
+//! line 0       head: the reader's position, published now and then
+//! line 1       wakeup_requested: the writer sleeps until there is room
+//!              returned: cells that the reader gives back (see `cells`)
 //! FASTBOX_AT   the pair's fastbox (see `fastbox`), used in one of its two rings
 //! RECORDS_AT   RING_DATA_BYTES bytes of records
+//!
+//! word         bit 63 valid, 62 in a cell, 61 more records follow, 60 gap; 56..60 lead, in words of
+//!              8 bytes; 24..56 how far the writer has read the opposite ring, in lines (low bits);
+//!              16..24 message number; 0..16 length of head and body
 //! ```
 
 use super::memory::{
-    Base, LINE_BYTES, Ordering, RING_DATA_BYTES, RingMemory, SEPARATE_MIN_BYTES, fence,
+    Base, INLINE_MAX_BYTES, LINE_BYTES, Ordering, RING_DATA_BYTES, RingMemory, fence,
 };
 
-/// Largest head and body of one record, bytes. Several fit the ring, so that the reader copies one
-/// while the next is written.
+/// Largest head and body of one record, bytes: 60 KiB of body and a line of head. Measured
+/// (docs/measured/shm.md): fragments of 60 KiB beside 16 KiB. Several fit the ring, so that the
+/// reader copies one while the next is written; the ring of the loom models is smaller.
 pub const RECORD_MAX_BYTES: usize = if RING_DATA_BYTES / 4 < 60 * 1024 {
     RING_DATA_BYTES / 4
 } else {
     60 * 1024
 } + LINE_BYTES;
-/// Largest head and body of a message that goes in several records, bytes; up to a record where the
-/// ring is too small for more.
+/// Largest head and body of a message that is split over several records, bytes: four parts of the
+/// body and a line of head. One record where the ring is too small for more (loom models).
 #[cfg_attr(loom, allow(dead_code))]
 pub const SPLIT_MAX_BYTES: usize = if RING_DATA_BYTES >= 16 * RECORD_PART_BYTES {
     4 * RECORD_PART_BYTES + LINE_BYTES
 } else {
     RECORD_MAX_BYTES
 };
-/// Of such a message's body, bytes that one record takes: the first is to be there soon, as the
-/// reader may be waiting for it.
+/// Bytes of a split message's body that one record takes. A choice: the first part should be there
+/// soon, as the reader may be waiting for it.
 pub const RECORD_PART_BYTES: usize = 16384;
-/// The reader publishes its position at least this often, bytes. With RECORD_MAX_BYTES this leaves
-/// room for any record in an empty ring.
-const PUBLISH: u64 = (RING_DATA_BYTES / 4) as u64;
-/// Whenever a writer has come so far, bytes, it starts again at the ring's beginning if its reader
-/// has read all but a record or two: exchanges of single messages stay in few pages. A stream goes
-/// on, as far as it is one: the reader's core still has lines that it has read lately, and the
-/// writer would wait for them.
-const LAP: u64 = (RING_DATA_BYTES / 4) as u64;
-/// This many records may be unread then, of the length of the next.
-const UNREAD: u64 = 2;
-/// Marks the unused end of the ring: the next record starts at its beginning.
+/// Bytes after which the reader publishes its position at the latest. A choice: rarely, because it
+/// takes the line from the writer, but with room for any message in an empty ring.
+const PUBLISH_BYTES: u64 = (RING_DATA_BYTES / 4) as u64;
+/// At each multiple of this many bytes the writer starts again at the ring's beginning, if the
+/// reader has read all but [`LAP_UNREAD_RECORDS`]. Exchanges of single messages then stay in few
+/// pages; measured (docs/measured/shm.md). A stream goes on to the ring's end: the reader's core
+/// still has the lines that it has just read, and the writer would wait for them.
+const LAP_BYTES: u64 = (RING_DATA_BYTES / 4) as u64;
+/// Most unread records, of the length of the next one, with which the writer starts again. A
+/// choice: one in flight, and one whose reading is not known yet.
+const LAP_UNREAD_RECORDS: u64 = 2;
+/// Message number that marks the unused end of the ring. The next record is at its beginning.
 const SKIP: u64 = 0xff;
+/// Set in every word. A word without it is nonsense unless it is 0.
 const VALID: u64 = 1 << 63;
-/// The record's lead, in words of 8 bytes, 4 bits.
-const LEAD: u32 = 56;
-/// The record is followed by a gap.
+/// Where a word's 4 bits for the record's lead begin. Their unit is 8 bytes.
+const LEAD_SHIFT: u32 = 56;
+/// Set if a gap follows the record.
 const GAPPED: u64 = 1 << 60;
-/// The record's bytes say which cell the message's lie in (see `cells`).
+/// Set if the body is in a cell. The record's bytes name it (see `cells`).
 const IN_CELL: u64 = 1 << 62;
-/// The message goes on in the next record.
+/// Set if the message goes on in the next record.
 const MORE: u64 = 1 << 61;
-/// Bytes of a gap: as far as today's cores read ahead of a program.
-const GAP: u64 = 20 * LINE_BYTES as u64;
-/// Shorter records get no gap, bytes: their reader is done before its core begins to guess.
-const GAP_FROM: u64 = 10 * LINE_BYTES as u64;
-/// The writer clears first words so far ahead, bytes, when it has time: right after it has
-/// published, not right before.
-const AHEAD: u64 = 2 * LINE_BYTES as u64;
-/// In a stream of messages the writer asks for the lines of this many records ahead: the barrier
-/// with which a record is published waits for every line that has been written to, if only to clear
-/// its first word, and one that has yet to come from the reader's core takes as long as the message
-/// itself.
-const SOON: u64 = 4;
-/// Least distance ahead, bytes.
-const SOON_MIN: u64 = 4 * LINE_BYTES as u64;
-/// Not those of longer records, bytes: a core that writes line after line fetches the next ones
-/// unasked.
-const SOON_MAX: u64 = 34 * LINE_BYTES as u64;
+/// Bytes of a gap. Measured on a Xeon (docs/measured/shm.md), whose cores prefetch up to 20 lines
+/// ahead of a program.
+const GAP_BYTES: u64 = 20 * LINE_BYTES as u64;
+/// Shortest record with a gap behind it, bytes. A choice: of shorter ones the reader is done before
+/// its core begins to prefetch.
+const GAP_MIN_BYTES: u64 = 10 * LINE_BYTES as u64;
+/// Bytes ahead of its position in which the writer has cleared first words. It clears right after
+/// it has published, while it waits anyway. A choice: two short records.
+const CLEAR_AHEAD_BYTES: u64 = 2 * LINE_BYTES as u64;
+/// Records of the present one's length between it and the lines that the writer prefetches in a
+/// stream. The barrier of a publication waits for every line that was written to, even if only a
+/// first word was cleared there. A line that must come from the reader's core takes as long as the
+/// message itself. Measured (docs/measured/shm.md).
+const PREFETCH_RECORDS: u64 = 4;
+/// Least distance of that prefetch, bytes. A choice: four short records.
+const PREFETCH_MIN_BYTES: u64 = 4 * LINE_BYTES as u64;
+/// Longest record whose lines are prefetched, bytes: 2 KiB of body, a head and a word. A choice: a
+/// core that writes more lines in a row prefetches by itself.
+const PREFETCH_RECORD_MAX_BYTES: u64 = 34 * LINE_BYTES as u64;
 
-/// A record's first word: valid bit, `marks` (whether the message goes on, whether it lies in a
-/// cell), gap, how far behind the word the bytes begin, how far the writer has read the opposite
-/// ring (low bits, in lines), message number, length.
+/// Encodes a record's word. `marks`: [`MORE`] and [`IN_CELL`]. `read`: how far the writer has read
+/// the opposite ring, low bits, in lines.
 fn word(message: u64, shape: Shape, marks: u64, read: u32) -> u64 {
     let gapped = if shape.gap > 0 { GAPPED } else { 0 };
-    let lead = (shape.lead as u64 / 8) << LEAD;
+    let lead = (shape.lead as u64 / 8) << LEAD_SHIFT;
     VALID | gapped | marks | lead | u64::from(read) << 24 | message << 16 | shape.len as u64
 }
 
-/// What a record takes of the ring, bytes.
+/// The parts of a record, in bytes.
 #[derive(Clone, Copy)]
 struct Shape {
-    /// From its word to its bytes.
+    /// From the beginning of its word to head and body.
     lead: usize,
-    /// Its bytes.
+    /// Head and body.
     len: usize,
-    /// Behind it.
+    /// The gap behind it, or 0.
     gap: u64,
 }
 
 impl Shape {
-    /// Of the mark that skips the ring's end.
+    /// The mark that skips the ring's end.
     const SKIP: Shape = Shape {
         lead: 8,
         len: 0,
         gap: 0,
     };
 
-    /// What a word says, true or not.
+    /// Decodes a word, without checks.
     #[inline]
     fn of(word: u64) -> Shape {
         Shape {
-            lead: (word >> LEAD) as usize % 16 * 8,
+            lead: (word >> LEAD_SHIFT) as usize % 16 * 8,
             len: (word & 0xffff) as usize,
-            gap: if word & GAPPED == 0 { 0 } else { GAP },
+            gap: if word & GAPPED == 0 { 0 } else { GAP_BYTES },
         }
     }
 
@@ -132,35 +145,36 @@ impl Shape {
     }
 }
 
-/// Most that a record without a gap takes, bytes.
-const SPAN_MAX: u64 = (LINE_BYTES + RECORD_MAX_BYTES).next_multiple_of(LINE_BYTES) as u64;
-/// Most that a part takes.
-const PART_SPAN: u64 = (RECORD_PART_BYTES + 3 * LINE_BYTES) as u64;
-/// Most that the records of a message take: whole parts, what is left, and the first one's head.
-const PARTS_SPAN: u64 = (SPLIT_MAX_BYTES / RECORD_PART_BYTES + 1) as u64 * PART_SPAN;
-/// The same with an end that they skip.
-const LONG_SPAN: u64 = PARTS_SPAN + PART_SPAN;
-/// Most that any message takes: a record and the skipped end before it, each less than
-/// RECORD_MAX_BYTES and a line, or several records.
-const ANY_SPAN: u64 = if SPLIT_MAX_BYTES > RECORD_MAX_BYTES && LONG_SPAN > 2 * SPAN_MAX {
-    LONG_SPAN
-} else {
-    2 * SPAN_MAX
-};
-// Even with as much unpublished as there may be an empty ring has room for it.
-const _: () = assert!(ANY_SPAN + PUBLISH < RING_DATA_BYTES as u64 || cfg!(loom));
+/// Most bytes that a record without a gap takes.
+const SPAN_MAX_BYTES: u64 = (LINE_BYTES + RECORD_MAX_BYTES).next_multiple_of(LINE_BYTES) as u64;
+/// Most bytes that one part of a split message takes.
+const PART_SPAN_BYTES: u64 = (RECORD_PART_BYTES + 3 * LINE_BYTES) as u64;
+/// Most bytes that all parts of a split message take: whole parts, the last part, and the head.
+const PARTS_SPAN_BYTES: u64 = (SPLIT_MAX_BYTES / RECORD_PART_BYTES + 1) as u64 * PART_SPAN_BYTES;
+/// Most bytes that a split message takes if its parts skip the ring's end.
+const SPLIT_SPAN_BYTES: u64 = PARTS_SPAN_BYTES + PART_SPAN_BYTES;
+/// Most bytes that any message takes: a record and the skipped end before it, or the parts of a
+/// split message.
+const ANY_SPAN_BYTES: u64 =
+    if SPLIT_MAX_BYTES > RECORD_MAX_BYTES && SPLIT_SPAN_BYTES > 2 * SPAN_MAX_BYTES {
+        SPLIT_SPAN_BYTES
+    } else {
+        2 * SPAN_MAX_BYTES
+    };
+// An empty ring has room for any message, even if the reader has not published its position.
+const _: () = assert!(ANY_SPAN_BYTES + PUBLISH_BYTES < RING_DATA_BYTES as u64 || cfg!(loom));
 
-/// Bytes from the word of a record to its `len` bytes, the first `head` of which are the head.
+/// Bytes from the beginning of a record's word to its `len` bytes, whose first `head` are the head.
 #[inline]
 pub(super) fn lead(head: usize, len: usize) -> usize {
-    if len <= SEPARATE_MIN_BYTES {
+    if len <= INLINE_MAX_BYTES {
         8
     } else {
         (LINE_BYTES - head.min(LINE_BYTES - 8)).next_multiple_of(8)
     }
 }
 
-/// Bytes left before the ring's end at position `at`.
+/// Bytes from position `at` to the ring's end.
 fn to_end(at: u64) -> u64 {
     RING_DATA_BYTES as u64 - (at & (RING_DATA_BYTES as u64 - 1))
 }
@@ -168,28 +182,30 @@ fn to_end(at: u64) -> u64 {
 /// The writing end.
 pub struct Writer {
     memory: RingMemory,
+    /// Where the next record goes.
     tail: u64,
-    /// Where the reader was when last looked.
+    /// The reader's position, as far as is known.
     head: u64,
     /// Lines from `tail` up to here have their first word cleared.
     cleared: u64,
-    /// A record that ends behind this is looked at first: whether it crosses the ring's end, or is
-    /// to start at its beginning.
-    turn: u64,
+    /// Position from which a record may cross the ring's end, or start again at its beginning.
+    boundary: u64,
 }
 
 /// The reading end.
 pub struct Reader {
     memory: RingMemory,
+    /// Where the next record is.
     head: u64,
-    /// What the record last peeked at takes.
+    /// Bytes of the record last peeked at, gap included.
     peeked: u64,
+    /// The position that was last published.
     published: u64,
-    /// From here on the ring's end has been reached, if it has, without a shorter lap.
-    lap: u64,
+    /// Position from which on the writer has not skipped more than a record's length.
+    lap_start: u64,
 }
 
-/// What a reader found.
+/// What a reader has found.
 pub enum Found<'a> {
     /// Nothing new.
     Nothing,
@@ -201,12 +217,12 @@ pub enum Found<'a> {
         bytes: &'a [u8],
         /// The message goes on in the next record.
         more: bool,
-        /// Head and body lie in a cell, and `bytes` say in which.
-        celled: bool,
-        /// Low bits of how far the peer has read the opposite ring, in lines.
+        /// The body is in a cell, which `bytes` name.
+        in_cell: bool,
+        /// How far the peer has read the opposite ring: low bits, in lines.
         read: u32,
     },
-    /// Nonsense.
+    /// Bytes that no writer writes.
     Malformed,
 }
 
@@ -214,8 +230,8 @@ impl Writer {
     /// The writing end of the ring at `memory`.
     ///
     /// # Safety
-    /// `memory` is a mapping of RING zeroed or ring-written bytes, page aligned, never unmapped,
-    /// and this is its only writer, from its beginning.
+    /// `memory` is a mapping of RING_BYTES zeroed or ring-written bytes, page aligned, never
+    /// unmapped. This is its only writer, from its beginning.
     pub unsafe fn new(memory: Base) -> Writer {
         // SAFETY: the caller's promise.
         let memory = unsafe { RingMemory::new(memory) };
@@ -223,14 +239,14 @@ impl Writer {
             memory,
             tail: 0,
             head: 0,
-            cleared: AHEAD,
-            turn: LAP,
+            cleared: CLEAR_AHEAD_BYTES,
+            boundary: LAP_BYTES,
         }
     }
 
     /// Returns whether there is room for `need` bytes and the cleared word behind them.
     #[inline]
-    fn room(&mut self, need: u64) -> bool {
+    fn has_room_for(&mut self, need: u64) -> bool {
         let enough =
             |head: u64, tail: u64| tail - head + need + LINE_BYTES as u64 <= RING_DATA_BYTES as u64;
         if enough(self.head, self.tail) {
@@ -240,9 +256,9 @@ impl Writer {
         enough(self.head, self.tail)
     }
 
-    /// Writes a record of `len` bytes by `fill`, of which the first `head` are the message's head,
-    /// and publishes it with a full barrier. `read`: how far this process has read the opposite
-    /// ring. False: no room.
+    /// Writes a record of `len` bytes by `fill` and publishes it with a full barrier. The first
+    /// `head` bytes are the message's head. `read`: how far this process has read the opposite ring.
+    /// False: no room.
     #[inline]
     pub fn write(
         &mut self,
@@ -252,16 +268,16 @@ impl Writer {
         read: u32,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
-        let alone = self.is_read();
-        self.write_record(message, head, len, 0, alone, read, fill)
+        let awaited = self.is_read();
+        self.write_record(message, head, len, 0, awaited, read, fill)
     }
 
-    /// Writes a message of up to [`SPLIT_MAX_BYTES`] bytes in as many records as it takes, the
-    /// first of which begins with the message's length, 8 bytes. False: no room for all of them.
+    /// Writes a message of up to [`SPLIT_MAX_BYTES`] bytes, split over several records. The first
+    /// begins with the message's length, 8 bytes. False: no room for all of them.
     pub fn write_split(&mut self, message: u8, head: &[u8], body: &[u8], read: u32) -> bool {
         let total = head.len() + body.len();
         debug_assert!(body.len() > RECORD_PART_BYTES && total <= SPLIT_MAX_BYTES);
-        if !self.room(LONG_SPAN) {
+        if !self.has_room_for(SPLIT_SPAN_BYTES) {
             return false;
         }
         let mut parts = body.chunks(RECORD_PART_BYTES).peekable();
@@ -291,13 +307,13 @@ impl Writer {
         written
     }
 
-    /// Writes a record whose body lies in a cell, as `lies` says, and publishes it with a full
-    /// barrier. `more`: the message goes on in the next record. False: no room.
+    /// Writes a record whose body is in `cell`, and publishes it with a full barrier. `more`: the
+    /// message goes on in the next record. False: no room.
     #[inline]
     pub fn write_in_cell(
         &mut self,
         message: u8,
-        lies: [u8; 8],
+        cell: [u8; 8],
         head: &[u8],
         more: bool,
         read: u32,
@@ -305,12 +321,13 @@ impl Writer {
         let marks = IN_CELL | if more { MORE } else { 0 };
         let len = 8 + head.len();
         self.write_record(message, len, len, marks, false, read, |out| {
-            out[..8].copy_from_slice(&lies);
+            out[..8].copy_from_slice(&cell);
             out[8..].copy_from_slice(head);
         })
     }
 
-    /// Writes a record. `alone`: the reader is waiting for it.
+    /// Writes a record and publishes it with a full barrier. `awaited`: the reader has read
+    /// everything before it, as far as is known, and waits for it.
     #[inline]
     #[allow(clippy::too_many_arguments)]
     fn write_record(
@@ -319,7 +336,7 @@ impl Writer {
         head: usize,
         len: usize,
         marks: u64,
-        alone: bool,
+        awaited: bool,
         read: u32,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
@@ -329,14 +346,17 @@ impl Writer {
             len,
             gap: 0,
         };
-        if alone && shape.lines() >= GAP_FROM && shape.lines() + GAP <= to_end(self.tail) {
-            shape.gap = GAP;
+        if awaited
+            && shape.lines() >= GAP_MIN_BYTES
+            && shape.lines() + GAP_BYTES <= to_end(self.tail)
+        {
+            shape.gap = GAP_BYTES;
         }
         let need = shape.span();
-        let has_room = if self.tail + need > self.turn {
-            self.pass_turn(need)
+        let has_room = if self.tail + need > self.boundary {
+            self.pass_boundary(need)
         } else {
-            self.room(need)
+            self.has_room_for(need)
         };
         if !has_room {
             return false;
@@ -345,28 +365,28 @@ impl Writer {
         // word is published.
         unsafe { self.memory.fill(self.tail, shape.lead, len, fill) };
         self.clear_to(self.tail + need + LINE_BYTES as u64);
-        // The caller next looks whether the reader sleeps, and that look must not come before the
-        // word is there for the reader to see.
+        // The caller next looks whether the reader sleeps. That look must not come before the word
+        // is visible to the reader, hence the full barriers below.
         let published = self.memory.word(self.tail);
         let word = word(u64::from(message), shape, marks, read);
-        if alone {
+        if awaited {
             published.store(word, Ordering::Release);
-            // The reader is waiting for these lines (the first it has seen by now), and the next
-            // message will probably be as long. They are on their way before the
-            // barrier: an exchange would first have waited until they are all written.
+            // The reader waits for these lines; the first it has seen by now. They are demoted
+            // before the barrier: an exchange would wait until all are written. The next message
+            // will probably be as long, so its lines are prefetched.
             let (line, lines) = (LINE_BYTES as u64, shape.lines());
-            self.memory.hand_over(self.tail + line, lines - line);
+            self.memory.demote(self.tail + line, lines - line);
             fence(Ordering::SeqCst);
-            self.memory.take_over(self.tail + need, lines);
+            self.memory.prefetch_for_write(self.tail + need, lines);
         } else {
-            if need <= SOON_MAX {
-                self.ask_ahead(need);
+            if need <= PREFETCH_RECORD_MAX_BYTES {
+                self.prefetch(need);
             }
             published.swap(word, Ordering::SeqCst);
         }
         self.tail += need;
-        // Off the message's way: the stores drain while the caller waits for an answer.
-        let ahead = self.tail + AHEAD;
+        // These stores drain while the caller waits for an answer.
+        let ahead = self.tail + CLEAR_AHEAD_BYTES;
         while self.cleared < ahead
             && self.cleared + LINE_BYTES as u64 <= self.head + RING_DATA_BYTES as u64
         {
@@ -376,22 +396,24 @@ impl Writer {
         true
     }
 
-    /// Makes room for a record that takes `need` bytes and ends behind `turn`. False: there is
-    /// none.
+    /// Makes room for a record that takes `need` bytes and ends behind `boundary`. Skips the rest of
+    /// the ring if the record would cross its end, or need not go there. False: no room.
     #[cold]
     #[inline(never)]
-    fn pass_turn(&mut self, need: u64) -> bool {
+    fn pass_boundary(&mut self, need: u64) -> bool {
         let end = to_end(self.tail);
         let (begun, unread) = (RING_DATA_BYTES as u64 - end, self.tail - self.head);
-        // Until the reader has passed the mark there is no more room than this; a message that goes
-        // in several records has found some for all.
-        let rest = if cfg!(loom) { SPAN_MAX } else { PARTS_SPAN };
-        let ends_lap =
-            unread <= UNREAD * need && unread + need.max(rest) + LINE_BYTES as u64 <= begun;
+        // Until the reader has passed the mark, only the bytes in front of it are free. The parts of
+        // a split message, which has found room for all of them, must fit there.
+        let rest = if cfg!(loom) {
+            SPAN_MAX_BYTES
+        } else {
+            PARTS_SPAN_BYTES
+        };
+        let ends_lap = unread <= LAP_UNREAD_RECORDS * need
+            && unread + need.max(rest) + LINE_BYTES as u64 <= begun;
         if need > end || ends_lap {
-            // The record must not cross the end, or need not go there: skip what is left, and have
-            // room for both.
-            if !self.room(end + need) {
+            if !self.has_room_for(end + need) {
                 return false;
             }
             self.clear_to(self.tail + end + LINE_BYTES as u64);
@@ -399,23 +421,23 @@ impl Writer {
                 .word(self.tail)
                 .store(word(SKIP, Shape::SKIP, 0, 0), Ordering::Release);
             self.tail += end;
-        } else if !self.room(need) {
+        } else if !self.has_room_for(need) {
             return false;
         }
-        self.turn = (self.tail + need).next_multiple_of(LAP);
+        self.boundary = (self.tail + need).next_multiple_of(LAP_BYTES);
         true
     }
 
-    /// Asks for the lines of a later record that takes as much as the present one, `need` bytes.
-    /// Kept out of the way of messages that are no part of a stream.
+    /// Prefetches the lines of a later record of the present one's length, `need` bytes. Not
+    /// inlined, so that it costs nothing where messages are no stream.
     #[inline(never)]
-    fn ask_ahead(&self, need: u64) {
-        let from = self.tail + need + (SOON * need).max(SOON_MIN);
-        self.memory.take_over(from, need);
+    fn prefetch(&self, need: u64) {
+        let from = self.tail + need + (PREFETCH_RECORDS * need).max(PREFETCH_MIN_BYTES);
+        self.memory.prefetch_for_write(from, need);
     }
 
-    /// Sees to it that the line that ends at `end`, behind a record about to be published, has its
-    /// word cleared.
+    /// Clears the word of the line that ends at `end`, behind a record about to be published, if it
+    /// is not cleared yet.
     #[inline]
     fn clear_to(&mut self, end: u64) {
         if self.cleared < end {
@@ -432,9 +454,9 @@ impl Writer {
         self.head == self.tail
     }
 
-    /// The reader has told, in lines and by the low bits, how far it has read.
+    /// Takes the position that the reader has told: low bits, in lines.
     #[inline]
-    pub fn note_read(&mut self, lines: u32) {
+    pub fn set_read(&mut self, lines: u32) {
         let behind = ((self.tail / LINE_BYTES as u64) as u32).wrapping_sub(lines);
         let head = self
             .tail
@@ -443,21 +465,23 @@ impl Writer {
         self.head = self.head.max(head);
     }
 
-    /// Is there room for this many records of a line each, and an end that one of them skips?
+    /// Returns whether there is room for this many records of a line each, one of which may skip
+    /// the ring's end.
     #[inline]
     pub fn has_lines(&mut self, records: usize) -> bool {
-        self.room((records + 1) as u64 * LINE_BYTES as u64)
+        self.has_room_for((records + 1) as u64 * LINE_BYTES as u64)
     }
 
-    /// Asks the reader to ring when it next frees room. Look for room once more afterwards.
-    pub fn starve(&self) {
-        self.memory.starved().store(1, Ordering::SeqCst);
+    /// Asks the reader for a wakeup when it next frees room. The caller looks for room once more
+    /// afterwards.
+    pub fn request_wakeup(&self) {
+        self.memory.wakeup_requested().store(1, Ordering::SeqCst);
     }
 
     /// Returns whether there is room for a message of any size.
     pub fn has_room(&mut self) -> bool {
         self.head = self.memory.head().load(Ordering::SeqCst).min(self.tail);
-        self.room(ANY_SPAN)
+        self.has_room_for(ANY_SPAN_BYTES)
     }
 }
 
@@ -474,7 +498,7 @@ impl Reader {
             head: 0,
             peeked: 0,
             published: 0,
-            lap: 0,
+            lap_start: 0,
         }
     }
 
@@ -484,10 +508,10 @@ impl Reader {
         self.memory.word(self.head).load(Ordering::Acquire) != 0
     }
 
-    /// Returns whether all of the ring has been read once.
+    /// Returns whether all of the ring has been read at least once, so that its pages are there.
     #[inline]
-    pub fn went_round(&self) -> bool {
-        self.head - self.lap >= RING_DATA_BYTES as u64
+    pub fn has_read_all_once(&self) -> bool {
+        self.head - self.lap_start >= RING_DATA_BYTES as u64
     }
 
     /// How far this process has read: low bits, in lines.
@@ -496,7 +520,7 @@ impl Reader {
         (self.head / LINE_BYTES as u64) as u32
     }
 
-    /// Looks at the next record; [`Reader::release`] it when done.
+    /// Returns the next record. [`Reader::release`] frees it.
     #[inline]
     pub fn peek(&mut self) -> Found<'_> {
         loop {
@@ -510,7 +534,7 @@ impl Reader {
                 return Found::Malformed;
             }
             if message == SKIP {
-                if !self.pass_end() {
+                if !self.skip_end() {
                     return Found::Malformed;
                 }
                 continue;
@@ -526,53 +550,55 @@ impl Reader {
                 message: message as u8,
                 bytes,
                 more: w & MORE != 0,
-                celled: w & IN_CELL != 0,
+                in_cell: w & IN_CELL != 0,
                 read: (w >> 24) as u32,
             };
         }
     }
 
-    /// Goes on at the ring's beginning. False: it is there.
+    /// Goes on at the ring's beginning. False: the reader is there already, so the mark is nonsense.
     #[cold]
     #[inline(never)]
-    fn pass_end(&mut self) -> bool {
+    fn skip_end(&mut self) -> bool {
         let end = to_end(self.head);
-        // One that lies must not send its reader around for ever.
+        // A peer that writes only marks must not send its reader around for ever.
         if end == RING_DATA_BYTES as u64 {
             return false;
         }
-        let whole = self.went_round() || end < SPAN_MAX;
+        let whole = self.has_read_all_once() || end < SPAN_MAX_BYTES;
         self.head += end;
         if !whole {
-            self.lap = self.head;
+            self.lap_start = self.head;
         }
         true
     }
 
-    /// Frees the record last peeked at. True: the writer sleeps for room and must be woken.
+    /// Frees the record last peeked at. True: the writer sleeps for room, and the caller must wake
+    /// it.
     #[inline]
     pub fn release(&mut self) -> bool {
         self.head += std::mem::take(&mut self.peeked);
-        if self.head - self.published < PUBLISH {
+        if self.head - self.published < PUBLISH_BYTES {
             return false;
         }
         self.publish()
     }
 
-    /// Publishes the reader's position. True: the writer sleeps for room and must be woken.
+    /// Publishes the reader's position. True: the writer must be woken.
     fn publish(&mut self) -> bool {
         self.published = self.head;
         self.memory.head().store(self.head, Ordering::Release);
         fence(Ordering::SeqCst);
-        self.wakes()
+        self.must_wake()
     }
 
-    /// Does the writer sleep for room, of which there is some now, and must be woken? What made
-    /// room must have been written with a full barrier.
+    /// Returns whether the writer sleeps for room and must be woken now that there is some. What
+    /// made room must have been written with a full barrier.
     #[inline]
-    pub fn wakes(&self) -> bool {
-        let starved = self.memory.starved();
-        starved.load(Ordering::Relaxed) != 0 && starved.swap(0, Ordering::SeqCst) != 0
+    pub fn must_wake(&self) -> bool {
+        let wakeup_requested = self.memory.wakeup_requested();
+        wakeup_requested.load(Ordering::Relaxed) != 0
+            && wakeup_requested.swap(0, Ordering::SeqCst) != 0
     }
 }
 

@@ -56,7 +56,7 @@ impl Whole {
 
     /// The writer hears how far the reader has come.
     fn tell(&mut self) {
-        self.writer.note_read(self.reader.position());
+        self.writer.set_read(self.reader.position());
     }
 
     /// Bytes of the ring from its beginning to behind the last that has been written to.
@@ -89,11 +89,11 @@ fn an_exchange_of_single_messages_stays_in_the_first_pages() {
             assert!(ring.write(len));
             assert_eq!(ring.read(), Some(len));
             let known = if late { before } else { ring.reader.position() };
-            ring.writer.note_read(known);
+            ring.writer.set_read(known);
         }
         let laps = if len == RECORD_MAX_BYTES { 2 } else { 1 };
-        assert!(ring.used() <= laps * LAP as usize + LINE_BYTES);
-        assert!(!ring.reader.went_round());
+        assert!(ring.used() <= laps * LAP_BYTES as usize + LINE_BYTES);
+        assert!(!ring.reader.has_read_all_once());
     }
 }
 
@@ -105,14 +105,14 @@ fn a_stream_uses_all_of_it() {
         assert_eq!(ring.read(), Some(4096));
     }
     assert!(ring.used() > RING_DATA_BYTES - 2 * 4096);
-    assert!(ring.reader.went_round());
+    assert!(ring.reader.has_read_all_once());
     // And what has been used stays so.
     ring.tell();
     for _ in 0..RING_DATA_BYTES / 4096 {
         assert!(ring.write(4096) && ring.read().is_some());
         ring.tell();
     }
-    assert!(ring.reader.went_round());
+    assert!(ring.reader.has_read_all_once());
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_shorter_lap_leaves_room_for_a_long_message() {
         ring.tell();
         assert!(ring.write(1000) && ring.read().is_some());
     }
-    assert!(ring.used() <= LAP as usize + LINE_BYTES);
+    assert!(ring.used() <= LAP_BYTES as usize + LINE_BYTES);
     let body = [7; SPLIT_MAX_BYTES - LINE_BYTES];
     assert!(ring.writer.write_split(0, &[1; LINE_BYTES], &body, 0));
 }

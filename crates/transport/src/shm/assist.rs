@@ -1,55 +1,30 @@
-//! Copies that a receiver and a sender make together: the system calls and the wakeups around
-//! [`share`](super::share).
+//! Cooperative copies: the system calls and wakeups around [`cma::cooperative`](super::cma).
 
-use super::super::Shm;
-use super::cooperative::{ActiveCopy, COOPERATIVE_MIN_BYTES, Chunk, CopyReceiver, CopyTable};
-use crate::shm::cma;
+use super::Shm;
+use super::cma::{self, ActiveCopy, COOPERATIVE_MIN_BYTES, Chunk, CopyReceiver};
 use crate::{ProcId, ReadError, ReadStart};
 use std::sync::atomic::Ordering;
 
-/// A sender that sleeps is woken for messages of at least this many bytes: a wake takes some
-/// microseconds.
+/// Shortest message, bytes, for which a sleeping sender is woken to assist. A choice: a wakeup takes
+/// some microseconds, a copy of this length some 50.
 const WAKE_MIN_BYTES: usize = 1024 * 1024;
-/// Bytes after which a helper looks at its own affairs again.
+/// Bytes that a process copies for its peers before it continues its own poll. A choice: some 100
+/// microseconds.
 const ASSIST_MAX_BYTES: u64 = 2 * 1024 * 1024;
 
-/// What one process keeps of the copies between itself and a peer.
-pub(in crate::shm) struct CooperativeCopies {
-    /// The copy table on which this process, as a receiver, puts its copies.
-    own: CopyReceiver,
-    /// The peer's copy table, on which this process helps.
-    peers: &'static CopyTable,
-    under_way: Vec<(u32, ActiveCopy, Option<ReadError>)>,
-    numbers: u32,
-}
-
-impl CooperativeCopies {
-    pub(in crate::shm) fn new(
-        own: &'static CopyTable,
-        peers: &'static CopyTable,
-    ) -> CooperativeCopies {
-        CooperativeCopies {
-            own: CopyReceiver::new(own),
-            peers,
-            under_way: Vec::new(),
-            numbers: 0,
-        }
-    }
-}
-
 impl CopyReceiver {
-    /// Copies what nobody has claimed, and what the peer could not copy. After a fault nothing more
-    /// is copied, but all is claimed.
+    /// Copies the chunks that nobody has claimed, and those that the sender could not copy. After a
+    /// fault no chunk is copied any more, but all are claimed.
     ///
     /// # Safety
     /// The copy's target must be writable.
-    unsafe fn carry_on(&self, pid: i32, begun: &mut ActiveCopy, fault: &mut Option<ReadError>) {
+    unsafe fn copy_rest(&self, pid: i32, copy: &mut ActiveCopy, fault: &mut Option<ReadError>) {
         while let Some(Chunk {
             source,
             target,
             len,
             ..
-        }) = self.next(begun)
+        }) = self.next(copy)
         {
             if fault.is_none() {
                 // SAFETY: the caller's promise: the chunk lies in its memory.
@@ -61,11 +36,11 @@ impl CopyReceiver {
 }
 
 impl Shm {
-    /// As [`fetch`](crate::Transport::start_read).
+    /// [`Transport::start_read`](crate::Transport::start_read).
     ///
     /// # Safety
     /// As there.
-    pub(in crate::shm) unsafe fn copy_cooperatively(
+    pub(super) unsafe fn copy_cooperatively(
         &mut self,
         from: ProcId,
         address: u64,
@@ -73,7 +48,7 @@ impl Shm {
         len: usize,
     ) -> Result<ReadStart, ReadError> {
         let i = self.index(from).ok_or(ReadError::Refused)?;
-        let alone = !self.cores_to_spare || len < COOPERATIVE_MIN_BYTES;
+        let alone = !self.core_each || len < COOPERATIVE_MIN_BYTES;
         let me = self.me;
         let control = &self.controls[i];
         let peer = self.peer(i).map_err(|_| ReadError::Refused)?;
@@ -82,12 +57,12 @@ impl Shm {
         }
         let pid = control.pid.load(Ordering::Relaxed) as i32;
         let copies = &mut peer.copies;
-        let begun = if alone {
+        let copy = if alone {
             None
         } else {
             copies.own.begin(address, into as u64, len as u64)
         };
-        let Some(mut begun) = begun else {
+        let Some(mut copy) = copy else {
             // SAFETY: the caller's promise.
             unsafe { cma::read(pid, address, &[(into, len)])? };
             return Ok(ReadStart::Done);
@@ -99,28 +74,25 @@ impl Shm {
         }
         let mut fault = None;
         // SAFETY: the caller's promise.
-        unsafe { copies.own.carry_on(pid, &mut begun, &mut fault) };
-        if copies.own.ended(&begun) {
+        unsafe { copies.own.copy_rest(pid, &mut copy, &mut fault) };
+        if copies.own.ended(&copy) {
             return fault.map_or(Ok(ReadStart::Done), Err);
         }
-        copies.numbers = copies.numbers.wrapping_add(1);
-        copies.under_way.push((copies.numbers, begun, fault));
-        Ok(ReadStart::Pending(copies.numbers))
+        copies.last_number = copies.last_number.wrapping_add(1);
+        copies.under_way.push((copies.last_number, copy, fault));
+        Ok(ReadStart::Pending(copies.last_number))
     }
 
-    /// As [`fetched`](crate::Transport::finished_read).
-    pub(in crate::shm) fn finished_copy(
-        &mut self,
-        from: ProcId,
-    ) -> Option<(u32, Result<(), ReadError>)> {
+    /// [`Transport::finished_read`](crate::Transport::finished_read).
+    pub(super) fn finished_copy(&mut self, from: ProcId) -> Option<(u32, Result<(), ReadError>)> {
         let i = self.index(from)?;
         let pid = self.controls[i].pid.load(Ordering::Relaxed) as i32;
         let copies = &mut self.peers[i].as_mut()?.copies;
         let mut found = None;
-        for (at, (_, begun, fault)) in copies.under_way.iter_mut().enumerate() {
-            // SAFETY: `share`'s caller promised it until the copy has ended.
-            unsafe { copies.own.carry_on(pid, begun, fault) };
-            if copies.own.ended(begun) {
+        for (at, (_, copy, fault)) in copies.under_way.iter_mut().enumerate() {
+            // SAFETY: the caller of `copy_cooperatively` promised it until the copy has ended.
+            unsafe { copies.own.copy_rest(pid, copy, fault) };
+            if copies.own.ended(copy) {
                 found = Some(at);
                 break;
             }
@@ -129,10 +101,9 @@ impl Shm {
         Some((number, fault.map_or(Ok(()), Err)))
     }
 
-    /// Copies what peers have put on their copy tables, up to a fair share. Returns how many chunks
-    /// that was.
+    /// Copies chunks from peers' copy tables, up to a fair share. Returns how many.
     #[cold]
-    pub(in crate::shm) fn assist(&mut self) -> usize {
+    pub(super) fn assist(&mut self) -> usize {
         let controls = self.controls;
         let mine = &controls[self.me];
         self.assists_seen = mine.assist_requests.load(Ordering::SeqCst);
@@ -146,10 +117,10 @@ impl Shm {
                     continue;
                 };
                 let pid = controls[from].pid.load(Ordering::Relaxed) as i32;
-                let table = peer.copies.peers;
+                let table = peer.copies.peers_table;
                 loop {
                     if bytes >= ASSIST_MAX_BYTES {
-                        // The rest at the next look, unless the receiver was faster.
+                        // The rest at the next poll, unless the receiver is faster.
                         mine.assist_wanted_by[w]
                             .fetch_or(bits | 1 << (from % 64), Ordering::SeqCst);
                         self.assists_seen = self.assists_seen.wrapping_sub(1);
