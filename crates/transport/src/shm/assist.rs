@@ -67,7 +67,7 @@ impl Shm {
             unsafe { cma::read(pid, address, &[(into, len)])? };
             return Ok(ReadStart::Done);
         };
-        control.assist_wanted_by[me / 64].fetch_or(1 << (me % 64), Ordering::SeqCst);
+        control.assist_requested_by[me / 64].fetch_or(1 << (me % 64), Ordering::SeqCst);
         control.assist_requests.fetch_add(1, Ordering::SeqCst);
         if len >= WAKE_MIN_BYTES {
             control.wake_if_asleep();
@@ -109,7 +109,7 @@ impl Shm {
         self.assists_seen = mine.assist_requests.load(Ordering::SeqCst);
         let (mut chunks, mut bytes) = (0, 0);
         for w in 0..self.locals.len().div_ceil(64) {
-            let mut bits = mine.assist_wanted_by[w].swap(0, Ordering::SeqCst);
+            let mut bits = mine.assist_requested_by[w].swap(0, Ordering::SeqCst);
             while bits != 0 {
                 let from = w * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
@@ -121,7 +121,7 @@ impl Shm {
                 loop {
                     if bytes >= ASSIST_MAX_BYTES {
                         // The rest at the next poll, unless the receiver is faster.
-                        mine.assist_wanted_by[w]
+                        mine.assist_requested_by[w]
                             .fetch_or(bits | 1 << (from % 64), Ordering::SeqCst);
                         self.assists_seen = self.assists_seen.wrapping_sub(1);
                         return chunks;

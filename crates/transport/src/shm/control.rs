@@ -1,5 +1,5 @@
-//! What each process of a node keeps in the segment for its peers there: its doorbell, who has
-//! something for it, and how to reach its memory.
+//! The control page of each process of a node, which its peers read and write: its wakeup word, which
+//! peers have something for it, and how to reach its memory.
 
 use crate::Sleeper;
 use crate::shm::wakeup_word;
@@ -7,54 +7,54 @@ use rustix::thread::futex;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Words of a bitmap over the node's processes.
-const WORDS: usize = 128;
-/// Most processes of one job on one node.
-pub const LOCAL_RANKS_MAX: usize = WORDS * 64;
-/// Bytes of a [`Control`]: one page.
+/// Words of a bitmap over the node's processes. A choice: as many as three bitmaps leave room for
+/// in a page.
+const BITMAP_WORDS: usize = 128;
+/// Most processes of one job on one node: the bits of a bitmap.
+pub const LOCAL_RANKS_MAX: usize = BITMAP_WORDS * 64;
+/// Bytes of a [`Control`]: one page, on x86-64 and most arm64 systems.
 pub const CONTROL_BYTES: usize = 4096;
 
-/// One process's page.
+/// The control page of one process.
 #[repr(C, align(4096))]
 pub struct Control {
-    /// Not [`AWAKE`]: the process sleeps, or is about to; whoever has brought it something swaps
-    /// this to 0 and rings. Unless it is [`ASLEEP_ON_SOCKET`], the bits of who sleeps on the wakeup
-    /// word ([`Sleeper::bits`](crate::Sleeper::bits)).
+    /// [`AWAKE`], [`ASLEEP_ON_SOCKET`], or the bits of the threads that sleep on the wakeup word
+    /// ([`Sleeper::bits`](crate::Sleeper::bits)). Who has brought the process something swaps this to
+    /// [`AWAKE`], and wakes whom it found.
     pub asleep: AtomicU32,
-    /// Changed by each ring; the futex word on which the process sleeps, and whether its progress
-    /// thread polls it ([`word`]).
+    /// The futex word on which the process sleeps ([`wakeup_word`]).
     pub wakeup_word: AtomicU32,
     _line0: [u32; 14],
-    /// Changed whenever a peer has opened a ring to this process.
+    /// Grows with each peer that asks this process to open its rings.
     pub ring_open_requests: AtomicU32,
-    /// Changed whenever a peer has put on its copy table something that this process may help to
-    /// copy.
+    /// Grows with each copy on a peer's copy table with which this process may assist.
     pub assist_requests: AtomicU32,
     _line1: [u32; 14],
-    /// The process's id; 0 until it has started.
+    /// The process's id. 0: it has not started yet.
     pub pid: AtomicU32,
-    /// The core on which the process's program last waited for long, plus 1; 0: not known.
+    /// The core on which the process's program last waited for long, plus 1. 0: not known.
     pub core: AtomicU32,
-    /// Address of `probe`'s twin in the process's private memory, and what it holds.
+    /// Address of a word in the process's private memory, by which peers find out whether they can
+    /// read that memory.
     pub probe_address: AtomicU64,
-    /// What stands at `probe_address`.
+    /// The value of that word.
     pub probe_value: AtomicU64,
     _line2: [u32; 10],
-    /// A bit for each peer that has opened a ring to this process.
-    pub rings_opened: [AtomicU64; WORDS],
-    /// A bit for each peer that has written since this process last looked (large nodes only).
-    pub active: [AtomicU64; WORDS],
-    /// A bit for each peer whose copy table this process should look at.
-    pub assist_wanted_by: [AtomicU64; WORDS],
-    /// The name of the socket at which the process can be woken when it sleeps
-    /// [`ASLEEP_ON_SOCKET`].
+    /// A bit for each peer that has asked this process to open its rings.
+    pub rings_opened: [AtomicU64; BITMAP_WORDS],
+    /// A bit for each peer that has written since this process last looked. On large nodes only.
+    pub active: [AtomicU64; BITMAP_WORDS],
+    /// A bit for each peer whose copy table has something for this process.
+    pub assist_requested_by: [AtomicU64; BITMAP_WORDS],
+    /// The name of the socket that wakes the process when it is [`ASLEEP_ON_SOCKET`].
     pub wakeup_socket: AtomicU64,
     _rest: [u64; 103],
 }
 
-/// The process does not sleep.
+/// Value of [`Control::asleep`]: the process does not sleep.
 pub const AWAKE: u32 = 0;
-/// It waits for descriptors, too: a datagram to its wakeup socket wakes it.
+/// Value of [`Control::asleep`]: the process waits for descriptors, too. A datagram to its wakeup
+/// socket wakes it. A bit that no [`Sleeper`] has.
 pub const ASLEEP_ON_SOCKET: u32 = 1 << 31;
 
 const _: () = assert!(size_of::<Control>() == CONTROL_BYTES);
@@ -69,7 +69,8 @@ impl Control {
         }
     }
 
-    /// The same for what a progress thread can do nothing about.
+    /// Wakes the process if its program sleeps. For what a progress thread can do nothing about. The
+    /// caller's data must have been published with a full barrier.
     #[inline]
     pub fn wake_program_if_asleep(&self) {
         let asleep = self.asleep.load(Ordering::Relaxed);
@@ -97,19 +98,19 @@ impl Control {
     }
 }
 
-/// By which a process of the node is woken for what a progress thread can do nothing about.
+/// Wakes a process of the node for what its progress thread can do nothing about.
 pub struct Waker(pub(super) &'static Control);
 
 impl Waker {
-    /// Wakes it if a thread of its program sleeps, as far as one can tell. What it is to see must
-    /// have been written with a full barrier.
+    /// Wakes the process if a thread of its program sleeps, as far as one can tell. What the process
+    /// is to see must have been written with a full barrier.
     #[inline]
     pub fn wake(&self) {
         self.0.wake_program_if_asleep();
     }
 }
 
-/// Wakes those threads, of any process, that sleep on `word` with one of the bits `who`.
+/// Wakes the threads of any process that sleep on `word` with one of the bits `who`.
 pub fn wake(word: &AtomicU32, who: NonZeroU32) {
     let _ = futex::wake_bitset(word, futex::Flags::empty(), i32::MAX as u32, who);
 }

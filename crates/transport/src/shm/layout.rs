@@ -1,4 +1,9 @@
-//! Where things lie in the transport's part of the node's segment.
+//! The layout of the transport's part of the node's segment.
+//!
+//! ```text
+//! control pages │ rings, from each process to each: ring, copy table │ boards of each process
+//! 0                                                                   boards_offset
+//! ```
 
 use super::cma::CopyTable;
 use super::coll::{BOARDS_PER_RANK, board_bytes};
@@ -7,27 +12,31 @@ use super::memory::RING_BYTES;
 use ferry_job::Segment;
 use std::os::fd::AsFd;
 
-/// Bytes from one ring's beginning to the next one's.
+/// Bytes from one ring's beginning to the next one's: whole pages of 64 KiB, the largest that a
+/// system may have.
 pub(super) const STRIDE_BYTES: u64 = RING_BYTES.next_multiple_of(64 * 1024) as u64;
 
-/// Where the copy table lies behind a ring's beginning: on it the ring's writer, as a receiver,
-/// puts what its reader may help to copy.
-pub(super) const COPY_TABLE_AT: usize = RING_BYTES.next_multiple_of(4096);
+/// Bytes of a page, on x86-64 and most arm64 systems. Only for alignment.
+const PAGE_BYTES: usize = 4096;
+
+/// Offset of the copy table from its ring's beginning, bytes. The ring's writer, as a receiver, puts
+/// copies on it with which the ring's reader may assist.
+pub(super) const COPY_TABLE_AT: usize = RING_BYTES.next_multiple_of(PAGE_BYTES);
 
 /// Bytes of a ring and its copy table.
 pub(super) const MAPPED_BYTES: usize =
-    COPY_TABLE_AT + size_of::<CopyTable>().next_multiple_of(4096);
+    COPY_TABLE_AT + size_of::<CopyTable>().next_multiple_of(PAGE_BYTES);
 
 const _: () = assert!(MAPPED_BYTES as u64 <= STRIDE_BYTES);
 
-/// Bytes of the segment that the transport needs for `ranks` local processes (sparse: what is not
-/// touched costs nothing).
+/// Bytes of the segment that the transport needs for `ranks` local processes. The segment is sparse:
+/// what is not touched costs nothing.
 pub const fn segment_len(ranks: u32) -> u64 {
     let n = ranks as u64;
     boards_offset(n) + n * BOARDS_PER_RANK as u64 * board_bytes(n)
 }
 
-/// Where, in the transport's part of the segment, the boards lie: behind the rings.
+/// Offset of the boards in the transport's part of the segment, bytes. `n`: local processes.
 pub(super) const fn boards_offset(n: u64) -> u64 {
     n * CONTROL_BYTES as u64 + n * n * STRIDE_BYTES
 }

@@ -1,17 +1,20 @@
-//! From which size a receiver reads a large message out of its sender's memory.
+//! The threshold between pipelined copy and single copy: from which size on a receiver reads a large
+//! message out of its sender's memory.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// In place of a boundary: whether a large message is read out of its sender's memory or comes in
-/// pieces through the ring is decided by which was faster so far.
+/// Value in place of a threshold, bytes: path selection takes whichever of single copy and pipelined
+/// copy was faster so far.
 pub const READ_MIN_ADAPTIVE: usize = usize::MAX - 1;
 
+/// The threshold in bytes, or [`UNKNOWN`].
 static READ_MIN_SET: AtomicUsize = AtomicUsize::new(UNKNOWN);
 
+/// Value of [`READ_MIN_SET`] before the environment has been read.
 const UNKNOWN: usize = usize::MAX;
 
-/// From how many bytes on messages are read by their receiver: what FERRY_SHM_READ_MIN or
-/// [`set_read_min`] said, or [`READ_MIN_ADAPTIVE`].
+/// Bytes from which on messages are read by their receiver: FERRY_SHM_READ_MIN, or what
+/// [`set_read_min`] has set, or [`READ_MIN_ADAPTIVE`].
 #[inline]
 pub fn read_min() -> usize {
     match READ_MIN_SET.load(Ordering::Relaxed) {
@@ -31,7 +34,7 @@ fn read_min_from_environment() -> usize {
     READ_MIN_SET.load(Ordering::Relaxed)
 }
 
-/// Says from how many bytes on, from now on. Counts for messages that this process receives.
+/// Sets the threshold for messages that this process receives from now on, bytes.
 pub fn set_read_min(bytes: usize) {
     READ_MIN_SET.store(bytes.min(UNKNOWN - 1), Ordering::Relaxed);
 }

@@ -1,33 +1,34 @@
-//! Messages that are longer than a record of the ring, as their reader puts them together.
+//! Reassembly of split messages: those that are longer than a record of the ring.
 
 use super::ring::SPLIT_MAX_BYTES;
 use crate::{Inbox, ProcId};
 
-/// Longest head that a message may have, bytes.
+/// Longest head of a split message that is delivered as it comes, bytes. A choice: more than the
+/// floor above has.
 const HEAD_MAX_BYTES: usize = 64;
 
-/// A message of which the first records have come.
+/// A split message of which the first parts have come.
 pub struct Reassembly {
     message: u8,
     /// Bytes that are still to come.
     left: usize,
-    got: Got,
+    delivery: Delivery,
 }
 
-/// What has become of those that have come.
-enum Got {
-    /// They were passed on; the head goes with each part.
-    Passed([u8; HEAD_MAX_BYTES], usize),
-    /// They wait here until all have come.
-    Kept(Vec<u8>),
+/// How the parts are delivered.
+enum Delivery {
+    /// Each as it comes, with this head of this many bytes.
+    Parts([u8; HEAD_MAX_BYTES], usize),
+    /// All together. These have come so far.
+    Whole(Vec<u8>),
 }
 
-/// The peer has written what no Ferry writes.
+/// The peer has written parts that no Ferry writes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Nonsense;
 
 impl Reassembly {
-    /// The first record of a message has come.
+    /// Takes the first part of a message.
     pub fn begin(
         from: ProcId,
         message: u8,
@@ -39,28 +40,28 @@ impl Reassembly {
         if total > SPLIT_MAX_BYTES || total <= start.len() {
             return Err(Nonsense);
         }
-        let got = match inbox.on_message_start(from, message, start, total) {
+        let delivery = match inbox.on_message_start(from, message, start, total) {
             Some(head) if head <= HEAD_MAX_BYTES.min(start.len()) => {
                 let mut kept = [0; HEAD_MAX_BYTES];
                 kept[..head].copy_from_slice(&start[..head]);
                 inbox.stream_part(from, message, &start[..head], &start[head..]);
-                Got::Passed(kept, head)
+                Delivery::Parts(kept, head)
             }
             Some(_) => return Err(Nonsense),
             None => {
                 let mut bytes = Vec::with_capacity(total);
                 bytes.extend_from_slice(start);
-                Got::Kept(bytes)
+                Delivery::Whole(bytes)
             }
         };
         Ok(Reassembly {
             message,
             left: total - start.len(),
-            got,
+            delivery,
         })
     }
 
-    /// The next record has come; `more` of them follow. True: the message is whole and has been
+    /// Takes the next part. `more`: others follow. True: the message is complete and has been
     /// delivered.
     pub fn append(
         &mut self,
@@ -75,9 +76,9 @@ impl Reassembly {
             return Err(Nonsense);
         }
         self.left = left;
-        match &mut self.got {
-            Got::Passed(head, len) => inbox.stream_part(from, message, &head[..*len], record),
-            Got::Kept(bytes) => {
+        match &mut self.delivery {
+            Delivery::Parts(head, len) => inbox.stream_part(from, message, &head[..*len], record),
+            Delivery::Whole(bytes) => {
                 bytes.extend_from_slice(record);
                 if !more {
                     inbox.on_message(from, message, bytes);
@@ -92,7 +93,7 @@ impl Reassembly {
 mod tests {
     use super::*;
 
-    /// Notes what it is given; takes messages as streams if `head` says how long their heads are.
+    /// Keeps what it is given. Takes messages as streams if `head` says how long their heads are.
     #[derive(Default)]
     struct Seen {
         head: Option<usize>,

@@ -1,44 +1,44 @@
-//! The wakeup word: how often it was signaled, and whether the progress thread looks at it by
-//! itself.
+//! The wakeup word: how often it was signaled, and whether the progress thread polls it.
 //!
-//! Both in one word, so that a thread that ceases to look either sees a ring or is seen to sleep.
-//! The device's `tests/loom.rs` puts this under every order of steps.
+//! Both are in one word, so that a thread that stops polling either sees a signal or is seen to
+//! sleep. The device's `tests/loom.rs` checks this under every order of steps.
 
 use super::memory::{AtomicU32, Ordering};
 
-/// The word grows by so much with each ring.
+/// What each signal adds to the word: one above the [`POLLED`] bit.
 const STEP: u32 = 2;
-/// Set while the progress thread polls the word, or is at work and looks at it before it sleeps:
-/// whoever rings for that thread alone has nobody to wake.
+/// Bit that is set while the progress thread polls the word, or is at work and will look at it
+/// before it sleeps. Who signals that thread alone then has nobody to wake.
 const POLLED: u32 = 1;
 
-/// Where it stands.
+/// The word's value, to be compared by [`signaled_since`].
 #[inline]
 pub fn epoch(word: &AtomicU32) -> u32 {
     word.load(Ordering::SeqCst)
 }
 
-/// Returns whether it was signaled since it stood at `seen`.
+/// Returns whether the word was signaled since its value was `seen`.
 #[inline]
 pub fn signaled_since(word: &AtomicU32, seen: u32) -> bool {
     (self::epoch(word) ^ seen) & !POLLED != 0
 }
 
-/// Rings. Returns whether those for whom it rings are to be woken; `for_thread`: it does for the
-/// progress thread alone.
+/// Signals the word. Returns whether its sleepers are to be woken. `for_thread`: the signal is for
+/// the progress thread alone.
 #[inline]
 #[must_use]
 pub fn signal(word: &AtomicU32, for_thread: bool) -> bool {
     word.fetch_add(STEP, Ordering::SeqCst) & POLLED == 0 || !for_thread
 }
 
-/// Returns whether the progress thread sees a signal by itself just now.
+/// Returns whether the progress thread now sees a signal without being woken.
 #[inline]
 pub fn is_polled(word: &AtomicU32) -> bool {
     word.load(Ordering::Relaxed) & POLLED != 0
 }
 
-/// The progress thread will look at the word before it sleeps, or is about to sleep.
+/// Sets whether the progress thread will look at the word before it sleeps. False: it is about to
+/// sleep.
 #[inline]
 pub fn set_polled(word: &AtomicU32, polled: bool) {
     if polled {
@@ -48,8 +48,8 @@ pub fn set_polled(word: &AtomicU32, polled: bool) {
     }
 }
 
-/// What the word must still hold for the progress thread to sleep, which has said that it is about
-/// to: it stood at `seen` for this thread.
+/// The value that the word must still have for the progress thread to sleep. `seen`: the value
+/// before the thread said that it is about to sleep.
 #[inline]
 pub fn asleep_at(seen: u32) -> u32 {
     seen & !POLLED

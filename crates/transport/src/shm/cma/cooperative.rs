@@ -1,33 +1,34 @@
-//! Copying a large message by both of its processes at the same time.
+//! Cooperative copy: both processes of a large message copy parts of it at the same time.
 //!
-//! The receiver writes on the pair's *copy table* what is to be copied from where to where, cut
-//! into chunks, and begins: it claims one chunk after the other and reads it out of the sender's
-//! memory. If the sender is in MPI as well, it claims chunks of the same copy and writes them
-//! into the receiver's memory. With a core for each, a message takes half the time; a sender that
-//! computes meanwhile is not kept waiting, and then the receiver copies all of it.
+//! The receiver puts the copy on the pair's *copy table*: addresses and length, divided into chunks.
+//! It claims one chunk after the other and reads it out of the sender's memory. If the sender is in
+//! MPI as well, it assists: it claims chunks of the same copy and writes them into the receiver's
+//! memory. With a core for each, a message takes half the time. A sender that computes is not
+//! disturbed; then the receiver copies all chunks.
 //!
 //! ```text
-//! claim     turn (32 bits), chunks (16), next chunk to claim (16)
-//! done      a bit for each chunk that the helper has copied
-//! refused   a bit for each chunk that the helper claimed and could not copy
+//! claim     generation (32 bits), chunks (16), next chunk to claim (16)
+//! done      a bit for each chunk that the sender has copied
+//! refused   a bit for each chunk that the sender has claimed and could not copy
 //! ```
 //!
-//! The word `claim` is written last and names the turn, so a claim that succeeds belongs to the
-//! copy whose places were read before it.
+//! The word `claim` is written last and has the copy's generation. So a claim that succeeds belongs
+//! to the copy whose addresses were read before it.
 
 use super::super::memory::{AtomicU64, LINE_BYTES, Ordering};
 use crate::ReadError;
 
-/// Copies that one receiver can have on one sender's copy table at a time.
+/// Most copies on one copy table at a time. A choice: further ones are made by the receiver alone.
 pub const COPIES_MAX: usize = 4;
-/// Most chunks of a copy: bits of a word.
+/// Most chunks of a copy: the bits of a word.
 const CHUNKS_MAX: u64 = 64;
-/// Below this many bytes a message is not worth sharing.
+/// Shortest message that is copied cooperatively, bytes. A choice: below it the request to the
+/// sender costs more than the receiver gains.
 pub const COOPERATIVE_MIN_BYTES: usize = 96 * 1024;
-/// Chunks end at page borders.
-const PAGE: u64 = 4096;
+/// Bytes of a page, on x86-64 and most arm64 systems. Chunks end at its multiples.
+const PAGE_BYTES: u64 = 4096;
 
-/// One copy on a table.
+/// A slot of a copy table, with one copy.
 #[repr(C, align(128))]
 struct Copy {
     source: AtomicU64,
@@ -41,17 +42,16 @@ struct Copy {
     _line1: [u64; LINE_BYTES / 8 - 3],
 }
 
-/// What a receiver and a sender know of the copies between them; in shared memory, all zeros at
-/// first.
+/// The copies of one receiver from one sender. In shared memory, all zeros at first.
 #[repr(C)]
 pub struct CopyTable {
     copies: [Copy; COPIES_MAX],
 }
 
-/// A piece of a copy: from there to there, bytes.
+/// A part of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Which one of its copy.
+    /// Its number within the copy.
     pub number: u32,
     /// Address in the sender's memory.
     pub source: u64,
@@ -61,14 +61,16 @@ pub struct Chunk {
     pub len: u64,
 }
 
-fn word(turn: u64, chunks: u64, next: u64) -> u64 {
-    turn << 32 | chunks << 16 | next
+/// Encodes the word `claim`.
+fn claim_word(generation: u64, chunks: u64, next: u64) -> u64 {
+    generation << 32 | chunks << 16 | next
 }
 
-/// Bytes of a chunk of a message of `len` bytes: halves of a small one, so that each side makes one
-/// system call; more of a large one, so that whoever comes later still finds something to do.
+/// Bytes of a chunk of a message of `len` bytes. A small message has two, so that each side makes
+/// one system call. A large one has more, so that a sender that comes later still finds some. The
+/// steps are a choice.
 fn chunk_len(len: u64) -> u64 {
-    let pieces = if len < 512 << 10 {
+    let chunks = if len < 512 << 10 {
         2
     } else if len < 4 << 20 {
         4
@@ -77,12 +79,12 @@ fn chunk_len(len: u64) -> u64 {
     } else {
         CHUNKS_MAX / 2
     };
-    (len / pieces).next_multiple_of(PAGE)
+    (len / chunks).next_multiple_of(PAGE_BYTES)
 }
 
 impl Copy {
-    /// The next chunk of the copy whose claim word is `claim`, once it is claimed. `None`: another
-    /// one changed the word meanwhile.
+    /// Claims the next chunk of the copy whose claim word is `claim`. `None`: the other process has
+    /// changed the word meanwhile.
     fn claim(&self, claim: u64) -> Option<Chunk> {
         let next = claim & 0xffff;
         let (source, target) = (
@@ -96,7 +98,7 @@ impl Copy {
         self.claim
             .compare_exchange(claim, claim + 1, Ordering::AcqRel, Ordering::Acquire)
             .ok()?;
-        // What a peer made up gives an empty chunk, or a place that the kernel refuses.
+        // Nonsense from a peer gives an empty chunk, or an address that the kernel refuses.
         let offset = next.wrapping_mul(chunk).min(len);
         Some(Chunk {
             number: next as u32,
@@ -106,7 +108,7 @@ impl Copy {
         })
     }
 
-    /// Claims the next chunk, if there is one left.
+    /// Claims the next chunk, if one is left.
     fn next(&self) -> Option<Chunk> {
         loop {
             let claim = self.claim.load(Ordering::Acquire);
@@ -123,19 +125,19 @@ impl Copy {
 
 /// The sender's side.
 impl CopyTable {
-    /// Claims a chunk of any copy: the copy's place on the table, and the chunk.
+    /// Claims a chunk of any copy. Returns the copy's slot, and the chunk.
     pub fn claim(&self) -> Option<(usize, Chunk)> {
         (0..COPIES_MAX).find_map(|at| Some((at, self.copies[at].next()?)))
     }
 
-    /// The chunk has been copied; a full barrier.
+    /// Tells the receiver that the chunk has been copied, with a full barrier.
     pub fn complete(&self, at: usize, chunk: Chunk) {
         self.copies[at]
             .done
             .fetch_or(1 << (chunk.number % 64), Ordering::SeqCst);
     }
 
-    /// The chunk could not be copied: the receiver has to do it.
+    /// Tells the receiver that the chunk could not be copied, so that the receiver copies it.
     pub fn refuse(&self, at: usize, chunk: Chunk) {
         self.copies[at]
             .refused
@@ -143,29 +145,35 @@ impl CopyTable {
     }
 }
 
-/// A copy of the receiver's that is under way.
+/// A receiver's copy that is under way.
 pub struct ActiveCopy {
-    at: usize,
+    /// Its slot on the table.
+    slot: usize,
+    /// A bit for each chunk.
     all: u64,
-    /// Chunks that the receiver has copied, or given up.
+    /// A bit for each chunk that the receiver has copied, or given up.
     own: u64,
+    /// Source, target and length of the whole copy.
     whole: (u64, u64, u64),
+    /// Bytes of a chunk.
     chunk: u64,
 }
 
-/// What a receiver holds of its table.
+/// The receiver's side of a copy table.
 pub struct CopyReceiver {
     table: &'static CopyTable,
-    turn: u64,
+    /// The last copy's generation.
+    generation: u64,
+    /// By slot: no copy is in it.
     free: [bool; COPIES_MAX],
 }
 
 impl CopyReceiver {
-    /// The receiver's side of a copy table; there is only one.
+    /// The receiver's side of a copy table. There must be only one.
     pub fn new(table: &'static CopyTable) -> CopyReceiver {
         CopyReceiver {
             table,
-            turn: 0,
+            generation: 0,
             free: [true; COPIES_MAX],
         }
     }
@@ -173,9 +181,9 @@ impl CopyReceiver {
     /// Puts a copy on the table. `None`: the copy table is full.
     pub fn begin(&mut self, source: u64, target: u64, len: u64) -> Option<ActiveCopy> {
         let at = self.free.iter().position(|&free| free)?;
-        let chunk = chunk_len(len).max(PAGE);
+        let chunk = chunk_len(len).max(PAGE_BYTES);
         let chunks = len.div_ceil(chunk);
-        self.turn = (self.turn + 1) & 0xffff_ffff;
+        self.generation = (self.generation + 1) & 0xffff_ffff;
         let copy = &self.table.copies[at];
         copy.source.store(source, Ordering::Relaxed);
         copy.target.store(target, Ordering::Relaxed);
@@ -184,10 +192,10 @@ impl CopyReceiver {
         copy.done.store(0, Ordering::Relaxed);
         copy.refused.store(0, Ordering::Relaxed);
         copy.claim
-            .store(word(self.turn, chunks, 0), Ordering::SeqCst);
+            .store(claim_word(self.generation, chunks, 0), Ordering::SeqCst);
         self.free[at] = false;
         Some(ActiveCopy {
-            at,
+            slot: at,
             all: u64::MAX >> (64 - chunks),
             own: 0,
             whole: (source, target, len),
@@ -195,43 +203,44 @@ impl CopyReceiver {
         })
     }
 
-    /// The next chunk for the receiver, which copies it at once: one that nobody has claimed, or
-    /// one that the sender could not copy.
-    pub fn next(&self, begun: &mut ActiveCopy) -> Option<Chunk> {
-        match self.table.copies[begun.at].next() {
+    /// The next chunk for the receiver to copy: one that nobody has claimed, or one that the sender
+    /// could not copy.
+    pub fn next(&self, copy: &mut ActiveCopy) -> Option<Chunk> {
+        match self.table.copies[copy.slot].next() {
             Some(chunk) => {
-                begun.own |= 1 << (chunk.number % 64);
+                copy.own |= 1 << (chunk.number % 64);
                 Some(chunk)
             }
-            None => self.refused(begun),
+            None => self.refused(copy),
         }
     }
 
-    fn refused(&self, begun: &mut ActiveCopy) -> Option<Chunk> {
-        let refused = self.table.copies[begun.at].refused.load(Ordering::Acquire) & begun.all;
-        let left = refused & !begun.own;
+    /// A chunk that the sender could not copy, if there is one left.
+    fn refused(&self, copy: &mut ActiveCopy) -> Option<Chunk> {
+        let refused = self.table.copies[copy.slot].refused.load(Ordering::Acquire) & copy.all;
+        let left = refused & !copy.own;
         if left == 0 {
             return None;
         }
         let number = left.trailing_zeros();
-        begun.own |= 1 << number;
-        let (source, target, len) = begun.whole;
-        let offset = u64::from(number) * begun.chunk;
+        copy.own |= 1 << number;
+        let (source, target, len) = copy.whole;
+        let offset = u64::from(number) * copy.chunk;
         Some(Chunk {
             number,
             source: source + offset,
             target: target + offset,
-            len: begun.chunk.min(len - offset),
+            len: copy.chunk.min(len - offset),
         })
     }
 
-    /// Returns whether all of it is copied. Then the place is free for the next copy, and `begun`
-    /// is void.
-    pub fn ended(&mut self, begun: &ActiveCopy) -> bool {
-        let copy = &self.table.copies[begun.at];
-        let ended = (copy.done.load(Ordering::Acquire) | begun.own) & begun.all == begun.all;
+    /// Returns whether all of a copy is done. If so, its slot is free for the next copy, and `copy`
+    /// is not to be used any more.
+    pub fn ended(&mut self, copy: &ActiveCopy) -> bool {
+        let done = self.table.copies[copy.slot].done.load(Ordering::Acquire);
+        let ended = (done | copy.own) & copy.all == copy.all;
         if ended {
-            self.free[begun.at] = true;
+            self.free[copy.slot] = true;
         }
         ended
     }

@@ -1,4 +1,4 @@
-//! Reading a peer's memory in one copy (Linux cross-memory attach).
+//! Single copy: reading and writing a peer's memory (cross-memory attach, process_vm_readv(2)).
 
 mod cooperative;
 
@@ -10,10 +10,11 @@ use super::control::Control;
 use crate::ReadError;
 use std::sync::atomic::Ordering;
 
-/// Runs handed to the kernel in one call.
-const RUNS: usize = 64;
+/// Most runs handed to the kernel in one call. A choice below its limit (IOV_MAX, 1024): 1 KiB of
+/// stack.
+const RUNS_MAX: usize = 64;
 
-/// Copies from `address` in process `pid` into `into`.
+/// Copies from `address` in process `pid` into the runs `into`.
 ///
 /// # Safety
 /// The runs must be writable.
@@ -21,12 +22,12 @@ pub unsafe fn read(pid: i32, mut address: u64, into: &[(*mut u8, usize)]) -> Res
     let mut runs = into.iter().copied().filter(|r| r.1 > 0).peekable();
     let mut partial: Option<(*mut u8, usize)> = None;
     while partial.is_some() || runs.peek().is_some() {
-        let mut local: [libc::iovec; RUNS] = [libc::iovec {
+        let mut local: [libc::iovec; RUNS_MAX] = [libc::iovec {
             iov_base: std::ptr::null_mut(),
             iov_len: 0,
-        }; RUNS];
+        }; RUNS_MAX];
         let (mut used, mut total) = (0, 0);
-        while used < RUNS {
+        while used < RUNS_MAX {
             let Some((ptr, len)) = partial.take().or_else(|| runs.next()) else {
                 break;
             };
@@ -55,7 +56,8 @@ pub unsafe fn read(pid: i32, mut address: u64, into: &[(*mut u8, usize)]) -> Res
         }
         let mut got = got as usize;
         address += got as u64;
-        // The kernel may stop early (at most about 2 GiB a call): hand the rest in again.
+        // The kernel may stop early; it copies at most about 2 GiB in one call. Then the rest is
+        // handed in again.
         for (i, run) in local[..used].iter().enumerate() {
             if got < run.iov_len {
                 // SAFETY: got < iov_len, so the pointer stays in the run.
@@ -64,7 +66,7 @@ pub unsafe fn read(pid: i32, mut address: u64, into: &[(*mut u8, usize)]) -> Res
                     run.iov_len - got,
                 ));
                 if i + 1 < used {
-                    // Whole runs are left: finish them one by one, in order.
+                    // Whole runs are left. They are finished one by one, in order.
                     for rest in std::iter::once(partial.take()).flatten().chain(
                         local[i + 1..used]
                             .iter()
@@ -83,10 +85,8 @@ pub unsafe fn read(pid: i32, mut address: u64, into: &[(*mut u8, usize)]) -> Res
     Ok(())
 }
 
-/// Copies `len` bytes at `source` of this process to `target` in process `pid`. False: not all of
-/// it could be.
-///
-/// The addresses may be nonsense: the kernel checks both.
+/// Copies `len` bytes at `source` of this process to `target` in process `pid`. False: not all could
+/// be copied. The addresses may be nonsense: the kernel checks both.
 pub fn write(pid: i32, mut source: u64, mut target: u64, mut len: u64) -> bool {
     while len > 0 {
         let local = libc::iovec {
@@ -97,7 +97,7 @@ pub fn write(pid: i32, mut source: u64, mut target: u64, mut len: u64) -> bool {
             iov_base: target as *mut libc::c_void,
             iov_len: len as usize,
         };
-        // SAFETY: the kernel reads the local run as this process could, and says EFAULT where it
+        // SAFETY: the kernel reads the local run as this process could, and answers EFAULT where it
         // could not.
         let put = unsafe { libc::process_vm_writev(pid, &local, 1, &remote, 1, 0) };
         if put <= 0 {
@@ -110,8 +110,8 @@ pub fn write(pid: i32, mut source: u64, mut target: u64, mut len: u64) -> bool {
     true
 }
 
-/// Returns whether this process can read `peer`'s memory. Tries it on a word that the peer has
-/// announced.
+/// Returns whether this process can read `peer`'s memory. Tries it on the word that the peer has
+/// published on its control page.
 pub fn probe(peer: &Control) -> bool {
     let pid = peer.pid.load(Ordering::Acquire) as i32;
     let address = peer.probe_address.load(Ordering::Relaxed);
