@@ -1,10 +1,15 @@
-//! Cards: at which addresses a process listens, and in which order another one should try them.
+//! TCP's part of a business card: the addresses at which a process listens, and the order in which
+//! another one should try them.
+//!
+//! ```text
+//! u8  version │ u8  addresses │ for each: u8 family (4, 6), u8 prefix, u16 port (little endian), ip
+//! ```
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The form of a card.
+/// The version of this format.
 const VERSION: u8 = 1;
-/// Addresses on a card; more are left out.
+/// Most addresses on a card; more are left out. A choice: hosts have fewer networks.
 pub const ADDRESSES_MAX: usize = 32;
 
 /// An address with the length of its network's prefix.
@@ -37,21 +42,21 @@ impl Address {
     }
 }
 
-/// Where a process listens.
+/// An address at which a process listens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Listening {
-    /// At which address.
+    /// The address.
     pub address: Address,
-    /// At which port.
+    /// The port.
     pub port: u16,
 }
 
-/// What a process tells others so that they can reach it.
+/// The addresses at which others can reach a process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct BusinessCard(pub Vec<Listening>);
 
 impl BusinessCard {
-    /// The card as bytes.
+    /// Encodes the card.
     pub fn encode(&self) -> Vec<u8> {
         let listed = &self.0[..self.0.len().min(ADDRESSES_MAX)];
         let mut out = vec![VERSION, listed.len() as u8];
@@ -67,7 +72,7 @@ impl BusinessCard {
         out
     }
 
-    /// Reads a card. `None`: it is none.
+    /// Decodes a card. `None`: it is none.
     pub fn decode(bytes: &[u8]) -> Option<BusinessCard> {
         let [VERSION, count, rest @ ..] = bytes else {
             return None;
@@ -103,9 +108,9 @@ impl BusinessCard {
         rest.is_empty().then_some(card)
     }
 
-    /// Where to try to reach the card's process from a host with the addresses `mine`, best first:
-    /// networks that both are on, the more closely the better, then the rest. A loopback
-    /// address is only of use on the same host.
+    /// The addresses at which to try the card's process from a host with the addresses `mine`, best
+    /// first: those in networks that both are on, longer prefixes first, then the rest. Loopback
+    /// addresses only serve the same host.
     pub fn in_order(&self, mine: &[Address], same_host: bool) -> Vec<SocketAddr> {
         let mut found: Vec<(u32, SocketAddr)> = Vec::new();
         for l in &self.0 {
@@ -122,7 +127,7 @@ impl BusinessCard {
                 None if family_here => 1000,
                 None => 2000,
             };
-            // Of two equally good ones IPv4 goes first: its headers are shorter.
+            // Of two equally good addresses IPv4 comes first: its headers are shorter.
             let score = 2 * score + u32::from(ip.is_ipv6());
             found.push((score, SocketAddr::new(ip, l.port)));
         }

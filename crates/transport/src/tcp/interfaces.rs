@@ -1,4 +1,4 @@
-//! Which of this host's addresses to listen at.
+//! This host's network interfaces, and the choice of the addresses to listen at.
 
 use super::business_card::Address;
 use std::ffi::CStr;
@@ -13,17 +13,19 @@ pub struct Interface {
     pub address: Address,
 }
 
-/// What FERRY_TCP_IF asks for: names of interfaces (a `*` at the end stands for anything) or
-/// networks, separated by commas.
+/// One item of FERRY_TCP_IF's list.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Wanted {
+enum Selector {
+    /// The interface of this name.
     Name(String),
+    /// Interfaces whose names begin so (`ib*`).
     Prefix(String),
+    /// Interfaces in this network.
     Network(Address),
 }
 
-impl Wanted {
-    fn parse(word: &str) -> Result<Wanted, String> {
+impl Selector {
+    fn parse(word: &str) -> Result<Selector, String> {
         if let Some((ip, prefix)) = word.split_once('/') {
             let network = ip
                 .parse::<IpAddr>()
@@ -31,7 +33,7 @@ impl Wanted {
                 .zip(prefix.parse::<u8>().ok())
                 .filter(|(ip, prefix)| *prefix <= if ip.is_ipv4() { 32 } else { 128 });
             return match network {
-                Some((ip, prefix)) => Ok(Wanted::Network(Address { ip, prefix })),
+                Some((ip, prefix)) => Ok(Selector::Network(Address { ip, prefix })),
                 None => Err(format!(
                     "{word:?} in FERRY_TCP_IF is no network; write it like 10.1.0.0/16 or fd00::/64"
                 )),
@@ -39,38 +41,37 @@ impl Wanted {
         }
         if let Ok(ip) = word.parse::<IpAddr>() {
             let prefix = if ip.is_ipv4() { 32 } else { 128 };
-            return Ok(Wanted::Network(Address { ip, prefix }));
+            return Ok(Selector::Network(Address { ip, prefix }));
         }
         Ok(match word.strip_suffix('*') {
-            Some(start) => Wanted::Prefix(start.into()),
-            None => Wanted::Name(word.into()),
+            Some(start) => Selector::Prefix(start.into()),
+            None => Selector::Name(word.into()),
         })
     }
 
     fn accepts(&self, interface: &Interface) -> bool {
         match self {
-            Wanted::Name(name) => *name == interface.name,
-            Wanted::Prefix(start) => interface.name.starts_with(start),
-            Wanted::Network(network) => network.same_network(interface.address.ip),
+            Selector::Name(name) => *name == interface.name,
+            Selector::Prefix(start) => interface.name.starts_with(start),
+            Selector::Network(network) => network.same_network(interface.address.ip),
         }
     }
 }
 
-/// The addresses to listen at: those that `wanted` (FERRY_TCP_IF) names; without it, in a job of
-/// one host the loopback's, else all but the loopback's, those of docker's and libvirt's bridges
-/// and link-local ones.
+/// The addresses to listen at: those that `asked` (FERRY_TCP_IF) selects. Without it, in a job on
+/// one host the loopback addresses; otherwise all but the loopback addresses, those of docker's and
+/// libvirt's bridges, and link-local ones.
 ///
-/// Errors: none is left; the text says which there are.
+/// Errors: none is left. The text names those that there are.
 pub fn choose(
     all: &[Interface],
-    wanted: Option<&str>,
+    asked: Option<&str>,
     one_host: bool,
 ) -> Result<Vec<Address>, String> {
-    let asked = wanted;
-    let wanted = wanted
+    let selectors = asked
         .map(|list| {
             let words = list.split(',').map(str::trim).filter(|w| !w.is_empty());
-            words.map(Wanted::parse).collect::<Result<Vec<_>, _>>()
+            words.map(Selector::parse).collect::<Result<Vec<_>, _>>()
         })
         .transpose()?
         .filter(|words| !words.is_empty());
@@ -79,18 +80,17 @@ pub fn choose(
         chosen.map(|i| i.address).collect()
     };
     let loopback = |i: &Interface| i.address.ip.is_loopback();
-    let found = match &wanted {
+    let found = match &selectors {
         Some(words) => pick(&|i| {
             words.iter().any(|w| w.accepts(i))
                 && (!link_local(i.address.ip)
-                    || words.iter().any(|w| matches!(w, Wanted::Network(_))))
+                    || words.iter().any(|w| matches!(w, Selector::Network(_))))
                 && !scoped(i.address.ip)
         }),
         None if one_host => pick(&loopback),
         None => {
             let outward = pick(&|i| !loopback(i) && !bridge(&i.name) && !link_local(i.address.ip));
-            // A machine without a network: its ranks can only be on this one host, whatever they
-            // call it.
+            // A machine without a network: all ranks are on this host, whatever they call it.
             if outward.is_empty() {
                 pick(&loopback)
             } else {
@@ -110,7 +110,7 @@ pub fn choose(
     } else {
         there.join(", ")
     };
-    Err(match asked.filter(|_| wanted.is_some()) {
+    Err(match asked.filter(|_| selectors.is_some()) {
         Some(list) => {
             format!("no interface that is up fits FERRY_TCP_IF={list} (there are: {there})")
         }
@@ -118,7 +118,7 @@ pub fn choose(
     })
 }
 
-/// Interfaces that lead to containers and virtual machines of this host and nowhere else.
+/// Returns whether an interface leads only to containers and virtual machines of this host.
 fn bridge(name: &str) -> bool {
     name.starts_with("docker") || name.starts_with("virbr")
 }
@@ -130,8 +130,8 @@ fn link_local(ip: IpAddr) -> bool {
     }
 }
 
-/// Addresses that mean nothing without the name of an interface, which is not the same on two
-/// hosts.
+/// Returns whether an address means nothing without the name of an interface, which differs from
+/// host to host.
 fn scoped(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }

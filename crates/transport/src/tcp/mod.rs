@@ -1,4 +1,5 @@
-//! TCP between hosts. How connections come about and carry messages stands in [`crate::connected`].
+//! TCP as a medium for connections: addresses to listen at, calls, and the options of its sockets.
+//! How connections are established and carry messages is in [`crate::connected`].
 
 mod business_card;
 mod interfaces;
@@ -17,23 +18,26 @@ use std::time::Duration;
 /// The transport's name in FERRY_TRANSPORTS and in reports.
 pub const NAME: &str = "tcp";
 
-/// FERRY_TCP_LEND: large messages go without a copy at the sender. Unset: where that is faster.
+/// FERRY_TCP_LEND: whether large messages go by zero copy. Unset: where that is faster.
 static ZERO_COPY: OnceLock<ZeroCopy> = OnceLock::new();
 
-/// How silent a host may be: FERRY_TCP_TIMEOUT, in seconds.
+/// How long a host may be silent, and a process be called in vain, without FERRY_TCP_TIMEOUT. A
+/// choice: longer than a switch takes to come back, shorter than a user waits.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the user sets.
+/// The user's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// FERRY_TCP_IF.
+    /// FERRY_TCP_IF: the interfaces to listen at.
     pub interfaces: Option<String>,
-    /// FERRY_TCP_TIMEOUT.
+    /// FERRY_TCP_TIMEOUT: how long a host may be silent.
     pub timeout: Duration,
 }
 
 impl Settings {
-    /// From the environment. Errors: a value that makes no sense.
+    /// Reads them from the environment.
+    ///
+    /// Errors: a value that makes no sense.
     pub fn from_environment() -> Result<Settings, TransportError> {
         let set = |name: &str| std::env::var(name).ok().filter(|v| !v.trim().is_empty());
         let timeout = match set("FERRY_TCP_TIMEOUT") {
@@ -51,7 +55,7 @@ impl Settings {
                 }
             },
         };
-        let lends = match set("FERRY_TCP_LEND").as_deref().map(str::trim) {
+        let zero_copy = match set("FERRY_TCP_LEND").as_deref().map(str::trim) {
             None => ZeroCopy::IfFaster,
             Some("1") => ZeroCopy::Always,
             Some("0") => ZeroCopy::Never,
@@ -63,7 +67,7 @@ impl Settings {
                 });
             }
         };
-        let _ = ZERO_COPY.set(lends);
+        let _ = ZERO_COPY.set(zero_copy);
         let congestion = set("FERRY_TCP_CONGESTION");
         if let Err(cause) = socket::choose_congestion(congestion.as_deref().map(str::trim)) {
             return Err(TransportError::Setting {
@@ -88,7 +92,7 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// Listens.
+    /// Listens at this host's chosen addresses.
     ///
     /// Errors: no address to listen at, or the system refuses.
     pub fn listen(welcome: &Welcome, settings: &Settings) -> Result<Tcp, TransportError> {
@@ -127,7 +131,7 @@ impl Tcp {
         })
     }
 
-    /// A transport of TCP alone. Under a foreign launcher blocks until all ranks have opened
+    /// Opens a transport of TCP alone. Under a foreign launcher, blocks until all ranks have opened
     /// theirs.
     ///
     /// Errors: no address to listen at, or the system or the launcher refuses.
@@ -188,7 +192,7 @@ impl Medium for Tcp {
     }
 }
 
-/// An open connection of TCP.
+/// Operations on the socket of an open TCP connection.
 struct TcpOps;
 
 impl SocketOps for TcpOps {
@@ -199,8 +203,8 @@ impl SocketOps for TcpOps {
         ZERO_COPY.get().copied().unwrap_or(ZeroCopy::IfFaster)
     }
     fn opened(&self, socket: &OwnedFd) {
-        socket::suit_distance(socket);
-        socket::bound_window(socket);
+        socket::restore_congestion_if_far(socket);
+        socket::limit_window_if_close(socket);
     }
     fn unacknowledged(&self, socket: &OwnedFd) -> usize {
         socket::unacknowledged(socket)

@@ -1,4 +1,4 @@
-//! TCP sockets as this transport wants them.
+//! TCP sockets: made, connected, and with the options that suit messages.
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -10,13 +10,15 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Connections that the system accepts before this process looks.
+/// Most connections that the system keeps for a listener until this process accepts them. A choice;
+/// the system lowers it to its own limit (/proc/sys/net/core/somaxconn).
 const BACKLOG: i32 = 1024;
 
-/// FlatBoard trips below this are those of one site.
-const NEAR: Duration = Duration::from_millis(10);
+/// Connections with a shorter round trip are near. A choice: the round trips of one site are
+/// shorter, those over long lines are longer.
+const NEAR_MAX_RTT: Duration = Duration::from_millis(10);
 /// The congestion control of near connections where the system's own is BBR. Every process may use
-/// it.
+/// it. Measured (docs/measured/tcp.md): 1.6 GB/s by BBR, 8.4 by Reno.
 const NEAR_CONTROL: &str = "reno";
 
 /// Which congestion control connections use.
@@ -24,16 +26,17 @@ const NEAR_CONTROL: &str = "reno";
 pub enum Congestion {
     /// The system's own.
     System,
-    /// [`NEAR_CONTROL`] for near connections, and the system's own, named here, for others.
+    /// [`NEAR_CONTROL`] for near connections. For others the system's own, which has this name.
     Near(String),
-    /// This one.
+    /// The one of this name.
     Named(String),
 }
 
+/// This process's congestion control, once decided.
 static CONGESTION: OnceLock<Congestion> = OnceLock::new();
 
-/// Decides which congestion control this process's connections use: `asked` is what
-/// FERRY_TCP_CONGESTION says. The first decision holds.
+/// Decides which congestion control this process's connections use. `asked`: the value of
+/// FERRY_TCP_CONGESTION. The first decision holds.
 ///
 /// Errors: the system has none of this name, or refuses it.
 pub fn choose_congestion(asked: Option<&str>) -> std::io::Result<()> {
@@ -55,50 +58,51 @@ pub fn choose_congestion(asked: Option<&str>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Bytes that may have come and not been read, over [`CLOSE`] connections: twice that is 14 packets
-/// of 64 KiB. 16 are sent by one call before it looks for acknowledgements (`process_backlog` in
-/// the system's tcp_sendmsg_locked), and then it finds all of a window at once.
-const WINDOW: usize = 448 * 1024;
-/// FlatBoard trips within which twice as much (the system doubles it) is more than a network
-/// carries: 5 GB/s.
-const CLOSE: Duration = Duration::from_micros(200);
+/// Receive buffer of close connections, bytes. The system doubles it: 14 packets of 64 KiB. One
+/// call sends 16 before it looks for acknowledgements (`process_backlog` in the kernel's
+/// tcp_sendmsg_locked), and then finds those of a whole window at once. Measured
+/// (docs/measured/tcp.md).
+const WINDOW_BYTES: usize = 448 * 1024;
+/// Connections with a shorter round trip are close. Within it, the doubled window is more than
+/// networks carry: 5 GB/s.
+const CLOSE_MAX_RTT: Duration = Duration::from_micros(200);
 
-/// Whether connections get [`WINDOW`].
-static BOUND: OnceLock<bool> = OnceLock::new();
+/// Whether close connections get [`WINDOW_BYTES`], once decided.
+static WINDOW_IS_LIMITED: OnceLock<bool> = OnceLock::new();
 
-/// Decides whether close connections take at most [`WINDOW`] from their peers before it is read;
-/// larger windows, which the system would come to by itself, only mean more acknowledgements. The
-/// first decision holds.
+/// Decides whether close connections get [`WINDOW_BYTES`]. The system would choose larger windows
+/// by itself, which only mean more acknowledgements. The first decision holds.
 pub fn choose_window() {
-    // Less than asked for would be worse than the system's own choice, to which there is no way
-    // back: tried on another socket.
+    // A smaller buffer than asked for would be worse than the system's own choice, and there is no
+    // way back to that. So it is tried on another socket.
     let granted = || {
         let flags = SocketFlags::CLOEXEC;
         socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).is_ok_and(|trial| {
-            sockopt::set_socket_recv_buffer_size(&trial, WINDOW).is_ok()
-                && sockopt::socket_recv_buffer_size(&trial).is_ok_and(|n| n >= 2 * WINDOW)
+            sockopt::set_socket_recv_buffer_size(&trial, WINDOW_BYTES).is_ok()
+                && sockopt::socket_recv_buffer_size(&trial).is_ok_and(|n| n >= 2 * WINDOW_BYTES)
         })
     };
-    let _ = BOUND.set(granted());
+    let _ = WINDOW_IS_LIMITED.set(granted());
 }
 
-/// Gives a connection that turns out to be close its [`WINDOW`].
-pub fn bound_window(socket: &OwnedFd) {
-    if BOUND.get() == Some(&true)
-        && info(socket).is_some_and(|i| Duration::from_micros(i.tcpi_rtt.into()) < CLOSE)
+/// Gives an open connection that is close the window [`WINDOW_BYTES`].
+pub fn limit_window_if_close(socket: &OwnedFd) {
+    if WINDOW_IS_LIMITED.get() == Some(&true)
+        && info(socket).is_some_and(|i| Duration::from_micros(i.tcpi_rtt.into()) < CLOSE_MAX_RTT)
     {
         // If it is refused, the connection works all the same.
-        let _ = sockopt::set_socket_recv_buffer_size(socket, WINDOW);
+        let _ = sockopt::set_socket_recv_buffer_size(socket, WINDOW_BYTES);
     }
 }
 
+/// A new socket with this process's congestion control.
 fn stream(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-    // BBR measures how much a connection carries and sends no faster than that: of messages that
-    // come in bursts it sees too little. It has to be replaced before the connection stands:
-    // once it has begun to pace a socket, that stays so. A system that refuses keeps its own,
-    // which is slower and no fault.
+    // BBR measures how much a connection carries, and sends no faster than that. Of messages that
+    // come in bursts it measures too little. It must be replaced before the connection is made: it
+    // paces a socket, and a paced socket stays so. A system that refuses keeps its own, which is
+    // slower and no fault.
     let _ = match CONGESTION.get() {
         None | Some(Congestion::System) => Ok(()),
         Some(Congestion::Near(_)) => sockopt::set_tcp_congestion(&socket, NEAR_CONTROL),
@@ -107,10 +111,10 @@ fn stream(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Gives a connection that turns out to go far the system's own congestion control back.
-pub fn suit_distance(socket: &OwnedFd) {
+/// Gives an open connection that is not near the system's own congestion control back.
+pub fn restore_congestion_if_far(socket: &OwnedFd) {
     if let Some(Congestion::Near(own)) = CONGESTION.get()
-        && info(socket).is_some_and(|i| Duration::from_micros(i.tcpi_rtt.into()) >= NEAR)
+        && info(socket).is_some_and(|i| Duration::from_micros(i.tcpi_rtt.into()) >= NEAR_MAX_RTT)
     {
         // If it is refused, the connection works all the same.
         let _ = sockopt::set_tcp_congestion(socket, own);
@@ -124,7 +128,7 @@ fn family(ip: IpAddr) -> AddressFamily {
     }
 }
 
-/// Listens at `ip`, at a port of the system's choice.
+/// Listens at `ip`, at a port of the system's choice. Returns the socket and the port.
 pub fn listener(ip: IpAddr) -> rustix::io::Result<(OwnedFd, u16)> {
     let socket = stream(family(ip))?;
     if ip.is_ipv6() {
@@ -145,20 +149,20 @@ pub fn accept(listener: &OwnedFd, timeout: Duration) -> rustix::io::Result<Optio
                 Ok(Some(socket))
             }
             Err(Errno::AGAIN) => Ok(None),
-            // Of connections that ended before they were accepted nothing needs to be said.
+            // Connections that have ended before they were accepted need no report.
             Err(Errno::INTR | Errno::CONNABORTED | Errno::PROTO) => continue,
             Err(e) => Err(e),
         };
     }
 }
 
-/// Who is at the other end, as long as there is one.
+/// The address at the other end, as long as there is one.
 pub fn peer(socket: &OwnedFd) -> Option<SocketAddr> {
     let peer = rustix::net::getpeername(socket).ok().flatten()?;
     SocketAddr::try_from(peer).ok()
 }
 
-/// Begins to connect; the socket can be written to when that is done, one way or the other.
+/// Begins to connect. The socket can be written to when that has succeeded or failed.
 pub fn caller(to: SocketAddr, timeout: Duration) -> rustix::io::Result<OwnedFd> {
     let socket = stream(family(to.ip()))?;
     prepare(&socket, timeout)?;
@@ -168,7 +172,7 @@ pub fn caller(to: SocketAddr, timeout: Duration) -> rustix::io::Result<OwnedFd> 
     }
 }
 
-/// How a begun connect ended; `None`: it has not yet.
+/// How a connect has ended. `None`: it has not yet.
 pub fn connected(socket: &OwnedFd) -> Option<Result<(), Errno>> {
     if let Ok(Err(e)) | Err(e) = sockopt::socket_error(socket) {
         return Some(Err(e));
@@ -180,20 +184,20 @@ pub fn connected(socket: &OwnedFd) -> Option<Result<(), Errno>> {
     }
 }
 
-/// No delay for small segments; and a host that has gone silent is noticed where nothing is under
-/// way to it.
+/// Turns off the delay of small segments. Turns on keep-alive probes, by which a silent host is
+/// noticed while nothing is under way to it.
 fn prepare(socket: &OwnedFd, timeout: Duration) -> rustix::io::Result<()> {
     sockopt::set_tcp_nodelay(socket, true)?;
     sockopt::set_socket_keepalive(socket, true)?;
-    // One idle third, then three unanswered questions within half of the timeout.
+    // The first probe after a third of the time-out, three of them within the next half of it.
     let second = Duration::from_secs(1);
     sockopt::set_tcp_keepidle(socket, (timeout / 3).max(second))?;
     sockopt::set_tcp_keepintvl(socket, (timeout / 6).max(second))?;
     sockopt::set_tcp_keepcnt(socket, 3)
 }
 
-/// What the system says of a socket by getsockopt(2), written over `value`: what it does not write
-/// stays as it is. `None`: it says nothing.
+/// An option of a socket (getsockopt(2)), written over `value`: what the system does not write stays
+/// as it is. `None`: the system refuses.
 ///
 /// # Safety
 /// `T` holds numbers only, so that any bytes are valid for it.
@@ -213,7 +217,7 @@ unsafe fn option<T>(
     (got == 0).then_some(value)
 }
 
-/// What the system knows of a connection.
+/// The system's figures of a connection (TCP_INFO, tcp(7)).
 fn info(socket: &OwnedFd) -> Option<libc::tcp_info> {
     // SAFETY: all fields are numbers.
     unsafe {
@@ -238,11 +242,11 @@ pub fn unacknowledged(socket: &OwnedFd) -> usize {
     if got == 0 { bytes.max(0) as usize } else { 0 }
 }
 
-/// Does what has come and not been read take no memory? (SO_MEMINFO, SK_MEMINFO_RMEM_ALLOC; Linux
-/// 4.12. Where there is none, it is not said to be empty.)
+/// Returns whether there is certainly nothing to read: what has come and not been read takes no
+/// memory (SO_MEMINFO, SK_MEMINFO_RMEM_ALLOC; Linux 4.12). False where the system has no such option.
 ///
-/// Unlike all other ways to ask this one does not take the socket's lock: what arrives while that
-/// is held is left to who holds it.
+/// Unlike all other ways to ask, this one does not take the socket's lock. What arrives while the
+/// lock is held must be processed by its holder.
 #[inline]
 pub fn is_empty(socket: &OwnedFd) -> bool {
     // SAFETY: a number; the first of the system's.
@@ -250,13 +254,14 @@ pub fn is_empty(socket: &OwnedFd) -> bool {
     bytes == Some(0)
 }
 
-/// The socket is told of as readable only when this many bytes have come (SO_RCVLOWAT, socket(7)):
-/// a process that computes is interrupted less often. The system widens the receive window as far
-/// as that needs, and tells all the same when its memory or the window is at an end.
+/// Sets the low-water mark: the socket is reported as readable only when this many bytes have come
+/// (SO_RCVLOWAT, socket(7)). A process that computes is then interrupted less often. The system
+/// widens the receive window as far as needed. It reports the socket earlier if its memory or the
+/// window is exhausted.
 pub fn set_receive_low_water(socket: &OwnedFd, bytes: usize) {
-    if bytes > WINDOW / 2 {
-        // A buffer whose size was set holds half of it back, and is not widened: it is the system's
-        // again (SO_BUF_LOCK; before Linux 5.16 less gathers).
+    if bytes > WINDOW_BYTES / 2 {
+        // A buffer whose size was set holds half of it back, and is not widened. So its size is
+        // left to the system again (SO_BUF_LOCK; before Linux 5.16 fewer bytes collect).
         set(socket, libc::SO_BUF_LOCK, 0);
     }
     let least = libc::c_int::try_from(bytes.max(1)).unwrap_or(libc::c_int::MAX);
@@ -309,10 +314,10 @@ mod tests {
         assert!(is_empty(&called));
         assert!(!unanswered(&called).unwrap().0);
         choose_window();
-        bound_window(&called);
+        limit_window_if_close(&called);
         let buffer = sockopt::socket_recv_buffer_size(&called).unwrap();
-        if BOUND.get() == Some(&true) {
-            assert_eq!(buffer, 2 * WINDOW);
+        if WINDOW_IS_LIMITED.get() == Some(&true) {
+            assert_eq!(buffer, 2 * WINDOW_BYTES);
         }
         for most in [1 << 20, 1] {
             set_receive_low_water(&called, most);
@@ -322,7 +327,7 @@ mod tests {
             let before = sockopt::tcp_congestion(end).unwrap();
             assert!(!before.starts_with("bbr"), "another one was chosen");
             // The loopback is near: nothing changes.
-            suit_distance(end);
+            restore_congestion_if_far(end);
             assert_eq!(sockopt::tcp_congestion(end).unwrap(), before);
         }
         drop(listening);
