@@ -75,7 +75,9 @@ fn tcp(size: u32, encrypt: bool) -> Transports {
 
 fn tipc(size: u32, encrypt: bool) -> Transports {
     let cards = Cards::default();
-    let settings = tipc::Settings { kind: tipc::KIND };
+    let settings = tipc::Settings {
+        kind: tipc::DEFAULT_KIND,
+    };
     let open = |rank| {
         let directory = Memory {
             rank,

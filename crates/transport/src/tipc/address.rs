@@ -12,20 +12,21 @@ pub struct Name {
 }
 
 impl Name {
-    /// The name of a rank: a job's ranks stand side by side, jobs far apart. Two jobs whose places
-    /// fall together are told apart by their ports, which stand on the ranks' cards.
+    /// The name of a rank. A job's ranks have instances side by side, jobs lie far apart. If the
+    /// instances of two jobs are the same, their ports differ, and those are on the ranks' business
+    /// cards.
     pub fn of_rank(kind: u32, job: u64, size: u32, rank: u32) -> Name {
         let bits = u32::BITS - size.saturating_sub(1).leading_zeros();
-        // Numbers of jobs may differ in few bits (splitmix64's last step mixes them).
+        // Numbers of jobs may differ in few bits. The last step of splitmix64 mixes them.
         let mut mixed = job ^ (job >> 30);
         mixed = mixed.wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed ^= mixed >> 27;
         mixed = mixed.wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^= mixed >> 31;
-        let place = (mixed as u32).checked_shl(bits).unwrap_or(0);
+        let first = (mixed as u32).checked_shl(bits).unwrap_or(0);
         Name {
             kind,
-            instance: place | rank,
+            instance: first | rank,
         }
     }
 }
@@ -36,12 +37,12 @@ impl fmt::Display for Name {
     }
 }
 
-/// A socket's own address, which no other one has while it lives.
+/// A socket's own address, which no other socket has while it lives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Id {
     /// Its number on its node.
     pub port: u32,
-    /// Its node; 0 on a node that is in no network.
+    /// Its node. 0: a node that is in no network.
     pub node: u32,
 }
 
@@ -57,32 +58,32 @@ impl fmt::Display for Id {
 pub struct Port {
     /// The name.
     pub name: Name,
-    /// Which port.
+    /// The port's socket.
     pub id: Id,
 }
 
-/// Bytes of a [`Port`] on a card.
-const CARD: usize = 16;
+/// Bytes of a [`Port`] on a business card.
+const CARD_BYTES: usize = 16;
 
 impl Port {
-    /// As it stands on a card: four numbers, little endian.
-    pub fn encode(self) -> [u8; CARD] {
+    /// Encodes the port for a business card: four numbers, little endian.
+    pub fn encode(self) -> [u8; CARD_BYTES] {
         let words = [
             self.name.kind,
             self.name.instance,
             self.id.port,
             self.id.node,
         ];
-        let mut out = [0; CARD];
+        let mut out = [0; CARD_BYTES];
         for (at, word) in out.chunks_exact_mut(4).zip(words) {
             at.copy_from_slice(&word.to_le_bytes());
         }
         out
     }
 
-    /// Reads a card. `None`: it is none.
+    /// Decodes a card. `None`: it is none.
     pub fn decode(card: &[u8]) -> Option<Port> {
-        let card: &[u8; CARD] = card.try_into().ok()?;
+        let card: &[u8; CARD_BYTES] = card.try_into().ok()?;
         let word = |n: usize| {
             let [a, b, c, d] = [card[n], card[n + 1], card[n + 2], card[n + 3]];
             u32::from_le_bytes([a, b, c, d])
@@ -95,7 +96,7 @@ impl Port {
             port: word(8),
             node: word(12),
         };
-        // Types below are the system's own, and no socket has number 0.
+        // Lower service types are the system's own, and no socket has number 0.
         (name.kind >= super::KIND_MIN && id.port != 0).then_some(Port { name, id })
     }
 }

@@ -1,10 +1,10 @@
-//! TIPC between nodes: names in place of hosts and ports, the kernel's own answer to who is there,
-//! and its own retransmission.
+//! TIPC as a medium for connections: service names in place of hosts and ports, and events from the
+//! kernel when a name or a node comes or goes.
 //!
-//! After Zhao and Zhang, "MPICH2 over TIPC" (docs/transports/tipc.md): rank to address is {service
-//! type, instance}; a listener publishes it; the first message of a connection sets it up; what is
-//! longer than a packet is cut, with its length in front of each piece. How connections
-//! carry messages stands in [`crate::connected`].
+//! After Zhao and Zhang, "MPICH2 over TIPC" (docs/transports/tipc.md). A rank's address is a name
+//! {service type, instance}, which its listener publishes. The first message of a connection sets it
+//! up. What is longer than a packet is divided, with its length in front of each part. How
+//! connections carry messages is in [`crate::connected`].
 
 mod address;
 mod socket;
@@ -21,36 +21,40 @@ use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
-use topology::{About, Event, Topology, What};
+use topology::{Change, Event, Subject, Topology};
 
 /// The transport's name in FERRY_TRANSPORTS and in reports.
 pub const NAME: &str = "tipc";
-/// The service type of ranks, where FERRY_TIPC_TYPE does not say another.
-pub const KIND: u32 = 18_888;
-/// Service types below are the system's own.
+/// The service type of ranks without FERRY_TIPC_TYPE. A choice: any number above the system's own.
+pub const DEFAULT_KIND: u32 = 18_888;
+/// Lowest service type that is not the system's own (TIPC_RESERVED_TYPES, linux/tipc.h).
 const KIND_MIN: u32 = 64;
-/// Longest message that TIPC carries, bytes (linux/tipc.h).
-const MESSAGE_MAX: usize = 66_000;
-/// How long a process may be called in vain.
+/// Longest message that TIPC carries, bytes (TIPC_MAX_USER_MSG_SIZE, linux/tipc.h).
+const MESSAGE_MAX_BYTES: usize = 66_000;
+/// How long a process may be called in vain. A choice: links notice the loss of a node within
+/// seconds.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the name of a process whose node is joined to this one may take to come here: it was
-/// published before its card was left.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// For how long the loss of a node explains why a connection to it has broken: the kernel breaks
-/// them with the links, and a process that stood still itself hears of both when it goes on.
-const LOST_LATELY: Duration = Duration::from_secs(5);
-/// How long a link may be silent, and how to change that.
+/// How long the name of a process may take to reach this node, if its node is joined to this one. A
+/// choice: the name was published before the card, and spreads in milliseconds.
+const NAME_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the loss of a node explains why a connection to it has broken. A choice: the kernel
+/// breaks connections together with the links, but a process that stood still itself hears of both
+/// later.
+const LOSS_EXPLAINS: Duration = Duration::from_secs(5);
+/// How long a link may be silent, and how to change that. For messages.
 const TOLERANCE: &str = "1.5 seconds unless set: `tipc bearer set tolerance MILLISECONDS media eth device …`, on both nodes";
 
-/// What the user sets.
+/// The user's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// FERRY_TIPC_TYPE.
+    /// FERRY_TIPC_TYPE: the service type of the job's ranks.
     pub kind: u32,
 }
 
 impl Settings {
-    /// From the environment. Errors: a value that makes no sense.
+    /// Reads them from the environment.
+    ///
+    /// Errors: a value that makes no sense.
     pub fn from_environment() -> Result<Settings, TransportError> {
         let kind = match std::env::var("FERRY_TIPC_TYPE") {
             Ok(text) if !text.trim().is_empty() => match text.trim().parse() {
@@ -63,7 +67,7 @@ impl Settings {
                     });
                 }
             },
-            _ => KIND,
+            _ => DEFAULT_KIND,
         };
         Ok(Settings { kind })
     }
@@ -72,8 +76,8 @@ impl Settings {
 /// A process that is being called.
 struct Called {
     port: Port,
-    /// Its name is published by its port.
-    here: bool,
+    /// The process's port has published its name.
+    published: bool,
 }
 
 /// TIPC as a medium for connections.
@@ -83,7 +87,7 @@ pub struct Tipc {
     topology: Topology,
     /// Nodes that are joined to this one.
     nodes: HashSet<u32>,
-    /// Nodes that were not for a while, and when that was last heard of.
+    /// Nodes that were lost, and when that was last reported. They may have come back since.
     lost: HashMap<u32, Instant>,
     called: HashMap<ProcId, Called>,
 }
@@ -121,7 +125,7 @@ impl Tipc {
         })
     }
 
-    /// A transport of TIPC alone. Under a foreign launcher blocks until all ranks have opened
+    /// Opens a transport of TIPC alone. Under a foreign launcher, blocks until all ranks have opened
     /// theirs.
     ///
     /// Errors: the system has no TIPC, or it or the launcher refuses.
@@ -141,18 +145,19 @@ impl Tipc {
         !self.nodes.is_empty()
     }
 
-    fn is_near(&self, node: u32) -> bool {
+    /// Returns whether `node` is this node or joined to it.
+    fn is_joined_to(&self, node: u32) -> bool {
         node == self.own.id.node || self.nodes.contains(&node)
     }
 
-    /// An event becomes news.
-    fn heard(&mut self, event: Event) -> Vec<MediumEvent> {
-        match (event.about, event.what) {
-            (About::Nodes, What::Published(_)) if event.name.instance != self.own.id.node => {
+    /// Takes an event of the topology server. Returns what it means for processes that are called.
+    fn on_event(&mut self, event: Event) -> Vec<MediumEvent> {
+        match (event.subject, event.change) {
+            (Subject::Nodes, Change::Published(_)) if event.name.instance != self.own.id.node => {
                 self.nodes.insert(event.name.instance);
                 Vec::new()
             }
-            (About::Nodes, What::Withdrawn(_)) => {
+            (Subject::Nodes, Change::Withdrawn(_)) => {
                 let node = event.name.instance;
                 self.nodes.remove(&node);
                 self.lost.insert(node, Instant::now());
@@ -160,26 +165,26 @@ impl Tipc {
                 let gone = |(&p, _)| MediumEvent::Unreachable(p, no_link(node));
                 of_node.map(gone).collect()
             }
-            (About::Process(process), what) => {
+            (Subject::Process(process), change) => {
                 let Some(called) = self.called.get_mut(&process) else {
                     return Vec::new();
                 };
                 let port = called.port;
-                match what {
-                    What::Published(id) if id == port.id => {
-                        called.here = true;
+                match change {
+                    Change::Published(id) if id == port.id => {
+                        called.published = true;
                         vec![MediumEvent::Reachable(process)]
                     }
-                    What::Withdrawn(id) if id == port.id => {
-                        called.here = false;
+                    Change::Withdrawn(id) if id == port.id => {
+                        called.published = false;
                         vec![MediumEvent::Unreachable(
                             process,
                             "it has ended (its name is withdrawn)".into(),
                         )]
                     }
-                    What::PollThrottle if !called.here => {
+                    Change::TimedOut if !called.published => {
                         self.called.remove(&process);
-                        let seconds = PATIENCE.as_secs();
+                        let seconds = NAME_TIMEOUT.as_secs();
                         vec![MediumEvent::Unreachable(
                             process,
                             format!("its name has not come here in {seconds} seconds"),
@@ -193,6 +198,7 @@ impl Tipc {
     }
 }
 
+/// The message where no link leads to `node`.
 fn no_link(node: u32) -> String {
     format!(
         "no TIPC link leads to its node {node:x}: enable a bearer on both (`tipc bearer enable …`) and see `tipc link list`"
@@ -225,19 +231,25 @@ impl Medium for Tipc {
         let PeerAddress::Tipc(port) = *at else {
             return Err("it is no address of TIPC".into());
         };
-        if !self.is_near(port.id.node) {
+        if !self.is_joined_to(port.id.node) {
             return Err(no_link(port.id.node));
         }
         match self.called.get(&process) {
-            Some(called) if called.here => {
+            Some(called) if called.published => {
                 let socket = socket::caller(port.id, hello).map_err(|e| e.to_string())?;
                 Ok(CallStart::Greeting(socket))
             }
             Some(_) => Ok(CallStart::Awaited),
             None => {
-                let asked = self.topology.watch(process, port.name, PATIENCE);
+                let asked = self.topology.watch(process, port.name, NAME_TIMEOUT);
                 asked.map_err(|e| format!("the topology server cannot be asked: {e}"))?;
-                self.called.insert(process, Called { port, here: false });
+                self.called.insert(
+                    process,
+                    Called {
+                        port,
+                        published: false,
+                    },
+                );
                 Ok(CallStart::Awaited)
             }
         }
@@ -247,8 +259,10 @@ impl Medium for Tipc {
     }
     fn forget(&mut self, process: ProcId) {
         if let Some(called) = self.called.remove(&process) {
-            // What still comes of a subscription that could not be taken back is not listened to.
-            let _ = self.topology.leave(process, called.port.name, PATIENCE);
+            // Events of a subscription that could not be cancelled are ignored.
+            let _ = self
+                .topology
+                .unwatch(process, called.port.name, NAME_TIMEOUT);
         }
     }
     fn peer_address(&self, socket: &OwnedFd) -> Option<String> {
@@ -260,11 +274,11 @@ impl Medium for Tipc {
     }
     fn cause_of_loss(&self, node: u32) -> Option<String> {
         let since = self.lost.get(&node)?.elapsed();
-        if !self.is_near(node) {
+        if !self.is_joined_to(node) {
             Some(format!(
                 "no TIPC link leads to its node {node:x} any more: the node is down, or nothing was heard of it for longer than its links' tolerance ({TOLERANCE})"
             ))
-        } else if since < LOST_LATELY {
+        } else if since < LOSS_EXPLAINS {
             Some(format!(
                 "all TIPC links to its node {node:x} were lost, {:.1} seconds ago, and every connection with them; they are up again. That node, this one, or the network stood still for longer than the links' tolerance ({TOLERANCE})",
                 since.as_secs_f64()
@@ -291,7 +305,7 @@ impl Medium for Tipc {
         let mut all = Vec::new();
         loop {
             match self.topology.next() {
-                Ok(Some(event)) => all.extend(self.heard(event)),
+                Ok(Some(event)) => all.extend(self.on_event(event)),
                 Ok(None) => return Ok(all),
                 Err(e) => {
                     return Err(TransportError::Refused {
@@ -305,13 +319,13 @@ impl Medium for Tipc {
     }
 }
 
-/// An open connection of TIPC. What its node has taken reaches the other one even if this process
-/// ends, and links, not processes, watch each other: there is nothing to ask here.
+/// Operations on the socket of an open TIPC connection. What the node has taken reaches the other
+/// node even if this process ends. Links watch each other, so there are no figures to ask for.
 struct TipcOps;
 
 impl SocketOps for TipcOps {
-    /// One frame is one of TIPC's messages.
+    /// One frame is one message of TIPC.
     fn stream_max(&self) -> usize {
-        MESSAGE_MAX - frame::HEADER_BYTES - frame::HEAD_MAX_BYTES
+        MESSAGE_MAX_BYTES - frame::HEADER_BYTES - frame::HEAD_MAX_BYTES
     }
 }

@@ -1,4 +1,4 @@
-//! Sockets of AF_TIPC: what the crates for system calls do not know of them.
+//! Sockets of AF_TIPC, whose addresses and options the crate for system calls does not know.
 
 use super::address::{Id, Name};
 use rustix::io::Errno;
@@ -8,17 +8,22 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 /// AF_TIPC (linux/socket.h).
 const FAMILY: u16 = 30;
-/// Connections that the system keeps before this process looks.
+/// Most connections that the system keeps for a listener until this process accepts them. A choice.
 const BACKLOG: i32 = 1024;
-/// Service types of the topology server {1, 1} (linux/tipc.h).
+/// Service type and instance of the topology server (TIPC_TOP_SRV, linux/tipc.h).
 const TOPOLOGY: u32 = 1;
+/// An address that is a service's name (TIPC_SERVICE_ADDR, linux/tipc.h).
 const SERVICE_ADDRESS: u8 = 2;
+/// An address that is one socket's (TIPC_SOCKET_ADDR, linux/tipc.h).
 const SOCKET_ADDRESS: u8 = 3;
+/// A name that is published in the whole cluster (TIPC_CLUSTER_SCOPE, linux/tipc.h).
 const CLUSTER_SCOPE: i8 = 2;
+/// The level of TIPC's socket options (linux/socket.h).
 const SOL_TIPC: i32 = 271;
+/// The option that turns off the delay of small messages (TIPC_NODELAY, linux/tipc.h).
 const NODELAY: i32 = 138;
 
-/// `struct sockaddr_tipc`.
+/// `struct sockaddr_tipc` (linux/tipc.h).
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 struct Raw {
@@ -29,7 +34,8 @@ struct Raw {
     words: [u32; 3],
 }
 
-const LEN: libc::socklen_t = size_of::<Raw>() as libc::socklen_t;
+/// Bytes of an address.
+const ADDRESS_BYTES: libc::socklen_t = size_of::<Raw>() as libc::socklen_t;
 
 impl Raw {
     fn service(name: Name) -> Raw {
@@ -54,6 +60,7 @@ impl Raw {
     }
 }
 
+/// The result of a system call that returns -1 for an error.
 fn done(result: i32) -> rustix::io::Result<()> {
     if result < 0 {
         return Err(last_error());
@@ -77,11 +84,11 @@ fn stream() -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// No delay for small messages.
+/// Turns off the delay of small messages.
 fn prepare(socket: &OwnedFd) {
     let on: libc::c_int = 1;
-    // SAFETY: the option's value is one int, which lives through the call. Kernels before 5.5 do
-    // not know the option and do not delay: that it is refused there is no fault.
+    // SAFETY: the option's value is one int, which lives through the call. Kernels before 5.5 refuse
+    // the option and do not delay, so the result is ignored.
     unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -93,24 +100,25 @@ fn prepare(socket: &OwnedFd) {
     }
 }
 
-/// Listens, then publishes `name` in the cluster: whoever sees it finds a listener.
+/// Listens, then publishes `name` in the cluster: who sees the name finds a listener.
 pub fn listener(name: Name) -> rustix::io::Result<(OwnedFd, Id)> {
     let socket = stream()?;
     listen(&socket, BACKLOG)?;
     let raw = Raw::service(name);
     // SAFETY: the address lives through the call and has this length.
-    done(unsafe { libc::bind(socket.as_raw_fd(), raw.pointer(), LEN) })?;
+    done(unsafe { libc::bind(socket.as_raw_fd(), raw.pointer(), ADDRESS_BYTES) })?;
     let id = own(&socket)?;
     Ok((socket, id))
 }
 
-/// A system call that tells an address.
-type Tell = unsafe extern "C" fn(i32, *mut libc::sockaddr, *mut libc::socklen_t) -> i32;
+/// A system call that returns an address.
+type AddressCall = unsafe extern "C" fn(i32, *mut libc::sockaddr, *mut libc::socklen_t) -> i32;
 
-fn told(socket: &OwnedFd, by: Tell) -> rustix::io::Result<Id> {
-    let (mut raw, mut len) = (Raw::default(), LEN);
+/// The address that `call` returns for a socket.
+fn address_of(socket: &OwnedFd, call: AddressCall) -> rustix::io::Result<Id> {
+    let (mut raw, mut len) = (Raw::default(), ADDRESS_BYTES);
     // SAFETY: the system writes at most `len` bytes, which `raw` has.
-    done(unsafe { by(socket.as_raw_fd(), (&raw mut raw).cast(), &raw mut len) })?;
+    done(unsafe { call(socket.as_raw_fd(), (&raw mut raw).cast(), &raw mut len) })?;
     if raw.family != FAMILY || raw.kind != SOCKET_ADDRESS {
         return Err(Errno::AFNOSUPPORT);
     }
@@ -120,12 +128,12 @@ fn told(socket: &OwnedFd, by: Tell) -> rustix::io::Result<Id> {
 
 /// A socket's own address.
 pub fn own(socket: &OwnedFd) -> rustix::io::Result<Id> {
-    told(socket, libc::getsockname)
+    address_of(socket, libc::getsockname)
 }
 
-/// Who is at the other end.
+/// The address at the other end.
 pub fn peer(socket: &OwnedFd) -> rustix::io::Result<Id> {
-    told(socket, libc::getpeername)
+    address_of(socket, libc::getpeername)
 }
 
 /// The next connection that has come, if there is one.
@@ -137,14 +145,14 @@ pub fn accept(listener: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
                 Ok(Some(socket))
             }
             Err(Errno::AGAIN) => Ok(None),
-            // Of callers that have gone before they were accepted nothing needs to be said.
+            // Callers that have gone before they were accepted need no report.
             Err(Errno::INTR | Errno::CONNABORTED | Errno::CONNRESET | Errno::PROTO) => continue,
             Err(e) => Err(e),
         };
     }
 }
 
-/// Begins a connection with its first message: the answer to that completes it.
+/// Begins a connection with its first message. The answer to that completes it.
 pub fn caller(to: Id, first: &[u8]) -> rustix::io::Result<OwnedFd> {
     let socket = stream()?;
     let raw = Raw::socket(to);
@@ -156,7 +164,7 @@ pub fn caller(to: Id, first: &[u8]) -> rustix::io::Result<OwnedFd> {
             first.len(),
             libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
             raw.pointer(),
-            LEN,
+            ADDRESS_BYTES,
         )
     };
     match usize::try_from(sent) {
@@ -177,6 +185,6 @@ pub fn topology() -> rustix::io::Result<OwnedFd> {
         })
     };
     // SAFETY: the address lives through the call and has this length.
-    done(unsafe { libc::connect(socket.as_raw_fd(), raw.pointer(), LEN) })?;
+    done(unsafe { libc::connect(socket.as_raw_fd(), raw.pointer(), ADDRESS_BYTES) })?;
     Ok(socket)
 }
