@@ -1,12 +1,11 @@
-//! Why a transport could not be set up or used.
+//! The errors of transports: why one could not be set up or used, and why a read failed.
 
 use crate::ProcId;
 
-/// A peer's memory could not be read.
+/// Why a peer's memory could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReadError {
-    /// This wire, or this system's policy, does not allow it for this peer; it never will in this
-    /// job.
+    /// The transport or the system's policy does not allow it for this peer, for the whole job.
     #[error("reading the peer's memory is not allowed")]
     Refused,
     /// The peer's memory is not there (a wrong address, or the peer has ended).
@@ -37,7 +36,7 @@ pub enum TransportError {
         /// What was found.
         what: &'static str,
     },
-    /// No wire leads there.
+    /// No transport leads there.
     #[error("no transport reaches process {peer} (tried: {tried})")]
     Unreachable {
         /// The peer.
@@ -45,7 +44,7 @@ pub enum TransportError {
         /// Transports that were asked.
         tried: String,
     },
-    /// A peer that was, or should have been, there cannot be spoken to any more.
+    /// A peer cannot be reached any more, or did not answer.
     #[error("process {peer} on host {host}: {what}")]
     Lost {
         /// The peer.
@@ -77,7 +76,7 @@ pub enum TransportError {
 }
 
 impl TransportError {
-    /// The one peer that this is about, if it is about one.
+    /// The peer that this error is about, if it is about one.
     pub fn peer(&self) -> Option<ProcId> {
         match self {
             TransportError::Malformed { peer, .. }

@@ -1,4 +1,4 @@
-//! What the floor above gives to a poll: the receiver of all that arrives.
+//! The inbox: what the floor above gives to a poll, to receive all that arrives.
 
 use crate::ProcId;
 
@@ -35,13 +35,13 @@ pub trait Inbox {
     fn stream_placed(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: usize) {}
     /// The next bytes of a stream's body.
     fn stream_part(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: &[u8]) {}
-    /// Bytes that a card brings by itself ([`CardMemory::start_read`](crate::CardMemory)), from
-    /// offset `at` on.
+    /// The next bytes of a card's read ([`CardMemory::start_read`](crate::CardMemory)) of this
+    /// number, from offset `at` on.
     fn card_part(&mut self, _from: ProcId, _number: u32, _at: usize, _bytes: &[u8]) {}
-    /// What comes next lies in memory that is touched for the first time. Its page faults cost more
+    /// The next message is in memory that is touched for the first time. Its page faults cost more
     /// than a copy, so its time says nothing about later messages.
     fn first_touch(&mut self) {}
-    /// What arrives from now on comes by this transport, a place in
-    /// [`TRANSPORT_NAMES`](crate::TRANSPORT_NAMES). At first: shared memory. For counters.
+    /// Sets the transport by which messages arrive from now on, an index in
+    /// [`TRANSPORT_NAMES`](crate::TRANSPORT_NAMES). At first it is shared memory. For counters.
     fn set_transport(&mut self, _index: usize) {}
 }

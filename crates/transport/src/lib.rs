@@ -49,6 +49,7 @@ pub mod connected;
 mod error;
 mod inbox;
 pub mod model;
+mod names;
 mod node_collectives;
 mod poll_throttle;
 mod registry;
@@ -64,8 +65,9 @@ mod wakeup;
 pub use card_memory::CardMemory;
 pub use error::{ReadError, TransportError};
 pub use inbox::Inbox;
+pub use names::TRANSPORT_NAMES;
 pub use node_collectives::NodeCollectives;
-pub use registry::{TRANSPORT_NAMES, Transports, open};
+pub use registry::{Transports, open};
 pub use rendezvous_offload::{Expected, RendezvousOffload};
 pub use transport::{
     Answer, BatchMessage, BatchSent, Body, FRAGMENT_BYTES, FRAGMENT_HEAD_MAX_BYTES, Features,

@@ -1,7 +1,7 @@
-//! A modelled machine's network: what a card's driver does, as a transport ([`ferry_fabric`]).
+//! The transport of a modelled machine: the driver of its card ([`ferry_fabric`]).
 //!
-//! All ranks of such a job are reached by it, those of one node too. Nothing here blocks for the
-//! sake of a peer, only for the model to catch up with this rank's clock.
+//! It reaches all ranks of such a job, also those of the same node. Nothing here blocks for a peer,
+//! only for the model to reach this rank's virtual time.
 
 use crate::{
     Answer, Body, CardMemory, Expected, FRAGMENT_BYTES, FRAGMENT_HEAD_MAX_BYTES, Features, Inbox,
@@ -15,30 +15,33 @@ use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Its name in reports.
+/// The transport's name in reports.
 pub const NAME: &str = "model";
 
-/// Bytes that a message of a synchronous send has in its head beyond those of another one.
-const SPARE: usize = 16;
+/// Bytes by which the head of a synchronous send's message is longer than that of others: a choice
+/// of the floor above. An eager message must fit with it.
+const SYNCHRONOUS_HEAD_BYTES: usize = 16;
 
-/// What this process's program is told of time.
+/// The virtual time that this process's program sees.
 struct Clock {
+    /// The rank's time, picoseconds.
     now: &'static AtomicU64,
-    /// What asking takes.
-    asking: u64,
-    /// How much longer computation takes there; none: it takes no time.
+    /// Picoseconds that a look at the clock takes.
+    read_ps: u64,
+    /// Factor by which computation takes longer on the modelled machine. `None`: it takes no time.
     factor: Option<f64>,
 }
 
+/// This process's clock, if it is on a modelled machine.
 static CLOCK: OnceLock<Clock> = OnceLock::new();
 
 thread_local! {
-    /// The thread's processor time when it last left MPI.
-    static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
+    /// The thread's processor time when it last left MPI, nanoseconds.
+    static LEFT_MPI_AT: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Seconds of virtual time, if this process is on a modelled machine. Asking takes time, too, so
-/// that a loop that waits for a time to pass ends.
+/// Seconds of virtual time, if this process is on a modelled machine. A look at the clock takes time,
+/// too, so that a loop that waits for a time to pass ends.
 #[inline]
 pub fn virtual_time() -> Option<f64> {
     CLOCK.get().map(|clock| {
@@ -46,8 +49,8 @@ pub fn virtual_time() -> Option<f64> {
             Some(factor) => computed(factor, false).as_ps(),
             None => 0,
         };
-        let now = clock.now.fetch_add(clock.asking, Ordering::Relaxed);
-        Time::ps(now + clock.asking + computed).seconds()
+        let now = clock.now.fetch_add(clock.read_ps, Ordering::Relaxed);
+        Time::ps(now + clock.read_ps + computed).seconds()
     })
 }
 
@@ -56,30 +59,33 @@ pub fn is_modelled() -> bool {
     CLOCK.get().is_some()
 }
 
-/// The rank's clock in nanoseconds, for who counts; looking costs nothing. Zero if this process is
-/// on no machine.
+/// The rank's virtual time in nanoseconds, for counters. A look takes no virtual time. Zero if this
+/// process is not on a modelled machine.
 pub fn clock_nanos() -> u64 {
     let clock = CLOCK.get();
     clock.map_or(0, |c| c.now.load(Ordering::Relaxed) / 1000)
 }
 
-/// What this thread has computed since it was last in MPI, in the machine's time; `ends`: it is in
-/// MPI now.
-fn computed(factor: f64, ends: bool) -> Time {
-    let since = if ends { LEFT.take() } else { LEFT.get() };
+/// Virtual time that this thread has computed since it was last in MPI. `enters`: it enters MPI now.
+fn computed(factor: f64, enters: bool) -> Time {
+    let since = if enters {
+        LEFT_MPI_AT.take()
+    } else {
+        LEFT_MPI_AT.get()
+    };
     match since {
         Some(since) => Time::ns(processor_time().saturating_sub(since)).scaled(factor),
         None => Time::ZERO,
     }
 }
 
-/// Of this thread, in nanoseconds.
+/// This thread's processor time, nanoseconds.
 fn processor_time() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Sleeps until the word is no longer `seen`: what [`VirtualTime::idle`] said.
+/// Sleeps until the word's value is no longer `seen`. Both come from [`VirtualTime::idle`].
 pub fn sleep(word: &AtomicU32, seen: u32) {
     ferry_fabric::kernel::sleep(word, seen);
 }
@@ -90,16 +96,17 @@ pub struct Model {
     size: u32,
     client: Client,
     driver: Box<dyn Driver>,
+    /// As in [`Clock`].
     factor: Option<f64>,
-    /// What a thread's coming takes: as much as asking for the time.
-    asking: Time,
+    /// Time that a thread takes to enter MPI while others wait there: as much as a look at the clock.
+    entry: Time,
 }
 
 impl Model {
-    /// Takes the seat of process `me` of `size` in the memory behind `fd`. `concurrent`: threads of
-    /// the program may use it at once.
+    /// Joins the modelled machine in the memory `fd`, as process `me` of `size`. `concurrent`: threads
+    /// of the program may use it at the same time.
     ///
-    /// Errors: that is not the memory of a machine.
+    /// Errors: that is not the memory of a modelled machine.
     pub fn open(
         fd: OwnedFd,
         me: ProcId,
@@ -124,7 +131,7 @@ impl Model {
         // A second one in this process is a test's.
         let _ = CLOCK.set(Clock {
             now: client.clock(),
-            asking: machine.cpu.clock.value.as_ps(),
+            read_ps: machine.cpu.clock.value.as_ps(),
             factor,
         });
         Ok(Model {
@@ -133,11 +140,12 @@ impl Model {
             client,
             driver,
             factor,
-            asking: machine.cpu.clock.value,
+            entry: machine.cpu.clock.value,
         })
     }
 
-    fn reached(&self, peer: ProcId) -> Result<(), TransportError> {
+    /// Errors: it does not reach `peer`.
+    fn check_reaches(&self, peer: ProcId) -> Result<(), TransportError> {
         if self.reaches(peer) {
             return Ok(());
         }
@@ -148,7 +156,7 @@ impl Model {
     }
 }
 
-/// The floor above, as drivers see it.
+/// The inbox, as drivers see it.
 struct Up<'a>(&'a mut dyn Inbox);
 
 impl Upcall for Up<'_> {
@@ -194,7 +202,7 @@ impl CardMemory for Model {
         let memory = self.driver.memory();
         memory.is_some_and(|m| m.describes(&self.client, runs))
     }
-    fn lies(&mut self, runs: &[(usize, usize)]) {
+    fn announces_runs(&mut self, runs: &[(usize, usize)]) {
         if let Some(memory) = self.driver.memory_mut() {
             memory.lies(&self.client, runs);
         }
@@ -212,12 +220,12 @@ impl CardMemory for Model {
     fn finished_read(&mut self, from: ProcId) -> Option<u32> {
         self.driver.memory_mut()?.fetched(from)
     }
-    fn take_out(&mut self, runs: &[(usize, usize)]) {
+    fn charge_reads(&mut self, runs: &[(usize, usize)]) {
         if let Some(memory) = self.driver.memory_mut() {
             memory.take_out(&mut self.client, runs);
         }
     }
-    fn put_in(&mut self, runs: &[(usize, usize)]) {
+    fn charge_writes(&mut self, runs: &[(usize, usize)]) {
         if let Some(memory) = self.driver.memory_mut() {
             memory.put_in(&mut self.client, runs);
         }
@@ -241,7 +249,7 @@ impl Transport for Model {
                 .min(limits.message_max.saturating_sub(FRAGMENT_HEAD_MAX_BYTES)),
             eager_max: limits
                 .eager_max
-                .min(limits.message_max.saturating_sub(SPARE)),
+                .min(limits.message_max.saturating_sub(SYNCHRONOUS_HEAD_BYTES)),
             remote_read: false,
             read_min: usize::MAX,
             same_node: false,
@@ -257,7 +265,7 @@ impl Transport for Model {
         head: &[u8],
         body: Body<'_>,
     ) -> Result<Answer, TransportError> {
-        self.reached(to)?;
+        self.check_reaches(to)?;
         let body = match body {
             Body::Bytes(bytes) => driver::Body::Bytes(bytes),
             Body::Fill(len, fill) => driver::Body::Fill(len, fill),
@@ -273,7 +281,7 @@ impl Transport for Model {
         head: &[u8],
         body: &[u8],
     ) -> Result<Streamed, TransportError> {
-        self.reached(to)?;
+        self.check_reaches(to)?;
         let taken = self
             .driver
             .stream(&mut self.client, to, message, head, body);
@@ -349,9 +357,9 @@ impl VirtualTime for Model {
 
     fn enter_mpi(&mut self) {
         if self.client.wake() {
-            // A thread comes while the others wait. That takes time, so that one that comes again
-            // and again does not hold up what they wait for.
-            self.client.charge("other threads' calls", self.asking);
+            // A thread enters while the others wait. That takes time, so that one that enters again
+            // and again does not stop the clock for what they wait for.
+            self.client.charge("other threads' calls", self.entry);
         }
         if let Some(factor) = self.factor {
             let computed = computed(factor, true);
@@ -361,20 +369,20 @@ impl VirtualTime for Model {
         }
     }
 
-    fn leave_mpi(&mut self, sleepers: bool, left: bool) {
-        if left {
+    fn leave_mpi(&mut self, sleepers: bool, finished: bool) {
+        if finished {
             if !self.client.has_left() {
                 self.client.leave();
             }
         } else if sleepers {
-            // The others of this rank's threads wait, and this one goes its own way.
+            // Others of this rank's threads wait, and this one leaves.
             if self.idle().is_none() || self.client.has_unseen() {
-                // It leaves behind what came with a turn that it had asked for.
+                // Something has arrived, which one of them must look at.
                 self.client.wake_another();
             }
         }
         if self.factor.is_some() {
-            LEFT.set(Some(processor_time()));
+            LEFT_MPI_AT.set(Some(processor_time()));
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The transports of a process: which there are, and which one leads to whom.
+//! The registry of a process's transports: which are opened, and which one leads to which peer.
 
 use crate::connected::{self, Connected, Medium};
 use crate::model::{self, Model};
+use crate::names::{SHM_INDEX, index_of};
 use crate::self_loop::SelfLoop;
 use crate::shm::{CounterBoard, FlatBoard, Shm, Waker};
 use crate::tcp::{self, Tcp};
@@ -15,30 +16,18 @@ use crate::{
 use ferry_job::{Directory, Segment, Welcome};
 use std::sync::atomic::AtomicU32;
 
-/// What there is to choose from in FERRY_TRANSPORTS; but for the last, which a modelled machine has
-/// instead of all others. A process always has the transport to itself.
-pub const TRANSPORT_NAMES: [&str; 5] = ["self", "shm", "tcp", "tipc", model::NAME];
-
-/// What holds without FERRY_TRANSPORTS, in this order; TIPC only where it joins this node to
+/// The order of transports without FERRY_TRANSPORTS. TIPC is used only where it joins this node to
 /// others.
 const DEFAULT_ORDER: [&str; 4] = ["self", "shm", "tipc", "tcp"];
 
-/// Which transport leads to a process: not asked for yet, …
+/// Route to a process that has not been looked up yet.
 const UNKNOWN: u8 = 0;
-/// … shared memory, which is called directly, …
+/// Route by shared memory, which is called directly, not as a trait object.
 const SHM: u8 = 1;
-/// … the transport to itself, …
+/// Route of a process to itself.
 const ITSELF: u8 = 2;
-/// … or one of the others, from this number on.
+/// Route by the first of the other transports. The next one is one more.
 const OTHERS: u8 = 3;
-
-/// Shared memory's place in [`TRANSPORT_NAMES`].
-const SHM_PLACE: usize = 1;
-
-/// A transport's place in [`TRANSPORT_NAMES`].
-pub(crate) fn index_of(name: &str) -> usize {
-    TRANSPORT_NAMES.iter().position(|k| *k == name).unwrap_or(0)
-}
 
 /// All transports of this process. The first that reaches a peer carries its messages.
 pub struct Transports {
@@ -46,19 +35,20 @@ pub struct Transports {
     itself: SelfLoop,
     shm: Option<Shm>,
     others: Vec<Box<dyn Transport>>,
-    /// Names in the order in which they are asked.
+    /// The transports' names, in the order in which a peer is looked for.
     order: Vec<&'static str>,
-    /// By process: which transport leads there. (What is never written costs no memory.)
+    /// By process: the route there. Pages that are never written cost no memory.
     routes: Vec<u8>,
+    /// What this process's threads sleep on.
     wakeup: &'static Wakeup,
-    /// The job is on a modelled machine.
+    /// The job runs on a modelled machine.
     is_virtual: bool,
 }
 
 /// The wakeup word of a process that no peer can wake: its own threads do.
 static OWN_WAKEUP_WORD: AtomicU32 = AtomicU32::new(0);
 
-/// The names in FERRY_TRANSPORTS, in order; none: the choice is Ferry's.
+/// The names in FERRY_TRANSPORTS, in order. None: Ferry chooses.
 fn asked(list: Option<&str>) -> Result<Vec<&'static str>, TransportError> {
     let mut order = Vec::new();
     for word in list
@@ -82,10 +72,9 @@ fn asked(list: Option<&str>) -> Result<Vec<&'static str>, TransportError> {
     Ok(order)
 }
 
-/// Opens the transports that this process needs, of those in FERRY_TRANSPORTS: one behind whose
-/// predecessors no peer is left is not opened. Under a foreign launcher blocks until all ranks have
-/// come to this point, unless they are all on this node. `concurrent`: will threads of the program
-/// be in MPI at once?
+/// Opens the transports in FERRY_TRANSPORTS that this process needs. One is not opened if those
+/// before it reach all peers. Under a foreign launcher, blocks until all ranks call this, unless all
+/// are on this node. `concurrent`: threads of the program will be in MPI at the same time.
 ///
 /// Errors: a setting makes no sense, or a transport cannot be set up.
 pub fn open(
@@ -108,7 +97,7 @@ fn open_these(
 ) -> Result<Transports, TransportError> {
     let chosen = !names.is_empty();
     let names = if chosen { names } else { &DEFAULT_ORDER };
-    let mut wires = Transports {
+    let mut transports = Transports {
         me: welcome.rank,
         itself: SelfLoop::new(welcome.rank),
         shm: None,
@@ -119,33 +108,35 @@ fn open_these(
         is_virtual: false,
     };
     if let Some(machine) = segment.as_mut().and_then(|s| s.machine.take()) {
-        let wire = Model::open(machine, welcome.rank, welcome.size, concurrent)?;
-        wires.others.push(Box::new(wire));
-        wires.order.push(model::NAME);
-        wires.is_virtual = true;
-        wires.make_wakeup()?;
-        return Ok(wires);
+        let transport = Model::open(machine, welcome.rank, welcome.size, concurrent)?;
+        transports.others.push(Box::new(transport));
+        transports.order.push(model::NAME);
+        transports.is_virtual = true;
+        transports.make_wakeup()?;
+        return Ok(transports);
     }
-    let mut left = welcome.size > 1;
-    // All that connect are one wire: by which of them a peer is reached is found when it is called.
+    // Peers are left that no transport reaches yet.
+    let mut peers_left = welcome.size > 1;
+    // All media of connections are one transport. Which medium reaches a peer is found when the peer
+    // is called.
     let mut media: Vec<Box<dyn Medium>> = Vec::new();
     let mut timeout = tipc::TIMEOUT;
     for &name in names {
         match name {
-            "shm" if left && media.is_empty() && welcome.local_ranks.len() > 1 => {
+            "shm" if peers_left && media.is_empty() && welcome.local_ranks.len() > 1 => {
                 let Some(segment) = segment.take() else {
                     continue;
                 };
-                wires.shm = Some(Shm::open(
+                transports.shm = Some(Shm::open(
                     segment,
                     welcome.local_ranks.clone(),
                     welcome.local_rank as usize,
                     welcome.job,
                     welcome.cores,
                 )?);
-                left = welcome.local_ranks.len() < welcome.size as usize;
+                peers_left = welcome.local_ranks.len() < welcome.size as usize;
             }
-            tcp::NAME if left && directory.is_some() => {
+            tcp::NAME if peers_left && directory.is_some() => {
                 let settings = tcp::Settings::from_environment()?;
                 timeout = settings.timeout;
                 match Tcp::listen(welcome, &settings) {
@@ -155,7 +146,7 @@ fn open_these(
                     Err(e) => return Err(e),
                 }
             }
-            tipc::NAME if left && directory.is_some() => {
+            tipc::NAME if peers_left && directory.is_some() => {
                 let settings = tipc::Settings::from_environment()?;
                 match Tipc::listen(welcome, &settings) {
                     Ok(tipc) if chosen || tipc.is_joined() => media.push(Box::new(tipc)),
@@ -165,15 +156,15 @@ fn open_these(
             }
             _ => continue,
         }
-        wires.order.push(name);
+        transports.order.push(name);
     }
     if let (false, Some(directory)) = (media.is_empty(), directory) {
         let encrypt = connected::encrypt_from_environment()?;
-        let wire = Connected::open(welcome, directory, media, timeout, encrypt)?;
-        wires.others.push(Box::new(wire));
+        let transport = Connected::open(welcome, directory, media, timeout, encrypt)?;
+        transports.others.push(Box::new(transport));
     }
-    wires.make_wakeup()?;
-    Ok(wires)
+    transports.make_wakeup()?;
+    Ok(transports)
 }
 
 impl Transports {
@@ -211,17 +202,17 @@ impl Transports {
         }
     }
 
-    /// Which transport leads to `peer`.
+    /// The route to `peer`.
     #[inline]
     fn route(&mut self, peer: ProcId) -> Result<u8, TransportError> {
         match self.routes.get(peer as usize) {
             Some(&route) if route != UNKNOWN => Ok(route),
-            _ => self.find_route(peer),
+            _ => self.look_up_route(peer),
         }
     }
 
     #[cold]
-    fn find_route(&mut self, peer: ProcId) -> Result<u8, TransportError> {
+    fn look_up_route(&mut self, peer: ProcId) -> Result<u8, TransportError> {
         let mut found = None;
         for &name in &self.order {
             let route = match name {
@@ -231,8 +222,8 @@ impl Transports {
                     reached.then_some(SHM)
                 }
                 _ => {
-                    let wire = self.others.iter().position(|w| w.reaches(peer));
-                    wire.map(|n| OTHERS + n as u8)
+                    let transport = self.others.iter().position(|w| w.reaches(peer));
+                    transport.map(|n| OTHERS + n as u8)
                 }
             };
             found = found.or(route);
@@ -246,11 +237,11 @@ impl Transports {
         }
     }
 
-    /// Which transport leads to `peer`: its place in [`TRANSPORT_NAMES`].
+    /// The transport to `peer`, as an index in [`TRANSPORT_NAMES`](crate::TRANSPORT_NAMES).
     #[inline]
     pub fn index_for(&mut self, peer: ProcId) -> usize {
         match self.route(peer) {
-            Ok(SHM) => SHM_PLACE,
+            Ok(SHM) => SHM_INDEX,
             Ok(n @ OTHERS..) => index_of(self.others[usize::from(n - OTHERS)].name_for(peer)),
             _ => 0,
         }
@@ -270,13 +261,13 @@ impl Transports {
                 None => Err(missing),
             },
             n => match self.others.get_mut(usize::from(n - OTHERS)) {
-                Some(wire) => Ok(wire.as_mut()),
+                Some(transport) => Ok(transport.as_mut()),
                 None => Err(missing),
             },
         }
     }
 
-    /// What can be done for `peer`.
+    /// [`Transport::features`] of the transport to `peer`.
     #[inline]
     pub fn features(&mut self, peer: ProcId) -> Result<Features, TransportError> {
         match (self.route(peer)?, &self.shm) {
@@ -298,7 +289,7 @@ impl Transports {
     /// [`Transport::first_touches`] on the transport to `peer`.
     pub fn first_touches(&mut self, peer: ProcId) -> u64 {
         self.transport(peer)
-            .map_or(0, |wire| wire.first_touches(peer))
+            .map_or(0, |transport| transport.first_touches(peer))
     }
 
     /// [`Transport::send`] on the transport to `to`.
@@ -349,9 +340,9 @@ impl Transports {
     pub fn send_batch(
         &mut self,
         to: ProcId,
-        parcels: &[BatchMessage<'_>],
+        messages: &[BatchMessage<'_>],
     ) -> Result<BatchSent, TransportError> {
-        self.transport(to)?.send_batch(to, parcels)
+        self.transport(to)?.send_batch(to, messages)
     }
 
     /// [`Transport::poll`] on every transport.
@@ -361,10 +352,10 @@ impl Transports {
         if let Some(shm) = &mut self.shm {
             delivered += shm.poll(inbox)?;
         }
-        for wire in &mut self.others {
-            inbox.set_transport(index_of(wire.name()));
-            let polled = wire.poll(inbox);
-            inbox.set_transport(SHM_PLACE);
+        for transport in &mut self.others {
+            inbox.set_transport(index_of(transport.name()));
+            let polled = transport.poll(inbox);
+            inbox.set_transport(SHM_INDEX);
             delivered += polled?;
         }
         Ok(delivered)
@@ -391,8 +382,8 @@ impl Transports {
 
     /// Memory on this process's card, on a modelled machine whose programs have any.
     pub fn card_memory(&mut self) -> Option<&mut dyn CardMemory> {
-        let wire = self.others.first_mut().filter(|_| self.is_virtual)?;
-        wire.card_memory()
+        let transport = self.others.first_mut().filter(|_| self.is_virtual)?;
+        transport.card_memory()
     }
 
     /// [`VirtualTime::will_idle`] on the transport in virtual time.
@@ -420,9 +411,9 @@ impl Transports {
     }
 
     /// [`VirtualTime::leave_mpi`] on the transport in virtual time.
-    pub fn leave_mpi(&mut self, sleepers: bool, left: bool) {
+    pub fn leave_mpi(&mut self, sleepers: bool, finished: bool) {
         if let Some(virtual_time) = self.virtual_time() {
-            virtual_time.leave_mpi(sleepers, left);
+            virtual_time.leave_mpi(sleepers, finished);
         }
     }
 
@@ -447,10 +438,10 @@ impl Transports {
 
     /// [`Transport::settle`] on every transport.
     pub fn settle(&mut self) -> bool {
-        // Each is told, whatever the others say.
+        // Each is told, whatever the others answer.
         let mut settled = true;
-        for wire in &mut self.others {
-            settled &= wire.settle();
+        for transport in &mut self.others {
+            settled &= transport.settle();
         }
         settled
     }
@@ -465,9 +456,9 @@ impl Transports {
         address: u64,
         into: &[(*mut u8, usize)],
     ) -> Result<(), ReadError> {
-        let wire = self.transport(from).map_err(|_| ReadError::Refused)?;
+        let transport = self.transport(from).map_err(|_| ReadError::Refused)?;
         // SAFETY: the caller's promise, passed on.
-        unsafe { wire.read(from, address, into) }
+        unsafe { transport.read(from, address, into) }
     }
 
     /// [`Transport::start_read`] on the transport to `from`.
@@ -500,8 +491,8 @@ impl Transports {
 
     /// [`Transport::set_receive_low_water`] on every transport.
     pub fn set_receive_low_water(&mut self, bytes: usize) {
-        for wire in &mut self.others {
-            wire.set_receive_low_water(bytes);
+        for transport in &mut self.others {
+            transport.set_receive_low_water(bytes);
         }
     }
 
@@ -510,8 +501,8 @@ impl Transports {
         if let Some(shm) = &mut self.shm {
             shm.arm(who);
         }
-        for wire in &mut self.others {
-            wire.arm(who);
+        for transport in &mut self.others {
+            transport.arm(who);
         }
     }
 
@@ -520,8 +511,8 @@ impl Transports {
         if let Some(shm) = &mut self.shm {
             shm.disarm();
         }
-        for wire in &mut self.others {
-            wire.disarm();
+        for transport in &mut self.others {
+            transport.disarm();
         }
     }
 

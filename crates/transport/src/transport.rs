@@ -7,9 +7,9 @@ use crate::{
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU32;
 
-/// Bytes of a fragment where a transport has no reason for others.
+/// Bytes of a fragment of a pipelined copy, where a transport has no reason for others. A choice.
 pub const FRAGMENT_BYTES: usize = 16 * 1024;
-/// Longest head of a fragment, bytes.
+/// Longest head of a fragment, bytes: what the floor above puts in front of one.
 pub const FRAGMENT_HEAD_MAX_BYTES: usize = 16;
 
 /// The body of an active message to send.
@@ -85,7 +85,7 @@ pub struct BatchMessage<'a> {
 /// What [`Transport::send_batch`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BatchSent {
-    /// Messages off the fastbox that are on their way, bodies and all.
+    /// Messages off the front of the batch that are on their way, bodies included.
     pub whole: usize,
     /// Bytes taken off the front of the next message's body. That message is a stream.
     pub taken: usize,
@@ -188,8 +188,11 @@ pub trait Transport: Send {
     ) -> Result<Streamed, TransportError> {
         self.stream(to, message, head, body)
     }
-    /// Sends messages in their order, as many from the fastbox as there is room for. Works where
-    /// [`Features::batch`] says so.
+    /// Sends messages from the front of `messages`, in their order, as many as there is room for.
+    /// Works where [`Features::batch`] says so.
+    ///
+    /// Apart from [`Transport::send`], which is the hot path of small messages and need not prepare
+    /// for several.
     ///
     /// Errors: the peer cannot be reached, or the connection to it is broken.
     fn send_batch(
@@ -214,8 +217,8 @@ pub trait Transport: Send {
     fn has_unsent(&self) -> bool {
         false
     }
-    /// The process has sent all it wants to. Tells the peers so, and returns whether all has
-    /// reached them. To be asked again until it has. Sending again takes it back.
+    /// Tells the peers that this process has sent all that it wants to. Returns whether all has
+    /// reached them. To be called again until it has. A later send revokes it.
     fn settle(&mut self) -> bool {
         true
     }
@@ -255,10 +258,10 @@ pub trait Transport: Send {
         None
     }
 
-    /// Before `who` sleeps: whatever arrives from now on wakes the process, and so does room for a
-    /// message that was answered [`Answer::Full`]. The caller polls once more before it sleeps.
+    /// Prepares for the sleep of `who`: what arrives from now on wakes the process, and so does room
+    /// for a message that was answered [`Answer::Full`]. The caller polls once more before it sleeps.
     fn arm(&mut self, _who: Sleeper) {}
-    /// The process is back from sleep, or has not slept.
+    /// Ends what [`Transport::arm`] began: the process does not sleep any more.
     fn disarm(&mut self) {}
     /// A descriptor that is readable when this transport has something, for a process that sleeps.
     /// `None`: the wakeup word is enough.

@@ -1,9 +1,9 @@
-//! Where a process's threads sleep until something comes.
+//! What a process's threads sleep on until something arrives.
 //!
-//! A process whose transports are all in shared memory sleeps by futex on one word. One that also
-//! has transports with descriptors has one of its sleeping threads wait for those, by epoll, and
-//! the others by futex for the first. Whoever then brings something through shared memory sends a
-//! byte to a socket, whose name stands in the process's control page.
+//! A process whose transports are all in shared memory sleeps on one word, by futex. If it also has
+//! transports with descriptors, one of its sleeping threads waits for those, by epoll, and the others
+//! wait for that thread, by futex. A peer that then brings something through shared memory sends a
+//! byte to the process's wakeup socket, whose name is on its control page.
 
 use crate::shm::wakeup_word;
 use crate::{Sleeper, TransportError};
@@ -14,88 +14,80 @@ use rustix::net::{
 };
 use rustix::thread::futex;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Where this process's threads sleep. Lives as long as the process.
+/// What this process's threads sleep on. Lives as long as the process.
 pub struct Wakeup {
     word: &'static AtomicU32,
-    /// Only this crate writes the word, so that its lowest bit means what it says.
-    own: bool,
+    /// Only this crate writes the word, so that its lowest bit is that of [`wakeup_word`].
+    is_wakeup_word: bool,
     descriptors: Option<Descriptors>,
 }
 
-/// What a thread waits for that sleeps until a descriptor has something.
+/// What the thread waits for that waits for descriptors.
 struct Descriptors {
     epoll: OwnedFd,
-    /// Rung by this process's own threads.
+    /// Readable when a thread of this process has signaled.
     own: OwnedFd,
-    /// Rung by the node's other processes; only if shared memory is a transport, too.
+    /// Readable when another process of the node has signaled: the wakeup socket. Only if shared
+    /// memory is a transport, too.
     remote: Option<OwnedFd>,
 }
 
+/// What an event of the epoll descriptor is about: a transport.
+const TRANSPORT: u64 = 0;
+/// What an event of the epoll descriptor is about: a signal, which must be taken.
+const SIGNAL: u64 = 1;
+
 impl Wakeup {
-    /// For sleeping on `word` alone; `own`: nobody but wakeups and peers in shared memory writes
-    /// it.
-    pub fn on_word(word: &'static AtomicU32, own: bool) -> Wakeup {
+    /// For sleeping on `word` alone. `is_wakeup_word`: only wakeups, and peers in shared memory,
+    /// write it.
+    pub fn on_word(word: &'static AtomicU32, is_wakeup_word: bool) -> Wakeup {
         Wakeup {
             word,
-            own,
+            is_wakeup_word,
             descriptors: None,
         }
     }
 
-    /// For sleeping on `word` and on descriptors. With a `name` (see `new_socket_name`) other
-    /// processes of the node can wake it by `wake_socket`.
+    /// For sleeping on `word` and on the transports' descriptors. With a `name` (see
+    /// [`new_socket_name`]), other processes of the node can wake it by [`wake_socket`].
     ///
-    /// Errors: no descriptors are left.
+    /// Errors: the limit on open files is reached.
     pub fn with_descriptors<'a>(
         word: &'static AtomicU32,
         name: Option<u64>,
-        wires: impl Iterator<Item = BorrowedFd<'a>>,
+        transports: impl Iterator<Item = BorrowedFd<'a>>,
     ) -> Result<Wakeup, TransportError> {
         let make = || -> rustix::io::Result<Descriptors> {
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-            let listen = |fd: BorrowedFd<'_>| {
-                epoll::add(
-                    &epoll,
-                    fd,
-                    epoll::EventData::new_u64(0),
-                    epoll::EventFlags::IN,
-                )
+            let watch = |fd: BorrowedFd<'_>, about| {
+                let data = epoll::EventData::new_u64(about);
+                epoll::add(&epoll, fd, data, epoll::EventFlags::IN)
             };
             let own = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-            epoll::add(
-                &epoll,
-                &own,
-                epoll::EventData::new_u64(1),
-                epoll::EventFlags::IN,
-            )?;
+            watch(own.as_fd(), SIGNAL)?;
             let remote = match name {
                 Some(name) => {
-                    let socket = datagrams()?;
+                    let socket = datagram_socket()?;
                     bind(&socket, &address(name)?)?;
-                    epoll::add(
-                        &epoll,
-                        &socket,
-                        epoll::EventData::new_u64(1),
-                        epoll::EventFlags::IN,
-                    )?;
+                    watch(socket.as_fd(), SIGNAL)?;
                     Some(socket)
                 }
                 None => None,
             };
-            for fd in wires {
-                listen(fd)?;
+            for fd in transports {
+                watch(fd, TRANSPORT)?;
             }
             Ok(Descriptors { epoll, own, remote })
         };
         match make() {
             Ok(descriptors) => Ok(Wakeup {
                 word,
-                own: false,
+                is_wakeup_word: false,
                 descriptors: Some(descriptors),
             }),
             Err(e) => Err(TransportError::Refused {
@@ -106,14 +98,14 @@ impl Wakeup {
         }
     }
 
-    /// How often it has been rung: taken before a thread makes sure that there is nothing to do,
-    /// and given to [`Wakeup::wait`].
+    /// A number that each signal changes. A thread takes it before it makes sure that there is
+    /// nothing to do, and gives it to [`Wakeup::wait`].
     pub fn epoch(&self) -> u32 {
         wakeup_word::epoch(self.word)
     }
 
-    /// What its sleepers' system calls name, for who looks at the process from outside: the word's
-    /// address and the epoll descriptor of who watches.
+    /// What its sleepers' system calls name, for whoever looks at the process from outside: the
+    /// word's address, and the epoll descriptor.
     pub fn place(&self) -> (u64, Option<i32>) {
         let descriptors = self.descriptors.as_ref().map(|d| d.epoll.as_raw_fd());
         (std::ptr::from_ref(self.word) as u64, descriptors)
@@ -125,8 +117,9 @@ impl Wakeup {
         self.descriptors.is_some()
     }
 
-    /// Sleeps until a thread of this process, or where there is no descriptors a peer, rings; not
-    /// at all if that has happened since `seen`. Not longer than `at_most`.
+    /// Sleeps until a thread of this process signals, but not longer than `at_most`. Without
+    /// descriptors, a peer's signal ends the sleep, too. Does not sleep if there was a signal since
+    /// [`Wakeup::epoch`] was `seen`.
     pub fn wait(&self, who: Sleeper, seen: u32, at_most: Option<Duration>) {
         let deadline = at_most.map(|after| {
             let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -144,7 +137,7 @@ impl Wakeup {
         let _ = futex::wait_bitset(self.word, flags, seen, deadline.as_ref(), who.bits());
     }
 
-    /// Sleeps until somebody rings or a transport's descriptor has something. For one thread at a
+    /// Sleeps until somebody signals or a transport's descriptor has something. For one thread at a
     /// time.
     pub fn wait_descriptors(&self) {
         let Some(descriptors) = &self.descriptors else {
@@ -152,10 +145,10 @@ impl Wakeup {
         };
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); 4];
         let Ok((found, _)) = epoll::wait(&descriptors.epoll, &mut events, None) else {
-            // Interrupted by a signal: look again.
+            // A signal handler has run: the caller looks again.
             return;
         };
-        if found.iter().all(|e| e.data.u64() == 0) {
+        if found.iter().all(|e| e.data.u64() == TRANSPORT) {
             return;
         }
         let mut bytes = [0; 8];
@@ -165,27 +158,27 @@ impl Wakeup {
         }
     }
 
-    /// Returns whether it was signaled since it stood at `seen`.
+    /// Returns whether there was a signal since [`Wakeup::epoch`] was `seen`.
     pub fn signaled_since(&self, seen: u32) -> bool {
         wakeup_word::signaled_since(self.word, seen)
     }
 
     /// Returns whether the progress thread sees a signal without being woken.
     pub fn is_polled(&self) -> bool {
-        self.own && wakeup_word::is_polled(self.word)
+        self.is_wakeup_word && wakeup_word::is_polled(self.word)
     }
 
-    /// Says that the progress thread looks at it from now on before it sleeps, or is about to
-    /// sleep. Only for a wakeup word without descriptors.
+    /// Sets whether the progress thread looks at the wakeup word before it sleeps. False: it is about
+    /// to sleep. Does nothing where there are descriptors.
     pub fn set_polled(&self, polled: bool) {
-        if self.own {
+        if self.is_wakeup_word {
             wakeup_word::set_polled(self.word, polled);
         }
     }
 
-    /// Wakes those of this process's sleeping threads; `watched`: one of them watches.
+    /// Wakes these of the process's sleeping threads. `watched`: one of them waits for descriptors.
     pub fn signal(&self, who: Sleeper, watched: bool) {
-        let for_thread = who == Sleeper::Progress && self.own;
+        let for_thread = who == Sleeper::Progress && self.is_wakeup_word;
         if wakeup_word::signal(self.word, for_thread) {
             crate::shm::wake(self.word, who.bits());
         }
@@ -195,7 +188,9 @@ impl Wakeup {
     }
 }
 
-/// A name that nobody can guess for the socket at which this process can be woken.
+/// A random name for this process's wakeup socket, which nobody can guess.
+///
+/// Errors: the system gives no random bytes.
 pub fn new_socket_name() -> Result<u64, TransportError> {
     let mut bytes = [0; 8];
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
@@ -208,23 +203,24 @@ pub fn new_socket_name() -> Result<u64, TransportError> {
     }
 }
 
-/// Wakes the process whose socket has this name, if it sleeps with its descriptors watched.
+/// Wakes the process whose wakeup socket has this name, if one of its threads waits for descriptors.
 #[cold]
 pub fn wake_socket(name: u64) {
     static FROM: OnceLock<Option<OwnedFd>> = OnceLock::new();
-    let from = FROM.get_or_init(|| datagrams().ok());
+    let from = FROM.get_or_init(|| datagram_socket().ok());
     if let (Some(from), Ok(to)) = (from, address(name)) {
-        // A full queue means that it has been woken already; nobody there, that it has ended.
+        // If its queue is full, it has been woken already. If nobody is there, it has ended.
         let _ = sendto(from, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &to);
     }
 }
 
-fn datagrams() -> rustix::io::Result<OwnedFd> {
+fn datagram_socket() -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
 }
 
-/// In the abstract namespace: nothing is left in the file system.
+/// The address of a wakeup socket: in the abstract namespace, so that nothing is left in the file
+/// system.
 fn address(name: u64) -> rustix::io::Result<SocketAddrUnix> {
     SocketAddrUnix::new_abstract_name(format!("ferry-{name:016x}").as_bytes())
 }
@@ -237,11 +233,11 @@ mod tests {
     static WORD: AtomicU32 = AtomicU32::new(0);
 
     #[test]
-    fn a_knock_a_ring_and_a_wire_wake_the_watcher() {
+    fn a_datagram_a_signal_and_a_transport_wake_who_waits_for_descriptors() {
         let name = new_socket_name().unwrap();
-        let wire = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
-        let wires = std::iter::once(std::os::fd::AsFd::as_fd(&wire));
-        let wakeup = Wakeup::with_descriptors(&WORD, Some(name), wires).unwrap();
+        let transport = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let transports = std::iter::once(transport.as_fd());
+        let wakeup = Wakeup::with_descriptors(&WORD, Some(name), transports).unwrap();
         let wakes: [&(dyn Fn() + Sync); 2] = [&|| wake_socket(name), &|| {
             wakeup.signal(Sleeper::Program, true)
         }];
@@ -251,10 +247,10 @@ mod tests {
                 s.spawn(|| wakeup.wait_descriptors());
                 wake();
             });
-            // Taken out: the next watch sleeps again (until the datagram that follows).
+            // The signal was taken, so the next wait sleeps until the datagram that follows.
             assert!(start.elapsed() < Duration::from_secs(10));
         }
-        rustix::io::write(&wire, &1u64.to_ne_bytes()).unwrap();
+        rustix::io::write(&transport, &1u64.to_ne_bytes()).unwrap();
         wakeup.wait_descriptors();
         let seen = wakeup.epoch();
         wakeup.signal(Sleeper::Program, false);

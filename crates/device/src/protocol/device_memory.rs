@@ -136,7 +136,7 @@ impl Device {
         if source.len() > memory.eager_max() && memory.describes(&runs) {
             return true;
         }
-        memory.take_out(&runs);
+        memory.charge_reads(&runs);
         false
     }
 
@@ -155,7 +155,7 @@ impl Device {
         if let Some(runs) = source_runs(source, &self.engine.card)
             && let Some(memory) = self.wires.card_memory()
         {
-            memory.lies(&runs);
+            memory.announces_runs(&runs);
         }
     }
 
@@ -196,7 +196,7 @@ impl Device {
     fn land_on_card(&mut self) {
         for runs in std::mem::take(&mut self.engine.landed) {
             if let Some(memory) = self.wires.card_memory() {
-                memory.put_in(&runs);
+                memory.charge_writes(&runs);
             }
         }
     }

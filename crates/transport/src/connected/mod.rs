@@ -172,7 +172,7 @@ impl Connected {
             purpose: PURPOSE,
             encrypt,
         };
-        let name_indices = media.iter().map(|m| crate::registry::index_of(m.name()));
+        let name_indices = media.iter().map(|m| crate::names::index_of(m.name()));
         let name_indices = if media.len() > 1 {
             name_indices.collect()
         } else {
