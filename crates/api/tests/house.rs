@@ -104,11 +104,15 @@ struct Import {
     path: Vec<String>,
 }
 
-/// All `use` lines of a crate that begin with `crate`, `self` or `super`, one for each name.
+/// All `use` lines of a crate that begin with `crate`, `self` or `super`, one for each name. Without
+/// those of unit tests (`tests.rs`).
 fn imports(name: &str) -> Vec<Import> {
     let root = crates().join(name).join("src");
     let mut found = Vec::new();
     for (file, text) in sources(name) {
+        if file.ends_with("tests.rs") {
+            continue;
+        }
         let below = file.strip_prefix(&root).unwrap().with_extension("");
         let mut module: Vec<String> = below
             .iter()
@@ -304,6 +308,125 @@ fn collectives_depend_downwards() {
             ("coll::executor", &[]),
         ],
     );
+}
+
+/// Uses that the layers of ferry-transport do not allow. The list may only become shorter.
+const TRANSPORT_EXCEPTIONS: [(&str, &str); 3] = [
+    // An address is one of TCP's or one of TIPC's.
+    ("connected::medium", "tipc"),
+    // The boards are types of shared memory, not of a trait.
+    ("node_collectives", "shm"),
+    // The wakeup word is in shared memory, and is woken from there, too.
+    ("wakeup", "shm::wakeup_word"),
+];
+
+#[test]
+fn transports_do_not_use_each_other() {
+    let layers: [(&str, &[&str]); 33] = [
+        (
+            "registry",
+            &[
+                "connected",
+                "model",
+                "names",
+                "self_loop",
+                "shm",
+                "tcp",
+                "tipc",
+                "wakeup",
+            ],
+        ),
+        // The transports.
+        ("self_loop", &[]),
+        ("model", &[]),
+        ("tcp", &["connected"]),
+        ("tipc", &["connected"]),
+        (
+            "connected",
+            &["connected::conn", "connected::medium", "names"],
+        ),
+        ("connected::conn", &["connected::medium", "poll_throttle"]),
+        ("connected::medium", &[]),
+        // Shared memory: what implements `Shm`, then what it is made of.
+        (
+            "shm",
+            &[
+                "shm::cells",
+                "shm::cma",
+                "shm::coll",
+                "shm::control",
+                "shm::layout",
+                "shm::memory",
+                "shm::peer",
+                "shm::read_min",
+                "shm::ring",
+            ],
+        ),
+        (
+            "shm::peer",
+            &[
+                "shm",
+                "shm::cells",
+                "shm::cma",
+                "shm::control",
+                "shm::fastbox",
+                "shm::layout",
+                "shm::memory",
+                "shm::pair",
+                "shm::reassembly",
+                "shm::ring",
+                "poll_throttle",
+            ],
+        ),
+        ("shm::assist", &["shm", "shm::cma"]),
+        (
+            "shm::node_collectives",
+            &["shm", "shm::coll", "shm::control", "shm::layout"],
+        ),
+        ("shm::core_sharing", &["shm", "shm::wakeup_word"]),
+        (
+            "shm::layout",
+            &["shm::cma", "shm::coll", "shm::control", "shm::memory"],
+        ),
+        ("shm::cma", &["shm::control", "shm::memory"]),
+        ("shm::coll", &["shm::memory"]),
+        ("shm::control", &["shm::wakeup_word", "wakeup"]),
+        ("shm::reassembly", &["shm::ring"]),
+        ("shm::pair", &["shm::cells", "shm::fastbox", "shm::ring"]),
+        ("shm::fastbox", &["shm::ring", "shm::memory"]),
+        ("shm::cells", &["shm::memory"]),
+        ("shm::ring", &["shm::memory"]),
+        ("shm::wakeup_word", &["shm::memory"]),
+        ("shm::read_min", &[]),
+        ("shm::memory", &[]),
+        // The contract, and what serves all.
+        ("wakeup", &[]),
+        ("transport", &[]),
+        ("node_collectives", &[]),
+        ("inbox", &[]),
+        ("error", &[]),
+        ("card_memory", &[]),
+        ("poll_throttle", &[]),
+        ("names", &[]),
+    ];
+    let layers: Vec<(&str, Vec<&str>)> = layers
+        .into_iter()
+        .map(|(own, below)| {
+            let excepted = TRANSPORT_EXCEPTIONS.iter().filter(|e| e.0 == own);
+            let used = below.iter().copied().chain(excepted.map(|e| e.1));
+            (own, used.collect())
+        })
+        .collect();
+    let layers: Vec<(&str, &[&str])> = layers.iter().map(|l| (l.0, &l.1[..])).collect();
+    check_layers("transport", &layers);
+    let imports = imports("transport");
+    for (own, used) in TRANSPORT_EXCEPTIONS {
+        let is = |i: &Import| i.module.join("::") == own && i.path.join("::").starts_with(used);
+        assert!(
+            imports.iter().any(is),
+            "{own} does not use {used} any more: take it off the list"
+        );
+    }
 }
 
 #[test]

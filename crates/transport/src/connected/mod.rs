@@ -26,7 +26,7 @@
 //! brought something, and asks about the others now and then. While it sleeps, one epoll descriptor
 //! stands for all of them.
 
-pub(crate) mod conn;
+mod conn;
 mod connect;
 mod medium;
 mod peers;
@@ -36,6 +36,9 @@ mod timeout;
 use crate::{
     Answer, BatchMessage, BatchSent, Body, FRAGMENT_BYTES, Features, Inbox, ProcId, Sleeper,
     Streamed, Transport, TransportError, ZeroCopy,
+};
+pub(crate) use conn::frame::{
+    HEAD_MAX_BYTES as FRAME_HEAD_MAX_BYTES, HEADER_BYTES as FRAME_HEADER_BYTES, STREAM_MAX_BYTES,
 };
 use conn::{frame, zero_copy::SplicePipe};
 use connect::business_card;

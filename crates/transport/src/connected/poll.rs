@@ -1,6 +1,7 @@
 //! Polling: one connection is read at each poll, the others are reported by the poll set (epoll).
 
 use super::Connected;
+pub use super::conn::PollInterest;
 use super::conn::ReadMode;
 use super::peers::PeerState;
 use crate::Inbox;
@@ -9,17 +10,6 @@ use std::mem::MaybeUninit;
 
 /// Most events taken from the system at a time. A choice; the rest stays for the next poll.
 const EVENTS_MAX: usize = 32;
-
-/// What the process's poll set reports of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PollInterest {
-    /// Nothing: it is not in the set.
-    Nothing,
-    /// That it can be read from.
-    In,
-    /// That it can be read from or written to.
-    InOut,
-}
 
 /// What an event of the poll set is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

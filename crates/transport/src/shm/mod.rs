@@ -37,8 +37,6 @@ mod control;
 mod core_sharing;
 mod fastbox;
 mod layout;
-#[cfg(test)]
-mod mapping;
 mod memory;
 mod node_collectives;
 mod pair;
@@ -389,3 +387,6 @@ impl Transport for Shm {
         Some(&controls[self.me].wakeup_word)
     }
 }
+
+#[cfg(test)]
+mod mapping;

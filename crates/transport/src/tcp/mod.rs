@@ -197,7 +197,7 @@ struct TcpOps;
 
 impl SocketOps for TcpOps {
     fn stream_max(&self) -> usize {
-        crate::connected::conn::frame::STREAM_MAX_BYTES
+        crate::connected::STREAM_MAX_BYTES
     }
     fn zero_copy(&self) -> ZeroCopy {
         ZERO_COPY.get().copied().unwrap_or(ZeroCopy::IfFaster)

@@ -13,7 +13,8 @@ mod topology;
 pub use address::{Id, Name, Port};
 
 use crate::connected::{
-    CallStart, Connected, Medium, MediumEvent, PeerAddress, SocketOps, conn::frame,
+    CallStart, Connected, FRAME_HEAD_MAX_BYTES, FRAME_HEADER_BYTES, Medium, MediumEvent,
+    PeerAddress, SocketOps,
 };
 use crate::{ProcId, TransportError};
 use ferry_job::{Directory, Welcome};
@@ -326,6 +327,6 @@ struct TipcOps;
 impl SocketOps for TipcOps {
     /// One frame is one message of TIPC.
     fn stream_max(&self) -> usize {
-        MESSAGE_MAX_BYTES - frame::HEADER_BYTES - frame::HEAD_MAX_BYTES
+        MESSAGE_MAX_BYTES - FRAME_HEADER_BYTES - FRAME_HEAD_MAX_BYTES
     }
 }

@@ -12,7 +12,7 @@
 //! ```
 
 mod batch;
-pub(crate) mod frame;
+pub(super) mod frame;
 mod receive;
 mod sealed;
 mod send;
@@ -22,7 +22,6 @@ pub use receive::{ReadMode, SCRATCH_BYTES};
 pub use sealed::Seal;
 
 use super::medium::SocketOps;
-use super::poll::PollInterest;
 use crate::{ProcId, ZeroCopy};
 use receive::Receiver;
 use rustix::io::Errno;
@@ -54,6 +53,17 @@ pub struct Path {
     pub node: u32,
     /// The medium's operations on an open socket.
     pub ops: &'static dyn SocketOps,
+}
+
+/// What the process's poll set reports of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PollInterest {
+    /// Nothing: it is not in the set.
+    Nothing,
+    /// That it can be read from.
+    In,
+    /// That it can be read from or written to.
+    InOut,
 }
 
 /// Whether one direction of a connection is in use.

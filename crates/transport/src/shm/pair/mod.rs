@@ -243,5 +243,5 @@ fn record_in_cell<'a>(
 }
 
 #[cfg(all(test, not(loom)))]
-#[path = "fuzz.rs"]
-mod fuzz;
+#[path = "tests.rs"]
+mod tests;
