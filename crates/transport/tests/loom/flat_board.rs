@@ -1,4 +1,4 @@
-//! Rounds: nobody writes where somebody may still read, and who sleeps is woken.
+//! The flat board: nobody writes where another member may still read, and who sleeps is woken.
 
 use super::memory::{self, shared};
 use super::{check, flat_board};

@@ -1,4 +1,4 @@
-//! In place of `shm::memory`: loom's memory below the transport's own code.
+//! The model of `shm::memory`: loom's memory below the transport's own code.
 
 use loom::cell::UnsafeCell;
 pub use loom::sync::atomic::{AtomicU32, Ordering, fence};
@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 pub const LINE_BYTES: usize = 64;
 pub const RING_DATA_BYTES: usize = 16 * LINE_BYTES;
-/// Short: how many lines there are is no matter of order, and what is longer goes by the ring.
+/// Short: the number of lines does not change the order of steps. Longer messages go by the ring.
 pub const FASTBOX_BYTES: usize = 2 * LINE_BYTES;
-/// None: where in a record its bytes lie is no matter of order.
+/// No record keeps its body apart: where its bytes are does not change the order of steps.
 pub const INLINE_MAX_BYTES: usize = usize::MAX;
 
-/// Cells of a pair, and bytes of one.
+/// Few, so that a model soon uses one again.
 pub const CELLS_PER_PAIR: usize = 4;
+/// Short, as the fastbox.
 pub const CELL_BYTES: usize = 2 * LINE_BYTES;
 
-/// Phases of a board at a time: few, so that a model soon uses one again.
+/// Few, so that a model soon uses a part again.
 pub const PHASES: usize = 2;
 
 /// A ring, a fastbox, and half of a pair's cells.
@@ -24,12 +25,12 @@ pub struct Shared {
     wakeup_requested: AtomicU32,
     returned: AtomicU64,
     words: Vec<AtomicU64>,
-    /// Who touches the bytes of each line; behind them the fastbox's, as one, and each cell's.
+    /// A marker for the bytes of each line, then one for the fastbox, then one for each cell.
     owners: Vec<UnsafeCell<()>>,
-    front: AtomicU64,
+    fastbox: AtomicU64,
     board: [AtomicU64; PHASES + 3],
     /// Two members' words of a flat board, and those of their slots.
-    round: [AtomicU64; 2 + 2 * PHASES],
+    flat_board: [AtomicU64; 2 + 2 * PHASES],
     bytes: std::cell::UnsafeCell<Vec<u8>>,
 }
 
@@ -50,9 +51,9 @@ pub fn shared() -> Base {
         owners: (0..=lines + CELLS_PER_PAIR / 2)
             .map(|_| UnsafeCell::new(()))
             .collect(),
-        front: AtomicU64::new(0),
+        fastbox: AtomicU64::new(0),
         board: std::array::from_fn(|_| AtomicU64::new(0)),
-        round: std::array::from_fn(|_| AtomicU64::new(0)),
+        flat_board: std::array::from_fn(|_| AtomicU64::new(0)),
         bytes: std::cell::UnsafeCell::new(vec![
             0;
             RING_DATA_BYTES
@@ -78,7 +79,7 @@ impl Shared {
     }
 }
 
-/// loom's, but with exchanges that are the full barriers that they are on x86-64.
+/// loom's atomic word, with exchanges that are full barriers, as on x86-64.
 pub struct AtomicU64(loom::sync::atomic::AtomicU64);
 
 impl AtomicU64 {
@@ -142,7 +143,6 @@ impl RingMemory {
         unsafe { self.0.pointer().add(at + 8) }
     }
     pub fn demote(&self, _at: u64, _len: u64) {}
-    pub fn expect(&self, _at: u64, _len: u64) {}
     pub fn prefetch_for_write(&self, _at: u64, _len: u64) {}
     pub unsafe fn fill(&self, at: u64, _lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
         // SAFETY: loom has checked that nobody else uses these bytes.
@@ -161,7 +161,7 @@ impl FastboxMemory {
         FastboxMemory(base)
     }
     pub fn word(&self) -> &AtomicU64 {
-        &self.0.front
+        &self.0.fastbox
     }
     pub fn demote(&self, _len: usize) {}
     fn run(&self, lead: usize, len: usize, write: bool) -> *mut u8 {
@@ -225,7 +225,7 @@ impl CellsMemory {
     }
 }
 
-/// The words of a board; its slots are watched by the tests.
+/// The words of a counter board. The tests watch its slots.
 pub struct CounterBoardMemory(Base);
 
 impl CounterBoardMemory {
@@ -249,7 +249,7 @@ impl CounterBoardMemory {
     }
 }
 
-/// The words of a flat board of two; its slots are watched by the tests.
+/// The words of a flat board of two. The tests watch its slots.
 pub struct FlatBoardMemory(Base);
 
 impl FlatBoardMemory {
@@ -260,10 +260,10 @@ impl FlatBoardMemory {
         &self.0.board[PHASES + 2]
     }
     pub fn done(&self, i: usize) -> &AtomicU64 {
-        &self.0.round[i]
+        &self.0.flat_board[i]
     }
     pub fn slot(&self, at: usize) -> &AtomicU64 {
-        &self.0.round[2 + at / super::counter_board::SLOT_MAX_BYTES]
+        &self.0.flat_board[2 + at / super::counter_board::SLOT_MAX_BYTES]
     }
     pub fn data(&self, _at: usize) -> *mut u8 {
         std::ptr::null_mut()
