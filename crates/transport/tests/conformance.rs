@@ -56,7 +56,7 @@ fn every_size_arrives_whole_and_in_order() {
             while next < 2 * sizes.len() {
                 let body = bytes_of(sizes[next / 2], next);
                 let mut fill = |out: &mut [u8]| out.copy_from_slice(&body);
-                // By a run of bytes and by a closure, in turns.
+                // Alternately as a run of bytes and by a closure.
                 let how = match next % 2 {
                     0 => Body::Bytes(&body),
                     _ => Body::Fill(body.len(), &mut fill),
@@ -82,7 +82,7 @@ fn a_full_transport_says_so_and_takes_more_when_it_is_emptied() {
     each(2, |name, mut transports| {
         let mut keeps = keeps(2);
         let body = bytes_of(8000.min(transports[0].features(1).message_max), 3);
-        // First contact may take a while; what is wanted is a transport that is full.
+        // First there must be a connection, so that Full means that the transport is full.
         connect(name, &mut transports, &mut keeps);
         let mut sent = 0;
         while transports[0].send(1, 1, &[], Body::Bytes(&body)).unwrap() == Answer::Done {
@@ -124,7 +124,7 @@ fn streams_arrive_in_place_and_beside_messages() {
             (9_000_001, true, true),
             (9_000_001, false, true),
         ] {
-            // They have met by now.
+            // By now there is a connection.
             assert!(name != "tcp" || len == 1 || transports[0].zero_copy(1) != ZeroCopy::Never);
             if lent && transports[0].zero_copy(1) == ZeroCopy::Never {
                 continue;
@@ -135,7 +135,7 @@ fn streams_arrive_in_place_and_beside_messages() {
                 keeps[1].place = Some(0);
             }
             let body = bytes_of(len, len);
-            // The receiver asks for it first.
+            // A stream follows a CTS.
             let what = Expected {
                 address: place.then_some(keeps[1].stream.as_ptr().addr()),
                 len,
@@ -155,13 +155,13 @@ fn streams_arrive_in_place_and_beside_messages() {
             });
             let (mut at, mut small, mut between) = (0, 0u8, true);
             until(name, &mut transports, &mut keeps, |w, k| {
-                // A small message whenever one may go.
+                // A small message wherever one may be sent.
                 if between && small < 20 {
                     let answer = w[0].send(1, 7, &[], Body::Bytes(&[small])).unwrap();
                     small += u8::from(answer == Answer::Done);
                 }
                 if at < len {
-                    // What goes by zero copy stays as it is until all has come.
+                    // The bytes stay unchanged until all have arrived, so zero copy may be used.
                     let done = if lent {
                         w[0].stream_zero_copy(1, 8, b"head", &body[at..]).unwrap()
                     } else {
@@ -267,8 +267,7 @@ fn sleep(transport: &mut dyn Transport, keep: &mut Keep) -> bool {
 fn sleepers_are_woken_by_messages_and_by_room() {
     each(2, |name, mut transports| {
         if transports[0].event_fd().is_none() && transports[0].wakeup_word().is_none() {
-            // In virtual time a process rests instead, which the tests of the machines' kernel are
-            // about.
+            // In virtual time a process idles instead. The tests of ferry-fabric's kernel check that.
             return;
         }
         let mut keeps = keeps(2);
@@ -284,7 +283,7 @@ fn sleepers_are_woken_by_messages_and_by_room() {
                     keep.messages.remove(0);
                     send_until_taken(receiver.as_mut(), &mut keep, 0, 2, &[], b"answer");
                 }
-                // A sender that finds no room sleeps until this one makes some.
+                // The sender finds no room, and sleeps until the receiver makes some.
                 std::thread::sleep(Duration::from_millis(50));
                 let end = Instant::now() + TIME_LIMIT;
                 while keep.messages.len() < 2000 {
@@ -304,7 +303,7 @@ fn sleepers_are_woken_by_messages_and_by_room() {
             let body = bytes_of(4000, 1);
             for _ in 0..2000 {
                 while sender.send(1, 3, &[], Body::Bytes(&body)).unwrap() == Answer::Full {
-                    // Armed with somebody waiting: room must wake it.
+                    // A sender that was answered Full has armed: room must wake it.
                     sleep(sender.as_mut(), &mut keep);
                 }
             }

@@ -10,13 +10,13 @@ use ferry_transport::{Answer, Body, Inbox, ProcId, Transport};
 #[derive(Default)]
 struct Lengths {
     all: Vec<usize>,
-    late: bool,
+    unexpected: bool,
 }
 
 impl Inbox for Lengths {
     fn on_message(&mut self, _: ProcId, _: u8, bytes: &[u8]) -> bool {
         self.all.push(bytes.len());
-        self.late
+        self.unexpected
     }
 }
 
@@ -30,20 +30,20 @@ fn pair(cores: u32) -> [Shm; 2] {
     })
 }
 
-/// How many messages of `len` bytes each poll finds, of four that are there. `late`: before their
-/// receives.
-fn found(cores: u32, len: usize, late: bool) -> Vec<usize> {
+/// How many messages of `len` bytes each poll finds, of four that are there. `unexpected`: none of
+/// them has a receive.
+fn found(cores: u32, len: usize, unexpected: bool) -> Vec<usize> {
     let [mut from, mut to] = pair(cores);
     let mut inbox = Lengths {
         all: Vec::new(),
-        late,
+        unexpected,
     };
     let mut send = |len| {
         let body = vec![1; len];
         let sent = from.send(1, 0, &[], Body::Bytes(&body)).unwrap();
         assert!(matches!(sent, Answer::Done));
     };
-    // The fastbox is the other one's from here on.
+    // From here on the other process may write the fastbox, so messages go by the ring.
     send(8);
     while to.poll(&mut inbox).unwrap() == 0 {}
     for _ in 0..4 {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 struct Two {
     _memory: [Mapping; 2],
     sides: [Cells; 2],
-    /// On their way to each side: the record, and what its body is full of.
+    /// On their way to each side: the record, and the byte that fills its body.
     coming: [VecDeque<(Vec<u8>, u8)>; 2],
 }
 
@@ -28,7 +28,7 @@ impl Two {
         }
     }
 
-    /// One side writes a record, if it has a cell; returns which.
+    /// One side writes a record, if it owns a cell. Returns the cell.
     fn write(&mut self, side: usize, byte: u8) -> Option<usize> {
         if !self.sides[side].has(1) {
             return None;
@@ -39,7 +39,7 @@ impl Two {
         Some(cell_ref.cell)
     }
 
-    /// One side reads what comes next, if anything does; returns the cell.
+    /// One side reads the next record, if there is one. Returns the cell.
     fn read(&mut self, side: usize) -> Option<usize> {
         let (record, byte) = self.coming[side].pop_front()?;
         let (cell_ref, bytes, _) = self.sides[side].bytes(&record).expect("sound");
@@ -49,7 +49,7 @@ impl Two {
         Some(cell_ref.cell)
     }
 
-    /// Each cell is in one place.
+    /// Checks that each cell is owned by one side, given back, or in a record under way.
     fn check(&self) {
         let [lower, upper] = &self.sides;
         let returned = |c: &Cells| c.memory.returned_to_peer().load(Ordering::Relaxed);
@@ -77,8 +77,7 @@ impl Two {
     }
 }
 
-/// A reply goes into the cell that brought the request, and a process that only ever answers uses
-/// no other.
+/// A reply goes into the cell of the request. A process that only replies uses no other.
 #[test]
 fn replies_use_the_cell_of_the_request() {
     let mut two = Two::new(CELLS_PER_PAIR);
@@ -91,8 +90,8 @@ fn replies_use_the_cell_of_the_request() {
     }
 }
 
-/// Whatever is written and read when, each cell is in one place, and who has nothing unread finds
-/// cells for as much as it may want.
+/// In any order of writes and reads no cell is lost or doubled, and a side that has read everything
+/// owns enough.
 #[test]
 fn no_cell_is_lost() {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
@@ -105,7 +104,7 @@ fn no_cell_is_lost() {
     for cells in [4, CELLS_PER_PAIR / 2, CELLS_PER_PAIR] {
         let mut two = Two::new(cells);
         for round in 0..400 {
-            // From one way only to both alike.
+            // From one way only to both ways alike.
             let bias = round % 9;
             for _ in 0..below(60) {
                 let side = usize::from(below(8) < bias);
@@ -129,7 +128,7 @@ fn no_cell_is_lost() {
 fn both_sides_know_which_memory_is_used_for_the_first_time() {
     let mut two = Two::new(CELLS_PER_PAIR);
     for (i, len) in [1, 1, 7, 2].into_iter().enumerate() {
-        // There and back: the same cell.
+        // To and fro: the same cell.
         for side in [0, 1] {
             two.write(side, len);
             two.read(1 - side);
@@ -139,7 +138,7 @@ fn both_sides_know_which_memory_is_used_for_the_first_time() {
     }
 }
 
-/// What a peer made up is refused, and gives no cell twice.
+/// Nonsense from a peer is refused, and gives no cell twice.
 #[test]
 fn made_up_cells_are_refused() {
     let mut two = Two::new(CELLS_PER_PAIR / 2);
@@ -152,7 +151,7 @@ fn made_up_cells_are_refused() {
         word(theirs, body + 1),
         word(CELLS_PER_PAIR as u32, 1),
         word(u32::MAX, u32::MAX),
-        // None of the pair's, which has half of them.
+        // Not one of this pair's cells, which has half of them.
         word(theirs - 1, 1),
         word(u32::from(mine), 1),
     ] {
@@ -161,7 +160,7 @@ fn made_up_cells_are_refused() {
     assert!(two.sides[0].bytes(&word(theirs, 1)[..7]).is_none());
     let long = [&word(theirs, 1)[..], &[0; HEAD_MAX_BYTES + 1]].concat();
     assert!(two.sides[0].bytes(&long).is_none());
-    // The peer gives all, again and again.
+    // The peer gives all cells back, again and again.
     for _ in 0..3 {
         let given = two.sides[0].memory.returned_by_peer();
         given.store(u64::MAX, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A peer that writes what it likes into the shared memory: nothing is read or written beyond the
+//! Fuzz test: a peer writes anything into the shared memory. Nothing is read or written outside of the
 //! rings, and nothing loops.
 
 use super::*;
@@ -12,7 +12,7 @@ use crate::shm::ring::{RECORD_MAX_BYTES, SPLIT_MAX_BYTES};
 use crate::{Inbox, ProcId};
 use ferry_fuzz::fuzz;
 
-/// Counts the bytes of messages that came in several records; takes them as streams, or whole.
+/// Counts the bytes of split messages. Takes them as streams, or whole.
 #[derive(Default)]
 struct Counting {
     streams: bool,
@@ -34,7 +34,7 @@ impl Inbox for Counting {
     }
 }
 
-/// What the harness reads from its input: a step, where, how many bytes.
+/// Encodes a step of the harness's input: kind, offset, bytes.
 fn step(kind: u8, at: u16, bytes: &[u8]) -> Vec<u8> {
     [&[kind, bytes.len() as u8], &at.to_le_bytes()[..], bytes].concat()
 }
@@ -52,32 +52,36 @@ fn fuzz_shared_memory() {
     let valid = |len: u64| (1 << 63 | 3 << 16 | len).to_le_bytes();
     let more = |len: u64| (5 << 61 | 1 << 56 | 3 << 16 | len).to_le_bytes();
     let long = |total: u64| [&more(16)[..], &total.to_le_bytes(), &[7; 8]].concat();
-    let front = |len: u64, lead: u64| (lead << 1 | len << 8 | 9 << 24).to_le_bytes();
-    let lies = |marks: u64, cell: u64, len: u64| {
+    let fastbox = |len: u64, lead: u64| (lead << 1 | len << 8 | 9 << 24).to_le_bytes();
+    let cell_record = |marks: u64, cell: u64, len: u64| {
         let word = 3 << 62 | marks << 61 | 1 << 56 | 3 << 16 | 16;
         [word, cell | len << 32, 0].map(u64::to_le_bytes).concat()
     };
-    // As the upper one of the two would write: its own first cell, and those that it has not got.
+    // As the higher-numbered process would write: its own first cell, and cells that it does not own.
     let half = CELLS_PER_PAIR as u64 / 2;
-    let celled = |cell: u64, len: u64| {
-        [step(POKE_DATA, 0, &lies(0, cell, len)), step(TAKE, 0, &[])].concat()
+    let in_cell = |cell: u64, len: u64| {
+        [
+            step(POKE_DATA, 0, &cell_record(0, cell, len)),
+            step(TAKE, 0, &[]),
+        ]
+        .concat()
     };
     let seeds = [
-        celled(half, 40),
-        celled(half, CELL_BODY_MAX_BYTES as u64),
-        celled(half, CELL_BODY_MAX_BYTES as u64 + 1),
-        celled(0, 40),
-        celled(CELLS_PER_PAIR as u64, 40),
+        in_cell(half, 40),
+        in_cell(half, CELL_BODY_MAX_BYTES as u64),
+        in_cell(half, CELL_BODY_MAX_BYTES as u64 + 1),
+        in_cell(0, 40),
+        in_cell(CELLS_PER_PAIR as u64, 40),
         [
             step(SEND_IN_CELL, 5000, &[]).repeat(9),
-            celled(0, 40),
+            in_cell(0, 40),
             step(POKE_HEAD, LINE_BYTES as u16 + 8, &[0xff; 8]),
             step(SEND_IN_CELL, 65535, &[]).repeat(9),
         ]
         .concat(),
         [
-            step(POKE_DATA, 0, &lies(1, half, 40)),
-            step(POKE_DATA, 64, &lies(0, half, 9)),
+            step(POKE_DATA, 0, &cell_record(1, half, 40)),
+            step(POKE_DATA, 64, &cell_record(0, half, 9)),
             step(TAKE, 0, &[]),
             step(TAKE, 0, &[]),
         ]
@@ -96,10 +100,10 @@ fn fuzz_shared_memory() {
         .concat(),
         [
             step(SEND, 20, &[]),
-            step(POKE_FASTBOX, 0, &front(FASTBOX_MAX_BYTES as u64, 8)),
+            step(POKE_FASTBOX, 0, &fastbox(FASTBOX_MAX_BYTES as u64, 8)),
             step(TAKE, 0, &[]),
             step(SEND, 20, &[]),
-            step(POKE_FASTBOX, 0, &front(0xffff, 15)),
+            step(POKE_FASTBOX, 0, &fastbox(0xffff, 15)),
             step(TAKE, 0, &[]),
         ]
         .concat(),
@@ -142,7 +146,7 @@ fn fuzz_shared_memory() {
         there.clear();
         back.clear();
         let (out, into) = (there.base(), back.base());
-        // SAFETY: both mappings outlive the pair; this process is the lower of the two.
+        // SAFETY: both mappings outlive the pair; this is the lower-numbered process.
         let mut pair = unsafe {
             Pair::new(
                 Writer::new(out),
@@ -182,7 +186,7 @@ fn fuzz_shared_memory() {
                         from >= memory.start && from + bytes.len() <= memory.end
                     };
                     let next = pair.next();
-                    let celled = matches!(next, Next::InCell(..));
+                    let in_cell = matches!(next, Next::InCell(..));
                     let release = match next {
                         Next::Nothing => false,
                         Next::Malformed => {
@@ -196,10 +200,15 @@ fn fuzz_shared_memory() {
                         }
                         Next::Record(message, bytes, more)
                         | Next::InCell(message, bytes, more, _) => {
-                            // Cells lie behind both rings.
-                            assert!(inside(bytes, &ring) || celled && inside(bytes, &other));
+                            // Cells are behind both rings.
+                            assert!(inside(bytes, &ring) || in_cell && inside(bytes, &other));
                             assert!(
-                                bytes.len() <= if celled { CELL_BYTES } else { RECORD_MAX_BYTES }
+                                bytes.len()
+                                    <= if in_cell {
+                                        CELL_BYTES
+                                    } else {
+                                        RECORD_MAX_BYTES
+                                    }
                             );
                             inbox.streams = at % 2 == 1;
                             if (more || long.is_some())
@@ -215,7 +224,7 @@ fn fuzz_shared_memory() {
                             true
                         }
                     };
-                    let wakes = match (release, celled) {
+                    let wakes = match (release, in_cell) {
                         (false, _) => false,
                         (true, false) => pair.release(),
                         (true, true) => pair.release_cell(),

@@ -3,8 +3,8 @@ use crate::shm::mapping::Mapping;
 use crate::shm::memory::RECORDS_AT;
 use proptest::prelude::*;
 
-/// A ring, and both its ends.
-struct Whole {
+/// A ring with both ends.
+struct Ring {
     memory: Mapping,
     writer: Writer,
     reader: Reader,
@@ -12,13 +12,13 @@ struct Whole {
     read: usize,
 }
 
-impl Whole {
-    fn new() -> Whole {
+impl Ring {
+    fn new() -> Ring {
         let mut memory = Mapping::new();
         let base: Base = memory.base();
         // SAFETY: the memory is zeroed and outlives the ends, of which there is one each.
         let (writer, reader) = unsafe { (Writer::new(base), Reader::new(base)) };
-        Whole {
+        Ring {
             memory,
             writer,
             reader,
@@ -27,7 +27,7 @@ impl Whole {
         }
     }
 
-    /// Writes the next record, if there is room. Its bytes say which it is.
+    /// Writes the next record, if there is room. Its bytes are its number.
     fn write(&mut self, len: usize) -> bool {
         let number = self.written as u8;
         let written = self
@@ -37,7 +37,7 @@ impl Whole {
         written
     }
 
-    /// Reads the next record, if one is there; returns its length.
+    /// Reads the next record, if one is there. Returns its length.
     fn read(&mut self) -> Option<usize> {
         let number = self.read as u8;
         let len = match self.reader.peek() {
@@ -54,12 +54,12 @@ impl Whole {
         Some(len)
     }
 
-    /// The writer hears how far the reader has come.
+    /// Tells the writer the reader's position.
     fn tell(&mut self) {
         self.writer.set_read(self.reader.position());
     }
 
-    /// Bytes of the ring from its beginning to behind the last that has been written to.
+    /// Bytes of the ring up to the last one that was written to.
     fn used(&self) -> usize {
         let last = self
             .memory
@@ -73,7 +73,7 @@ impl Whole {
 
 #[test]
 fn an_exchange_of_single_messages_stays_in_the_first_pages() {
-    // The writer hears of it at once, or only when it has written the next.
+    // The writer knows the reader's position at once, or (`late`) one record later.
     for (len, late) in [
         (100, false),
         (4096, false),
@@ -83,7 +83,7 @@ fn an_exchange_of_single_messages_stays_in_the_first_pages() {
         (4096, true),
         (16384, true),
     ] {
-        let mut ring = Whole::new();
+        let mut ring = Ring::new();
         for _ in 0..4 * RING_DATA_BYTES / len {
             let before = ring.reader.position();
             assert!(ring.write(len));
@@ -99,14 +99,14 @@ fn an_exchange_of_single_messages_stays_in_the_first_pages() {
 
 #[test]
 fn a_stream_uses_all_of_it() {
-    let mut ring = Whole::new();
+    let mut ring = Ring::new();
     for _ in 0..RING_DATA_BYTES / 4096 {
         assert!(ring.write(4096));
         assert_eq!(ring.read(), Some(4096));
     }
     assert!(ring.used() > RING_DATA_BYTES - 2 * 4096);
     assert!(ring.reader.has_read_all_once());
-    // And what has been used stays so.
+    // It stays so.
     ring.tell();
     for _ in 0..RING_DATA_BYTES / 4096 {
         assert!(ring.write(4096) && ring.read().is_some());
@@ -117,7 +117,7 @@ fn a_stream_uses_all_of_it() {
 
 #[test]
 fn a_shorter_lap_leaves_room_for_a_long_message() {
-    let mut ring = Whole::new();
+    let mut ring = Ring::new();
     while ring.writer.tail < RING_DATA_BYTES as u64 {
         ring.tell();
         assert!(ring.write(1000) && ring.read().is_some());
@@ -129,7 +129,7 @@ fn a_shorter_lap_leaves_room_for_a_long_message() {
 
 #[test]
 fn an_end_that_is_skipped_at_the_beginning_is_nonsense() {
-    let mut ring = Whole::new();
+    let mut ring = Ring::new();
     let skip = word(SKIP, Shape::SKIP, 0, 0);
     ring.writer.memory.word(0).store(skip, Ordering::Release);
     assert!(matches!(ring.reader.peek(), Found::Malformed));
@@ -140,7 +140,7 @@ proptest! {
     fn records_come_whole_and_in_order_however_far_the_reader_is_known_to_be(
         steps in prop::collection::vec((0usize..4, 0usize..RECORD_MAX_BYTES), 1..400)
     ) {
-        let mut ring = Whole::new();
+        let mut ring = Ring::new();
         for (step, len) in steps {
             match step {
                 0 => {

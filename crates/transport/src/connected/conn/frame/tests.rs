@@ -1,8 +1,7 @@
 use super::*;
 use ferry_fuzz::fuzz;
 
-/// Keeps what is delivered; takes the bodies of streams whose number is even straight into a buffer
-/// of its own.
+/// Keeps what is delivered. Names a buffer for streams whose number is even.
 #[derive(Default)]
 struct Keep {
     whole: Vec<(u8, Vec<u8>)>,
@@ -59,8 +58,8 @@ fn stream(message: u8, head: &[u8], body: &[u8]) -> Vec<u8> {
     [&start[..], head, body].concat()
 }
 
-/// Gives `bytes` to a reader as a socket would, in pieces of at most `piece`, into the places that
-/// it names.
+/// Gives `bytes` to a reader as a socket would: at most `piece` at once, into the space that the
+/// reader names.
 fn deliver(bytes: &[u8], piece: usize, keep: &mut Keep) -> Result<Found, &'static str> {
     deliver_to(bytes, piece, keep)
 }
@@ -114,14 +113,14 @@ fn frames_come_out_as_they_went_in_however_they_are_cut() {
     }
 }
 
-/// Takes whole messages as they come: their bodies are put one behind the other.
+/// Takes whole messages as they come, and appends their bodies to each other.
 #[derive(Default)]
 struct Early {
     bytes: Vec<u8>,
     filled: usize,
     begun: usize,
     whole: usize,
-    /// So often nobody wants it yet.
+    /// Offers that are still to be refused: no receive is posted yet.
     refuses: usize,
 }
 
@@ -183,7 +182,7 @@ fn a_large_whole_message_can_be_taken_as_it_comes() {
         inbox.bytes.truncate(inbox.filled);
         assert!(inbox.bytes == expected, "pieces of {piece}");
         assert_eq!(inbox.begun + inbox.whole, 4, "pieces of {piece}");
-        // Cut so that the head is there and the rest is not, both are taken early.
+        // The head has come and the rest has not, so both are taken as they come.
         let early = [12, 13, 100].contains(&piece);
         assert!(!early || inbox.begun > 0, "pieces of {piece}");
     }
@@ -206,8 +205,7 @@ fn a_large_whole_message_is_taken_when_its_receive_comes_late() {
                 inbox.bytes == [&large[..], b"bye"].concat(),
                 "pieces of {piece}"
             );
-            // It is asked once for each piece: when the first is there, and before each other one
-            // is read.
+            // A message is offered when its beginning has come, and before each further read.
             let begun = usize::from(refuses < first.len().div_ceil(piece));
             assert_eq!(inbox.begun, begun, "pieces of {piece}, {refuses} times");
         }
@@ -254,7 +252,7 @@ fn fuzz_frames() {
         header(Kind::Farewell, 0, 0, 0).to_vec(),
     ];
     fuzz("frames", &seeds, |bytes| {
-        // However the bytes are cut, the same comes of them.
+        // However the bytes are divided, the result is the same.
         let came = |piece: usize| {
             let mut keep = Keep::default();
             let end = deliver(bytes, piece, &mut keep).map(|f| f.opened);

@@ -8,7 +8,7 @@ fn table() -> &'static CopyTable {
 }
 
 proptest! {
-    /// Whoever copies which chunk, each byte is copied once.
+    /// Each byte is copied once, whichever process copies its chunk.
     #[test]
     fn chunks_cover_the_message(len in 1u64..1 << 34, helps in prop::collection::vec(0u8..3, 0..200)) {
         let table = table();
@@ -47,8 +47,8 @@ proptest! {
         prop_assert_eq!(at, len);
     }
 
-    /// Whatever a peer writes on the table, helping ends, and no chunk lies outside of what the
-    /// peer named.
+    /// Whatever a peer writes on the table, assisting ends, and no chunk is outside of what the peer
+    /// has named.
     #[test]
     fn nonsense_is_survived(words in prop::collection::vec(any::<u64>(), 7)) {
         let table = table();
@@ -84,7 +84,7 @@ fn a_full_desk_says_so_and_has_room_again() {
     assert!(receiver.begin(9, 9, 100_000).is_some());
 }
 
-/// Two threads copy many messages between two arrays, one after the other through the same places.
+/// Two threads copy many messages between two arrays, one after the other, through the same slots.
 #[test]
 fn both_sides_at_once() {
     const LEN: usize = 1 << 20;
@@ -92,7 +92,7 @@ fn both_sides_at_once() {
     let source: Vec<u8> = (0..LEN).map(|i| (i * 7 + i / 251) as u8).collect();
     let mut target = vec![0u8; LEN];
     let copy = |c: Chunk| {
-        // SAFETY: a chunk lies in both arrays, and only who claimed it touches it.
+        // SAFETY: a chunk is within both arrays, and only the thread that has claimed it uses it.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 c.source as *const u8,
