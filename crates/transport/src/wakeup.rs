@@ -54,7 +54,7 @@ impl Wakeup {
     }
 
     /// For sleeping on `word` and on the transports' descriptors. With a `name` (see
-    /// [`new_socket_name`]), other processes of the node can wake it by [`wake_socket`].
+    /// `new_socket_name`), other processes of the node can wake it by `wake_socket`.
     ///
     /// Errors: the limit on open files is reached.
     pub fn with_descriptors<'a>(

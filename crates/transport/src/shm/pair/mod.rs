@@ -70,7 +70,7 @@ impl Pair {
     }
 
     /// Writes a message whose body, of `len` bytes, goes into a cell by `fill`. Its head has up to
-    /// [`HEAD_MAX_BYTES`](super::cells::HEAD_MAX_BYTES). Publishes it with a full barrier. False: no
+    /// [`HEAD_MAX_BYTES`]. Publishes it with a full barrier. False: no
     /// room.
     #[inline(never)]
     pub fn send_in_cell(
