@@ -13,8 +13,8 @@
 //!  │ Transports (registry): which transport leads to a peer │
 //!  ├──────┬────────────────────┬────────────────────┬───────┤
 //!  │ self │ shm                │ connected          │ model │
-//!  │      │ pair: fastbox,     │ connect: calling,  │ (the  │
-//!  │      │  ring, cells       │  accept            │ fabric│
+//!  │      │ pair: fastbox,     │ connect: handshake │ (the  │
+//!  │      │  ring, cells       │  and establishment │ fabric│
 //!  │      │ cma: single copy   │ conn: frames       │ crate)│
 //!  │      │ coll: boards       ├─────────┬──────────┤       │
 //!  │      │                    │ tcp     │ tipc     │       │
