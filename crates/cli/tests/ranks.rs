@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use ferry_job::{Place, RankState, RankStatus};
+use ferry_job::{JobContext, RankState, RankStatus};
 
 /// Names the script.
 const SCRIPT: &str = "FERRY_TEST_SCRIPT";
@@ -29,8 +29,8 @@ fn a_rank() {
     exit(0);
 }
 
-fn act(script: &str, place: &Place) {
-    let rank = place.welcome.rank;
+fn act(script: &str, place: &JobContext) {
+    let rank = place.rank_info.rank;
     let other = 1 - rank as i32;
     match (script, rank) {
         ("fine", _) => finalize(place),
@@ -90,7 +90,7 @@ fn number_of(name: &str) -> u32 {
         .unwrap()
 }
 
-fn finalize(place: &Place) {
+fn finalize(place: &JobContext) {
     place
         .status
         .state

@@ -20,7 +20,7 @@ fn main() {
     let node = NodeJob::new(1, 2, 2).expect("a segment");
     let mut ranks = Vec::new();
     for rank in 0..2 {
-        let (line, theirs) = node.welcome(rank, 0).expect("a socket");
+        let (line, theirs) = node.create_rank_socket(rank, 0).expect("a socket");
         rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).expect("fcntl");
         let mut command = Command::new("taskset");
         command
@@ -38,9 +38,9 @@ fn main() {
 
 fn rank(len: usize, rounds: usize) {
     let place = ferry_job::join().expect("a job");
-    let me = place.welcome.rank;
+    let me = place.rank_info.rank;
     ferry_device::start(
-        &place.welcome,
+        &place.rank_info,
         place.segment,
         place.directory,
         place.status,

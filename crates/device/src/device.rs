@@ -12,7 +12,7 @@ use crate::protocol::engine::{Engine, Fetching, Outgoing, Payload, SingleCopyTas
 use crate::protocol::failure;
 use crate::protocol::select::{Copier, Way};
 use crate::protocol::single_copy::read_into;
-use ferry_job::{Directory, RankStatus, Segment, Welcome};
+use ferry_job::{Directory, RankInfo, RankStatus, Segment};
 use ferry_transport::shm::READ_MIN_ADAPTIVE;
 use ferry_transport::{Answer, Body, ReadError, ReadStart, TransportError, Transports};
 use std::sync::atomic::Ordering;
@@ -104,7 +104,7 @@ const PRESSING: usize = 16 * 1024;
 
 impl Device {
     pub(crate) fn new(
-        welcome: &Welcome,
+        rank_info: &RankInfo,
         segment: Option<Segment>,
         directory: Option<Box<dyn Directory>>,
         status: &'static RankStatus,
@@ -113,16 +113,16 @@ impl Device {
     ) -> Result<Device, TransportError> {
         let node = segment.as_ref().map_or(&[][..], Segment::statuses);
         let send_slots = if wait_policy.crowded {
-            SendSlots::new(welcome, node)
+            SendSlots::new(rank_info, node)
         } else {
             None
         };
-        let mut wires = ferry_transport::open(welcome, segment, directory, concurrent)?;
-        let mut engine = Engine::new(welcome.rank);
+        let mut wires = ferry_transport::open(rank_info, segment, directory, concurrent)?;
+        let mut engine = Engine::new(rank_info.rank);
         engine.card = wires.card_memory().map_or(0..0, |m| m.range());
         Ok(Device {
-            me: welcome.rank,
-            size: welcome.size,
+            me: rank_info.rank,
+            size: rank_info.size,
             wires,
             engine,
             background: Vec::new(),

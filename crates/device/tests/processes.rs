@@ -16,9 +16,9 @@ const RANK_TEST: &str = "FERRY_DEVICE_TEST";
 fn job(name: &str, ranks: u32, cores: u32) -> Option<(u32, u32)> {
     if std::env::var(RANK_TEST).is_ok_and(|n| n == name) {
         let place = ferry_job::join().unwrap();
-        let (me, size) = (place.welcome.rank, place.welcome.size);
+        let (me, size) = (place.rank_info.rank, place.rank_info.size);
         ferry_device::start(
-            &place.welcome,
+            &place.rank_info,
             place.segment,
             place.directory,
             place.status,
@@ -32,7 +32,7 @@ fn job(name: &str, ranks: u32, cores: u32) -> Option<(u32, u32)> {
     let node = NodeJob::new(7, ranks, cores).unwrap();
     let mut children = Vec::new();
     for rank in 0..ranks {
-        let (line, theirs) = node.welcome(rank, 0).unwrap();
+        let (line, theirs) = node.create_rank_socket(rank, 0).unwrap();
         let fd = theirs.as_raw_fd();
         rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).unwrap();
         let child = Command::new(std::env::current_exe().unwrap())

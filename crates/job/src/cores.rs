@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub struct Cores {
     /// CPU numbers (hardware threads) of the affinity mask, those of one core together.
     pub cores: Vec<Vec<usize>>,
-    /// CPUs' worth of time that the cgroups allow, if they limit it.
+    /// CPU time per second that the cgroups allow, if they limit it.
     pub quota: Option<f64>,
 }
 
@@ -35,7 +35,8 @@ impl Cores {
         }
     }
 
-    /// As [`Cores::here`], but as if no CPUs shared a core: quicker, when only the number matters.
+    /// Like [`Cores::here`], but without looking which CPUs share a core. Faster, for those who
+    /// need only the number.
     pub fn counted() -> Cores {
         Cores {
             cores: affinity().into_iter().map(|cpu| vec![cpu]).collect(),
@@ -57,7 +58,7 @@ impl Cores {
     }
 }
 
-/// CPU numbers of this thread's affinity mask. Grows the mask until the kernel's fits, so any
+/// CPU numbers of this thread's affinity mask. The mask grows until the kernel's fits, so any
 /// number of CPUs works.
 fn affinity() -> Vec<usize> {
     let mut mask = vec![0u64; 16];
@@ -109,14 +110,14 @@ pub fn cpu_quota() -> Option<f64> {
     least
 }
 
-/// "4:cpu,cpuacct:/path" → ("cpu,cpuacct", "/path").
+/// Splits a line of /proc/self/cgroup: "4:cpu,cpuacct:/path" gives ("cpu,cpuacct", "/path").
 fn split_group(line: &str) -> Option<(&str, &str)> {
     let mut parts = line.splitn(3, ':').skip(1);
     Some((parts.next()?, parts.next()?))
 }
 
-/// `root/a/b`, `root/a`, `root`. In a container the path may be one of the host's that is not
-/// mounted here; the root then is the container's own group.
+/// The folders of a group and its ancestors: `root/a/b`, `root/a`, `root`. In a container the path
+/// may be the host's and not be mounted; then the root is the container's own group.
 fn upwards(root: &Path, path: &str) -> Vec<PathBuf> {
     let full = root.join(path.trim_start_matches('/'));
     full.ancestors()
@@ -135,7 +136,7 @@ fn quota_v1(folder: &Path) -> Option<f64> {
     parse_quota(&format!("{} {}", quota.trim(), period.trim()))
 }
 
-/// "200000 100000" → 2 CPUs; "max …" and "-1 …" → no limit.
+/// Quota divided by period: "200000 100000" gives 2 CPUs. `None` for "max …" and "-1 …": no limit.
 fn parse_quota(text: &str) -> Option<f64> {
     let mut words = text.split_whitespace();
     let quota: f64 = words.next()?.parse().ok()?;
@@ -143,7 +144,7 @@ fn parse_quota(text: &str) -> Option<f64> {
     (quota > 0.0 && period > 0.0).then(|| quota / period)
 }
 
-/// "0-3,8" → 0 1 2 3 8. What cannot be read is left out.
+/// Expands a list of CPUs: "0-3,8" gives 0 1 2 3 8. What cannot be read is left out.
 fn cpu_list(text: &str) -> Vec<usize> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',') {

@@ -1,29 +1,48 @@
-//! What a rank and its launcher share: the welcome, the node's segment, each rank's status page.
+//! What a rank and its launcher share: the rank info, messages, the node's segment, status pages.
 //! And how Ferry starts threads of its own in a rank's process.
 //!
-//! `mpiexec` makes one [`Segment`] a node and one socket pair a rank. Before a rank starts, its
-//! [`Welcome`] and the segment's descriptor lie already in its end of the socket, so that [`join`]
-//! is one system call and no conversation.
+//! ```text
+//!   launcher                          rank
+//!   NodeJob ── rank info, segment ──▶ join ──▶ JobContext
+//!   RankSocket ◀── ToLauncher ─────── Client, Directory
+//!              ─── ToRank ──────────▶
+//!   reads ◀──── RankStatus in the node's Segment ◀── writes
+//! ```
+//!
+//! `mpiexec` makes one [`Segment`] for each node and one socket pair for each rank. The
+//! [`RankInfo`] and the segment's descriptor lie in the rank's end of the socket before the rank
+//! starts. So [`join`] is one system call that waits for nobody. Under another launcher (Hydra,
+//! srun, prterun) `join` makes the same from PMI or PMIx.
+//!
+//! ```
+//! // Without a launcher a program is a job of one rank.
+//! let job = ferry_job::join().unwrap();
+//! assert_eq!((job.rank_info.rank, job.rank_info.size), (0, 1));
+//! ```
 
+mod business_cards;
 mod client;
 mod cores;
-mod directory;
-mod foreign;
+mod error;
+mod join;
 mod launcher;
+mod messages;
 mod nodes;
-mod notice;
+mod other_launcher;
+mod rank_info;
 mod segment;
 mod status;
 mod thread;
-mod welcome;
 
-pub use client::{Client, JobError, LAUNCH_FD, Place, join};
+pub use business_cards::{CARD_MAX_BYTES, CardStore, Directory};
+pub use client::Client;
 pub use cores::{Cores, cpu_quota};
-pub use directory::{CARD_MAX, Cards, Directory};
-pub use launcher::{Heard, JobTerms, Line, NodeJob};
-pub use nodes::{Node, Nodes, Run};
-pub use notice::{Notice, Reply, TEXT_MAX};
+pub use error::JobError;
+pub use join::{JobContext, LAUNCH_FD, join};
+pub use launcher::{JobInfo, NodeJob, RankSocket, Received};
+pub use messages::{TEXT_MAX_BYTES, ToLauncher, ToRank};
+pub use nodes::{Node, Nodes, RankRange};
+pub use rank_info::{Malformed, PROTOCOL, RankInfo, new_key};
 pub use segment::{Segment, SegmentLayout};
-pub use status::{ITSELF, RankState, RankStatus, SEVERAL, SendTurn, Wait};
+pub use status::{PEER_OWN_PROGRAM, PEER_SEVERAL, RankState, RankStatus, SendSlot, Wait};
 pub use thread::{THREAD_PREFIX, start_thread};
-pub use welcome::{Malformed, PROTOCOL, Welcome, new_key};

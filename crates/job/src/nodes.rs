@@ -1,22 +1,23 @@
 //! Which ranks are on which node.
 
-use crate::welcome::{Input, Malformed};
+use crate::rank_info::{Input, Malformed};
 
-/// Longest host name, bytes (RFC 1035 allows 253).
+/// Longest host name: RFC 1035 allows 253 bytes.
 const HOST_MAX: usize = 255;
 
-/// Ranks at equal distances: `first`, `first + stride`, … (`count` of them).
+/// Ranks at equal distances: `count` ranks from `first` on, `stride` apart. As a range triplet of
+/// MPI_Group_range_incl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// The lowest.
+pub struct RankRange {
+    /// The lowest rank.
     pub first: u32,
-    /// How many; at least 1.
+    /// Number of ranks, at least 1.
     pub count: u32,
-    /// Between two of them; at least 1.
+    /// Distance between two ranks, at least 1.
     pub stride: u32,
 }
 
-impl Run {
+impl RankRange {
     fn holds(&self, rank: u32) -> bool {
         rank >= self.first
             && (rank - self.first).is_multiple_of(self.stride)
@@ -33,10 +34,10 @@ pub struct Node {
     /// The host's name, as the launcher knows it.
     pub host: String,
     /// Its ranks, ascending.
-    pub ranks: Vec<Run>,
+    pub ranks: Vec<RankRange>,
 }
 
-/// All nodes of a job; each of its ranks is on exactly one.
+/// All nodes of a job. Each rank is on exactly one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nodes(Vec<Node>);
 
@@ -65,7 +66,7 @@ impl Nodes {
                     run.count = 2;
                 }
                 Some(run) if rank == run.first + run.count * run.stride => run.count += 1,
-                _ => ranks.push(Run {
+                _ => ranks.push(RankRange {
                     first: rank,
                     count: 1,
                     stride: 1,
@@ -80,17 +81,17 @@ impl Nodes {
         self.0.iter()
     }
 
-    /// How many.
+    /// Number of nodes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// None at all?
+    /// Is there no node?
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// A node's ranks, ascending; none if there is no such node.
+    /// A node's ranks, ascending. Empty if there is no such node.
     pub fn ranks_of(&self, node: usize) -> Vec<u32> {
         let Some(node) = self.0.get(node) else {
             return Vec::new();
@@ -107,7 +108,7 @@ impl Nodes {
             .position(|n| n.ranks.iter().any(|run| run.holds(rank)))
     }
 
-    /// The name of a rank's host; "?" if nobody knows.
+    /// The name of a rank's host, or "?".
     pub fn host_of(&self, rank: u32) -> &str {
         self.node_of(rank).map_or("?", |n| &self.0[n].host)
     }
@@ -126,7 +127,7 @@ impl Nodes {
         }
     }
 
-    /// Reads the nodes of a job of `size` ranks; each rank must be on exactly one.
+    /// Decodes the nodes of a job of `size` ranks. Each rank must be on exactly one.
     pub(crate) fn decode(input: &mut Input<'_>, size: u32) -> Result<Nodes, Malformed> {
         let field = |text: String| Malformed::Field(text);
         let count = input.u32("the number of nodes")?;
@@ -161,7 +162,7 @@ impl Nodes {
                          in a job of {size} ranks"
                     )));
                 }
-                let run = Run {
+                let run = RankRange {
                     first,
                     count,
                     stride,
@@ -182,7 +183,7 @@ impl Nodes {
     }
 }
 
-/// A host's name for messages: no control characters, not too long.
+/// A host's name without control characters, cut to the longest length.
 fn clean(host: &str) -> String {
     let mut name: String = host.chars().filter(|c| !c.is_control()).collect();
     while name.len() > HOST_MAX {

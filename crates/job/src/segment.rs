@@ -1,13 +1,13 @@
-//! The node's segment: one sparse memfd that all ranks of a job on a node share with the launcher.
+//! The node's segment: one sparse memfd that all ranks of a job on a node and their launcher share.
 //!
 //! ```text
-//! 0            header (magic, version, ranks)
-//! status_at    one RankStatus a rank
-//! wire_at      what the shared-memory transport keeps there (its own business)
+//! 0                 header (magic, version, ranks)
+//! status_offset     one RankStatus for each rank
+//! transport_offset  what the shared-memory transport keeps there
 //! ```
 //!
-//! It has no name in any file system, so nothing is left behind however the job ends, and its size
-//! is no matter until a page is touched. Its length is sealed: no rank can cut it under the others.
+//! It has no name in a file system, so nothing is left behind however the job ends. Pages that are
+//! not touched take no memory. Its length is sealed: no rank can cut it.
 
 use std::fs::File;
 use std::io;
@@ -17,72 +17,76 @@ use std::ptr;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use crate::client::JobError;
+use crate::error::JobError;
 use crate::{PROTOCOL, RankStatus};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ferryseg");
-/// Bytes of the wire's area for each rank by itself.
-const WIRE_PER_RANK: u64 = 4096;
-/// Bytes of the wire's area for each ordered pair of ranks; sparse until they speak.
-const WIRE_PER_PAIR: u64 = 1600 * 1024;
-/// Boards that each rank can lend (memory where a group meets), and bytes of a board for each rank
-/// of the node; sparse too.
-const WIRE_BOARDS: u64 = 16;
-const WIRE_BOARD_PER_RANK: u64 = 8 * (2048 + 64);
+/// Bytes of the transport's part for each rank: one page of control words.
+const TRANSPORT_BYTES_PER_RANK: u64 = 4096;
+/// Bytes of the transport's part for each ordered pair of ranks: ring, fastbox and cells. Sparse
+/// until the two communicate.
+const TRANSPORT_BYTES_PER_PAIR: u64 = 1600 * 1024;
+/// Counter boards of shared-memory collectives that each rank owns. Sparse, too.
+const BOARDS_PER_RANK: u64 = 16;
+/// Bytes of a counter board for each rank of the node: eight slots of 2 KiB of data and a cache line
+/// of counter.
+const BOARD_BYTES_PER_RANK: u64 = 8 * (2048 + 64);
 
-/// Where things lie in the segment; a function of the number of local ranks alone.
+/// Offsets in the segment. They depend on the number of local ranks only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentLayout {
     /// Local ranks.
     pub ranks: u32,
-    /// Offset of rank 0's [`RankStatus`](crate::RankStatus), bytes.
-    pub status_at: u64,
-    /// Offset of the transport's part, bytes; page aligned.
-    pub wire_at: u64,
+    /// Offset of the [`RankStatus`](crate::RankStatus) of local rank 0.
+    pub status_offset: u64,
+    /// Offset of the transport's part, page aligned.
+    pub transport_offset: u64,
 }
 
 impl SegmentLayout {
     /// The layout for `ranks` local ranks.
     pub fn new(ranks: u32) -> SegmentLayout {
-        let status_at = 4096;
+        let status_offset = 4096;
         let status_len = u64::from(ranks) * std::mem::size_of::<crate::RankStatus>() as u64;
         SegmentLayout {
             ranks,
-            status_at,
-            wire_at: (status_at + status_len).next_multiple_of(4096),
+            status_offset,
+            transport_offset: (status_offset + status_len).next_multiple_of(4096),
         }
     }
 
-    /// Bytes of the transport's part: for n ranks n · 4096 (one page each) + n² · 1600 KiB (one
-    /// ring and more for each ordered pair), and the boards.
-    pub const fn wire_len(ranks: u32) -> u64 {
+    /// Bytes of the transport's part. For n ranks: n pages, n² times what an ordered pair needs,
+    /// and the boards.
+    pub const fn transport_bytes(ranks: u32) -> u64 {
         let n = ranks as u64;
-        let board = (4096 + n * WIRE_BOARD_PER_RANK).next_multiple_of(4096);
-        n * WIRE_PER_RANK + n * n * WIRE_PER_PAIR + n * WIRE_BOARDS * board
+        let board = (4096 + n * BOARD_BYTES_PER_RANK).next_multiple_of(4096);
+        n * TRANSPORT_BYTES_PER_RANK
+            + n * n * TRANSPORT_BYTES_PER_PAIR
+            + n * BOARDS_PER_RANK * board
     }
 
     /// Bytes of the whole segment.
-    pub fn total(&self) -> u64 {
-        self.wire_at + SegmentLayout::wire_len(self.ranks)
+    pub fn total_bytes(&self) -> u64 {
+        self.transport_offset + SegmentLayout::transport_bytes(self.ranks)
     }
 }
 
-/// The node's segment as one process has it: the descriptor, and header and status pages mapped.
+/// The node's segment in one process: its descriptor, with the status pages mapped.
 #[derive(Debug)]
 pub struct Segment {
     /// The memfd.
     pub fd: OwnedFd,
     /// Where things lie.
     pub layout: SegmentLayout,
-    /// The memory that the ranks share with a modelled machine, if they are on one; whoever knows
-    /// machines maps it.
+    /// Memory that the ranks share with a modelled machine, if there is one. Mapped by
+    /// ferry-fabric.
     pub machine: Option<OwnedFd>,
     /// Each local rank's status.
     statuses: &'static [RankStatus],
 }
 
 impl Segment {
-    /// Makes a segment for `ranks` local ranks; the launcher's part.
+    /// Makes a segment for `ranks` local ranks. Called by the launcher.
     pub fn create(ranks: u32) -> Result<Segment, JobError> {
         let layout = SegmentLayout::new(ranks);
         let refused = |attempted: String, advice| {
@@ -102,11 +106,11 @@ impl Segment {
                 "Ferry needs memfd_create (Linux 3.17) and a free file descriptor",
             )(e.into())
         })?;
-        rustix::fs::ftruncate(&fd, layout.total()).map_err(|e| {
+        rustix::fs::ftruncate(&fd, layout.total_bytes()).map_err(|e| {
             refused(
                 format!(
                     "giving the node's memory segment for {ranks} ranks its {} bytes (sparse)",
-                    layout.total()
+                    layout.total_bytes()
                 ),
                 "raise RLIMIT_FSIZE (ulimit -f), or start fewer ranks on this node",
             )(e.into())
@@ -121,7 +125,7 @@ impl Segment {
             "is the memory limit of this process's cgroup reached?",
         ))?;
         let fd = OwnedFd::from(file);
-        // Best effort: without the seals a misbehaving rank could cut the file, nothing else
+        // An error is ignored: without the seals a faulty rank could cut the file, and nothing else
         // changes.
         let _ =
             rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL);
@@ -134,7 +138,7 @@ impl Segment {
         })
     }
 
-    /// Opens the segment that the launcher passed; checks that it is what the welcome said.
+    /// Opens the segment from the launcher, and checks its length and header.
     pub fn open(fd: OwnedFd, ranks: u32, len: u64) -> Result<Segment, JobError> {
         let layout = SegmentLayout::new(ranks);
         let bad = |what: String| {
@@ -144,10 +148,10 @@ impl Segment {
         };
         let file = File::from(fd);
         let there = file.metadata().map_err(|e| bad(e.to_string()))?.len();
-        if there != len || there < layout.total() {
+        if there != len || there < layout.total_bytes() {
             return Err(bad(format!(
                 "it has {there} bytes, mpiexec said {len}, and {ranks} ranks need {}",
-                layout.total()
+                layout.total_bytes()
             )));
         }
         let mut header = [0u8; 16];
@@ -171,20 +175,20 @@ impl Segment {
         })
     }
 
-    /// The status of a local rank; `None` if there is no such one.
+    /// The status page of a local rank, if there is such a rank.
     pub fn status(&self, local_rank: u32) -> Option<&'static RankStatus> {
         self.statuses.get(local_rank as usize)
     }
 
-    /// All local ranks' statuses.
+    /// The status pages of all local ranks.
     pub fn statuses(&self) -> &'static [RankStatus] {
         self.statuses
     }
 }
 
-/// Maps the status pages for the rest of the process's life.
+/// Maps the status pages until the process ends.
 fn map_statuses(fd: &OwnedFd, layout: &SegmentLayout) -> Result<&'static [RankStatus], JobError> {
-    let len = (layout.wire_at - layout.status_at) as usize;
+    let len = (layout.transport_offset - layout.status_offset) as usize;
     // SAFETY: a new shared mapping, placed by the kernel, of bytes that the file has: its length
     // was checked or just set.
     let at = unsafe {
@@ -194,7 +198,7 @@ fn map_statuses(fd: &OwnedFd, layout: &SegmentLayout) -> Result<&'static [RankSt
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_SHARED,
             fd.as_fd().as_raw_fd(),
-            layout.status_at as i64,
+            layout.status_offset as i64,
         )
     };
     if at == libc::MAP_FAILED {
@@ -219,11 +223,11 @@ mod tests {
         for ranks in [1, 2, 16, 17, 512] {
             let layout = SegmentLayout::new(ranks);
             assert!(
-                layout.status_at + u64::from(ranks) * size_of::<RankStatus>() as u64
-                    <= layout.wire_at
+                layout.status_offset + u64::from(ranks) * size_of::<RankStatus>() as u64
+                    <= layout.transport_offset
             );
-            assert_eq!(layout.wire_at % 4096, 0);
-            assert!(layout.total() > layout.wire_at);
+            assert_eq!(layout.transport_offset % 4096, 0);
+            assert!(layout.total_bytes() > layout.transport_offset);
         }
     }
 
@@ -231,7 +235,7 @@ mod tests {
     fn both_sides_see_the_same_status() {
         let made = Segment::create(3).unwrap();
         let fd = made.fd.try_clone().unwrap();
-        let opened = Segment::open(fd, 3, made.layout.total()).unwrap();
+        let opened = Segment::open(fd, 3, made.layout.total_bytes()).unwrap();
         opened.status(2).unwrap().peer.store(-7, Ordering::Relaxed);
         assert_eq!(made.status(2).unwrap().peer.load(Ordering::Relaxed), -7);
         assert!(made.status(3).is_none());
@@ -241,7 +245,7 @@ mod tests {
     fn a_wrong_segment_is_refused() {
         let made = Segment::create(3).unwrap();
         let clone = || made.fd.try_clone().unwrap();
-        assert!(Segment::open(clone(), 4, made.layout.total()).is_err());
+        assert!(Segment::open(clone(), 4, made.layout.total_bytes()).is_err());
         assert!(Segment::open(clone(), 3, 4096).is_err());
         assert!(
             rustix::fs::ftruncate(&made.fd, 4096).is_err(),

@@ -1,9 +1,9 @@
-//! Each rank's page that its launcher can read at any time.
+//! Status pages: what each rank tells its launcher in shared memory.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
-/// Life of a rank, as its launcher sees it.
+/// How far a rank is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum RankState {
@@ -11,14 +11,14 @@ pub enum RankState {
     Started = 0,
     /// Between initialisation and finalisation.
     Running = 1,
-    /// MPI_Finalize has returned, or is past the point where others need this rank.
+    /// MPI_Finalize has returned, or no other rank needs this one any more.
     Finalized = 2,
-    /// MPI_Abort was called; `abort_code` holds.
+    /// MPI_Abort was called. `abort_code` is valid.
     Aborted = 3,
 }
 
 impl RankState {
-    /// The state that `number` stands for; a number that is none counts as `Started`.
+    /// The state with this number. Unknown numbers count as `Started`.
     pub fn from_number(number: u32) -> RankState {
         match number {
             1 => RankState::Running,
@@ -30,12 +30,12 @@ impl RankState {
 }
 
 /// In [`RankStatus::peer`]: several operations, or one of several ranks.
-pub const SEVERAL: i32 = -2;
-/// In [`RankStatus::peer`]: the program itself, which completes its generalised requests.
-pub const ITSELF: i32 = -3;
+pub const PEER_SEVERAL: i32 = -2;
+/// In [`RankStatus::peer`]: the program itself, which completes its generalized requests.
+pub const PEER_OWN_PROGRAM: i32 = -3;
 
-/// What one rank is doing. Written by the rank alone, but for its [turn](SendTurn), and read by the
-/// launcher; all fields are advisory.
+/// What a rank is doing. Written by the rank, read by the launcher. Only the [send slot](SendSlot)
+/// is written by other ranks, too. All fields are advisory.
 #[repr(C, align(256))]
 #[derive(Debug, Default)]
 pub struct RankStatus {
@@ -45,24 +45,25 @@ pub struct RankStatus {
     pub abort_code: AtomicI32,
     /// 1 while every thread of the rank that is in MPI sleeps in a blocking call.
     pub asleep: AtomicU32,
-    /// The MPI function being executed: its index in the description of all functions
-    /// (`ferry_api`), plus 1; 0 for none.
+    /// The MPI function that is being executed: its index in `ferry_api`'s list, plus 1. 0 for
+    /// none.
     pub call: AtomicU32,
     /// CLOCK_MONOTONIC in nanoseconds when `asleep` became 1.
     pub since: AtomicU64,
     /// The communicator's context (point-to-point form).
     pub context: AtomicU64,
-    /// The peer waited for, as a rank of MPI_COMM_WORLD; -1 any, [`SEVERAL`], or [`ITSELF`].
+    /// The peer that is waited for, as a rank of MPI_COMM_WORLD. -1 for any, else [`PEER_SEVERAL`]
+    /// or [`PEER_OWN_PROGRAM`].
     pub peer: AtomicI32,
-    /// The tag waited for; -1 any.
+    /// The tag that is waited for. -1 for any.
     pub tag: AtomicI32,
-    /// For collectives: how many this communicator has started, this one included.
+    /// For collectives: how many the communicator has started, including this one.
     pub collective: AtomicU64,
-    /// For rooted collectives: the root's rank in the communicator; -1 none.
+    /// For rooted collectives: the root's rank in the communicator. -1 for none.
     pub root: AtomicI32,
     /// Threads of this rank may call MPI at once (MPI_THREAD_MULTIPLE).
     pub concurrent: AtomicU32,
-    /// Messages handed to a transport so far.
+    /// Messages given to a transport so far.
     pub sent: AtomicU64,
     /// Messages taken from a transport so far.
     pub received: AtomicU64,
@@ -72,33 +73,33 @@ pub struct RankStatus {
     pub comm_size: AtomicU32,
     /// This process's rank in it.
     pub comm_rank: AtomicI32,
-    /// The process, as itself sees its number; 0 before MPI is initialised.
+    /// The process id in the process's own namespace. 0 before MPI is initialised.
     pub pid: AtomicI32,
-    /// The epoll descriptor that one of its threads may sleep on in MPI; -1 none.
-    pub door: AtomicI32,
-    /// Address, in the process, of the word that its threads sleep on in MPI.
-    pub bell: AtomicU64,
-    /// Whether it sends large messages.
-    pub turn: SendTurn,
+    /// The epoll descriptor that a thread may sleep on in MPI. -1 for none.
+    pub epoll_fd: AtomicI32,
+    /// Address of the wakeup word that threads sleep on in MPI, in the process.
+    pub wakeup_word: AtomicU64,
+    /// Its turn to send large messages.
+    pub send_slot: SendSlot,
 }
 
-/// Ranks that share cores take turns in sending large messages. Written by the rank, and by whoever
-/// gives its own turn to it. Times are those of [`RankStatus::now`]; any value is one that can be.
+/// Ranks that share a core send large messages one at a time. Written by the rank, and by the rank
+/// that passes its turn on. Times are those of [`RankStatus::now`].
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
-pub struct SendTurn {
-    /// It has waited for a turn since then; 0: it does not.
-    pub wanted: AtomicU64,
-    /// It has had one since then; 0: it has none.
-    pub since: AtomicU64,
-    /// Then bytes of it last went.
-    pub moved: AtomicU64,
-    /// The only core that it may use, counted from 1; 0: any of the job's.
+pub struct SendSlot {
+    /// Since when it waits for its turn. 0: it does not wait.
+    pub waiting_since: AtomicU64,
+    /// Since when it has its turn. 0: it has none.
+    pub holding_since: AtomicU64,
+    /// When it has last sent bytes.
+    pub last_sent: AtomicU64,
+    /// The only core that it may use, plus 1. 0: any of the job's cores.
     pub core: AtomicU32,
 }
 
-/// What one thread waits for: the part of a page that it writes, of the same meaning. A rank whose
-/// threads wait for different things shows one of them.
+/// What one thread waits for: the fields of a status page that it writes. If threads of a rank wait
+/// for different things, the page shows one of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
     call: u32,

@@ -1,13 +1,13 @@
-//! Threads of Ferry's in a program's process.
+//! Ferry's own threads in a program's process.
 
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-/// How the names of Ferry's threads begin, which tells them from the program's.
+/// Prefix of the names of Ferry's threads, which tells them from the program's.
 pub const THREAD_PREFIX: &str = "ferry-";
 
-/// Starts a thread with this name, after [`THREAD_PREFIX`], and so many bytes of stack, and with
-/// all signals blocked: signals are the program's.
+/// Starts a thread named [`THREAD_PREFIX`] and `name`, with `stack` bytes of stack. All signals are
+/// blocked in it: they belong to the program.
 ///
 /// # Errors
 /// The system gives no thread.
@@ -16,9 +16,9 @@ pub fn start_thread<T: Send + 'static>(
     stack: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    // A thread inherits the mask of the one that starts it, so that there is no moment at which it
-    // could take a signal. SAFETY: both sets are written by the calls before they are read; the
-    // calling thread's mask is put back.
+    // A thread inherits the signal mask of its creator, so it never runs with signals unblocked.
+    // SAFETY: both sets are written by the calls before they are read; the calling thread's mask is
+    // put back.
     unsafe {
         let (mut all, mut before) = std::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>();
         libc::sigfillset(&raw mut all);

@@ -2,12 +2,13 @@
 
 use ferry_fuzz::fuzz;
 use ferry_job::{
-    CARD_MAX, Malformed, Nodes, Notice, PROTOCOL, Reply, Segment, SegmentLayout, TEXT_MAX, Welcome,
+    CARD_MAX_BYTES, Malformed, Nodes, PROTOCOL, RankInfo, Segment, SegmentLayout, TEXT_MAX_BYTES,
+    ToLauncher, ToRank,
 };
 use std::os::fd::OwnedFd;
 
-fn welcome(rank: u32, ranks: u32) -> Welcome {
-    Welcome {
+fn rank_info(rank: u32, ranks: u32) -> RankInfo {
+    RankInfo {
         rank,
         size: ranks,
         local_rank: rank / 2,
@@ -15,7 +16,7 @@ fn welcome(rank: u32, ranks: u32) -> Welcome {
         appnum: 0,
         job: 0x1234_5678_9abc_def0,
         cores: 2,
-        segment_len: SegmentLayout::new(ranks).total(),
+        segment_len: SegmentLayout::new(ranks).total_bytes(),
         key: [0x5a; 32],
         nodes: Nodes::of(
             &["north".to_string(), "south".to_string()][..2.min(ranks as usize)],
@@ -27,9 +28,9 @@ fn welcome(rank: u32, ranks: u32) -> Welcome {
 #[test]
 fn fuzz_welcome() {
     let seeds: Vec<Vec<u8>> = [(0, 1), (1, 2), (6, 7)]
-        .map(|(rank, ranks)| welcome(rank, ranks).encode())
+        .map(|(rank, ranks)| rank_info(rank, ranks).encode())
         .into();
-    fuzz("welcome", &seeds, |bytes| match Welcome::decode(bytes) {
+    fuzz("welcome", &seeds, |bytes| match RankInfo::decode(bytes) {
         Ok(w) => {
             assert!(
                 w.rank < w.size && w.local_ranks[w.local_rank as usize] == w.rank && w.cores > 0
@@ -53,44 +54,44 @@ fn fuzz_welcome() {
 
 #[test]
 fn fuzz_notice() {
-    let wire = || "tcp".to_string();
+    let medium = || "tcp".to_string();
     let seeds = [
-        Notice::Abort {
+        ToLauncher::Abort {
             code: 7,
             text: "enough".into(),
         },
-        Notice::Put {
-            wire: wire(),
+        ToLauncher::Put {
+            medium: medium(),
             card: vec![1, 2, 3],
         },
-        Notice::Get {
-            wire: wire(),
+        ToLauncher::Get {
+            medium: medium(),
             rank: 3,
         },
-        Notice::Say {
+        ToLauncher::Log {
             text: "a stranger".into(),
         },
     ];
     fuzz("notice", &seeds.map(|n| n.encode()), |bytes| {
-        let Some(notice) = Notice::decode(bytes) else {
+        let Some(notice) = ToLauncher::decode(bytes) else {
             return 0;
         };
-        let again = Notice::decode(&notice.encode());
+        let again = ToLauncher::decode(&notice.encode());
         match notice {
-            Notice::Abort { text, .. } => {
+            ToLauncher::Abort { text, .. } => {
                 // Bytes that are no UTF-8 grow to a replacement character of three bytes each.
-                assert!(text.len() <= 3 * TEXT_MAX && again.is_some());
+                assert!(text.len() <= 3 * TEXT_MAX_BYTES && again.is_some());
                 1
             }
-            Notice::Put { ref card, .. } => {
-                assert!(card.len() <= CARD_MAX && again == Some(notice));
+            ToLauncher::Put { ref card, .. } => {
+                assert!(card.len() <= CARD_MAX_BYTES && again == Some(notice));
                 2
             }
-            Notice::Say { text } => {
-                assert!(text.len() <= 3 * TEXT_MAX && again.is_some());
+            ToLauncher::Log { text } => {
+                assert!(text.len() <= 3 * TEXT_MAX_BYTES && again.is_some());
                 4
             }
-            Notice::Get { .. } => {
+            ToLauncher::Get { .. } => {
                 assert_eq!(again, Some(notice));
                 3
             }
@@ -101,9 +102,9 @@ fn fuzz_notice() {
 #[test]
 fn fuzz_reply() {
     let seeds = [
-        Reply::Taken,
-        Reply::Card {
-            wire: "tcp".into(),
+        ToRank::AbortTaken,
+        ToRank::Card {
+            medium: "tcp".into(),
             rank: 3,
             card: vec![1, 2, 3],
         },
@@ -111,12 +112,12 @@ fn fuzz_reply() {
     fuzz(
         "reply",
         &seeds.map(|n| n.encode()),
-        |bytes| match Reply::decode(bytes) {
-            Some(Reply::Card { wire, rank, card }) => {
-                assert!(card.len() <= CARD_MAX && !wire.is_empty());
+        |bytes| match ToRank::decode(bytes) {
+            Some(ToRank::Card { medium, rank, card }) => {
+                assert!(card.len() <= CARD_MAX_BYTES && !medium.is_empty());
                 rank as usize % 7
             }
-            Some(Reply::Taken) => 8,
+            Some(ToRank::AbortTaken) => 8,
             None => 9,
         },
     );
@@ -126,7 +127,7 @@ fn fuzz_reply() {
 fn fuzz_segment_header() {
     let ranks = 2;
     let genuine = Segment::create(ranks).unwrap();
-    let total = genuine.layout.total();
+    let total = genuine.layout.total_bytes();
     let mut page = [0; 16];
     read_at(&genuine.fd, &mut page);
     let mut opened = 0;
@@ -158,7 +159,7 @@ fn fuzz_segment_header() {
 
 #[test]
 fn fuzz_segment_length() {
-    let total = SegmentLayout::new(3).total();
+    let total = SegmentLayout::new(3).total_bytes();
     fuzz("segment length", &[total.to_le_bytes().to_vec()], |bytes| {
         let Some((first, _)) = bytes.split_first_chunk::<8>() else {
             return false;

@@ -249,9 +249,9 @@ impl Agent {
                 local.stdin_ack_due = true;
                 self.write_stdin();
             }
-            ToAgent::Card { wire, rank, card } => {
-                for asker in local.cards.put(&wire, rank, card) {
-                    local.send_card_to(&wire, rank, asker);
+            ToAgent::Card { medium, rank, card } => {
+                for asker in local.cards.put(&medium, rank, card) {
+                    local.send_card_to(&medium, rank, asker);
                     local.poll_rank_socket(&self.poll, asker);
                 }
             }

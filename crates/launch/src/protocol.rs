@@ -145,7 +145,7 @@ pub enum ToAgent {
     /// A business card that was asked for.
     Card {
         /// The medium.
-        wire: String,
+        medium: String,
         /// The rank that the card belongs to.
         rank: u32,
         /// The card's bytes.
@@ -204,7 +204,7 @@ pub enum ToMpiexec {
     /// A rank publishes its business card.
     Put {
         /// The medium.
-        wire: String,
+        medium: String,
         /// The rank that the card belongs to.
         rank: u32,
         /// The card's bytes.
@@ -213,7 +213,7 @@ pub enum ToMpiexec {
     /// A rank asks for a business card.
     Get {
         /// The medium.
-        wire: String,
+        medium: String,
         /// The rank that the card belongs to.
         rank: u32,
     },

@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use ferry_job::{Cards, JobTerms, Nodes};
+use ferry_job::{CardStore, JobInfo, Nodes};
 use rustix::event::{Timespec, epoll};
 
 use crate::forward::{Input, Output};
@@ -66,7 +66,7 @@ struct Job<'a> {
     /// The modelled machine, if there is one.
     modelled: Option<MachineModel>,
     /// The business cards of all ranks. Askers are ranks if all ranks are here, else hosts.
-    cards: Cards,
+    cards: CardStore,
     /// Ranks that have started and not ended. Those on other hosts count from the beginning.
     alive: usize,
     poll: OwnedFd,
@@ -143,14 +143,14 @@ impl Backend {
         }
         let size = plan.ranks() as u32;
         let nodes = Nodes::one(&plan.hosts[0], size);
-        let terms = JobTerms {
+        let job_info = JobInfo {
             job,
             size,
             key,
             nodes,
         };
         let mut starter =
-            RankStarter::prepare(&plan.programs, &plan.app_of, terms, 0, options.bind)?;
+            RankStarter::prepare(&plan.programs, &plan.app_of, job_info, 0, options.bind)?;
         if let Some(asked) = &options.machine {
             modelled::prepare(asked, options.bind, &mut starter)?;
         }
@@ -192,7 +192,7 @@ impl<'a> Job<'a> {
             ranks: ranks.collect(),
             backend,
             modelled,
-            cards: Cards::default(),
+            cards: CardStore::default(),
             alive: 0,
             poll,
             signals,

@@ -24,7 +24,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use ferry_job::{Cores, JobTerms, LAUNCH_FD, Line, NodeJob};
+use ferry_job::{Cores, JobInfo, LAUNCH_FD, NodeJob, RankSocket};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Rlimit;
@@ -69,7 +69,7 @@ pub struct StartedRank {
     /// Its process and process group.
     pub pid: i32,
     /// The socket to it.
-    pub line: Line,
+    pub socket: RankSocket,
     /// The reading ends of its standard output and error. They are non-blocking.
     pub output: [OwnedFd; 2],
 }
@@ -104,12 +104,12 @@ impl RankStarter {
     pub fn prepare(
         programs: &[Program],
         app_of: &[u32],
-        terms: JobTerms,
+        job_info: JobInfo,
         node: usize,
         binding: Binding,
     ) -> Result<RankStarter, StartError> {
         let library = library_folder();
-        let local = terms.nodes.ranks_of(node);
+        let local = job_info.nodes.ranks_of(node);
         let apps: Vec<usize> = local
             .iter()
             .filter_map(|&rank| app_of.get(rank as usize))
@@ -133,7 +133,7 @@ impl RankStarter {
         let cores = Cores::here();
         let placing = binding::place(ranks, &cores, binding);
         let placing = placing.map_err(|text| StartError { text, status: 2 })?;
-        let node = NodeJob::part(terms, node, cores.usable() as u32)
+        let node = NodeJob::for_node(job_info, node, cores.usable() as u32)
             .map_err(|e| StartError::new(e.to_string()))?;
         let null = File::options().read(true).write(true).open("/dev/null");
         let null = null.map_err(|e| StartError::new(format!("/dev/null cannot be opened: {e}")))?;
@@ -199,7 +199,7 @@ impl RankStarter {
     ) -> Result<StartedRank, StartError> {
         let app = self.apps[local];
         let rank = self.node.local_ranks()[local] as usize;
-        let of = self.node.terms().size as usize;
+        let of = self.node.info().size as usize;
         let Some(program) = &self.programs[app] else {
             return Err(StartError::new(format!("rank {rank} has no program")));
         };
@@ -209,9 +209,9 @@ impl RankStarter {
                 "rank {rank} of {of} ({shown}) cannot be started: {what}: {cause}"
             ))
         };
-        let (line, socket) = self
+        let (socket, rank_end) = self
             .node
-            .welcome(local as u32, app as u32)
+            .create_rank_socket(local as u32, app as u32)
             .map_err(|e| StartError::new(e.to_string()))?;
         let (out, out_end) = pipe().map_err(|e| refused("making a pipe for its stdout", e))?;
         let (err, err_end) = pipe().map_err(|e| refused("making a pipe for its stderr", e))?;
@@ -235,7 +235,7 @@ impl RankStarter {
             own_environment: &own,
             wdir: program.wdir.as_deref(),
             standard: [stdin, out_end.as_fd(), err_end.as_fd()],
-            socket: socket.as_fd(),
+            socket: rank_end.as_fd(),
             affinity: &binding::mask(&self.placing[local]),
             descriptors: self.descriptors,
             default_signals: &signals::DEFAULT_SIGNALS,
@@ -255,7 +255,7 @@ impl RankStarter {
         })?;
         Ok(StartedRank {
             pid,
-            line,
+            socket,
             output: [out, err],
         })
     }

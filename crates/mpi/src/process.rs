@@ -6,7 +6,7 @@
 
 use crate::overlap;
 use crate::{Comm, ProcId, Result, crash, device, err, unreceived};
-use ferry_job::{Client, Place, RankState, RankStatus, Welcome};
+use ferry_job::{Client, JobContext, RankInfo, RankState, RankStatus};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -33,7 +33,7 @@ pub struct Process {
     /// MPI_COMM_SELF.
     pub itself: Arc<Comm>,
     /// What the launcher said.
-    pub welcome: Welcome,
+    pub rank_info: RankInfo,
     /// The page that the launcher reads.
     pub status: &'static RankStatus,
     /// The level of thread support that the device was started for.
@@ -122,15 +122,15 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
     }
     let asked = level;
     let level = level.max(*least);
-    let Place {
-        welcome,
+    let JobContext {
+        rank_info,
         segment,
         status,
         client,
         directory,
     } = ferry_job::join().map_err(|e| err!(Other, "{e}"))?;
     if let Some(client) = &client {
-        client.trust_ranks();
+        client.let_ranks_read_memory();
     }
     let overlaps = overlap::Mode::asked()? != overlap::Mode::Off;
     let progress = wants_progress_thread()? || overlaps;
@@ -147,7 +147,7 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
         ));
     }
     device::start(
-        &welcome,
+        &rank_info,
         segment,
         directory,
         status,
@@ -161,11 +161,11 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
         .concurrent
         .store(u32::from(several), Ordering::Relaxed);
     let process = Process {
-        me: welcome.rank,
-        size: welcome.size,
-        world: Comm::world(welcome.rank, welcome.size),
-        itself: Comm::itself(welcome.rank),
-        welcome,
+        me: rank_info.rank,
+        size: rank_info.size,
+        world: Comm::world(rank_info.rank, rank_info.size),
+        itself: Comm::itself(rank_info.rank),
+        rank_info,
         status,
         level,
         model: OnceLock::new(),
@@ -257,7 +257,7 @@ impl Process {
         if *users == 0 {
             let mut say = |line: &str| {
                 if let Some(client) = &self.client {
-                    client.say(line);
+                    client.log(line);
                 }
             };
             if let Err(e) = overlap::stop(&mut say) {
@@ -278,7 +278,7 @@ impl Process {
         self.end();
         let unreceived = unreceived::told(&mut device::device());
         if let (Some(line), Some(client)) = (unreceived, &self.client) {
-            client.say(&line);
+            client.log(&line);
         }
         IN_WORLD.store(null_mut(), Ordering::Release);
     }

@@ -110,7 +110,7 @@ impl ProcessSet {
         match self {
             ProcessSet::World => process().size,
             ProcessSet::Itself => 1,
-            ProcessSet::Shared => process().welcome.local_ranks.len() as u32,
+            ProcessSet::Shared => process().rank_info.local_ranks.len() as u32,
         }
     }
 
@@ -119,7 +119,7 @@ impl ProcessSet {
         match self {
             ProcessSet::World => Group::first(process.size, me),
             ProcessSet::Itself => Group::new([me], me),
-            ProcessSet::Shared => Group::new(process.welcome.local_ranks.clone(), me),
+            ProcessSet::Shared => Group::new(process.rank_info.local_ranks.clone(), me),
         }
     }
 }

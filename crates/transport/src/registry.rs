@@ -13,7 +13,7 @@ use crate::{
     ProcId, ReadError, ReadStart, Sleeper, Streamed, Transport, TransportError, VirtualTime,
     ZeroCopy,
 };
-use ferry_job::{Directory, Segment, Welcome};
+use ferry_job::{Directory, RankInfo, Segment};
 use std::sync::atomic::AtomicU32;
 
 /// The order of transports without FERRY_TRANSPORTS. TIPC is used only where it joins this node to
@@ -78,19 +78,19 @@ fn asked(list: Option<&str>) -> Result<Vec<&'static str>, TransportError> {
 ///
 /// Errors: a setting makes no sense, or a transport cannot be set up.
 pub fn open(
-    welcome: &Welcome,
+    rank_info: &RankInfo,
     segment: Option<Segment>,
     directory: Option<Box<dyn Directory>>,
     concurrent: bool,
 ) -> Result<Transports, TransportError> {
     let list = std::env::var("FERRY_TRANSPORTS").ok();
     let names = asked(list.as_deref())?;
-    open_these(&names, welcome, segment, directory, concurrent)
+    open_these(&names, rank_info, segment, directory, concurrent)
 }
 
 fn open_these(
     names: &[&'static str],
-    welcome: &Welcome,
+    rank_info: &RankInfo,
     mut segment: Option<Segment>,
     directory: Option<Box<dyn Directory>>,
     concurrent: bool,
@@ -98,17 +98,17 @@ fn open_these(
     let chosen = !names.is_empty();
     let names = if chosen { names } else { &DEFAULT_ORDER };
     let mut transports = Transports {
-        me: welcome.rank,
-        itself: SelfLoop::new(welcome.rank),
+        me: rank_info.rank,
+        itself: SelfLoop::new(rank_info.rank),
         shm: None,
         others: Vec::new(),
         order: vec!["self"],
-        routes: vec![UNKNOWN; welcome.size as usize],
+        routes: vec![UNKNOWN; rank_info.size as usize],
         wakeup: Box::leak(Box::new(Wakeup::on_word(&OWN_WAKEUP_WORD, true))),
         is_virtual: false,
     };
     if let Some(machine) = segment.as_mut().and_then(|s| s.machine.take()) {
-        let transport = Model::open(machine, welcome.rank, welcome.size, concurrent)?;
+        let transport = Model::open(machine, rank_info.rank, rank_info.size, concurrent)?;
         transports.others.push(Box::new(transport));
         transports.order.push(model::NAME);
         transports.is_virtual = true;
@@ -116,30 +116,30 @@ fn open_these(
         return Ok(transports);
     }
     // Peers are left that no transport reaches yet.
-    let mut peers_left = welcome.size > 1;
+    let mut peers_left = rank_info.size > 1;
     // All media of connections are one transport. Which medium reaches a peer is found when the peer
     // is called.
     let mut media: Vec<Box<dyn Medium>> = Vec::new();
     let mut timeout = tipc::TIMEOUT;
     for &name in names {
         match name {
-            "shm" if peers_left && media.is_empty() && welcome.local_ranks.len() > 1 => {
+            "shm" if peers_left && media.is_empty() && rank_info.local_ranks.len() > 1 => {
                 let Some(segment) = segment.take() else {
                     continue;
                 };
                 transports.shm = Some(Shm::open(
                     segment,
-                    welcome.local_ranks.clone(),
-                    welcome.local_rank as usize,
-                    welcome.job,
-                    welcome.cores,
+                    rank_info.local_ranks.clone(),
+                    rank_info.local_rank as usize,
+                    rank_info.job,
+                    rank_info.cores,
                 )?);
-                peers_left = welcome.local_ranks.len() < welcome.size as usize;
+                peers_left = rank_info.local_ranks.len() < rank_info.size as usize;
             }
             tcp::NAME if peers_left && directory.is_some() => {
                 let settings = tcp::Settings::from_environment()?;
                 timeout = settings.timeout;
-                match Tcp::listen(welcome, &settings) {
+                match Tcp::listen(rank_info, &settings) {
                     Ok(tcp) => media.push(Box::new(tcp)),
                     // Nodes that only TIPC joins have no other address.
                     Err(TransportError::NoAddress(_)) if !chosen && !media.is_empty() => continue,
@@ -148,7 +148,7 @@ fn open_these(
             }
             tipc::NAME if peers_left && directory.is_some() => {
                 let settings = tipc::Settings::from_environment()?;
-                match Tipc::listen(welcome, &settings) {
+                match Tipc::listen(rank_info, &settings) {
                     Ok(tipc) if chosen || tipc.is_joined() => media.push(Box::new(tipc)),
                     Err(e) if chosen => return Err(e),
                     _ => continue,
@@ -160,7 +160,7 @@ fn open_these(
     }
     if let (false, Some(directory)) = (media.is_empty(), directory) {
         let encrypt = connected::encrypt_from_environment()?;
-        let transport = Connected::open(welcome, directory, media, timeout, encrypt)?;
+        let transport = Connected::open(rank_info, directory, media, timeout, encrypt)?;
         transports.others.push(Box::new(transport));
     }
     transports.make_wakeup()?;

@@ -103,11 +103,11 @@ fn predefined(keyval: i32) -> Option<&'static AtomicI32> {
         constants::MPI_IO => constants::MPI_ANY_SOURCE,
         // All processes of a node read one clock.
         constants::MPI_WTIME_IS_GLOBAL => {
-            i32::from(process.welcome.local_ranks.len() == process.size.max(1) as usize)
+            i32::from(process.rank_info.local_ranks.len() == process.size.max(1) as usize)
         }
         constants::MPI_UNIVERSE_SIZE => process.size as i32,
         constants::MPI_LASTUSEDCODE => crate::codes::last_used(),
-        constants::MPI_APPNUM => process.welcome.appnum as i32,
+        constants::MPI_APPNUM => process.rank_info.appnum as i32,
         _ => return None,
     };
     let place = &PLACES[(keyval - constants::MPI_TAG_UB) as usize];

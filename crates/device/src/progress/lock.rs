@@ -6,7 +6,7 @@
 
 use crate::device::Device;
 use crate::progress::wait::WaitPolicy;
-use ferry_job::{Directory, RankStatus, Segment, Welcome};
+use ferry_job::{Directory, RankInfo, RankStatus, Segment};
 use ferry_transport::{Sleeper, Wakeup};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -277,31 +277,31 @@ pub(crate) fn sleepers() -> u32 {
 ///
 /// Errors: a transport cannot be set up.
 pub fn start(
-    welcome: &Welcome,
+    rank_info: &RankInfo,
     segment: Option<Segment>,
     directory: Option<Box<dyn Directory>>,
     status: &'static RankStatus,
     concurrent: bool,
     progress: bool,
 ) -> Result<(), ferry_transport::TransportError> {
-    let mut patience = WaitPolicy::new(welcome.local_ranks.len() as u32, welcome.cores);
+    let mut patience = WaitPolicy::new(rank_info.local_ranks.len() as u32, rank_info.cores);
     if segment.as_ref().is_some_and(|s| s.machine.is_some()) {
         patience = WaitPolicy::NONE;
     }
     status
         .concurrent
         .store(u32::from(concurrent), Ordering::Relaxed);
-    let mut device = Device::new(welcome, segment, directory, status, patience, concurrent)?;
+    let mut device = Device::new(rank_info, segment, directory, status, patience, concurrent)?;
     if progress {
-        device.expect_progress_thread(welcome.local_ranks.len() as u32);
+        device.expect_progress_thread(rank_info.local_ranks.len() as u32);
     }
     let bell = device.wires.wakeup();
     let (word, door) = bell.place();
     status
         .pid
         .store(std::process::id() as i32, Ordering::Relaxed);
-    status.bell.store(word, Ordering::Relaxed);
-    status.door.store(door.unwrap_or(-1), Ordering::Relaxed);
+    status.wakeup_word.store(word, Ordering::Relaxed);
+    status.epoll_fd.store(door.unwrap_or(-1), Ordering::Relaxed);
     let _ = BELL.set(bell);
     MULTIPLE.store(concurrent, Ordering::SeqCst);
     CONCURRENT.store(concurrent || progress, Ordering::SeqCst);

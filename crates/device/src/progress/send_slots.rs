@@ -11,7 +11,7 @@
 //! read, it is asleep or out of MPI) counts as if it had none. A rank that waits for one hands its
 //! core over, and does not sleep.
 
-use ferry_job::{RankStatus, SendTurn, Welcome};
+use ferry_job::{RankInfo, RankStatus, SendSlot};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -37,8 +37,8 @@ pub(crate) struct SendSlots {
 
 impl SendSlots {
     /// For a node whose ranks have these pages. `None`: there is nobody to take turns with.
-    pub fn new(welcome: &Welcome, node: &'static [RankStatus]) -> Option<SendSlots> {
-        let me = welcome.local_rank as usize;
+    pub fn new(rank_info: &RankInfo, node: &'static [RankStatus]) -> Option<SendSlots> {
+        let me = rank_info.local_rank as usize;
         if node.len() < 2 || me >= node.len() {
             return None;
         }
@@ -47,12 +47,16 @@ impl SendSlots {
             1 => (0..CpuSet::MAX_CPU).position(|core| given.is_set(core))? as u32 + 1,
             _ => 0,
         };
-        let places = if core == 0 { welcome.cores as usize } else { 1 };
+        let places = if core == 0 {
+            rank_info.cores as usize
+        } else {
+            1
+        };
         Some(SendSlots::on(node, me, places, core))
     }
 
     fn on(node: &'static [RankStatus], me: usize, places: usize, core: u32) -> SendSlots {
-        node[me].turn.core.store(core, Relaxed);
+        node[me].send_slot.core.store(core, Relaxed);
         SendSlots {
             node,
             me,
@@ -62,22 +66,23 @@ impl SendSlots {
         }
     }
 
-    fn mine(&self) -> &'static SendTurn {
-        &self.node[self.me].turn
+    fn mine(&self) -> &'static SendSlot {
+        &self.node[self.me].send_slot
     }
 
     /// The turns of those on the same cores.
-    fn others(&self) -> impl Iterator<Item = &'static SendTurn> + use<> {
+    fn others(&self) -> impl Iterator<Item = &'static SendSlot> + use<> {
         let (me, core) = (self.me, self.core);
         let all = self.node.iter().enumerate();
-        all.filter(move |&(rank, page)| rank != me && page.turn.core.load(Relaxed) == core)
-            .map(|(_, page)| &page.turn)
+        all.filter(move |&(rank, page)| rank != me && page.send_slot.core.load(Relaxed) == core)
+            .map(|(_, page)| &page.send_slot)
     }
 
     /// Is there a place that nobody has, or whoever has it does not use?
     fn is_free(&self, now: u64) -> bool {
-        let sends = |turn: &&SendTurn| {
-            turn.since.load(Relaxed) != 0 && now.saturating_sub(turn.moved.load(Relaxed)) < STALL_NS
+        let sends = |turn: &&SendSlot| {
+            turn.holding_since.load(Relaxed) != 0
+                && now.saturating_sub(turn.last_sent.load(Relaxed)) < STALL_NS
         };
         self.others().filter(sends).count() < self.places
     }
@@ -93,46 +98,47 @@ impl SendSlots {
     /// rank waits for its turn, until it asks again or [ends](SendSlots::end) it.
     pub fn may_begin(&mut self, now: u64) -> bool {
         let mine = self.mine();
-        let since = mine.since.load(Relaxed);
+        let since = mine.holding_since.load(Relaxed);
         if since != 0 && now.saturating_sub(since) >= TURN_NS {
-            let wanted =
-                |turn: &&SendTurn| turn.since.load(Relaxed) == 0 && turn.wanted.load(Relaxed) != 0;
+            let wanted = |turn: &&SendSlot| {
+                turn.holding_since.load(Relaxed) == 0 && turn.waiting_since.load(Relaxed) != 0
+            };
             let longest = self
                 .others()
                 .filter(wanted)
-                .min_by_key(|turn| turn.wanted.load(Relaxed));
+                .min_by_key(|turn| turn.waiting_since.load(Relaxed));
             if let Some(next) = longest {
-                mine.since.store(0, Relaxed);
-                mine.wanted.store(now, Relaxed);
-                next.moved.store(now, Relaxed);
-                next.since.store(now, Relaxed);
+                mine.holding_since.store(0, Relaxed);
+                mine.waiting_since.store(now, Relaxed);
+                next.last_sent.store(now, Relaxed);
+                next.holding_since.store(now, Relaxed);
                 self.waits = true;
                 return false;
             }
         }
-        let unused = since == 0 || now.saturating_sub(mine.moved.load(Relaxed)) >= STALL_NS;
+        let unused = since == 0 || now.saturating_sub(mine.last_sent.load(Relaxed)) >= STALL_NS;
         if unused && !self.is_free(now) {
-            mine.since.store(0, Relaxed);
-            if mine.wanted.load(Relaxed) == 0 {
-                mine.wanted.store(now, Relaxed);
+            mine.holding_since.store(0, Relaxed);
+            if mine.waiting_since.load(Relaxed) == 0 {
+                mine.waiting_since.store(now, Relaxed);
             }
             self.waits = true;
             return false;
         }
         if since == 0 {
-            mine.since.store(now, Relaxed);
-            mine.wanted.store(0, Relaxed);
+            mine.holding_since.store(now, Relaxed);
+            mine.waiting_since.store(0, Relaxed);
         }
-        mine.moved.store(now, Relaxed);
+        mine.last_sent.store(now, Relaxed);
         true
     }
 
     /// Bytes have gone.
     pub fn moved(&self, now: u64) {
         let mine = self.mine();
-        if now.saturating_sub(mine.moved.swap(now, Relaxed)) >= STALL_NS {
+        if now.saturating_sub(mine.last_sent.swap(now, Relaxed)) >= STALL_NS {
             // Somebody else may have gone on instead.
-            mine.since.store(0, Relaxed);
+            mine.holding_since.store(0, Relaxed);
         }
     }
 
@@ -140,9 +146,9 @@ impl SendSlots {
     #[inline]
     pub fn end(&mut self) {
         let mine = self.mine();
-        if mine.since.load(Relaxed) != 0 || mine.wanted.load(Relaxed) != 0 {
-            mine.since.store(0, Relaxed);
-            mine.wanted.store(0, Relaxed);
+        if mine.holding_since.load(Relaxed) != 0 || mine.waiting_since.load(Relaxed) != 0 {
+            mine.holding_since.store(0, Relaxed);
+            mine.waiting_since.store(0, Relaxed);
         }
         self.waits = false;
     }

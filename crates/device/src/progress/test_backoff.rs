@@ -87,13 +87,13 @@ pub fn poll_once<T>(mut answer: impl FnMut(&mut Device) -> Option<T>) -> Option<
 mod tests {
     use super::*;
     use crate::progress::wait::WaitPolicy;
-    use ferry_job::{RankStatus, Welcome};
+    use ferry_job::{RankInfo, RankStatus};
 
     const QUESTIONS: usize = STRIDE as usize * 100;
 
     fn alone(patience: WaitPolicy) -> Device {
         let status: &RankStatus = Box::leak(Box::default());
-        let alone = Welcome::on_one_host(0, 1, "here");
+        let alone = RankInfo::on_one_host(0, 1, "here");
         Device::new(&alone, None, None, status, patience, false).unwrap()
     }
 

@@ -109,7 +109,7 @@ mod tests {
     use crate::base::key::{ContextId, Key, Tags};
     use crate::progress::wait::WaitPolicy;
     use crate::{SendMode, Source};
-    use ferry_job::{RankStatus, Welcome};
+    use ferry_job::{RankInfo, RankStatus};
     use ferry_transport::Inbox;
 
     fn pattern(source: u32) -> Pattern {
@@ -123,7 +123,7 @@ mod tests {
     fn alone() -> Device {
         let status: &RankStatus = Box::leak(Box::default());
         let patience = WaitPolicy::new(1, 1);
-        let alone = Welcome::on_one_host(0, 1, "here");
+        let alone = RankInfo::on_one_host(0, 1, "here");
         Device::new(&alone, None, None, status, patience, false).unwrap()
     }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
-use ferry_job::{Cards, Heard, JobTerms, Line, Nodes, Notice, RankStatus, Reply};
+use ferry_job::{CardStore, JobInfo, Nodes, RankSocket, RankStatus, Received, ToLauncher, ToRank};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::process::WaitOptions;
@@ -26,7 +26,7 @@ pub(super) struct LocalRanks {
     pub(super) reported: Vec<Option<(StatusPage, u64)>>,
     pub(super) sleep_check: SleepCheck,
     pub(super) next_status_check: Instant,
-    pub(super) cards: Cards,
+    pub(super) cards: CardStore,
     pub(super) by_pid: HashMap<i32, usize>,
     pub(super) signals: Signals,
     pub(super) watcher: Option<ParentDeathWatcher>,
@@ -45,7 +45,7 @@ pub(super) struct LocalRanks {
 pub(super) struct Rank {
     number: u32,
     pid: i32,
-    line: Option<Line>,
+    socket: Option<RankSocket>,
     streams: [Option<OwnedFd>; 2],
     ended: bool,
 }
@@ -59,7 +59,7 @@ impl LocalRanks {
             reported: Vec::new(),
             sleep_check: SleepCheck::default(),
             next_status_check: Instant::now(),
-            cards: Cards::default(),
+            cards: CardStore::default(),
             by_pid: HashMap::new(),
             signals,
             watcher: None,
@@ -80,7 +80,7 @@ impl LocalRanks {
         poll: &OwnedFd,
         queue: &mut SendQueue,
     ) -> Result<(), StartError> {
-        let terms = JobTerms {
+        let job_info = JobInfo {
             job: spec.job,
             size: spec.host_of.len() as u32,
             key: spec.key,
@@ -90,7 +90,7 @@ impl LocalRanks {
         let mut starter = RankStarter::prepare(
             &spec.programs,
             &spec.app_of,
-            terms,
+            job_info,
             spec.host as usize,
             binding,
         )?;
@@ -116,7 +116,7 @@ impl LocalRanks {
                 let token = epoll::EventData::new_u64(token);
                 let _ = epoll::add(poll, fd, token, epoll::EventFlags::IN);
             };
-            attend(EVENT_RANK | local as u64, started.line.fd());
+            attend(EVENT_RANK | local as u64, started.socket.fd());
             let [out, err] = started.output;
             attend(EVENT_STREAM | (2 * local) as u64, &out);
             attend(EVENT_STREAM | (2 * local + 1) as u64, &err);
@@ -124,7 +124,7 @@ impl LocalRanks {
             self.ranks.push(Rank {
                 number,
                 pid: started.pid,
-                line: Some(started.line),
+                socket: Some(started.socket),
                 streams: [Some(out), Some(err)],
                 ended: false,
             });
@@ -202,33 +202,35 @@ impl LocalRanks {
         loop {
             let rank = &mut self.ranks[local];
             let number = rank.number;
-            let Some(line) = &mut rank.line else { return };
-            match line.hear() {
-                Heard::Nothing => return,
-                Heard::Gone => rank.line = None,
-                Heard::Notice(Notice::Put { wire, card }) => {
+            let Some(socket) = &mut rank.socket else {
+                return;
+            };
+            match socket.receive() {
+                Received::Empty => return,
+                Received::Closed => rank.socket = None,
+                Received::Message(ToLauncher::Put { medium, card }) => {
                     queue.push(&ToMpiexec::Put {
-                        wire: wire.clone(),
+                        medium: medium.clone(),
                         rank: number,
                         card: card.clone(),
                     });
-                    for asker in self.cards.put(&wire, number, card) {
-                        self.send_card_to(&wire, number, asker);
+                    for asker in self.cards.put(&medium, number, card) {
+                        self.send_card_to(&medium, number, asker);
                     }
                 }
-                Heard::Notice(Notice::Get { wire, rank }) => {
+                Received::Message(ToLauncher::Get { medium, rank }) => {
                     // Only the first asker's question goes to mpiexec.
-                    match self.cards.get(&wire, rank, local) {
-                        Ok(_) => self.send_card_to(&wire, rank, local),
-                        Err(true) => queue.push(&ToMpiexec::Get { wire, rank }),
+                    match self.cards.get(&medium, rank, local) {
+                        Ok(_) => self.send_card_to(&medium, rank, local),
+                        Err(true) => queue.push(&ToMpiexec::Get { medium, rank }),
                         Err(false) => {}
                     }
                 }
-                Heard::Notice(Notice::Say { text }) => {
+                Received::Message(ToLauncher::Log { text }) => {
                     queue.push(&ToMpiexec::Log { rank: number, text });
                 }
-                Heard::Notice(Notice::Abort { code, text }) => {
-                    line.acknowledge();
+                Received::Message(ToLauncher::Abort { code, text }) => {
+                    socket.confirm_abort();
                     for channel in 0..2 {
                         self.drain(2 * local + channel, queue);
                     }
@@ -243,14 +245,15 @@ impl LocalRanks {
     }
 
     /// Sends a business card to a local rank, if it is there.
-    pub(super) fn send_card_to(&mut self, wire: &str, rank: u32, local: usize) {
-        if let Ok(card) = self.cards.get(wire, rank, local)
+    pub(super) fn send_card_to(&mut self, medium: &str, rank: u32, local: usize) {
+        if let Ok(card) = self.cards.get(medium, rank, local)
             && let Some(Rank {
-                line: Some(line), ..
+                socket: Some(socket),
+                ..
             }) = self.ranks.get_mut(local)
         {
-            line.reply(&Reply::Card {
-                wire: wire.into(),
+            socket.send(&ToRank::Card {
+                medium: medium.into(),
                 rank,
                 card: card.to_vec(),
             });
@@ -260,16 +263,17 @@ impl LocalRanks {
     /// Polls a rank's socket. For writing, too, while replies wait for room.
     pub(super) fn poll_rank_socket(&mut self, poll: &OwnedFd, local: usize) {
         if let Some(Rank {
-            line: Some(line), ..
+            socket: Some(socket),
+            ..
         }) = self.ranks.get_mut(local)
         {
-            let flags = if line.flush() {
+            let flags = if socket.flush() {
                 epoll::EventFlags::IN
             } else {
                 epoll::EventFlags::IN | epoll::EventFlags::OUT
             };
             let token = epoll::EventData::new_u64(EVENT_RANK | local as u64);
-            let _ = epoll::modify(poll, line.fd(), token, flags);
+            let _ = epoll::modify(poll, socket.fd(), token, flags);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use ferry_job::ITSELF;
+use ferry_job::PEER_OWN_PROGRAM;
 
 use super::snapshot::{RankView, tag};
 use super::table::ranks_named;
@@ -297,7 +297,7 @@ fn ring_in_words(ranks: &[RankView], ring: &[usize]) -> String {
 fn generalised_requests(ranks: &[RankView], found: &mut Vec<String>) {
     let mut by_call: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (number, rank) in ranks.iter().enumerate() {
-        if rank.waits() && !rank.is_collective() && rank.peer == ITSELF {
+        if rank.waits() && !rank.is_collective() && rank.peer == PEER_OWN_PROGRAM {
             by_call.entry(&rank.call).or_default().push(number);
         }
     }

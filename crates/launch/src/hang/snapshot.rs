@@ -18,8 +18,8 @@ pub struct RankView {
     pub comm: String,
     /// Ranks in the communicator. 0 if unknown.
     pub comm_size: u32,
-    /// The rank that is waited for. -1 for any, else [`ferry_job::SEVERAL`] or
-    /// [`ferry_job::ITSELF`].
+    /// The rank that is waited for. -1 for any, else [`ferry_job::PEER_SEVERAL`] or
+    /// [`ferry_job::PEER_OWN_PROGRAM`].
     pub peer: i32,
     /// The tag that is waited for. -1 for any.
     pub tag: i32,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use ferry_job::ITSELF;
+use ferry_job::PEER_OWN_PROGRAM;
 
 use super::snapshot::{RankPhase, RankView, tag};
 
@@ -77,7 +77,7 @@ fn row(rank: &RankView, now: u64) -> Row {
             String::new(),
         ),
         (_, -1) => ("any rank".into(), tag(rank.tag)),
-        (_, ITSELF) => ("its own program".into(), String::new()),
+        (_, PEER_OWN_PROGRAM) => ("its own program".into(), String::new()),
         (_, ..-1) => ("several".into(), String::new()),
         (_, peer) => (format!("rank {peer}"), tag(rank.tag)),
     };

@@ -1,6 +1,6 @@
 //! What is said of jobs that hang.
 
-use ferry_job::ITSELF;
+use ferry_job::PEER_OWN_PROGRAM;
 
 use super::mistakes::mistakes;
 use super::table::list;
@@ -96,7 +96,10 @@ fn a_peer_that_has_finished() {
 
 #[test]
 fn a_generalised_request() {
-    let ranks = [waiting("MPI_Wait", ITSELF, -1), ended(RankPhase::Finalized)];
+    let ranks = [
+        waiting("MPI_Wait", PEER_OWN_PROGRAM, -1),
+        ended(RankPhase::Finalized),
+    ];
     assert!(report(&ranks, 2 * SECOND).contains("its own program"));
     let text = said(&ranks);
     assert!(

@@ -49,7 +49,7 @@ struct MpiSleep {
     /// Address of the wakeup word in the process.
     word: u64,
     /// The epoll descriptor, or -1.
-    door: i32,
+    epoll_fd: i32,
 }
 
 /// What `/proc/PID/task/TID/syscall` says.
@@ -69,8 +69,8 @@ enum ThreadState {
 /// the right to trace the process, which its parent has.
 fn all_asleep(status: &RankStatus) -> Option<ThreadSwitches> {
     let mpi_sleep = MpiSleep {
-        word: status.bell.load(Relaxed),
-        door: status.door.load(Relaxed),
+        word: status.wakeup_word.load(Relaxed),
+        epoll_fd: status.epoll_fd.load(Relaxed),
     };
     let process = format!("/proc/{}", status.pid.load(Relaxed));
     let (mut all, mut in_mpi) = (Vec::new(), false);
@@ -125,10 +125,12 @@ fn waits(line: &str, mpi_sleep: MpiSleep, shared: impl Fn(u64) -> bool) -> Threa
                 _ => ThreadState::MayRun,
             }
         }
-        libc::SYS_epoll_pwait if forever && first as i32 == mpi_sleep.door => ThreadState::InMpi,
+        libc::SYS_epoll_pwait if forever && first as i32 == mpi_sleep.epoll_fd => {
+            ThreadState::InMpi
+        }
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_epoll_wait if forever && first as i32 == mpi_sleep.door => ThreadState::InMpi,
-        libc::SYS_epoll_pwait2 if fourth == 0 && first as i32 == mpi_sleep.door => {
+        libc::SYS_epoll_wait if forever && first as i32 == mpi_sleep.epoll_fd => ThreadState::InMpi,
+        libc::SYS_epoll_pwait2 if fourth == 0 && first as i32 == mpi_sleep.epoll_fd => {
             ThreadState::InMpi
         }
         _ => ThreadState::MayRun,
@@ -175,7 +177,7 @@ mod tests {
     fn waits(line: &str) -> ThreadState {
         let mpi_sleep = MpiSleep {
             word: 0x7f00_0000_1040,
-            door: 9,
+            epoll_fd: 9,
         };
         super::waits(line, mpi_sleep, |address| address >= 0x10000)
     }

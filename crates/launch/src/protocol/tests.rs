@@ -69,7 +69,7 @@ fn fuzz_frames() {
     };
     let card = vec![1, 2, 3];
     let put = ToMpiexec::Put {
-        wire: "tcp".into(),
+        medium: "tcp".into(),
         rank: 0,
         card,
     };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd;
 
-use ferry_job::{Heard, Line, Notice, RankStatus, Reply};
+use ferry_job::{RankSocket, RankStatus, Received, ToLauncher, ToRank};
 use rustix::event::epoll;
 use rustix::process::WaitOptions;
 
@@ -18,7 +18,7 @@ use crate::start::RankStarter;
 pub(super) struct LocalRanks {
     pub(super) starter: RankStarter,
     pub(super) statuses: &'static [RankStatus],
-    pub(super) lines: Vec<Option<Line>>,
+    pub(super) sockets: Vec<Option<RankSocket>>,
     pub(super) by_pid: HashMap<i32, usize>,
     pub(super) watcher: Option<ParentDeathWatcher>,
 }
@@ -27,7 +27,7 @@ impl LocalRanks {
     pub(super) fn new(starter: RankStarter) -> LocalRanks {
         LocalRanks {
             statuses: starter.node.segment.statuses(),
-            lines: (0..starter.ranks()).map(|_| None).collect(),
+            sockets: (0..starter.ranks()).map(|_| None).collect(),
             by_pid: HashMap::new(),
             watcher: None,
             starter,
@@ -37,7 +37,7 @@ impl LocalRanks {
     /// Starts the process that cleans up if this one is killed. To be called early, while this
     /// process has little memory to copy.
     pub(super) fn watch_parent(&mut self) -> io::Result<()> {
-        self.watcher = Some(ParentDeathWatcher::start(self.lines.len() as u32)?);
+        self.watcher = Some(ParentDeathWatcher::start(self.sockets.len() as u32)?);
         Ok(())
     }
 }
@@ -76,11 +76,11 @@ impl Job<'_> {
         let started = local.starter.start(rank, stdin, &self.signals, watcher)?;
         let _ = epoll::add(
             &self.poll,
-            started.line.fd(),
+            started.socket.fd(),
             epoll::EventData::new_u64(EVENT_RANK | rank as u64),
             epoll::EventFlags::IN,
         );
-        local.lines[rank] = Some(started.line);
+        local.sockets[rank] = Some(started.socket);
         local.by_pid.insert(started.pid, rank);
         let place = local.starter.binding_of(rank);
         let [out, err] = started.output;
@@ -94,9 +94,9 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn line(&mut self, rank: usize) -> Option<&mut Line> {
+    fn socket(&mut self, rank: usize) -> Option<&mut RankSocket> {
         match &mut self.backend {
-            Backend::Local(local) => local.lines[rank].as_mut(),
+            Backend::Local(local) => local.sockets[rank].as_mut(),
             Backend::Remote(_) => None,
         }
     }
@@ -104,27 +104,28 @@ impl Job<'_> {
     /// Handles all messages of a rank.
     pub(super) fn read_rank_messages(&mut self, rank: usize) {
         loop {
-            let Some(line) = self.line(rank) else {
+            let Some(socket) = self.socket(rank) else {
                 return;
             };
-            match line.hear() {
-                Heard::Nothing => return,
-                Heard::Gone => {
+            match socket.receive() {
+                Received::Empty => return,
+                Received::Closed => {
                     if let Backend::Local(local) = &mut self.backend {
-                        local.lines[rank] = None;
+                        local.sockets[rank] = None;
                     }
                 }
-                Heard::Notice(Notice::Put { wire, card }) => {
-                    for asker in self.cards.put(&wire, rank as u32, card) {
-                        self.send_card_to(&wire, rank as u32, asker);
+                Received::Message(ToLauncher::Put { medium, card }) => {
+                    for asker in self.cards.put(&medium, rank as u32, card) {
+                        self.send_card_to(&medium, rank as u32, asker);
                     }
                 }
-                Heard::Notice(Notice::Get { wire, rank: whose }) => {
-                    self.send_card_to(&wire, whose, rank)
-                }
-                Heard::Notice(Notice::Say { text }) => self.log_for(rank, &text),
-                Heard::Notice(Notice::Abort { code, text }) => {
-                    line.acknowledge();
+                Received::Message(ToLauncher::Get {
+                    medium,
+                    rank: whose,
+                }) => self.send_card_to(&medium, whose, rank),
+                Received::Message(ToLauncher::Log { text }) => self.log_for(rank, &text),
+                Received::Message(ToLauncher::Abort { code, text }) => {
+                    socket.confirm_abort();
                     self.drain(rank);
                     self.abort(rank, code, &text);
                 }
@@ -133,17 +134,17 @@ impl Job<'_> {
     }
 
     /// Sends a rank's business card to another rank, if it is there.
-    fn send_card_to(&mut self, wire: &str, rank: u32, to: usize) {
-        let Ok(card) = self.cards.get(wire, rank, to) else {
+    fn send_card_to(&mut self, medium: &str, rank: u32, to: usize) {
+        let Ok(card) = self.cards.get(medium, rank, to) else {
             return;
         };
-        let reply = Reply::Card {
-            wire: wire.into(),
+        let reply = ToRank::Card {
+            medium: medium.into(),
             rank,
             card: card.to_vec(),
         };
-        if let Some(line) = self.line(to) {
-            line.reply(&reply);
+        if let Some(socket) = self.socket(to) {
+            socket.send(&reply);
             self.poll_rank_socket(to);
         }
     }
@@ -151,15 +152,15 @@ impl Job<'_> {
     /// Polls a rank's socket. For writing, too, while replies wait for room.
     pub(super) fn poll_rank_socket(&mut self, rank: usize) {
         if let Backend::Local(local) = &mut self.backend
-            && let Some(line) = &mut local.lines[rank]
+            && let Some(socket) = &mut local.sockets[rank]
         {
-            let flags = if line.flush() {
+            let flags = if socket.flush() {
                 epoll::EventFlags::IN
             } else {
                 epoll::EventFlags::IN | epoll::EventFlags::OUT
             };
             let token = epoll::EventData::new_u64(EVENT_RANK | rank as u64);
-            let _ = epoll::modify(&self.poll, line.fd(), token, flags);
+            let _ = epoll::modify(&self.poll, socket.fd(), token, flags);
         }
     }
 

@@ -223,7 +223,7 @@ impl Comm {
 fn node() -> u32 {
     let process = process();
     process
-        .welcome
+        .rank_info
         .local_ranks
         .first()
         .copied()

@@ -125,8 +125,8 @@ const SHARING: usize = 2;
 /// Is there anything that goes on by itself while the ranks compute: a core that no rank has, or a
 /// network? On one node a rank computes while another one, on its core, waits.
 fn has_room(comm: &Comm) -> bool {
-    let welcome = &process::process().welcome;
-    let (cores, ranks) = (welcome.cores as usize, welcome.local_ranks.len());
+    let rank_info = &process::process().rank_info;
+    let (cores, ranks) = (rank_info.cores as usize, rank_info.local_ranks.len());
     if cores > ranks || cores * SHARING < ranks {
         return cores > ranks;
     }
@@ -169,9 +169,9 @@ pub(super) fn begin_late() -> Mode {
 }
 
 fn try_late() {
-    let welcome = &process::process().welcome;
+    let rank_info = &process::process().rank_info;
     if !ferry_pageguard::keep_apart()
-        || !device::enable_progress_thread(welcome.local_ranks.len() as u32)
+        || !device::enable_progress_thread(rank_info.local_ranks.len() as u32)
     {
         return;
     }

@@ -477,8 +477,8 @@ impl Request {
         WaitingFor {
             context: self.comm().map_or(device::ContextId::WORLD, |c| c.context),
             peer: match self.of().class {
-                Class::Generalized => ferry_job::ITSELF,
-                _ => ferry_job::SEVERAL,
+                Class::Generalized => ferry_job::PEER_OWN_PROGRAM,
+                _ => ferry_job::PEER_SEVERAL,
             },
             tag: -1,
             details: Some(self),

@@ -43,7 +43,7 @@ pub(crate) use conn::frame::{
 use conn::{frame, zero_copy::SplicePipe};
 use connect::business_card;
 use ferry_auth::{HandshakeBacklog, HandshakeConfig, Identity, Key, RejectionCounts};
-use ferry_job::{Directory, Nodes, Welcome};
+use ferry_job::{Directory, Nodes, RankInfo};
 pub use medium::{CallStart, Candidate, Medium, MediumEvent, PeerAddress, SocketOps};
 use peers::{Peer, PeerState, PendingAccept};
 use poll::{POLLS_PER_LOOK_MAX, PollInterest, Token};
@@ -137,7 +137,7 @@ impl Connected {
     ///
     /// Errors: the system or the launcher refuses.
     pub fn open(
-        welcome: &Welcome,
+        rank_info: &RankInfo,
         mut directory: Box<dyn Directory>,
         media: Vec<Box<dyn Medium>>,
         timeout: Duration,
@@ -170,8 +170,8 @@ impl Connected {
         directory.put(BUSINESS_CARDS, &business_card::encode(parts))?;
         directory.publish()?;
         let local = Identity {
-            job: welcome.job,
-            process: welcome.rank,
+            job: rank_info.job,
+            process: rank_info.rank,
             purpose: PURPOSE,
             encrypt,
         };
@@ -182,9 +182,9 @@ impl Connected {
             Vec::new()
         };
         Ok(Connected {
-            me: welcome.rank,
-            nodes: welcome.nodes.clone(),
-            handshake_config: HandshakeConfig::new(&Key::from_bytes(&welcome.key), local),
+            me: rank_info.rank,
+            nodes: rank_info.nodes.clone(),
+            handshake_config: HandshakeConfig::new(&Key::from_bytes(&rank_info.key), local),
             directory,
             asking: false,
             media,
@@ -192,7 +192,7 @@ impl Connected {
             epoll,
             timer,
             timeout,
-            index: vec![0; welcome.size as usize],
+            index: vec![0; rank_info.size as usize],
             peers: Vec::new(),
             pending: HandshakeBacklog::new(PENDING_MAX, PENDING_TIMEOUT),
             rejections: RejectionCounts::default(),

@@ -11,12 +11,12 @@ use std::time::Instant;
 mod memory;
 use memory::{Cards, Memory};
 
-fn welcome(rank: u32, size: u32) -> Welcome {
-    Welcome {
+fn rank_info(rank: u32, size: u32) -> RankInfo {
+    RankInfo {
         job: 99,
         cores: 2,
         key: [7; 32],
-        ..Welcome::on_one_host(rank, size, "here")
+        ..RankInfo::on_one_host(rank, size, "here")
     }
 }
 
@@ -34,7 +34,13 @@ fn wires(n: u32, encrypt: bool) -> (Vec<Connected>, Cards) {
             rank,
             cards: cards.clone(),
         };
-        Tcp::open(&welcome(rank, n), Box::new(directory), &settings(), encrypt).unwrap()
+        Tcp::open(
+            &rank_info(rank, n),
+            Box::new(directory),
+            &settings(),
+            encrypt,
+        )
+        .unwrap()
     };
     ((0..n).map(open).collect(), cards)
 }

@@ -41,7 +41,7 @@ pub(super) const fn boards_offset(n: u64) -> u64 {
     n * CONTROL_BYTES as u64 + n * n * STRIDE_BYTES
 }
 
-const _: () = assert!(segment_len(100) == ferry_job::SegmentLayout::wire_len(100));
+const _: () = assert!(segment_len(100) == ferry_job::SegmentLayout::transport_bytes(100));
 
 /// Maps `len` bytes of the segment at `at`, for the life of the process.
 pub(super) fn map(segment: &Segment, at: u64, len: usize) -> std::io::Result<*mut u8> {

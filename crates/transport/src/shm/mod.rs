@@ -144,7 +144,7 @@ impl Shm {
             });
         }
         let len = locals.len() * CONTROL_BYTES;
-        let base = map(&segment, segment.layout.wire_at, len).map_err(|e| {
+        let base = map(&segment, segment.layout.transport_offset, len).map_err(|e| {
             refused(
                 format!("mapping {len} bytes of the node's shared segment"),
                 e,

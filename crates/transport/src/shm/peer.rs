@@ -79,7 +79,7 @@ impl Shm {
     /// Maps the ring from local process `from` to local process `to`.
     pub(super) fn ring(&self, from: usize, to: usize) -> Result<*mut u8, TransportError> {
         let n = self.locals.len() as u64;
-        let at = self.segment.layout.wire_at
+        let at = self.segment.layout.transport_offset
             + n * CONTROL_BYTES as u64
             + (to as u64 * n + from as u64) * STRIDE_BYTES;
         map(&self.segment, at, MAPPED_BYTES).map_err(|cause| TransportError::Refused {

@@ -9,7 +9,7 @@ use crate::connected::{CallStart, Connected, Medium, PeerAddress, SocketOps};
 use crate::{ProcId, TransportError, ZeroCopy};
 use business_card::Address;
 pub use business_card::{BusinessCard, Listening};
-use ferry_job::{Directory, Welcome};
+use ferry_job::{Directory, RankInfo};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
@@ -95,9 +95,9 @@ impl Tcp {
     /// Listens at this host's chosen addresses.
     ///
     /// Errors: no address to listen at, or the system refuses.
-    pub fn listen(welcome: &Welcome, settings: &Settings) -> Result<Tcp, TransportError> {
+    pub fn listen(rank_info: &RankInfo, settings: &Settings) -> Result<Tcp, TransportError> {
         socket::choose_window();
-        let one_host = welcome.nodes.len() <= 1;
+        let one_host = rank_info.nodes.len() <= 1;
         let all = interfaces::all().map_err(|cause| TransportError::Refused {
             attempted: "listing this host's interfaces".into(),
             cause,
@@ -136,14 +136,14 @@ impl Tcp {
     ///
     /// Errors: no address to listen at, or the system or the launcher refuses.
     pub fn open(
-        welcome: &Welcome,
+        rank_info: &RankInfo,
         directory: Box<dyn Directory>,
         settings: &Settings,
         encrypt: bool,
     ) -> Result<Connected, TransportError> {
-        let tcp = Tcp::listen(welcome, settings)?;
+        let tcp = Tcp::listen(rank_info, settings)?;
         let media: Vec<Box<dyn Medium>> = vec![Box::new(tcp)];
-        Connected::open(welcome, directory, media, settings.timeout, encrypt)
+        Connected::open(rank_info, directory, media, settings.timeout, encrypt)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::connected::{
     PeerAddress, SocketOps,
 };
 use crate::{ProcId, TransportError};
-use ferry_job::{Directory, Welcome};
+use ferry_job::{Directory, RankInfo};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -97,8 +97,8 @@ impl Tipc {
     /// Listens, publishes this rank's name, and asks the topology server for the nodes.
     ///
     /// Errors: the system has no TIPC, or refuses.
-    pub fn listen(welcome: &Welcome, settings: &Settings) -> Result<Tipc, TransportError> {
-        let name = Name::of_rank(settings.kind, welcome.job, welcome.size, welcome.rank);
+    pub fn listen(rank_info: &RankInfo, settings: &Settings) -> Result<Tipc, TransportError> {
+        let name = Name::of_rank(settings.kind, rank_info.job, rank_info.size, rank_info.rank);
         let refused = |attempted: String| {
             move |e: Errno| TransportError::Refused {
                 attempted,
@@ -131,14 +131,14 @@ impl Tipc {
     ///
     /// Errors: the system has no TIPC, or it or the launcher refuses.
     pub fn open(
-        welcome: &Welcome,
+        rank_info: &RankInfo,
         directory: Box<dyn Directory>,
         settings: &Settings,
         encrypt: bool,
     ) -> Result<Connected, TransportError> {
-        let tipc = Tipc::listen(welcome, settings)?;
+        let tipc = Tipc::listen(rank_info, settings)?;
         let media: Vec<Box<dyn Medium>> = vec![Box::new(tipc)];
-        Connected::open(welcome, directory, media, TIMEOUT, encrypt)
+        Connected::open(rank_info, directory, media, TIMEOUT, encrypt)
     }
 
     /// Returns whether a bearer joins this node to another one.

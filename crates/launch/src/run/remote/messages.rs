@@ -128,13 +128,13 @@ impl Job<'_> {
                 let rank = self.checked_rank(number, rank)?;
                 self.log_for(rank, &text);
             }
-            ToMpiexec::Put { wire, rank, card } => {
+            ToMpiexec::Put { medium, rank, card } => {
                 let rank = self.checked_rank(number, rank)? as u32;
-                for asker in self.cards.put(&wire, rank, card) {
-                    self.send_card(&wire, rank, asker);
+                for asker in self.cards.put(&medium, rank, card) {
+                    self.send_card(&medium, rank, asker);
                 }
             }
-            ToMpiexec::Get { wire, rank } => self.send_card(&wire, rank, number),
+            ToMpiexec::Get { medium, rank } => self.send_card(&medium, rank, number),
             ToMpiexec::Ended {
                 rank,
                 status,
@@ -196,12 +196,12 @@ impl Job<'_> {
             .map_or_else(String::new, |a| a.agents[number].host.clone())
     }
 
-    pub(super) fn send_card(&mut self, wire: &str, rank: u32, host: usize) {
-        let Ok(card) = self.cards.get(wire, rank, host) else {
+    pub(super) fn send_card(&mut self, medium: &str, rank: u32, host: usize) {
+        let Ok(card) = self.cards.get(medium, rank, host) else {
             return;
         };
         let message = ToAgent::Card {
-            wire: wire.into(),
+            medium: medium.into(),
             rank,
             card: card.to_vec(),
         };

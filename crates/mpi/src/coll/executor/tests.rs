@@ -241,7 +241,7 @@ fn own_work() {
     // The progress thread stays where it is started.
     settle(cores[1]);
     device::start(
-        &place.welcome,
+        &place.rank_info,
         place.segment,
         place.directory,
         place.status,

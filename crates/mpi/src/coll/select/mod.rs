@@ -20,8 +20,8 @@ const STEPS_KEPT: usize = 256;
 fn cost() -> &'static Cost {
     static COST: OnceLock<Cost> = OnceLock::new();
     COST.get_or_init(|| {
-        let welcome = crate::process::started().map(|p| &p.welcome);
-        welcome.map_or(Cost::shared_memory(1, 1), |w| {
+        let rank_info = crate::process::started().map(|p| &p.rank_info);
+        rank_info.map_or(Cost::shared_memory(1, 1), |w| {
             figures(w.size, w.local_ranks.len() as u32, w.cores)
         })
     })

@@ -103,7 +103,7 @@ impl Connected {
             } else {
                 String::new()
             };
-            self.directory.say(&format!(
+            self.directory.log(&format!(
                 "a connection from {from} was refused: {why}{so_far}"
             ));
         }

@@ -158,7 +158,7 @@ impl Connected {
     /// Reads the directory's answers and continues with the peers whose cards were awaited.
     pub(in crate::connected) fn read_directory(&mut self) {
         // Once for all peers. What comes from here on makes the descriptor readable again.
-        let read = self.directory.hear();
+        let read = self.directory.receive_answers();
         let mut asking = false;
         for i in 0..self.peers.len() {
             if self

@@ -1,7 +1,7 @@
-//! `PMI_process_mapping`: which rank is on which node, in few words.
+//! `PMI_process_mapping`: which rank is on which node, in MPICH's compact form.
 
-/// Reads `(vector,(first node,nodes,ranks on each),…)`; the list begins again until all ranks have
-/// a node. `None` if it cannot be read.
+/// Parses `(vector,(first node,nodes,ranks on each),…)`. The list is repeated until all ranks have
+/// a node. `None` if it is malformed.
 pub(super) fn parse(text: &str, size: u32) -> Option<Vec<u32>> {
     let compact: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     let inner = compact.strip_prefix("(vector,")?.strip_suffix(')')?;

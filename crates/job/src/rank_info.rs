@@ -1,4 +1,4 @@
-//! The first words of the launcher to a rank.
+//! The rank info: the first message of the launcher to a rank.
 
 use std::fmt;
 
@@ -6,44 +6,43 @@ use thiserror::Error;
 
 use crate::Nodes;
 
-/// Version of everything a rank and its launcher share: welcome, notices, segment. Raised with each
-/// change of form.
+/// Version of all that a rank and its launcher share: rank info, messages, segment. Raised with
+/// each change of their form.
 pub const PROTOCOL: u32 = 2;
-/// First bytes of a welcome: "ferry↵" and a nonsense byte, so that text from elsewhere is never
-/// taken for one.
+/// First bytes of a rank info: "ferry", a newline and two bytes that no text holds in this order.
 const MAGIC: u64 = u64::from_le_bytes(*b"ferry\n\xfaW");
-/// More ranks than this on a node are nonsense.
+/// Most ranks of a job that a rank info may claim. Bounds the memory that wrong bytes can ask for.
 const RANKS_MAX: u32 = 1 << 20;
 
-/// What the launcher tells each rank, written into its socket before the rank starts, together with
-/// the node segment's descriptor (SCM_RIGHTS).
+/// What the launcher tells a rank about the job and about itself. It lies in the rank's socket
+/// before the rank starts, together with the descriptor of the node's segment (SCM_RIGHTS).
 #[derive(Clone, PartialEq, Eq)]
-pub struct Welcome {
+pub struct RankInfo {
     /// This rank in MPI_COMM_WORLD.
     pub rank: u32,
     /// Ranks in MPI_COMM_WORLD.
     pub size: u32,
-    /// This rank's place among the ranks of its node.
+    /// This rank among the ranks of its node.
     pub local_rank: u32,
     /// The job's ranks on this node (`local_ranks[local_rank] == rank`).
     pub local_ranks: Vec<u32>,
-    /// Which program block of the mpiexec command this rank belongs to (MPI_APPNUM).
+    /// Number of the rank's program on the command line (MPI_APPNUM).
     pub appnum: u32,
-    /// A number that tells this job from others on the node.
+    /// The job's id, which tells it from other jobs on the node.
     pub job: u64,
     /// Cores that the job may use on this node (affinity and cgroup).
     pub cores: u32,
     /// Bytes in the node's segment.
     pub segment_len: u64,
-    /// The job's secret: random, and known to its ranks and launcher alone. Whoever proves to know
-    /// it belongs to the job.
+    /// The job's key: random, and known only to its ranks and launcher. Ranks authenticate each
+    /// other by it.
     pub key: [u8; 32],
     /// The job's nodes, and which ranks each holds.
     pub nodes: Nodes,
 }
 
-impl fmt::Debug for Welcome {
-    /// Without the key: what is printed here may end in a log.
+impl fmt::Debug for RankInfo {
+    /// Leaves the key out: what is printed may end in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Welcome")
             .field("rank", &self.rank)
@@ -57,11 +56,10 @@ impl fmt::Debug for Welcome {
     }
 }
 
-/// A new job's key, from the kernel's generator. Blocks only while a machine that has just started
-/// has no randomness yet.
+/// Makes a job's key with the kernel's generator. Blocks only shortly after the machine's start,
+/// until the generator is ready.
 ///
-/// # Errors
-/// The kernel has no generator (before Linux 3.17) or a filter forbids it.
+/// The kernel has no getrandom(2) (before Linux 3.17), or a filter forbids it.
 pub fn new_key() -> std::io::Result<[u8; 32]> {
     let mut key = [0u8; 32];
     let mut had = 0;
@@ -71,22 +69,22 @@ pub fn new_key() -> std::io::Result<[u8; 32]> {
     Ok(key)
 }
 
-/// Why bytes are no welcome.
+/// Why bytes are no rank info.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Malformed {
-    /// Not Ferry's.
+    /// The magic number is missing.
     #[error("it does not begin as a Ferry welcome")]
     Magic,
-    /// From another version of Ferry.
+    /// The protocol's version differs.
     #[error(
         "mpiexec speaks version {0} of Ferry's launch protocol and this libmpi_abi version \
          {PROTOCOL}; use the mpiexec of the same installation"
     )]
     Version(u32),
-    /// Fewer bytes than it says.
+    /// The bytes end too early.
     #[error("it ends after {0} bytes, in the middle of {1}")]
     Short(usize, &'static str),
-    /// More bytes than it says.
+    /// Bytes follow the end.
     #[error("{0} bytes follow its end")]
     Long(usize),
     /// A field has an impossible value.
@@ -94,11 +92,11 @@ pub enum Malformed {
     Field(String),
 }
 
-impl Welcome {
-    /// That of `rank` in a job of `size` ranks, all of them on `host`: each has the same number
-    /// there, nothing tells the job from others, and it has one core, no segment and no secret.
-    pub fn on_one_host(rank: u32, size: u32, host: &str) -> Welcome {
-        Welcome {
+impl RankInfo {
+    /// The rank info of `rank` in a job of `size` ranks on one host, for tests and jobs of one
+    /// rank. Job id and key are zero, there is one core and no segment.
+    pub fn on_one_host(rank: u32, size: u32, host: &str) -> RankInfo {
+        RankInfo {
             rank,
             size,
             local_rank: rank,
@@ -112,7 +110,7 @@ impl Welcome {
         }
     }
 
-    /// The welcome as bytes, little-endian.
+    /// Encodes it, little-endian.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128);
         out.extend(MAGIC.to_le_bytes());
@@ -133,8 +131,8 @@ impl Welcome {
         out
     }
 
-    /// Reads a welcome and checks that its numbers agree with each other.
-    pub fn decode(bytes: &[u8]) -> Result<Welcome, Malformed> {
+    /// Decodes a rank info, and checks that its numbers agree with each other.
+    pub fn decode(bytes: &[u8]) -> Result<RankInfo, Malformed> {
         let mut input = Input::new(bytes);
         if input.u64("the magic number")? != MAGIC {
             return Err(Malformed::Magic);
@@ -184,7 +182,7 @@ impl Welcome {
                 ));
             }
         }
-        Ok(Welcome {
+        Ok(RankInfo {
             rank,
             size,
             local_rank,
@@ -199,7 +197,7 @@ impl Welcome {
     }
 }
 
-/// Bytes from outside, read front to back.
+/// Reads bytes from outside, front to back.
 pub(crate) struct Input<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -239,7 +237,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn welcomes() -> impl Strategy<Value = Welcome> {
+    fn welcomes() -> impl Strategy<Value = RankInfo> {
         (
             1u32..300,
             any::<u32>(),
@@ -256,7 +254,7 @@ mod tests {
                 let nodes = Nodes::of(&hosts, &node_of);
                 let local_ranks = nodes.ranks_of(node_of[rank as usize] as usize);
                 let local_rank = local_ranks.iter().position(|&r| r == rank).unwrap() as u32;
-                Welcome {
+                RankInfo {
                     rank,
                     size,
                     local_rank,
@@ -274,24 +272,24 @@ mod tests {
     proptest! {
         #[test]
         fn comes_back_as_it_went(w in welcomes()) {
-            prop_assert_eq!(Welcome::decode(&w.encode()), Ok(w));
+            prop_assert_eq!(RankInfo::decode(&w.encode()), Ok(w));
         }
         #[test]
         fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert!(Welcome::decode(&bytes).is_err());
+            prop_assert!(RankInfo::decode(&bytes).is_err());
         }
         #[test]
         fn every_cut_is_noticed(w in welcomes(), cut in any::<prop::sample::Index>()) {
             let bytes = w.encode();
             let cut = cut.index(bytes.len());
-            prop_assert!(matches!(Welcome::decode(&bytes[..cut]), Err(Malformed::Short(n, _)) if n == cut));
+            prop_assert!(matches!(RankInfo::decode(&bytes[..cut]), Err(Malformed::Short(n, _)) if n == cut));
         }
         #[test]
         fn a_changed_byte_never_breaks_the_agreement(w in welcomes(), at in any::<prop::sample::Index>(), to in any::<u8>()) {
             let mut bytes = w.encode();
             let at = at.index(bytes.len());
             bytes[at] = to;
-            if let Ok(read) = Welcome::decode(&bytes) {
+            if let Ok(read) = RankInfo::decode(&bytes) {
                 prop_assert!(read.rank < read.size && read.cores > 0);
                 prop_assert_eq!(read.local_ranks[read.local_rank as usize], read.rank);
             }
@@ -300,9 +298,9 @@ mod tests {
 
     #[test]
     fn another_version_is_named() {
-        let w = Welcome {
+        let w = RankInfo {
             key: [7; 32],
-            ..Welcome::on_one_host(0, 1, "here")
+            ..RankInfo::on_one_host(0, 1, "here")
         };
         assert!(
             !format!("{w:?}").contains("key"),
@@ -311,7 +309,7 @@ mod tests {
         assert_ne!(new_key().unwrap(), new_key().unwrap());
         let mut bytes = w.encode();
         bytes[8] = 77;
-        let said = Welcome::decode(&bytes).unwrap_err().to_string();
+        let said = RankInfo::decode(&bytes).unwrap_err().to_string();
         assert!(
             said.contains("version 77") && said.contains("same installation"),
             "{said}"

@@ -1,7 +1,7 @@
-//! PMIx, through the launcher's own library, which is loaded when it is needed.
+//! PMIx through the launcher's own library, which is loaded at run time.
 //!
-//! The layouts and numbers below are those of PMIx's public headers, versions 4 and 5
-//! (`pmix_common.h`): they agree in all that is used here, and another version is refused.
+//! Layouts and numbers are those of PMIx's public headers, versions 4 and 5 (`pmix_common.h`). Both
+//! agree in all that is used here. Other versions are refused.
 
 use std::env;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -9,23 +9,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-use super::{Kvs, launcher_error};
-use crate::client::JobError;
+use super::kvs::{Kvs, launcher_error};
+use crate::error::JobError;
 
-const NSPACE: usize = 256;
+const NSPACE_BYTES: usize = 256;
 const RANK_WILDCARD: u32 = u32::MAX - 1;
 const STRING: u16 = 3;
 const UINT32: u16 = 14;
 const SCOPE_GLOBAL: u8 = 3;
 const SUCCESS: c_int = 0;
-/// PMIX_ERR_TIMEOUT and PMIX_ERR_NOT_FOUND: nobody has put the value.
+/// PMIX_ERR_TIMEOUT and PMIX_ERR_NOT_FOUND: the value has not been put.
 const ABSENT: [c_int; 2] = [-24, -46];
-/// Longest value that is put, bytes. The library takes more, but compresses longer strings (over
-/// 4096 bytes unless the site sets another limit), and version 5 then hands them out as they are.
-const VALUE_MAX: usize = 2048;
-/// The library's name: its major interface version has been 2 since PMIx 2.
+/// Longest value that is put. The library takes more, but compresses strings of over 4096 bytes
+/// (the default of its setting). Version 5 returns such strings compressed.
+const VALUE_MAX_BYTES: usize = 2048;
+/// The library's name. Its major interface version is 2 since PMIx 2.
 const LIBRARY: &str = "libpmix.so.2";
-/// Where distributions put it outside of the loader's path.
+/// Folders of distributions outside of the loader's path.
 const FOLDERS: [&str; 5] = [
     "/usr/lib/x86_64-linux-gnu/pmix2/lib",
     "/usr/lib/x86_64-linux-gnu",
@@ -38,11 +38,11 @@ const FOLDERS: [&str; 5] = [
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Proc {
-    nspace: [c_char; NSPACE],
+    nspace: [c_char; NSPACE_BYTES],
     rank: u32,
 }
 
-/// pmix_value_t: the union's largest member has three words.
+/// pmix_value_t. The union's largest member has three words.
 #[repr(C)]
 struct Value {
     kind: u16,
@@ -74,7 +74,7 @@ type ResolvePeers =
 type Text = unsafe extern "C" fn() -> *const c_char;
 type ErrorText = unsafe extern "C" fn(c_int) -> *const c_char;
 
-/// The functions that are used. The library stays loaded for ever: it has threads of its own.
+/// The functions that are used. The library stays loaded: it has threads of its own.
 #[derive(Clone, Copy)]
 struct Library {
     init: Init,
@@ -96,11 +96,11 @@ struct Pmix {
     appnum: u32,
 }
 
-/// Loads the library and greets the launcher.
+/// Loads the library and connects to the launcher.
 pub(super) fn connect() -> Result<Box<dyn Kvs>, JobError> {
     let library = load()?;
     let mut me = Proc {
-        nspace: [0; NSPACE],
+        nspace: [0; NSPACE_BYTES],
         rank: 0,
     };
     // SAFETY: `me` is a pmix_proc_t; no directives are given.
@@ -113,7 +113,7 @@ pub(super) fn connect() -> Result<Box<dyn Kvs>, JobError> {
             library.text(code)
         )));
     }
-    me.nspace[NSPACE - 1] = 0;
+    me.nspace[NSPACE_BYTES - 1] = 0;
     let mut pmix = Pmix {
         library,
         me,
@@ -133,8 +133,8 @@ pub(super) fn connect() -> Result<Box<dyn Kvs>, JobError> {
     Ok(Box::new(pmix))
 }
 
-/// Files that may be the library, the surest first; a name without a slash is for the loader's own
-/// search.
+/// Files that may be the library, the likeliest first. A name without a slash is looked for by the
+/// loader.
 fn candidates() -> Vec<PathBuf> {
     let mut files = Vec::new();
     if let Some(given) = env::var_os("FERRY_PMIX_LIB").filter(|v| !v.is_empty()) {
@@ -145,7 +145,7 @@ fn candidates() -> Vec<PathBuf> {
             given
         }];
     }
-    // The one that the launcher itself uses: another version may not understand it.
+    // The launcher's own library: another version may not understand it.
     let parent = rustix::process::getppid().map_or(0, |p| p.as_raw_nonzero().get());
     if let Ok(maps) = std::fs::read_to_string(format!("/proc/{parent}/maps")) {
         files.extend(library_in(&maps));
@@ -155,7 +155,7 @@ fn candidates() -> Vec<PathBuf> {
     files
 }
 
-/// The library among a process's mappings.
+/// The library in a process's memory map.
 fn library_in(maps: &str) -> Option<PathBuf> {
     let path = maps
         .lines()
@@ -190,7 +190,7 @@ fn load() -> Result<Library, JobError> {
     )))
 }
 
-/// The number before the first point of "OpenPMIx 4.2.2 (…)" or "5.0.3".
+/// The major version in "OpenPMIx 4.2.2 (…)" or "5.0.3".
 fn major(version: &str) -> Option<u32> {
     let number = version
         .split(|c: char| !c.is_ascii_digit() && c != '.')
@@ -274,8 +274,8 @@ impl Pmix {
         Proc { rank, ..self.me }
     }
 
-    /// What the launcher or a rank has put, handed to `take` if it is of this kind; `None` if
-    /// nobody has put it.
+    /// Fetches a value, and passes it to `take` if it is of this kind. `None` if it has not been
+    /// put.
     fn fetch<T>(
         &self,
         rank: u32,
@@ -359,7 +359,7 @@ impl Kvs for Pmix {
         self.appnum
     }
     fn value_max(&self) -> usize {
-        VALUE_MAX
+        VALUE_MAX_BYTES
     }
 
     fn put(&mut self, key: &str, value: &str) -> Result<(), JobError> {
@@ -385,8 +385,9 @@ impl Kvs for Pmix {
         // SAFETY: without arguments.
         let code = unsafe { (self.library.commit)() };
         self.library.check("making values known", code)?;
-        // No list of processes means all of the job. Values stay where they are until somebody asks
-        // for them. SAFETY: null and zero are allowed for both lists.
+        // No list of processes: all of the job. Values stay where they are until they are asked
+        // for.
+        // SAFETY: null and zero are allowed for both lists.
         let code = unsafe { (self.library.fence)(ptr::null(), 0, ptr::null(), 0) };
         self.library.check("waiting for the other ranks", code)
     }

@@ -1,12 +1,12 @@
-//! The two forms of PMI's messages.
+//! Messages of PMI-1 and PMI-2.
 //!
-//! PMI-1: a line of `key=value` words. PMI-2: six digits of length, then `key=value;` pairs, a
-//! semicolon within a value doubled.
+//! PMI-1: a line of `key=value` words. PMI-2: six digits of length, then `key=value;` pairs. A
+//! semicolon within a value is doubled.
 
-/// No message is longer, bytes.
-pub(super) const MESSAGE_MAX: usize = 1 << 20;
+/// Longest message that is accepted. Bounds the memory that a wrong length can ask for.
+pub(super) const MESSAGE_MAX_BYTES: usize = 1 << 20;
 
-/// A message's pairs, in order; the first is `cmd`.
+/// The pairs of a message, in order. The first is `cmd`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Message(Vec<(String, String)>);
 
@@ -16,18 +16,17 @@ impl Message {
         let found = self.0.iter().find(|(k, _)| k == key);
         found.map(|(_, v)| v.as_str())
     }
-    /// A number.
+    /// The value of a key, as a number.
     pub(super) fn number(&self, key: &str) -> Option<i64> {
         self.value(key)?.trim().parse().ok()
     }
-    /// What it is.
+    /// The command.
     pub(super) fn command(&self) -> &str {
         self.value("cmd").unwrap_or("?")
     }
 }
 
-/// A line of PMI-1 without its end. Words without `=` are passed over: texts for people have
-/// spaces.
+/// Parses a line of PMI-1 without its end. Words without `=` are skipped: error texts have spaces.
 pub(super) fn parse_line(line: &[u8]) -> Option<Message> {
     let text = std::str::from_utf8(line).ok()?;
     let pairs: Vec<(String, String)> = text
@@ -38,14 +37,14 @@ pub(super) fn parse_line(line: &[u8]) -> Option<Message> {
     (pairs.first()?.0 == "cmd").then_some(Message(pairs))
 }
 
-/// The length that six characters of PMI-2 give.
+/// Parses the length of a PMI-2 message: six characters.
 pub(super) fn parse_length(head: [u8; 6]) -> Option<usize> {
     let text = std::str::from_utf8(&head).ok()?;
     let len: usize = text.trim_matches([' ', '\0']).parse().ok()?;
-    (len <= MESSAGE_MAX).then_some(len)
+    (len <= MESSAGE_MAX_BYTES).then_some(len)
 }
 
-/// The body of a PMI-2 message.
+/// Parses the body of a PMI-2 message.
 pub(super) fn parse_body(body: &[u8]) -> Option<Message> {
     let text = std::str::from_utf8(body).ok()?.trim_end_matches('\0');
     let mut pairs = Vec::new();
@@ -72,8 +71,8 @@ pub(super) fn parse_body(body: &[u8]) -> Option<Message> {
     (pairs.first()?.0 == "cmd").then_some(Message(pairs))
 }
 
-/// A PMI-2 message.
-pub(super) fn body(pairs: &[(&str, &str)]) -> Vec<u8> {
+/// Encodes a PMI-2 message.
+pub(super) fn encode_body(pairs: &[(&str, &str)]) -> Vec<u8> {
     let text: String = pairs
         .iter()
         .map(|(key, value)| format!("{key}={};", value.replace(';', ";;")))
@@ -95,7 +94,10 @@ mod tests {
             (m.value("a"), m.value("b"), m.number("rc")),
             (Some("1;2"), Some(""), Some(0))
         );
-        assert_eq!(body(&[("cmd", "y"), ("a", "1;2")]), b"    13cmd=y;a=1;;2;");
+        assert_eq!(
+            encode_body(&[("cmd", "y"), ("a", "1;2")]),
+            b"    13cmd=y;a=1;;2;"
+        );
         assert_eq!(parse_length(*b"    13"), Some(13));
         assert_eq!(parse_length(*b"abcdef"), None);
         assert!(parse_line(b"hello").is_none() && parse_body(b"hello").is_none());
@@ -118,7 +120,7 @@ mod tests {
                     .iter()
                     .map(|(k, v)| (k.as_str(), v.as_str()))
                     .collect();
-                let again = body(&own);
+                let again = encode_body(&own);
                 // A key that holds a semicolon cannot be written again.
                 if own.iter().all(|(k, _)| !k.contains(';')) {
                     let last_open = own.iter().any(|(_, v)| v.ends_with(';'));

@@ -1,14 +1,15 @@
-//! The directory of cards in a foreign launcher's store.
+//! Business cards in another launcher's store.
 
 use std::os::fd::BorrowedFd;
 use std::sync::{MutexGuard, PoisonError};
 
-use super::{Kvs, SharedKvs, hex, launcher_error, unhex};
-use crate::client::JobError;
-use crate::directory::{CARD_MAX, Directory, check_put};
+use super::encoding::{hex, unhex};
+use super::kvs::{Kvs, SharedKvs, launcher_error};
+use crate::business_cards::{CARD_MAX_BYTES, Directory, check_put};
+use crate::error::JobError;
 
-/// Cards as pieces that fit into values: `ferry-WIRE-RANK-PIECE`, the first with the number of
-/// pieces before it.
+/// The directory. A business card is cut into pieces that fit into values, with keys
+/// `ferry-MEDIUM-RANK-PIECE`. The first value begins with the number of pieces.
 pub(super) struct KvsDirectory {
     kvs: SharedKvs,
     me: u32,
@@ -26,18 +27,18 @@ impl KvsDirectory {
 }
 
 impl Directory for KvsDirectory {
-    fn put(&mut self, wire: &str, card: &[u8]) -> Result<(), JobError> {
-        check_put(wire, card)?;
+    fn put(&mut self, medium: &str, card: &[u8]) -> Result<(), JobError> {
+        check_put(medium, card)?;
         let me = self.me;
         let mut kvs = self.kvs();
-        // Room for the number of pieces, and none for what a launcher may add.
-        let piece = (kvs.value_max().saturating_sub(24) / 2).clamp(16, CARD_MAX);
+        // Leaves room for the number of pieces, and for what a launcher may add.
+        let piece = (kvs.value_max().saturating_sub(24) / 2).clamp(16, CARD_MAX_BYTES);
         let pieces: Vec<&[u8]> = card.chunks(piece).collect();
         let first = pieces.first().copied().unwrap_or_default();
         let start = format!("{}-{}", pieces.len().max(1), hex(first));
-        kvs.put(&format!("ferry-{wire}-{me}-0"), &start)?;
+        kvs.put(&format!("ferry-{medium}-{me}-0"), &start)?;
         for (number, piece) in pieces.iter().enumerate().skip(1) {
-            kvs.put(&format!("ferry-{wire}-{me}-{number}"), &hex(piece))?;
+            kvs.put(&format!("ferry-{medium}-{me}-{number}"), &hex(piece))?;
         }
         Ok(())
     }
@@ -46,28 +47,28 @@ impl Directory for KvsDirectory {
         self.kvs().fence()
     }
 
-    fn get(&mut self, wire: &str, rank: u32) -> Result<Option<Vec<u8>>, JobError> {
+    fn get(&mut self, medium: &str, rank: u32) -> Result<Option<Vec<u8>>, JobError> {
         if rank >= self.size {
             return Ok(None);
         }
         let mut kvs = self.kvs();
-        let Some(start) = kvs.get(rank, &format!("ferry-{wire}-{rank}-0"))? else {
+        let Some(start) = kvs.get(rank, &format!("ferry-{medium}-{rank}-0"))? else {
             return Ok(None);
         };
-        let garbled = || launcher_error(format!("rank {rank}'s card for {wire} is garbled"));
+        let garbled = || launcher_error(format!("rank {rank}'s card for {medium} is garbled"));
         let (pieces, first) = start.split_once('-').ok_or_else(garbled)?;
         let pieces: usize = pieces.parse().map_err(|_| garbled())?;
         let mut card = unhex(first).ok_or_else(garbled)?;
-        for number in 1..pieces.min(CARD_MAX) {
+        for number in 1..pieces.min(CARD_MAX_BYTES) {
             let piece = kvs
-                .get(rank, &format!("ferry-{wire}-{rank}-{number}"))?
+                .get(rank, &format!("ferry-{medium}-{rank}-{number}"))?
                 .ok_or_else(garbled)?;
             card.extend(unhex(&piece).ok_or_else(garbled)?);
-            if card.len() > CARD_MAX {
+            if card.len() > CARD_MAX_BYTES {
                 break;
             }
         }
-        if card.len() > CARD_MAX {
+        if card.len() > CARD_MAX_BYTES {
             return Err(garbled());
         }
         Ok(Some(card))
@@ -85,7 +86,7 @@ mod tests {
 
     use super::*;
 
-    /// A store in memory that refuses values over its limit.
+    /// A store in memory with a longest value.
     struct Memory {
         values: HashMap<String, String>,
         value_max: usize,
@@ -131,7 +132,7 @@ mod tests {
     fn long_cards_go_in_pieces() {
         for value_max in [128, 799, 1000, 2048] {
             let mut directory = over(HashMap::new(), value_max);
-            for len in [0, 1, 386, 387, 3000, CARD_MAX] {
+            for len in [0, 1, 386, 387, 3000, CARD_MAX_BYTES] {
                 let card: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
                 directory.put("tcp", &card).unwrap();
                 directory.publish().unwrap();
@@ -152,7 +153,7 @@ mod tests {
             let values = values.map(|key| (key.to_string(), text.clone()));
             let got = over(values.into(), 1024).get("tcp", 1);
             if let Ok(Some(card)) = &got {
-                assert!(card.len() <= CARD_MAX);
+                assert!(card.len() <= CARD_MAX_BYTES);
             }
             got.is_ok()
         });

@@ -1,0 +1,216 @@
+//! How a rank finds its job.
+
+use std::env;
+use std::fmt;
+use std::io::{IoSliceMut, Result as IoResult};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketType, recvmsg, sockopt,
+};
+
+use crate::business_cards::{Directory, LauncherDirectory};
+use crate::error::JobError;
+use crate::other_launcher;
+use crate::{Client, Cores, RankInfo, RankStatus, Segment};
+
+/// Environment variable that names the descriptor of the rank's socket.
+pub const LAUNCH_FD: &str = "FERRY_LAUNCH_FD";
+
+/// What a rank knows of its job.
+pub struct JobContext {
+    /// What the launcher has told. Without a launcher: a job of one rank.
+    pub rank_info: RankInfo,
+    /// The node's segment. `None` in a job of one rank.
+    pub segment: Option<Segment>,
+    /// This rank's status page, in the segment or in private memory.
+    pub status: &'static RankStatus,
+    /// The connection to the launcher, if there is one.
+    pub client: Option<Client>,
+    /// Business cards of the ranks. `None` in a job of one rank.
+    pub directory: Option<Box<dyn Directory>>,
+}
+
+impl fmt::Debug for JobContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place")
+            .field("welcome", &self.rank_info)
+            .field("segment", &self.segment)
+            .field("client", &self.client)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Finds this process's job. Under mpiexec it reads the rank info from the socket that
+/// `FERRY_LAUNCH_FD` names, which does not block. Under another launcher (PMI, PMIx) it is
+/// collective over the job, and blocks until all ranks are here. Without a launcher it makes a job
+/// of one rank.
+///
+/// To be called once: the rank info is taken out of the socket, and the socket belongs to the
+/// context from then on.
+///
+/// [`JobError::Launcher`] if a launcher has left traces but cannot be reached. Such a process was
+/// meant to be a rank; as a job of its own it would do the wrong thing.
+pub fn join() -> Result<JobContext, JobError> {
+    match env::var_os(LAUNCH_FD) {
+        None => match other_launcher::find() {
+            None => Ok(alone()),
+            Some(found) => found.and_then(other_launcher::join),
+        },
+        Some(value) => match value
+            .to_str()
+            .and_then(|v| v.trim().parse::<RawFd>().ok())
+            .filter(|&fd| fd >= 0)
+        {
+            Some(fd) => join_through(fd),
+            None => Err(JobError::Launcher(format!(
+                "{LAUNCH_FD} is {value:?}, which is no file descriptor number; start the program \
+                 with mpiexec, or unset {LAUNCH_FD}"
+            ))),
+        },
+    }
+}
+
+/// A job of one rank.
+fn alone() -> JobContext {
+    let rank_info = RankInfo {
+        job: u64::from(std::process::id()),
+        cores: Cores::counted().usable() as u32,
+        ..RankInfo::on_one_host(0, 1, &host_name())
+    };
+    JobContext {
+        rank_info,
+        segment: None,
+        status: Box::leak(Box::default()),
+        client: None,
+        directory: None,
+    }
+}
+
+/// This host's name.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+pub(crate) fn join_through(number: RawFd) -> Result<JobContext, JobError> {
+    let lost = |what: String| {
+        JobError::Launcher(format!(
+            "this program was started by mpiexec ({LAUNCH_FD}={number}), but its launcher cannot \
+             be spoken to: {what}"
+        ))
+    };
+    // Not ours until it is known to be a socket. The variable may have outlived the descriptor, and
+    // the number may be another file's.
+    // SAFETY: only a number so far; fcntl and getsockopt on a closed one say EBADF.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    match sockopt::socket_type(borrowed) {
+        Ok(SocketType::SEQPACKET) => {}
+        Ok(_) | Err(Errno::NOTSOCK) => {
+            return Err(lost(
+                "the descriptor is something else now. Was this program started by a rank of an \
+                 MPI job? Use mpiexec for it too, or unset FERRY_LAUNCH_FD"
+                    .into(),
+            ));
+        }
+        Err(Errno::BADF) => {
+            return Err(lost(
+                "the descriptor is closed. Does a wrapper close its descriptors, or was this \
+                 program started by a rank that is in MPI itself? Use mpiexec for it too, or unset \
+                 FERRY_LAUNCH_FD"
+                    .into(),
+            ));
+        }
+        Err(e) => return Err(lost(e.to_string())),
+    }
+    fcntl_setfd(borrowed, FdFlags::CLOEXEC).map_err(|e| lost(e.to_string()))?;
+    // SAFETY: open, a socket, and passed by mpiexec to this process for nobody else to use.
+    let socket = unsafe { OwnedFd::from_raw_fd(number) };
+    let (bytes, mut fds) = take_welcome(socket.as_fd()).map_err(|e| {
+        match Errno::from_io_error(&e) {
+        Some(Errno::AGAIN) => lost(
+            "its welcome has been taken already; another process of this rank has initialised MPI. \
+             Only one process for each rank that mpiexec starts can"
+                .into(),
+        ),
+        Some(Errno::CONNRESET) => lost("mpiexec has gone".into()),
+        _ => lost(e.to_string()),
+    }
+    })?;
+    if bytes.is_empty() {
+        return Err(lost("mpiexec has gone".into()));
+    }
+    let rank_info =
+        RankInfo::decode(&bytes).map_err(|e| lost(format!("its welcome cannot be read: {e}")))?;
+    let mut fds = fds.drain(..);
+    let (Some(fd), machine) = (fds.next(), fds.next()) else {
+        return Err(lost(
+            "the node's memory segment did not come with the welcome; is RLIMIT_NOFILE (ulimit -n) \
+             reached in this process?".into(),
+        ));
+    };
+    let mut segment = Segment::open(
+        fd,
+        rank_info.local_ranks.len() as u32,
+        rank_info.segment_len,
+    )?;
+    segment.machine = machine;
+    let status = segment
+        .status(rank_info.local_rank)
+        .ok_or_else(|| lost("its welcome contradicts the segment".into()))?;
+    let socket = Arc::new(socket);
+    Ok(JobContext {
+        rank_info,
+        segment: Some(segment),
+        status,
+        directory: Some(Box::new(LauncherDirectory::new(socket.clone()))),
+        client: Some(Client::of_mpiexec(socket)),
+    })
+}
+
+/// Receives the packet and the descriptors that came with it: the segment, and the memory of a
+/// modelled machine.
+fn take_welcome(socket: BorrowedFd<'_>) -> IoResult<(Vec<u8>, Vec<OwnedFd>)> {
+    // Enough for 16,384 ranks on this node. A longer packet is read again with a larger buffer.
+    let mut bytes = vec![0u8; 64 * 1024 + 64];
+    loop {
+        let needed = rustix::net::recv(
+            socket,
+            &mut bytes[..1],
+            RecvFlags::PEEK | RecvFlags::TRUNC | RecvFlags::DONTWAIT,
+        )?
+        .1;
+        if needed > bytes.len() {
+            bytes.resize(needed, 0);
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let got = match recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut ancillary,
+            flags,
+        ) {
+            Err(Errno::INTR) => continue,
+            other => other?,
+        };
+        let mut found = Vec::new();
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                found.extend(fds);
+            }
+        }
+        bytes.truncate(if got.flags.contains(ReturnFlags::TRUNC) {
+            0
+        } else {
+            got.bytes
+        });
+        return Ok((bytes, found));
+    }
+}

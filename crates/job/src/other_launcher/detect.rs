@@ -1,0 +1,54 @@
+//! Finds out by the environment which launcher has started this process.
+
+use std::env;
+
+use super::kvs::Kvs;
+use super::{pmi, pmix};
+use crate::error::JobError;
+
+/// Connects to the launcher that the environment names. `None` if it names none.
+///
+/// A launcher has left traces, but cannot be reached.
+pub(crate) fn find() -> Option<Result<Box<dyn Kvs>, JobError>> {
+    let set = |name: &str| env::var_os(name).is_some_and(|v| !v.is_empty());
+    if set("PMIX_NAMESPACE") {
+        return Some(pmix::connect());
+    }
+    if set("PMI_FD") || set("PMI_PORT") {
+        return Some(pmi::connect());
+    }
+    lost_launcher(|name| env::var(name).ok()).map(Err)
+}
+
+/// The error for a process that was started as one of several ranks, but has no way to reach its
+/// launcher.
+pub(super) fn lost_launcher(variable: impl Fn(&str) -> Option<String>) -> Option<JobError> {
+    let number = |name: &str| variable(name).and_then(|v| v.parse::<u32>().ok());
+    if let Some(tasks) = number("SLURM_STEP_NUM_TASKS").filter(|&n| n > 1)
+        && variable("SLURM_PROCID").is_some()
+    {
+        return Some(JobError::Launcher(format!(
+            "srun has started {tasks} of this program, but gives it no PMI to find the others by; \
+             use srun --mpi=pmix or --mpi=pmi2 (srun --mpi=list says what there is), or mpiexec \
+             inside the allocation"
+        )));
+    }
+    // Ferry's own mpiexec sets PMI_SIZE, too, together with FERRY_SIZE.
+    if let Some(size) = number("PMI_SIZE").filter(|&n| n > 1)
+        && variable("FERRY_SIZE").is_none()
+    {
+        return Some(JobError::Launcher(format!(
+            "a launcher has started {size} of this program (PMI_SIZE={size}), but PMI_FD and \
+             PMI_PORT are not set, so it cannot be spoken to; does a wrapper clear the \
+             environment? Start it with that launcher directly, or with mpiexec"
+        )));
+    }
+    if let Some(size) = number("OMPI_COMM_WORLD_SIZE").filter(|&n| n > 1) {
+        return Some(JobError::Launcher(format!(
+            "a launcher has started {size} of this program (OMPI_COMM_WORLD_SIZE={size}), but \
+             PMIX_NAMESPACE is not set, so it cannot be spoken to; does a wrapper clear the \
+             environment? Start it with that launcher directly, or with mpiexec"
+        )));
+    }
+    None
+}
