@@ -430,6 +430,33 @@ fn transports_do_not_use_each_other() {
 }
 
 #[test]
+fn launch_depends_downwards() {
+    check_layers(
+        "launch",
+        &[
+            (
+                "run",
+                &[
+                    "plan", "start", "forward", "hang", "options", "hosts", "protocol", "signals",
+                ],
+            ),
+            (
+                "agent",
+                &["start", "forward", "hang", "options", "protocol", "signals"],
+            ),
+            ("plan", &["start", "options", "hosts", "protocol"]),
+            ("start", &["options", "protocol", "signals"]),
+            ("forward", &["options", "protocol"]),
+            ("hang", &["protocol"]),
+            ("options", &["hosts"]),
+            ("hosts", &[]),
+            ("protocol", &[]),
+            ("signals", &[]),
+        ],
+    );
+}
+
+#[test]
 fn use_trees_are_read() {
     let all = names("super::{a, b::{C, d::{E, F}}, g::H}");
     let wanted = ["a", "b::C", "b::d::E", "b::d::F", "g::H"];

@@ -33,7 +33,7 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.connection {
             Connection::Mpiexec(_) => "Client(mpiexec)",
-            Connection::Other(_) => "Client(foreign)",
+            Connection::Other(_) => "Client(other launcher)",
         })
     }
 }

@@ -1,7 +1,6 @@
 //! How a rank finds its job.
 
 use std::env;
-use std::fmt;
 use std::io::{IoSliceMut, Result as IoResult};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -12,37 +11,14 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketType, recvmsg, sockopt,
 };
 
-use crate::business_cards::{Directory, LauncherDirectory};
+use crate::business_cards::LauncherDirectory;
 use crate::error::JobError;
+use crate::job_context::{JobContext, host_name};
 use crate::other_launcher;
-use crate::{Client, Cores, RankInfo, RankStatus, Segment};
+use crate::{Client, Cores, RankInfo, Segment};
 
 /// Environment variable that names the descriptor of the rank's socket.
 pub const LAUNCH_FD: &str = "FERRY_LAUNCH_FD";
-
-/// What a rank knows of its job.
-pub struct JobContext {
-    /// What the launcher has told. Without a launcher: a job of one rank.
-    pub rank_info: RankInfo,
-    /// The node's segment. `None` in a job of one rank.
-    pub segment: Option<Segment>,
-    /// This rank's status page, in the segment or in private memory.
-    pub status: &'static RankStatus,
-    /// The connection to the launcher, if there is one.
-    pub client: Option<Client>,
-    /// Business cards of the ranks. `None` in a job of one rank.
-    pub directory: Option<Box<dyn Directory>>,
-}
-
-impl fmt::Debug for JobContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place")
-            .field("welcome", &self.rank_info)
-            .field("segment", &self.segment)
-            .field("client", &self.client)
-            .finish_non_exhaustive()
-    }
-}
 
 /// Finds this process's job. Under mpiexec it reads the rank info from the socket that
 /// `FERRY_LAUNCH_FD` names, which does not block. Under another launcher (PMI, PMIx) it is
@@ -52,6 +28,7 @@ impl fmt::Debug for JobContext {
 /// To be called once: the rank info is taken out of the socket, and the socket belongs to the
 /// context from then on.
 ///
+/// # Errors
 /// [`JobError::Launcher`] if a launcher has left traces but cannot be reached. Such a process was
 /// meant to be a rank; as a job of its own it would do the wrong thing.
 pub fn join() -> Result<JobContext, JobError> {
@@ -88,14 +65,6 @@ fn alone() -> JobContext {
         client: None,
         directory: None,
     }
-}
-
-/// This host's name.
-pub(crate) fn host_name() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
 }
 
 pub(crate) fn join_through(number: RawFd) -> Result<JobContext, JobError> {

@@ -13,7 +13,7 @@ use rustix::net::{
 };
 
 use crate::error::JobError;
-use crate::join::host_name;
+use crate::job_context::host_name;
 use crate::{Nodes, RankInfo, Segment, new_key};
 pub use rank_socket::{RankSocket, Received};
 

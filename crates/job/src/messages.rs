@@ -90,12 +90,12 @@ impl ToLauncher {
             PUT => {
                 let (medium, card) = rest.split_at_checked(number as usize)?;
                 Some(ToLauncher::Put {
-                    medium: wire_name(medium)?,
+                    medium: medium_name(medium)?,
                     card: a_card(card)?,
                 })
             }
             GET => Some(ToLauncher::Get {
-                medium: wire_name(rest)?,
+                medium: medium_name(rest)?,
                 rank: number,
             }),
             _ => None,
@@ -125,7 +125,7 @@ impl ToRank {
                 let (&len, rest) = rest.split_first()?;
                 let (medium, card) = rest.split_at_checked(usize::from(len))?;
                 Some(ToRank::Card {
-                    medium: wire_name(medium)?,
+                    medium: medium_name(medium)?,
                     rank: number,
                     card: a_card(card)?,
                 })
@@ -159,7 +159,7 @@ fn opened(bytes: &[u8]) -> Option<([u8; 4], u32, &[u8])> {
     (bytes.len() <= PACKET_MAX_BYTES).then_some((*kind, u32::from_le_bytes(*number), rest))
 }
 
-fn wire_name(bytes: &[u8]) -> Option<String> {
+fn medium_name(bytes: &[u8]) -> Option<String> {
     let good = (1..=MEDIUM_NAME_MAX_BYTES).contains(&bytes.len())
         && bytes.iter().all(u8::is_ascii_graphic);
     good.then(|| String::from_utf8_lossy(bytes).into_owned())
@@ -191,12 +191,19 @@ mod tests {
             prop_assert_eq!(ToLauncher::decode(&notice.encode()), Some(notice));
         }
         #[test]
-        fn a_card_comes_back_too(medium in "[a-z]{1,32}", rank in any::<u32>(), card in prop::collection::vec(any::<u8>(), 0..4096)) {
+        fn a_card_comes_back_too(
+            medium in "[a-z]{1,32}",
+            rank in any::<u32>(),
+            card in prop::collection::vec(any::<u8>(), 0..4096),
+        ) {
             let reply = ToRank::Card { medium, rank, card };
             prop_assert_eq!(ToRank::decode(&reply.encode()), Some(reply));
         }
         #[test]
-        fn fuzz_any_bytes_are_answered(kind in 0usize..7, bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        fn fuzz_any_bytes_are_answered(
+            kind in 0usize..7,
+            bytes in prop::collection::vec(any::<u8>(), 0..64),
+        ) {
             let kinds = [&b"abrt"[..], b"put ", b"get ", b"card", b"take", b"say ", b""];
             let packet = [kinds[kind], &bytes].concat();
             let _ = (ToLauncher::decode(&packet), ToRank::decode(&packet));

@@ -224,7 +224,10 @@ mod tests {
             prop_assert_eq!(read, Ok(nodes));
         }
         #[test]
-        fn any_bytes_are_answered(bytes in prop::collection::vec(0u8..8, 0..200), size in 1u32..40) {
+        fn any_bytes_are_answered(
+            bytes in prop::collection::vec(0u8..8, 0..200),
+            size in 1u32..40,
+        ) {
             if let Ok(nodes) = Nodes::decode(&mut Input::new(&bytes), size) {
                 prop_assert!((0..size).all(|r| nodes.node_of(r).is_some()));
             }

@@ -44,7 +44,7 @@ pub struct RankInfo {
 impl fmt::Debug for RankInfo {
     /// Leaves the key out: what is printed may end in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Welcome")
+        f.debug_struct("RankInfo")
             .field("rank", &self.rank)
             .field("size", &self.size)
             .field("local_rank", &self.local_rank)
@@ -59,6 +59,7 @@ impl fmt::Debug for RankInfo {
 /// Makes a job's key with the kernel's generator. Blocks only shortly after the machine's start,
 /// until the generator is ready.
 ///
+/// # Errors
 /// The kernel has no getrandom(2) (before Linux 3.17), or a filter forbids it.
 pub fn new_key() -> std::io::Result<[u8; 32]> {
     let mut key = [0u8; 32];
@@ -237,7 +238,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn welcomes() -> impl Strategy<Value = RankInfo> {
+    fn rank_infos() -> impl Strategy<Value = RankInfo> {
         (
             1u32..300,
             any::<u32>(),
@@ -271,7 +272,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn comes_back_as_it_went(w in welcomes()) {
+        fn comes_back_as_it_went(w in rank_infos()) {
             prop_assert_eq!(RankInfo::decode(&w.encode()), Ok(w));
         }
         #[test]
@@ -279,13 +280,18 @@ mod tests {
             prop_assert!(RankInfo::decode(&bytes).is_err());
         }
         #[test]
-        fn every_cut_is_noticed(w in welcomes(), cut in any::<prop::sample::Index>()) {
+        fn every_cut_is_noticed(w in rank_infos(), cut in any::<prop::sample::Index>()) {
             let bytes = w.encode();
             let cut = cut.index(bytes.len());
-            prop_assert!(matches!(RankInfo::decode(&bytes[..cut]), Err(Malformed::Short(n, _)) if n == cut));
+            let read = RankInfo::decode(&bytes[..cut]);
+            prop_assert!(matches!(read, Err(Malformed::Short(n, _)) if n == cut));
         }
         #[test]
-        fn a_changed_byte_never_breaks_the_agreement(w in welcomes(), at in any::<prop::sample::Index>(), to in any::<u8>()) {
+        fn a_changed_byte_never_breaks_the_agreement(
+            w in rank_infos(),
+            at in any::<prop::sample::Index>(),
+            to in any::<u8>(),
+        ) {
             let mut bytes = w.encode();
             let at = at.index(bytes.len());
             bytes[at] = to;

@@ -23,13 +23,13 @@ use crate::{PROTOCOL, RankStatus};
 const MAGIC: u64 = u64::from_le_bytes(*b"ferryseg");
 /// Bytes of the transport's part for each rank: one page of control words.
 const TRANSPORT_BYTES_PER_RANK: u64 = 4096;
-/// Bytes of the transport's part for each ordered pair of ranks: ring, fastbox and cells. Sparse
-/// until the two communicate.
+/// Bytes of the transport's part for each ordered pair of ranks: a ring and its copy table. Sparse
+/// until the two communicate. ferry-transport asserts that the figures here are its own.
 const TRANSPORT_BYTES_PER_PAIR: u64 = 1600 * 1024;
 /// Counter boards of shared-memory collectives that each rank owns. Sparse, too.
 const BOARDS_PER_RANK: u64 = 16;
-/// Bytes of a counter board for each rank of the node: eight slots of 2 KiB of data and a cache line
-/// of counter.
+/// Bytes of a counter board for each rank of the node: a slot of 2112 bytes in each of eight
+/// phases.
 const BOARD_BYTES_PER_RANK: u64 = 8 * (2048 + 64);
 
 /// Offsets in the segment. They depend on the number of local ranks only.

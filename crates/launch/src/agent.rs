@@ -250,7 +250,7 @@ impl Agent {
                 self.write_stdin();
             }
             ToAgent::Card { medium, rank, card } => {
-                for asker in local.cards.put(&medium, rank, card) {
+                for asker in local.business_cards.put(&medium, rank, card) {
                     local.send_card_to(&medium, rank, asker);
                     local.poll_rank_socket(&self.poll, asker);
                 }

@@ -18,7 +18,7 @@ pub struct Plan {
     /// Each rank's host.
     pub host_of: Vec<u32>,
     /// Ranks are started by agents: there are other hosts, or the user has given a launcher.
-    pub remote: bool,
+    pub uses_agents: bool,
 }
 
 impl Plan {
@@ -104,10 +104,10 @@ impl Plan {
             });
         }
         let named = options.hosts.is_some() || options.apps.iter().any(|b| b.hosts.is_some());
-        let remote = addresses.iter().any(|(_, local)| !local)
+        let uses_agents = addresses.iter().any(|(_, local)| !local)
             || addresses.len() > 1
             || named && options.launcher.is_some();
-        if !remote {
+        if !uses_agents {
             names = vec![this_host()];
         }
         let programs = options
@@ -115,7 +115,7 @@ impl Plan {
             .iter()
             .map(|app| Program {
                 allow_other_mpi: options.allow_other_mpi,
-                ..start::program_of(app, remote)
+                ..start::program_of(app, uses_agents)
             })
             .collect();
         Ok(Plan {
@@ -124,7 +124,7 @@ impl Plan {
             hosts: names,
             addresses,
             host_of,
-            remote,
+            uses_agents,
         })
     }
 
@@ -161,8 +161,8 @@ mod tests {
     #[test]
     fn without_hosts_all_is_here() {
         let p = plan("-n 3 x : y").unwrap();
-        assert!(!p.remote && p.host_of == [0; 4] && p.app_of == [0, 0, 0, 1]);
-        assert!(!plan("-host localhost:4 x").unwrap().remote);
+        assert!(!p.uses_agents && p.host_of == [0; 4] && p.app_of == [0, 0, 0, 1]);
+        assert!(!plan("-host localhost:4 x").unwrap().uses_agents);
         assert_eq!(plan("-host localhost:4 x").unwrap().ranks(), 4);
     }
 
@@ -178,7 +178,7 @@ mod tests {
             (p.host_of, p.hosts.join(" ")),
             (vec![0, 0, 1], "b a".into())
         );
-        assert!(plan("-host localhost --launcher l x").unwrap().remote);
+        assert!(plan("-host localhost --launcher l x").unwrap().uses_agents);
         let p = plan("--hosts a:2,b:2 x").unwrap();
         assert_eq!(p.ranks(), 4);
     }

@@ -66,7 +66,7 @@ struct Job<'a> {
     /// The modelled machine, if there is one.
     modelled: Option<MachineModel>,
     /// The business cards of all ranks. Askers are ranks if all ranks are here, else hosts.
-    cards: CardStore,
+    business_cards: CardStore,
     /// Ranks that have started and not ended. Those on other hosts count from the beginning.
     alive: usize,
     poll: OwnedFd,
@@ -137,7 +137,7 @@ impl Backend {
         let clock = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         let job = u64::from(std::process::id()) << 32
             | (clock.tv_nsec as u64 ^ clock.tv_sec as u64) & 0xffff_ffff;
-        if plan.remote {
+        if plan.uses_agents {
             return RemoteRanks::new(options, plan, job, key)
                 .map(|remote| Backend::Remote(Box::new(remote)));
         }
@@ -186,20 +186,24 @@ impl<'a> Job<'a> {
             (Backend::Local(local), Some(asked)) => local.start_model(asked, &poll)?,
             _ => None,
         };
-        let others = if plan.remote { plan.hosts.len() } else { 0 };
+        let others = if plan.uses_agents {
+            plan.hosts.len()
+        } else {
+            0
+        };
         Ok(Job {
             options,
             ranks: ranks.collect(),
             backend,
             modelled,
-            cards: CardStore::default(),
+            business_cards: CardStore::default(),
             alive: 0,
             poll,
             signals,
             output: Output::new(size, others, options.label),
             paused: [false; 2],
             write_polled: [None; 2],
-            input: Input::new(options.stdin, plan.remote),
+            input: Input::new(options.stdin, plan.uses_agents),
             stdin_polled: Vec::new(),
             input_is_file: false,
             started_at: now,

@@ -10,7 +10,7 @@ use super::nodes::{host_names, nodes};
 use super::segment_handover;
 use crate::client::Client;
 use crate::error::JobError;
-use crate::join::{JobContext, host_name};
+use crate::job_context::{JobContext, host_name};
 use crate::{Cores, Nodes, RankInfo, RankStatus, Segment};
 
 /// Finds this process's job through another launcher. Collective over the job: blocks until all

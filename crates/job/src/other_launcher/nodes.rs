@@ -3,7 +3,7 @@
 use super::encoding::{hex, unhex};
 use super::kvs::Kvs;
 use crate::error::JobError;
-use crate::join::host_name;
+use crate::job_context::host_name;
 
 /// Most nodes whose names are asked for. Each is a question to the launcher, and names only serve
 /// messages.

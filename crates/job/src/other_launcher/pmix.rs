@@ -466,7 +466,8 @@ mod tests {
 
     #[test]
     fn the_launchers_own_library_is_found() {
-        let maps = "7f00-7f01 r-xp 00000000 08:01 12   /usr/lib/libc.so.6\n7f02-7f03 r--p 0 08:01 13  /opt/my mpi/lib/libpmix.so.2.13.1\n";
+        let maps = "7f00-7f01 r-xp 00000000 08:01 12   /usr/lib/libc.so.6\n\
+                    7f02-7f03 r--p 0 08:01 13  /opt/my mpi/lib/libpmix.so.2.13.1\n";
         let found = library_in(maps).unwrap();
         assert_eq!(found, Path::new("/opt/my mpi/lib/libpmix.so.2.13.1"));
         assert!(library_in("").is_none());

@@ -26,7 +26,7 @@ pub(super) struct LocalRanks {
     pub(super) reported: Vec<Option<(StatusPage, u64)>>,
     pub(super) sleep_check: SleepCheck,
     pub(super) next_status_check: Instant,
-    pub(super) cards: CardStore,
+    pub(super) business_cards: CardStore,
     pub(super) by_pid: HashMap<i32, usize>,
     pub(super) signals: Signals,
     pub(super) watcher: Option<ParentDeathWatcher>,
@@ -59,7 +59,7 @@ impl LocalRanks {
             reported: Vec::new(),
             sleep_check: SleepCheck::default(),
             next_status_check: Instant::now(),
-            cards: CardStore::default(),
+            business_cards: CardStore::default(),
             by_pid: HashMap::new(),
             signals,
             watcher: None,
@@ -214,13 +214,13 @@ impl LocalRanks {
                         rank: number,
                         card: card.clone(),
                     });
-                    for asker in self.cards.put(&medium, number, card) {
+                    for asker in self.business_cards.put(&medium, number, card) {
                         self.send_card_to(&medium, number, asker);
                     }
                 }
                 Received::Message(ToLauncher::Get { medium, rank }) => {
                     // Only the first asker's question goes to mpiexec.
-                    match self.cards.get(&medium, rank, local) {
+                    match self.business_cards.get(&medium, rank, local) {
                         Ok(_) => self.send_card_to(&medium, rank, local),
                         Err(true) => queue.push(&ToMpiexec::Get { medium, rank }),
                         Err(false) => {}
@@ -246,7 +246,7 @@ impl LocalRanks {
 
     /// Sends a business card to a local rank, if it is there.
     pub(super) fn send_card_to(&mut self, medium: &str, rank: u32, local: usize) {
-        if let Ok(card) = self.cards.get(medium, rank, local)
+        if let Ok(card) = self.business_cards.get(medium, rank, local)
             && let Some(Rank {
                 socket: Some(socket),
                 ..

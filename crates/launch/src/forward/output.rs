@@ -266,6 +266,7 @@ impl Output {
 
     /// Writes what can be written without blocking.
     ///
+    /// # Errors
     /// The channel cannot be written any more. Reported once; later output to it is dropped.
     pub fn flush(&mut self) -> Result<(), (Channel, io::Error)> {
         let out = self.sinks[0].flush().map_err(|e| (Channel::Out, e));

@@ -234,7 +234,8 @@ mod tests {
 
     #[test]
     fn memory_is_shared_unless_the_map_says_no() {
-        let maps = "00400000-00401000 r-xp 00000000 fe:00 12 /bin/x\n7f0000000000-7f0000001000 rw-s 00000000 00:01 9 /memfd:y (deleted)\n\
+        let maps = "00400000-00401000 r-xp 00000000 fe:00 12 /bin/x\n\
+                    7f0000000000-7f0000001000 rw-s 00000000 00:01 9 /memfd:y (deleted)\n\
                     7f0000001000-7f0000003000 rw-p 00000000 00:00 0 \n";
         for (address, shared) in [
             (0x40_0fff, false),

@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn files_of_both_kinds() {
-        let text = "# the cluster\nalpha:4   # fast\n\nbeta slots=2 max_slots=4\ngamma slots = 3\ndelta\nuser@eps max-slots=2\nzeta:1 user=ann binding=rr\nalpha\n";
+        let text = "# the cluster\nalpha:4   # fast\n\nbeta slots=2 max_slots=4\ngamma slots = 3\n\
+                    delta\nuser@eps max-slots=2\nzeta:1 user=ann binding=rr\nalpha\n";
         assert_eq!(
             shown(&parse_file(text).unwrap()),
             "alpha:5 beta:2/4 gamma:3 delta:1 user@eps:2/2 ann@zeta:1"

@@ -21,6 +21,7 @@ pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
 /// Decodes the frame at the beginning of `bytes`. Returns the message and the frame's length, or
 /// `None` if the frame is not complete.
 ///
+/// # Errors
 /// What is wrong with the frame. Nothing after it can be read.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<(T, usize)>, String> {
     let Some((head, rest)) = bytes.split_first_chunk::<4>() else {
@@ -113,6 +114,7 @@ impl SendQueue {
     }
     /// Writes what a non-blocking descriptor takes.
     ///
+    /// # Errors
     /// The other side has closed the connection.
     pub fn flush(&mut self, to: impl rustix::fd::AsFd) -> rustix::io::Result<()> {
         use rustix::io::Errno;

@@ -27,7 +27,10 @@ impl Job<'_> {
                     1,
                 );
             } else {
-                self.output.say(&format!("the job's {name} cannot be written: {error}; what it still writes there is lost"));
+                self.output.say(&format!(
+                    "the job's {name} cannot be written: {error}; \
+                     what it still writes there is lost"
+                ));
             }
         }
         for channel in [Channel::Out, Channel::Err] {

@@ -115,7 +115,7 @@ impl Job<'_> {
                     }
                 }
                 Received::Message(ToLauncher::Put { medium, card }) => {
-                    for asker in self.cards.put(&medium, rank as u32, card) {
+                    for asker in self.business_cards.put(&medium, rank as u32, card) {
                         self.send_card_to(&medium, rank as u32, asker);
                     }
                 }
@@ -135,7 +135,7 @@ impl Job<'_> {
 
     /// Sends a rank's business card to another rank, if it is there.
     fn send_card_to(&mut self, medium: &str, rank: u32, to: usize) {
-        let Ok(card) = self.cards.get(medium, rank, to) else {
+        let Ok(card) = self.business_cards.get(medium, rank, to) else {
             return;
         };
         let reply = ToRank::Card {

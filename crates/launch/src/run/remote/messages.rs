@@ -88,6 +88,7 @@ impl Job<'_> {
 
     /// Handles one message of an agent.
     ///
+    /// # Errors
     /// The message names a rank that is not on the agent's host.
     pub(super) fn handle_message(
         &mut self,
@@ -130,7 +131,7 @@ impl Job<'_> {
             }
             ToMpiexec::Put { medium, rank, card } => {
                 let rank = self.checked_rank(number, rank)? as u32;
-                for asker in self.cards.put(&medium, rank, card) {
+                for asker in self.business_cards.put(&medium, rank, card) {
                     self.send_card(&medium, rank, asker);
                 }
             }
@@ -197,7 +198,7 @@ impl Job<'_> {
     }
 
     pub(super) fn send_card(&mut self, medium: &str, rank: u32, host: usize) {
-        let Ok(card) = self.cards.get(medium, rank, host) else {
+        let Ok(card) = self.business_cards.get(medium, rank, host) else {
             return;
         };
         let message = ToAgent::Card {
