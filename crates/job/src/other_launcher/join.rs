@@ -103,7 +103,7 @@ pub(crate) fn join(mut kvs: Box<dyn Kvs>) -> Result<JobContext, JobError> {
         None => Box::leak(Box::default()),
     };
     let rank_info = RankInfo {
-        rank: rank,
+        rank,
         size,
         local_rank,
         local_ranks,
