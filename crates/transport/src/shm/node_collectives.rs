@@ -17,7 +17,7 @@ impl Shm {
             + (owner as u64 * u64::from(BOARDS_PER_RANK) + u64::from(number)) * board_bytes(n);
         let base = map(
             &self.segment,
-            self.segment.layout.wire_at + at,
+            self.segment.layout.transport_offset + at,
             board_bytes(n) as usize,
         )
         .ok()?;

@@ -2,7 +2,7 @@
 
 use super::memory::{Cards, Memory};
 use ferry_fabric::{Arena, machine};
-use ferry_job::{NodeJob, Segment, Welcome};
+use ferry_job::{NodeJob, RankInfo, Segment};
 use ferry_transport::model::Model;
 use ferry_transport::shm::Shm;
 use ferry_transport::tcp::{Settings, Tcp};
@@ -22,13 +22,13 @@ const MACHINES: [&str; 4] = ["mpc1", "mpc2", "loggp", "dimmnet2"];
 /// The transports of all processes of a job.
 pub type Transports = Vec<Box<dyn Transport>>;
 
-/// The launcher's welcome, all ranks on one host.
-fn welcome(rank: u32, size: u32) -> Welcome {
-    Welcome {
+/// The launcher's rank_info, all ranks on one host.
+fn rank_info(rank: u32, size: u32) -> RankInfo {
+    RankInfo {
         job: 5,
         cores: 2,
         key: [3; 32],
-        ..Welcome::on_one_host(rank, size, "here")
+        ..RankInfo::on_one_host(rank, size, "here")
     }
 }
 
@@ -37,7 +37,7 @@ fn shm(size: u32) -> Transports {
     let node = NodeJob::new(5, size, 2).unwrap();
     let open = |me: u32| {
         let fd = node.segment.fd.try_clone().unwrap();
-        let segment = Segment::open(fd, size, node.segment.layout.total()).unwrap();
+        let segment = Segment::open(fd, size, node.segment.layout.total_bytes()).unwrap();
         let transport = Shm::open(segment, (0..size).collect(), me as usize, 5, 1).unwrap();
         Box::new(transport) as Box<dyn Transport>
     };
@@ -57,7 +57,7 @@ fn tcp(size: u32, encrypt: bool) -> Transports {
             cards: cards.clone(),
         };
         let transport = Tcp::open(
-            &welcome(rank, size),
+            &rank_info(rank, size),
             Box::new(directory),
             &settings,
             encrypt,
@@ -80,7 +80,7 @@ pub fn tipc(size: u32, encrypt: bool) -> Transports {
             cards: cards.clone(),
         };
         let directory = Box::new(directory);
-        let transport = Tipc::open(&welcome(rank, size), directory, &settings, encrypt).unwrap();
+        let transport = Tipc::open(&rank_info(rank, size), directory, &settings, encrypt).unwrap();
         Box::new(transport) as Box<dyn Transport>
     };
     (0..size).map(open).collect()
