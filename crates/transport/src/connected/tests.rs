@@ -27,7 +27,7 @@ fn settings() -> Settings {
     }
 }
 
-fn wires(n: u32, encrypt: bool) -> (Vec<Connected>, Cards) {
+fn transports(n: u32, encrypt: bool) -> (Vec<Connected>, Cards) {
     let cards = Cards::default();
     let open = |rank| {
         let directory = Memory {
@@ -55,22 +55,22 @@ impl Inbox for Keep {
     }
 }
 
-/// Polls all transports until `done`; panics after a while.
+/// Polls all transports until `done`. Panics after a while.
 fn until(
-    wires: &mut [Connected],
+    transports: &mut [Connected],
     keeps: &mut [Keep],
     mut done: impl FnMut(&mut [Connected], &[Keep]) -> bool,
 ) {
     let end = Instant::now() + Duration::from_secs(20);
-    while !done(wires, keeps) {
-        for (wire, keep) in wires.iter_mut().zip(keeps.iter_mut()) {
-            wire.poll(keep).unwrap();
+    while !done(transports, keeps) {
+        for (transport, keep) in transports.iter_mut().zip(keeps.iter_mut()) {
+            transport.poll(keep).unwrap();
         }
         assert!(Instant::now() < end, "it takes too long");
     }
 }
 
-/// Where process 1 listens.
+/// The address at which process 1 listens.
 fn listening(cards: &Cards) -> crate::tcp::Listening {
     let cards = cards.lock().unwrap();
     let parts = business_card::decode(&cards[&1]).unwrap();
@@ -81,14 +81,14 @@ fn keeps(n: usize) -> Vec<Keep> {
     (0..n).map(|_| Keep::default()).collect()
 }
 
-fn connections(wire: &Connected) -> usize {
+fn connections(transport: &Connected) -> usize {
     let open = |p: &&Peer| matches!(p.state, PeerState::Open(_));
-    wire.peers.iter().filter(open).count()
+    transport.peers.iter().filter(open).count()
 }
 
 #[test]
 fn nothing_is_connected_before_somebody_speaks() {
-    let (mut all, _) = wires(3, false);
+    let (mut all, _) = transports(3, false);
     let mut keeps = keeps(3);
     for _ in 0..10 {
         until(&mut all, &mut keeps, |_, _| true);
@@ -104,10 +104,10 @@ fn nothing_is_connected_before_somebody_speaks() {
 
 #[test]
 fn what_is_read_directly_wakes_who_sleeps() {
-    let (mut all, _) = wires(2, false);
+    let (mut all, _) = transports(2, false);
     let mut keeps = keeps(2);
-    // Reads since the last sleep are counted, each of which may bring several messages: one at a
-    // time, then.
+    // Reads since the last sleep are counted. A read may bring several messages, so they go one at a
+    // time.
     for n in 1..=2 * BUSY_POLL_AFTER_READS as usize {
         let mut sent = false;
         until(&mut all, &mut keeps, |w, k| {
@@ -120,8 +120,8 @@ fn what_is_read_directly_wakes_who_sleeps() {
     };
     assert_eq!(conn.interest, PollInterest::Nothing, "it is read directly");
     all[1].arm(Sleeper::Program);
-    let awake = |wire: &Connected| {
-        let fd = wire.event_fd().unwrap();
+    let awake = |transport: &Connected| {
+        let fd = transport.event_fd().unwrap();
         let mut fds = [rustix::event::PollFd::new(
             &fd,
             rustix::event::PollFlags::IN,
@@ -144,7 +144,7 @@ fn what_is_read_directly_wakes_who_sleeps() {
 #[test]
 fn a_poll_ends_with_a_message_whose_receive_comes_late() {
     const MESSAGES: usize = 20;
-    let (mut all, _) = wires(2, false);
+    let (mut all, _) = transports(2, false);
     let mut keeps = keeps(2);
     let body = [7; 20_000];
     let mut met = false;
@@ -152,7 +152,7 @@ fn a_poll_ends_with_a_message_whose_receive_comes_late() {
         met = met || w[0].send(1, 1, &[], Body::Bytes(b"!")).unwrap() == Answer::Done;
         !k[1].0.is_empty()
     });
-    // All are there before any is read.
+    // All have arrived before any is read.
     let mut sent = 0;
     until(&mut all[..1], &mut keeps[..1], |w, _| {
         if sent < MESSAGES {
@@ -170,8 +170,8 @@ fn a_poll_ends_with_a_message_whose_receive_comes_late() {
         all[1].poll(&mut keeps[1]).unwrap();
         came.push(keeps[1].0.len() - before);
     }
-    // The first read is of as much as there is room for; then one by one, so that the program may
-    // post a receive for the next. A poll that looks at all connections reads twice.
+    // The first read fills the scratch memory. After it each poll brings one message, so that the
+    // program may post a receive for the next. A poll that asks the poll set reads twice.
     let at_first = conn::SCRATCH_BYTES / body.len() + 2;
     assert!(came[0] <= at_first, "{came:?}");
     assert!(came[1..].iter().all(|&n| n <= 2), "{came:?}");
@@ -181,12 +181,12 @@ fn a_poll_ends_with_a_message_whose_receive_comes_late() {
 #[test]
 fn two_that_call_each_other_at_once_have_one_connection_and_lose_nothing() {
     for round in 0..20 {
-        let (mut all, _) = wires(2, false);
+        let (mut all, _) = transports(2, false);
         let mut keeps = keeps(2);
         let mut sent = [0u8; 2];
         until(&mut all, &mut keeps, |w, k| {
             for me in 0..2usize {
-                // The second starts a little later each time.
+                // The second one starts a little later each time.
                 let late = me == 1 && round > 10 && k[0].0.is_empty() && sent[0] < 1;
                 if sent[me] < 50 && !late {
                     let body = [sent[me]];
@@ -206,7 +206,7 @@ fn two_that_call_each_other_at_once_have_one_connection_and_lose_nothing() {
 
 #[test]
 fn encrypted_connections_carry_everything_and_a_wiretap_sees_nothing() {
-    let (mut all, _) = wires(2, true);
+    let (mut all, _) = transports(2, true);
     let mut keeps = keeps(2);
     let sizes = [0, 1, 100, EAGER_MAX_BYTES, frame::WHOLE_MAX_BYTES];
     let mut next = 0;
@@ -225,7 +225,7 @@ fn encrypted_connections_carry_everything_and_a_wiretap_sees_nothing() {
     let PeerState::Open(conn) = &mut all[0].peers[0].state else {
         panic!("no connection");
     };
-    // Something that is not a genuine record ends the connection and reaches nobody.
+    // Bytes that are no genuine record end the connection, and are not delivered.
     rustix::net::send(conn.fd(), &[0u8; 64], rustix::net::SendFlags::empty()).unwrap();
     let before = keeps[1].0.len();
     let end = Instant::now() + Duration::from_secs(10);
@@ -245,7 +245,7 @@ fn encrypted_connections_carry_everything_and_a_wiretap_sees_nothing() {
 #[test]
 fn a_peer_that_leaves_is_no_fault_and_one_that_vanishes_is() {
     for farewell in [true, false] {
-        let (mut all, _) = wires(2, false);
+        let (mut all, _) = transports(2, false);
         let mut keeps = keeps(2);
         let mut sent = false;
         until(&mut all, &mut keeps, |w, k| {
@@ -276,7 +276,7 @@ fn a_peer_that_leaves_is_no_fault_and_one_that_vanishes_is() {
 
 #[test]
 fn nobody_listening_is_said_with_every_address() {
-    let (mut all, cards) = wires(2, false);
+    let (mut all, cards) = transports(2, false);
     let dead = all.remove(1);
     let at = listening(&cards);
     drop(dead);
@@ -301,7 +301,7 @@ fn nobody_listening_is_said_with_every_address() {
 
 #[test]
 fn strangers_are_sent_away_and_stall_nobody() {
-    let (mut all, cards) = wires(2, false);
+    let (mut all, cards) = transports(2, false);
     let mut keeps = keeps(2);
     let at = listening(&cards);
     let at = SocketAddr::new(at.address.ip, at.port);
@@ -330,15 +330,14 @@ fn strangers_are_sent_away_and_stall_nobody() {
     assert_eq!(keeps[1].0, [(0, 1, b"ours".to_vec())]);
     let mut answer = Vec::new();
     let _ = scanner.read_to_end(&mut answer);
-    assert!(answer.is_empty(), "a pending_accept was answered");
+    assert!(answer.is_empty(), "an unknown caller was answered");
     silent.clear();
 }
 
-/// What one wire sends, changed on its way to another by hand: after the handshake of a process
-/// that knows the key.
+/// A process that knows the key and then sends nonsense loses its own connection, and nothing else.
 #[test]
 fn nonsense_from_a_process_of_the_job_ends_its_connection_alone() {
-    let (mut all, cards) = wires(3, false);
+    let (mut all, cards) = transports(3, false);
     let mut keeps = keeps(3);
     let at = listening(&cards);
     let mut bad = TcpStream::connect(SocketAddr::new(at.address.ip, at.port)).unwrap();

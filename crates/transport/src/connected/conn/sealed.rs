@@ -1,4 +1,4 @@
-//! Encrypted connections: frames in records that are sealed and opened.
+//! Encrypted connections: frames travel in records that the sender seals and the receiver opens.
 
 use super::frame::{self, Found, Kind};
 use super::receive::{merge, read};
@@ -7,12 +7,12 @@ use super::{Broken, Conn, Direction};
 use crate::Inbox;
 use ferry_auth::{HEADER_BYTES, Opener, PAYLOAD_MAX_BYTES, Sealer, TAG_BYTES, body_bytes};
 
-/// Both directions' keys, where everything is encrypted.
+/// The keys of both directions of an encrypted connection.
 pub struct Seal {
     pub sealer: Sealer,
     pub opener: Opener,
-    /// A record that has come in part.
-    begun: Vec<u8>,
+    /// What has come of a record that is not complete.
+    partial: Vec<u8>,
 }
 
 impl Seal {
@@ -20,22 +20,22 @@ impl Seal {
         Seal {
             sealer,
             opener,
-            begun: Vec::new(),
+            partial: Vec::new(),
         }
     }
 }
 
 impl Conn {
-    /// Seals what stands in the queue from `at` on, if this connection is encrypted.
+    /// Seals the bytes of the queue from `at` on into records, if this connection is encrypted.
     pub(super) fn seal_from(&mut self, at: usize) -> Result<(), Broken> {
         let Some(seal) = &mut self.seal else {
             return Ok(());
         };
         let plain = self.sender.queue.split_off(at);
-        for piece in plain.chunks(PAYLOAD_MAX_BYTES) {
+        for part in plain.chunks(PAYLOAD_MAX_BYTES) {
             let start = self.sender.queue.len();
             self.sender.queue.extend_from_slice(&[0; HEADER_BYTES]);
-            self.sender.queue.extend_from_slice(piece);
+            self.sender.queue.extend_from_slice(part);
             self.sender.queue.extend_from_slice(&[0; TAG_BYTES]);
             seal.sealer
                 .seal(&mut self.sender.queue[start..])
@@ -44,31 +44,33 @@ impl Conn {
         Ok(())
     }
 
-    /// A piece of a stream as a frame of its own, in records.
+    /// Sends from the front of a stream's body, as a frame of its own in records. Returns how many bytes
+    /// were taken.
     pub(super) fn sealed_stream(
         &mut self,
         message: u8,
         head: &[u8],
         body: &[u8],
     ) -> Result<usize, Broken> {
-        let piece = &body[..body.len().min(QUEUE_MAX_BYTES / 2)];
+        let part = &body[..body.len().min(QUEUE_MAX_BYTES / 2)];
         let n = frame::HEADER_BYTES + head.len();
-        let at = self.sender.reserve(n + piece.len());
+        let at = self.sender.reserve(n + part.len());
         let out = &mut self.sender.queue[at..];
         out[..frame::HEADER_BYTES].copy_from_slice(&frame::header(
             Kind::Stream,
             message,
             head.len(),
-            head.len() + piece.len(),
+            head.len() + part.len(),
         ));
         out[frame::HEADER_BYTES..n].copy_from_slice(head);
-        out[n..].copy_from_slice(piece);
+        out[n..].copy_from_slice(part);
         self.seal_from(at)?;
         self.flush()?;
         self.sender.direction = Direction::Open;
-        Ok(piece.len())
+        Ok(part.len())
     }
 
+    /// One read of an encrypted connection. Returns how many bytes came.
     pub(super) fn receive_sealed(
         &mut self,
         scratch: &mut [u8],
@@ -84,26 +86,26 @@ impl Conn {
         let bad = |_| Broken::Malformed("a record that is not genuine");
         let mut bytes = &mut scratch[..n];
         while !bytes.is_empty() {
-            // Header first, then the length that it names.
-            let needs = match seal.begun.first_chunk::<HEADER_BYTES>() {
+            // First the header, then as many bytes as it names.
+            let needs = match seal.partial.first_chunk::<HEADER_BYTES>() {
                 Some(header) => HEADER_BYTES + body_bytes(header).map_err(bad)?,
                 None => HEADER_BYTES,
             };
-            let take = (needs - seal.begun.len()).min(bytes.len());
+            let take = (needs - seal.partial.len()).min(bytes.len());
             let (mine, rest) = bytes.split_at_mut(take);
             bytes = rest;
-            seal.begun.extend_from_slice(mine);
-            let whole = match seal.begun.first_chunk::<HEADER_BYTES>() {
+            seal.partial.extend_from_slice(mine);
+            let whole = match seal.partial.first_chunk::<HEADER_BYTES>() {
                 Some(header) => HEADER_BYTES + body_bytes(header).map_err(bad)?,
                 None => usize::MAX,
             };
-            if seal.begun.len() == whole {
-                let mut record = std::mem::take(&mut seal.begun);
+            if seal.partial.len() == whole {
+                let mut record = std::mem::take(&mut seal.partial);
                 let plain = seal.opener.open(&mut record).map_err(bad)?;
                 let found = self.receiver.reader.feed(self.peer, plain, inbox);
                 merge(all, found.map_err(Broken::Malformed)?);
                 record.clear();
-                seal.begun = record;
+                seal.partial = record;
             }
         }
         Ok(n)
