@@ -21,7 +21,7 @@ pub use framing::{Opening, SendQueue, decode, greeting, opening};
 pub const AGENT_OPTION: &str = "--ferry-agent";
 
 /// Version of the protocol. Raised with each change of the messages.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 /// Beginning of the agent's greeting.
 pub const GREETING: &[u8] = b"\x02ferry-agent ";
 /// The first bytes from mpiexec. The two last ones are no text, so that nothing typed is taken for
