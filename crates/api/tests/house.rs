@@ -466,3 +466,66 @@ fn use_trees_are_read() {
     assert_eq!(absolute(&module, "crate::a::B").unwrap(), ["a", "B"]);
     assert_eq!(absolute(&module, "std::fmt"), None);
 }
+
+/// Virtual time and networks know no card, cards know no driver, and one module, `machine`, knows
+/// all kinds of card. A new kind of card adds its folder here.
+#[test]
+fn modelled_machines_depend_downwards() {
+    const BASE: [&str; 2] = ["platform", "time"];
+    let card = ["kernel", "network", BASE[0], BASE[1]];
+    let driver = ["kernel", "driver", BASE[0], BASE[1]];
+    let whole = ["kernel", "driver", "card_kind", "report", BASE[0], BASE[1]];
+    let with = |base: &[&'static str], more: &[&'static str]| [base, more].concat();
+    let layers = [
+        ("time", vec![]),
+        ("platform", vec!["time"]),
+        ("kernel", vec!["time"]),
+        ("network", with(&BASE, &["kernel"])),
+        ("driver", vec!["kernel", "time"]),
+        ("report", with(&BASE, &["kernel"])),
+        ("card_kind", with(&BASE, &["kernel", "driver", "report"])),
+        ("remote_write::figures", BASE.to_vec()),
+        ("remote_write::entry", vec![]),
+        (
+            "remote_write::card",
+            with(&card, &["remote_write::figures", "remote_write::entry"]),
+        ),
+        (
+            "remote_write::driver",
+            with(&driver, &["remote_write::figures", "remote_write::entry"]),
+        ),
+        (
+            "remote_write",
+            with(
+                &whole,
+                &[
+                    "remote_write::figures",
+                    "remote_write::entry",
+                    "remote_write::card",
+                    "remote_write::driver",
+                ],
+            ),
+        ),
+        ("dimmnet2::figures", BASE.to_vec()),
+        ("dimmnet2::card", with(&card, &["dimmnet2::figures"])),
+        (
+            "dimmnet2::driver",
+            with(&driver, &["dimmnet2::figures", "dimmnet2::card"]),
+        ),
+        (
+            "dimmnet2",
+            with(
+                &whole,
+                &["dimmnet2::figures", "dimmnet2::card", "dimmnet2::driver"],
+            ),
+        ),
+        ("machine", with(&whole, &["remote_write", "dimmnet2"])),
+    ];
+    let layers: Vec<(&str, &[&str])> = layers.iter().map(|(l, u)| (*l, &u[..])).collect();
+    check_layers("fabric", &layers);
+    // A name that the root exports hides the module that it comes from.
+    for import in imports("fabric") {
+        let exported = import.path[0].starts_with(char::is_uppercase);
+        assert!(!exported, "{}: {}", import.file.display(), import.path[0]);
+    }
+}

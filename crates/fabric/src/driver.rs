@@ -1,13 +1,14 @@
 //! What a card's driver software offers to the transport above it.
 
-use crate::{Client, Rank, Time};
+use crate::kernel::{Client, Rank};
+use crate::time::Time;
 
-/// What goes with each message of a driver.
+/// Sizes that hold for each message of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest message (head and body), bytes.
+    /// Largest message, head and body together, bytes.
     pub message_max: usize,
-    /// Messages up to this are sent without asking the receiver first, bytes.
+    /// Largest message that is sent eagerly, bytes.
     pub eager_max: usize,
 }
 
@@ -15,7 +16,8 @@ pub struct Limits {
 pub enum Body<'a> {
     /// One run of bytes.
     Bytes(&'a [u8]),
-    /// So many bytes, written by the closure: once, and only if the message is taken.
+    /// A number of bytes, written by the closure. It is called once, and only if the message is
+    /// taken.
     Fill(usize, &'a mut dyn FnMut(&mut [u8])),
 }
 
@@ -27,11 +29,11 @@ impl Body<'_> {
             Body::Fill(n, _) => *n,
         }
     }
-    /// Is the body empty?
+    /// Returns whether the body is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Its bytes, at the end of `out`.
+    /// Appends the body's bytes to `out`.
     pub fn append_to(self, out: &mut Vec<u8>) {
         match self {
             Body::Bytes(bytes) => out.extend_from_slice(bytes),
@@ -44,57 +46,65 @@ impl Body<'_> {
     }
 }
 
-/// A large message whose receive has matched: what the receiver's answer is about.
+/// A large message whose receive has matched. The receiver's CTS asks for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'a> {
-    /// Where its bytes belong; `None`: in several runs, or nowhere.
+    /// Where its bytes belong. `None`: in several runs, or nowhere.
     pub address: Option<usize>,
     /// Its bytes.
     pub len: usize,
-    /// The number that its body will come with …
+    /// The message number of its body.
     pub message: u8,
-    /// … and the head.
+    /// The head of its body.
     pub head: &'a [u8],
 }
 
-/// Who gets what has come.
+/// Receives what has arrived. Implemented by the transport.
 pub trait Upcall {
-    /// A message, head and body in one run.
-    fn arrived(&mut self, from: Rank, message: u8, bytes: &[u8]);
-    /// Where the next of at most `left` bytes of a large body belong; `None`: they are taken by
-    /// [`Upcall::part`].
-    fn room(&mut self, from: Rank, message: u8, head: &[u8], left: usize) -> Option<&mut [u8]>;
-    /// So many bytes have been put there.
-    fn placed(&mut self, from: Rank, message: u8, head: &[u8], bytes: usize);
+    /// A message arrived, head and body in one run.
+    fn on_message(&mut self, from: Rank, message: u8, bytes: &[u8]);
+    /// Returns where the next bytes of a large body belong, of which at most `left` come. `None`:
+    /// they go to [`Upcall::stream_part`].
+    fn stream_buffer(
+        &mut self,
+        from: Rank,
+        message: u8,
+        head: &[u8],
+        left: usize,
+    ) -> Option<&mut [u8]>;
+    /// `bytes` bytes have been put into the buffer that [`Upcall::stream_buffer`] returned.
+    fn stream_placed(&mut self, from: Rank, message: u8, head: &[u8], bytes: usize);
     /// The next bytes of a large body.
-    fn part(&mut self, from: Rank, message: u8, head: &[u8], bytes: &[u8]);
-    /// Bytes of what [`CardMemory::fetch`] has begun, from offset `at` on.
-    fn fetched(&mut self, _from: Rank, _number: u32, _at: usize, _bytes: &[u8]) {}
+    fn stream_part(&mut self, from: Rank, message: u8, head: &[u8], bytes: &[u8]);
+    /// Bytes that [`CardMemory::start_read`] reads, from offset `at` on.
+    fn card_part(&mut self, _from: Rank, _read: u32, _at: usize, _bytes: &[u8]) {}
 }
 
-/// A run of memory: address in this process, bytes.
+/// A run of memory: its address in this process, and its bytes.
 pub type Run = (usize, usize);
 
-/// Memory on the card in which a program has buffers, and what the card does with them by itself.
-/// All of it for one rank.
+/// Memory on a rank's card in which the program has buffers, and what the card does with them
+/// without the processor.
 pub trait CardMemory {
-    /// Where it lies in this process, from … to.
+    /// Its address range in this process.
     fn range(&self, c: &Client) -> (usize, usize);
-    /// Messages in it up to this are sent without asking first, bytes.
+    /// Largest message in it that is sent eagerly, bytes.
     fn eager_max(&self) -> usize;
-    /// So many bytes of it, at a multiple of `alignment` (a power of two). `None`: there are none
-    /// left.
+    /// Allocates `bytes` bytes at a multiple of `alignment`, a power of two. `None`: there is no
+    /// room.
     fn allocate(&mut self, c: &Client, bytes: usize, alignment: usize) -> Option<usize>;
-    /// Takes back what [`CardMemory::allocate`] gave. False: it gave no such thing.
+    /// Frees what [`CardMemory::allocate`] gave. Returns false if it gave no such thing.
     fn release(&mut self, c: &Client, address: usize) -> bool;
-    /// Can a receiver's card get a message that lies in these runs?
-    fn describes(&self, c: &Client, runs: &[Run]) -> bool;
+    /// Returns whether a receiver's card can read a message that lies in these runs.
+    fn can_describe(&self, c: &Client, runs: &[Run]) -> bool;
     /// The next message announces one that lies in these runs.
-    fn lies(&mut self, c: &Client, runs: &[Run]);
-    /// Begins to bring the message of `bytes` bytes that `from` has announced as its request so and
-    /// so: into these runs of the card's memory, or by [`Upcall::fetched`]. Returns its number.
-    /// `None`: it must be asked for.
-    fn fetch(
+    fn set_source(&mut self, c: &Client, runs: &[Run]);
+    /// Starts to read the message of `bytes` bytes that `from` has announced under the number
+    /// `request`. It goes into these runs of the card's memory, or to [`Upcall::card_part`].
+    ///
+    /// Returns the number of the read. `None`: the card cannot read it, and the message must be
+    /// asked for.
+    fn start_read(
         &mut self,
         c: &mut Client,
         from: Rank,
@@ -102,70 +112,73 @@ pub trait CardMemory {
         bytes: u64,
         into: Option<&[Run]>,
     ) -> Option<u32>;
-    /// The number of one from there that has been brought since this was last asked.
-    fn fetched(&mut self, from: Rank) -> Option<u32>;
-    /// The processor brings what lies in these runs of the card's memory to itself, …
-    fn take_out(&mut self, c: &mut Client, runs: &[Run]);
-    /// … or has just written it there: what the accesses cost. Blocks until they are done.
-    fn put_in(&mut self, c: &mut Client, runs: &[Run]);
+    /// The number of a read from there that has finished since this was last asked.
+    fn finished_read(&mut self, from: Rank) -> Option<u32>;
+    /// Charges what it costs the processor to read these runs of the card's memory. Blocks until it
+    /// has them.
+    fn charge_load(&mut self, c: &mut Client, runs: &[Run]);
+    /// Charges what it costs the processor to write these runs of the card's memory. The bytes are
+    /// there already. Blocks until the card has them.
+    fn charge_store(&mut self, c: &mut Client, runs: &[Run]);
 }
 
-/// Hands up bytes of a large body, to where they belong.
-pub fn hand_up(up: &mut dyn Upcall, from: Rank, message: u8, head: &[u8], mut bytes: &[u8]) {
+/// Hands bytes of a large body to where they belong.
+pub fn deliver_stream(up: &mut dyn Upcall, from: Rank, message: u8, head: &[u8], mut bytes: &[u8]) {
     while !bytes.is_empty() {
-        let placed = match up.room(from, message, head, bytes.len()) {
-            Some(room) if !room.is_empty() => {
-                let n = room.len().min(bytes.len());
-                room[..n].copy_from_slice(&bytes[..n]);
+        let placed = match up.stream_buffer(from, message, head, bytes.len()) {
+            Some(buffer) if !buffer.is_empty() => {
+                let n = buffer.len().min(bytes.len());
+                buffer[..n].copy_from_slice(&bytes[..n]);
                 n
             }
             _ => 0,
         };
         if placed == 0 {
-            return up.part(from, message, head, bytes);
+            return up.stream_part(from, message, head, bytes);
         }
-        up.placed(from, message, head, placed);
+        up.stream_placed(from, message, head, placed);
         bytes = &bytes[placed..];
     }
 }
 
-/// What a peer's driver has sent makes no sense.
+/// A peer's driver has sent bytes that are not valid. The text says what they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("rank {0} sent {1}")]
-pub struct Garbled(pub Rank, pub &'static str);
+pub struct Malformed(pub Rank, pub &'static str);
 
-/// The driver of a rank's card. Charges what it does to the rank's clock, and never blocks but for
-/// the model's sake.
+/// The driver of a rank's card. It charges its work to the rank's clock. It blocks only for the
+/// model to catch up with that clock.
 pub trait Driver: Send {
     /// What can be sent to `peer`.
     fn limits(&self, peer: Rank) -> Limits;
-    /// Sends a message: copied, or not at all (false: no room; there is an event for this rank when
-    /// there is).
+    /// Sends a message. Returns true if it is copied, and false if there is no room. In that case
+    /// there will be an event for this rank when there is room.
     fn send(&mut self, c: &mut Client, to: Rank, message: u8, head: &[u8], body: Body<'_>) -> bool;
-    /// The next message to `to` announces a large one of `len` bytes.
-    fn announces(&mut self, _c: &mut Client, _to: Rank, _len: usize) {}
-    /// The next message to `from` asks for a large one that it has announced.
-    fn expects(&mut self, _c: &mut Client, _from: Rank, _what: &Expected<'_>) {}
-    /// Sends of the front of a large body, straight from where it lies; returns how many bytes more
-    /// of it are no longer needed. Called with what is left until that is nothing.
+    /// The next message to `to` is the RTS of a large message of `len` bytes.
+    fn before_rts(&mut self, _c: &mut Client, _to: Rank, _len: usize) {}
+    /// The next message to `from` is the CTS of a large message.
+    fn before_cts(&mut self, _c: &mut Client, _from: Rank, _what: &Expected<'_>) {}
+    /// Sends from the front of a large body, straight from where it lies. `body` is what is left of
+    /// it; call again until that is nothing. Returns how many more of its bytes are no longer
+    /// needed.
     fn stream(&mut self, c: &mut Client, to: Rank, message: u8, head: &[u8], body: &[u8]) -> usize;
-    /// Looks for what has come, and hands it up. Returns how many messages, or parts of large ones,
-    /// that was.
+    /// Takes what has arrived. Returns the number of messages and of parts of large ones.
     ///
-    /// Errors: a peer has sent what makes no sense.
-    fn poll(&mut self, c: &mut Client, up: &mut dyn Upcall) -> Result<usize, Garbled>;
-    /// Is there nothing left to do for what has been sent?
-    fn settled(&mut self, _c: &mut Client) -> bool {
+    /// # Errors
+    /// A peer has sent bytes that are not valid.
+    fn poll(&mut self, c: &mut Client, up: &mut dyn Upcall) -> Result<usize, Malformed>;
+    /// Returns whether nothing is left to do for what has been sent.
+    fn settle(&mut self, _c: &mut Client) -> bool {
         true
     }
     /// Memory on the card, if programs have any.
     fn memory(&self) -> Option<&dyn CardMemory> {
         None
     }
-    /// The same, to do something with it.
+    /// Memory on the card, to be changed.
     fn memory_mut(&mut self) -> Option<&mut dyn CardMemory> {
         None
     }
-    /// How often a rank that waits looks; zero: an interrupt wakes it.
-    fn period(&self) -> Time;
+    /// How often a waiting rank polls. Zero: an interrupt wakes it.
+    fn poll_period(&self) -> Time;
 }

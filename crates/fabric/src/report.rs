@@ -1,32 +1,32 @@
-//! Running a machine's model, and what is said of it at the end.
+//! Running a job's hardware, and the report at its end (`--machine-report`).
 
-use crate::dimmnet2::adapter::DimmnetDriver;
-use crate::dimmnet2::machine::Cards;
-use crate::driver::Driver;
-use crate::kernel::{Cost, RankUse, Trace};
-use crate::machine::{Machine, Nic};
-use crate::put::{Card, PutDriver};
-use crate::{Arena, Model, Rank, Server, Time};
+use crate::kernel::{Cost, Model, ModelSegment, RankUsage, Server, Trace};
+use crate::platform::Platform;
+use crate::time::Time;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
-/// The driver of rank `me`'s card.
-pub fn open(machine: &Machine, me: Rank) -> Option<Box<dyn Driver>> {
-    match &machine.nic {
-        Nic::Put(_) => PutDriver::new(machine, me).map(|d| Box::new(d) as Box<dyn Driver>),
-        Nic::Dimmnet2(_) => DimmnetDriver::new(machine).map(|d| Box::new(d) as Box<dyn Driver>),
-    }
+/// A job whose hardware is to be run.
+pub struct Job<'a> {
+    /// The machine without its card.
+    pub platform: &'a Platform,
+    /// The memory that the ranks will join.
+    pub segment: ModelSegment,
+    /// Where to write a timeline, if one is wanted.
+    pub trace: Option<&'a Path>,
+    /// Called when no rank can go on.
+    pub on_deadlock: &'a mut dyn FnMut(Time),
 }
 
-/// What came of a job on a machine.
+/// How a job on a machine ended.
 #[derive(Debug)]
 pub struct Outcome {
     /// For `--machine-report`.
     pub report: Report,
     /// Why the job could not go on, if it could not.
-    pub broken: Option<String>,
+    pub failure: Option<String>,
 }
 
 /// How a job on a machine went.
@@ -38,83 +38,60 @@ pub struct Report {
     pub time: Time,
     /// Hardware commands of all ranks.
     pub commands: u64,
-    /// Commands, events and ranks going on.
+    /// Commands, events and resumed ranks.
     pub steps: u64,
-    /// How often ranks were given the turn to go on, and in how many rounds: what the simulation's
-    /// speed depends on.
+    /// How often ranks were given the turn, and in how many rounds. The simulation's speed depends
+    /// on it.
     pub turns: (u64, u64),
-    /// Real time, from when all ranks had come.
+    /// Real time from when all ranks had joined.
     pub real: Duration,
     /// How each rank spent its time.
-    pub ranks: Vec<RankUse>,
-    /// What cards and links were used for.
-    pub used: Vec<(String, String)>,
+    pub ranks: Vec<RankUsage>,
+    /// How much cards and links were used: name and figures.
+    pub usage: Vec<(String, String)>,
 }
 
-/// Runs the hardware of `machine` for the ranks that come to `arena`, until it is closed. `stuck`
-/// is called when nobody can go on. With `trace` a timeline is written there.
-///
-/// Errors: the timeline cannot be written.
-pub fn serve(
-    machine: &Machine,
-    arena: Arena,
-    trace: Option<&Path>,
-    stuck: impl FnMut(Time),
-) -> Result<Outcome, String> {
-    let ranks = arena.ranks();
-    match &machine.nic {
-        Nic::Put(_) => {
-            let card = Card::new(machine, ranks).ok_or("its card is another")?;
-            let links = card.links();
-            run(machine, arena, card, links, trace, stuck)
-        }
-        Nic::Dimmnet2(_) => {
-            let mut cards = Cards::new(machine, ranks).ok_or("its card is another")?;
-            cards.share(machine, &arena);
-            let links = cards.links();
-            run(machine, arena, cards, links, trace, stuck)
-        }
+impl Job<'_> {
+    /// Ranks of the job.
+    pub fn ranks(&self) -> u32 {
+        self.segment.ranks()
+    }
+
+    /// Runs `model` until the job is closed. `links` are the names of its links, for the timeline.
+    ///
+    /// # Errors
+    /// The timeline cannot be written.
+    pub fn run<M: Model>(self, model: M, links: Vec<String>) -> Result<Outcome, String> {
+        let trace = match self.trace {
+            Some(path) => {
+                self.segment.enable_trace();
+                let made = Trace::create(path, links);
+                Some(made.map_err(|e| format!("{} cannot be written: {e}", path.display()))?)
+            }
+            None => None,
+        };
+        let completed = Server::new(self.segment, model, trace).run(self.on_deadlock);
+        let failure = completed
+            .invalid
+            .map(|(rank, what)| format!("rank {rank} gave its card {what}"));
+        Ok(Outcome {
+            report: Report {
+                name: self.platform.about.name.clone(),
+                time: completed.time,
+                commands: completed.commands,
+                steps: completed.steps,
+                turns: completed.turns,
+                real: completed.real,
+                usage: completed.model.usage(completed.time),
+                ranks: completed.ranks,
+            },
+            failure,
+        })
     }
 }
 
-/// The same for one kind of hardware; `links` are called so.
-fn run<M: Model>(
-    machine: &Machine,
-    arena: Arena,
-    model: M,
-    links: Vec<String>,
-    trace: Option<&Path>,
-    stuck: impl FnMut(Time),
-) -> Result<Outcome, String> {
-    let trace = match trace {
-        Some(path) => {
-            arena.trace();
-            let made = Trace::create(path, links);
-            Some(made.map_err(|e| format!("{} cannot be written: {e}", path.display()))?)
-        }
-        None => None,
-    };
-    let ended = Server::new(arena, model, trace).run(stuck);
-    let broken = ended
-        .broken
-        .map(|(rank, what)| format!("rank {rank} gave its card {what}"));
-    Ok(Outcome {
-        report: Report {
-            name: machine.machine.name.clone(),
-            time: ended.time,
-            commands: ended.commands,
-            steps: ended.steps,
-            turns: ended.turns,
-            real: ended.real,
-            used: ended.model.used(ended.time),
-            ranks: ended.ranks,
-        },
-        broken,
-    })
-}
-
-/// More ranks, cards and links than this are not listed one by one.
-const LISTED: usize = 16;
+/// Most ranks that are listed one by one; of cards and links four times as many.
+const LISTED_MAX: usize = 16;
 
 impl Report {
     /// As a table for people.
@@ -135,7 +112,7 @@ impl Report {
             "\n{:>8}  {:>12}  {:>12}  {:>12}  {:>10}  {:>10}  {:>12}",
             "rank", "clock", "works", "waits", "messages", "bytes", "commands"
         );
-        for (rank, r) in self.ranks.iter().enumerate().take(LISTED) {
+        for (rank, r) in self.ranks.iter().enumerate().take(LISTED_MAX) {
             let worked: Time = r.costs.values().fold(Time::ZERO, |sum, c| sum + c.time);
             let _ = writeln!(
                 out,
@@ -148,8 +125,8 @@ impl Report {
                 r.commands
             );
         }
-        if self.ranks.len() > LISTED {
-            let _ = writeln!(out, "{:>8}  and {} more", "", self.ranks.len() - LISTED);
+        if self.ranks.len() > LISTED_MAX {
+            let _ = writeln!(out, "{:>8}  and {} more", "", self.ranks.len() - LISTED_MAX);
         }
         let (messages, bytes) = self
             .ranks
@@ -183,20 +160,20 @@ impl Report {
                 short(cost.time)
             );
         }
-        if !self.used.is_empty() {
+        if !self.usage.is_empty() {
             let _ = writeln!(out, "\nhardware");
         }
-        for (name, line) in self.used.iter().take(4 * LISTED) {
+        for (name, line) in self.usage.iter().take(4 * LISTED_MAX) {
             let _ = writeln!(out, "{name:32}  {line}");
         }
-        if self.used.len() > 4 * LISTED {
-            let _ = writeln!(out, "and {} more", self.used.len() - 4 * LISTED);
+        if self.usage.len() > 4 * LISTED_MAX {
+            let _ = writeln!(out, "and {} more", self.usage.len() - 4 * LISTED_MAX);
         }
         out
     }
 }
 
-/// With four figures at least.
+/// The time with at least four digits, in the unit that suits it.
 fn short(time: Time) -> String {
     let ps = time.as_ps() as f64;
     match time.as_ps() {

@@ -1,28 +1,28 @@
-//! Virtual time, and how fast bytes go by.
+//! Virtual time, and rates of links and memories.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};
 
-/// A point in virtual time, or a span of it: picoseconds. Sums stop at the end of time, after 213
-/// days.
+/// A point in virtual time, or a span of it, in picoseconds. Sums saturate at [`Time::MAX`], after
+/// 213 days.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
 impl Time {
-    /// The beginning, or no time at all.
+    /// The job's beginning, or an empty span.
     pub const ZERO: Time = Time(0);
     /// Never.
     pub const MAX: Time = Time(u64::MAX);
 
-    /// So many picoseconds.
+    /// `n` picoseconds.
     pub const fn ps(n: u64) -> Time {
         Time(n)
     }
-    /// So many nanoseconds.
+    /// `n` nanoseconds.
     pub const fn ns(n: u64) -> Time {
         Time(n.saturating_mul(1_000))
     }
-    /// So many microseconds.
+    /// `n` microseconds.
     pub const fn us(n: u64) -> Time {
         Time(n.saturating_mul(1_000_000))
     }
@@ -38,11 +38,11 @@ impl Time {
     pub fn micros(self) -> f64 {
         self.0 as f64 * 1e-6
     }
-    /// The later one's distance from `earlier`; none if it is the earlier.
+    /// The span from `earlier` to this time. Zero if this time is before it.
     pub const fn since(self, earlier: Time) -> Time {
         Time(self.0.saturating_sub(earlier.0))
     }
-    /// This span so many times; not negative, to the next picosecond.
+    /// The span times `factor`, rounded to picoseconds. Zero if the factor is negative.
     pub fn scaled(self, factor: f64) -> Time {
         Time((self.0 as f64 * factor.max(0.0)).round() as u64)
     }
@@ -76,7 +76,7 @@ impl Mul<u64> for Time {
 }
 
 impl fmt::Display for Time {
-    /// In the unit that suits it, to the picosecond.
+    /// In the unit that suits it, exact to the picosecond.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, name, digits) = match self.0 {
             1_000_000_000_000.. => (1_000_000_000_000, "s", 12),
@@ -98,20 +98,20 @@ impl fmt::Debug for Time {
     }
 }
 
-/// How many bits go by in a second; not zero.
+/// Bits in a second. Not zero.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct Rate(u64);
 
 impl Rate {
-    /// So many bits a second; at least one.
+    /// `n` bits in a second, and one if `n` is zero.
     pub const fn bits_per_second(n: u64) -> Rate {
         Rate(if n == 0 { 1 } else { n })
     }
-    /// In bits a second.
+    /// In bits per second.
     pub const fn bits(self) -> u64 {
         self.0
     }
-    /// How long `bytes` bytes take, to the picosecond below.
+    /// How long `bytes` bytes take, rounded down to picoseconds.
     pub const fn time_of(self, bytes: u64) -> Time {
         let ps = bytes as u128 * 8_000_000_000_000 / self.0 as u128;
         Time(if ps > u64::MAX as u128 {

@@ -8,8 +8,9 @@ use crate::{
     ProcId, RendezvousOffload, Streamed, Transport, TransportError, VirtualTime,
 };
 use ferry_fabric::driver::{self, Driver, Upcall};
-use ferry_fabric::machine::{Compute, Machine};
-use ferry_fabric::{Arena, Client, Time};
+use ferry_fabric::machine::Machine;
+use ferry_fabric::platform::Compute;
+use ferry_fabric::{Client, ModelSegment, Time};
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
@@ -114,24 +115,22 @@ impl Model {
         concurrent: bool,
     ) -> Result<Model, TransportError> {
         let wrong = |what: String| TransportError::Machine(what);
-        let arena = Arena::open(fd).map_err(|e| wrong(e.to_string()))?;
-        let machine = Machine::decode(&arena.machine());
-        let (Some(machine), true) = (machine, me < size && size == arena.ranks()) else {
+        let segment = ModelSegment::open(fd).map_err(|e| wrong(e.to_string()))?;
+        let machine = Machine::decode(&segment.machine());
+        let (Some(machine), true) = (machine, me < size && size == segment.ranks()) else {
             return Err(wrong("its description cannot be read".into()));
         };
-        let mut client = Client::join(arena, me);
+        let mut client = Client::join(segment, me);
         if concurrent {
             client.set_concurrent();
         }
-        let Some(driver) = ferry_fabric::open(&machine, me) else {
-            return Err(wrong("there is no driver for its card".into()));
-        };
-        let factor =
-            (machine.cpu.compute == Compute::Measured).then(|| machine.cpu.factor.unwrap_or(1.0));
+        let driver = machine.driver(me);
+        let factor = (machine.platform.cpu.compute == Compute::Measured)
+            .then(|| machine.platform.cpu.factor.unwrap_or(1.0));
         // A second one in this process is a test's.
         let _ = CLOCK.set(Clock {
             now: client.clock(),
-            read_ps: machine.cpu.clock.value.as_ps(),
+            read_ps: machine.platform.cpu.clock.value.as_ps(),
             factor,
         });
         Ok(Model {
@@ -140,7 +139,7 @@ impl Model {
             client,
             driver,
             factor,
-            entry: machine.cpu.clock.value,
+            entry: machine.platform.cpu.clock.value,
         })
     }
 
@@ -160,19 +159,25 @@ impl Model {
 struct Up<'a>(&'a mut dyn Inbox);
 
 impl Upcall for Up<'_> {
-    fn arrived(&mut self, from: ProcId, message: u8, bytes: &[u8]) {
+    fn on_message(&mut self, from: ProcId, message: u8, bytes: &[u8]) {
         self.0.on_message(from, message, bytes);
     }
-    fn room(&mut self, from: ProcId, message: u8, head: &[u8], left: usize) -> Option<&mut [u8]> {
+    fn stream_buffer(
+        &mut self,
+        from: ProcId,
+        message: u8,
+        head: &[u8],
+        left: usize,
+    ) -> Option<&mut [u8]> {
         self.0.stream_buffer(from, message, head, left)
     }
-    fn placed(&mut self, from: ProcId, message: u8, head: &[u8], bytes: usize) {
+    fn stream_placed(&mut self, from: ProcId, message: u8, head: &[u8], bytes: usize) {
         self.0.stream_placed(from, message, head, bytes);
     }
-    fn part(&mut self, from: ProcId, message: u8, head: &[u8], bytes: &[u8]) {
+    fn stream_part(&mut self, from: ProcId, message: u8, head: &[u8], bytes: &[u8]) {
         self.0.stream_part(from, message, head, bytes);
     }
-    fn fetched(&mut self, from: ProcId, number: u32, at: usize, bytes: &[u8]) {
+    fn card_part(&mut self, from: ProcId, number: u32, at: usize, bytes: &[u8]) {
         self.0.card_part(from, number, at, bytes);
     }
 }
@@ -191,8 +196,8 @@ impl CardMemory for Model {
     fn allocate(&mut self, bytes: usize, alignment: usize) -> Option<*mut u8> {
         let (client, memory) = (&self.client, self.driver.memory_mut()?);
         let address = memory.allocate(client, bytes, alignment)?;
-        let (shown, _) = client.shown();
-        Some(shown.with_addr(address))
+        let (mapped, _) = client.mapped_memory();
+        Some(mapped.with_addr(address))
     }
     fn release(&mut self, address: usize) -> bool {
         let memory = self.driver.memory_mut();
@@ -200,11 +205,11 @@ impl CardMemory for Model {
     }
     fn describes(&self, runs: &[(usize, usize)]) -> bool {
         let memory = self.driver.memory();
-        memory.is_some_and(|m| m.describes(&self.client, runs))
+        memory.is_some_and(|m| m.can_describe(&self.client, runs))
     }
     fn announces_runs(&mut self, runs: &[(usize, usize)]) {
         if let Some(memory) = self.driver.memory_mut() {
-            memory.lies(&self.client, runs);
+            memory.set_source(&self.client, runs);
         }
     }
     fn start_read(
@@ -215,19 +220,19 @@ impl CardMemory for Model {
         into: Option<&[(usize, usize)]>,
     ) -> Option<u32> {
         let memory = self.driver.memory_mut()?;
-        memory.fetch(&mut self.client, from, request, bytes, into)
+        memory.start_read(&mut self.client, from, request, bytes, into)
     }
     fn finished_read(&mut self, from: ProcId) -> Option<u32> {
-        self.driver.memory_mut()?.fetched(from)
+        self.driver.memory_mut()?.finished_read(from)
     }
     fn charge_reads(&mut self, runs: &[(usize, usize)]) {
         if let Some(memory) = self.driver.memory_mut() {
-            memory.take_out(&mut self.client, runs);
+            memory.charge_load(&mut self.client, runs);
         }
     }
     fn charge_writes(&mut self, runs: &[(usize, usize)]) {
         if let Some(memory) = self.driver.memory_mut() {
-            memory.put_in(&mut self.client, runs);
+            memory.charge_store(&mut self.client, runs);
         }
     }
 }
@@ -293,7 +298,7 @@ impl Transport for Model {
 
     fn poll(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
         let polled = self.driver.poll(&mut self.client, &mut Up(inbox));
-        self.client.has_looked(!matches!(polled, Ok(0)));
+        self.client.end_poll(!matches!(polled, Ok(0)));
         polled.map_err(|e| TransportError::Malformed {
             peer: e.0,
             what: e.1,
@@ -301,7 +306,7 @@ impl Transport for Model {
     }
 
     fn settle(&mut self) -> bool {
-        self.driver.settled(&mut self.client)
+        self.driver.settle(&mut self.client)
     }
 
     fn virtual_time(&mut self) -> Option<&mut dyn VirtualTime> {
@@ -318,13 +323,13 @@ impl Transport for Model {
     }
 
     fn wakeup_word(&self) -> Option<&'static AtomicU32> {
-        Some(self.client.bell())
+        Some(self.client.wakeup_word())
     }
 }
 
 impl RendezvousOffload for Model {
     fn before_rts(&mut self, to: ProcId, len: usize) {
-        self.driver.announces(&mut self.client, to, len);
+        self.driver.before_rts(&mut self.client, to, len);
     }
 
     fn before_cts(&mut self, from: ProcId, what: &Expected<'_>) {
@@ -334,29 +339,29 @@ impl RendezvousOffload for Model {
             message: what.message,
             head: what.head,
         };
-        self.driver.expects(&mut self.client, from, &what);
+        self.driver.before_cts(&mut self.client, from, &what);
     }
 }
 
 impl VirtualTime for Model {
     fn note_sent(&mut self, messages: u64, bytes: u64) {
-        self.client.note_sent(messages, bytes);
+        self.client.set_sent(messages, bytes);
     }
 
     fn will_idle(&mut self) {
-        self.client.will_rest();
+        self.client.may_defer_poll();
     }
 
     fn poll_deferred(&self) -> bool {
-        self.client.owes_look()
+        self.client.is_poll_deferred()
     }
 
     fn idle(&mut self) -> Option<(&'static AtomicU32, u32)> {
-        self.client.rest(self.driver.period())
+        self.client.begin_wait(self.driver.poll_period())
     }
 
     fn enter_mpi(&mut self) {
-        if self.client.wake() {
+        if self.client.resume() {
             // A thread enters while the others wait. That takes time, so that one that enters again
             // and again does not stop the clock for what they wait for.
             self.client.charge("other threads' calls", self.entry);
@@ -376,9 +381,9 @@ impl VirtualTime for Model {
             }
         } else if sleepers {
             // Others of this rank's threads wait, and this one leaves.
-            if self.idle().is_none() || self.client.has_unseen() {
+            if self.idle().is_none() || self.client.has_unseen_events() {
                 // Something has arrived, which one of them must look at.
-                self.client.wake_another();
+                self.client.wake_another_thread();
             }
         }
         if self.factor.is_some() {

@@ -1,12 +1,10 @@
 //! The figures of a machine file's `[nic]` table with `kind = "dimmnet2"`.
 
-use super::card::{Pace, Shape};
-use super::driver::{Host, Plan, PrefetchMode, WriteMode};
-use crate::Time;
-use crate::machine::{Count, Cpu, Figure, Machine, Nic, Size, figures};
+use crate::platform::{Count, Figure, Size, figures};
+use crate::time::Time;
 use serde::{Deserialize, Serialize};
 
-/// How the processor's stores to the Write Window travel.
+/// The cache mode of the Write Window: how the processor's stores reach it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Writes {
@@ -16,11 +14,11 @@ pub enum Writes {
     Uncached,
 }
 
-/// How its loads from the Prefetch Window travel.
+/// The cache mode of the Prefetch Window: how the processor's loads read it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Loads {
-    /// So many bytes at a time as a register holds.
+    /// The bytes of a register at a time.
     Uncached,
     /// In lines of 64 bytes, each after a CLFLUSH of what was there.
     Cached,
@@ -67,7 +65,8 @@ figures! {
         register: Figure<Time>,
         /// the driver's own instructions for an envelope, on each side
         envelope: Figure<Time>,
-        /// the library's work for CTS, FTS and other control messages, on each side (for messages: cpu.send, cpu.receive)
+        /// the library's work for CTS, FTS and other control messages, on each side (for messages:
+        /// cpu.send, cpu.receive)
         control: Figure<Time>,
         /// bytes that the first VL of an envelope brings
         glance: Figure<Size>,
@@ -85,8 +84,8 @@ figures! {
 }
 
 impl Figures {
-    /// Do the figures fit each other? If not, says which do not.
-    pub fn check(&self) -> Result<(), String> {
+    /// Checks that the figures fit each other. The error says which do not.
+    pub(super) fn check_ranges(&self) -> Result<(), String> {
         let within = |name: &str, value: u64, least: u64, most: u64, multiple: u64| {
             if !(least..=most).contains(&value) {
                 return Err(format!(
@@ -131,87 +130,8 @@ impl Figures {
         Ok(())
     }
 
-    /// How long the card's parts take.
-    pub fn pace(&self) -> Pace {
-        Pace {
-            cycle: self.cycle.value,
-            bytes: self.width.value.0 as u32,
-            command: self.command.value.0,
-            send: self.send.value.0,
-            receive: self.receive.value.0,
-            memory: self.memory.value.0,
-            block: self.block.value.0,
-            append: self.append.value.0,
-        }
-    }
-
-    /// What the processor's accesses cost.
-    pub fn host(&self, cpu: &Cpu) -> Host {
-        Host {
-            writes: match self.writes {
-                Writes::Combining => WriteMode::Combining(self.write.value),
-                Writes::Uncached => WriteMode::Uncached(self.write.value),
-            },
-            loads: match (self.loads, &self.line) {
-                (Loads::Cached, Some(line)) => PrefetchMode::Cached(line.value),
-                _ => PrefetchMode::Uncached(self.read_width.value.0 as u32),
-            },
-            register: self.register.value,
-            read: self.read.value,
-            envelope: self.envelope.value,
-            copy: cpu.copy.value.time_of(64),
-            send: cpu.send.value,
-            receive: cpu.receive.value,
-            control: self.control.value,
-        }
-    }
-
-    /// How the driver uses windows and SO-DIMM.
-    pub fn plan(&self, processes: u16) -> Plan {
-        Plan {
-            processes,
-            slot: self.slot.value.0 as u32,
-            slots: self.slots.value.0,
-            ring: self.ring.value.0 as u32,
-            place: self.place.value.0 as u32,
-            glance: self.glance.value.0 as u32,
-        }
-    }
-
-    /// How much of everything there is.
-    pub fn shape(&self, processes: u16) -> Shape {
-        Shape {
-            processes,
-            window: self.plan(processes).window(),
-            memory: self.sodimm.value.0 as u32,
-            packet: self.packet.value.0 as u32,
-        }
-    }
-
-    /// Most senders whose rings and places fit a process's SO-DIMM.
-    pub fn senders_max(&self) -> u64 {
-        let each = self.plan(1).memory(1);
-        self.sodimm.value.0 / each
-    }
-}
-
-/// The machine's DIMMnet-2 figures, if that is its card.
-pub(super) fn of(machine: &Machine) -> Option<&Figures> {
-    match &machine.nic {
-        Nic::Dimmnet2(figures) => Some(figures.as_ref()),
-        _ => None,
-    }
-}
-
-/// A span, for tests and measurements of the card without the library.
-impl Host {
-    /// The same without what the MPI library's own work costs.
-    pub fn bare(self) -> Host {
-        Host {
-            send: Time::ZERO,
-            receive: Time::ZERO,
-            control: Time::ZERO,
-            ..self
-        }
+    /// Bytes of each window.
+    pub fn window_bytes(&self) -> u32 {
+        2 * self.slots.value.0 * self.slot.value.0 as u32
     }
 }

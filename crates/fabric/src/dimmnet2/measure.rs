@@ -1,31 +1,32 @@
-//! What the parts of a message take on a machine: the card alone, the driver alone. For `make
+//! What the parts of a message take on a machine: the card alone, and the driver alone. For `make
 //! papers`, and to see where time goes.
 
-use super::card::Word;
-use super::command::Addressing;
-use super::driver::{Driver, Remote, Sent};
-use super::figures;
-use super::machine::{Cards, Mapped, process_of, shown};
-use super::packet::{Process, Request};
+use super::card::access::{llcm_end, process_of};
+use super::card::command::Addressing;
+use super::card::packet::{Process, Request};
+use super::card::{Cards, LlcmWord};
+use super::driver::{CardDriver, HostCosts, MappedCard, MemoryLayout, Remote, Sent};
+use super::figures::Figures;
 use crate::driver::Upcall;
-use crate::machine::Machine;
-use crate::{Arena, Client, Server, Time};
+use crate::kernel::{Client, ModelSegment, Server};
+use crate::platform::Platform;
+use crate::time::Time;
 use std::thread;
 
 /// One-way times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// 32 bytes by BOTF as an IVS packet: from the first store to the receiver's sight of the new
+    /// 32 bytes by BOTF as an IVS packet: from the first store to the up's sight of the new
     /// NWA.
     pub botf: Time,
-    /// VL of 128 bytes: from the first word in the User Registers to the sight of its end in LLCM.
+    /// VL of 128 bytes: from the first word in the User Registers until its end is read in LLCM.
     pub load: Time,
     /// A message of no bytes from driver to driver.
     pub driver: Time,
 }
 
-/// What a column of a matrix takes that lies in a peer's SO-DIMM, with the near end in ordinary
-/// memory: from the first store or command until all of it is there, or here.
+/// What it takes to put and get a column of a matrix that lies in a peer's SO-DIMM. This side's end
+/// lies in ordinary memory. From the first store or command until all bytes have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strided {
     /// Put by one RVS with a stride, out of this process's SO-DIMM (VS).
@@ -38,55 +39,69 @@ pub struct Strided {
     pub get_whole: Time,
 }
 
-/// The column: so many blocks, of so many bytes, so far apart.
+/// The column: number of blocks, bytes of a block, bytes between the beginnings of two blocks.
 pub const COLUMN: (u32, u32, u32) = (128, 8, 64);
 
-/// Round trips that are measured, after one that is not.
+/// Round trips that are measured. One before them is not.
 const ROUNDS: u32 = 100;
 
-/// Measures on two ranks of `machine`; `None` if its card is another.
-pub fn parts(machine: &Machine) -> Option<Parts> {
-    figures::of(machine)?;
-    Some(Parts {
-        botf: time(machine, botf),
-        load: time(machine, load),
-        driver: time(machine, eager),
-    })
+/// Measures card and driver between two ranks.
+pub fn parts(platform: &Platform, f: &Figures) -> Parts {
+    Parts {
+        botf: time(platform, f, botf),
+        load: time(platform, f, load),
+        driver: time(platform, f, eager),
+    }
 }
 
-/// Measures on two ranks of `machine`; `None` if its card is another.
-pub fn strided(machine: &Machine) -> Option<Strided> {
-    figures::of(machine)?;
-    Some(Strided {
-        put_vector: time(machine, put_vector),
-        put_blocks: time(machine, put_blocks),
-        get_vector: time(machine, get_vector),
-        get_whole: time(machine, get_whole),
-    })
+/// Measures strided data between two ranks.
+pub fn strided(platform: &Platform, f: &Figures) -> Strided {
+    Strided {
+        put_vector: time(platform, f, put_vector),
+        put_blocks: time(platform, f, put_blocks),
+        get_vector: time(platform, f, get_vector),
+        get_whole: time(platform, f, get_whole),
+    }
 }
 
-type Seat = Driver<Mapped<Client>>;
+/// All measurements, as comma-separated values with a line of titles.
+pub fn table(platform: &Platform, f: &Figures) -> String {
+    let (parts, strided) = (parts(platform, f), strided(platform, f));
+    let (count, bytes, _) = COLUMN;
+    let column = |how: &str| format!("{count} strided blocks of {bytes} bytes: {how}");
+    let rows = [
+        ("BOTF(IVS) 32 bytes".into(), parts.botf),
+        ("VL 128 bytes".into(), parts.load),
+        ("library-level eager".into(), parts.driver),
+        (column("put by RVS with a stride"), strided.put_vector),
+        (column("put block by block"), strided.put_blocks),
+        (column("got by RVL with a stride"), strided.get_vector),
+        (column("got with what lies between"), strided.get_whole),
+    ];
+    let rows = rows.map(|(part, time)| format!("{part},{:.6}\n", time.micros()));
+    format!("part,us\n{}", rows.concat())
+}
 
-/// The time that rank 0's `body` says, on a job of two ranks without the library's own work.
-fn time(machine: &Machine, body: fn(u32, &mut Seat) -> Time) -> Time {
-    let Some(f) = figures::of(machine) else {
+type RankDriver = CardDriver<MappedCard<Client>>;
+
+/// The time that rank 0's `body` returns, in a job of two ranks without the library's own work. Zero
+/// if the system gives no memory.
+fn time(platform: &Platform, f: &Figures, body: fn(u32, &mut RankDriver) -> Time) -> Time {
+    let layout = MemoryLayout::new(f, platform.processes() as u16);
+    let costs = HostCosts::new(f, &platform.cpu).without_library();
+    let processes: Vec<Process> = (0..2).map(|r| process_of(platform, r)).collect();
+    let Ok(segment) = ModelSegment::create(2, llcm_end(platform, f, 2), b"") else {
         return Time::ZERO;
     };
-    let plan = f.plan(machine.processes() as u16);
-    let host = f.host(&machine.cpu).bare();
-    let places: Vec<Process> = (0..2).map(|r| process_of(machine, r)).collect();
-    let memory = shown(machine, 2).unwrap_or(0);
-    let (Ok(arena), Some(cards)) = (Arena::create(2, memory, b""), Cards::new(machine, 2)) else {
-        return Time::ZERO;
-    };
-    let server = Server::new(arena.clone(), cards, None);
+    let cards = Cards::new(platform, f, 2);
+    let server = Server::new(segment.clone(), cards, None);
     thread::scope(|s| {
         let model = s.spawn(|| server.run(|_| ()));
         let rank = |me| {
-            let (arena, places) = (arena.clone(), &places);
+            let (segment, processes) = (segment.clone(), &processes);
             s.spawn(move || {
-                let port = Mapped::new(Client::join(arena, me), plan.window());
-                let mut driver = Driver::new(port, host, plan, me, places);
+                let port = MappedCard::new(Client::join(segment, me), layout.window());
+                let mut driver = CardDriver::new(port, costs, layout, me, processes);
                 let took = body(me, &mut driver);
                 driver.flush();
                 driver.port_mut().client.leave();
@@ -96,20 +111,20 @@ fn time(machine: &Machine, body: fn(u32, &mut Seat) -> Time) -> Time {
         let (first, second) = (rank(0), rank(1));
         let took = first.join().unwrap_or(Time::ZERO);
         let _ = second.join();
-        arena.close();
+        segment.close();
         let _ = model.join();
         took
     })
 }
 
-/// Half of a round trip, from what the clock says at the beginning and at the end.
-fn half(driver: &Seat, began: Time) -> Time {
+/// Half of a round trip, from when the round trips began to now.
+fn half(driver: &RankDriver, began: Time) -> Time {
     let rounds = driver.port().client.now() - began;
     Time::ps(rounds.as_ps() / u64::from(2 * ROUNDS))
 }
 
-fn botf(me: u32, driver: &mut Seat) -> Time {
-    let (peer, mut seen) = (1 - me, 0);
+fn botf(me: u32, driver: &mut RankDriver) -> Time {
+    let (peer, mut nwa) = (1 - me, 0);
     let mut began = Time::ZERO;
     for round in 0..=ROUNDS {
         if round == 1 {
@@ -117,32 +132,32 @@ fn botf(me: u32, driver: &mut Seat) -> Time {
         }
         for turn in 0..2 {
             if turn == me {
-                driver.throw(peer, &Request::Append { data: vec![0; 32] });
+                driver.send_alone(peer, &Request::Append { data: vec![0; 32] });
             } else {
-                seen += 32;
-                driver.sees(peer, seen);
+                nwa += 32;
+                driver.await_nwa(peer, nwa);
             }
         }
     }
     half(driver, began)
 }
 
-fn load(me: u32, driver: &mut Seat) -> Time {
+fn load(me: u32, driver: &mut RankDriver) -> Time {
     if me != 0 {
         return Time::ZERO;
     }
-    driver.glimpse(128);
+    driver.load_alone(128);
     let began = driver.port().client.now();
     for _ in 0..2 * ROUNDS {
-        driver.glimpse(128);
+        driver.load_alone(128);
     }
     half(driver, began)
 }
 
-fn eager(me: u32, driver: &mut Seat) -> Time {
+fn eager(me: u32, driver: &mut RankDriver) -> Time {
     let mut count = Count(0);
     let mut began = Time::ZERO;
-    // As long as the head of an eager message of the device above.
+    // The length of the head of the device's eager messages.
     let head = [0; 16];
     for round in 0..=ROUNDS {
         if round == 1 {
@@ -153,8 +168,8 @@ fn eager(me: u32, driver: &mut Seat) -> Time {
                 let sent = driver.send(1 - me, 1, false, &head, &[]);
                 debug_assert_eq!(sent, Sent::Taken);
             } else {
-                let wanted = count.0 + 1;
-                while count.0 < wanted {
+                let next = count.0 + 1;
+                while count.0 < next {
                     if driver.poll(&mut count) == Ok(0) {
                         driver.wait();
                     }
@@ -165,8 +180,12 @@ fn eager(me: u32, driver: &mut Seat) -> Time {
     half(driver, began)
 }
 
-/// The time that rank 0 takes, after the rings have been set up.
-fn spent(me: u32, driver: &mut Seat, what: impl FnOnce(&mut Seat, Remote, Addressing)) -> Time {
+/// The time that `what` takes on rank 0, after the rings have been set up.
+fn spent(
+    me: u32,
+    driver: &mut RankDriver,
+    what: impl FnOnce(&mut RankDriver, Remote, Addressing),
+) -> Time {
     if me != 0 {
         return Time::ZERO;
     }
@@ -177,13 +196,13 @@ fn spent(me: u32, driver: &mut Seat, what: impl FnOnce(&mut Seat, Remote, Addres
         stride,
         count,
     };
-    let memory = driver.exposed();
+    let memory = driver.free_memory_at();
     let began = driver.port().client.now();
     what(driver, Remote { rank: 1, memory }, column);
     driver.port().client.now() - began
 }
 
-fn put_vector(me: u32, driver: &mut Seat) -> Time {
+fn put_vector(me: u32, driver: &mut RankDriver) -> Time {
     spent(me, driver, |driver, there, column| {
         let row = vec![1; (COLUMN.0 * COLUMN.1) as usize];
         let own = there.memory;
@@ -193,7 +212,7 @@ fn put_vector(me: u32, driver: &mut Seat) -> Time {
     })
 }
 
-fn put_blocks(me: u32, driver: &mut Seat) -> Time {
+fn put_blocks(me: u32, driver: &mut RankDriver) -> Time {
     spent(me, driver, |driver, there, _| {
         let block = vec![1; COLUMN.1 as usize];
         for i in 0..COLUMN.0 {
@@ -204,7 +223,7 @@ fn put_blocks(me: u32, driver: &mut Seat) -> Time {
     })
 }
 
-fn get_vector(me: u32, driver: &mut Seat) -> Time {
+fn get_vector(me: u32, driver: &mut RankDriver) -> Time {
     spent(me, driver, |driver, there, column| {
         let mut row = vec![0; (COLUMN.0 * COLUMN.1) as usize];
         let own = there.memory;
@@ -213,61 +232,75 @@ fn get_vector(me: u32, driver: &mut Seat) -> Time {
     })
 }
 
-fn get_whole(me: u32, driver: &mut Seat) -> Time {
+fn get_whole(me: u32, driver: &mut RankDriver) -> Time {
     spent(me, driver, |driver, there, _| {
         let mut whole = vec![0; ((COLUMN.0 - 1) * COLUMN.2 + COLUMN.1) as usize];
         driver.get(there, &mut whole);
     })
 }
 
-/// Counts what comes.
+/// Counts messages.
 struct Count(u32);
 
 impl Upcall for Count {
-    fn arrived(&mut self, _from: u32, _message: u8, _bytes: &[u8]) {
+    fn on_message(&mut self, _from: u32, _message: u8, _bytes: &[u8]) {
         self.0 += 1;
     }
-    fn room(&mut self, _from: u32, _message: u8, _head: &[u8], _left: usize) -> Option<&mut [u8]> {
+    fn stream_buffer(
+        &mut self,
+        _from: u32,
+        _message: u8,
+        _head: &[u8],
+        _left: usize,
+    ) -> Option<&mut [u8]> {
         None
     }
-    fn placed(&mut self, _from: u32, _message: u8, _head: &[u8], _bytes: usize) {}
-    fn part(&mut self, _from: u32, _message: u8, _head: &[u8], _bytes: &[u8]) {}
+    fn stream_placed(&mut self, _from: u32, _message: u8, _head: &[u8], _bytes: usize) {}
+    fn stream_part(&mut self, _from: u32, _message: u8, _head: &[u8], _bytes: &[u8]) {}
 }
 
-impl Seat {
-    /// BOTF without anything around it.
-    fn throw(&mut self, to: u32, request: &Request) {
+impl RankDriver {
+    /// Sends one packet by BOTF.
+    fn send_alone(&mut self, to: u32, request: &Request) {
         while !self.has_slot() {
             self.port_mut().client.wait(Time::ZERO);
         }
-        self.fly(to, request);
+        self.send_packet(to, request);
     }
 
-    /// Reads NWA of a peer's ring until it is this.
-    fn sees(&mut self, from: u32, nwa: u32) {
-        let word = Word::Nwa(self.sender_of(from));
-        self.until(word, nwa);
+    /// Reads NWA of a peer's ring until it has reached `nwa`.
+    fn await_nwa(&mut self, from: u32, nwa: u32) {
+        let word = LlcmWord::Nwa(self.sender_of(from));
+        self.await_counter(word, nwa);
     }
 
-    /// VL of so many bytes, and its end.
-    fn glimpse(&mut self, bytes: u32) {
+    /// Does a VL of `bytes` bytes, and waits for its end.
+    fn load_alone(&mut self, bytes: u32) {
         self.vector_load(0, 0, bytes);
-        self.until(Word::VectorsDone, self.vectors_issued());
+        self.await_counter(LlcmWord::VectorsDone, self.vectors_issued);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine;
+    use crate::machine::{self, Nic};
+
+    fn read(name: &str) -> (Platform, Figures) {
+        let (file, text) = machine::find(name).unwrap();
+        let machine = machine::read(&file, &text).unwrap();
+        match machine.nic {
+            Nic::Dimmnet2(figures) => (machine.platform, *figures),
+            _ => unreachable!("a card of DIMMnet-2"),
+        }
+    }
 
     #[test]
     fn strided_data_take_less_time_by_vector_commands() {
         for name in ["dimmnet2", "dimmnet2-planned"] {
-            let (file, text) = machine::find(name).unwrap();
-            let machine = machine::read(&file, &text).unwrap();
-            let took = strided(&machine).unwrap();
-            assert_eq!(strided(&machine), Some(took));
+            let (platform, figures) = read(name);
+            let took = strided(&platform, &figures);
+            assert_eq!(strided(&platform, &figures), took);
             assert!(took.put_vector < took.put_blocks, "{name}: {took:?}");
             assert!(took.get_vector < took.get_whole, "{name}: {took:?}");
         }
@@ -275,10 +308,9 @@ mod tests {
 
     #[test]
     fn the_parts_are_the_same_each_time() {
-        let (file, text) = machine::find("dimmnet2").unwrap();
-        let machine = machine::read(&file, &text).unwrap();
-        let first = parts(&machine).unwrap();
-        assert_eq!(parts(&machine), Some(first));
+        let (platform, figures) = read("dimmnet2");
+        let first = parts(&platform, &figures);
+        assert_eq!(parts(&platform, &figures), first);
         assert!(first.load < first.botf && first.botf < first.driver);
     }
 }

@@ -1,17 +1,22 @@
-//! Virtual time: one queue of what happens next, and the ranks that stop and go.
+//! Virtual time: a discrete-event kernel, and the ranks that run and stop under it.
+//!
+//! It knows no card and no network. A [`Model`] is the hardware, a [`Server`] runs it, a
+//! [`Client`] is a rank's side, and a [`ModelSegment`] is the memory between the two.
 
-mod arena;
 mod client;
-mod manner;
-mod record;
+mod encoding;
+mod event_horizon;
+mod handover;
+mod model;
+mod segment;
 mod server;
-mod sight;
 mod trace;
 
-pub use arena::{Arena, ArenaError};
 pub use client::{Client, Cost, Event, sleep};
-pub use record::RECORD_MAX;
-pub use server::{Ended, Kernel, Model, Nonsense, RankUse, Server, Sight};
+pub use encoding::RECORD_MAX_BYTES;
+pub use model::{InvalidCommand, Model, Observers};
+pub use segment::{ModelSegment, ModelSegmentError};
+pub use server::{Completed, Kernel, RankUsage, Server};
 pub use trace::{Trace, Track};
 
 /// A rank of the job, by its number in MPI_COMM_WORLD.

@@ -1,13 +1,13 @@
-//! A timeline in the form that Perfetto (ui.perfetto.dev) and Chrome read: the Trace Event Format's
-//! JSON.
+//! A timeline in the Trace Event Format (JSON), which Perfetto (ui.perfetto.dev) and Chrome read.
 
-use crate::{Rank, Time};
+use super::Rank;
+use crate::time::Time;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// A line of the timeline.
+/// A row of the timeline.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Track {
     /// What a rank does.
@@ -19,7 +19,7 @@ pub enum Track {
 }
 
 impl Track {
-    /// Group and line, as the format numbers them.
+    /// Group and row, as the format numbers them (`pid` and `tid`).
     fn numbers(self) -> (u32, u32) {
         match self {
             Track::Rank(n) => (1, n),
@@ -38,9 +38,10 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Begins the file; `links`: what the links are called.
+    /// Begins the file. `links`: the links' names.
     ///
-    /// Errors: it cannot be written.
+    /// # Errors
+    /// The file cannot be written.
     pub fn create(path: &Path, links: Vec<String>) -> io::Result<Trace> {
         let mut out = BufWriter::new(File::create(path)?);
         write!(out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
@@ -59,7 +60,7 @@ impl Trace {
         })
     }
 
-    /// Notes a span. What cannot be written (a full disk) is left out from then on.
+    /// Adds a span. After a write has failed (a full disk) nothing more is written.
     pub fn span(&mut self, track: Track, name: &str, began: Time, ended: Time) {
         if !self.failed && self.write(track, name, began, ended).is_err() {
             self.failed = true;
@@ -94,14 +95,14 @@ impl Trace {
         )
     }
 
-    /// Ends the file. False: something could not be written.
+    /// Ends the file. Returns false if something could not be written.
     pub fn end(mut self) -> bool {
         let ended = write!(self.out, "\n]}}\n").and_then(|()| self.out.flush());
         ended.is_ok() && !self.failed
     }
 }
 
-/// As JSON wants it within quotes.
+/// The text escaped for a JSON string.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,29 +1,24 @@
-//! A machine in words: each figure, what it means, where it comes from.
+//! A machine as text for people: each figure, what it means, and where it comes from.
 
-use super::{About, Cpu, Machine, Memory, Network, Nic, Nodes};
-use crate::{dimmnet2, put};
+use super::Machine;
+use crate::platform::{About, Cpu, Memory, Network, Nodes};
 use std::fmt::Write;
 
 type Meanings = &'static [(&'static str, &'static str)];
 
-/// The machine's file, figure by figure. `text` is the file as it was read.
+/// The machine's file, figure by figure. `text` is the file's text.
 pub fn explain(machine: &Machine, text: &str) -> String {
-    let About { name, about, notes } = &machine.machine;
+    let About { name, about, notes } = &machine.platform.about;
     let mut out = format!("{name}: {about}\n");
     if !notes.is_empty() {
         let _ = writeln!(out, "\n{}", notes.trim());
     }
-    let nic: Meanings = match &machine.nic {
-        Nic::Put(f) if f.is_loggp() => put::Loggp::MEANINGS,
-        Nic::Put(_) => put::Figures::MEANINGS,
-        Nic::Dimmnet2(_) => dimmnet2::figures::Figures::MEANINGS,
-    };
     let parts: [(&str, Meanings); 5] = [
         ("nodes", Nodes::MEANINGS),
         ("cpu", Cpu::MEANINGS),
         ("memory", Memory::MEANINGS),
         ("network", Network::MEANINGS),
-        ("nic", nic),
+        ("nic", machine.nic.kind().meanings()),
     ];
     let Ok(file) = toml::from_str::<toml::Table>(text) else {
         return out;

@@ -1,26 +1,24 @@
 //! Reading machine files.
 
-use super::{About, Cpu, Machine, Memory, Network, Nic, Nodes, Topology};
-use crate::{dimmnet2, put};
+use super::registry::{KINDS, read_nic};
+use super::{Machine, Nic};
+use crate::platform::{About, Cpu, Memory, Network, Nodes, Platform};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-
-/// The kinds of card that a file can name.
-pub(super) const KINDS: [&str; 4] = ["remote-write", "loggp", "fasthsl", "dimmnet2"];
 
 /// What is wrong with a machine file, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// It is no machine file: what, on which line.
+    /// It is not a machine file.
     #[error("{file}, line {line}: {what}\n    {text}")]
     Wrong {
         /// The file's name.
         file: String,
-        /// Counted from 1.
+        /// The line's number, from 1.
         line: usize,
-        /// What is wrong, and what could stand there.
+        /// What is wrong, and what could stand there instead.
         what: String,
-        /// The line.
+        /// The line's text.
         text: String,
     },
     /// Its figures do not fit each other.
@@ -28,15 +26,15 @@ pub enum FileError {
     Misfit {
         /// The file's name.
         file: String,
-        /// Which, and what they should be.
+        /// Which figures, and what they should be.
         what: String,
     },
 }
 
-/// What every file has; the card is read according to its kind.
+/// The tables of a file. `N` is the card's.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Whole<N> {
+struct Tables<N> {
     machine: About,
     nodes: Nodes,
     cpu: Cpu,
@@ -45,56 +43,59 @@ struct Whole<N> {
     nic: N,
 }
 
-/// Enough to know the kind.
+/// Enough of a file to know its kind of card.
 #[derive(Deserialize)]
-struct Kind {
-    nic: KindOfNic,
+struct KindOnly {
+    nic: NicKindOnly,
 }
+/// The part of the `[nic]` table that every kind has.
 #[derive(Deserialize)]
-struct KindOfNic {
+struct NicKindOnly {
     kind: toml::Spanned<String>,
 }
 
-/// Reads a machine file; `file` is its name, for messages.
+/// Reads a machine file. `file` is its name, for messages.
 ///
 /// # Errors
 /// Which line is wrong and what could stand there, or which figures do not fit each other.
 pub fn read(file: &str, text: &str) -> Result<Machine, FileError> {
-    let kind = parse::<Kind>(file, text)?.nic.kind;
-    let machine = match kind.get_ref().as_str() {
-        "remote-write" | "fasthsl" => whole::<put::Figures>(file, text, Nic::Put)?,
-        "loggp" => whole::<put::Loggp>(file, text, |f| Nic::Put(f.into()))?,
-        "dimmnet2" => {
-            whole::<dimmnet2::figures::Figures>(file, text, |f| Nic::Dimmnet2(Box::new(f)))?
-        }
-        other => {
-            let what = format!(
-                "there is no nic of kind \"{other}\"; there are {}",
-                KINDS.join(", ")
-            );
-            return Err(wrong(file, text, kind.span().start, what));
-        }
+    let kind = parse::<KindOnly>(file, text)?.nic.kind;
+    let Some(machine) = read_nic(kind.get_ref(), file, text) else {
+        let what = format!(
+            "there is no nic of kind \"{}\"; there are {}",
+            kind.get_ref(),
+            KINDS.join(", ")
+        );
+        return Err(wrong(file, text, kind.span().start, what));
     };
-    check(&machine).map_err(|what| FileError::Misfit {
-        file: file.into(),
-        what,
-    })?;
+    let machine = machine?;
+    machine
+        .platform
+        .check()
+        .and_then(|()| machine.nic.kind().check())
+        .map_err(|what| FileError::Misfit {
+            file: file.into(),
+            what,
+        })?;
     Ok(machine)
 }
 
-fn whole<N: DeserializeOwned>(
+/// Reads the tables of a file whose card's figures are `N`. `nic` makes the card of them.
+pub(super) fn read_tables<N: DeserializeOwned>(
     file: &str,
     text: &str,
     nic: impl FnOnce(N) -> Nic,
 ) -> Result<Machine, FileError> {
-    let w = parse::<Whole<N>>(file, text)?;
+    let tables = parse::<Tables<N>>(file, text)?;
     Ok(Machine {
-        machine: w.machine,
-        nodes: w.nodes,
-        cpu: w.cpu,
-        memory: w.memory,
-        network: w.network,
-        nic: nic(w.nic),
+        platform: Platform {
+            about: tables.machine,
+            nodes: tables.nodes,
+            cpu: tables.cpu,
+            memory: tables.memory,
+            network: tables.network,
+        },
+        nic: nic(tables.nic),
     })
 }
 
@@ -116,60 +117,32 @@ fn wrong(file: &str, text: &str, at: usize, what: String) -> FileError {
     }
 }
 
-/// Do the figures fit each other?
-fn check(m: &Machine) -> Result<(), String> {
-    let at_least = |name: &str, value: u64, least: u64| {
-        if value < least {
-            return Err(format!("{name} is {value}; it must be at least {least}"));
-        }
-        Ok(())
-    };
-    at_least("nodes.count", m.nodes.count.value.0.into(), 1)?;
-    at_least("cpu.clock (in picoseconds)", m.cpu.clock.value.as_ps(), 1)?;
-    at_least("network.packet", m.network.packet.value.0, 32)?;
-    if let Some(factor) = m.cpu.factor
-        && !(factor.is_finite() && factor > 0.0)
-    {
-        return Err(format!("cpu.factor is {factor}; it must be above 0"));
-    }
-    if m.network.topology == Topology::Tree
-        && m.network.leaf.as_ref().is_none_or(|l| l.value.0 == 0)
-    {
-        return Err("a tree needs network.leaf, the number of nodes on a leaf switch".into());
-    }
-    if m.network.uplinks.as_ref().is_some_and(|u| u.value.0 == 0) {
-        return Err("network.uplinks is 0; a leaf switch needs one at least".into());
-    }
-    match &m.nic {
-        Nic::Put(f) => f.check(),
-        Nic::Dimmnet2(f) => f.check(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{Quantity, known};
+    use crate::machine::built_in;
+    use crate::platform::Quantity;
+    use crate::time::Time;
 
-    fn said(text: &str) -> String {
+    fn error_of(text: &str) -> String {
         read("my.toml", text).unwrap_err().to_string()
     }
 
     #[test]
-    fn every_machine_that_comes_with_ferry_is_sound() {
-        for machine in known() {
+    fn every_built_in_machine_is_valid() {
+        for machine in built_in() {
             let read = read(machine.name, machine.text).unwrap_or_else(|e| panic!("{e}"));
-            assert_eq!(read.machine.name, machine.name);
+            assert_eq!(read.platform.about.name, machine.name);
             assert_eq!(Machine::decode(&read.encode()).as_ref(), Some(&read));
         }
     }
 
     #[test]
     fn mistakes_are_named_with_their_line() {
-        let good = known().find(|m| m.name == "cluster40").unwrap().text;
+        let good = built_in().find(|m| m.name == "cluster40").unwrap().text;
         let with = |from: &str, to: &str| {
             assert!(good.contains(from), "{from}");
-            said(&good.replacen(from, to, 1))
+            error_of(&good.replacen(from, to, 1))
         };
         let text = with("\"40 Gbit/s\"", "\"40 Gbit\"");
         assert!(
@@ -209,7 +182,7 @@ mod tests {
 
     #[test]
     fn fuzz_machine_files() {
-        let seeds: Vec<Vec<u8>> = known().map(|m| m.text.into()).collect();
+        let seeds: Vec<Vec<u8>> = built_in().map(|m| m.text.into()).collect();
         ferry_fuzz::fuzz("fuzz_machine_files", &seeds, |bytes| {
             let text = String::from_utf8_lossy(bytes);
             match read("fuzz", &text) {
@@ -225,13 +198,11 @@ mod tests {
 
     #[test]
     fn fuzz_machines_between_processes() {
-        let seeds: Vec<Vec<u8>> = known()
+        let seeds: Vec<Vec<u8>> = built_in()
             .map(|m| read(m.name, m.text).unwrap().encode())
             .collect();
         ferry_fuzz::fuzz("fuzz_machines_between_processes", &seeds, |bytes| {
             Machine::decode(bytes).is_some()
         });
     }
-
-    use crate::Time;
 }

@@ -1,15 +1,16 @@
 //! Routes by what their links are called, and times of packets that share links.
 
 use super::*;
-use crate::machine::{self, Count, Figure};
-use crate::{Arena, Client, Model, Nonsense, Server, Sight};
+use crate::kernel::{Client, InvalidCommand, Model, ModelSegment, Observers, Server};
+use crate::machine;
+use crate::platform::{Count, Figure};
 use std::collections::HashSet;
 use std::thread;
 
 /// The network of the machine cluster40, as a tree.
-fn tree(leaf: u32, uplinks: u32) -> Figures {
+fn tree(leaf: u32, uplinks: u32) -> platform::Network {
     let (file, text) = machine::find("cluster40").unwrap();
-    let mut figures = machine::read(&file, &text).unwrap().network;
+    let mut figures = machine::read(&file, &text).unwrap().platform.network;
     figures.topology = Topology::Tree;
     figures.leaf = Some(Figure::of(Count(leaf)));
     figures.uplinks = Some(Figure::of(Count(uplinks)));
@@ -66,9 +67,9 @@ impl Model for Wires {
         _kind: u32,
         bytes: &[u8],
         kernel: &mut Kernel<Packet<u32>>,
-    ) -> Result<(), Nonsense> {
+    ) -> Result<(), InvalidCommand> {
         let &[to, hundreds] = bytes else {
-            return Err(Nonsense("no packet"));
+            return Err(InvalidCommand("no packet"));
         };
         let (to, now) = (u32::from(to), kernel.now());
         let what = (from, u64::from(hundreds) * 100);
@@ -76,34 +77,34 @@ impl Model for Wires {
         Ok(())
     }
 
-    fn due(&mut self, packet: Packet<u32>, kernel: &mut Kernel<Packet<u32>>) {
-        if let Some(to) = self.0.due(kernel, packet, |p| p) {
-            kernel.tell(to, 1, &[]);
+    fn event(&mut self, packet: Packet<u32>, kernel: &mut Kernel<Packet<u32>>) {
+        if let Some(to) = self.0.forward(kernel, packet, |p| p) {
+            kernel.notify(to, 1, &[]);
         }
     }
 
-    fn sight(&self, _packet: &Packet<u32>) -> Sight {
-        Sight::All(Time::ZERO)
+    fn observers(&self, _packet: &Packet<u32>) -> Observers {
+        Observers::All(Time::ZERO)
     }
 }
 
 /// When packets of so many hundred bytes arrive that leave at the same time, by receiver; and what
 /// the links were used for.
 fn arrivals(
-    figures: &Figures,
+    figures: &platform::Network,
     nodes: u32,
     packets: &[(u32, u32, u8)],
 ) -> (Vec<Time>, Vec<LinkUse>) {
-    let arena = Arena::create(nodes, 0, b"").unwrap();
+    let segment = ModelSegment::create(nodes, 0, b"").unwrap();
     let wires = Wires(Network::new(figures, nodes));
-    let server = Server::new(arena.clone(), wires, None);
+    let server = Server::new(segment.clone(), wires, None);
     thread::scope(|s| {
         let running = s.spawn(|| server.run(|_| {}));
         let ranks: Vec<_> = (0..nodes)
             .map(|me| {
-                let arena = arena.clone();
+                let segment = segment.clone();
                 s.spawn(move || {
-                    let mut client = Client::join(arena, me);
+                    let mut client = Client::join(segment, me);
                     for (_, to, hundreds) in packets.iter().filter(|p| p.0 == me) {
                         client.command(1, &[&[*to as u8, *hundreds]]);
                     }
@@ -120,10 +121,10 @@ fn arrivals(
             })
             .collect();
         let times = ranks.into_iter().map(|r| r.join().unwrap()).collect();
-        arena.close();
+        segment.close();
         let ended = running.join().unwrap();
-        assert!(ended.broken.is_none());
-        (times, ended.model.0.used())
+        assert!(ended.invalid.is_none());
+        (times, ended.model.0.usage())
     })
 }
 

@@ -9,8 +9,9 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use ferry_fabric::machine::{self, Compute, Machine};
-use ferry_fabric::{Arena, Time};
+use ferry_fabric::machine::{self, Machine};
+use ferry_fabric::platform::Compute;
+use ferry_fabric::{ModelSegment, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -30,7 +31,7 @@ const REAP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// mpiexec's handle on the model's process.
 pub(super) struct MachineModel {
-    arena: Arena,
+    memory: ModelSegment,
     name: String,
     pid: i32,
     pipe: File,
@@ -58,20 +59,20 @@ pub(super) fn prepare(
     let (file, text) = machine::find(&asked.name).map_err(wrong)?;
     let mut machine = machine::read(&file, &text).map_err(|e| wrong(e.to_string()))?;
     match asked.compute {
-        Some(0.0) => machine.cpu.compute = Compute::Zero,
+        Some(0.0) => machine.platform.cpu.compute = Compute::Zero,
         Some(factor) => {
-            machine.cpu.compute = Compute::Measured;
-            machine.cpu.factor = Some(factor);
+            machine.platform.cpu.compute = Compute::Measured;
+            machine.platform.cpu.factor = Some(factor);
         }
         None => {}
     }
-    let (ranks, most) = (starter.ranks(), machine.ranks_max());
+    let (ranks, most) = (starter.ranks(), machine.platform.ranks_max());
     if ranks as u64 > most {
         return Err(wrong(format!(
             "machine {} has room for {most} ranks ({} nodes of {}), and the job has {ranks}",
-            machine.machine.name,
-            machine.nodes.count.value.0,
-            machine.processes()
+            machine.platform.about.name,
+            machine.platform.nodes.count.value.0,
+            machine.platform.processes()
         )));
     }
     if let Some(path) = &asked.trace {
@@ -79,16 +80,16 @@ pub(super) fn prepare(
         File::create(path)
             .map_err(|e| wrong(format!("--machine-trace {}: {e}", path.display())))?;
     }
-    let arena = Arena::create(ranks as u32, machine.card_memory(), &machine.encode())
+    let memory = ModelSegment::create(ranks as u32, machine.mapped_bytes(), &machine.encode())
         .map_err(|e| StartError::new(e.to_string()))?;
-    let fd = arena.fd().try_clone_to_owned();
+    let fd = memory.fd().try_clone_to_owned();
     let fd = fd.map_err(|e| StartError::new(format!("a descriptor for the machine: {e}")))?;
     starter.node.segment.machine = Some(fd);
     // On the machine each rank has a processor. What the library chooses must not depend on the
     // cores of this host.
     starter.node.set_cores(ranks as u32);
-    if machine.cpu.compute == Compute::Zero && bind == Binding::Share {
-        arena.spread(&starter.bind_all_to_one_cpu());
+    if machine.platform.cpu.compute == Compute::Zero && bind == Binding::Share {
+        memory.set_cpus(&starter.bind_all_to_one_cpu());
     }
     Ok(())
 }
@@ -104,12 +105,12 @@ impl LocalRanks {
         let Some(fd) = &self.starter.node.segment.machine else {
             return Ok(None);
         };
-        let arena = Arena::open(fd.try_clone()?).map_err(io::Error::other)?;
-        let Some(machine) = Machine::decode(&arena.machine()) else {
+        let memory = ModelSegment::open(fd.try_clone()?).map_err(io::Error::other)?;
+        let Some(machine) = Machine::decode(&memory.machine()) else {
             return Err(io::Error::other("the machine's description is lost"));
         };
         if asked.trace.is_some() {
-            arena.trace();
+            memory.enable_trace();
         }
         // If all ranks are bound to one CPU, the model is bound to it, too.
         let cpus = match self.starter.cpus_of(0) {
@@ -125,7 +126,7 @@ impl LocalRanks {
             0 => {
                 drop(pipe);
                 bind(&cpus);
-                model(asked, &machine, arena, end.into(), parent)
+                model(asked, &machine, memory, end.into(), parent)
             }
             -1 => return Err(io::Error::last_os_error()),
             pid => pid,
@@ -134,8 +135,8 @@ impl LocalRanks {
         let token = epoll::EventData::new_u64(EVENT_MODEL);
         epoll::add(epoll, &pipe, token, epoll::EventFlags::IN)?;
         Ok(Some(MachineModel {
-            arena,
-            name: machine.machine.name,
+            memory,
+            name: machine.platform.about.name,
             pid,
             pipe: pipe.into(),
             received: Vec::new(),
@@ -170,7 +171,7 @@ fn bind(cpus: &[usize]) {
 fn model(
     asked: &options::MachineOptions,
     machine: &Machine,
-    arena: Arena,
+    memory: ModelSegment,
     mut out: File,
     parent: u32,
 ) -> ! {
@@ -182,7 +183,7 @@ fn model(
         }
     }
     let mut stuck = out.try_clone();
-    let outcome = ferry_fabric::serve(machine, arena, asked.trace.as_deref(), |now| {
+    let outcome = machine.run(memory, asked.trace.as_deref(), |now| {
         if let Ok(out) = &mut stuck {
             // If mpiexec is gone, nobody reads this.
             let _ = writeln!(out, "stuck {}", now.as_ps());
@@ -190,7 +191,7 @@ fn model(
     });
     let said = match outcome {
         Ok(outcome) => {
-            let broken = outcome.broken.map(|b| format!("broken {b}\n"));
+            let broken = outcome.failure.map(|b| format!("broken {b}\n"));
             broken.unwrap_or_default() + "report\n" + &outcome.report.table()
         }
         Err(text) => format!("broken {text}\n"),
@@ -203,7 +204,7 @@ fn model(
 impl MachineModel {
     /// A rank's process has ended.
     pub(super) fn gone(&self, rank: usize) {
-        self.arena.gone(rank as u32);
+        self.memory.mark_exited(rank as u32);
     }
 
     /// Reads what the model has written. `false` if it has ended.
@@ -229,7 +230,7 @@ impl MachineModel {
     /// Waits for the model's end, and keeps its report.
     fn end(&mut self) {
         self.stopping = true;
-        self.arena.close();
+        self.memory.close();
         let end = Instant::now() + REAP_TIMEOUT;
         while self.read() {
             let left = end.saturating_duration_since(Instant::now());
@@ -319,7 +320,7 @@ impl Job<'_> {
         if !m.on_terminal || real < PROGRESS_LINE_DELAY || m.stopping {
             return;
         }
-        let (ps, commands) = m.arena.progress();
+        let (ps, commands) = m.memory.progress();
         let text = format!(
             "\r\x1b[2K{}: {:.6} s of virtual time, {:.1} s real, {commands} hardware commands",
             m.name,

@@ -1,7 +1,7 @@
 //! The transports of a job whose processes are all in this one, and their inboxes.
 
 use super::memory::{Cards, Memory};
-use ferry_fabric::{Arena, machine};
+use ferry_fabric::{ModelSegment, machine};
 use ferry_job::{NodeJob, RankInfo, Segment};
 use ferry_transport::model::Model;
 use ferry_transport::shm::Shm;
@@ -150,11 +150,11 @@ impl RendezvousOffload for Turns {
 fn model(size: u32, name: &str) -> Transports {
     let (file, text) = machine::find(name).unwrap();
     let machine = machine::read(&file, &text).unwrap();
-    let arena = Arena::create(size, machine.card_memory(), &machine.encode()).unwrap();
-    let hardware = arena.clone();
-    std::thread::spawn(move || ferry_fabric::serve(&machine, hardware, None, |_| {}));
+    let segment = ModelSegment::create(size, machine.mapped_bytes(), &machine.encode()).unwrap();
+    let hardware = segment.clone();
+    std::thread::spawn(move || machine.run(hardware, None, |_| {}));
     let open = |rank| {
-        let fd = arena.fd().try_clone_to_owned().unwrap();
+        let fd = segment.fd().try_clone_to_owned().unwrap();
         let mut transport = Turns(Model::open(fd, rank, size, true).unwrap());
         transport.turn(|_| ());
         Box::new(transport) as Box<dyn Transport>

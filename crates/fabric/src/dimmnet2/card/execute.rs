@@ -1,29 +1,67 @@
 //! Executing commands: what they read, which packets they send, and what they leave on the card.
 
-use super::{Card, CardError, Effect, InHand, Local, Port, Prepared, Seen, Wanted, Word};
-use crate::Time;
-use crate::dimmnet2::command::{Command, LINE, Place};
-use crate::dimmnet2::packet::{Packet, Process, Request, parse};
-use crate::dimmnet2::pattern::Pattern;
-use crate::dimmnet2::ring::Ring;
+use super::command::{CardError, Command, LINE_BYTES, Location};
+use super::packet::{Packet, Process, Request, parse};
+use super::pattern::Pattern;
+use super::ring::Ring;
+use super::state::{PendingLoad, ProcessState};
+use super::{Card, Effect, LlcmWord, Visible};
+use crate::time::Time;
+
+/// A command that is being executed.
+pub(super) struct CurrentCommand {
+    pub name: &'static str,
+    pub port: u16,
+    /// It goes to the network.
+    pub remote: bool,
+    pub execution: Result<Execution, CardError>,
+}
+
+/// What executing a command does.
+pub(super) struct Execution {
+    pub cycles: u64,
+    /// Sent at its end.
+    packets: Vec<Packet>,
+    /// Done at its end.
+    local: Option<LocalAction>,
+}
+
+/// What a command does on its own card.
+#[derive(Debug)]
+enum LocalAction {
+    /// Moves bytes between a window and the SO-DIMM. `is_load`: to the window.
+    Vector {
+        is_load: bool,
+        window: u32,
+        memory: u32,
+        pattern: Pattern,
+    },
+    /// Expects the packets of an RVL.
+    ExpectLoads {
+        from: Process,
+        loads: Vec<PendingLoad>,
+    },
+    /// Sets up the rings.
+    Rings { base: u32, size: u32, senders: u32 },
+}
 
 impl Card {
-    /// What a command comes to.
-    pub(super) fn prepare(&self, port: u16, command: &Command) -> Result<Prepared, CardError> {
+    /// Finds what executing a command does.
+    pub(super) fn prepare(&self, port: u16, command: &Command) -> Result<Execution, CardError> {
         let done = |cycles, packets, local| {
-            Ok(Prepared {
+            Ok(Execution {
                 cycles,
                 packets,
                 local,
             })
         };
-        let own = &self.ports[usize::from(port)];
-        let pace = &self.pace;
+        let own = &self.processes[usize::from(port)];
+        let timing = &self.timing;
         let from = Process {
             node: self.node,
             port,
         };
-        let begin = u64::from(pace.command);
+        let begin = u64::from(timing.command);
         match *command {
             Command::VectorLoad {
                 window,
@@ -38,9 +76,9 @@ impl Card {
                 let pattern = what.resolve(&own.write_window)?;
                 self.check_window(window, pattern.bytes())?;
                 self.check_memory(memory, &pattern)?;
-                let cycles = begin + pace.vector(&pattern);
-                let local = Local::Vector {
-                    loads: matches!(command, Command::VectorLoad { .. }),
+                let cycles = begin + timing.vector_cycles(&pattern);
+                let local = LocalAction::Vector {
+                    is_load: matches!(command, Command::VectorLoad { .. }),
                     window,
                     memory,
                     pattern,
@@ -57,15 +95,15 @@ impl Card {
                 let data = self.local_bytes(own, place, pattern.bytes())?;
                 let begin = begin
                     + match place {
-                        Place::Window(_) => 0,
-                        Place::Memory(_) => u64::from(pace.memory),
+                        Location::Window(_) => 0,
+                        Location::Memory(_) => u64::from(timing.memory),
                     };
                 let mut cycles = begin;
                 let mut packets = Vec::new();
                 for (offset, part) in self.parts(&pattern)? {
                     let bytes = data[offset as usize..][..part.bytes() as usize].to_vec();
-                    cycles += u64::from(pace.send)
-                        + pace.moving(part.bytes() + u64::from(part.list_bytes()));
+                    cycles += u64::from(timing.send)
+                        + timing.move_cycles(part.bytes() + u64::from(part.list_bytes()));
                     packets.push(Packet {
                         from,
                         to,
@@ -86,8 +124,8 @@ impl Card {
             } => {
                 let pattern = what.resolve(&own.write_window)?;
                 match into {
-                    Place::Window(at) => self.check_window(at, pattern.bytes())?,
-                    Place::Memory(at) => {
+                    Location::Window(at) => self.check_window(at, pattern.bytes())?,
+                    Location::Memory(at) => {
                         let bytes =
                             u32::try_from(pattern.bytes()).map_err(|_| CardError::Memory)?;
                         self.check_memory(at, &Pattern::Contiguous { bytes })?;
@@ -95,13 +133,13 @@ impl Card {
                 }
                 let mut cycles = begin;
                 let mut packets = Vec::new();
-                let mut wanted = Vec::new();
+                let mut loads = Vec::new();
                 for (offset, part) in self.parts(&pattern)? {
-                    cycles += u64::from(pace.send) + pace.moving(part.list_bytes().into());
-                    wanted.push(Wanted {
+                    cycles += u64::from(timing.send) + timing.move_cycles(part.list_bytes().into());
+                    loads.push(PendingLoad {
                         into: match into {
-                            Place::Window(at) => Place::Window(at + offset),
-                            Place::Memory(at) => Place::Memory(at + offset),
+                            Location::Window(at) => Location::Window(at + offset),
+                            Location::Memory(at) => Location::Memory(at + offset),
                         },
                         bytes: part.bytes(),
                         last: u64::from(offset) + part.bytes() == pattern.bytes(),
@@ -116,10 +154,14 @@ impl Card {
                         },
                     });
                 }
-                done(cycles, packets, Some(Local::Want { from: peer, wanted }))
+                done(
+                    cycles,
+                    packets,
+                    Some(LocalAction::ExpectLoads { from: peer, loads }),
+                )
             }
             Command::BlockOnTheFly { window, bytes } => {
-                if !window.is_multiple_of(LINE) {
+                if !window.is_multiple_of(LINE_BYTES) {
                     return Err(CardError::Alignment);
                 }
                 let end = window as usize + bytes as usize;
@@ -131,7 +173,7 @@ impl Card {
                     Request::Load { pattern, .. } => pattern.bytes(),
                     _ => 0,
                 };
-                if data > self.shape.packet.into() {
+                if data > self.capacity.packet.into() {
                     return Err(CardError::Packet);
                 }
                 let local = match &request {
@@ -139,19 +181,19 @@ impl Card {
                         pattern, window, ..
                     } => {
                         self.check_window(*window, pattern.bytes())?;
-                        let wanted = Wanted {
-                            into: Place::Window(*window),
+                        let loads = PendingLoad {
+                            into: Location::Window(*window),
                             bytes: pattern.bytes(),
                             last: true,
                         };
-                        Some(Local::Want {
+                        Some(LocalAction::ExpectLoads {
                             from: to,
-                            wanted: vec![wanted],
+                            loads: vec![loads],
                         })
                     }
                     _ => None,
                 };
-                let cycles = u64::from(pace.send) + pace.moving(bytes.into());
+                let cycles = u64::from(timing.send) + timing.move_cycles(bytes.into());
                 done(cycles, vec![Packet { from, to, request }], local)
             }
             Command::Rings {
@@ -164,7 +206,7 @@ impl Card {
                 if !fits || Ring::new(base.into(), size).is_none() {
                     return Err(CardError::Rings);
                 }
-                let local = Local::Rings {
+                let local = LocalAction::Rings {
                     base,
                     size,
                     senders,
@@ -179,7 +221,7 @@ impl Card {
             return Err(CardError::Alignment);
         }
         let end = u64::from(window).checked_add(bytes);
-        if end.is_none_or(|end| end > self.shape.window.into()) {
+        if end.is_none_or(|end| end > self.capacity.window.into()) {
             return Err(CardError::Window);
         }
         Ok(())
@@ -189,20 +231,25 @@ impl Card {
         let end = pattern
             .extent()
             .and_then(|e| e.checked_add(u64::from(memory)));
-        if end.is_none_or(|end| end > self.shape.memory.into()) {
+        if end.is_none_or(|end| end > self.capacity.memory.into()) {
             return Err(CardError::Memory);
         }
         Ok(())
     }
 
-    /// The bytes to send from a window or from memory.
-    fn local_bytes(&self, own: &Port, place: Place, bytes: u64) -> Result<Vec<u8>, CardError> {
-        match place {
-            Place::Window(at) => {
+    /// Reads the bytes to send from a window or from the SO-DIMM.
+    fn local_bytes(
+        &self,
+        own: &ProcessState,
+        location: Location,
+        bytes: u64,
+    ) -> Result<Vec<u8>, CardError> {
+        match location {
+            Location::Window(at) => {
                 self.check_window(at, bytes)?;
                 Ok(own.write_window[at as usize..][..bytes as usize].to_vec())
             }
-            Place::Memory(at) => {
+            Location::Memory(at) => {
                 let bytes = u32::try_from(bytes).map_err(|_| CardError::Memory)?;
                 self.check_memory(at, &Pattern::Contiguous { bytes })?;
                 let mut out = vec![0; bytes as usize];
@@ -212,10 +259,10 @@ impl Card {
         }
     }
 
-    /// A pattern as packets carry it: one run is cut into as many as it takes. Each part with its
-    /// offset in the bytes.
+    /// Cuts a pattern into the parts that packets carry, each with its offset in the bytes. Only a
+    /// contiguous pattern can be cut.
     fn parts(&self, pattern: &Pattern) -> Result<Vec<(u32, Pattern)>, CardError> {
-        let most = self.shape.packet;
+        let most = self.capacity.packet;
         match pattern {
             Pattern::Contiguous { bytes } if *bytes > most => Ok((0..*bytes)
                 .step_by(most as usize)
@@ -229,46 +276,47 @@ impl Card {
         }
     }
 
-    /// The command in hand is at its end.
-    pub(super) fn executed(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        let Some(InHand {
+    /// The current command is at its end.
+    pub(super) fn finish_command(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let Some(CurrentCommand {
             port,
             remote,
-            prepared,
+            execution,
             ..
-        }) = self.in_hand.take()
+        }) = self.current.take()
         else {
             return;
         };
-        match prepared {
-            Ok(prepared) => {
-                if let Some(local) = prepared.local {
-                    self.act(now, port, local, effects);
+        match execution {
+            Ok(execution) => {
+                if let Some(local) = execution.local {
+                    self.apply(now, port, local, effects);
                 }
-                for packet in prepared.packets {
+                for packet in execution.packets {
                     self.send(packet, effects);
                 }
             }
             Err(error) => self.fail(port, error, effects),
         }
-        if let Ok(own) = self.port(port) {
+        if let Ok(own) = self.process(port) {
             let (count, word) = if remote {
-                (&mut own.sends, Word::SendsDone)
+                (&mut own.sends_done, LlcmWord::SendsDone)
             } else {
-                (&mut own.vectors, Word::VectorsDone)
+                (&mut own.vectors_done, LlcmWord::VectorsDone)
             };
             *count = count.wrapping_add(1);
-            effects.push(Effect::Changed(port, Seen::Word(word)));
+            effects.push(Effect::Changed(port, Visible::Word(word)));
         }
     }
 
-    fn act(&mut self, now: Time, port: u16, local: Local, effects: &mut Vec<Effect>) {
-        let Ok(own) = self.port(port) else {
+    /// Does what a command does on its own card.
+    fn apply(&mut self, now: Time, port: u16, local: LocalAction, effects: &mut Vec<Effect>) {
+        let Ok(own) = self.process(port) else {
             return;
         };
         match local {
-            Local::Vector {
-                loads,
+            LocalAction::Vector {
+                is_load,
                 window,
                 memory,
                 pattern,
@@ -277,27 +325,29 @@ impl Card {
                 for (offset, bytes) in pattern.runs() {
                     let (address, place) = (u64::from(memory) + offset, at..at + bytes as usize);
                     at = place.end;
-                    if loads {
+                    if is_load {
                         own.memory.read(address, &mut own.prefetch_window[place]);
                     } else {
                         own.memory.write(address, &own.write_window[place]);
                     }
                 }
-                if loads {
-                    let seen = Seen::Window(window, at as u32 - window);
-                    effects.push(Effect::Changed(port, seen));
+                if is_load {
+                    let visible = Visible::Window(window, at as u32 - window);
+                    effects.push(Effect::Changed(port, visible));
                 }
             }
-            Local::Want { from, wanted } => own.wanted.entry(from).or_default().extend(wanted),
-            Local::Rings {
+            LocalAction::ExpectLoads { from, loads } => {
+                own.pending_loads.entry(from).or_default().extend(loads)
+            }
+            LocalAction::Rings {
                 base,
                 size,
                 senders,
             } => {
-                own.rings = Some((base, size, senders));
-                let early: Vec<Process> = own.waiting.keys().copied().collect();
-                for from in early {
-                    self.drain_later(now, port, from, effects);
+                own.ring_area = Some((base, size, senders));
+                let stalled: Vec<Process> = own.stalled.keys().copied().collect();
+                for from in stalled {
+                    self.schedule_drain(now, port, from, effects);
                 }
             }
         }

@@ -1,20 +1,21 @@
-//! The card alone, under a clock of the test's own.
+//! The card alone, under a clock of the tests' own.
 
+use super::command::{Addressing, Location};
+use super::packet::image;
+use super::pattern::Pattern;
+use super::pattern::tests::patterns;
 use super::*;
-use crate::dimmnet2::command::Addressing;
-use crate::dimmnet2::packet::image;
-use crate::dimmnet2::pattern::tests::patterns;
 use proptest::prelude::*;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-const SHAPE: Shape = Shape {
+const CAPACITY: Capacity = Capacity {
     processes: 2,
     window: 4096,
     memory: 64 * 1024,
     packet: 2048,
 };
-const PACE: Pace = Pace {
+const TIMING: Timing = Timing {
     cycle: Time::ns(10),
     bytes: 8,
     command: 9,
@@ -39,14 +40,14 @@ struct Bench {
 }
 
 enum What {
-    Event(Event),
+    CardEvent(CardEvent),
     Packet(Packet),
 }
 
 impl Bench {
     fn new() -> Bench {
         Bench {
-            cards: [0, 1].map(|n| Card::new(n, SHAPE, PACE)),
+            cards: [0, 1].map(|n| Card::new(n, CAPACITY, TIMING)),
             now: Time::ZERO,
             due: BinaryHeap::new(),
             what: Vec::new(),
@@ -62,7 +63,7 @@ impl Bench {
     fn follow(&mut self, node: usize, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Later(at, event) => self.set(at, node, What::Event(event)),
+                Effect::Schedule(at, event) => self.set(at, node, What::CardEvent(event)),
                 Effect::Send(packet) => {
                     let to = usize::from(packet.to.node);
                     self.set(self.now + WIRE, to, What::Packet(packet));
@@ -81,7 +82,7 @@ impl Bench {
             self.now = at;
             let (node, what) = self.what[n].take().unwrap();
             let effects = match what {
-                What::Event(event) => self.cards[node].event(at, event),
+                What::CardEvent(event) => self.cards[node].event(at, event),
                 What::Packet(packet) => self.cards[node].arrive(at, packet),
             };
             self.follow(node, effects);
@@ -99,7 +100,7 @@ impl Bench {
     }
 
     fn errors(&self) -> [u32; 2] {
-        [0, 1].map(|n| self.cards[n].word(0, Word::Errors))
+        [0, 1].map(|n| self.cards[n].word(0, LlcmWord::Errors))
     }
 }
 
@@ -118,8 +119,8 @@ fn a_vector_load_takes_what_its_parts_take() {
     bench.all();
     // 9 cycles for the command, 10 for the memory, 16 words.
     assert_eq!(bench.now, Time::ns(350));
-    assert_eq!(bench.cards[0].word(1, Word::VectorsDone), 1);
-    assert_eq!(bench.cards[0].word(0, Word::VectorsDone), 0);
+    assert_eq!(bench.cards[0].word(1, LlcmWord::VectorsDone), 1);
+    assert_eq!(bench.cards[0].word(0, LlcmWord::VectorsDone), 0);
 }
 
 #[test]
@@ -185,7 +186,7 @@ fn windows_have_edges_and_alignment() {
         (
             Command::RemoteStore {
                 to: process(1, 0),
-                from: Place::Memory(0),
+                from: Location::Memory(0),
                 memory: 0,
                 what: Addressing::Stride {
                     block: 64,
@@ -216,13 +217,13 @@ fn windows_have_edges_and_alignment() {
         let mut bench = Bench::new();
         bench.command(0, 0, command);
         bench.all();
-        let last = bench.cards[0].word(0, Word::LastError);
+        let last = bench.cards[0].word(0, LlcmWord::LastError);
         assert_eq!(CardError::from_number(last), Some(error), "{command:?}");
         assert_eq!(bench.errors(), [1, 0]);
         // The card goes on: the command counts as done.
         let card = &bench.cards[0];
         assert_eq!(
-            card.word(0, Word::VectorsDone) + card.word(0, Word::SendsDone),
+            card.word(0, LlcmWord::VectorsDone) + card.word(0, LlcmWord::SendsDone),
             1
         );
     }
@@ -237,7 +238,7 @@ fn a_process_cannot_reach_beyond_another_ones_memory() {
             0,
             Command::RemoteStore {
                 to: process(1, 0),
-                from: Place::Window(0),
+                from: Location::Window(0),
                 memory,
                 what: Addressing::Contiguous(bytes),
             },
@@ -247,7 +248,7 @@ fn a_process_cannot_reach_beyond_another_ones_memory() {
             0,
             Command::RemoteLoad {
                 from: process(1, 0),
-                into: Place::Window(0),
+                into: Location::Window(0),
                 memory,
                 what: Addressing::Contiguous(bytes),
             },
@@ -259,22 +260,22 @@ fn a_process_cannot_reach_beyond_another_ones_memory() {
         0,
         Command::RemoteStore {
             to: process(1, 9),
-            from: Place::Window(0),
+            from: Location::Window(0),
             memory: 0,
             what: Addressing::Contiguous(8),
         },
     );
     bench.all();
     assert_eq!(bench.errors(), [2, 2]);
-    assert_eq!(bench.cards[0].word(0, Word::LoadsDone), 2);
-    assert_eq!(bench.cards[0].word(0, Word::SendsDone), 5);
+    assert_eq!(bench.cards[0].word(0, LlcmWord::LoadsDone), 2);
+    assert_eq!(bench.cards[0].word(0, LlcmWord::SendsDone), 5);
 }
 
 #[test]
 fn a_wrong_read_address_changes_nothing() {
     let mut bench = Bench::new();
     for sender in [0, 7] {
-        let effects = bench.cards[0].consume(Time::ZERO, 0, sender, 8);
+        let effects = bench.cards[0].set_read_addr(Time::ZERO, 0, sender, 8);
         bench.follow(0, effects);
     }
     bench.all();
@@ -302,7 +303,7 @@ fn a_record_longer_than_its_ring_is_refused_and_the_next_one_comes() {
         bench.all();
     }
     assert_eq!(bench.errors(), [0, 1]);
-    assert_eq!(bench.cards[1].word(0, Word::Nwa(0)), 8);
+    assert_eq!(bench.cards[1].word(0, LlcmWord::Nwa(0)), 8);
 }
 
 proptest! {
@@ -327,8 +328,8 @@ proptest! {
             let to = process(1, 0);
             (
                 1,
-                Command::RemoteStore { to, from: Place::Window(0), memory, what },
-                Command::RemoteLoad { from: to, into: Place::Window(512), memory, what },
+                Command::RemoteStore { to, from: Location::Window(0), memory, what },
+                Command::RemoteLoad { from: to, into: Location::Window(512), memory, what },
             )
         } else {
             (
@@ -352,7 +353,7 @@ proptest! {
             at += bytes as usize;
         }
         let mut whole = vec![0; expected.len()];
-        bench.cards[owner].ports[0].memory.read(0, &mut whole);
+        bench.cards[owner].processes[0].memory.read(0, &mut whole);
         prop_assert!(whole == expected);
     }
 
@@ -361,17 +362,17 @@ proptest! {
     fn long_runs_are_cut(bytes in 0u32..20_000, from in 0u32..5000, to in 0u32..5000) {
         let mut bench = Bench::new();
         let data: Vec<u8> = (0..bytes).map(|i| (i % 251) as u8 | 1).collect();
-        bench.cards[0].ports[0].memory.write(from.into(), &data);
+        bench.cards[0].processes[0].memory.write(from.into(), &data);
         let what = Addressing::Contiguous(bytes);
         let peer = process(1, 0);
-        bench.command(0, 0, Command::RemoteStore { to: peer, from: Place::Memory(from), memory: to, what });
-        bench.command(0, 0, Command::RemoteLoad { from: peer, into: Place::Memory(40_000), memory: to, what });
+        bench.command(0, 0, Command::RemoteStore { to: peer, from: Location::Memory(from), memory: to, what });
+        bench.command(0, 0, Command::RemoteLoad { from: peer, into: Location::Memory(40_000), memory: to, what });
         bench.all();
         prop_assert_eq!(bench.errors(), [0, 0]);
-        prop_assert_eq!(bench.cards[0].word(0, Word::LoadsDone), 1);
+        prop_assert_eq!(bench.cards[0].word(0, LlcmWord::LoadsDone), 1);
         for (card, at) in [(1, to), (0, 40_000)] {
             let mut back = vec![0; data.len()];
-            bench.cards[card].ports[0].memory.read(at.into(), &mut back);
+            bench.cards[card].processes[0].memory.read(at.into(), &mut back);
             prop_assert!(back == data);
         }
     }
@@ -395,7 +396,7 @@ proptest! {
             let len = len.min(size as usize - 8);
             // A slot is used again only when its packet has left.
             let slot = issued[usize::from(port)] % 16;
-            let done = bench.cards[0].word(port, Word::SendsDone);
+            let done = bench.cards[0].word(port, LlcmWord::SendsDone);
             if issued[usize::from(port)] - done < 16 {
                 let n = sent[usize::from(port)].len();
                 let data: Vec<u8> = (0..len).map(|i| (n * 7 + i) as u8).collect();
@@ -421,8 +422,8 @@ proptest! {
         }
         prop_assert_eq!(read, [sent[0].len(), sent[1].len()]);
         prop_assert_eq!(bench.errors(), [0, 0]);
-        let tally = [bench.cards[0].tally(), bench.cards[1].tally()];
-        prop_assert_eq!(tally[1].packets, 2 * tally[1].stops, "each Stop has its Go");
+        let stats = [bench.cards[0].stats(), bench.cards[1].stats()];
+        prop_assert_eq!(stats[1].packets, 2 * stats[1].stops, "each Stop has its Go");
     }
 }
 
@@ -436,13 +437,13 @@ fn read_some(
     nra: &mut [u32; 2],
     read: &mut [usize; 2],
 ) -> Result<(), TestCaseError> {
-    let nwa = bench.cards[1].word(0, Word::Nwa(sender as u32));
+    let nwa = bench.cards[1].word(0, LlcmWord::Nwa(sender as u32));
     let Some(next) = sent[sender].get(read[sender]) else {
         prop_assert_eq!(nwa, nra[sender], "more than was sent");
         return Ok(());
     };
     let taken = (next.len() as u32).next_multiple_of(8);
-    let there = crate::dimmnet2::ring::filled(nra[sender], nwa, size);
+    let there = ring::filled(nra[sender], nwa, size);
     if there < taken.max(1) && taken > 0 {
         prop_assert_eq!(there, 0, "a part of a record");
         return Ok(());
@@ -450,14 +451,14 @@ fn read_some(
     if taken > 0 {
         let first = u64::from(base) + (sender as u64) * u64::from(size);
         let mut bytes = Vec::new();
-        for (at, len) in crate::dimmnet2::ring::runs(first, size, nra[sender], next.len() as u32) {
+        for (at, len) in ring::runs(first, size, nra[sender], next.len() as u32) {
             let mut run = vec![0; len as usize];
-            bench.cards[1].ports[0].memory.read(at, &mut run);
+            bench.cards[1].processes[0].memory.read(at, &mut run);
             bytes.extend(run);
         }
         prop_assert_eq!(&bytes, next);
         nra[sender] = (nra[sender] + taken) % size;
-        let effects = bench.cards[1].consume(bench.now, 0, sender as u32, nra[sender]);
+        let effects = bench.cards[1].set_read_addr(bench.now, 0, sender as u32, nra[sender]);
         bench.follow(1, effects);
     }
     read[sender] += 1;

@@ -1,212 +1,182 @@
-//! The MPI device's driver: connections over rings, eager messages, and large ones by RVS.
+//! The MPI device's driver: connections over rings, eager messages, and large messages by RVS.
 //!
-//! Each message begins with an *envelope*, which goes by BOTF as an IVS packet into the ring that
-//! the receiver keeps for this sender.
+//! Each message begins with an *envelope*. It goes by BOTF as an IVS packet into the ring that the
+//! receiver keeps for this sender.
 //!
-//! - Eager: the data follow at once, in IVS packets. In the ring they lie behind the envelope,
-//!   which the receiver already reads.
-//! - Rendezvous: request to send (RTS) and clear to send (CTS) are envelopes of the device above.
-//!   The data go by RVS into a place in the receiver's SO-DIMM that belongs to this connection, and
-//!   an envelope, finish to send (FTS), says that they are there.
+//! - Eager: the data follow at once, in IVS packets. They lie in the ring behind the envelope, which
+//!   the receiver reads already.
+//! - Rendezvous: request to send (RTS) and clear to send (CTS) are envelopes of the device above. The
+//!   data go by RVS into a rendezvous buffer in the receiver's SO-DIMM, which belongs to this
+//!   connection. An envelope, finish to send (FTS), says that they are there.
 //!
-//! A process's buffers lie in ordinary memory, so data pass through its Write Window and the
-//! receiver's Prefetch Window (the paper's authors had planned that). What finds no room is kept in
-//! the connection's send queue.
+//! A process's buffers lie in ordinary memory. So data pass through its Write Window and the
+//! receiver's Prefetch Window, as the paper's authors had planned. What finds no slot waits in the
+//! connection's send queue.
 
+mod adapter;
 mod envelope;
 mod fetch;
-mod host;
+mod host_costs;
+mod layout;
+mod mapped;
 mod onesided;
 mod receive;
+mod regions;
 mod send;
+mod sodimm_allocator;
 
-pub use envelope::{ENVELOPE, HEAD_MAX};
-pub use fetch::{Fetched, Into};
-pub use host::{Host, PrefetchMode, WriteMode};
+pub use adapter::DimmnetDriver;
+pub use envelope::{ENVELOPE_BYTES, HEAD_MAX_BYTES};
+pub use fetch::{FetchTarget, Fetched};
+pub use host_costs::{HostCosts, PrefetchMode, WriteMode};
+pub use layout::{MemoryLayout, RENDEZVOUS_BUFFERS, program_memory};
+pub use mapped::MappedCard;
 pub use onesided::Remote;
 
-use super::card::Word;
-use super::command::Command;
-use super::packet::Process;
-use crate::Time;
+use super::card::LlcmWord;
+use super::card::command::Command;
+use super::card::packet::Process;
+use crate::time::Time;
 use std::collections::VecDeque;
 
-/// What the processor has of the card: mapped windows, registers and LLCM. Nothing here takes time
-/// by itself but for [`Port::wait`]; the driver charges what its accesses cost.
-pub trait Port {
-    /// The processor works for so long on `cause`.
+/// The processor's access to the card: mapped windows, registers and LLCM.
+///
+/// Only [`CardPort::wait`] takes time by itself. The driver charges what the other accesses cost.
+pub trait CardPort {
+    /// The processor works for `cost` on `cause`.
     fn charge(&mut self, cause: &'static str, cost: Time);
     /// Stores bytes in the Write Window.
     fn store(&mut self, window: u32, bytes: &[u8]);
     /// Writes a command's words into the User Registers.
     fn command(&mut self, words: &[u32]);
     /// Writes Next Read Addr of a sender's ring into LLCM.
-    fn consume(&mut self, sender: u32, nra: u32);
-    /// Brings [`Port::word`] and [`Port::load`] up to the processor's clock.
-    fn look(&mut self);
-    /// Does the caller wait if a look shows nothing, so that it can be put off till then?
-    fn can_put_off(&self) -> bool;
-    /// It is.
-    fn put_off(&mut self);
-    /// [`Port::look`], and if nothing is there [`Port::wait`]. Blocks until something is.
-    fn look_or_wait(&mut self, period: Time);
-    /// A word of LLCM as of the last look.
-    fn word(&self, word: Word) -> u32;
-    /// Bytes of the Prefetch Window as of the last look.
+    fn set_read_addr(&mut self, sender: u32, nra: u32);
+    /// Brings [`CardPort::word`] and [`CardPort::load`] up to the processor's clock.
+    fn sync(&mut self);
+    /// Returns whether the current poll can be deferred: the caller waits if it finds nothing.
+    fn can_defer_poll(&self) -> bool;
+    /// Defers the current poll until the caller waits.
+    fn defer_poll(&mut self);
+    /// Does [`CardPort::sync`], and [`CardPort::wait`] if nothing is there. Blocks until something
+    /// is.
+    fn sync_or_wait(&mut self, poll_period: Time);
+    /// A word of LLCM as of the last sync.
+    fn word(&self, word: LlcmWord) -> u32;
+    /// Bytes of the Prefetch Window as of the last sync.
     fn load(&self, window: u32, into: &mut [u8]);
-    /// Looks again and again, every `period`, until something has changed that this process can
-    /// read. Blocks until then.
-    fn wait(&mut self, period: Time);
+    /// Polls every `poll_period` until something has changed that this process can read. Blocks
+    /// until then.
+    fn wait(&mut self, poll_period: Time);
 }
 
-/// How the driver uses windows and SO-DIMM. The same in all processes of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// Processes that a card serves.
-    pub processes: u16,
-    /// Bytes of a slot of the windows: the longest packet image, and the most that a VL brings.
-    pub slot: u32,
-    /// Slots of the Write Window for packet images; behind them as many lie for other uses.
-    pub slots: u32,
-    /// Bytes of a ring.
-    pub ring: u32,
-    /// Bytes of a place for rendezvous data; each connection has [`PLACES`].
-    pub place: u32,
-    /// Bytes that a VL of an envelope brings: with a little luck all of a short message.
-    pub glance: u32,
-}
-
-/// Places for rendezvous data that a connection has: one is filled while the other is emptied.
-pub const PLACES: u32 = 2;
-impl Plan {
-    /// Bytes of each window.
-    pub fn window(&self) -> u32 {
-        2 * self.slots * self.slot
-    }
-
-    /// Bytes of SO-DIMM that a process needs for a job of so many senders, before what it exposes.
-    pub fn memory(&self, senders: u32) -> u64 {
-        u64::from(senders) * (u64::from(self.ring) + u64::from(PLACES * self.place))
-    }
-
-    /// Bytes of data in an image of one slot.
-    fn data(&self) -> u32 {
-        self.slot - super::packet::HEADER
-    }
-
-    /// Where a sender's ring begins.
-    fn ring_at(&self, sender: u32) -> u32 {
-        sender * self.ring
-    }
-
-    /// Where a sender's place for rendezvous data begins, in a job of so many.
-    fn place_at(&self, senders: u32, sender: u32, place: u32) -> u32 {
-        senders * self.ring + (sender * PLACES + place) * self.place
-    }
-
-    /// A process's number among senders.
-    pub fn sender(&self, process: Process) -> u32 {
-        u32::from(process.node) * u32::from(self.processes) + u32::from(process.port)
-    }
-}
-
-/// One peer: the ring that it fills, and what waits to go to it.
+/// The connection to one peer.
 struct Connection {
     process: Process,
+    /// The peer's number among senders.
     sender: u32,
     /// Next Read Addr of its ring here.
     nra: u32,
-    /// An eager message whose body is still coming in.
-    coming: Option<receive::Coming>,
+    /// An eager message from it whose body has not come to its end.
+    partial: Option<receive::PartialMessage>,
     /// Envelopes and data that found no slot: the paper's send queue.
     queue: VecDeque<send::Queued>,
-    /// Its places for rendezvous data over there that are free.
-    free: [bool; PLACES as usize],
+    /// Which of the rendezvous buffers at the peer are free.
+    free_buffers: [bool; RENDEZVOUS_BUFFERS as usize],
 }
 
 /// What became of a message that was to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It is on its way, or in the send queue; its memory may be used again.
+    /// It is on its way, or in the send queue. Its memory may be used again.
     Taken,
-    /// Others wait already to go there: later.
+    /// The send queue is not empty. Try again later.
     Full,
 }
 
 /// The driver of one process.
-pub struct Driver<P> {
+pub struct CardDriver<P> {
     port: P,
     /// Its rings are set up.
     started: bool,
-    host: Host,
-    plan: Plan,
+    costs: HostCosts,
+    layout: MemoryLayout,
     me: u32,
+    /// Number of senders in the job.
     senders: u32,
     peers: Vec<Connection>,
     /// Peers with something in their send queue.
-    queued: Vec<u32>,
-    /// Commands issued, to compare with LLCM's counters.
-    vectors: u32,
-    sends: u32,
-    loads: u32,
-    /// The rings have just been looked at, in [`Driver::wait`].
-    looked: bool,
-    /// What the Prefetch Window's first slots hold of a ring.
-    held: Option<receive::Held>,
+    queued_peers: Vec<u32>,
+    /// Commands issued that stay on the card, to compare with [`LlcmWord::VectorsDone`].
+    pub(super) vectors_issued: u32,
+    /// Commands issued to the network, to compare with [`LlcmWord::SendsDone`].
+    sends_issued: u32,
+    /// RVL issued, to compare with [`LlcmWord::LoadsDone`].
+    loads_issued: u32,
+    /// The rings have just been polled, while the driver waited.
+    has_polled: bool,
+    /// The part of a ring that lies in the Prefetch Window's first slots.
+    prefetched: Option<receive::PrefetchedRange>,
+    /// Kept to reuse its memory.
     buffer: Vec<u8>,
     errors: u32,
     fetches: fetch::Fetches,
 }
 
-impl<P> Driver<P> {
-    /// As [`Driver::new`], but the rings are not set up yet.
-    pub fn unstarted(port: P, host: Host, plan: Plan, me: u32, ranks: &[Process]) -> Driver<P> {
+impl<P> CardDriver<P> {
+    /// As [`CardDriver::new`], without setting up the rings.
+    pub fn new_unstarted(
+        port: P,
+        costs: HostCosts,
+        layout: MemoryLayout,
+        me: u32,
+        ranks: &[Process],
+    ) -> CardDriver<P> {
         let connection = |process: &Process| Connection {
             process: *process,
-            sender: plan.sender(*process),
+            sender: layout.sender(*process),
             nra: 0,
-            coming: None,
+            partial: None,
             queue: VecDeque::new(),
-            free: [true; PLACES as usize],
+            free_buffers: [true; RENDEZVOUS_BUFFERS as usize],
         };
         let peers: Vec<Connection> = ranks.iter().map(connection).collect();
         let senders = peers.iter().map(|c| c.sender + 1).max().unwrap_or(0);
-        Driver {
+        CardDriver {
             started: false,
             port,
-            host,
-            plan,
+            costs,
+            layout,
             me,
             senders,
             peers,
-            queued: Vec::new(),
-            vectors: 0,
-            sends: 0,
-            loads: 0,
-            looked: false,
-            held: None,
+            queued_peers: Vec::new(),
+            vectors_issued: 0,
+            sends_issued: 0,
+            loads_issued: 0,
+            has_polled: false,
+            prefetched: None,
             buffer: Vec::new(),
             errors: 0,
             fetches: fetch::Fetches::default(),
         }
     }
 
-    /// The same with another port, and the one it had.
-    pub fn exchange<Q>(self, port: Q) -> (Driver<Q>, P) {
-        let driver = Driver {
+    /// Exchanges the port. Returns the old one, too.
+    pub fn with_port<Q>(self, port: Q) -> (CardDriver<Q>, P) {
+        let driver = CardDriver {
             port,
             started: self.started,
-            host: self.host,
-            plan: self.plan,
+            costs: self.costs,
+            layout: self.layout,
             me: self.me,
             senders: self.senders,
             peers: self.peers,
-            queued: self.queued,
-            vectors: self.vectors,
-            sends: self.sends,
-            loads: self.loads,
-            looked: self.looked,
-            held: self.held,
+            queued_peers: self.queued_peers,
+            vectors_issued: self.vectors_issued,
+            sends_issued: self.sends_issued,
+            loads_issued: self.loads_issued,
+            has_polled: self.has_polled,
+            prefetched: self.prefetched,
             buffer: self.buffer,
             errors: self.errors,
             fetches: self.fetches,
@@ -219,36 +189,38 @@ impl<P> Driver<P> {
         self.peers[rank as usize].sender
     }
 
-    /// How many commands that stay on the card have been issued.
-    pub(super) fn vectors_issued(&self) -> u32 {
-        self.vectors
-    }
-
-    /// How long it takes to look at all rings once, and whether what is being fetched has come.
-    pub fn period(&self) -> Time {
+    /// How long it takes to poll all rings, and the counter of a fetch if one is under way.
+    pub fn poll_period(&self) -> Time {
         let rings = self.peers.len().max(2) as u64 - 1;
-        self.host.read * (rings + u64::from(!self.fetches.is_empty()))
+        self.costs.read * (rings + u64::from(!self.fetches.is_empty()))
     }
 }
 
-impl<P: Port> Driver<P> {
-    /// For rank `me` of a job whose ranks are these processes. Sets up its rings.
-    pub fn new(port: P, host: Host, plan: Plan, me: u32, ranks: &[Process]) -> Driver<P> {
-        let mut driver = Driver::unstarted(port, host, plan, me, ranks);
+impl<P: CardPort> CardDriver<P> {
+    /// The driver of rank `me` of a job whose ranks are these processes. Sets up its rings.
+    pub fn new(
+        port: P,
+        costs: HostCosts,
+        layout: MemoryLayout,
+        me: u32,
+        ranks: &[Process],
+    ) -> CardDriver<P> {
+        let mut driver = CardDriver::new_unstarted(port, costs, layout, me, ranks);
         driver.start();
         driver
     }
 
-    /// Sets up the rings unless it has been done.
+    /// Sets up the rings, once.
     pub fn start(&mut self) {
         if !std::mem::replace(&mut self.started, true) {
             self.issue(&Command::Rings {
                 base: 0,
-                size: self.plan.ring,
+                size: self.layout.ring,
                 senders: self.senders,
             });
         }
     }
+
     /// The processor's side of the card.
     pub fn port(&self) -> &P {
         &self.port
@@ -259,75 +231,76 @@ impl<P: Port> Driver<P> {
         &mut self.port
     }
 
-    /// Will [`Driver::send`] take a message to `to`?
+    /// Returns whether [`CardDriver::send`] will take a message to `to`.
     pub fn has_room(&mut self, to: u32) -> bool {
-        self.peers[to as usize].queue.is_empty() || self.push_queue(to)
+        self.peers[to as usize].queue.is_empty() || self.send_queue_of(to)
     }
 
-    /// Has everything left this process's windows and send queues?
+    /// Returns whether everything has left this process's windows and send queues.
     pub fn is_settled(&mut self) -> bool {
-        self.queued.is_empty() && self.under_way() == 0 && self.fetches.is_empty()
+        self.queued_peers.is_empty() && self.in_flight() == 0 && self.fetches.is_empty()
     }
 
-    /// Looks at all rings, again and again, until something has changed; [`Driver::poll`] takes
-    /// what came. Blocks until then. To be called after a poll in which nothing happened, and
-    /// nothing else since: what has been looked at does not end it.
+    /// Polls all rings until something has changed. [`CardDriver::poll`] then takes what came. Blocks
+    /// until then. Only to be called right after a poll in which nothing happened: what has been
+    /// seen already does not end the wait.
     pub fn wait(&mut self) {
-        let period = self.period();
+        let period = self.poll_period();
         self.port.wait(period);
-        self.looked = true;
+        self.has_polled = true;
     }
 
-    /// Whoever waits otherwise than by [`Driver::wait`] has looked at all rings just now.
-    pub fn has_looked(&mut self) {
-        self.looked = true;
+    /// The caller has waited otherwise than by [`CardDriver::wait`], and polled all rings.
+    pub fn set_polled(&mut self) {
+        self.has_polled = true;
     }
 
     /// The card's last error, if there has been one since this was asked last.
-    pub fn error(&mut self) -> Option<super::command::CardError> {
-        let errors = self.port.word(Word::Errors);
+    pub fn error(&mut self) -> Option<super::card::command::CardError> {
+        let errors = self.port.word(LlcmWord::Errors);
         if errors == self.errors {
             return None;
         }
         self.errors = errors;
-        super::command::CardError::from_number(self.port.word(Word::LastError))
+        super::card::command::CardError::from_number(self.port.word(LlcmWord::LastError))
     }
 
     /// Writes a command into the User Registers.
     fn issue(&mut self, command: &Command) {
         let words = command.words().unwrap_or_default();
         self.port
-            .charge("registers", self.host.register * words.len() as u64);
+            .charge("registers", self.costs.register * words.len() as u64);
         self.port.command(&words);
         match command {
             Command::RemoteLoad { .. } => {
-                self.loads = self.loads.wrapping_add(1);
-                self.sends = self.sends.wrapping_add(1);
+                self.loads_issued = self.loads_issued.wrapping_add(1);
+                self.sends_issued = self.sends_issued.wrapping_add(1);
             }
-            c if c.is_remote() => self.sends = self.sends.wrapping_add(1),
-            _ => self.vectors = self.vectors.wrapping_add(1),
+            c if c.is_remote() => self.sends_issued = self.sends_issued.wrapping_add(1),
+            _ => self.vectors_issued = self.vectors_issued.wrapping_add(1),
         }
     }
 
-    /// Commands to the network that have not left their window, as of the last look.
-    fn under_way(&self) -> u32 {
-        self.sends.wrapping_sub(self.port.word(Word::SendsDone))
+    /// Commands to the network that had not left their window at the last sync.
+    fn in_flight(&self) -> u32 {
+        self.sends_issued
+            .wrapping_sub(self.port.word(LlcmWord::SendsDone))
     }
 
-    /// Reads a counter of LLCM until it has come to `target`. Blocks until then.
-    pub(super) fn until(&mut self, word: Word, target: u32) {
-        self.port.charge("reads of LLCM", self.host.read);
-        if self.has_come(word, target) {
-            return self.port.look();
+    /// Reads a counter of LLCM until it has reached `target`. Blocks until then.
+    pub(super) fn await_counter(&mut self, word: LlcmWord, target: u32) {
+        self.port.charge("reads of LLCM", self.costs.read);
+        if self.has_reached(word, target) {
+            return self.port.sync();
         }
-        self.port.look_or_wait(self.host.read);
-        while !self.has_come(word, target) {
-            self.port.wait(self.host.read);
+        self.port.sync_or_wait(self.costs.read);
+        while !self.has_reached(word, target) {
+            self.port.wait(self.costs.read);
         }
     }
 
-    /// Had a counter of LLCM come to `target` at the last look?
-    fn has_come(&self, word: Word, target: u32) -> bool {
+    /// Returns whether a counter of LLCM had reached `target` at the last sync.
+    fn has_reached(&self, word: LlcmWord, target: u32) -> bool {
         self.port.word(word).wrapping_sub(target) as i32 >= 0
     }
 }

@@ -1,12 +1,12 @@
-//! One-sided transfers and strided data by vector commands: what the paper's authors had planned.
+//! One-sided transfers and strided data by vector commands, which the paper's authors had planned.
 
-use super::{Driver, Port};
-use crate::dimmnet2::card::Word;
-use crate::dimmnet2::command::{Addressing, Command, Place};
-use crate::dimmnet2::packet::Request;
-use crate::dimmnet2::pattern::Pattern;
+use super::{CardDriver, CardPort};
+use crate::dimmnet2::card::LlcmWord;
+use crate::dimmnet2::card::command::{Addressing, Command, Location};
+use crate::dimmnet2::card::packet::Request;
+use crate::dimmnet2::card::pattern::Pattern;
 
-/// A place in a peer's exposed memory.
+/// An address in a peer's SO-DIMM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
     /// The peer.
@@ -15,17 +15,17 @@ pub struct Remote {
     pub memory: u32,
 }
 
-impl<P: Port> Driver<P> {
-    /// Where the SO-DIMM that is not the driver's begins; it is the same in every process.
-    pub fn exposed(&self) -> u32 {
-        self.plan.memory(self.senders) as u32
+impl<P: CardPort> CardDriver<P> {
+    /// Address of the SO-DIMM that the driver does not use. It is the same in every process.
+    pub fn free_memory_at(&self) -> u32 {
+        self.layout.driver_memory(self.senders) as u32
     }
 
-    /// Puts bytes from ordinary memory into a peer's SO-DIMM: RVS packets by BOTF. Returns when
-    /// they may be used again; they are there when a later message of this process arrives
-    /// there, or after [`Driver::fence`].
+    /// Puts bytes from ordinary memory into a peer's SO-DIMM, by RVS packets that are sent by BOTF.
+    /// Returns when the bytes may be used again. They have arrived when a later message of this
+    /// process arrives there, or after [`CardDriver::fence`].
     pub fn put(&mut self, to: Remote, bytes: &[u8]) {
-        let piece = self.plan.data() as usize;
+        let piece = self.layout.image_data() as usize;
         for (i, data) in bytes.chunks(piece).enumerate() {
             self.await_slot();
             let request = Request::Store {
@@ -35,95 +35,96 @@ impl<P: Port> Driver<P> {
                 },
                 data: data.to_vec(),
             };
-            self.fly(to.rank, &request);
+            self.send_packet(to.rank, &request);
         }
     }
 
-    /// Gets bytes of a peer's SO-DIMM into ordinary memory: RVL into the Prefetch Window, two at a
-    /// time. Blocks until they are here.
+    /// Gets bytes of a peer's SO-DIMM into ordinary memory, by RVL into the Prefetch Window, two at a
+    /// time. Blocks until they have arrived.
     pub fn get(&mut self, from: Remote, into: &mut [u8]) {
-        let slot = self.plan.slot as usize;
-        self.held = None;
-        let first = self.loads;
+        let slot = self.layout.slot as usize;
+        self.prefetched = None;
+        let first = self.loads_issued;
         let count = into.len().div_ceil(slot);
         let len = into.len();
-        let ask = |driver: &mut Self, i: usize| {
+        let issue = |driver: &mut Self, i: usize| {
             driver.await_slot();
             let bytes = (len - i * slot).min(slot) as u32;
             driver.issue(&Command::RemoteLoad {
                 from: driver.peers[from.rank as usize].process,
-                into: Place::Window((i % 2 * slot) as u32),
+                into: Location::Window((i % 2 * slot) as u32),
                 memory: from.memory + (i * slot) as u32,
                 what: Addressing::Contiguous(bytes),
             });
         };
         if count > 0 {
-            ask(self, 0);
+            issue(self, 0);
         }
         for (i, piece) in into.chunks_mut(slot).enumerate() {
             if i + 1 < count {
-                ask(self, i + 1);
+                issue(self, i + 1);
             }
-            self.until(Word::LoadsDone, first.wrapping_add(i as u32 + 1));
-            self.port
-                .charge("reads of the window", self.host.loading(piece.len() as u32));
+            self.await_counter(LlcmWord::LoadsDone, first.wrapping_add(i as u32 + 1));
+            self.port.charge(
+                "reads of the window",
+                self.costs.load_time(piece.len() as u32),
+            );
             self.port.load((i % 2 * slot) as u32, piece);
         }
     }
 
-    /// Puts blocks that lie one after another in this process's SO-DIMM into a peer's, where `what`
-    /// says: one RVS, nothing packed by the processor. A list must be written with
-    /// [`Driver::list`] before.
+    /// Puts contiguous blocks of this process's SO-DIMM into a peer's, to where `what` says. It is one
+    /// RVS, and the processor packs nothing. A list must be written with [`CardDriver::list`] before.
     pub fn put_vector(&mut self, to: Remote, memory: u32, what: Addressing) {
         self.await_slot();
         self.issue(&Command::RemoteStore {
             to: self.peers[to.rank as usize].process,
-            from: Place::Memory(memory),
+            from: Location::Memory(memory),
             memory: to.memory,
             what,
         });
     }
 
-    /// Gets blocks of a peer's SO-DIMM that lie where `what` says into this process's, one after
-    /// another. Blocks until they are here.
+    /// Gets blocks of a peer's SO-DIMM from where `what` says into this process's SO-DIMM, where they
+    /// are contiguous. Blocks until they have arrived.
     pub fn get_vector(&mut self, from: Remote, memory: u32, what: Addressing) {
         self.await_slot();
         self.issue(&Command::RemoteLoad {
             from: self.peers[from.rank as usize].process,
-            into: Place::Memory(memory),
+            into: Location::Memory(memory),
             memory: from.memory,
             what,
         });
-        self.until(Word::LoadsDone, self.loads);
+        self.await_counter(LlcmWord::LoadsDone, self.loads_issued);
     }
 
-    /// Writes a list of offsets into the Write Window, for a command's [`Addressing`]; returns
-    /// where it lies. It holds until the next one. `None`: it is too long.
+    /// Writes a list of offsets into the Write Window, for a command's [`Addressing`]. Returns where it
+    /// lies until the next call. `None`: it is too long.
     pub fn list(&mut self, list: &Pattern) -> Option<u32> {
         let bytes = list.list();
-        let at = self.plan.slots * self.plan.slot + self.plan.window() / 4;
-        if bytes.len() as u32 > self.plan.window() / 4 {
+        let at = self.layout.slots * self.layout.slot + self.layout.window() / 4;
+        if bytes.len() as u32 > self.layout.window() / 4 {
             return None;
         }
         // The command that used the last one must have been executed.
         self.flush();
-        self.until(Word::VectorsDone, self.vectors);
+        self.await_counter(LlcmWord::VectorsDone, self.vectors_issued);
         self.port.charge(
             "writes to the window",
-            self.host.storing(bytes.len() as u32),
+            self.costs.store_time(bytes.len() as u32),
         );
         self.port.store(at, &bytes);
         Some(at)
     }
 
-    /// Stores bytes of ordinary memory in this process's SO-DIMM, where `what` says: VS. At most a
-    /// slot. Returns when they are there. Panics if there are more.
+    /// Stores bytes of ordinary memory in this process's SO-DIMM, to where `what` says, by VS. Blocks
+    /// until they are there. Panics if there are more bytes than a slot has.
     pub fn store(&mut self, bytes: &[u8], memory: u32, what: Addressing) {
-        assert!(bytes.len() <= self.plan.slot as usize);
-        let window = self.plan.slots * self.plan.slot;
+        assert!(bytes.len() <= self.layout.slot as usize);
+        let window = self.layout.slots * self.layout.slot;
         self.port.charge(
             "writes to the window",
-            self.host.storing(bytes.len() as u32),
+            self.costs.store_time(bytes.len() as u32),
         );
         self.port.store(window, bytes);
         self.issue(&Command::VectorStore {
@@ -131,42 +132,44 @@ impl<P: Port> Driver<P> {
             memory,
             what,
         });
-        self.until(Word::VectorsDone, self.vectors);
+        self.await_counter(LlcmWord::VectorsDone, self.vectors_issued);
     }
 
-    /// Loads bytes of this process's SO-DIMM, from where `what` says: VL. At most a slot. Panics if
-    /// there are more.
+    /// Loads bytes of this process's SO-DIMM from where `what` says, by VL. Panics if there are more
+    /// bytes than a slot has.
     pub fn load(&mut self, memory: u32, what: Addressing, into: &mut [u8]) {
-        assert!(into.len() <= self.plan.slot as usize);
-        self.held = None;
+        assert!(into.len() <= self.layout.slot as usize);
+        self.prefetched = None;
         self.issue(&Command::VectorLoad {
             window: 0,
             memory,
             what,
         });
-        self.until(Word::VectorsDone, self.vectors);
-        self.port
-            .charge("reads of the window", self.host.loading(into.len() as u32));
+        self.await_counter(LlcmWord::VectorsDone, self.vectors_issued);
+        self.port.charge(
+            "reads of the window",
+            self.costs.load_time(into.len() as u32),
+        );
         self.port.load(0, into);
     }
 
-    /// Waits until everything put to a peer lies in its SO-DIMM: an RVL of nothing, which the
-    /// network does not let pass it. Blocks until then.
+    /// Waits until everything put to a peer lies in its SO-DIMM. It is an RVL of nothing, which does
+    /// not overtake what was put. Blocks until then.
     pub fn fence(&mut self, rank: u32) {
         self.await_slot();
         self.issue(&Command::RemoteLoad {
             from: self.peers[rank as usize].process,
-            into: Place::Window(0),
+            into: Location::Window(0),
             memory: 0,
             what: Addressing::Contiguous(0),
         });
-        self.until(Word::LoadsDone, self.loads);
+        self.await_counter(LlcmWord::LoadsDone, self.loads_issued);
     }
 
     /// Waits until a slot is free. Blocks until then.
     fn await_slot(&mut self) {
         while !self.has_slot() {
-            self.port.wait(self.host.read);
+            self.port.wait(self.costs.read);
         }
     }
 }

@@ -1,72 +1,85 @@
-//! The driver on real cards under the real kernel; ranks are threads.
+//! The driver on modelled cards under the real kernel. Ranks are threads.
 
 use super::*;
-use crate::dimmnet2::card::Tally;
-use crate::dimmnet2::command::Addressing;
-use crate::dimmnet2::figures;
-use crate::dimmnet2::machine::{Cards, Mapped, process_of, shown};
-use crate::dimmnet2::pattern::Pattern;
+use crate::dimmnet2::Figures;
+use crate::dimmnet2::card::access::{llcm_end, process_of};
+use crate::dimmnet2::card::command::Addressing;
+use crate::dimmnet2::card::pattern::Pattern;
+use crate::dimmnet2::card::{CardStats, Cards};
 use crate::driver::Upcall;
-use crate::machine::{self, Count, Figure, Machine, Nic, Size};
-use crate::{Arena, Client, Server};
+use crate::kernel::{Client, ModelSegment, Server};
+use crate::machine::{self, Nic};
+use crate::platform::{Count, Figure, Platform, Size};
 use proptest::prelude::*;
 use std::io::Write;
 use std::thread;
 
-type Seat = Driver<Mapped<Client>>;
+type RankDriver = CardDriver<MappedCard<Client>>;
 
-/// The machine that comes with Ferry, with rings of another size, and so many ranks of a node.
-fn machine(ring: u64, processes: u32) -> Machine {
+/// The machine that comes with Ferry, with rings of `ring` bytes and `processes` ranks a node.
+fn machine(ring: u64, processes: u32) -> (Platform, Figures) {
     let (file, text) = machine::find("dimmnet2").unwrap();
     let mut machine = machine::read(&file, &text).unwrap();
-    machine.nodes.processes = Some(Figure::of(Count(processes)));
-    if let Nic::Dimmnet2(f) = &mut machine.nic {
-        f.ring = Figure::of(Size(ring));
-    }
-    machine
+    machine.platform.nodes.processes = Some(Figure::of(Count(processes)));
+    let Nic::Dimmnet2(mut figures) = machine.nic else {
+        unreachable!("a card of DIMMnet-2");
+    };
+    figures.ring = Figure::of(Size(ring));
+    (machine.platform, *figures)
 }
 
+/// Bytes of a ring.
 const RING: u64 = 16 * 1024;
 
-/// Keeps what comes; streams go where `place` says, if it says something.
+/// What has been received. Streams go into `buffer`, if it is not empty.
 #[derive(Default)]
-struct Keep {
+struct Received {
     messages: Vec<(u32, u8, Vec<u8>)>,
     stream: Vec<u8>,
-    place: Vec<u8>,
+    buffer: Vec<u8>,
     placed: usize,
     /// Bytes given out at a time.
     step: usize,
 }
 
-impl Upcall for Keep {
-    fn arrived(&mut self, from: u32, message: u8, bytes: &[u8]) {
+impl Upcall for Received {
+    fn on_message(&mut self, from: u32, message: u8, bytes: &[u8]) {
         self.messages.push((from, message, bytes.to_vec()));
     }
-    fn room(&mut self, _from: u32, _message: u8, _head: &[u8], left: usize) -> Option<&mut [u8]> {
-        if self.place.is_empty() {
+    fn stream_buffer(
+        &mut self,
+        _from: u32,
+        _message: u8,
+        _head: &[u8],
+        left: usize,
+    ) -> Option<&mut [u8]> {
+        if self.buffer.is_empty() {
             return None;
         }
-        let end = (self.placed + left.min(self.step)).min(self.place.len());
-        Some(&mut self.place[self.placed..end])
+        let end = (self.placed + left.min(self.step)).min(self.buffer.len());
+        Some(&mut self.buffer[self.placed..end])
     }
-    fn placed(&mut self, _from: u32, _message: u8, _head: &[u8], bytes: usize) {
+    fn stream_placed(&mut self, _from: u32, _message: u8, _head: &[u8], bytes: usize) {
         self.placed += bytes;
     }
-    fn part(&mut self, _from: u32, _message: u8, head: &[u8], bytes: &[u8]) {
+    fn stream_part(&mut self, _from: u32, _message: u8, head: &[u8], bytes: &[u8]) {
         assert_eq!(head, b"stream");
         self.stream.extend_from_slice(bytes);
     }
 }
 
-/// Runs a job of `ranks`; returns the time at the end and what the cards did.
-fn job(ranks: u32, machine: &Machine, body: impl Fn(u32, &mut Seat) + Sync) -> (Time, Vec<Tally>) {
-    let f = figures::of(machine).unwrap();
-    let plan = f.plan(machine.processes() as u16);
-    let places: Vec<Process> = (0..ranks).map(|r| process_of(machine, r)).collect();
-    let arena = Arena::create(ranks, shown(machine, ranks).unwrap(), b"").unwrap();
-    let model = Cards::new(machine, ranks).unwrap();
-    let server = Server::new(arena.clone(), model, None);
+/// Runs a job of `ranks` ranks. Returns the time at the end, and what the cards did.
+fn job(
+    ranks: u32,
+    (platform, f): &(Platform, Figures),
+    body: impl Fn(u32, &mut RankDriver) + Sync,
+) -> (Time, Vec<CardStats>) {
+    let layout = MemoryLayout::new(f, platform.processes() as u16);
+    let costs = HostCosts::new(f, &platform.cpu);
+    let processes: Vec<Process> = (0..ranks).map(|r| process_of(platform, r)).collect();
+    let segment = ModelSegment::create(ranks, llcm_end(platform, f, ranks), b"").unwrap();
+    let model = Cards::new(platform, f, ranks);
+    let server = Server::new(segment.clone(), model, None);
     let ended = thread::scope(|s| {
         let running = s.spawn(|| {
             server.run(|time| {
@@ -76,11 +89,11 @@ fn job(ranks: u32, machine: &Machine, body: impl Fn(u32, &mut Seat) + Sync) -> (
         });
         let threads: Vec<_> = (0..ranks)
             .map(|me| {
-                let (arena, body, places) = (arena.clone(), &body, &places);
+                let (segment, body, processes) = (segment.clone(), &body, &processes);
                 s.spawn(move || {
-                    let client = Client::join(arena, me);
-                    let port = Mapped::new(client, plan.window());
-                    let mut driver = Driver::new(port, f.host(&machine.cpu), plan, me, places);
+                    let client = Client::join(segment, me);
+                    let port = MappedCard::new(client, layout.window());
+                    let mut driver = CardDriver::new(port, costs, layout, me, processes);
                     body(me, &mut driver);
                     driver.flush();
                     assert_eq!(driver.error(), None);
@@ -91,25 +104,25 @@ fn job(ranks: u32, machine: &Machine, body: impl Fn(u32, &mut Seat) + Sync) -> (
         for thread in threads {
             thread.join().unwrap();
         }
-        arena.close();
+        segment.close();
         running.join().unwrap()
     });
-    assert!(ended.broken.is_none(), "{:?}", ended.broken);
-    (ended.time, ended.model.tallies())
+    assert!(ended.invalid.is_none(), "{:?}", ended.invalid);
+    (ended.time, ended.model.stats())
 }
 
-/// Polls, and waits if there is nothing to do: in this order, as what has been looked at does not
+/// Polls, and waits if there is nothing to do: in this order, as what has been has_polled at does not
 /// end a wait.
-fn go_on(driver: &mut Seat, keep: &mut Keep) {
-    if driver.poll(keep) == Ok(0) {
+fn go_on(driver: &mut RankDriver, received: &mut Received) {
+    if driver.poll(received) == Ok(0) {
         driver.wait();
     }
 }
 
-/// Polls until so many messages have come.
-fn take(driver: &mut Seat, keep: &mut Keep, messages: usize) {
-    while keep.messages.len() < messages {
-        go_on(driver, keep);
+/// Polls until `messages` messages have come.
+fn receive(driver: &mut RankDriver, received: &mut Received, messages: usize) {
+    while received.messages.len() < messages {
+        go_on(driver, received);
     }
 }
 
@@ -121,45 +134,45 @@ fn bytes_of(len: usize, salt: usize) -> Vec<u8> {
 
 #[test]
 fn an_envelope_and_its_data_arrive() {
-    let (time, tallies) = job(2, &machine(RING, 1), |me, driver| {
-        let mut keep = Keep::default();
+    let (time, stats) = job(2, &machine(RING, 1), |me, driver| {
+        let mut received = Received::default();
         let sizes = [0, 1, 8, 90, 96, 97, 480, 481, 3000];
         for (i, size) in sizes.into_iter().enumerate() {
             if me == 0 {
                 let body = bytes_of(size, i);
                 assert_eq!(driver.send(1, i as u8, false, b"head", &body), Sent::Taken);
             } else {
-                take(driver, &mut keep, i + 1);
+                receive(driver, &mut received, i + 1);
                 let whole = [&b"head"[..], &bytes_of(size, i)].concat();
-                assert_eq!(keep.messages[i], (0, i as u8, whole));
+                assert_eq!(received.messages[i], (0, i as u8, whole));
             }
         }
         // A head that fills the envelope to the last byte, and longer ones.
-        for (i, len) in [24, 25, 40, HEAD_MAX].into_iter().enumerate() {
+        for (i, len) in [24, 25, 40, HEAD_MAX_BYTES].into_iter().enumerate() {
             let head = bytes_of(len, 9);
             if me == 0 {
                 assert_eq!(driver.send(1, 100, false, &head, b"x"), Sent::Taken);
             } else {
                 let n = sizes.len() + i;
-                take(driver, &mut keep, n + 1);
-                assert_eq!(keep.messages[n].2, [&head[..], b"x"].concat());
+                receive(driver, &mut received, n + 1);
+                assert_eq!(received.messages[n].2, [&head[..], b"x"].concat());
             }
         }
     });
     assert!(time > Time::us(20) && time < Time::us(2000), "{time}");
-    assert!(tallies[0].packets > 20 && tallies[0].commands > tallies[0].packets);
+    assert!(stats[0].packets > 20 && stats[0].commands > stats[0].packets);
 }
 
 #[test]
 fn a_full_ring_stops_and_nothing_is_lost() {
     let stops = job(3, &machine(1024, 1), |me, driver| {
-        let mut keep = Keep::default();
+        let mut received = Received::default();
         if me == 0 {
             // Far more than two rings hold, before the first look.
             driver.port_mut().client.charge("computes", Time::us(500));
-            take(driver, &mut keep, 80);
+            receive(driver, &mut received, 80);
             for from in [1, 2] {
-                let from_it = keep.messages.iter().filter(|m| m.0 == from);
+                let from_it = received.messages.iter().filter(|m| m.0 == from);
                 for (i, (_, message, bytes)) in from_it.enumerate() {
                     assert_eq!(*message, i as u8);
                     assert_eq!(*bytes, bytes_of(i * 13 % 200, i));
@@ -169,7 +182,7 @@ fn a_full_ring_stops_and_nothing_is_lost() {
             for i in 0..40 {
                 let body = bytes_of(i * 13 % 200, i);
                 while driver.send(0, i as u8, false, &[], &body) == Sent::Full {
-                    go_on(driver, &mut keep);
+                    go_on(driver, &mut received);
                 }
             }
         }
@@ -184,14 +197,14 @@ fn rendezvous_data_go_by_rvs() {
     for step in [usize::MAX, 1000] {
         let total = 200_001;
         job(2, &machine(RING, 1), |me, driver| {
-            let mut keep = Keep {
+            let mut received = Received {
                 step,
-                place: if step == 1000 {
+                buffer: if step == 1000 {
                     vec![0; total]
                 } else {
                     Vec::new()
                 },
-                ..Keep::default()
+                ..Received::default()
             };
             let body = bytes_of(total, 3);
             if me == 0 {
@@ -200,18 +213,18 @@ fn rendezvous_data_go_by_rvs() {
                     match driver.stream(1, 5, b"stream", &body[gone..]) {
                         Some(n) => gone += n,
                         None => {
-                            go_on(driver, &mut keep);
+                            go_on(driver, &mut received);
                         }
                     }
                 }
                 assert_eq!(driver.stream(1, 5, b"stream", &[]), Some(0));
                 assert_eq!(driver.send(1, 6, false, b"", b"end"), Sent::Taken);
             } else {
-                take(driver, &mut keep, 1);
+                receive(driver, &mut received, 1);
                 let came = if step == 1000 {
-                    &keep.place
+                    &received.buffer
                 } else {
-                    &keep.stream
+                    &received.stream
                 };
                 assert!(*came == body);
             }
@@ -222,19 +235,19 @@ fn rendezvous_data_go_by_rvs() {
 #[test]
 fn processes_of_a_node_share_a_card() {
     job(4, &machine(RING, 2), |me, driver| {
-        let mut keep = Keep::default();
+        let mut received = Received::default();
         for to in (0..4).filter(|to| *to != me) {
             assert_eq!(
                 driver.send(to, 1, false, &[me as u8], b"hello"),
                 Sent::Taken
             );
         }
-        take(driver, &mut keep, 3);
-        keep.messages.sort();
-        let from: Vec<u32> = keep.messages.iter().map(|m| m.0).collect();
+        receive(driver, &mut received, 3);
+        received.messages.sort();
+        let from: Vec<u32> = received.messages.iter().map(|m| m.0).collect();
         let others: Vec<u32> = (0..4).filter(|r| *r != me).collect();
         assert_eq!(from, others);
-        for (from, _, bytes) in &keep.messages {
+        for (from, _, bytes) in &received.messages {
             assert_eq!(bytes[..], [&[*from as u8], &b"hello"[..]].concat());
         }
     });
@@ -243,8 +256,8 @@ fn processes_of_a_node_share_a_card() {
 #[test]
 fn one_sided_and_strided() {
     job(2, &machine(RING, 1), |me, driver| {
-        let mut keep = Keep::default();
-        let base = driver.exposed();
+        let mut received = Received::default();
+        let base = driver.free_memory_at();
         let there = |memory| Remote { rank: 1, memory };
         let column = Addressing::Stride {
             block: 8,
@@ -295,7 +308,7 @@ fn one_sided_and_strided() {
             driver.fence(1);
             assert_eq!(driver.send(1, 1, false, b"", b"done"), Sent::Taken);
         } else {
-            take(driver, &mut keep, 1);
+            receive(driver, &mut received, 1);
             let mut row = vec![0; 128];
             driver.load(base + 8192, column, &mut row);
             assert_eq!(row, bytes_of(128, 2));
@@ -307,14 +320,14 @@ fn one_sided_and_strided() {
 fn two_runs_take_the_same_time() {
     let run = || {
         job(3, &machine(RING, 1), |me, driver| {
-            let mut keep = Keep::default();
+            let mut received = Received::default();
             for round in 0..5 {
                 let to = (me + 1) % 3;
                 let body = bytes_of((me as usize + 1) * 300, round);
                 while driver.send(to, 1, false, &[], &body) == Sent::Full {
-                    go_on(driver, &mut keep);
+                    go_on(driver, &mut received);
                 }
-                take(driver, &mut keep, round + 1);
+                receive(driver, &mut received, round + 1);
             }
         })
     };
@@ -329,31 +342,31 @@ proptest! {
     /// Messages of any size between three ranks over small rings: all come, whole and in order.
     #[test]
     fn storms_arrive_whole_and_in_order(
-        plan in proptest::collection::vec((0u32..3, 1u32..3, 0usize..1500, 0u64..3000), 1..40),
+        layout in proptest::collection::vec((0u32..3, 1u32..3, 0usize..1500, 0u64..3000), 1..40),
         ring in 0u64..200,
     ) {
         let machine = machine(4096 + ring * 8, 1);
         job(3, &machine, |me, driver| {
-            let mut keep = Keep::default();
-            for (i, &(from, step, size, pause)) in plan.iter().enumerate() {
+            let mut received = Received::default();
+            for (i, &(from, step, size, pause)) in layout.iter().enumerate() {
                 if from != me {
                     continue;
                 }
                 driver.port_mut().client.charge("computes", Time::ns(pause));
                 let to = (from + step) % 3;
                 while driver.send(to, i as u8, false, &[1, 2], &bytes_of(size, i)) == Sent::Full {
-                    go_on(driver, &mut keep);
+                    go_on(driver, &mut received);
                 }
             }
             let mine = |&&(i, &(from, step, ..)): &&(usize, &(u32, u32, usize, u64))| {
                 let _ = i;
                 (from + step) % 3 == me
             };
-            let all: Vec<_> = plan.iter().enumerate().collect();
+            let all: Vec<_> = layout.iter().enumerate().collect();
             let expected: Vec<_> = all.iter().filter(mine).collect();
-            take(driver, &mut keep, expected.len());
+            receive(driver, &mut received, expected.len());
             for sender in 0..3 {
-                let came = keep.messages.iter().filter(|m| m.0 == sender);
+                let came = received.messages.iter().filter(|m| m.0 == sender);
                 let sent = expected.iter().filter(|(_, (from, ..))| *from == sender);
                 for (came, (i, (_, _, size, _))) in came.zip(sent) {
                     assert_eq!(came.1, *i as u8);

@@ -1,7 +1,8 @@
-//! Ranks are threads here; the kernel cannot tell.
+//! The kernel with ranks that are threads.
 
+use super::calendar::next_poll;
 use super::*;
-use crate::Client;
+use crate::kernel::{Client, Observers};
 use std::sync::Mutex;
 use std::thread;
 
@@ -10,53 +11,57 @@ use std::thread;
 struct Wires {
     latency: Time,
     /// The model says what it knows of who can see what, and when.
-    sharp: bool,
+    precise: bool,
     log: Vec<(Time, Rank, u8)>,
 }
 
-struct Flying {
+struct InFlight {
     to: Rank,
     kind: u32,
     bytes: Vec<u8>,
 }
 
 impl Model for Wires {
-    type Event = Flying;
+    type Event = InFlight;
     fn command(
         &mut self,
         from: Rank,
         kind: u32,
         bytes: &[u8],
-        kernel: &mut Kernel<Flying>,
-    ) -> Result<(), Nonsense> {
+        kernel: &mut Kernel<InFlight>,
+    ) -> Result<(), InvalidCommand> {
         let Some((&first, rest)) = bytes.split_first() else {
-            return Err(Nonsense("an empty command"));
+            return Err(InvalidCommand("an empty command"));
         };
         self.log.push((kernel.now(), from, first));
         let to = if kind == 1 { u32::from(first) } else { from };
         if to >= kernel.ranks() {
-            return Err(Nonsense("a rank that is not there"));
+            return Err(InvalidCommand("a rank that is not there"));
         }
         let bytes = rest.to_vec();
-        kernel.after(self.latency, to, Flying { to, kind, bytes });
+        kernel.schedule_after(self.latency, to, InFlight { to, kind, bytes });
         Ok(())
     }
-    fn due(&mut self, event: Flying, kernel: &mut Kernel<Flying>) {
+    fn event(&mut self, event: InFlight, kernel: &mut Kernel<InFlight>) {
         match event.kind {
             3 => kernel.write(event.to, 0, &event.bytes),
-            kind => kernel.tell(event.to, kind, &[&event.bytes]),
+            kind => kernel.notify(event.to, kind, &[&event.bytes]),
         }
     }
     fn lookahead(&self) -> Time {
-        if self.sharp { self.latency } else { Time::ZERO }
+        if self.precise {
+            self.latency
+        } else {
+            Time::ZERO
+        }
     }
-    fn reaction(&self, _kind: u32) -> Time {
+    fn response_time(&self, _kind: u32) -> Time {
         self.lookahead()
     }
-    fn sight(&self, event: &Flying) -> Sight {
-        match self.sharp {
-            true => Sight::Rank(event.to, Time::ZERO),
-            false => Sight::All(Time::ZERO),
+    fn observers(&self, event: &InFlight) -> Observers {
+        match self.precise {
+            true => Observers::Rank(event.to, Time::ZERO),
+            false => Observers::All(Time::ZERO),
         }
     }
 }
@@ -64,25 +69,25 @@ impl Model for Wires {
 const LATENCY: Time = Time::us(2);
 
 /// Runs `ranks` ranks; each does `body`.
-fn job(ranks: u32, body: impl Fn(&mut Client) + Sync) -> Ended<Wires> {
+fn job(ranks: u32, body: impl Fn(&mut Client) + Sync) -> Completed<Wires> {
     job_on(ranks, false, body)
 }
 
-fn job_on(ranks: u32, sharp: bool, body: impl Fn(&mut Client) + Sync) -> Ended<Wires> {
-    let arena = Arena::create(ranks, 4096, b"").unwrap();
+fn job_on(ranks: u32, precise: bool, body: impl Fn(&mut Client) + Sync) -> Completed<Wires> {
+    let segment = ModelSegment::create(ranks, 4096, b"").unwrap();
     let model = Wires {
         latency: LATENCY,
-        sharp,
+        precise,
         log: Vec::new(),
     };
-    let server = Server::new(arena.clone(), model, None);
+    let server = Server::new(segment.clone(), model, None);
     thread::scope(|s| {
         let running = s.spawn(|| server.run(|_| {}));
         let ranks: Vec<_> = (0..ranks)
             .map(|me| {
-                let (arena, body) = (arena.clone(), &body);
+                let (segment, body) = (segment.clone(), &body);
                 s.spawn(move || {
-                    let mut client = Client::join(arena, me);
+                    let mut client = Client::join(segment, me);
                     body(&mut client);
                     client.leave();
                 })
@@ -91,12 +96,12 @@ fn job_on(ranks: u32, sharp: bool, body: impl Fn(&mut Client) + Sync) -> Ended<W
         for rank in ranks {
             rank.join().unwrap();
         }
-        arena.close();
+        segment.close();
         running.join().unwrap()
     })
 }
 
-fn event(client: &mut Client) -> crate::Event {
+fn event(client: &mut Client) -> crate::kernel::Event {
     loop {
         if let Some(event) = client.event() {
             return event;
@@ -148,7 +153,7 @@ fn the_order_is_time_then_rank_then_sequence() {
                 event(c);
             }
         });
-        assert!(ended.broken.is_none());
+        assert!(ended.invalid.is_none());
         ended.model.log
     };
     let first = order(0);
@@ -176,20 +181,20 @@ fn what_is_read_is_as_of_the_clock() {
 }
 
 #[test]
-fn who_polls_sees_it_at_its_next_look() {
+fn who_polls_sees_it_at_its_next_poll() {
     job(1, |c| {
         c.charge("work", Time::ns(100));
         c.command(2, &[b"x"]);
         c.wait(Time::ns(300));
-        // 2000 ns is not a multiple of 300 ns: the seventh look.
+        // 2000 ns is not a multiple of 300 ns: the seventh poll.
         assert_eq!(c.now(), Time::ns(100 + 2100));
         assert_eq!(c.event().unwrap().time, Time::ns(2100));
         assert_eq!(
-            next_look(Time::ns(5), Time::ns(5), Time::ns(3)),
+            next_poll(Time::ns(5), Time::ns(5), Time::ns(3)),
             Time::ns(5)
         );
         assert_eq!(
-            next_look(Time::ns(5), Time::ns(8), Time::ns(3)),
+            next_poll(Time::ns(5), Time::ns(8), Time::ns(3)),
             Time::ns(8)
         );
     });
@@ -218,36 +223,36 @@ fn more_events_than_a_mailbox_holds_all_come() {
 #[test]
 fn nobody_can_go_on() {
     let told = Mutex::new(Vec::new());
-    let arena = Arena::create(2, 0, b"").unwrap();
+    let segment = ModelSegment::create(2, 0, b"").unwrap();
     let model = Wires {
         latency: LATENCY,
-        sharp: false,
+        precise: false,
         log: Vec::new(),
     };
-    let server = Server::new(arena.clone(), model, None);
+    let server = Server::new(segment.clone(), model, None);
     thread::scope(|s| {
         s.spawn(|| {
             server.run(|now| {
                 told.lock().unwrap().push(now);
                 // The launcher would now end the job.
-                arena.gone(0);
-                arena.close();
+                segment.mark_exited(0);
+                segment.close();
             })
         });
-        let waiter = arena.clone();
+        let waiter = segment.clone();
         s.spawn(move || {
             let mut c = Client::join(waiter, 0);
             c.charge("work", Time::us(7));
             c.command(2, &[b"x"]);
             event(&mut c);
             // Rests for ever; the thread must not.
-            assert!(c.rest(Time::ZERO).is_some());
+            assert!(c.begin_wait(Time::ZERO).is_some());
         });
-        let other = arena.clone();
+        let other = segment.clone();
         s.spawn(move || {
             // It could come back, until its process has ended.
             Client::join(other.clone(), 1).leave();
-            other.gone(1);
+            other.mark_exited(1);
         });
     });
     assert_eq!(told.into_inner().unwrap(), [Time::us(9)]);
@@ -255,16 +260,16 @@ fn nobody_can_go_on() {
 
 #[test]
 fn a_rank_that_ends_in_the_middle_is_not_waited_for() {
-    let arena = Arena::create(3, 0, b"").unwrap();
+    let segment = ModelSegment::create(3, 0, b"").unwrap();
     let model = Wires {
         latency: LATENCY,
-        sharp: false,
+        precise: false,
         log: Vec::new(),
     };
-    let server = Server::new(arena.clone(), model, None);
+    let server = Server::new(segment.clone(), model, None);
     thread::scope(|s| {
         let running = s.spawn(|| server.run(|_| {}));
-        let first = arena.clone();
+        let first = segment.clone();
         let working = s.spawn(move || {
             let mut c = Client::join(first, 0);
             for _ in 0..10 {
@@ -274,11 +279,11 @@ fn a_rank_that_ends_in_the_middle_is_not_waited_for() {
             c.leave();
         });
         // One comes and ends with the turn, one never comes.
-        Client::join(arena.clone(), 1);
-        arena.gone(1);
-        arena.gone(2);
+        Client::join(segment.clone(), 1);
+        segment.mark_exited(1);
+        segment.mark_exited(2);
         working.join().unwrap();
-        arena.close();
+        segment.close();
         assert_eq!(running.join().unwrap().time, LATENCY * 10);
     });
 }
@@ -289,9 +294,9 @@ fn who_waits_or_has_left_can_come_back() {
         if c.me() == 0 {
             c.set_concurrent();
             // Another thread goes on while this one waits.
-            assert!(c.rest(Time::ZERO).is_some() && c.rests());
+            assert!(c.begin_wait(Time::ZERO).is_some() && c.is_waiting());
             c.command(2, &[b"x"]);
-            assert!(!c.rests());
+            assert!(!c.is_waiting());
             event(c);
             c.leave();
             assert!(c.has_left());
@@ -303,62 +308,62 @@ fn who_waits_or_has_left_can_come_back() {
     assert_eq!(ended.time, LATENCY * 2);
 }
 
-/// One thread of a rank rests, and another comes and goes: whoever rests is not woken by that, or
-/// two that rest would wake each other for ever.
+/// One thread of a rank waits while another comes and goes. The waiting thread is not woken by that:
+/// two of them would wake each other for ever.
 #[test]
 fn a_turn_that_a_thread_asks_for_wakes_no_other() {
     let ended = job(1, |c| {
         c.set_concurrent();
-        let (bell, heard) = c.rest(Time::ZERO).expect("nothing is there");
+        let (word, seen) = c.begin_wait(Time::ZERO).expect("nothing is there");
         for _ in 0..100 {
-            c.wake();
-            assert!(!c.rests());
-            assert_eq!(c.rest(Time::ZERO).map(|r| r.1), Some(heard));
+            c.resume();
+            assert!(!c.is_waiting());
+            assert_eq!(c.begin_wait(Time::ZERO).map(|r| r.1), Some(seen));
         }
         // What comes wakes one.
         c.command(2, &[&[0], b"here"]);
-        if c.rest(Time::ZERO).is_some() {
-            crate::kernel::sleep(bell, heard);
+        if c.begin_wait(Time::ZERO).is_some() {
+            crate::kernel::sleep(word, seen);
         }
-        c.wake();
-        assert!(c.has_unseen());
+        c.resume();
+        assert!(c.has_unseen_events());
         // Whoever leaves now leaves it behind.
-        assert!(c.rest(Time::ZERO).is_none());
+        assert!(c.begin_wait(Time::ZERO).is_none());
         assert_eq!(event(c).bytes, b"here");
-        c.has_looked(true);
-        assert!(c.has_unseen());
-        c.has_looked(false);
-        assert!(!c.has_unseen());
-        assert_eq!(bell.load(Ordering::SeqCst), heard.wrapping_add(1));
+        c.end_poll(true);
+        assert!(c.has_unseen_events());
+        c.end_poll(false);
+        assert!(!c.has_unseen_events());
+        assert_eq!(word.load(Ordering::SeqCst), seen.wrapping_add(1));
     });
     assert!(ended.turns.0 < 110, "{:?}", ended.turns);
 }
 
 #[test]
 fn nonsense_ends_the_job() {
-    let arena = Arena::create(1, 0, b"").unwrap();
+    let segment = ModelSegment::create(1, 0, b"").unwrap();
     let model = Wires {
         latency: LATENCY,
-        sharp: false,
+        precise: false,
         log: Vec::new(),
     };
-    let server = Server::new(arena.clone(), model, None);
-    let mut c = Client::join(arena, 0);
+    let server = Server::new(segment.clone(), model, None);
+    let mut c = Client::join(segment, 0);
     c.command(1, &[&[9]]);
-    assert!(c.rest(Time::ZERO).is_some());
+    assert!(c.begin_wait(Time::ZERO).is_some());
     let ended = server.run(|_| {});
     assert_eq!(
-        ended.broken,
-        Some((0, Nonsense("a rank that is not there")))
+        ended.invalid,
+        Some((0, InvalidCommand("a rank that is not there")))
     );
 }
 
-/// Messages in a ring, at odd times, by ranks that look often; each rank's looks that found
-/// something. `patient`: looks are put off.
-fn looks(sharp: bool, patient: bool) -> (Vec<Vec<(Time, Time)>>, Ended<Wires>) {
+/// Messages in a ring, at odd times, by ranks that poll often. Returns each rank's polls that found
+/// something. `deferred`: polls are deferred.
+fn polls(precise: bool, deferred: bool) -> (Vec<Vec<(Time, Time)>>, Completed<Wires>) {
     const POLL: Time = Time::ns(70);
     let found = Mutex::new(vec![Vec::new(); 5]);
-    let ended = job_on(5, sharp, |c| {
+    let ended = job_on(5, precise, |c| {
         let (me, mut seed) = (c.me(), u64::from(c.me()) + 1);
         let (mut sent, mut got, mut mine) = (0, 0, Vec::new());
         let right = [((me + 1) % 5) as u8, 0];
@@ -369,27 +374,27 @@ fn looks(sharp: bool, patient: bool) -> (Vec<Vec<(Time, Time)>>, Ended<Wires>) {
                 c.command(1, &[&right]);
                 sent += 1;
             }
-            // Now and then one waits, and otherwise goes on with or without.
-            let rests = got < sent && (sent == 60 || (seed >> 20) & 3 == 0);
+            // Now and then a rank waits. Otherwise it goes on, whether something is there or not.
+            let waits = got < sent && (sent == 60 || (seed >> 20) & 3 == 0);
             loop {
-                if rests && patient {
-                    c.will_rest();
+                if waits && deferred {
+                    c.may_defer_poll();
                 }
-                if c.begins_look() {
-                    c.charge("look", POLL);
-                    if c.can_put_off() {
-                        c.put_off();
+                if c.begin_poll() {
+                    c.charge("poll", POLL);
+                    if c.can_defer_poll() {
+                        c.defer_poll();
                     } else {
                         c.sync();
                     }
                 }
-                c.has_looked(c.has_events());
+                c.end_poll(c.has_events());
                 let before = got;
                 while let Some(event) = c.event() {
                     mine.push((c.now(), event.time));
                     got += 1;
                 }
-                if got > before || !rests {
+                if got > before || !waits {
                     break;
                 }
                 c.wait(POLL);
@@ -401,26 +406,26 @@ fn looks(sharp: bool, patient: bool) -> (Vec<Vec<(Time, Time)>>, Ended<Wires>) {
 }
 
 #[test]
-fn what_a_rank_need_not_stop_for_changes_nothing() {
-    let (found, blunt) = looks(false, false);
+fn stops_that_are_left_out_change_nothing() {
+    let (found, reference) = polls(false, false);
     assert!(found.iter().all(|f| f.len() == 60));
-    for patient in [false, true] {
-        for sharp in [false, true] {
-            let (again, ended) = looks(sharp, patient);
-            assert_eq!(again, found, "sharp {sharp}, patient {patient}");
-            assert_eq!(ended.model.log, blunt.model.log);
-            assert_eq!(ended.time, blunt.time);
-            let clocks = |e: &Ended<Wires>| {
+    for deferred in [false, true] {
+        for precise in [false, true] {
+            let (again, ended) = polls(precise, deferred);
+            assert_eq!(again, found, "precise {precise}, deferred {deferred}");
+            assert_eq!(ended.model.log, reference.model.log);
+            assert_eq!(ended.time, reference.time);
+            let clocks = |e: &Completed<Wires>| {
                 e.ranks
                     .iter()
                     .map(|r| (r.clock, r.waited))
                     .collect::<Vec<_>>()
             };
-            assert_eq!(clocks(&ended), clocks(&blunt));
-            // It is what makes the simulation fast.
+            assert_eq!(clocks(&ended), clocks(&reference));
+            // Fewer turns make the simulation fast.
             assert_eq!(
-                ended.turns.0 < blunt.turns.0,
-                sharp || patient,
+                ended.turns.0 < reference.turns.0,
+                precise || deferred,
                 "{:?}",
                 ended.turns
             );
