@@ -97,7 +97,8 @@ impl Report {
     /// As a table for people.
     pub fn table(&self) -> String {
         let mut out = format!(
-            "machine {}: {} of virtual time, {} hardware commands; ranks went on {} times, in {} rounds\n\
+            "machine {}: {} of virtual time, {} hardware commands; ranks went on {} times, \
+             in {} rounds\n\
              {:.3} s of real time from when all ranks had come: {:.0} commands a second\n",
             self.name,
             short(self.time),

@@ -133,7 +133,8 @@ pub(crate) fn check(runs: &[Range<usize>]) -> Result<(), Refusal> {
                 Some((area, true)) => at = area.end,
                 _ => {
                     return Err(Refusal::Memory(
-                        "a stack, or memory that is shared or not writable, is left alone by mprotect",
+                        "a stack, or memory that is shared or not writable, is left alone by \
+                         mprotect",
                     ));
                 }
             }

@@ -70,7 +70,9 @@ impl Faults {
         let mut wanted = MOVE | EXACT | EVENTS | EVENT_FORK;
         loop {
             let fd = new().map_err(|cause| Refusal::System {
-                attempted: "asking for a userfaultfd that also sees the system's own accesses (root, vm.unprivileged_userfaultfd=1, or a readable /dev/userfaultfd)",
+                attempted: "asking for a userfaultfd that also sees the system's own accesses \
+                                (root, vm.unprivileged_userfaultfd=1, or a readable \
+                                /dev/userfaultfd)",
                 cause,
             })?;
             let mut api = [API, wanted, 0u64];

@@ -63,39 +63,41 @@ pub(super) fn repeat(one: Placed, count: i64, stride: i64) -> Placed {
     let node = match (count, node) {
         (0, _) | (_, Node::Empty) => return Placed::EMPTY,
         (1, node) => node,
-        (_, Node::Run(len)) if i128::from(stride) == i128::from(len) => Node::Run(len * count),
-        (_, Node::Run(block)) => Node::Blocks {
+        (_, Node::Contig(len)) if i128::from(stride) == i128::from(len) => {
+            Node::Contig(len * count)
+        }
+        (_, Node::Contig(block)) => Node::Vector {
             count,
             stride,
             block,
         },
         (
             _,
-            Node::Blocks {
+            Node::Vector {
                 count: inner,
                 stride: step,
                 block,
             },
-        ) if step.wrapping_mul(inner as i64) == stride => Node::Blocks {
+        ) if step.wrapping_mul(inner as i64) == stride => Node::Vector {
             count: inner * count,
             stride: step,
             block,
         },
         (
             _,
-            Node::Each {
+            Node::Repeat {
                 count: inner,
                 stride: step,
                 unit,
                 child,
             },
-        ) if step.wrapping_mul(inner as i64) == stride => Node::Each {
+        ) if step.wrapping_mul(inner as i64) == stride => Node::Repeat {
             count: inner * count,
             stride: step,
             unit,
             child,
         },
-        (_, node) => Node::Each {
+        (_, node) => Node::Repeat {
             count,
             stride,
             unit: node.size(),
@@ -117,14 +119,14 @@ impl List {
     fn push(&mut self, placed: Placed) {
         match placed.node {
             Node::Empty => {}
-            Node::Run(len) if self.parts.is_empty() => match self.runs.last_mut() {
+            Node::Contig(len) if self.parts.is_empty() => match self.runs.last_mut() {
                 Some((at, before)) if *at + *before as i64 == placed.at => *before += len,
                 _ => self.runs.push((placed.at, len)),
             },
-            Node::Run(len) => match self.parts.last_mut() {
+            Node::Contig(len) => match self.parts.last_mut() {
                 Some(Placed {
                     at,
-                    node: Node::Run(before),
+                    node: Node::Contig(before),
                 }) if *at + *before as i64 == placed.at => *before += len,
                 _ => self.parts.push(placed),
             },
@@ -149,7 +151,7 @@ impl List {
         let ends = ends(self.parts.iter().map(|p| p.node.size()));
         Placed {
             at: 0,
-            node: Node::Parts(Arc::new(Parts {
+            node: Node::Struct(Arc::new(Parts {
                 parts: self.parts.into(),
                 ends,
             })),
@@ -256,14 +258,14 @@ fn plain(list: &[(i64, u64)]) -> Placed {
         );
         return Placed {
             at: 0,
-            node: Node::Runs(Arc::new(Runs { at: places, ends })),
+            node: Node::Indexed(Arc::new(Runs { at: places, ends })),
         };
     }
     let stride = list[1].0 - at;
     if list.windows(2).all(|w| w[1].0 - w[0].0 == stride) {
         return Placed {
             at,
-            node: Node::Blocks {
+            node: Node::Vector {
                 count: list.len() as u64,
                 stride,
                 block: len,
@@ -272,7 +274,7 @@ fn plain(list: &[(i64, u64)]) -> Placed {
     }
     Placed {
         at: 0,
-        node: Node::Spots {
+        node: Node::BlockIndexed {
             at: list.iter().map(|r| r.0).collect(),
             block: len,
         },
@@ -288,11 +290,11 @@ mod tests {
     fn flat(node: &Node, at: i64, all: &mut Vec<(i64, u64)>) -> usize {
         match node {
             Node::Empty => 0,
-            Node::Run(len) => {
+            Node::Contig(len) => {
                 all.push((at, *len));
                 1
             }
-            Node::Blocks {
+            Node::Vector {
                 count,
                 stride,
                 block,
@@ -300,11 +302,11 @@ mod tests {
                 all.extend((0..*count as i64).map(|i| (at + i * stride, *block)));
                 1
             }
-            Node::Spots { at: places, block } => {
+            Node::BlockIndexed { at: places, block } => {
                 all.extend(places.iter().map(|place| (at + place, *block)));
                 1
             }
-            Node::Runs(runs) => {
+            Node::Indexed(runs) => {
                 let mut before = 0;
                 for (place, end) in runs.at.iter().zip(&runs.ends) {
                     all.push((at + place, end - before));
@@ -312,7 +314,7 @@ mod tests {
                 }
                 1
             }
-            Node::Each {
+            Node::Repeat {
                 count,
                 stride,
                 child,
@@ -322,7 +324,7 @@ mod tests {
                 let nodes = (0..*count as i64).map(|i| flat(child, at + i * stride, all));
                 1 + nodes.max().unwrap_or(0)
             }
-            Node::Parts(list) => {
+            Node::Struct(list) => {
                 let parts = list.parts.iter();
                 1 + parts.map(|p| flat(&p.node, at + p.at, all)).sum::<usize>()
             }
@@ -385,7 +387,7 @@ mod tests {
         assert_eq!(found, list);
         assert!(matches!(
             placed.node,
-            Node::Blocks { .. } | Node::Spots { .. }
+            Node::Vector { .. } | Node::BlockIndexed { .. }
         ));
     }
 }

@@ -1,58 +1,64 @@
 //! The layout engine: where a datatype's packed bytes lie in memory.
 //!
 //! Packed order is the order of the type map. A layout is a small tree: runs of bytes at its
-//! leaves, repetition and lists above them. Every node knows how many packed bytes it has, so any
-//! packed offset is found by going down the tree once: a division at a repetition, a binary search
-//! in a list.
+//! leaves, repetition and lists above them. Every node knows how many packed bytes it has. So any
+//! packed offset is found by one descent: a division at a repetition, a binary search in a list.
+//!
+//! The kinds of nodes are those of MPICH's dataloops: contig, vector, block-indexed, indexed,
+//! struct.
 
 mod build;
-pub(crate) mod moving;
+mod pack;
 mod strided;
+mod traverse;
 
 use std::sync::Arc;
 
-/// A layout and where it starts, in bytes from the element's address.
+/// A layout and its offset from the element's address, bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
     pub at: i64,
     pub node: Node,
 }
 
-/// A part of a layout. Addresses count from the node's own start.
+/// A node of a layout. Offsets count from the node's own start.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
     /// No bytes.
     Empty,
-    /// So many bytes in one run.
-    Run(u64),
+    /// One run of this many bytes.
+    Contig(u64),
     /// `count` runs of `block` bytes, `stride` bytes from one to the next.
-    Blocks { count: u64, stride: i64, block: u64 },
-    /// Runs of `block` bytes at these places.
-    Spots { at: Arc<[i64]>, block: u64 },
+    Vector { count: u64, stride: i64, block: u64 },
+    /// Runs of `block` bytes at these offsets.
+    BlockIndexed { at: Arc<[i64]>, block: u64 },
     /// Runs of various lengths.
-    Runs(Arc<Runs>),
-    /// `count` times the same thing of `unit` bytes, `stride` bytes from one to the next.
-    Each {
+    Indexed(Arc<Runs>),
+    /// `count` copies of a node of `unit` packed bytes, `stride` bytes from one to the next.
+    Repeat {
         count: u64,
         stride: i64,
         unit: u64,
         child: Arc<Node>,
     },
-    /// Various things.
-    Parts(Arc<Parts>),
+    /// Various nodes.
+    Struct(Arc<Parts>),
 }
 
-/// Runs of various lengths: `at[i]` and where in packed order each ends.
+/// Runs of various lengths.
 #[derive(Debug)]
 pub(crate) struct Runs {
+    /// Offset of each run.
     at: Box<[i64]>,
+    /// Packed offset of each run's end.
     ends: Box<[u64]>,
 }
 
-/// Various things: each with its place, and where in packed order it ends.
+/// Various nodes.
 #[derive(Debug)]
 pub(crate) struct Parts {
     parts: Box<[Placed]>,
+    /// Packed offset of each part's end.
     ends: Box<[u64]>,
 }
 
@@ -61,12 +67,12 @@ impl Node {
     pub fn size(&self) -> u64 {
         match self {
             Node::Empty => 0,
-            Node::Run(len) => *len,
-            Node::Blocks { count, block, .. } => count * block,
-            Node::Spots { at, block } => at.len() as u64 * block,
-            Node::Runs(runs) => *runs.ends.last().unwrap_or(&0),
-            Node::Each { count, unit, .. } => count * unit,
-            Node::Parts(parts) => *parts.ends.last().unwrap_or(&0),
+            Node::Contig(len) => *len,
+            Node::Vector { count, block, .. } => count * block,
+            Node::BlockIndexed { at, block } => at.len() as u64 * block,
+            Node::Indexed(runs) => *runs.ends.last().unwrap_or(&0),
+            Node::Repeat { count, unit, .. } => count * unit,
+            Node::Struct(parts) => *parts.ends.last().unwrap_or(&0),
         }
     }
 }
@@ -84,7 +90,7 @@ impl Placed {
             node: if len == 0 {
                 Node::Empty
             } else {
-                Node::Run(len)
+                Node::Contig(len)
             },
         }
     }

@@ -62,13 +62,13 @@ unsafe fn steps<const N: usize>(
 /// All blocks must be readable and `at.len() * block` bytes at `to` writable, without overlap
 /// between the two.
 #[inline]
-pub(super) unsafe fn gather_spots(base: *const u8, at: &[i64], to: *mut u8, block: usize) {
+pub(super) unsafe fn gather_blocks(base: *const u8, at: &[i64], to: *mut u8, block: usize) {
     // SAFETY: the caller's promise.
     unsafe { sized!(block, gather(base, at, to, block)) }
 }
 
 /// # Safety
-/// As for [`gather_spots`].
+/// As for [`gather_blocks`].
 unsafe fn gather<const N: usize>(base: *const u8, at: &[i64], mut to: *mut u8, block: usize) {
     for at in at {
         // SAFETY: the caller's promise.
@@ -80,15 +80,15 @@ unsafe fn gather<const N: usize>(base: *const u8, at: &[i64], mut to: *mut u8, b
 /// The other way round: from one run at `from` to blocks at the places `at`.
 ///
 /// # Safety
-/// As for [`gather_spots`].
+/// As for [`gather_blocks`].
 #[inline]
-pub(super) unsafe fn scatter_spots(from: *const u8, base: *mut u8, at: &[i64], block: usize) {
+pub(super) unsafe fn scatter_blocks(from: *const u8, base: *mut u8, at: &[i64], block: usize) {
     // SAFETY: the caller's promise.
     unsafe { sized!(block, scatter(from, base, at, block)) }
 }
 
 /// # Safety
-/// As for [`gather_spots`].
+/// As for [`gather_blocks`].
 unsafe fn scatter<const N: usize>(mut from: *const u8, base: *mut u8, at: &[i64], block: usize) {
     for at in at {
         // SAFETY: the caller's promise.
@@ -99,7 +99,7 @@ unsafe fn scatter<const N: usize>(mut from: *const u8, base: *mut u8, at: &[i64]
 
 /// At most so many columns are taken together where they lie side by side: as many doubles as a
 /// cache line holds.
-pub(super) const COLUMNS: u64 = 8;
+pub(super) const COLUMNS_MAX: u64 = 8;
 
 /// Copies `columns` columns of `rows` blocks from one table to another, row by row: each cache line
 /// is touched once, not once for every column. `apart`: bytes from one column to the next in `from`
@@ -120,7 +120,7 @@ pub(super) unsafe fn transpose(
     // SAFETY: the caller's promise.
     unsafe {
         match columns as u64 {
-            COLUMNS => sized!(block, eight_columns(from, to, apart, block, rows)),
+            COLUMNS_MAX => sized!(block, eight_columns(from, to, apart, block, rows)),
             _ => sized!(block, some_columns(from, to, apart, block, rows, columns)),
         }
     }
@@ -136,7 +136,7 @@ unsafe fn eight_columns<const N: usize>(
     rows: usize,
 ) {
     // SAFETY: the caller's promise.
-    unsafe { some_columns::<N>(from, to, apart, block, rows, COLUMNS as usize) }
+    unsafe { some_columns::<N>(from, to, apart, block, rows, COLUMNS_MAX as usize) }
 }
 
 /// # Safety

@@ -78,7 +78,8 @@ figures! {
         ring: Figure<Size>,
         /// a place for rendezvous data; each connection has two
         place: Figure<Size>,
-        /// messages up to this, the library's header included, go without asking the receiver; 0: none
+        /// messages up to this, the library's header included, go without asking the receiver; 0:
+        /// none
         eager: Figure<Size>,
     }
 }

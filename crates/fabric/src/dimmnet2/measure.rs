@@ -84,8 +84,8 @@ pub fn table(platform: &Platform, f: &Figures) -> String {
 
 type RankDriver = CardDriver<MappedCard<Client>>;
 
-/// The time that rank 0's `body` returns, in a job of two ranks without the library's own work. Zero
-/// if the system gives no memory.
+/// The time that rank 0's `body` returns, in a job of two ranks without the library's own work.
+/// Zero if the system gives no memory.
 fn time(platform: &Platform, f: &Figures, body: fn(u32, &mut RankDriver) -> Time) -> Time {
     let layout = MemoryLayout::new(f, platform.processes() as u16);
     let costs = HostCosts::new(f, &platform.cpu).without_library();

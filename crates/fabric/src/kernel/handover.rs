@@ -13,8 +13,8 @@
 
 use std::time::Duration;
 
-/// How often a waiting rank yields before it sleeps, where most ranks go on. See "How fast it is" in
-/// docs/machines.md.
+/// How often a waiting rank yields before it sleeps, where most ranks go on. See "How fast it is"
+/// in docs/machines.md.
 const RANK_YIELDS: u32 = 8;
 /// How often the model yields before it sleeps, where few ranks go on. It goes on after each turn.
 const MODEL_YIELDS: u32 = 2;

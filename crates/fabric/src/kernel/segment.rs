@@ -135,17 +135,20 @@ const MAILBOX_BYTES: usize = PAGE_BYTES + 2 * BOX_MAX_BYTES;
 pub enum ModelSegmentError {
     /// A system call was refused.
     #[error(
-        "the memory of the modelled machine: {0} was refused: {1}; the limits on memory, files and address space (ulimit -v, -f, -n) may be too low"
+        "the memory of the modelled machine: {0} was refused: {1}; the limits on memory, files and \
+         address space (ulimit -v, -f, -n) may be too low"
     )]
     Refused(&'static str, io::Error),
     /// It is not what a model of this version makes.
     #[error(
-        "the memory of the modelled machine is none of this version's: {0}; use the mpiexec of the same installation"
+        "the memory of the modelled machine is none of this version's: {0}; use the mpiexec of the \
+         same installation"
     )]
     Foreign(&'static str),
     /// More was asked for than there can be.
     #[error(
-        "a modelled machine has at most {RANKS_MAX} ranks, and a card at most {MAPPED_MAX_BYTES} bytes"
+        "a modelled machine has at most {RANKS_MAX} ranks, and a card at most {MAPPED_MAX_BYTES} \
+         bytes"
     )]
     TooMuch,
 }
@@ -305,8 +308,8 @@ impl ModelSegment {
         self.header().traced.store(1, Ordering::Relaxed);
     }
 
-    /// Ranks and model are all on the first of these CPUs, and the ranks may be spread over them. To
-    /// be called before they start.
+    /// Ranks and model are all on the first of these CPUs, and the ranks may be spread over them.
+    /// To be called before they start.
     pub fn set_cpus(&self, cpus: &[usize]) {
         let header = self.header();
         let count = cpus.len().min(CPUS_MAX);

@@ -49,7 +49,8 @@ impl Trace {
             let comma = if pid == 1 { "" } else { "," };
             write!(
                 out,
-                "{comma}\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{pid},\"args\":{{\"name\":\"{name}\"}}}}"
+                "{comma}\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{pid},\
+                 \"args\":{{\"name\":\"{name}\"}}}}"
             )?;
         }
         Ok(Trace {
@@ -80,7 +81,8 @@ impl Trace {
             };
             write!(
                 self.out,
-                ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{pid},\"tid\":{tid},\"args\":{{\"name\":\"{}\"}}}}",
+                ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{pid},\"tid\":{tid},\
+                 \"args\":{{\"name\":\"{}\"}}}}",
                 escaped(&label)
             )?;
         }

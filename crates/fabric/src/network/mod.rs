@@ -1,8 +1,9 @@
-//! Links and switches, the same for all cards: packets go hop by hop and queue where a link is busy.
+//! Links and switches, the same for all cards: packets go hop by hop and queue where a link is
+//! busy.
 //!
 //! Links are full duplex. Switching is cut-through: a packet's head goes on while its tail is still
-//! on the previous link. Switches have unlimited buffers. Packets leave a queue in the order in which
-//! they came.
+//! on the previous link. Switches have unlimited buffers. Packets leave a queue in the order in
+//! which they came.
 
 use crate::kernel::{Kernel, Rank, Track};
 use crate::platform::{self, Topology};
@@ -155,9 +156,9 @@ impl Network {
         }
     }
 
-    /// Puts a packet of `bytes` bytes onto its first link, at `time` or when the link is free. `wrap`
-    /// makes an event of the packet. `owner` orders it among events of the same instant. Returns
-    /// when the packet's tail has left the sender.
+    /// Puts a packet of `bytes` bytes onto its first link, at `time` or when the link is free.
+    /// `wrap` makes an event of the packet. `owner` orders it among events of the same instant.
+    /// Returns when the packet's tail has left the sender.
     pub fn send<E, T: Clone>(
         &mut self,
         kernel: &mut Kernel<E>,

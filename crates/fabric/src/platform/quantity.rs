@@ -75,7 +75,8 @@ impl Quantity for Time {
 }
 
 impl Quantity for Rate {
-    const WANTED: &'static str = "a rate such as \"40 Gbit/s\", \"512 Mbit/s\" or \"1.5 GB/s\" (units: kbit/s to Tbit/s, kB/s to TB/s), not zero";
+    const WANTED: &'static str = "a rate such as \"40 Gbit/s\", \"512 Mbit/s\" or \"1.5 GB/s\" \
+                                  (units: kbit/s to Tbit/s, kB/s to TB/s), not zero";
     fn read(text: &str) -> Option<Rate> {
         let (number, unit) = split(text)?;
         let (prefix, bits) = match unit.strip_suffix("bit/s").or(unit.strip_suffix("b/s")) {

@@ -25,8 +25,8 @@ figures! {
         system_call: Option<Figure<Time>>,
         /// the processor's work each time that it looks at LME and LMR
         poll: Figure<Time>,
-        /// if the card tells of arrivals and ends by interrupt: what an interrupt takes, its handler
-        /// included
+        /// if the card tells of arrivals and ends by interrupt: what an interrupt takes, its
+        /// handler included
         interrupt: Option<Figure<Time>>,
         /// after an interrupt, until the process that waits runs again (0 if not said)
         wake: Option<Figure<Time>>,
@@ -89,7 +89,8 @@ impl From<Loggp> for Figures {
     }
 }
 
-/// Least bytes of the largest control message. The device's heads and a few runs of an RSP must fit.
+/// Least bytes of the largest control message. The device's heads and a few runs of an RSP must
+/// fit.
 const CONTROL_MIN_BYTES: u64 = 256;
 /// Most bytes of the largest control message. One command carries it whole.
 const CONTROL_MAX_BYTES: u64 = 32 * 1024;

@@ -1,7 +1,7 @@
 //! How a rank's processor reaches its card: commands, one event, and the memory that the card maps.
 //!
-//! The mapped memory is the Prefetch Window, then LLCM: a word of 32 bits for each counter, then one
-//! for each sender's Next Write Addr.
+//! The mapped memory is the Prefetch Window, then LLCM: a word of 32 bits for each counter, then
+//! one for each sender's Next Write Addr.
 
 use super::LlcmWord;
 use super::packet::Process;

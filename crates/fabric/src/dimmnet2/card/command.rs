@@ -1,21 +1,21 @@
-//! Commands, as a process writes them into its User Registers: a few words of 32 bits each.
+//! Commands, and their encoding in the User Registers: a few words of 32 bits each.
 
 use super::packet::Process;
 use super::pattern::{LIST_MAX, Pattern};
 
-/// Bytes of a write-combining line: packet images begin on one.
+/// Bytes of a write-combining line. Packet images begin at a multiple of it.
 pub const LINE_BYTES: u32 = 64;
 
-/// Which bytes a command moves; the lists of the last two kinds stand in the Write Window.
+/// Which bytes a command moves. The lists of the last two kinds lie in the Write Window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addressing {
-    /// One run of so many bytes.
+    /// One run of this many bytes.
     Contiguous(u32),
     /// Blocks at equal distances.
     Stride {
         /// Bytes of a block.
         block: u32,
-        /// Bytes from beginning to beginning.
+        /// Bytes from one block's beginning to the next one's.
         stride: u32,
         /// Blocks.
         count: u32,
@@ -29,7 +29,7 @@ pub enum Addressing {
         /// Where in the Write Window the list begins.
         list: u32,
     },
-    /// Blocks at listed offsets of 32 bits, two a word.
+    /// Blocks at listed offsets of 32 bits, two in a word of 64 bits.
     PackedList {
         /// Bytes of a block.
         block: u32,
@@ -40,16 +40,17 @@ pub enum Addressing {
     },
 }
 
-/// A place on a process's own card.
+/// An address on a process's own card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// In its window: the Write Window to take bytes from, the Prefetch Window to put them into.
+    /// In a window: the Write Window to take bytes from, the Prefetch Window to put them into.
     Window(u32),
     /// In its part of the SO-DIMM.
     Memory(u32),
 }
 
-/// What a process can ask of its card. Windows and SO-DIMM addresses are its own, from 0, in bytes.
+/// A command of a process to its card. Window and SO-DIMM addresses are the process's own. They
+/// count bytes from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// VL: SO-DIMM to Prefetch Window.
@@ -76,7 +77,7 @@ pub enum Command {
         to: Process,
         /// What to send.
         from: Location,
-        /// SO-DIMM address over there.
+        /// SO-DIMM address of the other process.
         memory: u32,
         /// Which bytes from there.
         what: Addressing,
@@ -87,20 +88,20 @@ pub enum Command {
         from: Process,
         /// Where to put it here.
         into: Location,
-        /// SO-DIMM address over there.
+        /// SO-DIMM address of the other process.
         memory: u32,
         /// Which bytes from there.
         what: Addressing,
     },
-    /// BOTF: the packet image in the Write Window goes to the network as it is.
+    /// BOTF: sends the packet image in the Write Window as it is.
     BlockOnTheFly {
         /// Where the image begins.
         window: u32,
         /// Its bytes.
         bytes: u32,
     },
-    /// Sets up rings for IVS: `senders` of `size` bytes each, one after another from `base` on. The
-    /// sender's number is its node times the processes of a node plus its place there.
+    /// Sets up rings for IVS: `senders` rings of `size` bytes each, contiguous from `base` on. A
+    /// sender's number is its node times the processes of a node, plus its place on the node.
     Rings {
         /// SO-DIMM address of the first one.
         base: u32,
@@ -111,14 +112,14 @@ pub enum Command {
     },
 }
 
-/// Why a card does not execute a command, or refuses a packet.
+/// Why a card does not execute a command or accept a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 #[repr(u32)]
 pub enum CardError {
     /// The words are no command.
     #[error("the words in the User Registers are no command")]
     Command = 1,
-    /// A window's place is not aligned (64 bytes for packet images, 8 otherwise).
+    /// An address in a window is not aligned: 64 bytes for packet images, 8 otherwise.
     #[error(
         "a place in a window is not aligned: packet images begin on 64 bytes, everything else on 8"
     )]
@@ -150,7 +151,7 @@ pub enum CardError {
 }
 
 impl CardError {
-    /// By its number, as it stands in LLCM.
+    /// The error with this number, as LLCM has it.
     pub fn from_number(number: u32) -> Option<CardError> {
         use CardError::*;
         let all = [
@@ -177,7 +178,8 @@ const BOTF: u32 = 5;
 const RINGS: u32 = 6;
 
 impl Addressing {
-    /// Block, stride, count and place of the list, as many as the kind has; and the kind's number.
+    /// Appends block, stride, count and the list's address, as far as the kind has them. Returns
+    /// the kind's number.
     fn words(&self, out: &mut Vec<u32>) -> u32 {
         match *self {
             Addressing::Contiguous(bytes) => {
@@ -217,7 +219,7 @@ impl Addressing {
         }
     }
 
-    /// With its list read out of the Write Window.
+    /// The pattern, with its list read from the Write Window.
     pub(super) fn resolve(&self, window: &[u8]) -> Result<Pattern, CardError> {
         let (kind, block, count, list, entry) = match *self {
             Addressing::Contiguous(bytes) => return Ok(Pattern::Contiguous { bytes }),
@@ -261,8 +263,8 @@ fn process(word: u32) -> Process {
 }
 
 impl Command {
-    /// The words to write; the fewer, the sooner the card begins. `None`: an image beyond what one
-    /// word can say.
+    /// Encodes the command. The card begins sooner if there are fewer words. `None`: a packet image
+    /// whose address and length do not fit one word.
     pub fn words(&self) -> Option<Vec<u32>> {
         let mut out = vec![0];
         let place = |place: &Location| match *place {
@@ -327,9 +329,10 @@ impl Command {
         Some(out)
     }
 
-    /// The command that these words are.
+    /// Decodes a command.
     ///
-    /// Errors: they are none.
+    /// # Errors
+    /// The words are not a command.
     pub fn from_words(words: &[u32]) -> Result<Command, CardError> {
         let (&first, rest) = words.split_first().ok_or(CardError::Command)?;
         let (kind, at) = (first >> 8 & 0xff, first >> 16);
@@ -382,8 +385,8 @@ impl Command {
         found.ok_or(CardError::Command)
     }
 
-    /// Does it go to the network? Such commands of a process leave in order; the others are
-    /// executed in order among themselves.
+    /// Returns whether the command goes to the network. Such commands of a process leave in order.
+    /// The others are executed in order among themselves.
     pub fn is_remote(&self) -> bool {
         matches!(
             self,
@@ -393,7 +396,7 @@ impl Command {
         )
     }
 
-    /// Does it move blocks by a stride or a list?
+    /// Returns whether the command moves blocks by a stride or a list.
     pub fn is_strided(&self) -> bool {
         match self {
             Command::VectorLoad { what, .. }
@@ -404,7 +407,7 @@ impl Command {
         }
     }
 
-    /// Its name, for reports.
+    /// The command's name, for timelines.
     pub fn name(&self) -> &'static str {
         match self {
             Command::VectorLoad { .. } => "VL",

@@ -1,5 +1,5 @@
-//! The card: a state machine without a clock. Its caller tells it what comes and when, and does what
-//! follows ([`Effect`]).
+//! The card: a state machine without a clock. Its caller tells it what comes and when, and does
+//! what follows ([`Effect`]).
 //!
 //! ```text
 //!   access::STORE, COMMAND, SET_READ_ADDR          packets from the network

@@ -4,7 +4,8 @@ use super::pattern::Pattern;
 
 /// Bytes of a packet's header.
 pub const HEADER_BYTES: u32 = 32;
-/// A process on a card: the card's node, and which of its processes.
+
+/// A process: the node of its card, and its place on that node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Process {
     /// The node.
@@ -31,8 +32,7 @@ pub enum Request {
         memory: u64,
         /// Where from there.
         pattern: Pattern,
-        /// Place in the asking process's Prefetch Window, for packets that come from an image;
-        /// elsewhere 0.
+        /// Address in the asking process's Prefetch Window, in packets from an image. Otherwise 0.
         window: u32,
     },
     /// IVS: append these bytes to the sender's ring.
@@ -40,30 +40,30 @@ pub enum Request {
         /// The bytes.
         data: Vec<u8>,
     },
-    /// The answer to the oldest RVL under way; `None`: those bytes do not exist.
+    /// The answer to the oldest RVL under way. `None`: those bytes do not exist.
     Loaded {
         /// The bytes.
         data: Option<Vec<u8>>,
     },
-    /// The sender's ring is full: send no more to this process.
+    /// The sender's ring is full. It is to send no more to this process.
     Stop,
-    /// It has room again.
+    /// The sender's ring has room again.
     Go,
 }
 
-/// A packet. Who sent it is written by the card, not by the process.
+/// A packet. The sending card writes who sent it, not the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Sender.
     pub from: Process,
     /// Receiver.
     pub to: Process,
-    /// What for.
+    /// What it asks for.
     pub request: Request,
 }
 
 impl Packet {
-    /// Its bytes; the link adds its own.
+    /// Its bytes, without what a link adds.
     pub fn bytes(&self) -> u32 {
         let (list, data) = match &self.request {
             Request::Store { pattern, data, .. } => (pattern.list_bytes(), data.len()),
@@ -76,9 +76,11 @@ impl Packet {
     }
 }
 
-/// A BOTF image's TYPE.
+/// The TYPE of an image: a remote vector store.
 const RVS: u8 = 1;
+/// The TYPE of an image: a remote vector load.
 const RVL: u8 = 2;
+/// The TYPE of an image: an indirect vector store.
 const IVS: u8 = 3;
 
 /// Why an image is not sent.
@@ -90,7 +92,7 @@ pub enum ImageError {
     /// TYPE is none of RVS, RVL and IVS.
     #[error("the packet image's TYPE is {0}; it can be 1 (RVS), 2 (RVL) or 3 (IVS)")]
     Type(u8),
-    /// The addressing makes no sense, or moves another number of bytes than there are.
+    /// The addressing is not valid, or moves another number of bytes than there are.
     #[error("the packet image's addressing makes no sense")]
     Addressing,
 }
@@ -100,7 +102,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*word))
 }
 
-/// The image of a packet with this request. `None`: cards alone send such a packet.
+/// Encodes the image of a packet with this request. `None`: only cards send such a packet.
 pub fn image(to: Process, request: &Request) -> Option<Vec<u8>> {
     let (kind, fields, memory, window, list, data): (u8, _, u64, u32, Vec<u8>, &[u8]) =
         match request {
@@ -140,9 +142,10 @@ pub fn image(to: Process, request: &Request) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// What an image asks for, and of whom.
+/// Decodes an image: the receiver, and what it asks for.
 ///
-/// Errors: it is no image of a packet that a process may send.
+/// # Errors
+/// It is not the image of a packet that a process may send.
 pub fn parse(image: &[u8]) -> Result<(Process, Request), ImageError> {
     let field = |at| word(image, at).ok_or(ImageError::Short);
     let first = field(0)?;

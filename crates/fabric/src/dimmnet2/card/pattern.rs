@@ -1,10 +1,10 @@
 //! Which bytes of an SO-DIMM a vector command moves.
 
-/// Most list entries that a command or a packet may have.
+/// Most entries of a list in a command or a packet.
 pub const LIST_MAX: u32 = 256;
 
-/// The four kinds of addressing. Everything counts bytes; offsets are from the command's SO-DIMM
-/// address. In the window, and in a packet, the blocks lie one after another without gaps.
+/// The four kinds of addressing. All numbers are bytes. Offsets count from the command's SO-DIMM
+/// address. In a window and in a packet the blocks are contiguous.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// One run.
@@ -21,15 +21,15 @@ pub enum Pattern {
         /// How many.
         count: u32,
     },
-    /// Blocks at these offsets, each of which takes a word of 64 bits in the list.
+    /// Blocks at listed offsets. Each offset takes a word of 64 bits in the list.
     List {
         /// Bytes of a block.
         block: u32,
         /// Offsets.
         offsets: Vec<u64>,
     },
-    /// The same with two offsets a word: half the list to write and to send, for offsets below 4
-    /// GiB.
+    /// Blocks at listed offsets below 4 GiB. Two offsets take a word of 64 bits, so the list is
+    /// half as long.
     PackedList {
         /// Bytes of a block.
         block: u32,
@@ -49,7 +49,7 @@ impl Pattern {
         }
     }
 
-    /// Blocks moved: how often the SO-DIMM is given a new address.
+    /// Blocks moved. The SO-DIMM is given an address for each.
     pub fn blocks(&self) -> u64 {
         match self {
             Pattern::Contiguous { .. } => 1,
@@ -59,7 +59,7 @@ impl Pattern {
         }
     }
 
-    /// Bytes of the list that describes it.
+    /// Bytes of its encoded list.
     pub fn list_bytes(&self) -> u32 {
         match self {
             Pattern::Contiguous { .. } | Pattern::Stride { .. } => 0,
@@ -68,7 +68,7 @@ impl Pattern {
         }
     }
 
-    /// The runs, (offset, bytes), in the order in which their bytes lie in the window.
+    /// Its runs (offset, bytes), in the order in which their bytes lie in a window.
     pub fn runs(&self) -> Vec<(u64, u32)> {
         match self {
             Pattern::Contiguous { bytes } => vec![(0, *bytes)],
@@ -87,7 +87,7 @@ impl Pattern {
         }
     }
 
-    /// The first byte beyond the last one moved. `None`: beyond what an address can be.
+    /// Offset of the byte after the last one moved. `None`: it is no address.
     pub fn extent(&self) -> Option<u64> {
         match self {
             Pattern::Contiguous { bytes } => Some(u64::from(*bytes)),
@@ -108,7 +108,7 @@ impl Pattern {
         }
     }
 
-    /// The list as it stands in a window or a packet.
+    /// Encodes the list for a window or a packet.
     pub fn list(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.list_bytes() as usize);
         match self {
@@ -124,7 +124,7 @@ impl Pattern {
         out
     }
 
-    /// Number of the kind, block, stride and count, as they stand in commands and packet headers.
+    /// Number of the kind, block, stride and count, as commands and packet headers have them.
     pub fn fields(&self) -> (u8, u32, u32, u32) {
         match self {
             Pattern::Contiguous { bytes } => (0, *bytes, 0, 1),
@@ -138,8 +138,8 @@ impl Pattern {
         }
     }
 
-    /// From the fields, and from what follows them, which begins with the list; returns the rest,
-    /// too. `None`: it makes no sense.
+    /// Decodes a pattern from its fields, and from `bytes`, which begins with its list. Returns the
+    /// rest of `bytes`, too. `None`: it is not valid.
     pub fn from_fields(
         (kind, block, stride, count): (u8, u32, u32, u32),
         bytes: &[u8],
@@ -200,7 +200,10 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn a_pattern_reads_back(pattern in patterns(), more in proptest::collection::vec(any::<u8>(), 0..9)) {
+        fn a_pattern_reads_back(
+            pattern in patterns(),
+            more in proptest::collection::vec(any::<u8>(), 0..9),
+        ) {
             let mut bytes = pattern.list();
             prop_assert_eq!(bytes.len() as u32, pattern.list_bytes());
             bytes.extend(&more);

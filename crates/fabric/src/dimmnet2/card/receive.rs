@@ -207,7 +207,8 @@ impl Card {
             return;
         };
         match refused {
-            // Still no room. The next read address, or the setup of the rings, schedules another try.
+            // Still no room. The next read address, or the setup of the rings, schedules another
+            // try.
             Some(request) => stalled.requests.push_front(request),
             None if stalled.requests.is_empty() => {
                 self.processes[usize::from(port)].stalled.remove(&from);

@@ -1,13 +1,13 @@
 //! A ring buffer of indirect vector stores (IVS), as the receiving card keeps it.
 
-/// Every record takes a multiple of this, in bytes: the width of the SO-DIMM.
+/// Records take a multiple of this many bytes, which is the width of the SO-DIMM.
 pub const WORD_BYTES: u32 = 8;
 
-/// A ring in the SO-DIMM: one sending process appends, one process reads.
+/// A ring in the SO-DIMM. One sending process appends, and one process reads.
 ///
-/// The two addresses are offsets in the ring, in bytes. Equal addresses mean an empty ring, so that
-/// it holds one word less than its size; when the next write address would come up to the next read
-/// address, reception stops.
+/// The two addresses are offsets in the ring, in bytes. Equal addresses mean an empty ring, so it
+/// holds one word less than its size. Reception stops when the next write address would reach the
+/// next read address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ring {
     base: u64,
@@ -20,7 +20,8 @@ pub struct Ring {
 pub type Runs = [(u64, u32); 2];
 
 impl Ring {
-    /// A ring of `size` bytes at `base`. `None`: the size is no multiple of a word, or below two.
+    /// A ring of `size` bytes at `base`. `None`: the size is not a multiple of a word, or is less
+    /// than two words.
     pub fn new(base: u64, size: u32) -> Option<Ring> {
         let whole = size.is_multiple_of(WORD_BYTES) && size >= 2 * WORD_BYTES;
         whole.then_some(Ring {
@@ -51,7 +52,7 @@ impl Ring {
         self.size - WORD_BYTES - self.waiting()
     }
 
-    /// Appends a record of `bytes`: where its bytes go. `None`: no room now, reception stops.
+    /// Appends a record of `bytes` bytes. Returns where they go. `None`: there is no room now.
     pub fn append(&mut self, bytes: u32) -> Option<Runs> {
         let taken = bytes.checked_next_multiple_of(WORD_BYTES)?;
         if taken > self.room() {
@@ -62,8 +63,8 @@ impl Ring {
         Some(runs)
     }
 
-    /// The reader has consumed everything before `nra`. False: that is no place between the two
-    /// addresses, and nothing changes.
+    /// The reader has consumed everything before `nra`. Returns false if that does not lie between
+    /// the two addresses; nothing changes then.
     pub fn consume(&mut self, nra: u32) -> bool {
         let good = nra < self.size
             && nra.is_multiple_of(WORD_BYTES)
@@ -75,7 +76,7 @@ impl Ring {
     }
 }
 
-/// Bytes between two places of a ring.
+/// Bytes between two offsets in a ring of `size` bytes.
 pub fn filled(from: u32, to: u32, size: u32) -> u32 {
     if to >= from {
         to - from
@@ -84,7 +85,7 @@ pub fn filled(from: u32, to: u32, size: u32) -> u32 {
     }
 }
 
-/// Where `bytes` from place `at` on lie.
+/// Where `bytes` bytes from offset `at` on lie.
 pub fn runs(base: u64, size: u32, at: u32, bytes: u32) -> Runs {
     let first = bytes.min(size - at);
     [(base + u64::from(at), first), (base, bytes - first)]
@@ -117,7 +118,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any order of records and reads: what is read is what was appended, nothing is lost or written over, around the end as often as may be.
+        /// Any order of records and reads: what is read is what was appended, nothing is lost or
+        /// written over, around the end as often as may be.
         #[test]
         fn no_byte_is_lost_or_overwritten(
             words in 2u32..40,
@@ -126,7 +128,8 @@ mod tests {
         ) {
             let size = words * WORD_BYTES;
             let mut ring = Ring::new(base, size).unwrap();
-            let mut memory = vec![None::<u64>; size as usize]; // which byte of the stream lies there
+            // Which byte of the stream lies there.
+            let mut memory = vec![None::<u64>; size as usize];
             let mut expected: VecDeque<(u32, u64)> = VecDeque::new();
             let (mut written, mut read) = (0u64, 0u64);
             for (write, n) in steps {
@@ -175,7 +178,8 @@ mod tests {
             prop_assert!(ring.append(40).is_some() && ring.consume(40));
             let _ = ring.append(fill);
             let before = ring.clone();
-            let inside = nra.is_multiple_of(WORD_BYTES) && nra < 64 && (nra + 64 - 40) % 64 <= before.waiting();
+            let aligned = nra.is_multiple_of(WORD_BYTES) && nra < 64;
+            let inside = aligned && (nra + 64 - 40) % 64 <= before.waiting();
             prop_assert_eq!(ring.consume(nra), inside);
             if !inside {
                 prop_assert_eq!(ring, before);

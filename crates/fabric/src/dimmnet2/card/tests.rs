@@ -311,7 +311,11 @@ proptest! {
 
     /// VS and VL with any addressing: what was stored is loaded, and no other byte has changed.
     #[test]
-    fn what_is_stored_is_loaded(pattern in patterns(), memory in 0u32..1000, remote in any::<bool>()) {
+    fn what_is_stored_is_loaded(
+        pattern in patterns(),
+        memory in 0u32..1000,
+        remote in any::<bool>(),
+    ) {
         let mut bench = Bench::new();
         let list = pattern.list();
         bench.cards[0].store(0, 2048, &list).unwrap();
@@ -365,8 +369,10 @@ proptest! {
         bench.cards[0].processes[0].memory.write(from.into(), &data);
         let what = Addressing::Contiguous(bytes);
         let peer = process(1, 0);
-        bench.command(0, 0, Command::RemoteStore { to: peer, from: Location::Memory(from), memory: to, what });
-        bench.command(0, 0, Command::RemoteLoad { from: peer, into: Location::Memory(40_000), memory: to, what });
+        let own = Location::Memory(from);
+        bench.command(0, 0, Command::RemoteStore { to: peer, from: own, memory: to, what });
+        let into = Location::Memory(40_000);
+        bench.command(0, 0, Command::RemoteLoad { from: peer, into, memory: to, what });
         bench.all();
         prop_assert_eq!(bench.errors(), [0, 0]);
         prop_assert_eq!(bench.cards[0].word(0, LlcmWord::LoadsDone), 1);
@@ -377,8 +383,9 @@ proptest! {
         }
     }
 
-    /// Records of any length from two senders into small rings, read at any time: each ring gives back what its sender appended, in order,
-    /// and the senders stop rather than overwrite. RVS between them keeps its place in the order.
+    /// Records of any length from two senders into small rings, read at any time: each ring gives
+    /// back what its sender appended, in order, and the senders stop rather than overwrite. RVS
+    /// between them keeps its place in the order.
     #[test]
     fn rings_stop_and_lose_nothing(
         size in 4u32..40,

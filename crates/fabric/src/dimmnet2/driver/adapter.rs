@@ -205,8 +205,8 @@ impl CardMemory for DimmnetDriver {
     }
 
     fn eager_max(&self) -> usize {
-        // What the first VL of an envelope brings. To read more from the windows on both sides takes
-        // longer than a rendezvous.
+        // What the first VL of an envelope brings. To read more from the windows on both sides
+        // takes longer than a rendezvous.
         self.layout.first_read as usize
     }
 

@@ -1,8 +1,8 @@
 //! Envelopes: the beginning of each message in a ring.
 //!
-//! A read of the Prefetch Window takes long, so an envelope is short. Words of 32 bits that are zero
-//! are left out, in the body's length and in the library's head. Eager messages and RTS then fit 32
-//! bytes, as in the paper.
+//! A read of the Prefetch Window takes long, so an envelope is short. Words of 32 bits that are
+//! zero are left out, in the body's length and in the library's head. Eager messages and RTS then
+//! fit 32 bytes, as in the paper.
 //!
 //! ```text
 //! 0                1         2               3      4                  6
@@ -112,8 +112,8 @@ impl Envelope {
         out
     }
 
-    /// Bytes of the envelope that begins with `bytes`, and bytes that it takes in the ring. There must
-    /// be [`ENVELOPE_BYTES`] at least. `None`: it is not valid.
+    /// Bytes of the envelope that begins with `bytes`, and bytes that it takes in the ring. There
+    /// must be [`ENVELOPE_BYTES`] at least. `None`: it is not valid.
     pub fn len(bytes: &[u8]) -> Option<(u32, u32)> {
         let first = bytes.first_chunk::<FIXED_BYTES>()?;
         let there = u16::from_le_bytes([first[4], first[5]]);
@@ -189,7 +189,10 @@ mod tests {
         fn an_envelope_reads_back(
             kind in kinds(),
             message in any::<u8>(),
-            head in proptest::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..=HEAD_MAX_BYTES),
+            head in proptest::collection::vec(
+                prop_oneof![Just(0u8), any::<u8>()],
+                0..=HEAD_MAX_BYTES,
+            ),
             body in prop_oneof![Just(0u32), any::<u32>()],
         ) {
             let envelope = Envelope::new(kind, message, &head, body);

@@ -288,8 +288,8 @@ impl<P: CardPort> CardDriver<P> {
         });
     }
 
-    /// The addressing of the next command to the network. A list is written into a part of the Write
-    /// Window that no command under way uses.
+    /// The addressing of the next command to the network. A list is written into a part of the
+    /// Write Window that no command under way uses.
     fn addressing(&mut self, what: &Pattern) -> Addressing {
         let lists = self.layout.slots * self.layout.slot + self.layout.window() / 4;
         let at = lists + self.sends_issued % self.layout.slots * (self.layout.slot / 2);
@@ -319,8 +319,8 @@ impl<P: CardPort> CardDriver<P> {
         }
     }
 
-    /// The processor reads a region of the own SO-DIMM: VL, and reads of the Prefetch Window. Blocks
-    /// until it has the bytes.
+    /// The processor reads a region of the own SO-DIMM: VL, and reads of the Prefetch Window.
+    /// Blocks until it has the bytes.
     pub fn load_region(&mut self, region: &Region) {
         let mut bytes = vec![0; region.what.bytes() as usize];
         let what = self.addressing_at(&region.what, self.own_list_at());

@@ -3,10 +3,10 @@
 //! Each message begins with an *envelope*. It goes by BOTF as an IVS packet into the ring that the
 //! receiver keeps for this sender.
 //!
-//! - Eager: the data follow at once, in IVS packets. They lie in the ring behind the envelope, which
-//!   the receiver reads already.
-//! - Rendezvous: request to send (RTS) and clear to send (CTS) are envelopes of the device above. The
-//!   data go by RVS into a rendezvous buffer in the receiver's SO-DIMM, which belongs to this
+//! - Eager: the data follow at once, in IVS packets. They lie in the ring behind the envelope,
+//!   which the receiver reads already.
+//! - Rendezvous: request to send (RTS) and clear to send (CTS) are envelopes of the device above.
+//!   The data go by RVS into a rendezvous buffer in the receiver's SO-DIMM, which belongs to this
 //!   connection. An envelope, finish to send (FTS), says that they are there.
 //!
 //! A process's buffers lie in ordinary memory. So data pass through its Write Window and the
@@ -241,9 +241,9 @@ impl<P: CardPort> CardDriver<P> {
         self.queued_peers.is_empty() && self.in_flight() == 0 && self.fetches.is_empty()
     }
 
-    /// Polls all rings until something has changed. [`CardDriver::poll`] then takes what came. Blocks
-    /// until then. Only to be called right after a poll in which nothing happened: what has been
-    /// seen already does not end the wait.
+    /// Polls all rings until something has changed. [`CardDriver::poll`] then takes what came.
+    /// Blocks until then. Only to be called right after a poll in which nothing happened: what has
+    /// been seen already does not end the wait.
     pub fn wait(&mut self) {
         let period = self.poll_period();
         self.port.wait(period);

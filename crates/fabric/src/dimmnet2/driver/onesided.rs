@@ -39,8 +39,8 @@ impl<P: CardPort> CardDriver<P> {
         }
     }
 
-    /// Gets bytes of a peer's SO-DIMM into ordinary memory, by RVL into the Prefetch Window, two at a
-    /// time. Blocks until they have arrived.
+    /// Gets bytes of a peer's SO-DIMM into ordinary memory, by RVL into the Prefetch Window, two at
+    /// a time. Blocks until they have arrived.
     pub fn get(&mut self, from: Remote, into: &mut [u8]) {
         let slot = self.layout.slot as usize;
         self.prefetched = None;
@@ -73,8 +73,9 @@ impl<P: CardPort> CardDriver<P> {
         }
     }
 
-    /// Puts contiguous blocks of this process's SO-DIMM into a peer's, to where `what` says. It is one
-    /// RVS, and the processor packs nothing. A list must be written with [`CardDriver::list`] before.
+    /// Puts contiguous blocks of this process's SO-DIMM into a peer's, to where `what` says. It is
+    /// one RVS, and the processor packs nothing. A list must be written with [`CardDriver::list`]
+    /// before.
     pub fn put_vector(&mut self, to: Remote, memory: u32, what: Addressing) {
         self.await_slot();
         self.issue(&Command::RemoteStore {
@@ -85,8 +86,8 @@ impl<P: CardPort> CardDriver<P> {
         });
     }
 
-    /// Gets blocks of a peer's SO-DIMM from where `what` says into this process's SO-DIMM, where they
-    /// are contiguous. Blocks until they have arrived.
+    /// Gets blocks of a peer's SO-DIMM from where `what` says into this process's SO-DIMM, where
+    /// they are contiguous. Blocks until they have arrived.
     pub fn get_vector(&mut self, from: Remote, memory: u32, what: Addressing) {
         self.await_slot();
         self.issue(&Command::RemoteLoad {
@@ -98,8 +99,8 @@ impl<P: CardPort> CardDriver<P> {
         self.await_counter(LlcmWord::LoadsDone, self.loads_issued);
     }
 
-    /// Writes a list of offsets into the Write Window, for a command's [`Addressing`]. Returns where it
-    /// lies until the next call. `None`: it is too long.
+    /// Writes a list of offsets into the Write Window, for a command's [`Addressing`]. Returns
+    /// where it lies until the next call. `None`: it is too long.
     pub fn list(&mut self, list: &Pattern) -> Option<u32> {
         let bytes = list.list();
         let at = self.layout.slots * self.layout.slot + self.layout.window() / 4;
@@ -117,8 +118,8 @@ impl<P: CardPort> CardDriver<P> {
         Some(at)
     }
 
-    /// Stores bytes of ordinary memory in this process's SO-DIMM, to where `what` says, by VS. Blocks
-    /// until they are there. Panics if there are more bytes than a slot has.
+    /// Stores bytes of ordinary memory in this process's SO-DIMM, to where `what` says, by VS.
+    /// Blocks until they are there. Panics if there are more bytes than a slot has.
     pub fn store(&mut self, bytes: &[u8], memory: u32, what: Addressing) {
         assert!(bytes.len() <= self.layout.slot as usize);
         let window = self.layout.slots * self.layout.slot;
@@ -135,8 +136,8 @@ impl<P: CardPort> CardDriver<P> {
         self.await_counter(LlcmWord::VectorsDone, self.vectors_issued);
     }
 
-    /// Loads bytes of this process's SO-DIMM from where `what` says, by VL. Panics if there are more
-    /// bytes than a slot has.
+    /// Loads bytes of this process's SO-DIMM from where `what` says, by VL. Panics if there are
+    /// more bytes than a slot has.
     pub fn load(&mut self, memory: u32, what: Addressing, into: &mut [u8]) {
         assert!(into.len() <= self.layout.slot as usize);
         self.prefetched = None;
@@ -153,8 +154,8 @@ impl<P: CardPort> CardDriver<P> {
         self.port.load(0, into);
     }
 
-    /// Waits until everything put to a peer lies in its SO-DIMM. It is an RVL of nothing, which does
-    /// not overtake what was put. Blocks until then.
+    /// Waits until everything put to a peer lies in its SO-DIMM. It is an RVL of nothing, which
+    /// does not overtake what was put. Blocks until then.
     pub fn fence(&mut self, rank: u32) {
         self.await_slot();
         self.issue(&Command::RemoteLoad {

@@ -30,8 +30,8 @@ pub(super) struct PrefetchedRange {
 }
 
 impl<P: CardPort> CardDriver<P> {
-    /// Sends from the send queues and takes what has come. Returns the number of things done. If that
-    /// is zero, there is nothing to do until the card has something.
+    /// Sends from the send queues and takes what has come. Returns the number of things done. If
+    /// that is zero, there is nothing to do until the card has something.
     ///
     /// # Errors
     /// A peer has sent bytes that are not valid. What lay in its ring is skipped.
@@ -140,8 +140,8 @@ impl<P: CardPort> CardDriver<P> {
         })
     }
 
-    /// Reads the next envelope. Returns it and the bytes that it takes in the ring. `None`: it is not
-    /// valid.
+    /// Reads the next envelope. Returns it and the bytes that it takes in the ring. `None`: it is
+    /// not valid.
     fn read_envelope(&mut self, from: u32, there: u32) -> Option<(Envelope, u32)> {
         self.port.charge("driver", self.costs.envelope);
         if there < ENVELOPE_BYTES {
@@ -162,8 +162,8 @@ impl<P: CardPort> CardDriver<P> {
         Envelope::decode(&all).map(|e| (e, taken))
     }
 
-    /// Reads bytes of the ring, from `after` bytes behind its next read address on. Brings them into
-    /// the Prefetch Window if they are not there.
+    /// Reads bytes of the ring, from `after` bytes behind its next read address on. Brings them
+    /// into the Prefetch Window if they are not there.
     fn read_ring(&mut self, from: u32, after: u32, there: u32, into: &mut [u8]) {
         let (sender, nra) = {
             let peer = &self.peers[from as usize];

@@ -162,8 +162,8 @@ pub fn decode(bytes: &[u8]) -> Option<Vec<Region>> {
     (rest.is_empty() && !out.is_empty()).then_some(out)
 }
 
-/// Splits regions into ones of at most `bytes_max` bytes and `list_max` listed blocks, each of which
-/// is one command.
+/// Splits regions into ones of at most `bytes_max` bytes and `list_max` listed blocks, each of
+/// which is one command.
 pub fn split(regions: &[Region], bytes_max: u32, list_max: u32) -> Vec<Region> {
     let mut out = Vec::new();
     for region in regions {
@@ -264,7 +264,10 @@ mod tests {
     proptest! {
         #[test]
         fn places_are_the_runs(
-            runs in proptest::collection::vec((0u32..10_000, prop_oneof![Just(4u32), 0u32..40]), 0..300),
+            runs in proptest::collection::vec(
+                (0u32..10_000, prop_oneof![Just(4u32), 0u32..40]),
+                0..300,
+            ),
             most in 64u32..512,
         ) {
             let found = regions(&runs);

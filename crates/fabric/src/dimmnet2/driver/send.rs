@@ -60,8 +60,8 @@ impl<P: CardPort> CardDriver<P> {
         Sent::Taken
     }
 
-    /// Sends from the front of a rendezvous body as much as one rendezvous buffer takes: data by RVS,
-    /// then FTS. Returns the number of bytes. `None`: there is no room now.
+    /// Sends from the front of a rendezvous body as much as one rendezvous buffer takes: data by
+    /// RVS, then FTS. Returns the number of bytes. `None`: there is no room now.
     pub fn stream(&mut self, to: u32, message: u8, head: &[u8], body: &[u8]) -> Option<usize> {
         assert!(
             head.len() <= HEAD_MAX_BYTES,
@@ -227,8 +227,8 @@ impl<P: CardPort> CardDriver<P> {
         true
     }
 
-    /// Waits until all that this process has issued to the network has left its window. Blocks until
-    /// then, and receives nothing meanwhile.
+    /// Waits until all that this process has issued to the network has left its window. Blocks
+    /// until then, and receives nothing meanwhile.
     pub fn flush(&mut self) {
         while !self.queued_peers.is_empty() {
             if !self.send_queued() {

@@ -111,8 +111,8 @@ fn job(
     (ended.time, ended.model.stats())
 }
 
-/// Polls, and waits if there is nothing to do: in this order, as what has been has_polled at does not
-/// end a wait.
+/// Polls, and waits if there is nothing to do: in this order, as what has been seen does
+/// not end a wait.
 fn go_on(driver: &mut RankDriver, received: &mut Received) {
     if driver.poll(received) == Ok(0) {
         driver.wait();

@@ -10,8 +10,8 @@ use rustix::thread::futex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Turns of the loop in which a rank looks for its turn before it sleeps. Only where each rank has a
-/// core and one is to spare.
+/// Turns of the loop in which a rank looks for its turn before it sleeps. Only where each rank has
+/// a core and one is to spare.
 const TURN_SPINS: u32 = 2000;
 
 /// Something that the card has for its rank.

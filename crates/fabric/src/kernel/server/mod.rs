@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Turns of the loop in which the model looks whether all ranks have stopped, before it sleeps. Only
-/// where each rank has a core and one is to spare.
+/// Turns of the loop in which the model looks whether all ranks have stopped, before it sleeps.
+/// Only where each rank has a core and one is to spare.
 const STOP_SPINS: u32 = 4000;
 
 /// How a rank has spent its time.
@@ -123,8 +123,8 @@ impl<M: Model> Server<M> {
         }
     }
 
-    /// Runs the job until it is closed ([`ModelSegment::close`]). Calls `on_deadlock` when every rank
-    /// waits and nothing is under way; not again before something moves.
+    /// Runs the job until it is closed ([`ModelSegment::close`]). Calls `on_deadlock` when every
+    /// rank waits and nothing is under way; not again before something moves.
     pub fn run(mut self, mut on_deadlock: impl FnMut(Time)) -> Completed<M> {
         let mut began = None;
         loop {

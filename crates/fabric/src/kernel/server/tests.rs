@@ -308,8 +308,8 @@ fn who_waits_or_has_left_can_come_back() {
     assert_eq!(ended.time, LATENCY * 2);
 }
 
-/// One thread of a rank waits while another comes and goes. The waiting thread is not woken by that:
-/// two of them would wake each other for ever.
+/// One thread of a rank waits while another comes and goes. The waiting thread is not woken by
+/// that: two of them would wake each other for ever.
 #[test]
 fn a_turn_that_a_thread_asks_for_wakes_no_other() {
     let ended = job(1, |c| {

@@ -17,8 +17,8 @@ pub(super) const RSP: u8 = 3;
 /// A CTRL message that returns credits.
 const CRDT: u8 = 4;
 
-/// Bytes before a CTRL message's own: kind, the device's message number, credits returned, number of
-/// runs in an RSP.
+/// Bytes before a CTRL message's own: kind, the device's message number, credits returned, number
+/// of runs in an RSP.
 pub(super) const CTRL_HEAD_BYTES: usize = 8;
 /// Bytes of a run in an RSP: address and length.
 const RUN_BYTES: usize = 12;

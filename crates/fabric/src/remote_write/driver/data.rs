@@ -47,8 +47,8 @@ pub(super) struct Outgoing {
     pub head: Vec<u8>,
     /// The receiver's memory, from the next byte to be posted on.
     remote_runs: VecDeque<Run>,
-    /// This side's memory: all of it, and from the next byte to be posted on. `None` until the first
-    /// bytes are posted.
+    /// This side's memory: all of it, and from the next byte to be posted on. `None` until the
+    /// first bytes are posted.
     local_runs: Option<(Vec<Run>, VecDeque<Run>)>,
     /// Bytes posted to the card.
     posted: usize,

@@ -47,8 +47,8 @@ struct Peer {
     /// Large messages to it, in the order in which they were asked for.
     ///
     /// Two of them can have the same head: the receiver may have all of one, and ask for the next,
-    /// before the device here has heard that the first is done. What is sent belongs to the first of
-    /// them, what is asked to the last.
+    /// before the device here has heard that the first is done. What is sent belongs to the first
+    /// of them, what is asked to the last.
     outgoing: Vec<Outgoing>,
 }
 

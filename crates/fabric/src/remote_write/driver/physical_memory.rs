@@ -80,8 +80,8 @@ impl PhysicalMemory {
         }
     }
 
-    /// The buffer that these bytes belong to, and their offset in it. `None` if they belong to none,
-    /// or to two.
+    /// The buffer that these bytes belong to, and their offset in it. `None` if they belong to
+    /// none, or to two.
     pub fn find(&self, address: u64, len: usize) -> Option<(u64, usize)> {
         let (&first, &(run, number, offset)) = self.mapped.range(..=address).next_back()?;
         let within = (address - first) as usize;

@@ -317,7 +317,8 @@ proptest! {
             f.entries.value.0 = entries;
             f.control.value.0 = control;
         };
-        // Each sends to both others without looking, then takes all. (That a credit becomes negative would panic: they are not signed.)
+        // Each sends to both others without looking, then takes all. (That a credit becomes
+        // negative would panic: they are not signed.)
         job(name, 3, change, |n| {
             let me = n.c.me();
             for (i, &len) in sizes.iter().enumerate() {
@@ -343,7 +344,10 @@ proptest! {
     }
 
     #[test]
-    fn what_a_peer_writes_is_checked(bytes in prop::collection::vec(any::<u8>(), 0..80), address in prop::option::of(any::<u64>())) {
+    fn what_a_peer_writes_is_checked(
+        bytes in prop::collection::vec(any::<u8>(), 0..80),
+        address in prop::option::of(any::<u64>()),
+    ) {
         let segment = ModelSegment::create(2, 0, b"").unwrap();
         let mut c = Client::join(segment, 1);
         let mut driver = driver_of_rank_1();
