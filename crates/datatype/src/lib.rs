@@ -1,12 +1,38 @@
 //! MPI datatypes: constructors, layout, pack and unpack, external32 (MPI 5.0 §5).
 //!
-//! A [`Datatype`] remembers how it was made (its [`Recipe`]), and knows its size and bounds from
-//! that alone. Its layout, worked out at commit or at first use, is a compact tree: a vector of 10⁹
-//! elements takes as little memory as one of two, and any packed offset is found at once, so that
-//! transports can ask for any piece of a message.
+//! ```text
+//!   construct, array   MPI_Type_vector, _create_struct, _create_subarray, …
+//!        │
+//!        ▼
+//!   Datatype ── recipe     how it was made          ──► envelope (MPI_Type_get_contents)
+//!            ├─ shape      size, bounds, alignment
+//!            ├─ signature  what elements it has     ──► elements (MPI_Get_elements)
+//!            └─ layout     tree of runs, at commit  ──► pack, unpack, runs, external32
+//! ```
 //!
-//! This crate knows the ABI's numbers for types and constants, since they are the types' names, but
-//! no handles, no errors' numbers and no communication.
+//! A [`Datatype`] remembers how it was made, its [`Recipe`]. Size and bounds follow from that
+//! alone. Its layout is made at commit or at first use. It is a compact tree: a vector of 10⁹
+//! elements takes as little memory as one of two. Any packed offset is found at once, so transports
+//! can ask for any piece of a message.
+//!
+//! This crate knows the ABI's numbers for types and constants, because they are the types' names.
+//! It knows no handles, no error numbers and no communication.
+//!
+//! # Example
+//! Every second one of six numbers:
+//!
+//! ```
+//! use ferry_datatype::{Basic, Datatype};
+//!
+//! let t = Datatype::vector(3, 1, 2, Datatype::basic(Basic::Int)).unwrap();
+//! assert_eq!((t.size(), t.extent()), (12, 20));
+//! let numbers = [1, 2, 3, 4, 5, 6i32];
+//! let mut packed = [0; 12];
+//! // SAFETY: one element of `t` lies within the six numbers.
+//! let n = unsafe { t.pack(numbers.as_ptr().cast(), 1, 0, &mut packed) };
+//! assert_eq!(n, 12);
+//! assert_eq!(packed[4..8], 3i32.to_ne_bytes());
+//! ```
 
 mod array;
 mod basic;

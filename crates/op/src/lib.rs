@@ -1,13 +1,36 @@
 //! MPI reduction operations on every predefined type (MPI 5.0 §6.9).
 //!
-//! [`Op::apply`] is one indirect call into a loop that was chosen for the type (and for this
-//! processor) when the operation was made. Which pairs of operation and type exist is the
-//! standard's table (§6.9.2), with two additions that programs rely on, since the other libraries
-//! allow them: MPI_CHAR counts as an integer, and the logical operations take MPI_AINT, MPI_COUNT
-//! and MPI_OFFSET.
+//! ```text
+//!   Op::apply ─► table    which kernel an operation has for a type
+//!                  │
+//!                  ├─ kernel       arithmetic and bitwise loops, by the processor's vector width
+//!                  ├─ logical      MPI_LAND and its kin, C and Fortran truth values
+//!                  ├─ pair         MPI_MINLOC, MPI_MAXLOC
+//!                  └─ long_double  the C compiler's long double
+//! ```
 //!
-//! What the standard leaves open is defined here so that results do not depend on the order of
-//! ranks: integers wrap, and MIN, MAX, MINLOC and MAXLOC prefer any number to a NaN.
+//! [`Op::apply`] is one indirect call of a loop for this type and this processor. The loops of an
+//! operation are looked up when it is first used.
+//!
+//! The standard's table (§6.9.2) says on which types an operation is defined. There are two
+//! additions, because other libraries allow them and programs rely on it: MPI_CHAR counts as an
+//! integer, and the logical operations take MPI_AINT, MPI_COUNT and MPI_OFFSET.
+//!
+//! The standard leaves some results open. Here they do not depend on the order of ranks: integers
+//! wrap, and MIN, MAX, MINLOC and MAXLOC prefer any number to a NaN.
+//!
+//! # Example
+//! ```
+//! use ferry_datatype::{Basic, Datatype};
+//! use ferry_op::{Op, Predefined};
+//!
+//! let (sum, int) = (Op::of(Predefined::Sum), Datatype::basic(Basic::Int));
+//! sum.check(int).unwrap();
+//! let (a, mut b) = ([1, 2, 3i32], [10, 20, 30i32]);
+//! // SAFETY: both arrays hold three elements.
+//! unsafe { sum.apply(a.as_ptr().cast(), b.as_mut_ptr().cast(), 3, int) };
+//! assert_eq!(b, [11, 22, 33]);
+//! ```
 
 mod kernel;
 mod logical;

@@ -1,17 +1,57 @@
-//! Guards on a program's memory: whoever touches data that have not come yet waits until they have.
+//! Page guards: a thread that touches data which have not come yet waits until they have.
 //!
-//! A [`Guard`] takes whole pages of the program's away for a while. What is to be in them is
-//! written to the guard's shadow, an area of the library's own, and put back piece by piece as it
-//! is ready ([`Guard::open`]). A thread that touches a page before that waits, and the
-//! guard's owner is told where ([`Owner`]).
+//! ```text
+//!   program's thread          watching thread              owner (overlapped collective)
+//!        │ touches a page          │                            │
+//!        ├── fault ───────────────►│── Owner::touched ─────────►│ hurries
+//!        │ waits                   │                            │ data land in the shadow
+//!        │◄── page is back ────────┼────────── Guard::open ─────┤
+//!        ▼                         ▼                            ▼
+//!   guard     one guard and its shadow      registry   what is guarded at the moment
+//!   system    userfaultfd                   protect    mprotect and SIGSEGV
+//!   watch     the watching thread           fork       children that still wait for data
+//! ```
 //!
-//! Two kinds: [`Kind::Move`] moves the pages themselves by userfaultfd (Linux 6.8): the system's
-//! own accesses on the program's behalf wait, too, and what the program does to its address space
-//! is followed. [`Kind::Protect`] takes the rights to the pages away (mprotect) and waits in a
-//! handler of SIGSEGV: system calls on guarded pages fail with EFAULT, so that nobody gets it who
-//! has not asked for it.
+//! A [`Guard`] takes whole pages away from the program for a while. Their data are written to the
+//! guard's shadow, an area of the library. They are put back piece by piece when they are ready
+//! ([`Guard::open`]). A thread that touches a page before waits, and the guard's owner is told
+//! where ([`Owner`]).
 //!
-//! This floor knows addresses and pages; it has not heard of MPI.
+//! There are two kinds:
+//!
+//! - [`Kind::Move`] moves the pages themselves by userfaultfd (Linux 6.8). System calls on the
+//!   program's behalf wait, too. Changes of the program's address space are followed.
+//! - [`Kind::Protect`] takes the rights to the pages away by mprotect, and waits in a handler of
+//!   SIGSEGV. System calls on guarded pages fail with EFAULT, so only who asks for this kind gets
+//!   it.
+//!
+//! This crate knows addresses and pages, and nothing of MPI.
+//!
+//! # Example
+//! ```
+//! use ferry_pageguard::{Guard, Kind, Owner, PAGE, whole_pages};
+//! use std::alloc::{Layout, alloc_zeroed};
+//! use std::sync::Arc;
+//!
+//! struct Nobody;
+//! impl Owner for Nobody {
+//!     fn touched(&self, _: &Guard, _: usize) {}
+//! }
+//!
+//! // SAFETY: the size is not zero.
+//! let buffer = unsafe { alloc_zeroed(Layout::from_size_align(4 * PAGE, PAGE).unwrap()) };
+//! let span = buffer.addr()..buffer.addr() + 4 * PAGE;
+//! let pages = whole_pages(span.clone());
+//! // Not every system gives what a guard needs.
+//! if let Ok(guard) = Guard::begin(Kind::Protect, &span, vec![pages], Arc::new(Nobody)) {
+//!     let shadow = buffer.wrapping_add(guard.delta());
+//!     // SAFETY: the shadow of a guarded page is the library's.
+//!     unsafe { shadow.write(7) };
+//!     guard.end();
+//!     // SAFETY: the buffer is readable.
+//!     assert_eq!(unsafe { buffer.read() }, 7);
+//! }
+//! ```
 
 mod arena;
 mod fork;

@@ -270,8 +270,8 @@ impl Datatype {
         len
     }
 
-    /// Unpacks `data` into `count` elements at `buf`, from packed byte `offset` on. Returns the number
-    /// of bytes that the elements had room for.
+    /// Unpacks `data` into `count` elements at `buf`, from packed byte `offset` on. Returns the
+    /// number of bytes that the elements had room for.
     ///
     /// # Safety
     /// The elements' data bytes must be writable and not overlap `data`.
@@ -288,9 +288,9 @@ impl Datatype {
         len
     }
 
-    /// Pushes the memory runs (address, bytes) of `count` elements at `buf`, from packed byte `offset`
-    /// on. Ends when the elements end, or when `runs` has reached its capacity. Returns the number of
-    /// packed bytes in these runs.
+    /// Pushes the memory runs (address, bytes) of `count` elements at `buf`, from packed byte
+    /// `offset` on. Ends when the elements end, or when `runs` has reached its capacity. Returns
+    /// the number of packed bytes in these runs.
     #[allow(clippy::not_unsafe_ptr_arg_deref)] // The addresses are listed, not read or written.
     pub fn runs(
         &self,
