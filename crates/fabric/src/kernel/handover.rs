@@ -8,13 +8,13 @@
 //! Where few ranks go on in each round, waiting ranks are in the way of those that run. They sleep,
 //! on one core.
 //!
-//! The policy is chosen by measuring. It does not change virtual time. Figures: "How fast it is" in
-//! docs/machines.md.
+//! The policy is chosen by measuring. It does not change virtual time. Figures:
+//! docs/measured/machines.md.
 
 use std::time::Duration;
 
-/// How often a waiting rank yields before it sleeps, where most ranks go on. See "How fast it is"
-/// in docs/machines.md.
+/// How often a waiting rank yields before it sleeps, where most ranks go on. Chosen by
+/// measurement (docs/measured/machines.md).
 const RANK_YIELDS: u32 = 8;
 /// How often the model yields before it sleeps, where few ranks go on. It goes on after each turn.
 const MODEL_YIELDS: u32 = 2;
