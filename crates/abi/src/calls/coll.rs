@@ -3,9 +3,11 @@
 //! Each collective is written once; `forms!` makes the blocking, the non-blocking and the
 //! persistent call of it.
 
+mod alltoall;
 mod neighbours;
 mod reductions;
 
+use alltoall::*;
 use neighbours::*;
 use reductions::*;
 
@@ -66,58 +68,58 @@ type Operation = &'static Arc<Op>;
 type In = Option<*const u8>;
 
 forms! {
-    barrier ibarrier barrier_init(comm: On) synchronise;
+    barrier ibarrier barrier_init(comm: On) barrier_as;
     bcast ibcast bcast_init(buffer: *mut u8, count: i64, datatype: Type, root: Root,
-        comm: On) broadcast;
+        comm: On) bcast_as;
     gather igather gather_init(sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8,
-        recvcount: i64, recvtype: Type, root: Root, comm: On) collect;
+        recvcount: i64, recvtype: Type, root: Root, comm: On) gather_as;
     gatherv igatherv gatherv_init(sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8,
-        recvcounts: Ints, displs: Ints, recvtype: Type, root: Root, comm: On) collect_varying;
+        recvcounts: Ints, displs: Ints, recvtype: Type, root: Root, comm: On) gatherv_as;
     scatter iscatter scatter_init(sendbuf: *const u8, sendcount: i64, sendtype: Type,
-        recvbuf: Option<*mut u8>, recvcount: i64, recvtype: Type, root: Root, comm: On) deal;
+        recvbuf: Option<*mut u8>, recvcount: i64, recvtype: Type, root: Root, comm: On) scatter_as;
     scatterv iscatterv scatterv_init(sendbuf: *const u8, sendcounts: Ints, displs: Ints,
         sendtype: Type, recvbuf: Option<*mut u8>, recvcount: i64, recvtype: Type, root: Root,
-        comm: On) deal_varying;
+        comm: On) scatterv_as;
     allgather iallgather allgather_init(sendbuf: In, sendcount: i64, sendtype: Type,
-        recvbuf: *mut u8, recvcount: i64, recvtype: Type, comm: On) collect_all;
+        recvbuf: *mut u8, recvcount: i64, recvtype: Type, comm: On) allgather_as;
     allgatherv iallgatherv allgatherv_init(sendbuf: In, sendcount: i64, sendtype: Type,
         recvbuf: *mut u8, recvcounts: Ints, displs: Ints, recvtype: Type,
-        comm: On) collect_all_varying;
+        comm: On) allgatherv_as;
     alltoall ialltoall alltoall_init(sendbuf: In, sendcount: i64, sendtype: Type, recvbuf: *mut u8,
-        recvcount: i64, recvtype: Type, comm: On) exchange;
+        recvcount: i64, recvtype: Type, comm: On) alltoall_as;
     alltoallv ialltoallv alltoallv_init(sendbuf: In, sendcounts: Ints, sdispls: Ints,
         sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, rdispls: Ints, recvtype: Type,
-        comm: On) exchange_varying;
+        comm: On) alltoallv_as;
     alltoallw ialltoallw alltoallw_init(sendbuf: In, sendcounts: Ints, sdispls: Ints,
         sendtypes: Types, recvbuf: *mut u8, recvcounts: Ints, rdispls: Ints, recvtypes: Types,
-        comm: On) exchange_typed;
+        comm: On) alltoallw_as;
     reduce ireduce reduce_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type,
-        op: Operation, root: Root, comm: On) reduce_to_root;
+        op: Operation, root: Root, comm: On) reduce_as;
     allreduce iallreduce allreduce_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type,
-        op: Operation, comm: On) reduce_to_all;
+        op: Operation, comm: On) allreduce_as;
     reduce_scatter_block ireduce_scatter_block reduce_scatter_block_init(sendbuf: In,
-        recvbuf: *mut u8, recvcount: i64, datatype: Type, op: Operation, comm: On) reduce_and_deal;
+        recvbuf: *mut u8, recvcount: i64, datatype: Type, op: Operation, comm: On) reduce_scatter_block_as;
     reduce_scatter ireduce_scatter reduce_scatter_init(sendbuf: In, recvbuf: *mut u8,
-        recvcounts: Ints, datatype: Type, op: Operation, comm: On) reduce_and_deal_varying;
+        recvcounts: Ints, datatype: Type, op: Operation, comm: On) reduce_scatter_as;
     scan iscan scan_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type, op: Operation,
-        comm: On) scan_inclusive;
+        comm: On) scan_as;
     exscan iexscan exscan_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type,
-        op: Operation, comm: On) scan_exclusive;
+        op: Operation, comm: On) exscan_as;
     neighbor_allgather ineighbor_allgather neighbor_allgather_init(sendbuf: *const u8,
         sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type,
-        comm: On) tell_neighbours;
+        comm: On) neighbor_allgather_as;
     neighbor_allgatherv ineighbor_allgatherv neighbor_allgatherv_init(sendbuf: *const u8,
         sendcount: i64, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints, displs: Ints,
-        recvtype: Type, comm: On) tell_neighbours_varying;
+        recvtype: Type, comm: On) neighbor_allgatherv_as;
     neighbor_alltoall ineighbor_alltoall neighbor_alltoall_init(sendbuf: *const u8, sendcount: i64,
         sendtype: Type, recvbuf: *mut u8, recvcount: i64, recvtype: Type,
-        comm: On) exchange_neighbours;
+        comm: On) neighbor_alltoall_as;
     neighbor_alltoallv ineighbor_alltoallv neighbor_alltoallv_init(sendbuf: *const u8,
         sendcounts: Ints, sdispls: Ints, sendtype: Type, recvbuf: *mut u8, recvcounts: Ints,
-        rdispls: Ints, recvtype: Type, comm: On) exchange_neighbours_varying;
+        rdispls: Ints, recvtype: Type, comm: On) neighbor_alltoallv_as;
     neighbor_alltoallw ineighbor_alltoallw neighbor_alltoallw_init(sendbuf: *const u8,
         sendcounts: Ints, sdispls: Ints, sendtypes: Types, recvbuf: *mut u8, recvcounts: Ints,
-        rdispls: Ints, recvtypes: Types, comm: On) exchange_neighbours_typed;
+        rdispls: Ints, recvtypes: Types, comm: On) neighbor_alltoallw_as;
 }
 
 /// The schedules' form of a root.
@@ -275,14 +277,14 @@ fn peers(comm: &Comm) -> usize {
     comm.peers().size() as usize
 }
 
-fn synchronise(comm: On, form: Form) -> Result<()> {
+fn barrier_as(comm: On, form: Form) -> Result<()> {
     carry_out(
         &plain(comm, Collective::Barrier, View::Nothing, View::Nothing),
         form,
     )
 }
 
-fn broadcast(
+fn bcast_as(
     address: *mut u8,
     count: i64,
     datatype: Type,
@@ -299,7 +301,7 @@ fn broadcast(
 }
 
 #[allow(clippy::too_many_arguments)]
-fn collect(
+fn gather_as(
     sendbuf: In,
     sendcount: i64,
     sendtype: Type,
@@ -340,7 +342,7 @@ fn collect(
 }
 
 #[allow(clippy::too_many_arguments)]
-fn collect_varying(
+fn gatherv_as(
     sendbuf: In,
     sendcount: i64,
     sendtype: Type,
@@ -372,7 +374,7 @@ fn collect_varying(
 }
 
 #[allow(clippy::too_many_arguments)]
-fn deal(
+fn scatter_as(
     sendbuf: *const u8,
     sendcount: i64,
     sendtype: Type,
@@ -416,7 +418,7 @@ fn deal(
 }
 
 #[allow(clippy::too_many_arguments)]
-fn deal_varying(
+fn scatterv_as(
     sendbuf: *const u8,
     sendcounts: Ints,
     displs: Ints,
@@ -470,7 +472,7 @@ fn uniform(
 }
 
 #[allow(clippy::too_many_arguments)]
-fn collect_all(
+fn allgather_as(
     sendbuf: In,
     sendcount: i64,
     sendtype: Type,
@@ -501,7 +503,7 @@ fn collect_all(
 }
 
 #[allow(clippy::too_many_arguments)]
-fn collect_all_varying(
+fn allgatherv_as(
     sendbuf: In,
     sendcount: i64,
     sendtype: Type,
@@ -523,117 +525,4 @@ fn collect_all_varying(
         in_place: sendbuf.is_none(),
     };
     carry_out(&plain(comm, what, send, recv), form)
-}
-
-#[allow(clippy::too_many_arguments)]
-fn exchange(
-    sendbuf: In,
-    sendcount: i64,
-    sendtype: Type,
-    recvbuf: *mut u8,
-    recvcount: i64,
-    recvtype: Type,
-    comm: On,
-    form: Form,
-) -> Result<()> {
-    let (block, send, recv) = uniform(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype);
-    apart(sendbuf, recvbuf, recvcount.min(sendcount))?;
-    carry_out(
-        &plain(
-            comm,
-            Collective::Alltoall {
-                block,
-                in_place: sendbuf.is_none(),
-            },
-            send,
-            recv,
-        ),
-        form,
-    )
-}
-
-#[allow(clippy::too_many_arguments)]
-fn exchange_varying(
-    sendbuf: In,
-    sendcounts: Ints,
-    sdispls: Ints,
-    sendtype: Type,
-    recvbuf: *mut u8,
-    recvcounts: Ints,
-    rdispls: Ints,
-    recvtype: Type,
-    comm: On,
-    form: Form,
-) -> Result<()> {
-    let out = match sendbuf {
-        Some(_) => Vary::new(sendcounts, sdispls, peers(comm), sendtype, "sendcounts")?,
-        None => Vary::none(),
-    };
-    let inn = Vary::new(recvcounts, rdispls, peers(comm), recvtype, "recvcounts")?;
-    let send = match sendbuf {
-        Some(address) => checked(address, out.any, sendtype, "sendbuf")?,
-        None => View::Nothing,
-    };
-    let recv = checked(recvbuf, inn.any, recvtype, "recvbuf")?;
-    apart(sendbuf, recvbuf, inn.any.min(out.any))?;
-    let what = Collective::Alltoallv {
-        send: out.varying(),
-        recv: inn.varying(),
-        size: recvtype.size(),
-        in_place: sendbuf.is_none(),
-    };
-    carry_out(&plain(comm, what, send, recv), form)
-}
-
-#[allow(clippy::too_many_arguments)]
-fn exchange_typed(
-    sendbuf: In,
-    sendcounts: Ints,
-    sdispls: Ints,
-    sendtypes: Types,
-    recvbuf: *mut u8,
-    recvcounts: Ints,
-    rdispls: Ints,
-    recvtypes: Types,
-    comm: On,
-    form: Form,
-) -> Result<()> {
-    let (out, out_bytes) = match sendbuf {
-        Some(address) => typed(
-            address,
-            sendcounts,
-            sdispls,
-            sendtypes,
-            peers(comm),
-            "sendcounts",
-        )?,
-        None => (Vec::new(), Vec::new()),
-    };
-    let (inn, inn_bytes) = typed(
-        recvbuf,
-        recvcounts,
-        rdispls,
-        recvtypes,
-        peers(comm),
-        "recvcounts",
-    )?;
-    apart(
-        sendbuf,
-        recvbuf,
-        inn_bytes
-            .iter()
-            .chain(&out_bytes)
-            .copied()
-            .max()
-            .unwrap_or(0),
-    )?;
-    let what = Collective::Alltoallw {
-        send: &out_bytes,
-        recv: &inn_bytes,
-        in_place: sendbuf.is_none(),
-    };
-    carry_out(
-        &plain(comm, what, View::Blocks(&out), View::Blocks(&inn)),
-        form,
-    )
 }

@@ -18,7 +18,7 @@ fn neighbourly<'a>(
 }
 
 #[allow(clippy::too_many_arguments)]
-pub(super) fn tell_neighbours(
+pub(super) fn neighbor_allgather_as(
     sendbuf: *const u8,
     sendcount: i64,
     sendtype: Type,
@@ -43,7 +43,7 @@ pub(super) fn tell_neighbours(
 }
 
 #[allow(clippy::too_many_arguments)]
-pub(super) fn tell_neighbours_varying(
+pub(super) fn neighbor_allgatherv_as(
     sendbuf: *const u8,
     sendcount: i64,
     sendtype: Type,
@@ -69,7 +69,7 @@ pub(super) fn tell_neighbours_varying(
 }
 
 #[allow(clippy::too_many_arguments)]
-pub(super) fn exchange_neighbours(
+pub(super) fn neighbor_alltoall_as(
     sendbuf: *const u8,
     sendcount: i64,
     sendtype: Type,
@@ -96,7 +96,7 @@ pub(super) fn exchange_neighbours(
 }
 
 #[allow(clippy::too_many_arguments)]
-pub(super) fn exchange_neighbours_varying(
+pub(super) fn neighbor_alltoallv_as(
     sendbuf: *const u8,
     sendcounts: Ints,
     sdispls: Ints,
@@ -127,7 +127,7 @@ pub(super) fn exchange_neighbours_varying(
 }
 
 #[allow(clippy::too_many_arguments)]
-pub(super) fn exchange_neighbours_typed(
+pub(super) fn neighbor_alltoallw_as(
     sendbuf: *const u8,
     sendcounts: Ints,
     sdispls: Ints,

@@ -35,7 +35,7 @@ fn reducing(
 }
 
 #[allow(clippy::too_many_arguments)]
-pub(super) fn reduce_to_root(
+pub(super) fn reduce_as(
     sendbuf: In,
     recvbuf: *mut u8,
     count: i64,
@@ -82,7 +82,7 @@ pub(super) fn reduce_to_root(
     reducing(comm, what, send, recv, datatype, op, form)
 }
 
-pub(super) fn reduce_to_all(
+pub(super) fn allreduce_as(
     sendbuf: In,
     recvbuf: *mut u8,
     count: i64,
@@ -111,7 +111,7 @@ pub(super) fn reduce_to_all(
     )
 }
 
-pub(super) fn reduce_and_deal(
+pub(super) fn reduce_scatter_block_as(
     sendbuf: In,
     recvbuf: *mut u8,
     recvcount: i64,
@@ -133,7 +133,7 @@ pub(super) fn reduce_and_deal(
     reducing(comm, what, send, recv, datatype, op, form)
 }
 
-pub(super) fn reduce_and_deal_varying(
+pub(super) fn reduce_scatter_as(
     sendbuf: In,
     recvbuf: *mut u8,
     recvcounts: Ints,
@@ -164,7 +164,7 @@ pub(super) fn reduce_and_deal_varying(
     reducing(comm, what, send, recv, datatype, op, form)
 }
 
-pub(super) fn scan_inclusive(
+pub(super) fn scan_as(
     sendbuf: In,
     recvbuf: *mut u8,
     count: i64,
@@ -193,7 +193,7 @@ pub(super) fn scan_inclusive(
     )
 }
 
-pub(super) fn scan_exclusive(
+pub(super) fn exscan_as(
     sendbuf: In,
     recvbuf: *mut u8,
     count: i64,

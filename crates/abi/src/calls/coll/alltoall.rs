@@ -1,0 +1,116 @@
+//! MPI_Alltoall, MPI_Alltoallv and MPI_Alltoallw (MPI 5.0 §6.8).
+
+use super::*;
+
+#[allow(clippy::too_many_arguments)]
+pub(super) fn alltoall_as(
+    sendbuf: In,
+    sendcount: i64,
+    sendtype: Type,
+    recvbuf: *mut u8,
+    recvcount: i64,
+    recvtype: Type,
+    comm: On,
+    form: Form,
+) -> Result<()> {
+    let (block, send, recv) = uniform(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype);
+    apart(sendbuf, recvbuf, recvcount.min(sendcount))?;
+    carry_out(
+        &plain(
+            comm,
+            Collective::Alltoall {
+                block,
+                in_place: sendbuf.is_none(),
+            },
+            send,
+            recv,
+        ),
+        form,
+    )
+}
+
+#[allow(clippy::too_many_arguments)]
+pub(super) fn alltoallv_as(
+    sendbuf: In,
+    sendcounts: Ints,
+    sdispls: Ints,
+    sendtype: Type,
+    recvbuf: *mut u8,
+    recvcounts: Ints,
+    rdispls: Ints,
+    recvtype: Type,
+    comm: On,
+    form: Form,
+) -> Result<()> {
+    let out = match sendbuf {
+        Some(_) => Vary::new(sendcounts, sdispls, peers(comm), sendtype, "sendcounts")?,
+        None => Vary::none(),
+    };
+    let inn = Vary::new(recvcounts, rdispls, peers(comm), recvtype, "recvcounts")?;
+    let send = match sendbuf {
+        Some(address) => checked(address, out.any, sendtype, "sendbuf")?,
+        None => View::Nothing,
+    };
+    let recv = checked(recvbuf, inn.any, recvtype, "recvbuf")?;
+    apart(sendbuf, recvbuf, inn.any.min(out.any))?;
+    let what = Collective::Alltoallv {
+        send: out.varying(),
+        recv: inn.varying(),
+        size: recvtype.size(),
+        in_place: sendbuf.is_none(),
+    };
+    carry_out(&plain(comm, what, send, recv), form)
+}
+
+#[allow(clippy::too_many_arguments)]
+pub(super) fn alltoallw_as(
+    sendbuf: In,
+    sendcounts: Ints,
+    sdispls: Ints,
+    sendtypes: Types,
+    recvbuf: *mut u8,
+    recvcounts: Ints,
+    rdispls: Ints,
+    recvtypes: Types,
+    comm: On,
+    form: Form,
+) -> Result<()> {
+    let (out, out_bytes) = match sendbuf {
+        Some(address) => typed(
+            address,
+            sendcounts,
+            sdispls,
+            sendtypes,
+            peers(comm),
+            "sendcounts",
+        )?,
+        None => (Vec::new(), Vec::new()),
+    };
+    let (inn, inn_bytes) = typed(
+        recvbuf,
+        recvcounts,
+        rdispls,
+        recvtypes,
+        peers(comm),
+        "recvcounts",
+    )?;
+    apart(
+        sendbuf,
+        recvbuf,
+        inn_bytes
+            .iter()
+            .chain(&out_bytes)
+            .copied()
+            .max()
+            .unwrap_or(0),
+    )?;
+    let what = Collective::Alltoallw {
+        send: &out_bytes,
+        recv: &inn_bytes,
+        in_place: sendbuf.is_none(),
+    };
+    carry_out(
+        &plain(comm, what, View::Blocks(&out), View::Blocks(&inn)),
+        form,
+    )
+}

@@ -1,0 +1,192 @@
+//! Packing and unpacking, in the native and the external32 representation (MPI 5.0 §5.2).
+
+use super::Type;
+use crate::prelude::*;
+
+/// Packed bytes of a message.
+fn packed(count: i64, size: i64) -> Result<i64> {
+    match count.checked_mul(size.max(0)) {
+        Some(bytes) => Ok(bytes),
+        None => Err(err!(
+            Count,
+            "{count} elements of {size} bytes are more than 63 bits count"
+        )),
+    }
+}
+
+/// Checks that `needed` bytes lie from `position` on in a pack buffer of `size` bytes, and returns
+/// where.
+fn from_position(
+    buffer: (&str, *const u8),
+    size: (&str, i64),
+    position: i64,
+    needed: i64,
+) -> Result<*const u8> {
+    let ((buffer_name, at), (size_name, size)) = (buffer, size);
+    if position < 0 || position > size {
+        return Err(err!(
+            Arg,
+            "position is {position}, but must be from 0 to {size_name}, {size}"
+        ));
+    }
+    if needed > size - position {
+        return Err(err!(
+            Arg,
+            "{size_name} is {size} and position {position}, but {needed} bytes are needed from \
+             there on"
+        ));
+    }
+    if at.is_null() && needed > 0 {
+        return Err(err!(Buffer, "{buffer_name} is null"));
+    }
+    Ok(at.wrapping_add(position as usize))
+}
+
+pub fn pack(
+    inbuf: *const u8,
+    incount: i64,
+    datatype: Type,
+    outbuf: *mut u8,
+    outsize: i64,
+    position: InOutCount,
+    _comm: &'static Arc<Comm>,
+) -> Result<()> {
+    let needed = packed(incount, datatype.size())?;
+    let at = from_position(
+        ("outbuf", outbuf),
+        ("outsize", outsize),
+        position.value(),
+        needed,
+    )?;
+    if needed > 0 {
+        // SAFETY: the program says that its buffers have the elements and the bytes, and do not
+        // overlap.
+        unsafe {
+            let out = std::slice::from_raw_parts_mut(at.cast_mut(), needed as usize);
+            datatype.pack(inbuf, incount, 0, out);
+        }
+    }
+    position.set(position.value() + needed, "position")
+}
+
+pub fn unpack(
+    inbuf: *const u8,
+    insize: i64,
+    position: InOutCount,
+    outbuf: *mut u8,
+    outcount: i64,
+    datatype: Type,
+    _comm: &'static Arc<Comm>,
+) -> Result<()> {
+    let needed = packed(outcount, datatype.size())?;
+    let at = from_position(
+        ("inbuf", inbuf),
+        ("insize", insize),
+        position.value(),
+        needed,
+    )?;
+    if needed > 0 {
+        // SAFETY: as in `pack`.
+        unsafe {
+            let data = std::slice::from_raw_parts(at, needed as usize);
+            datatype.unpack(outbuf, outcount, 0, data);
+        }
+    }
+    position.set(position.value() + needed, "position")
+}
+
+pub fn pack_size(
+    incount: i64,
+    datatype: Type,
+    _comm: &'static Arc<Comm>,
+    size: OutCount,
+) -> Result<()> {
+    size.set(packed(incount, datatype.size())?);
+    Ok(())
+}
+
+/// The only portable representation there is.
+fn external(datarep: &CStr) -> Result<()> {
+    match datarep.to_bytes() {
+        b"external32" => Ok(()),
+        _ => Err(err!(
+            Arg,
+            "datarep is {datarep:?}, but must be \"external32\""
+        )),
+    }
+}
+
+fn external_size(count: i64, datatype: &Datatype) -> Result<i64> {
+    match datatype.external_size() {
+        Some(size) => packed(count, size),
+        None => Err(err!(
+            Type,
+            "the datatype's size in external32 does not fit into 63 bits"
+        )),
+    }
+}
+
+pub fn pack_external(
+    datarep: &CStr,
+    inbuf: *const u8,
+    incount: i64,
+    datatype: Type,
+    outbuf: *mut u8,
+    outsize: i64,
+    position: InOutCount,
+) -> Result<()> {
+    external(datarep)?;
+    let needed = external_size(incount, datatype)?;
+    let at = from_position(
+        ("outbuf", outbuf),
+        ("outsize", outsize),
+        position.value(),
+        needed,
+    )?;
+    if needed > 0 {
+        // SAFETY: as in `pack`.
+        unsafe {
+            let out = std::slice::from_raw_parts_mut(at.cast_mut(), needed as usize);
+            datatype.pack_external(inbuf, incount, out)?;
+        }
+    }
+    position.set(position.value() + needed, "position")
+}
+
+pub fn unpack_external(
+    datarep: &CStr,
+    inbuf: *const u8,
+    insize: i64,
+    position: InOutCount,
+    outbuf: *mut u8,
+    outcount: i64,
+    datatype: Type,
+) -> Result<()> {
+    external(datarep)?;
+    let needed = external_size(outcount, datatype)?;
+    let at = from_position(
+        ("inbuf", inbuf),
+        ("insize", insize),
+        position.value(),
+        needed,
+    )?;
+    if needed > 0 {
+        // SAFETY: as in `pack`.
+        unsafe {
+            let data = std::slice::from_raw_parts(at, needed as usize);
+            datatype.unpack_external(outbuf, outcount, data)?;
+        }
+    }
+    position.set(position.value() + needed, "position")
+}
+
+pub fn pack_external_size(
+    datarep: &CStr,
+    incount: i64,
+    datatype: Type,
+    size: Out<i64>,
+) -> Result<()> {
+    external(datarep)?;
+    size.set(external_size(incount, datatype)?);
+    Ok(())
+}

@@ -1,0 +1,235 @@
+//! The table behind the handles of one kind of object: a growing list of slots, whose tags tell
+//! whether a handle is still valid.
+
+use super::Handle;
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+/// Slots of a table's first chunk. Each further chunk has twice as many.
+const FIRST_CHUNK_SLOTS: u32 = 64;
+/// Chunks that a table may have: together they hold every index of 31 bits that is not a
+/// predefined handle.
+const MAX_CHUNKS: usize = 25;
+
+struct Slot<V> {
+    /// The upper half of the handle while the slot is in use; the next generation, without a kind,
+    /// while it is free.
+    tag: AtomicU32,
+    /// While free: the next free slot, plus one.
+    next: AtomicU32,
+    value: UnsafeCell<MaybeUninit<V>>,
+}
+
+/// A growing table from handles to values. Reading takes no lock and writes nothing.
+pub struct Table<V> {
+    chunks: [AtomicPtr<Slot<V>>; MAX_CHUNKS],
+    /// The first free slot plus one, and in the upper half a count against mistaking an old list
+    /// for the present one.
+    free: AtomicU64,
+    /// Slots that have ever been used.
+    used: AtomicU32,
+}
+
+// SAFETY: a value is written before its tag is published and taken out only by the one thread that
+// withdrew the tag.
+unsafe impl<V: Send + Sync> Sync for Table<V> {}
+
+const KIND_SHIFT: u32 = 24;
+const GENERATION_MASK: u32 = (1 << KIND_SHIFT) - 1;
+
+impl<V> Table<V> {
+    /// An empty table.
+    pub const fn new() -> Table<V> {
+        Table {
+            chunks: [const { AtomicPtr::new(null_mut()) }; MAX_CHUNKS],
+            free: AtomicU64::new(0),
+            used: AtomicU32::new(0),
+        }
+    }
+
+    #[inline]
+    pub(super) fn chunk_and_offset(index: u32) -> (usize, usize) {
+        let n = index / FIRST_CHUNK_SLOTS + 1;
+        let chunk = 31 - n.leading_zeros();
+        (
+            chunk as usize,
+            (index - ((1 << chunk) - 1) * FIRST_CHUNK_SLOTS) as usize,
+        )
+    }
+
+    #[inline]
+    fn slot(&self, index: u32) -> Option<&Slot<V>> {
+        let (chunk, at) = Self::chunk_and_offset(index);
+        let first = self.chunks.get(chunk)?.load(Ordering::Acquire);
+        if first.is_null() {
+            return None;
+        }
+        // SAFETY: a chunk lives for ever and has room for every index that belongs to it.
+        Some(unsafe { &*first.add(at) })
+    }
+
+    /// The value of a handle.
+    #[inline]
+    pub fn get(&self, handle: Handle) -> Option<&V> {
+        let tag = (handle >> 32) as u32;
+        let slot = self.slot(handle as u32)?;
+        // Without a kind it would be taken for the tag of a free slot.
+        if slot.tag.load(Ordering::Acquire) != tag || tag <= GENERATION_MASK {
+            return None;
+        }
+        // SAFETY: the tag says that the slot holds a value, written before the tag. That it is not
+        // taken out while the reference lives is the program's duty: see `get` above.
+        Some(unsafe { (*slot.value.get()).assume_init_ref() })
+    }
+
+    /// The handle of the value at `index`.
+    pub fn handle_at(&self, index: u32) -> Option<Handle> {
+        let tag = self.slot(index)?.tag.load(Ordering::Acquire);
+        (tag > GENERATION_MASK).then_some(u64::from(tag) << 32 | u64::from(index))
+    }
+
+    /// Stores a value under a new handle of that kind.
+    pub fn insert(&self, kind: u32, value: V) -> Handle {
+        self.insert_if(false, kind, value)
+    }
+
+    /// [`Table::insert`]; `exclusive`: no other thread uses the table now, so that no locked
+    /// instruction is needed, which take as long as the rest of a small message.
+    #[inline]
+    pub fn insert_if(&self, exclusive: bool, kind: u32, value: V) -> Handle {
+        let index = match self.pop(exclusive) {
+            Some(index) => index,
+            None => self.fresh(),
+        };
+        let Some(slot) = self.slot(index) else {
+            unreachable!("the slot was there or has been made")
+        };
+        let tag = slot.tag.load(Ordering::Relaxed) | kind << KIND_SHIFT;
+        // SAFETY: the slot is free and belongs to this thread alone, which took it from the list.
+        unsafe { (*slot.value.get()).write(value) };
+        slot.tag.store(tag, Ordering::Release);
+        u64::from(tag) << 32 | u64::from(index)
+    }
+
+    /// Changes the value of a handle, to which nobody holds a reference; false if the handle is
+    /// invalid.
+    pub fn replace(&self, handle: Handle, value: V) -> bool {
+        let Some(slot) = self.slot(handle as u32) else {
+            return false;
+        };
+        if slot.tag.load(Ordering::Acquire) != (handle >> 32) as u32 {
+            return false;
+        }
+        // SAFETY: the tag says that the slot holds a value; that nobody uses it is the caller's
+        // promise.
+        drop(std::mem::replace(
+            unsafe { (*slot.value.get()).assume_init_mut() },
+            value,
+        ));
+        true
+    }
+
+    /// Takes a value out. Its handle is invalid from now on.
+    pub fn remove(&self, handle: Handle) -> Option<V> {
+        self.remove_if(false, handle)
+    }
+
+    /// [`Table::remove`]; `exclusive` as in [`Table::insert_if`].
+    #[inline]
+    pub fn remove_if(&self, exclusive: bool, handle: Handle) -> Option<V> {
+        let index = handle as u32;
+        let slot = self.slot(index)?;
+        let tag = (handle >> 32) as u32;
+        if tag <= GENERATION_MASK {
+            return None;
+        }
+        let next = tag.wrapping_add(1) & GENERATION_MASK;
+        if exclusive {
+            if slot.tag.load(Ordering::Relaxed) != tag {
+                return None;
+            }
+            slot.tag.store(next, Ordering::Relaxed);
+        } else {
+            slot.tag
+                .compare_exchange(tag, next, Ordering::Acquire, Ordering::Relaxed)
+                .ok()?;
+        }
+        // SAFETY: the tag said that there is a value, and only this thread has withdrawn it.
+        let value = unsafe { (*slot.value.get()).assume_init_read() };
+        self.push(exclusive, index, slot);
+        Some(value)
+    }
+
+    #[inline]
+    fn pop(&self, exclusive: bool) -> Option<u32> {
+        let mut head = self.free.load(Ordering::Acquire);
+        loop {
+            let index = (head as u32).checked_sub(1)?;
+            let next = self.slot(index)?.next.load(Ordering::Relaxed);
+            let new = (head >> 32).wrapping_add(1) << 32 | u64::from(next);
+            if exclusive {
+                self.free.store(new, Ordering::Relaxed);
+                return Some(index);
+            }
+            match self
+                .free
+                .compare_exchange_weak(head, new, Ordering::Acquire, Ordering::Acquire)
+            {
+                Ok(_) => return Some(index),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    #[inline]
+    fn push(&self, exclusive: bool, index: u32, slot: &Slot<V>) {
+        let mut head = self.free.load(Ordering::Relaxed);
+        loop {
+            slot.next.store(head as u32, Ordering::Relaxed);
+            let new = (head >> 32).wrapping_add(1) << 32 | u64::from(index + 1);
+            if exclusive {
+                self.free.store(new, Ordering::Release);
+                return;
+            }
+            match self
+                .free
+                .compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed)
+            {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// A slot that has never been used.
+    #[cold]
+    fn fresh(&self) -> u32 {
+        let index = self.used.fetch_add(1, Ordering::Relaxed);
+        let (chunk, _) = Self::chunk_and_offset(index);
+        assert!(chunk < MAX_CHUNKS, "more objects of one kind than handles");
+        let first = &self.chunks[chunk];
+        if first.load(Ordering::Acquire).is_null() {
+            let slots: Box<[Slot<V>]> = (0..FIRST_CHUNK_SLOTS << chunk)
+                .map(|_| Slot {
+                    tag: AtomicU32::new(0),
+                    next: AtomicU32::new(0),
+                    value: UnsafeCell::new(MaybeUninit::uninit()),
+                })
+                .collect();
+            let made = Box::into_raw(slots);
+            let old = first.compare_exchange(
+                null_mut(),
+                made.cast(),
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
+            if old.is_err() {
+                // SAFETY: another thread was faster, so nobody has seen this chunk.
+                drop(unsafe { Box::from_raw(made) });
+            }
+        }
+        index
+    }
+}
