@@ -41,8 +41,8 @@ thread_local! {
     static LEFT_MPI_AT: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Seconds of virtual time, if this process is on a modelled machine. A look at the clock takes time,
-/// too, so that a loop that waits for a time to pass ends.
+/// Seconds of virtual time, if this process is on a modelled machine. A look at the clock takes
+/// time, too, so that a loop that waits for a time to pass ends.
 #[inline]
 pub fn virtual_time() -> Option<f64> {
     CLOCK.get().map(|clock| {
@@ -67,7 +67,8 @@ pub fn clock_nanos() -> u64 {
     clock.map_or(0, |c| c.now.load(Ordering::Relaxed) / 1000)
 }
 
-/// Virtual time that this thread has computed since it was last in MPI. `enters`: it enters MPI now.
+/// Virtual time that this thread has computed since it was last in MPI. `enters`: it enters MPI
+/// now.
 fn computed(factor: f64, enters: bool) -> Time {
     let since = if enters {
         LEFT_MPI_AT.take()
@@ -99,13 +100,14 @@ pub struct Model {
     driver: Box<dyn Driver>,
     /// As in [`Clock`].
     factor: Option<f64>,
-    /// Time that a thread takes to enter MPI while others wait there: as much as a look at the clock.
+    /// Time that a thread takes to enter MPI while others wait there: as much as a look at the
+    /// clock.
     entry: Time,
 }
 
 impl Model {
-    /// Joins the modelled machine in the memory `fd`, as process `me` of `size`. `concurrent`: threads
-    /// of the program may use it at the same time.
+    /// Joins the modelled machine in the memory `fd`, as process `me` of `size`. `concurrent`:
+    /// threads of the program may use it at the same time.
     ///
     /// Errors: that is not the memory of a modelled machine.
     pub fn open(

@@ -1,7 +1,7 @@
 //! The names of the transports, and their indices in counters.
 
-/// All transports, by their names in FERRY_TRANSPORTS and in reports. The last is that of a modelled
-/// machine, which has it instead of shared memory, TCP and TIPC, and cannot be chosen.
+/// All transports, by their names in FERRY_TRANSPORTS and in reports. The last is that of a
+/// modelled machine, which has it instead of shared memory, TCP and TIPC, and cannot be chosen.
 pub const TRANSPORT_NAMES: [&str; 5] = ["self", "shm", "tcp", "tipc", "model"];
 
 /// Shared memory's index in [`TRANSPORT_NAMES`].

@@ -1,14 +1,14 @@
 //! The unexpected-message poll throttle: while a peer's messages are unexpected, a poll takes one
 //! message at a time.
 //!
-//! An unexpected message is kept in memory of its own and copied once more. Many are unexpected if a
-//! peer has sent many and the program receives them one by one, each by a call of its own. Then a
-//! poll ends with each message: the program may have waited for it, and post a receive for the next.
-//! Programs that post their receives in time lose a little by that. So it ends when the messages have
-//! been expected for a while.
+//! An unexpected message is kept in memory of its own and copied once more. Many are unexpected if
+//! a peer has sent many and the program receives them one by one, each by a call of its own. Then a
+//! poll ends with each message: the program may have waited for it, and post a receive for the
+//! next. Programs that post their receives in time lose a little by that. So it ends when the
+//! messages have been expected for a while.
 
-/// Expected messages in a row after which a poll takes several again. A choice: a window of that many
-/// posted receives loses only once. What the throttle gains is measured (docs/measured/shm.md,
+/// Expected messages in a row after which a poll takes several again. A choice: a window of that
+/// many posted receives loses only once. What the throttle gains is measured (docs/measured/shm.md,
 /// docs/measured/tcp.md).
 const STOPS_AFTER_UNEXPECTED: u32 = 64;
 

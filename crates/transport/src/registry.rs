@@ -73,8 +73,8 @@ fn asked(list: Option<&str>) -> Result<Vec<&'static str>, TransportError> {
 }
 
 /// Opens the transports in FERRY_TRANSPORTS that this process needs. One is not opened if those
-/// before it reach all peers. Under a foreign launcher, blocks until all ranks call this, unless all
-/// are on this node. `concurrent`: threads of the program will be in MPI at the same time.
+/// before it reach all peers. Under a foreign launcher, blocks until all ranks call this, unless
+/// all are on this node. `concurrent`: threads of the program will be in MPI at the same time.
 ///
 /// Errors: a setting makes no sense, or a transport cannot be set up.
 pub fn open(
@@ -117,8 +117,8 @@ fn open_these(
     }
     // Peers are left that no transport reaches yet.
     let mut peers_left = rank_info.size > 1;
-    // All media of connections are one transport. Which medium reaches a peer is found when the peer
-    // is called.
+    // All media of connections are one transport. Which medium reaches a peer is found when the
+    // peer is called.
     let mut media: Vec<Box<dyn Medium>> = Vec::new();
     let mut timeout = tipc::TIMEOUT;
     for &name in names {

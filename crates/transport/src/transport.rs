@@ -258,8 +258,9 @@ pub trait Transport: Send {
         None
     }
 
-    /// Prepares for the sleep of `who`: what arrives from now on wakes the process, and so does room
-    /// for a message that was answered [`Answer::Full`]. The caller polls once more before it sleeps.
+    /// Prepares for the sleep of `who`: what arrives from now on wakes the process, and so does
+    /// room for a message that was answered [`Answer::Full`]. The caller polls once more before it
+    /// sleeps.
     fn arm(&mut self, _who: Sleeper) {}
     /// Ends what [`Transport::arm`] began: the process does not sleep any more.
     fn disarm(&mut self) {}

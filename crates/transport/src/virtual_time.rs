@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicU32;
 pub trait VirtualTime {
     /// A thread of the process enters MPI.
     fn enter_mpi(&mut self);
-    /// A thread of the process leaves MPI. `sleepers`: other threads of it wait there. `finished`: the
-    /// process has finished with MPI.
+    /// A thread of the process leaves MPI. `sleepers`: other threads of it wait there. `finished`:
+    /// the process has finished with MPI.
     fn leave_mpi(&mut self, sleepers: bool, finished: bool);
     /// If the next poll brings nothing, the process idles ([`VirtualTime::idle`]). Poll and idling
     /// may then be one step.

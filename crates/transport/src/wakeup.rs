@@ -1,9 +1,9 @@
 //! What a process's threads sleep on until something arrives.
 //!
 //! A process whose transports are all in shared memory sleeps on one word, by futex. If it also has
-//! transports with descriptors, one of its sleeping threads waits for those, by epoll, and the others
-//! wait for that thread, by futex. A peer that then brings something through shared memory sends a
-//! byte to the process's wakeup socket, whose name is on its control page.
+//! transports with descriptors, one of its sleeping threads waits for those, by epoll, and the
+//! others wait for that thread, by futex. A peer that then brings something through shared memory
+//! sends a byte to the process's wakeup socket, whose name is on its control page.
 
 use crate::shm::wakeup_word;
 use crate::{Sleeper, TransportError};
@@ -168,8 +168,8 @@ impl Wakeup {
         self.is_wakeup_word && wakeup_word::is_polled(self.word)
     }
 
-    /// Sets whether the progress thread looks at the wakeup word before it sleeps. False: it is about
-    /// to sleep. Does nothing where there are descriptors.
+    /// Sets whether the progress thread looks at the wakeup word before it sleeps. False: it is
+    /// about to sleep. Does nothing where there are descriptors.
     pub fn set_polled(&self, polled: bool) {
         if self.is_wakeup_word {
             wakeup_word::set_polled(self.word, polled);
@@ -203,7 +203,8 @@ pub fn new_socket_name() -> Result<u64, TransportError> {
     }
 }
 
-/// Wakes the process whose wakeup socket has this name, if one of its threads waits for descriptors.
+/// Wakes the process whose wakeup socket has this name, if one of its threads waits for
+/// descriptors.
 #[cold]
 pub fn wake_socket(name: u64) {
     static FROM: OnceLock<Option<OwnedFd>> = OnceLock::new();

@@ -267,7 +267,8 @@ fn sleep(transport: &mut dyn Transport, keep: &mut Keep) -> bool {
 fn sleepers_are_woken_by_messages_and_by_room() {
     each(2, |name, mut transports| {
         if transports[0].event_fd().is_none() && transports[0].wakeup_word().is_none() {
-            // In virtual time a process idles instead. The tests of ferry-fabric's kernel check that.
+            // In virtual time a process idles instead. The tests of ferry-fabric's kernel check
+            // that.
             return;
         }
         let mut keeps = keeps(2);
@@ -337,7 +338,8 @@ fn what_a_transport_still_holds_is_said_until_it_is_gone() {
     });
 }
 
-/// Three jobs with the same TIPC names, as may happen by chance. Only ports and keys tell them apart.
+/// Three jobs with the same TIPC names, as may happen by chance. Only ports and keys tell them
+/// apart.
 #[test]
 fn two_jobs_under_the_same_names_never_meet() {
     if std::env::var_os("FERRY_TEST_TIPC").is_none() {

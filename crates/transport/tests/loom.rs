@@ -1,11 +1,11 @@
-//! Models of shared memory's queues and boards: every order of steps, and every delay of stores that
-//! the memory model allows.
+//! Models of shared memory's queues and boards: every order of steps, and every delay of stores
+//! that the memory model allows.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p ferry-transport --test loom`
 //!
-//! The code is the transport's own. Only the memory below it is loom's, with a ring of 16 lines. Each
-//! line has a marker that loom watches: a write to bytes that the other side may still read is found
-//! even if the values happen to be right.
+//! The code is the transport's own. Only the memory below it is loom's, with a ring of 16 lines.
+//! Each line has a marker that loom watches: a write to bytes that the other side may still read is
+//! found even if the values happen to be right.
 #![cfg(loom)]
 #![allow(dead_code)]
 

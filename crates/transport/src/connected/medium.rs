@@ -1,5 +1,5 @@
-//! The contract of a medium, such as TCP: finding, calling and accepting, and the options of an open
-//! socket.
+//! The contract of a medium, such as TCP: finding, calling and accepting, and the options of an
+//! open socket.
 
 use crate::tipc::Port;
 use crate::{ProcId, TransportError, ZeroCopy};
@@ -73,8 +73,8 @@ pub trait SocketOps: Sync {
     /// Sets the low-water mark: the system reports the socket as readable only when this many bytes
     /// have come. 1, the initial value: at the first byte. May do nothing.
     fn set_receive_low_water(&self, _socket: &OwnedFd, _bytes: usize) {}
-    /// Returns whether there is certainly nothing to read now. Does not lock the socket, so that the
-    /// system can go on bringing something.
+    /// Returns whether there is certainly nothing to read now. Does not lock the socket, so that
+    /// the system can go on bringing something.
     fn is_empty(&self, _socket: &OwnedFd) -> bool {
         false
     }
@@ -124,7 +124,8 @@ pub trait Medium: Send {
     fn cause_of_loss(&self, _node: u32) -> Option<String> {
         None
     }
-    /// The addresses from which this process calls, and the setting that chooses them. For messages.
+    /// The addresses from which this process calls, and the setting that chooses them. For
+    /// messages.
     fn local_address(&self) -> String;
     /// Its operations on open sockets.
     fn socket_ops(&self) -> &'static dyn SocketOps;

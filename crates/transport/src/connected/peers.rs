@@ -15,8 +15,8 @@ pub(super) enum PeerState {
     Connecting(Box<Connecting>),
     /// There is a connection.
     Open(Box<Conn>),
-    /// The connection has broken. The fault is reported at `until`: the launcher may know the cause,
-    /// and has until then to report it first.
+    /// The connection has broken. The fault is reported at `until`: the launcher may know the
+    /// cause, and has until then to report it first.
     Failing {
         what: String,
         until: Instant,

@@ -106,8 +106,8 @@ fn nothing_is_connected_before_somebody_speaks() {
 fn what_is_read_directly_wakes_who_sleeps() {
     let (mut all, _) = transports(2, false);
     let mut keeps = keeps(2);
-    // Reads since the last sleep are counted. A read may bring several messages, so they go one at a
-    // time.
+    // Reads since the last sleep are counted. A read may bring several messages, so they go one at
+    // a time.
     for n in 1..=2 * BUSY_POLL_AFTER_READS as usize {
         let mut sent = false;
         until(&mut all, &mut keeps, |w, k| {

@@ -5,8 +5,8 @@ use super::cma::{self, ActiveCopy, COOPERATIVE_MIN_BYTES, Chunk, CopyReceiver};
 use crate::{ProcId, ReadError, ReadStart};
 use std::sync::atomic::Ordering;
 
-/// Shortest message, bytes, for which a sleeping sender is woken to assist. A choice: a wakeup takes
-/// some microseconds, a copy of this length some 50.
+/// Shortest message, bytes, for which a sleeping sender is woken to assist. A choice: a wakeup
+/// takes some microseconds, a copy of this length some 50.
 const WAKE_MIN_BYTES: usize = 1024 * 1024;
 /// Bytes that a process copies for its peers before it continues its own poll. A choice: some 100
 /// microseconds.

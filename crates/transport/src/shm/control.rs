@@ -1,5 +1,5 @@
-//! The control page of each process of a node, which its peers read and write: its wakeup word, which
-//! peers have something for it, and how to reach its memory.
+//! The control page of each process of a node, which its peers read and write: its wakeup word,
+//! which peers have something for it, and how to reach its memory.
 
 use crate::Sleeper;
 use crate::shm::wakeup_word;
@@ -19,8 +19,8 @@ pub const CONTROL_BYTES: usize = 4096;
 #[repr(C, align(4096))]
 pub struct Control {
     /// [`AWAKE`], [`ASLEEP_ON_SOCKET`], or the bits of the threads that sleep on the wakeup word
-    /// ([`Sleeper::bits`](crate::Sleeper::bits)). Who has brought the process something swaps this to
-    /// [`AWAKE`], and wakes whom it found.
+    /// ([`Sleeper::bits`](crate::Sleeper::bits)). Who has brought the process something swaps this
+    /// to [`AWAKE`], and wakes whom it found.
     pub asleep: AtomicU32,
     /// The futex word on which the process sleeps ([`wakeup_word`]).
     pub wakeup_word: AtomicU32,
@@ -69,8 +69,8 @@ impl Control {
         }
     }
 
-    /// Wakes the process if its program sleeps. For what a progress thread can do nothing about. The
-    /// caller's data must have been published with a full barrier.
+    /// Wakes the process if its program sleeps. For what a progress thread can do nothing about.
+    /// The caller's data must have been published with a full barrier.
     #[inline]
     pub fn wake_program_if_asleep(&self) {
         let asleep = self.asleep.load(Ordering::Relaxed);
@@ -102,8 +102,8 @@ impl Control {
 pub struct Waker(pub(super) &'static Control);
 
 impl Waker {
-    /// Wakes the process if a thread of its program sleeps, as far as one can tell. What the process
-    /// is to see must have been written with a full barrier.
+    /// Wakes the process if a thread of its program sleeps, as far as one can tell. What the
+    /// process is to see must have been written with a full barrier.
     #[inline]
     pub fn wake(&self) {
         self.0.wake_program_if_asleep();

@@ -39,12 +39,12 @@ pub struct Fastbox {
 pub type Arrived = (u8, u32, usize);
 
 impl Fastbox {
-    /// This process's side of the fastbox at `fastbox`. `lower`: it has the lower number of the two,
-    /// and the first turn.
+    /// This process's side of the fastbox at `fastbox`. `lower`: it has the lower number of the
+    /// two, and the first turn.
     ///
     /// # Safety
-    /// `fastbox` is FASTBOX_BYTES zeroed bytes of shared memory, aligned to 64, never unmapped; each
-    /// process of the pair has one side.
+    /// `fastbox` is FASTBOX_BYTES zeroed bytes of shared memory, aligned to 64, never unmapped;
+    /// each process of the pair has one side.
     pub unsafe fn new(fastbox: Base, lower: bool) -> Fastbox {
         // SAFETY: the caller's promise.
         let memory = unsafe { FastboxMemory::new(fastbox) };

@@ -19,8 +19,8 @@ pub(super) const STRIDE_BYTES: u64 = RING_BYTES.next_multiple_of(64 * 1024) as u
 /// Bytes of a page, on x86-64 and most arm64 systems. Only for alignment.
 const PAGE_BYTES: usize = 4096;
 
-/// Offset of the copy table from its ring's beginning, bytes. The ring's writer, as a receiver, puts
-/// copies on it with which the ring's reader may assist.
+/// Offset of the copy table from its ring's beginning, bytes. The ring's writer, as a receiver,
+/// puts copies on it with which the ring's reader may assist.
 pub(super) const COPY_TABLE_AT: usize = RING_BYTES.next_multiple_of(PAGE_BYTES);
 
 /// Bytes of a ring and its copy table.
@@ -29,8 +29,8 @@ pub(super) const MAPPED_BYTES: usize =
 
 const _: () = assert!(MAPPED_BYTES as u64 <= STRIDE_BYTES);
 
-/// Bytes of the segment that the transport needs for `ranks` local processes. The segment is sparse:
-/// what is not touched costs nothing.
+/// Bytes of the segment that the transport needs for `ranks` local processes. The segment is
+/// sparse: what is not touched costs nothing.
 pub const fn segment_len(ranks: u32) -> u64 {
     let n = ranks as u64;
     boards_offset(n) + n * BOARDS_PER_RANK as u64 * board_bytes(n)

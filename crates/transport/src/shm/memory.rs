@@ -76,8 +76,8 @@ impl RingMemory {
     }
 
     fn header(&self) -> &Header {
-        // SAFETY: the mapping is RING_BYTES bytes, page aligned, and lives as long as the process; Header
-        // is all atomics.
+        // SAFETY: the mapping is RING_BYTES long, page aligned, and lives as long as the process;
+        // Header is all atomics.
         unsafe { &*self.0.cast::<Header>() }
     }
 

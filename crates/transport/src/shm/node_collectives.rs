@@ -77,7 +77,8 @@ impl Shm {
         Some(unsafe { FlatBoard::new(base, members, me) })
     }
 
-    /// The address of board `number` of process `owner`. `None`: there is none for this many members.
+    /// The address of board `number` of process `owner`. `None`: there is none for this many
+    /// members.
     fn allocated(&mut self, owner: ProcId, number: u32, members: u32) -> Option<*mut u8> {
         if number >= BOARDS_PER_RANK || members as usize > self.locals.len() {
             return None;

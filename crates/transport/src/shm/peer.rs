@@ -156,7 +156,8 @@ impl Shm {
         Ok(())
     }
 
-    /// Delivers from the peers whose bit is set in this process's bitmap. Returns how many messages.
+    /// Delivers from the peers whose bit is set in this process's bitmap. Returns how many
+    /// messages.
     pub(super) fn drain_active(&mut self, inbox: &mut dyn Inbox) -> Result<usize, TransportError> {
         let mine = &self.controls[self.me];
         let mut delivered = 0;

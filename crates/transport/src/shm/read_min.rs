@@ -1,10 +1,10 @@
-//! The threshold between pipelined copy and single copy: from which size on a receiver reads a large
-//! message out of its sender's memory.
+//! The threshold between pipelined copy and single copy: from which size on a receiver reads a
+//! large message out of its sender's memory.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Value in place of a threshold, bytes: path selection takes whichever of single copy and pipelined
-/// copy was faster so far.
+/// Value in place of a threshold, bytes: path selection takes whichever of single copy and
+/// pipelined copy was faster so far.
 pub const READ_MIN_ADAPTIVE: usize = usize::MAX - 1;
 
 /// The threshold in bytes, or [`UNKNOWN`].

@@ -2,7 +2,7 @@
 //! another one should try them.
 //!
 //! ```text
-//! u8  version │ u8  addresses │ for each: u8 family (4, 6), u8 prefix, u16 port (little endian), ip
+//! u8 version │ u8 addresses │ for each: u8 family (4, 6), u8 prefix, u16 port (little endian), ip
 //! ```
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -196,8 +196,8 @@ fn prepare(socket: &OwnedFd, timeout: Duration) -> rustix::io::Result<()> {
     sockopt::set_tcp_keepcnt(socket, 3)
 }
 
-/// An option of a socket (getsockopt(2)), written over `value`: what the system does not write stays
-/// as it is. `None`: the system refuses.
+/// An option of a socket (getsockopt(2)), written over `value`: what the system does not write
+/// stays as it is. `None`: the system refuses.
 ///
 /// # Safety
 /// `T` holds numbers only, so that any bytes are valid for it.
@@ -243,7 +243,8 @@ pub fn unacknowledged(socket: &OwnedFd) -> usize {
 }
 
 /// Returns whether there is certainly nothing to read: what has come and not been read takes no
-/// memory (SO_MEMINFO, SK_MEMINFO_RMEM_ALLOC; Linux 4.12). False where the system has no such option.
+/// memory (SO_MEMINFO, SK_MEMINFO_RMEM_ALLOC; Linux 4.12). False where the system has no such
+/// option.
 ///
 /// Unlike all other ways to ask, this one does not take the socket's lock. What arrives while the
 /// lock is held must be processed by its holder.

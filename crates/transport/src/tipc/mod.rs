@@ -2,8 +2,8 @@
 //! kernel when a name or a node comes or goes.
 //!
 //! After Zhao and Zhang, "MPICH2 over TIPC" (docs/transports/tipc.md). A rank's address is a name
-//! {service type, instance}, which its listener publishes. The first message of a connection sets it
-//! up. What is longer than a packet is divided, with its length in front of each part. How
+//! {service type, instance}, which its listener publishes. The first message of a connection sets
+//! it up. What is longer than a packet is divided, with its length in front of each part. How
 //! connections carry messages is in [`crate::connected`].
 
 mod address;
@@ -126,8 +126,8 @@ impl Tipc {
         })
     }
 
-    /// Opens a transport of TIPC alone. Under a foreign launcher, blocks until all ranks have opened
-    /// theirs.
+    /// Opens a transport of TIPC alone. Under a foreign launcher, blocks until all ranks have
+    /// opened theirs.
     ///
     /// Errors: the system has no TIPC, or it or the launcher refuses.
     pub fn open(

@@ -87,8 +87,8 @@ fn stream() -> rustix::io::Result<OwnedFd> {
 /// Turns off the delay of small messages.
 fn prepare(socket: &OwnedFd) {
     let on: libc::c_int = 1;
-    // SAFETY: the option's value is one int, which lives through the call. Kernels before 5.5 refuse
-    // the option and do not delay, so the result is ignored.
+    // SAFETY: the option's value is one int, which lives through the call. Kernels before 5.5
+    // refuse the option and do not delay, so the result is ignored.
     unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

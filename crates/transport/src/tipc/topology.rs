@@ -1,8 +1,8 @@
 //! The client of TIPC's topology server: the kernel reports who publishes or withdraws a name, and
 //! which nodes are joined to this one.
 //!
-//! Subscriptions and events have the form of linux/tipc.h (`struct tipc_subscr`, `struct tipc_event`),
-//! in the machine's own byte order.
+//! Subscriptions and events have the form of linux/tipc.h (`struct tipc_subscr`, `struct
+//! tipc_event`), in the machine's own byte order.
 
 use super::address::{Id, Name};
 use super::socket;
@@ -128,8 +128,8 @@ fn parse(bytes: &[u8]) -> Result<Event, &'static str> {
     handle.copy_from_slice(&bytes[EVENT_BYTES - 8..]);
     let subject = Subject::of(u64::from_ne_bytes(handle));
     let subject = subject.ok_or("an event for a subscription that was not made")?;
-    // Of a range, the part that was found. Only the nodes are asked for as a range, and each is found
-    // alone.
+    // Of a range, the part that was found. Only the nodes are asked for as a range, and each is
+    // found alone.
     let (lower, upper, asked) = (word(1), word(2), [word(5), word(6), word(7)]);
     if lower > upper || (change != Change::TimedOut && (upper < asked[1] || lower > asked[2])) {
         return Err("an event of an impossible range");

@@ -106,7 +106,8 @@ fn cells_belong_to_one_side_at_a_time() {
     });
 }
 
-/// Messages go one way only. The reader gives cells back, and a writer that sleeps for one is woken.
+/// Messages go one way only. The reader gives cells back, and a writer that sleeps for one is
+/// woken.
 #[test]
 fn cells_that_pile_up_are_given_back() {
     const SENT: [usize; 4] = [11, 12, 13, 14];
@@ -138,8 +139,8 @@ fn cells_that_pile_up_are_given_back() {
 fn both_ways_stay_in_order_over_fastbox_and_ring() {
     check(2, || {
         let (mut lower, mut upper) = pairs();
-        // The first goes by the fastbox. The second goes by the ring, as the fastbox is taken. After
-        // the answer the fastbox serves again.
+        // The first goes by the fastbox. The second goes by the ring, as the fastbox is taken.
+        // After the answer the fastbox serves again.
         let other = thread::spawn(move || {
             for n in [1, 2] {
                 while !take(&mut upper, n) {

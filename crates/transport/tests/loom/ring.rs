@@ -1,5 +1,5 @@
-//! The ring: records arrive whole and in order, at its end, too, and a writer that sleeps for room is
-//! woken.
+//! The ring: records arrive whole and in order, at its end, too, and a writer that sleeps for room
+//! is woken.
 
 use super::check;
 use super::memory::shared;

@@ -7,8 +7,8 @@ use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::thread;
 use std::sync::Arc;
 
-/// The sleeping process as in `shm::control`: who has brought something looks whether it sleeps, and
-/// wakes it.
+/// The sleeping process as in `shm::control`: who has brought something looks whether it sleeps,
+/// and wakes it.
 struct Process {
     asleep: AtomicU32,
     futex: Notify,
@@ -54,8 +54,8 @@ fn a_reader_that_falls_asleep_is_woken() {
     }
 }
 
-/// The progress thread polls the wakeup word for a while before it sleeps (`shm::wakeup_word`). While
-/// it polls nobody wakes it, and a signal that comes as it stops is not missed.
+/// The progress thread polls the wakeup word for a while before it sleeps (`shm::wakeup_word`).
+/// While it polls nobody wakes it, and a signal that comes as it stops is not missed.
 #[test]
 fn a_reader_that_stops_polling_is_woken() {
     const STEP: u32 = 2;

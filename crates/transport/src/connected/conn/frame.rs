@@ -155,8 +155,8 @@ impl Reader {
         }
     }
 
-    /// Takes the `n` bytes that have come into the [`Space`] last given out. That had `filled` bytes
-    /// of the same frame in front of it.
+    /// Takes the `n` bytes that have come into the [`Space`] last given out. That had `filled`
+    /// bytes of the same frame in front of it.
     pub fn filled(
         &mut self,
         from: ProcId,

@@ -44,8 +44,8 @@ impl Conn {
         Ok(())
     }
 
-    /// Sends from the front of a stream's body, as a frame of its own in records. Returns how many bytes
-    /// were taken.
+    /// Sends from the front of a stream's body, as a frame of its own in records. Returns how many
+    /// bytes were taken.
     pub(super) fn sealed_stream(
         &mut self,
         message: u8,

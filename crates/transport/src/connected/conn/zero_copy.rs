@@ -224,8 +224,8 @@ impl Drop for BlockedSigpipe {
 }
 
 impl Conn {
-    /// Sends from the front of a stream's body as [`Conn::stream`] does. Where that works, the bytes
-    /// go to the system by reference.
+    /// Sends from the front of a stream's body as [`Conn::stream`] does. Where that works, the
+    /// bytes go to the system by reference.
     pub fn stream_zero_copy(
         &mut self,
         pipe: &mut SplicePipe,

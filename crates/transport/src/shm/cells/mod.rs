@@ -2,9 +2,9 @@
 //!
 //! A cell belongs to one of the two processes at a time. Its owner writes a record's body there and
 //! names the cell in the ring. Who reads the record owns the cell from then on, and writes its next
-//! long record there. Those lines have just come to its core; the lines of its own ring were last in
-//! the other's. While messages go one way only, the reader gives back the cells that it has owned
-//! for longest.
+//! long record there. Those lines have just come to its core; the lines of its own ring were last
+//! in the other's. While messages go one way only, the reader gives back the cells that it has
+//! owned for longest.
 //!
 //! ```text
 //! record in a cell    number of the cell (4 bytes), length of the body (4 bytes), head
@@ -182,8 +182,8 @@ impl Cells {
     }
 
     /// Decodes a record whose body is in a cell: the cell, head and body in one run, and whether
-    /// this memory is used for the first time. `None`: it is nonsense, or this process owns the cell
-    /// it names, so that the peer cannot have written there.
+    /// this memory is used for the first time. `None`: it is nonsense, or this process owns the
+    /// cell it names, so that the peer cannot have written there.
     #[inline]
     pub fn bytes(&mut self, record: &[u8]) -> Option<(CellRef, &[u8], bool)> {
         let (cell_ref, head) = CellRef::decode(record, self.all)?;

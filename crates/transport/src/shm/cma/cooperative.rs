@@ -1,10 +1,10 @@
 //! Cooperative copy: both processes of a large message copy parts of it at the same time.
 //!
-//! The receiver puts the copy on the pair's *copy table*: addresses and length, divided into chunks.
-//! It claims one chunk after the other and reads it out of the sender's memory. If the sender is in
-//! MPI as well, it assists: it claims chunks of the same copy and writes them into the receiver's
-//! memory. With a core for each, a message takes half the time. A sender that computes is not
-//! disturbed; then the receiver copies all chunks.
+//! The receiver puts the copy on the pair's *copy table*: addresses and length, divided into
+//! chunks. It claims one chunk after the other and reads it out of the sender's memory. If the
+//! sender is in MPI as well, it assists: it claims chunks of the same copy and writes them into the
+//! receiver's memory. With a core for each, a message takes half the time. A sender that computes
+//! is not disturbed; then the receiver copies all chunks.
 //!
 //! ```text
 //! claim     generation (32 bits), chunks (16), next chunk to claim (16)

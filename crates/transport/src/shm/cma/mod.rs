@@ -85,8 +85,8 @@ pub unsafe fn read(pid: i32, mut address: u64, into: &[(*mut u8, usize)]) -> Res
     Ok(())
 }
 
-/// Copies `len` bytes at `source` of this process to `target` in process `pid`. False: not all could
-/// be copied. The addresses may be nonsense: the kernel checks both.
+/// Copies `len` bytes at `source` of this process to `target` in process `pid`. False: not all
+/// could be copied. The addresses may be nonsense: the kernel checks both.
 pub fn write(pid: i32, mut source: u64, mut target: u64, mut len: u64) -> bool {
     while len > 0 {
         let local = libc::iovec {

@@ -1,16 +1,16 @@
-//! A counter board: memory of the node in which the members of a group post data for each other, with
-//! a counter for each phase.
+//! A counter board: memory of the node in which the members of a group post data for each other,
+//! with a counter for each phase.
 //!
-//! The members go through numbered *phases* together. [`PHASES`] of them can be under way at a time:
-//! each uses a part of the board, so that nobody writes over what somebody still reads. In a phase
-//! each member adds [`COUNT_PER_MEMBER`] to the part's counter when it is done with the part. When
-//! all have, the part may be used again. A member that only posts, such as a broadcast's root, is at
-//! most `PHASES` ahead of the others.
+//! The members go through numbered *phases* together. [`PHASES`] of them can be under way at a
+//! time: each uses a part of the board, so that nobody writes over what somebody still reads. In a
+//! phase each member adds [`COUNT_PER_MEMBER`] to the part's counter when it is done with the part.
+//! When all have, the part may be used again. A member that only posts, such as a broadcast's root,
+//! is at most `PHASES` ahead of the others.
 //!
 //! ```text
 //! line 0 ..          a counter for each part
-//! line PHASES        the last phase whose data are complete; the member that opens a phase has been
-//!                    through those before it
+//! line PHASES        the last phase whose data are complete; the member that opens a phase has
+//!                    been through those before it
 //! line PHASES + 1    members that wait for one of the above
 //! line PHASES + 2    members that have left for good
 //! byte 4096          slots of the first part, then of the next

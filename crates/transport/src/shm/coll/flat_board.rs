@@ -7,10 +7,10 @@
 //! members exchange eight bytes, each of them fetches one line from the other's cache, and nothing
 //! else.
 //!
-//! The members go through numbered *phases* together. [`PHASES`] of them can be under way at a time,
-//! with slots of their own. Who has seen all others post in a phase knows that they are done with
-//! the one before. In phases in which not all wait for all, such as a broadcast, each member writes
-//! into a word of its own that it is done.
+//! The members go through numbered *phases* together. [`PHASES`] of them can be under way at a
+//! time, with slots of their own. Who has seen all others post in a phase knows that they are done
+//! with the one before. In phases in which not all wait for all, such as a broadcast, each member
+//! writes into a word of its own that it is done.
 //!
 //! ```text
 //! line PHASES + 2       members that have left for good, as on a counter board
@@ -109,8 +109,8 @@ impl FlatBoard {
     }
 
     /// The address of member `i`'s data in this phase, [`POST_MAX_BYTES`] long. This member's own
-    /// may be written once they are free, until it posts. Another's may be read once that member has
-    /// posted, until this one is done.
+    /// may be written once they are free, until it posts. Another's may be read once that member
+    /// has posted, until this one is done.
     #[inline]
     pub fn data(&self, i: u32) -> *mut u8 {
         self.memory.data(self.at(i, FlatBoard::part(self.phase)))

@@ -1,5 +1,5 @@
-//! A pair of processes as one of them sees it: the ring to the peer, the ring from the peer, and the
-//! fastbox and cells of both.
+//! A pair of processes as one of them sees it: the ring to the peer, the ring from the peer, and
+//! the fastbox and cells of both.
 //!
 //! Messages of one process to the other stay in order, whichever way each goes. The fastbox is
 //! written only while the peer is known to have read everything on the ring. It is read before any

@@ -1,5 +1,5 @@
-//! Fuzz test: a peer writes anything into the shared memory. Nothing is read or written outside of the
-//! rings, and nothing loops.
+//! Fuzz test: a peer writes anything into the shared memory. Nothing is read or written outside of
+//! the rings, and nothing loops.
 
 use super::*;
 use crate::shm::cells::CELL_BODY_MAX_BYTES;
@@ -57,7 +57,8 @@ fn fuzz_shared_memory() {
         let word = 3 << 62 | marks << 61 | 1 << 56 | 3 << 16 | 16;
         [word, cell | len << 32, 0].map(u64::to_le_bytes).concat()
     };
-    // As the higher-numbered process would write: its own first cell, and cells that it does not own.
+    // As the higher-numbered process would write: its own first cell, and cells that it does not
+    // own.
     let half = CELLS_PER_PAIR as u64 / 2;
     let in_cell = |cell: u64, len: u64| {
         [

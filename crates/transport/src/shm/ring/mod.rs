@@ -7,15 +7,13 @@
 //! whatever was there before. Mostly the writer clears ahead, when no message waits for it.
 //!
 //! Longer records:
-//! - The body begins on the line behind the word's, because the reader polls the word's line. Only
-//!   the head shares that line, at its end.
-//! - If the reader waits for the record, a *gap* follows it. A core that reads line after line
-//!   prefetches the next ones, and would take them from the writer, who is about to write there.
-//! - A message that is too long for a record is split over several. The first has the length of the
-//!   message.
+//! - The body begins on the next line, because the reader polls the word's. Only the head is there.
+//! - If the reader waits for the record, a *gap* follows it: a core that reads line after line
+//!   prefetches the next ones, and would take them from the writer.
+//! - A message that is too long for a record is split over several. The first has its length.
 //!
-//! While only a record or two are unread, the writer stays in the first quarter of the ring, so that
-//! exchanges of single messages touch few pages.
+//! While only a record or two are unread, the writer stays in the first quarter of the ring, so
+//! that exchanges of single messages touch few pages.
 //!
 //! ```text
 //! line 0       head: the reader's position, published now and then
@@ -24,9 +22,8 @@
 //! FASTBOX_AT   the pair's fastbox (see `fastbox`), used in one of its two rings
 //! RECORDS_AT   RING_DATA_BYTES bytes of records
 //!
-//! word         bit 63 valid, 62 in a cell, 61 more records follow, 60 gap; 56..60 lead, in words of
-//!              8 bytes; 24..56 how far the writer has read the opposite ring, in lines (low bits);
-//!              16..24 message number; 0..16 length of head and body
+//! word         bit 63: valid, 62: in a cell, 61: more follows, 60: gap; 56..60: lead / 8;
+//!              24..56: read position of the opposite ring; 16..24: number; 0..16: length
 //! ```
 
 use super::memory::{
@@ -60,8 +57,7 @@ const PUBLISH_BYTES: u64 = (RING_DATA_BYTES / 4) as u64;
 /// pages; measured (docs/measured/shm.md). A stream goes on to the ring's end: the reader's core
 /// still has the lines that it has just read, and the writer would wait for them.
 const LAP_BYTES: u64 = (RING_DATA_BYTES / 4) as u64;
-/// Most unread records, of the length of the next one, with which the writer starts again. A
-/// choice: one in flight, and one whose reading is not known yet.
+/// Most unread records, of the next one's length, with which the writer starts again. A choice.
 const LAP_UNREAD_RECORDS: u64 = 2;
 /// Message number that marks the unused end of the ring. The next record is at its beginning.
 const SKIP: u64 = 0xff;
@@ -75,11 +71,9 @@ const GAPPED: u64 = 1 << 60;
 const IN_CELL: u64 = 1 << 62;
 /// Set if the message goes on in the next record.
 const MORE: u64 = 1 << 61;
-/// Bytes of a gap. Measured on a Xeon (docs/measured/shm.md), whose cores prefetch up to 20 lines
-/// ahead of a program.
+/// Bytes of a gap: as far as a Xeon's cores prefetch. Measured (docs/measured/shm.md).
 const GAP_BYTES: u64 = 20 * LINE_BYTES as u64;
-/// Shortest record with a gap behind it, bytes. A choice: of shorter ones the reader is done before
-/// its core begins to prefetch.
+/// Shortest record with a gap behind it, bytes. A choice: shorter ones are read without prefetch.
 const GAP_MIN_BYTES: u64 = 10 * LINE_BYTES as u64;
 /// Bytes ahead of its position in which the writer has cleared first words. It clears right after
 /// it has published, while it waits anyway. A choice: two short records.
@@ -89,7 +83,7 @@ const CLEAR_AHEAD_BYTES: u64 = 2 * LINE_BYTES as u64;
 /// first word was cleared there. A line that must come from the reader's core takes as long as the
 /// message itself. Measured (docs/measured/shm.md).
 const PREFETCH_RECORDS: u64 = 4;
-/// Least distance of that prefetch, bytes. A choice: four short records.
+/// Least distance of that prefetch, bytes. A choice.
 const PREFETCH_MIN_BYTES: u64 = 4 * LINE_BYTES as u64;
 /// Longest record whose lines are prefetched, bytes: 2 KiB of body, a head and a word. A choice: a
 /// core that writes more lines in a row prefetches by itself.
@@ -153,8 +147,7 @@ const PART_SPAN_BYTES: u64 = (RECORD_PART_BYTES + 3 * LINE_BYTES) as u64;
 const PARTS_SPAN_BYTES: u64 = (SPLIT_MAX_BYTES / RECORD_PART_BYTES + 1) as u64 * PART_SPAN_BYTES;
 /// Most bytes that a split message takes if its parts skip the ring's end.
 const SPLIT_SPAN_BYTES: u64 = PARTS_SPAN_BYTES + PART_SPAN_BYTES;
-/// Most bytes that any message takes: a record and the skipped end before it, or the parts of a
-/// split message.
+/// Most bytes that any message takes: a skipped end and a record, or a split message's parts.
 const ANY_SPAN_BYTES: u64 =
     if SPLIT_MAX_BYTES > RECORD_MAX_BYTES && SPLIT_SPAN_BYTES > 2 * SPAN_MAX_BYTES {
         SPLIT_SPAN_BYTES
@@ -257,8 +250,8 @@ impl Writer {
     }
 
     /// Writes a record of `len` bytes by `fill` and publishes it with a full barrier. The first
-    /// `head` bytes are the message's head. `read`: how far this process has read the opposite ring.
-    /// False: no room.
+    /// `head` bytes are the message's head. `read`: how far this process has read the opposite
+    /// ring. False: no room.
     #[inline]
     pub fn write(
         &mut self,
@@ -385,7 +378,6 @@ impl Writer {
             published.swap(word, Ordering::SeqCst);
         }
         self.tail += need;
-        // These stores drain while the caller waits for an answer.
         let ahead = self.tail + CLEAR_AHEAD_BYTES;
         while self.cleared < ahead
             && self.cleared + LINE_BYTES as u64 <= self.head + RING_DATA_BYTES as u64
@@ -396,15 +388,15 @@ impl Writer {
         true
     }
 
-    /// Makes room for a record that takes `need` bytes and ends behind `boundary`. Skips the rest of
-    /// the ring if the record would cross its end, or need not go there. False: no room.
+    /// Makes room for a record that takes `need` bytes and ends behind `boundary`. Skips the rest
+    /// of the ring if the record would cross its end, or need not go there. False: no room.
     #[cold]
     #[inline(never)]
     fn pass_boundary(&mut self, need: u64) -> bool {
         let end = to_end(self.tail);
         let (begun, unread) = (RING_DATA_BYTES as u64 - end, self.tail - self.head);
-        // Until the reader has passed the mark, only the bytes in front of it are free. The parts of
-        // a split message, which has found room for all of them, must fit there.
+        // Until the reader has passed the mark, only the bytes in front of it are free. The parts
+        // of a split message, which has found room for all of them, must fit there.
         let rest = if cfg!(loom) {
             SPAN_MAX_BYTES
         } else {
@@ -556,7 +548,8 @@ impl Reader {
         }
     }
 
-    /// Goes on at the ring's beginning. False: the reader is there already, so the mark is nonsense.
+    /// Goes on at the ring's beginning. False: the reader is there already, so the mark is
+    /// nonsense.
     #[cold]
     #[inline(never)]
     fn skip_end(&mut self) -> bool {

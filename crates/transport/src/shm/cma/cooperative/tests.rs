@@ -47,8 +47,8 @@ proptest! {
         prop_assert_eq!(at, len);
     }
 
-    /// Whatever a peer writes on the table, assisting ends, and no chunk is outside of what the peer
-    /// has named.
+    /// Whatever a peer writes on the table, assisting ends, and no chunk is outside of what the
+    /// peer has named.
     #[test]
     fn nonsense_is_survived(words in prop::collection::vec(any::<u64>(), 7)) {
         let table = table();
