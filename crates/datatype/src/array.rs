@@ -130,8 +130,8 @@ pub(crate) fn darray(
     Datatype::resized(0, step, &part)
 }
 
-/// What the process at `coordinate` has of one dimension, whose elements are `one` and lie `step`
-/// bytes apart.
+/// The part of one dimension that the process at `coordinate` has. Its elements are `one` and lie
+/// `step` bytes apart.
 fn dealt(
     d: &Dimension,
     i: usize,
@@ -156,7 +156,7 @@ fn dealt(
         (_, Some(b)) => b,
     };
     let start = block.saturating_mul(coordinate);
-    // Elements from this process's first on; blocks of its own come once in every `round`.
+    // Elements from this process's first one on. It has one block in every `round` elements.
     let remaining = d.size.saturating_sub(start).max(0);
     let round = block.saturating_mul(d.processes);
     let (rounds, rest) = (remaining / round, (remaining % round).min(block));

@@ -1,6 +1,6 @@
 //! The predefined datatypes (MPI 5.0 §3.2.2, §5.1, §20.3): what each is in memory.
 
-/// What a predefined type is to the operations and to matching: the groups of MPI 5.0 §6.9.2.
+/// The groups of predefined types in MPI 5.0 §6.9.2, which operations and matching go by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Class {
     /// A C integer.
@@ -13,7 +13,7 @@ pub enum Class {
     Complex,
     /// C's and C++'s bool: one byte, 0 or 1.
     Logical,
-    /// A Fortran LOGICAL: what true looks like is the Fortran compiler's choice.
+    /// A Fortran LOGICAL. Its representation of true depends on the Fortran compiler.
     FortranLogical,
     /// MPI_BYTE.
     Byte,
@@ -27,7 +27,7 @@ pub enum Class {
     Pair,
 }
 
-/// How the machine holds one element.
+/// The representation of one element in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[allow(missing_docs)] // the names say it: letter, bits
 pub enum Form {
@@ -47,7 +47,7 @@ pub enum Form {
     LongDouble,
     /// IEEE binary128.
     F128,
-    /// Two `F16`, real part first; likewise the following.
+    /// Two `F16`, real part first. The following are made alike.
     C16,
     C32,
     C64,
@@ -68,16 +68,16 @@ pub(crate) struct Facts {
     pub form: Form,
     /// Bytes in external32 (MPI 5.0 §14.5.2).
     pub external: u8,
-    /// Does it exist here? (Optional Fortran kinds.)
+    /// It exists here. Some optional Fortran kinds do not.
     pub exists: bool,
 }
 
 macro_rules! basics {
     ($($variant:ident = $value:literal, $name:literal, $class:ident, $form:expr, $external:literal,
         $exists:literal;)*) => {
-        /// A predefined datatype; the number is its handle value in the ABI (MPI 5.0 §20.3).
-        /// Two types that the machine holds alike (MPI_INT and MPI_INTEGER) are still two kinds:
-        /// they do not match each other.
+        /// A predefined datatype. The number is its handle value in the ABI (MPI 5.0 §20.3). Two
+        /// types with one representation, such as MPI_INT and MPI_INTEGER, are two kinds: they do
+        /// not match each other.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
         #[repr(u16)]
         #[allow(missing_docs)] // each is the MPI_ constant of the same name
@@ -223,7 +223,7 @@ impl Form {
         }
     }
 
-    /// Where a pair's index lies, in bytes from its start; 0 for what is no pair.
+    /// Offset of a pair's index, bytes. 0 for types that are no pairs.
     pub const fn index_offset(self) -> usize {
         match self {
             Form::Pair(value, index) => value.form().size().next_multiple_of(index.form().align()),
@@ -244,18 +244,18 @@ impl Basic {
         self.facts().name
     }
 
-    /// Which group of types it belongs to.
+    /// The group of types that it belongs to.
     pub const fn class(self) -> Class {
         self.facts().class
     }
 
-    /// How the machine holds it.
+    /// Its representation in memory.
     pub const fn form(self) -> Form {
         self.facts().form
     }
 
-    /// Does it exist here? Optional Fortran kinds that no Fortran compiler here offers do not,
-    /// though we know their form.
+    /// Returns whether it exists here. Optional Fortran kinds that no Fortran compiler here offers
+    /// do not exist, though their form is known.
     pub const fn exists(self) -> bool {
         self.facts().exists
     }

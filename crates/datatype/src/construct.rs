@@ -8,9 +8,9 @@ use std::sync::Arc;
 type Result<T> = std::result::Result<T, TypeError>;
 
 impl Datatype {
-    /// Makes the type that `recipe` describes; it is not committed, but for MPI_Type_dup of a
-    /// committed type. The recipes of unnamed predefined types have their own functions
-    /// ([`Datatype::f90_real`] …), as these are shared.
+    /// Makes the type that `recipe` describes. It is not committed, unless it is MPI_Type_dup of a
+    /// committed type. Unnamed predefined types are shared, and have functions of their own
+    /// ([`Datatype::f90_real`] and others).
     pub fn new(recipe: Recipe, width: Width) -> Result<Arc<Datatype>> {
         check(&recipe)?;
         let body = match &recipe {
@@ -50,7 +50,7 @@ impl Datatype {
         Datatype::new(Recipe::Dup(old.clone()), Width::Int)
     }
 
-    /// `count` elements side by side.
+    /// `count` contiguous elements.
     pub fn contiguous(count: i64, old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
         Datatype::new(
             Recipe::Contiguous {
@@ -97,7 +97,7 @@ impl Datatype {
         )
     }
 
-    /// Blocks of various lengths; displacements in extents of `old`.
+    /// Blocks of various lengths. Displacements count extents of `old`.
     pub fn indexed(
         blocklengths: &[i64],
         displacements: &[i64],
@@ -115,7 +115,7 @@ impl Datatype {
         )
     }
 
-    /// Blocks of various lengths; displacements in bytes.
+    /// Blocks of various lengths. Displacements count bytes.
     pub fn hindexed(
         blocklengths: &[i64],
         displacements: &[i64],
@@ -133,7 +133,7 @@ impl Datatype {
         )
     }
 
-    /// Blocks of one length; displacements in extents of `old`.
+    /// Blocks of one length. Displacements count extents of `old`.
     pub fn indexed_block(
         blocklength: i64,
         displacements: &[i64],
@@ -147,7 +147,7 @@ impl Datatype {
         Datatype::new(recipe, Width::Int)
     }
 
-    /// Blocks of one length; displacements in bytes.
+    /// Blocks of one length. Displacements count bytes.
     pub fn hindexed_block(
         blocklength: i64,
         displacements: &[i64],
@@ -161,7 +161,7 @@ impl Datatype {
         Datatype::new(recipe, Width::Int)
     }
 
-    /// Blocks of various types; displacements in bytes.
+    /// Blocks of various types. Displacements count bytes.
     pub fn structure(
         blocklengths: &[i64],
         displacements: &[i64],
@@ -214,7 +214,7 @@ impl Datatype {
     }
 }
 
-/// The arguments' own values.
+/// Checks the values of a constructor's arguments.
 fn check(recipe: &Recipe) -> Result<()> {
     let exists = |t: &Arc<Datatype>| match t.leaf {
         Some(b) if !b.exists() => Err(TypeError::Unusable(format!(
@@ -305,7 +305,7 @@ pub(crate) fn none_negative(argument: &str, values: &[i64]) -> Result<()> {
     }
 }
 
-/// Size and bounds, with every sum and product checked.
+/// Computes size and bounds. Every sum and product is checked for overflow.
 fn measure(recipe: &Recipe, body: Option<&Arc<Datatype>>) -> Result<Shape> {
     match recipe {
         Recipe::Resized { lb, extent, old } => return old.shape.resized(*lb, *extent),
@@ -319,7 +319,7 @@ fn measure(recipe: &Recipe, body: Option<&Arc<Datatype>>) -> Result<Shape> {
             displacements,
             old,
         } => {
-            // Where a block is empty, its displacement means nothing.
+            // The displacement of an empty block means nothing.
             let unit = old.extent();
             if displacements
                 .iter()
@@ -354,7 +354,7 @@ fn measure(recipe: &Recipe, body: Option<&Arc<Datatype>>) -> Result<Shape> {
             old,
         } => old.shape.block(block)?.repeated(count, stride),
         Expansion::List(blocks) => {
-            // Most lists have blocks of one length and type: measure such a block once.
+            // Most lists have blocks of one length and type. Such a block is measured once.
             let mut last: Option<(i64, *const Datatype, Shape)> = None;
             let mut all = Shape::EMPTY;
             for (at, block, old) in blocks {

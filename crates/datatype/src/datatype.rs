@@ -8,15 +8,15 @@ use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
-/// A datatype: a sequence of basic types and displacements (MPI 5.0 §5.1). Never changes but for
-/// commit, name and attributes.
+/// A datatype: a sequence of basic types and displacements (MPI 5.0 §5.1). Only its commit state,
+/// name and attributes change.
 pub struct Datatype {
-    /// Where the abi floor notes the handle under which programs know this datatype; 0 while there
+    /// The handle under which programs know this datatype, kept here by the abi floor. 0 if there
     /// is none.
     pub handle: AtomicU64,
     /// The name that the program gave it (MPI_Type_set_name).
     pub name: Mutex<Option<String>>,
-    /// The attributes that the program hung on it, for the floor that knows attributes.
+    /// The attributes that the program has set, for the floor that knows attributes.
     pub attributes: OnceLock<Box<dyn Any + Send + Sync>>,
     pub(crate) recipe: Recipe,
     pub(crate) width: Width,
@@ -101,7 +101,7 @@ impl Datatype {
         if self.exists { self.shape.size } else { -1 }
     }
 
-    /// Does the type exist here? False for some optional Fortran kinds.
+    /// Returns whether the type exists here. Some optional Fortran kinds do not.
     #[inline]
     pub fn exists(&self) -> bool {
         self.exists
@@ -119,8 +119,7 @@ impl Datatype {
         if self.exists { self.extent } else { -1 }
     }
 
-    /// Where the lowest data byte lies, in bytes from the element's address; 0 for a type without
-    /// data.
+    /// Offset of the lowest data byte from the element's address, bytes. 0 for a type without data.
     #[inline]
     pub fn true_lb(&self) -> i64 {
         self.shape.data.map_or(0, |d| d.0)
@@ -137,14 +136,14 @@ impl Datatype {
         }
     }
 
-    /// May it be used in communication?
+    /// Returns whether it may be used in communication.
     #[inline]
     pub fn is_committed(&self) -> bool {
         self.committed.load(Ordering::Relaxed)
     }
 
-    /// Makes it ready for communication: works the layout out (MPI_Type_commit). Packing an
-    /// uncommitted type works too.
+    /// Makes it ready for communication: computes the layout (MPI_Type_commit). An uncommitted type
+    /// can be packed, too.
     pub fn commit(&self) {
         if !self.dense {
             self.layout();
@@ -152,14 +151,14 @@ impl Datatype {
         self.committed.store(true, Ordering::Relaxed);
     }
 
-    /// Are `count` elements at an address one run of `count * size` bytes starting there, for any
-    /// count?
+    /// Returns whether any number of elements at an address is one run of bytes that starts there.
     #[inline]
     pub fn is_dense(&self) -> bool {
         self.dense
     }
 
-    /// The one run (offset from the address, bytes) that `count` elements are, if they are.
+    /// The run (offset from the address, bytes) that `count` elements are. `None`: they are not
+    /// one.
     #[inline]
     pub fn run(&self, count: i64) -> Option<(i64, u64)> {
         let one = self.shape.run && (count == 1 || self.extent == self.shape.size);
@@ -171,19 +170,19 @@ impl Datatype {
         })
     }
 
-    /// Which predefined type it is, if it is one: a named one, or an unnamed one made by an
-    /// MPI_Type_create_f90_ call.
+    /// The predefined type that it is, if it is one: named, or made by an MPI_Type_create_f90_
+    /// call.
     #[inline]
     pub fn basic_kind(&self) -> Option<Basic> {
         self.leaf
     }
 
-    /// Is it predefined, so that it must not be freed? True of unnamed predefined types as well.
+    /// Returns whether it is predefined, named or not. It must not be freed then.
     pub fn is_predefined(&self) -> bool {
         self.leaf.is_some() || matches!(self.recipe, Recipe::ValueIndex { .. })
     }
 
-    /// The one basic type of all its elements, if they are alike. A named pair counts as one type.
+    /// The basic type of all its elements, if they have one type. A named pair counts as one type.
     #[inline]
     pub fn uniform_basic(&self) -> Option<Basic> {
         match self.shape.uniform {
@@ -204,8 +203,8 @@ impl Datatype {
         }
     }
 
-    /// An equal type that is another object, for handing the parts of a type out: it can be freed,
-    /// named and given attributes on its own. Predefined types are handed out as they are.
+    /// An equal type that is another object, for MPI_Type_get_contents. It can be freed, named and
+    /// given attributes on its own. A predefined type is returned itself.
     pub fn twin(self: &Arc<Datatype>) -> Arc<Datatype> {
         if self.is_predefined() {
             return self.clone();

@@ -1,4 +1,4 @@
-//! How many elements a number of bytes is (MPI 5.0 §3.2.5, §5.1.11).
+//! Numbers of elements in a number of bytes (MPI 5.0 §3.2.5, §5.1.11).
 
 use crate::recipe::Expansion;
 use crate::{Datatype, Form};

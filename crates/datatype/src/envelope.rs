@@ -1,10 +1,10 @@
-//! What a datatype was made of (MPI 5.0 §5.1.13).
+//! The envelope: how a datatype was made, for the program (MPI 5.0 §5.1.13).
 
 use crate::recipe::{DEFAULT_BLOCK, Recipe, Width};
 use crate::{Datatype, Order};
 use std::sync::Arc;
 
-/// Which constructor made a type; the numbers are the ABI's.
+/// The constructor that made a type. The numbers are the ABI's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 #[allow(missing_docs)] // each is the MPI_COMBINER_ constant of the same name
@@ -70,14 +70,14 @@ impl Datatype {
         }
     }
 
-    /// Was it made by the large form of a constructor that has counts? Then only the large forms of
-    /// the queries can tell its arguments.
+    /// Returns whether it was made by the large form of a constructor that has counts. Then only
+    /// the large forms of the queries can return its arguments.
     pub fn is_large(&self) -> bool {
         self.width == Width::Large && !matches!(self.recipe, Recipe::Named(_) | Recipe::Dup(_))
     }
 
-    /// How many integers, addresses, large counts and datatypes [`Datatype::contents`] has, without
-    /// making them.
+    /// The numbers of integers, addresses, large counts and datatypes in [`Datatype::contents`],
+    /// without making them.
     pub fn envelope(&self) -> [usize; 4] {
         let large = self.is_large();
         // Arguments that the large form has as counts: those that are int in the other form, and

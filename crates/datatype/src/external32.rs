@@ -1,5 +1,5 @@
-//! The portable representation (MPI 5.0 §14.5.2): big-endian, IEEE numbers, sizes that the standard
-//! fixes, no padding.
+//! external32, the portable representation (MPI 5.0 §14.5.2): big-endian, IEEE numbers, sizes fixed
+//! by the standard, no padding.
 
 use crate::recipe::Expansion;
 use crate::{Basic, Datatype, Form, TypeError, quad};
@@ -18,8 +18,8 @@ impl Datatype {
         }
     }
 
-    /// Writes `count` elements at `buf` in external32 into `out`, which must have room for them,
-    /// and returns how many bytes they took.
+    /// Packs `count` elements at `buf` in external32 into `out`, which must have room for them.
+    /// Returns the number of bytes.
     ///
     /// # Errors
     /// [`TypeError::Conversion`] if a value does not fit (a long beyond 32 bits),
@@ -44,8 +44,8 @@ impl Datatype {
         Ok(writer.done)
     }
 
-    /// Reads `count` elements at `buf` from external32 bytes, of which there must be enough, and
-    /// returns how many it took.
+    /// Unpacks `count` elements at `buf` from external32 bytes, which must be enough. Returns the
+    /// number of bytes.
     ///
     /// # Errors
     /// [`TypeError::Argument`] if `data` is short.
@@ -173,7 +173,7 @@ unsafe fn encode(basic: Basic, at: *const u8, out: &mut [u8]) -> Result<(), Type
             swap(&native[half..], &mut out[part..]);
         }
         _ if native.len() == out.len() => swap(native, out),
-        // C's long and wchar_t have more bytes here than there.
+        // C's long and wchar_t have more bytes in memory than in external32.
         _ => {
             let signed = matches!(form, Form::I32 | Form::I64) && basic != Basic::Wchar;
             let value = match native.len() {
@@ -251,7 +251,7 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
 
 #[cfg(target_arch = "x86_64")]
 fn long_double_to_quad(native: [u8; 16]) -> u128 {
-    // The upper six bytes are padding, with anything in them.
+    // The upper six bytes are padding with any content.
     quad::widen(u128::from_le_bytes(native) & ((1 << 80) - 1))
 }
 

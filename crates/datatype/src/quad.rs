@@ -1,7 +1,7 @@
-//! Between x86's 80-bit long double and IEEE binary128, in integer arithmetic.
+//! Conversion between x86's 80-bit long double and IEEE binary128, in integer arithmetic.
 //!
-//! Both have a sign, 15 bits of exponent with the same bias; x86 writes the leading one of the
-//! significand out and has 63 further bits of it, binary128 has 112.
+//! Both have a sign and 15 bits of exponent with the same bias. The significand of x86 is the
+//! leading one and 63 further bits, that of binary128 is 112 bits without the leading one.
 
 /// The exponent of infinities and NaNs.
 const TOP: u128 = 0x7fff;

@@ -3,7 +3,7 @@
 use crate::{Basic, Datatype, TypeError};
 use std::sync::Arc;
 
-/// The order of an array's elements in memory; the numbers are the ABI's.
+/// The order of an array's elements in memory. The numbers are the ABI's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 pub enum Order {
@@ -13,7 +13,7 @@ pub enum Order {
     Fortran = 15,
 }
 
-/// How a dimension is dealt out to processes; the numbers are the ABI's.
+/// How a dimension is distributed to processes. The numbers are the ABI's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 pub enum Distribution {
@@ -21,7 +21,7 @@ pub enum Distribution {
     None = 16,
     /// One block each.
     Block = 17,
-    /// Blocks in turn.
+    /// Blocks, cyclically.
     Cyclic = 18,
 }
 
@@ -30,9 +30,9 @@ pub enum Distribution {
 pub struct Dimension {
     /// Elements in the whole array.
     pub size: i64,
-    /// How they are dealt out.
+    /// How they are distributed.
     pub distribution: Distribution,
-    /// Elements in a block; `None` for MPI_DISTRIBUTE_DFLT_DARG.
+    /// Elements in a block. `None`: MPI_DISTRIBUTE_DFLT_DARG.
     pub block: Option<i64>,
     /// Processes.
     pub processes: i64,
@@ -55,7 +55,7 @@ impl Order {
 }
 
 impl Dimension {
-    /// A dimension from the ABI's numbers; `at` is its index, for the error's text.
+    /// A dimension from the ABI's numbers. `at` is its index, for the error's text.
     pub fn of_values(
         at: usize,
         size: i64,
@@ -84,7 +84,7 @@ impl Dimension {
 }
 
 /// A constructor call. Strides of `Vector` and displacements of `Indexed` and `IndexedBlock` count
-/// extents of the old type, all others bytes.
+/// extents of the old type. All others count bytes.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // the fields are the standard's arguments
 pub enum Recipe {
@@ -160,8 +160,7 @@ pub enum Recipe {
         extent: i64,
         old: Arc<Datatype>,
     },
-    /// MPI_Type_create_f90_real: decimal digits and decimal exponent range, `None` where
-    /// MPI_UNDEFINED was given.
+    /// MPI_Type_create_f90_real: decimal digits and decimal exponent range. `None`: MPI_UNDEFINED.
     F90Real {
         precision: Option<i64>,
         range: Option<i64>,
@@ -173,11 +172,11 @@ pub enum Recipe {
     },
     /// MPI_Type_create_f90_integer.
     F90Integer { range: i64 },
-    /// MPI_Type_get_value_index, where no named pair type is it.
+    /// MPI_Type_get_value_index of types that have no named pair type.
     ValueIndex { value: Basic, index: Basic },
 }
 
-/// Which form of a constructor was called; only the envelope (MPI 5.0 §5.1.13) depends on it.
+/// The form of a constructor that was called. Only the envelope (MPI 5.0 §5.1.13) depends on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Width {
     /// The one with int counts.
@@ -186,7 +185,7 @@ pub enum Width {
     Large,
 }
 
-/// A type's content one level down: what the constructors have in common.
+/// A type's content one level down, in the same form for all constructors.
 pub(crate) enum Expansion<'a> {
     /// No further content.
     Leaf(Basic),
@@ -202,8 +201,8 @@ pub(crate) enum Expansion<'a> {
 }
 
 impl Recipe {
-    /// Its content. Displacements have been checked when the type was made. `body` stands for those
-    /// that are made from others.
+    /// The content. Displacements were checked when the type was made. `body` is the content of
+    /// types that are made of simpler ones.
     pub(crate) fn expansion<'a>(
         &'a self,
         leaf: Option<Basic>,

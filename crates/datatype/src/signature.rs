@@ -2,9 +2,9 @@
 
 use crate::Basic;
 
-/// A type signature in three words: equal sequences have equal signatures, different ones differ
-/// but for a chance of about 2⁻⁶⁴. Made by concatenation, so even the longest sequence costs
-/// little.
+/// A type signature in three words. Equal sequences have equal signatures. Different sequences have
+/// equal ones with a probability of about 2⁻⁶⁴. Signatures are computed by concatenation, so even
+/// the longest sequence costs little.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Signature {
     leaves: u64,
@@ -13,7 +13,7 @@ pub struct Signature {
     weight: u64,
 }
 
-/// Odd, so that powers of it never vanish modulo 2⁶⁴.
+/// The hash's base. It is odd, so its powers are not zero modulo 2⁶⁴.
 const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Signature {

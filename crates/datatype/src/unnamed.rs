@@ -1,5 +1,5 @@
-//! Types found by what they must hold: Fortran kinds (MPI 5.0 §19.1.5), and value with index
-//! (§5.1.12).
+//! Predefined types without a name: Fortran kinds by precision and range (MPI 5.0 §19.1.5), and
+//! pairs of value and index (§5.1.12).
 
 use crate::recipe::{Recipe, Width};
 use crate::shape::Shape;
@@ -67,8 +67,8 @@ fn real_kind(precision: Option<i64>, range: Option<i64>) -> Result<(Basic, Basic
 }
 
 impl Datatype {
-    /// The type of Fortran's `real(selected_real_kind(p, r))`; `None` stands for MPI_UNDEFINED. It
-    /// is committed, must not be freed, and is the same object for the same arguments.
+    /// The type of Fortran's `real(selected_real_kind(p, r))`. `None` stands for MPI_UNDEFINED. The
+    /// type is committed, must not be freed, and is the same object for the same arguments.
     pub fn f90_real(precision: Option<i64>, range: Option<i64>) -> Result<Arc<Datatype>> {
         let basic = real_kind(precision, range)?.0;
         shared(Key::Real(precision, range), || {
@@ -76,7 +76,7 @@ impl Datatype {
         })
     }
 
-    /// The same for `complex(selected_real_kind(p, r))`.
+    /// The type of `complex(selected_real_kind(p, r))`, as [`Datatype::f90_real`].
     pub fn f90_complex(precision: Option<i64>, range: Option<i64>) -> Result<Arc<Datatype>> {
         let basic = real_kind(precision, range)?.1;
         shared(Key::Complex(precision, range), || {
@@ -84,7 +84,7 @@ impl Datatype {
         })
     }
 
-    /// The same for `integer(selected_int_kind(r))`.
+    /// The type of `integer(selected_int_kind(r))`, as [`Datatype::f90_real`].
     pub fn f90_integer(range: i64) -> Result<Arc<Datatype>> {
         let basic = match range {
             ..=2 => Basic::Integer1,
@@ -153,7 +153,7 @@ impl Datatype {
     }
 }
 
-/// Fortran's families of types (MPI_TYPECLASS_…); the numbers are the ABI's.
+/// Fortran's families of types (MPI_TYPECLASS_…). The numbers are the ABI's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 #[allow(missing_docs)]

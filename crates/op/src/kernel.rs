@@ -1,8 +1,8 @@
 //! The loops: `inout[i] = in[i] op inout[i]` over elements that may lie at any address.
 //!
-//! A kernel reads and writes its elements as unaligned values, so a user's odd pointer is no
-//! undefined behaviour; on the processors that we run on, the vector code is the same. Buffers that
-//! overlap give the results of some order of reads and writes, nothing worse.
+//! A kernel reads and writes its elements as unaligned values. So an unaligned pointer of the user
+//! is not undefined behaviour, and the vector code is the same. Buffers that overlap give the
+//! results of some order of reads and writes, nothing worse.
 
 /// Combines `count` elements at the first pointer into those at the second.
 ///
@@ -13,10 +13,10 @@ pub(crate) type Kernel = unsafe fn(*const u8, *mut u8, usize);
 /// What an operation does to two values of type `T`: `a` comes from the input, `b` from the in-out
 /// buffer.
 pub(crate) trait Rule<T> {
-    /// Does it choose between its operands without an instruction of its own? With AVX2 the
-    /// compiler stores such choices by masked stores, which some processors do element by
-    /// element: SSE 4.2 is three times as fast then (measured on EPYC).
-    const CHOOSES: bool = false;
+    /// It selects one of its operands, and the processor has no instruction for that. With AVX2 the
+    /// compiler makes masked stores of it, which some processors do element by element. SSE 4.2 is
+    /// then three times as fast (measured on an AMD EPYC).
+    const IS_SELECTION: bool = false;
     fn combine(a: T, b: T) -> T;
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct And;
 pub(crate) struct Or;
 pub(crate) struct Xor;
 
-/// The loop itself, inlined into each compiled version.
+/// The loop, inlined into each version for a processor.
 ///
 /// # Safety
 /// As for [`Kernel`].
@@ -77,7 +77,7 @@ unsafe fn sse42<T: Copy, R: Rule<T>>(input: *const u8, inout: *mut u8, count: us
 pub(crate) fn kernel<T: Copy, R: Rule<T>>() -> Kernel {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
-        return if R::CHOOSES {
+        return if R::IS_SELECTION {
             sse42::<T, R>
         } else {
             avx2::<T, R>
@@ -89,12 +89,12 @@ pub(crate) fn kernel<T: Copy, R: Rule<T>>() -> Kernel {
 /// The kernel of MPI_NO_OP.
 pub(crate) fn no_op() -> Kernel {
     /// # Safety
-    /// Touches nothing.
+    /// Does nothing.
     unsafe fn nothing(_: *const u8, _: *mut u8, _: usize) {}
     nothing
 }
 
-// Integers wrap, as they do in C compiled for these machines; a reduction must not end the program.
+// Integers wrap, as in C on these processors. A reduction must not end the program.
 macro_rules! integers {
     ($($t:ty)*) => { $(
         impl Rule<$t> for Sum { #[inline(always)] fn combine(a: $t, b: $t) -> $t { a
@@ -102,12 +102,12 @@ macro_rules! integers {
         impl Rule<$t> for Prod { #[inline(always)] fn combine(a: $t, b: $t) -> $t { a
             .wrapping_mul(b) } }
         impl Rule<$t> for Min {
-            const CHOOSES: bool = size_of::<$t>() == 8;
+            const IS_SELECTION: bool = size_of::<$t>() == 8;
             #[inline(always)]
             fn combine(a: $t, b: $t) -> $t { a.min(b) }
         }
         impl Rule<$t> for Max {
-            const CHOOSES: bool = size_of::<$t>() == 8;
+            const IS_SELECTION: bool = size_of::<$t>() == 8;
             #[inline(always)]
             fn combine(a: $t, b: $t) -> $t { a.max(b) }
         }
@@ -124,19 +124,19 @@ macro_rules! integers {
 }
 integers!(i8 u8 i16 u16 i32 u32 i64 u64 i128);
 
-// A NaN loses against a number, so the result does not depend on the order in which ranks are
-// combined (MPI 5.0 says nothing of NaN).
+// A number wins against a NaN, so the result does not depend on the order of ranks. MPI 5.0 says
+// nothing about NaN.
 macro_rules! floats {
     ($($t:ty)*) => { $(
         impl Rule<$t> for Sum { #[inline(always)] fn combine(a: $t, b: $t) -> $t { a + b } }
         impl Rule<$t> for Prod { #[inline(always)] fn combine(a: $t, b: $t) -> $t { a * b } }
         impl Rule<$t> for Min {
-            const CHOOSES: bool = true;
+            const IS_SELECTION: bool = true;
             #[inline(always)]
             fn combine(a: $t, b: $t) -> $t { a.min(b) }
         }
         impl Rule<$t> for Max {
-            const CHOOSES: bool = true;
+            const IS_SELECTION: bool = true;
             #[inline(always)]
             fn combine(a: $t, b: $t) -> $t { a.max(b) }
         }
@@ -152,7 +152,7 @@ pub(crate) struct Complex<T> {
     pub im: T,
 }
 
-// The product is the plain formula (Fortran's rule): an infinite factor may give NaN parts.
+// The product is the plain formula, which is Fortran's rule. An infinite factor may give NaN parts.
 macro_rules! complexes {
     ($($t:ty)*) => { $(
         impl Rule<Complex<$t>> for Sum {

@@ -50,13 +50,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, LazyLock, OnceLock};
 use table::Table;
 
-/// A user's function: `inout[i] = in[i] op inout[i]` for so many elements of the type.
+/// A user's function: `inout[i] = in[i] op inout[i]` for a number of elements of the type.
 pub type UserFunction = Box<dyn Fn(*const u8, *mut u8, i64, &Arc<Datatype>) + Send + Sync>;
 
 /// A reduction operation.
 pub struct Op {
-    /// Where the abi floor notes the handle under which programs know this operation; 0 while
-    /// there is none.
+    /// The handle under which programs know this operation, kept here by the abi floor. 0 if there
+    /// is none.
     pub handle: AtomicU64,
     commutes: bool,
     action: Action,
@@ -68,10 +68,10 @@ enum Action {
     User(UserFunction),
 }
 
-/// What a type is to a predefined operation.
+/// The type of an element, as far as it matters to a predefined operation.
 enum Element {
     Basic(Basic),
-    /// A value and its index, made by MPI_Type_get_value_index and without a name.
+    /// A value and its index, made by MPI_Type_get_value_index, without a name.
     Pair(Basic, Basic),
     Derived,
 }
@@ -107,7 +107,7 @@ pub enum OpError {
         /// The type's name.
         datatype: &'static str,
     },
-    /// A predefined operation met a derived type.
+    /// A predefined operation cannot be applied to a derived type.
     #[error(
         "{op} is not defined on derived datatypes; use a predefined datatype, or MPI_Op_create for \
          an operation of your own"
@@ -161,13 +161,13 @@ impl Op {
         })
     }
 
-    /// Does the operands' order not matter?
+    /// Returns whether the order of operands does not matter.
     #[inline]
     pub fn is_commutative(&self) -> bool {
         self.commutes
     }
 
-    /// Which predefined operation it is, if it is one.
+    /// The predefined operation that it is, if it is one.
     pub fn predefined_kind(&self) -> Option<Predefined> {
         match &self.action {
             Action::Predefined(op, _) => Some(*op),
@@ -175,7 +175,7 @@ impl Op {
         }
     }
 
-    /// May this operation be used in a reduction of elements of type `t`?
+    /// Checks that this operation can be used in a reduction of elements of type `t`.
     pub fn check(&self, t: &Datatype) -> Result<(), OpError> {
         match &self.action {
             Action::User(_) => Ok(()),
@@ -186,8 +186,8 @@ impl Op {
         }
     }
 
-    /// May this operation be used in a one-sided accumulation of elements of the predefined type
-    /// `t` (MPI 5.0 §12.3.4)?
+    /// Checks that this operation can be used in a one-sided accumulation of elements of the
+    /// predefined type `t` (MPI 5.0 §12.3.4).
     pub fn check_accumulate(&self, t: &Datatype) -> Result<(), OpError> {
         match &self.action {
             Action::User(_) => Err(OpError::UserInAccumulate),
@@ -199,8 +199,8 @@ impl Op {
     /// [`Op::check_accumulate`] refuses the type, or if `count` is negative.
     ///
     /// # Safety
-    /// `invec` must be readable and `inout` writable for `count` elements of `t`; any alignment
-    /// will do. A user's function may ask for more.
+    /// `invec` must be readable and `inout` writable for `count` elements of `t`, at any alignment.
+    /// A user's function may require more.
     #[inline]
     pub unsafe fn apply(&self, invec: *const u8, inout: *mut u8, count: i64, t: &Arc<Datatype>) {
         match &self.action {

@@ -1,5 +1,5 @@
-//! Fortran LOGICAL: what .TRUE. and .FALSE. look like depends on the Fortran compiler, so the
-//! program says it (MPI_Abi_set_fortran_booleans, MPI 5.0 §20.5).
+//! Fortran LOGICAL. The representation of .TRUE. and .FALSE. depends on the Fortran compiler, so
+//! the program sets it (MPI_Abi_set_fortran_booleans, MPI 5.0 §20.5).
 
 use crate::kernel::{And, Kernel, Or, Xor};
 use std::sync::OnceLock;
@@ -22,8 +22,8 @@ static FALSE: AtomicI64 = AtomicI64::new(0);
 static SET: OnceLock<FortranBooleans> = OnceLock::new();
 
 impl FortranBooleans {
-    /// Makes these the process's values. False: values have been set before, and stay (the standard
-    /// allows it once only).
+    /// Makes these the process's values. Returns false if values have been set before: they stay,
+    /// because the standard allows it only once.
     pub fn set(self) -> bool {
         if SET.set(self).is_err() {
             return false;
@@ -33,7 +33,7 @@ impl FortranBooleans {
         true
     }
 
-    /// The values that were set, if any were. Reductions use 1 and 0 until then.
+    /// The values that were set. `None`: none were, and reductions use 1 and 0.
     pub fn current() -> Option<FortranBooleans> {
         SET.get().copied()
     }
@@ -72,7 +72,7 @@ impl Truth for Xor {
     }
 }
 
-/// Whatever is not .FALSE. is true; results are the exact .TRUE. and .FALSE. values.
+/// Any value but .FALSE. is true. Results are the exact .TRUE. and .FALSE. values.
 ///
 /// # Safety
 /// As for [`Kernel`].

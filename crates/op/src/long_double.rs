@@ -1,4 +1,5 @@
-//! long double and binary128: the kernels are in C (long_double.c), since Rust has no such types.
+//! long double and binary128. Their kernels are in C (long_double.c), because Rust has no such
+//! types.
 
 use crate::kernel::Kernel;
 use crate::pair::Comparison;
@@ -81,7 +82,7 @@ pub(crate) unsafe fn compare128(a: *const u8, b: *const u8) -> Comparison {
     comparison(unsafe { ferry_binary128_compare(a, b) })
 }
 
-/// The C functions' answer.
+/// What the C functions return.
 fn comparison(answer: i32) -> Comparison {
     match answer {
         2 => Comparison::FirstIsNan,

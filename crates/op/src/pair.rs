@@ -1,5 +1,5 @@
-//! MPI_MINLOC and MPI_MAXLOC (MPI 5.0 §6.9.4): the extreme value, and of equal ones the lowest
-//! index.
+//! MPI_MINLOC and MPI_MAXLOC (MPI 5.0 §6.9.4): the extreme value, and the lowest index of equal
+//! ones.
 
 use crate::kernel::Kernel;
 use crate::long_double;
@@ -8,17 +8,17 @@ use ferry_datatype::{Basic, Class, Form};
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 
-/// The C structure behind a pair type: MPI_SHORT_INT has padding in its middle, MPI_DOUBLE_INT at
-/// its end.
+/// The C structure of a pair type. MPI_SHORT_INT has padding in its middle, MPI_DOUBLE_INT at its
+/// end.
 #[repr(C)]
 pub(crate) struct Pair<V, I> {
     value: V,
     index: I,
 }
 
-/// Something that can be compared, and may be no number.
+/// A value that can be compared, and may be a NaN.
 pub(crate) trait Ordered: Copy + PartialOrd {
-    /// Is this a NaN?
+    /// Returns whether this is a NaN.
     fn is_nan(self) -> bool;
 }
 
@@ -41,9 +41,9 @@ impl Ordered for f64 {
     }
 }
 
-/// Which of two values wins.
+/// The rule by which one of two values wins.
 pub(crate) trait Wins {
-    /// Does number `a` beat number `b`?
+    /// Returns whether number `a` wins against number `b`.
     fn wins<V: PartialOrd>(a: V, b: V) -> bool;
 }
 pub(crate) struct Least;
@@ -98,7 +98,7 @@ pub(crate) fn kernel<V: Ordered, I: Ordered, W: Wins>() -> Kernel {
 /// Compares the values behind two pointers.
 type Compare = unsafe fn(*const u8, *const u8) -> Comparison;
 
-/// How two values stand to each other where one may be no number.
+/// The order of two values, of which one may be a NaN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Comparison {
     Numbers(Ordering),
@@ -150,8 +150,8 @@ fn comparison(form: Form) -> Option<Compare> {
     })
 }
 
-/// The pairs that MPI_Type_get_value_index makes of any value and index type: too many for a kernel
-/// each.
+/// A pair that MPI_Type_get_value_index makes of any value and index type. There are too many to
+/// have a kernel each.
 pub(crate) struct AnyPair {
     value: Compare,
     index: Compare,

@@ -1,6 +1,6 @@
 //! The operations that the standard names.
 
-/// A predefined operation; the number is its handle value in the ABI (MPI 5.0 §20.3).
+/// A predefined operation. The number is its handle value in the ABI (MPI 5.0 §20.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)] // each is the MPI_ constant of the same name
@@ -50,7 +50,7 @@ impl Predefined {
         }
     }
 
-    /// Does it belong to one-sided accumulation only (MPI 5.0 §12.3.4), never to a reduction?
+    /// Returns whether it is only for one-sided accumulation (MPI 5.0 §12.3.4), not for reductions.
     pub fn is_accumulate_only(self) -> bool {
         matches!(self, Predefined::Replace | Predefined::NoOp)
     }

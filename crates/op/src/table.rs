@@ -8,8 +8,9 @@ use ferry_datatype::{Basic, Class, Form};
 /// The kernels of one operation, by type.
 pub(crate) struct Table([Option<Kernel>; SLOTS]);
 
-/// Handle values of predefined types run from FIRST, fewer than SLOTS of them.
+/// The first handle value of a predefined type (MPI 5.0 §20.3).
 const FIRST: u32 = 0x200;
+/// More than there are predefined types.
 const SLOTS: usize = 256;
 
 impl Table {
@@ -34,7 +35,7 @@ fn slot(basic: Basic) -> usize {
     (basic.value() - FIRST) as usize % SLOTS
 }
 
-/// What an operation is defined on, for people.
+/// The types that an operation is defined on, as text for error messages.
 pub(crate) fn allowed(op: Predefined) -> &'static str {
     match op {
         Min | Max => "integers, floating-point numbers, MPI_AINT, MPI_COUNT and MPI_OFFSET",
@@ -48,8 +49,8 @@ pub(crate) fn allowed(op: Predefined) -> &'static str {
     }
 }
 
-/// Is `op` defined on types of this class? MPI_CHAR is let in as an integer, and the logical
-/// operations on addresses, beyond the standard's table: see the crate's documentation.
+/// Returns whether `op` is defined on this type. The additions to the standard's table are
+/// explained on the crate's front page.
 fn defined(op: Predefined, basic: Basic) -> bool {
     let class = if basic == Basic::Char {
         Class::CInteger
@@ -173,7 +174,7 @@ fn fortran_logical(op: Predefined, form: Form) -> Option<Kernel> {
     })
 }
 
-/// The kernels of the pair types that have names; other pairs go by [`pair::AnyPair`].
+/// The kernels of the pair types with names. [`pair::AnyPair`] does the others.
 fn loc(op: Predefined, value: Form, index: Form) -> Option<Kernel> {
     macro_rules! loc {
         ($v:ty, $i:ty) => {
@@ -197,7 +198,7 @@ fn loc(op: Predefined, value: Form, index: Form) -> Option<Kernel> {
     })
 }
 
-/// Copies whole elements of `N` bytes, padding and all.
+/// Copies whole elements of `N` bytes, including their padding.
 ///
 /// # Safety
 /// As for [`Kernel`].

@@ -1,9 +1,8 @@
-//! The library's own memory, apart from the program's heap.
+//! An arena: the library's own memory, apart from the program's heap.
 //!
 //! A thread of the program may wait at a guarded page in the middle of malloc or free, with the
-//! heap's lock held (the heap keeps its lists in memory that was freed). The threads that would end
-//! its wait must not need that lock: so where guards may be used the library allocates here and not
-//! there.
+//! heap's lock held, because the heap keeps its lists in freed memory. The threads that end its
+//! wait must not need that lock. So the library allocates here where guards may be used.
 
 use crate::PAGE;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -13,19 +12,19 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Bytes of address space: more than a library ever uses; pages are there once touched.
-const SPACE: usize = 1 << 38;
-/// The smallest block, as a power of two.
-const LEAST: u32 = 4;
-/// Sizes of blocks: 16 bytes to 128 GiB.
-const SIZES: usize = 34;
-/// Freed blocks of this size and more give their pages back.
-const LARGE: usize = 256 * 1024;
+/// Bytes of address space, which is more than a library ever uses. Pages exist once touched.
+const AREA_BYTES: usize = 1 << 38;
+/// Logarithm of the smallest block's bytes.
+const BLOCK_MIN_LOG2: u32 = 4;
+/// Size classes, powers of two: 16 bytes to 128 GiB.
+const SIZE_CLASSES: usize = 34;
+/// Freed blocks of this size and more give their pages back to the system.
+const LARGE_BYTES: usize = 256 * 1024;
 
-/// An allocator: the system's, or where [`Arena::wanted`] says so at the first use, an area of its
-/// own.
+/// A global allocator: the system's, or an area of its own if the function given to [`Arena::new`]
+/// says so at the first use.
 pub struct Arena {
-    /// 0: not decided; 1: the system's; 2: own.
+    /// 0: not decided, 1: the system's allocator, 2: the own area.
     state: AtomicU8,
     wanted: fn() -> bool,
 }
@@ -33,23 +32,23 @@ pub struct Arena {
 /// [`keep_apart`] has been called.
 static APART: AtomicBool = AtomicBool::new(false);
 
-/// Blocks of powers of two, free ones in lists.
+/// Blocks of powers of two. Free ones are in lists, one for each size class.
 struct Area {
     base: AtomicUsize,
     used: AtomicUsize,
-    free: [AtomicUsize; SIZES],
+    free: [AtomicUsize; SIZE_CLASSES],
     locked: AtomicBool,
 }
 
 static AREA: Area = Area {
     base: AtomicUsize::new(0),
     used: AtomicUsize::new(0),
-    free: [const { AtomicUsize::new(0) }; SIZES],
+    free: [const { AtomicUsize::new(0) }; SIZE_CLASSES],
     locked: AtomicBool::new(false),
 };
 
 impl Arena {
-    /// `wanted` is asked once, at the first allocation; it must not allocate.
+    /// `wanted` is called once, at the first allocation, and must not allocate.
     pub const fn new(wanted: fn() -> bool) -> Arena {
         Arena {
             state: AtomicU8::new(0),
@@ -78,8 +77,8 @@ impl Arena {
     }
 }
 
-/// From now on all blocks come from the own area. Those that came from the system are never given
-/// back: to do so could need the heap's lock. False: there is no room.
+/// Has all blocks come from the own area from now on. Blocks that came from the system are never
+/// freed, because that could need the heap's lock. Returns false if there is no address space.
 pub fn keep_apart() -> bool {
     AREA.lock();
     let mapped = AREA.map();
@@ -114,7 +113,7 @@ impl Area {
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
         );
         // SAFETY: new memory.
-        let base = unsafe { libc::mmap(null_mut(), SPACE, rights, flags, -1, 0) };
+        let base = unsafe { libc::mmap(null_mut(), AREA_BYTES, rights, flags, -1, 0) };
         if base == libc::MAP_FAILED {
             return false;
         }
@@ -124,21 +123,21 @@ impl Area {
 
     fn holds(&self, address: usize) -> bool {
         let base = self.base.load(Relaxed);
-        base != 0 && address.wrapping_sub(base) < SPACE
+        base != 0 && address.wrapping_sub(base) < AREA_BYTES
     }
 
     fn class(layout: &Layout) -> (usize, usize) {
         let bytes = layout
             .size()
             .max(layout.align())
-            .max(1 << LEAST)
+            .max(1 << BLOCK_MIN_LOG2)
             .next_power_of_two();
-        ((bytes.trailing_zeros() - LEAST) as usize, bytes)
+        ((bytes.trailing_zeros() - BLOCK_MIN_LOG2) as usize, bytes)
     }
 
     fn take(&self, layout: &Layout) -> (*mut u8, bool) {
         let (class, bytes) = Area::class(layout);
-        if class >= SIZES {
+        if class >= SIZE_CLASSES {
             return (null_mut(), false);
         }
         self.lock();
@@ -152,7 +151,7 @@ impl Area {
             // A large block has its pages to itself, so that they can be given back.
             let at = (base + self.used.load(Relaxed))
                 .next_multiple_of(bytes.min(PAGE).max(layout.align()));
-            if at + bytes > base + SPACE {
+            if at + bytes > base + AREA_BYTES {
                 (null_mut(), false)
             } else {
                 self.used.store(at + bytes - base, Relaxed);
@@ -165,7 +164,7 @@ impl Area {
 
     fn give(&self, address: *mut u8, layout: &Layout) {
         let (class, bytes) = Area::class(layout);
-        if bytes >= LARGE {
+        if bytes >= LARGE_BYTES {
             // SAFETY: the block is nobody's any more, and lies on whole pages.
             unsafe { libc::madvise(address.cast(), bytes, libc::MADV_DONTNEED) };
         }

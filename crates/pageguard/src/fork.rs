@@ -1,11 +1,13 @@
-//! Forks, and the thread that has to hear of them.
+//! Forks while pages are guarded.
 //!
-//! A fork stands still until the watching thread has read its event, and the system's library holds
-//! the locks of its allocator all that time. A thread that waited for memory while it has the
-//! registry, or the watching thread itself, would wait for ever. So a fork begins with the registry
-//! locked and the watching thread asleep, and if that is woken before the fork is over it only
-//! reads events into a space that is there. Whoever next has the registry notes them before
-//! anything else: between reading and noting nobody puts pages back.
+//! A fork blocks until the watching thread has read its event. The C library holds the locks of its
+//! allocator all that time. A thread that allocates while it has the registry would wait for ever,
+//! and so would the watching thread.
+//!
+//! So a fork begins with the registry locked and the watching thread asleep. If the thread is woken
+//! before the fork is over, it only reads messages into memory that exists already. Who has the
+//! registry next applies them before anything else. No pages are put back between reading and
+//! applying.
 
 use crate::registry::{Registry, registry};
 use crate::system::{Faults, Message};
@@ -13,44 +15,45 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// Events that can be read while a fork is under way; more wait in the kernel.
-const MOST: usize = 128;
+/// Most messages that are read while a fork is under way. More wait in the kernel.
+const UNAPPLIED_MAX: usize = 128;
 
-struct Unread {
-    /// Whose events.
+/// Messages that have been read and not been applied.
+struct Unapplied {
+    /// The userfaultfd that they come from.
     own: Option<Arc<Faults>>,
     count: usize,
-    messages: [Message; MOST],
+    messages: [Message; UNAPPLIED_MAX],
 }
 
-/// Held by the watching thread while it is awake, and by whoever forks.
+/// Locks by the watching thread while it is awake, and by a thread that forks.
 static AWAKE: Mutex<()> = Mutex::new(());
-static UNREAD: Mutex<Unread> = Mutex::new(Unread {
+static UNAPPLIED: Mutex<Unapplied> = Mutex::new(Unapplied {
     own: None,
     count: 0,
-    messages: [[0; 4]; MOST],
+    messages: [[0; 4]; UNAPPLIED_MAX],
 });
-/// Is there anything in [`UNREAD`], or may there be in a moment? Set before events are read: as
-/// soon as that is done the fork is over, and whoever has the registry next must know of it before
-/// it puts pages back.
-static ANY: AtomicBool = AtomicBool::new(false);
+/// There are messages in [`UNAPPLIED`], or there may be in a moment. Set before they are read. The
+/// fork is over as soon as they are read, and who has the registry next must know of them before it
+/// puts pages back.
+static HAS_UNAPPLIED: AtomicBool = AtomicBool::new(false);
 
-type Held = (MutexGuard<'static, ()>, MutexGuard<'static, Registry>);
+type Locks = (MutexGuard<'static, ()>, MutexGuard<'static, Registry>);
 
 thread_local! {
-    /// What the forking thread holds.
-    static HELD: Cell<Option<Held>> = const { Cell::new(None) };
+    /// The locks that the forking thread holds.
+    static LOCKS: Cell<Option<Locks>> = const { Cell::new(None) };
 }
 
-/// No fork begins while the caller has this, which comes before the registry. Blocks while one is
-/// under way.
-pub(crate) fn none() -> MutexGuard<'static, ()> {
+/// Prevents forks while the caller holds this lock, which is taken before the registry's. Blocks
+/// while a fork is under way.
+pub(crate) fn prevent() -> MutexGuard<'static, ()> {
     AWAKE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The watching thread is awake while it has this. Until it may be, it reads the events for which
-/// whoever forks waits. Allocates nothing.
-pub(crate) fn wake_up() -> MutexGuard<'static, ()> {
+/// The watching thread holds this lock while it is awake. Until it gets it, it reads the events for
+/// which a forking thread waits. Allocates nothing.
+pub(crate) fn stay_awake() -> MutexGuard<'static, ()> {
     loop {
         match AWAKE.try_lock() {
             Ok(awake) => return awake,
@@ -61,57 +64,58 @@ pub(crate) fn wake_up() -> MutexGuard<'static, ()> {
     }
 }
 
-/// From here on `own` is this process's descriptor; `None`: it has none any more.
-pub(crate) fn watch(own: Option<Arc<Faults>>) {
-    let mut unread = UNREAD.lock().unwrap_or_else(PoisonError::into_inner);
-    unread.own = own;
+/// Sets this process's userfaultfd. `None`: it has none any more.
+pub(crate) fn set_userfaultfd(own: Option<Arc<Faults>>) {
+    let mut unapplied = UNAPPLIED.lock().unwrap_or_else(PoisonError::into_inner);
+    unapplied.own = own;
 }
 
+/// Reads messages without applying them.
 fn read() {
-    let mut unread = UNREAD.lock().unwrap_or_else(PoisonError::into_inner);
-    let Unread {
+    let mut unapplied = UNAPPLIED.lock().unwrap_or_else(PoisonError::into_inner);
+    let Unapplied {
         own,
         count,
         messages,
-    } = &mut *unread;
+    } = &mut *unapplied;
     if let Some(own) = own {
-        ANY.store(true, Ordering::SeqCst);
+        HAS_UNAPPLIED.store(true, Ordering::SeqCst);
         *count += own.read(&mut messages[*count..]);
-        ANY.store(*count > 0, Ordering::SeqCst);
+        HAS_UNAPPLIED.store(*count > 0, Ordering::SeqCst);
     }
 }
 
-/// Notes what was read during a fork, in what is locked again.
-pub(crate) fn note(all: &mut Registry) {
-    if !ANY.load(Ordering::SeqCst) {
+/// Applies the messages that were read during a fork.
+pub(crate) fn apply_read(all: &mut Registry) {
+    if !HAS_UNAPPLIED.load(Ordering::SeqCst) {
         return;
     }
-    // Waits for who is reading: that takes one system call, which does not sleep.
-    let mut unread = UNREAD.lock().unwrap_or_else(PoisonError::into_inner);
+    // Waits for a thread that reads, which takes one system call that does not sleep.
+    let mut unapplied = UNAPPLIED.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(own) = all.spaces.first().map(|s| s.faults.clone()) else {
         return;
     };
-    let Unread {
+    let Unapplied {
         count, messages, ..
-    } = &mut *unread;
+    } = &mut *unapplied;
     for message in &messages[..std::mem::take(count)] {
         if let Some(event) = Faults::event(message) {
-            all.note(&own, event);
+            all.apply(&own, event);
         }
     }
-    ANY.store(false, Ordering::SeqCst);
+    HAS_UNAPPLIED.store(false, Ordering::SeqCst);
 }
 
-/// A fork is about to be. Blocks until the watching thread sleeps and nobody has the registry.
-pub(crate) fn begins() {
-    let held = (none(), registry());
+/// Before a fork. Blocks until the watching thread sleeps and nobody has the registry.
+pub(crate) fn before() {
+    let locks = (prevent(), registry());
     // A thread that forks after its thread-local values have gone does so at its own risk.
-    let _ = HELD.try_with(|place| place.set(Some(held)));
+    let _ = LOCKS.try_with(|cell| cell.set(Some(locks)));
 }
 
-/// The fork is over, in the process that forked.
-pub(crate) fn over() {
-    if let Ok(Some((awake, all))) = HELD.try_with(Cell::take) {
+/// After a fork, in the process that forked.
+pub(crate) fn after() {
+    if let Ok(Some((awake, all))) = LOCKS.try_with(Cell::take) {
         drop(awake);
         if let Some(watch) = &all.watch {
             watch.nudge();
@@ -119,10 +123,10 @@ pub(crate) fn over() {
     }
 }
 
-/// The fork is over, in the child, which watches nothing.
-pub(crate) fn over_in_child() {
-    let held = HELD.try_with(Cell::take);
-    // Only the forking thread is here; what another may have held is nobody's now.
-    ANY.store(false, Ordering::SeqCst);
-    drop(held);
+/// After a fork, in the child, which watches nothing.
+pub(crate) fn after_in_child() {
+    let locks = LOCKS.try_with(Cell::take);
+    // Only the forking thread exists here. Locks of other threads are nobody's now.
+    HAS_UNAPPLIED.store(false, Ordering::SeqCst);
+    drop(locks);
 }

@@ -1,17 +1,17 @@
-//! One guard: pages that the program cannot see until they are ready.
+//! A guard: pages that the program cannot access until their data are ready.
 
 use crate::registry::{Kind, Piece, Registry, registry};
 use crate::shadow::Shadow;
-use crate::system::{Faults, Went, populate};
+use crate::system::{Faults, Moved, populate};
 use crate::{PAGE, Refusal, protect};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Who wants to know what is touched too early.
+/// Whom a guard tells that a page is touched too early.
 pub trait Owner: Send + Sync {
-    /// Somebody waits for the page of `address`, which is where the page was when the guard began.
-    /// Called by the watching thread without any lock; must not touch guarded memory. A page is
-    /// told of each time that somebody begins to wait for it.
+    /// A thread has begun to wait for the page of `address`, which is the address when the guard
+    /// began. Called by the watching thread without any lock, once for each thread. Must not touch
+    /// guarded memory.
     fn touched(&self, guard: &Guard, address: usize);
 }
 
@@ -20,18 +20,19 @@ pub struct Guard {
     kind: Kind,
     shadow: Shadow,
     owner: Arc<dyn Owner>,
-    /// What the program's pages have been registered for, at their original addresses.
+    /// The guarded pages, at the addresses when the guard began.
     runs: Vec<Range<usize>>,
-    /// Somebody opens pages: one at a time.
+    /// Held while pages are opened.
     opening: Mutex<()>,
 }
 
 impl Guard {
-    /// Takes the pages of `runs` (whole pages, apart from each other) away from the program.
-    /// `span`: all that data are to be written to, the runs among it. A thread that touches one
-    /// of them waits until it is opened.
+    /// Takes the pages of `runs` away from the program. A thread that touches one of them waits
+    /// until it is opened. Runs are whole pages and do not overlap. `span` is all memory that data
+    /// are to be written to, and includes the runs.
     ///
-    /// Errors: the memory cannot be guarded; then nothing has changed.
+    /// # Errors
+    /// The memory cannot be guarded. Nothing has changed then.
     pub fn begin(
         kind: Kind,
         span: &Range<usize>,
@@ -55,8 +56,8 @@ impl Guard {
             opening: Mutex::new(()),
         });
         match kind {
-            // Mostly all pages are there, and to make sure of it takes twice as long as to move
-            // them (8 MiB: 320 us and 160, on an AMD EPYC VM).
+            // Mostly all pages exist already. To make sure takes twice as long as to move them (8
+            // MiB: 320 us and 160 us, on a virtual machine of an AMD EPYC).
             Kind::Move if guard.take_away().is_ok() => {}
             Kind::Move => {
                 guard.populate()?;
@@ -70,8 +71,7 @@ impl Guard {
         Ok(guard)
     }
 
-    /// Makes all pages be there, each the process's own: one that is missing, or shared with a
-    /// child, cannot move.
+    /// Populates all pages. A page that is missing, or shared with a child, cannot be moved.
     fn populate(&self) -> Result<(), Refusal> {
         self.runs.iter().try_for_each(|run| {
             populate(run).map_err(|cause| Refusal::System {
@@ -81,12 +81,13 @@ impl Guard {
         })
     }
 
-    /// To be added (wrapping) to an address in the span: where its data are to be written.
+    /// Difference between an address in the span and the address where its data are to be written
+    /// (wrapping).
     pub fn delta(&self) -> usize {
         self.shadow.delta
     }
 
-    /// The runs of guarded pages, where they were when the guard began.
+    /// The runs of guarded pages, at the addresses when the guard began.
     pub fn runs(&self) -> &[Range<usize>] {
         &self.runs
     }
@@ -99,7 +100,10 @@ impl Guard {
         self.opening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Errors: some page cannot be moved; nothing has changed.
+    /// Moves the pages to the shadow.
+    ///
+    /// # Errors
+    /// Some page cannot be moved. Nothing has changed then.
     fn take_away(self: &Arc<Guard>) -> Result<(), Refusal> {
         let faults = own_faults(&registry())?;
         let mut taken = Vec::new();
@@ -116,7 +120,7 @@ impl Guard {
             };
             registered(&area)?;
             registered(run)?;
-            // From here on a touch of a missing page is known for one of this guard's.
+            // From here on a touch of a missing page is known to be of this guard.
             let piece = Piece {
                 len: run.len(),
                 original: run.start,
@@ -132,8 +136,8 @@ impl Guard {
                     break Ok(());
                 }
                 match faults.shift(run.start + done, landing + done, run.len() - done) {
-                    Went::Bytes(n) => (done, again) = (done + n, 0),
-                    Went::Later if again < PATIENCE => {
+                    Moved::Bytes(n) => (done, again) = (done + n, 0),
+                    Moved::Again if again < MOVE_ATTEMPTS_MAX => {
                         again += 1;
                         std::thread::yield_now();
                     }
@@ -144,7 +148,7 @@ impl Guard {
             if moved.is_err()
                 && let Some(own) = registry().spaces.first_mut()
             {
-                // These are where they were.
+                // These pages have not been moved.
                 own.cut(&(run.start + done..run.end));
             }
             taken.push(run.clone());
@@ -159,9 +163,9 @@ impl Guard {
         result
     }
 
-    /// Puts the data of these pages (where they were when the guard began) in their places; whoever
-    /// waits for them goes on. Does not block for long. Pages that the program has unmapped or
-    /// dropped meanwhile stay so.
+    /// Puts back these pages, given by their addresses when the guard began, with their data.
+    /// Threads that wait for them go on. Does not block for long. Pages that the program has
+    /// unmapped or dropped meanwhile stay so.
     pub fn open(&self, pages: Range<usize>) {
         let _one = self.one_at_a_time();
         match self.kind {
@@ -175,7 +179,7 @@ impl Guard {
             let mut all = registry();
             let Registry { spaces, watch, .. } = &mut *all;
             let mut later = false;
-            let mut waited_out = false;
+            let mut child_done = false;
             // Children first: they get copies of what is still in the shadow.
             for (number, space) in spaces.iter_mut().enumerate().rev() {
                 let parts: Vec<(usize, usize, usize)> = space
@@ -203,9 +207,9 @@ impl Guard {
                         }
                     }
                 }
-                waited_out |= number > 0 && space.pieces.is_empty();
+                child_done |= number > 0 && space.pieces.is_empty();
             }
-            if waited_out {
+            if child_done {
                 let mut first = true;
                 spaces.retain(|s| std::mem::take(&mut first) || !s.pieces.is_empty());
                 if let Some(watch) = watch {
@@ -221,7 +225,7 @@ impl Guard {
         }
     }
 
-    /// Opens all that is still closed, and forgets the program's pages. The shadow goes with the
+    /// Opens all pages that are still closed, and ends the guard. The shadow is unmapped with the
     /// last reference.
     pub fn end(&self) {
         for run in &self.runs {
@@ -232,50 +236,51 @@ impl Guard {
         }
         if let Ok(faults) = own_faults(&registry()) {
             for run in &self.runs {
-                // What the program has unmapped, or put something else in place of, is not
-                // registered any more.
+                // Pages that the program has unmapped or replaced are not registered any more.
                 let _ = faults.unregister(run.clone());
             }
         }
     }
 }
 
-/// Attempts to move a page that is in use for a moment.
-const PATIENCE: u32 = 10_000;
+/// Most attempts to move a page that is in use for a moment.
+const MOVE_ATTEMPTS_MAX: u32 = 10_000;
 
-/// Puts `len` bytes at `shadow` to `at`: by moving pages in this process, by copying into a child.
-/// `Err`: so many bytes have gone, and an event must be read before more can.
+/// Puts `len` bytes at `shadow` back to `at`: moves pages in this process, and copies into a child.
+///
+/// # Errors
+/// An event must be read first. The number of bytes that have been put back.
 fn put(faults: &Faults, own: bool, shadow: usize, at: usize, len: usize) -> Result<(), usize> {
     let mut done = 0;
     let mut copies = !own;
-    // All at once; a page at a time where the program has changed the rights or the kind of some of
-    // them.
+    // All pages at once. One at a time where the program has changed the rights or the kind of
+    // some.
     let mut stride = len;
     let mut again = 0;
     while done < len {
         let some = stride.min(len - done);
-        let went = if copies {
+        let moved = if copies {
             faults.copy(shadow + done, at + done, some)
         } else {
             faults.shift(shadow + done, at + done, some)
         };
-        match went {
-            Went::Bytes(n) => {
+        match moved {
+            Moved::Bytes(n) => {
                 (done, again) = (done + n, 0);
                 copies = !own;
             }
-            Went::Later if again < 3 => again += 1,
-            Went::Later => return Err(done),
-            Went::There => {
-                // The program has been given a page of zeros there, or has mapped something new.
+            Moved::Again if again < 3 => again += 1,
+            Moved::Again => return Err(done),
+            Moved::Exists => {
+                // The program has got a page of zeros there, or has mapped something new.
                 faults.wake(at + done..at + done + PAGE);
                 done += PAGE;
             }
-            Went::No if stride > PAGE => stride = PAGE,
-            // It may be written to no more, or somebody holds it: a copy does.
-            Went::No if !copies => copies = true,
-            // Not guarded any more, whatever it is now.
-            Went::No => {
+            Moved::Refused if stride > PAGE => stride = PAGE,
+            // The page is read-only now, or pinned. It can be copied.
+            Moved::Refused if !copies => copies = true,
+            // The page is not guarded any more.
+            Moved::Refused => {
                 faults.wake(at + done..at + done + PAGE);
                 done += PAGE;
                 copies = !own;

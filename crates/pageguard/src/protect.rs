@@ -1,9 +1,12 @@
 //! Guards by mprotect and SIGSEGV, for systems that do not move pages.
 //!
-//! Limits: system calls on a guarded page fail with EFAULT; a page that the program moves (mremap)
-//! or drops (madvise) while it is guarded is not followed; a thread that blocks SIGSEGV dies where
-//! it should wait; so does the whole process if the program replaces the handler of SIGSEGV while
-//! pages are guarded. Stacks are refused.
+//! Limits:
+//!
+//! - System calls on a guarded page fail with EFAULT.
+//! - A page that the program moves (mremap) or drops (madvise) while it is guarded is not followed.
+//! - A thread that blocks SIGSEGV dies where it should wait.
+//! - The process dies if the program replaces the handler of SIGSEGV while pages are guarded.
+//! - Stacks are refused.
 
 use crate::guard::Guard;
 use crate::registry::Registry;
@@ -19,44 +22,45 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Runs that can be guarded at a time.
-const RUNS: usize = 64;
+/// Most runs that can be guarded at a time.
+const RUNS_MAX: usize = 64;
 
 /// A guarded run, as the signal handler sees it.
 struct Slot {
     start: AtomicUsize,
     end: AtomicUsize,
-    /// A byte for each page, 1: closed. Never freed.
+    /// A byte for each page, which is 1 if the page is closed. Never freed.
     closed: AtomicPtr<AtomicU8>,
 }
 
-static SLOTS: [Slot; RUNS] = [const {
+static SLOTS: [Slot; RUNS_MAX] = [const {
     Slot {
         start: AtomicUsize::new(0),
         end: AtomicUsize::new(0),
         closed: AtomicPtr::new(null_mut()),
     }
-}; RUNS];
-/// Changes whenever pages have been opened; who waits for one sleeps on it.
+}; RUNS_MAX];
+/// Changes whenever pages have been opened. Threads that wait for a page sleep on it.
 static OPENED: AtomicU32 = AtomicU32::new(0);
-/// Where the signal handler says what is touched.
-static TELL: AtomicI32 = AtomicI32::new(-1);
-/// What SIGSEGV did before; never freed.
-static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(null_mut());
-/// Faults that no guard explained, by thread: a page that has been opened between the fault and the
-/// look does not fault again.
+/// Where the signal handler writes touched addresses.
+static WATCH_PIPE: AtomicI32 = AtomicI32::new(-1);
+/// The handler of SIGSEGV that was installed before. Never freed.
+static PREVIOUS_ACTION: AtomicPtr<libc::sigaction> = AtomicPtr::new(null_mut());
+/// Faults outside closed pages, by thread. A page that was opened between the fault and the handler
+/// does not fault again.
 static UNEXPLAINED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
-/// Guards that are there, with their bytes for pages.
+/// Guards in force, with a byte for each page of their runs.
 type Guards = Vec<(Arc<Guard>, Vec<(usize, &'static [AtomicU8])>)>;
 static GUARDS: Mutex<Guards> = Mutex::new(Vec::new());
-/// Bytes for pages that nobody uses now.
+/// Bytes for pages that no guard uses now.
 static SPARE: Mutex<Vec<&'static [AtomicU8]>> = Mutex::new(Vec::new());
 
 fn guards() -> MutexGuard<'static, Guards> {
     GUARDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// This process's memory as a file, which ignores the rights to pages.
 fn memory() -> Result<&'static std::fs::File, Refusal> {
     static MEMORY: OnceLock<Option<std::fs::File>> = OnceLock::new();
     let open = || {
@@ -72,16 +76,17 @@ fn memory() -> Result<&'static std::fs::File, Refusal> {
         .ok_or(Refusal::Memory("/proc/self/mem cannot be opened"))
 }
 
+/// Makes guards of this kind possible.
 pub(crate) fn begin(all: &mut Registry) -> Result<(), Refusal> {
     memory()?;
     Watch::start(all)?;
     if let Some(watch) = &all.watch {
-        TELL.store(watch.tell.as_raw_fd(), SeqCst);
+        WATCH_PIPE.store(watch.pipe.as_raw_fd(), SeqCst);
     }
     install()
 }
 
-/// Puts the own handler of SIGSEGV in front of whatever there is now.
+/// Installs the handler of SIGSEGV in front of the present one.
 fn install() -> Result<(), Refusal> {
     // SAFETY: both structures are valid, zeros included; the handler is safe in a signal.
     unsafe {
@@ -92,7 +97,7 @@ fn install() -> Result<(), Refusal> {
         if now.sa_sigaction == on_fault as *const () as usize {
             return Ok(());
         }
-        BEFORE.store(Box::into_raw(Box::new(now)), SeqCst);
+        PREVIOUS_ACTION.store(Box::into_raw(Box::new(now)), SeqCst);
         let mut own = std::mem::zeroed::<libc::sigaction>();
         own.sa_sigaction = on_fault as *const () as usize;
         own.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
@@ -103,7 +108,7 @@ fn install() -> Result<(), Refusal> {
     }
 }
 
-/// Is all of it plain memory that can be read and written, and no stack?
+/// Checks that all of it is private memory that can be read and written, and no stack.
 pub(crate) fn check(runs: &[Range<usize>]) -> Result<(), Refusal> {
     install()?;
     let maps = std::fs::read_to_string("/proc/self/maps").map_err(|cause| Refusal::System {
@@ -143,6 +148,7 @@ pub(crate) fn check(runs: &[Range<usize>]) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Copies the pages to the shadow, and takes the rights to them away.
 pub(crate) fn take_away(guard: &Arc<Guard>) -> Result<(), Refusal> {
     let mut pages = Vec::new();
     let mut slots = SLOTS.iter();
@@ -189,6 +195,7 @@ pub(crate) fn take_away(guard: &Arc<Guard>) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Bytes for this many pages.
 fn bytes(pages: usize) -> &'static [AtomicU8] {
     let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
     match spare.iter().position(|s| s.len() >= pages) {
@@ -329,7 +336,7 @@ fn waits(address: usize) -> bool {
                 told = true;
                 let said = address.to_ne_bytes();
                 // SAFETY: writes eight bytes of its own to a pipe that does not block.
-                unsafe { libc::write(TELL.load(SeqCst), said.as_ptr().cast(), said.len()) };
+                unsafe { libc::write(WATCH_PIPE.load(SeqCst), said.as_ptr().cast(), said.len()) };
             }
             futex_wait(&OPENED, seen);
         }
@@ -354,7 +361,7 @@ fn comes_again(address: usize) -> bool {
 /// # Safety
 /// The arguments are those of a signal handler.
 unsafe fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let before = BEFORE.load(SeqCst);
+    let before = PREVIOUS_ACTION.load(SeqCst);
     // SAFETY: never freed; the program's handler is called as the system would, with the signals
     // blocked that it asks for.
     unsafe {

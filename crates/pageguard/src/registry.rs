@@ -1,14 +1,14 @@
-//! What is guarded at the moment, and by what means.
+//! The registry: what is guarded at the moment, in this process and in forked children.
 
 use crate::guard::Guard;
-use crate::system::{Event, Faults, Went};
+use crate::system::{Event, Faults, Moved};
 use crate::watch::Watch;
 use crate::{PAGE, Refusal, fork, protect};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A means to guard memory.
+/// How memory is guarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Pages are moved away by userfaultfd.
@@ -17,11 +17,11 @@ pub enum Kind {
     Protect,
 }
 
-/// Guarded pages.
+/// A run of guarded pages.
 #[derive(Clone)]
 pub(crate) struct Piece {
     pub len: usize,
-    /// Where they were when the guard began.
+    /// Their address when the guard began.
     pub original: usize,
     pub guard: Arc<Guard>,
 }
@@ -29,29 +29,29 @@ pub(crate) struct Piece {
 /// The guarded pages of one process: this one, or a forked child that still waits for data.
 pub(crate) struct Space {
     pub faults: Arc<Faults>,
-    /// By their present address.
+    /// By present address.
     pub pieces: BTreeMap<usize, Piece>,
 }
 
 impl Space {
-    /// The piece in which `address` lies, and where that was when the guard began.
+    /// The guard of the page at `address`, and the address when the guard began.
     pub fn find(&self, address: usize) -> Option<(Arc<Guard>, usize)> {
         let (&start, piece) = self.pieces.range(..=address).next_back()?;
         let offset = address - start;
         (offset < piece.len).then(|| (piece.guard.clone(), piece.original + offset))
     }
 
-    /// Takes out what lies in `pages`, which are present addresses. Returns the parts.
+    /// Removes what lies in `pages`, which are present addresses. Returns the removed pieces.
     pub fn cut(&mut self, pages: &Range<usize>) -> Vec<(usize, Piece)> {
         let mut out = Vec::new();
-        let touched: Vec<usize> = self
+        let overlapping: Vec<usize> = self
             .pieces
             .range(..pages.end)
             .rev()
             .take_while(|(start, p)| **start + p.len > pages.start)
             .map(|(start, _)| *start)
             .collect();
-        for start in touched {
+        for start in overlapping {
             let Some(piece) = self.pieces.remove(&start) else {
                 continue;
             };
@@ -79,22 +79,23 @@ impl Space {
         }
     }
 
-    /// A page that nobody guards was missed: the program sees it as if nobody watched.
+    /// Fills a missing page that is not guarded with zeros, as the system would.
     pub fn fill(&self, address: usize) {
         let page = address / PAGE * PAGE;
-        if self.faults.zero(page) != Went::Bytes(PAGE) {
+        if self.faults.zero(page) != Moved::Bytes(PAGE) {
             self.faults.wake(page..page + PAGE);
         }
     }
 }
 
-/// The first is this process.
+/// What is guarded.
 #[derive(Default)]
 pub(crate) struct Registry {
+    /// This process first, then forked children.
     pub spaces: Vec<Space>,
-    /// Whoever reads the descriptors.
+    /// The thread that reads the descriptors.
     pub watch: Option<Watch>,
-    /// Guards whose pages somebody waits for, and which; the watching thread tells them.
+    /// Touched pages whose guards have not been told: the guard, and the address when it began.
     pub touched: Vec<(Arc<Guard>, usize)>,
 }
 
@@ -106,8 +107,8 @@ impl Registry {
             .find(|s| Arc::ptr_eq(&s.faults, faults))
     }
 
-    /// Notes what has happened to a process's memory.
-    pub fn note(&mut self, faults: &Arc<Faults>, event: Event) {
+    /// Applies an event to what is known of a process's memory.
+    pub fn apply(&mut self, faults: &Arc<Faults>, event: Event) {
         let Some(space) = self.space(faults) else {
             return;
         };
@@ -137,27 +138,28 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
     touched: Vec::new(),
 });
 
-/// What is guarded. Nobody touches a program's memory while holding this.
+/// Locks the registry. The holder must not touch the program's memory.
 pub(crate) fn registry() -> MutexGuard<'static, Registry> {
     let mut all = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
-    fork::note(&mut all);
+    fork::apply_read(&mut all);
     all
 }
 
-/// Makes guards of this kind possible in this process, with a thread that sleeps until somebody
-/// touches a guarded page. May be called again.
+/// Makes guards of this kind possible in this process. Starts a thread that sleeps until a guarded
+/// page is touched. May be called again.
 ///
-/// Errors: the system does not give what they need.
+/// # Errors
+/// The system does not give what guards need.
 pub fn available(kind: Kind) -> Result<(), Refusal> {
-    hear_of_forks()?;
-    let _no_fork = fork::none();
+    register_fork_handlers()?;
+    let _no_fork = fork::prevent();
     let mut all = registry();
     if kind == Kind::Protect {
         return protect::begin(&mut all);
     }
     if all.spaces.is_empty() {
         let faults = Arc::new(Faults::open()?);
-        fork::watch(Some(faults.clone()));
+        fork::set_userfaultfd(Some(faults.clone()));
         all.spaces.push(Space {
             faults,
             pieces: BTreeMap::new(),
@@ -166,26 +168,30 @@ pub fn available(kind: Kind) -> Result<(), Refusal> {
     Watch::start(&mut all)
 }
 
-/// Do guards stay in force in a forked child, until its data have come? If not, all have to end
-/// before a fork.
+/// Returns whether guards stay in force in a forked child until its data have come. If not, all
+/// guards must end before a fork.
 pub fn lasting() -> bool {
-    registry().spaces.first().is_some_and(|s| s.faults.forks)
+    registry()
+        .spaces
+        .first()
+        .is_some_and(|s| s.faults.reports_forks)
 }
 
 static BEFORE_FORK: Mutex<Option<fn()>> = Mutex::new(None);
 
-/// `end_all` ends all guards; it is called before a fork of a process whose child could not wait
-/// for its data. Once for a process.
+/// Sets the function that ends all guards before a fork, for a process whose children cannot wait
+/// for their data. To be called once in a process.
 ///
-/// Errors: no memory.
+/// # Errors
+/// There is no memory.
 pub fn settle_before_fork(end_all: fn()) -> Result<(), Refusal> {
     *BEFORE_FORK.lock().unwrap_or_else(PoisonError::into_inner) = Some(end_all);
-    hear_of_forks()
+    register_fork_handlers()
 }
 
-/// From here on this crate is told of forks. May be called again.
-fn hear_of_forks() -> Result<(), Refusal> {
-    static HEARS: Mutex<bool> = Mutex::new(false);
+/// Registers this crate's handlers of forks, once.
+fn register_fork_handlers() -> Result<(), Refusal> {
+    static REGISTERED: Mutex<bool> = Mutex::new(false);
     extern "C" fn before() {
         if !lasting() {
             let end_all = *BEFORE_FORK.lock().unwrap_or_else(PoisonError::into_inner);
@@ -193,34 +199,34 @@ fn hear_of_forks() -> Result<(), Refusal> {
                 end_all();
             }
         }
-        fork::begins();
+        fork::before();
     }
     extern "C" fn after() {
-        fork::over();
+        fork::after();
     }
     extern "C" fn in_child() {
-        fork::over_in_child();
+        fork::after_in_child();
         crate::arena::in_child();
     }
-    let mut hears = HEARS.lock().unwrap_or_else(PoisonError::into_inner);
-    if *hears {
+    let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    if *registered {
         return Ok(());
     }
     // SAFETY: the functions live as long as the library, which is never unloaded.
     if unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) } != 0 {
         return Err(Refusal::last("asking to be told of forks"));
     }
-    *hears = true;
+    *registered = true;
     Ok(())
 }
 
-/// Ends the thread and gives the descriptors back; no guard may be there. Forked children that
-/// still wait get what there is.
+/// Stops the watching thread and closes the descriptors. There must be no guard. Forked children
+/// that still wait get what there is.
 pub fn stop() {
     let watch = registry().watch.take();
     if let Some(watch) = watch {
         watch.stop();
     }
-    fork::watch(None);
+    fork::set_userfaultfd(None);
     registry().spaces.clear();
 }

@@ -1,17 +1,18 @@
-//! The area in which a guard's data land: as large as what is guarded, and lying alike in its
-//! pages.
+//! The shadow: memory in which a guard's data land. It is as large as what is guarded, with the
+//! same offset in pages and huge pages.
 
 use crate::{PAGE, Refusal};
 use std::ops::Range;
 
-/// A huge page: the shadow lies alike in these, so that they can move whole.
-const HUGE: usize = 2 << 20;
+/// Bytes of a huge page. The shadow has the program's offset in it, so that huge pages can move
+/// whole.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Own anonymous memory.
+/// Anonymous memory of the library.
 pub(crate) struct Shadow {
     base: *mut libc::c_void,
     len: usize,
-    /// To be added to a guarded address (wrapping).
+    /// Difference between a guarded address and its address in the shadow (wrapping).
     pub delta: usize,
 }
 
@@ -21,11 +22,11 @@ unsafe impl Send for Shadow {}
 unsafe impl Sync for Shadow {}
 
 impl Shadow {
-    /// For the pages that `span` touches.
+    /// Maps a shadow of the pages that `span` touches.
     pub fn of(span: &Range<usize>) -> Result<Shadow, Refusal> {
         let first = span.start / PAGE * PAGE;
         let bytes = span.end.next_multiple_of(PAGE) - first;
-        let len = bytes + HUGE;
+        let len = bytes + HUGE_PAGE_BYTES;
         let (rights, flags) = (
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
@@ -36,7 +37,7 @@ impl Shadow {
             return Err(Refusal::last("mapping memory for data under way"));
         }
         let start = base as usize;
-        let shift = first.wrapping_sub(start) % HUGE;
+        let shift = first.wrapping_sub(start) % HUGE_PAGE_BYTES;
         Ok(Shadow {
             base,
             len,

@@ -5,12 +5,18 @@ use std::io::{Error, Result};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+/// UFFD_API of the kernel's interface.
 const API: u64 = 0xaa;
+/// UFFD_FEATURE_EVENT_FORK.
 const EVENT_FORK: u64 = 1 << 1;
-const EVENTS: u64 = 1 << 2 | 1 << 3 | 1 << 6; // REMAP, REMOVE, UNMAP
-const EXACT: u64 = 1 << 11; // the address that was touched, not its page's
+/// UFFD_FEATURE_EVENT_REMAP, _REMOVE and _UNMAP.
+const EVENTS: u64 = 1 << 2 | 1 << 3 | 1 << 6;
+/// UFFD_FEATURE_EXACT_ADDRESS: the touched address instead of its page's.
+const EXACT: u64 = 1 << 11;
+/// UFFD_FEATURE_MOVE.
 const MOVE: u64 = 1 << 16;
 
+/// Requests of ioctl_userfaultfd(2).
 const IOC_NEW: u64 = 0xaa00;
 const IOC_API: u64 = 0xc018_aa3f;
 const IOC_REGISTER: u64 = 0xc020_aa00;
@@ -20,29 +26,29 @@ const IOC_COPY: u64 = 0xc028_aa03;
 const IOC_ZEROPAGE: u64 = 0xc020_aa04;
 const IOC_MOVE: u64 = 0xc028_aa05;
 
-/// What is read from a descriptor at a time.
+/// A message as it is read from a userfaultfd.
 pub(crate) type Message = [u64; 4];
 
-/// What a userfaultfd tells.
+/// An event of a userfaultfd.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// Somebody has touched a missing page, and waits.
+    /// A thread has touched a missing page at this address, and waits.
     Fault(usize),
-    /// A fork: the child's own descriptor.
+    /// A fork. The descriptor is the child's own userfaultfd.
     Fork(OwnedFd),
-    /// mremap has moved so many bytes.
+    /// mremap has moved `len` bytes.
     Remap { from: usize, to: usize, len: usize },
-    /// What these held is dropped (madvise).
+    /// The contents of these pages are dropped (madvise).
     Remove(Range<usize>),
-    /// These are no longer mapped.
+    /// These pages are no longer mapped.
     Unmap(Range<usize>),
 }
 
 /// A userfaultfd: this process's, or a forked child's.
 pub(crate) struct Faults {
     fd: OwnedFd,
-    /// It tells of forks.
-    pub(crate) forks: bool,
+    /// It reports forks.
+    pub(crate) reports_forks: bool,
 }
 
 impl AsRawFd for Faults {
@@ -51,23 +57,23 @@ impl AsRawFd for Faults {
     }
 }
 
-/// How a move or copy went.
+/// The outcome of moving or copying pages.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Went {
-    /// So many bytes, at least a page.
+pub(crate) enum Moved {
+    /// This many bytes were moved, at least a page.
     Bytes(usize),
-    /// Not now: an event waits to be read, or a page is in use for a moment.
-    Later,
+    /// Try again: an event waits to be read, or a page is in use for a moment.
+    Again,
     /// There is a page already.
-    There,
-    /// Not here.
-    No,
+    Exists,
+    /// Not possible.
+    Refused,
 }
 
 impl Faults {
-    /// This process's.
+    /// Opens this process's userfaultfd.
     pub fn open() -> std::result::Result<Faults, Refusal> {
-        let mut wanted = MOVE | EXACT | EVENTS | EVENT_FORK;
+        let mut features = MOVE | EXACT | EVENTS | EVENT_FORK;
         loop {
             let fd = new().map_err(|cause| Refusal::System {
                 attempted: "asking for a userfaultfd that also sees the system's own accesses \
@@ -75,17 +81,17 @@ impl Faults {
                                 /dev/userfaultfd)",
                 cause,
             })?;
-            let mut api = [API, wanted, 0u64];
+            let mut api = [API, features, 0u64];
             match ioctl(&fd, IOC_API, &raw mut api) {
                 Ok(()) => {
                     return Ok(Faults {
                         fd,
-                        forks: wanted & EVENT_FORK != 0,
+                        reports_forks: features & EVENT_FORK != 0,
                     });
                 }
-                // Without the right to follow children, the program's forks are waited for.
-                Err(e) if e.raw_os_error() == Some(libc::EPERM) && wanted & EVENT_FORK != 0 => {
-                    wanted &= !EVENT_FORK;
+                // Without the right to follow children, all guards end before a fork.
+                Err(e) if e.raw_os_error() == Some(libc::EPERM) && features & EVENT_FORK != 0 => {
+                    features &= !EVENT_FORK;
                 }
                 Err(cause) => {
                     return Err(Refusal::System {
@@ -97,51 +103,55 @@ impl Faults {
         }
     }
 
-    /// A forked child's.
+    /// The userfaultfd of a forked child.
     pub fn of_child(fd: OwnedFd) -> Faults {
-        Faults { fd, forks: true }
+        Faults {
+            fd,
+            reports_forks: true,
+        }
     }
 
+    /// Reports touches of missing pages in this range.
     pub fn register(&self, pages: Range<usize>) -> Result<()> {
         let mut with = [pages.start as u64, pages.len() as u64, 1, 0];
         ioctl(&self.fd, IOC_REGISTER, &raw mut with)
     }
 
+    /// Reports nothing more of this range.
     pub fn unregister(&self, pages: Range<usize>) -> Result<()> {
         let mut with = [pages.start as u64, pages.len() as u64];
         ioctl(&self.fd, IOC_UNREGISTER, &raw mut with)
     }
 
-    /// Wakes whoever waits for one of these pages.
+    /// Wakes the threads that wait for one of these pages.
     pub fn wake(&self, pages: Range<usize>) {
         let mut with = [pages.start as u64, pages.len() as u64];
         let _ = ioctl(&self.fd, IOC_WAKE, &raw mut with);
     }
 
-    /// Moves pages within this process, wakes whoever waits for them.
-    pub fn shift(&self, from: usize, to: usize, len: usize) -> Went {
+    /// Moves pages within this process, and wakes the threads that wait for them.
+    pub fn shift(&self, from: usize, to: usize, len: usize) -> Moved {
         let mut with = [to as u64, from as u64, len as u64, 0, 0];
         let result = ioctl(&self.fd, IOC_MOVE, &raw mut with);
-        went(result, with[4], len)
+        outcome(result, with[4], len)
     }
 
-    /// Puts a copy of this process's memory into missing pages of the process that the descriptor
-    /// is of.
-    pub fn copy(&self, from: usize, to: usize, len: usize) -> Went {
+    /// Copies memory of this process into missing pages of the descriptor's process.
+    pub fn copy(&self, from: usize, to: usize, len: usize) -> Moved {
         let mut with = [to as u64, from as u64, len as u64, 0, 0];
         let result = ioctl(&self.fd, IOC_COPY, &raw mut with);
-        went(result, with[4], len)
+        outcome(result, with[4], len)
     }
 
-    /// A page of zeros where one is missing, as if nobody watched it.
-    pub fn zero(&self, page: usize) -> Went {
+    /// Puts a page of zeros where one is missing, as the system would.
+    pub fn zero(&self, page: usize) -> Moved {
         let mut with = [page as u64, PAGE as u64, 0, 0];
         let result = ioctl(&self.fd, IOC_ZEROPAGE, &raw mut with);
-        went(result, with[3], PAGE)
+        outcome(result, with[3], PAGE)
     }
 
-    /// Reads the next events into `messages`. Returns how many; none if there are none now, or no
-    /// room. Allocates nothing.
+    /// Reads the next messages. Returns their number, which is zero if there are none now or there
+    /// is no room. Allocates nothing.
     pub fn read(&self, messages: &mut [Message]) -> usize {
         let room = size_of_val(messages);
         // SAFETY: the slice has room for so many bytes.
@@ -149,7 +159,7 @@ impl Faults {
         usize::try_from(got).unwrap_or(0) / size_of::<Message>()
     }
 
-    /// What a message says. Once only for each: with a fork's goes its descriptor.
+    /// Decodes a message. Only once for each: the event of a fork owns its descriptor.
     pub fn event(message: &Message) -> Option<Event> {
         let (a, b, c) = (
             message[1] as usize,
@@ -171,7 +181,7 @@ impl Faults {
         })
     }
 
-    /// The next events; none if there are none now.
+    /// Reads the next events, if there are any.
     pub fn events(&self) -> Vec<Event> {
         let mut messages = [[0; 4]; 16];
         let count = self.read(&mut messages);
@@ -208,22 +218,25 @@ fn ioctl<T>(fd: &OwnedFd, request: u64, with: *mut T) -> Result<()> {
     }
 }
 
-fn went(result: Result<()>, moved: u64, len: usize) -> Went {
+fn outcome(result: Result<()>, moved: u64, len: usize) -> Moved {
     match result {
-        Ok(()) => Went::Bytes(len),
-        Err(_) if (moved as i64) > 0 => Went::Bytes(moved as usize),
+        Ok(()) => Moved::Bytes(len),
+        Err(_) if (moved as i64) > 0 => Moved::Bytes(moved as usize),
         Err(e) => match e.raw_os_error() {
-            Some(libc::EAGAIN) => Went::Later,
-            Some(libc::EEXIST) => Went::There,
-            _ => Went::No,
+            Some(libc::EAGAIN) => Moved::Again,
+            Some(libc::EEXIST) => Moved::Exists,
+            _ => Moved::Refused,
         },
     }
 }
 
-/// Makes all these pages be there, each the process's own.
+/// MADV_POPULATE_WRITE of madvise(2).
+const MADV_POPULATE_WRITE: i32 = 23;
+
+/// Populates these pages, each with the process's own (MADV_POPULATE_WRITE).
 pub(crate) fn populate(pages: &Range<usize>) -> Result<()> {
     // SAFETY: touches the pages as a write would, and changes nothing.
-    match unsafe { libc::madvise(pages.start as *mut _, pages.len(), 23) } {
+    match unsafe { libc::madvise(pages.start as *mut _, pages.len(), MADV_POPULATE_WRITE) } {
         0 => Ok(()),
         _ => Err(Error::last_os_error()),
     }
@@ -244,7 +257,7 @@ pub(crate) fn futex_wait(word: &std::sync::atomic::AtomicU32, seen: u32) {
     };
 }
 
-/// Wakes all who sleep on the word.
+/// Wakes all threads that sleep on the word.
 pub(crate) fn futex_wake(word: &std::sync::atomic::AtomicU32) {
     let flags = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: only the address is used.

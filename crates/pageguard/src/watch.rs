@@ -1,4 +1,4 @@
-//! The thread that hears of touched pages and of changes to the address space.
+//! The watching thread: it reads events of touched pages and of changes to the address space.
 
 use crate::Refusal;
 use crate::fork;
@@ -10,18 +10,24 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 /// Bytes of the thread's stack.
-const STACK: usize = 128 * 1024;
+const STACK_BYTES: usize = 128 * 1024;
 
-/// The thread, and the pipe that wakes it.
+/// Written to the pipe: the thread ends.
+const STOP: u64 = 0;
+/// Written to the pipe: the thread looks again which descriptors there are. No address is 1.
+const NUDGE: u64 = 1;
+
+/// The watching thread, and the pipe that wakes it.
 pub(crate) struct Watch {
     thread: JoinHandle<()>,
-    /// Addresses, 8 bytes each: touched, as a signal handler says; 0: end.
-    pub tell: OwnedFd,
+    /// Where addresses are written, 8 bytes each: one that a signal handler has seen touched, or
+    /// one of [`STOP`] and [`NUDGE`].
+    pub pipe: OwnedFd,
 }
 
 impl Watch {
-    /// Starts it unless it is there. No fork may begin meanwhile ([`fork::none`]): a thread that is
-    /// not yet itself needs memory, and hears of nothing.
+    /// Starts the thread, once. No fork may begin meanwhile ([`fork::prevent`]): a thread that
+    /// starts needs memory, and reads no events.
     pub fn start(all: &mut Registry) -> Result<(), Refusal> {
         if let Some(watch) = &all.watch {
             watch.nudge();
@@ -33,44 +39,48 @@ impl Watch {
             return Err(Refusal::last("making a pipe"));
         }
         // SAFETY: new descriptors, owned by nobody else.
-        let [hear, tell] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+        let [read_end, write_end] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
         let (here, started) = mpsc::channel();
-        let begun = ferry_job::start_thread("guard", STACK, move || {
+        let begun = ferry_job::start_thread("guard", STACK_BYTES, move || {
             let _ = here.send(());
             drop(here);
-            run(&hear);
+            run(&read_end);
         });
         let thread = begun.map_err(|cause| Refusal::System {
             attempted: "starting the thread that watches guarded pages",
             cause,
         })?;
         let _ = started.recv();
-        all.watch = Some(Watch { thread, tell });
+        all.watch = Some(Watch {
+            thread,
+            pipe: write_end,
+        });
         Ok(())
     }
 
-    /// Tells it of an address.
-    fn say(&self, address: u64) {
+    /// Writes an address to the pipe.
+    fn write(&self, address: u64) {
         let bytes = address.to_ne_bytes();
         // SAFETY: writes from an array of so many bytes.
-        unsafe { libc::write(self.tell.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
+        unsafe { libc::write(self.pipe.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
     }
 
-    /// Ends it.
+    /// Stops the thread.
     pub fn stop(self) {
-        self.say(0);
-        // It does not panic: where it would, the whole process ends.
+        self.write(STOP);
+        // The thread does not panic: the whole process would end.
         let _ = self.thread.join();
     }
 
-    /// Has it look again which descriptors there are.
+    /// Has the thread look again which descriptors there are.
     pub fn nudge(&self) {
-        self.say(1); // nobody's
+        self.write(NUDGE);
     }
 }
 
-fn run(hear: &OwnedFd) {
-    let mut awake = fork::wake_up();
+/// The thread's loop.
+fn run(pipe: &OwnedFd) {
+    let mut awake = fork::stay_awake();
     loop {
         let mut all = registry();
         let sources: Vec<Arc<Faults>> = all.spaces.iter().map(|s| s.faults.clone()).collect();
@@ -85,51 +95,53 @@ fn run(hear: &OwnedFd) {
             revents: 0,
         };
         let mut fds: Vec<_> = sources.iter().map(|f| poll(f.as_raw_fd())).collect();
-        fds.push(poll(hear.as_raw_fd()));
+        fds.push(poll(pipe.as_raw_fd()));
         drop(awake);
         // SAFETY: the array has as many entries as it says.
         unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as u64, -1) };
-        awake = fork::wake_up();
+        awake = fork::stay_awake();
         for (faults, fd) in sources.iter().zip(&fds) {
             if fd.revents & libc::POLLIN != 0 {
-                hear_of(faults);
+                read_events(faults);
             } else if fd.revents != 0 {
                 // The child has ended.
                 forget(faults);
             }
         }
-        if fds[sources.len()].revents != 0 && !listen(hear) {
+        if fds[sources.len()].revents != 0 && !read_pipe(pipe) {
             return;
         }
     }
 }
 
-/// What signal handlers have said. False: the end.
-fn listen(hear: &OwnedFd) -> bool {
-    let mut said = [0u64; 32];
-    let room = size_of_val(&said);
+/// Reads what signal handlers have written. Returns false if the thread is to end.
+fn read_pipe(pipe: &OwnedFd) -> bool {
+    let mut addresses = [0u64; 32];
+    let room = size_of_val(&addresses);
     // SAFETY: the array has room for so many bytes.
-    let got = unsafe { libc::read(hear.as_raw_fd(), said.as_mut_ptr().cast(), room) };
-    for &address in &said[..usize::try_from(got).unwrap_or(0) / 8] {
-        match address as usize {
-            0 => return false,
-            1 => {}
-            address => crate::protect::touched(address),
+    let got = unsafe { libc::read(pipe.as_raw_fd(), addresses.as_mut_ptr().cast(), room) };
+    for &address in &addresses[..usize::try_from(got).unwrap_or(0) / 8] {
+        match address {
+            STOP => return false,
+            NUDGE => {}
+            address => crate::protect::touched(address as usize),
         }
     }
     true
 }
 
-/// Reads what there is to hear and notes it. Memory may change from the moment on at which an event
-/// is read, so nobody may put pages back between that and what is noted of it here: both happen
-/// with the registry.
-fn hear_of(faults: &Arc<Faults>) {
+/// Reads events and applies them to the registry.
+///
+/// The program's memory may change as soon as an event has been read. So no pages may be put back
+/// before the registry knows of it: both happen under the registry's lock.
+fn read_events(faults: &Arc<Faults>) {
     let mut all = registry();
     for event in faults.events() {
-        all.note(faults, event);
+        all.apply(faults, event);
     }
 }
 
+/// Forgets a child that has ended.
 fn forget(faults: &Arc<Faults>) {
     let mut all = registry();
     let own = all

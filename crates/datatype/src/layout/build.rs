@@ -1,4 +1,4 @@
-//! Making a layout from a type map, with neighbours merged on the way.
+//! Building a layout from a type map. Neighbouring runs are merged.
 
 use super::{Node, Parts, Placed, Runs};
 use crate::Datatype;
@@ -18,7 +18,7 @@ impl Datatype {
         }
         match self.expansion() {
             Expansion::Leaf(basic) => {
-                // Only a pair with padding in its middle is no single run.
+                // Only a pair with padding in its middle is more than one run.
                 let index_at = basic.form().index_offset() as i64;
                 let crate::Form::Pair(value, index) = basic.form() else {
                     return Placed::EMPTY;
@@ -56,7 +56,7 @@ fn block_of(block: i64, old: &Datatype) -> Placed {
     repeat(old.layout().clone(), block, old.extent())
 }
 
-/// `count` times `one`, `stride` bytes from one to the next.
+/// `count` copies of `one`, `stride` bytes from one to the next.
 pub(super) fn repeat(one: Placed, count: i64, stride: i64) -> Placed {
     let Placed { at, node } = one;
     let count = count.max(0) as u64;
@@ -107,10 +107,10 @@ pub(super) fn repeat(one: Placed, count: i64, stride: i64) -> Placed {
     Placed { at, node }
 }
 
-/// Things one after the other in packed order.
+/// Builds a list of nodes in packed order.
 #[derive(Default)]
 struct List {
-    /// As long as all are runs, only these.
+    /// The runs, as long as all nodes are runs.
     runs: Vec<(i64, u64)>,
     parts: Vec<Placed>,
 }
@@ -168,12 +168,12 @@ fn ends(sizes: impl Iterator<Item = u64>) -> Box<[u64]> {
         .collect()
 }
 
-/// Patterns of at most so many runs are looked for.
+/// Most runs of a pattern that is looked for.
 const PERIOD: usize = 12;
-/// A stretch of fewer runs than this is not worth a node of its own.
+/// Least number of runs that are worth a node of their own.
 const STRETCH: usize = 64;
 
-/// The runs, with those in a regular pattern as repetitions.
+/// Makes nodes of the runs. Runs in a regular pattern become repetitions.
 fn runs(list: &[(i64, u64)]) -> Placed {
     let mut parts = Vec::new();
     let (mut done, mut i) = (0, 0);
@@ -183,7 +183,7 @@ fn runs(list: &[(i64, u64)]) -> Placed {
             .max_by_key(|&(period, len)| (len, PERIOD - period))
             .unwrap_or((1, 0));
         if len < STRETCH {
-            // Where a short pattern breaks off a long one may begin.
+            // A long pattern may begin where a short one ends.
             i += (len / 2).max(1);
             continue;
         }
@@ -201,8 +201,8 @@ fn runs(list: &[(i64, u64)]) -> Placed {
     all.finish()
 }
 
-/// How many runs from the first on are whole repetitions of the first `period`, each as far from
-/// the one before; 0 if they could not be moved one field after the other.
+/// Number of runs at the front that are whole repetitions of the first `period` runs at equal
+/// distances. 0 if they could not be moved field by field.
 fn regular(list: &[(i64, u64)], period: usize) -> usize {
     let Some(&(second, _)) = list.get(period) else {
         return 0;

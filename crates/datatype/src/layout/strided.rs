@@ -1,11 +1,11 @@
-//! Copying equal blocks at equal distances, and other regular patterns: the loops where derived
-//! datatypes spend their time.
+//! Copying equal blocks at equal distances, and other regular patterns. Derived datatypes spend
+//! their time in these loops.
 //!
-//! Each loop exists once for every common block size, as a constant, so that a block is a move or
-//! two and no call of memcpy.
+//! Each loop exists once for every common block size, as a constant. A block is then a move or two
+//! instead of a call of memcpy.
 
-/// The loop `$f` for blocks of `$block` bytes: with the size as a constant `N`, or with `N` 0 for
-/// other sizes.
+/// Calls the loop `$f` for blocks of `$block` bytes, with the size as the constant `N`. `N` is 0
+/// for other sizes.
 macro_rules! sized {
     ($block:expr, $f:ident($($arg:expr),*)) => {
         match $block {
@@ -24,9 +24,9 @@ macro_rules! sized {
     };
 }
 
-/// Blocks in memory: the first, and the bytes from one to the next.
+/// Blocks to read: address of the first, and bytes from one to the next.
 pub(super) type From = (*const u8, isize);
-/// The same, for writing.
+/// Blocks to write: address of the first, and bytes from one to the next.
 pub(super) type To = (*mut u8, isize);
 
 /// Copies `count` blocks of `block` bytes.
@@ -55,8 +55,7 @@ unsafe fn steps<const N: usize>(
     }
 }
 
-/// Copies blocks of `block` bytes at the places `at`, counted from `base`, one after the other to
-/// `to`.
+/// Copies blocks of `block` bytes from the offsets `at` from `base` to one run at `to`.
 ///
 /// # Safety
 /// All blocks must be readable and `at.len() * block` bytes at `to` writable, without overlap
@@ -77,7 +76,7 @@ unsafe fn gather<const N: usize>(base: *const u8, at: &[i64], mut to: *mut u8, b
     }
 }
 
-/// The other way round: from one run at `from` to blocks at the places `at`.
+/// Copies blocks of `block` bytes from one run at `from` to the offsets `at` from `base`.
 ///
 /// # Safety
 /// As for [`gather_blocks`].
@@ -97,13 +96,12 @@ unsafe fn scatter<const N: usize>(mut from: *const u8, base: *mut u8, at: &[i64]
     }
 }
 
-/// At most so many columns are taken together where they lie side by side: as many doubles as a
-/// cache line holds.
+/// Most neighbouring columns that are copied together: the number of doubles in a cache line.
 pub(super) const COLUMNS_MAX: u64 = 8;
 
-/// Copies `columns` columns of `rows` blocks from one table to another, row by row: each cache line
-/// is touched once, not once for every column. `apart`: bytes from one column to the next in `from`
-/// and in `to`.
+/// Copies `columns` columns of `rows` blocks from one table to another, row by row. Each cache line
+/// is touched once instead of once for every column. `apart`: bytes from one column to the next in
+/// `from` and in `to`.
 ///
 /// # Safety
 /// All blocks of `from` must be readable and those of `to` writable, `block` bytes each, without
@@ -166,7 +164,7 @@ unsafe fn some_columns<const N: usize>(
     }
 }
 
-/// Copies a run, which is often short: then without a call of memcpy.
+/// Copies a run. A short one needs no call of memcpy.
 ///
 /// # Safety
 /// As for `copy_nonoverlapping`.
@@ -199,7 +197,7 @@ unsafe fn ends<const N: usize>(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// A block of `N` bytes; if `N` is 0, of `block` bytes.
+/// Copies a block of `N` bytes, or of `block` bytes if `N` is 0.
 ///
 /// # Safety
 /// As for `copy_nonoverlapping`.
