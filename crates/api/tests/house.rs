@@ -1,6 +1,6 @@
 //! The rules between the floors (docs/architecture.md), held against manifests and sources.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -454,6 +454,83 @@ fn launch_depends_downwards() {
             ("signals", &[]),
         ],
     );
+}
+
+#[test]
+fn device_depends_downwards() {
+    let layers: &[(&str, &[&str])] = &[
+        (
+            "device",
+            &["progress", "protocol", "queue", "matching", "base"],
+        ),
+        (
+            "node",
+            &["progress", "protocol", "queue", "matching", "base"],
+        ),
+        ("progress", &["protocol", "queue", "matching", "base"]),
+        ("protocol", &["queue", "matching", "base"]),
+        ("queue", &["matching", "base"]),
+        ("matching", &["base"]),
+        ("base", &[]),
+    ];
+    check_layers("device", layers);
+    let root = crates().join("device/src");
+    for entry in fs::read_dir(root).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let known = layers.iter().any(|l| l.0 == name) || name == "lib.rs";
+        assert!(known, "device/src/{name} is in no layer");
+    }
+    // Files whose imports may close a circle. This list only shrinks.
+    let exempt = [
+        // The engine has the state of each protocol, and each protocol sends through the engine.
+        "protocol::engine",
+    ];
+    check_circles("device", 4, &exempt);
+}
+
+/// At most `files_max` files of a crate use each other in a circle, and these lie in one folder. What
+/// the files of `exempt` use does not count.
+fn check_circles(name: &str, files_max: usize, exempt: &[&str]) {
+    let mut imports = imports(name);
+    imports.retain(|i| !exempt.contains(&i.module.join("::").as_str()));
+    let modules: BTreeSet<&[String]> = imports.iter().map(|i| &i.module[..]).collect();
+    // Of each file, the files that it uses: the longest module that begins the path.
+    let mut used: BTreeMap<&[String], BTreeSet<&[String]>> = BTreeMap::new();
+    for import in &imports {
+        let file = (1..=import.path.len())
+            .rev()
+            .find_map(|n| modules.get(&import.path[..n]));
+        if let Some(file) = file {
+            used.entry(&import.module[..]).or_default().insert(file);
+        }
+    }
+    let reach = |from: &[String]| {
+        let (mut seen, mut next) = (BTreeSet::new(), vec![from.to_vec()]);
+        while let Some(file) = next.pop() {
+            for file in used.get(&file[..]).into_iter().flatten() {
+                if seen.insert(file.to_vec()) {
+                    next.push(file.to_vec());
+                }
+            }
+        }
+        seen
+    };
+    let reached: BTreeMap<&[String], _> = modules.iter().map(|m| (*m, reach(m))).collect();
+    for (file, from_here) in &reached {
+        let circle: Vec<String> = from_here
+            .iter()
+            .filter(|other| reached.get(&other[..]).is_some_and(|r| r.contains(*file)))
+            .map(|other| other.join("::"))
+            .collect();
+        let folders: BTreeSet<_> = circle.iter().map(|f| f.rsplit_once("::")).collect();
+        let folders: BTreeSet<_> = folders.iter().map(|f| f.map(|f| f.0)).collect();
+        assert!(
+            circle.len() <= files_max && folders.len() <= 1,
+            "{name} has a circle of {} files: {}",
+            circle.len(),
+            circle.join(", ")
+        );
+    }
 }
 
 #[test]

@@ -1,21 +1,54 @@
 //! What MPICH calls the ADI: matching, eager and rendezvous protocols, the progress engine, and
 //! waiting without burning a core.
 //!
-//! The device knows processes ([`ProcId`]), match keys and bytes. It never hears of communicators or
-//! datatypes.
+//! The device knows processes ([`ProcId`]), match keys and bytes. It knows neither communicators
+//! nor datatypes. Each folder uses only those below it (`crates/api/tests/house.rs` checks it):
 //!
 //! ```text
-//! device       what the floor above calls: send, receive, probe, cancel, progress
-//! ├ protocol   eager, RTS and CTS, speculative rendezvous, deferred receives, single copy, zero copy
-//! ├ progress   waiting, the lock, the progress thread, ranks that share cores
+//! device       what the floor above calls: send, receive, probe, cancel, completions
 //! ├ node       boards in shared memory, for collectives within a node
-//! ├ matching   posted and unexpected queues
+//! ├ progress   the progress engine, waiting, the lock, the progress thread, core sharing
+//! ├ protocol   eager, rendezvous, speculative, deferred, single copy, zero copy, streams
 //! ├ queue      messages that wait for room on their transport
-//! └ base       match keys, buffers, requests, active-message headers
+//! ├ matching   posted and unexpected queues
+//! └ base       match keys, buffers, requests, headers of active messages, counters
+//!
+//!   Device ── Worker ─┬─ Transports       (crate ferry-transport)
+//!                     └─ Engine           requests, queues, the state of each protocol
+//! ```
+//!
+//! A process that sends a message to itself:
+//!
+//! ```
+//! use ferry_device::{
+//!     ContextId, Key, Pattern, SendMode, Sink, Source, Tags, WaitingFor, device, start, wait,
+//! };
+//! use ferry_job::{RankStatus, RankInfo};
+//!
+//! // A job of one rank, without a launcher.
+//! let status: &RankStatus = Box::leak(Box::default());
+//! let rank_info = RankInfo::on_one_host(0, 1, "here");
+//! start(&rank_info, None, None, status, false, false)?;
+//!
+//! let context = ContextId::WORLD;
+//! let (data, mut room) = (*b"hello", [0; 5]);
+//! let pattern = Pattern { context, source: Some(0), tag: Tags::one(7) };
+//! let sink = Sink::Bytes { ptr: room.as_mut_ptr(), cap: room.len() };
+//! // SAFETY: nobody touches `room` until the receive is complete.
+//! let receive = unsafe { device().receive(pattern, sink) };
+//!
+//! let key = Key { context, source: 0, tag: 7 };
+//! let source = Source::Bytes { ptr: data.as_ptr(), len: data.len() };
+//! // SAFETY: `data` does not change until the send is complete.
+//! let send = unsafe { device().send(0, key, source, SendMode::Standard) };
+//! assert!(send.is_none(), "it is complete");
+//!
+//! let completion = wait(receive, &WaitingFor::SEVERAL);
+//! assert_eq!((completion.received, &room), (5, b"hello"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod base;
-mod counters;
 mod device;
 mod matching;
 mod node;
@@ -23,23 +56,25 @@ mod progress;
 mod protocol;
 mod queue;
 
-/// What `tests/loom.rs` replaces.
+/// The atomics of the library, which `tests/loom.rs` replaces.
 mod atomic {
     pub use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 }
 
 pub use base::buffer::{Layout, Sink, Source};
+pub use base::counters::{COUNTERS, Count, Counters, HasDevice, TRANSPORT_NAMES, Traffic};
 pub use base::key::{ContextId, Envelope, Key, Pattern, ProcId, Tags};
-pub use base::request::{Completion, Fault, ReqId};
-pub use counters::{COUNTERS, Count, Counters, TRANSPORT_NAMES, Traffic};
-pub use device::{Background, Capabilities, Device, SendMode, Unreceived};
+pub use base::request::{Completion, Fault, ReqId, SendMode};
+pub use device::{Capabilities, Unreceived, finish};
 pub use ferry_transport::connected::REFUSED;
 pub use ferry_transport::model::{is_modelled, virtual_time};
 pub use ferry_transport::shm::{READ_MIN_ADAPTIVE, read_min, set_read_min};
 pub use node::counter_board::{CounterBoardGroup, SLOT_MAX_BYTES};
 pub use node::flat_board::{FlatBoardGroup, MARK_BITS, POST_MAX_BYTES};
+pub use progress::background::Background;
 pub use progress::core_sharing::yield_after_barrier;
-pub use progress::lock::{DeviceGuard, device, enable_progress_thread, finish, is_alone, start};
+pub use progress::device::Device;
+pub use progress::lock::{DeviceGuard, device, enable_progress_thread, is_alone, start};
 pub use progress::test_backoff::poll_once;
 pub use progress::thread::{
     has_progress_thread, start_progress_thread, stop_progress_thread, wake_progress_thread,

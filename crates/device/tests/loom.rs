@@ -4,9 +4,9 @@
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p ferry-device --test loom`
 //!
 //! The bell's word and what a polling thread makes of a ring are the library's own code; who
-//! sleeps, the device's lock and what is done under it are modelled here after `progress/thread.rs` and
-//! the transport's `control.rs`. Whoever is not woken sleeps for ever, and a thread that
-//! polls and does not hear polls for ever: loom finds both.
+//! sleeps, the device's lock and what is done under it are modelled here after `progress/thread.rs`
+//! and the transport's `control.rs`. Whoever is not woken sleeps for ever, and a thread that polls
+//! and does not hear polls for ever: loom finds both.
 #![cfg(loom)]
 #![allow(dead_code)]
 
@@ -26,7 +26,7 @@ use loom::sync::atomic::fence;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use std::sync::Arc;
-use thread_flags::{Asking, Heard};
+use thread_flags::{Heard, ThreadFlags};
 
 fn check(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -76,7 +76,7 @@ struct Process {
     armed: AtomicU32,
     /// Messages that peers have brought so far.
     came: AtomicU32,
-    asking: Asking,
+    asking: ThreadFlags,
     device: Mutex<Device>,
 }
 
@@ -99,7 +99,7 @@ fn process() -> Arc<Process> {
         },
         armed: AtomicU32::new(0),
         came: AtomicU32::new(0),
-        asking: Asking {
+        asking: ThreadFlags {
             waiting: AtomicU32::new(0),
             asked: AtomicBool::new(false),
         },

@@ -2,11 +2,23 @@
 
 use crate::base::buffer::{Sink, Source};
 use crate::base::key::{ContextId, Envelope, ProcId};
-use crate::matching::Unexpected;
-use crate::protocol::select::Measured;
+use crate::base::message::Unexpected;
+use crate::base::path::Sample;
 
-/// An operation under way in the device. It stays valid until [`Device::take`](crate::Device::take)
-/// has returned its completion.
+/// When a send is complete (MPI 5.0 §3.4), and what goes first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendMode {
+    /// When the buffer may be used again.
+    Standard,
+    /// When, besides, the receive has matched.
+    Synchronous,
+    /// As `Standard`. Besides, the edges of a large message go before its RTS, for a receiver that
+    /// defers its receives. Only for peers with [`streams`](crate::Capabilities::streams).
+    StandardWithEdges,
+}
+
+/// An operation of the device. It is valid until [`Device::take`](crate::Device::take) has returned
+/// its completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct ReqId(pub(crate) u32);
 
@@ -52,7 +64,8 @@ pub enum Fault {
         /// Bytes that fit.
         room: u64,
     },
-    /// The transport could not carry the message; [`last_failure`](crate::last_failure) says what broke it.
+    /// The transport could not carry the message; [`last_failure`](crate::last_failure) says what
+    /// broke it.
     #[error("the transport failed")]
     Transport,
 }
@@ -61,53 +74,53 @@ pub enum Fault {
 pub(crate) enum Operation {
     /// The slot is free.
     Free,
-    /// A send that waits for room on its wire.
+    /// An eager send that waits for room on its transport.
     SendQueued { source: Source },
-    /// A synchronous send whose receiver has yet to match.
-    SendWaiting { to: ProcId },
-    /// A send of a message that is too large to be put on its wire as a whole.
+    /// A synchronous eager send that waits for FIN.
+    SendSync { to: ProcId },
+    /// A send by rendezvous or speculative rendezvous.
     SendLarge {
         to: ProcId,
         source: Source,
-        asked: Asked,
+        cts: Cts,
     },
-    /// A receive; `stream`: its message comes piece by piece.
+    /// A receive. `stream` is there once its message arrives in parts.
     Receive {
         context: ContextId,
         sink: Sink,
         stream: Option<Box<Stream>>,
     },
-    /// A message that a matched probe has taken.
+    /// A message that a matched probe has taken out of the unexpected queue.
     Message(Box<Unexpected>),
-    /// It could not even be started.
+    /// A send that no transport has accepted.
     Failed,
 }
 
-/// Does the receiver of a large message ask for it piece by piece?
+/// Whether the receiver of a large message has sent CTS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Asked {
-    /// It may; it has been told of the message.
-    NotYet,
-    /// It has.
-    Yes,
-    /// It need not, and cannot: the message goes at once.
-    Needless,
+pub(crate) enum Cts {
+    /// The RTS has gone, the CTS has not come.
+    Awaited,
+    /// It has come.
+    Received,
+    /// The message is speculative: there is no CTS.
+    NotNeeded,
 }
 
-/// A message that comes piece by piece.
+/// A message that arrives in parts.
 pub(crate) struct Stream {
     pub from: ProcId,
-    /// Bytes that have come.
-    pub got: u64,
-    /// If how long they take says something.
-    pub measured: Option<Measured>,
+    /// Bytes that have arrived.
+    pub received: u64,
+    /// The measurement of which the message is a part.
+    pub sample: Option<Sample>,
 }
 
 struct Slot {
     operation: Operation,
     done: bool,
     detached: bool,
-    pressing: bool,
+    urgent: bool,
     completion: Completion,
 }
 
@@ -118,9 +131,9 @@ pub(crate) struct Requests {
     started: u64,
     completed: u64,
     /// Large sends under way.
-    large: usize,
-    /// Operations marked by [`Requests::press`] that are under way.
-    pressing: usize,
+    large_sends: usize,
+    /// Operations under way that [`Requests::mark_urgent`] has marked.
+    urgent: usize,
 }
 
 impl Requests {
@@ -130,27 +143,26 @@ impl Requests {
             free: Vec::new(),
             started: 0,
             completed: 0,
-            large: 0,
-            pressing: 0,
+            large_sends: 0,
+            urgent: 0,
         }
     }
 
     #[inline]
     pub fn insert(&mut self, operation: Operation) -> ReqId {
         self.started += 1;
-        self.large += usize::from(matches!(operation, Operation::SendLarge { .. }));
+        self.large_sends += usize::from(matches!(operation, Operation::SendLarge { .. }));
         let Some(at) = self.free.pop() else {
             self.slots.push(Slot {
                 operation,
                 done: false,
                 detached: false,
-                pressing: false,
+                urgent: false,
                 completion: Completion::EMPTY,
             });
             return ReqId(self.slots.len() as u32 - 1);
         };
-        // Field by field: what is put together elsewhere and then moved as a whole waits for its
-        // stores.
+        // Field by field: moving a whole slot that was just written stalls on its stores.
         let slot = &mut self.slots[at as usize];
         slot.operation = operation;
         slot.done = false;
@@ -159,7 +171,7 @@ impl Requests {
         ReqId(at)
     }
 
-    /// The operation of a request that is not complete. Tolerates numbers that a peer made up.
+    /// The operation of a request that is not complete. `req` may be any number that a peer sent.
     #[inline]
     pub fn operation(&mut self, req: ReqId) -> Option<&mut Operation> {
         self.slots
@@ -176,21 +188,21 @@ impl Requests {
         self.slots[req.0 as usize].completion.envelope
     }
 
-    /// As [`Requests::envelope`], for a number that a peer may have made up.
+    /// As [`Requests::envelope`], where `req` may be any number that a peer sent.
     pub fn envelope_of(&self, req: ReqId) -> Option<Envelope> {
         self.slots
             .get(req.0 as usize)
             .map(|s| s.completion.envelope)
     }
 
-    /// The operation has ended. Its buffers are let go.
+    /// Completes an operation and drops its buffers.
     #[inline]
     pub fn complete(&mut self, req: ReqId, completion: Completion) {
         self.completed += 1;
         let slot = &mut self.slots[req.0 as usize];
-        self.large -= usize::from(matches!(slot.operation, Operation::SendLarge { .. }));
-        self.pressing -= usize::from(slot.pressing);
-        slot.pressing = false;
+        self.large_sends -= usize::from(matches!(slot.operation, Operation::SendLarge { .. }));
+        self.urgent -= usize::from(slot.urgent);
+        slot.urgent = false;
         slot.operation = Operation::Free;
         slot.completion = completion;
         slot.done = true;
@@ -235,44 +247,44 @@ impl Requests {
     }
 
     /// Large sends under way.
-    pub fn large(&self) -> usize {
-        self.large
+    pub fn large_sends(&self) -> usize {
+        self.large_sends
     }
 
-    /// Others wait for this operation's progress, not only the program for its end.
-    pub fn press(&mut self, req: ReqId) {
+    /// Marks an operation on whose progress other processes wait.
+    pub fn mark_urgent(&mut self, req: ReqId) {
         if let Some(slot) = self.slots.get_mut(req.0 as usize)
             && !slot.done
-            && !slot.pressing
+            && !slot.urgent
         {
-            slot.pressing = true;
-            self.pressing += 1;
+            slot.urgent = true;
+            self.urgent += 1;
         }
     }
 
-    /// Operations under way on whose progress others wait.
-    pub fn pressing(&self) -> usize {
-        self.large + self.pressing
+    /// Operations under way on whose progress other processes wait.
+    pub fn urgent(&self) -> usize {
+        self.large_sends + self.urgent
     }
 
     /// Operations under way.
-    pub fn open(&self) -> u64 {
+    pub fn pending(&self) -> u64 {
         self.started - self.completed
     }
 
     /// Is a send under way?
     pub fn sends_pending(&self) -> bool {
         self.slots.iter().any(|s| {
-            use Operation::{SendLarge, SendQueued, SendWaiting};
+            use Operation::{SendLarge, SendQueued, SendSync};
             matches!(
                 s.operation,
-                SendQueued { .. } | SendWaiting { .. } | SendLarge { .. }
+                SendQueued { .. } | SendSync { .. } | SendLarge { .. }
             )
         })
     }
 
     /// Everything that is under way.
-    pub fn under_way(&self) -> impl Iterator<Item = (ReqId, &Operation)> {
+    pub fn iter_pending(&self) -> impl Iterator<Item = (ReqId, &Operation)> {
         let slots = self.slots.iter().enumerate();
         slots
             .filter(|(_, slot)| !slot.done)

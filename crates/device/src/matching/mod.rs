@@ -1,79 +1,39 @@
-//! Matching: receives that wait for messages, and messages that wait for receives (MPI 5.0 §3.5).
+//! Matching: posted receives and unexpected messages (MPI 5.0 §3.5).
 //!
 //! Each context has its own two queues, so one communicator's traffic never slows another's. Within
 //! a context both queues keep the order of arrival, which is all that the standard's non-overtaking
 //! rule needs.
 
-use crate::base::key::{ContextId, Envelope, Key, Pattern, ProcId};
+use crate::base::counters::COUNTERS;
+use crate::base::key::{ContextId, Envelope, Key, Pattern};
+use crate::base::message::Unexpected;
 use crate::base::request::ReqId;
-use crate::counters::COUNTERS;
-use posted::Posted;
-use smallvec::SmallVec;
+use posted::PostedQueue;
 use std::collections::HashMap;
-use unexpected::Waiting;
-
-/// A message's bytes; to ask for memory for a few takes longer than to move them.
-pub(crate) type KeptBytes = SmallVec<[u8; 16]>;
-
-/// What came of a message that no receive was waiting for.
-#[derive(Debug)]
-pub(crate) enum Content {
-    /// The whole message. `sync`: the sender's request, if it waits to hear of the match.
-    Eager { bytes: KeptBytes, sync: Option<u32> },
-    /// An announcement: so many bytes lie at `address` of the sender (0: it will send them when
-    /// asked).
-    Announced { address: u64, request: u32 },
-    /// A message that came without having been announced, or is coming; the engine has its bytes by
-    /// this number.
-    Speculative { number: u32 },
-}
-
-/// A message that no receive was waiting for.
-#[derive(Debug)]
-pub(crate) struct Unexpected {
-    pub key: Key,
-    pub from: ProcId,
-    pub len: u64,
-    pub content: Content,
-}
-
-impl Unexpected {
-    /// Bytes of it that are here.
-    fn held(&self) -> u64 {
-        match &self.content {
-            Content::Eager { bytes, .. } => bytes.len() as u64,
-            Content::Speculative { .. } => self.len,
-            Content::Announced { .. } => 0,
-        }
-    }
-
-    pub fn envelope(&self) -> Envelope {
-        self.key.envelope(self.len)
-    }
-}
+use unexpected::UnexpectedQueue;
 
 #[derive(Default)]
 struct Queues {
-    posted: Posted,
-    unexpected: Waiting,
+    posted: PostedQueue,
+    unexpected: UnexpectedQueue,
 }
 
-/// Shorter queues are lists: those are searched faster than a table. (Few in tests, which are to
-/// see both.)
-const LONG: usize = if cfg!(test) { 4 } else { 256 };
-/// To make a table of a list costs as much as to pass by so many entries, for each that it has.
-const TABLE: usize = if cfg!(test) { 1 } else { 32 };
+/// Minimum length of a queue that becomes a table: a shorter list is searched faster than a table.
+/// Low in tests, so that they see both.
+const TABLE_MIN_LEN: usize = if cfg!(test) { 4 } else { 256 };
+/// Making a table of a list costs as much, for each entry, as passing by this many entries.
+const TABLE_COST: usize = if cfg!(test) { 1 } else { 32 };
 
-/// Entries of a list that searches have passed by since it was empty.
+/// The number of entries of a list that searches have passed by since it was empty.
 #[derive(Default)]
-struct Passed(usize);
+struct SearchCost(usize);
 
-impl Passed {
-    /// So many more, of a list of `len`. Would a table have cost less by now?
+impl SearchCost {
+    /// Adds `entries`, of a list of `len`. Returns whether a table would have cost less by now.
     #[inline]
     fn add(&mut self, entries: usize, len: usize) -> bool {
         self.0 += entries;
-        len >= LONG && self.0 > TABLE * len
+        len >= TABLE_MIN_LEN && self.0 > TABLE_COST * len
     }
 }
 
@@ -87,7 +47,7 @@ impl Queues {
 pub(crate) struct Matcher {
     index: HashMap<ContextId, usize>,
     queues: Vec<Queues>,
-    /// The context last used, and its queues: programs seldom switch.
+    /// The context that was last used, and its queues. Programs seldom switch.
     last: (ContextId, usize),
 }
 
@@ -116,14 +76,14 @@ impl Matcher {
             self.queues.push(Queues::default());
         }
         self.last = (context, at);
-        // Contexts are never used again once their communicator is gone: sweep before a long-lived
-        // program drowns in them.
+        // A context is never used again once its communicator is freed. A long-lived program would
+        // collect them without end.
         if fresh > 4096 && at == fresh && fresh.is_power_of_two() {
             self.sweep(context);
         }
     }
 
-    /// Forgets contexts in which nothing waits.
+    /// Forgets contexts with empty queues.
     fn sweep(&mut self, keep: ContextId) {
         let mut kept = Vec::new();
         let mut index = HashMap::new();
@@ -139,8 +99,7 @@ impl Matcher {
         self.queues = kept;
     }
 
-    /// Receives that wait for their message, and messages that wait for their receive, in a
-    /// context.
+    /// The lengths of a context's posted queue and unexpected queue.
     pub fn lengths(&self, context: ContextId) -> (usize, usize) {
         self.index.get(&context).map_or((0, 0), |&at| {
             let queues = &self.queues[at];
@@ -148,51 +107,51 @@ impl Matcher {
         })
     }
 
-    /// The messages that wait for their receive in a context, in the order in which they have come.
+    /// The unexpected messages of a context, in the order of their arrival.
     pub fn unexpected(&self, context: ContextId) -> impl Iterator<Item = &Unexpected> {
         let at = self.index.get(&context);
         at.into_iter()
             .flat_map(|&at| self.queues[at].unexpected.iter())
     }
 
-    /// A message has arrived: the receive that it matches, if one waits.
+    /// A message has arrived: takes the posted receive that it matches.
     #[inline]
     pub fn match_message(&mut self, key: &Key) -> Option<ReqId> {
         self.queues(key.context).posted.take(key)
     }
 
-    /// No receive waits for this message: keep it.
+    /// Queues an unexpected message.
     pub fn keep(&mut self, message: Unexpected) {
-        COUNTERS.queue_unexpected(message.held());
+        COUNTERS.queue_unexpected(message.buffered_bytes());
         self.queues(message.key.context).unexpected.push(message);
     }
 
-    /// A receive is made: the message that it matches, if one waits.
+    /// A receive is started: takes the unexpected message that it matches.
     #[inline]
     pub fn match_receive(&mut self, pattern: &Pattern) -> Option<Unexpected> {
         let found = self.queues(pattern.context).unexpected.take(pattern)?;
-        COUNTERS.dequeue_unexpected(found.held());
+        COUNTERS.dequeue_unexpected(found.buffered_bytes());
         Some(found)
     }
 
-    /// No message waits for this receive: let it wait.
+    /// Posts a receive.
     #[inline]
     pub fn post(&mut self, pattern: Pattern, req: ReqId) {
         self.queues(pattern.context).posted.push(pattern, req);
     }
 
-    /// The first message that `pattern` would match, left in place.
+    /// The first unexpected message that `pattern` matches. It stays in the queue.
     pub fn probe(&mut self, pattern: &Pattern) -> Option<Envelope> {
         let found = self.queues(pattern.context).unexpected.first(pattern);
         found.map(Unexpected::envelope)
     }
 
-    /// What a receive asks for that still waits for its message.
+    /// The pattern of a posted receive.
     pub fn posted_pattern(&mut self, context: ContextId, req: ReqId) -> Option<Pattern> {
         self.queues(context).posted.posted_pattern(req)
     }
 
-    /// Takes a waiting receive back. False: it is no longer waiting.
+    /// Takes a posted receive out of the queue. False: it is not posted any more.
     pub fn withdraw(&mut self, context: ContextId, req: ReqId) -> bool {
         self.queues(context).posted.withdraw(req).is_some()
     }

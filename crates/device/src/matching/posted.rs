@@ -1,52 +1,52 @@
-//! Receives of one context that wait for their message, in the order in which they were made.
+//! The posted queue of a context: receives that wait for their message, in their order.
 
-use super::Passed;
+use super::SearchCost;
 use super::table::Table;
 use crate::base::key::{Key, Pattern};
 use crate::base::request::ReqId;
 use std::collections::VecDeque;
 
-/// A list; once it has been searched in vain for long enough, and until none is left, a table by
-/// source and tag of what has no wildcard.
+/// A list. Once searches have passed by enough entries, and until it is empty, it is a table by
+/// source and tag of the receives without wildcards.
 #[derive(Default)]
-pub(super) struct Posted {
+pub(super) struct PostedQueue {
     list: VecDeque<(Pattern, ReqId)>,
-    passed: Passed,
-    /// All of them, and `list` is empty.
-    long: Option<Box<Long>>,
+    search_cost: SearchCost,
+    /// All receives, if they are in a table; then `list` is empty.
+    table: Option<Box<ReceiveTable>>,
 }
 
 /// Receives with their numbers, which are their order.
-struct Long {
+struct ReceiveTable {
     exact: Table<(u64, Pattern, ReqId)>,
     wild: VecDeque<(u64, Pattern, ReqId)>,
     next: u64,
 }
 
-impl Posted {
+impl PostedQueue {
     pub fn is_empty(&self) -> bool {
-        self.list.is_empty() && self.long.is_none()
+        self.list.is_empty() && self.table.is_none()
     }
 
     pub fn len(&self) -> usize {
-        let long = self.long.as_ref();
+        let long = self.table.as_ref();
         self.list.len() + long.map_or(0, |l| l.len())
     }
 
     #[inline]
     pub fn push(&mut self, pattern: Pattern, req: ReqId) {
-        if let Some(long) = &mut self.long {
+        if let Some(long) = &mut self.table {
             return long.push(pattern, req);
         }
         if self.list.is_empty() {
-            self.passed = Passed::default();
+            self.search_cost = SearchCost::default();
         }
         self.list.push_back((pattern, req));
     }
 
     #[cold]
-    fn sort(&mut self) {
-        let mut long = Box::new(Long {
+    fn make_table(&mut self) {
+        let mut long = Box::new(ReceiveTable {
             exact: Table::new(),
             wild: VecDeque::new(),
             next: 0,
@@ -54,62 +54,65 @@ impl Posted {
         for (pattern, req) in self.list.drain(..) {
             long.push(pattern, req);
         }
-        self.long = Some(long);
+        self.table = Some(long);
     }
 
-    /// Takes the first that accepts `key`.
+    /// Takes the first receive that accepts `key`.
     #[inline]
     pub fn take(&mut self, key: &Key) -> Option<ReqId> {
         // Most messages come in the order of their receives.
         match self.list.front() {
             Some((pattern, _)) if pattern.accepts(key) => self.list.pop_front().map(|(_, req)| req),
-            None if self.long.is_none() => None,
-            _ => self.take_behind(key),
+            None if self.table.is_none() => None,
+            _ => self.take_from_list(key),
         }
     }
 
     #[inline(never)]
-    fn take_behind(&mut self, key: &Key) -> Option<ReqId> {
-        if self.long.is_some() {
-            return self.take_of_many(|long| long.take(key));
+    fn take_from_list(&mut self, key: &Key) -> Option<ReqId> {
+        if self.table.is_some() {
+            return self.take_from_table(|long| long.take(key));
         }
         let found = self.list.iter().position(|p| p.0.accepts(key));
         let taken = found.and_then(|at| self.list.remove(at));
         let len = self.list.len();
-        if self.passed.add(found.unwrap_or(len), len) {
-            self.sort();
+        if self.search_cost.add(found.unwrap_or(len), len) {
+            self.make_table();
         }
         taken.map(|(_, req)| req)
     }
 
-    /// Takes this one.
+    /// Takes this receive.
     pub fn withdraw(&mut self, req: ReqId) -> Option<ReqId> {
-        if self.long.is_some() {
-            return self.take_of_many(|long| long.withdraw(req));
+        if self.table.is_some() {
+            return self.take_from_table(|long| long.withdraw(req));
         }
         let at = self.list.iter().position(|p| p.1 == req)?;
         self.list.remove(at).map(|(_, req)| req)
     }
 
-    fn take_of_many(&mut self, take: impl FnOnce(&mut Long) -> Option<ReqId>) -> Option<ReqId> {
-        let long = self.long.as_mut()?;
+    fn take_from_table(
+        &mut self,
+        take: impl FnOnce(&mut ReceiveTable) -> Option<ReqId>,
+    ) -> Option<ReqId> {
+        let long = self.table.as_mut()?;
         let found = take(long);
         if long.len() == 0 {
-            self.long = None;
+            self.table = None;
         }
         found
     }
 
-    /// What this one asks for.
+    /// The pattern of this receive.
     pub fn posted_pattern(&self, req: ReqId) -> Option<Pattern> {
-        match &self.long {
+        match &self.table {
             Some(long) => long.posted_pattern(req),
             None => self.list.iter().find(|p| p.1 == req).map(|p| p.0),
         }
     }
 }
 
-impl Long {
+impl ReceiveTable {
     fn len(&self) -> usize {
         self.exact.len() + self.wild.len()
     }

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::base::key::Tags;
+use crate::base::message::Content;
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -103,7 +104,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn message(key: Key, number: u64) -> Unexpected {
-    let content = Content::Announced {
+    let content = Content::Rts {
         address: 0,
         request: 0,
     };
@@ -220,7 +221,7 @@ fn a_message_that_stays_makes_nothing_grow() {
         source: 1,
         tag,
     };
-    let mut waiting = Waiting::default();
+    let mut waiting = UnexpectedQueue::default();
     for tag in 0..8 {
         waiting.push(message(key(tag), tag.into()));
     }

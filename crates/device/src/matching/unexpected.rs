@@ -1,72 +1,73 @@
-//! Messages of one context that wait for their receive, in the order in which they have come.
+//! The unexpected queue of a context: messages that wait for their receive, in order of arrival.
 
 use super::table::{Address, Slot, Table};
-use super::{LONG, Passed, Unexpected};
+use super::{SearchCost, TABLE_MIN_LEN};
 use crate::base::key::{Key, Pattern};
+use crate::base::message::Unexpected;
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 
-/// To look an address up costs as much as to pass by so many entries.
-const LOOKUP: usize = if cfg!(test) { 2 } else { 32 };
+/// Looking an address up costs as much as passing by this many entries.
+const LOOKUP_COST: usize = if cfg!(test) { 2 } else { 32 };
 
-/// A list; once it has been searched in vain for long enough, and until none is left, a table by
-/// source and tag as well.
+/// A list. Once searches have passed by enough entries, and until it is empty, it is a table by
+/// source and tag.
 #[derive(Default)]
-pub(super) struct Waiting {
+pub(super) struct UnexpectedQueue {
     list: VecDeque<Unexpected>,
-    passed: Passed,
-    /// All of them, and `list` is empty.
-    long: Option<Box<Long>>,
+    search_cost: SearchCost,
+    /// All messages, if they are in a table; then `list` is empty.
+    table: Option<Box<MessageTable>>,
 }
 
 /// Numbers count messages in their order.
-struct Long {
+struct MessageTable {
     /// Each with its number.
     table: Table<(u64, Unexpected)>,
     /// Where each stands, by its number less `before`, for receives with wildcards; `None` once it
     /// has been taken.
     order: VecDeque<(Address, Option<Slot>)>,
     before: u64,
-    /// From whom some have come since the queue is long.
+    /// The sources of the messages since the table was made.
     sources: FxHashSet<u32>,
 }
 
-impl Waiting {
+impl UnexpectedQueue {
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.list.is_empty() && self.long.is_none()
+        self.list.is_empty() && self.table.is_none()
     }
 
     pub fn len(&self) -> usize {
-        let long = self.long.as_ref();
+        let long = self.table.as_ref();
         self.list.len() + long.map_or(0, |l| l.table.len())
     }
 
     /// Places that are kept for those that have been taken, too.
     #[cfg(test)]
     pub fn places(&self) -> usize {
-        self.long.as_ref().map_or(0, |long| long.order.len())
+        self.table.as_ref().map_or(0, |long| long.order.len())
     }
 
-    /// All, in their order.
+    /// All messages, in their order.
     pub fn iter(&self) -> impl Iterator<Item = &Unexpected> {
-        let long = self.long.iter().flat_map(|long| long.iter());
+        let long = self.table.iter().flat_map(|long| long.iter());
         self.list.iter().chain(long)
     }
 
     pub fn push(&mut self, message: Unexpected) {
-        if let Some(long) = &mut self.long {
+        if let Some(long) = &mut self.table {
             return long.push(message);
         }
         if self.list.is_empty() {
-            self.passed = Passed::default();
+            self.search_cost = SearchCost::default();
         }
         self.list.push_back(message);
     }
 
     #[cold]
-    fn sort(&mut self) {
-        let mut long = Box::new(Long {
+    fn make_table(&mut self) {
+        let mut long = Box::new(MessageTable {
             table: Table::new(),
             order: VecDeque::new(),
             before: 0,
@@ -75,35 +76,35 @@ impl Waiting {
         for message in self.list.drain(..) {
             long.push(message);
         }
-        self.long = Some(long);
+        self.table = Some(long);
     }
 
-    /// The first that `pattern` accepts.
+    /// The first message that `pattern` accepts.
     pub fn first(&mut self, pattern: &Pattern) -> Option<&Unexpected> {
-        if self.long.is_none() {
+        if self.table.is_none() {
             let found = self.search(pattern);
             self.searched(found);
-            if self.long.is_none() {
+            if self.table.is_none() {
                 return self.list.get(found?);
             }
         }
-        let long = self.long.as_ref()?;
+        let long = self.table.as_ref()?;
         long.table.first(long.address(pattern)?).map(|m| &m.1)
     }
 
-    /// Takes the first that `pattern` accepts.
+    /// Takes the first message that `pattern` accepts.
     #[inline]
     pub fn take(&mut self, pattern: &Pattern) -> Option<Unexpected> {
         if self.is_empty() {
             return None;
         }
-        self.take_of_some(pattern)
+        self.take_from_some(pattern)
     }
 
     #[inline(never)]
-    fn take_of_some(&mut self, pattern: &Pattern) -> Option<Unexpected> {
-        if self.long.is_some() {
-            return self.take_of_many(pattern);
+    fn take_from_some(&mut self, pattern: &Pattern) -> Option<Unexpected> {
+        if self.table.is_some() {
+            return self.take_from_table(pattern);
         }
         let found = self.search(pattern);
         let taken = found.and_then(|at| self.list.remove(at));
@@ -115,30 +116,30 @@ impl Waiting {
         self.list.iter().position(|m| pattern.accepts(&m.key))
     }
 
-    /// The list has been searched, and this was found.
+    /// The list was searched, and this was found.
     fn searched(&mut self, found: Option<usize>) {
         let len = self.list.len();
-        if self.passed.add(found.unwrap_or(len), len) {
-            self.sort();
+        if self.search_cost.add(found.unwrap_or(len), len) {
+            self.make_table();
         }
     }
 
-    fn take_of_many(&mut self, pattern: &Pattern) -> Option<Unexpected> {
-        let long = self.long.as_mut()?;
+    fn take_from_table(&mut self, pattern: &Pattern) -> Option<Unexpected> {
+        let long = self.table.as_mut()?;
         let found = long.take(pattern)?;
         if long.table.len() == 0 {
-            self.long = None;
+            self.table = None;
         }
         Some(found)
     }
 }
 
-impl Long {
+impl MessageTable {
     fn push(&mut self, message: Unexpected) {
         let address = (message.key.source, message.key.tag);
         let number = self.before + self.order.len() as u64;
         let slot = self.table.push(address, (number, message));
-        // Mostly several come from the same in a row.
+        // Mostly several in a row come from the same source.
         if self.order.back().is_none_or(|last| last.0.0 != address.0) {
             self.sources.insert(address.0);
         }
@@ -150,7 +151,7 @@ impl Long {
     fn address(&self, pattern: &Pattern) -> Option<Address> {
         match (pattern.source, pattern.tag.only()) {
             (Some(source), Some(tag)) => Some((source, tag)),
-            (None, Some(tag)) if LOOKUP * self.sources.len() < self.order.len() => {
+            (None, Some(tag)) if LOOKUP_COST * self.sources.len() < self.order.len() => {
                 let firsts = self.sources.iter().filter_map(|&source| {
                     let (number, _) = self.table.first((source, tag))?;
                     Some((*number, source))
@@ -179,13 +180,13 @@ impl Long {
             self.order.pop_front();
             self.before += 1;
         }
-        if self.order.len() > 2 * self.table.len() + LONG {
+        if self.order.len() > 2 * self.table.len() + TABLE_MIN_LEN {
             self.close_up();
         }
         Some(message)
     }
 
-    /// The first is there for long: forgets the places of those behind it that have been taken.
+    /// The first message stays for long: forgets the places of taken messages behind it.
     #[cold]
     fn close_up(&mut self) {
         self.order.retain(|place| place.1.is_some());

@@ -1,17 +1,17 @@
-//! Meetings: a group of processes of one node that exchange small data by a board in the node's
-//! memory, all at once, where messages would be many.
+//! Counter boards: a group of processes of one node exchanges small data through a board in the
+//! node's memory, where messages would be many.
 //!
-//! What the members do in a phase is theirs to agree on; [`CounterBoardGroup`] gives them the board's slots,
-//! the moments to wait for and the waking of who waits.
+//! What the members do in a phase is theirs to agree on; [`CounterBoardGroup`] gives them the
+//! board's slots, the moments to wait for and the waking of who waits.
 
 use crate::base::key::ProcId;
-use crate::device::Device;
-use crate::progress::wait::{WaitingFor, wait_beside_wires};
+use crate::progress::device::Device;
+use crate::progress::wait::{WaitingFor, wait_for_board};
 use ferry_transport::shm::{COUNT_PER_MEMBER, CounterBoard};
 
 pub use ferry_transport::shm::SLOT_MAX_BYTES;
 
-/// One process's part in the meetings of a group.
+/// One process's part in the exchanges of a group.
 pub struct CounterBoardGroup {
     board: CounterBoard,
     members: Vec<ProcId>,
@@ -20,14 +20,15 @@ pub struct CounterBoardGroup {
 }
 
 impl Device {
-    /// A board of this process's for a group of so many, itself among them: a number for
-    /// [`Device::counter_board`] on all members. `None`: there is none left, or none at all.
+    /// Allocates a board of this process for a group of `members` processes, with itself. Returns
+    /// the number for [`Device::counter_board`] on all members. `None`: there is none left, or none
+    /// at all.
     pub fn allocate_board(&mut self, members: u32) -> Option<u32> {
-        self.wires.allocate_board(members)
+        self.worker.transports.allocate_board(members)
     }
 
-    /// This process's part (`members[me]`) in meetings of `members`, on board `number` of process
-    /// `owner`, which has lent it to them. `None`: the board cannot be had.
+    /// This process's part (`members[me]`) in exchanges of `members`, on board `number` of process
+    /// `owner`, which has allocated it. `None`: the board cannot be had.
     pub fn counter_board(
         &mut self,
         owner: ProcId,
@@ -36,7 +37,8 @@ impl Device {
         me: u32,
     ) -> Option<CounterBoardGroup> {
         let board = self
-            .wires
+            .worker
+            .transports
             .counter_board(owner, number, members.len() as u32)?;
         Some(CounterBoardGroup {
             board,
@@ -54,7 +56,7 @@ impl Drop for CounterBoardGroup {
 }
 
 impl CounterBoardGroup {
-    /// How many meet.
+    /// The number of members.
     #[inline]
     pub fn size(&self) -> u32 {
         self.members.len() as u32
@@ -74,9 +76,9 @@ impl CounterBoardGroup {
         self.board.slot(self.phase, i, stride)
     }
 
-    /// Notes that this member has posted; true for the last one, who must then
-    /// [open](CounterBoardGroup::open) the phase. Each member that posts so says [`CounterBoardGroup::read`] when
-    /// it has read.
+    /// This member has posted. Returns true for the last one, which must then
+    /// [open](CounterBoardGroup::open) the phase. Each member that posts so says
+    /// [`CounterBoardGroup::read`] when it has read.
     #[inline]
     pub fn post(&self) -> bool {
         self.board.add(self.phase, 1) == i64::from(self.size())
@@ -86,7 +88,7 @@ impl CounterBoardGroup {
     #[inline]
     pub fn open(&self, d: &Device) {
         self.board.open(self.phase);
-        self.rouse(d);
+        self.wake(d);
     }
 
     /// Blocks until the phase is open.
@@ -101,8 +103,8 @@ impl CounterBoardGroup {
         self.add(d, 1);
     }
 
-    /// This member, who has not [posted](CounterBoardGroup::post), is done with this phase: it has read, or
-    /// it has written what another is to read.
+    /// This member, who has not [posted](CounterBoardGroup::post), is done with this phase: it has
+    /// read, or it has written what another is to read.
     #[inline]
     pub fn done(&self, d: &Device) {
         self.add(d, COUNT_PER_MEMBER);
@@ -114,21 +116,21 @@ impl CounterBoardGroup {
         let now = self.board.add(self.phase, share);
         // Somebody may wait for this part of the board.
         if now == all {
-            self.rouse(d);
+            self.wake(d);
         }
     }
 
     #[inline]
-    fn rouse(&self, d: &Device) {
+    fn wake(&self, d: &Device) {
         if self.board.has_waiting() {
-            self.rouse_all(d);
+            self.wake_all(d);
         }
     }
 
-    fn rouse_all(&self, d: &Device) {
+    fn wake_all(&self, d: &Device) {
         for (i, &process) in self.members.iter().enumerate() {
             if i as u32 != self.me {
-                d.wires.wake_program(process);
+                d.worker.transports.wake_program(process);
             }
         }
     }
@@ -139,7 +141,7 @@ impl CounterBoardGroup {
             return;
         }
         self.board.wait(1);
-        wait_beside_wires(what, |_| until(&self.board, self.phase));
+        wait_for_board(what, |_| until(&self.board, self.phase));
         self.board.wait(-1);
     }
 }

@@ -1,21 +1,22 @@
-//! Rounds: few processes of one node, with a core each, that exchange small data through the node's
-//! memory.
+//! Flat boards: few processes of one node, with a core each, exchange small data through the node's
+//! memory, each in a slot of its own.
 //!
-//! What [`CounterBoardGroup`](crate::CounterBoardGroup) is for many. What the members do in a phase is theirs to agree
-//! on; [`FlatBoardGroup`] gives them the slots, the moments to wait for and the waking of who waits.
+//! What [`CounterBoardGroup`](crate::CounterBoardGroup) is for many. What the members do in a phase
+//! is theirs to agree on; [`FlatBoardGroup`] gives them the slots, the moments to wait for and the
+//! waking of who waits.
 
 use crate::base::key::ProcId;
-use crate::device::Device;
-use crate::progress::wait::{WaitingFor, wait_beside_wires};
+use crate::progress::device::Device;
+use crate::progress::wait::{WaitingFor, wait_for_board};
 use ferry_transport::shm::{self, FLAT_MAX_RANKS, Waker};
 
 pub use ferry_transport::shm::{MARK_BITS, POST_MAX_BYTES};
 
-/// How often a member looks whether another has posted before it makes progress with other things,
-/// too: less than 1 µs.
-const LOOKS: u32 = 32;
+/// How often a member looks whether another one has posted before it makes other progress as well:
+/// less than 1 µs.
+const LOOKS_MAX: u32 = 32;
 
-/// One process's part in a round.
+/// One process's part in the exchanges of a group.
 pub struct FlatBoardGroup {
     slots: shm::FlatBoard,
     /// The other members.
@@ -25,14 +26,14 @@ pub struct FlatBoardGroup {
 }
 
 impl Device {
-    /// Should so many processes of this node meet in a round, rather than otherwise? Processes may
-    /// think differently of it; one decides.
+    /// Is a flat board better than a counter board for `members` processes of this node? Processes
+    /// may answer differently; one of them decides.
     pub fn prefers_flat_board(&self, members: u32) -> bool {
-        members <= FLAT_MAX_RANKS && !self.wait_policy.crowded
+        members <= FLAT_MAX_RANKS && !self.wait_policy.oversubscribed
     }
 
-    /// This process's part (`members[me]`) in a round of `members`, on board `number` of process
-    /// `owner`, which has lent it to them. `None`: it cannot be had.
+    /// This process's part (`members[me]`) in exchanges of `members`, on board `number` of process
+    /// `owner`, which has allocated it. `None`: the board cannot be had.
     pub fn flat_board(
         &mut self,
         owner: ProcId,
@@ -44,11 +45,14 @@ impl Device {
             .iter()
             .enumerate()
             .filter(|(i, _)| *i != me as usize);
-        let others: Option<Vec<_>> = others.map(|(_, &p)| self.wires.waker(p)).collect();
+        let others: Option<Vec<_>> = others
+            .map(|(_, &p)| self.worker.transports.waker(p))
+            .collect();
         Some(FlatBoardGroup {
             others: others?,
             slots: self
-                .wires
+                .worker
+                .transports
                 .flat_board(owner, number, members.len() as u32, me)?,
             looks: 0,
         })
@@ -65,7 +69,7 @@ impl FlatBoardGroup {
     /// Begins the next phase. [Wait](FlatBoardGroup::wait_free) before anything is written.
     #[inline]
     pub fn begin(&mut self, d: &Device) {
-        self.looks = if d.polls_alone() { LOOKS } else { 0 };
+        self.looks = if d.polls_alone() { LOOKS_MAX } else { 0 };
         self.slots.next();
     }
 
@@ -73,13 +77,13 @@ impl FlatBoardGroup {
     #[inline]
     pub fn wait_free(&mut self, what: &WaitingFor<'_>) {
         if !self.slots.is_free() {
-            wait_beside_wires(what, |_| self.slots.is_free());
+            wait_for_board(what, |_| self.slots.is_free());
         }
     }
 
-    /// Where member `i`'s data lie in this phase: [`POST_MAX_BYTES`] bytes. This member's own may be
-    /// written until it posts, another's read from the time on that it has posted until this
-    /// one is done.
+    /// Where member `i`'s data lie in this phase: [`POST_MAX_BYTES`] bytes. This member's own may
+    /// be written until it posts, another's read from the time on that it has posted until this one
+    /// is done.
     #[inline]
     pub fn data(&self, i: u32) -> *mut u8 {
         self.slots.data(i)
@@ -105,7 +109,7 @@ impl FlatBoardGroup {
             }
         }
         let mut mark = 0;
-        wait_beside_wires(what, |_| {
+        wait_for_board(what, |_| {
             self.slots.posted(i).is_some_and(|m| {
                 mark = m;
                 true

@@ -2,10 +2,11 @@
 //!
 //! Below MPI_THREAD_MULTIPLE at most one thread is in MPI at a time, by the standard's own rule
 //! (MPI 5.0 §11.6), so no lock is taken. With it, or with a progress thread, one lock guards the
-//! device; whoever waits lets go of it.
+//! device; a waiting thread releases it.
 
-use crate::device::Device;
-use crate::progress::wait::WaitPolicy;
+use crate::base::counters::HasDevice;
+use crate::progress::device::Device;
+use crate::progress::state::WaitPolicy;
 use ferry_job::{Directory, RankInfo, RankStatus, Segment};
 use ferry_transport::{Sleeper, Wakeup};
 use std::cell::UnsafeCell;
@@ -13,27 +14,27 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-struct Place(UnsafeCell<Option<Device>>);
+struct DeviceCell(UnsafeCell<Option<Device>>);
 // SAFETY: only reached through `device()`, which gives it to one thread at a time.
-unsafe impl Sync for Place {}
+unsafe impl Sync for DeviceCell {}
 
-static DEVICE: Place = Place(UnsafeCell::new(None));
+static DEVICE: DeviceCell = DeviceCell(UnsafeCell::new(None));
 /// Several threads may use the device: the lock is needed.
 static CONCURRENT: AtomicBool = AtomicBool::new(false);
 /// Several threads of the program may be in MPI at once (MPI_THREAD_MULTIPLE).
 static MULTIPLE: AtomicBool = AtomicBool::new(false);
 static LOCK: Mutex<()> = Mutex::new(());
-/// Threads of the program that want the lock and have not got it at once.
+/// Threads of the program that wait for the lock.
 static WANTED: AtomicU32 = AtomicU32::new(0);
-/// How often a thread hands its core over before it sleeps for the lock.
-const TURNS: u32 = 100;
-/// How often a thread of the program looks at the lock before that: some 2 µs.
-const SPINS: u32 = 100;
+/// How often a thread yields its core before it sleeps for the lock.
+const LOCK_YIELDS: u32 = 100;
+/// How often a thread of the program tries the lock before it yields: about 2 µs.
+const LOCK_SPINS: u32 = 100;
 /// Threads of the program that sleep in MPI.
 static SLEEPERS: AtomicU32 = AtomicU32::new(0);
-/// One of them watches the wires' descriptors.
+/// One of them watches the transports' sockets.
 static WATCHED: AtomicBool = AtomicBool::new(false);
-/// Somebody has the device: finds nested use in debug builds.
+/// The device is in use. Finds nested use in debug builds.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
 /// Exclusive use of the device until dropped.
@@ -45,31 +46,35 @@ pub struct DeviceGuard {
 }
 
 impl DeviceGuard {
-    /// Lets go of the device within a call that is about to take it again, so that nothing need be
+    /// Releases the device within a call that is about to take it again, so that nothing need be
     /// handed to the progress thread.
     #[inline]
     pub fn drop_within_call(mut self) {
         self.within_call = true;
     }
 
-    /// On a modelled machine: this thread goes its own way.
+    /// On a modelled machine: this thread leaves MPI.
     #[cold]
     fn leave_call(&mut self) {
         let sleepers = SLEEPERS.load(Ordering::SeqCst) != 0;
-        if sleepers && self.device.engine.activity() != self.activity {
-            self.activity = self.device.engine.activity();
-            self.device.wires.wakeup().signal(Sleeper::Program, false);
+        if sleepers && self.device.worker.engine.activity() != self.activity {
+            self.activity = self.device.worker.engine.activity();
+            self.device
+                .worker
+                .transports
+                .wakeup()
+                .signal(Sleeper::Program, false);
         }
-        let left = self.device.left;
+        let left = self.device.finalized;
         if left {
-            self.device.tell_sent();
+            self.device.report_sent();
         }
-        self.device.wires.leave_mpi(sleepers, left);
+        self.device.worker.transports.leave_mpi(sleepers, left);
     }
 
-    /// What has happened so far concerns no sleeping thread.
-    pub(crate) fn calm(&mut self) {
-        self.activity = self.device.engine.activity();
+    /// Nothing that has happened so far concerns a sleeping thread.
+    pub(crate) fn ignore_activity(&mut self) {
+        self.activity = self.device.worker.engine.activity();
     }
 }
 
@@ -94,25 +99,26 @@ impl Drop for DeviceGuard {
         if cfg!(debug_assertions) {
             BUSY.store(false, Ordering::Relaxed);
         }
-        if self.device.wires.is_virtual() {
+        if self.device.worker.transports.is_virtual() {
             self.leave_call();
         }
         if self.lock.is_none() {
             return;
         }
         if SLEEPERS.load(Ordering::SeqCst) != 0 {
-            // The launcher may take the rank for asleep.
+            // The launcher may believe that the rank is asleep.
             self.device.publish_counts();
-            if self.device.engine.activity() != self.activity {
-                // What another thread sleeps for may have come to this one.
+            if self.device.worker.engine.activity() != self.activity {
+                // This thread may have received what another one waits for.
                 self.device
-                    .wires
+                    .worker
+                    .transports
                     .wakeup()
                     .signal(Sleeper::Program, is_watched());
             }
         }
         if !self.within_call && self.device.progress_thread.is_some() {
-            self.device.hand_over();
+            self.device.program_leaves();
         }
     }
 }
@@ -126,65 +132,70 @@ pub fn device() -> DeviceGuard {
     // guards are never nested.
     let mut guard = unsafe { guard(lock) };
     if guard.progress_thread.is_some() {
-        guard.come_back();
+        guard.program_enters();
     }
-    if guard.wires.is_virtual() {
-        guard.wires.enter_mpi();
+    if guard.worker.transports.is_virtual() {
+        guard.worker.transports.enter_mpi();
     }
     guard
 }
 
-/// The device for the progress thread, which must not keep it for long. `polls`: it hands its core
-/// over for a while before it sleeps for the lock, so that the program, which lets go of it within
-/// a microsecond mostly, need not wake it.
+/// The device for the progress thread, which must not keep it for long. `polls`: it yields its core
+/// for a while before it sleeps for the lock. The program mostly releases the lock within a
+/// microsecond, and need not wake the thread then.
 pub(crate) fn device_for_progress(polls: bool) -> DeviceGuard {
-    let soon = if polls { in_turns(TURNS) } else { None };
-    let lock = soon.unwrap_or_else(|| LOCK.lock().unwrap_or_else(PoisonError::into_inner));
+    let early = if polls {
+        try_with_yields(LOCK_YIELDS)
+    } else {
+        None
+    };
+    let lock = early.unwrap_or_else(|| LOCK.lock().unwrap_or_else(PoisonError::into_inner));
     // SAFETY: the lock is held; where there is a progress thread, everybody takes it.
     let mut guard = unsafe { guard(Some(lock)) };
     guard.within_call = true;
-    guard.begin_work();
+    guard.begin_thread_work();
     guard
 }
 
 #[inline]
 fn lock() -> MutexGuard<'static, ()> {
-    take().unwrap_or_else(|| {
+    try_lock().unwrap_or_else(|| {
         WANTED.fetch_add(1, Ordering::Relaxed);
-        let lock = soon().unwrap_or_else(|| LOCK.lock().unwrap_or_else(PoisonError::into_inner));
+        let lock = try_for_a_while()
+            .unwrap_or_else(|| LOCK.lock().unwrap_or_else(PoisonError::into_inner));
         WANTED.fetch_sub(1, Ordering::Relaxed);
         lock
     })
 }
 
-/// The lock, if it becomes free within so many turns: the progress thread lets go of it between any
-/// two pieces of work, and to be woken takes longer than most of these do.
+/// The lock, if it becomes free soon. The progress thread releases it between any two pieces of
+/// work, and waking this thread would take longer than most of these.
 #[cold]
-fn soon() -> Option<MutexGuard<'static, ()>> {
+fn try_for_a_while() -> Option<MutexGuard<'static, ()>> {
     if is_multiple() {
         return None; // other threads of the program may have it for longer
     }
-    // Mostly the thread has another core, and whoever gets this one keeps it for longer than the
-    // thread the lock.
-    let spun = (0..SPINS).find_map(|_| {
+    // Mostly the progress thread has another core. Whoever got this core by a yield would keep it
+    // for longer than the thread keeps the lock.
+    let spun = (0..LOCK_SPINS).find_map(|_| {
         std::hint::spin_loop();
-        take()
+        try_lock()
     });
-    spun.or_else(|| in_turns(TURNS))
+    spun.or_else(|| try_with_yields(LOCK_YIELDS))
 }
 
-/// The lock, if it becomes free while the core is handed over so many times.
-fn in_turns(turns: u32) -> Option<MutexGuard<'static, ()>> {
-    take().or_else(|| {
-        (0..turns).find_map(|_| {
+/// The lock, if it becomes free while the core is yielded `yields` times.
+fn try_with_yields(yields: u32) -> Option<MutexGuard<'static, ()>> {
+    try_lock().or_else(|| {
+        (0..yields).find_map(|_| {
             rustix::thread::sched_yield();
-            take()
+            try_lock()
         })
     })
 }
 
 /// The lock, if it is free.
-fn take() -> Option<MutexGuard<'static, ()>> {
+fn try_lock() -> Option<MutexGuard<'static, ()>> {
     match LOCK.try_lock() {
         Ok(lock) => Some(lock),
         Err(TryLockError::Poisoned(lock)) => Some(lock.into_inner()),
@@ -193,7 +204,7 @@ fn take() -> Option<MutexGuard<'static, ()>> {
 }
 
 /// # Safety
-/// No other guard is there, and none will be until this one is dropped.
+/// There is no other guard, and there will be none until this one is dropped.
 #[inline]
 unsafe fn guard(lock: Option<MutexGuard<'static, ()>>) -> DeviceGuard {
     if cfg!(debug_assertions) {
@@ -204,7 +215,7 @@ unsafe fn guard(lock: Option<MutexGuard<'static, ()>>) -> DeviceGuard {
     }
     // SAFETY: the caller's promise.
     let device = unsafe { (*DEVICE.0.get()).as_mut() }.expect("the device is started");
-    let activity = device.engine.activity();
+    let activity = device.worker.engine.activity();
     DeviceGuard {
         device,
         lock,
@@ -213,8 +224,8 @@ unsafe fn guard(lock: Option<MutexGuard<'static, ()>>) -> DeviceGuard {
     }
 }
 
-/// Is no thread but the calling one in MPI, nor any of the library's that uses the device? So it
-/// is, by MPI's thread rule, below MPI_THREAD_MULTIPLE and without a progress thread.
+/// Is the calling thread the only one that may use the device? By MPI's thread rule it is, below
+/// MPI_THREAD_MULTIPLE and without a progress thread.
 #[inline]
 pub fn is_alone() -> bool {
     !CONCURRENT.load(Ordering::Relaxed)
@@ -227,13 +238,13 @@ pub(crate) fn is_multiple() -> bool {
 }
 
 /// Where this process's threads sleep, once the device is started.
-pub(crate) fn bell() -> Option<&'static Wakeup> {
-    BELL.get().copied()
+pub(crate) fn wakeup() -> Option<&'static Wakeup> {
+    WAKEUP.get().copied()
 }
 
-static BELL: OnceLock<&'static Wakeup> = OnceLock::new();
+static WAKEUP: OnceLock<&'static Wakeup> = OnceLock::new();
 
-/// Does a thread of the program stand before the lock?
+/// Does a thread of the program wait for the lock?
 #[inline]
 pub(crate) fn is_wanted() -> bool {
     WANTED.load(Ordering::Relaxed) != 0
@@ -249,18 +260,18 @@ pub(crate) fn wake_up() -> u32 {
     SLEEPERS.fetch_sub(1, Ordering::SeqCst) - 1
 }
 
-/// This thread, about to sleep, is to watch the wires' descriptors unless another one does. Called
-/// with the lock.
+/// Returns whether this thread, which is about to sleep, is to watch the transports' sockets. Only
+/// one thread does. Called with the lock.
 pub(crate) fn take_watch() -> bool {
     !WATCHED.swap(true, Ordering::SeqCst)
 }
 
-/// Does a thread of the program watch?
+/// Does a thread of the program watch the sockets?
 pub(crate) fn is_watched() -> bool {
     WATCHED.load(Ordering::SeqCst)
 }
 
-/// It does not watch any more. Called with the lock.
+/// This thread does not watch the sockets any more. Called with the lock.
 pub(crate) fn end_watch() {
     WATCHED.store(false, Ordering::SeqCst);
 }
@@ -284,25 +295,25 @@ pub fn start(
     concurrent: bool,
     progress: bool,
 ) -> Result<(), ferry_transport::TransportError> {
-    let mut patience = WaitPolicy::new(rank_info.local_ranks.len() as u32, rank_info.cores);
+    let mut policy = WaitPolicy::new(rank_info.local_ranks.len() as u32, rank_info.cores);
     if segment.as_ref().is_some_and(|s| s.machine.is_some()) {
-        patience = WaitPolicy::NONE;
+        policy = WaitPolicy::NONE;
     }
     status
         .concurrent
         .store(u32::from(concurrent), Ordering::Relaxed);
-    let mut device = Device::new(rank_info, segment, directory, status, patience, concurrent)?;
+    let mut device = Device::new(rank_info, segment, directory, status, policy, concurrent)?;
     if progress {
-        device.expect_progress_thread(rank_info.local_ranks.len() as u32);
+        device.add_progress_thread(rank_info.local_ranks.len() as u32);
     }
-    let bell = device.wires.wakeup();
-    let (word, door) = bell.place();
+    let wakeup = device.worker.transports.wakeup();
+    let (word, door) = wakeup.place();
     status
         .pid
         .store(std::process::id() as i32, Ordering::Relaxed);
     status.wakeup_word.store(word, Ordering::Relaxed);
     status.epoll_fd.store(door.unwrap_or(-1), Ordering::Relaxed);
-    let _ = BELL.set(bell);
+    let _ = WAKEUP.set(wakeup);
     MULTIPLE.store(concurrent, Ordering::SeqCst);
     CONCURRENT.store(concurrent || progress, Ordering::SeqCst);
     let _lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
@@ -311,27 +322,22 @@ pub fn start(
     Ok(())
 }
 
-/// There may be a progress thread from now on ([`start_progress_thread`](crate::start_progress_thread)), on a
-/// node with so many ranks. To be called by a thread that is in MPI, without the device. False:
-/// there can be none, on a modelled machine.
+/// There may be a progress thread from now on
+/// ([`start_progress_thread`](crate::start_progress_thread)), on a node with so many ranks. To be
+/// called by a thread that is in MPI, without the device. False: there can be none, on a modelled
+/// machine.
 pub fn enable_progress_thread(ranks: u32) -> bool {
-    // By MPI's thread rule no other thread is in MPI now, or all take the lock already.
+    // By MPI's thread rule no other thread is in MPI now, or all of them take the lock already.
     let was = CONCURRENT.swap(true, Ordering::SeqCst);
     let mut device = device();
-    if device.wires.is_virtual() {
+    if device.worker.transports.is_virtual() {
         CONCURRENT.store(was, Ordering::SeqCst);
         return false;
     }
     if device.progress_thread.is_none() {
-        device.expect_progress_thread(ranks);
+        device.add_progress_thread(ranks);
     }
     true
 }
 
-/// Completes what others still need of this process: every send that is under way. Blocks until
-/// then.
-pub fn finish() {
-    crate::wait_until(&crate::WaitingFor::SEVERAL, |d| {
-        !d.sends_pending() && d.settle()
-    });
-}
+impl HasDevice for DeviceGuard {}

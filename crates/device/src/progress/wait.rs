@@ -1,28 +1,29 @@
-//! Waiting for something to come, without burning a core.
+//! Waiting without burning a core.
 //!
-//! Where the node's ranks fit its cores a waiting thread first polls for a short while, because a
-//! message between two cores costs a tenth of a sleep. Where they do not, the core is handed over
-//! at once. Then the thread sleeps on the process's bell, which whoever brings something rings.
+//! A waiting thread makes progress itself. Where the ranks fit the cores of the node, it polls for
+//! a tenth of a millisecond. Where they do not, it yields its core a few times. Then the thread
+//! sleeps on the process's wakeup word, which whoever brings something signals.
 
+use crate::base::counters::COUNTERS;
 use crate::base::key::ContextId;
 use crate::base::request::{Completion, ReqId};
-use crate::counters::COUNTERS;
-use crate::device::Device;
+use crate::progress::device::Device;
 use crate::progress::lock::{self, DeviceGuard};
+use crate::progress::state::WaitPolicy;
 use ferry_job::{RankStatus, Wait};
 use ferry_transport::Sleeper;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The MPI function being executed: its index in the description of all functions, plus 1; 0 for
-/// none. Written by the abi floor on entry, read here when a wait begins. With several threads in
-/// MPI it names the last of them to enter.
+/// The MPI function that is being executed: its index in the description of all functions, plus 1;
+/// 0 for none. The abi floor writes it on entry; a wait reads it when it begins. With several
+/// threads in MPI it is the function of the last one to enter.
 pub static CURRENT_CALL: AtomicU32 = AtomicU32::new(0);
 
-/// Something that can tell the launcher more about a wait: a communicator, a request.
+/// What can tell the launcher more about a wait: a communicator, a request.
 pub trait Describe {
-    /// Writes what it knows (name, size, rank, collective number, whom a request waits for) into
-    /// the status page.
+    /// Writes what it knows into the status page: name, size, rank, number of the collective, whom
+    /// a request waits for.
     fn describe(&self, device: &mut Device, status: &RankStatus);
 }
 
@@ -49,168 +50,139 @@ impl WaitingFor<'_> {
     };
 }
 
-/// How waiting is done in this job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WaitPolicy {
-    /// Poll for so long before giving up the core.
-    pub spin: Duration,
-    /// Then hand the core over, as often as [`yields`] says, before sleeping.
-    pub crowded: bool,
-}
-
-impl WaitPolicy {
-    /// On a modelled machine time does not pass by itself.
-    pub const NONE: WaitPolicy = WaitPolicy {
-        spin: Duration::ZERO,
-        crowded: false,
-    };
-
-    /// Where others want the core.
-    const CROWDED: WaitPolicy = WaitPolicy {
-        spin: Duration::ZERO,
-        crowded: true,
-    };
-
-    /// For `ranks` ranks on a node of which the job may use `cores` cores.
-    pub fn new(ranks: u32, cores: u32) -> WaitPolicy {
-        if ranks <= cores {
-            WaitPolicy {
-                spin: Duration::from_micros(100),
-                crowded: false,
-            }
-        } else {
-            WaitPolicy::CROWDED
-        }
-    }
-}
-
-/// Where ranks outnumber cores: how often a waiting rank hands its core over before it sleeps. A
-/// hand-over costs less than sleeping and being woken, and mostly the message is there when the
-/// core comes back; with 4 ranks on 2 cores, ten halve what one costs. FERRY_YIELDS sets another
-/// number.
-const YIELDS: u32 = 10;
+/// How often a waiting thread yields its core before it sleeps, where ranks outnumber cores. A
+/// yield costs less than sleeping and being woken, and mostly the message is there when the core
+/// comes back. With 4 ranks on 2 cores, ten yields halve the cost of a message. FERRY_YIELDS sets
+/// another number.
+const YIELDS_DEFAULT: u32 = 10;
 
 static YIELDS_SET: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = u32::MAX;
 
-/// How often a waiting rank hands its core over before it sleeps, where ranks outnumber cores: what
-/// FERRY_YIELDS or [`set_yields`] said, or 10.
+/// How often a waiting thread yields its core before it sleeps, where ranks outnumber cores: the
+/// value of FERRY_YIELDS or [`set_yields`], or 10.
 #[inline]
 pub fn yields() -> u32 {
     match YIELDS_SET.load(Ordering::Relaxed) {
-        UNKNOWN => yields_asked(),
+        UNKNOWN => yields_from_environment(),
         n => n,
     }
 }
 
 #[cold]
-fn yields_asked() -> u32 {
+fn yields_from_environment() -> u32 {
     let asked = std::env::var("FERRY_YIELDS").ok();
-    set_yields(asked.and_then(|v| v.trim().parse().ok()).unwrap_or(YIELDS));
+    set_yields(
+        asked
+            .and_then(|v| v.trim().parse().ok())
+            .unwrap_or(YIELDS_DEFAULT),
+    );
     YIELDS_SET.load(Ordering::Relaxed)
 }
 
-/// Says how often, from now on.
+/// Sets how often a waiting thread yields, from now on.
 pub fn set_yields(times: u32) {
     YIELDS_SET.store(times.min(UNKNOWN - 1), Ordering::Relaxed);
 }
 
-/// While large messages come or go by a connection their next bytes are there within microseconds,
-/// and who sleeps has the system tell it of each packet: then the core is handed over for so long
-/// instead.
-const HANDS_OVER: Duration = Duration::from_millis(1);
-/// They come or go as long as bytes of one have within this time.
-const STREAMS: Duration = Duration::from_millis(20);
+/// How long a waiting thread yields, instead of sleeping, while large messages come or go by a
+/// connection. Their next bytes are there within microseconds, and a sleeper would be woken for
+/// each packet.
+const STREAM_YIELD_TIME: Duration = Duration::from_millis(1);
+/// Large messages count as coming or going for this time after the last bytes.
+const STREAM_ACTIVE_TIME: Duration = Duration::from_millis(20);
 
 impl Device {
-    /// Is a waiting rank, where ranks outnumber cores, to hand its core over once more before it
-    /// sleeps? It has done so `yields` times, and waited since then.
-    fn hands_over(&mut self, yields: u32, since: &mut Option<Instant>) -> bool {
-        if self.awaits_turn() || yields < self::yields() {
+    /// Does a waiting thread, where ranks outnumber cores, yield once more before it sleeps? It has
+    /// yielded `yields` times, and waited since `since`.
+    fn yields_again(&mut self, yields: u32, since: &mut Option<Instant>) -> bool {
+        if self.worker.has_message_for_slot() || yields < self::yields() {
             return true;
         }
         let now = Instant::now();
-        if std::mem::take(&mut self.engine.large_moved) {
-            self.place.streams_until = Some(now + STREAMS);
+        if self.worker.engine.streams.take_active() {
+            self.core_sharing.streams_until = Some(now + STREAM_ACTIVE_TIME);
         }
-        let streams = self.place.streams_until.is_some_and(|until| now < until);
-        streams && now - *since.get_or_insert(now) < HANDS_OVER
+        let streams = self
+            .core_sharing
+            .streams_until
+            .is_some_and(|until| now < until);
+        streams && now - *since.get_or_insert(now) < STREAM_YIELD_TIME
     }
 }
 
-/// Polls between two looks at the clock.
-const POLLS: u32 = 64;
+/// Polls between two readings of the clock.
+const POLLS_PER_CLOCK: u32 = 64;
 
-/// How what is waited for comes.
+/// How what is waited for arrives.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Comes {
-    /// By a wire, at whose end the progress thread can wait as well.
-    ByWire,
-    /// Through memory that the caller alone looks at.
-    Beside,
+enum Arrival {
+    /// By a transport: the progress thread can wait for it as well.
+    ByTransport,
+    /// Through shared memory that only the caller looks at.
+    ByBoard,
 }
 
 /// Makes progress until `done` answers true. Called without the device's lock; `done` runs under
 /// it, and must not block or call user code that calls MPI.
 pub fn wait_until(what: &WaitingFor<'_>, done: impl FnMut(&mut Device) -> bool) {
-    wait_for(what, Comes::ByWire, done);
+    wait_for(what, Arrival::ByTransport, done);
 }
 
-/// The same for what comes by no wire: the progress thread can do nothing about it, and nothing is
-/// left to it.
-pub(crate) fn wait_beside_wires(what: &WaitingFor<'_>, done: impl FnMut(&mut Device) -> bool) {
-    wait_for(what, Comes::Beside, done);
+/// As [`wait_until`], for what arrives by no transport: the progress thread cannot wait for it.
+pub(crate) fn wait_for_board(what: &WaitingFor<'_>, done: impl FnMut(&mut Device) -> bool) {
+    wait_for(what, Arrival::ByBoard, done);
 }
 
 #[inline]
-fn wait_for(what: &WaitingFor<'_>, comes: Comes, mut done: impl FnMut(&mut Device) -> bool) {
+fn wait_for(what: &WaitingFor<'_>, arrival: Arrival, mut done: impl FnMut(&mut Device) -> bool) {
     let mut guard = lock::device();
     if done(&mut guard) {
         return;
     }
     guard.begin_wait();
     let multiple = lock::is_multiple();
-    let mut patience = guard.wait_policy;
+    let mut policy = guard.wait_policy;
     let mut polls = 0;
     let mut yields = 0;
     let mut since: Option<Instant> = None;
     let mut idle = Idle(None);
-    let mut told = Told::nothing();
+    let mut report = WaitReport::new();
     loop {
         let virtually = guard.is_virtual();
         if virtually {
-            guard.wires.will_idle();
+            guard.worker.transports.will_idle();
         }
         let moved = guard.progress();
         if done(&mut guard) {
-            if virtually && guard.wires.poll_deferred() {
+            if virtually && guard.worker.transports.poll_deferred() {
                 guard.progress();
             }
             return idle.end(&mut guard);
         }
         if moved {
             (polls, yields, since) = (0, 0, None);
-            told.forget();
+            report.restart();
             continue;
         }
-        if !patience.spin.is_zero() {
+        if !policy.spin.is_zero() {
             polls += 1;
-            let spinning = polls % POLLS != 0 || {
+            let spinning = polls % POLLS_PER_CLOCK != 0 || {
                 let now = Instant::now();
                 let since = *since.get_or_insert_with(|| idle.began(now));
                 if guard.shares_core(now) {
-                    patience = WaitPolicy::CROWDED;
-                    let core = guard.place.core();
-                    if comes == Comes::ByWire && guard.entrust(core) {
+                    policy = WaitPolicy::OVERSUBSCRIBED;
+                    let core = guard.core_sharing.core;
+                    if arrival == Arrival::ByTransport && guard.rely_on_thread(core) {
                         idle.began(now);
                         let ended;
-                        (guard, ended) = rest(guard, what, &mut done, &mut told);
+                        (guard, ended) = sleep_on_thread(guard, what, &mut done, &mut report);
                         if ended {
                             return idle.end(&mut guard);
                         }
                     }
                 }
-                now - since < patience.spin
+                now - since < policy.spin
             };
             if spinning {
                 if multiple {
@@ -223,7 +195,7 @@ fn wait_for(what: &WaitingFor<'_>, comes: Comes, mut done: impl FnMut(&mut Devic
                 continue;
             }
         }
-        if patience.crowded && guard.hands_over(yields, &mut since) {
+        if policy.oversubscribed && guard.yields_again(yields, &mut since) {
             yields += 1;
             idle.begin();
             COUNTERS.yields.add(1);
@@ -234,7 +206,7 @@ fn wait_for(what: &WaitingFor<'_>, comes: Comes, mut done: impl FnMut(&mut Devic
         }
         idle.begin();
         let ended;
-        (guard, ended) = sleep(guard, what, &mut done, &mut told);
+        (guard, ended) = sleep(guard, what, &mut done, &mut report);
         if ended || done(&mut guard) {
             return idle.end(&mut guard);
         }
@@ -242,18 +214,18 @@ fn wait_for(what: &WaitingFor<'_>, comes: Comes, mut done: impl FnMut(&mut Devic
     }
 }
 
-/// Since when a call has had nothing to do but wait. Short waits are not timed: looking at the
-/// clock would cost more than they do.
+/// Since when a call has had nothing to do. Short waits are not timed: reading the clock would cost
+/// more than they do.
 struct Idle(Option<Instant>);
 
 impl Idle {
-    /// It has nothing to do.
+    /// The call has nothing to do from now on.
     #[inline]
     fn begin(&mut self) {
         self.0.get_or_insert_with(Instant::now);
     }
 
-    /// The same, and that is so since now.
+    /// As [`Idle::begin`], where the clock was just read.
     fn began(&mut self, now: Instant) -> Instant {
         self.0.get_or_insert(now);
         now
@@ -263,7 +235,7 @@ impl Idle {
     #[inline]
     fn end(&self, device: &mut DeviceGuard) {
         device.end_wait();
-        // On a modelled machine the time that counts is another, and counted elsewhere.
+        // Virtual time is counted elsewhere.
         if let Some(since) = self.0
             && !device.is_virtual()
         {
@@ -272,117 +244,112 @@ impl Idle {
     }
 }
 
-/// Sleeps until the bell rings, unless something happened meanwhile. Returns whether what is waited
-/// for is known to be there: `done` is not asked again once it has said yes.
+/// Sleeps until the wakeup word is signalled, unless something has happened meanwhile. Returns
+/// whether `done` has said yes; then it is not asked again.
 fn sleep(
     mut guard: DeviceGuard,
     what: &WaitingFor<'_>,
     done: &mut dyn FnMut(&mut Device) -> bool,
-    told: &mut Told,
+    report: &mut WaitReport,
 ) -> (DeviceGuard, bool) {
-    if guard.wires.is_virtual() {
-        told.lie_down(&mut guard, what);
-        guard = crate::progress::virtual_time::rest(guard);
-        told.get_up(&mut guard);
+    if guard.worker.transports.is_virtual() {
+        report.begin_sleep(&mut guard, what);
+        guard = crate::progress::virtual_time::sleep(guard);
+        report.end_sleep(&mut guard);
         return (guard, false);
     }
-    let bell = guard.wires.wakeup();
-    let seen = bell.epoch();
-    guard.wires.arm(Sleeper::Program);
-    // Whatever came before the bell was armed has not rung it.
+    let wakeup = guard.worker.transports.wakeup();
+    let seen = wakeup.epoch();
+    guard.worker.transports.arm(Sleeper::Program);
+    // What came before the word was armed has not signalled it.
     let moved = guard.progress();
     let ended = done(&mut guard);
     if moved || ended {
         if lock::sleepers() == 0 {
-            guard.wires.disarm();
+            guard.worker.transports.disarm();
         }
         return (guard, ended);
     }
-    told.lie_down(&mut guard, what);
+    report.begin_sleep(&mut guard, what);
     if lock::fall_asleep() == 1 {
-        guard.calm();
+        guard.ignore_activity();
     }
     COUNTERS.sleeps.add(1);
-    let watches = bell.has_descriptors() && lock::take_watch();
+    let watches = wakeup.has_descriptors() && lock::take_watch();
     drop(guard);
     if watches {
-        bell.wait_descriptors();
+        wakeup.wait_descriptors();
     } else {
-        bell.wait(Sleeper::Program, seen, None);
+        wakeup.wait(Sleeper::Program, seen, None);
     }
     let mut guard = lock::device();
-    told.get_up(&mut guard);
+    report.end_sleep(&mut guard);
     if watches {
         lock::end_watch();
     }
     if lock::wake_up() == 0 {
-        guard.wires.disarm();
+        guard.worker.transports.disarm();
     } else if watches {
         // What came may be for another thread, and another thread must watch.
-        bell.signal(Sleeper::Program, false);
+        wakeup.signal(Sleeper::Program, false);
     }
     (guard, false)
 }
 
-/// Sleeps until what is waited for is there, which the progress thread sees to meanwhile on its own
-/// core. Returns whether it is: that thread may not be able to go on without the program. `done` is
-/// not asked again once it has said yes.
-fn rest(
+/// Sleeps while the progress thread makes the progress on its own core. Returns whether `done` has
+/// said yes; then it is not asked again. Otherwise the progress thread needs the program.
+fn sleep_on_thread(
     mut guard: DeviceGuard,
     what: &WaitingFor<'_>,
     done: &mut dyn FnMut(&mut Device) -> bool,
-    told: &mut Told,
+    report: &mut WaitReport,
 ) -> (DeviceGuard, bool) {
-    let bell = guard.wires.wakeup();
+    let wakeup = guard.worker.transports.wakeup();
     let mut ended = false;
-    told.forget();
-    while !ended && !guard.is_stuck() {
-        let seen = bell.epoch();
-        told.lie_down(&mut guard, what);
+    report.restart();
+    while !ended && !guard.needs_program() {
+        let seen = wakeup.epoch();
+        report.begin_sleep(&mut guard, what);
         if lock::fall_asleep() == 1 {
-            guard.calm();
+            guard.ignore_activity();
         }
         COUNTERS.sleeps.add(1);
-        // From here on the bell is the progress thread's.
+        // From here on the wakeup word is the progress thread's.
         drop(guard);
-        bell.wait(Sleeper::Program, seen, None);
+        wakeup.wait(Sleeper::Program, seen, None);
         guard = lock::device();
-        told.get_up(&mut guard);
+        report.end_sleep(&mut guard);
         lock::wake_up();
         ended = done(&mut guard);
     }
-    guard.end_trust();
+    guard.end_reliance();
     (guard, ended)
 }
 
 /// What the launcher has been told of one call's wait.
-struct Told {
+struct WaitReport {
     /// The call's number, from before another thread wrote its own: see [`CURRENT_CALL`].
     call: u32,
-    /// It has been told; it is told again, without more, after the thread was woken for nothing.
-    once: bool,
-    /// What, where several threads may be in MPI: they share one page.
+    /// The wait is reported. It is reported again, without details, after the thread was woken for
+    /// nothing.
+    reported: bool,
+    /// The report, where several threads may be in MPI: they share one page.
     wait: Option<Wait>,
 }
 
-/// Threads that sleep, by the addresses of their [`Told`], where several may be in MPI; the last
-/// one's wait is on the page.
-#[derive(Default)]
-pub(crate) struct Sleepers(Vec<(usize, Wait)>);
-
-impl Told {
-    /// Nothing so far. To be called when the wait begins.
-    fn nothing() -> Told {
-        Told {
+impl WaitReport {
+    /// Before anything is reported. Called when the wait begins.
+    fn new() -> WaitReport {
+        WaitReport {
             call: CURRENT_CALL.load(Ordering::Relaxed),
-            once: false,
+            reported: false,
             wait: None,
         }
     }
 
-    /// Something has moved: the wait counts from here.
-    fn forget(&mut self) {
-        (self.once, self.wait) = (false, None);
+    /// Something has moved: the wait begins anew.
+    fn restart(&mut self) {
+        (self.reported, self.wait) = (false, None);
     }
 
     fn key(&self) -> usize {
@@ -390,16 +357,16 @@ impl Told {
     }
 
     /// The thread is about to sleep.
-    fn lie_down(&mut self, device: &mut Device, what: &WaitingFor<'_>) {
+    fn begin_sleep(&mut self, device: &mut Device, what: &WaitingFor<'_>) {
         device.publish_counts();
         let status = device.status;
-        let again = std::mem::replace(&mut self.once, true);
+        let again = std::mem::replace(&mut self.reported, true);
         if let Some(wait) = &self.wait {
             status.show(wait);
         } else if again {
             status.asleep.store(1, Ordering::Release);
         } else {
-            tell(device, what, self.call);
+            report_wait(device, what, self.call);
         }
         if lock::is_multiple() {
             let wait = *self.wait.get_or_insert_with(|| status.shown());
@@ -408,7 +375,7 @@ impl Told {
     }
 
     /// The thread is awake again.
-    fn get_up(&self, device: &mut Device) {
+    fn end_sleep(&self, device: &mut Device) {
         if lock::is_multiple() {
             let key = self.key();
             device.sleepers.0.retain(|&(of, _)| of != key);
@@ -420,14 +387,14 @@ impl Told {
     }
 }
 
-/// Tells the launcher what this rank waits for, in this call.
-fn tell(device: &mut Device, what: &WaitingFor<'_>, call: u32) {
+/// Tells the launcher what this rank waits for in this call.
+fn report_wait(device: &mut Device, what: &WaitingFor<'_>, call: u32) {
     let status = device.status;
     status.call.store(call, Ordering::Relaxed);
     status.context.store(what.context.0, Ordering::Relaxed);
     status.peer.store(what.peer, Ordering::Relaxed);
     status.tag.store(what.tag, Ordering::Relaxed);
-    // What an earlier wait said about its communicator is not this one's.
+    // An earlier wait may have left other values.
     status.collective.store(0, Ordering::Relaxed);
     status.root.store(-1, Ordering::Relaxed);
     status.comm_size.store(0, Ordering::Relaxed);
@@ -444,9 +411,9 @@ fn tell(device: &mut Device, what: &WaitingFor<'_>, call: u32) {
 pub fn wait(req: ReqId, what: &WaitingFor<'_>) -> Completion {
     let mut completion = None;
     wait_until(what, |d| {
-        let complete = d.is_complete(req);
+        let complete = d.worker.engine.requests.is_complete(req);
         if complete {
-            completion = Some(d.take(req));
+            completion = Some(d.worker.engine.requests.take(req));
         }
         complete
     });

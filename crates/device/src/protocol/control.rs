@@ -1,57 +1,55 @@
-//! Words that the floor above sends to its like in other processes: nobody waits for them, no
+//! Control messages: four words to the floor above in another process. Nobody waits for them, no
 //! receive has to be posted, and they match nothing.
 
-use crate::base::header::{self, Fields, Header};
+use crate::base::header::Fields;
 use crate::base::key::ProcId;
-use crate::device::Device;
-use crate::protocol::engine::{Engine, Outgoing};
+use std::collections::VecDeque;
 
-/// A word: what it means is the floor above's business.
+/// The words of a control message. What they mean is the floor above's business.
 pub type ControlMessage = [u64; 4];
 
-/// Unread words that are kept; what comes beyond that is dropped.
-const KEPT: usize = 1024;
+/// Unread control messages that are kept; later ones are dropped.
+const UNREAD_MAX: usize = 1024;
 
-impl Device {
-    /// Says something to a process. It may be lost if that process never looks ([`Device::next_control`]).
-    pub fn send_control(&mut self, to: ProcId, note: ControlMessage) {
-        let head = note.into_iter().fold(Header::new(), Header::u64);
-        self.engine.queue(to, Outgoing::head(header::CONTROL, head));
-        self.flush();
-    }
-
-    /// The oldest word that has come and has not been read, and who said it.
-    pub fn next_control(&mut self) -> Option<(ProcId, ControlMessage)> {
-        self.engine.notes.pop_front()
-    }
+/// Control messages that have arrived and have not been read.
+#[derive(Default)]
+pub(crate) struct ControlQueue {
+    unread: VecDeque<(ProcId, ControlMessage)>,
 }
 
-impl Engine {
-    /// A word has come.
-    pub(crate) fn note_came(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
+impl ControlQueue {
+    /// A control message has arrived.
+    pub fn on_control(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
         let mut fields = Fields(bytes);
-        let note = [fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?];
-        if self.notes.len() < KEPT {
-            self.notes.push_back((from, note));
+        let words = [fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?];
+        if self.unread.len() < UNREAD_MAX {
+            self.unread.push_back((from, words));
         }
         Some(())
+    }
+
+    /// The oldest unread one, and who has sent it.
+    pub fn next(&mut self) -> Option<(ProcId, ControlMessage)> {
+        self.unread.pop_front()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::header::{self, Header};
+    use crate::protocol::engine::Engine;
     use ferry_transport::Inbox;
 
     #[test]
     fn words_come_in_order_and_too_many_are_dropped() {
         let mut engine = Engine::new(0);
-        for n in 0..KEPT as u64 + 5 {
+        for n in 0..UNREAD_MAX as u64 + 5 {
             let head = Header::new().u64(n).u64(1).u64(2).u64(3);
             engine.on_message(7, header::CONTROL, head.bytes());
         }
-        assert_eq!(engine.notes.len(), KEPT);
-        assert_eq!(engine.notes[1], (7, [1, 1, 2, 3]));
+        assert_eq!(engine.control.unread.len(), UNREAD_MAX);
+        assert_eq!(engine.control.unread[1], (7, [1, 1, 2, 3]));
         engine.on_message(7, header::CONTROL, &[0; 31]);
         assert_eq!(engine.malformed, 1, "too short");
     }

@@ -1,233 +1,196 @@
-//! Receives that do not take their message at once: the floor above says in which order large
-//! messages are to come.
+//! Deferred receives: a large message is asked for only when the floor above says so.
 //!
-//! A message that its sender keeps until it is asked for is announced, and asked for when
-//! [`Device::release_deferred`] says so. A few bytes at its beginning and end can be had before that: they
-//! come at once, and once more with the message. A sender that knows that they will be wanted gives
-//! them unasked.
+//! A deferred receive that matches an RTS sends no CTS until it is released. The first and last few
+//! bytes of the message, its edges, can be had before: EDGE_REQUEST asks for them, and they come
+//! again with the message. A sender that knows that they will be needed sends them before its RTS
+//! (EDGES).
 
-use crate::SendMode;
-use crate::base::buffer::{Sink, Source};
 use crate::base::header::{self, Fields, Header};
-use crate::base::key::{Key, Pattern, ProcId};
-use crate::base::request::{Asked, Completion, Operation, ReqId};
-use crate::device::Device;
-use crate::protocol::engine::{Engine, Outgoing, Payload};
+use crate::base::key::ProcId;
+use crate::base::message::MatchedRts;
+use crate::base::request::{Cts, Operation, ReqId};
+use crate::protocol::engine::Engine;
+use crate::queue::outgoing::{Outgoing, Payload};
+use std::collections::HashMap;
 
-/// Bytes of each end of a message that can be had before the rest.
+/// Maximum length of each edge of a message, bytes: one page.
 pub const EDGE_MAX_BYTES: usize = 4096;
 
-/// A message of fewer bytes does not give its ends unasked: they would be more than a sixty-fourth
-/// of it.
-const SENDS_EDGES_MIN_BYTES: usize = 64 * 2 * EDGE_MAX_BYTES;
-/// Messages whose ends are kept until a receive is met, at most; the ends of further ones are asked
-/// for.
+/// Minimum length of a message whose edges go before its RTS, bytes. The two edges are at most a
+/// sixty-fourth of it.
+pub(crate) const QUEUE_EDGES_MIN_BYTES: usize = 64 * 2 * EDGE_MAX_BYTES;
+/// Messages whose edges are kept until their RTS has matched. Edges beyond that are asked for
+/// again.
 const EARLY_EDGES_MAX: usize = 4096;
 
-/// A receive that is held back.
-pub(crate) struct Deferred {
-    /// Bytes wanted of the message's beginning and end before the rest.
-    ends: [usize; 2],
-    /// Those that have been asked for and are still to come.
-    awaited: [bool; 2],
-    /// Its message has been announced: by whom, and the sender's request.
-    announced: Option<(ProcId, u32)>,
-    /// The rest may come.
-    goes_on: bool,
+/// A deferred receive.
+struct Deferred {
+    /// Bytes needed of the message's first and last edge before the rest.
+    edges: [usize; 2],
+    /// EDGE_REQUEST has gone for this edge, and EDGE_DATA has not come.
+    requested: [bool; 2],
+    /// The RTS that has matched: its sender, and the sender's request.
+    matched_rts: Option<(ProcId, u32)>,
+    /// The message may come.
+    released: bool,
 }
 
-impl Device {
-    /// As [`Device::send`], of bytes to a peer with [`streams`](crate::Capabilities::streams) who
-    /// will want the ends first: a large message's go before its announcement. Asked for they
-    /// would stand behind the bytes of other messages, for as long as those take.
-    ///
-    /// # Safety
-    /// As for [`Device::send`].
-    pub unsafe fn send_with_edges(
-        &mut self,
-        to: ProcId,
-        key: Key,
-        source: Source,
-    ) -> Option<ReqId> {
-        self.engine.sends_edges = source.len() >= SENDS_EDGES_MIN_BYTES;
-        // SAFETY: the caller's promise.
-        let req = unsafe { self.send(to, key, source, SendMode::Standard) };
-        self.engine.sends_edges = false;
-        req
+/// The deferred receives of a process.
+#[derive(Default)]
+pub(crate) struct DeferredReceives {
+    receives: HashMap<ReqId, Deferred>,
+    /// Edges that have come before their message's RTS has matched, by the sender and its request.
+    early_edges: HashMap<(ProcId, u32), Box<[u8]>>,
+}
+
+impl DeferredReceives {
+    /// Is there any?
+    #[inline]
+    pub fn any(&self) -> bool {
+        !self.receives.is_empty()
     }
 
-    /// As [`Device::receive_from`], but a message that is announced over the wire is not asked for
-    /// before [`Device::release_deferred`]; only so many bytes (at most [`EDGE_MAX_BYTES`]) of its beginning and
-    /// end come before that. To be ended by [`Device::take_deferred`].
-    ///
-    /// # Safety
-    /// As for [`Device::receive_from`].
-    pub unsafe fn receive_deferred(
-        &mut self,
-        from: ProcId,
-        pattern: Pattern,
-        sink: Sink,
-        ends: [usize; 2],
-    ) -> ReqId {
-        // The receive may meet its message at once, so it is known as held before it is there.
-        self.engine.next_deferred = Some(Deferred {
-            ends: ends.map(|e| e.min(EDGE_MAX_BYTES)),
-            awaited: [false; 2],
-            announced: None,
-            goes_on: false,
-        });
-        // SAFETY: the caller's promise.
-        let req = unsafe { self.receive_from(from, pattern, sink) };
-        if let Some(held) = self.engine.next_deferred.take() {
-            self.engine.deferred.insert(req, held);
-        }
-        req
+    /// Makes a receive a deferred one, before it can match. `edges`: bytes that are needed of the
+    /// message's first and last edge.
+    pub fn insert(&mut self, req: ReqId, edges: [usize; 2]) {
+        self.receives.insert(
+            req,
+            Deferred {
+                edges: edges.map(|e| e.min(EDGE_MAX_BYTES)),
+                requested: [false; 2],
+                matched_rts: None,
+                released: false,
+            },
+        );
     }
 
-    /// A held receive's message may come.
-    pub fn release_deferred(&mut self, req: ReqId) {
-        let Some(held) = self.engine.deferred.get_mut(&req) else {
-            return;
-        };
-        if std::mem::replace(&mut held.goes_on, true) {
-            return;
-        }
-        if let Some((from, request)) = held.announced
-            && !self.is_complete(req)
-        {
-            self.engine.ask(req, from, request, None);
-            self.flush();
+    /// Forgets a receive that has completed.
+    pub fn remove(&mut self, req: ReqId) {
+        self.receives.remove(&req);
+    }
+
+    /// Has an RTS matched this receive?
+    pub fn has_matched_rts(&self, req: ReqId) -> bool {
+        let deferred = self.receives.get(&req);
+        deferred.is_some_and(|d| d.matched_rts.is_some())
+    }
+
+    /// Takes the edges that have come before the RTS with the sender's `request`.
+    pub fn take_early_edges(&mut self, from: ProcId, request: u32) -> Option<Box<[u8]>> {
+        match self.early_edges.is_empty() {
+            true => None,
+            false => self.early_edges.remove(&(from, request)),
         }
     }
 
-    /// Has a held receive's message been announced, so that it comes when it is asked for?
-    pub fn is_announced(&self, req: ReqId) -> bool {
-        let held = self.engine.deferred.get(&req);
-        held.is_some_and(|h| h.announced.is_some())
+    /// EDGES: the edges of a message whose RTS comes next.
+    pub fn on_edges(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
+        let mut fields = Fields(bytes);
+        let request = fields.u32()?;
+        let edges = fields.0;
+        if edges.is_empty() || edges.len() > 2 * EDGE_MAX_BYTES || !edges.len().is_multiple_of(2) {
+            return None;
+        }
+        if self.early_edges.len() < EARLY_EDGES_MAX {
+            self.early_edges.insert((from, request), edges.into());
+        }
+        Some(())
     }
 
-    /// Are the ends there that a held receive wanted first?
-    pub fn has_edges(&mut self, req: ReqId) -> bool {
-        if self.is_complete(req) {
-            return true;
-        }
-        let total = self.engine.requests.envelope(req).len;
-        match self.engine.deferred.get(&req) {
-            Some(held) if held.announced.is_some() => {
-                // A message of another length than expected is an error: its ends come with the
-                // rest.
-                let room = match self.engine.requests.operation(req) {
-                    Some(Operation::Receive { sink, .. }) => sink.capacity() as u64,
-                    _ => return true,
-                };
-                held.awaited == [false; 2] && total == room
-            }
-            Some(held) => held.ends == [0; 2],
-            None => false,
-        }
-    }
-
-    /// Bytes of a receive's message that are in their place, from its beginning on.
-    pub fn bytes_received(&mut self, req: ReqId) -> usize {
-        if self.is_complete(req) {
-            return usize::MAX;
-        }
-        match self.engine.requests.operation(req) {
-            Some(Operation::Receive {
-                stream: Some(stream),
-                ..
-            }) => stream.got as usize,
-            _ => 0,
-        }
-    }
-
-    /// As [`Device::take`], for a held receive.
-    pub fn take_deferred(&mut self, req: ReqId) -> Completion {
-        self.engine.deferred.remove(&req);
-        self.take(req)
+    /// Nothing more comes from `peer`. Returns the receives that have matched an RTS of it.
+    pub fn forget(&mut self, peer: ProcId) -> Vec<ReqId> {
+        self.early_edges.retain(|(from, _), _| *from != peer);
+        let of_peer = |d: &Deferred| d.matched_rts.is_some_and(|(from, _)| from == peer);
+        self.receives
+            .iter()
+            .filter(|(_, d)| of_peer(d))
+            .map(|(req, _)| *req)
+            .collect()
     }
 }
 
 impl Engine {
-    /// Deferred receives whose message `peer` has announced and not yet been asked for.
-    pub(crate) fn held_of(&self, peer: ProcId) -> Vec<ReqId> {
-        let of = |h: &Deferred| h.announced.is_some_and(|(from, _)| from == peer);
-        self.deferred
-            .iter()
-            .filter(|(_, h)| of(h))
-            .map(|(req, _)| *req)
-            .collect()
+    /// A deferred receive's message may come. Returns whether CTS is queued now.
+    pub fn release_deferred(&mut self, req: ReqId) -> bool {
+        let Some(deferred) = self.deferred.receives.get_mut(&req) else {
+            return false;
+        };
+        if std::mem::replace(&mut deferred.released, true) {
+            return false;
+        }
+        if let Some((from, request)) = deferred.matched_rts
+            && !self.requests.is_complete(req)
+        {
+            self.queue_cts(req, from, request, None, false);
+            return true;
+        }
+        false
     }
 
-    /// Queues an announced send's ends, before its announcement.
-    pub(crate) fn send_edges(&mut self, to: ProcId, req: ReqId) {
+    /// Are the edges of a deferred receive that is not complete in their place?
+    pub fn has_edges(&mut self, req: ReqId) -> bool {
+        let total = self.requests.envelope(req).len;
+        match self.deferred.receives.get(&req) {
+            Some(deferred) if deferred.matched_rts.is_some() => {
+                // A message of another length than expected is an error: its edges come with the
+                // rest.
+                let room = match self.requests.operation(req) {
+                    Some(Operation::Receive { sink, .. }) => sink.capacity() as u64,
+                    _ => return true,
+                };
+                deferred.requested == [false; 2] && total == room
+            }
+            Some(deferred) => deferred.edges == [0; 2],
+            None => false,
+        }
+    }
+
+    /// Queues the edges of a large send, before its RTS.
+    pub fn queue_edges(&mut self, to: ProcId, req: ReqId) {
         let Some(Operation::SendLarge { source, .. }) = self.requests.operation(req) else {
             return;
         };
         let len = source.len();
         let each = EDGE_MAX_BYTES.min(len);
-        let mut ends = vec![0; 2 * each];
-        let (first, last) = ends.split_at_mut(each);
-        // SAFETY: an announced send's buffer is valid until its completion; both lie within it.
+        let mut edges = vec![0; 2 * each];
+        let (first, last) = edges.split_at_mut(each);
+        // SAFETY: a large send's buffer is valid until its completion; both edges lie within it.
         unsafe {
             source.read(0, first);
             source.read(len - each, last);
         }
-        self.queue(
+        self.outbox.push(
             to,
             Outgoing {
                 message: header::EDGES,
                 head: Header::new().u32(req.0),
-                payload: Payload::Owned(ends.into_boxed_slice()),
+                payload: Payload::Owned(edges.into_boxed_slice()),
             },
         );
     }
 
-    /// Ends of a message that will be announced next.
-    pub(crate) fn on_edges(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
-        let mut fields = Fields(bytes);
-        let request = fields.u32()?;
-        let ends = fields.0;
-        if ends.is_empty() || ends.len() > 2 * EDGE_MAX_BYTES || !ends.len().is_multiple_of(2) {
-            return None;
-        }
-        if self.early_edges.len() < EARLY_EDGES_MAX {
-            self.early_edges.insert((from, request), ends.into());
-        }
-        Some(())
-    }
-
-    /// A receive has met a message that was announced over the wire, whose ends may have come
-    /// before. True: it is held back, and there is nothing more to do now.
-    pub(crate) fn hold(
-        &mut self,
-        req: ReqId,
-        from: ProcId,
-        len: u64,
-        request: u32,
-        given: Option<&[u8]>,
-    ) -> bool {
-        if let Some(held) = self.next_deferred.take() {
-            self.deferred.insert(req, held);
-        }
-        let Some(held) = self.deferred.get_mut(&req) else {
+    /// A receive has matched an RTS. If it is deferred, its edges are stored from `early`, which
+    /// came before the RTS, or asked for. Returns false if the receive is not deferred.
+    pub fn defer(&mut self, rts: &MatchedRts, early: Option<&[u8]>) -> bool {
+        let (req, from, len, request) = (rts.req, rts.from, rts.len, rts.request);
+        let Some(deferred) = self.deferred.receives.get_mut(&req) else {
             return false;
         };
         let sink = match self.requests.operation(req) {
             Some(Operation::Receive { sink, .. }) => Some(sink),
             _ => None,
         };
-        held.announced = Some((from, request));
-        let mut asked = Vec::new();
+        deferred.matched_rts = Some((from, request));
+        let mut missing = Vec::new();
         if let Some(sink) = sink
             && sink.capacity() as u64 == len
         {
-            let places = [0, len.saturating_sub(held.ends[1] as u64)];
-            for (end, place) in places.into_iter().enumerate() {
-                let bytes = (held.ends[end] as u64).min(len) as u32;
-                let here = given.and_then(|given| {
-                    let (first, last) = given.split_at(given.len() / 2);
-                    match end {
+            let places = [0, len.saturating_sub(deferred.edges[1] as u64)];
+            for (edge, place) in places.into_iter().enumerate() {
+                let bytes = (deferred.edges[edge] as u64).min(len) as u32;
+                let here = early.and_then(|early| {
+                    let (first, last) = early.split_at(early.len() / 2);
+                    match edge {
                         0 => first.get(..bytes as usize),
                         _ => last.get(last.len().checked_sub(bytes as usize)?..),
                     }
@@ -238,40 +201,34 @@ impl Engine {
                     // within it.
                     Some(here) => unsafe { sink.write(place as usize, here) },
                     None => {
-                        held.awaited[end] = true;
-                        asked.push((place, bytes));
+                        deferred.requested[edge] = true;
+                        missing.push((place, bytes));
                     }
                 }
             }
         }
-        let goes_on = held.goes_on;
-        for (at, bytes) in asked {
+        let released = deferred.released;
+        for (at, bytes) in missing {
             let head = Header::new().u32(request).u32(req.0).u64(at).u32(bytes);
-            self.queue(
-                from,
-                Outgoing {
-                    message: header::EDGE_REQUEST,
-                    head,
-                    payload: Payload::None,
-                },
-            );
+            let message = Outgoing::header_only(header::EDGE_REQUEST, head);
+            self.outbox.push(from, message);
         }
-        if goes_on {
-            self.ask(req, from, request, None);
+        if released {
+            self.queue_cts(req, from, request, None, false);
         }
         true
     }
 
-    /// A receiver wants an end of an announced message before the rest.
-    pub(crate) fn on_edge_request(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
+    /// EDGE_REQUEST: a receiver asks for an edge of an announced message.
+    pub fn on_edge_request(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
         let mut fields = Fields(bytes);
         let (mine, theirs) = (ReqId(fields.u32()?), fields.u32()?);
         let (at, len) = (usize::try_from(fields.u64()?).ok()?, fields.u32()? as usize);
-        // Once the whole is asked for, its beginning may be gone.
+        // After CTS the beginning of the buffer may be gone.
         let Some(Operation::SendLarge {
             to,
             source,
-            asked: Asked::NotYet,
+            cts: Cts::Awaited,
         }) = self.requests.operation(mine)
         else {
             return None;
@@ -280,43 +237,45 @@ impl Engine {
         if *to != from || len > EDGE_MAX_BYTES || !within {
             return None;
         }
-        let mut end = vec![0; len];
-        // SAFETY: an announced send's buffer is valid until its completion; the bytes lie within
-        // it.
-        unsafe { source.read(at, &mut end) };
-        self.queue(
+        let mut edge = vec![0; len];
+        // SAFETY: a large send's buffer is valid until its completion; the bytes lie within it.
+        unsafe { source.read(at, &mut edge) };
+        self.outbox.push(
             from,
             Outgoing {
                 message: header::EDGE_DATA,
                 head: Header::new().u32(theirs).u64(at as u64),
-                payload: Payload::Owned(end.into_boxed_slice()),
+                payload: Payload::Owned(edge.into_boxed_slice()),
             },
         );
         Some(())
     }
 
-    /// An end that was asked for.
-    pub(crate) fn on_edge_data(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
+    /// EDGE_DATA: an edge that was asked for.
+    pub fn on_edge_data(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
         let mut fields = Fields(bytes);
         let (req, at) = (ReqId(fields.u32()?), fields.u64()?);
         let data = fields.0;
-        let held = self.deferred.get_mut(&req)?;
-        if held.announced.is_none_or(|(sender, _)| sender != from) {
+        let deferred = self.deferred.receives.get_mut(&req)?;
+        if deferred
+            .matched_rts
+            .is_none_or(|(sender, _)| sender != from)
+        {
             return None;
         }
         let Some(Operation::Receive { sink, .. }) = self.requests.operation(req) else {
             return None;
         };
         let room = sink.capacity() as u64;
-        let end = (0..2).find(|&end| {
-            let bytes = (held.ends[end] as u64).min(room);
-            let place = if end == 0 { 0 } else { room - bytes };
-            held.awaited[end] && place == at && bytes == data.len() as u64
+        let edge = (0..2).find(|&edge| {
+            let bytes = (deferred.edges[edge] as u64).min(room);
+            let place = if edge == 0 { 0 } else { room - bytes };
+            deferred.requested[edge] && place == at && bytes == data.len() as u64
         })?;
-        held.awaited[end] = false;
+        deferred.requested[edge] = false;
         // SAFETY: the receive's buffer is valid until its completion; the bytes lie within it.
         unsafe { sink.write(at as usize, data) };
-        self.nudges += 1;
+        self.notifications += 1;
         Some(())
     }
 }
@@ -324,8 +283,8 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::buffer::Source;
-    use crate::base::key::{ContextId, Key, Tags};
+    use crate::base::buffer::{Sink, Source};
+    use crate::base::key::{ContextId, Key, Pattern, Tags};
     use ferry_transport::Inbox;
     use proptest::prelude::*;
 
@@ -341,8 +300,12 @@ mod tests {
         head.bytes().to_vec()
     }
 
-    /// A receive that is held back, with no message, and what it takes.
-    fn held_back(engine: &mut Engine, room: &mut [u8], ends: [usize; 2]) -> (Pattern, ReqId) {
+    /// A deferred receive that is not posted, and its pattern.
+    fn deferred_receive(
+        engine: &mut Engine,
+        room: &mut [u8],
+        edges: [usize; 2],
+    ) -> (Pattern, ReqId) {
         let sink = Sink::Bytes {
             ptr: room.as_mut_ptr(),
             cap: room.len(),
@@ -352,13 +315,7 @@ mod tests {
             sink,
             stream: None,
         });
-        let held = Deferred {
-            ends,
-            awaited: [false; 2],
-            announced: None,
-            goes_on: false,
-        };
-        engine.deferred.insert(req, held);
+        engine.deferred.insert(req, edges);
         let pattern = Pattern {
             context: ContextId::WORLD,
             source: Some(3),
@@ -376,21 +333,33 @@ mod tests {
         engine.requests.insert(Operation::SendLarge {
             to: PEER,
             source,
-            asked: Asked::NotYet,
+            cts: Cts::Awaited,
         })
     }
 
-    /// A held receive of `room`, met by an announcement of `len` bytes.
-    fn met(room: &mut [u8], ends: [usize; 2], len: u64) -> (Engine, ReqId) {
+    /// A deferred receive of `room` that has matched the RTS of a message of `len` bytes.
+    fn matched(room: &mut [u8], edges: [usize; 2], len: u64) -> (Engine, ReqId) {
         let mut engine = Engine::new(0);
-        let (pattern, req) = held_back(&mut engine, room, ends);
+        let (pattern, req) = deferred_receive(&mut engine, room, edges);
         engine.matcher.post(pattern, req);
         engine.on_message(PEER, header::RTS, &announce(len, 77));
         (engine, req)
     }
 
+    /// The RTS of a message of 100 kB that has matched `req`, which was posted later.
+    fn rts(req: ReqId, request: u32) -> MatchedRts {
+        MatchedRts {
+            req,
+            from: PEER,
+            len: 100_000,
+            address: 0,
+            request,
+            preposted: false,
+        }
+    }
+
     fn outgoing(engine: &mut Engine) -> Vec<(u8, Vec<u8>)> {
-        let queue = engine.outbox.remove(&PEER).unwrap_or_default();
+        let queue = engine.outbox.take_queue(PEER);
         queue
             .into_iter()
             .map(|o| (o.message, o.head.bytes().to_vec()))
@@ -398,9 +367,9 @@ mod tests {
     }
 
     #[test]
-    fn only_the_ends_are_asked_for_and_they_come_to_their_places() {
+    fn only_the_edges_are_asked_for_and_they_come_to_their_places() {
         let mut room = vec![0u8; 100_000];
-        let (mut engine, req) = met(&mut room, [10, 20], 100_000);
+        let (mut engine, req) = matched(&mut room, [10, 20], 100_000);
         let asked = outgoing(&mut engine);
         assert_eq!(asked.len(), 2);
         assert!(
@@ -415,41 +384,47 @@ mod tests {
         engine.on_message(PEER, header::EDGE_DATA, &end);
         engine.on_message(PEER, header::EDGE_DATA, &end);
         assert_eq!(engine.malformed, 2, "twice");
-        assert_eq!(engine.deferred[&req].awaited, [true, false]);
+        assert_eq!(engine.deferred.receives[&req].requested, [true, false]);
         drop(engine);
         assert!(room[99_980..].iter().all(|&b| b == 5) && room[..99_980].iter().all(|&b| b == 0));
     }
 
-    /// Both ends of a message, as a sender gives them: each has so many bytes, and all of them are
-    /// this.
-    fn given(request: u32, each: usize, byte: u8) -> Vec<u8> {
+    /// EDGES, with `each` times `byte` for each edge.
+    fn edges_message(request: u32, each: usize, byte: u8) -> Vec<u8> {
         [Header::new().u32(request).bytes(), &vec![byte; 2 * each]].concat()
     }
 
     #[test]
-    fn ends_that_came_before_are_not_asked_for() {
+    fn edges_that_came_before_are_not_asked_for() {
         for first in [true, false] {
             let mut room = vec![0u8; 100_000];
-            let (mut engine, _) = met(&mut room, [0, 0], 100_000);
+            let (mut engine, _) = matched(&mut room, [0, 0], 100_000);
             // A second message, from the same sender: its receive is there before it, or comes
             // after it.
             let mut other = vec![0u8; 100_000];
-            let (pattern, next) = held_back(&mut engine, &mut other, [10, 20]);
+            let (pattern, next) = deferred_receive(&mut engine, &mut other, [10, 20]);
             if first {
                 engine.matcher.post(pattern, next);
             }
-            engine.on_message(PEER, header::EDGES, &given(78, 4096, 7));
+            engine.on_message(PEER, header::EDGES, &edges_message(78, 4096, 7));
             engine.on_message(PEER, header::RTS, &announce(100_000, 78));
             if !first {
-                assert_eq!(engine.early_edges.len(), 1, "kept with its announcement");
+                assert_eq!(
+                    engine.deferred.early_edges.len(),
+                    1,
+                    "kept with its announcement"
+                );
                 engine.matcher.match_receive(&pattern).unwrap();
-                engine.take_announced(next, PEER, 100_000, 0, 78, false);
+                engine.on_matched_rts(rts(next, 78));
             }
             assert_eq!(
-                (outgoing(&mut engine).len(), engine.early_edges.len()),
+                (
+                    outgoing(&mut engine).len(),
+                    engine.deferred.early_edges.len()
+                ),
                 (0, 0)
             );
-            assert_eq!(engine.deferred[&next].awaited, [false; 2]);
+            assert_eq!(engine.deferred.receives[&next].requested, [false; 2]);
             assert_eq!(engine.malformed, 0);
             drop(engine);
             assert!(other[..10].iter().chain(&other[99_980..]).all(|&b| b == 7));
@@ -458,34 +433,37 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_make_no_sense_or_are_too_short_help_nobody() {
+    fn edges_that_make_no_sense_or_are_too_short_are_asked_for() {
         let mut room = vec![0u8; 100_000];
-        let (mut engine, req) = met(&mut room, [0, 0], 100_000);
+        let (mut engine, req) = matched(&mut room, [0, 0], 100_000);
         for bytes in [
-            given(78, EDGE_MAX_BYTES + 1, 1),
-            given(78, 0, 1),
+            edges_message(78, EDGE_MAX_BYTES + 1, 1),
+            edges_message(78, 0, 1),
             vec![1; 7],
         ] {
             engine.on_message(PEER, header::EDGES, &bytes);
         }
-        assert_eq!((engine.malformed, engine.early_edges.len()), (3, 0));
+        assert_eq!(
+            (engine.malformed, engine.deferred.early_edges.len()),
+            (3, 0)
+        );
         // Eight bytes where ten are wanted, of one end; they are asked for.
-        engine.on_message(PEER, header::EDGES, &given(77, 8, 1));
-        engine.deferred.get_mut(&req).unwrap().ends = [10, 4];
-        engine.take_announced(req, PEER, 100_000, 0, 77, false);
+        engine.on_message(PEER, header::EDGES, &edges_message(77, 8, 1));
+        engine.deferred.receives.get_mut(&req).unwrap().edges = [10, 4];
+        engine.on_matched_rts(rts(req, 77));
         assert_eq!(outgoing(&mut engine).len(), 1);
-        assert_eq!(engine.deferred[&req].awaited, [true, false]);
+        assert_eq!(engine.deferred.receives[&req].requested, [true, false]);
     }
 
     #[test]
-    fn a_large_message_s_ends_go_before_it_is_announced() {
-        let data: Vec<u8> = (0..SENDS_EDGES_MIN_BYTES as u32)
+    fn the_edges_of_a_large_message_go_before_its_rts() {
+        let data: Vec<u8> = (0..QUEUE_EDGES_MIN_BYTES as u32)
             .map(|i| (i % 251) as u8)
             .collect();
         let mut engine = Engine::new(0);
         let req = announced_send(&mut engine, &data);
-        engine.send_edges(PEER, req);
-        let queued = engine.outbox.get_mut(&PEER).unwrap().pop_front().unwrap();
+        engine.queue_edges(PEER, req);
+        let queued = engine.outbox.queue_mut(PEER).unwrap().pop_front().unwrap();
         let Payload::Owned(bytes) = queued.payload else {
             panic!("no bytes")
         };
@@ -498,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_gives_ends_of_its_message_only() {
+    fn a_sender_sends_edges_of_its_message_only() {
         let data: Vec<u8> = (0..200_000u32).map(|i| i as u8).collect();
         let mut engine = Engine::new(0);
         let req = announced_send(&mut engine, &data);
@@ -507,7 +485,7 @@ mod tests {
             head.bytes().to_vec()
         };
         engine.on_message(PEER, header::EDGE_REQUEST, &ask(199_990, 10));
-        let queued = engine.outbox.get_mut(&PEER).unwrap().pop_front().unwrap();
+        let queued = engine.outbox.queue_mut(PEER).unwrap().pop_front().unwrap();
         let Payload::Owned(bytes) = queued.payload else {
             panic!("no bytes")
         };
@@ -525,11 +503,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fuzz_ends_of_any_bytes(
+        fn fuzz_edges_of_any_bytes(
             messages in prop::collection::vec((0u8..13, prop::collection::vec(any::<u8>(), 0..60)), 0..40),
         ) {
             let mut room = vec![0u8; 70_000];
-            let (mut engine, req) = met(&mut room, [16, 16], 70_000);
+            let (mut engine, req) = matched(&mut room, [16, 16], 70_000);
             for (message, mut bytes) in messages {
                 if bytes.len() >= 4 && message % 2 == 0 {
                     bytes[..4].copy_from_slice(&req.0.to_le_bytes());

@@ -1,22 +1,38 @@
-//! Buffers in the memory of a modelled card: the card brings their bytes, and the processor that
-//! needs them goes through its windows.
+//! Buffers in the memory of a modelled card. The card moves their bytes by itself; the processor
+//! reaches them through the card's windows, and that access is charged.
 
 use crate::base::buffer::{Layout, Sink, Source};
 use crate::base::header::{Fields, Header};
 use crate::base::key::ProcId;
 use crate::base::request::{Operation, ReqId};
-use crate::device::Device;
-use crate::protocol::engine::{Engine, Fetching, SingleCopyTask};
+use crate::protocol::engine::{Engine, Worker};
+use crate::protocol::single_copy::{PendingRead, SingleCopyTask};
 use std::ops::Range;
 
-/// In an announcement's head, in the place of an address: the message lies on the sender's card,
-/// and the wire knows where.
+/// The address in the RTS of a message that lies in the memory of the sender's card. The transport
+/// knows where.
 pub(crate) const ON_CARD: u64 = 1;
-/// Runs asked for at a time.
-const RUNS: usize = 256;
+/// Memory runs that a layout is asked for at a time.
+const RUNS_MAX: usize = 256;
 
 /// Memory runs: address, bytes.
-pub(crate) type Runs = Vec<(usize, usize)>;
+type Runs = Vec<(usize, usize)>;
+
+/// What this process knows of its modelled card.
+#[derive(Default)]
+pub(crate) struct DeviceMemory {
+    /// Where the card's memory lies in this process; empty if there is no card.
+    range: Range<usize>,
+    /// What the processor has written into it and has not been charged for yet.
+    uncharged: Vec<Runs>,
+}
+
+impl DeviceMemory {
+    /// The card's memory lies in `range`.
+    pub fn set_range(&mut self, range: Range<usize>) {
+        self.range = range;
+    }
+}
 
 /// The runs of the first `len` packed bytes, if all of them lie in `range`.
 fn layout_runs(view: &dyn Layout, len: u64, range: &Range<usize>) -> Option<Runs> {
@@ -39,7 +55,7 @@ fn layout_runs(view: &dyn Layout, len: u64, range: &Range<usize>) -> Option<Runs
             }
         }
         offset += covered;
-        some = Vec::with_capacity(RUNS);
+        some = Vec::with_capacity(RUNS_MAX);
     }
     Some(out)
 }
@@ -58,7 +74,7 @@ fn source_runs(source: &Source, range: &Range<usize>) -> Option<Runs> {
     }
 }
 
-/// Where so many bytes of a message are to lie on the card, if all of them are.
+/// The runs on the card of the first `len` bytes of a receive, if all of them lie there.
 fn sink_runs(sink: &Sink, len: u64, range: &Range<usize>) -> Option<Runs> {
     let len = len.min(sink.capacity() as u64);
     match sink {
@@ -71,66 +87,53 @@ fn sink_runs(sink: &Sink, len: u64, range: &Range<usize>) -> Option<Runs> {
 }
 
 impl Engine {
-    /// So many bytes of a receive have come by the processor: if they lie on the card, what writing
-    /// them there costs is to be charged.
+    /// The processor has stored `bytes` bytes of a receive. If they lie on the card, the access is
+    /// to be charged.
     #[inline]
-    pub(crate) fn note_landed(&mut self, req: ReqId, bytes: u64) {
-        if !self.card.is_empty() {
-            self.note_landed_on_card(req, bytes);
+    pub fn charge_device_memory(&mut self, req: ReqId, bytes: u64) {
+        if !self.device_memory.range.is_empty() {
+            self.charge_card(req, bytes);
         }
     }
 
     #[cold]
-    fn note_landed_on_card(&mut self, req: ReqId, bytes: u64) {
+    fn charge_card(&mut self, req: ReqId, bytes: u64) {
         if let Some(Operation::Receive { sink, .. }) = self.requests.operation(req)
-            && let Some(runs) = sink_runs(sink, bytes, &self.card)
+            && let Some(runs) = sink_runs(sink, bytes, &self.device_memory.range)
         {
-            self.landed.push(runs);
+            self.device_memory.uncharged.push(runs);
         }
     }
 
-    /// Bytes of a message that the card is bringing, for ordinary memory.
-    pub(crate) fn fetched_part(&mut self, from: ProcId, number: u32, at: usize, bytes: &[u8]) {
-        let is = |(n, fetch): &&(u32, Fetching)| *n == number && fetch.from == from;
-        let Some(req) = self.fetching.iter().find(is).map(|(_, fetch)| fetch.req) else {
+    /// Bytes of a message that the card brings into ordinary memory.
+    pub fn on_card_part(&mut self, from: ProcId, number: u32, at: usize, bytes: &[u8]) {
+        let Some(req) = self.single_copies.request_of(from, number) else {
             self.malformed += 1;
             return;
         };
         if let Some(Operation::Receive { sink, .. }) = self.requests.operation(req) {
-            // SAFETY: the receive's buffer is valid until its completion, which is when all has
-            // come.
+            // SAFETY: the receive's buffer is valid until its completion, which is when all bytes
+            // have come.
             unsafe { sink.write(at, bytes) };
         }
     }
 }
 
-impl Device {
-    /// Memory for the program on this process's card, at a multiple of `alignment` (a power of
-    /// two). `None`: there is no such memory, or none left.
-    pub fn allocate_on_card(&mut self, bytes: usize, alignment: usize) -> Option<*mut u8> {
-        self.wires.card_memory()?.allocate(bytes, alignment)
-    }
-
-    /// Gives it back. False: this is no such memory.
-    pub fn release_on_card(&mut self, address: usize) -> bool {
-        let memory = self.wires.card_memory();
-        memory.is_some_and(|m| m.release(address))
-    }
-
-    /// A message is sent that may lie on the card: is it to be announced so? If it is not, and
-    /// does, its bytes are charged.
+impl Worker {
+    /// Is this message announced as lying on the card? If it lies there and is not announced so,
+    /// the processor's access to it is charged.
     #[inline]
-    pub(crate) fn goes_by_card(&mut self, to: ProcId, source: &Source) -> bool {
-        !self.engine.card.is_empty() && self.is_for_card(to, source)
+    pub fn goes_by_card(&mut self, to: ProcId, source: &Source) -> bool {
+        !self.engine.device_memory.range.is_empty() && self.is_for_card(to, source)
     }
 
     #[cold]
     fn is_for_card(&mut self, to: ProcId, source: &Source) -> bool {
-        if to == self.me() {
+        if to == self.me {
             return false;
         }
-        let runs = source_runs(source, &self.engine.card);
-        let (Some(runs), Some(memory)) = (runs, self.wires.card_memory()) else {
+        let runs = source_runs(source, &self.engine.device_memory.range);
+        let (Some(runs), Some(memory)) = (runs, self.transports.card_memory()) else {
             return false;
         };
         if source.len() > memory.eager_max() && memory.describes(&runs) {
@@ -140,8 +143,8 @@ impl Device {
         false
     }
 
-    /// Tells the wire where the message lies that the next one announces.
-    pub(crate) fn prepare_on_card(&mut self, head: &Header) {
+    /// Tells the transport where the message lies whose RTS goes next.
+    pub fn before_card_rts(&mut self, head: &Header) {
         let mut fields = Fields(head.bytes());
         let (Some(_), Some(_), Some(ON_CARD), Some(req)) =
             (fields.key(), fields.u64(), fields.u64(), fields.u32())
@@ -152,50 +155,53 @@ impl Device {
         else {
             return;
         };
-        if let Some(runs) = source_runs(source, &self.engine.card)
-            && let Some(memory) = self.wires.card_memory()
+        if let Some(runs) = source_runs(source, &self.engine.device_memory.range)
+            && let Some(memory) = self.transports.card_memory()
         {
             memory.announces_runs(&runs);
         }
     }
 
-    /// Lets the card bring an announced message that has been matched, or asks for it.
-    pub(crate) fn fetch_by_card(&mut self, task: &SingleCopyTask) {
-        let Some(Operation::Receive { sink, .. }) = self.engine.requests.operation(task.req) else {
+    /// Lets the card bring an announced message that has matched, or asks for its bytes.
+    pub fn read_by_card(&mut self, task: &SingleCopyTask) {
+        let rts = &task.rts;
+        let Some(Operation::Receive { sink, .. }) = self.engine.requests.operation(rts.req) else {
             return;
         };
-        let into = sink_runs(sink, task.len, &self.engine.card);
-        let fits = task.len <= sink.capacity() as u64;
-        let memory = self.wires.card_memory().filter(|_| fits);
+        let into = sink_runs(sink, rts.len, &self.engine.device_memory.range);
+        let fits = rts.len <= sink.capacity() as u64;
+        let memory = self.transports.card_memory().filter(|_| fits);
         let begun =
-            memory.and_then(|m| m.start_read(task.from, task.request, task.len, into.as_deref()));
+            memory.and_then(|m| m.start_read(rts.from, rts.request, rts.len, into.as_deref()));
         match begun {
             Some(number) => {
-                let fetch = Fetching {
-                    req: task.req,
-                    from: task.from,
-                    take: task.len,
-                    request: task.request,
-                    measured: None,
+                let read = PendingRead {
+                    req: rts.req,
+                    from: rts.from,
+                    len: rts.len,
+                    request: rts.request,
+                    sample: None,
                 };
-                self.engine.fetching.push((number, fetch));
+                self.engine.single_copies.begin_read(number, read);
             }
-            None => self.engine.ask(task.req, task.from, task.request, None),
+            None => self
+                .engine
+                .queue_cts(rts.req, rts.from, rts.request, None, false),
         }
     }
 
-    /// The processor has written what came into the card's memory: what that costs.
+    /// Charges what the processor has written into the card's memory.
     #[inline]
-    pub(crate) fn land(&mut self) {
-        if !self.engine.landed.is_empty() {
-            self.land_on_card();
+    pub fn settle_device_memory(&mut self) {
+        if !self.engine.device_memory.uncharged.is_empty() {
+            self.settle_card();
         }
     }
 
     #[cold]
-    fn land_on_card(&mut self) {
-        for runs in std::mem::take(&mut self.engine.landed) {
-            if let Some(memory) = self.wires.card_memory() {
+    fn settle_card(&mut self) {
+        for runs in std::mem::take(&mut self.engine.device_memory.uncharged) {
+            if let Some(memory) = self.transports.card_memory() {
                 memory.charge_writes(&runs);
             }
         }

@@ -1,13 +1,24 @@
 //! How a message crosses: eager, rendezvous (RTS, CTS, DATA, FIN), speculative rendezvous, deferred
-//! receives, zero copy, single copy, streams, and what becomes of them when a peer fails.
+//! receives, zero copy, single copy, streams, and what happens when a peer fails.
+//!
+//! Each protocol has a file with its private state, the `Worker` methods that send its messages,
+//! and the `on_…` methods that receive them; `dispatch` calls the latter.
 
+pub(crate) mod batching;
 pub(crate) mod control;
 pub(crate) mod deferred;
 pub(crate) mod device_memory;
+mod dispatch;
+mod eager;
 pub(crate) mod engine;
 pub(crate) mod failure;
+mod flush;
+#[cfg(test)]
+mod fuzz;
+mod offload;
+pub(crate) mod rendezvous;
 pub(crate) mod select;
 pub(crate) mod single_copy;
 pub(crate) mod speculative;
-pub(crate) mod stream;
+mod stream;
 pub(crate) mod zero_copy;

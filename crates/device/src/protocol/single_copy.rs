@@ -1,22 +1,268 @@
-//! Reading a peer's memory into a buffer that may lie in many runs.
+//! Single copy: the receiver reads an announced message from the sender's memory.
 
 use crate::base::buffer::Sink;
+use crate::base::counters::COUNTERS;
+use crate::base::header::{self, Header};
 use crate::base::key::ProcId;
-use ferry_transport::{ReadError, Transports};
+use crate::base::message::MatchedRts;
+use crate::base::path::{Copier, Path, Sample};
+use crate::base::request::{Operation, ReqId};
+use crate::protocol::engine::{Engine, Worker};
+use ferry_transport::shm::READ_MIN_ADAPTIVE;
+use ferry_transport::{ReadError, ReadStart, Transports};
+use std::collections::VecDeque;
+use std::time::Instant;
 
-/// Packed bytes moved at a time where a scattered buffer must be read through a bounce buffer.
-const BOUNCE: usize = 256 * 1024;
-/// Memory runs collected at a time for reading straight into a scattered buffer.
-const RUNS: usize = 256;
+/// An announced message that has matched and whose bytes can be read.
+pub(crate) struct SingleCopyTask {
+    pub rts: MatchedRts,
+    /// When message and receive matched.
+    pub matched_at: Instant,
+}
+
+/// A message that is being read.
+pub(crate) struct PendingRead {
+    pub req: ReqId,
+    pub from: ProcId,
+    /// Bytes to read.
+    pub len: u64,
+    /// The sender's request.
+    pub request: u32,
+    /// How long the read takes is measured.
+    pub sample: Option<Sample>,
+}
+
+/// Messages to be read, and messages that are being read.
+#[derive(Default)]
+pub(crate) struct SingleCopies {
+    tasks: VecDeque<SingleCopyTask>,
+    /// Reads that a transport has begun, by the transport's number.
+    reads: Vec<(u32, PendingRead)>,
+}
+
+impl SingleCopies {
+    /// Is there a message to be read?
+    #[inline]
+    pub fn has_tasks(&self) -> bool {
+        !self.tasks.is_empty()
+    }
+
+    /// Is a message being read?
+    #[inline]
+    pub fn has_reads(&self) -> bool {
+        !self.reads.is_empty()
+    }
+
+    /// Adds a message to be read.
+    pub fn push(&mut self, task: SingleCopyTask) {
+        self.tasks.push_back(task);
+    }
+
+    /// Takes the next message to be read.
+    pub fn next_task(&mut self) -> Option<SingleCopyTask> {
+        self.tasks.pop_front()
+    }
+
+    /// A transport has begun a read.
+    pub fn begin_read(&mut self, number: u32, read: PendingRead) {
+        self.reads.push((number, read));
+    }
+
+    /// The receive of the read from `from` with that number.
+    pub fn request_of(&self, from: ProcId, number: u32) -> Option<ReqId> {
+        let is = |(n, read): &&(u32, PendingRead)| *n == number && read.from == from;
+        self.reads.iter().find(is).map(|(_, read)| read.req)
+    }
+}
+
+/// Who copies now: the caller of [`Worker::run_tasks`] knows which thread it is.
+#[derive(Clone, Copy)]
+pub(crate) struct CopyContext {
+    /// The thread shares its core with others that have work.
+    pub shares_core: bool,
+    /// The progress thread copies: the sender is likely to compute.
+    pub alone: CopyAlone,
+}
+
+/// Does the receiver read the whole message, without the sender's help? A sender that computes
+/// would have to be woken for each part that both sides copy together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CopyAlone {
+    /// No: a thread of the program copies, or waits for it.
+    Never,
+    /// Yes.
+    Always,
+    /// Yes, unless the sender's progress thread polls.
+    UnlessPeerPolls,
+}
+
+impl Worker {
+    /// Reads announced messages that have matched, or asks for their bytes. Returns whether some
+    /// are left that can be read at once.
+    pub fn run_tasks(&mut self, context: CopyContext) -> bool {
+        while let Some(task) = self.engine.single_copies.next_task() {
+            if self.engine.single_copies.has_reads() {
+                self.end_reads();
+            }
+            if self.transports.is_virtual() {
+                self.read_by_card(&task);
+                continue;
+            }
+            let copier = self.copier(context);
+            let read = self.run_task(task, copier, context);
+            // Peers that have sent CTS do not wait for all that this process reads.
+            if read && copier == Copier::Sender && self.engine.single_copies.has_tasks() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Reads one message, or asks for its bytes. Returns whether it reads.
+    fn run_task(&mut self, task: SingleCopyTask, copier: Copier, context: CopyContext) -> bool {
+        let SingleCopyTask { rts, matched_at } = task;
+        let (req, from, request) = (rts.req, rts.from, rts.request);
+        let Some(Operation::Receive { sink, .. }) = self.engine.requests.operation(req) else {
+            return false;
+        };
+        let len = rts.len.min(sink.capacity() as u64);
+        let read_min = self.transports.features(from).map_or(0, |f| f.read_min);
+        let alone = match context.alone {
+            CopyAlone::Never => false,
+            CopyAlone::Always => true,
+            CopyAlone::UnlessPeerPolls => !self.transports.progress_polls(from),
+        };
+        let selector = &mut self.engine.path_selector;
+        let sample = (read_min == READ_MIN_ADAPTIVE && !alone)
+            .then(|| selector.choose(copier, from, len, matched_at));
+        let path = match &sample {
+            Some(sample) => sample.path,
+            None if len >= read_min as u64 || alone => Path::SingleCopy,
+            None => Path::Pipelined,
+        };
+        if path == Path::Pipelined {
+            // Speculative messages go by pipelined copy, and are no part of a trial.
+            let preposted = rts.preposted && sample.as_ref().is_none_or(|s| !s.is_trial());
+            self.engine.queue_cts(req, from, request, sample, preposted);
+            return false;
+        }
+        let Some(Operation::Receive { sink, .. }) = self.engine.requests.operation(req) else {
+            return false;
+        };
+        let begun = match sink {
+            // SAFETY: the receive's buffer is valid until its completion; `len` is at most its
+            // capacity.
+            Sink::Bytes { ptr, .. } => unsafe {
+                self.transports
+                    .start_read(from, rts.address, *ptr, len as usize)
+            },
+            // SAFETY: the receive's buffer is valid until its completion.
+            _ => unsafe { read_into(&mut self.transports, from, rts.address, len, sink) }
+                .map(|()| ReadStart::Done),
+        };
+        let read = PendingRead {
+            req,
+            from,
+            len,
+            request,
+            sample,
+        };
+        match begun {
+            Ok(ReadStart::Pending(number)) => self.engine.single_copies.begin_read(number, read),
+            Ok(ReadStart::Done) => self.end_read(&read, Ok(())),
+            Err(e) => self.end_read(&read, Err(e)),
+        }
+        true
+    }
+
+    /// Who copies, for path selection.
+    #[inline]
+    fn copier(&self, context: CopyContext) -> Copier {
+        if context.shares_core {
+            Copier::Sharing
+        } else if self.engine.requests.large_sends() > 0 {
+            Copier::Sender
+        } else {
+            Copier::Program
+        }
+    }
+
+    /// Looks for reads that have ended with the sender's help. Returns whether there were any.
+    #[cold]
+    pub fn end_reads(&mut self) -> bool {
+        let mut all = std::mem::take(&mut self.engine.single_copies.reads);
+        let before = all.len();
+        let mut i = 0;
+        while i < all.len() {
+            let from = all[i].1.from;
+            let mut ended = None;
+            if let Some((number, result)) = self.transports.finished_read(from) {
+                ended = all
+                    .iter()
+                    .position(|(n, read)| *n == number && read.from == from)
+                    .map(|at| (at, result));
+            }
+            match ended {
+                Some((at, result)) => {
+                    let (_, read) = all.remove(at);
+                    self.end_read(&read, result);
+                }
+                None => i += 1,
+            }
+        }
+        let any = all.len() < before;
+        let reads = &mut self.engine.single_copies.reads;
+        all.append(reads);
+        *reads = all;
+        any
+    }
+
+    /// A message has been read, or could not be.
+    fn end_read(&mut self, read: &PendingRead, result: Result<(), ReadError>) {
+        if self.engine.record_read(read, result) {
+            let fin = Header::new().u32(read.request);
+            self.send_header(read.from, header::FIN, fin);
+        }
+    }
+}
+
+impl Engine {
+    /// A message has been read, or could not be. Returns whether the sender gets FIN.
+    fn record_read(&mut self, read: &PendingRead, result: Result<(), ReadError>) -> bool {
+        match result {
+            Ok(()) => {
+                COUNTERS.single_copy.add(read.len);
+                if let Some(sample) = read.sample {
+                    self.path_selector.record(read.len, sample);
+                }
+                let envelope = self.requests.envelope(read.req);
+                self.complete_receive(read.req, envelope, read.len);
+            }
+            // The probe, or the system's policy, forbids it: the sender sends the bytes instead.
+            Err(_) => {
+                if let Some(sample) = read.sample {
+                    self.path_selector.abandon(sample);
+                }
+                self.queue_cts(read.req, read.from, read.request, None, false);
+            }
+        }
+        result.is_ok()
+    }
+}
+
+/// Size of the buffer through which a scattered receive buffer with short runs is read, bytes.
+const BOUNCE_BYTES: usize = 256 * 1024;
+/// Memory runs that are read into at a time. process_vm_readv(2) takes up to 1024.
+const RUNS_MAX: usize = 256;
 /// A scattered buffer is read into directly if its runs have at least this many bytes on average.
-const RUN_MIN: u64 = 1024;
+const RUN_MIN_BYTES: u64 = 1024;
 
 /// Copies `len` bytes at `address` of `from` into `sink`.
 ///
 /// # Safety
 /// The memory behind `sink` must be writable.
 pub(crate) unsafe fn read_into(
-    wires: &mut Transports,
+    transports: &mut Transports,
     from: ProcId,
     address: u64,
     len: u64,
@@ -24,26 +270,28 @@ pub(crate) unsafe fn read_into(
 ) -> Result<(), ReadError> {
     match sink {
         // SAFETY: the caller's promise; len is at most the sink's capacity.
-        Sink::Bytes { ptr, .. } => unsafe { wires.read(from, address, &[(*ptr, len as usize)]) },
+        Sink::Bytes { ptr, .. } => unsafe {
+            transports.read(from, address, &[(*ptr, len as usize)])
+        },
         Sink::Layout { view, .. } => {
-            let mut runs = Vec::with_capacity(RUNS);
+            let mut runs = Vec::with_capacity(RUNS_MAX);
             let mut bounce = Vec::new();
             let mut offset = 0;
             while offset < len {
                 runs.clear();
                 let covered = view.runs(offset, &mut runs).min(len - offset);
-                if covered > 0 && covered / runs.len().max(1) as u64 >= RUN_MIN {
+                if covered > 0 && covered / runs.len().max(1) as u64 >= RUN_MIN_BYTES {
                     trim(&mut runs, covered);
                     // SAFETY: the runs lie in the receive buffer.
-                    unsafe { wires.read(from, address + offset, &runs)? };
+                    unsafe { transports.read(from, address + offset, &runs)? };
                     offset += covered;
                     continue;
                 }
-                let piece = (len - offset).min(BOUNCE as u64) as usize;
+                let piece = (len - offset).min(BOUNCE_BYTES as u64) as usize;
                 bounce.resize(piece, 0u8);
                 // SAFETY: the bounce buffer is ours; the receive buffer is writable.
                 unsafe {
-                    wires.read(from, address + offset, &[(bounce.as_mut_ptr(), piece)])?;
+                    transports.read(from, address + offset, &[(bounce.as_mut_ptr(), piece)])?;
                     view.unpack(offset, &bounce);
                 }
                 offset += piece as u64;

@@ -1,118 +1,117 @@
-//! Large messages that are sent without asking.
+//! Speculative rendezvous: large messages without RTS and CTS.
 //!
-//! One that is announced waits for its receiver's answer: two more packets between it and its end,
-//! each of which costs both cores as much as 30 KiB of the message itself. So where a peer's
-//! receives were there when its last large messages were announced, a message that has nothing
-//! before it goes at once, as a stream whose head says what an eager message's does, straight into
-//! the receive that it meets. On one node, where no wire carries streams, it goes in pieces, each
-//! with that head; there the receiver could read it as well, and an announcement now and then lets
-//! it choose anew.
+//! A rendezvous costs two more packets, and each of them costs both cores as much as 30 KiB of the
+//! message itself. So a large message goes without RTS to a peer whose receives were posted when
+//! its last large messages were announced. Each transport that carries streams carries it as one,
+//! whose header is that of an eager message. Within a node it goes in parts, each with that header.
+//! There the receiver could choose single copy instead, so an RTS now and then lets it choose
+//! again.
 //!
-//! A receiver that has no receive for it keeps its bytes, and says so: then messages are announced
-//! again until its receives have been there some more times. Before anything has come from it
-//! since, no other one goes at once. So it keeps one message from each process, or as many as that
-//! process had heard from it meanwhile; which is why they are shorter where there are many
-//! processes.
+//! A receiver that has no receive for the message buffers it and answers UNEXPECTED. Then messages
+//! are announced again, until the peer's receives were posted some more times. After a speculative
+//! message, no other one goes to that peer before something has come from it. So a receiver buffers
+//! one message of each process at a time, which is why the limit is lower in larger jobs.
 
 use crate::base::buffer::Source;
 use crate::base::header::{self, Fields, Header};
 use crate::base::key::{Key, ProcId};
-use crate::base::request::{Asked, Fault, Operation, ReqId};
-use crate::counters::COUNTERS;
-use crate::device::{Device, SendMode};
-use crate::matching::{Content, Unexpected};
-use crate::protocol::engine::{Engine, Outgoing, Payload};
-use crate::protocol::select::{CLASSES, class_of};
-use crate::protocol::stream::LEND_MIN;
-use crate::protocol::zero_copy::class;
-use ferry_transport::{Features, ZeroCopy};
+use crate::base::message::{Content, Unexpected};
+use crate::base::request::{Cts, Fault, Operation, ReqId, SendMode};
+use crate::protocol::engine::{Engine, Worker};
+use crate::protocol::select::{CLASSES, size_class};
+use crate::queue::outgoing::{Outgoing, Payload};
+use ferry_transport::Features;
 use std::collections::{HashMap, HashSet};
 
-/// Bytes of the head.
-const HEAD: usize = 24;
-/// Bytes of a message that goes at once, at most: of longer ones the answer takes a small part of
+/// Length of the header, bytes: match key and length.
+const HEADER_BYTES: usize = 24;
+/// Maximum length of a speculative message, bytes. Of a longer one the CTS takes a small part of
 /// the time.
-const MOST: usize = 1024 * 1024;
-/// Bytes that all processes together may send one at once, if each sends it one message.
-const ALL: usize = 64 * 1024 * 1024;
-/// Receives in a row that must have been there, at least, …
-const MET_MIN: u32 = 2;
-/// … and at most; twice as many after each that was not, …
-const MET_MAX: u32 = 256;
-/// … and half as many after so many messages that went at once.
-const TRUSTED: u32 = 64;
-/// Messages that go at once between two that are announced, where the receiver could as well read
-/// them: so it hears how many there were, and may [try](crate::copying) whether that is faster.
-const CHOICE: u32 = 32;
+const SPECULATIVE_MAX_BYTES: usize = 1024 * 1024;
+/// Bytes that a process buffers at most if every other one sends it one speculative message.
+const ALL_PEERS_MAX_BYTES: usize = 64 * 1024 * 1024;
+/// Minimum run of preposted receives before a peer's messages are speculative. Doubled after each
+/// miss, up to [`PREPOST_RUN_MAX`].
+const PREPOST_RUN_MIN: u32 = 2;
+/// Maximum of the run of preposted receives that is required after misses.
+const PREPOST_RUN_MAX: u32 = 256;
+/// After this many speculative messages the required run is halved.
+const REQUIRED_HALVED_AFTER: u32 = 64;
+/// Speculative messages between two RTS within a node. The RTS tells the receiver how many there
+/// were, and lets it choose single copy.
+const RTS_PERIOD: u32 = 32;
 
-/// How well a peer's receives keep up with what is sent to it.
-struct Pace {
-    /// Receives in a row that were there when a message was announced.
-    met: u32,
-    /// As many must have been before the next message goes at once.
-    wanted: u32,
-    /// So many went at once since `wanted` changed, …
-    went: u32,
-    /// … and since one was announced.
-    passed: u32,
+/// How often a peer's receives were posted before the messages arrived.
+struct PrepostHistory {
+    /// Preposted receives in a row.
+    run: u32,
+    /// The run that is required before a message is speculative.
+    required: u32,
+    /// Speculative messages since `required` changed.
+    sent: u32,
+    /// Speculative messages since the last RTS.
+    since_last_rts: u32,
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace {
-            met: 0,
-            wanted: MET_MIN,
-            went: 0,
-            passed: 0,
+impl Default for PrepostHistory {
+    fn default() -> PrepostHistory {
+        PrepostHistory {
+            run: 0,
+            required: PREPOST_RUN_MIN,
+            sent: 0,
+            since_last_rts: 0,
         }
     }
 }
 
-/// The same for each class of lengths.
+/// The history of a peer, by size class.
 #[derive(Default)]
-struct Paces {
-    classes: [Pace; CLASSES],
-    /// Of which the last message was that went at once.
-    last: usize,
+struct PeerHistory {
+    classes: [PrepostHistory; CLASSES],
+    /// The size class of the last speculative message.
+    last_class: usize,
 }
 
-/// What is known of messages that go at once, in either direction.
+/// What is known of speculative messages in either direction.
 #[derive(Default)]
 pub(crate) struct Speculative {
-    paces: HashMap<ProcId, Paces>,
-    /// Peers to which one has gone, and from which nothing has come since.
-    unheard: HashSet<ProcId>,
-    /// Messages that are coming in, by sender.
-    coming: HashMap<ProcId, Coming>,
-    /// Messages, whole or in part, that have met no receive.
-    kept: HashMap<u32, Kept>,
-    /// The number of the next one.
-    next: u32,
+    history: HashMap<ProcId, PeerHistory>,
+    /// Peers to which a speculative message has gone and from which nothing has come since.
+    unanswered: HashSet<ProcId>,
+    /// Messages that are arriving, by sender.
+    incoming: HashMap<ProcId, Incoming>,
+    /// Unexpected messages, whole or in part, by their number.
+    buffered: HashMap<u32, Buffered>,
+    /// The number of the next unexpected message.
+    next_number: u32,
 }
 
-/// A message that is coming in.
-struct Coming {
-    to: Place,
+/// A message that is arriving.
+struct Incoming {
+    target: Target,
     /// Bytes that are still to come.
     left: usize,
 }
 
+/// Where a message's bytes go.
 #[derive(Clone, Copy)]
-enum Place {
+enum Target {
+    /// Into the buffer of this receive.
     Receive(ReqId),
-    Kept(u32),
+    /// Into the buffer with this number.
+    Buffer(u32),
 }
 
-/// The bytes of a message that has met no receive.
-struct Kept {
+/// An unexpected message.
+struct Buffered {
     bytes: Box<[u8]>,
-    /// Bytes of it that are here.
-    got: usize,
+    /// Bytes that have arrived.
+    received: usize,
 }
 
-impl Device {
-    /// Does this message go without being announced?
-    pub(crate) fn goes_at_once(
+impl Worker {
+    /// May this message be speculative?
+    pub fn may_speculate(
         &mut self,
         to: ProcId,
         source: &Source,
@@ -120,55 +119,41 @@ impl Device {
         features: Features,
     ) -> bool {
         let len = source.len();
-        let most = MOST.min(ALL / self.size().max(1) as usize);
-        let may = matches!(source, Source::Bytes { .. })
-            && mode == SendMode::Standard
+        let len_max = SPECULATIVE_MAX_BYTES.min(ALL_PEERS_MAX_BYTES / self.size.max(1) as usize);
+        matches!(source, Source::Bytes { .. })
+            && mode != SendMode::Synchronous
             && (features.batch || features.same_node)
-            // Who exchanges messages does better to write and read by turns.
-            && !(features.same_node && self.engine.requests.open() > 0)
-            && len <= most
-            // Otherwise it is the progress thread that sends it, while the program computes.
-            && self.progress_thread.is_none()
-            // Otherwise it must be possible to move what is left of it, or its ends go first.
-            && self.engine.lends
-            && !self.engine.sends_edges
-            && self.engine.outbox_empty(to);
-        if !may
-            || !self
+            // Two ranks of a node that exchange messages are faster when they write and read by
+            // turns.
+            && !(features.same_node && self.engine.requests.pending() > 0)
+            && len <= len_max
+            // The progress thread sends large messages while the program computes.
+            && !self.threads.progress
+            // Zero copy is disabled where it must be possible to move what is left of a message.
+            && self.engine.zero_copy.is_enabled()
+            && self.engine.outbox.is_empty_for(to)
+            && self
                 .engine
                 .speculative
-                .may_send(to, len, features.same_node)
-        {
-            return false;
-        }
-        let lent = len >= LEND_MIN
-            && match self.wires.zero_copy(to) {
-                ZeroCopy::Never => false,
-                ZeroCopy::Always => true,
-                ZeroCopy::IfFaster => {
-                    let choices = self.engine.zero_copy.get(&to);
-                    choices.is_some_and(|c| c[class(len)].lends())
-                }
-            };
-        !lent
+                .allows(to, len, features.same_node)
+            && !self.prefers_zero_copy(to, len)
     }
 
-    /// Sends a message that [`goes_at_once`](Device::goes_at_once), as far as there is room; the
-    /// rest follows when there is.
-    pub(crate) fn send_at_once(&mut self, to: ProcId, key: Key, source: Source) -> ReqId {
-        self.engine.speculative.went(to, source.len());
+    /// Sends a speculative message, as far as there is room. The rest is queued.
+    pub fn send_speculative(&mut self, to: ProcId, key: Key, source: Source) -> ReqId {
+        self.engine.speculative.count_sent(to, source.len());
         let head = Header::new().key(&key).u64(source.len() as u64);
         let req = self.engine.requests.insert(Operation::SendLarge {
             to,
             source,
-            asked: Asked::Needless,
+            cts: Cts::NotNeeded,
         });
         let payload = Payload::Stream {
             req,
             offset: 0,
-            settled: true,
+            zero_copy_decided: true,
         };
-        self.engine.queue(
+        self.engine.outbox.push(
             to,
             Outgoing {
                 message: header::SPECULATIVE,
@@ -182,195 +167,208 @@ impl Device {
 }
 
 impl Speculative {
-    /// `chosen`: the receiver has another way to get the bytes, and chooses.
-    fn may_send(&self, to: ProcId, len: usize, chosen: bool) -> bool {
-        let paces = self.paces.get(&to);
-        let pace = paces.map(|p| &p.classes[class_of(len as u64)]);
-        pace.is_some_and(|p| p.met >= p.wanted && !(chosen && p.passed >= CHOICE))
-            && !self.unheard.contains(&to)
+    /// Does the history of `to` allow a speculative message of `len` bytes? `same_node`: the
+    /// receiver can choose single copy instead, if there is an RTS.
+    fn allows(&self, to: ProcId, len: usize, same_node: bool) -> bool {
+        let peer = self.history.get(&to);
+        let history = peer.map(|p| &p.classes[size_class(len as u64)]);
+        let trusted = history
+            .is_some_and(|h| h.run >= h.required && !(same_node && h.since_last_rts >= RTS_PERIOD));
+        trusted && !self.unanswered.contains(&to)
     }
 
-    /// A message of `len` bytes is announced to `peer`: how many like it went at once since the
-    /// last one that was.
-    pub fn announced(&mut self, peer: ProcId, len: u64) -> u32 {
-        let paces = self.paces.get_mut(&peer);
-        paces.map_or(0, |p| std::mem::take(&mut p.classes[class_of(len)].passed))
+    /// An RTS goes to `peer`. Returns how many speculative messages of its size class have gone
+    /// since the last one.
+    pub fn take_since_last_rts(&mut self, peer: ProcId, len: u64) -> u32 {
+        let peer = self.history.get_mut(&peer);
+        peer.map_or(0, |p| {
+            std::mem::take(&mut p.classes[size_class(len)].since_last_rts)
+        })
     }
 
-    fn went(&mut self, to: ProcId, len: usize) {
-        let paces = self.paces.entry(to).or_default();
-        paces.last = class_of(len as u64);
-        let pace = &mut paces.classes[paces.last];
-        pace.went += 1;
-        pace.passed += 1;
-        if pace.went >= TRUSTED {
-            (pace.went, pace.wanted) = (0, (pace.wanted / 2).max(MET_MIN));
+    /// Counts a speculative message that goes.
+    fn count_sent(&mut self, to: ProcId, len: usize) {
+        let peer = self.history.entry(to).or_default();
+        peer.last_class = size_class(len as u64);
+        let history = &mut peer.classes[peer.last_class];
+        history.sent += 1;
+        history.since_last_rts += 1;
+        if history.sent >= REQUIRED_HALVED_AFTER {
+            history.sent = 0;
+            history.required = (history.required / 2).max(PREPOST_RUN_MIN);
         }
-        self.unheard.insert(to);
+        self.unanswered.insert(to);
     }
 
-    /// Something has come from there.
+    /// Something has come from `from`.
     #[inline]
-    pub fn hear(&mut self, from: ProcId) {
-        if !self.unheard.is_empty() {
-            self.hear_of(from);
+    pub fn heard_from(&mut self, from: ProcId) {
+        if !self.unanswered.is_empty() {
+            self.set_answered(from);
         }
     }
 
-    fn hear_of(&mut self, from: ProcId) {
-        self.unheard.remove(&from);
+    fn set_answered(&mut self, from: ProcId) {
+        self.unanswered.remove(&from);
     }
 
-    /// A message that was announced to `peer` has met a receive: did that wait for it?
-    pub fn note(&mut self, peer: ProcId, len: u64, waited: bool) {
-        let pace = &mut self.paces.entry(peer).or_default().classes[class_of(len)];
-        pace.met = if waited {
-            pace.met.saturating_add(1)
+    /// An announced message has matched at `peer`. `preposted`: its receive was posted before.
+    pub fn record(&mut self, peer: ProcId, len: u64, preposted: bool) {
+        let history = &mut self.history.entry(peer).or_default().classes[size_class(len)];
+        history.run = if preposted {
+            history.run.saturating_add(1)
         } else {
             0
         };
     }
 
-    /// One that went at once has met none.
-    pub fn note_late(&mut self, peer: ProcId) {
-        let paces = self.paces.entry(peer).or_default();
-        let pace = &mut paces.classes[paces.last];
-        let wanted = (pace.wanted * 2).min(MET_MAX);
-        (pace.met, pace.went, pace.wanted) = (0, 0, wanted);
+    /// UNEXPECTED: the last speculative message to `peer` has found no receive.
+    pub fn on_unexpected(&mut self, peer: ProcId) -> Option<()> {
+        let peer = self.history.entry(peer).or_default();
+        let history = &mut peer.classes[peer.last_class];
+        let required = (history.required * 2).min(PREPOST_RUN_MAX);
+        (history.run, history.sent, history.required) = (0, 0, required);
+        Some(())
     }
 
-    /// Nothing more comes from there.
+    /// Nothing more comes from `peer`.
     pub fn forget(&mut self, peer: ProcId) {
-        self.hear(peer);
-        self.paces.remove(&peer);
-        if let Some(Coming {
-            to: Place::Kept(number),
+        self.heard_from(peer);
+        self.history.remove(&peer);
+        if let Some(Incoming {
+            target: Target::Buffer(number),
             ..
-        }) = self.coming.remove(&peer)
+        }) = self.incoming.remove(&peer)
         {
-            self.kept.remove(&number);
+            self.buffered.remove(&number);
         }
     }
 }
 
 impl Engine {
-    /// Bytes of a message that goes at once, with this head, are here: if they are its first, it is
-    /// matched.
-    fn begin_at_once(&mut self, from: ProcId, head: &[u8]) -> Option<()> {
-        if self.speculative.coming.contains_key(&from) {
+    /// Bytes of a speculative message with this header are here. If they are its first, the message
+    /// is matched.
+    fn begin_speculative(&mut self, from: ProcId, head: &[u8]) -> Option<()> {
+        if self.speculative.incoming.contains_key(&from) {
             return Some(());
         }
         let mut fields = Fields(head);
         let (key, len) = (fields.key()?, fields.u64()?);
         let left = usize::try_from(len)
             .ok()
-            .filter(|l| (1..=MOST).contains(l))?;
-        self.speculative.hear(from);
-        COUNTERS.received[self.way(from)].add(len);
-        let to = match self.matcher.match_message(&key) {
+            .filter(|l| (1..=SPECULATIVE_MAX_BYTES).contains(l))?;
+        self.speculative.heard_from(from);
+        self.count_received(from, len);
+        let target = match self.matcher.match_message(&key) {
             Some(req) => {
                 self.requests.set_envelope(req, key.envelope(len));
                 self.begin_stream(req, from, 0, None);
-                Place::Receive(req)
+                Target::Receive(req)
             }
             None => {
-                let number = self.speculative.next;
-                self.speculative.next = number.wrapping_add(1);
+                let number = self.speculative.next_number;
+                self.speculative.next_number = number.wrapping_add(1);
                 let bytes = vec![0; left].into_boxed_slice();
-                self.speculative.kept.insert(number, Kept { bytes, got: 0 });
+                let message = Buffered { bytes, received: 0 };
+                self.speculative.buffered.insert(number, message);
                 self.matcher.keep(Unexpected {
                     key,
                     from,
                     len,
                     content: Content::Speculative { number },
                 });
-                self.queue(from, Outgoing::head(header::UNEXPECTED, Header::new()));
-                Place::Kept(number)
+                let answer = Outgoing::header_only(header::UNEXPECTED, Header::new());
+                self.outbox.push(from, answer);
+                Target::Buffer(number)
             }
         };
-        self.speculative.coming.insert(from, Coming { to, left });
+        let message = Incoming { target, left };
+        self.speculative.incoming.insert(from, message);
         Some(())
     }
 
-    /// A piece of a message that goes at once, and its head. Kept out of the way of short messages.
+    /// SPECULATIVE where no transport carries streams: the header and a part of the message. Not
+    /// inlined, so that short messages do not pass by its code.
     #[inline(never)]
-    pub(crate) fn at_once_arrived(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
-        let (head, data) = bytes.split_at_checked(HEAD)?;
-        self.at_once_came(from, head, data.len(), Some(data))
+    pub fn on_speculative(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
+        let (head, data) = bytes.split_at_checked(HEADER_BYTES)?;
+        self.advance_speculative(from, head, data.len(), Some(data))
     }
 
-    /// Where the next bytes of a message that goes at once belong, at most `left`.
-    pub(crate) fn at_once_room(
+    /// The memory for the next bytes of a speculative message, at most `left`.
+    pub fn speculative_buffer(
         &mut self,
         from: ProcId,
         head: &[u8],
         left: usize,
     ) -> Option<&mut [u8]> {
-        self.begin_at_once(from, head)?;
-        let coming = self.speculative.coming.get(&from)?;
-        let left = left.min(coming.left);
-        match coming.to {
-            Place::Receive(req) => self.stream_room(from, req, left),
-            Place::Kept(number) => {
-                let kept = self.speculative.kept.get_mut(&number)?;
-                kept.bytes.get_mut(kept.got..kept.got + left)
+        self.begin_speculative(from, head)?;
+        let incoming = self.speculative.incoming.get(&from)?;
+        let left = left.min(incoming.left);
+        match incoming.target {
+            Target::Receive(req) => self.receive_buffer(from, req, left),
+            Target::Buffer(number) => {
+                let message = self.speculative.buffered.get_mut(&number)?;
+                let at = message.received;
+                message.bytes.get_mut(at..at + left)
             }
         }
     }
 
-    /// So many bytes of such a message have been put where [`Engine::at_once_room`] said, or, with
-    /// `data`, are to be put there. `None`: they make no sense.
-    pub(crate) fn at_once_came(
+    /// `bytes` bytes of a speculative message have arrived. With `data` they are to be stored;
+    /// otherwise they are where [`Engine::speculative_buffer`] said. `None`: they make no sense.
+    pub fn advance_speculative(
         &mut self,
         from: ProcId,
         head: &[u8],
         bytes: usize,
         data: Option<&[u8]>,
     ) -> Option<()> {
-        self.begin_at_once(from, head)?;
-        let coming = self.speculative.coming.get_mut(&from)?;
-        let fits = bytes.min(coming.left);
-        coming.left -= fits;
-        let (to, whole) = (coming.to, coming.left == 0);
-        if whole {
-            self.speculative.coming.remove(&from);
+        self.begin_speculative(from, head)?;
+        let incoming = self.speculative.incoming.get_mut(&from)?;
+        let fits = bytes.min(incoming.left);
+        incoming.left -= fits;
+        let (target, complete) = (incoming.target, incoming.left == 0);
+        if complete {
+            self.speculative.incoming.remove(&from);
         }
         let data = data.map(|d| &d[..fits]);
-        match to {
-            Place::Receive(req) => {
-                self.stream_came(from, req, fits, data)?;
+        match target {
+            Target::Receive(req) => {
+                self.advance_stream(from, req, fits, data)?;
             }
-            Place::Kept(number) => {
-                let kept = self.speculative.kept.get_mut(&number)?;
+            Target::Buffer(number) => {
+                let message = self.speculative.buffered.get_mut(&number)?;
                 if let Some(data) = data {
-                    kept.bytes[kept.got..kept.got + fits].copy_from_slice(data);
+                    let at = message.received;
+                    message.bytes[at..at + fits].copy_from_slice(data);
                 }
-                kept.got += fits;
-                // As the sender has counted it: once.
-                self.received += u64::from(whole);
+                message.received += fits;
+                // The sender counts the whole once, too.
+                self.received += u64::from(complete);
             }
         }
         (fits == bytes).then_some(())
     }
 
-    /// A receive has met a message that was kept: what there is of it.
-    pub(crate) fn take_kept(&mut self, req: ReqId, from: ProcId, number: u32) {
-        let Some(kept) = self.speculative.kept.remove(&number) else {
-            // The rest will not come any more.
+    /// A receive has matched the unexpected message with this number.
+    pub fn on_matched_speculative(&mut self, req: ReqId, from: ProcId, number: u32) {
+        let Some(message) = self.speculative.buffered.remove(&number) else {
+            // The sender is lost: the rest will not come.
             return self.requests.fail(req, Fault::Transport);
         };
-        if kept.got == kept.bytes.len() {
+        if message.received == message.bytes.len() {
             let envelope = self.requests.envelope(req);
-            return self.deliver(req, envelope, &kept.bytes);
+            return self.deliver(req, envelope, &message.bytes);
         }
         if let Some(Operation::Receive { sink, .. }) = self.requests.operation(req) {
             // SAFETY: the receive's buffer is valid until its completion; what is beyond its end is
             // dropped.
-            unsafe { sink.write(0, &kept.bytes[..kept.got]) };
+            unsafe { sink.write(0, &message.bytes[..message.received]) };
         }
-        self.begin_stream(req, from, kept.got as u64, None);
-        if let Some(coming) = self.speculative.coming.get_mut(&from) {
-            coming.to = Place::Receive(req);
+        self.begin_stream(req, from, message.received as u64, None);
+        if let Some(incoming) = self.speculative.incoming.get_mut(&from) {
+            incoming.target = Target::Receive(req);
         }
     }
 }
@@ -414,12 +412,12 @@ mod tests {
         });
         match waiting {
             None => engine.matcher.post(pattern, req),
-            Some(message) => engine.accept(req, message),
+            Some(message) => engine.on_matched_unexpected(req, message),
         }
         req
     }
 
-    /// As a wire's reader does it: where the engine says if it does, in pieces.
+    /// Delivers a stream in parts, as a transport does; `place`: into the engine's buffers.
     fn come(engine: &mut Engine, data: &[u8], place: bool) {
         let head = head();
         for piece in data.chunks(30_001) {
@@ -444,7 +442,7 @@ mod tests {
         }
     }
 
-    /// As it comes where no wire carries streams: in pieces, each with the head.
+    /// Delivers parts with a header each, as a transport without streams does.
     fn come_in_pieces(engine: &mut Engine, data: &[u8]) {
         for piece in data.chunks(30_001) {
             engine.on_message(PEER, header::SPECULATIVE, &[head().bytes(), piece].concat());
@@ -452,7 +450,7 @@ mod tests {
     }
 
     fn said(engine: &Engine) -> Vec<u8> {
-        let queue = engine.outbox.get(&PEER);
+        let queue = engine.outbox.queue(PEER);
         queue.map_or(Vec::new(), |q| q.iter().map(|o| o.message).collect())
     }
 
@@ -478,7 +476,9 @@ mod tests {
                 };
                 assert_eq!((said(&engine), engine.received), (late, 1));
                 let left = &engine.speculative;
-                assert!(left.coming.is_empty() && left.kept.is_empty() && engine.malformed == 0);
+                assert!(
+                    left.incoming.is_empty() && left.buffered.is_empty() && engine.malformed == 0
+                );
                 drop(engine);
                 assert!(memory == data[..room]);
             }
@@ -502,7 +502,11 @@ mod tests {
             assert!(memory == data);
         }
         let mut engine = Engine::new(0);
-        engine.on_message(PEER, header::SPECULATIVE, &head().bytes()[..HEAD - 1]);
+        engine.on_message(
+            PEER,
+            header::SPECULATIVE,
+            &head().bytes()[..HEADER_BYTES - 1],
+        );
         assert_eq!(engine.malformed, 1, "less than a head");
     }
 
@@ -521,7 +525,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_dropped() {
         let mut engine = Engine::new(0);
-        for len in [0, MOST as u64 + 1, u64::MAX] {
+        for len in [0, SPECULATIVE_MAX_BYTES as u64 + 1, u64::MAX] {
             let head = Header::new().key(&key()).u64(len);
             engine.stream_part(PEER, header::SPECULATIVE, head.bytes(), &[1; 10]);
         }
@@ -537,54 +541,54 @@ mod tests {
     }
 
     #[test]
-    fn only_those_go_at_once_whose_like_were_awaited_and_one_by_one() {
-        let mut at_once = Speculative::default();
-        assert!(!at_once.may_send(1, LEN, true));
-        at_once.note(1, LEN as u64, true);
-        assert!(!at_once.may_send(1, LEN, true));
-        at_once.note(1, LEN as u64, true);
-        assert!(at_once.may_send(1, LEN, true) && !at_once.may_send(2, LEN, true));
-        at_once.went(1, LEN);
-        assert!(!at_once.may_send(1, LEN, true));
-        at_once.hear(2);
-        assert!(!at_once.may_send(1, LEN, true), "that was another one");
-        at_once.hear(1);
-        assert!(at_once.may_send(1, LEN, true));
-        at_once.note_late(1);
-        for met in 0..2 * MET_MIN {
-            assert!(!at_once.may_send(1, LEN, true), "after {met}");
-            at_once.note(1, LEN as u64, true);
+    fn only_those_go_speculative_whose_like_were_awaited_and_one_by_one() {
+        let mut speculative = Speculative::default();
+        assert!(!speculative.allows(1, LEN, true));
+        speculative.record(1, LEN as u64, true);
+        assert!(!speculative.allows(1, LEN, true));
+        speculative.record(1, LEN as u64, true);
+        assert!(speculative.allows(1, LEN, true) && !speculative.allows(2, LEN, true));
+        speculative.count_sent(1, LEN);
+        assert!(!speculative.allows(1, LEN, true));
+        speculative.heard_from(2);
+        assert!(!speculative.allows(1, LEN, true), "that was another one");
+        speculative.heard_from(1);
+        assert!(speculative.allows(1, LEN, true));
+        speculative.on_unexpected(1);
+        for met in 0..2 * PREPOST_RUN_MIN {
+            assert!(!speculative.allows(1, LEN, true), "after {met}");
+            speculative.record(1, LEN as u64, true);
         }
-        assert!(at_once.may_send(1, LEN, true));
-        at_once.note(1, LEN as u64, false);
-        assert!(!at_once.may_send(1, LEN, true));
-        assert!(at_once.unheard.is_empty());
+        assert!(speculative.allows(1, LEN, true));
+        speculative.record(1, LEN as u64, false);
+        assert!(!speculative.allows(1, LEN, true));
+        assert!(speculative.unanswered.is_empty());
     }
 
     #[test]
     fn whose_receiver_may_choose_are_announced_now_and_then_and_each_class_for_itself() {
-        let (mut at_once, more) = (Speculative::default(), 4 * LEN);
-        for _ in 0..MET_MIN {
-            at_once.note(1, LEN as u64, true);
+        let (mut speculative, more) = (Speculative::default(), 4 * LEN);
+        for _ in 0..PREPOST_RUN_MIN {
+            speculative.record(1, LEN as u64, true);
         }
-        assert!(!at_once.may_send(1, more, true), "another class");
+        assert!(!speculative.allows(1, more, true), "another class");
         for _ in 0..3 {
-            for _ in 0..CHOICE {
-                assert!(at_once.may_send(1, LEN, true));
-                at_once.went(1, LEN);
-                at_once.hear(1);
+            for _ in 0..RTS_PERIOD {
+                assert!(speculative.allows(1, LEN, true));
+                speculative.count_sent(1, LEN);
+                speculative.heard_from(1);
             }
-            assert!(!at_once.may_send(1, LEN, true) && at_once.may_send(1, LEN, false));
-            assert_eq!(at_once.announced(1, more as u64), 0);
-            assert_eq!(at_once.announced(1, LEN as u64), CHOICE);
+            assert!(!speculative.allows(1, LEN, true) && speculative.allows(1, LEN, false));
+            assert_eq!(speculative.take_since_last_rts(1, more as u64), 0);
+            assert_eq!(speculative.take_since_last_rts(1, LEN as u64), RTS_PERIOD);
         }
-        // What was late is held against its own class.
-        at_once.note(1, more as u64, true);
-        at_once.note(1, more as u64, true);
-        at_once.went(1, LEN);
-        at_once.note_late(1);
-        assert!(!at_once.may_send(1, LEN, true));
-        at_once.hear(1);
-        assert!(!at_once.may_send(1, LEN, true) && at_once.may_send(1, more, true));
+        // An unexpected message counts against its own size class.
+        speculative.record(1, more as u64, true);
+        speculative.record(1, more as u64, true);
+        speculative.count_sent(1, LEN);
+        speculative.on_unexpected(1);
+        assert!(!speculative.allows(1, LEN, true));
+        speculative.heard_from(1);
+        assert!(!speculative.allows(1, LEN, true) && speculative.allows(1, more, true));
     }
 }

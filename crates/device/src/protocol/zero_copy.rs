@@ -1,64 +1,66 @@
-//! Whether large messages to a peer are lent to its wire or copied into it: whichever was found to
-//! be faster with messages of about that size, since what no longer fits a core's cache costs more
-//! to copy.
+//! Zero copy: whether a large message to a peer goes to its transport by reference, or is copied
+//! into it.
 //!
-//! Which is depends on the machine (on whether the sender's or the receiver's core is the one that
-//! has more to do, and on what a page that is lent costs the system beside one that is copied), and
-//! may change while a program runs. So both are tried, now and then, on messages that go anyway: in
-//! turns, one way after the other, so that a machine that others use as well is as slow for both.
-//! Only long runs of messages count, in which what the system's buffers swallow at first is left
-//! out: what is measured then is how fast the receiver gets them, whatever each side's part is.
-//! What comes meanwhile counts as well: of two ranks that send each other much, each could gain by
-//! a way that costs the other one more. Messages that come alone are copied, as all are at first.
+//! Which is faster depends on the machine: on which side's core has more to do, and on what the
+//! system takes for a page that is passed by reference. It also changes while a program runs. So
+//! both ways are tried now and then, on messages that the program sends anyway. A trial is a row of
+//! slots that go one way and the other by turns, so that a machine with other work is equally slow
+//! for both.
+//!
+//! - Only long runs of messages count. The first bytes of a run, which the system's buffers hold,
+//!   are left out: what is measured is how fast the receiver gets the rest.
+//! - Bytes that arrive meanwhile count as well. Of two ranks that send each other much, each could
+//!   gain by a way that costs the other one more.
+//! - Messages in short runs are copied. So are all messages before the first trial.
 
+use crate::base::buffer::Source;
+use crate::base::header;
+use crate::base::key::ProcId;
+use crate::base::request::Operation;
+use crate::protocol::engine::Worker;
+use crate::queue::outgoing::{Outgoing, Payload};
+use ferry_transport::ZeroCopy;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+/// Minimum length of a message that goes by zero copy, bytes. For shorter ones the notification of
+/// the system costs more than the copy (docs/transports/tcp.md).
+pub(crate) const ZERO_COPY_MIN_BYTES: usize = 256 * 1024;
 /// Bytes at the beginning of a run that do not count: what a connection's buffers may hold
-/// (tcp_wmem's usual limit).
-const SKIPPED: usize = 4 << 20;
-/// Bytes whose time is measured in one turn, …
-const MEASURED: usize = 8 << 20;
-/// … and where ranks share cores, so that each has its core several times.
-const CROWDED: usize = 32 << 20;
-/// Slots of a trial; the even ones go the way in use, the odd ones the other.
-const TURNS: usize = 10;
-/// After so many the other way is given up if each of its turns took an eighth longer than the one
-/// before it.
-const LOST: usize = 4;
-/// A run is over when all has been taken and nothing offered for so long, …
+/// (the usual limit of tcp_wmem, tcp(7)).
+const SKIPPED_BYTES: usize = 4 << 20;
+/// Bytes that are measured in one slot of a trial: about 2 ms at 4 GB/s.
+const SLOT_BYTES: usize = 8 << 20;
+/// Bytes that are measured in one slot where ranks share cores: each rank has its core several
+/// times in it.
+const SHARED_SLOT_BYTES: usize = 32 << 20;
+/// Slots of a trial. Even slots go the way in use, odd slots the other way.
+const SLOTS: usize = 10;
+/// After this many slots the trial ends if each slot of the other way took an eighth longer than
+/// the slot before it.
+const EARLY_END_SLOTS: usize = 4;
+/// A run ends when all bytes are taken and no message is offered for this long.
 const PAUSE: Duration = Duration::from_micros(200);
-/// … or when something waited and nothing was taken for so long: the receiver does something else.
-/// Ranks that share a core take turns of a few milliseconds.
+/// A run ends when a message waits and no bytes are taken for this long: the receiver does
+/// something else. Ranks that share a core have it for a few milliseconds each.
 const STALL: Duration = Duration::from_millis(50);
-/// A turn that has not come to an end after so many times its bytes is no part of a long run: the
-/// trial is given up.
-const GIVEN_UP: usize = 8;
-/// What has been taken of large messages.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Taken {
-    pub lent: bool,
-    pub bytes: usize,
-    /// Not all that was offered has been.
-    pub waits: bool,
-    /// Ranks share cores here.
-    pub crowded: bool,
-    /// Bytes of large messages that have ever come here.
-    pub came: u64,
-}
+/// A slot that is not full after this many times its bytes is not part of a long run: the trial is
+/// given up.
+const SLOT_BYTES_FACTOR_MAX: usize = 8;
+/// Bytes before the first trial.
+const FIRST_TRIAL_BYTES: u64 = 32 << 20;
+/// Bytes before the next trial, after a trial that was undecided or changed something. Also before
+/// the first trial where ranks share cores: one takes 360 MiB there.
+const NEXT_TRIAL_BYTES: u64 = 1 << 30;
+/// Maximum number of bytes between trials. The period doubles after each trial that changes
+/// nothing.
+const TRIAL_PERIOD_MAX_BYTES: u64 = 64 << 30;
 
-/// Bytes before the first trial, …
-const FIRST: u64 = 32 << 20;
-/// … where ranks share cores (a trial takes 360 MiB there), and after one that was undecided or
-/// changed something, …
-const AGAIN: u64 = 1 << 30;
-/// … and at most; twice as many after each that found all as it was.
-const SELDOM: u64 = 64 << 30;
-
-/// Messages of 256 KiB and more, of 1 MiB, and of 4 MiB.
+/// Size classes: from 256 KiB, from 1 MiB and from 4 MiB.
 pub(crate) const CLASSES: usize = 3;
 
-/// Which of the [`CLASSES`] a message of `len` bytes belongs to.
-pub(crate) fn class(len: usize) -> usize {
+/// The size class of a message of `len` bytes.
+pub(crate) fn size_class(len: usize) -> usize {
     match len >> 20 {
         0 => 0,
         1..4 => 1,
@@ -66,174 +68,315 @@ pub(crate) fn class(len: usize) -> usize {
     }
 }
 
-/// How large messages of one class go to one peer.
+/// Bytes of large messages that a transport has taken.
+#[derive(Clone, Copy, Debug)]
+struct Transfer {
+    zero_copy: bool,
+    bytes: usize,
+    /// More was offered than was taken.
+    waits: bool,
+    /// Ranks outnumber cores.
+    oversubscribed: bool,
+    /// Bytes of large messages that have ever arrived in this process.
+    received_bytes: u64,
+}
+
+/// The choice for each peer and size class.
+pub(crate) struct ZeroCopySelector {
+    /// Zero copy may be used at all.
+    enabled: bool,
+    /// The choices for peers where zero copy is a matter of speed.
+    by_peer: HashMap<ProcId, [Choice; CLASSES]>,
+}
+
+impl Default for ZeroCopySelector {
+    fn default() -> ZeroCopySelector {
+        ZeroCopySelector {
+            enabled: true,
+            by_peer: HashMap::new(),
+        }
+    }
+}
+
+impl ZeroCopySelector {
+    /// May zero copy be used at all?
+    pub fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// From now on all messages are copied.
+    pub fn disable(&mut self) {
+        self.enabled = false;
+    }
+
+    /// Are transfers to this peer measured?
+    pub fn measures(&self, to: ProcId) -> bool {
+        self.by_peer.contains_key(&to)
+    }
+}
+
+impl Worker {
+    /// Would a speculative message of `len` bytes to this peer go by zero copy?
+    pub fn prefers_zero_copy(&mut self, to: ProcId, len: usize) -> bool {
+        len >= ZERO_COPY_MIN_BYTES
+            && match self.transports.zero_copy(to) {
+                ZeroCopy::Never => false,
+                ZeroCopy::Always => true,
+                ZeroCopy::IfFaster => {
+                    let choices = self.engine.zero_copy.by_peer.get(&to);
+                    choices.is_some_and(|c| c[size_class(len)].is_zero_copy())
+                }
+            }
+    }
+
+    /// Does this queued message go by zero copy? That is decided when it is first offered; its
+    /// header says so.
+    pub fn choose_zero_copy(&mut self, to: ProcId, next: &mut Outgoing) -> bool {
+        let Payload::Stream {
+            req,
+            zero_copy_decided,
+            ..
+        } = &mut next.payload
+        else {
+            return false;
+        };
+        // The decision stands: the header may have gone without any of its bytes.
+        if std::mem::replace(zero_copy_decided, true) {
+            return next.message == header::ZCOPY_DATA;
+        }
+        let req = *req;
+        let Some(Operation::SendLarge {
+            source: Source::Bytes { len, .. },
+            ..
+        }) = self.engine.requests.operation(req)
+        else {
+            return false;
+        };
+        if *len < ZERO_COPY_MIN_BYTES || !self.engine.zero_copy.enabled {
+            return false;
+        }
+        let zero_copy = match self.transports.zero_copy(to) {
+            ZeroCopy::Never => false,
+            ZeroCopy::Always => true,
+            ZeroCopy::IfFaster => {
+                let oversubscribed = self.oversubscribed;
+                let choices = self.engine.zero_copy.by_peer.entry(to);
+                let choices = choices.or_insert_with(|| Choice::of_classes(oversubscribed));
+                let choice = &mut choices[size_class(*len)];
+                choice.offered(Instant::now);
+                choice.is_zero_copy()
+            }
+        };
+        if zero_copy {
+            next.message = header::ZCOPY_DATA;
+            next.head = next.head.u32(req.0);
+        }
+        zero_copy
+    }
+
+    /// Measures `bytes` bytes of large messages of a size class, which the transport has taken.
+    /// `waits`: more was offered.
+    pub fn record_transfer(
+        &mut self,
+        to: ProcId,
+        class: usize,
+        zero_copy: bool,
+        bytes: usize,
+        waits: bool,
+    ) {
+        if bytes > 0
+            && let Some(choices) = self.engine.zero_copy.by_peer.get_mut(&to)
+        {
+            let transfer = Transfer {
+                zero_copy,
+                bytes,
+                waits,
+                oversubscribed: self.oversubscribed,
+                received_bytes: self.engine.streams.received_bytes(),
+            };
+            choices[class].record(transfer, Instant::now);
+        }
+    }
+}
+
+/// The choice for one peer and one size class.
 #[derive(Debug)]
-pub(crate) struct Choice {
-    lends: bool,
-    /// Bytes until the next trial, …
-    until: u64,
-    /// … and between that one and the one after it.
-    period: u64,
+struct Choice {
+    zero_copy: bool,
+    /// Bytes until the next trial.
+    next_trial_bytes: u64,
+    /// Bytes between that trial and the one after it.
+    period_bytes: u64,
     trial: Option<Trial>,
 }
 
 #[derive(Debug)]
 struct Trial {
-    turn: usize,
-    /// Bytes to measure in a turn.
-    measured: usize,
-    /// Bytes of this turn, of whatever kind.
+    slot: usize,
+    /// Bytes to measure in a slot.
+    slot_bytes: usize,
+    /// Bytes of this slot, whether they count or not.
     bytes: usize,
-    /// Bytes of this run still to be left out.
-    skip: usize,
+    /// Bytes of this run that are still to be left out.
+    to_skip: usize,
+    /// Bytes of this run that count.
     counted: usize,
-    /// When the first that counts went, what had come here until then, and when bytes were last
-    /// taken.
+    /// When the last byte went that does not count.
     since: Instant,
-    came: u64,
+    /// Bytes that had arrived until then.
+    received_bytes: u64,
+    /// When bytes were last taken.
     last: Instant,
-    /// More had been offered than was taken then.
+    /// More was offered than was taken then.
     waits: bool,
-    took: [Duration; TURNS],
+    times: [Duration; SLOTS],
 }
 
 impl Choice {
-    /// Where nothing is known yet: all is copied. Where ranks share cores (`crowded`) the first
-    /// trial comes later.
-    pub fn new(crowded: bool) -> Choice {
+    /// Before the first trial, which comes later where ranks outnumber cores.
+    fn new(oversubscribed: bool) -> Choice {
         Choice {
-            lends: false,
-            until: if crowded { AGAIN } else { FIRST },
-            period: AGAIN,
+            zero_copy: false,
+            next_trial_bytes: if oversubscribed {
+                NEXT_TRIAL_BYTES
+            } else {
+                FIRST_TRIAL_BYTES
+            },
+            period_bytes: NEXT_TRIAL_BYTES,
             trial: None,
         }
     }
 
-    /// One for each class.
-    pub fn of_classes(crowded: bool) -> [Choice; CLASSES] {
-        std::array::from_fn(|_| Choice::new(crowded))
+    /// One for each size class.
+    fn of_classes(oversubscribed: bool) -> [Choice; CLASSES] {
+        std::array::from_fn(|_| Choice::new(oversubscribed))
     }
 
-    /// Is the next message to be lent?
-    pub fn lends(&self) -> bool {
-        let other = self.trial.as_ref().is_some_and(|t| t.turn % 2 == 1);
-        self.lends != other
+    /// Does the next message go by zero copy?
+    fn is_zero_copy(&self) -> bool {
+        let other = self.trial.as_ref().is_some_and(|t| t.slot % 2 == 1);
+        self.zero_copy != other
     }
 
-    /// A message is offered, of whose kind nothing may have been for a while; `now` says what time
-    /// it is.
-    pub fn offered(&mut self, now: impl FnOnce() -> Instant) {
+    /// A message is offered. `now` reads the clock.
+    fn offered(&mut self, now: impl FnOnce() -> Instant) {
         if let Some(trial) = &mut self.trial {
             trial.offered(now());
         }
     }
 
-    /// So much has been taken from here; `now` says what time it is.
-    pub fn went(&mut self, taken: Taken, now: impl FnOnce() -> Instant) {
-        let expected = self.lends();
+    /// Bytes have been taken. `now` reads the clock.
+    fn record(&mut self, transfer: Transfer, now: impl FnOnce() -> Instant) {
+        let expected = self.is_zero_copy();
         let Some(trial) = &mut self.trial else {
-            self.until = self.until.saturating_sub(taken.bytes as u64);
-            if self.until == 0 {
-                self.trial = Some(Trial::new(taken.crowded, now()));
+            let bytes = transfer.bytes as u64;
+            self.next_trial_bytes = self.next_trial_bytes.saturating_sub(bytes);
+            if self.next_trial_bytes == 0 {
+                self.trial = Some(Trial::new(transfer.oversubscribed, now()));
             }
             return;
         };
-        let over = trial.went(taken.lent == expected, taken, now());
-        if trial.turn == TURNS {
-            let took = trial.took;
-            self.decide(&took);
+        let hopeless = trial.record(transfer.zero_copy == expected, transfer, now());
+        if trial.slot == SLOTS {
+            let times = trial.times;
+            self.decide(&times);
         } else if trial.is_lost() {
-            self.wait((self.period * 2).min(SELDOM));
-        } else if over {
-            self.wait(self.period);
+            self.wait((self.period_bytes * 2).min(TRIAL_PERIOD_MAX_BYTES));
+        } else if hopeless {
+            self.wait(self.period_bytes);
         }
     }
 
-    fn wait(&mut self, period: u64) {
-        (self.trial, self.until, self.period) = (None, period, period);
+    fn wait(&mut self, bytes: u64) {
+        (self.trial, self.next_trial_bytes, self.period_bytes) = (None, bytes, bytes);
     }
 
-    /// A change must be a tenth faster in the best of its turns, and faster in the middle one: some
-    /// of either way's turns are slow because the machine has other work, and those are not to
-    /// decide.
-    fn decide(&mut self, took: &[Duration; TURNS]) {
+    /// Ends a trial. The other way is taken if it was a tenth faster in the best of its slots and
+    /// faster in the median one. Some slots of either way are slow because the machine has other
+    /// work; those do not decide.
+    fn decide(&mut self, times: &[Duration; SLOTS]) {
         let sorted = |from: usize| {
-            let mut of: Vec<Duration> = took.iter().skip(from).step_by(2).copied().collect();
+            let mut of: Vec<Duration> = times.iter().skip(from).step_by(2).copied().collect();
             of.sort_unstable();
             of
         };
         let (used, other) = (sorted(0), sorted(1));
-        let (best, middle) = (0, TURNS / 4);
-        if other[best] * 11 < used[best] * 10 && other[middle] < used[middle] {
-            self.lends = !self.lends;
-            self.wait(AGAIN);
-        } else if other[best] >= used[best] && other[middle] >= used[middle] {
-            self.wait((self.period * 2).min(SELDOM));
+        let (best, median) = (0, SLOTS / 4);
+        if other[best] * 11 < used[best] * 10 && other[median] < used[median] {
+            self.zero_copy = !self.zero_copy;
+            self.wait(NEXT_TRIAL_BYTES);
+        } else if other[best] >= used[best] && other[median] >= used[median] {
+            self.wait((self.period_bytes * 2).min(TRIAL_PERIOD_MAX_BYTES));
         } else {
-            self.wait(self.period);
+            self.wait(self.period_bytes);
         }
     }
 }
 
 impl Trial {
-    fn new(crowded: bool, now: Instant) -> Trial {
+    fn new(oversubscribed: bool, now: Instant) -> Trial {
         Trial {
-            turn: 0,
-            measured: if crowded { CROWDED } else { MEASURED },
+            slot: 0,
+            slot_bytes: if oversubscribed {
+                SHARED_SLOT_BYTES
+            } else {
+                SLOT_BYTES
+            },
             bytes: 0,
-            skip: SKIPPED,
+            to_skip: SKIPPED_BYTES,
             counted: 0,
             since: now,
-            came: 0,
+            received_bytes: 0,
             last: now,
             waits: false,
-            took: [Duration::ZERO; TURNS],
+            times: [Duration::ZERO; SLOTS],
         }
     }
 
     /// Another run begins.
-    fn again(&mut self) {
-        (self.skip, self.counted) = (SKIPPED, 0);
+    fn begin_run(&mut self) {
+        (self.to_skip, self.counted) = (SKIPPED_BYTES, 0);
     }
 
-    /// Has the other way been so slow that the rest of its turns would only cost time?
+    /// Has the other way been so slow that the rest of the trial would only cost time?
     fn is_lost(&self) -> bool {
-        self.turn == LOST
-            && self.took[..LOST]
+        self.slot == EARLY_END_SLOTS
+            && self.times[..EARLY_END_SLOTS]
                 .chunks_exact(2)
                 .all(|t| t[1] * 8 > t[0] * 9)
     }
 
     fn offered(&mut self, now: Instant) {
         if !self.waits && now.duration_since(self.last) > PAUSE {
-            self.again();
+            self.begin_run();
         }
     }
 
-    /// As [`Choice::went`]. Returns whether this turn will not come to an end.
-    fn went(&mut self, as_expected: bool, taken: Taken, now: Instant) -> bool {
-        self.bytes += taken.bytes;
+    /// As [`Choice::record`]. Returns true if the slot will never be full.
+    fn record(&mut self, as_expected: bool, transfer: Transfer, now: Instant) -> bool {
+        self.bytes += transfer.bytes;
         if !as_expected || now.duration_since(self.last) > STALL {
-            self.again();
+            self.begin_run();
         }
-        (self.last, self.waits) = (now, taken.waits);
-        if self.skip > 0 {
-            self.skip = self.skip.saturating_sub(taken.bytes);
-            (self.since, self.came) = (now, taken.came);
+        (self.last, self.waits) = (now, transfer.waits);
+        if self.to_skip > 0 {
+            self.to_skip = self.to_skip.saturating_sub(transfer.bytes);
+            (self.since, self.received_bytes) = (now, transfer.received_bytes);
         } else {
-            self.counted += taken.bytes;
+            self.counted += transfer.bytes;
         }
-        if self.counted < self.measured {
-            return self.bytes > GIVEN_UP * (SKIPPED + self.measured);
+        if self.counted < self.slot_bytes {
+            return self.bytes > SLOT_BYTES_FACTOR_MAX * (SKIPPED_BYTES + self.slot_bytes);
         }
-        // For as many bytes in every turn, whatever the last piece was, and of both directions.
-        let took = now.duration_since(self.since).as_secs_f64();
-        let moved = self.counted as f64 + taken.came.saturating_sub(self.came) as f64;
-        let took = took * self.measured as f64 / moved;
-        self.took[self.turn] = Duration::from_secs_f64(took);
-        self.turn += 1;
+        // The time for the same number of bytes in every slot, and of both directions together.
+        let time = now.duration_since(self.since).as_secs_f64();
+        let received = transfer.received_bytes.saturating_sub(self.received_bytes);
+        let moved = self.counted as f64 + received as f64;
+        let time = time * self.slot_bytes as f64 / moved;
+        self.times[self.slot] = Duration::from_secs_f64(time);
+        self.slot += 1;
         self.bytes = 0;
-        self.again();
+        self.begin_run();
         false
     }
 }
@@ -241,15 +384,14 @@ impl Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::stream::LEND_MIN;
 
-    /// Sends `total` bytes in runs of `run` pieces of 1 MiB, which take so many µs copied and lent.
-    /// Returns how many were lent.
+    /// Sends `total` bytes in runs of `run` pieces of 1 MiB, which take `micros` µs each when
+    /// copied and by zero copy. Returns how many went by zero copy.
     fn send(choice: &mut Choice, total: u64, run: u64, micros: [u64; 2], at: &mut Instant) -> u64 {
         exchange(choice, total, run, micros, [0, 0], at)
     }
 
-    /// The same while so many bytes come with each piece copied and lent.
+    /// As [`send`], while `comes` bytes arrive with each piece that is copied or goes by zero copy.
     fn exchange(
         choice: &mut Choice,
         total: u64,
@@ -260,19 +402,19 @@ mod tests {
     ) -> u64 {
         let (mut lent, mut came) = (0, 0);
         for i in 0..total >> 20 {
-            let way = choice.lends();
+            let way = choice.is_zero_copy();
             lent += u64::from(way);
             choice.offered(|| *at);
             *at += Duration::from_micros(micros[usize::from(way)]);
             came += comes[usize::from(way)];
-            let taken = Taken {
-                lent: way,
+            let transfer = Transfer {
+                zero_copy: way,
                 bytes: 1 << 20,
                 waits: false,
-                crowded: false,
-                came,
+                oversubscribed: false,
+                received_bytes: came,
             };
-            choice.went(taken, || *at);
+            choice.record(transfer, || *at);
             if i % run == run - 1 {
                 *at += Duration::from_millis(1);
             }
@@ -283,11 +425,11 @@ mod tests {
     #[test]
     fn the_faster_way_is_found_and_left_when_it_is_slow() {
         let (mut choice, mut now) = (Choice::new(false), Instant::now());
-        assert!(!choice.lends(), "at first all is copied");
+        assert!(!choice.is_zero_copy(), "at first all is copied");
         send(&mut choice, 512 << 20, 64, [100, 80], &mut now);
-        assert!(choice.lends());
+        assert!(choice.is_zero_copy());
         send(&mut choice, 3 << 30, 64, [100, 130], &mut now);
-        assert!(!choice.lends());
+        assert!(!choice.is_zero_copy());
     }
 
     #[test]
@@ -297,7 +439,7 @@ mod tests {
         for (comes, lends) in [(both_gain, true), (other_loses, false)] {
             let (mut choice, mut now) = (Choice::new(false), Instant::now());
             exchange(&mut choice, 512 << 20, 64, [100, 80], comes, &mut now);
-            assert_eq!(choice.lends(), lends, "{comes:?}");
+            assert_eq!(choice.is_zero_copy(), lends, "{comes:?}");
         }
     }
 
@@ -305,7 +447,7 @@ mod tests {
     fn it_is_found_with_messages_that_take_long_themselves() {
         let (mut choice, mut now) = (Choice::new(false), Instant::now());
         send(&mut choice, 512 << 20, 64, [1000, 800], &mut now);
-        assert!(choice.lends());
+        assert!(choice.is_zero_copy());
     }
 
     #[test]
@@ -313,7 +455,7 @@ mod tests {
         for micros in [[100, 100], [100, 95], [100, 130]] {
             let (mut choice, mut now) = (Choice::new(false), Instant::now());
             let lent = send(&mut choice, 64 << 30, 64, micros, &mut now);
-            assert!(!choice.lends(), "{micros:?}");
+            assert!(!choice.is_zero_copy(), "{micros:?}");
             let most = if micros[1] < 100 { 64 * 64 } else { 9 * 64 };
             assert!(
                 (1..most).contains(&lent),
@@ -326,12 +468,12 @@ mod tests {
     fn what_is_much_slower_is_soon_given_up() {
         let (mut choice, mut now) = (Choice::new(false), Instant::now());
         let lent = send(&mut choice, 1 << 30, 64, [100, 150], &mut now);
-        let turn = (SKIPPED + MEASURED) as u64 >> 20;
-        assert!(!choice.lends() && choice.trial.is_none());
+        let turn = (SKIPPED_BYTES + SLOT_BYTES) as u64 >> 20;
+        assert!(!choice.is_zero_copy() && choice.trial.is_none());
         assert!(lent <= 2 * turn + 2, "{lent} MiB were tried");
         // That may have been by chance: it is tried again.
         send(&mut choice, 3 << 30, 64, [100, 80], &mut now);
-        assert!(choice.lends());
+        assert!(choice.is_zero_copy());
     }
 
     #[test]
@@ -339,29 +481,29 @@ mod tests {
         let (mut choice, mut at) = (Choice::new(false), Instant::now());
         // Each way is disturbed for a while in its turn, and lending is slower by itself.
         for i in 0..400u64 {
-            let way = choice.lends();
+            let way = choice.is_zero_copy();
             choice.offered(|| at);
             let other_work = if i % 40 < 12 { 500 } else { 0 };
             at += Duration::from_micros(if way { 120 } else { 100 + other_work });
-            let taken = Taken {
-                lent: way,
+            let transfer = Transfer {
+                zero_copy: way,
                 bytes: 1 << 20,
                 waits: true,
-                crowded: false,
-                came: 0,
+                oversubscribed: false,
+                received_bytes: 0,
             };
-            choice.went(taken, || at);
+            choice.record(transfer, || at);
         }
-        assert!(!choice.lends() && choice.trial.is_none());
+        assert!(!choice.is_zero_copy() && choice.trial.is_none());
     }
 
     #[test]
     fn all_is_copied_at_first() {
-        let lends = |crowded| Choice::of_classes(crowded).map(|c| c.lends());
-        assert_eq!(lends(false), [false; CLASSES]);
-        assert_eq!(lends(true), [false; CLASSES]);
+        let zero_copy = |shared| Choice::of_classes(shared).map(|c| c.is_zero_copy());
+        assert_eq!(zero_copy(false), [false; CLASSES]);
+        assert_eq!(zero_copy(true), [false; CLASSES]);
         assert_eq!(
-            [LEND_MIN, (1 << 20) - 1, 1 << 20, 4 << 20].map(class),
+            [ZERO_COPY_MIN_BYTES, (1 << 20) - 1, 1 << 20, 4 << 20].map(size_class),
             [0, 0, 1, 2]
         );
     }
@@ -372,9 +514,18 @@ mod tests {
         assert_eq!(send(&mut choice, 8 << 30, 8, [100, 50], &mut now), 0);
         // A trial that long runs have begun is given up when only short ones follow.
         let (mut choice, mut now) = (Choice::new(false), Instant::now());
-        send(&mut choice, FIRST + (16 << 20), 64, [100, 80], &mut now);
-        assert!(choice.lends(), "the other way's turn");
+        send(
+            &mut choice,
+            FIRST_TRIAL_BYTES + (16 << 20),
+            64,
+            [100, 80],
+            &mut now,
+        );
+        assert!(choice.is_zero_copy(), "the other way's turn");
         let lent = send(&mut choice, 900 << 20, 8, [100, 80], &mut now);
-        assert!(!choice.lends() && lent <= (2 * GIVEN_UP * (SKIPPED + MEASURED)) as u64 >> 20);
+        assert!(
+            !choice.is_zero_copy()
+                && lent <= (2 * SLOT_BYTES_FACTOR_MAX * (SKIPPED_BYTES + SLOT_BYTES)) as u64 >> 20
+        );
     }
 }

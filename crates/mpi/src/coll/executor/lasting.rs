@@ -55,7 +55,7 @@ impl Lasting {
     /// its ends first. `None`: they have gone.
     ///
     /// # Safety
-    /// As for [`Device::send`] and [`Device::send_with_edges`].
+    /// As for [`Device::send`].
     pub(crate) unsafe fn send(
         &self,
         d: &mut Device,
@@ -65,13 +65,13 @@ impl Lasting {
     ) -> Option<ReqId> {
         let (to, key) = address(&self.comm, self.number, peer, true);
         let source = device::Source::Bytes { ptr: from, len };
+        let mode = if ends {
+            SendMode::StandardWithEdges
+        } else {
+            SendMode::Standard
+        };
         // SAFETY: the caller's promise.
-        unsafe {
-            match ends {
-                true => d.send_with_edges(to, key, source),
-                false => d.send(to, key, source, SendMode::Standard),
-            }
-        }
+        unsafe { d.send(to, key, source, mode) }
     }
 
     /// Starts receiving a message of this collective, held back.

@@ -1,42 +1,40 @@
-//! Taking turns: where ranks share cores, the bytes of announced messages leave a node by one rank
-//! a core at a time.
+//! Send slots: where ranks share cores, one rank a core sends large messages at a time.
 //!
-//! If all of them send whenever they have the core, each finds its buffer, and what the system
-//! keeps of it, out of the caches, and meets a receiver that has just handed its own core over. One
-//! that goes on for some milliseconds, while the others let it, sends as fast as one that is alone.
+//! If all ranks send whenever they have the core, each finds its buffer out of the caches, and a
+//! receiver that has just yielded its own core. A rank that sends for some milliseconds while the
+//! others wait is as fast as a rank that is alone.
 //!
-//! Each rank writes on its status page since when it wants a turn, since when it has one, and when
-//! bytes of it last went. No lock is behind it, and nothing depends on it: two ranks that see a
-//! free turn at once both send; a rank that has not moved anything for a while (its peer does not
-//! read, it is asleep or out of MPI) counts as if it had none. A rank that waits for one hands its
-//! core over, and does not sleep.
+//! Each rank writes on its status page since when it waits for a slot, since when it has one, and
+//! when it last sent bytes. There is no lock, and correctness does not depend on slots. Two ranks
+//! that see a free slot at the same time both send. A rank that has sent nothing for a while counts
+//! as if it had no slot: its peer does not read, or it is asleep or out of MPI. A rank that waits
+//! for a slot yields its core and does not sleep.
 
 use ferry_job::{RankInfo, RankStatus, SendSlot};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// After so many nanoseconds a turn is given to another rank that waits for it: the time of some
-/// 200 MB, so that the caches are filled anew seldom.
-const TURN_NS: u64 = 20_000_000;
-/// Who has moved nothing for so many nanoseconds is not waited for: a network of 5 GB/s makes room
+/// After this time a slot goes to another rank that waits for one. It is the time for about 200 MB,
+/// so that caches are seldom filled anew.
+const SLOT_NS: u64 = 20_000_000;
+/// A rank that has sent nothing for this time does not use its slot: a network of 5 GB/s makes room
 /// in a full buffer sooner.
 const STALL_NS: u64 = 500_000;
 
-/// What a process knows of its node's turns.
+/// What a process knows of its node's slots.
 pub(crate) struct SendSlots {
     node: &'static [RankStatus],
     me: usize,
-    /// So many may send at once, …
+    /// Slots for the ranks that may use the same cores as this one.
     places: usize,
-    /// … of those that may use the same cores: 0 all of them, otherwise this one alone, counted
-    /// from 1.
+    /// The cores that this rank may use: 0 for all, otherwise the number of the only one plus 1.
     core: u32,
-    /// A message waits for a turn.
+    /// A message waits for a slot.
     waits: bool,
 }
 
 impl SendSlots {
-    /// For a node whose ranks have these pages. `None`: there is nobody to take turns with.
+    /// For a node whose ranks have these status pages. `None`: there is no other rank.
     pub fn new(rank_info: &RankInfo, node: &'static [RankStatus]) -> Option<SendSlots> {
         let me = rank_info.local_rank as usize;
         if node.len() < 2 || me >= node.len() {
@@ -70,7 +68,7 @@ impl SendSlots {
         &self.node[self.me].send_slot
     }
 
-    /// The turns of those on the same cores.
+    /// The entries of the other ranks on the same cores.
     fn others(&self) -> impl Iterator<Item = &'static SendSlot> + use<> {
         let (me, core) = (self.me, self.core);
         let all = self.node.iter().enumerate();
@@ -78,35 +76,34 @@ impl SendSlots {
             .map(|(_, page)| &page.send_slot)
     }
 
-    /// Is there a place that nobody has, or whoever has it does not use?
+    /// Is there a slot that no rank has, or one that its rank does not use?
     fn is_free(&self, now: u64) -> bool {
-        let sends = |turn: &&SendSlot| {
-            turn.holding_since.load(Relaxed) != 0
-                && now.saturating_sub(turn.last_sent.load(Relaxed)) < STALL_NS
+        let sends = |slot: &&SendSlot| {
+            slot.holding_since.load(Relaxed) != 0
+                && now.saturating_sub(slot.last_sent.load(Relaxed)) < STALL_NS
         };
         self.others().filter(sends).count() < self.places
     }
 
-    /// All messages that wait for a turn are about to ask again; of one that is gone nothing is
-    /// left.
+    /// All messages that wait for a slot are about to ask again.
     #[inline]
-    pub fn ask_anew(&mut self) {
+    pub fn ask_again(&mut self) {
         self.waits = false;
     }
 
-    /// May another message begin to go now, by the clock of [`RankStatus::now`]? Otherwise this
-    /// rank waits for its turn, until it asks again or [ends](SendSlots::end) it.
+    /// May another large message begin now, by the clock of [`RankStatus::now`]? Otherwise this
+    /// rank waits for a slot, until it asks again or [releases](SendSlots::release) it.
     pub fn may_begin(&mut self, now: u64) -> bool {
         let mine = self.mine();
         let since = mine.holding_since.load(Relaxed);
-        if since != 0 && now.saturating_sub(since) >= TURN_NS {
-            let wanted = |turn: &&SendSlot| {
-                turn.holding_since.load(Relaxed) == 0 && turn.waiting_since.load(Relaxed) != 0
+        if since != 0 && now.saturating_sub(since) >= SLOT_NS {
+            let wanted = |slot: &&SendSlot| {
+                slot.holding_since.load(Relaxed) == 0 && slot.waiting_since.load(Relaxed) != 0
             };
             let longest = self
                 .others()
                 .filter(wanted)
-                .min_by_key(|turn| turn.waiting_since.load(Relaxed));
+                .min_by_key(|slot| slot.waiting_since.load(Relaxed));
             if let Some(next) = longest {
                 mine.holding_since.store(0, Relaxed);
                 mine.waiting_since.store(now, Relaxed);
@@ -133,18 +130,18 @@ impl SendSlots {
         true
     }
 
-    /// Bytes have gone.
-    pub fn moved(&self, now: u64) {
+    /// Bytes of a large message have been sent.
+    pub fn record_sent(&self, now: u64) {
         let mine = self.mine();
         if now.saturating_sub(mine.last_sent.swap(now, Relaxed)) >= STALL_NS {
-            // Somebody else may have gone on instead.
+            // Another rank may have taken the slot.
             mine.holding_since.store(0, Relaxed);
         }
     }
 
-    /// There is nothing more to send.
+    /// There is nothing more to send: releases the slot.
     #[inline]
-    pub fn end(&mut self) {
+    pub fn release(&mut self) {
         let mine = self.mine();
         if mine.holding_since.load(Relaxed) != 0 || mine.waiting_since.load(Relaxed) != 0 {
             mine.holding_since.store(0, Relaxed);
@@ -153,7 +150,7 @@ impl SendSlots {
         self.waits = false;
     }
 
-    /// Does a message wait for a turn? Nobody rings this rank when it comes.
+    /// Does a message wait for a slot? Nobody wakes this rank when one is free.
     #[inline]
     pub fn waits(&self) -> bool {
         self.waits
@@ -166,7 +163,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Ranks of one node, on these cores, so many of which may send at once.
+    /// Ranks of one node on these cores, with `places` slots.
     fn ranks(cores: &[u32], places: usize) -> Vec<SendSlots> {
         let pages: Vec<RankStatus> = cores.iter().map(|_| RankStatus::default()).collect();
         let node: &'static [RankStatus] = pages.leak();
@@ -191,26 +188,26 @@ mod tests {
         assert!(node[1].may_begin(now));
         assert!(!node[2].may_begin(now + 1));
         assert!(!node[0].may_begin(now + 2));
-        while now < MS + TURN_NS {
+        while now < MS + SLOT_NS {
             assert!(node[1].may_begin(now));
-            node[1].moved(now + STALL_NS / 2);
+            node[1].record_sent(now + STALL_NS / 2);
             now += STALL_NS - 1;
         }
         assert!(!node[1].may_begin(now) && node[1].waits());
         assert!(!node[0].may_begin(now));
-        node[2].ask_anew();
+        node[2].ask_again();
         assert!(node[2].may_begin(now) && !node[2].waits());
-        node[2].end();
+        node[2].release();
         assert!(node[0].may_begin(now));
     }
 
     #[test]
-    fn nobody_else_wants_it_and_the_turn_goes_on() {
+    fn nobody_else_wants_it_and_the_slot_goes_on() {
         let mut node = ranks(&[0; 2], 1);
         assert!(node[0].may_begin(MS));
-        assert!(node[0].may_begin(MS + 10 * TURN_NS));
-        node[0].end();
-        assert!(node[1].may_begin(MS + 10 * TURN_NS));
+        assert!(node[0].may_begin(MS + 10 * SLOT_NS));
+        node[0].release();
+        assert!(node[1].may_begin(MS + 10 * SLOT_NS));
     }
 
     #[test]
@@ -220,7 +217,7 @@ mod tests {
         assert!(!node[1].may_begin(MS + STALL_NS - 1));
         assert!(node[1].may_begin(MS + STALL_NS));
         assert!(!node[0].may_begin(MS + STALL_NS + 1));
-        node[1].end();
+        node[1].release();
         assert!(node[0].may_begin(MS + STALL_NS + 2));
     }
 
@@ -229,8 +226,8 @@ mod tests {
         let mut node = ranks(&[0; 2], 1);
         assert!(node[0].may_begin(MS));
         assert!(node[1].may_begin(MS + STALL_NS));
-        node[0].moved(MS + STALL_NS + 1);
-        node[1].moved(MS + STALL_NS + 2);
+        node[0].record_sent(MS + STALL_NS + 1);
+        node[1].record_sent(MS + STALL_NS + 2);
         assert!(!node[0].may_begin(MS + STALL_NS + 3));
         assert!(node[1].may_begin(MS + STALL_NS + 4));
     }

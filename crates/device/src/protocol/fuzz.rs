@@ -1,10 +1,14 @@
-//! What a peer may send, and what it must not: nothing that comes over a wire reaches past a
+//! What a peer may send, and what it must not: nothing that a transport delivers reaches past a
 //! receive's buffer, completes what is not under way, or ends the process.
 
-use super::*;
 use crate::base::buffer::{Sink, Source};
+use crate::base::header::{self, Header};
 use crate::base::key::{ContextId, Key, Pattern, Tags};
+use crate::base::request::{Cts, Operation, ReqId};
+use crate::protocol::engine::Engine;
+use crate::queue::outgoing::{Outgoing, Payload};
 use ferry_fuzz::fuzz;
+use ferry_transport::Inbox;
 
 /// Bytes of each receive's buffer, and of the guard on either side of it.
 const ROOM: usize = 48;
@@ -51,9 +55,9 @@ impl Scene {
             scene.engine.requests.insert(Operation::SendLarge {
                 to,
                 source,
-                asked: Asked::NotYet,
+                cts: Cts::Awaited,
             });
-            scene.engine.requests.insert(Operation::SendWaiting { to });
+            scene.engine.requests.insert(Operation::SendSync { to });
         }
         scene
     }
@@ -72,7 +76,7 @@ impl Scene {
         });
         match waiting {
             None => self.engine.matcher.post(pattern, req),
-            Some(message) => self.engine.accept(req, message),
+            Some(message) => self.engine.on_matched_unexpected(req, message),
         }
         self.memory.push(memory);
         self.receives.push(req);
@@ -187,13 +191,13 @@ fn genuine_messages_are_understood() {
 
 #[test]
 fn bytes_that_were_asked_for_wait_for_what_is_said() {
-    let stream = |settled| Outgoing {
+    let stream = |zero_copy_decided| Outgoing {
         message: header::DATA,
         head: Header::new(),
         payload: Payload::Stream {
             req: ReqId(0),
             offset: 0,
-            settled,
+            zero_copy_decided,
         },
     };
     // Whether the first stream has been offered, and what is said in which order.
@@ -205,11 +209,21 @@ fn bytes_that_were_asked_for_wait_for_what_is_said() {
         (true, [header::DATA, header::RTS, header::CTS, header::DATA]),
     ] {
         let mut engine = Engine::new(0);
-        engine.queue(1, stream(settled));
-        engine.queue(1, Outgoing::head(header::RTS, Header::new()));
-        engine.queue(1, stream(false));
-        engine.queue(1, Outgoing::head(header::CTS, Header::new()));
-        let queue: Vec<u8> = engine.outbox[&1].iter().map(|o| o.message).collect();
+        engine.outbox.push(1, stream(settled));
+        engine
+            .outbox
+            .push(1, Outgoing::header_only(header::RTS, Header::new()));
+        engine.outbox.push(1, stream(false));
+        engine
+            .outbox
+            .push(1, Outgoing::header_only(header::CTS, Header::new()));
+        let queue: Vec<u8> = engine
+            .outbox
+            .queue(1)
+            .unwrap()
+            .iter()
+            .map(|o| o.message)
+            .collect();
         assert_eq!(queue, order);
     }
 }
@@ -225,7 +239,7 @@ fn what_is_lent_is_said_to_be_taken_once_it_is_whole() {
         let announce = Header::new().key(&key(1, 4)).u64(40).u64(0).u32(9);
         scene.engine.on_message(1, header::RTS, announce.bytes());
         let taken = |scene: &Scene| {
-            let queue = &scene.engine.outbox[&1];
+            let queue = scene.engine.outbox.queue(1).unwrap();
             let all: Vec<u8> = queue.iter().map(|o| o.message).collect();
             let same = queue
                 .back()
@@ -267,14 +281,17 @@ fn fuzz_arrivals() {
                 .on_message(u32::from(*from) % PEERS, *message, bytes);
             assert!(scene.engine.activity() > before);
             // What the device does with tasks, but for the reading itself.
-            while let Some(task) = scene.engine.next_task() {
-                let understood = task.request % 2 == 0;
+            while let Some(task) = scene.engine.single_copies.next_task() {
+                let rts = task.rts;
+                let understood = rts.request % 2 == 0;
                 if understood {
                     scene
                         .engine
-                        .finish_receive(task.req, task.len.min(ROOM as u64));
+                        .complete_stream(rts.req, rts.len.min(ROOM as u64));
                 } else {
-                    scene.engine.ask(task.req, task.from, task.request, None);
+                    scene
+                        .engine
+                        .queue_cts(rts.req, rts.from, rts.request, None, false);
                 }
             }
             if message % 16 == 15 {
@@ -293,13 +310,13 @@ fn fuzz_arrivals() {
                 scene.engine.requests.completed(),
             ));
         }
-        (outcome, scene.engine.outbox_peers.len())
+        (outcome, scene.engine.outbox.is_empty())
     });
 }
 
 #[test]
 fn fuzz_messages_taken_as_they_come() {
-    // As a wire's reader does it: from one peer nothing else comes until a message that has begun
+    // As a transport does it: from one peer nothing else comes until a message that has begun
     // is complete.
     fuzz("messages taken as they come", &seeds(), |input| {
         let (mut scene, mut rest) = (Scene::new(), input);
@@ -338,7 +355,7 @@ fn fuzz_messages_taken_as_they_come() {
                         }
                         body = &body[if placed > 0 { placed } else { half }..];
                     }
-                    assert!(scene.engine.incoming.is_empty(), "it is complete");
+                    assert!(scene.engine.streams.no_eager(), "it is complete");
                 }
             }
             scene.check();

@@ -1,0 +1,72 @@
+//! The two paths of a large message within a node, and a measurement of one that is under way.
+
+use std::time::{Duration, Instant};
+
+/// How the bytes of a large message get to its receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Path {
+    /// Pipelined copy: the receiver sends CTS, and the sender sends DATA in parts.
+    Pipelined,
+    /// Single copy: the receiver reads the sender's memory (CMA).
+    SingleCopy,
+}
+
+impl Path {
+    /// The other one of the two.
+    pub fn other(self) -> Path {
+        match self {
+            Path::SingleCopy => Path::Pipelined,
+            Path::Pipelined => Path::SingleCopy,
+        }
+    }
+}
+
+/// Who copies a large message at the receiver. Measurements of different copiers are kept apart:
+/// other cores copy, and these have other work beside it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Copier {
+    /// A thread of the program that waits in MPI.
+    Program,
+    /// A thread of the program, while this process has large messages of its own to send. Those
+    /// are measured as well: while one rank reads, its own messages wait.
+    Sender,
+    /// A thread that shares its core: the progress thread, or a rank where ranks outnumber cores.
+    /// Only the time of its own work counts, not the time at which the message is complete.
+    Sharing,
+}
+
+/// A large message under way, as path selection measures it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub path: Path,
+    pub copier: Copier,
+    pub size_class: usize,
+    /// The trial of which it is a part.
+    pub trial: Option<u32>,
+    /// The number of first touches when the path was chosen.
+    pub first_touches: u64,
+    /// When the message matched its receive.
+    pub matched_at: Instant,
+    /// When the path was chosen.
+    pub chosen_at: Instant,
+    /// Time spent so far in copying parts out of the ring.
+    pub copy_time: Duration,
+}
+
+impl Sample {
+    /// Runs `copy`, which copies one part of the message, and measures it where that counts.
+    #[inline]
+    pub fn copy_part(&mut self, copy: impl FnOnce()) {
+        let counts = self.copier == Copier::Sharing && self.trial.is_some();
+        let since = counts.then(Instant::now);
+        copy();
+        if let Some(since) = since {
+            self.copy_time += since.elapsed();
+        }
+    }
+
+    /// Is the message part of a trial?
+    pub fn is_trial(&self) -> bool {
+        self.trial.is_some()
+    }
+}

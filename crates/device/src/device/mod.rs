@@ -1,0 +1,131 @@
+//! What the floor above calls: sends, receives, probes, control messages, and completions.
+
+mod deferred;
+mod receive;
+mod send;
+
+pub use receive::Unreceived;
+
+use crate::base::header::{self, Header};
+use crate::base::key::ProcId;
+use crate::base::request::{Completion, ReqId};
+use crate::progress::device::Device;
+use crate::progress::wait::{WaitingFor, wait_until};
+use crate::protocol::control::ControlMessage;
+use crate::queue::outgoing::Outgoing;
+
+/// What the device can do for a peer. The floor above asks this, and never for a transport.
+#[derive(Clone, Copy, Debug)]
+pub struct Capabilities {
+    /// Maximum length of an eager message, bytes.
+    pub eager_max: usize,
+    /// The peer shares this process's memory system.
+    pub same_node: bool,
+    /// A large message is read from the sender's buffer little by little, and by nobody else: what
+    /// is left of it may be moved ([`Device::relocate`]).
+    pub streams: bool,
+}
+
+impl Device {
+    /// This process's number.
+    pub fn me(&self) -> ProcId {
+        self.worker.me
+    }
+
+    /// Processes in the job.
+    pub fn size(&self) -> u32 {
+        self.worker.size
+    }
+
+    /// What the device can do for `peer`.
+    pub fn capabilities(&mut self, peer: ProcId) -> Capabilities {
+        match self.worker.transports.features(peer) {
+            Ok(f) => Capabilities {
+                eager_max: f.eager_max,
+                same_node: f.same_node,
+                streams: f.stream && !f.remote_read,
+            },
+            Err(_) => Capabilities {
+                eager_max: 0,
+                same_node: false,
+                streams: false,
+            },
+        }
+    }
+
+    /// The names of the transports in use.
+    pub fn transports(&self) -> Vec<&'static str> {
+        self.worker.transports.names()
+    }
+
+    /// Is it known that nothing will come from this process any more?
+    #[inline]
+    pub fn is_lost(&self, peer: ProcId) -> bool {
+        self.worker.engine.lost_peers.contains(peer)
+    }
+
+    /// Has the operation completed?
+    #[inline]
+    pub fn is_complete(&self, req: ReqId) -> bool {
+        self.worker.engine.requests.is_complete(req)
+    }
+
+    /// The completion of a completed operation; frees the request. Panics if it is not complete.
+    #[inline]
+    pub fn take(&mut self, req: ReqId) -> Completion {
+        self.worker.engine.requests.take(req)
+    }
+
+    /// How a completed operation ended. The request stays.
+    pub fn peek(&self, req: ReqId) -> Option<Completion> {
+        self.worker.engine.requests.peek(req)
+    }
+
+    /// Nobody will ask for this request any more: it is freed when it completes.
+    pub fn detach(&mut self, req: ReqId) {
+        self.worker.engine.requests.detach(req);
+    }
+
+    /// Sends a control message. It may be dropped if that process never calls
+    /// [`Device::next_control`].
+    pub fn send_control(&mut self, to: ProcId, words: ControlMessage) {
+        let head = words.into_iter().fold(Header::new(), Header::u64);
+        let message = Outgoing::header_only(header::CONTROL, head);
+        self.worker.engine.outbox.push(to, message);
+        self.worker.flush();
+    }
+
+    /// The oldest control message that was not read, and who has sent it.
+    pub fn next_control(&mut self) -> Option<(ProcId, ControlMessage)> {
+        self.worker.engine.control.next()
+    }
+
+    /// Memory for the program on this process's card, at a multiple of `alignment` (a power of
+    /// two). `None`: there is no such memory, or none left.
+    pub fn allocate_on_card(&mut self, bytes: usize, alignment: usize) -> Option<*mut u8> {
+        let memory = self.worker.transports.card_memory()?;
+        memory.allocate(bytes, alignment)
+    }
+
+    /// Frees memory of the card. False: this is no such memory.
+    pub fn release_on_card(&mut self, address: usize) -> bool {
+        let memory = self.worker.transports.card_memory();
+        memory.is_some_and(|m| m.release(address))
+    }
+
+    /// Is a send under way, whether or not somebody waits for it?
+    pub fn sends_pending(&self) -> bool {
+        let engine = &self.worker.engine;
+        !engine.outbox.is_empty() || engine.requests.sends_pending()
+    }
+}
+
+/// Completes every send that is under way, for the peers that still need it. Blocks until then.
+pub fn finish() {
+    wait_until(&WaitingFor::SEVERAL, |d| {
+        !d.sends_pending() && d.worker.transports.settle()
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! Receives, probes, and what waits in the queues.
+
+use crate::base::buffer::Sink;
+use crate::base::key::{ContextId, Envelope, Key, Pattern, ProcId};
+use crate::base::message::Unexpected;
+use crate::base::request::{Completion, Fault, Operation, ReqId};
+use crate::progress::device::Device;
+
+/// Minimum capacity of a receive for whose sake the progress thread is woken, bytes. The sender of
+/// a message of this length may wait for the receiver.
+const URGENT_MIN_BYTES: usize = 16 * 1024;
+
+/// Messages for which no receive was posted.
+#[derive(Clone, Copy, Debug)]
+pub struct Unreceived {
+    /// How many there are.
+    pub count: usize,
+    /// Who has sent the first.
+    pub from: ProcId,
+    /// The key of the first.
+    pub key: Key,
+    /// The length of the first, bytes.
+    pub len: u64,
+}
+
+impl Device {
+    /// Starts a receive.
+    ///
+    /// # Safety
+    /// The memory behind `sink` must stay valid, and nobody else may touch it, until completion.
+    #[inline]
+    pub unsafe fn receive(&mut self, pattern: Pattern, sink: Sink) -> ReqId {
+        let unexpected = self.worker.engine.matcher.match_receive(&pattern);
+        let req = self.insert_receive(pattern.context, sink);
+        match unexpected {
+            None => self.worker.engine.matcher.post(pattern, req),
+            Some(message) => self.receive_unexpected(req, message),
+        }
+        req
+    }
+
+    /// The request of a receive.
+    #[inline]
+    pub(super) fn insert_receive(&mut self, context: ContextId, sink: Sink) -> ReqId {
+        let capacity = sink.capacity();
+        let requests = &mut self.worker.engine.requests;
+        let req = requests.insert(Operation::Receive {
+            context,
+            sink,
+            stream: None,
+        });
+        if self.worker.threads.progress && capacity > URGENT_MIN_BYTES {
+            requests.mark_urgent(req);
+        }
+        req
+    }
+
+    /// A receive has matched an unexpected message when it was started.
+    #[inline]
+    pub(super) fn receive_unexpected(&mut self, req: ReqId, message: Unexpected) {
+        let batched = self.worker.batches_cts(&message);
+        self.worker.engine.on_matched_unexpected(req, message);
+        if self.worker.engine.single_copies.has_tasks() {
+            self.run_tasks();
+        }
+        if batched {
+            self.worker.flush_full_batch();
+        } else {
+            self.worker.flush();
+        }
+        self.worker.settle_device_memory();
+    }
+
+    /// Starts a receive of a message that only process `from` can send. If that process is lost and
+    /// its message is not here, the request has failed already.
+    ///
+    /// # Safety
+    /// As for [`Device::receive`].
+    #[inline]
+    pub unsafe fn receive_from(&mut self, from: ProcId, pattern: Pattern, sink: Sink) -> ReqId {
+        // SAFETY: the caller's promise.
+        let req = unsafe { self.receive(pattern, sink) };
+        if self.is_lost(from) && self.worker.engine.matcher.withdraw(pattern.context, req) {
+            self.worker.engine.requests.fail(req, Fault::Transport);
+        }
+        req
+    }
+
+    /// Looks for an unexpected message that matches, without receiving it. Makes no progress.
+    pub fn probe(&mut self, pattern: &Pattern) -> Option<Envelope> {
+        self.worker.engine.matcher.probe(pattern)
+    }
+
+    /// Takes the first unexpected message that matches out of the queue. It is received by
+    /// [`Device::receive_matched`].
+    pub fn matched_probe(&mut self, pattern: &Pattern) -> Option<(ReqId, Envelope)> {
+        let message = self.worker.engine.matcher.match_receive(pattern)?;
+        let envelope = message.envelope();
+        let requests = &mut self.worker.engine.requests;
+        let req = requests.insert(Operation::Message(Box::new(message)));
+        Some((req, envelope))
+    }
+
+    /// Receives a message taken by [`Device::matched_probe`]. `message` becomes the receive's
+    /// request.
+    ///
+    /// # Safety
+    /// As for [`Device::receive`].
+    pub unsafe fn receive_matched(&mut self, message: ReqId, sink: Sink) -> ReqId {
+        let Some(operation) = self.worker.engine.requests.operation(message) else {
+            return message;
+        };
+        let receive = Operation::Receive {
+            context: ContextId::WORLD,
+            sink,
+            stream: None,
+        };
+        let Operation::Message(taken) = std::mem::replace(operation, receive) else {
+            return message;
+        };
+        self.worker.engine.on_matched_unexpected(message, *taken);
+        self.run_tasks();
+        self.worker.flush();
+        self.worker.settle_device_memory();
+        message
+    }
+
+    /// Cancels a receive that has not matched. Returns whether it was cancelled; the request
+    /// completes either way.
+    pub fn cancel_receive(&mut self, req: ReqId) -> bool {
+        let engine = &mut self.worker.engine;
+        let Some(Operation::Receive {
+            context,
+            stream: None,
+            ..
+        }) = engine.requests.operation(req)
+        else {
+            return false;
+        };
+        let context = *context;
+        let withdrawn = engine.matcher.withdraw(context, req);
+        if withdrawn {
+            let completion = Completion {
+                cancelled: true,
+                ..Completion::EMPTY
+            };
+            engine.requests.complete(req, completion);
+        }
+        withdrawn
+    }
+
+    /// The pattern of a posted receive. `None`: the request is none, or has matched.
+    pub fn posted_pattern(&mut self, req: ReqId) -> Option<Pattern> {
+        let engine = &mut self.worker.engine;
+        let Some(Operation::Receive { context, .. }) = engine.requests.operation(req) else {
+            return None;
+        };
+        let context = *context;
+        engine.matcher.posted_pattern(context, req)
+    }
+
+    /// The unexpected messages of a context. `None`: there are none.
+    pub fn unreceived(&mut self, context: ContextId) -> Option<Unreceived> {
+        let matcher = &self.worker.engine.matcher;
+        let (_, count) = matcher.lengths(context);
+        let first = matcher.unexpected(context).next()?;
+        Some(Unreceived {
+            count,
+            from: first.from,
+            key: first.key,
+            len: first.len,
+        })
+    }
+
+    /// The lengths of a context's posted queue and unexpected queue.
+    pub fn queue_lengths(&self, context: ContextId) -> (usize, usize) {
+        self.worker.engine.matcher.lengths(context)
+    }
+
+    /// Of large messages that arrive, this many bytes may gather before the progress thread is
+    /// woken, so that the program is interrupted less often. 0: the first bytes wake it.
+    pub fn set_receive_low_water(&mut self, bytes: usize) {
+        self.worker.transports.set_receive_low_water(bytes);
+    }
+}

@@ -1,0 +1,177 @@
+//! The device of a process, and its progress engine. What the floor above calls is in `device/`.
+
+use crate::base::counters::HasDevice;
+use crate::progress::background::Background;
+use crate::progress::state::{CoreSharing, Sleepers, TestBackoff, WaitPolicy};
+use crate::progress::thread_state::ThreadState;
+use crate::protocol::engine::{Engine, Threads, Worker};
+use crate::protocol::single_copy::{CopyAlone, CopyContext};
+use crate::queue::batch::Batch;
+use crate::queue::send_slots::SendSlots;
+use ferry_job::{Directory, RankInfo, RankStatus, Segment};
+use ferry_transport::TransportError;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The device of one process.
+pub struct Device {
+    pub(crate) worker: Worker,
+    pub(crate) background: Vec<Arc<dyn Background>>,
+    /// This rank's page in the node's segment.
+    pub(crate) status: &'static RankStatus,
+    pub(crate) wait_policy: WaitPolicy,
+    pub(crate) test_backoff: TestBackoff,
+    pub(crate) core_sharing: CoreSharing,
+    /// The state of the progress thread, where there is one.
+    pub(crate) progress_thread: Option<Box<ThreadState>>,
+    /// What sleeping threads wait for, where several may be in MPI.
+    pub(crate) sleepers: Sleepers,
+    /// The process has called MPI_Finalize; counts on modelled machines.
+    pub(crate) finalized: bool,
+}
+
+impl HasDevice for Device {}
+
+impl Device {
+    pub(crate) fn new(
+        rank_info: &RankInfo,
+        segment: Option<Segment>,
+        directory: Option<Box<dyn Directory>>,
+        status: &'static RankStatus,
+        wait_policy: WaitPolicy,
+        multiple: bool,
+    ) -> Result<Device, TransportError> {
+        let node = segment.as_ref().map_or(&[][..], Segment::statuses);
+        let send_slots = if wait_policy.oversubscribed {
+            SendSlots::new(rank_info, node)
+        } else {
+            None
+        };
+        let mut transports = ferry_transport::open(rank_info, segment, directory, multiple)?;
+        let mut engine = Engine::new(rank_info.rank);
+        if let Some(memory) = transports.card_memory() {
+            engine.device_memory.set_range(memory.range());
+        }
+        Ok(Device {
+            worker: Worker {
+                me: rank_info.rank,
+                size: rank_info.size,
+                transports,
+                engine,
+                batch: Batch::default(),
+                send_slots,
+                threads: Threads {
+                    multiple,
+                    progress: false,
+                },
+                oversubscribed: wait_policy.oversubscribed,
+            },
+            background: Vec::new(),
+            status,
+            wait_policy,
+            test_backoff: TestBackoff::NONE,
+            core_sharing: CoreSharing::UNKNOWN,
+            progress_thread: None,
+            sleepers: Sleepers::default(),
+            finalized: false,
+        })
+    }
+
+    /// Makes progress: moves whatever can be moved, without blocking. Returns whether anything
+    /// happened.
+    #[inline]
+    pub fn progress(&mut self) -> bool {
+        self.worker.batch.end();
+        let mut moved = false;
+        loop {
+            let Worker {
+                transports, engine, ..
+            } = &mut self.worker;
+            let delivered = match transports.poll(engine) {
+                Ok(n) => n,
+                Err(e) => {
+                    self.worker.fail_transport(&e);
+                    1
+                }
+            };
+            moved |= delivered > 0;
+            if self.worker.engine.single_copies.has_tasks() && self.run_tasks() {
+                // DATA that peers have asked for goes before the next message is read.
+                self.worker.flush();
+                continue;
+            }
+            break;
+        }
+        if self.worker.engine.single_copies.has_reads() {
+            moved |= self.worker.end_reads();
+        }
+        if !self.worker.engine.outbox.is_empty() {
+            moved |= self.worker.flush();
+        }
+        if !self.background.is_empty() {
+            moved |= self.advance_background();
+        }
+        self.worker.settle_device_memory();
+        moved
+    }
+
+    /// Reads announced messages that have matched, unless that is left to the progress thread.
+    /// Returns whether some are left that can be read at once.
+    pub(crate) fn run_tasks(&mut self) -> bool {
+        match self.copy_context() {
+            Some(context) => self.worker.run_tasks(context),
+            None => false,
+        }
+    }
+
+    /// Which thread copies now. `None`: copying is left to the progress thread, while the program
+    /// only passes through MPI.
+    #[inline]
+    fn copy_context(&self) -> Option<CopyContext> {
+        let oversubscribed = self.wait_policy.oversubscribed;
+        let Some(thread) = &self.progress_thread else {
+            return Some(CopyContext {
+                shares_core: oversubscribed,
+                alone: CopyAlone::Never,
+            });
+        };
+        if thread.does_copies() {
+            return None;
+        }
+        Some(CopyContext {
+            shares_core: thread.has_device || oversubscribed,
+            alone: match (thread.has_device, thread.polls) {
+                (false, _) => CopyAlone::Never,
+                (true, false) => CopyAlone::Always,
+                (true, true) => CopyAlone::UnlessPeerPolls,
+            },
+        })
+    }
+
+    /// Would other processes wait if nobody made progress here?
+    pub(crate) fn is_urgent(&self) -> bool {
+        let engine = &self.worker.engine;
+        self.background.iter().any(|work| work.is_urgent(self))
+            || !engine.outbox.is_empty()
+            || engine.single_copies.has_tasks()
+            || engine.requests.urgent() > 0
+            || self.worker.transports.has_unsent()
+    }
+
+    /// Something has changed that a sleeping thread of this process may wait for. That thread looks
+    /// again when this guard is dropped.
+    pub fn notify_sleepers(&mut self) {
+        self.worker.engine.notifications += 1;
+    }
+
+    /// Tells the launcher how many messages have come and gone. A message that waits here for room
+    /// or for a connection is under way, too: as long as there is any, one is counted as sent.
+    pub(crate) fn publish_counts(&self) {
+        let engine = &self.worker.engine;
+        let sent = engine.sent + u64::from(!engine.outbox.is_empty());
+        self.status.sent.store(sent, Ordering::Relaxed);
+        self.status
+            .received
+            .store(engine.received, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,92 @@
+//! What a process remembers of its waiting, its core and its tests.
+
+use ferry_job::Wait;
+use std::time::{Duration, Instant};
+
+/// How long a waiting thread polls where it has a core: about as long as sleeping and being woken
+/// take together.
+const SPIN: Duration = Duration::from_micros(100);
+
+/// How waiting is done in this job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WaitPolicy {
+    /// A waiting thread polls for this time before it sleeps.
+    pub spin: Duration,
+    /// Ranks outnumber cores: a waiting thread yields its core a few times before it sleeps.
+    pub oversubscribed: bool,
+}
+
+impl WaitPolicy {
+    /// On a modelled machine: time does not pass by polling.
+    pub const NONE: WaitPolicy = WaitPolicy {
+        spin: Duration::ZERO,
+        oversubscribed: false,
+    };
+
+    /// Where ranks outnumber cores.
+    pub const OVERSUBSCRIBED: WaitPolicy = WaitPolicy {
+        spin: Duration::ZERO,
+        oversubscribed: true,
+    };
+
+    /// For `ranks` ranks on a node of which the job may use `cores` cores.
+    pub fn new(ranks: u32, cores: u32) -> WaitPolicy {
+        if ranks <= cores {
+            WaitPolicy {
+                spin: SPIN,
+                oversubscribed: false,
+            }
+        } else {
+            WaitPolicy::OVERSUBSCRIBED
+        }
+    }
+}
+
+/// What is known of the core on which this process's program waits.
+pub(crate) struct CoreSharing {
+    pub core: u32,
+    /// Another rank of the node uses it as well.
+    pub shared: bool,
+    /// When that was found out.
+    pub checked_at: Option<Instant>,
+    /// This rank yielded after the last barrier to which it came last.
+    pub yielded_at_barrier: bool,
+    /// The number of message offers at that barrier.
+    pub message_offers: u32,
+    /// Large messages count as coming or going by connections until then.
+    pub streams_until: Option<Instant>,
+    /// This rank does not yield after a barrier until then.
+    pub no_yield_until: Option<Instant>,
+}
+
+impl CoreSharing {
+    pub const UNKNOWN: CoreSharing = CoreSharing {
+        core: 0,
+        shared: false,
+        checked_at: None,
+        yielded_at_barrier: false,
+        message_offers: 0,
+        streams_until: None,
+        no_yield_until: None,
+    };
+}
+
+/// Tests (MPI_Test, MPI_Iprobe and the like) that have found nothing.
+pub(crate) struct TestBackoff {
+    /// Tests since the clock was read.
+    pub count: u32,
+    /// When the clock was read.
+    pub last: Option<Instant>,
+}
+
+impl TestBackoff {
+    pub const NONE: TestBackoff = TestBackoff {
+        count: 0,
+        last: None,
+    };
+}
+
+/// Threads that sleep, each with a key of its own, where several may be in MPI. The status page
+/// shows the wait of the last one.
+#[derive(Default)]
+pub(crate) struct Sleepers(pub Vec<(usize, Wait)>);

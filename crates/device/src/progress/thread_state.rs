@@ -1,0 +1,79 @@
+//! What the program's threads and the progress thread know of each other.
+
+use crate::progress::thread_flags::ThreadFlags;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long the thread polls after it has done something, or could have, where it has a core for
+/// that. Two offers of messages within this time follow one another.
+pub(crate) const POLL_TIME: Duration = Duration::from_millis(1);
+/// Minimum and maximum of the time for which the thread does not poll after it has lost its core.
+/// Doubled each time that it loses the core again soon after.
+pub(crate) const POLL_PAUSE: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
+/// The part of [`ThreadState`] that is read without the device. There is one device.
+pub(crate) static THREAD_FLAGS: ThreadFlags = ThreadFlags {
+    waiting: AtomicU32::new(0),
+    asked: AtomicBool::new(false),
+};
+
+/// How often the program has left MPI with messages under way that the thread is worth telling of;
+/// wraps.
+pub(crate) static MESSAGE_OFFERS: AtomicU32 = AtomicU32::new(0);
+
+/// How often the program has left MPI with messages under way that the thread is worth telling of;
+/// wraps.
+pub(crate) fn message_offers() -> u32 {
+    MESSAGE_OFFERS.load(Ordering::Relaxed)
+}
+
+/// The state of the progress thread. Part of the device, so under its lock.
+pub(crate) struct ThreadState {
+    /// The thread is there.
+    pub running: bool,
+    /// It is to end.
+    pub stopping: bool,
+    /// It has the device, or had it last.
+    pub has_device: bool,
+    /// The wakeup word is armed for it.
+    pub armed: bool,
+    /// It sleeps until it is woken, not only until its next look.
+    pub asleep: bool,
+    /// It was woken in vain: it looks at short intervals, and the wakeup word is not armed for it.
+    pub backs_off: bool,
+    /// It watches the transports' sockets.
+    pub watches_sockets: bool,
+    /// It polls when it has nothing to do: waking it costs next to nothing.
+    pub polls: bool,
+    /// Background work was left to it since it, or a thread that waits, last had the device.
+    pub work_offered: bool,
+    /// Messages that it is worth telling of were started since the program last entered MPI, or
+    /// waited.
+    pub messages_offered: bool,
+    /// When messages were last offered while the thread did not poll.
+    pub last_offer: Option<Instant>,
+    /// When it was last woken for that.
+    pub last_woken: Option<Instant>,
+    /// Minimum time until it is woken for that again.
+    pub wake_interval: Duration,
+    /// It has done a part of some background work.
+    pub background_advanced: bool,
+    /// Threads of the program that sleep in MPI and rely on this thread's progress.
+    pub relying_waiters: u32,
+    /// It cannot go on for them: a function of the program is to be called.
+    pub stuck: bool,
+    /// The core on which it last worked.
+    pub core: Option<u32>,
+    /// How often the program has taken the device.
+    pub program_entries: u64,
+    /// Ranks on this node.
+    pub node_ranks: u32,
+}
+
+impl ThreadState {
+    /// Is copying large messages left to the thread? So it is while the program only passes
+    /// through MPI.
+    #[inline]
+    pub fn does_copies(&self) -> bool {
+        self.running && !self.has_device && !THREAD_FLAGS.waits()
+    }
+}

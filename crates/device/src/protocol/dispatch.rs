@@ -1,0 +1,82 @@
+//! What the transports deliver: each type of message goes to its protocol.
+
+use crate::base::header;
+use crate::base::key::ProcId;
+use crate::protocol::engine::Engine;
+use ferry_transport::Inbox;
+
+impl Inbox for Engine {
+    fn set_transport(&mut self, transport: usize) {
+        self.polled_transport = transport;
+    }
+
+    fn first_touch(&mut self) {
+        self.path_selector.count_first_touch();
+    }
+
+    #[inline]
+    fn on_message(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> bool {
+        self.received += 1;
+        self.speculative.heard_from(from);
+        let understood = match message {
+            header::EAGER | header::EAGER_SYNC => match self.on_eager(from, message, bytes) {
+                Some(unexpected) => return unexpected,
+                None => None,
+            },
+            header::RTS => self.on_rts(from, bytes),
+            header::CTS => self.on_cts(from, bytes, false),
+            header::CTS_PREPOSTED => self.on_cts(from, bytes, true),
+            header::DATA => self.on_data(from, bytes),
+            header::FIN => self.on_fin(from, bytes),
+            header::EDGE_REQUEST => self.on_edge_request(from, bytes),
+            header::EDGE_DATA => self.on_edge_data(from, bytes),
+            header::EDGES => self.deferred.on_edges(from, bytes),
+            header::CONTROL => self.control.on_control(from, bytes),
+            header::SPECULATIVE => self.on_speculative(from, bytes),
+            header::UNEXPECTED => self.speculative.on_unexpected(from),
+            _ => None,
+        };
+        if understood.is_none() {
+            self.malformed += 1;
+        }
+        false
+    }
+
+    fn stream_buffer(
+        &mut self,
+        from: ProcId,
+        message: u8,
+        head: &[u8],
+        left: usize,
+    ) -> Option<&mut [u8]> {
+        if message == header::SPECULATIVE {
+            return self.speculative_buffer(from, head, left);
+        }
+        let req = self.streaming_receive(from, message, head)?;
+        self.receive_buffer(from, req, left)
+    }
+
+    fn stream_placed(&mut self, from: ProcId, message: u8, head: &[u8], bytes: usize) {
+        let understood = self.on_stream(from, message, head, bytes, None);
+        self.malformed += u64::from(understood.is_none());
+    }
+
+    fn stream_part(&mut self, from: ProcId, message: u8, head: &[u8], bytes: &[u8]) {
+        let understood = self.on_stream(from, message, head, bytes.len(), Some(bytes));
+        self.malformed += u64::from(understood.is_none());
+    }
+
+    fn card_part(&mut self, from: ProcId, number: u32, at: usize, bytes: &[u8]) {
+        self.on_card_part(from, number, at, bytes);
+    }
+
+    fn on_message_start(
+        &mut self,
+        from: ProcId,
+        message: u8,
+        start: &[u8],
+        len: usize,
+    ) -> Option<usize> {
+        self.on_eager_start(from, message, start, len)
+    }
+}

@@ -1,0 +1,281 @@
+//! Path selection with made-up times.
+
+use super::trial::{
+    COUNTED, Measurement, SPOILED_MAX, Stage, TRIAL_MESSAGES, TRIAL_PERIOD_MAX, TRIAL_PERIOD_MIN,
+};
+use super::*;
+use std::time::Duration;
+
+#[test]
+fn classes_grow_by_four() {
+    let kib = |n: u64| size_class(n << 10);
+    assert_eq!(
+        [
+            kib(16),
+            kib(31),
+            kib(32),
+            kib(127),
+            kib(128),
+            kib(511),
+            kib(512)
+        ],
+        [0, 0, 1, 1, 2, 2, 3]
+    );
+    assert_eq!(size_class(u64::MAX), CLASSES - 1);
+}
+
+/// Sends `messages` of which those that go the `fast` way take 1 ms and others 3; returns how
+/// many went the other way.
+fn send(selector: &mut PathSelector, messages: u32, fast: Path, copier: Copier) -> u32 {
+    let mut slow_ones = 0;
+    for _ in 0..messages {
+        let mut sample = selector.choose(copier, 0, 100_000, Instant::now());
+        let took = Duration::from_millis(if sample.path == fast { 1 } else { 3 });
+        slow_ones += u32::from(sample.path != fast);
+        selector.last_ended = None;
+        sample.matched_at = Instant::now() - took;
+        sample.chosen_at = sample.matched_at;
+        sample.copy_time = took / 2;
+        selector.record(100_000, sample);
+    }
+    slow_ones
+}
+
+/// Messages that came in pieces without having been given their way bring the next trial
+/// nearer, as others do.
+#[test]
+fn messages_that_came_unannounced_count_towards_the_next_trial() {
+    let mut selector = PathSelector::default();
+    send(
+        &mut selector,
+        2 * TRIAL_MESSAGES,
+        Path::Pipelined,
+        Copier::Program,
+    );
+    for passed in [TRIAL_PERIOD_MIN, 0] {
+        selector.count_speculative(10_000_000, TRIAL_PERIOD_MAX);
+        selector.count_speculative(100_000, passed);
+        let next = selector.choose(Copier::Program, 0, 100_000, Instant::now());
+        assert_eq!(next.is_trial(), passed >= TRIAL_PERIOD_MIN);
+        assert_eq!(next.path == Path::SingleCopy, next.is_trial());
+        selector.trials[0][1].enter(Stage::Settled);
+    }
+}
+
+/// Both ways are tried, then the faster one is kept to, and the other one tried again now and
+/// then; apart for each class and for each copier.
+#[test]
+fn the_faster_way_wins() {
+    for (fast, slow) in [
+        (Path::SingleCopy, Path::Pipelined),
+        (Path::Pipelined, Path::SingleCopy),
+    ] {
+        let mut selector = PathSelector::default();
+        let first = send(&mut selector, 2 * TRIAL_MESSAGES, fast, Copier::Program);
+        assert_eq!(first, TRIAL_MESSAGES);
+        let later = send(&mut selector, 10_000, fast, Copier::Program);
+        // One that takes three times as long is asked for again so rarely that it costs a
+        // hundredth.
+        assert!(
+            (TRIAL_MESSAGES..=5 * TRIAL_MESSAGES).contains(&later),
+            "{later}"
+        );
+        let busy = send(&mut selector, 100, slow, Copier::Sharing);
+        assert!(
+            (TRIAL_MESSAGES..=3 * TRIAL_MESSAGES).contains(&busy),
+            "{busy}"
+        );
+        for round in [Path::SingleCopy, Path::Pipelined] {
+            for _ in 0..TRIAL_MESSAGES {
+                let sample = selector.choose(Copier::Program, 0, 10_000_000, Instant::now());
+                assert_eq!(sample.path, round);
+                selector.record(10_000_000, sample);
+            }
+        }
+    }
+}
+
+/// What was true once may change, and one bad trial does not turn a clear verdict.
+#[test]
+fn a_verdict_can_change_but_not_by_one_accident() {
+    let mut selector = PathSelector::default();
+    send(
+        &mut selector,
+        2 * TRIAL_MESSAGES,
+        Path::Pipelined,
+        Copier::Program,
+    );
+    let class = selector.trials[0][size_class(100_000)];
+    assert_eq!(class.choice, Path::Pipelined);
+    let mut unlucky = class;
+    unlucky.measurements.iter_mut().for_each(Measurement::begin);
+    for (way, took) in [(Path::SingleCopy, 0.003), (Path::Pipelined, 1.0)] {
+        unlucky.enter(Stage::Trial(way));
+        for _ in 0..TRIAL_MESSAGES {
+            unlucky.record(way, 100_000, took, true);
+        }
+    }
+    assert_eq!(unlucky.choice, Path::Pipelined);
+    let late = send(&mut selector, 20_000, Path::SingleCopy, Copier::Program);
+    assert!(late < 2000, "{late} of 20000 went the way that is slow now");
+}
+
+/// Messages of which many were chosen before the first had ended go one way until its part of
+/// the trial has ended.
+#[test]
+fn many_at_once() {
+    let mut selector = PathSelector::default();
+    for round in [Path::SingleCopy, Path::Pipelined] {
+        let all: Vec<_> = (0..64)
+            .map(|_| selector.choose(Copier::Program, 0, 100_000, Instant::now()))
+            .collect();
+        for mut m in all {
+            assert_eq!(m.path, round);
+            selector.last_ended = None;
+            let took = if m.path == Path::Pipelined { 1 } else { 5 };
+            m.matched_at = Instant::now() - Duration::from_millis(took);
+            selector.record(100_000, m);
+        }
+    }
+    let class = selector.trials[0][size_class(100_000)];
+    assert_eq!(
+        (class.stage, class.choice),
+        (Stage::Settled, Path::Pipelined)
+    );
+}
+
+/// What comes through new memory, or while messages go the other way, says nothing; but a
+/// program that has nothing else is judged by it.
+#[test]
+fn spoiled_messages_do_not_count() {
+    let mut selector = PathSelector::default();
+    let class = size_class(100_000);
+    let mut one = |warm: bool, other: bool| {
+        let sample = selector.choose(Copier::Program, 0, 100_000, Instant::now());
+        if !warm {
+            selector.count_first_touch();
+        }
+        selector.pending[1 - sample.path as usize] = u32::from(other);
+        selector.record(100_000, sample);
+        selector.pending = [0; 2];
+        (sample.path, selector.trials[0][class].stage)
+    };
+    for _ in 0..SPOILED_MAX {
+        assert_eq!(one(true, true).0, Path::SingleCopy);
+    }
+    for _ in 0..TRIAL_MESSAGES {
+        assert_eq!(one(true, true).0, Path::SingleCopy);
+    }
+    for _ in 0..10 {
+        assert_eq!(one(false, false).0, Path::Pipelined);
+    }
+    for _ in 1..TRIAL_MESSAGES {
+        assert_eq!(
+            one(true, false),
+            (Path::Pipelined, Stage::Trial(Path::Pipelined))
+        );
+    }
+    assert_eq!(one(true, false), (Path::Pipelined, Stage::Settled));
+}
+
+/// A message that waited for something else does not decide.
+#[test]
+fn the_slowest_is_left_out() {
+    let mut measurement = Measurement::default();
+    for took in [1.0, 50.0, 2.0, 3.0] {
+        let whole = measurement.record(10, took, 4);
+        assert_eq!(whole, measurement.messages == 4);
+    }
+    assert!((measurement.latest() - 0.2).abs() < 1e-9);
+}
+
+/// An accident of an earlier trial does not outlive the next one; one of the latest counts
+/// little.
+#[test]
+fn a_trial_that_is_much_better_counts_alone() {
+    let mut measurement = Measurement::default();
+    let mut trial = |took: f64| {
+        measurement.begin();
+        for _ in 0..COUNTED {
+            measurement.record(10, took, COUNTED);
+        }
+        measurement.known.unwrap()
+    };
+    for (took, known) in [(100.0, 10.0), (5.0, 0.5), (6.0, 0.55), (1000.0, 0.825)] {
+        let now = trial(took);
+        assert!((now - known).abs() < 1e-9, "{took}: {now}, not {known}");
+    }
+}
+
+/// A process that sends to a peer as well goes the peer's way, for as long as it hears of it.
+#[test]
+fn followers_follow() {
+    let mut selector = PathSelector::default();
+    selector.follow_next(3, 100_000, Path::Pipelined);
+    let mut way = |copier, from, len| selector.choose(copier, from, len, Instant::now()).path;
+    for _ in 0..FOLLOWED_MAX {
+        assert_eq!(way(Copier::Sender, 3, 90_000), Path::Pipelined);
+        assert_eq!(way(Copier::Sender, 4, 90_000), Path::SingleCopy);
+        assert_eq!(way(Copier::Program, 3, 90_000), Path::SingleCopy);
+        assert_eq!(way(Copier::Sender, 3, 900_000), Path::SingleCopy);
+    }
+    assert_eq!(way(Copier::Sender, 3, 90_000), Path::SingleCopy);
+}
+
+/// Two ranks exchange messages: one reads, then the other one does, 2 ms each; pieces of both
+/// take 3 ms.
+#[test]
+fn what_is_exchanged_takes_the_time_of_both() {
+    let mut selector = PathSelector::default();
+    for _ in 0..100 {
+        let mut sample = selector.choose(Copier::Sender, 3, 100_000, Instant::now());
+        let way = sample.path;
+        let (one, both) = match way {
+            Path::SingleCopy => (2, 4),
+            Path::Pipelined => (3, 3),
+        };
+        let now = Instant::now();
+        sample.matched_at = now - Duration::from_millis(one);
+        selector.last_ended = None;
+        selector.record(100_000, sample);
+        selector.busy_since = Some((now - Duration::from_millis(both), selector.first_touches));
+        selector.last_ended = Some((now - Duration::from_millis(both - one), way));
+        selector.record_own(100_000, way);
+    }
+    let class = selector.trials[Copier::Sender as usize][size_class(100_000)];
+    assert!(class.trials > 0 && class.choice == Path::Pipelined);
+    let [pieces, read] = class.measurements.map(|f| f.known.unwrap_or(0.0) * 1e8);
+    // One of 3 ms is left out.
+    assert!(
+        (1.2..1.6).contains(&pieces) && (1.9..2.4).contains(&read),
+        "{pieces} {read}"
+    );
+}
+
+/// Of what is done on a shared core only the work counts: pieces for which it has waited for
+/// long are none.
+#[test]
+fn on_a_shared_core_the_work_counts() {
+    let mut selector = PathSelector::default();
+    for _ in 0..2 * TRIAL_MESSAGES {
+        let mut sample = selector.choose(Copier::Sharing, 0, 100_000, Instant::now());
+        let waited = match sample.path {
+            Path::SingleCopy => 3,
+            Path::Pipelined => 9,
+        };
+        selector.last_ended = None;
+        sample.chosen_at = Instant::now() - Duration::from_millis(waited);
+        if sample.path == Path::Pipelined {
+            sample.copy_part(|| ());
+            sample.copy_time += Duration::from_millis(1);
+        }
+        selector.record(100_000, sample);
+    }
+    let class = selector.trials[Copier::Sharing as usize][size_class(100_000)];
+    assert_eq!(class.choice, Path::Pipelined);
+    let [pieces, read] = class.measurements.map(|f| f.known.unwrap_or(0.0) * 1e8);
+    assert!(
+        (1.9..2.9).contains(&pieces) && read >= 2.9,
+        "{pieces} {read}"
+    );
+}

@@ -1,0 +1,235 @@
+//! Measured trials of the two paths for messages of one size class.
+
+use crate::base::path::Path;
+
+/// Messages that go each path in a trial, at least. Those that come behind them before their part
+/// of the trial has ended go the same path: what this process and its peer do for messages of the
+/// other path would be measured as well.
+pub(super) const TRIAL_MESSAGES: u32 = 6;
+/// Messages at the beginning of each part that do not count: others are still under way.
+const UNCOUNTED: u32 = 2;
+/// Messages that count. The slowest of them is left out: it may have waited for something else.
+pub(super) const COUNTED: u32 = TRIAL_MESSAGES - UNCOUNTED;
+/// Messages that may be left out in addition, because they went through memory that was not used
+/// before, or while others went the other path. A program that has only such messages is judged by
+/// them.
+pub(super) const SPOILED_MAX: u32 = 64;
+/// Messages between the first trial of a size class and the second. Doubled by each trial with the
+/// same result.
+pub(super) const TRIAL_PERIOD_MIN: u32 = 32;
+/// Maximum number of messages between two trials.
+pub(super) const TRIAL_PERIOD_MAX: u32 = 4096;
+/// The part of the time of all messages that the slower messages of a trial may cost. Where a trial
+/// costs more, trials are rarer.
+const COST_MAX: f64 = 0.01;
+/// The factor by which a trial can make a path look slower than before: the process may have lost
+/// its core meanwhile. A trial that is faster by this factor replaces the earlier ones: nothing
+/// makes a copy look faster than it is.
+const SLOWER_MAX: f64 = 2.0;
+
+/// What has been measured of one path in one size class.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Measurement {
+    /// Seconds and bytes of the messages of the present trial that count.
+    sum: (f64, f64),
+    /// Seconds and bytes of the slowest of them.
+    slowest: (f64, f64),
+    /// The number of these messages.
+    pub messages: u32,
+    /// Seconds per byte, from all trials.
+    pub known: Option<f64>,
+}
+
+impl Measurement {
+    /// A trial begins.
+    pub fn begin(&mut self) {
+        *self = Measurement {
+            known: self.known,
+            ..Measurement::default()
+        };
+    }
+
+    /// A message of `len` bytes took `seconds`. Returns whether `enough` messages have been
+    /// counted.
+    pub fn record(&mut self, len: u64, seconds: f64, enough: u32) -> bool {
+        let len = len as f64;
+        self.sum = (self.sum.0 + seconds, self.sum.1 + len);
+        if seconds * self.slowest.1 >= self.slowest.0 * len {
+            self.slowest = (seconds, len);
+        }
+        self.messages += 1;
+        let complete = self.messages >= enough;
+        if complete {
+            let new = self.latest();
+            self.known = Some(match self.known {
+                Some(old) if new * SLOWER_MAX < old => new,
+                Some(old) => (old + new.min(SLOWER_MAX * old)) / 2.0,
+                None => new,
+            });
+        }
+        complete
+    }
+
+    /// Seconds per byte, from the present trial.
+    pub fn latest(&self) -> f64 {
+        (self.sum.0 - self.slowest.0) / (self.sum.1 - self.slowest.1).max(1.0)
+    }
+}
+
+/// What the next message is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// A trial of this path.
+    Trial(Path),
+    /// The trial has ended: all messages go the path that it found.
+    Settled,
+}
+
+/// The trials of one size class.
+#[derive(Clone, Copy)]
+pub(super) struct Trials {
+    /// By path.
+    pub measurements: [Measurement; 2],
+    pub stage: Stage,
+    /// Messages whose path was chosen in the present stage.
+    chosen: u32,
+    /// Messages that have ended without being counted: the first ones.
+    uncounted: u32,
+    /// Messages that have ended without being counted: those that were disturbed.
+    spoiled: u32,
+    /// Messages that end for each one whose path is chosen: two if this process's own count.
+    each: u32,
+    /// This process's own messages that are still to end in this stage.
+    own_pending: u32,
+    /// The number of trials so far.
+    pub trials: u32,
+    /// Messages that the latest trial has sent by single copy.
+    single_copies: u32,
+    /// Messages between the end of a trial and the beginning of the next.
+    period: u32,
+    /// The path that the trials have found.
+    pub choice: Path,
+}
+
+impl Trials {
+    /// Before the first trial. `each`: messages that end for each one whose path is chosen.
+    pub fn new(each: u32) -> Trials {
+        Trials {
+            measurements: [Measurement::default(); 2],
+            stage: Stage::Trial(Path::SingleCopy),
+            chosen: 0,
+            uncounted: 0,
+            spoiled: 0,
+            each,
+            own_pending: 0,
+            trials: 0,
+            single_copies: 0,
+            period: TRIAL_PERIOD_MIN,
+            choice: Path::SingleCopy,
+        }
+    }
+
+    /// Begins a stage.
+    pub fn enter(&mut self, stage: Stage) {
+        self.stage = stage;
+        (self.chosen, self.uncounted) = (0, 0);
+        (self.spoiled, self.own_pending) = (0, 0);
+    }
+
+    /// The next message's path, and the trial of which it is a part.
+    pub fn choose(&mut self) -> (Path, Option<u32>) {
+        if self.stage == Stage::Settled && self.chosen >= self.period {
+            self.trials = self.trials.saturating_add(1);
+            self.measurements.iter_mut().for_each(Measurement::begin);
+            self.enter(Stage::Trial(Path::SingleCopy));
+        }
+        self.chosen += 1;
+        match self.stage {
+            Stage::Trial(path) => {
+                let trial = self.trials;
+                self.own_pending += self.each - 1;
+                // Messages that were to be counted may never end: their sender is dead, say.
+                if self.chosen >= TRIAL_PERIOD_MAX {
+                    self.enter(Stage::Settled);
+                }
+                (path, Some(trial))
+            }
+            Stage::Settled => (self.choice, None),
+        }
+    }
+
+    /// Counts `messages` speculative messages towards the next trial.
+    pub fn count_speculative(&mut self, messages: u32) {
+        if self.stage == Stage::Settled {
+            self.chosen = self.chosen.saturating_add(messages);
+        }
+    }
+
+    /// One of this process's own messages has ended. Returns whether it is part of a trial of
+    /// `path`.
+    pub fn take_own(&mut self, path: Path) -> bool {
+        let counts = self.stage == Stage::Trial(path) && self.own_pending > 0;
+        if counts {
+            self.own_pending -= 1;
+        }
+        counts
+    }
+
+    /// A message of the present trial took `seconds`. `undisturbed`: others will take as long.
+    pub fn record(&mut self, path: Path, len: u64, seconds: f64, undisturbed: bool) {
+        if self.stage != Stage::Trial(path) {
+            return;
+        }
+        if !undisturbed && self.spoiled < SPOILED_MAX {
+            self.spoiled += 1;
+            return;
+        }
+        if self.uncounted < UNCOUNTED * self.each {
+            self.uncounted += 1;
+            return;
+        }
+        if self.measurements[path as usize].record(len, seconds, COUNTED * self.each) {
+            match path {
+                Path::SingleCopy => {
+                    // The cost of the trial, if pipelined copy is faster.
+                    self.single_copies = self.chosen;
+                    self.enter(Stage::Trial(Path::Pipelined));
+                }
+                Path::Pipelined => self.decide(),
+            }
+        }
+    }
+
+    /// Ends a trial.
+    fn decide(&mut self) {
+        let faster = |pipelined: f64, single: f64| {
+            if pipelined < single {
+                Path::Pipelined
+            } else {
+                Path::SingleCopy
+            }
+        };
+        let [latest_pipelined, latest_single] = self.measurements.map(|m| m.latest());
+        let [pipelined, single] = self
+            .measurements
+            .map(|m| m.known.unwrap_or_else(|| m.latest()));
+        let choice = faster(pipelined, single);
+        let same = self.trials == 0 || choice == self.choice;
+        if !same || faster(latest_pipelined, latest_single) != choice {
+            self.period = TRIAL_PERIOD_MIN;
+        } else if self.trials > 0 {
+            let slower = pipelined.max(single) / pipelined.min(single).max(f64::MIN_POSITIVE) - 1.0;
+            let slow_messages = match choice {
+                Path::SingleCopy => self.chosen,
+                Path::Pipelined => self.single_copies,
+            };
+            // Only after the first trial, which may have been disturbed.
+            let affordable = f64::from(slow_messages) * slower / COST_MAX;
+            self.period = (2 * self.period)
+                .max(affordable as u32)
+                .min(TRIAL_PERIOD_MAX);
+        }
+        self.choice = choice;
+        self.enter(Stage::Settled);
+    }
+}

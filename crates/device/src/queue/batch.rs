@@ -1,0 +1,43 @@
+//! Batching: messages to one peer that are kept in the send queue until they fill a batch.
+
+use crate::base::key::ProcId;
+
+/// Minimum length of a message that is kept for a batch, bytes. A shorter one gains nothing: it is
+/// copied into the connection's buffer with others anyway.
+pub(crate) const BATCH_MESSAGE_MIN_BYTES: usize = 16 * 1024;
+/// A batch is sent when it has this many bytes.
+const BATCH_MAX_BYTES: usize = 1024 * 1024;
+
+/// The batch under way. It ends when the program makes progress.
+#[derive(Default)]
+pub(crate) struct Batch {
+    /// The peer of the last large message, if nothing was polled since.
+    last_peer: Option<ProcId>,
+    /// Bytes kept so far.
+    bytes: usize,
+}
+
+impl Batch {
+    /// Counts a message of `bytes` to or from `peer`. Returns whether it directly follows another
+    /// one of that peer.
+    #[inline]
+    pub fn follows(&mut self, peer: ProcId, bytes: usize) -> bool {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.last_peer.replace(peer) == Some(peer)
+    }
+
+    /// Does the batch have enough bytes to be sent? Then the next one begins.
+    pub fn take_full(&mut self) -> bool {
+        let full = self.bytes >= BATCH_MAX_BYTES;
+        if full {
+            self.bytes = 0;
+        }
+        full
+    }
+
+    /// The program makes progress: the batch ends.
+    #[inline]
+    pub fn end(&mut self) {
+        *self = Batch::default();
+    }
+}
