@@ -6,7 +6,6 @@ use crate::base::header::{self, Header};
 use crate::base::key::{Key, ProcId};
 use crate::base::request::{Operation, ReqId, SendMode};
 use crate::progress::device::Device;
-use ferry_transport::{Answer, Body};
 
 impl Device {
     /// Starts a send. `None`: it is complete, and the buffer may be used again.
@@ -36,46 +35,15 @@ impl Device {
         if on_card || len + header::EAGER_HEADER_BYTES > eager_max {
             return Some(worker.send_large(to, key, source, mode, on_card));
         }
-        let (message, head, sync) = match mode {
-            SendMode::Synchronous => {
-                let req = worker.engine.requests.insert(Operation::SendSync { to });
-                (
-                    header::EAGER_SYNC,
-                    Header::new().key(&key).u32(req.0),
-                    Some(req),
-                )
-            }
-            _ => (header::EAGER, Header::new().key(&key), None),
-        };
-        if !worker.engine.outbox.is_empty_for(to) || worker.batches(to, &source, features) {
-            return worker.queue_eager(to, message, head, source, sync);
+        if mode == SendMode::Synchronous {
+            let req = worker.engine.requests.insert(Operation::SendSync { to });
+            let head = Header::new().key(&key).u32(req.0);
+            // SAFETY: the caller's promise.
+            return unsafe { worker.send_eager_sync(to, head, source, req, features) };
         }
-        // A call for each kind of buffer: each is compiled for its kind.
-        let answer = match &source {
-            Source::Bytes { len: 0, .. } => {
-                let body = Body::Bytes(&[]);
-                worker.transports.send(to, message, head.bytes(), body)
-            }
-            Source::Bytes { ptr, len } => {
-                // SAFETY: the caller's promise: ptr and len are a readable buffer.
-                let body = Body::Bytes(unsafe { std::slice::from_raw_parts(*ptr, *len) });
-                worker.transports.send(to, message, head.bytes(), body)
-            }
-            _ => {
-                // SAFETY: the caller's promise.
-                let mut fill = |out: &mut [u8]| unsafe { source.read(0, out) };
-                let body = Body::Fill(len, &mut fill);
-                worker.transports.send(to, message, head.bytes(), body)
-            }
-        };
-        match answer {
-            Ok(Answer::Done) => {
-                worker.count_sent(to);
-                sync
-            }
-            Ok(Answer::Full) => worker.queue_eager(to, message, head, source, sync),
-            Err(e) => Some(worker.failed_request(e)),
-        }
+        let head = Header::new().key(&key);
+        // SAFETY: the caller's promise.
+        unsafe { worker.send_eager(to, header::EAGER, head, source, None, features) }
     }
 
     /// Bytes of a send to a peer with [`streams`](crate::Capabilities::streams) that are not needed

@@ -7,8 +7,74 @@ use crate::base::message::{Content, EagerBytes, Unexpected};
 use crate::base::request::{Operation, ReqId};
 use crate::protocol::engine::{Engine, Worker};
 use crate::queue::outgoing::{Outgoing, Payload};
+use ferry_transport::{Answer, Body, Features};
 
 impl Worker {
+    /// Sends an eager message. It is queued if there is no room for it, if other messages wait
+    /// before it, or for a batch. `sync` is the request of a synchronous send. Returns the send's
+    /// request, unless it is complete.
+    ///
+    /// # Safety
+    /// The memory behind `source` must stay valid and unchanged until completion.
+    #[inline(always)]
+    pub unsafe fn send_eager(
+        &mut self,
+        to: ProcId,
+        message: u8,
+        head: Header,
+        source: Source,
+        sync: Option<ReqId>,
+        features: Features,
+    ) -> Option<ReqId> {
+        if !self.engine.outbox.is_empty_for(to) || self.batches(to, &source, features) {
+            return self.queue_eager(to, message, head, source, sync);
+        }
+        // A call for each kind of buffer: each is compiled for its kind.
+        let answer = match &source {
+            Source::Bytes { len: 0, .. } => {
+                let body = Body::Bytes(&[]);
+                self.transports.send(to, message, head.bytes(), body)
+            }
+            Source::Bytes { ptr, len } => {
+                // SAFETY: the caller's promise: ptr and len are a readable buffer.
+                let body = Body::Bytes(unsafe { std::slice::from_raw_parts(*ptr, *len) });
+                self.transports.send(to, message, head.bytes(), body)
+            }
+            _ => {
+                // SAFETY: the caller's promise.
+                let mut fill = |out: &mut [u8]| unsafe { source.read(0, out) };
+                let body = Body::Fill(source.len(), &mut fill);
+                self.transports.send(to, message, head.bytes(), body)
+            }
+        };
+        match answer {
+            Ok(Answer::Done) => {
+                self.count_sent(to);
+                sync
+            }
+            Ok(Answer::Full) => self.queue_eager(to, message, head, source, sync),
+            Err(e) => Some(self.failed_request(e)),
+        }
+    }
+
+    /// Sends the eager message of a synchronous send. Not inlined, so that standard sends do not
+    /// pass by its code.
+    ///
+    /// # Safety
+    /// As for [`Worker::send_eager`].
+    #[inline(never)]
+    pub unsafe fn send_eager_sync(
+        &mut self,
+        to: ProcId,
+        head: Header,
+        source: Source,
+        sync: ReqId,
+        features: Features,
+    ) -> Option<ReqId> {
+        // SAFETY: the caller's promise.
+        unsafe { self.send_eager(to, header::EAGER_SYNC, head, source, Some(sync), features) }
+    }
+
     /// Queues an eager message for which there is no room now. `sync` is the request of a
     /// synchronous send.
     #[cold]
