@@ -9,10 +9,9 @@
 //!   When it enters MPI again, it disarms the word.
 //! - What only the program itself waits for, such as a receive of a small message, does not arm the
 //!   word at once. Otherwise a program that starts many receives, or calls MPI_Test in a loop,
-//! would
-//!   have the thread woken for each message. The thread looks every millisecond whether the program
-//!   has stayed away, and arms the word then. It does the same after it was woken in vain a few
-//!   times.
+//!   would have the thread woken for each message. The thread looks every millisecond whether the
+//!   program has stayed away, and arms the word then. It does the same after it was woken in vain a
+//!   few times.
 //! - Where it has a core on which no program of the node computes, it polls the word for a short
 //!   while before it sleeps, so that nobody has to wake it. It yields that core at each look, and
 //!   sleeps once somebody else turns out to want it.
