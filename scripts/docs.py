@@ -46,6 +46,9 @@ def with_book_links(text, page, book):
         # mdBook makes index.html of README.md, but knows that only in links without a heading.
         if place and anchor and place.name == "README.md":
             place = place.with_name("index.md")
+        # mdBook takes every .md for a page of its own. Those of other folders are shown by the folder.
+        if not place and file.suffix == ".md":
+            file = file.parent
         there = book / place if place else file
         found = os.path.relpath(there, book / own_folder)
         return match.group(1) + found + ("#" + anchor if anchor else "") + match.group(3)
