@@ -46,7 +46,7 @@ def with_book_links(text, page, book):
         # mdBook makes index.html of README.md, but knows that only in links without a heading.
         if place and anchor and place.name == "README.md":
             place = place.with_name("index.md")
-        # mdBook takes every .md for a page of its own. Those of other folders are shown by the folder.
+        # mdBook takes every .md for a page of its own: those of other folders have their folder.
         if not place and file.suffix == ".md":
             file = file.parent
         there = book / place if place else file
