@@ -30,12 +30,12 @@ pub fn report(ranks: u32, cores: u32) -> String {
          FERRY_COLL_<NAME>=<algorithm> (FERRY_COLL_ALLREDUCE=ring, ...) asks for another; what \
          cannot serve a call is not\n\
          used for it. FERRY_COLL_<NAME>=messages only avoids the board.\n",
-        cost.latency * 1e6,
-        cost.overhead * 1e6,
-        size(i64::from(cost.eager)),
-        cost.rendezvous * 1e6,
-        cost.byte * 1e9,
-        cost.reduce_byte * 1e9,
+        cost.latency_s * 1e6,
+        cost.overhead_s * 1e6,
+        size(i64::from(cost.eager_max_bytes)),
+        cost.rendezvous_s * 1e6,
+        cost.byte_s * 1e9,
+        cost.reduce_byte_s * 1e9,
         ferry_transport::shm::SLOT_MAX_BYTES - 8,
     );
     text

@@ -13,7 +13,7 @@ pub(crate) struct Blocks<'a> {
     pub(crate) block: &'a dyn Fn(u32) -> Piece,
     /// Packed bytes of rank r's block.
     pub(crate) bytes: &'a dyn Fn(u32) -> i64,
-    /// Do all blocks together, in rank order, make one piece of the receive buffer?
+    /// The piece of the receive buffer that all blocks in rank order make; `None`: they make none.
     pub(crate) whole: Option<Piece>,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Blocks<'a> {
 /// rank.
 pub(crate) fn ring(b: &mut Builder, t: Team, x: Blocks) {
     let block = |i: u32| (x.block)(i % t.size);
-    // This rank's block goes out from where it is, and to its place while it does.
+    // This rank's block is sent from where it is, and copied to its place meanwhile.
     let mut own = x.own;
     for s in 0..t.size - 1 {
         b.recv(t.before(1), block(t.rank + 2 * t.size - s - 1));
@@ -39,8 +39,8 @@ pub(crate) fn ring(b: &mut Builder, t: Team, x: Blocks) {
     }
 }
 
-/// Each exchanges all it has with the rank 2^k away. For powers of two and blocks that lie in one
-/// piece.
+/// Recursive doubling: each rank exchanges all that it has with the rank 2^k away. For powers of two
+/// and blocks that lie in one piece.
 pub(crate) fn doubling(b: &mut Builder, t: Team, x: Blocks) {
     debug_assert!(t.size.is_power_of_two());
     let whole = x.whole.unwrap_or(Piece::EMPTY);
@@ -69,7 +69,7 @@ pub(crate) fn doubling(b: &mut Builder, t: Team, x: Blocks) {
 pub(crate) fn bruck(b: &mut Builder, t: Team, x: Blocks) {
     let n = t.size;
     let block = |i: u32| (x.block)(i % n);
-    // starts[i]: where the block of the rank i places after this one begins in the room.
+    // starts[i]: where the block of the rank i places after this one begins in the temporary buffer.
     let mut starts = Vec::with_capacity(n as usize + 1);
     let mut total = 0;
     for i in 0..n {
@@ -110,7 +110,7 @@ pub(crate) fn bruck(b: &mut Builder, t: Team, x: Blocks) {
     }
 }
 
-/// To rank 0 and out again. For blocks that lie in one piece.
+/// Gathered to rank 0, then broadcast. For blocks that lie in one piece.
 pub(crate) fn gather_bcast(b: &mut Builder, t: Team, x: Blocks, bytes: i64) {
     let whole = x.whole.unwrap_or(Piece::EMPTY);
     let own = x.own.or_else(|| (t.rank != 0).then(|| (x.block)(t.rank)));

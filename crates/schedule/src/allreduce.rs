@@ -4,7 +4,8 @@ use crate::bcast;
 use crate::reduce::{self, Halving, Operand};
 use crate::step::{Builder, Piece, Team, parts, power_below};
 
-/// Each exchanges its sum with the rank 2^k away, k = 0, 1, …; keeps the order of operands.
+/// Recursive doubling: each rank exchanges its sum with the rank 2^k away, k = 0, 1, … Keeps the
+/// order of operands.
 pub(crate) fn doubling(b: &mut Builder, t: Team, x: Operand, output: Piece) {
     let power = power_below(t.size);
     let rest = t.size - power;
@@ -40,7 +41,7 @@ pub(crate) fn doubling(b: &mut Builder, t: Team, x: Operand, output: Piece) {
     }
 }
 
-/// A sum that moves between two places as operands come in on its left and right.
+/// A sum that moves between two pieces, as operands come in on its left and on its right.
 struct Sum {
     at: Piece,
     home: Piece,
@@ -49,7 +50,7 @@ struct Sum {
 }
 
 impl Sum {
-    /// Takes in what `peer` sends; `exchange`: sends it the sum so far as well.
+    /// Reduces with what `peer` sends. `exchange`: also sends it the sum so far.
     fn take(&mut self, b: &mut Builder, peer: u32, peer_is_lower: bool, exchange: bool) {
         let theirs_left = peer_is_lower && !self.commutes;
         if self.at != self.home && theirs_left && Some(self.at) != self.room {
@@ -99,7 +100,7 @@ pub(crate) fn halving(b: &mut Builder, t: Team, x: Operand, output: Piece) {
     }
 }
 
-/// Parts travel round a ring, once to be summed and once to be spread. For commutative operations.
+/// Parts go round a ring twice: first they are summed, then distributed. For commutative operations.
 pub(crate) fn ring(b: &mut Builder, t: Team, x: Operand, output: Piece) {
     let n = t.size;
     if n == 1 {
@@ -132,7 +133,7 @@ pub(crate) fn ring(b: &mut Builder, t: Team, x: Operand, output: Piece) {
     }
 }
 
-/// To rank 0 and out again.
+/// Reduced to rank 0, then broadcast.
 pub(crate) fn reduce_bcast(b: &mut Builder, t: Team, x: Operand, output: Piece) {
     reduce::binomial(b, t, 0, x, output);
     b.sync();

@@ -5,8 +5,8 @@ use crate::step::{Builder, Peer, Piece, Team};
 /// Where the block for (or from) each rank is.
 pub(crate) type BlockOf<'a> = &'a dyn Fn(u32) -> Piece;
 
-/// In each of n-1 rounds, send to one rank and receive from another. The own block is copied while
-/// the first round is under way.
+/// In each of n-1 rounds, send to one rank and receive from another. The own block is copied during
+/// the first round.
 pub(crate) fn pairwise(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf) {
     let mut own = Some(t.rank);
     for s in 1..t.size {
@@ -23,7 +23,7 @@ pub(crate) fn pairwise(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf) {
     }
 }
 
-/// All at once, but never more than `window` rounds under way.
+/// All rounds at once, with at most `window` of them in flight.
 pub(crate) fn spread(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf, window: u32) {
     let mut marks = Vec::with_capacity(t.size as usize);
     for s in 1..t.size {
@@ -79,7 +79,7 @@ pub(crate) fn bruck(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf, bytes:
     }
 }
 
-/// Blocks exchanged in place, pair by pair, through room for one block. `bytes(r)`: packed bytes of
+/// Exchanges blocks in place, pair by pair, through a temporary block. `bytes(r)`: packed bytes of
 /// the block for rank r.
 pub(crate) fn in_place(b: &mut Builder, t: Team, block: BlockOf, bytes: &dyn Fn(u32) -> i64) {
     let most = (0..t.size)

@@ -2,8 +2,8 @@
 
 use crate::step::{Builder, Peer, Team};
 
-/// In round k, tell the rank 2^k ahead and hear from the one 2^k behind: ⌈log₂ n⌉ rounds of n
-/// messages.
+/// Dissemination: in round k, signal the rank 2^k ahead and wait for the one 2^k behind. ⌈log₂ n⌉
+/// rounds of n messages.
 pub(crate) fn dissemination(b: &mut Builder, t: Team) {
     let mut distance = 1;
     while distance < t.size {
@@ -20,7 +20,7 @@ pub(crate) fn tree(b: &mut Builder, t: Team) {
     spread_signal(b, t);
 }
 
-/// Rank 0 learns that all have come.
+/// Rank 0 waits until all have come.
 pub(crate) fn gather_signal(b: &mut Builder, t: Team) {
     let mut mask = 1;
     while mask < t.size && t.rank & mask == 0 {
@@ -35,7 +35,7 @@ pub(crate) fn gather_signal(b: &mut Builder, t: Team) {
     }
 }
 
-/// All learn what rank 0 knows.
+/// All wait for rank 0's signal.
 pub(crate) fn spread_signal(b: &mut Builder, t: Team) {
     let mut mask = t.size.next_power_of_two();
     if t.rank != 0 {

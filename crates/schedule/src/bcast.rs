@@ -36,8 +36,7 @@ pub(crate) fn scatter_ring(b: &mut Builder, t: Team, root: u32, data: Piece) {
     let me = t.relative(root);
     let n = t.size;
     let part = |i: u32| parts(data, n, i, i + 1);
-    // What a rank forwarded when scattering it has already; above all, nothing is ever written at
-    // the root.
+    // A rank has what it forwarded in the scatter. So nothing is ever written at the root.
     let has = |who: u32, i: u32| i >= who && i - who < width(who, n);
     let next = (me + 1) % n;
     for s in 0..n - 1 {
@@ -62,7 +61,7 @@ pub(crate) fn scatter_doubling(b: &mut Builder, t: Team, root: u32, data: Piece)
         let other = me ^ have;
         let (mine, theirs) = (me & !(have - 1), other & !(have - 1));
         let peer = t.absolute(other, root);
-        // One that forwarded the other's half when scattering it has it already.
+        // A rank that forwarded the other's half in the scatter has it.
         if !me.is_multiple_of(2 * have) {
             b.recv(peer, parts(data, t.size, theirs, theirs + have));
         }

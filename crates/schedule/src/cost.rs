@@ -1,89 +1,94 @@
-//! Which algorithm: one model of what each costs, from which the cheapest is taken.
+//! The cost model: how long each algorithm takes, and so which one is used.
 //!
-//! An algorithm takes as long as its longest chain of dependent messages, and at least as long as
-//! all ranks' work together takes on the cores that they share. The second matters when ranks
-//! outnumber cores: then few messages in all beat few rounds.
+//! An algorithm takes as long as its longest chain of dependent messages. It also takes at least as
+//! long as the work of all ranks together takes on the cores that they share. The second bound
+//! matters where ranks outnumber cores: fewer messages in all are then better than fewer rounds.
+//! The model is a variant of LogGP, with cores.
 
 use crate::step::power_below;
 
-/// What moving and reducing data costs. All ranks of a communicator must use the same figures.
+/// What it costs to move and to reduce data. All ranks of a communicator must use the same figures.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cost {
-    /// Seconds from a send to the receiver's going on.
-    pub latency: f64,
-    /// Seconds of a core that a message takes on both sides together.
-    pub overhead: f64,
-    /// Bytes up to which a message is sent without asking the receiver.
-    pub eager: u32,
-    /// Seconds more that a larger one takes.
-    pub rendezvous: f64,
+    /// Seconds from a send until the receiver goes on.
+    pub latency_s: f64,
+    /// Seconds of a core that both sides together spend on a message.
+    pub overhead_s: f64,
+    /// Largest message that is sent eagerly.
+    pub eager_max_bytes: u32,
+    /// Seconds that the rendezvous of a larger message adds.
+    pub rendezvous_s: f64,
     /// Seconds to move a byte from one rank to another.
-    pub byte: f64,
+    pub byte_s: f64,
     /// Seconds to reduce a byte.
-    pub reduce_byte: f64,
+    pub reduce_byte_s: f64,
     /// Seconds to copy a byte within a rank.
-    pub copy_byte: f64,
-    /// Cores that the ranks share; ranks or more if each has its own.
+    pub copy_byte_s: f64,
+    /// Cores that the ranks share. At least the number of ranks if each has its own.
     pub cores: u32,
-    /// Bytes of a segment in pipelined algorithms.
-    pub segment: u32,
-    /// Peers that an all-to-all exchanges with at a time.
-    pub window: u32,
+    /// Bytes of a segment in pipelined algorithms (chain, binary tree).
+    pub segment_bytes: u32,
+    /// Peers with which an all-to-all exchanges at a time.
+    pub window_peers: u32,
 }
 
 impl Cost {
-    /// Ranks on one node, talking through its memory. Figures measured on a two-core x86-64 virtual
-    /// machine: where ranks outnumber cores a message costs a change of process.
+    /// The figures for ranks on one node, which use shared memory. Measured on a two-core x86-64
+    /// virtual machine. Where ranks outnumber cores a message costs a context switch.
     pub const fn shared_memory(ranks: u32, cores: u32) -> Cost {
         let crowded = ranks > cores;
         Cost {
-            latency: if crowded { 3.0e-6 } else { 0.4e-6 },
-            overhead: if crowded { 2.0e-6 } else { 0.3e-6 },
-            // Between ranks with a core each a message of up to 64 KiB costs no more than its
-            // bytes, and one of 128 KiB a microsecond more than two of these.
-            // Where ranks share cores its pieces wait for the other to get one.
-            eager: if crowded { 16 << 10 } else { 64 << 10 },
-            rendezvous: if crowded { 2.5e-6 } else { 1.0e-6 },
-            byte: 1.0e-10,
-            reduce_byte: 4.0e-11,
-            copy_byte: 4.0e-11,
+            latency_s: if crowded { 3.0e-6 } else { 0.4e-6 },
+            overhead_s: if crowded { 2.0e-6 } else { 0.3e-6 },
+            // With a core for each rank, a message of up to 64 KiB costs no more than its bytes.
+            // One of 128 KiB costs a microsecond more than two of these. Where ranks share cores,
+            // the parts of a message wait until the other rank gets the core.
+            eager_max_bytes: if crowded { 16 << 10 } else { 64 << 10 },
+            rendezvous_s: if crowded { 2.5e-6 } else { 1.0e-6 },
+            byte_s: 1.0e-10,
+            reduce_byte_s: 4.0e-11,
+            copy_byte_s: 4.0e-11,
             cores: if cores == 0 { 1 } else { cores },
-            segment: 64 << 10,
-            window: 32,
+            segment_bytes: 64 << 10,
+            window_peers: 32,
         }
     }
 
-    /// Ranks on several hosts, talking by TCP. Who knows only its own host cannot know what the
-    /// others' ranks share, so this depends on nothing that two ranks could see differently:
-    /// each has a core.
+    /// The figures for ranks on several hosts, which use TCP. A rank does not know how many ranks
+    /// share a core on other hosts. So these figures depend on nothing that two ranks could see
+    /// differently: each rank is taken to have a core.
     ///
-    /// Figures measured by `bench/run --net` between two network namespaces of a two-core x86-64
-    /// virtual machine, a core each (2026-11-22): `latency` is half the round trip of a byte;
-    /// `overhead` the time between messages of a byte of which 64 are under way, which is the
-    /// sender's share (the receiver reads many at once); `byte` the slope of half the round
-    /// trip from 256 KiB to 4 MiB, and `rendezvous` what 256 KiB take beyond that and the latency.
-    /// A slower network has more of all of them; what is chosen depends on their ratios.
+    /// Measured by `bench/run --net` between two network namespaces of a two-core x86-64 virtual
+    /// machine, a core each (2026-11-22):
+    ///
+    /// - `latency_s`: half the round trip of a byte.
+    /// - `overhead_s`: the time between messages of a byte, with 64 in flight. That is the sender's
+    ///   share, as the receiver reads many at once.
+    /// - `byte_s`: the slope of half the round trip from 256 KiB to 4 MiB.
+    /// - `rendezvous_s`: what 256 KiB take beyond latency and bytes.
+    ///
+    /// A slower network has more of all of them. The choice depends on their ratios.
     pub const fn network() -> Cost {
         Cost {
-            latency: 3.1e-6,
-            overhead: 2.7e-6,
-            eager: 64 << 10,
-            rendezvous: 6.0e-6,
-            byte: 1.2e-10,
+            latency_s: 3.1e-6,
+            overhead_s: 2.7e-6,
+            eager_max_bytes: 64 << 10,
+            rendezvous_s: 6.0e-6,
+            byte_s: 1.2e-10,
             cores: u32::MAX,
             ..Cost::shared_memory(1, 1)
         }
     }
 
     fn seconds(&self, n: f64, path: Load, work: Load) -> f64 {
-        let large = |l: Load| l.bytes > l.messages * f64::from(self.eager);
-        let extra = |l: Load| if large(l) { self.rendezvous } else { 0. };
-        let alone = path.messages * (self.latency + extra(path)) + self.volume(path);
-        let together = work.messages * (self.overhead + extra(work)) + self.volume(work);
+        let large = |l: Load| l.bytes > l.messages * f64::from(self.eager_max_bytes);
+        let extra = |l: Load| if large(l) { self.rendezvous_s } else { 0. };
+        let alone = path.messages * (self.latency_s + extra(path)) + self.volume(path);
+        let together = work.messages * (self.overhead_s + extra(work)) + self.volume(work);
         alone.max(together / f64::from(self.cores).min(n))
     }
     fn volume(&self, l: Load) -> f64 {
-        l.bytes * self.byte + l.reduced * self.reduce_byte + l.copied * self.copy_byte
+        l.bytes * self.byte_s + l.reduced * self.reduce_byte_s + l.copied * self.copy_byte_s
     }
 }
 
@@ -93,7 +98,7 @@ impl Default for Cost {
     }
 }
 
-/// Messages and bytes, on the longest chain or of all ranks.
+/// Messages and bytes: of the longest chain, or of all ranks together.
 #[derive(Clone, Copy, Default)]
 struct Load {
     messages: f64,
@@ -104,7 +109,7 @@ struct Load {
 
 /// A collective algorithm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[allow(missing_docs)] // named as in the literature; each is described where it is generated
+#[allow(missing_docs)] // named as in the literature, and described where its schedule is made
 pub enum Algorithm {
     Flat,
     Binomial,
@@ -176,7 +181,8 @@ impl Algorithm {
     }
 }
 
-/// Collectives among which algorithms are chosen; v-forms count as their uniform forms.
+/// A kind of collective, for which an algorithm is chosen. Most v-forms count as their uniform
+/// forms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[allow(missing_docs)]
 pub enum Kind {
@@ -229,7 +235,7 @@ impl Kind {
         }
     }
 
-    /// The algorithms there are for it.
+    /// Its algorithms.
     pub const fn algorithms(self) -> &'static [Algorithm] {
         use Algorithm::*;
         match self {
@@ -254,7 +260,7 @@ impl Kind {
     }
 }
 
-/// What the choice depends on.
+/// What the choice of an algorithm depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Problem {
     /// Which collective.
@@ -262,14 +268,14 @@ pub struct Problem {
     /// Ranks.
     pub ranks: u32,
     /// Bytes: of the buffer (broadcast, reductions), of one rank's block (gather, scatter,
-    /// all-to-all), of all blocks together (allgather, reduce-scatter).
+    /// all-to-all), or of all blocks together (allgather, reduce-scatter).
     pub bytes: i64,
-    /// May the operands of a reduction change places? (True where nothing is reduced.)
+    /// The reduction is commutative. True where nothing is reduced.
     pub commutes: bool,
 }
 
 impl Problem {
-    /// Can `algorithm` solve it?
+    /// Returns whether `algorithm` can serve the call.
     pub fn allows(&self, algorithm: Algorithm) -> bool {
         use Algorithm::*;
         self.kind.algorithms().contains(&algorithm)
@@ -296,7 +302,7 @@ impl Problem {
         let n = f64::from(self.ranks);
         let m = self.bytes as f64;
         let rounds = f64::from(self.ranks.next_power_of_two().ilog2());
-        // Ranks beyond a power of two hand their data over before and get the result after.
+        // Ranks beyond a power of two send their data to another before, and get the result after.
         let folded = if self.ranks > power_below(self.ranks) {
             1.0
         } else {
@@ -304,7 +310,7 @@ impl Problem {
         };
         let rest = n - f64::from(power_below(self.ranks));
         let most = (n - 1.0) / n;
-        let segments = (m / f64::from(cost.segment)).ceil().max(1.0);
+        let segments = (m / f64::from(cost.segment_bytes)).ceil().max(1.0);
         let piece = m / segments;
         let load = |messages, bytes, reduced, copied| Load {
             messages,
@@ -327,7 +333,7 @@ impl Problem {
                 } else {
                     0.
                 };
-                let handled = 1. + (n - 1.) * cost.overhead / cost.latency;
+                let handled = 1. + (n - 1.) * cost.overhead_s / cost.latency_s;
                 (
                     load(handled, (n - 1.) * m, r, 0.),
                     load(n - 1., (n - 1.) * m, r, 0.),
@@ -434,13 +440,13 @@ impl Problem {
             ),
 
             (Kind::Gather | Kind::Scatter, Flat) => {
-                let handled = 1. + (n - 1.) * cost.overhead / cost.latency;
+                let handled = 1. + (n - 1.) * cost.overhead_s / cost.latency_s;
                 (
                     load(handled, (n - 1.) * m, 0., 0.),
                     load(n - 1., (n - 1.) * m, 0., 0.),
                 )
             }
-            // On the way blocks are packed with others'.
+            // Blocks of a subtree are packed into one message.
             (Kind::Gather | Kind::Scatter, _) => (
                 load(rounds, (n - 1.) * m, 0., rounds * m),
                 load(n - 1., n * rounds / 2. * m, 0., n / 2. * m),
@@ -475,9 +481,9 @@ impl Problem {
                     ),
                 )
             }
-            // Rounds that overlap cost their handling rather than their latency.
+            // Rounds overlap, so they cost overhead rather than latency.
             (Kind::Alltoall, Spread) => {
-                let handled = 1. + (n - 1.) * (cost.overhead / cost.latency).min(1.);
+                let handled = 1. + (n - 1.) * (cost.overhead_s / cost.latency_s).min(1.);
                 (
                     load(handled, (n - 1.) * m, 0., 0.),
                     load(n * (n - 1.), n * (n - 1.) * m, 0., 0.),
@@ -508,7 +514,7 @@ impl Problem {
             ),
             (Kind::ReduceScatter, _) => (
                 load(
-                    rounds + 1. + (n - 1.) * cost.overhead / cost.latency,
+                    rounds + 1. + (n - 1.) * cost.overhead_s / cost.latency_s,
                     (rounds + most) * m,
                     rounds * m,
                     0.,
@@ -528,7 +534,7 @@ impl Problem {
         cost.seconds(n, path, work)
     }
 
-    /// The algorithm to use: `forced` if it can solve the problem, else the cheapest.
+    /// The algorithm to use: `forced` if it can serve the call, otherwise the cheapest.
     pub fn choose(&self, cost: &Cost, forced: Option<Algorithm>) -> Algorithm {
         if let Some(a) = forced.filter(|&a| self.allows(a)) {
             return a;
@@ -546,9 +552,9 @@ impl Problem {
     }
 }
 
-/// What the model chooses for a kind of collective on `ranks` ranks, by size: from which size in
-/// bytes (as in [`Problem`]) which algorithm serves; the first size is 0. Looked at in powers of
-/// two up to 64 MiB.
+/// What the model chooses for a kind of collective on `ranks` ranks: pairs of the smallest size in
+/// bytes (as in [`Problem`]) and the algorithm from there on. Sizes are 0 and powers of two up to
+/// 64 MiB.
 pub fn choices(kind: Kind, ranks: u32, cost: &Cost) -> Vec<(i64, Algorithm)> {
     let mut found: Vec<(i64, Algorithm)> = Vec::new();
     for bytes in std::iter::once(0).chain((0..=26).map(|i| 1 << i)) {

@@ -6,7 +6,7 @@ use crate::reduce::{self, Operand};
 use crate::step::{Builder, Peer, Piece, Region, Team};
 use crate::{alltoall, barrier, bcast, gather};
 
-/// The ranks that speak for their groups.
+/// The ranks that exchange messages for their groups.
 const LEADER: u32 = 0;
 
 pub(crate) fn plan(b: &mut Builder, t: Team, remote: u32, call: &Collective, cost: &Cost) {
@@ -105,8 +105,8 @@ pub(crate) fn plan(b: &mut Builder, t: Team, remote: u32, call: &Collective, cos
         Collective::Allgatherv {
             send, recv, size, ..
         } => {
-            // Through the leader's room, where the blocks lie packed, so that gaps in the buffer
-            // stay untouched.
+            // Through a temporary buffer of packed blocks, so that gaps in the receive buffer stay
+            // untouched.
             let starts = prefix_sums(recv.counts);
             let total = starts[remote as usize] * size;
             let room = b.scratch(total);
@@ -122,19 +122,19 @@ pub(crate) fn plan(b: &mut Builder, t: Team, remote: u32, call: &Collective, cos
         Collective::Alltoall { block, .. } => {
             let inn = |r: u32| Piece::recv(i64::from(r) * block.recv, block.recv);
             let out = |r: u32| Piece::send(i64::from(r) * block.send, block.send);
-            alltoall::remote(b, t, remote, &out, &inn, cost.window);
+            alltoall::remote(b, t, remote, &out, &inn, cost.window_peers);
         }
         Collective::Alltoallv { send, recv, .. } => {
             let (out, inn) = (
                 |r: u32| at(Region::Send, send, r),
                 |r: u32| at(Region::Recv, recv, r),
             );
-            alltoall::remote(b, t, remote, &out, &inn, cost.window);
+            alltoall::remote(b, t, remote, &out, &inn, cost.window_peers);
         }
         Collective::Alltoallw { send, recv, .. } => {
             let out = |r: u32| Piece::new(Region::SendBlock, i64::from(r), send[r as usize]);
             let inn = |r: u32| Piece::new(Region::RecvBlock, i64::from(r), recv[r as usize]);
-            alltoall::remote(b, t, remote, &out, &inn, cost.window);
+            alltoall::remote(b, t, remote, &out, &inn, cost.window_peers);
         }
         Collective::ReduceScatterBlock { of, .. } => {
             let total = of.count * i64::from(t.size);
@@ -148,12 +148,12 @@ pub(crate) fn plan(b: &mut Builder, t: Team, remote: u32, call: &Collective, cos
                 starts[r as usize]
             });
         }
-        // Not defined between groups: the caller has refused.
+        // Not defined between groups. The caller has refused them.
         Collective::Scan { .. } | Collective::Exscan { .. } => {}
     }
 }
 
-/// The leader's sum over its own group, in room of the leader's.
+/// The leader's sum over its own group, in the leader's temporary buffer.
 fn local_sum(b: &mut Builder, t: Team, count: i64, commutes: bool) -> Piece {
     let x = Operand {
         input: input(count, false),
@@ -181,7 +181,7 @@ fn to_leader(b: &mut Builder, t: Team, remote: u32, send: i64, block: &dyn Fn(u3
     b.sync();
 }
 
-/// Each group's sum goes to the other's leader, which hands out the shares.
+/// Each group's sum goes to the other's leader, which scatters the shares.
 fn exchanged_shares(
     b: &mut Builder,
     t: Team,

@@ -3,8 +3,8 @@
 
 use crate::step::{Builder, Piece, Schedule};
 
-/// Receives from each source and sends to each destination, all at once. A rank may appear more
-/// than once; then its messages match in the order of the lists.
+/// Receives from each source and sends to each destination, all at once. A rank may appear several
+/// times. Its messages match in the order of the lists.
 pub fn exchange(receives: &[(u32, Piece)], sends: &[(u32, Piece)]) -> Schedule {
     let mut b = Builder::default();
     for &(source, into) in receives {

@@ -9,7 +9,7 @@ use crate::step::{Builder, Piece, Region, Schedule, Team};
 use crate::{allreduce, alltoall, barrier, bcast, inter, scan};
 use std::cell::Cell;
 
-/// Where a rank stands.
+/// A rank's place in its communicator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// This rank in its (local) group.
@@ -210,7 +210,7 @@ impl Collective<'_> {
     }
 }
 
-/// One rank's schedule for a collective call. `forced`: the algorithm to use if it can serve the
+/// One rank's schedule for a collective call. `forced` is the algorithm to use if it can serve the
 /// call.
 pub fn plan(place: Place, call: &Collective, cost: &Cost, forced: Option<Algorithm>) -> Schedule {
     let mut b = Builder::default();
@@ -221,7 +221,7 @@ pub fn plan(place: Place, call: &Collective, cost: &Cost, forced: Option<Algorit
     b.finish()
 }
 
-/// The input of a reduction, where in place means in the receive buffer.
+/// The input of a reduction. In place means: in the receive buffer.
 pub(crate) fn input(count: i64, in_place: bool) -> Piece {
     Piece::new(if in_place { Region::Recv } else { Region::Send }, 0, count)
 }
@@ -252,7 +252,7 @@ fn intra(b: &mut Builder, t: Team, call: &Collective, cost: &Cost, forced: Optio
         Collective::Bcast { root, bytes } => {
             let Root::Rank(root) = root else { return };
             let data = Piece::new(Region::Packed, 0, bytes);
-            let segment = i64::from(cost.segment);
+            let segment = i64::from(cost.segment_bytes);
             match choose(bytes, true) {
                 Algorithm::Flat => bcast::flat(b, t, root, data),
                 Algorithm::ScatterRing => bcast::scatter_ring(b, t, root, data),
@@ -420,15 +420,14 @@ fn intra(b: &mut Builder, t: Team, call: &Collective, cost: &Cost, forced: Optio
             let out = |r: u32| Piece::send(i64::from(r) * block.send, block.send);
             let out: alltoall::BlockOf = if in_place { &inn } else { &out };
             match choose(block.bytes, true) {
-                // Bruck's first step takes all blocks out of the buffer, so it works in place as it
-                // is.
+                // Bruck's first step copies all blocks out of the buffer, so it also works in place.
                 Algorithm::Bruck => alltoall::bruck(b, t, out, &inn, block.bytes),
                 _ if in_place => {
                     chosen.set(None);
                     alltoall::in_place(b, t, &inn, &|_| block.bytes);
                 }
                 Algorithm::Pairwise => alltoall::pairwise(b, t, out, &inn),
-                _ => alltoall::spread(b, t, out, &inn, cost.window),
+                _ => alltoall::spread(b, t, out, &inn, cost.window_peers),
             }
         }
         Collective::Alltoallv {
@@ -523,8 +522,8 @@ pub(crate) fn prefix_sums(counts: &[i64]) -> Vec<i64> {
     starts
 }
 
-/// v- and w-forms: every rank must choose alike, but knows only its own counts; so by rank count
-/// alone.
+/// All-to-all, v- and w-forms. All ranks must choose alike, and each knows only its own counts. So
+/// the choice depends on the number of ranks alone.
 fn varying_alltoall(
     b: &mut Builder,
     t: Team,
@@ -535,7 +534,7 @@ fn varying_alltoall(
 ) {
     match forced {
         Some(Algorithm::Pairwise) => alltoall::pairwise(b, t, out, inn),
-        _ => alltoall::spread(b, t, out, inn, cost.window),
+        _ => alltoall::spread(b, t, out, inn, cost.window_peers),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::step::{Builder, Piece, Team, parts, power_below};
 
-/// How many contributions the root of a flat reduction takes in at once.
+/// Contributions that the root of a flat reduction receives at a time. An estimate.
 const WINDOW: usize = 4;
 
 /// A reduction's input and what may be done with it.
@@ -10,7 +10,7 @@ const WINDOW: usize = 4;
 pub(crate) struct Operand {
     /// This rank's contribution.
     pub(crate) input: Piece,
-    /// May operands change places?
+    /// The operation is commutative.
     pub(crate) commutes: bool,
 }
 
@@ -65,8 +65,8 @@ pub(crate) fn flat(b: &mut Builder, t: Team, root: u32, x: Operand, output: Piec
     }
 }
 
-/// Up a binomial tree. Where order matters the tree stands on rank 0, which sends the result to the
-/// root.
+/// Up a binomial tree. Where order matters the tree's root is rank 0, which sends the result to the
+/// call's root.
 pub(crate) fn binomial(b: &mut Builder, t: Team, root: u32, x: Operand, output: Piece) {
     if x.commutes {
         binomial_unordered(b, t, root, x.input, output);
@@ -149,7 +149,7 @@ pub(crate) fn halving(b: &mut Builder, t: Team, root: u32, x: Operand, output: P
         b.scratch(x.input.count)
     };
     let Some(mut half) = Halving::run(b, t, x.input, home) else {
-        // This rank's part was taken over by a neighbour.
+        // A neighbour has this rank's part.
         if t.rank == root {
             b.sync();
             b.recv(root + 1, output);
@@ -164,13 +164,13 @@ pub(crate) fn halving(b: &mut Builder, t: Team, root: u32, x: Operand, output: P
         root - rest
     };
     let sits_out = root < 2 * rest && root.is_multiple_of(2);
-    // The tree of the halving, walked back: the part grows until it is handed on.
+    // The tree of the halving, walked back: the part grows until it is sent on.
     let mut distance = 1;
     while distance < half.power {
         let other = half.rank ^ distance;
         let peer = half.real(other);
         let (mine, theirs) = (half.range(half.rank, distance), half.range(other, distance));
-        // Of two halves, the one that the collector lies in takes.
+        // Of two halves, the one with the collector receives.
         if (half.rank ^ stand_in) & distance != 0 {
             b.send(peer, parts(half.home, half.power, mine.0, mine.1));
             half.gone = true;
@@ -191,7 +191,7 @@ pub(crate) struct Halving {
     pub(crate) rank: u32,
     /// How many take part.
     pub(crate) power: u32,
-    /// Where the sum stands; this rank's part of it is complete: part `rank` of `power`.
+    /// Where the sum is. Part `rank` of `power` of it is complete: this rank's.
     pub(crate) home: Piece,
     rest: u32,
     gone: bool,

@@ -4,14 +4,14 @@ use crate::gather;
 use crate::reduce::{self, Operand};
 use crate::step::{Builder, Piece, Team, power_below};
 
-/// Who gets which elements of the result.
+/// Which elements of the result each rank gets.
 #[derive(Clone, Copy)]
 pub(crate) struct Shares<'a> {
     /// Element at which rank r's share begins; r up to and including the number of ranks.
     pub(crate) start: &'a dyn Fn(u32) -> i64,
     /// Where this rank's share of the result goes.
     pub(crate) output: Piece,
-    /// Is the input in the receive buffer, whose beginning takes the output?
+    /// The input is in the receive buffer, at whose beginning the output goes.
     pub(crate) in_place: bool,
 }
 

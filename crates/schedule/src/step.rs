@@ -1,8 +1,8 @@
-//! What a schedule is made of.
+//! The parts of a schedule: regions, pieces, steps, and the builder of schedules.
 
 use crate::cost::Algorithm;
 
-/// Which memory a [`Piece`] lies in, and thereby what its units are.
+/// The memory in which a [`Piece`] lies. It also says what the piece's units are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Region {
     /// The send buffer, in elements of the send type.
@@ -11,8 +11,8 @@ pub enum Region {
     Recv,
     /// The receive buffer as the stream of bytes that a message of it would be.
     Packed,
-    /// Room that the executor provides: elements of the reduction's type in a reduction, bytes
-    /// elsewhere.
+    /// A temporary buffer of the executor's: elements of the reduction's type in a reduction,
+    /// otherwise bytes.
     Tmp,
     /// The send blocks of a w-form, each with a type of its own: `at` is a block's index, `count`
     /// its packed bytes.
@@ -24,9 +24,9 @@ pub enum Region {
 /// A part of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Piece {
-    /// Where.
+    /// The memory.
     pub region: Region,
-    /// From which unit on (may be negative in the user's buffers, as displacements may).
+    /// The first unit. It may be negative in the user's buffers, as displacements may.
     pub at: i64,
     /// How many units.
     pub count: i64,
@@ -75,9 +75,9 @@ pub enum Peer {
     Remote(u32),
 }
 
-/// One step of one rank's program.
+/// One step of one rank's schedule.
 ///
-/// Messages between two ranks match in the order of their steps on both sides.
+/// Messages between two ranks match in the order of the steps on both sides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Starts sending a piece, which stays unchanged until the send is awaited.
@@ -91,7 +91,7 @@ pub enum Step {
     Recv {
         /// From whom.
         peer: Peer,
-        /// Into what; exactly so much data comes.
+        /// Into what. Exactly so much data comes.
         into: Piece,
     },
     /// Waits for all sends and receives among the steps before number `before`.
@@ -99,8 +99,7 @@ pub enum Step {
         /// Index of the first step that is not waited for.
         before: u32,
     },
-    /// `into[i] = from[i] op into[i]`: `from` holds what lower ranks contributed, where order
-    /// matters.
+    /// `into[i] = from[i] op into[i]`. Where order matters, `from` is of lower ranks.
     Reduce {
         /// Left operand.
         from: Piece,
@@ -116,15 +115,15 @@ pub enum Step {
     },
 }
 
-/// One rank's part of a collective: a straight-line program whose sends and receives go on in the
-/// background until awaited. After the last step everything still under way is awaited.
+/// One rank's part of a collective: a straight-line program. Sends and receives go on in the
+/// background until they are awaited. After the last step all that is in flight is awaited.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Schedule {
     /// The program.
     pub steps: Vec<Step>,
     /// Units of [`Region::Tmp`] that it uses.
     pub tmp: i64,
-    /// By which algorithm, where there was a choice among those with names.
+    /// The algorithm, where there was a choice.
     pub algorithm: Option<Algorithm>,
 }
 
@@ -171,17 +170,18 @@ impl Builder {
     pub(crate) fn finish(self) -> Schedule {
         self.schedule
     }
-    /// Notes by which algorithm this is.
+    /// Sets the schedule's algorithm.
     pub(crate) fn name(&mut self, algorithm: Option<Algorithm>) {
         self.schedule.algorithm = algorithm;
     }
-    /// Room for `units` in [`Region::Tmp`].
+    /// Allocates `units` of [`Region::Tmp`].
     pub(crate) fn scratch(&mut self, units: i64) -> Piece {
         let at = self.schedule.tmp;
         self.schedule.tmp += units;
         Piece::new(Region::Tmp, at, units)
     }
-    /// Sends a piece to a rank of the own group; an empty piece is not sent, as its receiver knows.
+    /// Sends a piece to a rank of the own group. An empty piece is not sent: its receiver knows that
+    /// it is empty.
     pub(crate) fn send(&mut self, to: u32, from: Piece) {
         self.send_to(Peer::Local(to), from);
     }
@@ -230,10 +230,10 @@ impl Builder {
     }
     /// Waits for all that was started before `mark`.
     pub(crate) fn sync_before(&mut self, mark: usize) {
-        let under_way = self.schedule.steps[self.awaited.min(mark)..mark]
+        let in_flight = self.schedule.steps[self.awaited.min(mark)..mark]
             .iter()
             .any(|s| matches!(s, Step::Send { .. } | Step::Recv { .. }));
-        if under_way {
+        if in_flight {
             self.schedule.steps.push(Step::Await {
                 before: mark as u32,
             });
@@ -246,8 +246,8 @@ impl Builder {
     }
 }
 
-/// The `i`-th of `n` nearly equal parts of `count` units: where it begins (so part `i` ends where
-/// `i + 1` begins).
+/// Where the `i`-th of `n` nearly equal parts of `count` units begins. It ends where part `i + 1`
+/// begins.
 #[inline]
 pub(crate) fn cut(count: i64, n: u32, i: u32) -> i64 {
     (i128::from(count) * i128::from(i) / i128::from(n)) as i64

@@ -17,8 +17,8 @@ pub fn place(rank: u32, size: u32) -> Place {
 
 pub fn small_segments() -> Cost {
     Cost {
-        segment: 3,
-        window: 3,
+        segment_bytes: 3,
+        window_peers: 3,
         ..Cost::default()
     }
 }
