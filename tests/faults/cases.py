@@ -376,6 +376,15 @@ class Cases:
 
     # Jobs that hang.
 
+    # Calls that do not match: of die.c, and what the message names.
+    MISMATCHES = (
+        ("bcast-reduce", "MPI_Bcast with root 0", "MPI_Reduce with root 0"),
+        ("bcast-roots", "MPI_Bcast with root 0", "MPI_Bcast with root [13]"),
+        ("gather-roots", "MPI_Gather with root 0", "MPI_Gather with root 1"),
+        ("allreduce-barrier", "MPI_Allreduce", "MPI_Barrier"),
+        ("dup", "my own.*MPI_(Bcast|Reduce) with root 0", "MPI_(Bcast|Reduce) with root 0"),
+    )
+
     def hangs(self):
         die = self.die
         self.case(
@@ -434,6 +443,17 @@ class Cases:
                 within=6,
                 words=["MPI_Barrier", "MPI_Ibarrier"],
             )
+            for calls, first, second in self.MISMATCHES:
+                for ranks in (2, 4):
+                    for before in (0, 4):  # with 4, small collectives have a board in shared memory
+                        how = ["-n", ranks, die, f"mismatch-{calls}", ranks - 1, before]
+                        self.case(
+                            f"{calls} on {ranks} after {before}, {wires}",
+                            self.mpiexec(*how, environment=forced),
+                            status="bad",
+                            within=6,
+                            words=[first, second, "same collectives in the same order"],
+                        )
             self.case(
                 f"messages that are never received, {wires}",
                 self.mpiexec("-n", 2, die, "unreceived", environment=forced),

@@ -170,6 +170,35 @@ int main(int argc, char **argv)
         if (is(how, "mixed") || rank != who)
             MPI_Wait(&request, MPI_STATUS_IGNORE);
         MPI_Barrier(MPI_COMM_WORLD);
+    } else if (strncmp(how, "mismatch-", 9) == 0) {
+        /* One rank makes another call than the others, after some in which all agree. In most of
+         * these no rank waits for another. */
+        const char *calls = how + 9;
+        int all[64] = {0}, sum;
+        int root = 0, own = rank == who;
+        for (int i = 0; i < (argc > 3 ? atoi(argv[3]) : 0); i++)
+            MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        if (is(calls, "bcast-reduce")) {
+            own ? MPI_Reduce(&rank, &sum, 1, MPI_INT, MPI_SUM, root, MPI_COMM_WORLD)
+                : MPI_Bcast(&sum, 1, MPI_INT, root, MPI_COMM_WORLD);
+        } else if (is(calls, "bcast-roots")) {
+            root = own ? who : 0;
+            MPI_Bcast(&sum, 1, MPI_INT, root, MPI_COMM_WORLD);
+        } else if (is(calls, "gather-roots")) {
+            root = own ? 0 : 1;
+            MPI_Gather(&rank, 1, MPI_INT, all, 1, MPI_INT, root, MPI_COMM_WORLD);
+        } else if (is(calls, "allreduce-barrier")) {
+            own ? MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD)
+                : MPI_Barrier(MPI_COMM_WORLD);
+        } else if (is(calls, "dup")) {
+            MPI_Comm dup;
+            MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+            MPI_Comm_set_name(dup, "my own");
+            own ? MPI_Reduce(&rank, &sum, 1, MPI_INT, MPI_SUM, root, dup)
+                : MPI_Bcast(&sum, 1, MPI_INT, root, dup);
+        }
+        if (size > 2) /* a message that comes after MPI_Finalize is not found there */
+            usleep(300000);
     } else if (is(how, "unreceived")) { /* nobody receives these two */
         if (rank == who) {
             MPI_Send(&value, 1, MPI_INT, 0, 8, MPI_COMM_WORLD);
