@@ -98,7 +98,7 @@ fn complete_overlapped(call: u32) -> Result<()> {
     if LOCAL_CALLS.contains(&name_of(call)) {
         return Ok(());
     }
-    overlap::settle()
+    overlap::complete_pending()
 }
 
 #[cold]

@@ -80,6 +80,14 @@ pub fn fill<T: Object>(handle: Handle, object: Arc<T>) {
     T::table().replace(handle, object);
 }
 
+/// All objects of a kind that have a handle which is not predefined.
+pub fn all<T: Object>() -> Vec<Arc<T>> {
+    let table = T::table();
+    let handles = (0..).map_while(|index| table.slot(index).map(|_| table.handle_at(index)));
+    let objects = handles.flatten().filter_map(|handle| table.get(handle));
+    objects.cloned().collect()
+}
+
 /// Frees a handle and returns its object; `None` for handles that are predefined or invalid.
 #[inline]
 pub fn remove<T: Object>(handle: Handle) -> Option<Arc<T>> {

@@ -25,7 +25,7 @@ use ferry_pageguard::Arena;
 /// Where a thread of the program may wait at a guarded page in the middle of malloc, the library
 /// must not need malloc's locks.
 #[global_allocator]
-static MEMORY: Arena = Arena::new(overlap::own_memory);
+static MEMORY: Arena = Arena::new(overlap::separates_memory);
 
 mod args;
 mod callback;

@@ -69,7 +69,7 @@ pub use device::{Capabilities, Unreceived, finish};
 pub use ferry_transport::connected::REFUSED;
 pub use ferry_transport::model::{is_modelled, virtual_time};
 pub use ferry_transport::shm::{READ_MIN_ADAPTIVE, read_min, set_read_min};
-pub use node::counter_board::{CounterBoardGroup, SLOT_MAX_BYTES};
+pub use node::counter_board::{CounterBoardGroup, PHASES, SLOT_MAX_BYTES};
 pub use node::flat_board::{FlatBoardGroup, MARK_BITS, POST_MAX_BYTES};
 pub use progress::background::Background;
 pub use progress::core_sharing::yield_after_barrier;

@@ -5,7 +5,7 @@
 //! ends and may begin again is its use.
 
 use crate::overlap;
-use crate::{Comm, ProcId, Result, crash, device, err, unreceived};
+use crate::{Comm, ProcId, Result, coll, crash, device, err, unreceived};
 use ferry_job::{Client, JobContext, RankInfo, RankState, RankStatus};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -273,14 +273,27 @@ impl Process {
     }
 
     /// Ends the world model (MPI_Finalize). Unless sessions go on, completes what others still need
-    /// of this process; blocks until then.
-    pub fn finalize(&self) {
+    /// of this process; blocks until then. `comms`: the communicators that the program has made and
+    /// not freed.
+    ///
+    /// Errors: a rank made other collective calls than this one, on MPI_COMM_WORLD or on one of
+    /// `comms`. The world model has ended all the same.
+    pub fn finalize(&self, comms: &[Arc<Comm>]) -> Result<()> {
         self.end();
-        let unreceived = unreceived::told(&mut device::device());
+        // While sessions go on, others may be ahead of this process in their communicators.
+        let others = if *self.users() == 0 { comms } else { &[] };
+        let mut d = device::device();
+        // Who has nothing to wait for may not have looked for long.
+        d.progress();
+        let mut all = std::iter::once(&self.world).chain(others);
+        let mismatch = all.find_map(|comm| coll::pending_mismatch(comm, &mut d));
+        let unreceived = unreceived::warning(&mut d);
+        drop(d);
         if let (Some(line), Some(client)) = (unreceived, &self.client) {
             client.log(&line);
         }
         IN_WORLD.store(null_mut(), Ordering::Release);
+        mismatch.map_or(Ok(()), Err)
     }
 
     /// Ends the job with exit code `code`; `text` is shown by the launcher. Without a launcher:

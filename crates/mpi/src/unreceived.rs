@@ -1,18 +1,13 @@
-//! Messages on MPI_COMM_WORLD that a process has been sent and has not received when it leaves the
-//! world model. A program that leaves some is wrong (MPI 5.0 §11.2.2): it is told so, and goes on.
-//! Other communicators may be those of a session that others have begun and this process will
-//! begin.
+//! Point-to-point messages on MPI_COMM_WORLD that a process has been sent and has not received when
+//! it leaves the world model. A program that leaves some is wrong (MPI 5.0 §11.2.2): it is told so,
+//! and goes on. Other communicators may be those of a session that others have begun and this
+//! process will begin. Messages of collectives are looked at by `coll::pending_mismatch`.
 
 use crate::device::{ContextId, Device, Unreceived};
 
-/// What is to be said of those that have come; `None`: all have been received.
-pub fn told(device: &mut Device) -> Option<String> {
-    // Who has nothing to wait for may not have looked for long.
-    device.progress();
-    [ContextId::WORLD, ContextId::WORLD.collective()]
-        .into_iter()
-        .find_map(|context| device.unreceived(context))
-        .map(line)
+/// The warning about messages that have come; `None`: all have been received.
+pub fn warning(device: &mut Device) -> Option<String> {
+    device.unreceived(ContextId::WORLD).map(line)
 }
 
 fn line(messages: Unreceived) -> String {
@@ -22,19 +17,14 @@ fn line(messages: Unreceived) -> String {
         key,
         len,
     } = messages;
-    let how = if key.context.is_collective() {
-        format!("in {}", crate::coll::called(key.tag))
-    } else {
-        format!("with tag {}", key.tag)
-    };
-    let message = format!("a message of {len} bytes from rank {from} {how}");
+    let tag = key.tag;
+    let message = format!("a message of {len} bytes from rank {from} with tag {tag}");
     match count {
         1 => {
             format!("MPI_Finalize on MPI_COMM_WORLD: this rank has never received {message}")
         }
         n => format!(
-            "MPI_Finalize on MPI_COMM_WORLD: this rank has never received {n} messages; the first \
-             is {message}"
+            "MPI_Finalize on MPI_COMM_WORLD: this rank has never received {n} messages; the first is {message}"
         ),
     }
 }
@@ -46,24 +36,21 @@ mod tests {
 
     #[test]
     fn the_first_is_named() {
-        for (count, context, said) in [
+        for (count, said) in [
             (
                 1,
-                ContextId::WORLD,
                 "has never received a message of 8 bytes from rank 4 with tag 6",
             ),
             (
                 3,
-                ContextId::WORLD.collective(),
-                "has never received 3 messages; the first is a message of 8 bytes from rank 4 in \
-                 MPI_Barrier",
+                "has never received 3 messages; the first is a message of 8 bytes from rank 4 with tag 6",
             ),
         ] {
             let line = line(Unreceived {
                 count,
                 from: 4,
                 key: Key {
-                    context,
+                    context: ContextId::WORLD,
                     source: 1,
                     tag: 6,
                 },

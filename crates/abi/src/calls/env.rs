@@ -98,9 +98,9 @@ pub fn finalize() -> Result<()> {
     // The delete callbacks of MPI_COMM_SELF run first, while everything still works (MPI 5.0
     // §11.2.4).
     process().itself.attributes.delete_all(MPI_COMM_SELF)?;
-    process().finalize();
+    let result = process().finalize(&handle::all::<Comm>());
     entry::world_ends();
-    Ok(())
+    result
 }
 
 /// What the world model is asked for while there are only sessions.

@@ -9,7 +9,7 @@ use crate::progress::device::Device;
 use crate::progress::wait::{WaitingFor, wait_for_board};
 use ferry_transport::shm::{COUNT_PER_MEMBER, CounterBoard};
 
-pub use ferry_transport::shm::SLOT_MAX_BYTES;
+pub use ferry_transport::shm::{PHASES, SLOT_MAX_BYTES};
 
 /// One process's part in the exchanges of a group.
 pub struct CounterBoardGroup {
@@ -74,6 +74,12 @@ impl CounterBoardGroup {
     #[inline]
     pub fn slot(&self, i: u32, stride: usize) -> *mut u8 {
         self.board.slot(self.phase, i, stride)
+    }
+
+    /// As [`CounterBoardGroup::slot`], in an earlier `phase` (the first one is 1). Whoever is ahead
+    /// may write there for a later phase.
+    pub fn slot_in(&self, phase: u64, i: u32, stride: usize) -> *mut u8 {
+        self.board.slot(phase, i, stride)
     }
 
     /// This member has posted. Returns true for the last one, which must then

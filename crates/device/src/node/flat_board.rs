@@ -118,6 +118,17 @@ impl FlatBoardGroup {
         (mark, false)
     }
 
+    /// What member `i` posted `back` phases ago (0: in this one), if it did and has not posted in the
+    /// same slot since. `back` is less than [`PHASES`].
+    pub fn posted_before(&self, i: u32, back: u64) -> Option<u32> {
+        self.slots.posted_before(i, back)
+    }
+
+    /// What member `i` posted in the phase after this one, if it did.
+    pub fn posted_next(&self, i: u32) -> Option<u32> {
+        self.slots.posted_next(i)
+    }
+
     /// This member is done with this phase, in which it has seen all others post.
     #[inline]
     pub fn done_with_all(&mut self) {

@@ -1,17 +1,17 @@
 //! A collective call, and its three forms.
 
-use super::executor::{self, Binding, Form, Function, Lasting, Like, Number, View};
+use super::executor::{self, Binding, BoundSchedule, CacheKey, CollTag, Form, Function, View};
 use super::{node, select};
 use crate::{Comm, Datatype, Op, Request, Result, overlap};
 use ferry_schedule::{Collective, Root, Schedule};
 use std::sync::Arc;
 
-/// What a call does.
+/// The operation of a call.
 #[derive(Clone)]
 pub enum What<'a> {
     /// A collective, with its counts; counts of types without bytes are 0.
     Collective(Collective<'a>),
-    /// An exchange with neighbours ([`exchange_with`]).
+    /// An exchange with neighbours ([`exchange_with`](super::exchange_with)).
     Exchange(Arc<Schedule>),
 }
 
@@ -75,19 +75,21 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The next number on its communicator.
-    fn number(&self, form: Form) -> Number {
-        Number::next(self.comm, self.function(form))
+    /// The tag of the next collective on its communicator, which this is.
+    fn next_tag(&self, form: Form, root: i32) -> CollTag {
+        CollTag::next(self.comm, self.function(form), root)
     }
 
-    fn lasting(&self, form: Form) -> Lasting {
-        Lasting::new(self.schedule(), &self.binding(), self.number(form))
+    fn bound_schedule(&self, form: Form) -> BoundSchedule {
+        let b = self.binding();
+        BoundSchedule::new(self.schedule(), &b, self.next_tag(form, b.root))
     }
 
-    /// Carries it out; blocks until this rank's part is done.
+    /// Executes it. Blocks until this rank's part is done.
     ///
-    /// Errors: a message has another length than this rank's arguments say (the first such; the
-    /// rest is carried out all the same, so that other ranks do not wait).
+    /// Errors: a message is of another call than this rank's, or has another length than this
+    /// rank's arguments say. The first such message is told. The rest is executed all the same, so
+    /// that other ranks do not wait.
     ///
     /// # Safety
     /// The buffers must be readable and writable as the arguments say.
@@ -106,7 +108,7 @@ impl<'a> Call<'a> {
         }
         let schedule = self.schedule();
         // SAFETY: the caller's promise.
-        unsafe { executor::run(&schedule, &b, self.number(Form::Blocking)) }
+        unsafe { executor::run(&schedule, &b, self.next_tag(Form::Blocking, b.root)) }
     }
 
     /// Starts it (MPI_I…). Does not block.
@@ -116,25 +118,29 @@ impl<'a> Call<'a> {
     /// request completes.
     pub unsafe fn start(&self) -> Arc<Request> {
         let b = self.binding();
-        let like = match &self.what {
+        let key = match &self.what {
             What::Collective(what) => {
-                let asked = select::asked(self.comm, what.kind());
-                Like::new(what, asked.algorithm(), &b)
+                let setting = select::setting_for(self.comm, what.kind());
+                CacheKey::new(what, setting.algorithm(), &b)
             }
             What::Exchange(_) => None,
         };
-        let kept = &self.comm.plans.ended;
+        let cache = &self.comm.coll.request_cache;
         let function = self.function(Form::NonBlocking);
         // SAFETY: the caller's promise.
-        if let Some(request) = like.and_then(|like| unsafe { kept.start(&like, &b, function) }) {
+        if let Some(request) = key.and_then(|key| unsafe { cache.restart(&key, &b, function) }) {
             return request;
         }
-        let lasting = Lasting::new(self.schedule(), &b, Number::next(self.comm, function));
+        let bound = BoundSchedule::new(
+            self.schedule(),
+            &b,
+            CollTag::next(self.comm, function, b.root),
+        );
         // SAFETY: the caller's promise.
         unsafe {
-            match like {
-                Some(like) => kept.start_new(like, &b, lasting),
-                None => lasting.start(),
+            match key {
+                Some(key) => cache.start_and_cache(key, &b, bound),
+                None => bound.start(),
             }
         }
     }
@@ -144,8 +150,8 @@ impl<'a> Call<'a> {
     /// # Safety
     /// Whenever the request is active, the buffers must be as for [`Call::start`].
     pub unsafe fn init(&self) -> Arc<Request> {
-        let lasting = self.lasting(Form::Persistent);
+        let bound = self.bound_schedule(Form::Persistent);
         // SAFETY: the caller's promise.
-        unsafe { lasting.init() }
+        unsafe { bound.init() }
     }
 }

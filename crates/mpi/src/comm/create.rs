@@ -160,7 +160,7 @@ impl Comm {
         self.freed.store(true, Ordering::Relaxed);
         crate::request::clear_pool(&mut d);
         drop(d);
-        self.plans.ended.forget();
+        self.coll.request_cache.clear();
         Ok(())
     }
 

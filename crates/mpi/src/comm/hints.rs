@@ -6,7 +6,7 @@
 //! duplicate has its own hints (MPI_Comm_dup copies none, since MPI 4.0).
 
 use super::Comm;
-use crate::coll::{Kind, Wish};
+use crate::coll::{AlgorithmSetting, Kind};
 use crate::pt2pt::From as Source;
 use crate::{Info, Result, err};
 use std::sync::PoisonError;
@@ -68,8 +68,10 @@ impl Hints {
             let Some(kind) = collective(key) else {
                 continue;
             };
-            if Wish::from_name(kind, value.trim()).is_none() {
-                let all: Vec<_> = Wish::all(kind).map(Wish::name).collect();
+            if AlgorithmSetting::from_name(kind, value.trim()).is_none() {
+                let all: Vec<_> = AlgorithmSetting::all(kind)
+                    .map(AlgorithmSetting::name)
+                    .collect();
                 return Err(err!(
                     InfoValue,
                     "the info key {key} is {value:?}, but has to be one of: {}",
@@ -107,10 +109,10 @@ impl Comm {
             (key.to_owned(), value)
         });
         let wishes = Kind::ALL.into_iter().filter_map(|kind| {
-            let wish = self.plans.wishes.get(kind)?;
+            let wish = self.coll.settings.get(kind)?;
             Some((format!("{COLL}{}", kind.name()), wish.name().to_owned()))
         });
-        let overlap = self.plans.overlap().map(|on| {
+        let overlap = self.coll.overlap().map(|on| {
             let value = if on { "on" } else { "off" };
             (OVERLAP.to_owned(), value.to_owned())
         });
@@ -141,11 +143,11 @@ impl Comm {
                 }
             } else if key == OVERLAP {
                 let number = if value == "on" { 1 } else { 2 };
-                self.plans.overlap.store(number, Relaxed);
+                self.coll.overlap.store(number, Relaxed);
             } else if let Some(kind) = collective(key)
-                && let Some(wish) = Wish::from_name(kind, value)
+                && let Some(wish) = AlgorithmSetting::from_name(kind, value)
             {
-                self.plans.wishes.set(kind, wish);
+                self.coll.settings.set(kind, wish);
             }
         }
     }

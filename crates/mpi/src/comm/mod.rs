@@ -50,7 +50,7 @@ pub struct Comm {
     /// Held while its hints are changed.
     setting: Mutex<()>,
     /// Schedules of its last collectives.
-    pub plans: crate::coll::Plans,
+    pub coll: crate::coll::CommState,
     /// The buffer attached to it for buffered sends (MPI_Comm_attach_buffer).
     pub buffers: BufferPool,
     /// Where the peers are: the table of the remote group, or of the only one.
@@ -95,7 +95,7 @@ impl Comm {
             topology: OnceLock::new(),
             promises: hints::Promises::default(),
             setting: Mutex::default(),
-            plans: crate::coll::Plans::default(),
+            coll: crate::coll::CommState::default(),
             buffers: BufferPool::new(),
             freed: AtomicBool::new(false),
             agreements: AtomicU32::new(0),

@@ -1,4 +1,4 @@
-//! Locks whose holder may have panicked.
+//! Takes a mutex whose last holder may have panicked.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,45 +1,55 @@
-//! Blocking collectives that return early, behind guards ("T-NBC", Chinese Journal of Computers,
-//! 2011).
+//! Transparent overlap: blocking collectives that return early, behind page guards ("T-NBC",
+//! Chinese Journal of Computers, 2011).
 //!
-//! The schedule that the blocking form runs goes on in the background. What it sends is a copy of
-//! the program's send buffer; what it receives lands in the shadow of a guard over the receive
-//! buffer, and is put in its place when no step needs it any more. Parts of pages at the buffer's
-//! ends are finished before the call returns. Any further call of MPI's first waits for all that
-//! goes on ([`settle`]): the device never touches a guarded page.
+//! ```text
+//! run ─┬─ setting                          FERRY_OVERLAP and its kin
+//!      ├─ site ── verdict ── reports       which call sites overlap; all ranks decide together
+//!      └─ start ─┬─ buffer_access          which memory the schedule uses
+//!                ├─ guarded_pages          pages whose bytes have not come yet
+//!                ├─ send_copy              copies of what is sent
+//!                └─ background_work        what goes on after the call
+//! pending ───────┘                         what the next call waits for
+//! ```
 //!
-//! The messages are those of the blocking form, so a rank may overlap a call that another one
-//! blocks in. That they do the same is better, but nobody's waiting depends on it.
+//! The schedule of the blocking form goes on in the background. It sends a copy of the program's
+//! send buffer. What it receives goes to the shadow of a page guard over the receive buffer, and is
+//! put in its place when no step needs it any more. Parts of pages at the buffer's ends are finished
+//! before the call returns. Each further call of MPI first waits for what goes on
+//! ([`complete_pending`]), so the device never touches a guarded page.
+//!
+//! The messages are those of the blocking form. So a rank may overlap a call in which another one
+//! blocks. It is better if all do the same, but no rank waits for that.
 
-mod cover;
-mod extent;
+mod background_work;
+mod buffer_access;
+mod guarded_pages;
 mod lock;
 mod pending;
 mod report;
-mod said;
+mod reports;
+mod send_copy;
 mod setting;
 mod site;
 mod start;
-mod store;
 mod verdict;
-mod work;
 
-pub use pending::{is_pending, settle};
-pub use setting::{Mode, own_memory, start, stop};
+pub use pending::{complete_pending, is_pending};
+pub use setting::{Mode, separates_memory, start, stop};
 
-use crate::coll::executor::{self, Binding, Form, Function, Lasting, Number};
+use crate::coll::executor::{self, Binding, BoundSchedule, CollTag, Form, Function};
 use crate::{Comm, Result, process};
-use extent::Extent;
+use buffer_access::BufferAccess;
 use ferry_schedule::{Collective, Schedule};
 use pending::close_late;
-use said::{open_span, said, say};
+use reports::{open_span, receive_reports, send_reports};
 use site::{Choice, Record};
-use start::Start;
+use start::OverlapStart;
 use std::sync::Arc;
 use std::time::Instant;
-use verdict::{At, Members};
+use verdict::{CallId, Members};
 
 /// Runs a blocking collective so that its call returns early, if that is wanted and may pay.
-/// `None`: run it as ever.
+/// `None`: the caller runs it.
 ///
 /// # Safety
 /// As for [`executor::run`].
@@ -51,10 +61,10 @@ pub(crate) unsafe fn run(
     let comm = b.comm;
     let mut mode = setting::mode();
     if mode == Mode::Off {
-        if comm.plans.overlap() != Some(true) {
+        if comm.coll.overlap() != Some(true) {
             return None;
         }
-        mode = setting::begin_late();
+        mode = setting::start_late();
         if mode == Mode::Off {
             return None;
         }
@@ -62,42 +72,48 @@ pub(crate) unsafe fn run(
     if comm.size() < 2 && !comm.is_inter() {
         return None;
     }
-    let least = setting::least(mode);
-    if extent::volume(what, comm.peers().size().max(comm.size()))? < least
-        || !setting::wanted(comm, mode)
+    let least = setting::min_bytes(mode);
+    if buffer_access::moved_bytes(what, comm.peers().size().max(comm.size()))? < least
+        || !setting::is_wanted(comm, mode)
         || b.reduction
             .is_some_and(|(op, _)| op.predefined_kind().is_none())
     {
         return None;
     }
     let schedule = schedule();
-    let places = b.places();
-    let extent = Extent::of(&schedule, &places)?;
-    let bytes: usize = extent
+    let buffers = b.buffers();
+    let accesses = BufferAccess::of(&schedule, &buffers)?;
+    let bytes: usize = accesses
         .send
         .iter()
-        .chain(&extent.recv)
+        .chain(&accesses.recv)
         .map(|t| t.bytes.len())
         .sum();
     if (bytes as i64) < least {
         return None;
     }
-    let kind = setting::guard()?;
+    let kind = setting::guard_kind()?;
     let begun = Instant::now();
-    let site = site::here(what.kind(), bytes);
-    let number = Number::next(comm, Function::of(what, Form::Blocking));
+    let site = site::current(what.kind(), bytes);
+    let tag = CollTag::next(comm, Function::of(what, Form::Blocking), b.root);
     close_late(true);
-    say(&site::hear(said()));
-    let choice = site::choose(site, mode, extent.apart, at(comm, number), members(comm));
-    if choice == Choice::Block || (choice == Choice::Trace && !extent.apart) {
+    send_reports(&site::add_reports(receive_reports()));
+    let choice = site::choose(
+        site,
+        mode,
+        accesses.independent,
+        at(comm, tag),
+        members(comm),
+    );
+    if choice == Choice::Block || (choice == Choice::Trace && !accesses.independent) {
         // SAFETY: the caller's promise.
-        let result = unsafe { executor::run(&schedule, b, number) };
+        let result = unsafe { executor::run(&schedule, b, tag) };
         open_span(Record::blocking(site, begun, bytes));
         return Some(result);
     }
-    let start = Start {
-        lasting: Lasting::new(schedule, b, number),
-        extent,
+    let start = OverlapStart {
+        bound: BoundSchedule::new(schedule, b, tag),
+        accesses,
         kind,
         site,
         begun,
@@ -113,15 +129,15 @@ pub(crate) unsafe fn run(
     })
 }
 
-/// By what others name this call.
-fn at(comm: &Comm, number: Number) -> At {
-    At {
+/// The call, as all ranks name it.
+fn at(comm: &Comm, tag: CollTag) -> CallId {
+    CallId {
         context: comm.context.0,
-        number: number.in_comm(),
+        number: tag.sequence(),
     }
 }
 
-/// The two sides of an intercommunicator do not decide together.
+/// The members that decide together. The two sides of an intercommunicator do not.
 fn members(comm: &Comm) -> Members {
     Members {
         me: process::process().me,

@@ -1,9 +1,9 @@
-//! Collectives that go on behind their calls.
+//! Collectives that go on after their calls have returned, and how the next call waits for them.
 
 use super::lock::lock;
-use super::said::say;
+use super::reports::send_reports;
 use super::site::{self, Record};
-use crate::coll::executor::{self, Lasting, Number, Story};
+use crate::coll::executor::{self, BoundSchedule, CollTag, HangDescription};
 use crate::device::{self, Completion, WaitingFor};
 use crate::{Comm, Error, Result};
 use ferry_pageguard::{Guard, Owner};
@@ -11,52 +11,52 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Collectives that go on behind their calls, and measurements that end with the next call.
+/// How many things the next call must look at: collectives that go on, errors, measurements.
 pub(super) static PENDING: AtomicU32 = AtomicU32::new(0);
-/// Those collectives.
-pub(super) static UNDER_WAY: Mutex<Vec<Arc<Shared>>> = Mutex::new(Vec::new());
+/// The collectives that go on.
+pub(super) static COLLECTIVES: Mutex<Vec<Arc<PendingCollective>>> = Mutex::new(Vec::new());
 
 /// An error that no call has raised yet.
-static LATE: Mutex<Option<Error>> = Mutex::new(None);
+static LATE_ERROR: Mutex<Option<Error>> = Mutex::new(None);
 
-/// Must the next call come to [`settle`] first?
+/// Returns whether the next call must first call [`complete_pending`].
 #[inline]
 pub fn is_pending() -> bool {
     PENDING.load(Ordering::Relaxed) != 0
 }
 
-/// What the program's threads, the watching thread and the progress know of a collective in the
-/// background.
-pub(super) struct Shared {
+/// A collective that goes on: what the program's threads, the page fault thread and the progress
+/// engine share.
+pub(super) struct PendingCollective {
     pub(super) comm: Arc<Comm>,
-    pub(super) number: Number,
+    pub(super) tag: CollTag,
     pub(super) root: i32,
     /// The call may return.
-    pub(super) returns: AtomicBool,
-    /// A trace is to end.
-    pub(super) ends: AtomicBool,
+    pub(super) may_return: AtomicBool,
+    /// A traced call's guards are to end.
+    pub(super) trace_ends: AtomicBool,
     pub(super) done: AtomicBool,
-    pub(super) has_touched: AtomicBool,
-    pub(super) touched: Mutex<Vec<Touched>>,
-    /// Touches that wait.
-    pub(super) waiting: Mutex<Vec<Touched>>,
+    pub(super) has_faults: AtomicBool,
+    pub(super) new_faults: Mutex<Vec<PageFault>>,
+    /// Page faults whose threads still wait.
+    pub(super) waiting_faults: Mutex<Vec<PageFault>>,
     pub(super) error: Mutex<Option<Error>>,
     pub(super) record: Mutex<Record>,
 }
 
-impl Shared {
-    pub(super) fn take_touched(&self) -> Vec<Touched> {
-        std::mem::take(&mut *lock(&self.touched))
+impl PendingCollective {
+    pub(super) fn take_faults(&self) -> Vec<PageFault> {
+        std::mem::take(&mut *lock(&self.new_faults))
     }
 
-    /// Somebody has touched what `peer` sends.
-    pub(super) fn note_order(&self, peer: u32, at: Instant) {
+    /// The program has touched what `peer` sends.
+    pub(super) fn record_order(&self, peer: u32, at: Instant) {
         lock(&self.record).touched(peer, at);
     }
 
-    /// Pages have been opened: who waited for one of those that are open goes on.
-    pub(super) fn opened(&self, is_open: impl Fn(usize) -> bool) {
-        let mut waiting = lock(&self.waiting);
+    /// Pages have been opened. Threads that waited for those go on.
+    pub(super) fn pages_opened(&self, is_open: impl Fn(usize) -> bool) {
+        let mut waiting = lock(&self.waiting_faults);
         if waiting.is_empty() {
             return;
         }
@@ -72,9 +72,9 @@ impl Shared {
         lock(&self.record).waited += waited;
     }
 
-    /// Does a thread of the program wait for some page?
+    /// Returns whether a thread of the program waits for a page.
     pub(super) fn is_waited_for(&self) -> bool {
-        !lock(&self.waiting).is_empty()
+        !lock(&self.waiting_faults).is_empty()
     }
 
     pub(super) fn fail(&self, error: Option<Error>) {
@@ -83,72 +83,80 @@ impl Shared {
         }
     }
 
-    /// Was a message as it should be?
-    pub(super) fn check(&self, lasting: &Lasting, expected: Option<usize>, ended: &Completion) {
-        let function = lasting.number().function();
-        self.fail(executor::check(lasting.comm(), function, expected, ended));
+    /// Records the error of a message that is not as it should be.
+    pub(super) fn check(&self, bound: &BoundSchedule, expected: Option<usize>, ended: &Completion) {
+        let signature = bound.tag().signature();
+        self.fail(executor::check_message(
+            bound.comm(),
+            signature,
+            expected,
+            ended,
+        ));
     }
 }
 
-impl Owner for Shared {
+impl Owner for PendingCollective {
     fn touched(&self, _guard: &Guard, address: usize) {
         let now = Instant::now();
         lock(&self.record).faults += 1;
-        lock(&self.waiting).push((address, now));
-        lock(&self.touched).push((address, now));
-        self.has_touched.store(true, Ordering::Release);
+        lock(&self.waiting_faults).push((address, now));
+        lock(&self.new_faults).push((address, now));
+        self.has_faults.store(true, Ordering::Release);
         device::wake_progress_thread();
     }
 }
 
 /// A collective has ended in the background. Called with the device.
-pub(super) fn finished(shared: &Arc<Shared>) {
+pub(super) fn finished(shared: &Arc<PendingCollective>) {
     lock(&shared.record).ended = Some(Instant::now());
     shared.done.store(true, Ordering::Release);
 }
 
-/// Waits for all collectives that go on behind their calls. To be called at the beginning of each
-/// call that may touch a buffer or wait.
+/// Waits for all collectives that go on. Each call that may touch a buffer or wait begins with it.
 ///
-/// Errors: that of a collective whose call has returned; it belongs to that collective's
+/// Errors: that of a collective whose call has returned. It belongs to that collective's
 /// communicator.
 #[cold]
-pub fn settle() -> Result<()> {
-    let all: Vec<Arc<Shared>> = lock(&UNDER_WAY).clone();
+pub fn complete_pending() -> Result<()> {
+    let all: Vec<Arc<PendingCollective>> = lock(&COLLECTIVES).clone();
     let mut settling = vec![Duration::ZERO; all.len()];
     for (one, settling) in all.iter().zip(&mut settling) {
         let since = Instant::now();
-        one.ends.store(true, Ordering::Release);
+        one.trace_ends.store(true, Ordering::Release);
         if !one.done.load(Ordering::Acquire) {
-            let story = Story(&one.comm, one.number, one.root);
+            let description = HangDescription {
+                comm: &one.comm,
+                tag: one.tag,
+                root: one.root,
+            };
             let what = WaitingFor {
                 context: one.comm.context,
                 peer: -2,
                 tag: -1,
-                details: Some(&story),
+                details: Some(&description),
             };
             device::wait_until(&what, |_| one.done.load(Ordering::Acquire));
         }
         *settling = since.elapsed();
     }
-    // Before the time until this call is taken of those that went on.
+    // First, so that it does not end the times of the collectives that have just been waited for.
     close_late(false);
     let mut fresh = 0;
     let mut result = Ok(());
-    if let Some(error) = lock(&LATE).take() {
+    if let Some(error) = lock(&LATE_ERROR).take() {
         PENDING.fetch_sub(1, Ordering::Relaxed);
         result = Err(error);
     }
     for (one, settling) in all.iter().zip(settling) {
-        let mut under_way = lock(&UNDER_WAY);
-        let Some(at) = under_way.iter().position(|o| Arc::ptr_eq(o, one)) else {
+        let mut in_flight = lock(&COLLECTIVES);
+        let Some(at) = in_flight.iter().position(|o| Arc::ptr_eq(o, one)) else {
             continue;
         };
-        under_way.swap_remove(at);
+        in_flight.swap_remove(at);
         PENDING.fetch_sub(1, Ordering::Relaxed);
-        drop(under_way);
+        drop(in_flight);
         let record = std::mem::take(&mut *lock(&one.record));
-        fresh += u32::from(site::ended(record, settling));
+        fresh += u32::from(site::call_ended(record, settling));
         if let Some(error) = lock(&one.error).take()
             && result.is_ok()
         {
@@ -161,25 +169,25 @@ pub fn settle() -> Result<()> {
     result
 }
 
-/// Calls whose time until this one is the last that is taken of them. `all`: this one could
-/// overlap, too, and what comes after it is its own.
+/// Ends the times of earlier calls that this call ends. `all`: of all of them, as this call could
+/// overlap, too, and has times of its own.
 pub(super) fn close_late(all: bool) {
-    let (sayings, ended) = site::later(all);
+    let (reports, ended) = site::close_later(all);
     PENDING.fetch_sub(ended, Ordering::Relaxed);
-    say(&sayings);
+    send_reports(&reports);
 }
 
-/// Before a fork whose child could not wait for its data.
-pub(super) fn settle_for_fork() {
+/// Completes what goes on before a fork: the child could not wait for its data.
+pub(super) fn complete_before_fork() {
     if is_pending()
-        && let Err(error) = settle()
+        && let Err(error) = complete_pending()
     {
         // The next call raises it.
-        if lock(&LATE).replace(error).is_none() {
+        if lock(&LATE_ERROR).replace(error).is_none() {
             PENDING.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// When an operation was touched first.
-pub(super) type Touched = (usize, Instant);
+/// A touched address, and when it was touched.
+pub(super) type PageFault = (usize, Instant);

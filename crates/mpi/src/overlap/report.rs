@@ -6,11 +6,11 @@ use ferry_schedule::Kind;
 use std::fmt::Write;
 
 /// FERRY_OVERLAP_FILE without a value, in a trace run.
-const FILE: &str = "ferry-overlap.trace";
+const DEFAULT_FILE: &str = "ferry-overlap.trace";
 /// The first line of such a file.
-const HEAD: &str = "ferry overlap orders 1";
+const FILE_HEADER: &str = "ferry overlap orders 1";
 /// Longest file that is read, bytes.
-const LONGEST: u64 = 16 << 20;
+const FILE_MAX_BYTES: u64 = 16 << 20;
 
 /// A line for each site.
 pub(super) fn lines(without: Option<&str>) -> Vec<String> {
@@ -22,7 +22,7 @@ pub(super) fn lines(without: Option<&str>) -> Vec<String> {
     }
     site::with_all(|sites| {
         for s in sites {
-            let place = s.key.places.first().map_or("?", String::as_str);
+            let place = s.key.frames.first().map_or("?", String::as_str);
             let mut line = format!(
                 "overlap: {} at {place}: {} calls, {} overlapped, {} bytes, {:.3} s hidden, {} faults",
                 s.key.kind.name(),
@@ -57,8 +57,8 @@ fn file(rank: u32) -> Option<String> {
 ///
 /// Errors: the file cannot be written.
 pub(super) fn write_orders(rank: u32) -> Result<()> {
-    let file = file(rank).unwrap_or(format!("{FILE}.{rank}"));
-    let mut text = format!("{HEAD}\n");
+    let file = file(rank).unwrap_or(format!("{DEFAULT_FILE}.{rank}"));
+    let mut text = format!("{FILE_HEADER}\n");
     site::with_all(|sites| {
         for s in sites.iter().filter(|s| !s.order.is_empty()) {
             let order: Vec<String> = s.order.iter().map(u32::to_string).collect();
@@ -67,7 +67,7 @@ pub(super) fn write_orders(rank: u32) -> Result<()> {
                 "{} {} {} {}",
                 s.key.kind.name(),
                 s.key.class,
-                s.key.places.join(";"),
+                s.key.frames.join(";"),
                 order.join(",")
             );
         }
@@ -91,8 +91,8 @@ pub(super) fn read_orders(rank: u32) -> Result<()> {
         return Ok(());
     };
     let wrong = |what: String| err!(Other, "FERRY_OVERLAP_FILE: {file} {what}");
-    if about.len() > LONGEST {
-        return Err(wrong(format!("has more than {LONGEST} bytes")));
+    if about.len() > FILE_MAX_BYTES {
+        return Err(wrong(format!("has more than {FILE_MAX_BYTES} bytes")));
     }
     let bytes = std::fs::read(&file).map_err(|e| wrong(format!("cannot be read: {e}")))?;
     let orders = parse(&String::from_utf8_lossy(&bytes)).map_err(|line| {
@@ -100,14 +100,14 @@ pub(super) fn read_orders(rank: u32) -> Result<()> {
             "is no trace of overlap: line {line} makes no sense"
         ))
     })?;
-    site::know(orders);
+    site::set_recorded_orders(orders);
     Ok(())
 }
 
 /// `Err`: the number of the line that makes no sense.
 fn parse(text: &str) -> std::result::Result<Vec<(Key, Vec<u32>)>, usize> {
     let mut lines = text.lines().enumerate();
-    if lines.next().map(|l| l.1) != Some(HEAD) {
+    if lines.next().map(|l| l.1) != Some(FILE_HEADER) {
         return Err(1);
     }
     lines.map(|(at, line)| entry(line).ok_or(at + 1)).collect()
@@ -115,14 +115,14 @@ fn parse(text: &str) -> std::result::Result<Vec<(Key, Vec<u32>)>, usize> {
 
 fn entry(line: &str) -> Option<(Key, Vec<u32>)> {
     let words: Vec<&str> = line.split(' ').collect();
-    let [kind, class, places, order] = words[..] else {
+    let [kind, class, frames, order] = words[..] else {
         return None;
     };
     let kind = Kind::ALL.into_iter().find(|k| k.name() == kind)?;
-    let places: Vec<String> = places.split(';').map(str::to_owned).collect();
+    let frames: Vec<String> = frames.split(';').map(str::to_owned).collect();
     let order: Option<Vec<u32>> = order.split(',').map(|n| n.parse().ok()).collect();
     let key = Key {
-        places,
+        frames,
         kind,
         class: class.parse().ok()?,
     };
@@ -136,12 +136,15 @@ mod tests {
 
     #[test]
     fn orders_are_read_back() {
-        let text = format!("{HEAD}\nalltoall 20 prog:main+0x10;libc.so+0x5 2,0,1\n");
+        let text = format!("{FILE_HEADER}\nalltoall 20 prog:main+0x10;libc.so+0x5 2,0,1\n");
         let orders = parse(&text).unwrap();
         assert_eq!(orders[0].1, [2, 0, 1]);
         assert_eq!((orders[0].0.kind, orders[0].0.class), (Kind::Alltoall, 20));
         assert_eq!(parse("something else"), Err(1));
-        assert_eq!(parse(&format!("{HEAD}\nalltoall 20 x 2,y\n")), Err(2));
+        assert_eq!(
+            parse(&format!("{FILE_HEADER}\nalltoall 20 x 2,y\n")),
+            Err(2)
+        );
     }
 
     proptest! {
@@ -149,7 +152,7 @@ mod tests {
         fn fuzz_any_text_is_read_or_refused(lines in prop::collection::vec("(alltoall|bcast|[a-z]{0,4}) ?[0-9]{0,12} ?[!-~]{0,9} ?[0-9,]{0,20}", 0..6), head: bool) {
             let mut text = lines.join("\n");
             if head {
-                text = format!("{HEAD}\n{text}");
+                text = format!("{FILE_HEADER}\n{text}");
             }
             let _ = parse(&text);
         }

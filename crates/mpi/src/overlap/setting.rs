@@ -1,7 +1,7 @@
-//! What the user asks for: FERRY_OVERLAP and its kin.
+//! The settings of transparent overlap: FERRY_OVERLAP and its kin.
 
 use super::lock::lock;
-use super::pending::{close_late, settle, settle_for_fork};
+use super::pending::{close_late, complete_before_fork, complete_pending};
 use super::{report, site};
 use crate::{Comm, Result, device, err, process};
 use ferry_pageguard::{Kind, available};
@@ -18,7 +18,7 @@ pub enum Mode {
     Off,
     /// Where it has been found to pay.
     On,
-    /// Never, but who touches what in which order is noted.
+    /// Never, but the order in which data are touched is recorded.
     Trace,
     /// Always when it is possible; for tests.
     Always,
@@ -34,15 +34,15 @@ const MODES: [(&str, Mode); 5] = [
     ("comm", Mode::Comm),
 ];
 
-/// Bytes that a call must move so that returning early can pay.
-const LEAST: i64 = 64 * 1024;
+/// Fewest bytes that a call must move so that returning early can pay (FERRY_OVERLAP_MIN).
+const OVERLAP_MIN_BYTES: i64 = 64 * 1024;
 
 static MODE: AtomicU8 = AtomicU8::new(0);
 /// 0: none; 1: moves; 2: mprotect.
 static GUARD: AtomicU8 = AtomicU8::new(0);
-static LEAST_SET: AtomicI64 = AtomicI64::new(0);
-/// Why there are no guards.
-static WITHOUT: Mutex<Option<String>> = Mutex::new(None);
+static MIN_BYTES_SET: AtomicI64 = AtomicI64::new(0);
+/// Why memory cannot be guarded.
+static NO_GUARD_REASON: Mutex<Option<String>> = Mutex::new(None);
 
 impl Mode {
     /// FERRY_OVERLAP.
@@ -71,9 +71,9 @@ fn chosen<T: Copy>(name: &str, values: &[(&str, T)], otherwise: T) -> Result<T> 
     }
 }
 
-/// Should the library keep its memory apart from the program's heap? It must where guards may be
-/// used. Allocates nothing.
-pub fn own_memory() -> bool {
+/// Returns whether the library must keep its memory apart from the program's heap: where guards may
+/// be used. Allocates nothing.
+pub fn separates_memory() -> bool {
     // SAFETY: the name ends with 0; the environment is not changed meanwhile, as the standard
     // demands of programs.
     let value = unsafe { libc::getenv(c"FERRY_OVERLAP".as_ptr()) };
@@ -91,8 +91,8 @@ pub(super) fn mode() -> Mode {
     MODES[MODE.load(Relaxed) as usize].1
 }
 
-/// The means to guard memory, if there is one.
-pub(super) fn guard() -> Option<Kind> {
+/// How memory is guarded, if it can be.
+pub(super) fn guard_kind() -> Option<Kind> {
     match GUARD.load(Relaxed) {
         1 => Some(Kind::Move),
         2 => Some(Kind::Protect),
@@ -100,34 +100,33 @@ pub(super) fn guard() -> Option<Kind> {
     }
 }
 
-/// The least bytes that a call must move.
-pub(super) fn least(mode: Mode) -> i64 {
-    match LEAST_SET.load(Relaxed) {
+/// The fewest bytes that a call must move.
+pub(super) fn min_bytes(mode: Mode) -> i64 {
+    match MIN_BYTES_SET.load(Relaxed) {
         0 if mode == Mode::Always => ferry_pageguard::PAGE as i64,
-        0 => LEAST,
+        0 => OVERLAP_MIN_BYTES,
         set => set,
     }
 }
 
-/// Is it wanted on this communicator, and not known to be in vain there?
-pub(super) fn wanted(comm: &Comm, mode: Mode) -> bool {
-    match (comm.plans.overlap(), mode) {
+/// Returns whether overlap is wanted on this communicator and can help there.
+pub(super) fn is_wanted(comm: &Comm, mode: Mode) -> bool {
+    match (comm.coll.overlap(), mode) {
         (Some(false), _) | (None, Mode::Comm) => false,
         (_, Mode::Always | Mode::Trace) => true,
-        _ => *comm.plans.has_room.get_or_init(|| has_room(comm)),
+        _ => *comm.coll.overlap_can_help.get_or_init(|| can_help(comm)),
     }
 }
 
-/// Ranks that share a core at most, where overlap is tried over a network: with more it has not
-/// been measured.
-const SHARING: usize = 2;
+/// Most ranks that share a core where overlap is tried over a network. More were not measured.
+const RANKS_PER_CORE_MAX: usize = 2;
 
-/// Is there anything that goes on by itself while the ranks compute: a core that no rank has, or a
-/// network? On one node a rank computes while another one, on its core, waits.
-fn has_room(comm: &Comm) -> bool {
+/// Returns whether messages can go on while the ranks compute: there is a core without a rank, or a
+/// network. On one node without a free core, a rank computes only while another one waits.
+fn can_help(comm: &Comm) -> bool {
     let rank_info = &process::process().rank_info;
     let (cores, ranks) = (rank_info.cores as usize, rank_info.local_ranks.len());
-    if cores > ranks || cores * SHARING < ranks {
+    if cores > ranks || cores * RANKS_PER_CORE_MAX < ranks {
         return cores > ranks;
     }
     let mut d = device::device();
@@ -147,24 +146,24 @@ pub fn start() -> Result<()> {
     }
 }
 
-/// Somebody has begun late, or tried to, or the environment forbids it; and who is about to.
-static LATE: AtomicBool = AtomicBool::new(false);
-static BEGINNING_LATE: Mutex<()> = Mutex::new(());
+/// Whether overlap was started late, or it is known that it cannot be.
+static LATE_START_DECIDED: AtomicBool = AtomicBool::new(false);
+static STARTING_LATE: Mutex<()> = Mutex::new(());
 
 /// A communicator's info wants overlap: prepares for it where the environment has said nothing.
 /// Returns the mode that is in force then. To be called at the beginning of a call, without the
 /// device.
 #[cold]
-pub(super) fn begin_late() -> Mode {
-    if LATE.load(Acquire) {
+pub(super) fn start_late() -> Mode {
+    if LATE_START_DECIDED.load(Acquire) {
         return mode();
     }
-    let _one = lock(&BEGINNING_LATE);
+    let _one = lock(&STARTING_LATE);
     let said = || std::env::var("FERRY_OVERLAP").is_ok_and(|v| !v.trim().is_empty());
-    if mode() == Mode::Off && !LATE.load(Relaxed) && !said() {
+    if mode() == Mode::Off && !LATE_START_DECIDED.load(Relaxed) && !said() {
         try_late();
     }
-    LATE.store(true, Release);
+    LATE_START_DECIDED.store(true, Release);
     mode()
 }
 
@@ -178,7 +177,7 @@ fn try_late() {
     let begun = device::start_progress_thread().map_err(|e| e.to_string());
     let begun = begun.and_then(|()| prepare(Mode::Comm).map_err(|e| e.text().to_owned()));
     if let Err(why) = begun {
-        *lock(&WITHOUT) = Some(why);
+        *lock(&NO_GUARD_REASON) = Some(why);
     }
 }
 
@@ -202,7 +201,7 @@ fn prepare(mode: Mode) -> Result<()> {
                 "FERRY_OVERLAP_MIN is {text:?}, but has to be a number of bytes"
             )
         })?;
-        LEAST_SET.store(bytes, Relaxed);
+        MIN_BYTES_SET.store(bytes, Relaxed);
     }
     let kind = asked.unwrap_or(Kind::Move);
     let number = match (off, available(kind)) {
@@ -215,12 +214,12 @@ fn prepare(mode: Mode) -> Result<()> {
             ));
         }
         (_, Err(e)) => {
-            *lock(&WITHOUT) = Some(e.to_string());
+            *lock(&NO_GUARD_REASON) = Some(e.to_string());
             0
         }
     };
     GUARD.store(number, Relaxed);
-    ferry_pageguard::settle_before_fork(settle_for_fork)
+    ferry_pageguard::settle_before_fork(complete_before_fork)
         .map_err(|e| err!(Other, "overlap cannot be prepared: {e}"))?;
     if mode != Mode::Trace {
         report::read_orders(process::process().me)?;
@@ -241,14 +240,14 @@ pub fn stop(say: &mut dyn FnMut(&str)) -> Result<()> {
     if mode == Mode::Off {
         return Ok(());
     }
-    let _ = settle();
+    let _ = complete_pending();
     close_late(true);
-    LATE.store(false, Release);
+    LATE_START_DECIDED.store(false, Release);
     MODE.store(0, Relaxed);
     GUARD.store(0, Relaxed);
     ferry_pageguard::stop();
     if std::env::var("FERRY_OVERLAP_REPORT").is_ok_and(|v| !matches!(v.trim(), "" | "0")) {
-        let without = lock(&WITHOUT).clone();
+        let without = lock(&NO_GUARD_REASON).clone();
         for line in report::lines(without.as_deref()) {
             say(&line);
         }
@@ -258,6 +257,6 @@ pub fn stop(say: &mut dyn FnMut(&str)) -> Result<()> {
     } else {
         Ok(())
     };
-    site::forget();
+    site::clear();
     result
 }

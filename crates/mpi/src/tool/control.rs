@@ -1,7 +1,7 @@
 //! Control variables: each FERRY_ setting that the library reads (MPI 5.0 §15.3.6).
 
 use super::{Enumeration, Group, Result, Trouble, Type, Value, Verbosity, index_of};
-use crate::coll::{Kind, of_process, setting};
+use crate::coll::{Kind, process_setting, variable_name};
 use crate::{Comm, device};
 use std::sync::OnceLock;
 
@@ -157,7 +157,7 @@ impl Control {
                 },
             ];
             all.extend(Kind::ALL.map(|kind| Control {
-                name: setting(kind),
+                name: variable_name(kind),
                 description: format!(
                     "the algorithm of {} on this communicator: auto, messages (no board in shared \
                      memory), or its name",
@@ -225,8 +225,8 @@ impl Control {
             }),
             What::Algorithm(kind) => {
                 let comm = comm.ok_or(Trouble::InvalidHandle)?;
-                let own = comm.plans.wishes.get(kind);
-                Value::Int(Enumeration(kind).value(own.unwrap_or_else(|| of_process(kind))))
+                let own = comm.coll.settings.get(kind);
+                Value::Int(Enumeration(kind).value(own.unwrap_or_else(|| process_setting(kind))))
             }
             What::Environment(name) => Value::Text(std::env::var(name).unwrap_or_default()),
         })
@@ -244,7 +244,7 @@ impl Control {
             (What::Algorithm(kind), Value::Int(n)) => {
                 let wish = Enumeration(kind).wish(n).ok_or(Trouble::Invalid)?;
                 let comm = comm.ok_or(Trouble::InvalidHandle)?;
-                comm.plans.wishes.set(kind, wish);
+                comm.coll.settings.set(kind, wish);
             }
             (What::Environment(_), _) => return Err(Trouble::SetNever),
             _ => return Err(Trouble::Invalid),

@@ -16,7 +16,7 @@ pub use event::{
 pub use group::Group;
 pub use performance::{Class, Performance, PerformanceHandle, Session};
 
-use crate::coll::{Kind, Wish};
+use crate::coll::{AlgorithmSetting, Kind};
 use crate::device;
 use crate::process::{self, ThreadLevel};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -138,7 +138,7 @@ impl Enumeration {
 
     /// How many names it has.
     pub fn len(self) -> usize {
-        Wish::all(self.0).count()
+        AlgorithmSetting::all(self.0).count()
     }
 
     /// It has no names.
@@ -148,15 +148,19 @@ impl Enumeration {
 
     /// The `at`-th name, which stands for the value `at`.
     pub fn item(self, at: usize) -> Option<&'static str> {
-        Wish::all(self.0).nth(at).map(Wish::name)
+        AlgorithmSetting::all(self.0)
+            .nth(at)
+            .map(AlgorithmSetting::name)
     }
 
-    fn wish(self, value: i32) -> Option<Wish> {
-        Wish::all(self.0).nth(usize::try_from(value).ok()?)
+    fn wish(self, value: i32) -> Option<AlgorithmSetting> {
+        AlgorithmSetting::all(self.0).nth(usize::try_from(value).ok()?)
     }
 
-    fn value(self, wish: Wish) -> i32 {
-        Wish::all(self.0).position(|w| w == wish).unwrap_or(0) as i32
+    fn value(self, wish: AlgorithmSetting) -> i32 {
+        AlgorithmSetting::all(self.0)
+            .position(|w| w == wish)
+            .unwrap_or(0) as i32
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::{Group, Result, Trouble, Type, Value, Verbosity, device_counts, index_of};
 use crate::Comm;
-use crate::coll::{Algorithm, TALLY};
+use crate::coll::{Algorithm, COUNTERS};
 use crate::device::{self, TRANSPORT_NAMES};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -326,8 +326,8 @@ impl Performance {
             What::Sleeps => c.sleeps.value(),
             What::Yields => c.yields.value(),
             What::CommCollectives => comm.map_or(0, |c| c.collectives.load(Ordering::Relaxed)),
-            What::Board => TALLY.board.value(),
-            What::By(algorithm) => TALLY.of(algorithm).value(),
+            What::Board => COUNTERS.board.value(),
+            What::By(algorithm) => COUNTERS.of(algorithm).value(),
         }
     }
 

@@ -1,15 +1,15 @@
-//! A collective in the background: its run, with all that it needs, and its end, in one piece of
-//! memory that its request and the device share.
+//! A collective in the background: one allocation with its run, all that the run needs, and its
+//! outcome. Its request and the device share it.
 //!
-//! The device advances it under its lock, in the program's threads or in the progress thread. What
-//! it uses (communicator, datatypes, schedule) is let go of by the program, when it has done with
-//! the request: so a thread of the library's never has the last word on these, and the counts of
-//! their users stay in the cache of the program's core.
+//! The device advances it under its lock, in the program's threads or in the progress thread. The
+//! program's thread drops what it uses (communicator, datatypes, schedule) when it is done with the
+//! request. So a thread of the library's never frees these objects, and their reference counts stay
+//! in the cache of the program's core.
 
 use super::Binding;
-use super::lasting::Lasting;
-use super::run::{LONG, Labour, Run, Stand, bytes, takes_long};
-use super::tag::Number;
+use super::bound_schedule::BoundSchedule;
+use super::run::{INLINE_WORK_MAX_BYTES, Run, RunState, WorkPolicy, bytes, takes_long};
+use super::tag::CollTag;
 use crate::Result;
 use crate::device::{Background, Device};
 use crate::request::{Flag, Outcome, Work};
@@ -18,70 +18,74 @@ use std::cell::UnsafeCell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// What is run.
-pub(crate) enum What {
+/// The schedule that is run.
+pub(super) enum Bound {
     /// Once (MPI_I…).
-    Once(Lasting),
-    /// One run of a persistent collective.
-    Again(Arc<Lasting>),
+    Once(BoundSchedule),
+    /// One start of a persistent collective.
+    Persistent(Arc<BoundSchedule>),
 }
 
-impl Deref for What {
-    type Target = Lasting;
-    fn deref(&self) -> &Lasting {
+impl Deref for Bound {
+    type Target = BoundSchedule;
+    fn deref(&self) -> &BoundSchedule {
         match self {
-            What::Once(what) => what,
-            What::Again(what) => what,
+            Bound::Once(what) => what,
+            Bound::Persistent(what) => what,
         }
     }
 }
 
 /// A collective that has been started.
-pub(crate) struct Started {
+pub(crate) struct BackgroundRun {
     pub(crate) flag: Flag,
     /// `None` once the program has done with it.
     inner: UnsafeCell<Option<Inner>>,
 }
 
 struct Inner {
-    what: What,
+    what: Bound,
     run: Run,
-    /// From this step on nothing is sent any more, and no step takes long.
-    last: usize,
+    /// The first step from which on nothing is sent and no step takes long.
+    urgent_until: usize,
 }
 
 // SAFETY: until the flag is set `inner` is reached only with exclusive use of the device
 // (`advance`, `is_urgent`), from then on only by the program, which completes or frees a request once
 // (`release`), or starts it again when that request is its alone (`renew`). The buffers are the
 // program's, lent to the operation.
-unsafe impl Send for Started {}
+unsafe impl Send for BackgroundRun {}
 // SAFETY: as above.
-unsafe impl Sync for Started {}
+unsafe impl Sync for BackgroundRun {}
 
-impl Started {
-    pub(crate) fn new(what: What) -> Arc<Started> {
+impl BackgroundRun {
+    pub(crate) fn new(what: Bound) -> Arc<BackgroundRun> {
         let (s, b) = (&what.schedule, what.binding());
         let is_urgent = |step: &Step| match *step {
             Step::Send { .. } => true,
             Step::Reduce { into, .. } => takes_long(&b, step, into),
-            Step::Copy { into, .. } => bytes(&b, into) as i64 > LONG,
+            Step::Copy { into, .. } => bytes(&b, into) as i64 > INLINE_WORK_MAX_BYTES,
             Step::Recv { .. } | Step::Await { .. } => false,
         };
-        let last = s.steps.iter().rposition(is_urgent).map_or(0, |at| at + 1);
-        let run = Run::new(s, &b, what.number());
-        let inner = UnsafeCell::new(Some(Inner { what, run, last }));
-        Arc::new(Started {
+        let urgent_until = s.steps.iter().rposition(is_urgent).map_or(0, |at| at + 1);
+        let run = Run::new(s, &b, what.tag());
+        let inner = UnsafeCell::new(Some(Inner {
+            what,
+            run,
+            urgent_until,
+        }));
+        Arc::new(BackgroundRun {
             flag: Flag::default(),
             inner,
         })
     }
 
-    /// There was nothing to do.
-    pub(crate) fn end_at_once(&self) {
+    /// Completes it: its schedule has no steps.
+    pub(crate) fn complete(&self) {
         self.flag.set(Ok(()));
     }
 
-    /// What is within, if it has ended.
+    /// What it uses, if it has ended.
     ///
     /// # Safety
     /// The caller is alone with it but for the device.
@@ -94,28 +98,28 @@ impl Started {
             .then(|| unsafe { &mut *self.inner.get() })
     }
 
-    /// It is to be done once more, with these buffers, which are like those before but for their
-    /// addresses. It has ended well, and the program has done with its request.
-    pub(crate) fn renew(&self, b: &Binding<'_>, number: Number) {
+    /// Prepares another run with these buffers, which differ from the last ones in their addresses
+    /// only. The last run must have ended without error, and its request be complete.
+    pub(super) fn restart(&self, b: &Binding<'_>, tag: CollTag) {
         debug_assert!(self.flag.has_ended_well());
         // SAFETY: the program starts it in one thread: it is the communicator's list that calls
         // this, under its lock, for a request that nobody else knows.
         if let Some(Some(Inner { what, run, .. })) = unsafe { self.ended() } {
-            if let What::Once(what) = what {
-                what.renew(b, number);
+            if let Bound::Once(what) = what {
+                what.rebind(b, tag);
             }
-            run.renew(number);
+            run.reset(tag);
         }
         self.flag.clear();
     }
 }
 
-impl Background for Started {
+impl Background for BackgroundRun {
     fn is_urgent(&self, _exclusive: &Device) -> bool {
         // SAFETY: the device is the caller's, and the run has not ended: the device asks of nothing
         // else.
         let inner = unsafe { &*self.inner.get() };
-        inner.as_ref().is_some_and(|i| i.run.at < i.last)
+        inner.as_ref().is_some_and(|i| i.run.at < i.urgent_until)
     }
 
     fn advance(&self, d: &mut Device) -> bool {
@@ -127,10 +131,12 @@ impl Background for Started {
         let b: Binding<'_> = what.binding();
         // SAFETY: whoever started this keeps the buffers for it; the run stays where it is, behind
         // an Arc.
-        if unsafe { run.advance(&what.schedule, &b, d, Labour::Thread) } != Stand::Done {
+        if unsafe { run.advance(&what.schedule, &b, d, WorkPolicy::ProgressThread) }
+            != RunState::Done
+        {
             return false;
         }
-        let result = run.error().map_or(Ok(()), Err);
+        let result = run.take_error().map_or(Ok(()), Err);
         d.notify_sleepers();
         // From here on all that is within is the program's.
         self.flag.set(result);
@@ -138,7 +144,7 @@ impl Background for Started {
     }
 }
 
-impl Work for Started {
+impl Work for BackgroundRun {
     fn is_done(&self, d: &mut Device) -> bool {
         self.flag.is_done(d)
     }
@@ -152,7 +158,10 @@ impl Work for Started {
         // SAFETY: only the program calls this, as for `release`.
         let inner = unsafe { self.ended() };
         // What is done once may be done again: its request lets go of it.
-        if inner.is_some_and(|i| i.as_ref().is_some_and(|i| matches!(i.what, What::Again(_)))) {
+        if inner.is_some_and(|i| {
+            i.as_ref()
+                .is_some_and(|i| matches!(i.what, Bound::Persistent(_)))
+        }) {
             self.release();
         }
         Ok(())

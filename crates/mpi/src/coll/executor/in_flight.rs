@@ -1,24 +1,25 @@
-//! What of a run is under way, first ones first.
+//! A queue of the messages in flight, with room for a few that needs no allocation.
 
 use std::collections::VecDeque;
 
-/// So many need no memory of their own: most schedules have no more at a time.
-const FEW: usize = 4;
+/// Entries without an allocation. Most algorithms have two messages in flight at a time, ring and
+/// pairwise exchange included.
+const INLINE_CAPACITY: usize = 4;
 
-/// A queue.
-pub(crate) struct UnderWay<T> {
-    /// The first ones, from place `at` on, round.
-    few: [Option<T>; FEW],
+/// A first-in, first-out queue.
+pub(crate) struct InFlight<T> {
+    /// The first entries: a ring that begins at `at`.
+    inline: [Option<T>; INLINE_CAPACITY],
     at: usize,
     len: usize,
-    /// Those behind them.
+    /// The entries behind them.
     more: VecDeque<T>,
 }
 
-impl<T> Default for UnderWay<T> {
-    fn default() -> UnderWay<T> {
-        UnderWay {
-            few: std::array::from_fn(|_| None),
+impl<T> Default for InFlight<T> {
+    fn default() -> InFlight<T> {
+        InFlight {
+            inline: std::array::from_fn(|_| None),
             at: 0,
             len: 0,
             more: VecDeque::new(),
@@ -26,20 +27,20 @@ impl<T> Default for UnderWay<T> {
     }
 }
 
-impl<T> UnderWay<T> {
+impl<T> InFlight<T> {
     #[inline]
     pub fn push_back(&mut self, one: T) {
-        if self.len == FEW || !self.more.is_empty() {
+        if self.len == INLINE_CAPACITY || !self.more.is_empty() {
             return self.more.push_back(one);
         }
-        self.few[(self.at + self.len) % FEW] = Some(one);
+        self.inline[(self.at + self.len) % INLINE_CAPACITY] = Some(one);
         self.len += 1;
     }
 
     #[inline]
     pub fn front(&self) -> Option<&T> {
         if self.len > 0 {
-            self.few[self.at].as_ref()
+            self.inline[self.at].as_ref()
         } else {
             self.more.front()
         }
@@ -48,15 +49,16 @@ impl<T> UnderWay<T> {
     #[inline]
     pub fn pop_front(&mut self) {
         if self.len > 0 {
-            (self.at, self.len) = ((self.at + 1) % FEW, self.len - 1);
+            (self.at, self.len) = ((self.at + 1) % INLINE_CAPACITY, self.len - 1);
         } else {
             self.more.pop_front();
         }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        let few = (0..self.len).filter_map(|i| self.few[(self.at + i) % FEW].as_ref());
-        few.chain(&self.more)
+        let inline =
+            (0..self.len).filter_map(|i| self.inline[(self.at + i) % INLINE_CAPACITY].as_ref());
+        inline.chain(&self.more)
     }
 }
 
@@ -66,7 +68,7 @@ mod tests {
 
     #[test]
     fn first_in_first_out() {
-        let mut queue = UnderWay::default();
+        let mut queue = InFlight::default();
         let (mut into, mut out) = (0, 0);
         for round in 0..200u32 {
             for _ in 0..round % 7 {

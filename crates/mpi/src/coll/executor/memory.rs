@@ -1,6 +1,6 @@
 //! From a schedule's symbolic pieces to memory.
 
-use super::room::Room;
+use super::tmp_buffer::TmpBuffer;
 use super::view::View;
 use crate::device::{Layout, Sink, Source};
 use crate::{Datatype, buffer};
@@ -21,11 +21,11 @@ pub(crate) enum Memory<'a> {
     },
 }
 
-/// The buffers of a call with the schedule's room.
-pub(crate) struct Places<'a> {
+/// The buffers of a call, in which a schedule's pieces lie.
+pub(crate) struct Buffers<'a> {
     pub(crate) send: View<'a>,
     pub(crate) recv: View<'a>,
-    /// The type of the room's elements; `None`: bytes.
+    /// The type of the temporary buffer's elements; `None`: bytes.
     pub(crate) element: Option<&'a Arc<Datatype>>,
 }
 
@@ -51,10 +51,10 @@ fn elements<'a>(address: *mut u8, at: i64, count: i64, datatype: &'a Arc<Datatyp
     }
 }
 
-impl<'a> Places<'a> {
+impl<'a> Buffers<'a> {
     /// Where a piece is.
     #[inline]
-    pub(crate) fn find(&self, p: Piece, room: &mut Room) -> Memory<'a> {
+    pub(crate) fn locate(&self, p: Piece, tmp: &mut TmpBuffer) -> Memory<'a> {
         let none = Memory::Run {
             address: std::ptr::null_mut(),
             len: 0,
@@ -66,10 +66,10 @@ impl<'a> Places<'a> {
             Region::Tmp => {
                 return match self.element {
                     None => Memory::Run {
-                        address: room.address().wrapping_offset(p.at as isize),
+                        address: tmp.address().wrapping_offset(p.at as isize),
                         len: p.count as usize,
                     },
-                    Some(t) => elements(room.address(), p.at, p.count, t),
+                    Some(t) => elements(tmp.address(), p.at, p.count, t),
                 };
             }
         };
@@ -111,9 +111,9 @@ impl<'a> Places<'a> {
 
     /// Where the elements of a reduction's operand begin, and their number.
     #[inline]
-    pub(crate) fn operand(&self, p: Piece, room: &mut Room) -> (*mut u8, i64) {
+    pub(crate) fn operand(&self, p: Piece, tmp: &mut TmpBuffer) -> (*mut u8, i64) {
         let address = match (p.region, self.element) {
-            (Region::Tmp, Some(t)) => offset(room.address(), p.at, t),
+            (Region::Tmp, Some(t)) => offset(tmp.address(), p.at, t),
             _ => match if p.region == Region::Send {
                 self.send
             } else {
@@ -130,17 +130,17 @@ impl<'a> Places<'a> {
 }
 
 /// Part of a scattered buffer.
-struct Part {
+struct ScatteredPart {
     address: *mut u8,
     count: i64,
     datatype: Arc<Datatype>,
     skip: u64,
 }
 
-// SAFETY: the address is the user's or the schedule's room, in use until the operation completes.
-unsafe impl Send for Part {}
+// SAFETY: the address is the user's or the temporary buffer, in use until the operation completes.
+unsafe impl Send for ScatteredPart {}
 
-impl Layout for Part {
+impl Layout for ScatteredPart {
     unsafe fn pack(&self, offset: u64, out: &mut [u8]) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -161,8 +161,8 @@ impl Layout for Part {
     }
 }
 
-/// Bytes moved at a time between two scattered buffers.
-const BOUNCE: usize = 32 * 1024;
+/// Bytes moved at a time between two scattered buffers: fits the first-level data cache.
+const BOUNCE_BYTES: usize = 32 * 1024;
 
 impl Memory<'_> {
     /// Packed bytes.
@@ -184,7 +184,7 @@ impl Memory<'_> {
                 skip,
                 len,
             } => Source::Layout {
-                view: Box::new(Part {
+                view: Box::new(ScatteredPart {
                     address,
                     count,
                     datatype: datatype.clone(),
@@ -209,7 +209,7 @@ impl Memory<'_> {
                 skip,
                 len,
             } => Sink::Layout {
-                view: Box::new(Part {
+                view: Box::new(ScatteredPart {
                     address,
                     count,
                     datatype: datatype.clone(),
@@ -243,9 +243,9 @@ impl Memory<'_> {
         }
     }
 
-    /// Copies this piece to `into`, as many bytes as both have, of which `done` have been copied
-    /// before: `most` of them if both are runs that lie apart, otherwise all. Returns how many
-    /// have been copied by then.
+    /// Goes on with a copy to `into`, of as many bytes as both have, `done` of them copied before.
+    /// Copies `most` bytes if both are runs that do not overlap, otherwise the rest. Returns how
+    /// many have been copied then.
     ///
     /// # Safety
     /// The one must be readable, the other writable.
@@ -317,10 +317,10 @@ impl Memory<'_> {
                     ..
                 },
             ) => {
-                let mut bounce = vec![0u8; len.min(BOUNCE)];
+                let mut bounce = vec![0u8; len.min(BOUNCE_BYTES)];
                 let mut done = 0;
                 while done < len {
-                    let piece = &mut bounce[..(len - done).min(BOUNCE)];
+                    let piece = &mut bounce[..(len - done).min(BOUNCE_BYTES)];
                     // SAFETY: the caller's promise.
                     unsafe {
                         self.read(done, piece);

@@ -1,6 +1,7 @@
-//! A collective's messages: to and from whom, by which key, and whether one is as it should be.
+//! A collective's messages: peer and key of each, and whether one is as it should be.
 
-use super::tag::{self, Function, Number};
+use super::signature::Signature;
+use super::tag::{CollTag, any_signature, signature_of};
 use crate::device::{self, Key, Pattern};
 use crate::{Comm, Error, err};
 use ferry_schedule::Peer;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 
 /// The peer's process, and the key of a message to it (or from it).
 #[inline]
-pub(super) fn address(comm: &Comm, number: Number, peer: Peer, sending: bool) -> (u32, Key) {
+pub(super) fn key_for(comm: &Comm, tag: CollTag, peer: Peer, sending: bool) -> (u32, Key) {
     match (peer, &comm.local) {
         (Peer::Local(r), Some(local)) => {
             let source = if sending { local.rank() } else { r };
@@ -17,7 +18,7 @@ pub(super) fn address(comm: &Comm, number: Number, peer: Peer, sending: bool) ->
                 Key {
                     context: local.context.collective(),
                     source,
-                    tag: number.local_tag(),
+                    tag: tag.local_tag(),
                 },
             )
         }
@@ -28,7 +29,7 @@ pub(super) fn address(comm: &Comm, number: Number, peer: Peer, sending: bool) ->
                 Key {
                     context: comm.context.collective(),
                     source,
-                    tag: number.tag(),
+                    tag: tag.tag(),
                 },
             )
         }
@@ -37,61 +38,69 @@ pub(super) fn address(comm: &Comm, number: Number, peer: Peer, sending: bool) ->
 
 /// The peer's process, and what a receive of a message from it asks for.
 #[inline]
-pub(super) fn incoming(comm: &Comm, number: Number, peer: Peer) -> (u32, Pattern) {
-    let (process, key) = address(comm, number, peer, false);
+pub(super) fn pattern_for(comm: &Comm, tag: CollTag, peer: Peer) -> (u32, Pattern) {
+    let (process, key) = key_for(comm, tag, peer, false);
     let pattern = Pattern {
         context: key.context,
         source: Some(key.source),
-        tag: tag::of_any_function(key.tag),
+        tag: any_signature(key.tag),
     };
     (process, pattern)
 }
 
 /// The peer's process.
-pub(crate) fn process(comm: &Comm, peer: Peer) -> u32 {
+pub(crate) fn process_of(comm: &Comm, peer: Peer) -> u32 {
     match (peer, &comm.local) {
         (Peer::Local(r), Some(local)) => local.peer(r),
         (Peer::Local(r) | Peer::Remote(r), _) => comm.peer(r),
     }
 }
 
-/// Was a message as it should be, of so many bytes if it was received?
+/// The error of a message that did not end as it should. `expected`: the bytes that a receive must
+/// have got; `None` for a send.
 #[inline]
-pub(crate) fn check(
+pub(crate) fn check_message(
     comm: &Arc<Comm>,
-    function: Function,
+    signature: Signature,
     expected: Option<usize>,
     ended: &device::Completion,
 ) -> Option<Error> {
-    let amiss = ended.fault.is_some()
+    let wrong = ended.fault.is_some()
         || expected.is_some_and(|e| {
-            e as u64 != ended.received || Function::of_tag(ended.envelope.tag) != function
+            e as u64 != ended.received || signature_of(ended.envelope.tag) != signature
         });
-    amiss.then(|| fault(comm, function, expected.unwrap_or(0), ended))
+    wrong.then(|| message_error(comm, signature, expected.unwrap_or(0), ended))
 }
 
 #[cold]
-fn fault(
+fn message_error(
     comm: &Arc<Comm>,
-    function: Function,
+    signature: Signature,
     expected: usize,
     ended: &device::Completion,
 ) -> Error {
     let (source, sent) = (ended.envelope.source, ended.envelope.len);
+    let theirs = signature_of(ended.envelope.tag);
     let e = match ended.fault {
         Some(device::Fault::Transport) => Error::new(
             crate::Kind::Other,
             device::last_failure().unwrap_or_else(|| device::Fault::Transport.to_string()),
         ),
-        _ if Function::of_tag(ended.envelope.tag) != function => err!(
-            Other,
-            "rank {source} is in {} where this rank is in {function}: all ranks must call the same collectives in the same order",
-            Function::of_tag(ended.envelope.tag)
-        ),
+        _ if theirs != signature => mismatch(source, theirs, signature, comm.size()),
         _ => err!(
             Truncate,
             "rank {source} sent {sent} bytes in this collective, but {expected} were expected of it: do all ranks give the same root, and counts and datatypes that agree?"
         ),
     };
     e.on(comm)
+}
+
+/// Rank `peer` of a communicator of `size` ranks is in another call than this rank.
+#[cold]
+pub(crate) fn mismatch(peer: u32, theirs: Signature, own: Signature, size: u32) -> Error {
+    let (theirs, own) = (theirs.text(size), own.text(size));
+    err!(
+        Other,
+        "rank {peer} is in {theirs} where this rank is in {own}: all ranks must call the same collectives in the same order"
+    )
 }

@@ -1,27 +1,37 @@
 //! The executor: runs a schedule on the device, at once or in the background.
+//!
+//! ```text
+//! run ─────────┬─ memory ── view, tmp_buffer   where a schedule's pieces are
+//! background ──┤                               a run that its request and the device share
+//! request_cache┘─ message ── tag ── signature  keys of messages, and their check
+//! ```
 
 mod background;
+mod bound_schedule;
+mod counters;
+mod hang_description;
 mod in_flight;
-mod lasting;
 mod memory;
 mod message;
 mod request_cache;
-mod room;
 mod run;
-mod story;
+mod signature;
 mod tag;
-mod tally;
+mod tmp_buffer;
+mod unreceived;
 mod view;
 
-pub(crate) use lasting::Lasting;
-pub(crate) use memory::{Memory, Places};
-pub(crate) use message::{check, process};
-pub(crate) use request_cache::{KeptCollectives, Like};
-pub(crate) use room::Room;
-pub(crate) use run::{Ends, Labour, Run, Stand, run};
-pub(crate) use story::Story;
-pub(crate) use tag::{Form, Function, Number, called};
-pub use tally::{TALLY, Tally};
+pub(crate) use bound_schedule::BoundSchedule;
+pub use counters::{COUNTERS, Counters};
+pub(crate) use hang_description::HangDescription;
+pub(crate) use memory::{Buffers, Memory};
+pub(crate) use message::{check_message, mismatch, process_of};
+pub(crate) use request_cache::{CacheKey, RequestCache};
+pub(crate) use run::{EdgeLengths, Run, RunState, WorkPolicy, run};
+pub(crate) use signature::{Form, Function, Name, Signature};
+pub(crate) use tag::{CollTag, History};
+pub(crate) use tmp_buffer::TmpBuffer;
+pub(crate) use unreceived::{call_ahead, unreceived_error};
 pub use view::{Block, View};
 
 use crate::{Comm, Datatype, Op};
@@ -35,14 +45,14 @@ pub(crate) struct Binding<'a> {
     pub(crate) recv: View<'a>,
     /// A reduction's operation and type.
     pub(crate) reduction: Option<(&'a Arc<Op>, &'a Arc<Datatype>)>,
-    /// The root's rank, for who looks at a hang; -1: none.
+    /// The root's rank; -1: none.
     pub(crate) root: i32,
 }
 
 impl<'a> Binding<'a> {
     /// Where the call's buffers are.
-    pub(crate) fn places(&self) -> Places<'a> {
-        Places {
+    pub(crate) fn buffers(&self) -> Buffers<'a> {
+        Buffers {
             send: self.send,
             recv: self.recv,
             element: self.reduction.map(|r| r.1),

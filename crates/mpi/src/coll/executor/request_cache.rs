@@ -1,36 +1,41 @@
-//! Non-blocking collectives that have ended, kept by their communicator: the next call like one of
-//! them starts it again. To make one anew, with a request and a user more of all that it uses, and
-//! to take it apart, takes longer than to start a small one.
+//! Non-blocking collectives that have ended, cached by their communicator. The next call like one
+//! of them restarts it. To make a request anew, and to take it apart, takes longer than to start a
+//! small collective.
 //!
-//! Only what uses predefined types and operations is kept, which end with nobody, and nothing once
-//! the program has freed the communicator.
+//! Only requests that use predefined types and operations are cached: these are never freed.
+//! Nothing is cached once the program has freed the communicator.
 
 use super::Binding;
-use super::background::Started;
-use super::lasting::Lasting;
-use super::tag::{Function, Number};
+use super::background::BackgroundRun;
+use super::bound_schedule::BoundSchedule;
+use super::signature::Function;
+use super::tag::CollTag;
 use super::view::View;
 use crate::device;
 use crate::request::Request;
 use ferry_schedule::{Algorithm, Collective};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// More than these a communicator does not keep.
-const MOST: usize = 8;
+/// Most requests that a communicator caches. As many as it caches schedules; not measured.
+const CACHED_REQUESTS_MAX: usize = 8;
 
-/// What makes two calls on a communicator alike, but for where their buffers are.
+/// What two calls on a communicator have in common if they differ in their buffers' addresses only.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) struct Like {
+pub(crate) struct CacheKey {
     what: Collective<'static>,
-    asked: Option<Algorithm>,
+    forced: Option<Algorithm>,
     /// Addresses of the objects: the buffers' types, the operation and its type; 0 for none.
     uses: [usize; 4],
 }
 
-impl Like {
-    /// Of a call that may be kept, as far as one can tell without looking at what it uses.
+impl CacheKey {
+    /// The key of a call; `None` if it cannot be cached.
     #[inline]
-    pub fn new(what: &Collective<'_>, asked: Option<Algorithm>, b: &Binding<'_>) -> Option<Like> {
+    pub fn new(
+        what: &Collective<'_>,
+        forced: Option<Algorithm>,
+        b: &Binding<'_>,
+    ) -> Option<CacheKey> {
         let of = |view: &View<'_>| match view {
             View::Nothing => Some(0),
             View::Uniform { datatype, .. } => Some(Arc::as_ptr(datatype).addr()),
@@ -39,16 +44,16 @@ impl Like {
         let (op, element) = b.reduction.map_or((0, 0), |(op, t)| {
             (Arc::as_ptr(op).addr(), Arc::as_ptr(t).addr())
         });
-        Some(Like {
+        Some(CacheKey {
             what: what.owned()?,
-            asked,
+            forced,
             uses: [of(&b.send)?, of(&b.recv)?, op, element],
         })
     }
 }
 
-/// Is all that it uses there as long as the process is?
-fn lasts(b: &Binding<'_>) -> bool {
+/// Returns whether all that it uses exists as long as the process.
+fn uses_only_predefined(b: &Binding<'_>) -> bool {
     let view = |view: &View<'_>| match view {
         View::Nothing => true,
         View::Uniform { datatype, .. } => datatype.is_predefined(),
@@ -60,36 +65,36 @@ fn lasts(b: &Binding<'_>) -> bool {
     view(&b.send) && view(&b.recv) && reduction
 }
 
-struct One {
-    like: Like,
-    /// The only reference while the program does not have it. Of a [`Started`].
+struct CachedRequest {
+    key: CacheKey,
+    /// Of a [`BackgroundRun`]. The only reference to it once the program has completed it.
     request: Arc<Request>,
 }
 
-/// The collectives that a communicator keeps to start them again.
+/// The cached requests of a communicator.
 #[derive(Default)]
-pub(crate) struct KeptCollectives(Mutex<Vec<One>>);
+pub(crate) struct RequestCache(Mutex<Vec<CachedRequest>>);
 
-impl KeptCollectives {
-    /// Starts a collective like one of them, if there is one that has ended.
+impl RequestCache {
+    /// Restarts a cached collective with this key, if there is one that has ended.
     ///
     /// # Safety
-    /// As for [`Lasting::start`].
+    /// As for [`BoundSchedule::start`].
     #[inline]
-    pub(crate) unsafe fn start(
+    pub(crate) unsafe fn restart(
         &self,
-        like: &Like,
+        key: &CacheKey,
         b: &Binding<'_>,
         function: Function,
     ) -> Option<Arc<Request>> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (request, started) = all.iter_mut().rev().find_map(|one| {
-            if one.like != *like || !one.request.has_ended_well() {
+            if one.key != *key || !one.request.has_ended_well() {
                 return None;
             }
-            // The program has done with it: nobody else knows the request.
-            let started: Arc<Started> = Arc::get_mut(&mut one.request)?.renew()?;
-            started.renew(b, Number::next(b.comm, function));
+            // The program has completed it: nobody else has a reference.
+            let started: Arc<BackgroundRun> = Arc::get_mut(&mut one.request)?.renew()?;
+            started.restart(b, CollTag::next(b.comm, function, b.root));
             Some((one.request.clone(), started))
         })?;
         drop(all);
@@ -97,25 +102,26 @@ impl KeptCollectives {
         Some(request)
     }
 
-    /// Starts one for the first time, and keeps it if it may be.
+    /// Starts a collective, and caches its request if that is allowed.
     ///
     /// # Safety
-    /// As for [`Lasting::start`].
-    pub(crate) unsafe fn start_new(
+    /// As for [`BoundSchedule::start`].
+    pub(crate) unsafe fn start_and_cache(
         &self,
-        like: Like,
+        key: CacheKey,
         b: &Binding<'_>,
-        lasting: Lasting,
+        bound: BoundSchedule,
     ) -> Arc<Request> {
-        // A communicator that the program has no handle of is freed by nobody.
-        let keeps = b.comm.identity.bits() != 0 && lasts(b) && lasting.is_small();
+        // A communicator without a handle is never freed, and so its cache never cleared.
+        let cacheable =
+            b.comm.identity.bits() != 0 && uses_only_predefined(b) && bound.is_cacheable();
         // SAFETY: the caller's promise.
-        let request = unsafe { lasting.start() };
-        if keeps {
+        let request = unsafe { bound.start() };
+        if cacheable {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let gone = (all.len() == MOST).then(|| all.remove(0));
-            all.push(One {
-                like,
+            let gone = (all.len() == CACHED_REQUESTS_MAX).then(|| all.remove(0));
+            all.push(CachedRequest {
+                key,
                 request: request.clone(),
             });
             drop(all);
@@ -124,8 +130,8 @@ impl KeptCollectives {
         request
     }
 
-    /// Lets go of all: its communicator has been freed.
-    pub(crate) fn forget(&self) {
+    /// Drops all: the communicator has been freed.
+    pub(crate) fn clear(&self) {
         let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         drop(all);
     }

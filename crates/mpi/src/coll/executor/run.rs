@@ -1,49 +1,51 @@
 //! The run of a schedule: its state, and how it advances.
 
 use super::Binding;
-use super::in_flight::UnderWay;
-use super::memory::Places;
-use super::message::{address, check, incoming};
-use super::room::Room;
-use super::story::Story;
-use super::tag::Number;
-use super::tally::TALLY;
+use super::counters::COUNTERS;
+use super::hang_description::HangDescription;
+use super::in_flight::InFlight;
+use super::memory::Buffers;
+use super::message::{check_message, key_for, pattern_for};
+use super::tag::CollTag;
+use super::tmp_buffer::TmpBuffer;
+use super::unreceived::explain;
 use super::view::View;
 use crate::device::{self, Device, Pattern, ReqId, SendMode, WaitingFor};
 use crate::{Comm, Error, Result, err};
 use ferry_schedule::{Piece, Region, Schedule, Step};
 use std::sync::Arc;
 
-/// Reductions of more bytes are done without the device's lock, so that other threads get on.
-pub(super) const LONG: i64 = 16 * 1024;
+/// Most bytes of a reduction that are reduced under the device's lock. More are reduced without it,
+/// so that other threads get the device. About 0.7 µs of work by the cost model (`Cost::reduce_byte_s`).
+pub(super) const INLINE_WORK_MAX_BYTES: i64 = 16 * 1024;
 
-/// So many bytes of a copy the progress thread does before it lets others have the device.
-pub(super) const PORTION: usize = 128 * 1024;
+/// Bytes that the progress thread copies at a time before it lets others have the device. About
+/// 5 µs of work by the cost model (`Cost::copy_byte_s`).
+pub(super) const COPY_SLICE_BYTES: usize = 128 * 1024;
 
-/// Who does own work (reductions, copies) that takes long.
+/// Who does a schedule's local work (reductions, copies) that takes long.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Labour {
+pub(crate) enum WorkPolicy {
     /// Whoever advances the run, at once.
-    AtOnce,
+    Inline,
     /// The caller, without the device's lock.
     Caller,
-    /// The progress thread while the program only passes through MPI, a portion at a time;
-    /// otherwise whoever advances the run. Where that thread polls, large messages are its own,
-    /// too.
-    Thread,
+    /// The progress thread, a slice at a time, while the program does not wait in MPI. Otherwise
+    /// whoever advances the run. Where that thread polls, it also starts large messages.
+    ProgressThread,
 }
 
 /// How far a run has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stand {
-    /// Messages must come first.
+pub(crate) enum RunState {
+    /// It waits for messages.
     Waiting,
-    /// The next step is to be done without the device's lock.
-    OwnWork,
+    /// The next step is local work that belongs outside the device's lock.
+    LocalWork,
     Done,
 }
 
-/// A message under way.
+/// A message in flight.
 #[derive(Clone, Copy)]
 struct Message {
     step: u32,
@@ -52,75 +54,79 @@ struct Message {
     expected: Option<usize>,
 }
 
-/// What somebody wants to know of a run.
-struct Watch {
-    /// Steps that have ended.
-    ended: Vec<usize>,
-    /// How many bytes of a piece of memory's beginning and end are wanted before the rest.
-    ends: Ends,
+/// What a run records and asks for where its pages are guarded.
+struct Observer {
+    /// Steps that have completed since the last question.
+    completed: Vec<usize>,
+    edges: EdgeLengths,
 }
 
-/// For a piece of memory: the bytes of its beginning and end that are wanted before the rest.
-pub(crate) type Ends = Box<dyn Fn(std::ops::Range<usize>) -> [usize; 2] + Send>;
+/// The bytes at the beginning and at the end of a receive's memory that are wanted before the rest
+/// (message edges).
+pub(crate) type EdgeLengths = Box<dyn Fn(std::ops::Range<usize>) -> [usize; 2] + Send>;
 
 /// The state of a schedule's run.
 pub(crate) struct Run {
+    /// The first step that has not been started.
     pub(super) at: usize,
-    /// Who wants to know what happens.
-    watch: Option<Watch>,
-    under_way: UnderWay<Message>,
-    /// Bytes that the next step, a copy, has copied already.
+    observer: Option<Observer>,
+    in_flight: InFlight<Message>,
+    /// Bytes that the step `at`, a copy, has copied already.
     copied: usize,
-    /// It has been counted.
+    /// The counters include it.
     counted: bool,
-    room: Room,
-    number: Number,
+    tmp: TmpBuffer,
+    tag: CollTag,
     error: Option<Error>,
 }
 
 impl Run {
-    pub(super) fn new(schedule: &Schedule, b: &Binding<'_>, number: Number) -> Run {
+    pub(super) fn new(schedule: &Schedule, b: &Binding<'_>, tag: CollTag) -> Run {
         Run {
             at: 0,
-            watch: None,
-            under_way: UnderWay::default(),
+            observer: None,
+            in_flight: InFlight::default(),
             copied: 0,
             counted: false,
-            room: Room::new(schedule.tmp, b.reduction.map(|r| r.1)),
-            number,
+            tmp: TmpBuffer::new(schedule.tmp, b.reduction.map(|r| r.1)),
+            tag,
             error: None,
         }
     }
 
-    /// Is to be done once more; it has ended well, and nobody watched.
-    pub(super) fn renew(&mut self, number: Number) {
-        (self.at, self.copied, self.counted, self.number) = (0, 0, false, number);
+    /// Prepares another run. The last one must have ended without error, and without an observer.
+    pub(super) fn reset(&mut self, tag: CollTag) {
+        (self.at, self.copied, self.counted, self.tag) = (0, 0, false, tag);
     }
 
-    /// The same, for who wants to know which steps have [`ended`](Run::ended), and has messages'
-    /// ends come first.
-    pub(crate) fn watched(schedule: &Schedule, b: &Binding<'_>, number: Number, ends: Ends) -> Run {
+    /// A run that records [which steps have completed](Run::take_completed), and whose receives get
+    /// their message edges first.
+    pub(crate) fn observed(
+        schedule: &Schedule,
+        b: &Binding<'_>,
+        tag: CollTag,
+        edges: EdgeLengths,
+    ) -> Run {
         Run {
-            watch: Some(Watch {
-                ended: Vec::new(),
-                ends,
+            observer: Some(Observer {
+                completed: Vec::new(),
+                edges,
             }),
-            ..Run::new(schedule, b, number)
+            ..Run::new(schedule, b, tag)
         }
     }
 
-    /// The steps that have ended since the last question: their messages are complete, their work
-    /// is done.
-    pub(crate) fn ended(&mut self) -> Vec<usize> {
-        let watch = self.watch.as_mut();
-        watch
-            .map(|w| std::mem::take(&mut w.ended))
+    /// The steps that have completed since the last call of this function.
+    pub(crate) fn take_completed(&mut self) -> Vec<usize> {
+        let observer = self.observer.as_mut();
+        observer
+            .map(|o| std::mem::take(&mut o.completed))
             .unwrap_or_default()
     }
 
-    /// The receives that are under way, with their steps.
+    /// The receives in flight, with their steps.
     pub(crate) fn receives(&self) -> impl Iterator<Item = (usize, ReqId)> + '_ {
-        let all = self.under_way.iter().filter(|m| m.expected.is_some());
+        let all = self.in_flight.iter().filter(|m| m.expected.is_some());
         all.map(|m| (m.step as usize, m.req))
     }
 
@@ -136,11 +142,11 @@ impl Run {
         pattern: Pattern,
         sink: device::Sink,
     ) -> ReqId {
-        if let (Some(watch), device::Sink::Bytes { ptr, cap }) = (&self.watch, &sink) {
+        if let (Some(observer), device::Sink::Bytes { ptr, cap }) = (&self.observer, &sink) {
             let start = *ptr as usize;
-            let ends = (watch.ends)(start..start + cap);
+            let edges = (observer.edges)(start..start + cap);
             // SAFETY: the caller's promise.
-            let req = unsafe { d.receive_deferred(from, pattern, sink, ends) };
+            let req = unsafe { d.receive_deferred(from, pattern, sink, edges) };
             d.release_deferred(req);
             return req;
         }
@@ -148,19 +154,19 @@ impl Run {
         unsafe { d.receive_from(from, pattern, sink) }
     }
 
-    /// What went wrong.
-    pub(crate) fn error(&mut self) -> Option<Error> {
+    /// Takes the first error of the run.
+    pub(crate) fn take_error(&mut self) -> Option<Error> {
         self.error.take()
     }
 
     #[inline]
-    fn note(&mut self, step: usize) {
-        if let Some(watch) = &mut self.watch {
-            watch.ended.push(step);
+    fn record_completion(&mut self, step: usize) {
+        if let Some(observer) = &mut self.observer {
+            observer.completed.push(step);
         }
     }
 
-    /// Goes as far as it can without waiting.
+    /// Executes steps until one would wait.
     ///
     /// # Safety
     /// The binding's buffers must be what the schedule takes them for; this value must not move
@@ -170,42 +176,42 @@ impl Run {
         s: &Schedule,
         b: &Binding<'_>,
         d: &mut Device,
-        labour: Labour,
-    ) -> Stand {
-        let places = b.places();
+        policy: WorkPolicy,
+    ) -> RunState {
+        let buffers = b.buffers();
         if !std::mem::replace(&mut self.counted, true) {
-            TALLY.count(s.algorithm, d);
+            COUNTERS.count(s.algorithm, d);
         }
         while let Some(step) = s.steps.get(self.at) {
             if let Step::Send { from: piece, .. } | Step::Recv { into: piece, .. } = *step
-                && labour == Labour::Thread
+                && policy == WorkPolicy::ProgressThread
                 && d.offloads_message(bytes(b, piece))
             {
-                return Stand::Waiting;
+                return RunState::Waiting;
             }
             match *step {
                 Step::Send { peer, from } => {
-                    let (to, key) = address(b.comm, self.number, peer, true);
-                    let source = places.find(from, &mut self.room).source();
+                    let (to, key) = key_for(b.comm, self.tag, peer, true);
+                    let source = buffers.locate(from, &mut self.tmp).source();
                     // SAFETY: the schedule leaves the piece alone until the send is awaited, and
                     // the caller the buffers.
                     if let Some(req) = unsafe { d.send(to, key, source, SendMode::Standard) } {
-                        self.under_way.push_back(Message {
+                        self.in_flight.push_back(Message {
                             step: self.at as u32,
                             req,
                             expected: None,
                         });
                     } else {
-                        self.note(self.at);
+                        self.record_completion(self.at);
                     }
                 }
                 Step::Recv { peer, into } => {
-                    let (process, pattern) = incoming(b.comm, self.number, peer);
-                    let sink = places.find(into, &mut self.room).sink();
+                    let (process, pattern) = pattern_for(b.comm, self.tag, peer);
+                    let sink = buffers.locate(into, &mut self.tmp).sink();
                     let expected = Some(sink.capacity());
                     // SAFETY: nobody touches the piece until the receive is awaited.
                     let req = unsafe { self.receive(d, process, pattern, sink) };
-                    self.under_way.push_back(Message {
+                    self.in_flight.push_back(Message {
                         step: self.at as u32,
                         req,
                         expected,
@@ -213,50 +219,51 @@ impl Run {
                 }
                 Step::Await { before } => {
                     if !self.collect(b.comm, d, before) {
-                        return Stand::Waiting;
+                        return RunState::Waiting;
                     }
                 }
                 Step::Reduce { into, .. } | Step::Copy { into, .. } => {
-                    if labour == Labour::Caller && takes_long(b, step, into) {
-                        return Stand::OwnWork;
+                    if policy == WorkPolicy::Caller && takes_long(b, step, into) {
+                        return RunState::LocalWork;
                     }
                     let by_thread = d.is_progress_thread();
-                    if calls_program(b, step) {
+                    if calls_user_op(b, step) {
                         if by_thread {
                             d.needs_program_thread();
-                            return Stand::Waiting;
+                            return RunState::Waiting;
                         }
-                    } else if labour == Labour::Thread
+                    } else if policy == WorkPolicy::ProgressThread
                         && d.offloads_work(bytes(b, into).saturating_sub(self.copied))
                     {
-                        return Stand::Waiting;
+                        return RunState::Waiting;
                     }
-                    let most = if by_thread && labour == Labour::Thread {
-                        PORTION
+                    let most = if by_thread && policy == WorkPolicy::ProgressThread {
+                        COPY_SLICE_BYTES
                     } else {
                         usize::MAX
                     };
                     // SAFETY: the caller's promise.
-                    if !unsafe { self.work(b, &places, step, most) } {
+                    if !unsafe { self.execute_local(b, &buffers, step, most) } {
                         d.note_background_work();
-                        return Stand::Waiting;
+                        return RunState::Waiting;
                     }
-                    self.note(self.at);
+                    self.record_completion(self.at);
                 }
             }
             self.at += 1;
         }
         if self.collect(b.comm, d, u32::MAX) {
-            Stand::Done
+            RunState::Done
         } else {
-            Stand::Waiting
+            RunState::Waiting
         }
     }
 
-    /// Collects what has completed; true if all that steps before `before` started has.
+    /// Takes the messages that have completed, in the order of their steps. Returns whether all that
+    /// steps before `before` started have.
     #[inline]
     fn collect(&mut self, comm: &Arc<Comm>, d: &mut Device, before: u32) -> bool {
-        while let Some(m) = self.under_way.front() {
+        while let Some(m) = self.in_flight.front() {
             if m.step >= before {
                 return true;
             }
@@ -264,39 +271,38 @@ impl Run {
                 return false;
             }
             let ended = d.take_deferred(m.req);
-            if let Some(e) = check(comm, self.number.function(), m.expected, &ended) {
+            if let Some(e) = check_message(comm, self.tag.signature(), m.expected, &ended) {
                 self.error.get_or_insert(e);
             }
             let step = m.step as usize;
-            self.under_way.pop_front();
-            self.note(step);
+            self.in_flight.pop_front();
+            self.record_completion(step);
         }
         true
     }
 
-    /// Does a reduction, or what is left of a copy: of a large one about `most` bytes. Returns
-    /// whether it is done.
+    /// Executes a reduction, or the next `most` bytes of a copy. Returns whether the step is done.
     ///
     /// # Safety
     /// As for [`Run::advance`].
-    unsafe fn work(
+    unsafe fn execute_local(
         &mut self,
         b: &Binding<'_>,
-        places: &Places<'_>,
+        buffers: &Buffers<'_>,
         step: &Step,
         most: usize,
     ) -> bool {
         match (*step, b.reduction) {
             (Step::Reduce { from, into }, Some((op, datatype))) => {
-                let (left, _) = places.operand(from, &mut self.room);
-                let (right, count) = places.operand(into, &mut self.room);
+                let (left, _) = buffers.operand(from, &mut self.tmp);
+                let (right, count) = buffers.operand(into, &mut self.tmp);
                 // SAFETY: both hold `count` elements, by the schedule.
                 unsafe { op.apply(left, right, count, datatype) };
             }
             (Step::Copy { from, into }, _) => {
                 let (from, into) = (
-                    places.find(from, &mut self.room),
-                    places.find(into, &mut self.room),
+                    buffers.locate(from, &mut self.tmp),
+                    buffers.locate(into, &mut self.tmp),
                 );
                 // SAFETY: the caller's promise.
                 self.copied = unsafe { from.copy_part(&into, self.copied, most) };
@@ -319,13 +325,14 @@ impl Run {
     }
 }
 
-/// Does this step call a function of the program's? Its own threads do that.
+/// Returns whether the step calls a function of the program's. Only the program's threads may do
+/// that.
 #[inline]
-fn calls_program(b: &Binding<'_>, step: &Step) -> bool {
+fn calls_user_op(b: &Binding<'_>, step: &Step) -> bool {
     matches!((step, b.reduction), (Step::Reduce { .. }, Some((op, _))) if op.predefined_kind().is_none())
 }
 
-/// Bytes of a piece's data.
+/// Bytes of a piece's data; 0 where only the blocks of a w-form know.
 pub(super) fn bytes(b: &Binding<'_>, piece: Piece) -> usize {
     let of = |view: &View<'_>| match view {
         View::Uniform { datatype, .. } => datatype.size(),
@@ -340,55 +347,60 @@ pub(super) fn bytes(b: &Binding<'_>, piece: Piece) -> usize {
     usize::try_from(piece.count.saturating_mul(unit)).unwrap_or(0)
 }
 
-/// May this step call user code, or take long?
+/// Returns whether the step may call the program's code or take long.
 #[inline]
 pub(super) fn takes_long(b: &Binding<'_>, step: &Step, into: Piece) -> bool {
     match (step, b.reduction) {
         (Step::Reduce { .. }, Some((op, t))) => {
-            op.predefined_kind().is_none() || into.count.saturating_mul(t.size()) > LONG
+            op.predefined_kind().is_none()
+                || into.count.saturating_mul(t.size()) > INLINE_WORK_MAX_BYTES
         }
         (Step::Copy { .. }, None)
             if into.region == Region::Tmp || into.region == Region::Packed =>
         {
-            into.count > LONG
+            into.count > INLINE_WORK_MAX_BYTES
         }
         _ => false,
     }
 }
 
-/// Runs a schedule to its end.
+/// Runs a schedule to its end. Blocks.
 ///
 /// # Safety
 /// The binding's buffers must be what the schedule takes them for.
-pub(crate) unsafe fn run(schedule: &Schedule, b: &Binding<'_>, number: Number) -> Result<()> {
+pub(crate) unsafe fn run(schedule: &Schedule, b: &Binding<'_>, tag: CollTag) -> Result<()> {
     if schedule.steps.is_empty() {
         return Ok(());
     }
-    let mut run = Run::new(schedule, b, number);
-    let story = Story(b.comm, number, b.root);
+    let mut run = Run::new(schedule, b, tag);
+    let description = HangDescription {
+        comm: b.comm,
+        tag: tag,
+        root: b.root,
+    };
     let what = WaitingFor {
         context: b.comm.context,
         peer: -2,
         tag: -1,
-        details: Some(&story),
+        details: Some(&description),
     };
     loop {
-        let mut stand = Stand::Waiting;
+        let mut state = RunState::Waiting;
         device::wait_until(&what, |d| {
             // SAFETY: the caller's promise; the run stays where it is until the end of this
             // function.
-            stand = unsafe { run.advance(schedule, b, d, Labour::Caller) };
-            stand != Stand::Waiting
+            state = unsafe { run.advance(schedule, b, d, WorkPolicy::Caller) };
+            state != RunState::Waiting
         });
-        match stand {
-            Stand::OwnWork => {
-                let places = b.places();
+        match state {
+            RunState::LocalWork => {
+                let buffers = b.buffers();
                 // SAFETY: the caller's promise: the buffers are valid until the operation has
                 // ended.
-                unsafe { run.work(b, &places, &schedule.steps[run.at], usize::MAX) };
+                unsafe { run.execute_local(b, &buffers, &schedule.steps[run.at], usize::MAX) };
                 run.at += 1;
             }
-            _ => return run.error.map_or(Ok(()), Err),
+            _ => return run.error.map_or(Ok(()), |e| Err(explain(b.comm, e))),
         }
     }
 }

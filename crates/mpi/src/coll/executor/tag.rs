@@ -1,264 +1,235 @@
-//! What the messages of a collective carry as their tag: the number by which they are matched, and
-//! which function they belong to. Ranks that call different functions, or one that blocks where
-//! others do not (which never match, MPI 5.0 §6.12), are told by that.
+//! The tag of a collective's messages: a sequence number, by which they match, and the signature of
+//! the call, which the receiver compares.
+//!
+//! ```text
+//! bit 31       26 25     21 20           19        0
+//!     function    root      persistent   sequence
+//!     └─── signature ────┘  └────── matched ───────┘
+//! ```
+//!
+//! The signature is the function and the root. A message from a rank that calls another function,
+//! gives another root, or blocks where others do not, matches all the same and is an error there
+//! (MPI 5.0 §6.1, §6.12). Open MPI's libnbc and MPICH's schedules use the sequence number alone.
 
+use super::signature::{Form, Function, Signature};
 use crate::Comm;
 use crate::device::Tags;
-use ferry_schedule::Collective;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU16, Ordering};
 
-/// So many bits of a tag, the lowest ones, decide what matches: the number. The others say the
-/// function, which the receiver looks at.
-const MATCHED_BITS: u32 = 26;
+/// Bits of a sequence number. A number is used again after 2^20 collectives on its communicator.
+const SEQUENCE_BITS: u32 = 20;
+/// The lowest bits of a tag: those that decide what matches.
+const MATCHED_BITS: u32 = SEQUENCE_BITS + 1;
 
-/// The tags of a collective's messages, whose sender may have called another function: this one's
-/// number is in `tag`.
+const _: () = assert!(MATCHED_BITS + Signature::BITS == u32::BITS);
+
+/// The last sequence number before they begin anew.
+const LAST: u64 = (1 << SEQUENCE_BITS) - 1;
+/// Set for persistent collectives. Theirs stay in use for long, so they are apart from the others'.
+const PERSISTENT: u32 = 1 << SEQUENCE_BITS;
+/// The last numbers of each round, kept for the collectives by which a communicator sets itself up.
+const INTERNAL_COUNT: u64 = 2;
+
+/// What a receive asks for that takes the message with `tag`'s number, whatever its signature.
 #[inline]
-pub(crate) fn of_any_function(tag: u32) -> Tags {
+pub(super) fn any_signature(tag: u32) -> Tags {
     Tags::alike(tag, (1 << MATCHED_BITS) - 1)
 }
 
-/// The function that a message of a collective's belongs to, by its tag.
-pub(crate) fn called(tag: u32) -> impl std::fmt::Display {
-    Function::of_tag(tag)
+/// The signature in the tag of a collective's message.
+#[inline]
+pub(super) fn signature_of(tag: u32) -> Signature {
+    Signature::from_bits(tag >> MATCHED_BITS)
 }
 
-/// How a collective is called.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Form {
-    Blocking,
-    NonBlocking,
-    Persistent,
-}
-
-const FORMS: [Form; 3] = [Form::Blocking, Form::NonBlocking, Form::Persistent];
-
-/// What is called: a line for each collective that the schedules know.
-macro_rules! called {
-    ($($collective:ident $name:literal,)*) => {
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        enum Called {
-            $($collective,)*
-            Neighbourhood,
-            /// What a communicator arranges by itself: no function.
-            OwnAffair,
-        }
-
-        impl Called {
-            const ALL: &[Called] = &[$(Called::$collective,)* Called::Neighbourhood, Called::OwnAffair];
-
-            fn of(what: &Collective<'_>) -> Called {
-                match what {
-                    $(Collective::$collective { .. } => Called::$collective,)*
-                }
-            }
-
-            /// The function's name without `MPI_`, if it is a function's.
-            fn name(self) -> Option<&'static str> {
-                match self {
-                    $(Called::$collective => Some($name),)*
-                    Called::Neighbourhood | Called::OwnAffair => None,
-                }
-            }
-        }
-    };
-}
-
-called! {
-    Barrier "Barrier",
-    Bcast "Bcast",
-    Reduce "Reduce",
-    Allreduce "Allreduce",
-    Gather "Gather",
-    Gatherv "Gatherv",
-    Scatter "Scatter",
-    Scatterv "Scatterv",
-    Allgather "Allgather",
-    Allgatherv "Allgatherv",
-    Alltoall "Alltoall",
-    Alltoallv "Alltoallv",
-    Alltoallw "Alltoallw",
-    ReduceScatterBlock "Reduce_scatter_block",
-    ReduceScatter "Reduce_scatter",
-    Scan "Scan",
-    Exscan "Exscan",
-}
-
-/// The function that is called, as far as all ranks must agree about it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Function(u32);
-
-const _: () = assert!(Called::ALL.len() * FORMS.len() <= 1 << (u32::BITS - MATCHED_BITS));
-
-impl Function {
-    const fn new(called: Called, form: Form) -> Function {
-        Function(called as u32 * FORMS.len() as u32 + form as u32)
-    }
-
-    /// The one of this call.
-    pub fn of(what: &Collective<'_>, form: Form) -> Function {
-        Function::new(Called::of(what), form)
-    }
-
-    /// Any neighbourhood collective.
-    pub fn neighbourhood(form: Form) -> Function {
-        Function::new(Called::Neighbourhood, form)
-    }
-
-    /// The function that a message with this tag belongs to; there may be none.
-    pub fn of_tag(tag: u32) -> Function {
-        Function(tag >> MATCHED_BITS)
-    }
-
-    /// `None`: no rank that runs this library has made it.
-    fn called(self) -> Option<Called> {
-        Called::ALL.get(self.0 as usize / FORMS.len()).copied()
-    }
-
-    fn form(self) -> Form {
-        FORMS[self.0 as usize % FORMS.len()]
-    }
-}
-
-impl std::fmt::Display for Function {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let called = self.called();
-        let name = called.and_then(Called::name);
-        match (called, name, self.form()) {
-            (_, Some(name), Form::Blocking) => write!(f, "MPI_{name}"),
-            (_, Some(name), Form::NonBlocking) => write!(f, "MPI_I{}", name.to_lowercase()),
-            (_, Some(name), Form::Persistent) => write!(f, "MPI_{name}_init"),
-            (Some(Called::Neighbourhood), _, form) => f.write_str(match form {
-                Form::Blocking => "a neighbourhood collective",
-                Form::NonBlocking => "a non-blocking neighbourhood collective",
-                Form::Persistent => "a persistent neighbourhood collective",
-            }),
-            _ => f.write_str("another collective"),
-        }
-    }
-}
-
-/// The numbers by which one collective's messages are told from another's.
+/// What the tags of one collective's messages are made from.
 #[derive(Clone, Copy)]
-pub(crate) struct Number {
-    /// In the communicator: how many collectives were started before.
-    own: u64,
-    /// In an intercommunicator's local communicator.
-    local: u64,
-    function: Function,
+pub(crate) struct CollTag {
+    /// Collectives started before on the communicator.
+    sequence: u64,
+    /// Collectives started before on an intercommunicator's local communicator.
+    local_sequence: u64,
+    signature: Signature,
 }
 
-/// The last number before tags begin anew.
-const LAST: u64 = (1 << (MATCHED_BITS - 1)) - 1;
-/// Those of persistent collectives stay in use for long: they are apart from the others', which
-/// begin anew meanwhile.
-const PERSISTENT: u32 = 1 << (MATCHED_BITS - 1);
-/// How many numbers, the last ones, are kept for a communicator's own affairs.
-const OWN_AFFAIRS: u64 = 2;
-
-impl Number {
-    /// The next number; every member takes its numbers in the same order.
-    pub fn next(comm: &Comm, function: Function) -> Number {
-        let take = |c: &Comm| {
-            loop {
-                let number = c.collectives.fetch_add(1, Ordering::Relaxed);
-                if number & LAST <= LAST - OWN_AFFAIRS {
-                    return number;
-                }
+impl CollTag {
+    /// That of the next collective on `comm`. All members take their numbers in the same order.
+    #[inline]
+    pub(crate) fn next(comm: &Comm, function: Function, root: i32) -> CollTag {
+        // The two groups of an intercommunicator name the root in different ways.
+        let root = if comm.is_inter() { -1 } else { root };
+        let signature = Signature::new(function, root);
+        let take = |c: &Comm| loop {
+            let number = c.collectives.fetch_add(1, Ordering::Relaxed);
+            if number & LAST <= LAST - INTERNAL_COUNT {
+                c.coll.history.record(number, signature);
+                return number;
             }
         };
-        Number {
-            own: take(comm),
-            local: comm.local.as_deref().map_or(0, take),
-            function,
+        CollTag {
+            sequence: take(comm),
+            local_sequence: comm.local.as_deref().map_or(0, take),
+            signature,
         }
     }
 
-    /// How many collectives were started before on its communicator: the same at all members.
-    pub fn in_comm(self) -> u64 {
-        self.own
-    }
-
-    /// For the `which`-th of the collectives (below [`OWN_AFFAIRS`]) with which a communicator
-    /// arranges its own affairs, once in its life: no call of the program's has these numbers.
-    pub fn own_affair(which: u64) -> Number {
-        Number {
-            own: LAST - which,
-            local: 0,
-            function: Function::new(Called::OwnAffair, Form::Blocking),
+    /// That of the `which`-th collective (below 2) by which a communicator sets itself up for the
+    /// call `function`, once in its life. No call of the program's has these numbers.
+    pub(crate) fn internal(which: u64, function: Function, root: i32) -> CollTag {
+        CollTag {
+            sequence: LAST - which,
+            local_sequence: 0,
+            signature: Signature::new(function, root),
         }
     }
 
-    /// Which of the program's calls on this communicator it belongs to, from 1 on. An own affair is
-    /// arranged by a call that has not taken its number yet.
-    pub fn in_program(self, comm: &Comm) -> u64 {
-        1 + if self.function == Number::own_affair(0).function {
+    /// Collectives started before on its communicator. The same at all members.
+    pub(crate) fn sequence(self) -> u64 {
+        self.sequence
+    }
+
+    /// The program's how-manieth call on this communicator it belongs to, from 1 on. The call that
+    /// sets up its communicator has not taken its number yet.
+    pub(super) fn ordinal(self, comm: &Comm) -> u64 {
+        1 + if is_internal(self.sequence) {
             comm.collectives.load(Ordering::Relaxed)
         } else {
-            self.own
+            self.sequence
         }
     }
 
-    /// The function.
-    pub fn function(self) -> Function {
-        self.function
+    pub(crate) fn signature(self) -> Signature {
+        self.signature
     }
 
     /// The tag of its messages in its communicator.
     #[inline]
-    pub fn tag(self) -> u32 {
-        self.tag_of(self.own)
+    pub(super) fn tag(self) -> u32 {
+        self.with(self.sequence)
     }
 
     /// The tag of its messages in an intercommunicator's local communicator.
     #[inline]
-    pub fn local_tag(self) -> u32 {
-        self.tag_of(self.local)
+    pub(super) fn local_tag(self) -> u32 {
+        self.with(self.local_sequence)
     }
 
     #[inline]
-    fn tag_of(self, number: u64) -> u32 {
-        let apart = if self.function.form() == Form::Persistent {
-            PERSISTENT
-        } else {
-            0
+    fn with(self, sequence: u64) -> u32 {
+        let persistent = match self.signature.function().form() {
+            Form::Persistent => PERSISTENT,
+            _ => 0,
         };
-        (number & LAST) as u32 | apart | self.function.0 << MATCHED_BITS
+        (sequence & LAST) as u32 | persistent | self.signature.bits() << MATCHED_BITS
+    }
+}
+
+fn is_internal(sequence: u64) -> bool {
+    sequence & LAST > LAST - INTERNAL_COUNT
+}
+
+/// Calls whose signature a communicator remembers: 64 bytes. Most programs end, or meet a
+/// collective in which all wait for all, soon after a mismatch.
+const HISTORY_CALLS: u64 = 32;
+
+/// The signatures of a communicator's last calls, to name them when a peer's message is found to
+/// belong to another one.
+#[derive(Default)]
+pub(crate) struct History([AtomicU16; HISTORY_CALLS as usize]);
+
+/// What this rank did where a peer sent a message of a collective.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum OwnCall {
+    /// A call with this signature.
+    Called(Signature),
+    /// It has not come to that call.
+    NotCalled,
+    /// It is too long ago.
+    Forgotten,
+}
+
+impl History {
+    #[inline]
+    fn record(&self, sequence: u64, signature: Signature) {
+        let at = (sequence % HISTORY_CALLS) as usize;
+        self.0[at].store(signature.bits() as u16, Ordering::Relaxed);
+    }
+
+    fn get(&self, sequence: u64) -> Signature {
+        let at = (sequence % HISTORY_CALLS) as usize;
+        Signature::from_bits(u32::from(self.0[at].load(Ordering::Relaxed)))
+    }
+
+    /// The last one of `started` calls.
+    pub(super) fn last(&self, started: u64) -> Option<Signature> {
+        started.checked_sub(1).map(|sequence| self.get(sequence))
+    }
+
+    /// The own call with the number of a peer's message that has `tag`, after `started` calls.
+    pub(super) fn own_call(&self, tag: u32, started: u64) -> OwnCall {
+        let number = u64::from(tag) & LAST;
+        // A message of its set-up bears no call's number: it belongs to the last one.
+        let back = if is_internal(number) {
+            1
+        } else {
+            started.wrapping_sub(number) & LAST
+        };
+        match back {
+            1.. if back > started => OwnCall::NotCalled,
+            1..=HISTORY_CALLS => OwnCall::Called(self.get(started - back)),
+            0 => OwnCall::NotCalled,
+            _ if back > LAST / 2 => OwnCall::NotCalled,
+            _ => OwnCall::Forgotten,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ferry_schedule::{Collective, Root};
+
+    fn bcast(root: u32, form: Form) -> Function {
+        let root = Root::Rank(root);
+        Function::of(&Collective::Bcast { root, bytes: 1 }, form)
+    }
 
     #[test]
-    fn a_tag_says_number_and_function_and_that_it_is_persistent() {
-        let mut names = std::collections::HashSet::new();
-        for &called in Called::ALL {
-            for form in FORMS {
-                let function = Function::new(called, form);
-                let number = |own| Number {
-                    own,
-                    local: 7,
-                    function,
-                };
-                let tag = number(LAST + 6).tag();
-                assert_eq!(Function::of_tag(tag), function);
-                assert_eq!((function.called(), function.form()), (Some(called), form));
-                assert_eq!(tag & LAST as u32, 5);
-                assert_eq!(tag & PERSISTENT != 0, form == Form::Persistent);
-                assert_eq!(number(0).local_tag() & LAST as u32, 7);
-                names.insert(function.to_string());
-            }
+    fn a_tag_has_number_signature_and_the_persistent_bit() {
+        for form in [Form::Blocking, Form::NonBlocking, Form::Persistent] {
+            let signature = Signature::new(bcast(3, form), 3);
+            let coll = |sequence| CollTag {
+                sequence,
+                local_sequence: 7,
+                signature,
+            };
+            let tag = coll(LAST + 6).tag();
+            assert_eq!(signature_of(tag), signature);
+            assert_eq!(tag & LAST as u32, 5);
+            assert_eq!(tag & PERSISTENT != 0, form == Form::Persistent);
+            assert_eq!(coll(0).local_tag() & LAST as u32, 7);
         }
-        assert_eq!(names.len(), Called::ALL.len() * FORMS.len() - 2);
-        for name in [
-            "MPI_Bcast",
-            "MPI_Ireduce_scatter_block",
-            "MPI_Alltoallw_init",
-        ] {
-            assert!(names.contains(name), "{name}");
+    }
+
+    #[test]
+    fn the_own_call_is_found_by_the_number_of_a_message() {
+        let history = History::default();
+        let signature = |root| Signature::new(bcast(0, Form::Blocking), root);
+        let tag = |sequence: u64| CollTag {
+            sequence,
+            local_sequence: 0,
+            signature: signature(1),
+        };
+        assert_eq!(history.own_call(tag(0).tag(), 0), OwnCall::NotCalled);
+        let started = LAST + 40;
+        for sequence in 0..40 {
+            history.record(LAST + sequence, signature((sequence % 4) as i32));
         }
-        assert_eq!(Function::of_tag(u32::MAX).to_string(), "another collective");
+        let own = |sequence| history.own_call(tag(sequence).tag(), started);
+        assert_eq!(own(LAST + 39), OwnCall::Called(signature(3)));
+        assert_eq!(own(LAST + 9), OwnCall::Called(signature(1)));
+        assert_eq!(own(LAST + 2), OwnCall::Forgotten);
+        assert_eq!(own(LAST + 40), OwnCall::NotCalled);
+        assert_eq!(own(LAST + 60), OwnCall::NotCalled);
     }
 }

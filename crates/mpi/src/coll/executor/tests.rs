@@ -1,8 +1,8 @@
 //! Who does a schedule's own work: the caller, a thread of the program that waits, or the progress
 //! thread. In one process, with itself as its only peer and a progress thread on another core.
 
-use super::background::{Started, What};
-use super::run::PORTION;
+use super::background::{BackgroundRun, Bound};
+use super::run::COPY_SLICE_BYTES;
 use super::*;
 use crate::device::{self, Background, WaitingFor};
 use ferry_datatype::Basic;
@@ -58,14 +58,14 @@ fn copy(at: usize, len: usize) -> Step {
     }
 }
 
-fn background(steps: &[Step], b: &Binding<'_>) -> Arc<Started> {
+fn background(steps: &[Step], b: &Binding<'_>) -> Arc<BackgroundRun> {
     let any = Function::of(&Collective::Barrier, Form::NonBlocking);
-    let number = Number::next(b.comm, any);
-    Started::new(What::Once(Lasting::new(schedule(steps), b, number)))
+    let tag = CollTag::next(b.comm, any, -1);
+    BackgroundRun::new(Bound::Once(BoundSchedule::new(schedule(steps), b, tag)))
 }
 
 /// Waits without MPI.
-fn stay_away(work: &Started) {
+fn stay_away(work: &BackgroundRun) {
     let end = Instant::now() + Duration::from_secs(60);
     while !work.flag.is_set() {
         assert!(Instant::now() < end, "the progress thread does not do it");
@@ -73,7 +73,7 @@ fn stay_away(work: &Started) {
     }
 }
 
-fn wait(work: &Started) {
+fn wait(work: &BackgroundRun) {
     device::wait_until(&WaitingFor::SEVERAL, |_| work.flag.is_set());
 }
 
@@ -107,7 +107,7 @@ fn bind<'a>(comm: &'a Arc<Comm>, send: &mut [u8], recv: &mut [u8]) -> Binding<'a
 
 /// A long copy is not the caller's, as long as it does not wait; a short one is.
 fn left_to_the_thread(comm: &Arc<Comm>) {
-    for len in [MIB, MIB + 1, 3 * PORTION, PORTION * 5 - 1] {
+    for len in [MIB, MIB + 1, 3 * COPY_SLICE_BYTES, COPY_SLICE_BYTES * 5 - 1] {
         let (mut send, mut recv) = (filled(len, &mut Dice(len as u64)), vec![0; len]);
         let b = bind(comm, &mut send, &mut recv);
         let work = background(&[copy(0, len)], &b);

@@ -1,4 +1,4 @@
-//! A call's buffers: as the call has them, and owned by a collective that outlives it.
+//! A call's buffers: borrowed from the call, and owned by a collective that outlives it.
 
 use crate::Datatype;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// A buffer of a collective call.
 #[derive(Clone, Copy)]
 pub enum View<'a> {
-    /// There is none here, or it is not significant.
+    /// None, or one that is not significant at this rank.
     Nothing,
     /// Elements of one type, anywhere around `address`.
     Uniform {
@@ -38,9 +38,9 @@ unsafe impl Send for Block {}
 // SAFETY: shared references do not reach through the address; only the operation does.
 unsafe impl Sync for Block {}
 
-/// A [`View`] that outlives the call which it came with.
+/// A [`View`] with its own references, which outlives the call.
 #[derive(Clone)]
-pub(crate) enum LastingView {
+pub(crate) enum OwnedView {
     Nothing,
     Uniform {
         address: *mut u8,
@@ -51,34 +51,34 @@ pub(crate) enum LastingView {
 }
 
 // SAFETY: as for `Block`.
-unsafe impl Send for LastingView {}
+unsafe impl Send for OwnedView {}
 // SAFETY: as for `Block`.
-unsafe impl Sync for LastingView {}
+unsafe impl Sync for OwnedView {}
 
 impl View<'_> {
-    pub(crate) fn keep(&self) -> LastingView {
+    pub(crate) fn to_owned_view(&self) -> OwnedView {
         match *self {
-            View::Nothing => LastingView::Nothing,
+            View::Nothing => OwnedView::Nothing,
             View::Uniform {
                 address,
                 count,
                 datatype,
-            } => LastingView::Uniform {
+            } => OwnedView::Uniform {
                 address,
                 count,
                 datatype: datatype.clone(),
             },
-            View::Blocks(blocks) => LastingView::Blocks(blocks.into()),
+            View::Blocks(blocks) => OwnedView::Blocks(blocks.into()),
         }
     }
 }
 
-impl LastingView {
-    /// The buffer is that of `view`, which is alike but for its address.
+impl OwnedView {
+    /// Takes the address and count of `view`, whose datatype is the same.
     #[inline]
-    pub(crate) fn renew(&mut self, view: &View<'_>) {
+    pub(crate) fn rebind(&mut self, view: &View<'_>) {
         if let (
-            LastingView::Uniform { address, count, .. },
+            OwnedView::Uniform { address, count, .. },
             View::Uniform {
                 address: now,
                 count: new,
@@ -90,12 +90,12 @@ impl LastingView {
         }
     }
 
-    /// The buffer is elsewhere: so many bytes (wrapping) from where it was.
+    /// Moves the buffer's addresses by so many bytes (wrapping).
     pub(crate) fn shift(&mut self, by: usize) {
         match self {
-            LastingView::Nothing => {}
-            LastingView::Uniform { address, .. } => *address = address.wrapping_add(by),
-            LastingView::Blocks(blocks) => {
+            OwnedView::Nothing => {}
+            OwnedView::Uniform { address, .. } => *address = address.wrapping_add(by),
+            OwnedView::Blocks(blocks) => {
                 let moved = |b: &Block| Block {
                     address: b.address.wrapping_add(by),
                     ..b.clone()
@@ -107,8 +107,8 @@ impl LastingView {
 
     pub(crate) fn view(&self) -> View<'_> {
         match self {
-            LastingView::Nothing => View::Nothing,
-            LastingView::Uniform {
+            OwnedView::Nothing => View::Nothing,
+            OwnedView::Uniform {
                 address,
                 count,
                 datatype,
@@ -117,7 +117,7 @@ impl LastingView {
                 count: *count,
                 datatype,
             },
-            LastingView::Blocks(blocks) => View::Blocks(blocks),
+            OwnedView::Blocks(blocks) => View::Blocks(blocks),
         }
     }
 }

@@ -1,26 +1,86 @@
-//! A collective by a counter board: all post, the last one opens the phase, all read.
+//! A collective through a counter board: all post, the last one opens the phase, all read.
 
-use super::plan::{Job, MARK, Plan, disagreement, mark, own_disagreement};
-use crate::coll::executor::{Binding, Memory, Room, TALLY};
-use crate::device::{self, CounterBoardGroup, WaitingFor};
+use super::board_call::{BoardCall, BoardOp, Posted, SIGNATURE_BYTES, own_length_error};
+use crate::coll::executor::{Binding, COUNTERS, Memory, TmpBuffer};
+use crate::device::{self, CounterBoardGroup, PHASES, SLOT_MAX_BYTES, WaitingFor};
 use crate::{Error, Result};
 use ferry_schedule::Piece;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// This rank's part in a counter board.
+pub(in crate::coll) struct CounterBoard {
+    group: CounterBoardGroup,
+    /// Collectives so far: the number of the last phase.
+    phase: u64,
+    /// What this rank posted in the last phases, by phase.
+    recent: [Option<Recent>; PHASES],
+}
+
+/// What this rank posted in a phase.
+#[derive(Clone, Copy)]
+struct Recent {
+    phase: u64,
+    stride: usize,
+    posted: Posted,
+}
+
+/// The bits of a signature word that no other phase's has, but by chance.
+const MAGIC: u64 = 0xfe44;
+const PHASE_BITS: u32 = 16;
+const ROOT_BITS: u32 = 16;
+const LEN_BITS: u32 = 12;
+const _: () = assert!(SLOT_MAX_BYTES < 1 << LEN_BITS);
+
+/// What stands at the end of a posted slot: a magic number, the phase, operation, root and length.
+#[inline]
+fn signature_word(posted: Posted, phase: u64) -> u64 {
+    let root = u64::from(posted.root) & ((1 << ROOT_BITS) - 1);
+    let phase = phase & ((1 << PHASE_BITS) - 1);
+    MAGIC << 48
+        | phase << 32
+        | u64::from(posted.code) << 28
+        | root << LEN_BITS
+        | u64::from(posted.len)
+}
+
+/// What a slot's word says; `None`: it is not one of this phase.
+fn read_word(word: u64, phase: u64) -> Option<Posted> {
+    let ours = signature_word(
+        Posted {
+            code: 0,
+            root: 0,
+            len: 0,
+        },
+        phase,
+    );
+    (word >> 32 == ours >> 32).then_some(Posted {
+        code: word as u32 >> 28,
+        root: word as u32 >> LEN_BITS & ((1 << ROOT_BITS) - 1),
+        len: word as u32 & ((1 << LEN_BITS) - 1),
+    })
+}
 
 /// The board's slots in one phase, as one collective uses them.
 struct Slots<'a> {
-    meeting: &'a CounterBoardGroup,
+    group: &'a CounterBoardGroup,
+    phase: u64,
     stride: usize,
-    mark: u64,
+    posted: Posted,
+    word: u64,
     len: usize,
 }
 
 impl Slots<'_> {
     fn at(&self, i: u32) -> *mut u8 {
-        self.meeting.slot(i, self.stride)
+        self.group.slot(i, self.stride)
     }
-    fn mark_at(&self, i: u32) -> *mut u64 {
-        self.at(i).wrapping_add(self.stride - MARK).cast()
+
+    fn signature_at(&self, i: u32) -> *mut u64 {
+        self.at(i)
+            .wrapping_add(self.stride - SIGNATURE_BYTES)
+            .cast()
     }
+
     /// Part of a slot's data.
     fn data(&self, i: u32, skip: usize, len: usize) -> Memory<'static> {
         Memory::Run {
@@ -28,132 +88,248 @@ impl Slots<'_> {
             len,
         }
     }
+
     /// Writes slot `i`. Returns whether the input had the right length.
     ///
     /// # Safety
     /// The slot is this rank's to write now; the input is readable.
     unsafe fn post(&self, i: u32, input: &Memory<'_>) -> bool {
-        // SAFETY: the caller's promise; the mark lies within the slot, aligned.
+        // SAFETY: the caller's promise; the signature lies within the slot, aligned.
         unsafe {
-            self.mark_at(i).write(self.mark);
-            input.copy_to(&self.data(i, 0, self.len))
+            self.signature_at(i).write(self.word);
+            self.len == 0 || input.copy_to(&self.data(i, 0, self.len))
         }
     }
-    /// Is what stands in slot `i` what this rank would have posted?
+
+    /// As [`Slots::post`], for a broadcast's root, which writes slot 0 whatever its rank. Another rank
+    /// may take itself for the root, too: the second one to write finds that here.
+    ///
+    /// # Safety
+    /// As for [`Slots::post`].
+    unsafe fn post_first(&self, input: &Memory<'_>, error: &mut Option<Error>) -> bool {
+        // SAFETY: the word is aligned, and all who may write it at the same time do so atomically.
+        let word = unsafe { AtomicU64::from_ptr(self.signature_at(0)) };
+        let before = word.swap(self.word, Ordering::Relaxed);
+        if let Some(theirs) = read_word(before, self.phase) {
+            error.get_or_insert_with(|| {
+                let peer = if theirs.is_bcast() { theirs.root } else { 0 };
+                self.posted
+                    .disagreement(peer, Some(theirs), self.group.size())
+            });
+        }
+        // SAFETY: the caller's promise.
+        unsafe { input.copy_to(&self.data(0, 0, self.len)) }
+    }
+
+    /// Checks that slot `i` has the signature that this rank would have posted.
+    #[inline]
     fn check(&self, i: u32, error: &mut Option<Error>) {
         // SAFETY: within the board, aligned; written before by whoever has posted.
-        let found = unsafe { self.mark_at(i).read() };
-        if found != self.mark {
-            let same = found >> 32 == self.mark >> 32;
-            let theirs = same.then_some(found & 0xffff_ffff);
-            error.get_or_insert_with(|| disagreement(i, theirs, self.len));
+        let found = unsafe { self.signature_at(i).read() };
+        if found != self.word {
+            error.get_or_insert_with(|| self.disagreement(i, found));
         }
+    }
+
+    /// Slot `i` says `found`. Names the first rank that says something else, if that can be read.
+    #[cold]
+    fn disagreement(&self, i: u32, found: u64) -> Error {
+        let size = self.group.size();
+        let mut all = (0..size).filter_map(|r| {
+            // SAFETY: as in `check`; who has not posted has the word of another phase there.
+            let word = unsafe { self.signature_at(r).read() };
+            Some((
+                r,
+                read_word(word, self.phase).filter(|p| *p != self.posted)?,
+            ))
+        });
+        match (read_word(found, self.phase), all.next()) {
+            (None, Some((r, theirs))) => self.posted.disagreement(r, Some(theirs), size),
+            (theirs, _) => self.posted.disagreement(i, theirs, size),
+        }
+    }
+}
+
+impl CounterBoard {
+    pub(super) fn new(group: CounterBoardGroup) -> CounterBoard {
+        CounterBoard {
+            group,
+            phase: 0,
+            recent: [None; PHASES],
+        }
+    }
+
+    /// The error of a member that posted something else than this one in one of the last phases.
+    pub(super) fn recent_mismatch(&self) -> Option<Error> {
+        let size = self.group.size();
+        let look = |recent: &Recent| {
+            (0..size).find_map(|i| {
+                let slot = self.group.slot_in(recent.phase, i, recent.stride);
+                let word: *const u64 = slot.wrapping_add(recent.stride - SIGNATURE_BYTES).cast();
+                // SAFETY: within the board, aligned. Others may write there in a later phase, whose
+                // number is in the word.
+                let theirs = read_word(unsafe { word.read_volatile() }, recent.phase)?;
+                // A broadcast's root posts in slot 0, whatever its rank.
+                let peer = match theirs.is_bcast() {
+                    true => theirs.root,
+                    false => i,
+                };
+                let differs = theirs != recent.posted;
+                differs.then(|| recent.posted.disagreement(peer, Some(theirs), size))
+            })
+        };
+        self.recent.iter().flatten().find_map(look)
+    }
+
+    /// A member that has posted in the phase to which this one has not come, and what. Nobody uses
+    /// that phase's slots again before this member has been through it.
+    pub(super) fn posted_ahead(&self) -> Option<(u32, Posted)> {
+        let (phase, size) = (self.phase + 1, self.group.size());
+        // The slots' stride depends on the length, which is not known here.
+        let strides = (64..=SLOT_MAX_BYTES).step_by(64);
+        strides.into_iter().find_map(|stride| {
+            (0..size).find_map(|i| {
+                let slot = self.group.slot_in(phase, i, stride);
+                let word: *const u64 = slot.wrapping_add(stride - SIGNATURE_BYTES).cast();
+                // SAFETY: within the board, aligned.
+                let posted = read_word(unsafe { word.read_volatile() }, phase)?;
+                let peer = if posted.is_bcast() { posted.root } else { i };
+                Some((peer, posted))
+            })
+        })
+    }
+
+    /// Executes a collective.
+    ///
+    /// # Safety
+    /// The binding's buffers must be as the call says.
+    pub(super) unsafe fn execute(
+        &mut self,
+        call: &BoardCall,
+        b: &Binding<'_>,
+        what: &WaitingFor<'_>,
+    ) -> Result<()> {
+        self.phase += 1;
+        let (phase, posted) = (self.phase, call.posted());
+        let stride = (call.len + SIGNATURE_BYTES).next_multiple_of(64);
+        let posts = !posted.is_bcast() || posted.root == b.comm.rank();
+        self.recent[phase as usize % PHASES] = posts.then_some(Recent {
+            phase,
+            stride,
+            posted,
+        });
+        // SAFETY: the caller's promise.
+        unsafe { execute(&mut self.group, phase, stride, call, b, what) }
     }
 }
 
 /// # Safety
 /// The binding's buffers must be as the call says.
-pub(super) unsafe fn carry_out(
-    meeting: &mut CounterBoardGroup,
-    plan: &Plan,
+unsafe fn execute(
+    group: &mut CounterBoardGroup,
+    phase: u64,
+    stride: usize,
+    call: &BoardCall,
     b: &Binding<'_>,
     what: &WaitingFor<'_>,
 ) -> Result<()> {
     let (me, n) = (b.comm.rank(), b.comm.size());
-    let mut room = Room::new(0, None);
-    let places = b.places();
-    let mut find = |p: Piece| places.find(p, &mut room);
+    let mut tmp = TmpBuffer::new(0, None);
+    let buffers = b.buffers();
+    let mut locate = |p: Piece| buffers.locate(p, &mut tmp);
     let mut error = None;
-    meeting.begin(what);
-    let stride = (plan.len + MARK).next_multiple_of(64);
+    group.begin(what);
+    let group = &*group;
+    let posted = call.posted();
     let slots = Slots {
-        meeting,
+        group,
+        phase,
         stride,
-        mark: mark(plan),
-        len: plan.len,
+        posted,
+        word: signature_word(posted, phase),
+        len: call.len,
     };
-    // The result of a reduction stands in the last slot: operands are taken in from the highest
-    // rank down.
+    // The result of a reduction stands in the last slot. Operands are taken from the highest rank
+    // down, as by messages.
     let last = n - 1;
     let fold = |from: u32, to: u32, result: *mut u8, error: &mut Option<Error>| {
         let Some((op, t)) = b.reduction else { return };
-        let count = plan.len as i64 / t.size().max(1);
+        let count = call.len as i64 / t.size().max(1);
         for i in (from..to).rev() {
             slots.check(i, error);
             // SAFETY: slots and result hold `count` elements; nobody else writes them now.
             unsafe { op.apply(slots.at(i), result, count, t) };
         }
     };
-    let fits = match plan.job {
-        Job::Bcast { root } if me == root => {
+    let fits = match call.op {
+        BoardOp::Bcast { root } if me == root => {
             // SAFETY: in this phase slot 0 is the root's.
-            let fits = unsafe { slots.post(0, &find(plan.input)) };
+            let fits = unsafe { slots.post_first(&locate(call.input), &mut error) };
             let d = device::device();
-            TALLY.board.increment(&d);
-            meeting.open(&d);
-            meeting.done(&d);
+            COUNTERS.board.increment(&d);
+            group.open(&d);
+            group.done(&d);
             fits
         }
-        Job::Bcast { .. } => {
-            meeting.wait_open(what);
+        BoardOp::Bcast { .. } => {
+            group.wait_open(what);
             slots.check(0, &mut error);
             // SAFETY: the root has posted; the buffer is writable.
-            let fits = unsafe { slots.data(0, 0, plan.len).copy_to(&find(plan.input)) };
+            let fits = unsafe { slots.data(0, 0, call.len).copy_to(&locate(call.input)) };
             let d = device::device();
-            TALLY.board.increment(&d);
-            meeting.done(&d);
+            COUNTERS.board.increment(&d);
+            group.done(&d);
             fits
         }
         _ => {
-            // A barrier is but the counting.
             // SAFETY: the slot is this rank's until it has posted.
-            let mut fits = plan.job == Job::Barrier || unsafe { slots.post(me, &find(plan.input)) };
-            let came_last = meeting.post();
+            let mut fits = unsafe { slots.post(me, &locate(call.input)) };
+            let came_last = group.post();
             if came_last {
-                if matches!(plan.job, Job::Allreduce | Job::ReduceScatter { .. }) {
+                if matches!(call.op, BoardOp::Allreduce | BoardOp::ReduceScatter { .. }) {
                     slots.check(last, &mut error);
                     fold(0, last, slots.at(last), &mut error);
                     if error.is_some() {
                         // SAFETY: only the last to post writes here, before the phase is open.
-                        unsafe { slots.mark_at(last).write(0) };
+                        unsafe { slots.signature_at(last).write(0) };
                     }
                 }
-                meeting.open(&device::device());
+                group.open(&device::device());
             } else {
-                meeting.wait_open(what);
+                group.wait_open(what);
             }
-            match plan.job {
-                Job::Allgather { unit } => {
-                    for i in (0..n).filter(|&i| !(plan.in_place && i == me)) {
+            match call.op {
+                BoardOp::Allgather { unit } => {
+                    for i in (0..n).filter(|&i| !(call.in_place && i == me)) {
                         slots.check(i, &mut error);
-                        let into = find(Piece::recv(i64::from(i) * unit, unit));
+                        let into = locate(Piece::recv(i64::from(i) * unit, unit));
                         // SAFETY: all have posted; the buffer is writable.
-                        fits &= unsafe { slots.data(i, 0, plan.len).copy_to(&into) };
+                        fits &= unsafe { slots.data(i, 0, call.len).copy_to(&into) };
                     }
                 }
-                Job::Alltoall { recv } => {
-                    let block = plan.len / n as usize;
+                BoardOp::Alltoall { recv } => {
+                    let block = call.len / n as usize;
                     for i in 0..n {
                         slots.check(i, &mut error);
-                        let into = find(Piece::recv(i64::from(i) * recv, recv));
+                        let into = locate(Piece::recv(i64::from(i) * recv, recv));
                         // SAFETY: all have posted; the member's block lies within what it posted,
                         // and the buffer is writable.
                         fits &= unsafe { slots.data(i, me as usize * block, block).copy_to(&into) };
                     }
                 }
-                Job::Allreduce | Job::ReduceScatter { .. } => {
+                BoardOp::Allreduce | BoardOp::ReduceScatter { .. } => {
                     slots.check(last, &mut error);
-                    let own = if let Job::ReduceScatter { own } = plan.job {
+                    let own = if let BoardOp::ReduceScatter { own } = call.op {
                         own
                     } else {
-                        plan.input.count
+                        call.input.count
                     };
-                    let len = if own == plan.input.count {
-                        plan.len
+                    let len = if own == call.input.count {
+                        call.len
                     } else {
-                        plan.len / n as usize
+                        call.len / n as usize
                     };
-                    let skip = if own == plan.input.count {
+                    let skip = if own == call.input.count {
                         0
                     } else {
                         me as usize * len
@@ -162,16 +338,16 @@ pub(super) unsafe fn carry_out(
                     fits &= unsafe {
                         slots
                             .data(last, skip, len)
-                            .copy_to(&find(Piece::recv(0, own)))
+                            .copy_to(&locate(Piece::recv(0, own)))
                     };
                 }
-                Job::Scan { inclusive } if inclusive || me > 0 => {
+                BoardOp::Scan { inclusive } if inclusive || me > 0 => {
                     let first = if inclusive { me } else { me - 1 };
-                    let output = find(Piece::recv(0, plan.input.count));
+                    let output = locate(Piece::recv(0, call.input.count));
                     slots.check(first, &mut error);
                     // SAFETY: that member has posted its partial result, and the buffer is
                     // writable.
-                    fits &= unsafe { slots.data(first, 0, plan.len).copy_to(&output) };
+                    fits &= unsafe { slots.data(first, 0, call.len).copy_to(&output) };
                     if let Memory::Run { address, .. } = output {
                         fold(0, first, address, &mut error);
                     }
@@ -179,17 +355,35 @@ pub(super) unsafe fn carry_out(
                 _ => {}
             }
             let d = device::device();
-            TALLY.board.increment(&d);
-            meeting.read(&d);
+            COUNTERS.board.increment(&d);
+            group.read(&d);
             drop(d);
-            if came_last && plan.job == Job::Barrier {
+            if came_last && call.op == BoardOp::Barrier {
                 device::yield_after_barrier();
             }
             fits
         }
     };
     if !fits {
-        error.get_or_insert_with(own_disagreement);
+        error.get_or_insert_with(own_length_error);
     }
     error.map_or(Ok(()), |e| Err(e.on(b.comm)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_word_is_read_in_its_phase_only() {
+        let posted = Posted {
+            code: 11,
+            root: 300,
+            len: 2104,
+        };
+        let word = signature_word(posted, 70_000);
+        assert_eq!(read_word(word, 70_000), Some(posted));
+        assert_eq!(read_word(word, 70_008), None);
+        assert_eq!(read_word(0, 70_000), None);
+    }
 }

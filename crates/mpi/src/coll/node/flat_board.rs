@@ -1,33 +1,64 @@
-//! The same where the members are few and have a core each: each reads what the others have posted,
-//! and nobody counts.
+//! A collective through a flat board: each member reads what the others have posted, and nobody
+//! counts.
 
-use super::plan::{Job, MARK, Plan, disagreement, kind_and_root, own_disagreement};
-use crate::coll::executor::{Binding, Memory, Room, TALLY};
-use crate::device::{self, FlatBoardGroup, MARK_BITS, POST_MAX_BYTES, SLOT_MAX_BYTES, WaitingFor};
+use super::board_call::{BoardCall, BoardOp, Posted, SIGNATURE_BYTES, own_length_error};
+use crate::coll::executor::{Binding, COUNTERS, Memory, TmpBuffer};
+use crate::device::{
+    self, FlatBoardGroup, MARK_BITS, PHASES, POST_MAX_BYTES, SLOT_MAX_BYTES, WaitingFor,
+};
 use crate::{Error, Result};
 use ferry_schedule::Piece;
 
-// What is posted on a board can be posted in a round, and its length has room in the mark.
-const _: () = assert!(POST_MAX_BYTES == SLOT_MAX_BYTES - MARK && POST_MAX_BYTES < 1 << LEN_BITS);
+// What fits a counter board's slot fits a flat board's, and its length fits the signature.
+const _: () =
+    assert!(POST_MAX_BYTES == SLOT_MAX_BYTES - SIGNATURE_BYTES && POST_MAX_BYTES < 1 << LEN_BITS);
 const LEN_BITS: u32 = 12;
-// Four bits for the root, and four for which collective.
-const _: () = assert!(LEN_BITS + 8 <= MARK_BITS);
+/// For the root: a flat board has at most 8 members.
+const ROOT_BITS: u32 = 4;
+/// For the operation's code.
+const CODE_BITS: u32 = 4;
+const _: () = assert!(LEN_BITS + ROOT_BITS + CODE_BITS <= MARK_BITS);
 
-/// What a member says that it has posted: which collective, its root, its length.
-fn mark(plan: &Plan) -> u32 {
-    let (kind, root) = kind_and_root(plan);
-    kind << (LEN_BITS + 4) | (root & 0xf) << LEN_BITS | plan.len as u32
+/// What a member posts to say what its call is.
+#[inline]
+fn signature_bits(posted: Posted) -> u32 {
+    posted.code << (LEN_BITS + ROOT_BITS) | (posted.root & 0xf) << LEN_BITS | posted.len
+}
+
+fn read_bits(bits: u32) -> Posted {
+    Posted {
+        code: bits >> (LEN_BITS + ROOT_BITS),
+        root: bits >> LEN_BITS & ((1 << ROOT_BITS) - 1),
+        len: bits & ((1 << LEN_BITS) - 1),
+    }
+}
+
+/// The error of a member that posted something else than this one (`me`) in one of the last phases.
+pub(super) fn recent_mismatch(board: &FlatBoardGroup, me: u32, size: u32) -> Option<Error> {
+    (0..PHASES as u64).find_map(|back| {
+        let own = board.posted_before(me, back)?;
+        let mut others = (0..size).filter_map(|i| Some((i, board.posted_before(i, back)?)));
+        let (peer, theirs) = others.find(|other| other.1 != own)?;
+        Some(read_bits(own).disagreement(peer, Some(read_bits(theirs)), size))
+    })
+}
+
+/// A member that has posted in a phase to which this one has not come, and what.
+pub(super) fn posted_ahead(board: &FlatBoardGroup, size: u32) -> Option<(u32, Posted)> {
+    (0..size).find_map(|i| Some((i, read_bits(board.posted_next(i)?))))
 }
 
 /// One collective's phase.
 struct Phase<'a, 'w> {
-    round: &'a mut FlatBoardGroup,
+    board: &'a mut FlatBoardGroup,
     what: &'a WaitingFor<'w>,
-    mark: u32,
+    /// What this member posts, and expects of the others.
+    signature: u32,
+    size: u32,
     len: usize,
     error: Option<Error>,
-    /// All whom it has waited for had posted before.
-    late: bool,
+    /// All members that it waited for had posted before: this one came last.
+    came_last: bool,
 }
 
 impl Phase<'_, '_> {
@@ -35,7 +66,7 @@ impl Phase<'_, '_> {
     #[inline]
     fn data(&self, i: u32, skip: usize, len: usize) -> Memory<'static> {
         Memory::Run {
-            address: self.round.data(i).wrapping_add(skip),
+            address: self.board.data(i).wrapping_add(skip),
             len,
         }
     }
@@ -46,7 +77,7 @@ impl Phase<'_, '_> {
     /// The input is readable; this rank is `me`.
     #[inline]
     unsafe fn write(&mut self, me: u32, input: &Memory<'_>) -> bool {
-        self.round.wait_free(self.what);
+        self.board.wait_free(self.what);
         if self.len == 0 {
             return true;
         }
@@ -57,107 +88,109 @@ impl Phase<'_, '_> {
     /// Waits for rank `i`, and checks that it has posted what this rank would have.
     #[inline]
     fn wait(&mut self, i: u32) {
-        let (found, before) = self.round.wait_posted(i, self.what);
-        self.late &= before;
-        if found != self.mark {
-            let same = found >> LEN_BITS == self.mark >> LEN_BITS;
-            let theirs = same.then_some(u64::from(found & ((1 << LEN_BITS) - 1)));
+        let (found, before) = self.board.wait_posted(i, self.what);
+        self.came_last &= before;
+        if found != self.signature {
+            let (own, size) = (read_bits(self.signature), self.size);
             self.error
-                .get_or_insert_with(|| disagreement(i, theirs, self.len));
+                .get_or_insert_with(|| own.disagreement(i, Some(read_bits(found)), size));
         }
     }
 }
 
+/// Executes a collective.
+///
 /// # Safety
 /// The binding's buffers must be as the call says.
-pub(super) unsafe fn carry_out(
-    round: &mut FlatBoardGroup,
-    plan: &Plan,
+pub(super) unsafe fn execute(
+    board: &mut FlatBoardGroup,
+    call: &BoardCall,
     b: &Binding<'_>,
     what: &WaitingFor<'_>,
 ) -> Result<()> {
     let (me, n) = (b.comm.rank(), b.comm.size());
-    let mut room = Room::new(0, None);
-    let places = b.places();
-    let mut find = |p: Piece| places.find(p, &mut room);
+    let mut tmp = TmpBuffer::new(0, None);
+    let buffers = b.buffers();
+    let mut locate = |p: Piece| buffers.locate(p, &mut tmp);
     {
         let d = device::device();
-        TALLY.board.increment(&d);
-        round.begin(&d);
+        COUNTERS.board.increment(&d);
+        board.begin(&d);
     }
     let mut phase = Phase {
-        round,
+        board,
         what,
-        mark: mark(plan),
-        len: plan.len,
+        signature: signature_bits(call.posted()),
+        size: n,
+        len: call.len,
         error: None,
-        late: true,
+        came_last: true,
     };
     let mut fits = true;
-    match plan.job {
-        Job::Bcast { root } if me == root => {
+    match call.op {
+        BoardOp::Bcast { root } if me == root => {
             // SAFETY: the program's buffer is readable.
-            fits &= unsafe { phase.write(me, &find(plan.input)) };
-            phase.round.post_alone(phase.mark);
+            fits &= unsafe { phase.write(me, &locate(call.input)) };
+            phase.board.post_alone(phase.signature);
         }
-        Job::Bcast { root } => {
+        BoardOp::Bcast { root } => {
             phase.wait(root);
             // SAFETY: the root has posted; the buffer is writable.
-            fits &= unsafe { phase.data(root, 0, plan.len).copy_to(&find(plan.input)) };
-            phase.round.done();
+            fits &= unsafe { phase.data(root, 0, call.len).copy_to(&locate(call.input)) };
+            phase.board.done();
         }
-        Job::Scatter { root, recv } if me == root => {
-            let all = find(plan.input);
+        BoardOp::Scatter { root, recv } if me == root => {
+            let all = locate(call.input);
             // SAFETY: the program's buffer is readable.
             fits &= unsafe { phase.write(me, &all) };
-            phase.round.post_alone(phase.mark);
-            if !plan.in_place {
-                let each = plan.input.count / i64::from(n);
-                let own = find(Piece::send(i64::from(me) * each, each));
+            phase.board.post_alone(phase.signature);
+            if !call.in_place {
+                let each = call.input.count / i64::from(n);
+                let own = locate(Piece::send(i64::from(me) * each, each));
                 // SAFETY: the program's buffers are readable and writable.
-                fits &= unsafe { own.copy_to(&find(Piece::recv(0, recv))) };
+                fits &= unsafe { own.copy_to(&locate(Piece::recv(0, recv))) };
             }
         }
-        Job::Scatter { root, recv } => {
+        BoardOp::Scatter { root, recv } => {
             phase.wait(root);
-            let len = plan.len / n as usize;
+            let len = call.len / n as usize;
             let part = phase.data(root, me as usize * len, len);
             // SAFETY: the root has posted; the buffer is writable.
-            fits &= unsafe { part.copy_to(&find(Piece::recv(0, recv))) };
-            phase.round.done();
+            fits &= unsafe { part.copy_to(&locate(Piece::recv(0, recv))) };
+            phase.board.done();
         }
-        Job::Gather { root, .. } | Job::Reduce { root } if me != root => {
+        BoardOp::Gather { root, .. } | BoardOp::Reduce { root } if me != root => {
             // SAFETY: the program's buffer is readable.
-            fits &= unsafe { phase.write(me, &find(plan.input)) };
-            phase.round.post_alone(phase.mark);
+            fits &= unsafe { phase.write(me, &locate(call.input)) };
+            phase.board.post_alone(phase.signature);
         }
-        Job::Gather { recv, .. } => {
+        BoardOp::Gather { recv, .. } => {
             for i in from(me, n) {
-                let into = find(Piece::recv(i64::from(i) * recv, recv));
+                let into = locate(Piece::recv(i64::from(i) * recv, recv));
                 if i != me {
                     phase.wait(i);
                     // SAFETY: it has posted; the buffer is writable.
-                    fits &= unsafe { phase.data(i, 0, plan.len).copy_to(&into) };
-                } else if !plan.in_place {
+                    fits &= unsafe { phase.data(i, 0, call.len).copy_to(&into) };
+                } else if !call.in_place {
                     // SAFETY: the program's buffers are readable and writable.
-                    fits &= unsafe { find(plan.input).copy_to(&into) };
+                    fits &= unsafe { locate(call.input).copy_to(&into) };
                 }
             }
-            phase.round.done();
+            phase.board.done();
         }
-        Job::Reduce { .. } => {
+        BoardOp::Reduce { .. } => {
             // SAFETY: the program's buffer is readable; the slot is this rank's until the phase is
             // done.
-            fits &= unsafe { phase.write(me, &find(plan.input)) };
-            let output = find(Piece::recv(0, plan.input.count));
+            fits &= unsafe { phase.write(me, &locate(call.input)) };
+            let output = locate(Piece::recv(0, call.input.count));
             // SAFETY: the buffer is writable; nobody else reads this rank's slot.
             fits &= unsafe { fold(&mut phase, b, me, (0, n - 1), &output, 0) };
-            phase.round.done();
+            phase.board.done();
         }
-        Job::Scan { inclusive } => {
+        BoardOp::Scan { inclusive } => {
             // SAFETY: the program's buffer is readable.
-            fits &= unsafe { phase.write(me, &find(plan.input)) };
-            phase.round.post(phase.mark);
+            fits &= unsafe { phase.write(me, &locate(call.input)) };
+            phase.board.post(phase.signature);
             if inclusive || me > 0 {
                 let first = if inclusive { me } else { me - 1 };
                 // SAFETY: the buffer is writable.
@@ -167,63 +200,63 @@ pub(super) unsafe fn carry_out(
                         b,
                         me,
                         (0, first),
-                        &find(Piece::recv(0, plan.input.count)),
+                        &locate(Piece::recv(0, call.input.count)),
                         0,
                     )
                 };
             }
-            phase.round.done();
+            phase.board.done();
         }
         _ => {
             // SAFETY: the program's buffer is readable.
-            fits &= unsafe { phase.write(me, &find(plan.input)) };
-            phase.round.post(phase.mark);
-            match plan.job {
-                Job::Allgather { unit } => {
+            fits &= unsafe { phase.write(me, &locate(call.input)) };
+            phase.board.post(phase.signature);
+            match call.op {
+                BoardOp::Allgather { unit } => {
                     for i in from(me, n) {
                         if i != me {
                             phase.wait(i);
-                        } else if plan.in_place {
+                        } else if call.in_place {
                             continue;
                         }
-                        let into = find(Piece::recv(i64::from(i) * unit, unit));
+                        let into = locate(Piece::recv(i64::from(i) * unit, unit));
                         // SAFETY: it has posted; the buffer is writable.
-                        fits &= unsafe { phase.data(i, 0, plan.len).copy_to(&into) };
+                        fits &= unsafe { phase.data(i, 0, call.len).copy_to(&into) };
                     }
                 }
-                Job::Alltoall { recv } => {
-                    let block = plan.len / n as usize;
+                BoardOp::Alltoall { recv } => {
+                    let block = call.len / n as usize;
                     for i in from(me, n) {
                         if i != me {
                             phase.wait(i);
                         }
-                        let into = find(Piece::recv(i64::from(i) * recv, recv));
+                        let into = locate(Piece::recv(i64::from(i) * recv, recv));
                         // SAFETY: it has posted; the block lies within what it posted, and the
                         // buffer is writable.
                         fits &= unsafe { phase.data(i, me as usize * block, block).copy_to(&into) };
                     }
                 }
-                Job::Allreduce => {
-                    let output = find(Piece::recv(0, plan.input.count));
+                BoardOp::Allreduce => {
+                    let output = locate(Piece::recv(0, call.input.count));
                     // SAFETY: the buffer is writable.
                     fits &= unsafe { fold(&mut phase, b, me, (0, n - 1), &output, 0) };
                 }
-                Job::ReduceScatter { own } => {
-                    let (output, len) = (find(Piece::recv(0, own)), plan.len / n as usize);
+                BoardOp::ReduceScatter { own } => {
+                    let (output, len) = (locate(Piece::recv(0, own)), call.len / n as usize);
                     // SAFETY: the buffer is writable.
                     fits &=
                         unsafe { fold(&mut phase, b, me, (0, n - 1), &output, me as usize * len) };
                 }
                 _ => (1..n).for_each(|by| phase.wait((me + by) % n)),
             }
-            phase.round.done_with_all();
-            if phase.late && plan.job == Job::Barrier {
+            phase.board.done_with_all();
+            if phase.came_last && call.op == BoardOp::Barrier {
                 device::yield_after_barrier();
             }
         }
     }
     if !fits {
-        phase.error.get_or_insert_with(own_disagreement);
+        phase.error.get_or_insert_with(own_length_error);
     }
     phase.error.map_or(Ok(()), |e| Err(e.on(b.comm)))
 }
@@ -233,9 +266,9 @@ fn from(me: u32, n: u32) -> impl Iterator<Item = u32> {
     (me..n).chain(0..me)
 }
 
-/// Waits for ranks `first` to `last`, and reduces what they have posted, as much of it as the
-/// output has room for from `skip` bytes on. Operands are taken in from the highest rank down, as
-/// everybody does. Returns whether the output is as long as it should be.
+/// Waits for ranks `first` to `last`, and reduces what they have posted into the output: as many
+/// bytes as it has room for, from `skip` on. Operands are taken from the highest rank down, as by
+/// messages. Returns whether the output is as long as it should be.
 ///
 /// # Safety
 /// This rank has posted; the output is writable.
@@ -261,7 +294,7 @@ unsafe fn fold(
             fits &= unsafe { phase.data(i, skip, *len).copy_to(output) };
         } else {
             // SAFETY: it has posted, and the output holds `count` elements.
-            unsafe { op.apply(phase.round.data(i).wrapping_add(skip), *address, count, t) };
+            unsafe { op.apply(phase.board.data(i).wrapping_add(skip), *address, count, t) };
         }
     }
     fits

@@ -1,94 +1,119 @@
-//! Small collectives among the processes of one node, by a board in the node's memory instead of
+//! Small collectives among the processes of one node, through a board in shared memory in place of
+//! messages (MPICH: release-gather; Open MPI: coll/sm).
+//!
+//! Each rank writes one slot and reads what it needs from the others'. No rank handles more than
+//! one wake-up. Where ranks outnumber cores this is several times cheaper than an exchange of
 //! messages.
 //!
-//! Each rank writes one slot and reads what it needs from others'; nobody handles more than one
-//! wake-up. Where ranks outnumber cores this is several times cheaper than any exchange of
-//! messages. Collectives in which most ranks only send (reduce, gather) are better by messages
-//! there: ranks run ahead of one another. Among [few] they need not wait either.
+//! A *flat board* is for few members that have a core each: each looks at the others' slots. A
+//! *counter board* is for all others: one counter says that all have posted.
 
+mod board_call;
 mod counter_board;
 mod flat_board;
-mod plan;
 mod set_up;
 
-use super::executor::{Binding, Form, Function, Number, Story};
+use super::executor::{Binding, CollTag, Form, Function, HangDescription, call_ahead};
 use super::select;
-use crate::Result;
-use crate::device::{CounterBoardGroup, FlatBoardGroup, WaitingFor};
+use crate::device::{FlatBoardGroup, WaitingFor};
+use crate::{Comm, Error, Result};
+use board_call::plan_call;
+use counter_board::CounterBoard;
 use ferry_schedule::Collective;
-use plan::plan;
 use set_up::set_up;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
-/// Where a communicator's members meet.
-pub(super) enum Place {
-    /// They have had so many collectives that could have gone by a board.
-    NotYet(u32),
-    /// There is no board for them.
-    Nowhere,
-    /// Here.
-    Here(CounterBoardGroup),
-    /// Here, as they are few.
-    Few(FlatBoardGroup),
+/// The board of a communicator.
+pub(super) enum CommBoard {
+    /// Not set up after so many collectives that could have used one.
+    Untried(u32),
+    /// Its members cannot have one.
+    Unavailable,
+    Counter(CounterBoard),
+    Flat(FlatBoardGroup),
 }
 
-impl Default for Place {
-    fn default() -> Place {
-        Place::NotYet(0)
+impl Default for CommBoard {
+    fn default() -> CommBoard {
+        CommBoard::Untried(0)
     }
 }
 
-/// A communicator is given a board at its so many-th collective that could use one: many never have
-/// so many.
-const PATIENCE: u32 = 3;
+/// The collective at which a communicator sets up its board. Many communicators never have so many
+/// that could use one; not measured.
+const SETUP_AFTER_CALLS: u32 = 3;
 
-/// Runs the call by board, if it is one for that. `None`: use messages.
+/// Runs a collective through the communicator's board, if it is one for that. `None`: use messages.
 ///
 /// # Safety
 /// The binding's buffers must be as the call says.
 pub(super) unsafe fn run(what: &Collective<'_>, b: &Binding<'_>) -> Option<Result<()>> {
     let comm = b.comm;
-    if comm.size() < 2 || comm.is_inter() || !select::may_use_board(comm, what.kind()) {
+    if comm.size() < 2 || comm.is_inter() || !select::board_allowed(comm, what.kind()) {
         return None;
     }
-    let plan = plan(what, comm.rank(), comm.size(), b.reduction)?;
-    let mut place = comm
-        .plans
-        .place
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    if plan.job.for_few() && !matches!(*place, Place::Few(_)) {
+    let call = plan_call(what, comm.rank(), comm.size(), b.reduction)?;
+    let board = &comm.coll.board;
+    let mut board = board.lock().unwrap_or_else(PoisonError::into_inner);
+    if call.op.flat_only() && !matches!(*board, CommBoard::Flat(_)) {
         return None;
     }
-    if let Place::NotYet(had) = &mut *place {
-        if *had + 1 < PATIENCE {
-            *had += 1;
+    let function = Function::of(what, Form::Blocking);
+    if let CommBoard::Untried(calls) = &mut *board {
+        if *calls + 1 < SETUP_AFTER_CALLS {
+            *calls += 1;
             return None;
         }
-        *place = Place::Nowhere;
-        match set_up(comm) {
-            Ok(found) => *place = found,
+        *board = CommBoard::Unavailable;
+        match set_up(comm, function, b.root) {
+            Ok(found) => *board = found,
             Err(e) => return Some(Err(e)),
         }
     }
-    if let Place::Nowhere = *place {
+    if let CommBoard::Unavailable = *board {
         return None;
     }
-    let number = Number::next(comm, Function::of(what, Form::Blocking));
-    let story = Story(comm, number, b.root);
+    let description = HangDescription {
+        comm,
+        tag: CollTag::next(comm, function, b.root),
+        root: b.root,
+    };
     let what = WaitingFor {
         context: comm.context,
         peer: -2,
         tag: -1,
-        details: Some(&story),
+        details: Some(&description),
     };
     // SAFETY: the caller's promise.
     let result = unsafe {
-        match &mut *place {
-            Place::Few(round) => flat_board::carry_out(round, &plan, b, &what),
-            Place::Here(meeting) => counter_board::carry_out(meeting, &plan, b, &what),
-            Place::Nowhere | Place::NotYet(_) => return None,
+        match &mut *board {
+            CommBoard::Flat(board) => flat_board::execute(board, &call, b, &what),
+            CommBoard::Counter(board) => board.execute(&call, b, &what),
+            CommBoard::Unavailable | CommBoard::Untried(_) => return None,
         }
     };
     Some(result)
+}
+
+/// The error of a rank that posted something else on the communicator's board than this rank did in
+/// the same of the last collectives, or that has posted in one which this rank did not call. For
+/// when no call is under way on the communicator: ranks that
+/// only post do not look at what others post.
+pub(super) fn pending_mismatch(comm: &Arc<Comm>) -> Option<Error> {
+    let board = &comm.coll.board;
+    let board = board.lock().unwrap_or_else(PoisonError::into_inner);
+    let (me, size) = (comm.rank(), comm.size());
+    let (mismatch, ahead) = match &*board {
+        CommBoard::Flat(board) => (
+            flat_board::recent_mismatch(board, me, size),
+            flat_board::posted_ahead(board, size),
+        ),
+        CommBoard::Counter(board) => (board.recent_mismatch(), board.posted_ahead()),
+        CommBoard::Unavailable | CommBoard::Untried(_) => return None,
+    };
+    let ahead = || {
+        let (peer, posted) = ahead?;
+        Some(call_ahead(comm, peer, posted.signature()?))
+    };
+    mismatch.or_else(ahead).map(|e| e.on(comm))
 }

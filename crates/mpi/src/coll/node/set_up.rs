@@ -1,7 +1,8 @@
-//! A communicator gets its board.
+//! Sets up the board of a communicator.
 
-use super::Place;
-use crate::coll::executor::{self, Binding, Number, View};
+use super::CommBoard;
+use super::counter_board::CounterBoard;
+use crate::coll::executor::{self, Binding, CollTag, Function, View};
 use crate::coll::select;
 use crate::device;
 use crate::{Comm, Datatype, Op, Result};
@@ -10,23 +11,29 @@ use ferry_op::Predefined;
 use ferry_schedule::{Collective, Reduction, Root};
 use std::sync::Arc;
 
-/// What rank 0 adds to a board's number: the members are to meet on it in a round.
-const IN_ROUND: i32 = 1 << 16;
+/// What rank 0 adds to a board's number if it is to be a flat board.
+const FLAT_FLAG: i32 = 1 << 16;
 
-/// The members' board: rank 0's process lends it and tells the others.
-pub(super) fn set_up(comm: &Arc<Comm>) -> Result<Place> {
+/// The members' board. Rank 0's process allocates it and tells the others its number. This is a
+/// part of the call `function`: who is in another one is told so by its messages.
+pub(super) fn set_up(comm: &Arc<Comm>, function: Function, root: i32) -> Result<CommBoard> {
     let n = comm.size();
     let members: Vec<_> = (0..n).map(|r| comm.peer(r)).collect();
     let mut number = -1i32;
     {
         let mut d = device::device();
         if !members.iter().all(|&p| d.capabilities(p).same_node) {
-            return Ok(Place::Nowhere);
+            return Ok(CommBoard::Unavailable);
         }
         if comm.rank() == 0
             && let Some(lent) = d.allocate_board(n)
         {
-            number = lent as i32 + if d.prefers_flat_board(n) { IN_ROUND } else { 0 };
+            number = lent as i32
+                + if d.prefers_flat_board(n) {
+                    FLAT_FLAG
+                } else {
+                    0
+                };
         }
     }
     let int = Datatype::basic(Basic::Int32);
@@ -35,7 +42,7 @@ pub(super) fn set_up(comm: &Arc<Comm>) -> Result<Place> {
         element: 4,
         commutes: true,
     };
-    let by_messages = |what: Collective<'_>, value: &mut i32, number: Number| {
+    let by_messages = |what: Collective<'_>, value: &mut i32, tag: CollTag| {
         let view = View::Uniform {
             address: std::ptr::from_mut(value).cast(),
             count: 1,
@@ -50,7 +57,7 @@ pub(super) fn set_up(comm: &Arc<Comm>) -> Result<Place> {
             root: -1,
         };
         // SAFETY: the buffer is one 4-byte integer, by what is called below.
-        unsafe { executor::run(&select::schedule(comm, &what), &b, number) }
+        unsafe { executor::run(&select::schedule(comm, &what), &b, tag) }
     };
     by_messages(
         Collective::Bcast {
@@ -58,23 +65,27 @@ pub(super) fn set_up(comm: &Arc<Comm>) -> Result<Place> {
             bytes: 4,
         },
         &mut number,
-        Number::own_affair(0),
+        CollTag::internal(0, function, root),
     )?;
     if number < 0 {
-        return Ok(Place::Nowhere);
+        return Ok(CommBoard::Unavailable);
     }
-    let (in_round, number) = (number >= IN_ROUND, (number % IN_ROUND) as u32);
+    let (is_flat, number) = (number >= FLAT_FLAG, (number % FLAT_FLAG) as u32);
     let (owner, me) = (members[0], comm.rank());
-    let place = {
+    let board = {
         let mut d = device::device();
-        if in_round {
-            d.flat_board(owner, number, &members, me).map(Place::Few)
+        if is_flat {
+            d.flat_board(owner, number, &members, me)
+                .map(CommBoard::Flat)
         } else {
-            d.counter_board(owner, number, members, me).map(Place::Here)
+            d.counter_board(owner, number, members, me)
+                .map(|group| CommBoard::Counter(CounterBoard::new(group)))
         }
     };
-    let mut there = i32::from(place.is_some());
+    let mut there = i32::from(board.is_some());
     let agree = Collective::Allreduce { of, in_place: true };
-    by_messages(agree, &mut there, Number::own_affair(1))?;
-    Ok(place.filter(|_| there == 1).unwrap_or(Place::Nowhere))
+    by_messages(agree, &mut there, CollTag::internal(1, function, root))?;
+    Ok(board
+        .filter(|_| there == 1)
+        .unwrap_or(CommBoard::Unavailable))
 }

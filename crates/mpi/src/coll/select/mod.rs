@@ -1,36 +1,42 @@
-//! Schedules for calls: by which algorithm, and kept for the next call like it.
+//! Which algorithm a call goes by (Open MPI: coll/tuned): its schedule, cached for the next call
+//! like it.
 
 mod setting;
 
-pub use setting::{Wish, Wishes, ask, of_process, setting};
+pub use setting::{
+    AlgorithmSetting, AlgorithmSettings, process_setting, set_process_setting, variable_name,
+};
 
 use crate::Comm;
 use ferry_schedule::{Algorithm, Collective, Cost, Kind, Schedule, Team, plan};
 use std::sync::{Arc, OnceLock, PoisonError};
 
-/// Schedules of a communicator's last calls, and what was asked for then; newest last.
-pub(super) type KeptSchedules = Vec<(Collective<'static>, Option<Algorithm>, Arc<Schedule>)>;
+/// Schedules of a communicator's last calls, and the algorithm that was asked for then. Newest
+/// last.
+pub(super) type ScheduleCache = Vec<(Collective<'static>, Option<Algorithm>, Arc<Schedule>)>;
 
-/// Schedules kept for a communicator.
-const KEPT: usize = 8;
-/// Longer schedules are made anew for each call: making them costs little beside running them.
-const STEPS_KEPT: usize = 256;
+/// Most schedules that a communicator caches. Programs have few different calls in a loop; not
+/// measured.
+const CACHED_SCHEDULES_MAX: usize = 8;
+/// Longest schedule that is cached. Making a longer one costs little beside running it.
+const CACHED_STEPS_MAX: usize = 256;
 
-/// The cost figures; the same on all ranks of a job.
+/// The cost model's figures. The same on all ranks of a job.
 fn cost() -> &'static Cost {
     static COST: OnceLock<Cost> = OnceLock::new();
     COST.get_or_init(|| {
         let rank_info = crate::process::started().map(|p| &p.rank_info);
         rank_info.map_or(Cost::shared_memory(1, 1), |w| {
-            figures(w.size, w.local_ranks.len() as u32, w.cores)
+            cost_for(w.size, w.local_ranks.len() as u32, w.cores)
         })
     })
 }
 
 /// The figures for a job of `size` ranks, `here` of them on this host, which has `cores` for them.
-/// What hosts do not have in common must not matter on several: ranks that choose different
-/// algorithms wait for each other for ever.
-fn figures(size: u32, here: u32, cores: u32) -> Cost {
+///
+/// On several hosts they must not depend on what hosts do not have in common. Ranks that choose
+/// different algorithms wait for each other for ever.
+fn cost_for(size: u32, here: u32, cores: u32) -> Cost {
     if here < size {
         Cost::network()
     } else {
@@ -38,31 +44,30 @@ fn figures(size: u32, here: u32, cores: u32) -> Cost {
     }
 }
 
-/// What is asked for: on this communicator, or else in this process.
-pub(super) fn asked(comm: &Comm, kind: Kind) -> Wish {
-    let own = comm.plans.wishes.get(kind);
-    own.unwrap_or_else(|| of_process(kind))
+/// What the user asks for: on this communicator, otherwise in this process.
+pub(super) fn setting_for(comm: &Comm, kind: Kind) -> AlgorithmSetting {
+    let own = comm.coll.settings.get(kind);
+    own.unwrap_or_else(|| process_setting(kind))
 }
 
-/// May collectives of this kind go by a board? Not if the user asks for an algorithm, which may be
-/// "messages": any.
-pub(super) fn may_use_board(comm: &Comm, kind: Kind) -> bool {
-    asked(comm, kind) == Wish::Automatic
+/// Returns whether collectives of this kind may use a board. They may not if the user asks for an
+/// algorithm, or for messages by any algorithm.
+pub(super) fn board_allowed(comm: &Comm, kind: Kind) -> bool {
+    setting_for(comm, kind) == AlgorithmSetting::Automatic
 }
 
 /// This rank's schedule for a call on `comm`.
 pub(super) fn schedule(comm: &Comm, what: &Collective<'_>) -> Arc<Schedule> {
-    let asked = asked(comm, what.kind()).algorithm();
+    let forced = setting_for(comm, what.kind()).algorithm();
+    let cache = || {
+        let cache = &comm.coll.schedule_cache;
+        cache.lock().unwrap_or_else(PoisonError::into_inner)
+    };
     let key = what.owned();
     if let Some(key) = &key {
-        let kept = comm
-            .plans
-            .kept
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let like = |k: &&(_, _, _)| k.0 == *key && k.1 == asked;
-        if let Some((.., s)) = kept.iter().rev().find(like) {
-            return s.clone();
+        let is_like = |s: &&(_, _, _)| s.0 == *key && s.1 == forced;
+        if let Some((.., schedule)) = cache().iter().rev().find(is_like) {
+            return schedule.clone();
         }
     }
     let place = ferry_schedule::Place {
@@ -72,19 +77,15 @@ pub(super) fn schedule(comm: &Comm, what: &Collective<'_>) -> Arc<Schedule> {
         },
         remote: comm.remote.as_ref().map(|g| g.size()),
     };
-    let schedule = Arc::new(plan(place, what, cost(), asked));
+    let schedule = Arc::new(plan(place, what, cost(), forced));
     if let Some(key) = key
-        && schedule.steps.len() <= STEPS_KEPT
+        && schedule.steps.len() <= CACHED_STEPS_MAX
     {
-        let mut kept = comm
-            .plans
-            .kept
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if kept.len() == KEPT {
-            kept.remove(0);
+        let mut cache = cache();
+        if cache.len() == CACHED_SCHEDULES_MAX {
+            cache.remove(0);
         }
-        kept.push((key, asked, schedule.clone()));
+        cache.push((key, forced, schedule.clone()));
     }
     schedule
 }
@@ -95,8 +96,8 @@ mod tests {
 
     #[test]
     fn ranks_on_hosts_that_differ_use_the_same_figures() {
-        assert_eq!(figures(6, 1, 8), figures(6, 3, 2));
-        assert_eq!(figures(6, 2, 1), figures(6, 2, 64));
-        assert_eq!(figures(6, 6, 2), Cost::shared_memory(6, 2));
+        assert_eq!(cost_for(6, 1, 8), cost_for(6, 3, 2));
+        assert_eq!(cost_for(6, 2, 1), cost_for(6, 2, 64));
+        assert_eq!(cost_for(6, 6, 2), Cost::shared_memory(6, 2));
     }
 }

@@ -1,47 +1,53 @@
-//! What a user asks for where the cost model would choose: FERRY_COLL_<NAME>, a control variable of
-//! that name, or the key ferry_coll_<name> of a communicator's info, for each kind of collective.
+//! The algorithm that a user asks for in place of the cost model's choice, for each kind of
+//! collective (Open MPI: forced algorithms; MPICH: control variables of each collective).
+//!
+//! It is the environment variable `FERRY_COLL_<NAME>`, a control variable of that name, or the key
+//! `ferry_coll_<name>` of a communicator's info.
 
 use ferry_schedule::{Algorithm, Kind};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wish {
-    /// By a board if the call is one for it, else by the algorithm that costs least.
+pub enum AlgorithmSetting {
+    /// A board if the call is one for it, otherwise the algorithm that costs least.
     Automatic,
-    /// By messages, by the algorithm that costs least.
+    /// Messages, by the algorithm that costs least.
     Messages,
-    /// By this algorithm if it can serve the call.
-    By(Algorithm),
+    /// This algorithm, if it can serve the call.
+    Algorithm(Algorithm),
 }
 
-impl Wish {
-    /// All that can be asked for this kind.
-    pub fn all(kind: Kind) -> impl Iterator<Item = Wish> {
-        let algorithms = kind.algorithms().iter().map(|&a| Wish::By(a));
-        [Wish::Automatic, Wish::Messages]
+impl AlgorithmSetting {
+    /// All values for this kind.
+    pub fn all(kind: Kind) -> impl Iterator<Item = AlgorithmSetting> {
+        let algorithms = kind
+            .algorithms()
+            .iter()
+            .map(|&a| AlgorithmSetting::Algorithm(a));
+        [AlgorithmSetting::Automatic, AlgorithmSetting::Messages]
             .into_iter()
             .chain(algorithms)
     }
 
-    /// The one of that name, if it can be asked for this kind.
-    pub fn from_name(kind: Kind, name: &str) -> Option<Wish> {
-        Wish::all(kind).find(|w| w.name() == name)
+    /// The value of that name, if this kind has it.
+    pub fn from_name(kind: Kind, name: &str) -> Option<AlgorithmSetting> {
+        AlgorithmSetting::all(kind).find(|w| w.name() == name)
     }
 
     /// Its name in settings.
     pub fn name(self) -> &'static str {
         match self {
-            Wish::Automatic => "auto",
-            Wish::Messages => "messages",
-            Wish::By(a) => a.name(),
+            AlgorithmSetting::Automatic => "auto",
+            AlgorithmSetting::Messages => "messages",
+            AlgorithmSetting::Algorithm(a) => a.name(),
         }
     }
 
     /// The algorithm asked for.
     pub fn algorithm(self) -> Option<Algorithm> {
         match self {
-            Wish::By(a) => Some(a),
+            AlgorithmSetting::Algorithm(a) => Some(a),
             _ => None,
         }
     }
@@ -49,74 +55,76 @@ impl Wish {
     /// Never 0.
     fn code(self) -> u8 {
         match self {
-            Wish::Automatic => 1,
-            Wish::Messages => 2,
-            Wish::By(a) => 3 + a as u8,
+            AlgorithmSetting::Automatic => 1,
+            AlgorithmSetting::Messages => 2,
+            AlgorithmSetting::Algorithm(a) => 3 + a as u8,
         }
     }
 
-    fn decode(code: u8) -> Option<Wish> {
+    fn decode(code: u8) -> Option<AlgorithmSetting> {
         match code {
             0 => None,
-            1 => Some(Wish::Automatic),
-            2 => Some(Wish::Messages),
-            n => Algorithm::ALL.get(usize::from(n) - 3).map(|&a| Wish::By(a)),
+            1 => Some(AlgorithmSetting::Automatic),
+            2 => Some(AlgorithmSetting::Messages),
+            n => Algorithm::ALL
+                .get(usize::from(n) - 3)
+                .map(|&a| AlgorithmSetting::Algorithm(a)),
         }
     }
 }
 
-/// What is asked for, for each kind of collective. Empty at first.
+/// What is asked for, for each kind of collective. Nothing at first.
 #[derive(Default)]
-pub struct Wishes([AtomicU8; Kind::ALL.len()]);
+pub struct AlgorithmSettings([AtomicU8; Kind::ALL.len()]);
 
-impl Wishes {
-    const fn new() -> Wishes {
-        Wishes([const { AtomicU8::new(0) }; Kind::ALL.len()])
+impl AlgorithmSettings {
+    const fn new() -> AlgorithmSettings {
+        AlgorithmSettings([const { AtomicU8::new(0) }; Kind::ALL.len()])
     }
 
     /// What is asked for, if anything is.
     #[inline]
-    pub fn get(&self, kind: Kind) -> Option<Wish> {
-        Wish::decode(self.0[kind as usize].load(Relaxed))
+    pub fn get(&self, kind: Kind) -> Option<AlgorithmSetting> {
+        AlgorithmSetting::decode(self.0[kind as usize].load(Relaxed))
     }
 
     /// Asks for it.
-    pub fn set(&self, kind: Kind, wish: Wish) {
-        self.0[kind as usize].store(wish.code(), Relaxed);
+    pub fn set(&self, kind: Kind, setting: AlgorithmSetting) {
+        self.0[kind as usize].store(setting.code(), Relaxed);
     }
 }
 
-static OF_PROCESS: Wishes = Wishes::new();
+static OF_PROCESS: AlgorithmSettings = AlgorithmSettings::new();
 
-/// The name of the setting for this kind.
-pub fn setting(kind: Kind) -> String {
+/// The name of the environment variable for this kind.
+pub fn variable_name(kind: Kind) -> String {
     format!("FERRY_COLL_{}", kind.name().to_uppercase())
 }
 
-/// What is asked for in this process; the setting is looked at once. Values that mean nothing for
-/// this kind are left out.
+/// What is asked for in this process. The variable is read once. A value that this kind does not
+/// have is ignored.
 #[inline]
-pub fn of_process(kind: Kind) -> Wish {
+pub fn process_setting(kind: Kind) -> AlgorithmSetting {
     match OF_PROCESS.get(kind) {
-        Some(wish) => wish,
-        None => look_up(kind),
+        Some(setting) => setting,
+        None => read_variable(kind),
     }
 }
 
 #[cold]
-fn look_up(kind: Kind) -> Wish {
-    let asked = std::env::var(setting(kind)).ok();
-    let wish = asked
-        .and_then(|v| Wish::from_name(kind, v.trim()))
-        .unwrap_or(Wish::Automatic);
-    OF_PROCESS.set(kind, wish);
-    wish
+fn read_variable(kind: Kind) -> AlgorithmSetting {
+    let asked = std::env::var(variable_name(kind)).ok();
+    let setting = asked
+        .and_then(|v| AlgorithmSetting::from_name(kind, v.trim()))
+        .unwrap_or(AlgorithmSetting::Automatic);
+    OF_PROCESS.set(kind, setting);
+    setting
 }
 
-/// Asks for it in this process, on all communicators whose info asks for nothing. All ranks have to
-/// ask alike.
-pub fn ask(kind: Kind, wish: Wish) {
-    OF_PROCESS.set(kind, wish);
+/// Asks for it in this process, on all communicators whose info asks for nothing. All ranks must
+/// ask for the same.
+pub fn set_process_setting(kind: Kind, setting: AlgorithmSetting) {
+    OF_PROCESS.set(kind, setting);
 }
 
 #[cfg(test)]
@@ -124,16 +132,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_wish_has_a_name_and_is_kept() {
-        let wishes = Wishes::default();
+    fn every_setting_has_a_name_and_is_stored() {
+        let settings = AlgorithmSettings::default();
         for kind in Kind::ALL {
-            assert_eq!(wishes.get(kind), None);
-            for wish in Wish::all(kind) {
-                assert_eq!(Wish::from_name(kind, wish.name()), Some(wish));
-                wishes.set(kind, wish);
-                assert_eq!(wishes.get(kind), Some(wish));
+            assert_eq!(settings.get(kind), None);
+            for setting in AlgorithmSetting::all(kind) {
+                assert_eq!(
+                    AlgorithmSetting::from_name(kind, setting.name()),
+                    Some(setting)
+                );
+                settings.set(kind, setting);
+                assert_eq!(settings.get(kind), Some(setting));
             }
         }
-        assert_eq!(Wish::from_name(Kind::Bcast, "bruck"), None);
+        assert_eq!(AlgorithmSetting::from_name(Kind::Bcast, "bruck"), None);
     }
 }

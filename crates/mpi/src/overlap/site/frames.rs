@@ -1,6 +1,6 @@
 //! Where in the program a call stands.
 
-use super::FRAMES;
+use super::FRAMES_PER_SITE;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,7 @@ unsafe extern "C" {
 }
 
 struct Walk {
-    found: [usize; FRAMES],
+    found: [usize; FRAMES_PER_SITE],
     count: usize,
 }
 
@@ -26,8 +26,8 @@ fn module(address: usize) -> Option<libc::Dl_info> {
     }
 }
 
-/// Is the address in the library? To ask the linker takes microseconds; the library's own calls
-/// are few, and it does not move.
+/// Returns whether the address is in the library. The dynamic linker takes microseconds to answer,
+/// so answers are kept: the library does not move.
 fn is_own(address: usize) -> bool {
     static KNOWN: Mutex<Option<HashMap<usize, bool>>> = Mutex::new(None);
     let base = |address| module(address).map(|m| m.dli_fbase as usize);
@@ -49,15 +49,15 @@ extern "C" fn each(context: *mut c_void, argument: *mut c_void) -> c_int {
         }
         walk.found[walk.count] = at;
         walk.count += 1;
-        if walk.count == FRAMES { 4 } else { 0 }
+        if walk.count == FRAMES_PER_SITE { 4 } else { 0 }
     }
 }
 
 /// Where in the program the call stands: return addresses outside the library, innermost first;
 /// 0: none.
-pub fn of_program() -> [usize; FRAMES] {
+pub fn of_program() -> [usize; FRAMES_PER_SITE] {
     let mut walk = Walk {
-        found: [0; FRAMES],
+        found: [0; FRAMES_PER_SITE],
         count: 0,
     };
     // SAFETY: the walk outlives the call.

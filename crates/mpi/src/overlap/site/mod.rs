@@ -1,14 +1,17 @@
 //! Call sites: what is known of each, and whether its calls overlap.
 //!
-//! A site is a place in the program with a kind of collective and a size class. Its first call
-//! blocks, and shows in which order its data are touched. Then calls that overlap and calls that
-//! block are compared, by the time from the call to the next one and by that to the third one, or
-//! to the next that could overlap: whatever overlap costs elsewhere, such as a core that two
-//! threads share, is in that. Two calls in a row do the same, and are compared as one: a program
-//! may do something else after every second call. A site that does not pay is left blocking, and
-//! tried again ever more rarely. At which calls the other way is tried depends on the calls' number
-//! alone, so that all ranks do the same; whether it pays they decide together
-//! ([`verdict`](super::verdict)).
+//! A site is a place in the program, a kind of collective and a size class. Its first call blocks,
+//! and shows in which order its data are touched. Then calls that overlap are compared with calls
+//! that block.
+//!
+//! The times are those from a call to the next one, and to the third one or the next that could
+//! overlap. They include what overlap costs elsewhere, such as a core that two threads share. Two
+//! calls in a row go the same way, and their times are added: a program may do something else after
+//! every second call.
+//!
+//! A site that does not pay is left blocking, and tried again more and more rarely. At which calls
+//! the other way is tried depends on the calls' number alone, so that all ranks do the same. Whether
+//! it pays they decide together ([`verdict`](super::verdict)).
 
 mod frames;
 mod record;
@@ -16,51 +19,52 @@ mod series;
 
 use super::lock::lock;
 use super::setting::Mode;
-use super::verdict::{At, Members, Saying, Verdict};
+use super::verdict::{CallId, Members, Report, Verdict};
 use crate::device::ProcId;
 use ferry_schedule::Kind;
-use record::Way;
-use series::Recent;
+use record::CallMode;
+use series::RecentTimes;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 pub(in crate::overlap) use record::Record;
 pub(in crate::overlap) use series::{Series, Times};
 
-/// A site's place in the list.
-pub(in crate::overlap) type Number = usize;
+/// A site's index in the table.
+pub(in crate::overlap) type SiteId = usize;
 
 /// What to do at a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::overlap) enum Choice {
     Block,
-    /// Block, then see in which order the data are touched.
+    /// Block, then record in which order the data are touched.
     Trace,
     Overlap,
 }
 
 /// Samples that are compared.
-/// Of the calls up to this one a half overlaps: all ranks do the same then, and the two ways meet
-/// the same machine and network. Three pairs each way, in turn.
-pub(in crate::overlap) const TRIAL: u64 = 13;
-/// So many times as long as a blocking call, and the trial is over. One call may be 10 % longer by
-/// chance, and if that ended it no gain would be found.
-const MUCH: f64 = 1.5;
-/// Among so many calls that overlap two block, to compare.
-const CHECK: u64 = 32;
-/// A site left blocking is tried after so many calls, then after twice as many each time, up to the
-/// second number.
+/// Number of the last call of the trial. In it three pairs of calls go each way, in turn, so that
+/// both ways are measured on the same machine and network.
+pub(in crate::overlap) const TRIAL_CALLS: u64 = 13;
+/// How many times a blocking call's time ends the trial early. One call may be 10 % longer by
+/// chance. If that ended the trial, no gain would be found.
+const TRIAL_SLOWDOWN_MAX: f64 = 1.5;
+/// Calls that overlap between two pairs that block, for comparison.
+const CHECK_INTERVAL_CALLS: u64 = 32;
+/// After how many calls a site left blocking is tried again: the first pause, and the longest one.
+/// Each pause is twice the last.
 const AGAIN: (u64, u64) = (16, 512);
-/// Calls of MPI's after a site's until the time is taken that shows what overlap costs those.
-const LATER: u32 = 3;
-/// Places in the calling code that tell sites apart, innermost first.
-pub(in crate::overlap) const FRAMES: usize = 3;
+/// MPI calls after a site's call until its later time ends. It shows what overlap costs these
+/// calls.
+const LATER_CALLS: u32 = 3;
+/// Buffers in the calling code that tell sites independent, innermost first.
+pub(in crate::overlap) const FRAMES_PER_SITE: usize = 3;
 
-/// What tells sites apart.
+/// What distinguishes sites.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::overlap) struct Key {
-    /// Places in the program: file and offset, innermost first.
-    pub places: Vec<String>,
+    /// Buffers in the program: file and offset, innermost first.
+    pub frames: Vec<String>,
     /// The collective.
     pub kind: Kind,
     /// Size class: the power of two of the bytes.
@@ -68,25 +72,25 @@ pub(in crate::overlap) struct Key {
 }
 
 pub(in crate::overlap) struct Site {
-    frames: [usize; FRAMES],
+    frames: [usize; FRAMES_PER_SITE],
     pub key: Key,
     pub calls: u64,
     pub overlapped: u64,
     pub bytes: u64,
     pub faults: u64,
-    /// Seconds of blocking calls that were hidden.
+    /// Seconds of blocking calls that overlap has hidden.
     pub hidden: f64,
-    /// From whom the data are read first.
+    /// Peers in the order in which the program reads their data.
     pub order: Vec<u32>,
-    /// Why it cannot be guarded.
+    /// Why its buffers cannot be guarded.
     pub refusal: Option<String>,
     /// Seconds in blocking calls.
-    blocked: Recent,
-    /// What pairs of calls took here.
+    blocked: RecentTimes,
+    /// Times of pairs of calls at this rank.
     blocking: Series,
     overlapping: Series,
     pays: Option<bool>,
-    /// What the pair of calls that is under way does, if that has been chosen.
+    /// The current pair of calls, if its way has been chosen.
     pair: Option<Pair>,
     verdict: Verdict,
 }
@@ -97,20 +101,20 @@ struct Pair {
     /// Its first call's number.
     first: u64,
     overlaps: bool,
-    /// The ranks compare the two ways by it.
+    /// Its times are reported to the first rank.
     compares: bool,
-    /// What the first call took.
+    /// Times of the first call.
     began: Option<Times>,
 }
 
 static SITES: Mutex<Vec<Site>> = Mutex::new(Vec::new());
 /// Blocking calls whose time until the next call is measured.
-static SPANS: Mutex<Vec<Record>> = Mutex::new(Vec::new());
-/// Calls of which the time until the next one is known, and not yet that until a later one.
-static FOLLOWED: Mutex<Vec<Later>> = Mutex::new(Vec::new());
+static OPEN_SPANS: Mutex<Vec<Record>> = Mutex::new(Vec::new());
+/// Calls whose time to the next call is known, and whose later time is not.
+static AWAITING_LATER: Mutex<Vec<Later>> = Mutex::new(Vec::new());
 
 struct Later {
-    site: Number,
+    site: SiteId,
     call: u64,
     begun: Instant,
     /// Seconds to the next call.
@@ -119,15 +123,14 @@ struct Later {
     left: u32,
 }
 
-/// What others have said of calls that this rank has not come to yet, and how often it was looked
-/// at.
-static EARLY: Mutex<Vec<(ProcId, Saying, u32)>> = Mutex::new(Vec::new());
-/// Looks after which it is dropped.
-const LOOKS: u32 = 64;
-/// Orders that were read from a file.
-static ORDERS: Mutex<Vec<(Key, Vec<u32>)>> = Mutex::new(Vec::new());
-/// The site of the call that is being executed.
-pub(in crate::overlap) fn here(kind: Kind, bytes: usize) -> Number {
+/// Reports of calls to which this rank has not come, and how often each was looked at.
+static EARLY_REPORTS: Mutex<Vec<(ProcId, Report, u32)>> = Mutex::new(Vec::new());
+/// Looks after which such a report is dropped.
+const EARLY_REPORT_LOOKS_MAX: u32 = 64;
+/// Access orders that were read from a file.
+static RECORDED_ORDERS: Mutex<Vec<(Key, Vec<u32>)>> = Mutex::new(Vec::new());
+/// The site of the current call.
+pub(in crate::overlap) fn current(kind: Kind, bytes: usize) -> SiteId {
     let frames = frames::of_program();
     let class = bytes.max(1).ilog2();
     let mut sites = lock(&SITES);
@@ -135,17 +138,17 @@ pub(in crate::overlap) fn here(kind: Kind, bytes: usize) -> Number {
     if let Some(at) = sites.iter().position(like) {
         return at;
     }
-    let places: Vec<String> = frames
+    let names: Vec<String> = frames
         .iter()
         .filter(|&&f| f != 0)
         .map(|&f| frames::name(f))
         .collect();
     let key = Key {
-        places,
+        frames: names,
         kind,
         class,
     };
-    let known = lock(&ORDERS);
+    let known = lock(&RECORDED_ORDERS);
     let order = known
         .iter()
         .find(|(k, _)| *k == key)
@@ -154,28 +157,28 @@ pub(in crate::overlap) fn here(kind: Kind, bytes: usize) -> Number {
     sites.len() - 1
 }
 
-/// What to do at this call of the site. `apart`: the order of its data can be seen and chosen.
+/// What to do at this call of the site. `independent`: the order of its data can be seen and chosen.
 pub(in crate::overlap) fn choose(
-    site: Number,
+    site: SiteId,
     mode: Mode,
-    apart: bool,
-    at: At,
+    independent: bool,
+    at: CallId,
     members: Members,
 ) -> Choice {
     let mut sites = lock(&SITES);
     let s = &mut sites[site];
     s.calls += 1;
-    s.verdict.called(at, members);
+    s.verdict.begin_call(at, members);
     match mode {
         Mode::Always => Choice::Overlap,
         Mode::Trace => Choice::Trace,
-        _ => s.choose(apart),
+        _ => s.choose(independent),
     }
 }
 
 impl Site {
-    /// One of which no call has been seen.
-    fn new(frames: [usize; FRAMES], key: Key, order: Vec<u32>) -> Site {
+    /// A site without a call.
+    fn new(frames: [usize; FRAMES_PER_SITE], key: Key, order: Vec<u32>) -> Site {
         Site {
             frames,
             key,
@@ -186,7 +189,7 @@ impl Site {
             hidden: 0.0,
             order,
             refusal: None,
-            blocked: Recent::default(),
+            blocked: RecentTimes::default(),
             blocking: Series::default(),
             overlapping: Series::default(),
             pays: None,
@@ -195,13 +198,13 @@ impl Site {
         }
     }
 
-    fn choose(&mut self, apart: bool) -> Choice {
+    fn choose(&mut self, independent: bool) -> Choice {
         if self.calls == 1 {
-            let traces = apart && self.order.is_empty() && self.refusal.is_none();
+            let traces = independent && self.order.is_empty() && self.refusal.is_none();
             return if traces { Choice::Trace } else { Choice::Block };
         }
         let overlaps = self.overlaps();
-        // A rank that cannot has its part in what the others' ways take.
+        // A rank that cannot overlap still has its part in the times of the others.
         if overlaps && self.refusal.is_none() {
             Choice::Overlap
         } else {
@@ -209,7 +212,7 @@ impl Site {
         }
     }
 
-    /// What all ranks do at this call, which is not the first.
+    /// What all ranks do at this call, which is not the site's first.
     fn overlaps(&mut self) -> bool {
         let first = self.calls / 2 * 2;
         if let Some(pair) = self.pair.filter(|p| p.first == first) {
@@ -221,7 +224,7 @@ impl Site {
             compares: true,
             began: None,
         };
-        let trial = first <= TRIAL && self.ratios().is_none_or(|r| r[0] < MUCH);
+        let trial = first <= TRIAL_CALLS && self.ratios().is_none_or(|r| r[0] < TRIAL_SLOWDOWN_MAX);
         if trial {
             pair.overlaps = first % 4 == 2;
         } else {
@@ -229,9 +232,9 @@ impl Site {
             let pays = self.verdict.pays.unwrap_or(own == Some(true));
             self.pays = Some(pays);
             let checks = |call: u64| {
-                let later = call.saturating_sub(TRIAL + 1);
+                let later = call.saturating_sub(TRIAL_CALLS + 1);
                 if pays {
-                    later > 0 && later.is_multiple_of(CHECK)
+                    later > 0 && later.is_multiple_of(CHECK_INTERVAL_CALLS)
                 } else {
                     is_retried(later)
                 }
@@ -244,9 +247,9 @@ impl Site {
         pair.overlaps
     }
 
-    /// What one of its calls took. It counts as one that overlapped where that was chosen, though
-    /// this rank may not be able to. Returns what there is to say, and to whom.
-    fn took(&mut self, call: u64, times: Times) -> Vec<(ProcId, Saying)> {
+    /// Records the times of a call. The call counts as overlapped if that was chosen, even if this
+    /// rank could not. Returns the reports to send.
+    fn record_times(&mut self, call: u64, times: Times) -> Vec<(ProcId, Report)> {
         let Some(pair) = self.pair.as_mut().filter(|p| p.first == call / 2 * 2) else {
             return Vec::new();
         };
@@ -273,12 +276,12 @@ impl Site {
         }
     }
 
-    /// Times when overlapping, as a part of those when blocking.
+    /// Times when overlapping divided by those when blocking.
     fn ratios(&self) -> Option<[f64; 2]> {
         self.overlapping.ratios(&self.blocking)
     }
 
-    /// In words.
+    /// The decision in words, for the report.
     pub fn verdict(&self) -> String {
         let together = if self.verdict.pays.is_some() {
             ", as all ranks decided"
@@ -303,13 +306,13 @@ impl Site {
     }
 }
 
-/// From whom the site's data are read first.
-pub(in crate::overlap) fn order(site: Number) -> Vec<u32> {
+/// Peers in the order in which the program reads the site's data.
+pub(in crate::overlap) fn order(site: SiteId) -> Vec<u32> {
     lock(&SITES)[site].order.clone()
 }
 
-/// The site's buffers cannot be guarded.
-pub(in crate::overlap) fn refused(site: Number, why: Option<ferry_pageguard::Refusal>) {
+/// Notes that the site's buffers cannot be guarded.
+pub(in crate::overlap) fn set_refusal(site: SiteId, why: Option<ferry_pageguard::Refusal>) {
     let why = why.map_or(
         "no whole page of the receive buffer can be guarded".into(),
         |e| e.to_string(),
@@ -317,7 +320,7 @@ pub(in crate::overlap) fn refused(site: Number, why: Option<ferry_pageguard::Ref
     lock(&SITES)[site].refusal = Some(why);
 }
 
-/// Is a site that was left blocking tried again, so many calls later?
+/// Returns whether a site that was left blocking is tried again so many calls later.
 fn is_retried(later: u64) -> bool {
     let (first, most) = AGAIN;
     // 16, then 32 later, 64 later, … until the pauses are as long as they become.
@@ -328,29 +331,29 @@ fn is_retried(later: u64) -> bool {
     later > 0 && later.is_multiple_of(first) && (later / first + 1).is_power_of_two()
 }
 
-/// Reads what other ranks have said of calls. Returns what there is to say, and to whom.
-pub(in crate::overlap) fn hear(said: Vec<(ProcId, Saying)>) -> Vec<(ProcId, Saying)> {
-    let mut early = lock(&EARLY);
+/// Takes other ranks' reports. Returns the reports to send.
+pub(in crate::overlap) fn add_reports(said: Vec<(ProcId, Report)>) -> Vec<(ProcId, Report)> {
+    let mut early = lock(&EARLY_REPORTS);
     if said.is_empty() && early.is_empty() {
         return Vec::new();
     }
-    early.extend(said.into_iter().map(|(from, saying)| (from, saying, 0)));
+    early.extend(said.into_iter().map(|(from, report)| (from, report, 0)));
     let mut sites = lock(&SITES);
     let mut answers = Vec::new();
-    early.retain_mut(|(from, saying, looks)| {
-        if let Some(s) = sites.iter_mut().find(|s| s.verdict.knows(saying.0)) {
-            answers.extend(s.verdict.told(*from, *saying));
+    early.retain_mut(|(from, report, looks)| {
+        if let Some(s) = sites.iter_mut().find(|s| s.verdict.knows(report.0)) {
+            answers.extend(s.verdict.on_report(*from, *report));
             return false;
         }
         *looks += 1;
-        *looks < LOOKS
+        *looks < EARLY_REPORT_LOOKS_MAX
     });
     answers
 }
 
-/// A call that overlapped, or was traced, is over: all is there, and the next call has come. True:
-/// the time until a later one is to be taken ([`later`]).
-pub(in crate::overlap) fn ended(record: Record, settling: Duration) -> bool {
+/// A call is over: its data are there, and the next call has come. Returns whether its later time
+/// is to be measured ([`close_later`]).
+pub(in crate::overlap) fn call_ended(record: Record, settling: Duration) -> bool {
     let Some(begun) = record.begun else {
         return false;
     };
@@ -362,23 +365,23 @@ pub(in crate::overlap) fn ended(record: Record, settling: Duration) -> bool {
     s.bytes += record.bytes as u64;
     s.faults += record.faults;
     match record.way {
-        Way::Overlapped => {
+        CallMode::Overlapped => {
             s.overlapped += 1;
             let seen = (record.in_call + record.waited + settling).as_secs_f64();
             if let Some(blocked) = s.blocked.median() {
                 s.hidden += (blocked - seen).max(0.0);
             }
         }
-        Way::Blocking | Way::Traced => {
+        CallMode::Blocking | CallMode::Traced => {
             s.blocked.add(record.in_call.as_secs_f64());
         }
-        Way::Unknown => {}
+        CallMode::Unknown => {}
     }
-    if record.way == Way::Traced && !record.order.is_empty() {
+    if record.way == CallMode::Traced && !record.order.is_empty() {
         s.order = record.order;
     }
-    // A traced one has its buffer guarded while it is read.
-    if !matches!(record.way, Way::Overlapped | Way::Blocking) {
+    // A traced call's times include page faults.
+    if !matches!(record.way, CallMode::Overlapped | CallMode::Blocking) {
         return false;
     }
     let later = Later {
@@ -386,17 +389,17 @@ pub(in crate::overlap) fn ended(record: Record, settling: Duration) -> bool {
         call: s.calls,
         begun,
         next: span as f32,
-        left: LATER - 1,
+        left: LATER_CALLS - 1,
     };
     drop(sites);
-    lock(&FOLLOWED).push(later);
+    lock(&AWAITING_LATER).push(later);
     true
 }
 
-/// A call of MPI's has come (`all`: one that could overlap): what calls have taken until it. What
-/// there is to say, and to whom, and how many of them are done with.
-pub(in crate::overlap) fn later(all: bool) -> (Vec<(ProcId, Saying)>, u32) {
-    let mut late = lock(&FOLLOWED);
+/// An MPI call has come (`all`: one that could overlap). Ends the later times that it ends. Returns
+/// the reports to send, and how many times were ended.
+pub(in crate::overlap) fn close_later(all: bool) -> (Vec<(ProcId, Report)>, u32) {
+    let mut late = lock(&AWAITING_LATER);
     let mut ended = Vec::new();
     late.retain_mut(|l| {
         l.left = l.left.saturating_sub(1);
@@ -413,46 +416,46 @@ pub(in crate::overlap) fn later(all: bool) -> (Vec<(ProcId, Saying)>, u32) {
     let mut say = Vec::new();
     for (site, call, times) in ended {
         if let Some(s) = sites.get_mut(site) {
-            say.extend(s.took(call, times));
+            say.extend(s.record_times(call, times));
         }
     }
     (say, count)
 }
 
-/// The time from this blocking call to the next one is measured. True if nothing was measured
-/// before.
+/// Begins to measure the time from this blocking call to the next one. Returns whether nothing was
+/// measured before.
 pub(in crate::overlap) fn open_span(record: Record) -> bool {
-    let mut spans = lock(&SPANS);
+    let mut spans = lock(&OPEN_SPANS);
     spans.push(record);
     spans.len() == 1
 }
 
-/// The next call has come. Was anything measured, and of how many calls is the time until a later
-/// one to be taken?
+/// The next call has come. Returns whether anything was measured, and of how many calls the later
+/// time is to be measured.
 pub(in crate::overlap) fn close_spans() -> (bool, u32) {
-    let all = std::mem::take(&mut *lock(&SPANS));
+    let all = std::mem::take(&mut *lock(&OPEN_SPANS));
     let any = !all.is_empty();
-    let ended = |record| u32::from(ended(record, Duration::ZERO));
-    (any, all.into_iter().map(ended).sum())
+    let count = |record| u32::from(call_ended(record, Duration::ZERO));
+    (any, all.into_iter().map(count).sum())
 }
 
-/// Orders for sites that are still to be met.
-pub(in crate::overlap) fn know(orders: Vec<(Key, Vec<u32>)>) {
-    *lock(&ORDERS) = orders;
+/// Sets the access orders of sites that will be found.
+pub(in crate::overlap) fn set_recorded_orders(orders: Vec<(Key, Vec<u32>)>) {
+    *lock(&RECORDED_ORDERS) = orders;
 }
 
-/// Looks at all sites.
+/// Calls `look` with all sites.
 pub(in crate::overlap) fn with_all<T>(look: impl FnOnce(&[Site]) -> T) -> T {
     look(&lock(&SITES))
 }
 
-/// Forgets all sites.
-pub(in crate::overlap) fn forget() {
+/// Removes all sites.
+pub(in crate::overlap) fn clear() {
     lock(&SITES).clear();
-    lock(&SPANS).clear();
-    lock(&FOLLOWED).clear();
-    lock(&EARLY).clear();
-    lock(&ORDERS).clear();
+    lock(&OPEN_SPANS).clear();
+    lock(&AWAITING_LATER).clear();
+    lock(&EARLY_REPORTS).clear();
+    lock(&RECORDED_ORDERS).clear();
 }
 
 #[cfg(test)]

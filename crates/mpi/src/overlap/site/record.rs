@@ -1,11 +1,11 @@
-//! What is noted of one call.
+//! The record of one call.
 
-use super::Number;
+use super::SiteId;
 use std::time::{Duration, Instant};
 
 /// How a call went.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) enum Way {
+pub(super) enum CallMode {
     #[default]
     Unknown,
     Blocking,
@@ -13,11 +13,11 @@ pub(super) enum Way {
     Overlapped,
 }
 
-/// What is noted of one call.
+/// The record of one call.
 #[derive(Default)]
 pub(in crate::overlap) struct Record {
-    pub(super) site: Number,
-    pub(super) way: Way,
+    pub(super) site: SiteId,
+    pub(super) way: CallMode,
     pub(super) begun: Option<Instant>,
     /// In the call.
     pub(super) in_call: Duration,
@@ -31,7 +31,7 @@ pub(in crate::overlap) struct Record {
 }
 
 impl Record {
-    fn new(site: Number, way: Way, begun: Instant, bytes: usize) -> Record {
+    fn new(site: SiteId, way: CallMode, begun: Instant, bytes: usize) -> Record {
         Record {
             site,
             way,
@@ -42,16 +42,16 @@ impl Record {
         }
     }
     /// A blocking call that has just ended.
-    pub fn blocking(site: Number, begun: Instant, bytes: usize) -> Record {
-        Record::new(site, Way::Blocking, begun, bytes)
+    pub fn blocking(site: SiteId, begun: Instant, bytes: usize) -> Record {
+        Record::new(site, CallMode::Blocking, begun, bytes)
     }
-    /// The same, whose buffers will be watched.
-    pub fn traced(site: Number, begun: Instant, bytes: usize) -> Record {
-        Record::new(site, Way::Traced, begun, bytes)
+    /// A blocking call that has just ended, and whose buffers are guarded from now on.
+    pub fn traced(site: SiteId, begun: Instant, bytes: usize) -> Record {
+        Record::new(site, CallMode::Traced, begun, bytes)
     }
     /// A call that is to overlap.
-    pub fn overlapped(site: Number, begun: Instant, bytes: usize) -> Record {
-        Record::new(site, Way::Overlapped, begun, bytes)
+    pub fn overlapped(site: SiteId, begun: Instant, bytes: usize) -> Record {
+        Record::new(site, CallMode::Overlapped, begun, bytes)
     }
     /// The call returns.
     pub fn returned(&mut self) {

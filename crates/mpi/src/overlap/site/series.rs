@@ -1,22 +1,22 @@
 //! Times of calls, and whether the one way of calling is faster than the other.
 
 /// Samples that are compared.
-const SAMPLES: usize = 5;
+const SAMPLES_MAX: usize = 5;
 /// Overlap must be faster by this part to be kept.
-const GAIN: f64 = 0.02;
+const MIN_GAIN: f64 = 0.02;
 /// Of the calls up to this one a half overlaps: all ranks do the same then, and the two ways meet
 /// The last few of a series of times, seconds.
 #[derive(Clone, Default)]
-pub(in crate::overlap) struct Recent(Vec<f64>);
+pub(in crate::overlap) struct RecentTimes(Vec<f64>);
 
-impl Recent {
+impl RecentTimes {
     pub fn add(&mut self, seconds: f64) {
-        if self.0.len() == SAMPLES {
+        if self.0.len() == SAMPLES_MAX {
             self.0.remove(0);
         }
         self.0.push(seconds);
     }
-    /// What is above it may be somebody else's doing.
+    /// The least time. Longer ones may have other causes.
     fn least(&self) -> Option<f64> {
         self.0.iter().copied().min_by(f64::total_cmp)
     }
@@ -26,20 +26,20 @@ impl Recent {
         sorted.get(sorted.len() / 2).copied()
     }
 
-    /// By enough, the least of them, and the middle one of the last three: one may be short by
-    /// chance. Not the middle one beside the least of the others, which may be of a time when the
-    /// whole machine was faster. `None`: nothing to compare.
-    pub fn is_faster_than(&self, others: &Recent) -> Option<bool> {
-        let faster = |one: f64, other: f64| one < (1.0 - GAIN) * other;
-        let last = Recent(self.0[self.0.len().saturating_sub(3)..].to_vec());
+    /// Returns whether these times are shorter than the others by [`MIN_GAIN`]: the least beside the
+    /// least, and the median of the last three beside the median. One time may be short by chance.
+    /// `None`: nothing to compare.
+    pub fn is_faster_than(&self, others: &RecentTimes) -> Option<bool> {
+        let faster = |one: f64, other: f64| one < (1.0 - MIN_GAIN) * other;
+        let last = RecentTimes(self.0[self.0.len().saturating_sub(3)..].to_vec());
         let least = faster(self.least()?, others.least()?);
         Some(least && faster(last.median()?, others.median()?))
     }
 }
 
-/// What some calls of one way took, from the call to the next one of MPI's and to a later one.
+/// Times of calls that went one way: to the next MPI call, and to a later one.
 #[derive(Clone, Default)]
-pub(in crate::overlap) struct Series([Recent; 2]);
+pub(in crate::overlap) struct Series([RecentTimes; 2]);
 
 impl Series {
     pub fn add(&mut self, times: Times) {
@@ -48,14 +48,14 @@ impl Series {
         }
     }
 
-    /// By both times. What calls save may be paid for by those that follow: the one time is shorter
-    /// then, and the other is not. `None`: nothing to compare.
+    /// Returns whether both times are shorter. If the calls that follow pay for what a call saves,
+    /// only the time to the next call is. `None`: nothing to compare.
     pub fn is_faster_than(&self, others: &Series) -> Option<bool> {
         let [next, later] = [0, 1].map(|of| self.0[of].is_faster_than(&others.0[of]));
         Some(next? && later?)
     }
 
-    /// The least time beside the others' least, for each of the two.
+    /// The least time divided by the others' least, for each of the two times.
     pub(super) fn ratios(&self, others: &Series) -> Option<[f64; 2]> {
         let ratio = |of: usize| {
             let (one, other) = (self.0[of].least()?, others.0[of].least()?);

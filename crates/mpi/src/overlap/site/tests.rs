@@ -4,11 +4,11 @@ use super::*;
 
 fn site() -> Site {
     let key = Key {
-        places: Vec::new(),
+        frames: Vec::new(),
         kind: Kind::Alltoall,
         class: 20,
     };
-    Site::new([0; FRAMES], key, Vec::new())
+    Site::new([0; FRAMES_PER_SITE], key, Vec::new())
 }
 
 /// Calls of a site, each as long as `times` says for (overlapped, blocking) at that call; how
@@ -35,7 +35,7 @@ fn calls_and_later(
             }
             _ => without,
         };
-        s.took(s.calls, [seconds, seconds + later(s.calls)]);
+        s.record_times(s.calls, [seconds, seconds + later(s.calls)]);
     }
     overlapped
 }
@@ -53,9 +53,9 @@ fn a_site_that_pays_overlaps_and_one_that_does_not_is_left() {
 #[test]
 fn the_first_calls_take_turns_unless_overlap_is_much_slower() {
     let mut s = site();
-    assert_eq!(calls(&mut s, TRIAL, |_| (1.05, 1.0)), 6);
+    assert_eq!(calls(&mut s, TRIAL_CALLS, |_| (1.05, 1.0)), 6);
     let mut s = site();
-    assert_eq!(calls(&mut s, 2 * TRIAL, |_| (1.6, 1.0)), 2);
+    assert_eq!(calls(&mut s, 2 * TRIAL_CALLS, |_| (1.6, 1.0)), 2);
 }
 
 #[test]
@@ -63,11 +63,11 @@ fn noise_in_one_call_does_not_end_the_trial_nor_decide() {
     for call in [2, 3, 6, 7, 10, 11] {
         let mut s = site();
         let slow = |n| (if n == call { 1.4 } else { 0.9 }, 1.0);
-        assert_eq!(calls(&mut s, TRIAL, slow), 6);
+        assert_eq!(calls(&mut s, TRIAL_CALLS, slow), 6);
         assert_eq!(calls(&mut s, 8, slow), 8);
         let mut s = site();
         let fast = |n| (if n == call { 0.5 } else { 1.0 }, 1.0);
-        assert_eq!(calls(&mut s, TRIAL, fast), 6);
+        assert_eq!(calls(&mut s, TRIAL_CALLS, fast), 6);
         assert_eq!(calls(&mut s, 8, fast), 0);
     }
 }
@@ -95,7 +95,7 @@ fn a_site_whose_gain_is_lost_in_the_calls_that_follow_is_left() {
             Choice::Overlap => [0.8, 2.1],
             _ => [1.0, 2.0],
         };
-        s.took(s.calls, times);
+        s.record_times(s.calls, times);
     }
     assert_eq!(s.pays, Some(false));
 }
@@ -109,7 +109,7 @@ fn a_site_left_blocking_is_tried_ever_more_rarely() {
 #[test]
 fn a_site_goes_by_what_all_have_decided() {
     let mut s = site();
-    calls(&mut s, TRIAL, |_| (1.1, 1.0));
+    calls(&mut s, TRIAL_CALLS, |_| (1.1, 1.0));
     s.verdict.pays = Some(true);
     assert!(calls(&mut s, 100, |_| (1.1, 1.0)) > 90);
     s.verdict.pays = Some(false);

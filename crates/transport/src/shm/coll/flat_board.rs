@@ -128,9 +128,26 @@ impl FlatBoard {
     /// The mark of member `i` in this phase, if it has posted.
     #[inline]
     pub fn posted(&self, i: u32) -> Option<u32> {
-        let at = self.at(i, FlatBoard::part(self.phase));
+        self.posted_in(i, self.phase)
+    }
+
+    /// What member `i` posted `back` phases ago (0: in this one), if it did and has not posted in the
+    /// same slot since. `back` is less than [`PHASES`].
+    pub fn posted_before(&self, i: u32, back: u64) -> Option<u32> {
+        let phase = self.phase.checked_sub(back).filter(|&p| p > 0)?;
+        self.posted_in(i, phase)
+    }
+
+    /// What member `i` posted in the phase after this one, if it did.
+    pub fn posted_next(&self, i: u32) -> Option<u32> {
+        self.posted_in(i, self.phase + 1)
+    }
+
+    #[inline]
+    fn posted_in(&self, i: u32, phase: u64) -> Option<u32> {
+        let at = self.at(i, FlatBoard::part(phase));
         let word = self.memory.slot(at).load(Ordering::Acquire);
-        (word >> MARK_BITS == self.phase).then_some(word as u32 & ((1 << MARK_BITS) - 1))
+        (word >> MARK_BITS == phase).then_some(word as u32 & ((1 << MARK_BITS) - 1))
     }
 
     /// Ends this member's part in this phase, in which it has seen all others post.

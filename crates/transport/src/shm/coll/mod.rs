@@ -7,6 +7,7 @@ mod flat_board;
 // Both boards name it as `super::memory`, for the loom models.
 use super::memory;
 
+pub use super::memory::PHASES;
 pub(super) use boards::Boards;
 pub(super) use counter_board::{BOARDS_PER_RANK, board_bytes};
 pub use counter_board::{COUNT_PER_MEMBER, CounterBoard, SLOT_MAX_BYTES};

@@ -1,7 +1,7 @@
-//! Copies between layouts, the room of a schedule, and pieces.
+//! Copies between layouts, the temporary buffer, and pieces.
 
 use super::*;
-use crate::coll::executor::room::SMALL;
+use crate::coll::executor::tmp_buffer::INLINE_BYTES;
 use ferry_datatype::Basic;
 use proptest::prelude::*;
 
@@ -47,23 +47,23 @@ proptest! {
         prop_assert_eq!(got, wanted);
     }
 
-    /// Every element of the room lies within it, wherever the type begins and however far apart its elements are.
+    /// Every element of the buffer lies within it, wherever the type begins and however far apart its elements are.
     #[test]
     fn room_holds_all_its_elements(units in 1i64..20, lb in -50i64..50, extent in -40i64..40) {
         let t = Datatype::resized(lb, extent, &strided(3, 5, 11)).unwrap();
         t.commit();
-        let mut room = Room::new(units, Some(&t));
-        let base = room.address();
+        let mut tmp = TmpBuffer::new(units, Some(&t));
+        let base = tmp.address();
         prop_assert_eq!(base.align_offset(16), 0);
         let data: Vec<u8> = (0..15).collect();
         for i in 0..units {
-            // SAFETY: an element of the room, as this test is to show (under a memory checker, too).
+            // SAFETY: an element of the tmp, as this test is to show (under a memory checker, too).
             unsafe { t.unpack(offset(base, i, &t), 1, 0, &data) };
         }
-        let capacity = if room.large.capacity() > 0 { room.large.capacity() * 16 } else { SMALL };
+        let capacity = if tmp.large.capacity() > 0 { tmp.large.capacity() * 16 } else { INLINE_BYTES };
         let last = (units - 1) * extent;
-        prop_assert!(t.true_lb() + last.min(0) + room.before as i64 >= 0);
-        prop_assert!(room.before as i64 + t.true_lb() + t.true_extent() + last.max(0) <= capacity as i64);
+        prop_assert!(t.true_lb() + last.min(0) + tmp.before as i64 >= 0);
+        prop_assert!(tmp.before as i64 + t.true_lb() + t.true_extent() + last.max(0) <= capacity as i64);
     }
 }
 
@@ -72,7 +72,7 @@ fn pieces_are_found() {
     let t = strided(2, 1, 3);
     let dense = bytes();
     let base = 0x10000 as *mut u8;
-    let places = Places {
+    let buffers = Buffers {
         send: View::Uniform {
             address: base,
             count: 1,
@@ -85,9 +85,9 @@ fn pieces_are_found() {
         },
         element: None,
     };
-    let mut room = Room::new(8, None);
+    let mut tmp = TmpBuffer::new(8, None);
     let extent = t.extent() as usize;
-    match places.find(Piece::send(2, 3), &mut room) {
+    match buffers.locate(Piece::send(2, 3), &mut tmp) {
         Memory::Scattered {
             address,
             count,
@@ -98,9 +98,9 @@ fn pieces_are_found() {
         }
         Memory::Run { .. } => panic!("a vector is not one run"),
     }
-    match places.find(Piece::recv(-4, 5), &mut room) {
+    match buffers.locate(Piece::recv(-4, 5), &mut tmp) {
         Memory::Run { address, len } => assert_eq!((address as usize, len), (0x10000 - 4, 5)),
         Memory::Scattered { .. } => panic!("bytes are one run"),
     }
-    assert_eq!(places.find(Piece::EMPTY, &mut room).len(), 0);
+    assert_eq!(buffers.locate(Piece::EMPTY, &mut tmp).len(), 0);
 }

@@ -1,37 +1,38 @@
-//! A collective that outlives its call: a schedule with all that it runs on.
+//! A schedule bound to its own references on all that it runs on, for a collective that outlives
+//! its call (libnbc: a handle).
 
 use super::Binding;
-use super::background::{Started, What};
-use super::message::{address, incoming};
-use super::room::Room;
-use super::tag::Number;
-use super::view::LastingView;
+use super::background::{BackgroundRun, Bound};
+use super::message::{key_for, pattern_for};
+use super::tag::CollTag;
+use super::tmp_buffer::TmpBuffer;
+use super::view::OwnedView;
 use crate::device::{self, Device, ReqId, SendMode};
 use crate::request::{Active, Request};
 use crate::{Comm, Datatype, Op};
 use ferry_schedule::{Peer, Schedule};
 use std::sync::Arc;
 
-/// A collective that outlives its call.
+/// A schedule with its own references on communicator, datatypes and operation.
 #[derive(Clone)]
-pub(crate) struct Lasting {
+pub(crate) struct BoundSchedule {
     comm: Arc<Comm>,
-    send: LastingView,
-    recv: LastingView,
+    send: OwnedView,
+    recv: OwnedView,
     reduction: Option<(Arc<Op>, Arc<Datatype>)>,
     pub(crate) schedule: Arc<Schedule>,
-    number: Number,
+    tag: CollTag,
 }
 
-impl Lasting {
-    pub(crate) fn new(schedule: Arc<Schedule>, b: &Binding<'_>, number: Number) -> Lasting {
-        Lasting {
+impl BoundSchedule {
+    pub(crate) fn new(schedule: Arc<Schedule>, b: &Binding<'_>, tag: CollTag) -> BoundSchedule {
+        BoundSchedule {
             comm: b.comm.clone(),
-            send: b.send.keep(),
-            recv: b.recv.keep(),
+            send: b.send.to_owned_view(),
+            recv: b.recv.to_owned_view(),
             reduction: b.reduction.map(|(op, t)| (op.clone(), t.clone())),
             schedule,
-            number,
+            tag,
         }
     }
 
@@ -40,19 +41,19 @@ impl Lasting {
         &self.comm
     }
 
-    /// The numbers of its messages.
-    pub(crate) fn number(&self) -> Number {
-        self.number
+    /// The tag of its messages.
+    pub(crate) fn tag(&self) -> CollTag {
+        self.tag
     }
 
-    /// The buffers are elsewhere: so many bytes (wrapping) from where they were.
+    /// Moves the buffers' addresses by so many bytes (wrapping).
     pub(crate) fn shift(&mut self, send: usize, recv: usize) {
         self.send.shift(send);
         self.recv.shift(recv);
     }
 
-    /// Starts sending `len` bytes as a message of this collective; `ends`: to a peer who will want
-    /// its ends first. `None`: they have gone.
+    /// Starts sending `len` bytes as a message of this collective. `edges`: the peer gets the
+    /// message's edges first. `None`: the send is complete.
     ///
     /// # Safety
     /// As for [`Device::send`].
@@ -61,11 +62,11 @@ impl Lasting {
         d: &mut Device,
         peer: Peer,
         (from, len): (*const u8, usize),
-        ends: bool,
+        edges: bool,
     ) -> Option<ReqId> {
-        let (to, key) = address(&self.comm, self.number, peer, true);
+        let (to, key) = key_for(&self.comm, self.tag, peer, true);
         let source = device::Source::Bytes { ptr: from, len };
-        let mode = if ends {
+        let mode = if edges {
             SendMode::StandardWithEdges
         } else {
             SendMode::Standard
@@ -74,7 +75,7 @@ impl Lasting {
         unsafe { d.send(to, key, source, mode) }
     }
 
-    /// Starts receiving a message of this collective, held back.
+    /// Starts a deferred receive of a message of this collective.
     ///
     /// # Safety
     /// As for [`Device::receive_deferred`].
@@ -84,15 +85,15 @@ impl Lasting {
         peer: Peer,
         into: *mut u8,
         len: usize,
-        ends: [usize; 2],
+        edges: [usize; 2],
     ) -> ReqId {
-        let (from, pattern) = incoming(&self.comm, self.number, peer);
+        let (from, pattern) = pattern_for(&self.comm, self.tag, peer);
         let sink = device::Sink::Bytes {
             ptr: into,
             cap: len,
         };
         // SAFETY: the caller's promise.
-        unsafe { d.receive_deferred(from, pattern, sink, ends) }
+        unsafe { d.receive_deferred(from, pattern, sink, edges) }
     }
 
     pub(crate) fn binding(&self) -> Binding<'_> {
@@ -113,42 +114,41 @@ impl Lasting {
         let comm = self.comm.clone();
         let nothing = self.schedule.steps.is_empty();
         // The caller's promise holds for the run.
-        let started = Started::new(What::Once(self));
+        let started = BackgroundRun::new(Bound::Once(self));
         if nothing {
-            started.end_at_once();
+            started.complete();
         } else {
             device::device().add_background(started.clone());
         }
         Request::flagged(Some(comm), started)
     }
 
-    /// Does a run of it take little memory?
-    pub(super) fn is_small(&self) -> bool {
+    /// Returns whether its run takes little enough memory to be kept by the request cache.
+    pub(super) fn is_cacheable(&self) -> bool {
         let element = self.reduction.as_ref().map(|(_, t)| t);
-        Room::is_small(self.schedule.tmp, element)
+        TmpBuffer::is_cacheable(self.schedule.tmp, element)
     }
 
-    /// Is to be done again, with these buffers and this number; nothing else is different.
-    pub(super) fn renew(&mut self, b: &Binding<'_>, number: Number) {
-        self.send.renew(&b.send);
-        self.recv.renew(&b.recv);
-        self.number = number;
+    /// Sets the buffers and the tag of another run. Nothing else differs.
+    pub(super) fn rebind(&mut self, b: &Binding<'_>, tag: CollTag) {
+        self.send.rebind(&b.send);
+        self.recv.rebind(&b.recv);
+        self.tag = tag;
     }
 
-    /// Makes it a persistent request (MPI_…_init), whose starts are matched in their order: each
-    /// run's messages follow those of the run before between any two ranks, so that all runs
-    /// can have one number.
+    /// Makes it a persistent request (MPI_…_init). All its runs have one tag: between any two ranks
+    /// a run's messages follow those of the run before, and messages match in their order.
     ///
     /// # Safety
     /// The buffers must be what the schedule takes them for, whenever it is active.
     pub(crate) unsafe fn init(self) -> Arc<Request> {
         let comm = self.comm.clone();
-        let lasting = Arc::new(self);
+        let bound = Arc::new(self);
         // The caller's promise holds for each start.
         Request::persistent_work(
             Some(comm),
             Box::new(move |d| {
-                let started = Started::new(What::Again(lasting.clone()));
+                let started = BackgroundRun::new(Bound::Persistent(bound.clone()));
                 d.add_background(started.clone());
                 Active::Work(started)
             }),

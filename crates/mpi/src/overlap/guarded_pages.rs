@@ -1,44 +1,45 @@
-//! The receive buffer of a collective that goes on: which of its pages are still to be filled, and
-//! by how many steps.
+//! The pages of a receive buffer that are guarded until their bytes have come.
 
-use super::extent::{Touch, joined, span};
+use super::buffer_access::{Access, merged, span};
 use crate::device::EDGE_MAX_BYTES;
 use ferry_pageguard::{Guard, Kind, Owner, PAGE, Refusal, whole_pages};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Fewer bytes are not opened ahead of their message's end.
-const STRIDE: usize = 64 * 1024;
+/// Fewest bytes that are opened before their message is complete, while nobody waits for them. Each
+/// opening costs a system call.
+const OPEN_STRIDE_BYTES: usize = 64 * 1024;
 
 /// Guarded pages and the parts of pages beside them.
-pub(super) struct Cover {
+pub(super) struct GuardedPages {
     guard: Arc<Guard>,
     /// Address of the first page.
     first: usize,
-    /// For each page: the steps that still touch it.
+    /// For each page: how many steps still use it.
     left: Vec<u32>,
-    /// Bytes that lie in pages which they do not fill: finished before the call returns.
+    /// Bytes in pages that they do not fill. These pages are not guarded, and their bytes are
+    /// finished before the call returns.
     edges: Vec<Range<usize>>,
-    /// Pages with such bytes that some step still touches.
-    edges_left: usize,
+    /// Pages with such bytes that a step still uses.
+    edge_pages_left: usize,
     /// Guarded bytes that have been opened.
     opened: usize,
 }
 
+/// What is to be guarded.
 #[derive(Clone)]
-/// What there is to guard: nothing has been guarded yet.
-pub(super) struct Plan {
+pub(super) struct GuardPlan {
     pub span: Range<usize>,
     pub runs: Vec<Range<usize>>,
     pub edges: Vec<Range<usize>>,
     /// Addresses of guarded pages that two or more pieces share, in order.
-    seams: Vec<usize>,
+    shared_pages: Vec<usize>,
 }
 
-impl Plan {
-    /// For these uses. `None`: there is no whole page, or the memory is too far apart.
-    pub fn of(touches: &[Touch]) -> Option<Plan> {
-        let regions = joined(touches.iter().map(|t| t.bytes.clone()).collect());
+impl GuardPlan {
+    /// The plan for these accesses. `None`: they cover no whole page, or lie too far apart.
+    pub fn of(touches: &[Access]) -> Option<GuardPlan> {
+        let regions = merged(touches.iter().map(|t| t.bytes.clone()).collect());
         let bytes: usize = regions.iter().map(ExactSizeIterator::len).sum();
         let span = span(regions.iter());
         if regions.is_empty() || span.len() / 4 > bytes + (4 << 20) {
@@ -63,31 +64,33 @@ impl Plan {
             let page = pair[1].start / PAGE * PAGE;
             (page < pair[0].end).then_some(page)
         };
-        let mut seams: Vec<usize> = pieces.windows(2).filter_map(shares).collect();
-        seams.retain(guarded);
-        seams.dedup();
-        (!runs.is_empty()).then_some(Plan {
+        let mut shared_pages: Vec<usize> = pieces.windows(2).filter_map(shares).collect();
+        shared_pages.retain(guarded);
+        shared_pages.dedup();
+        (!runs.is_empty()).then_some(GuardPlan {
             span,
             runs,
             edges,
-            seams,
+            shared_pages,
         })
     }
 
-    /// Bytes at the beginning and the end of a piece that do not lie in guarded pages, and can come
-    /// before the rest; none if that is the whole piece, or too much.
+    /// The lengths of a piece's beginning and end that lie outside guarded pages and can come before
+    /// the rest. [0, 0] if that is the whole piece, or more than a message edge.
     pub fn ends(&self, piece: &Range<usize>) -> [usize; 2] {
         ends(&self.edges, piece).unwrap_or_default()
     }
 
-    /// The same, and what lies in guarded pages that other pieces share: each such page can be
-    /// opened before any of its messages is whole. For pieces that nothing reads but the
-    /// program.
-    pub fn ends_and_seams(&self, piece: &Range<usize>) -> [usize; 2] {
+    /// As [`GuardPlan::ends`], with what lies in guarded pages that two pieces share. Such a page
+    /// can be opened before either message is complete. Only for pieces that no other step reads.
+    pub fn edge_and_shared_lengths(&self, piece: &Range<usize>) -> [usize; 2] {
         let [mut first, mut last] = self.ends(piece);
         let shared = |at: usize| {
             let page = at / PAGE * PAGE;
-            self.seams.binary_search(&page).is_ok().then_some(page)
+            self.shared_pages
+                .binary_search(&page)
+                .is_ok()
+                .then_some(page)
         };
         if first == 0 {
             first = shared(piece.start).map_or(0, |page| page + PAGE - piece.start);
@@ -102,7 +105,7 @@ impl Plan {
         }
     }
 
-    /// Is the whole of a piece needed before the call returns?
+    /// Returns whether the whole of a piece is needed before the call returns.
     pub fn needs(&self, piece: &Range<usize>) -> bool {
         ends(&self.edges, piece).is_none()
     }
@@ -116,19 +119,19 @@ fn ends(edges: &[Range<usize>], piece: &Range<usize>) -> Option<[usize; 2]> {
     (first.max(last) <= EDGE_MAX_BYTES && first + last < piece.len()).then_some([first, last])
 }
 
-impl Cover {
+impl GuardedPages {
     /// Guards what the touches write.
     ///
     /// Errors: the memory cannot be guarded; nothing has changed.
     pub fn begin(
         kind: Kind,
-        plan: Plan,
-        touches: &[Touch],
+        plan: GuardPlan,
+        touches: &[Access],
         owner: Arc<dyn Owner>,
-    ) -> Result<Cover, Refusal> {
+    ) -> Result<GuardedPages, Refusal> {
         let first = plan.span.start / PAGE * PAGE;
         let mut left = vec![0u32; (plan.span.end - first).div_ceil(PAGE)];
-        // What lies beside guarded pages is copied, so who only reads it later does not count.
+        // Bytes outside guarded pages are copied out, so later reads of them do not count.
         let guarded = |page: usize| plan.runs.iter().any(|r| r.contains(&(first + page * PAGE)));
         for t in touches {
             for page in pages(first, &t.bytes) {
@@ -139,24 +142,24 @@ impl Cover {
         edge_pages.sort_unstable();
         edge_pages.dedup();
         let guard = Guard::begin(kind, &plan.span, plan.runs, owner)?;
-        Ok(Cover {
+        Ok(GuardedPages {
             guard,
             first,
             left,
             edges: plan.edges,
-            edges_left: edge_pages.len(),
+            edge_pages_left: edge_pages.len(),
             opened: 0,
         })
     }
 
-    /// To be added (wrapping) to an address in the buffer: where the data land.
+    /// What to add (wrapping) to an address of the buffer to get where its data arrive.
     pub fn delta(&self) -> usize {
         self.guard.delta()
     }
 
-    /// All bytes beside guarded pages are in their places.
+    /// Returns whether all bytes outside guarded pages are in their places.
     pub fn has_edges(&self) -> bool {
-        self.edges_left == 0
+        self.edge_pages_left == 0
     }
 
     /// Guarded bytes that are where they belong.
@@ -164,7 +167,7 @@ impl Cover {
         self.opened
     }
 
-    /// As [`Plan::ends`].
+    /// As [`GuardPlan::ends`].
     pub fn ends(&self, piece: &Range<usize>) -> [usize; 2] {
         ends(&self.edges, piece).unwrap_or_default()
     }
@@ -196,7 +199,7 @@ impl Cover {
             }
             let at = self.first + page * PAGE;
             if self.is_edge(at) {
-                self.bring_out(at);
+                self.copy_edge_page(at);
                 continue;
             }
             self.opened += PAGE;
@@ -214,8 +217,8 @@ impl Cover {
         }
     }
 
-    /// Of a piece that one step alone uses, so many bytes are there, `opened` of which were known
-    /// before. Returns how many are known now.
+    /// Opens what has come of a piece that one step alone uses: `came` bytes are there, `opened` of
+    /// them were opened before. Returns how many are opened now.
     pub fn came(
         &mut self,
         piece: &Range<usize>,
@@ -225,10 +228,10 @@ impl Cover {
     ) -> usize {
         let end = (piece.start + came.min(piece.len())) / PAGE * PAGE;
         let start = (piece.start + opened).next_multiple_of(PAGE);
-        if end < start + PAGE || (!wanted && end - start < STRIDE) {
+        if end < start + PAGE || (!wanted && end - start < OPEN_STRIDE_BYTES) {
             return opened;
         }
-        // The bytes before `end` are needed no more by this step; the pages between are its alone.
+        // Only pages that no other step uses.
         let alone = (start..end)
             .step_by(PAGE)
             .all(|at| self.left[(at - self.first) / PAGE] == 1 && !self.is_edge(at));
@@ -239,17 +242,17 @@ impl Cover {
         end - piece.start
     }
 
-    /// What lies beside guarded pages is where it belongs already.
-    pub fn forget_edges(&mut self) {
+    /// Skips the bytes outside guarded pages: they are in their places already.
+    pub fn skip_edges(&mut self) {
         for page in 0..self.left.len() {
             if self.is_edge(self.first + page * PAGE) {
                 self.left[page] = 0;
             }
         }
-        self.edges_left = 0;
+        self.edge_pages_left = 0;
     }
 
-    /// Is the page of this address where it belongs?
+    /// Returns whether the page of this address is open.
     pub fn is_open(&self, address: usize) -> bool {
         address < self.first
             || self
@@ -258,7 +261,7 @@ impl Cover {
                 .is_none_or(|&left| left == 0)
     }
 
-    /// Opens a piece, whoever else needs it.
+    /// Opens a piece, whatever other steps use it.
     pub fn open(&mut self, bytes: &Range<usize>) {
         for page in pages(self.first, bytes) {
             self.left[page] = self.left[page].min(1);
@@ -266,12 +269,12 @@ impl Cover {
         self.done(bytes);
     }
 
-    /// All is in its place; the guard ends.
+    /// Puts all that is left in its place, and ends the guard.
     pub fn end(&mut self) {
         for page in 0..self.left.len() {
             let at = self.first + page * PAGE;
             if std::mem::take(&mut self.left[page]) > 0 && self.is_edge(at) {
-                self.bring_out(at);
+                self.copy_edge_page(at);
             }
         }
         self.guard.end();
@@ -281,8 +284,8 @@ impl Cover {
         !self.guard.runs().iter().any(|r| r.contains(&page))
     }
 
-    /// Copies what came for a page that is not guarded.
-    fn bring_out(&mut self, page: usize) {
+    /// Copies what came for a page that is not guarded to its place.
+    fn copy_edge_page(&mut self, page: usize) {
         for edge in &self.edges {
             let (from, to) = (edge.start.max(page), edge.end.min(page + PAGE));
             if from < to {
@@ -292,7 +295,7 @@ impl Cover {
                 unsafe { shadow.copy_to_nonoverlapping(from as *mut u8, to - from) };
             }
         }
-        self.edges_left = self.edges_left.saturating_sub(1);
+        self.edge_pages_left = self.edge_pages_left.saturating_sub(1);
     }
 }
 
@@ -309,28 +312,28 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn plan(cuts: &[usize]) -> Option<(Plan, Vec<Range<usize>>)> {
+    fn plan(cuts: &[usize]) -> Option<(GuardPlan, Vec<Range<usize>>)> {
         let pieces: Vec<Range<usize>> = cuts.windows(2).map(|c| c[0]..c[1]).collect();
-        let touches: Vec<Touch> = pieces
+        let touches: Vec<Access> = pieces
             .iter()
             .enumerate()
-            .map(|(step, bytes)| Touch {
+            .map(|(step, bytes)| Access {
                 step,
                 bytes: bytes.clone(),
                 writes: true,
             })
             .collect();
-        Plan::of(&touches).map(|plan| (plan, pieces))
+        GuardPlan::of(&touches).map(|plan| (plan, pieces))
     }
 
     #[test]
     fn a_page_of_two_pieces_can_come_before_either() {
         let (plan, pieces) = plan(&[16 * PAGE + 16, 32 * PAGE + 16, 48 * PAGE + 16]).unwrap();
         assert_eq!(plan.ends(&pieces[0]), [PAGE - 16, 0]);
-        assert_eq!(plan.ends_and_seams(&pieces[0]), [PAGE - 16, 16]);
-        assert_eq!(plan.ends_and_seams(&pieces[1]), [PAGE - 16, 16]);
+        assert_eq!(plan.edge_and_shared_lengths(&pieces[0]), [PAGE - 16, 16]);
+        assert_eq!(plan.edge_and_shared_lengths(&pieces[1]), [PAGE - 16, 16]);
         let (aligned, pieces) = super::tests::plan(&[PAGE, 9 * PAGE, 17 * PAGE]).unwrap();
-        assert_eq!(aligned.ends_and_seams(&pieces[0]), [0, 0]);
+        assert_eq!(aligned.edge_and_shared_lengths(&pieces[0]), [0, 0]);
     }
 
     proptest! {
@@ -343,7 +346,7 @@ mod tests {
             }
             if let Some((plan, pieces)) = plan(&cuts) {
                 for piece in pieces.iter().filter(|p| !plan.needs(p)) {
-                    let [first, last] = plan.ends_and_seams(piece);
+                    let [first, last] = plan.edge_and_shared_lengths(piece);
                     prop_assert!(first.max(last) <= EDGE_MAX_BYTES && first + last < piece.len());
                     prop_assert!(first == 0 || (piece.start + first).is_multiple_of(PAGE));
                     prop_assert!(last == 0 || (piece.end - last).is_multiple_of(PAGE));

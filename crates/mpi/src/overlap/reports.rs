@@ -1,28 +1,28 @@
-//! What ranks say to each other of their calls.
+//! Reports that ranks send each other of the times of their calls.
 
 use super::pending::PENDING;
 use super::site::{self, Record};
-use super::verdict::{self, Saying};
+use super::verdict::{self, Report};
 use crate::device::{self, ProcId};
 use std::sync::atomic::Ordering;
 
-/// What others have said of calls since the last time.
-pub(super) fn said() -> Vec<(ProcId, Saying)> {
+/// The reports that have come since the last call.
+pub(super) fn receive_reports() -> Vec<(ProcId, Report)> {
     let mut d = device::device();
     let said = std::iter::from_fn(|| d.next_control())
-        .filter_map(|(from, note)| Some((from, verdict::saying(note)?)))
+        .filter_map(|(from, note)| Some((from, verdict::decode(note)?)))
         .collect();
     d.drop_within_call();
     said
 }
 
-pub(super) fn say(sayings: &[(ProcId, Saying)]) {
-    if sayings.is_empty() {
+pub(super) fn send_reports(reports: &[(ProcId, Report)]) {
+    if reports.is_empty() {
         return;
     }
     let mut d = device::device();
-    for (to, saying) in sayings {
-        d.send_control(*to, verdict::note(saying));
+    for (to, report) in reports {
+        d.send_control(*to, verdict::encode(report));
     }
 }
 

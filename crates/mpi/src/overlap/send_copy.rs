@@ -1,4 +1,4 @@
-//! Copies of send buffers: the program may change its own as soon as the call has returned.
+//! Copies of send buffers. The program may change its own as soon as the call has returned.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -6,20 +6,20 @@ use std::sync::{Mutex, PoisonError};
 
 type Unit = MaybeUninit<u128>;
 
-/// Bytes that are kept for the next copies.
-const KEPT: usize = 256 << 20;
+/// Most bytes of memory kept for the next copies. An estimate.
+const SPARE_MAX_BYTES: usize = 256 << 20;
 
 static SPARE: Mutex<Vec<Vec<Unit>>> = Mutex::new(Vec::new());
 
-/// Room for a copy of what lies in a range of addresses.
-pub(super) struct Store {
+/// Memory for a copy of what lies in a range of addresses.
+pub(super) struct SendCopy {
     room: Vec<Unit>,
     first: usize,
 }
 
-impl Store {
+impl SendCopy {
     /// For these addresses.
-    pub fn of(span: &Range<usize>) -> Store {
+    pub fn of(span: &Range<usize>) -> SendCopy {
         let units = span.len().div_ceil(size_of::<Unit>()) + 4;
         let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
         let fit = spare
@@ -29,15 +29,15 @@ impl Store {
             Some(at) => spare.swap_remove(at),
             None => Vec::with_capacity(units),
         };
-        Store {
+        SendCopy {
             room,
             first: span.start,
         }
     }
 
-    /// To be added (wrapping) to an address of the range: where its copy is.
+    /// What to add (wrapping) to an address of the range to get that of its copy.
     pub fn delta(&self) -> usize {
-        // The copy lies in its cache lines as the buffer does.
+        // The copy begins at the same place of a cache line as the buffer.
         let base = self.room.as_ptr() as usize;
         let shift = self.first.wrapping_sub(base) % 64;
         (base + shift).wrapping_sub(self.first)
@@ -54,12 +54,12 @@ impl Store {
     }
 }
 
-impl Drop for Store {
+impl Drop for SendCopy {
     fn drop(&mut self) {
         let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = |v: &Vec<Unit>| v.capacity() * size_of::<Unit>();
         let kept: usize = spare.iter().map(bytes).sum();
-        if self.room.capacity() > 0 && kept + bytes(&self.room) <= KEPT {
+        if self.room.capacity() > 0 && kept + bytes(&self.room) <= SPARE_MAX_BYTES {
             spare.push(std::mem::take(&mut self.room));
         }
     }

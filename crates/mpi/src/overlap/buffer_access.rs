@@ -1,13 +1,13 @@
-//! Which memory a schedule touches.
+//! Which of the program's memory a schedule reads and writes.
 
-use crate::coll::executor::{Memory, Places, Room};
+use crate::coll::executor::{Buffers, Memory, TmpBuffer};
 use ferry_schedule::{Collective, Peer, Piece, Region, Schedule, Step};
 use std::collections::HashSet;
 use std::ops::Range;
 
 /// A step's use of one of the program's buffers.
 #[derive(Clone)]
-pub(super) struct Touch {
+pub(super) struct Access {
     /// Number of the step.
     pub step: usize,
     /// Addresses.
@@ -17,71 +17,80 @@ pub(super) struct Touch {
 }
 
 /// What a schedule does with the program's buffers.
-pub(super) struct Extent {
+pub(super) struct BufferAccess {
     /// Uses of the send buffer, in the order of the steps.
-    pub send: Vec<Touch>,
+    pub send: Vec<Access>,
     /// Uses of the receive buffer.
-    pub recv: Vec<Touch>,
-    /// All messages are between the buffers themselves and independent of each other: they may go
-    /// in any order, but for those between the same two ranks.
-    pub apart: bool,
+    pub recv: Vec<Access>,
+    /// No message depends on another, and none uses the schedule's temporary buffer. They may go in
+    /// any order, except those between the same two ranks.
+    pub independent: bool,
 }
 
-impl Extent {
-    /// `None`: some piece does not lie in one run of bytes.
-    pub fn of(schedule: &Schedule, places: &Places<'_>) -> Option<Extent> {
-        let mut extent = Extent {
+impl BufferAccess {
+    /// `None`: a piece is not one run of bytes.
+    pub fn of(schedule: &Schedule, buffers: &Buffers<'_>) -> Option<BufferAccess> {
+        let mut accesses = BufferAccess {
             send: Vec::new(),
             recv: Vec::new(),
-            apart: true,
+            independent: true,
         };
         let (mut to, mut of) = (HashSet::new(), HashSet::new());
         for (step, what) in schedule.steps.iter().enumerate() {
             match *what {
                 Step::Send { peer, from } => {
-                    extent.apart &= (is_send(from) || from.count == 0) && to.insert(number(peer));
-                    extent.add(step, places, from, false)?;
+                    accesses.independent &=
+                        (is_send(from) || from.count == 0) && to.insert(peer_number(peer));
+                    accesses.add(step, buffers, from, false)?;
                 }
                 Step::Recv { peer, into } => {
-                    extent.apart &= (is_recv(into) || into.count == 0) && of.insert(number(peer));
-                    extent.add(step, places, into, true)?;
+                    accesses.independent &=
+                        (is_recv(into) || into.count == 0) && of.insert(peer_number(peer));
+                    accesses.add(step, buffers, into, true)?;
                 }
                 Step::Copy { from, into } => {
-                    extent.apart &= is_send(from) && is_recv(into);
-                    let len = |p| places.find(p, &mut Room::new(0, None)).len();
+                    accesses.independent &= is_send(from) && is_recv(into);
+                    let len = |p| buffers.locate(p, &mut TmpBuffer::new(0, None)).len();
                     let tmp = from.region == Region::Tmp || into.region == Region::Tmp;
                     if !tmp && len(from) != len(into) {
-                        // The blocking form says what is wrong.
+                        // The blocking form raises the error.
                         return None;
                     }
-                    extent.add(step, places, from, false)?;
-                    extent.add(step, places, into, true)?;
+                    accesses.add(step, buffers, from, false)?;
+                    accesses.add(step, buffers, into, true)?;
                 }
                 Step::Reduce { from, into } => {
-                    extent.apart = false;
-                    extent.add(step, places, from, false)?;
-                    extent.add(step, places, into, true)?;
+                    accesses.independent = false;
+                    accesses.add(step, buffers, from, false)?;
+                    accesses.add(step, buffers, into, true)?;
                 }
                 Step::Await { .. } => {}
             }
         }
-        if extent.recv.iter().all(|t| !t.writes) {
+        if accesses.recv.iter().all(|t| !t.writes) {
             // A broadcast's root: the only buffer is the one that is sent.
-            extent.send.append(&mut extent.recv);
+            accesses.send.append(&mut accesses.recv);
         }
-        Some(extent)
+        Some(accesses)
     }
 
-    fn add(&mut self, step: usize, places: &Places<'_>, piece: Piece, writes: bool) -> Option<()> {
+    fn add(
+        &mut self,
+        step: usize,
+        buffers: &Buffers<'_>,
+        piece: Piece,
+        writes: bool,
+    ) -> Option<()> {
         if piece.count == 0 || piece.region == Region::Tmp {
             return Some(());
         }
-        let Memory::Run { address, len } = places.find(piece, &mut Room::new(0, None)) else {
+        let Memory::Run { address, len } = buffers.locate(piece, &mut TmpBuffer::new(0, None))
+        else {
             return None;
         };
         if len > 0 {
             let start = address as usize;
-            let touch = Touch {
+            let touch = Access {
                 step,
                 bytes: start..start.checked_add(len)?,
                 writes,
@@ -104,7 +113,7 @@ fn is_recv(p: Piece) -> bool {
     matches!(p.region, Region::Recv | Region::RecvBlock | Region::Packed)
 }
 
-/// All addresses from the first to the last; none of none.
+/// The addresses from the first to the last of all ranges.
 pub(super) fn span<'a>(all: impl Iterator<Item = &'a Range<usize>>) -> Range<usize> {
     let join = |a: Range<usize>, b: &Range<usize>| a.start.min(b.start)..a.end.max(b.end);
     let mut all = all;
@@ -114,8 +123,8 @@ pub(super) fn span<'a>(all: impl Iterator<Item = &'a Range<usize>>) -> Range<usi
     }
 }
 
-/// The ranges in order, those that meet or overlap joined.
-pub(super) fn joined(mut all: Vec<Range<usize>>) -> Vec<Range<usize>> {
+/// The ranges in order; those that touch or overlap are merged.
+pub(super) fn merged(mut all: Vec<Range<usize>>) -> Vec<Range<usize>> {
     all.sort_by_key(|r| r.start);
     let mut out: Vec<Range<usize>> = Vec::new();
     for r in all {
@@ -128,16 +137,16 @@ pub(super) fn joined(mut all: Vec<Range<usize>>) -> Vec<Range<usize>> {
 }
 
 /// The other side of a message, as one number.
-pub(super) fn number(peer: Peer) -> u32 {
+pub(super) fn peer_number(peer: Peer) -> u32 {
     match peer {
         Peer::Local(r) => r,
         Peer::Remote(r) => r | 1 << 31,
     }
 }
 
-/// The packed bytes that a call moves in or out of this rank, about; `None`: never overlapped (no
-/// data, or in place).
-pub(super) fn volume(what: &Collective<'_>, size: u32) -> Option<i64> {
+/// About the packed bytes that a call moves in or out of this rank. `None`: the call is never
+/// overlapped, as it has no data or is in place.
+pub(super) fn moved_bytes(what: &Collective<'_>, size: u32) -> Option<i64> {
     let n = i64::from(size);
     let sum = |counts: &[i64]| counts.iter().fold(0i64, |s, &c| s.saturating_add(c));
     match *what {
@@ -160,7 +169,7 @@ pub(super) fn volume(what: &Collective<'_>, size: u32) -> Option<i64> {
         Collective::Allgather { block, in_place } | Collective::Alltoall { block, in_place } => {
             (!in_place).then(|| block.bytes.saturating_mul(n))
         }
-        // Elements of one byte at least; the buffers themselves decide.
+        // The counts are not looked at here. The buffers decide later.
         Collective::Gatherv { in_place, .. } | Collective::Scatterv { in_place, .. } => {
             (!in_place).then_some(i64::MAX)
         }

@@ -1,27 +1,26 @@
-//! How many collectives there have been, by the way they took.
+//! How many collectives were executed, by algorithm (performance variables of MPI_T).
 
 use crate::device::{Count, Device};
 use ferry_schedule::Algorithm;
 
-/// Collectives that this process has started to carry out.
-pub struct Tally {
+/// Collectives that this process has begun to execute.
+pub struct Counters {
     by_algorithm: [Count; Algorithm::ALL.len()],
-    /// By a board in the node's memory.
+    /// Through a board in shared memory.
     pub board: Count,
-    /// Neighbourhood collectives, those between two groups, and others for which there is one way
-    /// only.
+    /// Those with one algorithm only: neighbourhood collectives, intercommunicators, and others.
     pub other: Count,
 }
 
-/// Those of this process.
-pub static TALLY: Tally = Tally {
+/// The counters of this process.
+pub static COUNTERS: Counters = Counters {
     by_algorithm: [const { Count::new() }; Algorithm::ALL.len()],
     board: Count::new(),
     other: Count::new(),
 };
 
-impl Tally {
-    /// Those by this algorithm; `None`: the others.
+impl Counters {
+    /// The counter of this algorithm; `None`: `other`.
     #[inline]
     pub fn of(&self, algorithm: Option<Algorithm>) -> &Count {
         match algorithm {

@@ -1,44 +1,45 @@
-//! Memory for a schedule's own use.
+//! A schedule's temporary buffer.
 
 use crate::Datatype;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// Room for a schedule's own use: a little within itself, more on the heap.
-pub(crate) struct Room {
-    small: [MaybeUninit<u128>; SMALL / 16],
+/// The temporary buffer: inline if it is small, otherwise on the heap.
+pub(crate) struct TmpBuffer {
+    small: [MaybeUninit<u128>; INLINE_BYTES / 16],
     pub(super) large: Vec<MaybeUninit<u128>>,
     /// Bytes before element 0 (types may begin below their address).
     pub(super) before: usize,
 }
 
-/// Bytes of room that need no allocation.
-pub(super) const SMALL: usize = 64;
-/// Bytes of room with which a collective that has ended may be kept.
-const KEPT: usize = 16 * 1024;
+/// Largest buffer without an allocation: eight doubles.
+pub(super) const INLINE_BYTES: usize = 64;
+/// Largest buffer that the request cache keeps with a collective that has ended. Eight of them are
+/// 128 KiB for a communicator.
+const CACHED_MAX_BYTES: usize = 16 * 1024;
 
-impl Room {
-    /// Room for `units` bytes, or elements of `element`.
-    pub(crate) fn new(units: i64, element: Option<&Arc<Datatype>>) -> Room {
-        let (before, bytes) = Room::extent(units, element);
-        let large = if bytes > SMALL {
+impl TmpBuffer {
+    /// A buffer of `units` bytes, or elements of `element`.
+    pub(crate) fn new(units: i64, element: Option<&Arc<Datatype>>) -> TmpBuffer {
+        let (before, bytes) = TmpBuffer::extent(units, element);
+        let large = if bytes > INLINE_BYTES {
             Vec::with_capacity(bytes.div_ceil(16))
         } else {
             Vec::new()
         };
-        Room {
-            small: [MaybeUninit::uninit(); SMALL / 16],
+        TmpBuffer {
+            small: [MaybeUninit::uninit(); INLINE_BYTES / 16],
             large,
             before,
         }
     }
 
-    /// Does so much room take little memory?
-    pub(crate) fn is_small(units: i64, element: Option<&Arc<Datatype>>) -> bool {
-        Room::extent(units, element).1 <= KEPT
+    /// Returns whether a buffer of that size may be cached.
+    pub(crate) fn is_cacheable(units: i64, element: Option<&Arc<Datatype>>) -> bool {
+        TmpBuffer::extent(units, element).1 <= CACHED_MAX_BYTES
     }
 
-    /// Bytes of it before element 0, and in all.
+    /// Bytes before element 0, and in all.
     fn extent(units: i64, element: Option<&Arc<Datatype>>) -> (usize, usize) {
         if units == 0 {
             return (0, 0);

@@ -5,13 +5,13 @@ use ferry_datatype::Basic;
 use ferry_op::Predefined;
 use ferry_schedule::Block;
 
-fn allreduce(count: i64, op: &Arc<Op>, t: &Arc<Datatype>) -> Option<Plan> {
+fn allreduce(count: i64, op: &Arc<Op>, t: &Arc<Datatype>) -> Option<BoardCall> {
     let of = Reduction {
         count,
         element: t.size(),
         commutes: true,
     };
-    plan(
+    plan_call(
         &Collective::Allreduce {
             of,
             in_place: false,
@@ -25,12 +25,12 @@ fn allreduce(count: i64, op: &Arc<Op>, t: &Arc<Datatype>) -> Option<Plan> {
 #[test]
 fn only_small_data_and_known_operations_go_by_board() {
     let (sum, double) = (Op::of(Predefined::Sum), Datatype::basic(Basic::Double));
-    let most = (SLOT_MAX_BYTES - MARK) as i64 / 8;
+    let most = (SLOT_MAX_BYTES - SIGNATURE_BYTES) as i64 / 8;
     assert!(allreduce(1, sum, double).is_some() && allreduce(most, sum, double).is_some());
     assert!(allreduce(most + 1, sum, double).is_none() && allreduce(0, sum, double).is_none());
     let own = Op::user(Box::new(|_, _, _, _| ()), true);
     assert!(allreduce(1, &own, double).is_none());
-    let barrier = plan(&Collective::Barrier, 0, 4, None).unwrap();
+    let barrier = plan_call(&Collective::Barrier, 0, 4, None).unwrap();
     assert_eq!(barrier.len, 0);
     let huge = Block {
         send: i64::MAX / 2,
@@ -38,7 +38,7 @@ fn only_small_data_and_known_operations_go_by_board() {
         bytes: i64::MAX / 2,
     };
     assert!(
-        plan(
+        plan_call(
             &Collective::Alltoall {
                 block: huge,
                 in_place: false
@@ -59,8 +59,8 @@ fn only_small_data_and_known_operations_go_by_board() {
         of: reduce,
         in_place: false,
     };
-    let p = plan(&call, 0, 4, Some((sum, double)));
-    assert!(p.is_some_and(|p| p.job.for_few()), "not on a board");
+    let p = plan_call(&call, 0, 4, Some((sum, double)));
+    assert!(p.is_some_and(|p| p.op.flat_only()), "not on a board");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn an_allgather_in_place_posts_the_ranks_own_block() {
         recv: 3,
         bytes: 12,
     };
-    let p = plan(
+    let p = plan_call(
         &Collective::Allgather {
             block,
             in_place: true,
@@ -84,24 +84,35 @@ fn an_allgather_in_place_posts_the_ranks_own_block() {
 }
 
 #[test]
-fn marks_tell_collectives_roots_and_lengths_apart() {
-    let p = |job, len| {
-        mark(&Plan {
-            job,
-            len,
-            input: Piece::EMPTY,
-            in_place: false,
-        })
+fn what_is_posted_tells_collectives_roots_and_lengths_apart() {
+    let call = |op, len| BoardCall {
+        op,
+        len,
+        input: Piece::EMPTY,
+        in_place: false,
     };
     let all = [
-        p(Job::Bcast { root: 0 }, 8),
-        p(Job::Bcast { root: 1 }, 8),
-        p(Job::Bcast { root: 0 }, 4),
-        p(Job::Allreduce, 8),
-        p(Job::Scan { inclusive: true }, 8),
-        p(Job::Scan { inclusive: false }, 8),
+        call(BoardOp::Bcast { root: 0 }, 8),
+        call(BoardOp::Bcast { root: 1 }, 8),
+        call(BoardOp::Bcast { root: 0 }, 4),
+        call(BoardOp::Allreduce, 8),
+        call(BoardOp::Scan { inclusive: true }, 8),
+        call(BoardOp::Scan { inclusive: false }, 8),
     ];
-    for (i, a) in all.iter().enumerate() {
-        assert!(*a != 0 && all[..i].iter().all(|b| a != b));
+    let posted = all.map(|call| call.posted());
+    for (i, a) in posted.iter().enumerate() {
+        assert!(posted[..i].iter().all(|b| a != b));
     }
+    let text = |i: usize| {
+        posted[0]
+            .disagreement(3, Some(posted[i]), 4)
+            .text()
+            .to_owned()
+    };
+    assert!(
+        text(1)
+            .contains("3 is in MPI_Bcast with root 1 where this rank is in MPI_Bcast with root 0")
+    );
+    assert!(text(2).contains("with 4 bytes, this rank with 8"));
+    assert!(text(5).contains("MPI_Exscan"));
 }

@@ -1,0 +1,23 @@
+//! What a hang report says of a collective.
+
+use super::tag::CollTag;
+use crate::Comm;
+use crate::device::{Describe, Device};
+use std::sync::atomic::Ordering;
+
+/// Tells who looks at a hang which collective is waited in.
+pub(crate) struct HangDescription<'a> {
+    pub(crate) comm: &'a Comm,
+    pub(crate) tag: CollTag,
+    /// The root's rank; -1: none.
+    pub(crate) root: i32,
+}
+
+impl Describe for HangDescription<'_> {
+    fn describe(&self, device: &mut Device, status: &ferry_job::RankStatus) {
+        self.comm.describe(device, status);
+        let ordinal = self.tag.ordinal(self.comm);
+        status.collective.store(ordinal, Ordering::Relaxed);
+        status.root.store(self.root, Ordering::Relaxed);
+    }
+}
