@@ -375,7 +375,7 @@ pub(crate) unsafe fn run(schedule: &Schedule, b: &Binding<'_>, tag: CollTag) -> 
     let mut run = Run::new(schedule, b, tag);
     let description = HangDescription {
         comm: b.comm,
-        tag: tag,
+        tag,
         root: b.root,
     };
     let what = WaitingFor {

@@ -56,8 +56,8 @@ unsafe impl Send for OwnedView {}
 unsafe impl Sync for OwnedView {}
 
 impl View<'_> {
-    pub(crate) fn to_owned_view(&self) -> OwnedView {
-        match *self {
+    pub(crate) fn to_owned_view(self) -> OwnedView {
+        match self {
             View::Nothing => OwnedView::Nothing,
             View::Uniform {
                 address,

@@ -29,7 +29,7 @@ pub(super) enum CommBoard {
     Untried(u32),
     /// Its members cannot have one.
     Unavailable,
-    Counter(CounterBoard),
+    Counter(Box<CounterBoard>),
     Flat(FlatBoardGroup),
 }
 
