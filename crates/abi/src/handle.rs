@@ -83,8 +83,8 @@ pub fn fill<T: Object>(handle: Handle, object: Arc<T>) {
 /// All objects of a kind that have a handle which is not predefined.
 pub fn all<T: Object>() -> Vec<Arc<T>> {
     let table = T::table();
-    let handles = (0..).map_while(|index| table.slot(index).map(|_| table.handle_at(index)));
-    let objects = handles.flatten().filter_map(|handle| table.get(handle));
+    let handles = table.handles();
+    let objects = handles.into_iter().filter_map(|handle| table.get(handle));
     objects.cloned().collect()
 }
 

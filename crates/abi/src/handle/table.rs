@@ -59,6 +59,12 @@ impl<V> Table<V> {
         )
     }
 
+    /// The handles of all values.
+    pub fn handles(&self) -> Vec<Handle> {
+        let handles = (0..).map_while(|index| self.slot(index).map(|_| self.handle_at(index)));
+        handles.flatten().collect()
+    }
+
     #[inline]
     fn slot(&self, index: u32) -> Option<&Slot<V>> {
         let (chunk, at) = Self::chunk_and_offset(index);
