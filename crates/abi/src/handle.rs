@@ -192,7 +192,7 @@ object!(
     |h| {
         match u64::from(h) {
             constants::MPI_COMM_WORLD => ferry_mpi::process::in_world().map(|p| &p.world),
-            constants::MPI_COMM_SELF => ferry_mpi::process::in_world().map(|p| &p.itself),
+            constants::MPI_COMM_SELF => ferry_mpi::process::in_world().map(|p| &p.comm_self),
             _ => None,
         }
     },

@@ -5,7 +5,7 @@ use crate::handle::{self, Handle};
 use crate::{codes, entry};
 use ferry_mpi::errhandler::Action;
 use ferry_mpi::tool;
-use ferry_mpi::{Comm, Errhandler, ErrhandlerPlace, Error, Kind, Session, err, process};
+use ferry_mpi::{Comm, Errhandler, ErrhandlerSlot, Error, Kind, Session, err, process};
 use std::sync::{Arc, OnceLock};
 
 /// The object of a call, by its handle: its error handler hears of the call's errors.
@@ -28,9 +28,9 @@ pub enum Scope {
 }
 
 /// The handler for errors without an open file (MPI 5.0 §14.7).
-pub fn file_default() -> &'static ErrhandlerPlace {
-    static PLACE: OnceLock<ErrhandlerPlace> = OnceLock::new();
-    PLACE.get_or_init(|| ErrhandlerPlace::new(Errhandler::returning()))
+pub fn file_default() -> &'static ErrhandlerSlot {
+    static SLOT: OnceLock<ErrhandlerSlot> = OnceLock::new();
+    SLOT.get_or_init(|| ErrhandlerSlot::new(Errhandler::returning()))
 }
 
 /// Raises `error` of call number `call`; returns the code that the call returns, if its handler
@@ -57,7 +57,7 @@ pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
     };
     let place = comm.as_deref().map(place_of).unwrap_or_default();
     let code = codes::code(error.kind(), format!("{name}{place}: {}", error.text()));
-    if tool::heard() {
+    if tool::has_listeners() {
         tool::emit(
             tool::ERROR_RAISED,
             &[code, codes::class_of_kind(error.kind())],
@@ -73,7 +73,7 @@ pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
 fn handler_of_process() -> Arc<Errhandler> {
     match process::started() {
         Some(process) if process.world_level().is_some() => {
-            let own = process.itself.errhandler.current();
+            let own = process.comm_self.errhandler.current();
             if Arc::ptr_eq(&own, Errhandler::fatal()) {
                 process.world.errhandler.current()
             } else {

@@ -1,15 +1,14 @@
-//! Attributes: values that programs and libraries hang on communicators, datatypes and windows (MPI
-//! 5.0 §7.7).
+//! Attributes: values that programs and libraries cache on communicators, datatypes and windows
+//! (MPI 5.0 §7.7).
 //!
-//! User callbacks run without any lock held: they may call MPI, and set or delete attributes
-//! themselves.
+//! User callbacks run without a lock. They may call MPI, and set or delete attributes.
 
 use crate::{Datatype, Result, err};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// The kind of object that a key's attributes hang on.
+/// The kind of object that a key's attributes are cached on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Holder {
     /// Communicators.
@@ -20,41 +19,41 @@ pub enum Holder {
     Win,
 }
 
-/// Called with the old object's handle bits, the key and the value when the object is duplicated;
-/// answers with the new object's value, or `None` for no attribute there.
+/// Copy callback. Called with the old object's handle bits, the key and the value when the object
+/// is duplicated. Returns the new object's value, or `None` for no attribute.
 pub type CopyCallback = Box<dyn Fn(u64, i32, usize) -> Result<Option<usize>> + Send + Sync>;
-/// Called with the object's handle bits, the key and the value when the attribute is deleted or
-/// replaced, or the object freed.
+/// Delete callback. Called with the object's handle bits, the key and the value when the attribute
+/// is deleted or replaced, or when the object is freed.
 pub type DeleteCallback = Box<dyn Fn(u64, i32, usize) -> Result<()> + Send + Sync>;
 
-/// What becomes of an attribute when its object is duplicated.
-pub enum Copying {
+/// What happens to an attribute when its object is duplicated.
+pub enum CopyPolicy {
     /// It is not copied (MPI_COMM_NULL_COPY_FN).
     Never,
     /// Its value is copied (MPI_COMM_DUP_FN).
     Same,
-    /// The program decides.
-    Ask(CopyCallback),
+    /// The program's callback decides.
+    Callback(CopyCallback),
 }
 
-/// A key. It lives until the program has freed it and no object has an attribute of it.
+/// A key. It lives until the program has freed it and no object has an attribute under it.
 pub struct Keyval {
     number: i32,
     holder: Holder,
-    copying: Copying,
+    copy: CopyPolicy,
     delete: Option<DeleteCallback>,
 }
 
 /// A key in the process's table.
 struct Entry {
     keyval: Weak<Keyval>,
-    /// Until the program frees it.
-    kept: Option<Arc<Keyval>>,
+    /// The program's reference. `None` once the program has freed the key.
+    program_ref: Option<Arc<Keyval>>,
 }
 
 static KEYVALS: Mutex<Option<HashMap<i32, Entry>>> = Mutex::new(None);
-/// Numbers are not used again: a stale one is recognised for ever. They lie above those of the
-/// predefined keys.
+/// The next key's number. Numbers are not reused, so a stale one is always recognised. The first is
+/// above those of the predefined keys.
 static NEXT: AtomicI32 = AtomicI32::new(1024);
 
 fn with_keyvals<R>(f: impl FnOnce(&mut HashMap<i32, Entry>) -> R) -> R {
@@ -65,8 +64,8 @@ fn with_keyvals<R>(f: impl FnOnce(&mut HashMap<i32, Entry>) -> R) -> R {
 }
 
 impl Keyval {
-    /// A new key for attributes of `holder` objects; returns its number.
-    pub fn create(holder: Holder, copying: Copying, delete: Option<DeleteCallback>) -> Result<i32> {
+    /// Makes a new key for attributes of `holder` objects. Returns its number.
+    pub fn create(holder: Holder, copy: CopyPolicy, delete: Option<DeleteCallback>) -> Result<i32> {
         let number = NEXT
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_add(1))
             .map_err(|_| {
@@ -78,7 +77,7 @@ impl Keyval {
         let keyval = Arc::new(Keyval {
             number,
             holder,
-            copying,
+            copy,
             delete,
         });
         with_keyvals(|all| {
@@ -86,15 +85,15 @@ impl Keyval {
                 number,
                 Entry {
                     keyval: Arc::downgrade(&keyval),
-                    kept: Some(keyval),
+                    program_ref: Some(keyval),
                 },
             )
         });
         Ok(number)
     }
 
-    /// The key `number`, which must be one for `holder` objects. A freed key is still found while
-    /// attributes of it exist.
+    /// The key `number`, which must be for `holder` objects. A freed key is found while attributes
+    /// under it exist.
     ///
     /// Errors: Keyval.
     pub fn find(holder: Holder, number: i32) -> Result<Arc<Keyval>> {
@@ -113,13 +112,16 @@ impl Keyval {
         }
     }
 
-    /// The program frees the key. Attributes of it stay; while there are some, freeing it once more
-    /// is let pass, because delete callbacks use to do so.
+    /// Frees the key for the program. Attributes under it stay. While one exists, freeing the key
+    /// again is accepted, because delete callbacks often do that.
     ///
     /// Errors: Keyval.
     pub fn free(holder: Holder, number: i32) -> Result<()> {
         let keyval = Keyval::find(holder, number)?;
-        let kept = with_keyvals(|all| all.get_mut(&number).and_then(|entry| entry.kept.take()));
+        let kept = with_keyvals(|all| {
+            all.get_mut(&number)
+                .and_then(|entry| entry.program_ref.take())
+        });
         // Dropped outside the table's lock: the last reference removes the entry.
         drop((keyval, kept));
         Ok(())
@@ -169,16 +171,16 @@ impl Attributes {
         self.find(number).map(|a| a.value)
     }
 
-    /// Sets a value; one that was there is deleted first, with its callback. `handle`: the
-    /// object's, for callbacks.
+    /// Sets a value. An old value is deleted first, with its callback. `handle` is the object's
+    /// handle for callbacks.
     ///
-    /// Errors: what the delete callback says; the old value then stays.
+    /// Errors: the delete callback's; the old value then stays.
     pub fn set(&self, handle: u64, keyval: &Arc<Keyval>, value: usize) -> Result<()> {
         if let Some(old) = self.find(keyval.number) {
             old.call_delete(handle)?;
         }
         let mut list = self.list();
-        // The order is that of the latest setting.
+        // The order is that of the latest set.
         let dead: Vec<_> = list
             .extract_if(.., |a| a.keyval.number == keyval.number)
             .collect();
@@ -193,7 +195,7 @@ impl Attributes {
 
     /// Deletes the value under `keyval`.
     ///
-    /// Errors: Keyval if there is none; what the delete callback says, and the value then stays.
+    /// Errors: Keyval if there is no value. The delete callback's; the value then stays.
     pub fn delete(&self, handle: u64, keyval: &Arc<Keyval>) -> Result<()> {
         let number = keyval.number;
         let Some(attribute) = self.find(number) else {
@@ -207,10 +209,10 @@ impl Attributes {
         Ok(())
     }
 
-    /// Deletes all values, the last one set first (MPI 5.0 §11.4.1 asks for this order on
-    /// MPI_COMM_SELF).
+    /// Deletes all values, the last one set first. MPI 5.0 §11.4.1 requires this order on
+    /// MPI_COMM_SELF.
     ///
-    /// Errors: the first that a delete callback returns; that value and earlier ones stay.
+    /// Errors: the first that a delete callback returns. That value and those set before it stay.
     pub fn delete_all(&self, handle: u64) -> Result<()> {
         loop {
             let Some(attribute) = self.list().last().cloned() else {
@@ -221,17 +223,17 @@ impl Attributes {
         }
     }
 
-    /// What a duplicate of the object gets. `handle`: the old object's.
+    /// The attributes for a duplicate of the object. `handle` is the old object's.
     ///
-    /// Errors: what a copy callback says.
+    /// Errors: a copy callback's.
     pub fn duplicate(&self, handle: u64) -> Result<Attributes> {
         let old = self.list().clone();
         let mut new = Vec::with_capacity(old.len());
         for attribute in old {
-            let value = match &attribute.keyval.copying {
-                Copying::Never => None,
-                Copying::Same => Some(attribute.value),
-                Copying::Ask(callback) => {
+            let value = match &attribute.keyval.copy {
+                CopyPolicy::Never => None,
+                CopyPolicy::Same => Some(attribute.value),
+                CopyPolicy::Callback(callback) => {
                     callback(handle, attribute.keyval.number, attribute.value)?
                 }
             };
@@ -242,8 +244,8 @@ impl Attributes {
         Ok(Attributes(Mutex::new(new)))
     }
 
-    /// Takes an attribute out, whose callback has run. The callback itself may have replaced or
-    /// removed it.
+    /// Removes an attribute after its delete callback has run. The callback may have replaced or
+    /// removed the attribute.
     fn remove(&self, gone: &Attribute) {
         let mut list = self.list();
         let at = list
@@ -270,13 +272,13 @@ pub fn of_type(datatype: &Datatype) -> &Attributes {
     let hung = datatype
         .attributes
         .get_or_init(|| Box::new(Attributes::new()));
-    // Nothing else is ever hung there.
+    // Only attributes are ever stored there.
     hung.downcast_ref().unwrap_or(&NONE)
 }
 
-/// Gives `new`, a duplicate of `old`, the attributes that a duplicate gets (MPI_Type_dup).
+/// Gives `new`, a duplicate of `old`, its attributes (MPI_Type_dup).
 ///
-/// Errors: what a copy callback says.
+/// Errors: a copy callback's.
 pub fn duplicate_type(old: &Datatype, new: &Datatype) -> Result<()> {
     if old.attributes.get().is_none() {
         return Ok(());
@@ -288,7 +290,7 @@ pub fn duplicate_type(old: &Datatype, new: &Datatype) -> Result<()> {
 
 /// Deletes the attributes of a datatype that the program frees (MPI_Type_free).
 ///
-/// Errors: what a delete callback says; the datatype then stays.
+/// Errors: a delete callback's; the datatype then stays.
 pub fn free_type(datatype: &Datatype) -> Result<()> {
     match datatype.attributes.get() {
         None => Ok(()),
@@ -318,7 +320,7 @@ mod tests {
     fn values_are_deleted_last_one_first() {
         let log = Arc::default();
         let keys: Vec<_> = (0..3)
-            .map(|_| Keyval::create(Holder::Comm, Copying::Never, recorder(&log)).unwrap())
+            .map(|_| Keyval::create(Holder::Comm, CopyPolicy::Never, recorder(&log)).unwrap())
             .collect();
         let of = |i: usize| Keyval::find(Holder::Comm, keys[i]).unwrap();
         let attributes = Attributes::new();
@@ -333,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_freed_key_lives_while_in_use() {
-        let key = Keyval::create(Holder::Type, Copying::Same, None).unwrap();
+        let key = Keyval::create(Holder::Type, CopyPolicy::Same, None).unwrap();
         let attributes = Attributes::new();
         attributes
             .set(0, &Keyval::find(Holder::Type, key).unwrap(), 5)
@@ -362,7 +364,7 @@ mod tests {
             _ => Ok(Some(v + 1)),
         });
         let log = Arc::default();
-        let key = Keyval::create(Holder::Comm, Copying::Ask(copy), recorder(&log)).unwrap();
+        let key = Keyval::create(Holder::Comm, CopyPolicy::Callback(copy), recorder(&log)).unwrap();
         let keyval = Keyval::find(Holder::Comm, key).unwrap();
         let attributes = Attributes::new();
         for (value, copied) in [

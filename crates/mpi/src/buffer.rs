@@ -1,17 +1,17 @@
-//! A user's buffer: an address, a count and a datatype (MPI 5.0 §3.2.2), as the device wants it.
+//! A user's buffer: an address, a count and a datatype (MPI 5.0 §3.2.2), in the device's form.
 
 use crate::Datatype;
 use crate::device::{Layout, Sink, Source};
 use std::sync::Arc;
 
-/// A scattered user buffer.
+/// A non-contiguous user buffer.
 struct Scattered {
     address: *mut u8,
     count: i64,
     datatype: Arc<Datatype>,
 }
 
-// SAFETY: the address is the user's, lent to MPI until the operation completes; only the device
+// SAFETY: the address is the user's, lent to MPI until the operation completes. Only the device
 // uses it, under its lock.
 unsafe impl Send for Scattered {}
 
@@ -35,8 +35,8 @@ pub fn message_len(count: i64, datatype: &Datatype) -> usize {
     (count.max(0) as usize).saturating_mul(datatype.size().max(0) as usize)
 }
 
-/// Where `count` elements at `address` begin if they lie in one run: dense types, and what is one
-/// by itself, such as a face of an array or an element of a resized type.
+/// The start of `count` elements at `address` if they are contiguous. That is true of dense types.
+/// It is also true of some others, such as a face of an array or an element of a resized type.
 #[inline]
 pub(crate) fn run(address: *mut u8, count: i64, datatype: &Datatype) -> Option<*mut u8> {
     if datatype.is_dense() {
@@ -46,7 +46,7 @@ pub(crate) fn run(address: *mut u8, count: i64, datatype: &Datatype) -> Option<*
     Some(address.wrapping_offset(at as isize))
 }
 
-/// `count` elements at `address`, to be sent.
+/// Send source for `count` elements at `address`.
 #[inline]
 pub fn source(address: *const u8, count: i64, datatype: &Arc<Datatype>) -> Source {
     let len = message_len(count, datatype);
@@ -66,7 +66,7 @@ pub fn source(address: *const u8, count: i64, datatype: &Arc<Datatype>) -> Sourc
     }
 }
 
-/// Room for `count` elements at `address`.
+/// Receive sink for `count` elements at `address`.
 #[inline]
 pub fn sink(address: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Sink {
     let cap = message_len(count, datatype);
@@ -86,7 +86,7 @@ pub fn sink(address: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Sink {
     }
 }
 
-/// A stretch of a scattered buffer's packed bytes.
+/// A range of a non-contiguous buffer's packed bytes.
 struct Stretch {
     whole: Scattered,
     offset: u64,
@@ -109,7 +109,7 @@ impl Layout for Stretch {
     }
 }
 
-/// Room for the packed bytes `offset..offset + len` of `count` elements at `address`.
+/// Receive sink for the packed bytes `offset..offset + len` of `count` elements at `address`.
 pub fn stretch(
     address: *mut u8,
     count: i64,
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
     use ferry_datatype::{Basic, Order};
 
-    /// Where a send of `count` elements begins, in bytes from its address, if it is one run.
+    /// The offset at which a send of `count` elements starts, if they are contiguous.
     fn begins(count: i64, datatype: &Arc<Datatype>) -> Option<usize> {
         let memory = [0u8; 4096];
         match source(memory.as_ptr(), count, datatype) {
@@ -160,7 +160,7 @@ mod tests {
     fn what_is_one_run_is_sent_as_one() {
         let double = Datatype::basic(Basic::Double);
         assert_eq!(begins(3, double), Some(0));
-        // The planes of a cube: one lies in one piece, and several of the type do not.
+        // The planes of a cube. One plane may be contiguous; several in a row are not.
         let plane = |direction: usize| {
             let (mut sizes, mut starts) = ([4, 4, 4], [0, 0, 0]);
             sizes[direction] = 1;

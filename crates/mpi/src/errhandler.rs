@@ -1,6 +1,6 @@
-//! Error handlers (MPI 5.0 §9.3): what happens to a call that went wrong.
+//! Error handlers (MPI 5.0 §9.3).
 //!
-//! The abi floor raises errors; here is only what a handler is and where it hangs.
+//! The abi floor raises errors. This file has the handlers and the slots that hold them.
 
 use crate::Identity;
 use std::fmt;
@@ -14,22 +14,23 @@ pub enum Target {
     Win,
     File,
     Session,
-    /// A predefined handler fits all.
+    /// Any of them: a predefined handler.
     Any,
 }
 
-/// A user's handler: the handle of the object that the error is raised on, and the error code.
+/// A user's handler. Called with the handle of the object that the error is raised on, and the
+/// code.
 pub type UserHandler = Box<dyn Fn(u64, i32) + Send + Sync>;
 
-/// What a handler does.
+/// The action of a handler.
 pub enum Action {
     /// Ends the job (MPI_ERRORS_ARE_FATAL).
     Fatal,
-    /// Ends the processes of the communicator (MPI_ERRORS_ABORT); here that is the job, too.
+    /// Ends the processes of the communicator (MPI_ERRORS_ABORT). In Ferry that is the whole job.
     Abort,
-    /// Nothing: the call returns its code (MPI_ERRORS_RETURN).
+    /// None: the call returns its code (MPI_ERRORS_RETURN).
     Return,
-    /// Calls the user's function; then the call returns its code.
+    /// Calls the user's function. Then the call returns its code.
     User(UserHandler),
 }
 
@@ -37,7 +38,7 @@ pub enum Action {
 pub struct Errhandler {
     /// The handle.
     pub identity: Identity,
-    /// References to the handle that the program holds.
+    /// Number of references that the program holds.
     references: Mutex<u32>,
     target: Target,
     action: Action,
@@ -81,16 +82,16 @@ impl Errhandler {
         })
     }
 
-    /// The number of references to its handle that the program holds, locked: the handle exists
-    /// while it is not 0. Making a handler and MPI_Comm_get_errhandler add one,
-    /// MPI_Errhandler_free takes one away (MPI 5.0 §9.3.4).
+    /// The number of references that the program holds, locked. The handle exists while it is not
+    /// 0. Creating a handler and MPI_Comm_get_errhandler add one. MPI_Errhandler_free takes one
+    /// away (MPI 5.0 §9.3.4).
     pub fn references(&self) -> MutexGuard<'_, u32> {
         self.references
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it does.
+    /// Its action.
     pub fn action(&self) -> &Action {
         &self.action
     }
@@ -116,17 +117,17 @@ impl fmt::Debug for Errhandler {
     }
 }
 
-/// The place in an object where its error handler hangs.
+/// The slot in an object that holds its error handler.
 #[derive(Debug)]
-pub struct ErrhandlerPlace(RwLock<Arc<Errhandler>>);
+pub struct ErrhandlerSlot(RwLock<Arc<Errhandler>>);
 
-impl ErrhandlerPlace {
-    /// A place with this handler.
-    pub fn new(handler: &Arc<Errhandler>) -> ErrhandlerPlace {
-        ErrhandlerPlace(RwLock::new(handler.clone()))
+impl ErrhandlerSlot {
+    /// A slot with this handler.
+    pub fn new(handler: &Arc<Errhandler>) -> ErrhandlerSlot {
+        ErrhandlerSlot(RwLock::new(handler.clone()))
     }
 
-    /// The handler that hangs here.
+    /// The present handler.
     pub fn current(&self) -> Arc<Errhandler> {
         self.0
             .read()
@@ -134,24 +135,24 @@ impl ErrhandlerPlace {
             .clone()
     }
 
-    /// Hangs another one here.
+    /// Replaces the handler.
     pub fn set(&self, handler: &Arc<Errhandler>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = handler.clone();
     }
 }
 
-impl Default for ErrhandlerPlace {
+impl Default for ErrhandlerSlot {
     /// MPI_ERRORS_ARE_FATAL.
-    fn default() -> ErrhandlerPlace {
-        ErrhandlerPlace::new(Errhandler::fatal())
+    fn default() -> ErrhandlerSlot {
+        ErrhandlerSlot::new(Errhandler::fatal())
     }
 }
 
-impl Clone for ErrhandlerPlace {
-    /// A new place with the same handler: a communicator made from another inherits its handler
-    /// (MPI 5.0 §9.3).
-    fn clone(&self) -> ErrhandlerPlace {
-        ErrhandlerPlace::new(&self.current())
+impl Clone for ErrhandlerSlot {
+    /// A new slot with the same handler. A communicator inherits the handler of its parent (MPI 5.0
+    /// §9.3).
+    fn clone(&self) -> ErrhandlerSlot {
+        ErrhandlerSlot::new(&self.current())
     }
 }
 
@@ -161,12 +162,12 @@ mod tests {
     use std::sync::atomic::{AtomicI32, Ordering};
 
     #[test]
-    fn a_place_starts_fatal_and_passes_its_handler_on() {
-        let place = ErrhandlerPlace::default();
-        assert!(Arc::ptr_eq(&place.current(), Errhandler::fatal()));
-        place.set(Errhandler::returning());
-        let child = place.clone();
-        place.set(Errhandler::abort());
+    fn a_slot_starts_fatal_and_a_clone_keeps_its_handler() {
+        let slot = ErrhandlerSlot::default();
+        assert!(Arc::ptr_eq(&slot.current(), Errhandler::fatal()));
+        slot.set(Errhandler::returning());
+        let child = slot.clone();
+        slot.set(Errhandler::abort());
         assert!(Arc::ptr_eq(&child.current(), Errhandler::returning()));
     }
 

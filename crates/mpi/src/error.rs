@@ -1,5 +1,4 @@
-//! What can be wrong with a call, in the standard's words. The abi floor turns a [`Kind`] into its
-//! number.
+//! Errors of MPI calls: their kind and text. The abi floor maps a [`Kind`] to its number.
 
 use crate::Comm;
 use std::sync::Arc;
@@ -70,11 +69,11 @@ pub enum Kind {
     ValueTooLarge,
     ErrhandlerArg,
     Abi,
-    /// A code that user code returned (a callback, MPI_Add_error_code); passed on as it is.
+    /// A code that user code returned (a callback, MPI_Add_error_code). It is passed on unchanged.
     Code(i32),
 }
 
-/// A call that went wrong: why, in words for people, and whose error handler is to hear of it.
+/// An error of a call: its kind, its text, and the communicator to raise it on.
 #[derive(Clone, Debug)]
 pub struct Error(Box<Inner>);
 
@@ -98,7 +97,7 @@ impl Error {
             scope: None,
         }))
     }
-    /// The same error, to be raised on `comm` rather than on the call's own communicator.
+    /// This error, to be raised on `comm` instead of the call's own communicator.
     #[cold]
     pub fn on(mut self, comm: &Arc<Comm>) -> Error {
         self.0.scope = Some(comm.clone());
@@ -108,11 +107,11 @@ impl Error {
     pub fn kind(&self) -> Kind {
         self.0.kind
     }
-    /// What is wrong, in words.
+    /// Its text.
     pub fn text(&self) -> &str {
         &self.0.text
     }
-    /// The communicator to raise it on, where it is not the call's own.
+    /// The communicator to raise it on, if not the call's own.
     pub fn scope(&self) -> Option<&Arc<Comm>> {
         self.0.scope.as_ref()
     }

@@ -1,4 +1,4 @@
-//! What the program has printed and C's library has not written yet, when the process ends at once.
+//! Writes the program's buffered output when the process ends without exit handlers.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -10,16 +10,17 @@ unsafe extern "C" {
     fn funlockfile(stream: *mut libc::FILE);
 }
 
-/// For so long at most other streams keep a process that ends: one that another thread reads from
-/// may be locked for ever.
+/// Maximum time that streams other than standard output may delay the end of a process. A stream
+/// that another thread reads from may be locked for ever. The figure is a choice: short for a user
+/// who waits.
 const OTHER_STREAMS_LIMIT: Duration = Duration::from_millis(200);
 
-/// Writes what C's output streams hold, as `exit` would, for a process that ends without it
-/// (MPI_Abort, MPI 5.0 §9.3; a fatal error). Blocks for 0.2 s at most, unless standard output
+/// Flushes C's output streams as `exit` does, for a process that ends without it (MPI_Abort, MPI
+/// 5.0 §9.3, or a fatal error). Blocks for `OTHER_STREAMS_LIMIT` at most, unless standard output
 /// itself is stopped.
 pub fn flush() {
-    // SAFETY: the pointer is set by C's library before main; a lock that this thread holds already
-    // is taken once more.
+    // SAFETY: C's library sets the pointer before main. The lock is recursive, so this thread may
+    // hold it already.
     unsafe {
         let out = stdout;
         if !out.is_null() && ftrylockfile(out) == 0 {

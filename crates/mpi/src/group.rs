@@ -1,13 +1,13 @@
 //! Groups: ordered sets of processes (MPI 5.0 §7.3).
 //!
-//! A group whose members lie at equal distances (MPI_COMM_WORLD, every second rank, …) is kept as
-//! three numbers, so that what a process pays for a communicator does not grow with the job.
+//! A group with a constant stride, such as MPI_COMM_WORLD or every second rank, is stored as three
+//! numbers. So the memory of a communicator does not grow with the job.
 
 use crate::{Identity, ProcId, Result, Session, err};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-/// How two groups or communicators are alike (MPI 5.0 §7.3.1, §7.4.1).
+/// Results of comparing two groups or communicators (MPI 5.0 §7.3.1, §7.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Likeness {
     /// The same object, or groups with the same members in the same order.
@@ -29,11 +29,11 @@ pub struct Group {
     size: u32,
     me: ProcId,
     my_rank: Option<u32>,
-    /// The session that it comes from; none if from the world model.
+    /// The session that it comes from. `None` for the world model.
     session: Option<Arc<Session>>,
-    /// The members one by one, once somebody has asked for them.
-    listed: OnceLock<Arc<[ProcId]>>,
-    /// From process to rank, once somebody has asked for it; only of groups that are listed.
+    /// The list of members, made at the first need.
+    member_list: OnceLock<Arc<[ProcId]>>,
+    /// From process to rank, made at the first need. Only for groups stored as a list.
     index: OnceLock<HashMap<ProcId, u32>>,
 }
 
@@ -41,9 +41,9 @@ pub struct Group {
 #[derive(Clone, Debug)]
 pub(crate) enum Table {
     /// Rank r is process `first + r * step`.
-    Evenly { first: i64, step: i64 },
-    /// One by one.
-    Listed(Arc<[ProcId]>),
+    Strided { first: i64, step: i64 },
+    /// A list of processes.
+    List(Arc<[ProcId]>),
 }
 
 impl Table {
@@ -55,9 +55,9 @@ impl Table {
             _ => (at(0), at(1) - at(0)),
         };
         if (0..members.len()).all(|i| at(i) == first + i as i64 * step) {
-            Table::Evenly { first, step }
+            Table::Strided { first, step }
         } else {
-            Table::Listed(members)
+            Table::List(members)
         }
     }
 
@@ -65,19 +65,19 @@ impl Table {
     #[inline]
     pub(crate) fn process(&self, rank: u32) -> ProcId {
         match self {
-            Table::Evenly { first, step } => (first + i64::from(rank) * step) as ProcId,
-            Table::Listed(members) => members[rank as usize],
+            Table::Strided { first, step } => (first + i64::from(rank) * step) as ProcId,
+            Table::List(members) => members[rank as usize],
         }
     }
 }
 
-/// Where two objects come from that must not meet in a call.
+/// The origins of two objects that must not be used in one call.
 #[derive(Clone, Copy, Debug)]
-pub struct Strangers(&'static str, &'static str);
+pub struct OriginMismatch(&'static str, &'static str);
 
-impl std::fmt::Display for Strangers {
+impl std::fmt::Display for OriginMismatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Strangers(one, other) = self;
+        let OriginMismatch(one, other) = self;
         write!(
             f,
             "comes from {one}, the other from {other}: what comes from different sessions must not \
@@ -87,7 +87,7 @@ impl std::fmt::Display for Strangers {
 }
 
 impl Group {
-    /// The group of `members`, which are distinct, in rank order; `me` is this process.
+    /// A group of `members`, which are distinct and in rank order. `me` is this process.
     pub fn new(members: impl Into<Arc<[ProcId]>>, me: ProcId) -> Arc<Group> {
         let members = members.into();
         let size = members.len() as u32;
@@ -96,7 +96,7 @@ impl Group {
 
     /// The group of processes 0 to `size` - 1.
     pub fn first(size: u32, me: ProcId) -> Arc<Group> {
-        Group::from_table(Table::Evenly { first: 0, step: 1 }, size, me)
+        Group::from_table(Table::Strided { first: 0, step: 1 }, size, me)
     }
 
     /// The group without members (MPI_GROUP_EMPTY).
@@ -112,22 +112,22 @@ impl Group {
             me,
             my_rank: None,
             session: None,
-            listed: OnceLock::new(),
+            member_list: OnceLock::new(),
             index: OnceLock::new(),
         };
         group.my_rank = match &group.table {
-            Table::Evenly { .. } => group.rank_of(me),
-            Table::Listed(members) => members.iter().position(|&p| p == me).map(|r| r as u32),
+            Table::Strided { .. } => group.rank_of(me),
+            Table::List(members) => members.iter().position(|&p| p == me).map(|r| r as u32),
         };
         Arc::new(group)
     }
 
-    /// The same group as a new object, with a handle of its own.
+    /// A copy with a handle of its own.
     pub fn duplicate(&self) -> Arc<Group> {
-        Arc::new(self.twin(self.session.clone()))
+        Arc::new(self.copy_with_session(self.session.clone()))
     }
 
-    fn twin(&self, session: Option<Arc<Session>>) -> Group {
+    fn copy_with_session(&self, session: Option<Arc<Session>>) -> Group {
         Group {
             identity: Identity::none(),
             table: self.table.clone(),
@@ -135,7 +135,7 @@ impl Group {
             me: self.me,
             my_rank: self.my_rank,
             session,
-            listed: OnceLock::new(),
+            member_list: OnceLock::new(),
             index: OnceLock::new(),
         }
     }
@@ -145,40 +145,42 @@ impl Group {
         self.session.as_ref()
     }
 
-    /// May this group and `other` meet in one call? What comes from a session must not meet what
-    /// comes from another one or from the world model (MPI 5.0 §11.3.1); the group without
-    /// members comes from nowhere.
-    pub fn may_meet(&self, other: &Group) -> std::result::Result<(), Strangers> {
+    /// Checks that this group and `other` may be used in one call. Objects from different sessions,
+    /// or from a session and the world model, must not be mixed (MPI 5.0 §11.3.1). An empty group
+    /// has no origin.
+    pub fn check_same_origin(&self, other: &Group) -> std::result::Result<(), OriginMismatch> {
         let some = self.size > 0 && other.size > 0;
         match (&self.session, &other.session) {
             (Some(a), Some(b)) if !Arc::ptr_eq(a, b) => {
-                Err(Strangers("a session", "another session"))
+                Err(OriginMismatch("a session", "another session"))
             }
-            (Some(_), None) if some => Err(Strangers("a session", "the world model")),
-            (None, Some(_)) if some => Err(Strangers("the world model", "a session")),
+            (Some(_), None) if some => Err(OriginMismatch("a session", "the world model")),
+            (None, Some(_)) if some => Err(OriginMismatch("the world model", "a session")),
             _ => Ok(()),
         }
     }
 
-    /// The same as an error.
+    /// [`Group::check_same_origin`] with an MPI error.
     ///
     /// Errors: Group.
     pub fn check_origin(&self, other: &Group) -> Result<()> {
-        self.may_meet(other)
-            .map_err(|strangers| err!(Group, "one group {strangers}"))
+        self.check_same_origin(other)
+            .map_err(|mismatch| err!(Group, "one group {mismatch}"))
     }
 
-    /// This group as one that comes from `session`, unless it comes from one already.
-    pub(crate) fn derived_from(self: Arc<Group>, session: Option<&Arc<Session>>) -> Arc<Group> {
+    /// This group with `session` as its origin, unless it has a session already.
+    pub(crate) fn with_session(self: Arc<Group>, session: Option<&Arc<Session>>) -> Arc<Group> {
         match session {
-            Some(session) if self.session.is_none() => Arc::new(self.twin(Some(session.clone()))),
+            Some(session) if self.session.is_none() => {
+                Arc::new(self.copy_with_session(Some(session.clone())))
+            }
             _ => self,
         }
     }
 
-    /// A group that comes from where this one comes from.
-    fn related(&self, members: Vec<ProcId>) -> Arc<Group> {
-        Group::new(members, self.me).derived_from(self.session.as_ref())
+    /// A new group with this group's origin.
+    fn derive(&self, members: Vec<ProcId>) -> Arc<Group> {
+        Group::new(members, self.me).with_session(self.session.as_ref())
     }
 
     /// Processes in the group.
@@ -203,17 +205,17 @@ impl Group {
     /// All members in rank order.
     pub fn members(&self) -> &Arc<[ProcId]> {
         match &self.table {
-            Table::Listed(members) => members,
-            Table::Evenly { .. } => self.listed.get_or_init(|| self.iter().collect()),
+            Table::List(members) => members,
+            Table::Strided { .. } => self.member_list.get_or_init(|| self.iter().collect()),
         }
     }
 
-    /// All members in rank order, without making a list of them.
+    /// All members in rank order, without making a list.
     pub fn iter(&self) -> impl Iterator<Item = ProcId> + '_ {
         (0..self.size).map(|r| self.table.process(r))
     }
 
-    /// From rank to process, for quick look-up.
+    /// The table from rank to process.
     pub(crate) fn table(&self) -> &Table {
         &self.table
     }
@@ -221,13 +223,13 @@ impl Group {
     /// The rank of `process`, if it is a member.
     pub fn rank_of(&self, process: ProcId) -> Option<u32> {
         match &self.table {
-            Table::Evenly { first, step } => {
+            Table::Strided { first, step } => {
                 let way = i64::from(process) - first;
                 let rank = way / step;
                 (way % step == 0 && (0..i64::from(self.size)).contains(&rank))
                     .then_some(rank as u32)
             }
-            Table::Listed(members) => {
+            Table::List(members) => {
                 if let Some(r) = self.my_rank.filter(|_| process == self.me) {
                     return Some(r);
                 }
@@ -248,7 +250,7 @@ impl Group {
         self.rank_of(process).is_some()
     }
 
-    /// How this group and `other` are alike.
+    /// The result of MPI_Group_compare with `other`.
     pub fn compare(&self, other: &Group) -> Likeness {
         if self.size != other.size {
             Likeness::Unequal
@@ -261,46 +263,45 @@ impl Group {
         }
     }
 
-    /// The rank in `other` of each of `ranks` of this group; `None` for those that are not in
-    /// `other`.
+    /// The rank in `other` of `rank` of this group. `None` if the process is not in `other`.
     pub fn translate(&self, rank: u32, other: &Group) -> Option<u32> {
         other.rank_of(self.process(rank))
     }
 
-    /// All of this group, then those of `other` that are not in it.
+    /// The members of this group, then those of `other` that are not in it.
     pub fn union(&self, other: &Group) -> Arc<Group> {
-        self.related(
+        self.derive(
             self.iter()
                 .chain(other.iter().filter(|&p| !self.contains(p)))
                 .collect::<Vec<_>>(),
         )
-        .derived_from(other.session.as_ref())
+        .with_session(other.session.as_ref())
     }
 
-    /// Those of this group that are in `other`, in this group's order.
+    /// The members of this group that are also in `other`, in this group's order.
     pub fn intersection(&self, other: &Group) -> Arc<Group> {
-        self.related(
+        self.derive(
             self.iter()
                 .filter(|&p| other.contains(p))
                 .collect::<Vec<_>>(),
         )
     }
 
-    /// Those of this group that are not in `other`, in this group's order.
+    /// The members of this group that are not in `other`, in this group's order.
     pub fn difference(&self, other: &Group) -> Arc<Group> {
-        self.related(
+        self.derive(
             self.iter()
                 .filter(|&p| !other.contains(p))
                 .collect::<Vec<_>>(),
         )
     }
 
-    /// The processes of `ranks`, in the order of `ranks`.
+    /// The processes of `ranks`, in that order.
     ///
-    /// Errors: Rank if one of them is not in the group or stands there twice.
+    /// Errors: Rank if a rank is not in the group or is named twice.
     pub fn include(&self, ranks: &[i32]) -> Result<Arc<Group>> {
         self.mark(ranks)?;
-        Ok(self.related(
+        Ok(self.derive(
             ranks
                 .iter()
                 .map(|&r| self.process(r as u32))
@@ -308,30 +309,30 @@ impl Group {
         ))
     }
 
-    /// All but the processes of `ranks`.
+    /// All processes but those of `ranks`.
     ///
     /// Errors: as for [`Group::include`].
     pub fn exclude(&self, ranks: &[i32]) -> Result<Arc<Group>> {
         let marked = self.mark(ranks)?;
         let left = (0..self.size).filter(|&r| !marked[r as usize]);
-        Ok(self.related(left.map(|r| self.process(r)).collect::<Vec<_>>()))
+        Ok(self.derive(left.map(|r| self.process(r)).collect::<Vec<_>>()))
     }
 
-    /// The processes of the ranks that `ranges` (first, last, stride) name, in their order.
+    /// The processes of the ranks in `ranges` (first, last, stride), in that order.
     ///
-    /// Errors: Arg for a stride of 0; Rank if a rank is not in the group or named twice.
+    /// Errors: Arg for a stride of 0. Rank if a rank is not in the group or is named twice.
     pub fn include_ranges(&self, ranges: &[[i32; 3]]) -> Result<Arc<Group>> {
         self.include(&self.ranks_of(ranges)?)
     }
 
-    /// All but the processes of the ranks that `ranges` name.
+    /// All processes but those of the ranks in `ranges`.
     ///
     /// Errors: as for [`Group::include_ranges`].
     pub fn exclude_ranges(&self, ranges: &[[i32; 3]]) -> Result<Arc<Group>> {
         self.exclude(&self.ranks_of(ranges)?)
     }
 
-    /// Which ranks `ranks` names.
+    /// Marks the ranks in `ranks`. Checks them.
     fn mark(&self, ranks: &[i32]) -> Result<Vec<bool>> {
         let mut marked = vec![false; self.size as usize];
         for (i, &r) in ranks.iter().enumerate() {
@@ -361,7 +362,7 @@ impl Group {
             if stride == 0 {
                 return Err(err!(Arg, "the stride of ranges[{i}] is 0"));
             }
-            // `last` need not be hit by the stride, but has to be a rank unless the range is empty.
+            // The stride may skip `last`. Unless the range is empty, `last` must still be a rank.
             let empty = (i64::from(last) - i64::from(first)) * i64::from(stride.signum()) < 0;
             let ends = [("first", first), ("last", if empty { first } else { last })];
             for (what, r) in ends {
@@ -392,7 +393,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Some distinct processes in some order.
+    /// Distinct processes in any order.
     fn processes() -> impl Strategy<Value = Vec<ProcId>> {
         let shuffled = proptest::collection::hash_set(0u32..40, 0..20)
             .prop_map(|s| s.into_iter().collect::<Vec<_>>());
@@ -496,9 +497,9 @@ mod tests {
     #[test]
     fn a_large_even_group_is_not_listed() {
         let world = Group::first(1 << 20, 77);
-        assert!(matches!(world.duplicate().table, Table::Evenly { .. }));
+        assert!(matches!(world.duplicate().table, Table::Strided { .. }));
         let odd = world.include_ranges(&[[1, (1 << 20) - 1, 2]]).unwrap();
-        assert!(matches!(odd.table, Table::Evenly { first: 1, step: 2 }));
+        assert!(matches!(odd.table, Table::Strided { first: 1, step: 2 }));
         assert_eq!((odd.rank(), odd.rank_of(78)), (Some(38), None));
     }
 }

@@ -1,8 +1,8 @@
-//! The name that the abi floor gives an object.
+//! The handle that the abi floor gives an object.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A place in each object for the handle under which programs know it. Opaque here.
+/// The place in each object for the handle by which programs know it. Opaque on this floor.
 #[derive(Debug, Default)]
 pub struct Identity(AtomicU64);
 
@@ -11,7 +11,7 @@ impl Identity {
     pub const fn none() -> Identity {
         Identity(AtomicU64::new(0))
     }
-    /// The handle's bits; 0 while there is none.
+    /// The handle's bits. 0 without a handle.
     #[inline]
     pub fn bits(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

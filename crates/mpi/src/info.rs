@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 type Pairs = Vec<(Box<[u8]>, Box<[u8]>)>;
 
-/// A list of (key, value) pairs of bytes, without the final null. Keys keep the order in which they
-/// were first set.
+/// A list of (key, value) pairs of bytes, without the final null. Keys stay in the order in which
+/// they were first set.
 #[derive(Debug, Default)]
 pub struct Info {
     /// The handle.
@@ -35,7 +35,7 @@ impl Info {
         self.pairs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets a key, which may be there already.
+    /// Sets the value of a key.
     pub fn set(&self, key: &[u8], value: &[u8]) {
         let mut pairs = self.pairs();
         match pairs.iter_mut().find(|p| &*p.0 == key) {
@@ -44,7 +44,7 @@ impl Info {
         }
     }
 
-    /// Removes a key; false if it is not there.
+    /// Removes a key. False if there is no such key.
     pub fn delete(&self, key: &[u8]) -> bool {
         let mut pairs = self.pairs();
         let before = pairs.len();
@@ -66,7 +66,7 @@ impl Info {
             .map(|v| String::from_utf8_lossy(&v).into_owned())
     }
 
-    /// Keys in it.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.pairs().len()
     }
@@ -81,7 +81,7 @@ impl Info {
         self.pairs().get(n).map(|p| p.0.clone())
     }
 
-    /// A copy with a life of its own.
+    /// An independent copy.
     pub fn duplicate(&self) -> Arc<Info> {
         Arc::new(Info {
             identity: Identity::none(),

@@ -1,8 +1,8 @@
 //! The standard's objects and their meaning: groups, communicators, requests, collectives,
 //! topologies, attributes.
 //!
-//! This floor knows no handle values, no error numbers and no C: those are the abi floor's. It
-//! never asks which transport carries a message.
+//! This floor has no handle values, no error numbers and no C types: those are the abi floor's. It
+//! never depends on which transport carries a message.
 //!
 //! ```text
 //! process, session      the models by which a program uses MPI
@@ -42,7 +42,7 @@ pub mod topo;
 mod unreceived;
 
 pub use comm::Comm;
-pub use errhandler::{Errhandler, ErrhandlerPlace};
+pub use errhandler::{Errhandler, ErrhandlerSlot};
 pub use error::{Error, Kind, Result};
 pub use ferry_datatype::Datatype;
 pub use ferry_device::{self as device, ProcId};

@@ -1,29 +1,31 @@
-//! Partitioned communication (MPI 5.0 chapter 4): a persistent message whose parts the program
+//! Partitioned communication (MPI 5.0 chapter 4): persistent messages whose partitions the program
 //! releases, and sees arrive, one by one.
 //!
-//! The two sides find each other once, in the order in which they were made: the sender announces a
-//! context of its own and how it cuts the message. From then on each of the sender's partitions is
-//! a message of that context whose tag is the partition's number, received straight into its place,
-//! however the receiver cuts the same bytes.
+//! The two sides match once, in the order in which they were initialised. The sender announces a
+//! context of its own, its number of partitions and their size. Each of the sender's partitions is
+//! then a message in that context. Its tag is the partition's number. It is received directly into
+//! its place in the receive buffer, whatever the receiver's partitions are.
 
 use crate::buffer::{message_len, source, stretch};
 use crate::device::{
     self, Background, ContextId, Device, Key, Pattern, ReqId, SendMode, Sink, Source, Tags,
 };
 use crate::process::process;
-use crate::pt2pt::{Buffer, KeptBuffer};
+use crate::pt2pt::{Buffer, PersistentBuffer};
 use crate::request::{Active, Outcome, Work};
 use crate::{Comm, Request, Result, err};
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a program does with a partitioned operation that has been started.
+/// Operations on a started partitioned request.
 pub trait Partitioned {
-    /// Releases a partition of a send (MPI_Pready). Errors: no such partition, released already, or
-    /// this is a receive.
+    /// Releases a partition of a send (MPI_Pready).
+    ///
+    /// Errors: no such partition, released already, or this is a receive.
     fn ready(&self, partition: i32) -> Result<()>;
-    /// Has a partition of a receive arrived (MPI_Parrived)? Makes progress. Errors: no such
-    /// partition, or this is a send.
+    /// Has a partition of a receive arrived (MPI_Parrived)? Makes progress.
+    ///
+    /// Errors: no such partition, or this is a send.
     fn arrived(&self, partition: i32) -> Result<bool>;
 }
 
@@ -31,8 +33,8 @@ fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The number of an existing partition.
-fn checked(partition: i32, partitions: usize) -> Result<usize> {
+/// Checks a partition's number.
+fn check_partition(partition: i32, partitions: usize) -> Result<usize> {
     usize::try_from(partition)
         .ok()
         .filter(|&p| p < partitions)
@@ -44,8 +46,8 @@ fn checked(partition: i32, partitions: usize) -> Result<usize> {
         })
 }
 
-/// The sender's announcement, as it travels.
-const ANNOUNCEMENT: usize = 24;
+/// Bytes of an encoded [`Announcement`]: three words of 8 bytes.
+const ANNOUNCEMENT_BYTES: usize = 24;
 
 struct Announcement {
     channel: ContextId,
@@ -61,7 +63,7 @@ impl Announcement {
             .flat_map(|v| v.to_le_bytes())
             .collect()
     }
-    fn decode(bytes: &[u8; ANNOUNCEMENT]) -> Announcement {
+    fn decode(bytes: &[u8; ANNOUNCEMENT_BYTES]) -> Announcement {
         let field = |at: usize| {
             bytes[at..]
                 .first_chunk::<8>()
@@ -75,9 +77,9 @@ impl Announcement {
     }
 }
 
-/// One side's buffer: `partitions` times `part.count` elements from `part.address` on.
+/// One side's buffer: `partitions` times `part.count` elements, contiguous from `part.address` on.
 struct Parts {
-    part: KeptBuffer,
+    part: PersistentBuffer,
     partitions: usize,
 }
 
@@ -98,24 +100,24 @@ impl Parts {
 
 struct Sending {
     parts: Parts,
-    /// The receiver; `None`: nobody.
+    /// The receiver. `None` for MPI_PROC_NULL.
     to: Option<device::ProcId>,
     channel: ContextId,
     source: u32,
     comm: Arc<Comm>,
-    state: Mutex<Released>,
+    state: Mutex<SendProgress>,
 }
 
-/// How far a started send is.
-struct Released {
+/// Progress of a started send.
+struct SendProgress {
     ready: Vec<bool>,
     left: usize,
-    under_way: Vec<ReqId>,
+    active: Vec<ReqId>,
     failed: Option<crate::Error>,
 }
 
-/// A partitioned send, inactive (MPI_Psend_init). `part`: the first partition; the others follow it
-/// in memory. `to`: rank, or `None` for nobody.
+/// A partitioned send, inactive (MPI_Psend_init). `part` is the first partition; the others follow
+/// it in memory. `to` is a rank, or `None` for MPI_PROC_NULL.
 ///
 /// # Safety
 /// Whenever it is started, the partitions must be readable, each unchanged from its release to
@@ -128,7 +130,7 @@ pub unsafe fn send_init(
     tag: u32,
 ) -> Arc<Request> {
     let parts = Parts {
-        part: part.keep(),
+        part: part.to_persistent(),
         partitions,
     };
     let channel = process().new_context();
@@ -152,10 +154,10 @@ pub unsafe fn send_init(
             d.detach(req);
         }
     }
-    let state = Mutex::new(Released {
+    let state = Mutex::new(SendProgress {
         ready: vec![false; partitions],
         left: partitions,
-        under_way: Vec::new(),
+        active: Vec::new(),
         failed: None,
     });
     let sending = Arc::new(Sending {
@@ -181,7 +183,7 @@ pub unsafe fn send_init(
 
 impl Partitioned for Sending {
     fn ready(&self, partition: i32) -> Result<()> {
-        let at = checked(partition, self.parts.partitions)?;
+        let at = check_partition(partition, self.parts.partitions)?;
         let mut d = device::device();
         let mut state = lock(&self.state);
         if state.ready[at] {
@@ -205,7 +207,7 @@ impl Partitioned for Sending {
             );
             // SAFETY: the program's promise at `send_init`.
             state
-                .under_way
+                .active
                 .extend(unsafe { d.send(to, key, bytes, SendMode::Standard) });
         }
         d.notify_sleepers();
@@ -224,14 +226,14 @@ impl Work for Sending {
     fn is_done(&self, d: &mut Device) -> bool {
         let state = &mut *lock(&self.state);
         let failed = &mut state.failed;
-        state.under_way.retain(|&req| {
+        state.active.retain(|&req| {
             let done = d.is_complete(req);
             if done && let Some(error) = Outcome::of_send(&d.take(req), &self.comm).error {
                 failed.get_or_insert(error);
             }
             !done
         });
-        state.left == 0 && state.under_way.is_empty()
+        state.left == 0 && state.active.is_empty()
     }
     fn outcome(&self) -> Outcome {
         Outcome {
@@ -249,32 +251,32 @@ impl Work for Sending {
 
 struct Receiving {
     parts: Parts,
-    /// The sender's rank; `None`: nobody.
+    /// The sender's rank. `None` for MPI_PROC_NULL.
     from: Option<u32>,
     tag: u32,
     comm: Arc<Comm>,
-    state: Mutex<Arriving>,
+    state: Mutex<ReceiveProgress>,
 }
 
-/// How far a receive is.
-struct Arriving {
-    /// Where the announcement arrives, and the request until it has. Not freed while the device
-    /// may write there.
-    announced: ManuallyDrop<Box<[u8; ANNOUNCEMENT]>>,
-    announcing: Option<ReqId>,
-    /// The sender's cut, once known.
-    cut: Option<Announcement>,
-    /// For each of the sender's partitions in this round: its receive; `None` once it has arrived.
-    under_way: Vec<Option<ReqId>>,
-    /// This round's receives have been posted.
+/// Progress of a receive.
+struct ReceiveProgress {
+    /// Buffer for the announcement, and its receive until that is complete. Not freed while the
+    /// device may write into it.
+    announcement_bytes: ManuallyDrop<Box<[u8; ANNOUNCEMENT_BYTES]>>,
+    announcement_receive: Option<ReqId>,
+    /// The sender's announcement, once received.
+    announcement: Option<Announcement>,
+    /// The receive of each of the sender's partitions in this round. `None` once it has arrived.
+    active: Vec<Option<ReqId>>,
+    /// This round's receives are posted.
     posted: bool,
-    /// The announcement will never come.
-    lost: Option<crate::Error>,
+    /// The receive of the announcement failed.
+    announcement_error: Option<crate::Error>,
     failed: Option<crate::Error>,
 }
 
-/// A partitioned receive, inactive (MPI_Precv_init). `part`: room for the first partition; the
-/// others follow it in memory.
+/// A partitioned receive, inactive (MPI_Precv_init). `part` is the place of the first partition;
+/// the others follow it in memory.
 ///
 /// # Safety
 /// Whenever it is started, the memory of all partitions must be writable, and untouched until each
@@ -286,8 +288,8 @@ pub unsafe fn receive_init(
     from: Option<u32>,
     tag: u32,
 ) -> Arc<Request> {
-    let mut announced = ManuallyDrop::new(Box::new([0u8; ANNOUNCEMENT]));
-    let announcing = from.map(|rank| {
+    let mut announcement_bytes = ManuallyDrop::new(Box::new([0u8; ANNOUNCEMENT_BYTES]));
+    let announcement_receive = from.map(|rank| {
         let pattern = Pattern {
             context: comm.context.partitioned(),
             source: Some(rank),
@@ -299,23 +301,23 @@ pub unsafe fn receive_init(
                 comm.peer(rank),
                 pattern,
                 Sink::Bytes {
-                    ptr: announced.as_mut_ptr(),
-                    cap: ANNOUNCEMENT,
+                    ptr: announcement_bytes.as_mut_ptr(),
+                    cap: ANNOUNCEMENT_BYTES,
                 },
             )
         }
     });
-    let state = Arriving {
-        announced,
-        announcing,
-        cut: None,
-        under_way: Vec::new(),
+    let state = ReceiveProgress {
+        announcement_bytes,
+        announcement_receive,
+        announcement: None,
+        active: Vec::new(),
         posted: false,
-        lost: None,
+        announcement_error: None,
         failed: None,
     };
     let parts = Parts {
-        part: part.keep(),
+        part: part.to_persistent(),
         partitions,
     };
     let receiving = Arc::new(Receiving {
@@ -340,7 +342,7 @@ pub unsafe fn receive_init(
     )
 }
 
-/// Until the sender's cut is known.
+/// Runs until the announcement has arrived.
 impl Background for Receiving {
     fn advance(&self, d: &mut Device) -> bool {
         self.post(d, &mut lock(&self.state))
@@ -348,8 +350,8 @@ impl Background for Receiving {
 }
 
 impl Receiving {
-    /// Posts this round's receives as soon as the sender's cut is known. True: they are posted.
-    fn post(&self, d: &mut Device, state: &mut Arriving) -> bool {
+    /// Posts this round's receives once the announcement has arrived. True if they are posted.
+    fn post(&self, d: &mut Device, state: &mut ReceiveProgress) -> bool {
         if state.posted {
             return true;
         }
@@ -357,24 +359,24 @@ impl Receiving {
             state.posted = true;
             return true;
         };
-        if let Some(req) = state.announcing {
+        if let Some(req) = state.announcement_receive {
             if !d.is_complete(req) {
                 return false;
             }
-            state.announcing = None;
-            state.lost = Outcome::of_receive(&d.take(req), &self.comm).error;
-            if state.lost.is_none() {
-                state.cut = Some(Announcement::decode(&state.announced));
+            state.announcement_receive = None;
+            state.announcement_error = Outcome::of_receive(&d.take(req), &self.comm).error;
+            if state.announcement_error.is_none() {
+                state.announcement = Some(Announcement::decode(&state.announcement_bytes));
             }
         }
         state.posted = true;
-        state.failed = state.lost.clone();
-        state.under_way.clear();
+        state.failed = state.announcement_error.clone();
+        state.active.clear();
         let Some(Announcement {
             channel,
             partitions,
             bytes,
-        }) = state.cut
+        }) = state.announcement
         else {
             return true;
         };
@@ -404,24 +406,24 @@ impl Receiving {
                 source: Some(from),
                 tag: Tags::one(at as u32),
             };
-            let KeptBuffer {
+            let PersistentBuffer {
                 address, datatype, ..
             } = &self.parts.part;
             let into = stretch(*address, count, datatype, at * bytes, bytes);
             // SAFETY: the program's promise at `receive_init`.
             state
-                .under_way
+                .active
                 .push(Some(unsafe { d.receive_from(peer, pattern, into) }));
         }
         true
     }
 
-    /// Notes what has arrived.
-    fn settle(&self, d: &mut Device, state: &mut Arriving) {
+    /// Updates the state of the receives.
+    fn settle(&self, d: &mut Device, state: &mut ReceiveProgress) {
         if !self.post(d, state) {
             return;
         }
-        for slot in &mut state.under_way {
+        for slot in &mut state.active {
             if let Some(req) = *slot
                 && d.is_complete(req)
             {
@@ -435,8 +437,8 @@ impl Receiving {
 }
 
 impl Receiving {
-    /// Has a partition, which exists, arrived?
-    fn has(&self, d: &mut Device, partition: u64) -> bool {
+    /// Has partition `partition`, which exists, arrived?
+    fn has_arrived(&self, d: &mut Device, partition: u64) -> bool {
         let mut state = lock(&self.state);
         self.settle(d, &mut state);
         if !state.posted {
@@ -444,16 +446,16 @@ impl Receiving {
         }
         let (own, theirs) = (
             self.parts.bytes(),
-            state.cut.as_ref().map_or(0, |c| c.bytes),
+            state.announcement.as_ref().map_or(0, |c| c.bytes),
         );
         if own == 0 || theirs == 0 {
-            return state.under_way.iter().all(Option::is_none);
+            return state.active.iter().all(Option::is_none);
         }
-        // The sender's partitions that hold bytes of this one.
+        // The sender's partitions that overlap this one.
         let first = (partition * own / theirs) as usize;
         let last = ((partition + 1) * own).div_ceil(theirs) as usize;
-        let end = last.min(state.under_way.len());
-        state.under_way[first.min(end)..end]
+        let end = last.min(state.active.len());
+        state.active[first.min(end)..end]
             .iter()
             .all(Option::is_none)
     }
@@ -468,8 +470,8 @@ impl Partitioned for Receiving {
     }
 
     fn arrived(&self, partition: i32) -> Result<bool> {
-        let at = checked(partition, self.parts.partitions)? as u64;
-        Ok(crate::request::test(|d| self.has(d, at)))
+        let at = check_partition(partition, self.parts.partitions)? as u64;
+        Ok(crate::request::test(|d| self.has_arrived(d, at)))
     }
 }
 
@@ -477,14 +479,17 @@ impl Work for Receiving {
     fn is_done(&self, d: &mut Device) -> bool {
         let mut state = lock(&self.state);
         self.settle(d, &mut state);
-        state.posted && state.under_way.iter().all(Option::is_none)
+        state.posted && state.active.iter().all(Option::is_none)
     }
     fn outcome(&self) -> Outcome {
         let state = lock(&self.state);
         let Some(from) = self.from else {
             return Outcome::FROM_PROC_NULL;
         };
-        let bytes = state.cut.as_ref().map_or(0, |c| c.partitions * c.bytes);
+        let bytes = state
+            .announcement
+            .as_ref()
+            .map_or(0, |c| c.partitions * c.bytes);
         let envelope = device::Envelope {
             source: from,
             tag: self.tag,
@@ -503,11 +508,11 @@ impl Work for Receiving {
     }
 }
 
-impl Drop for Arriving {
+impl Drop for ReceiveProgress {
     fn drop(&mut self) {
-        if self.announcing.is_none() {
-            // SAFETY: dropped here only, and the device no longer writes there.
-            unsafe { ManuallyDrop::drop(&mut self.announced) };
+        if self.announcement_receive.is_none() {
+            // SAFETY: dropped only here, and the device no longer writes into it.
+            unsafe { ManuallyDrop::drop(&mut self.announcement_bytes) };
         }
     }
 }
@@ -523,7 +528,7 @@ mod tests {
             partitions: 7,
             bytes: 1 << 33,
         };
-        let bytes: [u8; ANNOUNCEMENT] = (*a.encode()).try_into().unwrap();
+        let bytes: [u8; ANNOUNCEMENT_BYTES] = (*a.encode()).try_into().unwrap();
         let b = Announcement::decode(&bytes);
         assert_eq!(
             (b.channel, b.partitions, b.bytes),

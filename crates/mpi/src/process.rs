@@ -1,8 +1,8 @@
-//! This process in its job, and the models by which its program uses MPI: the world, from MPI_Init
-//! to MPI_Finalize (MPI 5.0 §11.2), and sessions (§11.3).
+//! This process in its job, and the models by which its program uses MPI: the world model, from
+//! MPI_Init to MPI_Finalize (MPI 5.0 §11.2), and sessions (§11.3).
 //!
-//! Whichever comes first starts the process; it stays started for the life of the program. What
-//! ends and may begin again is its use.
+//! The first of them starts the process. It stays started until the program ends. Only its use
+//! count falls to 0 and rises again.
 
 use crate::overlap;
 use crate::{Comm, ProcId, Result, coll, crash, device, err, unreceived};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::ThreadId;
 
-/// Levels of thread support (MPI 5.0 §11.6), least first.
+/// Levels of thread support (MPI 5.0 §11.6), lowest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[allow(missing_docs)]
 pub enum ThreadLevel {
@@ -22,30 +22,30 @@ pub enum ThreadLevel {
     Multiple,
 }
 
-/// What a started process has.
+/// A process of the job, once started.
 pub struct Process {
-    /// Its number in the job.
+    /// This process's number in the job.
     pub me: ProcId,
-    /// Processes in the job.
+    /// Number of processes in the job.
     pub size: u32,
     /// MPI_COMM_WORLD.
     pub world: Arc<Comm>,
     /// MPI_COMM_SELF.
-    pub itself: Arc<Comm>,
-    /// What the launcher said.
+    pub comm_self: Arc<Comm>,
+    /// What the launcher passed to this rank.
     pub rank_info: RankInfo,
-    /// The page that the launcher reads.
+    /// The status page that the launcher reads.
     pub status: &'static RankStatus,
-    /// The level of thread support that the device was started for.
+    /// Level of thread support that the device was started with.
     level: ThreadLevel,
     model: OnceLock<WorldModel>,
     client: Option<Client>,
     next_context: AtomicU32,
-    /// How many use it: the world model and each session.
-    users: Mutex<u32>,
+    /// Use count: the world model and each open session count one.
+    use_count: Mutex<u32>,
 }
 
-/// What is known of the world model once it has been initialised.
+/// The world model, once initialised.
 #[derive(Clone, Copy, Debug)]
 struct WorldModel {
     level: ThreadLevel,
@@ -53,13 +53,13 @@ struct WorldModel {
 }
 
 static PROCESS: OnceLock<Process> = OnceLock::new();
-/// Only one thread starts. Within: the level for which the process is to be started at least,
-/// because a tool's threads use it.
-static STARTING: Mutex<ThreadLevel> = Mutex::new(ThreadLevel::Single);
-/// The process between MPI_Init and MPI_Finalize, else null.
+/// Locked by the one thread that starts the process. Holds the minimum level of thread support to
+/// start with: that of a tool that has called MPI_T_init_thread before.
+static MIN_LEVEL: Mutex<ThreadLevel> = Mutex::new(ThreadLevel::Single);
+/// The process between MPI_Init and MPI_Finalize, otherwise null.
 static IN_WORLD: AtomicPtr<Process> = AtomicPtr::new(null_mut());
 
-/// This process. Panics before it has been started: the abi floor checks first.
+/// This process. Panics if it has not been started. The abi floor checks that first.
 #[inline]
 pub fn process() -> &'static Process {
     PROCESS.get().expect("MPI is initialised")
@@ -74,14 +74,14 @@ pub fn started() -> Option<&'static Process> {
 /// This process, if it is in the world model: between MPI_Init and MPI_Finalize.
 #[inline]
 pub fn in_world() -> Option<&'static Process> {
-    // SAFETY: null, or the process, which lives for ever.
+    // SAFETY: null, or the process, which is never freed.
     unsafe { IN_WORLD.load(Ordering::Acquire).as_ref() }
 }
 
-/// Begins the world model (MPI_Init_thread); starts the process unless a session has. Provides what
-/// is asked for.
+/// Initialises the world model (MPI_Init_thread). Starts the process unless a session has. Provides
+/// the level that is required.
 ///
-/// Errors: it has begun before; the launcher cannot be spoken to; the shared segment cannot be
+/// Errors: it was initialised before; the launcher cannot be reached; the shared segment cannot be
 /// mapped.
 pub fn init(level: ThreadLevel) -> Result<&'static Process> {
     let process = start(level)?;
@@ -92,16 +92,16 @@ pub fn init(level: ThreadLevel) -> Result<&'static Process> {
     if process.model.set(model).is_err() {
         return Err(err!(Other, "MPI has been initialised already"));
     }
-    process.begin()?;
+    process.acquire()?;
     IN_WORLD.store(std::ptr::from_ref(process).cast_mut(), Ordering::Release);
     Ok(process)
 }
 
-/// The level of thread support that a tool's threads get beside the program's: what they ask for,
-/// if the process has not been started yet, since it is then started for that level; otherwise at
-/// most that for which it has been.
-pub(crate) fn for_tool(asked: ThreadLevel) -> ThreadLevel {
-    let mut least = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+/// The level of thread support for a tool (MPI_T_init_thread). Before the process starts, the tool
+/// gets the level it requires, and the process will start with at least that level. Afterwards the
+/// level is limited to that of the process.
+pub(crate) fn provide_tool_level(asked: ThreadLevel) -> ThreadLevel {
+    let mut least = MIN_LEVEL.lock().unwrap_or_else(PoisonError::into_inner);
     match PROCESS.get() {
         Some(process) => asked.min(process.level),
         None => {
@@ -111,12 +111,12 @@ pub(crate) fn for_tool(asked: ThreadLevel) -> ThreadLevel {
     }
 }
 
-/// Finds the job, starts the device and makes the predefined communicators, unless that has been
-/// done. `level` counts at the first call only.
+/// Finds the job, starts the device and makes the predefined communicators. Does nothing if that
+/// has been done. `level` matters in the first call only.
 ///
-/// Errors: the launcher cannot be spoken to; the shared segment cannot be mapped.
+/// Errors: the launcher cannot be reached; the shared segment cannot be mapped.
 pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
-    let least = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let least = MIN_LEVEL.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(process) = PROCESS.get() {
         return Ok(process);
     }
@@ -155,7 +155,7 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
         progress,
     )
     .map_err(|e| err!(Other, "{e}"))?;
-    // A tool's threads wait for nobody: hangs are found as without them.
+    // A tool's threads never block in MPI, so hang detection counts the program's threads only.
     let several = asked == ThreadLevel::Multiple;
     status
         .concurrent
@@ -164,20 +164,20 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
         me: rank_info.rank,
         size: rank_info.size,
         world: Comm::world(rank_info.rank, rank_info.size),
-        itself: Comm::itself(rank_info.rank),
+        comm_self: Comm::comm_self(rank_info.rank),
         rank_info,
         status,
         level,
         model: OnceLock::new(),
         client,
         next_context: AtomicU32::new(2),
-        users: Mutex::new(0),
+        use_count: Mutex::new(0),
     };
     crash::install(process.me, process.size);
     Ok(PROCESS.get_or_init(|| process))
 }
 
-/// FERRY_PROGRESS: does the program want its operations to go on while it computes?
+/// FERRY_PROGRESS: is there to be a progress thread?
 fn wants_progress_thread() -> Result<bool> {
     match std::env::var_os("FERRY_PROGRESS")
         .as_deref()
@@ -194,67 +194,69 @@ fn wants_progress_thread() -> Result<bool> {
 }
 
 impl Process {
-    /// A context never used before in this job; this process leads the communicator's creation.
+    /// A context id that this job has not used yet. Called by the process that leads the creation
+    /// of a communicator.
     pub fn new_context(&self) -> device::ContextId {
         device::ContextId::new(self.me, self.next_context.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The highest level of thread support that a session can have: any if a session started the
-    /// process, as it then is ready for all of them, otherwise that of the world model or of a
+    /// The highest level of thread support that a session can have. If a session started the
+    /// process, that is MPI_THREAD_MULTIPLE. Otherwise it is the level of the world model or of a
     /// tool, whichever is higher.
     pub fn thread_limit(&self) -> ThreadLevel {
         self.level
     }
 
-    /// What MPI_Init_thread provided; `None` if it has not been called.
+    /// The level that MPI_Init_thread provided. `None` if it has not been called.
     pub fn world_level(&self) -> Option<ThreadLevel> {
         self.model.get().map(|m| m.level)
     }
 
-    /// The thread that called MPI_Init, if any has.
+    /// The thread that called MPI_Init, if one has.
     pub fn main_thread(&self) -> Option<ThreadId> {
         self.model.get().map(|m| m.main_thread)
     }
 
-    fn users(&self) -> MutexGuard<'_, u32> {
-        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    fn use_count(&self) -> MutexGuard<'_, u32> {
+        self.use_count
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, state: RankState) {
+    fn set_state(&self, state: RankState) {
         self.status.state.store(state as u32, Ordering::Release);
     }
 
-    /// One more uses MPI in this process. The first one starts the progress thread, if there is to
-    /// be one.
+    /// Adds one to the use count. The first use starts the progress thread if there is to be one.
     ///
-    /// Errors: the system gives no thread.
-    pub(crate) fn begin(&self) -> Result<()> {
-        let mut users = self.users();
-        if *users == 0 {
+    /// Errors: the system cannot make a thread.
+    pub(crate) fn acquire(&self) -> Result<()> {
+        let mut use_count = self.use_count();
+        if *use_count == 0 {
             device::start_progress_thread()
                 .map_err(|e| err!(Other, "the progress thread cannot be started: {e}"))?;
             overlap::start()?;
             device::device().set_finalized(false);
         }
-        *users += 1;
-        self.tell(RankState::Running);
+        *use_count += 1;
+        self.set_state(RankState::Running);
         Ok(())
     }
 
-    /// One of those who use MPI has done. The last one completes what others still need of this
-    /// process: blocks until then.
-    pub(crate) fn end(&self) {
+    /// Takes one from the use count. The last use blocks until this process has completed what
+    /// other processes need from it.
+    pub(crate) fn release(&self) {
         {
-            let mut users = self.users();
-            *users -= 1;
-            if *users > 0 {
+            let mut use_count = self.use_count();
+            *use_count -= 1;
+            if *use_count > 0 {
                 return;
             }
         }
         device::finish();
-        // Another session may have begun meanwhile.
-        let users = self.users();
-        if *users == 0 {
+        // Another session may have been initialised in the meantime.
+        let use_count = self.use_count();
+        if *use_count == 0 {
             let mut say = |line: &str| {
                 if let Some(client) = &self.client {
                     client.log(line);
@@ -268,22 +270,22 @@ impl Process {
             crate::request::clear_pool(&mut d);
             d.set_finalized(true);
             drop(d);
-            self.tell(RankState::Finalized);
+            self.set_state(RankState::Finalized);
         }
     }
 
-    /// Ends the world model (MPI_Finalize). Unless sessions go on, completes what others still need
-    /// of this process; blocks until then. `comms`: the communicators that the program has made and
-    /// not freed.
+    /// Finalises the world model (MPI_Finalize). Without open sessions it blocks until this process
+    /// has completed what other processes need from it. `comms` are the communicators that the
+    /// program has made and not freed.
     ///
-    /// Errors: a rank made other collective calls than this one, on MPI_COMM_WORLD or on one of
-    /// `comms`. The world model has ended all the same.
+    /// Errors: another rank made other collective calls than this one, on MPI_COMM_WORLD or on one
+    /// of `comms`. The world model has still ended.
     pub fn finalize(&self, comms: &[Arc<Comm>]) -> Result<()> {
-        self.end();
-        // While sessions go on, others may be ahead of this process in their communicators.
-        let others = if *self.users() == 0 { comms } else { &[] };
+        self.release();
+        // With open sessions, other ranks may be ahead of this one in their communicators.
+        let others = if *self.use_count() == 0 { comms } else { &[] };
         let mut d = device::device();
-        // Who has nothing to wait for may not have looked for long.
+        // A process that did not wait recently may not have polled for long.
         d.progress();
         let mut all = std::iter::once(&self.world).chain(others);
         let mismatch = all.find_map(|comm| coll::pending_mismatch(comm, &mut d));
@@ -296,17 +298,17 @@ impl Process {
         mismatch.map_or(Ok(()), Err)
     }
 
-    /// Ends the job with exit code `code`; `text` is shown by the launcher. Without a launcher:
-    /// prints it and exits.
+    /// Ends the job with exit code `code`. The launcher prints `text`. Without a launcher this
+    /// process prints it and exits.
     pub fn abort(&self, code: i32, text: &str) -> ! {
         self.status.abort_code.store(code, Ordering::Relaxed);
-        self.tell(RankState::Aborted);
+        self.set_state(RankState::Aborted);
         abort(self.client.as_ref(), code, text)
     }
 }
 
-/// Ends the job, or this process if it is none, with exit code `code`, after what the program has
-/// printed.
+/// Ends the job with exit code `code`, or only this process if it has no launcher. Writes buffered
+/// output first.
 pub fn abort(client: Option<&Client>, code: i32, text: &str) -> ! {
     crate::flush_stdio::flush();
     match client {
@@ -316,7 +318,7 @@ pub fn abort(client: Option<&Client>, code: i32, text: &str) -> ! {
             let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
         }
     }
-    // The launcher ends the job; should it be gone, this process ends by itself. No exit handlers:
-    // the program is wrong. SAFETY: _exit is always safe to call.
+    // The launcher ends the job. If the launcher is gone, this process still ends here. Exit
+    // handlers are skipped, because the program is in error. SAFETY: _exit is always safe to call.
     unsafe { libc::_exit(if code & 0xff == 0 { 1 } else { code & 0xff }) }
 }

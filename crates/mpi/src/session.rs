@@ -1,11 +1,11 @@
-//! Sessions (MPI 5.0 §11.3): ways into MPI that know nothing of each other, nor of the world model.
+//! Sessions (MPI 5.0 §11.3). Each is independent of other sessions and of the world model.
 //!
-//! Communicators come from groups, and groups from process sets, which are known by name. Nothing
-//! here talks to other processes.
+//! Communicators are made from groups. Groups are made from process sets, which are known by name.
+//! This module sends no messages.
 
 use crate::process::{self, Process, ThreadLevel, process};
 use crate::pt2pt::BufferPool;
-use crate::{Errhandler, ErrhandlerPlace, Group, Identity, Result};
+use crate::{Errhandler, ErrhandlerSlot, Group, Identity, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,67 +14,66 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Session {
     /// The handle.
     pub identity: Identity,
-    /// What an error on it does.
-    pub errhandler: ErrhandlerPlace,
+    /// Its error handler.
+    pub errhandler: ErrhandlerSlot,
     /// The buffer attached to it for buffered sends (MPI_Session_attach_buffer).
     pub buffers: BufferPool,
     level: ThreadLevel,
     is_over: AtomicBool,
 }
 
-/// A session has been opened in this process.
+/// Set once a session has been opened in this process.
 static OPENED: AtomicBool = AtomicBool::new(false);
 
 impl Session {
-    /// Has any session been opened in this process? Otherwise all comes from the world model.
+    /// Has a session been opened in this process? If not, every object belongs to the world model.
     #[inline]
     pub fn opened() -> bool {
         OPENED.load(Ordering::Relaxed)
     }
 
-    /// A new session (MPI_Session_init); starts the process if it is the first to use MPI. Grants
-    /// the level of thread support that is asked for as far as the world model allows, which
-    /// may have been there before; without a wish, the highest.
+    /// Opens a session (MPI_Session_init). Starts the process if it is the first to use MPI.
+    /// Provides the level of thread support that is required, as far as the process allows. Without
+    /// a required level it provides the highest.
     ///
-    /// Errors: the launcher cannot be spoken to; the shared segment cannot be mapped.
+    /// Errors: the launcher cannot be reached; the shared segment cannot be mapped.
     pub fn open(wish: Option<ThreadLevel>, errhandler: &Arc<Errhandler>) -> Result<Arc<Session>> {
-        // Whoever comes later may ask for any level, and the device cannot change its ways under
-        // others' feet.
+        // A later session may require any level, and the device's level cannot change once it runs.
         let process = process::start(ThreadLevel::Multiple)?;
-        process.begin()?;
+        process.acquire()?;
         let limit = process.thread_limit();
         OPENED.store(true, Ordering::Relaxed);
         Ok(Arc::new(Session {
             identity: Identity::none(),
-            errhandler: ErrhandlerPlace::new(errhandler),
+            errhandler: ErrhandlerSlot::new(errhandler),
             buffers: BufferPool::new(),
             level: wish.map_or(limit, |wish| wish.min(limit)),
             is_over: AtomicBool::new(false),
         }))
     }
 
-    /// The level of thread support that it was granted.
+    /// The level of thread support that was provided.
     pub fn thread_level(&self) -> ThreadLevel {
         self.level
     }
 
-    /// Ends it (MPI_Session_finalize). Its buffered messages leave first, and with the last use of
-    /// MPI in this process all others: blocks until then. Later calls do nothing.
+    /// Ends the session (MPI_Session_finalize). Blocks until its buffered messages have left. The
+    /// last use of MPI in this process blocks until all messages have left. Later calls do nothing.
     pub fn close(&self) {
         if self.is_over.swap(true, Ordering::AcqRel) {
             return;
         }
         self.buffers.detach();
-        process().end();
+        process().release();
     }
 
     /// The group of a process set, as a group of this session (MPI_Group_from_session_pset).
     pub fn group(self: &Arc<Session>, set: ProcessSet) -> Arc<Group> {
-        set.group(process()).derived_from(Some(self))
+        set.group(process()).with_session(Some(self))
     }
 }
 
-/// A process set: a named group that there is without anybody's making it (MPI 5.0 §11.3.2).
+/// A process set: a named group that exists without a call that makes it (MPI 5.0 §11.3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProcessSet {
     /// All processes of the job.
@@ -86,7 +85,7 @@ pub enum ProcessSet {
 }
 
 impl ProcessSet {
-    /// All of them; their places here are their numbers.
+    /// All process sets. Their indices here are their numbers.
     pub const ALL: [ProcessSet; 3] = [ProcessSet::World, ProcessSet::Itself, ProcessSet::Shared];
 
     /// Its name.
@@ -98,14 +97,14 @@ impl ProcessSet {
         }
     }
 
-    /// The set of that name; upper and lower case are the same.
+    /// The set with that name. Case does not matter.
     pub fn named(name: &[u8]) -> Option<ProcessSet> {
         ProcessSet::ALL
             .into_iter()
             .find(|set| set.name().as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// How many processes are in it.
+    /// Number of processes in the set.
     pub fn size(self) -> u32 {
         match self {
             ProcessSet::World => process().size,

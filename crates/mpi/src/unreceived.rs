@@ -1,16 +1,18 @@
-//! Point-to-point messages on MPI_COMM_WORLD that a process has been sent and has not received when
-//! it leaves the world model. A program that leaves some is wrong (MPI 5.0 §11.2.2): it is told so,
-//! and goes on. Other communicators may be those of a session that others have begun and this
-//! process will begin. Messages of collectives are looked at by `coll::pending_mismatch`.
+//! The warning of MPI_Finalize about point-to-point messages on MPI_COMM_WORLD that were sent to
+//! this process and never received.
+//!
+//! Such a program is in error (MPI 5.0 §11.2.2). It gets the warning and continues. Other
+//! communicators are not checked: they may belong to a session that this process has still to open.
+//! `coll::pending_mismatch` checks messages of collectives.
 
 use crate::device::{ContextId, Device, Unreceived};
 
-/// The warning about messages that have come; `None`: all have been received.
+/// The warning about messages that have arrived. `None` if all have been received.
 pub fn warning(device: &mut Device) -> Option<String> {
-    device.unreceived(ContextId::WORLD).map(line)
+    device.unreceived(ContextId::WORLD).map(text)
 }
 
-fn line(messages: Unreceived) -> String {
+fn text(messages: Unreceived) -> String {
     let Unreceived {
         count,
         from,
@@ -36,7 +38,7 @@ mod tests {
 
     #[test]
     fn the_first_is_named() {
-        for (count, said) in [
+        for (count, expected) in [
             (
                 1,
                 "has never received a message of 8 bytes from rank 4 with tag 6",
@@ -46,7 +48,7 @@ mod tests {
                 "has never received 3 messages; the first is a message of 8 bytes from rank 4 with tag 6",
             ),
         ] {
-            let line = line(Unreceived {
+            let text = text(Unreceived {
                 count,
                 from: 4,
                 key: Key {
@@ -56,7 +58,7 @@ mod tests {
                 },
                 len: 8,
             });
-            assert!(line.ends_with(said), "{line}");
+            assert!(text.ends_with(expected), "{text}");
         }
     }
 }

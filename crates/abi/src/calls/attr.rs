@@ -1,7 +1,7 @@
 //! Attributes (MPI 5.0 §7.7), and the predefined ones of communicators (§9.1.2).
 
 use crate::prelude::*;
-use ferry_mpi::attr::{Attributes, Copying, Holder, Keyval, of_type};
+use ferry_mpi::attr::{Attributes, CopyPolicy, Holder, Keyval, of_type};
 use ferry_mpi::process::process;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -37,10 +37,10 @@ fn create(
     extra: *mut c_void,
 ) -> Result<()> {
     let extra = ExtraState(extra);
-    let copying = match copy {
-        CopyFunction::Null => Copying::Never,
-        CopyFunction::Dup => Copying::Same,
-        CopyFunction::User(f) => Copying::Ask(Box::new(move |object, key, value| {
+    let copy = match copy {
+        CopyFunction::Null => CopyPolicy::Never,
+        CopyFunction::Dup => CopyPolicy::Same,
+        CopyFunction::User(f) => CopyPolicy::Callback(Box::new(move |object, key, value| {
             let (mut new, mut flag) = (0usize, 0);
             let out: *mut usize = &mut new;
             // SAFETY: the program's function of this type; it writes a pointer and an int.
@@ -67,7 +67,7 @@ fn create(
             )
         })),
     };
-    keyval.set(Keyval::create(holder, copying, delete)?);
+    keyval.set(Keyval::create(holder, copy, delete)?);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use super::group::number_of;
 use crate::prelude::*;
-use ferry_mpi::comm::{self, Bridge, Hints, SplitType};
+use ferry_mpi::comm::{self, Hints, PeerLeader, SplitType};
 
 pub fn comm_size(comm: &'static Arc<Comm>, size: Out<i32>) -> Result<()> {
     size.set(comm.size() as i32);
@@ -21,8 +21,8 @@ pub fn comm_compare(
 ) -> Result<()> {
     comm1
         .group
-        .may_meet(&comm2.group)
-        .map_err(|strangers| err!(Comm, "one communicator {strangers}"))?;
+        .check_same_origin(&comm2.group)
+        .map_err(|mismatch| err!(Comm, "one communicator {mismatch}"))?;
     result.set(number_of(comm1.compare(comm2)));
     Ok(())
 }
@@ -72,7 +72,7 @@ fn idup(
     // The program gets its handle now; it must not use it before completion (MPI 5.0 §7.4.2).
     let reserved = handle::reserve(comm.clone());
     let ready = Box::new(move |duplicate| handle::fill(reserved, duplicate));
-    match comm.begin_duplicate(hints, ready) {
+    match comm.idup(hints, ready) {
         Ok(started) => {
             newcomm.set_handle(reserved);
             request.set(handle::insert(started));
@@ -186,11 +186,11 @@ pub fn intercomm_create(
         ));
     }
     // What follows counts at the leader only.
-    let bridge = if local_leader as u32 == local_comm.rank() {
+    let peer_leader = if local_leader as u32 == local_comm.rank() {
         let peer_comm = args::comm(peer_comm, "peer_comm")?;
         local_comm.group.check_origin(&peer_comm.group)?;
         match args::dest(remote_leader, "remote_leader", peer_comm)? {
-            Dest::Rank(remote_leader) => Some(Bridge {
+            Dest::Rank(remote_leader) => Some(PeerLeader {
                 peer_comm,
                 remote_leader,
             }),
@@ -202,7 +202,7 @@ pub fn intercomm_create(
     newintercomm.set(comm::intercomm_create(
         local_comm,
         local_leader as u32,
-        bridge,
+        peer_leader,
         tag,
     )?);
     Ok(())

@@ -43,7 +43,7 @@ fn start(level: ThreadLevel) -> Result<()> {
     }
     let process = process::init(level)?;
     process.world.identity.set(MPI_COMM_WORLD);
-    process.itself.identity.set(MPI_COMM_SELF);
+    process.comm_self.identity.set(MPI_COMM_SELF);
     super::group::empty().identity.set(MPI_GROUP_EMPTY);
     super::info::environment().set(b"thread_level", name_of(level).as_bytes());
     super::info::environment().set(b"maxprocs", process.size.to_string().as_bytes());
@@ -97,7 +97,7 @@ pub fn finalize() -> Result<()> {
     }
     // The delete callbacks of MPI_COMM_SELF run first, while everything still works (MPI 5.0
     // §11.2.4).
-    process().itself.attributes.delete_all(MPI_COMM_SELF)?;
+    process().comm_self.attributes.delete_all(MPI_COMM_SELF)?;
     let result = process().finalize(&handle::all::<Comm>());
     entry::world_ends();
     result

@@ -73,7 +73,7 @@ pub fn recv(
     comm: &'static Arc<Comm>,
     status: OutStatus,
 ) -> Result<()> {
-    comm.check_promises(source, tag)?;
+    comm.check_assertions(source, tag)?;
     // SAFETY: the program passes a writable buffer.
     received(
         unsafe { pt2pt::receive(comm, buf, count, datatype, source, tag)? },
@@ -90,7 +90,7 @@ pub fn irecv(
     comm: &'static Arc<Comm>,
     request: Out<Handle>,
 ) -> Result<()> {
-    comm.check_promises(source, tag)?;
+    comm.check_assertions(source, tag)?;
     // SAFETY: the program leaves the buffer alone until completion.
     let started = unsafe { pt2pt::ireceive(comm, buffer(buf, count, datatype), source, tag) };
     request.set(handle::insert(started));
@@ -106,7 +106,7 @@ pub fn recv_init(
     comm: &'static Arc<Comm>,
     request: Out<Handle>,
 ) -> Result<()> {
-    comm.check_promises(source, tag)?;
+    comm.check_assertions(source, tag)?;
     // SAFETY: the program leaves the buffer alone between each start and completion.
     let made = unsafe { pt2pt::receive_init(comm, buffer(buf, count, datatype), source, tag) };
     request.set(handle::insert(made));
@@ -128,7 +128,7 @@ pub fn sendrecv(
     comm: &'static Arc<Comm>,
     status: OutStatus,
 ) -> Result<()> {
-    comm.check_promises(source, recvtag)?;
+    comm.check_assertions(source, recvtag)?;
     let (out, into) = (
         buffer(sendbuf.cast_mut(), sendcount, sendtype),
         buffer(recvbuf, recvcount, recvtype),
@@ -152,7 +152,7 @@ pub fn sendrecv_replace(
     comm: &'static Arc<Comm>,
     status: OutStatus,
 ) -> Result<()> {
-    comm.check_promises(source, recvtag)?;
+    comm.check_assertions(source, recvtag)?;
     let both = buffer(buf, count, datatype);
     // SAFETY: the program passes a buffer that may be read and written.
     received(
@@ -176,7 +176,7 @@ pub fn isendrecv(
     comm: &'static Arc<Comm>,
     request: Out<Handle>,
 ) -> Result<()> {
-    comm.check_promises(source, recvtag)?;
+    comm.check_assertions(source, recvtag)?;
     let (out, into) = (
         buffer(sendbuf.cast_mut(), sendcount, sendtype),
         buffer(recvbuf, recvcount, recvtype),
@@ -199,7 +199,7 @@ pub fn isendrecv_replace(
     comm: &'static Arc<Comm>,
     request: Out<Handle>,
 ) -> Result<()> {
-    comm.check_promises(source, recvtag)?;
+    comm.check_assertions(source, recvtag)?;
     // SAFETY: the program leaves the buffer alone until completion.
     let started = unsafe {
         pt2pt::isend_receive_replace(
@@ -221,7 +221,7 @@ pub fn probe(
     comm: &'static Arc<Comm>,
     status: OutStatus,
 ) -> Result<()> {
-    comm.check_promises(source, tag)?;
+    comm.check_assertions(source, tag)?;
     status.store(&pt2pt::probe(comm, source, tag)?);
     Ok(())
 }
@@ -233,7 +233,7 @@ pub fn iprobe(
     flag: OutFlag,
     status: OutStatus,
 ) -> Result<()> {
-    comm.check_promises(source, tag)?;
+    comm.check_assertions(source, tag)?;
     let found = pt2pt::iprobe(comm, source, tag);
     flag.set(found.is_some());
     if let Some(outcome) = found {
@@ -254,7 +254,7 @@ pub fn mprobe(
     message: Out<Handle>,
     status: OutStatus,
 ) -> Result<()> {
-    comm.check_promises(source, tag)?;
+    comm.check_assertions(source, tag)?;
     let (found, outcome) = pt2pt::mprobe(comm, source, tag)?;
     message.set(message_handle(found));
     status.store(&outcome);
@@ -269,7 +269,7 @@ pub fn improbe(
     message: Out<Handle>,
     status: OutStatus,
 ) -> Result<()> {
-    comm.check_promises(source, tag)?;
+    comm.check_assertions(source, tag)?;
     let found = pt2pt::improbe(comm, source, tag);
     flag.set(found.is_some());
     if let Some((found, outcome)) = found {

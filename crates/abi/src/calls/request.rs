@@ -116,8 +116,8 @@ fn same_origin<'a>(requests: impl Iterator<Item = &'a Arc<Request>>) -> Result<(
     comms.try_for_each(|comm| {
         first
             .group
-            .may_meet(&comm.group)
-            .map_err(|strangers| err!(Request, "one request {strangers}").on(first))
+            .check_same_origin(&comm.group)
+            .map_err(|mismatch| err!(Request, "one request {mismatch}").on(first))
     })
 }
 
@@ -182,7 +182,7 @@ pub fn wait(request: &mut Handle, status: OutStatus) -> Result<()> {
     match look_up(*request)? {
         None => finish(Outcome::EMPTY, status),
         Some(req) => {
-            if req.ended_already() {
+            if req.is_complete_without_lock() {
                 let_go(request, &mut None);
                 return finish(Outcome::EMPTY, status);
             }
@@ -201,7 +201,7 @@ pub fn test(request: &mut Handle, flag: OutFlag, status: OutStatus) -> Result<()
         flag.set(true);
         return finish(Outcome::EMPTY, status);
     };
-    if req.ended_already() {
+    if req.is_complete_without_lock() {
         flag.set(true);
         let_go(request, &mut None);
         return finish(Outcome::EMPTY, status);

@@ -10,21 +10,21 @@ pub use variables::*;
 use super::env;
 use crate::constants::*;
 use crate::prelude::*;
-use ferry_mpi::tool::{self, Enumeration, Group as Category, Trouble, Type, Verbosity};
+use ferry_mpi::tool::{self, Enumeration, Group as Category, ToolError, Type, Verbosity};
 
 /// An error of the tool interface, which calls no error handler.
-fn failed(trouble: Trouble) -> Error {
-    let code = match trouble {
-        Trouble::NotInitialized => MPI_T_ERR_NOT_INITIALIZED,
-        Trouble::Invalid => MPI_T_ERR_INVALID,
-        Trouble::InvalidIndex => MPI_T_ERR_INVALID_INDEX,
-        Trouble::InvalidSession => MPI_T_ERR_INVALID_SESSION,
-        Trouble::InvalidHandle => MPI_T_ERR_INVALID_HANDLE,
-        Trouble::InvalidName => MPI_T_ERR_INVALID_NAME,
-        Trouble::SetNever => MPI_T_ERR_CVAR_SET_NEVER,
-        Trouble::NoWrite => MPI_T_ERR_PVAR_NO_WRITE,
-        Trouble::NoStartStop => MPI_T_ERR_PVAR_NO_STARTSTOP,
-        Trouble::NoAtomic => MPI_T_ERR_PVAR_NO_ATOMIC,
+fn failed(error: ToolError) -> Error {
+    let code = match error {
+        ToolError::NotInitialized => MPI_T_ERR_NOT_INITIALIZED,
+        ToolError::Invalid => MPI_T_ERR_INVALID,
+        ToolError::InvalidIndex => MPI_T_ERR_INVALID_INDEX,
+        ToolError::InvalidSession => MPI_T_ERR_INVALID_SESSION,
+        ToolError::InvalidHandle => MPI_T_ERR_INVALID_HANDLE,
+        ToolError::InvalidName => MPI_T_ERR_INVALID_NAME,
+        ToolError::SetNever => MPI_T_ERR_CVAR_SET_NEVER,
+        ToolError::NoWrite => MPI_T_ERR_PVAR_NO_WRITE,
+        ToolError::NoStartStop => MPI_T_ERR_PVAR_NO_STARTSTOP,
+        ToolError::NoAtomic => MPI_T_ERR_PVAR_NO_ATOMIC,
     };
     Error::new(Kind::Code(code), String::new())
 }
@@ -40,13 +40,13 @@ fn at<T>(all: &[T], index: i32) -> Result<&T> {
     usize::try_from(index)
         .ok()
         .and_then(|i| all.get(i))
-        .ok_or_else(|| failed(Trouble::InvalidIndex))
+        .ok_or_else(|| failed(ToolError::InvalidIndex))
 }
 
 /// A name that the program gives.
 fn text(name: &CStr) -> Result<&str> {
     initialised()?;
-    name.to_str().map_err(|_| failed(Trouble::InvalidName))
+    name.to_str().map_err(|_| failed(ToolError::InvalidName))
 }
 
 /// Stores a text where the program wants it (MPI 5.0 §15.3.3): as much as there is room for, with a
@@ -99,16 +99,16 @@ fn bound(is_of_comm: bool, object: *mut c_void) -> Result<Option<Arc<Comm>>> {
         return Ok(None);
     }
     if object.is_null() {
-        return Err(failed(Trouble::InvalidHandle));
+        return Err(failed(ToolError::InvalidHandle));
     }
     // SAFETY: the program passes the address of a communicator's handle.
     let handle = unsafe { object.cast::<Handle>().read_unaligned() };
-    let comm = handle::get::<Comm>(handle).ok_or_else(|| failed(Trouble::InvalidHandle))?;
+    let comm = handle::get::<Comm>(handle).ok_or_else(|| failed(ToolError::InvalidHandle))?;
     Ok(Some(comm.clone()))
 }
 
 pub fn t_init_thread(required: i32, provided: Out<i32>) -> Result<()> {
-    let level = env::level_numbered(required).ok_or_else(|| failed(Trouble::Invalid))?;
+    let level = env::level_numbered(required).ok_or_else(|| failed(ToolError::Invalid))?;
     provided.set(env::number_of(tool::init(level)));
     Ok(())
 }
@@ -130,7 +130,7 @@ fn enumeration(handle: Handle) -> Result<Enumeration> {
     handle
         .checked_sub(FIRST_ENUM)
         .and_then(|n| Enumeration::numbered(n as usize))
-        .ok_or_else(|| failed(Trouble::InvalidHandle))
+        .ok_or_else(|| failed(ToolError::InvalidHandle))
 }
 
 pub fn t_enum_get_info(
@@ -156,7 +156,7 @@ pub fn t_enum_get_item(
     let item = usize::try_from(indx).ok().and_then(|i| found.item(i));
     // The class for indices as such is INVALID_INDEX; INVALID_ITEM is deprecated (MPI 5.0
     // §15.3.10).
-    let item = item.ok_or_else(|| failed(Trouble::InvalidIndex))?;
+    let item = item.ok_or_else(|| failed(ToolError::InvalidIndex))?;
     value.set(indx);
     tell(item, name, name_len);
     Ok(())

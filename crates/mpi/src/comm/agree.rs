@@ -1,10 +1,9 @@
-//! How the members of a communicator agree on something, mostly on a new one: small messages along
-//! a binomial tree.
+//! Agreement among processes, mostly on a new communicator: small messages along a binomial tree.
 //!
-//! The messages travel in the parent's control context (or, where not all members take part, in its
-//! tagged context) and carry the sender's process number as their source, so that any subset can
-//! talk. They cost no more than two messages a member: where ranks outnumber cores that counts for
-//! more than the number of rounds.
+//! The messages travel in the parent's control context, or in its tagged context where not all
+//! members take part. Their source is the sender's process number, so any subset can communicate.
+//! An agreement costs at most two messages for each member. Where ranks outnumber cores, that
+//! matters more than the number of rounds.
 
 use super::Comm;
 use crate::device::{
@@ -12,8 +11,8 @@ use crate::device::{
 };
 use crate::{Group, Result, err};
 
-/// Processes that agree on something, and how their messages are told from others.
-pub(crate) struct Circle<'a> {
+/// The processes of one agreement, and the context and tag of its messages.
+pub(crate) struct Agreement<'a> {
     comm: &'a Comm,
     context: ContextId,
     tag: u32,
@@ -21,20 +20,19 @@ pub(crate) struct Circle<'a> {
     rank: u32,
 }
 
-impl<'a> Circle<'a> {
-    /// Of some of the members of `comm`, of which this process is one. `context` and `tag` are the
-    /// same for all of them and for nothing else that goes on at the same time between two of
-    /// them.
+impl<'a> Agreement<'a> {
+    /// An agreement of some members of `comm`, this process included. All of them pass the same
+    /// `context` and `tag`. No other agreement between two of them uses these at the same time.
     pub fn new(
         comm: &'a Comm,
         context: ContextId,
         tag: u32,
         group: &'a Group,
-    ) -> Result<Circle<'a>> {
+    ) -> Result<Agreement<'a>> {
         let rank = group
             .rank()
             .ok_or_else(|| err!(Group, "the calling process is not in the group"))?;
-        Ok(Circle {
+        Ok(Agreement {
             comm,
             context,
             tag,
@@ -43,22 +41,22 @@ impl<'a> Circle<'a> {
         })
     }
 
-    /// Of all members of `comm`, for one more agreement among them.
+    /// An agreement of all members of `comm`.
     ///
     /// Errors: none for a member, and only members have the communicator.
-    pub fn of_all(comm: &'a Comm) -> Result<Circle<'a>> {
+    pub fn of_all(comm: &'a Comm) -> Result<Agreement<'a>> {
         let tag = comm.next_agreement();
-        Circle::new(comm, comm.context.control(), tag, &comm.group)
+        Agreement::new(comm, comm.context.control(), tag, &comm.group)
     }
 
-    /// This process's rank in the circle.
+    /// This process's rank among them.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// Everybody gets what rank `root` gives.
+    /// Broadcast: every process gets the bytes of rank `root`.
     pub fn broadcast(&self, root: u32, mine: Vec<u8>) -> Result<Vec<u8>> {
-        let (size, at) = (self.group.size(), self.place_after(root));
+        let (size, at) = (self.group.size(), self.relative_rank(root));
         let (mut bytes, mut mask) = (mine, 1);
         while mask < size && at & mask == 0 {
             mask <<= 1;
@@ -75,10 +73,10 @@ impl<'a> Circle<'a> {
         Ok(bytes)
     }
 
-    /// Rank `root` gets what everybody gives: one run of bytes, in rank order from `root` on round
-    /// the circle. Others get nothing of use.
+    /// Gather: rank `root` gets all bytes, concatenated in rank order, starting with its own and
+    /// wrapping round. The result of other ranks has no meaning.
     pub fn gather(&self, root: u32, mine: Vec<u8>) -> Result<Vec<u8>> {
-        let (size, at) = (self.group.size(), self.place_after(root));
+        let (size, at) = (self.group.size(), self.relative_rank(root));
         let (mut bytes, mut mask) = (mine, 1);
         while mask < size {
             if at & mask != 0 {
@@ -93,7 +91,7 @@ impl<'a> Circle<'a> {
         Ok(bytes)
     }
 
-    /// Everybody gets its part of what rank 0 gives; `parts` counts at rank 0 only, and has one
+    /// Scatter: each process gets its part from rank 0. `parts` matters at rank 0 only and has one
     /// part for each rank.
     pub fn scatter(&self, parts: Vec<Vec<u8>>) -> Result<Vec<u8>> {
         let (size, at) = (self.group.size(), self.rank);
@@ -124,7 +122,7 @@ impl<'a> Circle<'a> {
         parts.into_iter().next().ok_or_else(malformed)
     }
 
-    /// Gives `mine` to one process outside the circle, and gets what it gives.
+    /// Exchanges bytes with one process outside the agreement.
     pub fn exchange(
         &self,
         context: ContextId,
@@ -132,7 +130,7 @@ impl<'a> Circle<'a> {
         with: ProcId,
         mine: Vec<u8>,
     ) -> Result<Vec<u8>> {
-        let link = Circle {
+        let link = Agreement {
             context,
             tag,
             ..*self
@@ -141,8 +139,8 @@ impl<'a> Circle<'a> {
         link.receive(with)
     }
 
-    /// How far round the circle this process is from `root`.
-    fn place_after(&self, root: u32) -> u32 {
+    /// The rank relative to `root`, modulo the size.
+    fn relative_rank(&self, root: u32) -> u32 {
         (self.rank + self.group.size() - root) % self.group.size()
     }
 
@@ -170,7 +168,7 @@ impl<'a> Circle<'a> {
         if d.is_complete(req) {
             return fault(d.take(req).fault, to);
         }
-        // Nobody need wait: the message leaves while this process waits for others.
+        // No wait: the message leaves while this process waits for others.
         d.detach(req);
         Ok(())
     }
@@ -201,7 +199,7 @@ impl<'a> Circle<'a> {
             ptr: bytes.as_mut_ptr(),
             cap: bytes.len(),
         };
-        // SAFETY: `bytes` is not touched until the receive has completed, just below.
+        // SAFETY: `bytes` is not accessed until the receive has completed, in the next statement.
         let req = unsafe { device::device().receive_matched(message, sink) };
         fault(device::wait(req, &what).fault, from)?;
         Ok(bytes)
@@ -225,26 +223,27 @@ fn malformed() -> crate::Error {
     )
 }
 
-/// Appends `bytes` with their length before them.
+/// Appends `bytes`, preceded by their length.
 pub(crate) fn put_framed(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend((bytes.len() as u64).to_le_bytes());
     out.extend(bytes);
 }
 
 /// Appends a number.
-pub(crate) fn put(out: &mut Vec<u8>, number: u64) {
+pub(crate) fn put_u64(out: &mut Vec<u8>, number: u64) {
     out.extend(number.to_le_bytes());
 }
 
-/// Appends processes, with their number before them.
+/// Appends the members of a group, preceded by their number.
 pub(crate) fn put_group(out: &mut Vec<u8>, group: &Group) {
-    put(out, u64::from(group.size()));
+    put_u64(out, u64::from(group.size()));
     for process in group.iter() {
         out.extend(process.to_le_bytes());
     }
 }
 
-/// What has been put, from the front. Bytes from another process: all reads are checked.
+/// Reads what was appended, from the front. The bytes come from another process, so all reads are
+/// checked.
 pub(crate) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -255,7 +254,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A number.
-    pub fn number(&mut self) -> Result<u64> {
+    pub fn u64(&mut self) -> Result<u64> {
         self.take(8)?
             .try_into()
             .map(u64::from_le_bytes)
@@ -264,32 +263,32 @@ impl<'a> Reader<'a> {
 
     /// A context.
     pub fn context(&mut self) -> Result<ContextId> {
-        self.number().map(ContextId)
+        self.u64().map(ContextId)
     }
 
     /// A rank or a process number.
-    pub fn small(&mut self) -> Result<u32> {
+    pub fn u32(&mut self) -> Result<u32> {
         self.take(4)?
             .try_into()
             .map(u32::from_le_bytes)
             .map_err(|_| malformed())
     }
 
-    /// What [`put_framed`] appended.
+    /// Bytes that [`put_framed`] appended.
     pub fn framed(&mut self) -> Result<&'a [u8]> {
-        let len = self.number()?;
+        let len = self.u64()?;
         self.take(usize::try_from(len).map_err(|_| malformed())?)
     }
 
-    /// What [`put_group`] appended.
+    /// Processes that [`put_group`] appended.
     pub fn processes(&mut self) -> Result<Vec<ProcId>> {
-        let count = usize::try_from(self.number()?).map_err(|_| malformed())?;
+        let count = usize::try_from(self.u64()?).map_err(|_| malformed())?;
         let bytes = self.take(count.checked_mul(4).ok_or_else(malformed)?)?;
         let mut reader = Reader(bytes);
-        (0..count).map(|_| reader.small()).collect()
+        (0..count).map(|_| reader.u32()).collect()
     }
 
-    /// Is nothing left?
+    /// Have all bytes been read?
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

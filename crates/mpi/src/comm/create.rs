@@ -1,8 +1,8 @@
 //! New communicators from an intracommunicator (MPI 5.0 §7.4.2).
 //!
-//! Whoever is rank 0 of the new group numbers the context, so one broadcast is enough.
+//! Rank 0 of the new group allocates the context, so one broadcast is enough.
 
-use super::agree::{Circle, Reader, put};
+use super::agree::{Agreement, Reader, put_u64};
 use super::{Comm, Hints};
 use crate::attr::Attributes;
 use crate::device::{self, ContextId};
@@ -11,7 +11,7 @@ use crate::{Group, Result, err};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How MPI_Comm_split_type is to divide (MPI 5.0 §7.4.2).
+/// How MPI_Comm_split_type divides a communicator (MPI 5.0 §7.4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SplitType {
     /// Processes that can share memory.
@@ -24,15 +24,16 @@ pub enum SplitType {
     ResourceGuided,
 }
 
-/// The one piece of hardware that communicators are divided by: what shares a memory.
+/// The one kind of hardware resource that divides communicators: processes that share memory.
 pub const SHARED_MEMORY: &str = "mpi_shared_memory";
 
 impl Comm {
-    /// A duplicate: the same groups, attributes as their callbacks say, topology and error handler;
-    /// but a context of its own (MPI_Comm_dup), and the `hints` given (MPI_Comm_dup_with_info),
-    /// none of the old ones. Collective; blocks until all members call.
+    /// A duplicate (MPI_Comm_dup). It has the same groups, topology and error handler, the
+    /// attributes that copy callbacks return, and a context of its own. It has the given `hints`
+    /// (MPI_Comm_dup_with_info) and none of the old ones. Collective; blocks until all members
+    /// call.
     ///
-    /// Errors: what an attribute's copy callback says; what [`Hints::check`] says.
+    /// Errors: an attribute's copy callback's; those of [`Hints::check`].
     pub fn duplicate(self: &Arc<Comm>, hints: &Hints) -> Result<Arc<Comm>> {
         hints.check()?;
         let (context, local) = match self.is_inter() {
@@ -49,8 +50,8 @@ impl Comm {
         Ok(self.duplicate_with(context, local, attributes, hints))
     }
 
-    /// The duplicate, once the contexts are known: its own, and an intercommunicator's local
-    /// communicator's.
+    /// The duplicate with known contexts: its own, and that of an intercommunicator's local
+    /// communicator.
     pub(super) fn duplicate_with(
         &self,
         context: ContextId,
@@ -70,11 +71,11 @@ impl Comm {
         Arc::new(new)
     }
 
-    /// A communicator of some of the members (MPI_Comm_create). All members call it; `None` for
-    /// those not in their `group`. On an intercommunicator `group` is part of the local group,
-    /// and the new one is an intercommunicator, too.
+    /// A communicator of some of the members (MPI_Comm_create). All members call it. `None` for
+    /// those not in their `group`. On an intercommunicator `group` is part of the local group, and
+    /// the result is an intercommunicator.
     ///
-    /// Errors: Group if it has members that this communicator has not.
+    /// Errors: Group if it has members that this communicator lacks.
     pub fn create(self: &Arc<Comm>, group: &Arc<Group>) -> Result<Option<Arc<Comm>>> {
         self.check_part(group)?;
         if self.is_inter() {
@@ -88,7 +89,7 @@ impl Comm {
         Ok(Some(Arc::new(self.child(context, group.clone()))))
     }
 
-    /// As [`Comm::create`], called by the members of `group` only (MPI_Comm_create_group).
+    /// As [`Comm::create`], but called by the members of `group` only (MPI_Comm_create_group).
     pub fn create_group(
         self: &Arc<Comm>,
         group: &Arc<Group>,
@@ -102,30 +103,29 @@ impl Comm {
         Ok(Some(Arc::new(self.child(context, group.clone()))))
     }
 
-    /// One communicator for each colour, its ranks in the order of `key`, then of the old rank
-    /// (MPI_Comm_split). All members call it; `None` for those without a colour. On an
-    /// intercommunicator: intercommunicators between those of the same colour, and `None` where
-    /// one side has none.
+    /// One communicator for each colour, ordered by `key`, then by the old rank (MPI_Comm_split).
+    /// All members call it. `None` for those without a colour. An intercommunicator is split into
+    /// intercommunicators between members of the same colour. `None` where one side has none.
     pub fn split(self: &Arc<Comm>, color: Option<u32>, key: i32) -> Result<Option<Arc<Comm>>> {
         if self.is_inter() {
             return self.split_inter(color, key);
         }
-        let circle = Circle::of_all(self)?;
-        let gathered = circle.gather(0, Choice { color, key }.bytes())?;
-        let table = if circle.rank() == 0 {
+        let agreement = Agreement::of_all(self)?;
+        let gathered = agreement.gather(0, Choice { color, key }.bytes())?;
+        let table = if agreement.rank() == 0 {
             Choices::read(&gathered, || process().new_context())?.bytes()
         } else {
             gathered
         };
-        let choices = Choices::parse(&circle.broadcast(0, table)?)?;
+        let choices = Choices::parse(&agreement.broadcast(0, table)?)?;
         let Some(color) = color else { return Ok(None) };
         let group = Group::new(choices.members(color, &self.group), process().me);
         Ok(Some(Arc::new(self.child(choices.context(color)?, group))))
     }
 
-    /// [`Comm::split`] by what the machine looks like (MPI_Comm_split_type). `None` for `how`:
-    /// MPI_UNDEFINED. Second of the answer: what kind of hardware the new communicator stands
-    /// for, where the program asked to be told.
+    /// [`Comm::split`] by hardware (MPI_Comm_split_type). `None` for `how` is MPI_UNDEFINED. The
+    /// second result is the hardware resource type of the new communicator, where
+    /// MPI_Comm_split_type reports it.
     pub fn split_type(
         self: &Arc<Comm>,
         how: Option<SplitType>,
@@ -139,21 +139,21 @@ impl Comm {
             _ => None,
         };
         let new = self.split(color, key)?;
-        // A division that divides nothing is none (MPI 5.0 §7.4.2: strict subsets for hardware
-        // unguided).
+        // An unguided split must give a strict subset (MPI 5.0 §7.4.2). Otherwise the result is
+        // MPI_COMM_NULL.
         let new =
             new.filter(|c| how != Some(SplitType::HardwareUnguided) || c.size() < self.size());
-        let told = new
+        let resource = new
             .as_ref()
             .filter(|_| how == Some(SplitType::HardwareUnguided))
             .map(|_| SHARED_MEMORY);
-        Ok((new, told))
+        Ok((new, resource))
     }
 
-    /// Ends with the communicator (MPI_Comm_free): its attributes are deleted. What is under way
-    /// goes on.
+    /// Frees the communicator (MPI_Comm_free) and deletes its attributes. Active operations
+    /// continue.
     ///
-    /// Errors: what a delete callback says; the communicator then stays.
+    /// Errors: a delete callback's; the communicator then stays.
     pub fn free(&self) -> Result<()> {
         self.attributes.delete_all(self.identity.bits())?;
         let mut d = device::device();
@@ -170,19 +170,19 @@ impl Comm {
         self.freed.load(Ordering::Relaxed)
     }
 
-    /// As [`Comm::free`], after all members have come this far (MPI_Comm_disconnect).
+    /// As [`Comm::free`], once all members have called it (MPI_Comm_disconnect).
     pub fn disconnect(&self) -> Result<()> {
         let tag = self.next_agreement();
         match &self.local {
             None => {
-                let circle = Circle::new(self, self.context.control(), tag, &self.group)?;
-                circle.gather(0, Vec::new())?;
-                circle.broadcast(0, Vec::new())?;
+                let agreement = Agreement::new(self, self.context.control(), tag, &self.group)?;
+                agreement.gather(0, Vec::new())?;
+                agreement.broadcast(0, Vec::new())?;
             }
             Some(local) => {
-                let circle = Circle::of_all(local)?;
-                circle.gather(0, Vec::new())?;
-                self.swap(&circle, tag, Vec::new())?;
+                let agreement = Agreement::of_all(local)?;
+                agreement.gather(0, Vec::new())?;
+                self.exchange(&agreement, tag, Vec::new())?;
             }
         }
         self.free()
@@ -203,23 +203,23 @@ impl Comm {
         }
     }
 
-    /// A new context, of which all members of `group` hear from its first. One broadcast.
+    /// A new context for `group`, which its rank 0 allocates. One broadcast.
     pub(crate) fn agree_context(
         &self,
         group: &Group,
         context: ContextId,
         tag: u32,
     ) -> Result<ContextId> {
-        let circle = Circle::new(self, context, tag, group)?;
+        let agreement = Agreement::new(self, context, tag, group)?;
         let mut bytes = Vec::new();
-        if circle.rank() == 0 {
-            put(&mut bytes, process().new_context().0);
+        if agreement.rank() == 0 {
+            put_u64(&mut bytes, process().new_context().0);
         }
-        Reader(&circle.broadcast(0, bytes)?).context()
+        Reader(&agreement.broadcast(0, bytes)?).context()
     }
 }
 
-/// A number for this node, the same on all its processes and on no other.
+/// A number for this node: the same in all its processes, and different on other nodes.
 fn node() -> u32 {
     let process = process();
     process
@@ -230,7 +230,7 @@ fn node() -> u32 {
         .unwrap_or(process.me)
 }
 
-/// What one member says to a split.
+/// One member's arguments to a split.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Choice {
     /// `None`: in no new communicator.
@@ -247,25 +247,25 @@ impl Choice {
     }
 }
 
-/// What all members of a group have said, and the contexts that its rank 0 made for it.
+/// The arguments of all members of a group, and the contexts that its rank 0 allocated.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Choices {
     /// In rank order.
     all: Vec<Choice>,
-    /// For each colour, in rising order.
+    /// One for each colour, in rising order.
     contexts: Vec<(u32, ContextId)>,
 }
 
 impl Choices {
-    /// From what a gather brought; makes a context for each colour.
+    /// Decodes gathered arguments and allocates a context for each colour.
     pub fn read(gathered: &[u8], mut new_context: impl FnMut() -> ContextId) -> Result<Choices> {
         let mut reader = Reader(gathered);
         let mut all = Vec::with_capacity(gathered.len() / 8);
         while !reader.is_empty() {
-            let color = Some(reader.small()?).filter(|&c| c != Choice::NO_COLOR);
+            let color = Some(reader.u32()?).filter(|&c| c != Choice::NO_COLOR);
             all.push(Choice {
                 color,
-                key: reader.small()? as i32,
+                key: reader.u32()? as i32,
             });
         }
         let mut colors: Vec<u32> = all.iter().filter_map(|c| c.color).collect();
@@ -277,21 +277,21 @@ impl Choices {
         })
     }
 
-    /// To be told to others.
+    /// Encodes them for other processes.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(8 + 8 * self.all.len() + 8 * self.contexts.len());
-        put(&mut bytes, self.contexts.len() as u64);
+        put_u64(&mut bytes, self.contexts.len() as u64);
         for (_, context) in &self.contexts {
-            put(&mut bytes, context.0);
+            put_u64(&mut bytes, context.0);
         }
         bytes.extend(self.all.iter().flat_map(|c| c.bytes()));
         bytes
     }
 
-    /// What [`Choices::bytes`] told.
+    /// Decodes what [`Choices::bytes`] encoded.
     pub fn parse(bytes: &[u8]) -> Result<Choices> {
         let mut reader = Reader(bytes);
-        let count = reader.number()?;
+        let count = reader.u64()?;
         let contexts = (0..count)
             .map(|_| reader.context())
             .collect::<Result<Vec<_>>>()?;
@@ -314,7 +314,7 @@ impl Choices {
             .collect()
     }
 
-    /// The context made for `color`.
+    /// The context for `color`.
     pub fn context(&self, color: u32) -> Result<ContextId> {
         let at = self.contexts.binary_search_by_key(&color, |&(c, _)| c);
         at.map(|at| self.contexts[at].1)

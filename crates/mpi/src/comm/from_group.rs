@@ -1,22 +1,22 @@
-//! Communicators made from groups alone, without a parent (MPI 5.0 §7.4.2, §7.6.2).
+//! Communicators made from groups, without a parent (MPI 5.0 §7.4.2, §7.6.2).
 //!
-//! Their members' messages travel in a context of their own, in which the string that the program
-//! gives tells calls apart.
+//! Messages about them travel in a context of their own. The program's string tag distinguishes
+//! concurrent calls.
 
 use super::Comm;
-use super::agree::{Circle, Reader, put};
-use super::inter::between;
+use super::agree::{Agreement, Reader, put_u64};
+use super::inter::create_between;
 use crate::device::{ContextId, ProcId};
 use crate::process::process;
 use crate::{Group, Result};
 use std::sync::Arc;
 
-/// MPI_COMM_SELF never needs this twin: nobody agrees on anything with itself by message.
+/// The tagged context of MPI_COMM_SELF. It is free, because a single process needs no agreement.
 fn context() -> ContextId {
     ContextId::SELF.tagged()
 }
 
-/// A number for the string (FNV-1a), in the lower half of the tags.
+/// Maps the string tag to the lower half of the tags (FNV-1a hash).
 fn tag_of(text: &[u8]) -> u32 {
     let hash = text.iter().fold(0x811c_9dc5u32, |h, &b| {
         (h ^ u32::from(b)).wrapping_mul(0x0100_0193)
@@ -25,23 +25,22 @@ fn tag_of(text: &[u8]) -> u32 {
 }
 
 /// A communicator of `group`, whose members make the same call (MPI_Comm_create_from_group). `None`
-/// if it is empty.
+/// if the group is empty.
 pub fn create_from_group(group: &Arc<Group>, tag: &[u8]) -> Result<Option<Arc<Comm>>> {
     if group.size() == 0 {
         return Ok(None);
     }
-    let circle = Circle::new(&process().world, context(), tag_of(tag), group)?;
+    let agreement = Agreement::new(&process().world, context(), tag_of(tag), group)?;
     let mut bytes = Vec::new();
-    if circle.rank() == 0 {
-        put(&mut bytes, process().new_context().0);
+    if agreement.rank() == 0 {
+        put_u64(&mut bytes, process().new_context().0);
     }
-    let context = Reader(&circle.broadcast(0, bytes)?).context()?;
+    let context = Reader(&agreement.broadcast(0, bytes)?).context()?;
     Ok(Some(Arc::new(Comm::intra(context, group.clone()))))
 }
 
 /// An intercommunicator between `group` and another, whose members make the same call
-/// (MPI_Intercomm_create_from_groups). The member `leader` gives the process that leads the other
-/// group.
+/// (MPI_Intercomm_create_from_groups). The member `leader` passes the process of the other leader.
 pub fn intercomm_create_from_groups(
     group: &Arc<Group>,
     leader: u32,
@@ -49,9 +48,9 @@ pub fn intercomm_create_from_groups(
     tag: &[u8],
 ) -> Result<Arc<Comm>> {
     let world = &process().world;
-    let circle = Circle::new(world, context(), tag_of(tag), group)?;
+    let agreement = Agreement::new(world, context(), tag_of(tag), group)?;
     let link = other.map(|other| (context(), tag_of(tag) | 1 << 31, other));
-    between(&circle, leader, link, world, group)
+    create_between(&agreement, leader, link, world, group)
 }
 
 #[cfg(test)]

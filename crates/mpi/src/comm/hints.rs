@@ -1,9 +1,9 @@
-//! A communicator's hints (MPI 5.0 §7.4.4): what its program promises, and which collective
-//! algorithms it asks for.
+//! A communicator's hints (MPI 5.0 §7.4.4): assertions of the program, and its choice of collective
+//! algorithms.
 //!
-//! Every promise is reported, with "false" while it has not been made. Other keys are reported if
-//! they are set and mean something here; those of nobody's are ignored, as the standard wants it. A
-//! duplicate has its own hints (MPI_Comm_dup copies none, since MPI 4.0).
+//! Each assertion is reported, with "false" until it is made. Other keys are reported if they are
+//! set and known. Unknown keys are ignored, as the standard requires. A duplicate has its own
+//! hints, since MPI_Comm_dup copies none from MPI 4.0 on.
 
 use super::Comm;
 use crate::coll::{AlgorithmSetting, Kind};
@@ -12,8 +12,8 @@ use crate::{Info, Result, err};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// What a program can promise, in the order in which it is reported.
-const PROMISES: [(&str, u8); 5] = [
+/// The assertions, in the order in which they are reported.
+const ASSERTIONS: [(&str, u8); 5] = [
     ("mpi_assert_no_any_tag", NO_ANY_TAG),
     ("mpi_assert_no_any_source", NO_ANY_SOURCE),
     ("mpi_assert_exact_length", EXACT_LENGTH),
@@ -24,23 +24,23 @@ const NO_ANY_TAG: u8 = 1;
 const NO_ANY_SOURCE: u8 = 2;
 const EXACT_LENGTH: u8 = 4;
 
-/// The first part of keys that ask for a collective algorithm.
+/// Prefix of keys that choose a collective algorithm.
 const COLL: &str = "ferry_coll_";
-/// Should blocking collectives overlap with what follows (see docs/overlap.md)?
+/// Key that says whether blocking collectives overlap with what follows (docs/overlap.md).
 const OVERLAP: &str = "ferry_overlap";
 
-/// Promises made.
+/// The assertions made, as bits.
 #[derive(Default)]
-pub(super) struct Promises(AtomicU8);
+pub(super) struct Assertions(AtomicU8);
 
-impl Promises {
+impl Assertions {
     #[inline]
     fn has(&self, which: u8) -> bool {
         self.0.load(Relaxed) & which == which
     }
 }
 
-/// Hints as the program gave them.
+/// Hints as the program passed them.
 #[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub struct Hints(pub Vec<(String, String)>);
 
@@ -53,10 +53,9 @@ impl Hints {
             .map(|(_, v)| v.as_str())
     }
 
-    /// Is all of it that Ferry knows well-formed?
+    /// Checks the keys that Ferry knows.
     ///
-    /// Errors: InfoValue for a key of Ferry's own whose value names no algorithm of that
-    /// collective.
+    /// Errors: InfoValue for a key of Ferry's whose value is not an algorithm of that collective.
     pub fn check(&self) -> Result<()> {
         for (key, value) in &self.0 {
             if key == OVERLAP && !matches!(value.trim(), "on" | "off") {
@@ -83,7 +82,7 @@ impl Hints {
     }
 }
 
-/// The kind of collective that a key of Ferry's is for.
+/// The kind of collective that a key of Ferry's refers to.
 fn collective(key: &str) -> Option<Kind> {
     let name = key.strip_prefix(COLL)?;
     Kind::ALL.into_iter().find(|k| k.name() == name)
@@ -104,8 +103,8 @@ impl From<&Info> for Hints {
 impl Comm {
     /// The hints in force.
     pub fn hints(&self) -> Hints {
-        let promises = PROMISES.iter().map(|&(key, bit)| {
-            let value = self.promises.has(bit).to_string();
+        let assertions = ASSERTIONS.iter().map(|&(key, bit)| {
+            let value = self.assertions.has(bit).to_string();
             (key.to_owned(), value)
         });
         let wishes = Kind::ALL.into_iter().filter_map(|kind| {
@@ -116,29 +115,32 @@ impl Comm {
             let value = if on { "on" } else { "off" };
             (OVERLAP.to_owned(), value.to_owned())
         });
-        Hints(promises.chain(wishes).chain(overlap).collect())
+        Hints(assertions.chain(wishes).chain(overlap).collect())
     }
 
-    /// Takes over those of `hints` that mean something here; the rest is ignored. What they do not
-    /// name stays as it is.
+    /// Sets those of `hints` that Ferry knows and ignores the others. Hints that are not named
+    /// stay.
     ///
-    /// Errors: as [`Hints::check`]; then none is taken over.
+    /// Errors: those of [`Hints::check`]; then none is set.
     pub fn set_hints(&self, hints: &Hints) -> Result<()> {
         hints.check()?;
         self.take_hints(hints);
         Ok(())
     }
 
-    /// As [`Comm::set_hints`], for hints that have been checked.
+    /// As [`Comm::set_hints`], for checked hints.
     pub(super) fn take_hints(&self, hints: &Hints) {
-        let _one = self.setting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self
+            .hints_lock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         for (key, value) in &hints.0 {
             let value = value.trim();
-            if let Some((_, bit)) = PROMISES.iter().find(|(k, _)| k == key) {
-                let old = self.promises.0.load(Relaxed);
+            if let Some((_, bit)) = ASSERTIONS.iter().find(|(k, _)| k == key) {
+                let old = self.assertions.0.load(Relaxed);
                 match value {
-                    "true" => self.promises.0.store(old | bit, Relaxed),
-                    "false" => self.promises.0.store(old & !bit, Relaxed),
+                    "true" => self.assertions.0.store(old | bit, Relaxed),
+                    "false" => self.assertions.0.store(old & !bit, Relaxed),
                     _ => {}
                 }
             } else if key == OVERLAP {
@@ -152,17 +154,17 @@ impl Comm {
         }
     }
 
-    /// The program has promised that messages are exactly as long as their receive buffers.
+    /// The program has asserted that messages are exactly as long as their receive buffers.
     #[inline]
     pub(crate) fn has_exact_lengths(&self) -> bool {
-        self.promises.has(EXACT_LENGTH)
+        self.assertions.has(EXACT_LENGTH)
     }
 
-    /// May a receive or probe ask for this? Costs next to nothing where no wildcard is used.
+    /// Checks a receive or probe against the assertions. Costs nearly nothing without wildcards.
     ///
-    /// Errors: Rank or Tag if it is a wildcard that the program has promised not to use.
+    /// Errors: Rank or Tag for a wildcard that the program has asserted not to use.
     #[inline]
-    pub fn check_promises(&self, from: Source, tag: Option<u32>) -> Result<()> {
+    pub fn check_assertions(&self, from: Source, tag: Option<u32>) -> Result<()> {
         if from == Source::Any || tag.is_none() {
             self.check_wildcards(from, tag)
         } else {
@@ -171,14 +173,14 @@ impl Comm {
     }
 
     fn check_wildcards(&self, from: Source, tag: Option<u32>) -> Result<()> {
-        if from == Source::Any && self.promises.has(NO_ANY_SOURCE) {
+        if from == Source::Any && self.assertions.has(NO_ANY_SOURCE) {
             return Err(err!(
                 Rank,
                 "source is MPI_ANY_SOURCE, but the communicator's info says \
                  mpi_assert_no_any_source"
             ));
         }
-        if tag.is_none() && from != Source::ProcNull && self.promises.has(NO_ANY_TAG) {
+        if tag.is_none() && from != Source::ProcNull && self.assertions.has(NO_ANY_TAG) {
             return Err(err!(
                 Tag,
                 "tag is MPI_ANY_TAG, but the communicator's info says mpi_assert_no_any_tag"
@@ -202,7 +204,7 @@ mod tests {
 
     #[test]
     fn known_hints_are_kept_and_replaced() {
-        let comm = Comm::itself(0);
+        let comm = Comm::comm_self(0);
         comm.set_hints(&hints(&[
             ("mpi_assert_no_any_tag", "true"),
             ("colour", "red"),
@@ -212,9 +214,9 @@ mod tests {
         assert_eq!(comm.hints().0.len(), 5);
         assert_eq!(comm.hints().get("mpi_assert_no_any_tag"), Some("true"));
         assert_eq!(comm.hints().get("mpi_assert_exact_length"), Some("false"));
-        assert!(comm.check_promises(Source::Any, Some(1)).is_ok());
-        assert!(comm.check_promises(Source::Rank(0), None).is_err());
-        assert!(comm.check_promises(Source::ProcNull, None).is_ok());
+        assert!(comm.check_assertions(Source::Any, Some(1)).is_ok());
+        assert!(comm.check_assertions(Source::Rank(0), None).is_err());
+        assert!(comm.check_assertions(Source::ProcNull, None).is_ok());
         comm.set_hints(&hints(&[("mpi_assert_no_any_tag", " false ")]))
             .unwrap();
         assert_eq!(comm.hints().get("mpi_assert_no_any_tag"), Some("false"));
@@ -222,7 +224,7 @@ mod tests {
 
     #[test]
     fn algorithms_can_be_asked_for_and_have_to_exist() {
-        let comm = Comm::itself(0);
+        let comm = Comm::comm_self(0);
         let set = |k, v| comm.set_hints(&hints(&[(k, v)]));
         set("ferry_coll_allreduce", "ring").unwrap();
         assert_eq!(comm.hints().get("ferry_coll_allreduce"), Some("ring"));

@@ -1,5 +1,4 @@
-//! Duplicating without blocking (MPI_Comm_idup, MPI 5.0 §7.4.2): the agreement goes on in the
-//! background.
+//! Non-blocking duplication (MPI_Comm_idup, MPI 5.0 §7.4.2). The agreement runs in the background.
 
 use super::{Comm, Hints};
 use crate::attr::Attributes;
@@ -11,28 +10,28 @@ use crate::request::{Flag, Request};
 use crate::{Result, err};
 use std::sync::{Arc, Mutex};
 
-/// The new communicator's context, and that of its local communicator (0 if it has none).
-type Words = [u8; 16];
+/// Contexts of the duplicate and of its local communicator (0 if it has none), 8 bytes each.
+type ContextPair = [u8; 16];
 
-/// Called with the duplicate once it is there, under the device's lock.
-pub type Ready = Box<dyn FnOnce(Arc<Comm>) + Send>;
+/// Called with the duplicate once it exists, under the device's lock.
+pub type OnDuplicate = Box<dyn FnOnce(Arc<Comm>) + Send>;
 
 impl Comm {
-    /// As [`Comm::duplicate`], without waiting: `ready` hears of the duplicate before the request
-    /// completes. Copy callbacks run at once.
+    /// Non-blocking [`Comm::duplicate`]. `on_duplicate` gets the duplicate before the request completes.
+    /// Copy callbacks run at once.
     ///
-    /// Errors: what an attribute's copy callback says; what [`Hints::check`] says.
-    pub fn begin_duplicate(self: &Arc<Comm>, hints: Hints, ready: Ready) -> Result<Arc<Request>> {
+    /// Errors: an attribute's copy callback's; those of [`Hints::check`].
+    pub fn idup(self: &Arc<Comm>, hints: Hints, on_duplicate: OnDuplicate) -> Result<Arc<Request>> {
         hints.check()?;
         let tag = self.next_agreement();
-        // Whatever the callbacks say: the other members count on this one's messages.
+        // Starts even if a callback fails, because other members need this member's messages.
         let attributes = self.attributes.duplicate(self.identity.bits());
-        let (ready, kept, failed) = match attributes {
-            Ok(attributes) => (Some(ready), attributes, None),
+        let (on_duplicate, kept, failed) = match attributes {
+            Ok(attributes) => (Some(on_duplicate), attributes, None),
             Err(e) => (None, Attributes::new(), Some(e)),
         };
         let flag = Arc::new(Flag::default());
-        let mut work = Duplication::begin(self, tag, kept, hints, ready, flag.clone());
+        let mut work = Duplication::start(self, tag, kept, hints, on_duplicate, flag.clone());
         let advance = move |d: &mut Device| work.advance(d);
         device::device().add_background(Arc::new(Mutex::new(advance)));
         match failed {
@@ -42,37 +41,38 @@ impl Comm {
     }
 }
 
-/// One member's part.
+/// One member's part in the agreement.
 struct Duplication {
     old: Arc<Comm>,
     attributes: Attributes,
     hints: Hints,
-    ready: Option<Ready>,
+    on_duplicate: Option<OnDuplicate>,
     flag: Arc<Flag>,
-    /// What this process knows by itself: all of it at the root, its own side's contexts at the
-    /// leader of an intercommunicator.
-    own: Words,
-    /// The message to wait for, from the parent in the tree or from the other leader.
-    awaited: Option<(ReqId, Box<Words>)>,
-    /// The leader of one side of an intercommunicator: it has the other side's words to wait for,
-    /// and its own to weigh.
-    leads_side: bool,
-    /// Whom to tell, how.
+    /// Contexts that this process allocated: both at the root, those of its own side at the leader
+    /// of an intercommunicator.
+    own: ContextPair,
+    /// Receive of the one message that this member needs, from its parent in the tree or from the
+    /// other leader.
+    pending_receive: Option<(ReqId, Box<ContextPair>)>,
+    /// This is the leader of one side of an intercommunicator. It takes the smaller of both sides'
+    /// contexts.
+    is_side_leader: bool,
+    /// Children in the tree, and the key of the messages to them.
     children: Vec<ProcId>,
-    tell: Key,
+    child_key: Key,
 }
 
 impl Duplication {
-    fn begin(
+    fn start(
         old: &Arc<Comm>,
         tag: u32,
         attributes: Attributes,
         hints: Hints,
-        ready: Option<Ready>,
+        on_duplicate: Option<OnDuplicate>,
         flag: Arc<Flag>,
     ) -> Duplication {
-        // The tree spans the local group, whose private communicator lends an intercommunicator its
-        // control context.
+        // The tree spans the local group. An intercommunicator uses the control context of its
+        // local communicator.
         let (tree, tree_tag) = match &old.local {
             None => (old, tag),
             Some(local) => (local, local.next_agreement()),
@@ -90,16 +90,16 @@ impl Duplication {
             old: old.clone(),
             attributes,
             hints,
-            ready,
+            on_duplicate,
             flag,
             own: [0; 16],
-            awaited: None,
-            leads_side: rank == 0 && old.is_inter(),
+            pending_receive: None,
+            is_side_leader: rank == 0 && old.is_inter(),
             children: children
                 .filter(|&r| r < size)
                 .map(|r| tree.group.process(r))
                 .collect(),
-            tell: Key {
+            child_key: Key {
                 context: tree.context.control(),
                 source: me,
                 tag: tree_tag,
@@ -108,7 +108,7 @@ impl Duplication {
         if rank == 0 {
             work.own[..8].copy_from_slice(&process().new_context().0.to_le_bytes());
         }
-        if work.leads_side {
+        if work.is_side_leader {
             work.own[8..].copy_from_slice(&process().new_context().0.to_le_bytes());
             let key = Key {
                 context: old.context.control(),
@@ -116,57 +116,67 @@ impl Duplication {
                 tag,
             };
             send(&mut device::device(), old.peer(0), key, work.own);
-            work.expect(old.peer(0), key);
+            work.post_receive(old.peer(0), key);
         } else if rank != 0 {
-            work.expect(tree.group.process(rank - mask), work.tell);
+            work.post_receive(tree.group.process(rank - mask), work.child_key);
         }
         work
     }
 
-    /// Starts to receive the one message that this member needs.
-    fn expect(&mut self, from: ProcId, key: Key) {
-        let mut words = Box::new([0; 16]);
+    /// Posts the receive of the one message that this member needs.
+    fn post_receive(&mut self, from: ProcId, key: Key) {
+        let mut contexts = Box::new([0; 16]);
         let pattern = Pattern {
             context: key.context,
             source: Some(from),
             tag: Tags::one(key.tag),
         };
         let sink = Sink::Bytes {
-            ptr: words.as_mut_ptr(),
-            cap: words.len(),
+            ptr: contexts.as_mut_ptr(),
+            cap: contexts.len(),
         };
-        // SAFETY: the box lives, untouched, until the receive has completed: `self` is dropped
-        // after that only.
+        // SAFETY: the box is not accessed until the receive has completed. `self` is dropped after
+        // that.
         let req = unsafe { device::device().receive_from(from, pattern, sink) };
-        self.awaited = Some((req, words));
+        self.pending_receive = Some((req, contexts));
     }
 
-    fn end(&mut self, words: Words) {
-        let word =
-            |at: usize| ContextId(u64::from_le_bytes(std::array::from_fn(|i| words[at + i])));
-        if let Some(ready) = self.ready.take() {
+    fn complete(&mut self, contexts: ContextPair) {
+        let word = |at: usize| {
+            ContextId(u64::from_le_bytes(std::array::from_fn(|i| {
+                contexts[at + i]
+            })))
+        };
+        if let Some(on_duplicate) = self.on_duplicate.take() {
             let attributes = std::mem::take(&mut self.attributes);
             let old = &self.old;
             let new = old.duplicate_with(word(0), word(8), attributes, &self.hints);
-            ready(new);
+            on_duplicate(new);
         }
         self.flag.set(Ok(()));
     }
 }
 
-fn send(d: &mut Device, to: ProcId, key: Key, words: Words) {
+fn send(d: &mut Device, to: ProcId, key: Key, contexts: ContextPair) {
     // SAFETY: the device owns the bytes.
-    let started = unsafe { d.send(to, key, Source::Owned(Box::new(words)), SendMode::Standard) };
+    let started = unsafe {
+        d.send(
+            to,
+            key,
+            Source::Owned(Box::new(contexts)),
+            SendMode::Standard,
+        )
+    };
     if let Some(req) = started {
         d.detach(req);
     }
 }
 
 impl Duplication {
-    /// Goes on as far as it can. True: it has ended.
+    /// Advances the agreement. True if it is complete.
     fn advance(&mut self, d: &mut Device) -> bool {
-        let mut words = self.own;
-        if let Some((req, received)) = &self.awaited {
+        let mut contexts = self.own;
+        if let Some((req, received)) = &self.pending_receive {
             if !d.is_complete(*req) {
                 return false;
             }
@@ -178,21 +188,23 @@ impl Duplication {
                 )));
                 return true;
             }
-            words = **received;
-            if self.leads_side {
-                // Both leaders take the smaller of the two contexts offered; the local one stays
-                // each side's own.
-                let offered = |words: &Words| u64::from_le_bytes(std::array::from_fn(|i| words[i]));
-                let context = offered(&words).min(offered(&self.own));
-                words = self.own;
-                words[..8].copy_from_slice(&context.to_le_bytes());
+            contexts = **received;
+            if self.is_side_leader {
+                // Both leaders take the smaller of the two contexts offered. Each side keeps its
+                // own local context.
+                let offered = |contexts: &ContextPair| {
+                    u64::from_le_bytes(std::array::from_fn(|i| contexts[i]))
+                };
+                let context = offered(&contexts).min(offered(&self.own));
+                contexts = self.own;
+                contexts[..8].copy_from_slice(&context.to_le_bytes());
             }
-            self.awaited = None;
+            self.pending_receive = None;
         }
         for &child in &self.children {
-            send(d, child, self.tell, words);
+            send(d, child, self.child_key, contexts);
         }
-        self.end(words);
+        self.complete(contexts);
         true
     }
 }

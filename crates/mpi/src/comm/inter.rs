@@ -1,28 +1,28 @@
-//! Intercommunicators (MPI 5.0 §7.6): making them, and making others from them.
+//! Intercommunicators (MPI 5.0 §7.6): their creation, and communicators made from them.
 //!
-//! The first members of the two groups (the leaders) swap what the groups need to know of each
-//! other, and tell the others of their own group. Both leaders offer a context; the smaller one is
-//! taken, so nobody has to ask.
+//! The leaders of the two groups exchange what the groups need to know about each other, and
+//! broadcast it within their own group. Both leaders offer a context, and both take the smaller
+//! one, so no further message is needed.
 
 use super::Comm;
-use super::agree::{Circle, Reader, put, put_framed, put_group};
+use super::agree::{Agreement, Reader, put_framed, put_group, put_u64};
 use super::create::{Choice, Choices};
 use crate::device::{ContextId, ProcId};
 use crate::process::process;
 use crate::{Group, Result, err};
 use std::sync::Arc;
 
-/// The leader's way to the other leader.
-pub struct Bridge<'a> {
-    /// A communicator in which both leaders are.
+/// The path from one leader to the other.
+pub struct PeerLeader<'a> {
+    /// A communicator that has both leaders as members.
     pub peer_comm: &'a Arc<Comm>,
-    /// The other leader's rank there.
+    /// The other leader's rank in it.
     pub remote_leader: u32,
 }
 
-/// What one side tells the other about itself.
+/// What one side sends the other about itself.
 struct Side {
-    /// What its leader offers as context of the new communicator.
+    /// The context that its leader offers for the new communicator.
     offered: ContextId,
     /// The context of its own local communicator.
     local: ContextId,
@@ -30,11 +30,11 @@ struct Side {
 }
 
 impl Side {
-    /// Made by a leader.
+    /// Encodes a leader's offer.
     fn offer(group: &Group) -> Vec<u8> {
         let mut bytes = Vec::new();
-        put(&mut bytes, process().new_context().0);
-        put(&mut bytes, process().new_context().0);
+        put_u64(&mut bytes, process().new_context().0);
+        put_u64(&mut bytes, process().new_context().0);
         put_group(&mut bytes, group);
         bytes
     }
@@ -50,41 +50,41 @@ impl Side {
 }
 
 /// An intercommunicator between `local`'s group and another, whose members make the same call
-/// (MPI_Intercomm_create). The member `local_leader` gives the bridge to the other leader; `tag`
-/// tells calls on the bridge apart. Collective over both groups.
+/// (MPI_Intercomm_create). The member `local_leader` passes `peer_leader`. `tag` distinguishes
+/// concurrent calls through the same peer communicator. Collective over both groups.
 ///
-/// Errors: Comm if the groups have members in common.
+/// Errors: Comm if the groups have common members.
 pub fn intercomm_create(
     local: &Arc<Comm>,
     local_leader: u32,
-    bridge: Option<Bridge<'_>>,
+    peer_leader: Option<PeerLeader<'_>>,
     tag: u32,
 ) -> Result<Arc<Comm>> {
-    let circle = Circle::of_all(local)?;
-    let link = bridge.map(|b| {
-        // Tags of the two kinds of calls in the tagged context (create_group is the other) must not
-        // meet: leaders use the upper half.
+    let agreement = Agreement::of_all(local)?;
+    let link = peer_leader.map(|b| {
+        // MPI_Comm_create_group uses the tagged context, too. Leaders use the upper half of the
+        // tags, so the two never match.
         (
             b.peer_comm.context.tagged(),
             tag | 1 << 31,
             b.peer_comm.peer(b.remote_leader),
         )
     });
-    between(&circle, local_leader, link, local, &local.group)
+    create_between(&agreement, local_leader, link, local, &local.group)
 }
 
-/// An intercommunicator between `group`, whose members are the circle, and another. The member
-/// `leader` gives the link to the other leader: context, tag, process. The new communicator takes
-/// after `parent`.
-pub(super) fn between(
-    circle: &Circle<'_>,
+/// An intercommunicator between `group`, the members of `agreement`, and another group. The member
+/// `leader` passes context, tag and process of the other leader. The new communicator inherits from
+/// `parent`.
+pub(super) fn create_between(
+    agreement: &Agreement<'_>,
     leader: u32,
     link: Option<(ContextId, u32, ProcId)>,
     parent: &Comm,
     group: &Arc<Group>,
 ) -> Result<Arc<Comm>> {
     let mut both = Vec::new();
-    if circle.rank() == leader {
+    if agreement.rank() == leader {
         let Some((context, tag, other)) = link else {
             return Err(err!(
                 Comm,
@@ -92,11 +92,11 @@ pub(super) fn between(
             ));
         };
         let mine = Side::offer(group);
-        let theirs = circle.exchange(context, tag, other, mine.clone())?;
+        let theirs = agreement.exchange(context, tag, other, mine.clone())?;
         put_framed(&mut both, &mine);
         put_framed(&mut both, &theirs);
     }
-    let both = circle.broadcast(leader, both)?;
+    let both = agreement.broadcast(leader, both)?;
     let mut reader = Reader(&both);
     let (mine, theirs) = (
         Side::parse(reader.framed()?)?,
@@ -112,26 +112,26 @@ pub(super) fn between(
 }
 
 impl Comm {
-    /// One communicator of both groups (MPI_Intercomm_merge). Those whose `high` is false come
-    /// first; if both sides say the same, the side whose leader has the smaller process number.
-    /// Collective over both groups.
+    /// Merges both groups into one communicator (MPI_Intercomm_merge). The side with `high` false
+    /// comes first. If both sides pass the same, the side whose leader has the smaller process
+    /// number comes first. Collective over both groups.
     ///
-    /// Errors: `high` is not what this rank's leader has said (MPI 5.0 §7.6.2); those who say what
-    /// it says do not hear of it.
+    /// Errors: `high` differs from that of this rank's leader (MPI 5.0 §7.6.2). Ranks that agree
+    /// with their leader do not get an error.
     pub fn merge(self: &Arc<Comm>, high: bool) -> Result<Arc<Comm>> {
         let (local, remote) = self.sides()?;
-        let circle = Circle::of_all(local)?;
+        let agreement = Agreement::of_all(local)?;
         let tag = self.next_agreement();
         let mut mine = Vec::new();
-        if circle.rank() == 0 {
-            put(&mut mine, process().new_context().0);
-            put(&mut mine, u64::from(high));
+        if agreement.rank() == 0 {
+            put_u64(&mut mine, process().new_context().0);
+            put_u64(&mut mine, u64::from(high));
         }
-        let (mine, theirs) = self.swap(&circle, tag, mine)?;
+        let (mine, theirs) = self.exchange(&agreement, tag, mine)?;
         let (mut mine, mut theirs) = (Reader(&mine), Reader(&theirs));
         let context = mine.context()?.min(theirs.context()?);
         let own = high;
-        let (high, other) = (mine.number()? != 0, theirs.number()? != 0);
+        let (high, other) = (mine.u64()? != 0, theirs.u64()? != 0);
         if own != high {
             return Err(err!(
                 Arg,
@@ -156,14 +156,14 @@ impl Comm {
         Ok(Arc::new(self.child(context, group)))
     }
 
-    /// Contexts for a duplicate: its own, and its local communicator's.
+    /// Contexts for a duplicate and for its local communicator.
     pub(super) fn agree_contexts(&self) -> Result<(ContextId, ContextId)> {
-        let (mine, theirs) = self.swap_offers(&Group::empty(process().me))?;
+        let (mine, theirs) = self.exchange_offers(&Group::empty(process().me))?;
         Ok((mine.offered.min(theirs.offered), mine.local))
     }
 
     pub(super) fn create_inter(self: &Arc<Comm>, group: &Arc<Group>) -> Result<Option<Arc<Comm>>> {
-        let (mine, theirs) = self.swap_offers(group)?;
+        let (mine, theirs) = self.exchange_offers(group)?;
         if group.rank().is_none() || theirs.group.is_empty() {
             return Ok(None);
         }
@@ -176,12 +176,12 @@ impl Comm {
         key: i32,
     ) -> Result<Option<Arc<Comm>>> {
         let (local, remote) = self.sides()?;
-        let circle = Circle::of_all(local)?;
+        let agreement = Agreement::of_all(local)?;
         let tag = self.next_agreement();
-        let gathered = circle.gather(0, Choice { color, key }.bytes())?;
+        let gathered = agreement.gather(0, Choice { color, key }.bytes())?;
         let mut mine = Vec::new();
-        if circle.rank() == 0 {
-            // Two contexts for each colour: one offered, one for the local communicator.
+        if agreement.rank() == 0 {
+            // Two contexts for each colour: one is offered, one is for the local communicator.
             put_framed(
                 &mut mine,
                 &Choices::read(&gathered, || process().new_context())?.bytes(),
@@ -191,7 +191,7 @@ impl Comm {
                 &Choices::read(&gathered, || process().new_context())?.bytes(),
             );
         }
-        let (mine, theirs) = self.swap(&circle, tag, mine)?;
+        let (mine, theirs) = self.exchange(&agreement, tag, mine)?;
         let Some(color) = color else { return Ok(None) };
         let mut reader = Reader(&mine);
         let (offered, private) = (
@@ -199,51 +199,51 @@ impl Comm {
             Choices::parse(reader.framed()?)?,
         );
         let other = Choices::parse(Reader(&theirs).framed()?)?;
-        let far = other.members(color, remote);
-        if far.is_empty() {
+        let remote_members = other.members(color, remote);
+        if remote_members.is_empty() {
             return Ok(None);
         }
         let context = offered.context(color)?.min(other.context(color)?);
         let me = process().me;
-        let near = Group::new(offered.members(color, &self.group), me);
+        let local_group = Group::new(offered.members(color, &self.group), me);
         Ok(Some(Arc::new(self.inter(
             context,
             private.context(color)?,
-            near,
-            Group::new(far, me),
+            local_group,
+            Group::new(remote_members, me),
         ))))
     }
 
-    /// The leaders swap `mine` (which counts at the leader only); all get both sides' words, the
-    /// own one first.
-    pub(super) fn swap(
+    /// Exchanges bytes between the leaders. `mine` matters at the leader only. All members get the
+    /// bytes of both sides, those of their own side first.
+    pub(super) fn exchange(
         &self,
-        circle: &Circle<'_>,
+        agreement: &Agreement<'_>,
         tag: u32,
         mine: Vec<u8>,
     ) -> Result<(Vec<u8>, Vec<u8>)> {
         let mut both = Vec::new();
-        if circle.rank() == 0 {
+        if agreement.rank() == 0 {
             let theirs =
-                circle.exchange(self.context.control(), tag, self.peer(0), mine.clone())?;
+                agreement.exchange(self.context.control(), tag, self.peer(0), mine.clone())?;
             put_framed(&mut both, &mine);
             put_framed(&mut both, &theirs);
         }
-        let both = circle.broadcast(0, both)?;
+        let both = agreement.broadcast(0, both)?;
         let mut reader = Reader(&both);
         Ok((reader.framed()?.to_vec(), reader.framed()?.to_vec()))
     }
 
-    fn swap_offers(&self, group: &Group) -> Result<(Side, Side)> {
+    fn exchange_offers(&self, group: &Group) -> Result<(Side, Side)> {
         let (local, _) = self.sides()?;
-        let circle = Circle::of_all(local)?;
+        let agreement = Agreement::of_all(local)?;
         let tag = self.next_agreement();
-        let offer = if circle.rank() == 0 {
+        let offer = if agreement.rank() == 0 {
             Side::offer(group)
         } else {
             Vec::new()
         };
-        let (mine, theirs) = self.swap(&circle, tag, offer)?;
+        let (mine, theirs) = self.exchange(&agreement, tag, offer)?;
         Ok((Side::parse(&mine)?, Side::parse(&theirs)?))
     }
 

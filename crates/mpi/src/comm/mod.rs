@@ -10,55 +10,55 @@ mod inter;
 pub use create::{SHARED_MEMORY, SplitType};
 pub use from_group::{create_from_group, intercomm_create_from_groups};
 pub use hints::Hints;
-pub use idup::Ready;
-pub use inter::{Bridge, intercomm_create};
+pub use idup::OnDuplicate;
+pub use inter::{PeerLeader, intercomm_create};
 
 use crate::attr::Attributes;
 use crate::device::{ContextId, Describe, Device, ProcId};
 use crate::group::{Likeness, Table};
 use crate::pt2pt::BufferPool;
 use crate::topo::Topology;
-use crate::{ErrhandlerPlace, Group, Identity};
+use crate::{ErrhandlerSlot, Group, Identity};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A communicator: a context and one group (or two), with what the user has hung on it.
+/// A communicator: a context, one group or two, and its attributes.
 ///
-/// Operations under way keep it alive ([`Arc`]) after the program has freed it.
+/// Active operations keep it alive ([`Arc`]) after the program has freed it.
 pub struct Comm {
     /// The handle.
     pub identity: Identity,
-    /// Context of point-to-point messages; `.collective()` and `.control()` are its twins.
+    /// Context of point-to-point messages. `.collective()` and `.control()` are its other contexts.
     pub context: ContextId,
-    /// The local group; this process is in it.
+    /// The local group. This process is in it.
     pub group: Arc<Group>,
     /// The remote group of an intercommunicator.
     pub remote: Option<Arc<Group>>,
     /// An intercommunicator's private communicator over its local group.
     pub local: Option<Arc<Comm>>,
-    /// Collectives started so far: the tag of the next one's messages.
+    /// Number of collectives started. It is the tag of the next one's messages.
     pub collectives: AtomicU64,
     /// Its name (MPI_Comm_set_name).
     name: Mutex<Vec<u8>>,
-    /// What an error on it does.
-    pub errhandler: ErrhandlerPlace,
-    /// What programs have hung on it.
+    /// Its error handler.
+    pub errhandler: ErrhandlerSlot,
+    /// Its cached attributes.
     pub attributes: Attributes,
-    /// Who its neighbours are, if it has a topology.
+    /// Its topology, if it has one.
     pub topology: OnceLock<Arc<Topology>>,
-    promises: hints::Promises,
-    /// Held while its hints are changed.
-    setting: Mutex<()>,
-    /// Schedules of its last collectives.
+    assertions: hints::Assertions,
+    /// Locked while its hints are changed.
+    hints_lock: Mutex<()>,
+    /// Schedules of its latest collectives.
     pub coll: crate::coll::CommState,
     /// The buffer attached to it for buffered sends (MPI_Comm_attach_buffer).
     pub buffers: BufferPool,
-    /// Where the peers are: the table of the remote group, or of the only one.
+    /// From peer rank to process: the table of the remote group, or of the only group.
     table: Table,
     rank: u32,
     /// The program has freed it.
     freed: AtomicBool,
-    /// Agreements started so far among all members: the tag of the next one's messages in the
+    /// Number of agreements among all members. It is the tag of the next one's messages in the
     /// control context.
     agreements: AtomicU32,
 }
@@ -72,13 +72,13 @@ impl Comm {
     }
 
     /// MPI_COMM_SELF of process `me`.
-    pub fn itself(me: ProcId) -> Arc<Comm> {
+    pub fn comm_self(me: ProcId) -> Arc<Comm> {
         let comm = Comm::intra(ContextId::SELF, Group::new([me], me));
         comm.rename(b"MPI_COMM_SELF");
         Arc::new(comm)
     }
 
-    /// A bare intracommunicator. This process is in `group`.
+    /// An intracommunicator without parent. This process is in `group`.
     fn intra(context: ContextId, group: Arc<Group>) -> Comm {
         Comm {
             identity: Identity::none(),
@@ -90,11 +90,11 @@ impl Comm {
             local: None,
             collectives: AtomicU64::new(0),
             name: Mutex::default(),
-            errhandler: ErrhandlerPlace::default(),
+            errhandler: ErrhandlerSlot::default(),
             attributes: Attributes::new(),
             topology: OnceLock::new(),
-            promises: hints::Promises::default(),
-            setting: Mutex::default(),
+            assertions: hints::Assertions::default(),
+            hints_lock: Mutex::default(),
             coll: crate::coll::CommState::default(),
             buffers: BufferPool::new(),
             freed: AtomicBool::new(false),
@@ -102,17 +102,18 @@ impl Comm {
         }
     }
 
-    /// A new intracommunicator that takes after this one: its error handler, its session. This
+    /// A new intracommunicator that inherits the error handler and the session of this one. This
     /// process is in `group`.
     pub(crate) fn child(&self, context: ContextId, group: Arc<Group>) -> Comm {
-        let group = group.derived_from(self.group.session());
+        let group = group.with_session(self.group.session());
         Comm {
             errhandler: self.errhandler.clone(),
             ..Comm::intra(context, group)
         }
     }
 
-    /// As [`Comm::child`], an intercommunicator; `local_context` is for its local communicator.
+    /// A new intercommunicator, as [`Comm::child`]. `local_context` is that of its local
+    /// communicator.
     fn inter(
         &self,
         context: ContextId,
@@ -129,7 +130,7 @@ impl Comm {
         }
     }
 
-    /// The tag with which all members agree on something next, in the control context.
+    /// The tag of the next agreement among all members, in the control context.
     pub(crate) fn next_agreement(&self) -> u32 {
         self.agreements.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff
     }
@@ -152,7 +153,8 @@ impl Comm {
         self.remote.is_some()
     }
 
-    /// The group whose ranks name peers in sends and receives: remote for an intercommunicator.
+    /// The group whose ranks are the peers of sends and receives. For an intercommunicator, the
+    /// remote group.
     #[inline]
     pub fn peers(&self) -> &Group {
         self.remote.as_deref().unwrap_or(&self.group)
@@ -164,7 +166,7 @@ impl Comm {
         self.table.process(rank)
     }
 
-    /// Its name, without a final null; empty if it has none.
+    /// Its name, without a final null. Empty if it has none.
     pub fn name(&self) -> Vec<u8> {
         self.name
             .lock()
@@ -172,12 +174,12 @@ impl Comm {
             .clone()
     }
 
-    /// Gives it a name.
+    /// Sets its name.
     pub fn rename(&self, name: &[u8]) {
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = name.to_vec();
     }
 
-    /// How this communicator and `other` are alike (MPI_Comm_compare).
+    /// The result of MPI_Comm_compare with `other`.
     pub fn compare(self: &Arc<Comm>, other: &Arc<Comm>) -> Likeness {
         if Arc::ptr_eq(self, other) {
             return Likeness::Identical;

@@ -1,9 +1,9 @@
-//! Buffered mode (MPI 5.0 §3.6): messages that a send leaves behind in a buffer which the program
-//! has attached.
+//! Buffered mode (MPI 5.0 §3.6): sends that complete at once, into a buffer that the program has
+//! attached.
 //!
-//! The attached buffer is a budget: a message is charged its size and a small overhead against it
-//! until it has left. The bytes themselves lie in memory of the library's own, so that the
-//! program's buffer may have any alignment.
+//! The attached buffer is a budget. Each message is charged its size and a small overhead until it
+//! has been sent. The bytes are kept in the library's own memory, so the program's buffer may have
+//! any alignment.
 
 use super::{Buffer, key};
 use crate::buffer::{message_len, source};
@@ -11,29 +11,30 @@ use crate::device::{self, Device, ReqId, SendMode, Source, WaitingFor};
 use crate::{Comm, Result, Session, err};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Charged for each message besides its bytes; less than MPI_BSEND_OVERHEAD.
-const OVERHEAD: u64 = 64;
+/// Bytes charged for each message besides its data. A choice: it must be less than
+/// MPI_BSEND_OVERHEAD.
+const OVERHEAD_BYTES: u64 = 64;
 
-/// What the program attached.
+/// An attached buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Attached {
-    /// A buffer of its own: address and bytes.
+    /// A buffer of the program.
     User {
-        /// Its address, handed back on detach.
+        /// Its address, returned by detach.
         address: usize,
-        /// Its bytes.
+        /// Its size in bytes.
         len: u64,
     },
-    /// MPI_BUFFER_AUTOMATIC: as much as is needed.
+    /// MPI_BUFFER_AUTOMATIC: unlimited.
     Automatic,
 }
 
 impl Attached {
-    /// No buffer, or one of no bytes at address 0.
+    /// No buffer: 0 bytes at address 0.
     pub const NOTHING: Attached = Attached::User { address: 0, len: 0 };
 }
 
-/// The buffered messages of the process, or of one communicator or session.
+/// The buffered messages of the process, of a communicator or of a session.
 #[derive(Debug, Default)]
 pub struct BufferPool {
     state: Mutex<State>,
@@ -59,7 +60,7 @@ impl BufferPool {
         }
     }
 
-    /// The pool of the whole process.
+    /// The pool of the process.
     pub fn of_process() -> &'static BufferPool {
         &PROCESS
     }
@@ -68,13 +69,15 @@ impl BufferPool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Is something attached?
+    /// Is a buffer attached?
     pub fn is_attached(&self) -> bool {
         self.state().attached.is_some()
     }
 
-    /// Attaches a buffer; [`Attached::NOTHING`], which may come from [`BufferPool::detach`], leaves
-    /// the pool without one. Error: one is attached already.
+    /// Attaches a buffer. [`Attached::NOTHING`], a possible result of [`BufferPool::detach`],
+    /// leaves the pool without one.
+    ///
+    /// Errors: one is attached already.
     pub fn attach(&self, what: Attached) -> Result<()> {
         let mut state = self.state();
         if state.attached.is_some() {
@@ -87,10 +90,10 @@ impl BufferPool {
         Ok(())
     }
 
-    /// Blocks until all messages have left, then detaches. Where nothing is attached that is
-    /// [`Attached::NOTHING`], for then "MPI behaves as if a zero-sized buffer is associated"
-    /// (MPI 5.0 §3.6): a library may put its own buffer in the place of whatever is there,
-    /// and what was there back again.
+    /// Blocks until all messages have been sent, then detaches. Without an attached buffer the
+    /// result is [`Attached::NOTHING`], because then "MPI behaves as if a zero-sized buffer is
+    /// associated" (MPI 5.0 §3.6). So a library can replace the attached buffer and restore it
+    /// later.
     pub fn detach(&self) -> Attached {
         if self.is_attached() {
             self.flush();
@@ -98,13 +101,13 @@ impl BufferPool {
         self.state().attached.take().unwrap_or(Attached::NOTHING)
     }
 
-    /// Blocks until all messages have left.
+    /// Blocks until all messages have been sent.
     pub fn flush(&self) {
-        device::wait_until(&WaitingFor::SEVERAL, |d| self.settle(d));
+        device::wait_until(&WaitingFor::SEVERAL, |d| self.reap(d));
     }
 
-    /// Forgets messages that have left. True: none remains.
-    pub fn settle(&self, d: &mut Device) -> bool {
+    /// Removes messages that have been sent. True if none remains.
+    pub fn reap(&self, d: &mut Device) -> bool {
         let mut state = self.state();
         state.pending.retain(|&(req, _)| {
             let gone = d.is_complete(req);
@@ -116,11 +119,11 @@ impl BufferPool {
         state.pending.is_empty()
     }
 
-    /// Is there room for a message of `len` bytes?
-    fn admit(&self, d: &mut Device, len: u64) -> Result<()> {
-        let need = len + OVERHEAD;
+    /// Checks that a message of `len` bytes fits into the attached buffer.
+    fn check_room(&self, d: &mut Device, len: u64) -> Result<()> {
+        let need = len + OVERHEAD_BYTES;
         for attempt in 0..2 {
-            self.settle(d);
+            self.reap(d);
             let state = self.state();
             let used: u64 = state.pending.iter().map(|p| p.1).sum();
             match state.attached {
@@ -176,7 +179,7 @@ pub(super) unsafe fn send_with(
         None => BufferPool::of_process(),
     };
     let len = message_len(buffer.count, buffer.datatype);
-    pool.admit(d, len as u64)?;
+    pool.check_room(d, len as u64)?;
     let mut copy = vec![0u8; len];
     // SAFETY: the caller's promise.
     unsafe { source(buffer.address, buffer.count, buffer.datatype).read(0, &mut copy) };
@@ -190,12 +193,14 @@ pub(super) unsafe fn send_with(
         )
     };
     if let Some(req) = req {
-        pool.state().pending.push((req, len as u64 + OVERHEAD));
+        pool.state()
+            .pending
+            .push((req, len as u64 + OVERHEAD_BYTES));
     }
     Ok(())
 }
 
-/// Whose pool of buffered messages.
+/// The owner of a pool of buffered messages.
 #[derive(Clone)]
 pub enum PoolOwner {
     /// The process (MPI_Buffer_attach).
@@ -206,15 +211,15 @@ pub enum PoolOwner {
     Session(Arc<Session>),
 }
 
-/// The messages of a pool leaving (MPI_Buffer_iflush).
-struct Flushing(PoolOwner);
+/// A flush of a pool (MPI_Buffer_iflush).
+struct Flush(PoolOwner);
 
-impl crate::request::Work for Flushing {
+impl crate::request::Work for Flush {
     fn is_done(&self, d: &mut Device) -> bool {
         match &self.0 {
-            PoolOwner::Process => PROCESS.settle(d),
-            PoolOwner::Comm(comm) => comm.buffers.settle(d),
-            PoolOwner::Session(session) => session.buffers.settle(d),
+            PoolOwner::Process => PROCESS.reap(d),
+            PoolOwner::Comm(comm) => comm.buffers.reap(d),
+            PoolOwner::Session(session) => session.buffers.reap(d),
         }
     }
     fn outcome(&self) -> crate::request::Outcome {
@@ -222,11 +227,11 @@ impl crate::request::Work for Flushing {
     }
 }
 
-/// A request that completes when all messages buffered so far in that pool have left.
+/// A request that completes when all buffered messages of that pool have been sent.
 pub fn iflush(owner: PoolOwner) -> Arc<crate::Request> {
     let comm = match &owner {
         PoolOwner::Comm(comm) => Some(comm.clone()),
         _ => None,
     };
-    crate::Request::work(comm, Arc::new(Flushing(owner)))
+    crate::Request::work(comm, Arc::new(Flush(owner)))
 }

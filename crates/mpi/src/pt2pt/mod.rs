@@ -23,7 +23,7 @@ pub enum Dest {
     ProcNull,
 }
 
-/// Where a message is to come from, or has come from.
+/// The source of a receive or of a received message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum From {
     /// This rank of the communicator's peers.
@@ -34,8 +34,7 @@ pub enum From {
     ProcNull,
 }
 
-/// How a send may complete (MPI 5.0 §3.4). Ready mode is treated as standard: the receive is there
-/// by the program's word.
+/// When a send may complete (MPI 5.0 §3.4). Ready mode is handled as standard mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// When the buffer may be used again.
@@ -46,8 +45,8 @@ pub enum Mode {
     Buffered,
 }
 
-/// A user's buffer: address, elements, their type. The type is borrowed: to count one more user of
-/// it takes as long as much of a small send.
+/// A user's buffer: address, count and datatype. The datatype is borrowed, because counting another
+/// reference takes as long as much of a small send.
 #[derive(Clone, Copy)]
 pub struct Buffer<'a> {
     /// Address of element 0.
@@ -59,9 +58,9 @@ pub struct Buffer<'a> {
 }
 
 impl Buffer<'_> {
-    /// The same, for a request that is started again and again.
-    pub fn keep(&self) -> KeptBuffer {
-        KeptBuffer {
+    /// A copy that owns its datatype, for persistent requests.
+    pub fn to_persistent(&self) -> PersistentBuffer {
+        PersistentBuffer {
             address: self.address,
             count: self.count,
             datatype: self.datatype.clone(),
@@ -69,8 +68,8 @@ impl Buffer<'_> {
     }
 }
 
-/// A [`Buffer`] that keeps its type alive.
-pub struct KeptBuffer {
+/// A [`Buffer`] that owns a reference to its datatype.
+pub struct PersistentBuffer {
     /// Address of element 0.
     pub address: *mut u8,
     /// Elements.
@@ -80,10 +79,10 @@ pub struct KeptBuffer {
 }
 
 // SAFETY: the address is the user's, lent to MPI until the operation completes.
-unsafe impl Send for KeptBuffer {}
+unsafe impl Send for PersistentBuffer {}
 
-impl KeptBuffer {
-    /// It, for one operation.
+impl PersistentBuffer {
+    /// The buffer for one operation.
     #[inline]
     pub fn lend(&self) -> Buffer<'_> {
         Buffer {
@@ -120,7 +119,7 @@ fn key(comm: &Comm, tag: u32) -> Key {
     }
 }
 
-/// The device's form of a receive's or probe's `from` and `tag`; `None` for a receive from nobody.
+/// The device's match pattern for `from` and `tag`. `None` for MPI_PROC_NULL.
 #[inline]
 fn pattern(comm: &Comm, from: From, tag: Option<u32>) -> Option<Pattern> {
     let source = match from {
@@ -143,7 +142,8 @@ fn peer_of(comm: &Comm, from: From) -> i32 {
     }
 }
 
-/// Sends and blocks until the buffer may be used again (and, synchronous, until matched).
+/// Sends, and blocks until the buffer may be reused. In synchronous mode, also until the receive
+/// has matched.
 ///
 /// # Safety
 /// The buffer must be readable as its count and datatype say.
@@ -190,8 +190,8 @@ pub unsafe fn send(
     }
 }
 
-/// Starts a send. The request completes when the buffer may be used again. `None`: it may already,
-/// and nobody asks which send it was.
+/// Starts a send. The request completes when the buffer may be reused. `None` if the send is
+/// complete and needs no request of its own.
 ///
 /// # Safety
 /// The buffer must stay readable and unchanged until completion.
@@ -214,7 +214,8 @@ pub unsafe fn isend(
     // SAFETY: the caller's promise.
     let active = unsafe { start_send(&mut d, comm, buffer, dest, tag, mode) };
     Ok(match active {
-        // With sessions it matters whose request it is.
+        // With sessions the request must have its communicator, because requests of different
+        // sessions are not completed together.
         Active::Ended(_) if !Session::opened() => None,
         active => Some(Request::send(&mut d, comm, active)),
     })
@@ -252,7 +253,7 @@ pub unsafe fn send_init(
     tag: u32,
     mode: Mode,
 ) -> Arc<Request> {
-    let (in_comm, buffer) = (comm.clone(), buffer.keep());
+    let (in_comm, buffer) = (comm.clone(), buffer.to_persistent());
     Request::persistent(
         Some(comm.clone()),
         true,
@@ -274,7 +275,7 @@ pub unsafe fn send_init(
     )
 }
 
-/// Receives a message and blocks until it is there.
+/// Receives a message. Blocks until it has arrived.
 ///
 /// # Safety
 /// The buffer must be writable as its count and datatype say.
@@ -334,7 +335,7 @@ unsafe fn start_receive(
     }
 }
 
-/// Starts a receive in the device, which is told who the sender is if only one can be.
+/// Posts a receive in the device. The device gets the sender's number if the source is a rank.
 ///
 /// # Safety
 /// As for [`Device::receive`].
@@ -348,12 +349,12 @@ unsafe fn post(d: &mut Device, comm: &Comm, from: From, pattern: Pattern, into: 
     }
 }
 
-/// Is it known that no message will come any more, because the sender that is named is lost?
+/// Is the named sender lost, so that no message can come?
 fn sender_is_lost(d: &Device, comm: &Comm, from: From) -> bool {
     matches!(from, From::Rank(r) if d.is_lost(comm.peer(r)))
 }
 
-/// What a probe of a lost peer ends with.
+/// The error of a probe for a lost peer.
 fn lost(comm: &Arc<Comm>) -> Error {
     Error::new(
         Kind::Other,
@@ -372,7 +373,7 @@ pub unsafe fn receive_init(
     from: From,
     tag: Option<u32>,
 ) -> Arc<Request> {
-    let (in_comm, buffer) = (comm.clone(), buffer.keep());
+    let (in_comm, buffer) = (comm.clone(), buffer.to_persistent());
     Request::persistent(
         Some(comm.clone()),
         false,

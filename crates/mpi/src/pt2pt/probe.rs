@@ -10,7 +10,7 @@ pub struct Message {
     req: ReqId,
 }
 
-/// What a probe found.
+/// The envelope that a probe found.
 pub fn iprobe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Option<Outcome> {
     let Some(pattern) = pattern(comm, from, tag) else {
         return Some(Outcome::FROM_PROC_NULL);
@@ -34,8 +34,8 @@ pub fn probe(comm: &Arc<Comm>, from: From, tag: Option<u32>) -> Result<Outcome> 
     Ok(Outcome::of_envelope(&found))
 }
 
-/// Takes a matching message out of the queue, if one is there. `None` in the pair: from nobody
-/// (MPI_MESSAGE_NO_PROC).
+/// Takes a matching message from the queue, if there is one (MPI_Improbe). The message in the pair
+/// is `None` for MPI_PROC_NULL (MPI_MESSAGE_NO_PROC).
 pub fn improbe(
     comm: &Arc<Comm>,
     from: From,
@@ -48,7 +48,7 @@ pub fn improbe(
     taken.map(|(req, e)| (Some(Message::new(comm, req)), Outcome::of_envelope(&e)))
 }
 
-/// Blocks until a matching message can be taken out of the queue.
+/// Blocks until a matching message can be taken from the queue (MPI_Mprobe).
 ///
 /// Errors: the peer named by `from` is lost.
 pub fn mprobe(
@@ -82,7 +82,7 @@ impl Message {
         &self.comm
     }
 
-    /// Starts to receive it. Once only.
+    /// Starts the receive of the message. At most one call.
     ///
     /// # Safety
     /// As for [`ireceive`].

@@ -60,7 +60,7 @@ pub unsafe fn send_receive_replace(
     Ok(received)
 }
 
-/// Copies the message out of `buffer`, then starts both.
+/// Copies the message out of `buffer`, then starts the send and the receive.
 ///
 /// # Safety
 /// As for [`isend_receive_replace`].
@@ -102,7 +102,7 @@ unsafe fn start_replace(
 /// A send and a receive under way as one operation (MPI 5.0 §3.10, the non-blocking forms).
 struct SendReceive {
     comm: Arc<Comm>,
-    /// What is still under way, or how it ended.
+    /// The part in progress, or its outcome.
     halves: std::sync::Mutex<(Half, Half)>,
 }
 
@@ -120,7 +120,7 @@ impl Half {
         }
     }
 
-    /// Takes the completion if it is there. True: ended.
+    /// Takes the completion if the part is complete. True if complete.
     fn settle(&mut self, d: &mut Device, comm: &Arc<Comm>, is_send: bool) -> bool {
         if let Half::Device(req) = *self {
             if !d.is_complete(req) {

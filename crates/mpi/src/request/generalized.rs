@@ -1,31 +1,30 @@
-//! Generalised requests (MPI 5.0 §13.2): operations of the program's own that complete when it says
-//! so.
+//! Generalised requests (MPI 5.0 §13.2): the program's own operations, which it completes itself.
 
 use super::{Outcome, Work};
 use crate::Result;
 use crate::device::{self, Device};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What the program gave for a generalised request. Called without the device's lock.
+/// The callbacks of a generalised request. Called without the device's lock.
 pub trait GeneralizedCallbacks: Send + Sync {
     /// Fills the status.
     fn query(&self) -> Outcome;
-    /// Lets go of the program's own state.
+    /// Frees the program's state.
     fn free(&self) -> Result<()>;
-    /// Cancels; `complete`: whether the operation is complete already.
+    /// Cancels the operation. `complete` says whether it is complete already.
     fn cancel(&self, complete: bool) -> Result<()>;
 }
 
-/// An operation of the program's own.
+/// A generalised request's operation.
 pub struct Generalized {
     callbacks: Box<dyn GeneralizedCallbacks>,
     done: AtomicBool,
-    /// The program has let go of it before it was complete.
+    /// The program freed the request before it was complete.
     abandoned: AtomicBool,
 }
 
 impl Generalized {
-    /// A new operation, under way.
+    /// A new operation, active.
     pub fn new(callbacks: Box<dyn GeneralizedCallbacks>) -> Generalized {
         Generalized {
             callbacks,
@@ -34,10 +33,9 @@ impl Generalized {
         }
     }
 
-    /// The program says that it is complete (MPI_Grequest_complete). Wakes threads that wait for
-    /// it.
+    /// Completes the operation (MPI_Grequest_complete). Wakes threads that wait for it.
     ///
-    /// Errors: the free callback's, if the program had freed the request before.
+    /// Errors: the free callback's, if the program freed the request before.
     pub fn complete(&self) -> Result<()> {
         self.done.store(true, Ordering::SeqCst);
         device::device().notify_sleepers();

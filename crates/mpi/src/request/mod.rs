@@ -1,4 +1,5 @@
-//! Requests (MPI 5.0 §3.7, §3.9, §13.2): operations that the program started and will complete.
+//! Requests (MPI 5.0 §3.7, §3.9, §13.2): handles of operations that the program starts and
+//! completes.
 
 mod generalized;
 mod outcome;
@@ -18,52 +19,52 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// An operation as it stands once started.
+/// A started operation.
 pub enum Active {
-    /// Under way in the device.
+    /// In progress in the device.
     Device(ReqId),
-    /// It ended as it was started.
+    /// Complete when it was started.
     Ended(Outcome),
-    /// Work in the background (a collective), or of the program itself.
+    /// Background work (a collective), or the program's own operation.
     Work(Arc<dyn Work>),
 }
 
-/// Something that completes some time.
+/// An operation that completes later.
 pub trait Work: Any + Send + Sync {
-    /// Has it completed? Called under the device's lock.
+    /// Is it complete? Called under the device's lock.
     fn is_done(&self, d: &mut Device) -> bool;
-    /// How it ended, each time the same; called without the device's lock, after it is done.
+    /// Its outcome, the same in each call. Called after it is complete, without the device's lock.
     fn outcome(&self) -> Outcome;
-    /// The program asks that it be cancelled. Called without the device's lock.
+    /// Cancels it (MPI_Cancel). Called without the device's lock.
     fn cancel(&self) -> Result<()> {
         Ok(())
     }
-    /// The program frees the request. Called without the device's lock.
+    /// Frees it (MPI_Request_free). Called without the device's lock.
     fn free(&self) -> Result<()> {
         Ok(())
     }
-    /// What it is, if the program must complete it and may neither cancel it nor, while it is under
-    /// way, free its request (MPI 5.0 sections 4.2.1 and 6.12).
+    /// The name of its kind if the program must complete it. Such an operation cannot be cancelled,
+    /// and its request cannot be freed while it is active (MPI 5.0 §4.2.1, §6.12).
     fn must_be_completed(&self) -> Option<&'static str> {
         None
     }
-    /// A generalised request, to be completed by the program.
+    /// The generalised request, if it is one.
     fn general(&self) -> Option<&Generalized> {
         None
     }
-    /// Has it ended, without an error? Asked without the device.
+    /// Is it complete without an error? Called without the device's lock.
     fn has_ended_well(&self) -> bool {
         false
     }
-    /// The program has done with its request, and this with what it used, if it has ended.
+    /// Called when the request is dropped. Work that is complete frees its resources here.
     fn release(&self) {}
-    /// A partitioned operation.
+    /// The partitioned operation, if it is one.
     fn partitioned(&self) -> Option<&dyn Partitioned> {
         None
     }
 }
 
-/// The completion of background work: set once by the work, watched by its request.
+/// Completion of background work. The work sets it once; its request polls it.
 #[derive(Debug, Default)]
 pub struct Flag {
     done: AtomicBool,
@@ -71,7 +72,7 @@ pub struct Flag {
 }
 
 impl Flag {
-    /// The work has ended.
+    /// Marks the work as complete.
     pub fn set(&self, result: Result<()>) {
         if let Err(e) = result {
             let _ = self.error.set(e);
@@ -79,12 +80,12 @@ impl Flag {
         self.done.store(true, Ordering::Release);
     }
 
-    /// It is to be done once more, having ended well.
+    /// Resets it before the work is started again. The last run had no error.
     pub fn clear(&self) {
         self.done.store(false, Ordering::Relaxed);
     }
 
-    /// Has it?
+    /// Is the work complete?
     #[inline]
     pub fn is_set(&self) -> bool {
         self.done.load(Ordering::Acquire)
@@ -110,16 +111,16 @@ impl Work for Flag {
     }
 }
 
-/// What starts a persistent operation.
+/// Starts a persistent operation.
 pub type Starter = Box<dyn FnMut(&mut Device) -> Active + Send>;
 
 enum State {
-    /// A persistent operation that has not been started, or one that has been completed.
+    /// A persistent operation that is not started, or a completed operation.
     Inactive,
     Active(Active),
 }
 
-/// What kind of operation a request stands for.
+/// The kind of operation behind a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Class {
     Send,
@@ -131,38 +132,38 @@ enum Class {
     Other,
 }
 
-/// An operation that the program started and will complete.
+/// A request of the program.
 pub struct Request {
     /// The handle.
     pub identity: Identity,
-    /// Fixed while the program has the request ([`pool`]).
-    of: UnsafeCell<Of>,
+    /// Constant while the program has the request ([`pool`]).
+    operation: UnsafeCell<Operation>,
     state: UnsafeCell<State>,
     starter: Option<UnsafeCell<Starter>>,
-    /// Says that it is complete to who has not the device.
-    flag: Option<Ended>,
+    /// Work whose completion can be tested without the device's lock.
+    flag: Option<WorkRef>,
 }
 
-/// The end of background work, as its request sees it.
-struct Ended(Arc<dyn Work>);
+/// The request's reference to background work.
+struct WorkRef(Arc<dyn Work>);
 
-impl Drop for Ended {
+impl Drop for WorkRef {
     fn drop(&mut self) {
         self.0.release();
     }
 }
 
-/// What a request is of.
-struct Of {
+/// The operation behind a request.
+struct Operation {
     comm: Option<Arc<Comm>>,
     class: Class,
 }
 
-// SAFETY: `state` and `starter` are reached only with exclusive use of the device (see `state`);
-// `of` changes only while nobody else knows the request.
+// SAFETY: `state` and `starter` are accessed only with exclusive use of the device (see `state`).
+// `operation` changes only while this is the only reference to the request.
 unsafe impl Send for Request {}
-// SAFETY: shared references reach `state` and `starter` only with exclusive use of the device, and
-// read `of`, which is fixed then.
+// SAFETY: shared references access `state` and `starter` only with exclusive use of the device.
+// `operation` is constant while it is shared.
 unsafe impl Sync for Request {}
 
 impl Request {
@@ -175,56 +176,56 @@ impl Request {
         let starter = starter.map(UnsafeCell::new);
         Arc::new(Request {
             identity: Identity::none(),
-            of: UnsafeCell::new(Of { comm, class }),
+            operation: UnsafeCell::new(Operation { comm, class }),
             state: UnsafeCell::new(state),
             starter,
             flag: None,
         })
     }
 
-    /// A send under way.
+    /// A send in progress.
     #[inline]
     pub fn send(d: &mut Device, comm: &Arc<Comm>, active: Active) -> Arc<Request> {
         pool::make(d, comm, Class::Send, active)
     }
 
-    /// A receive under way.
+    /// A receive in progress.
     #[inline]
     pub fn receive(d: &mut Device, comm: &Arc<Comm>, active: Active) -> Arc<Request> {
         pool::make(d, comm, Class::Receive, active)
     }
 
     #[inline]
-    fn of(&self) -> &Of {
-        // SAFETY: it changes only while nobody else knows the request.
-        unsafe { &*self.of.get() }
+    fn operation(&self) -> &Operation {
+        // SAFETY: it changes only while there is one reference to the request.
+        unsafe { &*self.operation.get() }
     }
 
-    /// Work under way; errors go to `comm`, if given.
+    /// Background work. Errors are raised on `comm`, if given.
     pub fn work(comm: Option<Arc<Comm>>, work: Arc<dyn Work>) -> Arc<Request> {
         Request::make(comm, Class::Other, State::Active(Active::Work(work)), None)
     }
 
-    /// An operation of the program's own (MPI_Grequest_start).
+    /// A generalised request (MPI_Grequest_start).
     pub fn general_work(work: Arc<Generalized>) -> Arc<Request> {
         let state = State::Active(Active::Work(work));
         Request::make(None, Class::Generalized, state, None)
     }
 
-    /// Work under way that says by itself when it is complete.
+    /// Background work whose completion can be tested without the device's lock.
     pub fn flagged(comm: Option<Arc<Comm>>, flag: Arc<dyn Work>) -> Arc<Request> {
         let class = Class::Other;
         Arc::new(Request {
             identity: Identity::none(),
-            of: UnsafeCell::new(Of { comm, class }),
+            operation: UnsafeCell::new(Operation { comm, class }),
             state: UnsafeCell::new(State::Active(Active::Work(flag.clone()))),
             starter: None,
-            flag: Some(Ended(flag)),
+            flag: Some(WorkRef(flag)),
         })
     }
 
-    /// The work is to be done once more; it is returned. `None`: it is of another kind, or does not
-    /// say by itself when it is complete.
+    /// Makes the request active again for another run of its work, which is returned. `None` if the
+    /// work is of another type, or needs the device's lock to test its completion.
     pub fn renew<W: Work>(&mut self) -> Option<Arc<W>> {
         let work: Arc<dyn Any + Send + Sync> = self.flag.as_ref()?.0.clone();
         let work: Arc<W> = work.downcast().ok()?;
@@ -235,22 +236,20 @@ impl Request {
         Some(work)
     }
 
-    /// Has work that says by itself when it is complete ended, without an error? Asked without the
-    /// device.
+    /// Is the work complete without an error? Needs no lock. False for operations of other kinds.
     pub fn has_ended_well(&self) -> bool {
         let flag = self.flag.as_ref();
         flag.is_some_and(|f| f.0.has_ended_well())
     }
 
-    /// Has the progress thread ended it, without an error? Nobody's lock is needed to know that,
-    /// and the program, which has done with the request then, need not complete it: there is
-    /// nothing to tell.
+    /// Has the progress thread completed it without an error? Needs no lock. The outcome is then
+    /// the empty status, so `complete` need not be called.
     #[inline]
-    pub fn ended_already(&self) -> bool {
+    pub fn is_complete_without_lock(&self) -> bool {
         self.has_ended_well() && device::has_progress_thread()
     }
 
-    /// An operation that ended as it was started.
+    /// An operation that is complete already.
     pub fn ended(outcome: Outcome) -> Arc<Request> {
         Request::make(
             None,
@@ -260,7 +259,7 @@ impl Request {
         )
     }
 
-    /// Stands for all sends that ended well as they were started; it stays complete.
+    /// The shared request of sends that completed before their call returned. It stays complete.
     pub fn sent() -> Arc<Request> {
         let state = State::Active(Active::Ended(Outcome::SENT));
         Request::make(None, Class::CompletedSend, state, None)
@@ -277,12 +276,12 @@ impl Request {
         Request::make(comm, Class::Other, State::Inactive, Some(starter))
     }
 
-    /// The communicator whose error handler hears of errors, if there is one.
+    /// The communicator on which errors are raised, if there is one.
     pub fn comm(&self) -> Option<&Arc<Comm>> {
-        self.of().comm.as_ref()
+        self.operation().comm.as_ref()
     }
 
-    /// Is it persistent (kept after completion)?
+    /// Is it persistent? Then it stays after completion.
     #[inline]
     pub fn is_persistent(&self) -> bool {
         self.starter.is_some()
@@ -291,17 +290,17 @@ impl Request {
     #[inline]
     #[allow(clippy::mut_from_ref)] // the device's exclusive use is the lock of every request
     fn state<'a>(&'a self, _exclusive: &'a mut Device) -> &'a mut State {
-        // SAFETY: `&mut Device` exists once at a time in the process, so no other reference to the
-        // state does.
+        // SAFETY: `&mut Device` exists once at a time in the process, so there is no other
+        // reference to the state.
         unsafe { &mut *self.state.get() }
     }
 
-    /// Is it started and not yet completed by the program?
+    /// Is it active: started and not yet completed by the program?
     pub fn is_active(&self, d: &mut Device) -> bool {
         matches!(self.state(d), State::Active(_))
     }
 
-    /// Could it be completed now? Inactive requests could.
+    /// Can it be completed now? True for inactive requests.
     #[inline]
     pub fn is_complete(&self, d: &mut Device) -> bool {
         match self.state(d) {
@@ -317,11 +316,12 @@ impl Request {
         }
     }
 
-    /// Completes it: it becomes inactive. It must be complete. `held`: the device, taken here if it
-    /// is not there, and let go where the program's own functions may be called.
+    /// Completes the request, which becomes inactive. The operation must be complete. `held` is the
+    /// device's lock. It is taken here if it is `None`, and dropped before the program's callbacks
+    /// run.
     #[inline]
     pub fn complete(&self, held: &mut Option<DeviceGuard>) -> Outcome {
-        if self.of().class == Class::CompletedSend {
+        if self.operation().class == Class::CompletedSend {
             return Outcome::SENT;
         }
         let d = held.get_or_insert_with(device::device);
@@ -347,15 +347,15 @@ impl Request {
     }
 
     fn outcome_of(&self, ended: &device::Completion) -> Outcome {
-        let of = self.of();
-        match &of.comm {
-            Some(comm) => Outcome::of(ended, comm, of.class == Class::Send),
+        let operation = self.operation();
+        match &operation.comm {
+            Some(comm) => Outcome::of(ended, comm, operation.class == Class::Send),
             None => Outcome::EMPTY,
         }
     }
 
-    /// How it would complete, leaving it as it is (MPI_Request_get_status). `None`: it is not
-    /// complete. Makes progress.
+    /// The outcome, without completing the request (MPI_Request_get_status). `None` if the
+    /// operation is not complete. Makes progress.
     pub fn peek(&self) -> Option<Outcome> {
         let ended = device::poll_once(|d| {
             if !self.is_complete(d) {
@@ -371,7 +371,7 @@ impl Request {
                 State::Active(Active::Work(work)) => Some(Err(work.clone())),
             }
         })?;
-        // What the program's own function says is asked without the device.
+        // Callbacks of the program run without the device's lock.
         Some(ended.unwrap_or_else(|work| work.outcome()))
     }
 
@@ -394,12 +394,12 @@ impl Request {
         Ok(())
     }
 
-    /// Asks that it be cancelled (MPI_Cancel). Receives that have not matched are; everything else
-    /// completes as it would.
+    /// Cancels the operation (MPI_Cancel). Only receives that have not matched are cancelled. Other
+    /// operations complete normally.
     pub fn cancel(&self) -> Result<()> {
         let mut d = device::device();
         match self.state(&mut d) {
-            State::Active(Active::Device(req)) if self.of().class == Class::Receive => {
+            State::Active(Active::Device(req)) if self.operation().class == Class::Receive => {
                 let req = *req;
                 d.cancel_receive(req);
                 Ok(())
@@ -419,8 +419,9 @@ impl Request {
         }
     }
 
-    /// The program lets go of it; what is under way goes on (MPI_Request_free). Errors: a
-    /// collective or partitioned operation that has not ended.
+    /// Frees the request (MPI_Request_free). The operation continues.
+    ///
+    /// Errors: a collective or partitioned operation that is not complete.
     pub fn free(&self) -> Result<()> {
         let mut d = device::device();
         if let State::Active(Active::Work(work)) = self.state(&mut d)
@@ -443,7 +444,7 @@ impl Request {
         Ok(())
     }
 
-    /// The partitioned operation under way that it is, if it is one.
+    /// Calls `f` with the active partitioned operation, if it is one.
     pub fn partitioned<R>(&self, f: impl FnOnce(&dyn Partitioned) -> R) -> Option<R> {
         let mut d = device::device();
         let State::Active(Active::Work(work)) = self.state(&mut d) else {
@@ -454,7 +455,7 @@ impl Request {
         work.partitioned().map(f)
     }
 
-    /// The generalised request that it is, if it is one.
+    /// Calls `f` with the generalised request, if it is one.
     pub fn general<R>(&self, f: impl FnOnce(&Generalized) -> R) -> Option<R> {
         let mut d = device::device();
         let State::Active(Active::Work(work)) = self.state(&mut d) else {
@@ -465,7 +466,7 @@ impl Request {
         work.general().map(f)
     }
 
-    /// An error of a call about this request belongs to its communicator.
+    /// Sets the communicator of an error in a call about this request.
     pub fn locate(&self, error: Error) -> Error {
         match self.comm() {
             Some(comm) => error.on(comm),
@@ -476,7 +477,7 @@ impl Request {
     fn waiting_for(&self) -> WaitingFor<'_> {
         WaitingFor {
             context: self.comm().map_or(device::ContextId::WORLD, |c| c.context),
-            peer: match self.of().class {
+            peer: match self.operation().class {
                 Class::Generalized => ferry_job::PEER_OWN_PROGRAM,
                 _ => ferry_job::PEER_SEVERAL,
             },
@@ -487,7 +488,7 @@ impl Request {
 }
 
 impl Describe for Request {
-    /// Of a receive that has met no message yet, from whom it is to come, too.
+    /// For a receive that has not matched, also stores its source and tag.
     fn describe(&self, d: &mut Device, status: &ferry_job::RankStatus) {
         let Some(comm) = self.comm() else { return };
         comm.describe(d, status);
@@ -503,10 +504,10 @@ impl Describe for Request {
     }
 }
 
-/// What mpiexec's hang report shows for a wait for `requests`; `one` is the first of them.
+/// What mpiexec's hang report shows for a wait for `requests`. `one` is the first of them.
 #[inline]
 fn waiting_for<'a>(one: &'a Request, requests: &[impl Deref<Target = Request>]) -> WaitingFor<'a> {
-    let is_general = |r: &Request| r.of().class == Class::Generalized;
+    let is_general = |r: &Request| r.operation().class == Class::Generalized;
     if requests.len() == 1 || is_general(one) && requests.iter().all(|r| is_general(r)) {
         one.waiting_for()
     } else {
@@ -514,7 +515,7 @@ fn waiting_for<'a>(one: &'a Request, requests: &[impl Deref<Target = Request>]) 
     }
 }
 
-/// Blocks until all of `requests` can be completed.
+/// Blocks until all of `requests` are complete.
 #[inline]
 pub fn wait_all(requests: &[impl Deref<Target = Request>]) {
     let mut first = 0;
@@ -528,8 +529,7 @@ pub fn wait_all(requests: &[impl Deref<Target = Request>]) {
     });
 }
 
-/// Blocks until one of `requests`, of which there is at least one active, can be completed; returns
-/// which.
+/// Blocks until one of `requests` is complete. At least one is active. Returns its index.
 pub fn wait_any(requests: &[impl Deref<Target = Request>]) -> usize {
     let mut found = 0;
     let Some(one) = requests.first() else {
@@ -547,7 +547,7 @@ pub fn wait_any(requests: &[impl Deref<Target = Request>]) -> usize {
     found
 }
 
-/// Makes progress once unless `done` at once; returns what `done` said last.
+/// Makes progress once, unless `done` is true at once. Returns the last result of `done`.
 pub fn test(mut done: impl FnMut(&mut Device) -> bool) -> bool {
     device::poll_once(|d| done(d).then_some(())).is_some()
 }

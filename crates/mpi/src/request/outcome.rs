@@ -1,4 +1,4 @@
-//! How an operation ended: what a status tells (MPI 5.0 §3.2.5).
+//! Outcomes of operations: what MPI_Status holds (MPI 5.0 §3.2.5).
 
 use crate::device::{Completion, Envelope, Fault, last_failure};
 use crate::pt2pt::From;

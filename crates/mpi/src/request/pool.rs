@@ -1,10 +1,10 @@
-//! The request pool: completed requests, kept with their communicators to be used again.
+//! The request pool: completed requests that are kept, with their communicators, for reuse.
 //!
-//! Making and dropping a request, and counting one more user of its communicator, takes longer than
-//! a small message. The pool takes requests of sends and receives that are not persistent. It takes
-//! none whose communicator the program has freed.
+//! Allocating and freeing a request and counting a reference to its communicator takes longer than
+//! a small message. The pool takes requests of non-persistent sends and receives. It takes none of
+//! a freed communicator.
 
-use super::{Active, Class, Of, Request, State};
+use super::{Active, Class, Operation, Request, State};
 use crate::Comm;
 use crate::device::Device;
 use std::cell::UnsafeCell;
@@ -34,11 +34,11 @@ pub(super) fn make(d: &mut Device, comm: &Arc<Comm>, class: Class, active: Activ
         return Request::make(Some(comm.clone()), class, State::Active(active), None);
     };
     // SAFETY: nobody else knows the request: it was the only reference when it was put here.
-    let of = unsafe { &mut *recycled.of.get() };
-    match &of.comm {
-        Some(same) if Arc::ptr_eq(same, comm) => of.class = class,
+    let operation = unsafe { &mut *recycled.operation.get() };
+    match &operation.comm {
+        Some(same) if Arc::ptr_eq(same, comm) => operation.class = class,
         _ => {
-            *of = Of {
+            *operation = Operation {
                 comm: Some(comm.clone()),
                 class,
             }
@@ -59,7 +59,7 @@ impl Request {
     #[inline]
     pub fn recycle(self: Arc<Self>, d: &mut Device) -> Option<Arc<Request>> {
         // To be changed in `make` it must be the only reference.
-        let is_kept = matches!(self.of().class, Class::Send | Class::Receive);
+        let is_kept = matches!(self.operation().class, Class::Send | Class::Receive);
         if !is_kept || self.is_persistent() || Arc::strong_count(&self) != 1 {
             return Some(self);
         }

@@ -1,18 +1,18 @@
 //! Control variables: each FERRY_ setting that the library reads (MPI 5.0 §15.3.6).
 
-use super::{Enumeration, Group, Result, Trouble, Type, Value, Verbosity, index_of};
+use super::{Enumeration, Group, Result, ToolError, Type, Value, Verbosity, index_of};
 use crate::coll::{Kind, process_setting, variable_name};
 use crate::{Comm, device};
 use std::sync::OnceLock;
 
-/// Where a change of the variable counts, and who has to make it.
+/// The scope of a change of the variable (MPI 5.0 §15.3.6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
-    /// In this process only.
+    /// This process only.
     Local,
-    /// All members of the communicator have to give it the same value.
+    /// All members of the communicator must set the same value.
     GroupEqual,
-    /// Nobody can change it here.
+    /// It cannot be changed.
     ReadOnly,
 }
 
@@ -24,8 +24,8 @@ enum What {
     Environment(&'static str),
 }
 
-/// Settings that are looked at when the process or its job starts: shown as the environment has
-/// them, and not to be changed.
+/// Settings that are read when the process or its job starts. Their value is that of the
+/// environment. They cannot be changed.
 const ENVIRONMENT: [(&str, &str, Group); 16] = [
     (
         "FERRY_ON_HANG",
@@ -118,19 +118,19 @@ const ENVIRONMENT: [(&str, &str, Group); 16] = [
 /// A control variable.
 #[derive(Debug)]
 pub struct Control {
-    /// Its name, which is that of the setting in the environment.
+    /// Its name, the same as in the environment.
     pub name: String,
-    /// What it does.
+    /// Its description.
     pub description: String,
-    /// Who is to see it.
+    /// Its verbosity level.
     pub verbosity: Verbosity,
-    /// Where it stands.
+    /// Its category.
     pub group: Group,
     what: What,
 }
 
 impl Control {
-    /// All of them, in the order of their indices, which stays.
+    /// All control variables, by index. The order never changes.
     pub fn all() -> &'static [Control] {
         static ALL: OnceLock<Vec<Control>> = OnceLock::new();
         ALL.get_or_init(|| {
@@ -178,7 +178,7 @@ impl Control {
         })
     }
 
-    /// The index of the one of that name.
+    /// The index of the variable of that name.
     pub fn index(name: &str) -> Result<usize> {
         index_of(Control::all(), name, |c| &c.name)
     }
@@ -193,7 +193,7 @@ impl Control {
         }
     }
 
-    /// The names of its values.
+    /// The enumeration of its values.
     pub fn enumeration(&self) -> Option<Enumeration> {
         match self.what {
             What::Algorithm(kind) => Some(Enumeration(kind)),
@@ -201,7 +201,7 @@ impl Control {
         }
     }
 
-    /// Where a change counts.
+    /// Its scope.
     pub fn scope(&self) -> Scope {
         match self.what {
             What::Yields | What::ReadMin => Scope::Local,
@@ -210,12 +210,12 @@ impl Control {
         }
     }
 
-    /// Is it a communicator's?
+    /// Is it bound to a communicator?
     pub fn is_of_comm(&self) -> bool {
         matches!(self.what, What::Algorithm(_))
     }
 
-    /// Its value; `comm` is there if it is a communicator's.
+    /// Its value. `comm` is given if the variable is bound to a communicator.
     pub fn read(&self, comm: Option<&Comm>) -> Result<Value> {
         Ok(match self.what {
             What::Yields => Value::Unsigned(device::yields()),
@@ -224,7 +224,7 @@ impl Control {
                 bytes => bytes as u64,
             }),
             What::Algorithm(kind) => {
-                let comm = comm.ok_or(Trouble::InvalidHandle)?;
+                let comm = comm.ok_or(ToolError::InvalidHandle)?;
                 let own = comm.coll.settings.get(kind);
                 Value::Int(Enumeration(kind).value(own.unwrap_or_else(|| process_setting(kind))))
             }
@@ -232,9 +232,9 @@ impl Control {
         })
     }
 
-    /// Gives it a value, which counts from the next call that asks for it on.
+    /// Sets its value, which applies from the next call that reads it.
     ///
-    /// Errors: Invalid if it is none of its enumeration; SetNever if it cannot be changed.
+    /// Errors: Invalid if its enumeration lacks the value. SetNever if it cannot be changed.
     pub fn write(&self, comm: Option<&Comm>, value: Value) -> Result<()> {
         match (self.what, value) {
             (What::Yields, Value::Unsigned(n)) => device::set_yields(n),
@@ -242,12 +242,12 @@ impl Control {
                 device::set_read_min(usize::try_from(n).unwrap_or(usize::MAX));
             }
             (What::Algorithm(kind), Value::Int(n)) => {
-                let wish = Enumeration(kind).wish(n).ok_or(Trouble::Invalid)?;
-                let comm = comm.ok_or(Trouble::InvalidHandle)?;
+                let wish = Enumeration(kind).wish(n).ok_or(ToolError::Invalid)?;
+                let comm = comm.ok_or(ToolError::InvalidHandle)?;
                 comm.coll.settings.set(kind, wish);
             }
-            (What::Environment(_), _) => return Err(Trouble::SetNever),
-            _ => return Err(Trouble::Invalid),
+            (What::Environment(_), _) => return Err(ToolError::SetNever),
+            _ => return Err(ToolError::Invalid),
         }
         Ok(())
     }

@@ -1,32 +1,31 @@
-//! Events (MPI 5.0 §15.3.8): what a tool can be called for.
+//! Events (MPI 5.0 §15.3.8).
 //!
-//! A tool is called where the event happens, by the thread to which it happens, and while no lock
-//! is held: its function may call whatever it likes. Events that happen within it are not reported
-//! but counted as dropped.
+//! The callback runs where the event occurs, in the same thread, and without a lock. It may call
+//! any function. Events that occur within a callback are not reported but counted as dropped.
 
-use super::{Group, Result, Trouble, index_of};
+use super::{Group, Result, ToolError, index_of};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// A kind of event. Its elements are all of type MPI_INT.
+/// An event type. All its elements are of type MPI_INT.
 #[derive(Debug)]
 pub struct Event {
     /// Its name.
     pub name: &'static str,
-    /// When it happens, and what its elements are.
+    /// Its description, with its elements.
     pub description: &'static str,
-    /// How many elements it has.
+    /// Number of its elements.
     pub elements: usize,
-    /// Where it stands.
+    /// Its category.
     pub group: Group,
 }
 
-/// The place of the event that an error has been found.
+/// Index of the event that an error was raised.
 pub const ERROR_RAISED: usize = 0;
 
-/// All of them, in the order of their indices, which stays.
+/// All event types, by index. The order never changes.
 pub const EVENTS: [Event; 1] = [Event {
     name: "error_raised",
     description: "an MPI call has found an error, whose handler is about to be called; elements: \
@@ -35,7 +34,7 @@ pub const EVENTS: [Event; 1] = [Event {
     group: Group::Errors,
 }];
 
-/// What a tool's function may call; what functions require of one another rises from first to last.
+/// Safety requirements of callbacks (MPI 5.0 §15.3.8), least first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[allow(missing_docs)]
 pub enum Safety {
@@ -46,7 +45,7 @@ pub enum Safety {
 }
 
 impl Safety {
-    /// All of them.
+    /// All safety levels.
     pub const ALL: [Safety; 4] = [
         Safety::None,
         Safety::Restricted,
@@ -55,26 +54,26 @@ impl Safety {
     ];
 }
 
-/// An event that has happened.
+/// An event instance.
 #[derive(Clone, Debug)]
 pub struct Instance {
-    /// Which kind: a place in [`EVENTS`].
+    /// The event type: an index of [`EVENTS`].
     pub event: usize,
-    /// When: nanoseconds, as [`now`].
+    /// Time stamp in nanoseconds, as [`now`].
     pub time: i64,
     /// Its elements.
     pub elements: Vec<i32>,
 }
 
-/// A tool's functions, as the abi floor knows them.
+/// A tool's callbacks, which the abi floor implements.
 pub trait Listener: Send + Sync {
-    /// The event has happened.
-    fn happened(&self, registration: &Arc<Registration>, instance: &Instance, safety: Safety);
-    /// So many have not been reported.
-    fn dropped(&self, registration: &Arc<Registration>, count: u64);
+    /// Called for an event.
+    fn on_event(&self, registration: &Arc<Registration>, instance: &Instance, safety: Safety);
+    /// Called with the number of events that were not reported.
+    fn on_dropped(&self, registration: &Arc<Registration>, count: u64);
 }
 
-/// A tool's interest in one kind of event.
+/// A registration for one event type.
 pub struct Registration {
     event: usize,
     listener: Box<dyn Listener>,
@@ -89,17 +88,17 @@ thread_local! {
 }
 
 impl Event {
-    /// The index of the one of that name.
+    /// The index of the event type of that name.
     pub fn index(name: &str) -> Result<usize> {
         index_of(&EVENTS, name, |e| e.name)
     }
 }
 
 impl Registration {
-    /// From now on `listener` hears of events of this kind.
+    /// Registers `listener` for an event type.
     pub fn new(event: usize, listener: Box<dyn Listener>) -> Result<Arc<Registration>> {
         if event >= EVENTS.len() {
-            return Err(Trouble::InvalidIndex);
+            return Err(ToolError::InvalidIndex);
         }
         let registration = Arc::new(Registration {
             event,
@@ -112,32 +111,32 @@ impl Registration {
         Ok(registration)
     }
 
-    /// Which kind: a place in [`EVENTS`].
+    /// The event type: an index of [`EVENTS`].
     pub fn event(&self) -> usize {
         self.event
     }
 
-    /// From now on it does not.
-    pub fn end(self: &Arc<Registration>) {
+    /// Ends the registration.
+    pub fn free(self: &Arc<Registration>) {
         let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|r| !Arc::ptr_eq(r, self));
         COUNT.store(all.len(), Ordering::Release);
     }
 }
 
-/// The time of events: nanoseconds since the first time that anybody asked.
+/// The clock of events: nanoseconds since the first call.
 pub fn now() -> i64 {
     static BEGAN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     BEGAN.get_or_init(Instant::now).elapsed().as_nanos() as i64
 }
 
-/// Does anybody want to hear of events?
+/// Is any callback registered?
 #[inline]
-pub fn heard() -> bool {
+pub fn has_listeners() -> bool {
     COUNT.load(Ordering::Acquire) != 0
 }
 
-/// An event has happened: calls all who want to hear of it. No lock may be held.
+/// Reports an event to all registered callbacks. No lock may be held.
 #[cold]
 pub fn emit(event: usize, elements: &[i32]) {
     let interested: Vec<_> = ALL
@@ -161,10 +160,10 @@ pub fn emit(event: usize, elements: &[i32]) {
     REPORTING.set(true);
     for registration in interested {
         let listener = &registration.listener;
-        listener.happened(&registration, &instance, Safety::None);
+        listener.on_event(&registration, &instance, Safety::None);
         match registration.dropped.swap(0, Ordering::Relaxed) {
             0 => {}
-            count => listener.dropped(&registration, count),
+            count => listener.on_dropped(&registration, count),
         }
     }
     REPORTING.set(false);
@@ -178,12 +177,12 @@ mod tests {
     struct Log(Arc<Mutex<Vec<String>>>);
 
     impl Listener for Log {
-        fn happened(&self, _: &Arc<Registration>, instance: &Instance, safety: Safety) {
+        fn on_event(&self, _: &Arc<Registration>, instance: &Instance, safety: Safety) {
             let text = format!("{:?} {safety:?}", instance.elements);
             self.0.lock().unwrap().push(text);
             emit(0, &[9, 9]);
         }
-        fn dropped(&self, _: &Arc<Registration>, count: u64) {
+        fn on_dropped(&self, _: &Arc<Registration>, count: u64) {
             self.0.lock().unwrap().push(format!("dropped {count}"));
         }
     }
@@ -194,9 +193,9 @@ mod tests {
         let said = log.0.clone();
         assert!(Registration::new(EVENTS.len(), Box::new(Log::default())).is_err());
         let registration = Registration::new(0, Box::new(log)).unwrap();
-        assert!(heard());
+        assert!(has_listeners());
         emit(0, &[1, 2]);
-        registration.end();
+        registration.free();
         emit(0, &[3, 4]);
         assert_eq!(*said.lock().unwrap(), ["[1, 2] None", "dropped 1"]);
     }

@@ -1,6 +1,6 @@
-//! Categories (MPI 5.0 §15.3.9): every variable and event stands in one of them.
+//! Categories (MPI 5.0 §15.3.9). Each variable and event belongs to one of them.
 
-use super::{Control, EVENTS, Performance, Result, Trouble};
+use super::{Control, EVENTS, Performance, Result, ToolError};
 
 /// A category.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +24,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// All of them, in the order of their indices, which stays.
+    /// All categories, by index. The order never changes.
     pub const ALL: [Group; 15] = {
         use Group::*;
         [
@@ -46,7 +46,7 @@ impl Group {
         ]
     };
 
-    /// The category in which a transport's counts stand.
+    /// The category of a transport's counts.
     pub(super) fn of_way(way: usize) -> Group {
         [
             Group::TransportSelf,
@@ -57,10 +57,10 @@ impl Group {
         ][way]
     }
 
-    /// The index of the one of that name.
+    /// The index of the category of that name.
     pub fn index(name: &str) -> Result<usize> {
         let found = Group::ALL.iter().position(|g| g.name() == name);
-        found.ok_or(Trouble::InvalidName)
+        found.ok_or(ToolError::InvalidName)
     }
 
     /// Its name.
@@ -84,7 +84,7 @@ impl Group {
         }
     }
 
-    /// What it holds.
+    /// Its description.
     pub fn description(self) -> &'static str {
         match self {
             Group::Messages => "messages, on their way from one process to another",
@@ -118,7 +118,7 @@ impl Group {
         }
     }
 
-    /// Indices of the categories directly within it.
+    /// Indices of its subcategories.
     pub fn children(self) -> Vec<usize> {
         indices(&Group::ALL, |g| g.parent() == Some(self))
     }

@@ -1,8 +1,9 @@
-//! The tool information interface (MPI 5.0 chapter 15.3): what a tool can set, measure and hear of.
+//! The tool information interface (MPI 5.0 §15.3): control variables, performance variables and
+//! events.
 //!
-//! Control variables are Ferry's settings, performance variables its counts. Each stands in one
-//! [`Group`]; docs/tools.md lists all of them and is checked against this code. Handles and numbers
-//! are the abi floor's.
+//! Control variables are Ferry's settings. Performance variables are its counts. Each belongs to
+//! one category, a [`Group`]. A test compares docs/tools.md with this code. Handles and numbers are
+//! the abi floor's.
 
 mod control;
 mod event;
@@ -11,7 +12,7 @@ mod performance;
 
 pub use control::{Control, Scope};
 pub use event::{
-    ERROR_RAISED, EVENTS, Event, Instance, Listener, Registration, Safety, emit, heard, now,
+    ERROR_RAISED, EVENTS, Event, Instance, Listener, Registration, Safety, emit, has_listeners, now,
 };
 pub use group::Group;
 pub use performance::{Class, Performance, PerformanceHandle, Session};
@@ -21,11 +22,10 @@ use crate::device;
 use crate::process::{self, ThreadLevel};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What can be wrong with a call of the tool interface, one for each MPI_T_ERR_ name that Ferry
-/// needs.
+/// Errors of the tool interface, one for each MPI_T_ERR_ name that Ferry uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
-pub enum Trouble {
+pub enum ToolError {
     NotInitialized,
     Invalid,
     InvalidIndex,
@@ -39,12 +39,12 @@ pub enum Trouble {
 }
 
 /// The result of a call of the tool interface.
-pub type Result<T> = std::result::Result<T, Trouble>;
+pub type Result<T> = std::result::Result<T, ToolError>;
 
 /// A variable's value.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
-    /// MPI_INT: one of an enumeration.
+    /// MPI_INT: a value of an enumeration.
     Int(i32),
     /// MPI_UNSIGNED.
     Unsigned(u32),
@@ -52,11 +52,11 @@ pub enum Value {
     Large(u64),
     /// MPI_DOUBLE.
     Double(f64),
-    /// MPI_CHAR: a text.
+    /// MPI_CHAR: a string.
     Text(String),
 }
 
-/// Which of these types a variable has.
+/// The type of a variable's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum Type {
@@ -67,66 +67,66 @@ pub enum Type {
     Text,
 }
 
-/// Who is to see a variable (MPI 5.0 §15.3.1).
+/// Verbosity levels (MPI 5.0 §15.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verbosity {
-    /// Users, the basics.
+    /// For users, basic.
     UserBasic,
-    /// Users, in detail.
+    /// For users, detailed.
     UserDetail,
-    /// Those who tune, the basics.
+    /// For tuners, basic.
     TunerBasic,
-    /// Those who tune, in detail.
+    /// For tuners, detailed.
     TunerDetail,
 }
 
-/// Calls of MPI_T_init_thread without their MPI_T_finalize.
+/// Calls of MPI_T_init_thread less calls of MPI_T_finalize.
 static USERS: AtomicU32 = AtomicU32::new(0);
 
-/// One more user of the interface (MPI_T_init_thread). Returns the level of thread support it gets:
-/// what it asks for, unless the process has been started for less. Some variables are read under
-/// the device's lock, which there is only with MPI_THREAD_MULTIPLE: a tool that asks for that
-/// before MPI is initialised has the process started with the lock, whatever the program asks for.
+/// Initialises the interface (MPI_T_init_thread). Returns the level of thread support: the one
+/// required, unless the process was started with a lower one. Some variables are read under the
+/// device's lock, which exists only with MPI_THREAD_MULTIPLE. If a tool requires that level before
+/// MPI is initialised, the process starts with the lock, whatever the program requires.
 pub fn init(required: ThreadLevel) -> ThreadLevel {
     USERS.fetch_add(1, Ordering::AcqRel);
-    process::for_tool(required)
+    process::provide_tool_level(required)
 }
 
-/// One user has done (MPI_T_finalize).
+/// Finalises the interface (MPI_T_finalize).
 ///
-/// Errors: there is none.
+/// Errors: it is not initialised.
 pub fn finalize() -> Result<()> {
     USERS
         .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1))
         .map(drop)
-        .map_err(|_| Trouble::NotInitialized)
+        .map_err(|_| ToolError::NotInitialized)
 }
 
-/// Has the interface a user? All calls but [`init`] need one.
+/// Is the interface initialised? All calls but [`init`] require that.
 pub fn initialised() -> Result<()> {
     if USERS.load(Ordering::Acquire) > 0 {
         Ok(())
     } else {
-        Err(Trouble::NotInitialized)
+        Err(ToolError::NotInitialized)
     }
 }
 
-/// The names of values that are ints.
+/// An enumeration: names of int values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Enumeration(Kind);
 
 impl Enumeration {
-    /// All of them.
+    /// All enumerations.
     pub fn all() -> impl Iterator<Item = Enumeration> {
         Kind::ALL.into_iter().map(Enumeration)
     }
 
-    /// Its place among all.
+    /// Its index.
     pub fn number(self) -> usize {
         self.0 as usize
     }
 
-    /// The one in that place.
+    /// The enumeration with that index.
     pub fn numbered(number: usize) -> Option<Enumeration> {
         Kind::ALL.get(number).map(|&k| Enumeration(k))
     }
@@ -136,17 +136,17 @@ impl Enumeration {
         format!("ferry_coll_{}", self.0.name())
     }
 
-    /// How many names it has.
+    /// Number of its values.
     pub fn len(self) -> usize {
         AlgorithmSetting::all(self.0).count()
     }
 
-    /// It has no names.
+    /// Has it no values?
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// The `at`-th name, which stands for the value `at`.
+    /// The name of the value `at`.
     pub fn item(self, at: usize) -> Option<&'static str> {
         AlgorithmSetting::all(self.0)
             .nth(at)
@@ -164,11 +164,11 @@ impl Enumeration {
     }
 }
 
-/// The place of the variable of that name.
+/// The index of the variable of that name.
 fn index_of<T>(all: &[T], name: &str, of: impl Fn(&T) -> &str) -> Result<usize> {
     all.iter()
         .position(|v| of(v) == name)
-        .ok_or(Trouble::InvalidName)
+        .ok_or(ToolError::InvalidName)
 }
 
 fn device_counts() -> &'static device::Counters {

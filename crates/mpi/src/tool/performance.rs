@@ -1,17 +1,17 @@
-//! Performance variables: what Ferry counts (MPI 5.0 §15.3.7).
+//! Performance variables: Ferry's counts (MPI 5.0 §15.3.7).
 //!
-//! The counts themselves only grow, from the process's start; a handle remembers what they were
-//! when it was started or reset. So any number of handles, sessions and tools can measure at once,
-//! and nobody counts more than one number.
+//! The counts only grow, from the start of the process. A handle stores the counts of its last
+//! start or reset. So any number of handles, sessions and tools can measure at once, and each event
+//! increments one number.
 
-use super::{Group, Result, Trouble, Type, Value, Verbosity, device_counts, index_of};
+use super::{Group, Result, ToolError, Type, Value, Verbosity, device_counts, index_of};
 use crate::Comm;
 use crate::coll::{Algorithm, COUNTERS};
 use crate::device::{self, TRANSPORT_NAMES};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// What kind of number a variable is (MPI 5.0 §15.3.7.1).
+/// The class of a variable (MPI 5.0 §15.3.7.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum Class {
@@ -54,19 +54,19 @@ enum What {
 pub struct Performance {
     /// Its name.
     pub name: String,
-    /// What it says.
+    /// Its description.
     pub description: String,
-    /// Who is to see it.
+    /// Its verbosity level.
     pub verbosity: Verbosity,
-    /// What kind of number it is.
+    /// Its class.
     pub class: Class,
-    /// Where it stands.
+    /// Its category.
     pub group: Group,
     what: What,
 }
 
 impl Performance {
-    /// All of them, in the order of their indices, which stays.
+    /// All performance variables, by index. The order never changes.
     pub fn all() -> &'static [Performance] {
         static ALL: OnceLock<Vec<Performance>> = OnceLock::new();
         ALL.get_or_init(|| {
@@ -260,13 +260,13 @@ impl Performance {
         })
     }
 
-    /// The index of the one of that class and name.
+    /// The index of the variable of that class and name.
     pub fn index(class: Class, name: &str) -> Result<usize> {
         let at = index_of(Performance::all(), name, |p| &p.name)?;
         if Performance::all()[at].class == class {
             Ok(at)
         } else {
-            Err(Trouble::InvalidName)
+            Err(ToolError::InvalidName)
         }
     }
 
@@ -278,7 +278,7 @@ impl Performance {
         }
     }
 
-    /// Is it a communicator's?
+    /// Is it bound to a communicator?
     pub fn is_of_comm(&self) -> bool {
         matches!(
             self.what,
@@ -286,17 +286,17 @@ impl Performance {
         )
     }
 
-    /// Can it not be written or reset?
+    /// Is it read-only: neither written nor reset?
     pub fn is_read_only(&self) -> bool {
         self.class == Class::Level
     }
 
-    /// Is it always active, so that it cannot be started and stopped?
+    /// Is it continuous: neither started nor stopped?
     pub fn is_continuous(&self) -> bool {
         matches!(self.class, Class::Level | Class::HighWatermark)
     }
 
-    /// Can it be read and reset in one step?
+    /// Is it atomic: read and reset in one step?
     pub fn is_atomic(&self) -> bool {
         !self.is_read_only()
     }
@@ -345,21 +345,21 @@ pub struct Session {
     handles: Mutex<Vec<Arc<PerformanceHandle>>>,
 }
 
-/// A tool's view of a variable.
+/// A handle of a variable.
 pub struct PerformanceHandle {
     variable: &'static Performance,
     comm: Option<Arc<Comm>>,
     state: Mutex<State>,
-    /// The most that the variable has been, where that is asked for.
+    /// The maximum so far, for high watermarks.
     most: Option<Arc<AtomicU64>>,
 }
 
 #[derive(Default)]
 struct State {
     running: bool,
-    /// What it was when it was last started or reset.
+    /// Its value at the last start or reset.
     base: u64,
-    /// What has been counted up to the last stop.
+    /// The count up to the last stop.
     sum: u64,
 }
 
@@ -376,7 +376,8 @@ impl Session {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A handle for a variable, and for `comm` if it is a communicator's. Not started.
+    /// Allocates a handle for a variable, and for `comm` if it is bound to a communicator. Not
+    /// started.
     pub fn handle(
         &self,
         variable: &'static Performance,
@@ -401,31 +402,31 @@ impl Session {
         handle
     }
 
-    /// Is this handle of this session?
+    /// Does this handle belong to this session?
     pub fn has(&self, handle: &Arc<PerformanceHandle>) -> bool {
         self.handles().iter().any(|h| Arc::ptr_eq(h, handle))
     }
 
-    /// Forgets a handle.
+    /// Frees a handle.
     pub fn forget(&self, handle: &Arc<PerformanceHandle>) {
         self.handles().retain(|h| !Arc::ptr_eq(h, handle));
     }
 
-    /// Starts all that are not started and can be.
+    /// Starts all handles that are stopped and can be started.
     pub fn start_all(&self) {
         for handle in self.handles().iter() {
             let _ = handle.start();
         }
     }
 
-    /// Stops all that are started and can be.
+    /// Stops all handles that are started and can be stopped.
     pub fn stop_all(&self) {
         for handle in self.handles().iter() {
             let _ = handle.stop();
         }
     }
 
-    /// Resets all that can be.
+    /// Resets all handles that can be reset.
     pub fn reset_all(&self) {
         for handle in self.handles().iter() {
             let _ = handle.reset();
@@ -444,7 +445,7 @@ impl PerformanceHandle {
 
     fn check_start_stop(&self) -> Result<()> {
         if self.variable.is_continuous() {
-            Err(Trouble::NoStartStop)
+            Err(ToolError::NoStartStop)
         } else {
             Ok(())
         }
@@ -452,20 +453,20 @@ impl PerformanceHandle {
 
     fn check_write(&self) -> Result<()> {
         if self.variable.is_read_only() {
-            Err(Trouble::NoWrite)
+            Err(ToolError::NoWrite)
         } else {
             Ok(())
         }
     }
 
-    /// Which variable it is for.
+    /// Its variable.
     pub fn variable(&self) -> &'static Performance {
         self.variable
     }
 
-    /// Counts from now on. Nothing happens if it does already.
+    /// Starts it. Does nothing if it is started.
     ///
-    /// Errors: NoStartStop if it always does.
+    /// Errors: NoStartStop if it is continuous.
     pub fn start(&self) -> Result<()> {
         self.check_start_stop()?;
         let mut state = self.state();
@@ -476,9 +477,9 @@ impl PerformanceHandle {
         Ok(())
     }
 
-    /// Counts no more, and keeps its value.
+    /// Stops it. It keeps its value.
     ///
-    /// Errors: NoStartStop if it always counts.
+    /// Errors: NoStartStop if it is continuous.
     pub fn stop(&self) -> Result<()> {
         self.check_start_stop()?;
         let mut state = self.state();
@@ -506,15 +507,15 @@ impl PerformanceHandle {
         self.variable.value(number)
     }
 
-    /// Gives it a value, from which it goes on.
+    /// Sets its value, from which it continues.
     ///
-    /// Errors: NoWrite if that cannot be done.
+    /// Errors: NoWrite if it is read-only.
     pub fn write(&self, value: Value) -> Result<()> {
         self.check_write()?;
         let number = match value {
             Value::Large(n) => n,
             Value::Double(seconds) => (seconds * 1e9) as u64,
-            _ => return Err(Trouble::Invalid),
+            _ => return Err(ToolError::Invalid),
         };
         self.put(number, self.now());
         Ok(())
@@ -529,9 +530,9 @@ impl PerformanceHandle {
         }
     }
 
-    /// Back to its first value: 0, or for a watermark what the variable is now.
+    /// Resets it to 0, or a watermark to the present value.
     ///
-    /// Errors: NoWrite if that cannot be done.
+    /// Errors: NoWrite if it is read-only.
     pub fn reset(&self) -> Result<()> {
         self.check_write()?;
         let now = self.now();
@@ -539,13 +540,13 @@ impl PerformanceHandle {
         Ok(())
     }
 
-    /// Reads and resets in one step: nothing is counted twice or not at all.
+    /// Reads and resets it in one step, so that no event is lost or counted twice.
     ///
-    /// Errors: NoWrite if it cannot be reset; NoAtomic if not in one step.
+    /// Errors: NoWrite if it is read-only. NoAtomic if it is not atomic.
     pub fn read_reset(&self) -> Result<Value> {
         self.check_write()?;
         if !self.variable.is_atomic() {
-            return Err(Trouble::NoAtomic);
+            return Err(ToolError::NoAtomic);
         }
         let now = self.now();
         let number = match &self.most {

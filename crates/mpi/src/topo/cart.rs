@@ -2,7 +2,7 @@
 
 use crate::{Result, err};
 
-/// A grid, which may wrap round in some dimensions.
+/// A grid, which may be periodic in some dimensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cart {
     dims: Vec<u32>,
@@ -12,7 +12,7 @@ pub struct Cart {
 impl Cart {
     /// A grid of `dims`, slowest dimension first.
     ///
-    /// Errors: Dims if a dimension is not positive or the grid has more than `limit` places.
+    /// Errors: Dims if a dimension is not positive or the grid has more than `limit` ranks.
     pub fn new(dims: &[i32], periodic: &[bool], limit: u32) -> Result<Cart> {
         if Cart::places(dims, limit)? == 0 {
             let i = dims.iter().position(|&d| d == 0).unwrap_or_default();
@@ -24,11 +24,11 @@ impl Cart {
         })
     }
 
-    /// How many places a grid of `dims` has. It may have none: dims\[0\] = 2, dims\[1\] = size / 4
-    /// make such ones on few ranks, in which nobody has a place (MPI_Cart_map) and of which
-    /// there can be no communicator.
+    /// Number of ranks in a grid of `dims`. It may be 0: a program that asks for dims\[0\] = 2,
+    /// dims\[1\] = size / 4 gets that on few ranks. MPI_Cart_map then places no process. No
+    /// communicator can have such a grid.
     ///
-    /// Errors: Dims if a dimension is negative or the grid has more than `limit` places.
+    /// Errors: Dims if a dimension is negative or the grid has more than `limit` ranks.
     pub fn places(dims: &[i32], limit: u32) -> Result<u32> {
         let mut places = 1u64;
         for (i, &d) in dims.iter().enumerate() {
@@ -46,22 +46,22 @@ impl Cart {
         Ok(places as u32)
     }
 
-    /// Places in each dimension.
+    /// Size of each dimension.
     pub fn dims(&self) -> &[u32] {
         &self.dims
     }
 
-    /// Does it wrap round, in each dimension?
+    /// Is each dimension periodic?
     pub fn periodic(&self) -> &[bool] {
         &self.periodic
     }
 
-    /// Places in the grid; 1 without dimensions.
+    /// Number of ranks in the grid. 1 without dimensions.
     pub fn size(&self) -> u32 {
         self.dims.iter().product()
     }
 
-    /// Where `rank` is.
+    /// The coordinates of `rank` (MPI_Cart_coords).
     pub fn coords(&self, rank: u32) -> Vec<u32> {
         let mut coords = vec![0; self.dims.len()];
         let mut rest = rank;
@@ -71,9 +71,9 @@ impl Cart {
         coords
     }
 
-    /// Who is at `coords`, which may lie outside in periodic dimensions.
+    /// The rank at `coords`, which may be out of range in periodic dimensions (MPI_Cart_rank).
     ///
-    /// Errors: Arg if they lie outside in another.
+    /// Errors: Arg if they are out of range in another dimension.
     pub fn rank(&self, coords: &[i64]) -> Result<u32> {
         let mut rank = 0;
         for (i, (&c, &d)) in coords.iter().zip(&self.dims).enumerate() {
@@ -88,8 +88,8 @@ impl Cart {
         Ok(rank)
     }
 
-    /// Who is `displacement` places before, and who after, `rank` in dimension `dim`: from whom and
-    /// to whom a shift goes. `None` beyond the edge.
+    /// Source and destination of a shift by `displacement` in dimension `dim` (MPI_Cart_shift).
+    /// `None` beyond the edge.
     pub fn shift(&self, rank: u32, dim: usize, displacement: i64) -> (Option<u32>, Option<u32>) {
         let d = i64::from(self.dims[dim]);
         let stride: i64 = self.dims[dim + 1..].iter().map(|&d| i64::from(d)).product();
@@ -107,8 +107,8 @@ impl Cart {
         (at(here - displacement), at(here + displacement))
     }
 
-    /// The grid of the dimensions that `keep` names, and the ranks of this grid that share `rank`'s
-    /// place in the others, in the new grid's order.
+    /// The subgrid of the dimensions in `keep`, and the ranks of this grid that form it. These
+    /// share `rank`'s coordinates in the other dimensions and are in the subgrid's order.
     pub fn slice(&self, rank: u32, keep: &[bool]) -> (Cart, Vec<u32>) {
         let kept = |i: &usize| keep[*i];
         let sub = Cart {

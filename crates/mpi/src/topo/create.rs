@@ -1,7 +1,7 @@
-//! Communicators with a topology. Ranks stay as they are: `reorder` is a permission, not an order.
+//! Creation of communicators with a topology. Ranks are not reordered: `reorder` is a permission.
 
 use super::{Cart, DistGraph, Graph, Topology, Weighted};
-use crate::comm::agree::{Circle, Reader, put};
+use crate::comm::agree::{Agreement, Reader, put_u64};
 use crate::{Comm, Group, Result, err};
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ pub struct Edge {
 }
 
 impl Comm {
-    /// The first ranks on a grid (MPI_Cart_create); `None` for those who have no place there.
-    /// Collective.
+    /// A communicator of the first ranks, with a grid (MPI_Cart_create). `None` for ranks beyond
+    /// the grid. Collective.
     pub fn cart_create(self: &Arc<Comm>, cart: Cart) -> Result<Option<Arc<Comm>>> {
         self.create_first(cart.size(), Topology::Cart(cart))
     }
 
-    /// The first ranks on a graph (MPI_Graph_create); `None` for those who are no node of it.
-    /// Collective.
+    /// A communicator of the first ranks, with a graph (MPI_Graph_create). `None` for ranks beyond
+    /// its nodes. Collective.
     pub fn graph_create(self: &Arc<Comm>, graph: Graph) -> Result<Option<Arc<Comm>>> {
         let nodes = graph.index().len() as u32;
         if nodes > self.size() {
@@ -50,7 +50,7 @@ impl Comm {
         Ok(new)
     }
 
-    /// The part of the grid that shares this process's place in the dimensions not kept
+    /// The subgrid of this process's coordinates in the dimensions that are not kept
     /// (MPI_Cart_sub). Collective.
     ///
     /// Errors: Topology if the communicator has no grid.
@@ -68,8 +68,8 @@ impl Comm {
         Ok(new)
     }
 
-    /// The same group with a distributed graph of which each process gives its own edges
-    /// (MPI_Dist_graph_create_adjacent). Collective.
+    /// A communicator of the same group, with a distributed graph. Each process passes its own
+    /// edges (MPI_Dist_graph_create_adjacent). Collective.
     pub fn dist_graph_create_adjacent(self: &Arc<Comm>, graph: DistGraph) -> Result<Arc<Comm>> {
         let new = self
             .create(&self.group)?
@@ -78,22 +78,22 @@ impl Comm {
         Ok(new)
     }
 
-    /// As [`Comm::dist_graph_create_adjacent`], from edges that any process may give
-    /// (MPI_Dist_graph_create). A process's edges are ordered by the rank that gave them, then
-    /// as that one gave them.
+    /// As [`Comm::dist_graph_create_adjacent`], but any process may pass any edge
+    /// (MPI_Dist_graph_create). A process's edges are ordered by the rank that passed them, then by
+    /// that rank's order.
     pub fn dist_graph_create(
         self: &Arc<Comm>,
         given: &[Edge],
         weighted: bool,
     ) -> Result<Arc<Comm>> {
-        let circle = Circle::of_all(self)?;
-        let gathered = circle.gather(0, given.iter().flat_map(bytes_of).collect())?;
-        let parts = if circle.rank() == 0 {
+        let agreement = Agreement::of_all(self)?;
+        let gathered = agreement.gather(0, given.iter().flat_map(bytes_of).collect())?;
+        let parts = if agreement.rank() == 0 {
             sort_edges(&gathered, &self.group)?
         } else {
             Vec::new()
         };
-        let mine = circle.scatter(parts)?;
+        let mine = agreement.scatter(parts)?;
         self.dist_graph_create_adjacent(parse_edges(&mine, weighted)?)
     }
 }
@@ -106,14 +106,14 @@ fn bytes_of(edge: &Edge) -> [u8; 12] {
     bytes
 }
 
-/// What each rank is to know: the number of edges that end there, those, and those that start
-/// there.
+/// The message for each rank: the number of its incoming edges, these edges, and its outgoing
+/// edges.
 fn sort_edges(gathered: &[u8], group: &Group) -> Result<Vec<Vec<u8>>> {
     let mut incoming = vec![Vec::new(); group.size() as usize];
     let mut outgoing = vec![Vec::new(); group.size() as usize];
     let mut reader = Reader(gathered);
     while !reader.is_empty() {
-        let (source, destination, weight) = (reader.small()?, reader.small()?, reader.small()?);
+        let (source, destination, weight) = (reader.u32()?, reader.u32()?, reader.u32()?);
         if source >= group.size() || destination >= group.size() {
             return Err(err!(
                 Intern,
@@ -125,7 +125,7 @@ fn sort_edges(gathered: &[u8], group: &Group) -> Result<Vec<Vec<u8>>> {
     }
     let part = |(incoming, outgoing): (Vec<(u32, u32)>, _)| {
         let mut bytes = Vec::with_capacity(8 + 16 * incoming.len());
-        put(&mut bytes, incoming.len() as u64);
+        put_u64(&mut bytes, incoming.len() as u64);
         for (rank, weight) in incoming.into_iter().chain(outgoing) {
             bytes.extend(rank.to_le_bytes());
             bytes.extend(weight.to_le_bytes());
@@ -137,11 +137,11 @@ fn sort_edges(gathered: &[u8], group: &Group) -> Result<Vec<Vec<u8>>> {
 
 fn parse_edges(bytes: &[u8], weighted: bool) -> Result<DistGraph> {
     let mut reader = Reader(bytes);
-    let count = reader.number()? as usize;
+    let count = reader.u64()? as usize;
     let (mut ranks, mut weights) = (Vec::new(), Vec::new());
     while !reader.is_empty() {
-        ranks.push(reader.small()?);
-        weights.push(reader.small()? as i32);
+        ranks.push(reader.u32()?);
+        weights.push(reader.u32()? as i32);
     }
     if count > ranks.len() {
         return Err(err!(

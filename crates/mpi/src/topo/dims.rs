@@ -2,10 +2,10 @@
 
 use crate::{Result, err};
 
-/// Fills in the zeros of `dims` so that the product of all is `nodes`: as close to each other as
-/// they can be, the largest first.
+/// Replaces the zeros of `dims` so that the product of all is `nodes`. The factors are as close to
+/// each other as possible, the largest first.
 ///
-/// Errors: Dims if a fixed dimension is negative, or the product of those given does not divide
+/// Errors: Dims if a given dimension is negative, or if the product of those given does not divide
 /// `nodes`.
 pub fn dims_create(nodes: i64, dims: &mut [i64]) -> Result<()> {
     if nodes < 1 {
@@ -45,9 +45,9 @@ pub fn dims_create(nodes: i64, dims: &mut [i64]) -> Result<()> {
     Ok(())
 }
 
-/// `parts` factors of `n`, not rising: the difference between the largest and the smallest is the
-/// least possible; among those the smallest is the largest possible; and then the surface of the
-/// grid's blocks, on which neighbours exchange data, is the least.
+/// `parts` factors of `n`, not rising. The difference between the largest and the smallest is
+/// minimal. Ties are broken by the largest smallest factor, then by the smallest surface of the
+/// grid's blocks, over which neighbours exchange data.
 fn balanced(n: i64, parts: usize) -> Vec<i64> {
     let mut search = Search {
         n,
@@ -59,17 +59,17 @@ fn balanced(n: i64, parts: usize) -> Vec<i64> {
     search.best.map_or_else(|| vec![n], |(_, factors)| factors)
 }
 
-/// A search through the ways to split `n`.
+/// A search over the factorisations of `n`.
 struct Search {
     n: i64,
     divisors: Vec<i64>,
-    /// Difference, smallest factor (negative), surface; and the factors.
+    /// The best so far: difference, smallest factor (negative) and surface, with the factors.
     best: Option<([i64; 3], Vec<i64>)>,
     chosen: Vec<i64>,
 }
 
 impl Search {
-    /// Splits `left` into `parts` more factors, none above the last one chosen.
+    /// Splits `left` into `parts` more factors, none greater than the last one chosen.
     fn choose(&mut self, left: i64, parts: usize) {
         if parts == 0 {
             if left == 1 {
@@ -77,7 +77,7 @@ impl Search {
             }
             return;
         }
-        // The largest of the factors that are left is at least their mean.
+        // The largest of the remaining factors is at least their mean.
         let mean = (left as f64).powf(1.0 / parts as f64);
         let from = self
             .divisors
@@ -92,8 +92,8 @@ impl Search {
             }
             if let Some(([difference, ..], _)) = &self.best {
                 let least = self.chosen.first().unwrap_or(&d) - difference;
-                // The smallest factor is at most the mean of those left: beyond this all are more
-                // uneven than the best so far.
+                // The smallest factor is at most the mean of those left. Any larger first factor is
+                // less even than the best so far.
                 let rest = left / d;
                 if (least as f64) > mean * (1.0 + 1e-9) || d < least {
                     if self.chosen.is_empty() {

@@ -2,10 +2,10 @@
 
 use crate::{Result, err};
 
-/// A graph known in full by every process.
+/// A graph that every process knows in full.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
-    /// For each node, how many edges it and those before it have.
+    /// For each node, the number of edges of it and of the nodes before it.
     index: Vec<u32>,
     edges: Vec<u32>,
 }
@@ -51,7 +51,7 @@ impl Graph {
         &self.edges
     }
 
-    /// To whom `rank`, which must be a node, has edges.
+    /// The ranks that `rank`, which must be a node, has edges to.
     pub fn neighbours(&self, rank: u32) -> &[u32] {
         let rank = rank as usize;
         let first = if rank == 0 {
@@ -63,21 +63,21 @@ impl Graph {
     }
 }
 
-/// Ranks at the other ends of a process's edges, and the edges' weights if the graph has weights.
+/// The ranks at the other ends of a process's edges, and the edges' weights.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Weighted {
     /// The ranks.
     pub ranks: Vec<u32>,
-    /// A weight for each; `None` for a graph without weights.
+    /// One weight for each rank. `None` for a graph without weights.
     pub weights: Option<Vec<i32>>,
 }
 
 /// A process's own edges in a distributed graph.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct DistGraph {
-    /// Edges that end here.
+    /// Incoming edges.
     pub sources: Weighted,
-    /// Edges that start here.
+    /// Outgoing edges.
     pub destinations: Weighted,
 }
 

@@ -1,4 +1,4 @@
-//! Virtual topologies: who neighbours whom (MPI 5.0 chapter 8).
+//! Virtual topologies (MPI 5.0 chapter 8): the neighbours of each rank.
 
 mod cart;
 mod create;
@@ -21,18 +21,18 @@ pub enum Topology {
     DistGraph(DistGraph),
 }
 
-/// A process's neighbours in the order that neighbourhood collectives use (MPI 5.0 §8.6). `None` is
+/// A process's neighbours in the order of neighbourhood collectives (MPI 5.0 §8.6). `None` is
 /// MPI_PROC_NULL.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Neighbours {
-    /// From whom it receives.
+    /// Ranks that it receives from.
     pub sources: Vec<Option<u32>>,
-    /// To whom it sends.
+    /// Ranks that it sends to.
     pub destinations: Vec<Option<u32>>,
 }
 
 impl Topology {
-    /// The neighbours of `rank`, which for a distributed graph must be the calling process's own.
+    /// The neighbours of `rank`. For a distributed graph, `rank` must be the calling process.
     pub fn neighbours(&self, rank: u32) -> Neighbours {
         match self {
             Topology::Cart(cart) => {

@@ -5,7 +5,7 @@ use crate::constants::*;
 use crate::handle::Table;
 use crate::prelude::*;
 use ferry_mpi::tool::{
-    self, EVENTS, Event, Instance, Listener, Registration, Safety, Trouble, Verbosity,
+    self, EVENTS, Event, Instance, Listener, Registration, Safety, ToolError, Verbosity,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,14 +20,14 @@ const INSTANCE: u32 = 105;
 /// Bytes of an element: every element is an MPI_INT.
 const ELEMENT: usize = 4;
 
-static REGISTRATIONS: Table<Known> = Table::new();
+static REGISTRATIONS: Table<Registered> = Table::new();
 static INSTANCES: Table<Instance> = Table::new();
 
-/// A tool's registration, and what it has said about it.
+/// A registration and its state.
 #[derive(Clone)]
-struct Known {
+struct Registered {
     registration: Arc<Registration>,
-    said: Arc<Said>,
+    state: Arc<EventState>,
 }
 
 /// A tool's function and its user_data.
@@ -38,14 +38,14 @@ struct Callback {
 }
 
 #[derive(Default)]
-struct Said {
+struct EventState {
     handle: AtomicU64,
     /// For each of [`Safety::ALL`].
     callbacks: Mutex<[Option<Callback>; 4]>,
     dropped: Mutex<Option<DroppedFunction>>,
 }
 
-impl Said {
+impl EventState {
     fn callbacks(&self) -> MutexGuard<'_, [Option<Callback>; 4]> {
         self.callbacks
             .lock()
@@ -67,10 +67,10 @@ impl Said {
     }
 }
 
-struct Ears(Arc<Said>);
+struct CallbackListener(Arc<EventState>);
 
-impl Listener for Ears {
-    fn happened(&self, _: &Arc<Registration>, instance: &Instance, safety: Safety) {
+impl Listener for CallbackListener {
+    fn on_event(&self, _: &Arc<Registration>, instance: &Instance, safety: Safety) {
         let Some(callback) = self.0.callback(safety) else {
             return;
         };
@@ -88,7 +88,7 @@ impl Listener for Ears {
         drop(INSTANCES.remove(handle));
     }
 
-    fn dropped(&self, _: &Arc<Registration>, count: u64) {
+    fn on_dropped(&self, _: &Arc<Registration>, count: u64) {
         let function = *self.0.dropped();
         if let Some(function) = function {
             let user_data = self.0.callback(Safety::None).map_or(0, |c| c.user_data);
@@ -120,21 +120,21 @@ fn safety(number: i32) -> Result<Safety> {
     let found = Safety::ALL
         .into_iter()
         .find(|&s| safety_number(s) == number);
-    found.ok_or_else(|| failed(Trouble::Invalid))
+    found.ok_or_else(|| failed(ToolError::Invalid))
 }
 
-fn registered(handle: Handle) -> Result<&'static Known> {
+fn registered(handle: Handle) -> Result<&'static Registered> {
     initialised()?;
     REGISTRATIONS
         .get(handle)
-        .ok_or_else(|| failed(Trouble::InvalidHandle))
+        .ok_or_else(|| failed(ToolError::InvalidHandle))
 }
 
 fn instance(handle: Handle) -> Result<&'static Instance> {
     initialised()?;
     INSTANCES
         .get(handle)
-        .ok_or_else(|| failed(Trouble::InvalidHandle))
+        .ok_or_else(|| failed(ToolError::InvalidHandle))
 }
 
 pub fn t_event_get_num(num_events: Out<i32>) -> Result<()> {
@@ -199,15 +199,18 @@ pub fn t_event_handle_alloc(
     event_registration: Out<Handle>,
 ) -> Result<()> {
     at(&EVENTS, event_index)?;
-    let said = Arc::<Said>::default();
-    let registration =
-        Registration::new(event_index as usize, Box::new(Ears(said.clone()))).map_err(failed)?;
-    let known = Known {
+    let state = Arc::<EventState>::default();
+    let registration = Registration::new(
+        event_index as usize,
+        Box::new(CallbackListener(state.clone())),
+    )
+    .map_err(failed)?;
+    let known = Registered {
         registration,
-        said: said.clone(),
+        state: state.clone(),
     };
     let handle = REGISTRATIONS.insert(REGISTRATION, known);
-    said.handle.store(handle, Ordering::Relaxed);
+    state.handle.store(handle, Ordering::Relaxed);
     event_registration.set(handle);
     Ok(())
 }
@@ -217,7 +220,7 @@ pub fn t_event_handle_free(
     user_data: *mut c_void,
     free_cb_function: *const c_void,
 ) -> Result<()> {
-    registered(event_registration)?.registration.end();
+    registered(event_registration)?.registration.free();
     drop(REGISTRATIONS.remove(event_registration));
     if !free_cb_function.is_null() {
         // SAFETY: the program's function, of the type that it must have.
@@ -257,7 +260,7 @@ pub fn t_event_register_callback(
         function: unsafe { std::mem::transmute::<*const c_void, EventFunction>(event_cb_function) },
         user_data: user_data as usize,
     });
-    known.said.callbacks()[level as usize] = callback;
+    known.state.callbacks()[level as usize] = callback;
     Ok(())
 }
 
@@ -289,7 +292,7 @@ pub fn t_event_set_dropped_handler(
         // SAFETY: the program's function, of the type that it must have.
         unsafe { std::mem::transmute::<*const c_void, DroppedFunction>(dropped_cb_function) }
     });
-    *registered(event_registration)?.said.dropped() = function;
+    *registered(event_registration)?.state.dropped() = function;
     Ok(())
 }
 
@@ -297,7 +300,7 @@ pub fn t_event_read(event_instance: Handle, element_index: i32, buffer: *mut c_v
     let instance = instance(event_instance)?;
     let element = *at(&instance.elements, element_index)?;
     if buffer.is_null() {
-        return Err(failed(Trouble::Invalid));
+        return Err(failed(ToolError::Invalid));
     }
     // SAFETY: the program passes room for an int.
     unsafe { buffer.cast::<i32>().write_unaligned(element) };
@@ -307,7 +310,7 @@ pub fn t_event_read(event_instance: Handle, element_index: i32, buffer: *mut c_v
 pub fn t_event_copy(event_instance: Handle, buffer: *mut c_void) -> Result<()> {
     let instance = instance(event_instance)?;
     if buffer.is_null() {
-        return Err(failed(Trouble::Invalid));
+        return Err(failed(ToolError::Invalid));
     }
     for (i, &element) in instance.elements.iter().enumerate() {
         // SAFETY: the program passes room for all elements.

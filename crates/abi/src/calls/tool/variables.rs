@@ -8,7 +8,7 @@ use crate::handle::Table;
 use crate::prelude::*;
 use ferry_mpi::tool::{
     Class, Control, Performance, PerformanceHandle, Scope as ControlScope, Session as Measuring,
-    Trouble, Type, Value,
+    ToolError, Type, Value,
 };
 use std::sync::Weak;
 
@@ -60,7 +60,7 @@ unsafe fn store(value: Value, to: *mut c_void) {
 
 fn present<T>(buffer: *const T) -> Result<()> {
     if buffer.is_null() {
-        Err(failed(Trouble::Invalid))
+        Err(failed(ToolError::Invalid))
     } else {
         Ok(())
     }
@@ -124,7 +124,7 @@ fn control(handle: Handle) -> Result<&'static BoundControl> {
     initialised()?;
     CONTROLS
         .get(handle)
-        .ok_or_else(|| failed(Trouble::InvalidHandle))
+        .ok_or_else(|| failed(ToolError::InvalidHandle))
 }
 
 pub fn t_cvar_handle_free(handle: &mut Handle) -> Result<()> {
@@ -176,7 +176,7 @@ pub fn t_pvar_get_index(name: &CStr, var_class: i32, pvar_index: Out<i32>) -> Re
     let name = text(name)?;
     let class = CLASSES.iter().find(|c| c.1 == var_class);
     // A class without variables has none of that name either.
-    let (class, _) = class.ok_or_else(|| failed(Trouble::InvalidName))?;
+    let (class, _) = class.ok_or_else(|| failed(ToolError::InvalidName))?;
     pvar_index.set(Performance::index(*class, name).map_err(failed)? as i32);
     Ok(())
 }
@@ -220,7 +220,7 @@ fn session_at(handle: Handle) -> Result<&'static Arc<Measuring>> {
     initialised()?;
     SESSIONS
         .get(handle)
-        .ok_or_else(|| failed(Trouble::InvalidSession))
+        .ok_or_else(|| failed(ToolError::InvalidSession))
 }
 
 /// Its handles are of no use any more.
@@ -254,7 +254,7 @@ fn measured(session: Handle, handle: Handle) -> Result<Arc<PerformanceHandle>> {
         .get(handle)
         .and_then(Weak::upgrade)
         .filter(|h| session.has(h))
-        .ok_or_else(|| failed(Trouble::InvalidHandle))
+        .ok_or_else(|| failed(ToolError::InvalidHandle))
 }
 
 pub fn t_pvar_handle_free(session: Handle, handle: &mut Handle) -> Result<()> {

@@ -251,7 +251,7 @@ fn own_work() {
     .unwrap();
     device::start_progress_thread().unwrap();
     settle(cores[0]);
-    let comm = Comm::itself(0);
+    let comm = Comm::comm_self(0);
     // Until the thread has told where it is.
     let end = Instant::now() + Duration::from_secs(60);
     while !device::device().offloads_work(MIB) {

@@ -12,7 +12,7 @@ fn names_are_told_apart() {
     assert_eq!(names.len(), Performance::all().len());
     assert_eq!(
         Performance::index(Class::Level, "sleeps"),
-        Err(Trouble::InvalidName)
+        Err(ToolError::InvalidName)
     );
     let at = Performance::index(Class::Counter, "sleeps").unwrap();
     assert_eq!(Performance::all()[at].name, "sleeps");
@@ -41,12 +41,12 @@ fn handles_count_from_their_own_start() {
 fn levels_cannot_be_written_and_always_run() {
     let session = Session::default();
     let level = session.handle(named("unexpected_queue_length"), None);
-    assert_eq!(level.start(), Err(Trouble::NoStartStop));
-    assert_eq!(level.reset(), Err(Trouble::NoWrite));
-    assert_eq!(level.read_reset(), Err(Trouble::NoWrite));
+    assert_eq!(level.start(), Err(ToolError::NoStartStop));
+    assert_eq!(level.reset(), Err(ToolError::NoWrite));
+    assert_eq!(level.read_reset(), Err(ToolError::NoWrite));
     assert_eq!(level.read(), Value::Large(0));
     let most = session.handle(named("unexpected_queue_length_max"), None);
-    assert_eq!(most.stop(), Err(Trouble::NoStartStop));
+    assert_eq!(most.stop(), Err(ToolError::NoStartStop));
     most.write(Value::Large(9)).unwrap();
     assert_eq!(most.read_reset(), Ok(Value::Large(9)));
     assert_eq!(most.read(), Value::Large(0));
