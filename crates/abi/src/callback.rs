@@ -1,4 +1,4 @@
-//! C functions that programs pass.
+//! C functions that programs pass as arguments.
 
 use crate::handle::Handle;
 use crate::status::Status;
@@ -18,19 +18,19 @@ pub type CancelFunction = unsafe extern "C" fn(*mut c_void, i32) -> i32;
 /// How an attribute is copied when its object is duplicated.
 #[derive(Clone, Copy, Debug)]
 pub enum CopyFunction {
-    /// Not at all (MPI_X_NULL_COPY_FN).
+    /// It is not copied (MPI_X_NULL_COPY_FN).
     Null,
-    /// The value is the same (MPI_X_DUP_FN).
+    /// Its value is copied (MPI_X_DUP_FN).
     Dup,
-    /// By the program: object, key, extra state, value, where the new value goes, flag.
+    /// The program's function: object, key, extra state, value, place of the new value, flag.
     User(unsafe extern "C" fn(Handle, i32, *mut c_void, *mut c_void, *mut c_void, *mut i32) -> i32),
 }
 
-/// What is called when an attribute is deleted: object, key, value, extra state. `None`: nothing.
+/// Delete callback: object, key, value, extra state. `None` for no function.
 pub type DeleteFunction =
     Option<unsafe extern "C" fn(Handle, i32, *mut c_void, *mut c_void) -> i32>;
 
-/// A reduction operation: input, input and output, elements, their type.
+/// User-defined reduction: input, input and output, count, datatype.
 #[derive(Clone, Copy, Debug)]
 pub enum UserFunction {
     /// Counts are int.
@@ -39,10 +39,10 @@ pub enum UserFunction {
     Count(unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut Handle)),
 }
 
-/// The constants 0 and 1 are no functions, whatever their C type says.
+/// The predefined function constants are 0 and 1.
 const DUP: usize = 1;
 
-fn present(f: *const c_void, name: &str) -> Result<()> {
+fn check_function(f: *const c_void, name: &str) -> Result<()> {
     if f as usize > DUP {
         Ok(())
     } else {
@@ -53,7 +53,7 @@ fn present(f: *const c_void, name: &str) -> Result<()> {
 /// # Safety
 /// `f` is null, or a function of this type.
 pub unsafe fn error_function(f: *const c_void, name: &str) -> Result<ErrorFunction> {
-    present(f, name)?;
+    check_function(f, name)?;
     // SAFETY: the caller's promise; not null.
     Ok(unsafe { transmute::<*const c_void, ErrorFunction>(f) })
 }
@@ -91,7 +91,7 @@ pub unsafe fn delete_function(f: *const c_void) -> DeleteFunction {
 /// # Safety
 /// `f` is null, or a function of the type that `large` says.
 pub unsafe fn user_function(f: *const c_void, large: bool, name: &str) -> Result<UserFunction> {
-    present(f, name)?;
+    check_function(f, name)?;
     // SAFETY: the caller's promise; not null.
     Ok(unsafe {
         if large {
@@ -111,7 +111,7 @@ pub unsafe fn user_function(f: *const c_void, large: bool, name: &str) -> Result
 /// # Safety
 /// `f` is null, or a function of this type.
 pub unsafe fn query_function(f: *const c_void, name: &str) -> Result<QueryFunction> {
-    present(f, name)?;
+    check_function(f, name)?;
     // SAFETY: the caller's promise; not null.
     Ok(unsafe { transmute::<*const c_void, QueryFunction>(f) })
 }
@@ -119,7 +119,7 @@ pub unsafe fn query_function(f: *const c_void, name: &str) -> Result<QueryFuncti
 /// # Safety
 /// `f` is null, or a function of this type.
 pub unsafe fn free_function(f: *const c_void, name: &str) -> Result<FreeFunction> {
-    present(f, name)?;
+    check_function(f, name)?;
     // SAFETY: the caller's promise; not null.
     Ok(unsafe { transmute::<*const c_void, FreeFunction>(f) })
 }
@@ -127,7 +127,7 @@ pub unsafe fn free_function(f: *const c_void, name: &str) -> Result<FreeFunction
 /// # Safety
 /// `f` is null, or a function of this type.
 pub unsafe fn cancel_function(f: *const c_void, name: &str) -> Result<CancelFunction> {
-    present(f, name)?;
+    check_function(f, name)?;
     // SAFETY: the caller's promise; not null.
     Ok(unsafe { transmute::<*const c_void, CancelFunction>(f) })
 }

@@ -1,9 +1,8 @@
 //! Error classes, codes and strings (MPI 5.0 §9.4, §9.5).
 //!
-//! A code that a call returns is its class plus 64 times a number that stands for the full text of
-//! the error, so that MPI_Error_string tells which argument was wrong. The texts of the last errors
-//! are kept; an older code has the text of its class. Classes, codes and strings that a program
-//! adds lie above MPI_ERR_LASTCODE.
+//! A returned code is its class plus 64 times the number of the error's text. So MPI_Error_string
+//! can say which argument was wrong. The texts of the latest errors are kept. An older code has the
+//! text of its class. Classes, codes and strings that a program adds are above MPI_ERR_LASTCODE.
 
 use crate::constants::*;
 use ferry_mpi::{Error, Kind, Result, err};
@@ -11,9 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Every class is below this number. A code modulo it is the code's class.
 const CLASS_STRIDE: i32 = 64;
-/// How many texts of errors are kept: as many as give codes below MPI_ERR_LASTCODE.
-const KEPT_TEXTS: usize = 254;
-/// The number of a text whose codes would be those of the tool interface. It is left out.
+/// Number of error texts kept. With more, codes would exceed MPI_ERR_LASTCODE.
+const MAX_TEXTS: usize = 254;
+/// The text number whose codes would collide with those of the tool interface. It is skipped.
 const TOOL_CODES_TEXT: i32 = MPI_T_ERR_CANNOT_INIT / CLASS_STRIDE;
 
 /// The class of a kind of error.
@@ -185,18 +184,18 @@ pub fn class_name(class: i32) -> &'static str {
         .map_or("an error class of the program", |c| c.0)
 }
 
-/// A class or code that the program added.
+/// A class or code added by the program.
 #[derive(Clone, Debug)]
 struct Added {
     number: i32,
-    /// Its class: itself for a class.
+    /// Its class. A class has its own number here.
     class: i32,
     text: Option<String>,
 }
 
 #[derive(Default)]
 struct Codes {
-    /// The texts of the last errors, with their classes.
+    /// The texts of the latest errors, with their classes.
     texts: Vec<(i32, String)>,
     next_text: usize,
     added: Vec<Added>,
@@ -212,16 +211,16 @@ fn codes() -> MutexGuard<'static, Codes> {
     CODES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Is it the number of an error with a text of its own?
+/// The slot of a code's text. `None` if the code has no text of its own.
 fn text_number(code: i32) -> Option<usize> {
     let number = code / CLASS_STRIDE;
-    ((1..=KEPT_TEXTS as i32 + 1).contains(&number) && number != TOOL_CODES_TEXT)
-        .then(|| place_of(number))
+    ((1..=MAX_TEXTS as i32 + 1).contains(&number) && number != TOOL_CODES_TEXT)
+        .then(|| slot_of(number))
 }
 
-/// Numbers of texts leave out that of the tool interface.
-fn number_of(place: usize) -> i32 {
-    let number = place as i32 + 1;
+/// The text number of a slot. Skips that of the tool interface.
+fn number_of(slot: usize) -> i32 {
+    let number = slot as i32 + 1;
     if number >= TOOL_CODES_TEXT {
         number + 1
     } else {
@@ -229,7 +228,7 @@ fn number_of(place: usize) -> i32 {
     }
 }
 
-fn place_of(number: i32) -> usize {
+fn slot_of(number: i32) -> usize {
     (if number > TOOL_CODES_TEXT {
         number - 2
     } else {
@@ -237,30 +236,30 @@ fn place_of(number: i32) -> usize {
     }) as usize
 }
 
-/// The code to return for an error; `text` is what MPI_Error_string is to say.
+/// The code to return for an error. `text` is its MPI_Error_string.
 pub fn code(kind: Kind, text: String) -> i32 {
     let class = match kind {
         Kind::Code(code) => return code,
-        // Programs compare these two with the code itself.
+        // Programs compare these two with the code.
         Kind::InStatus | Kind::Pending => return class_of_kind(kind),
         _ => class_of_kind(kind),
     };
     let mut codes = codes();
     let known = codes.texts.iter().position(|t| t.0 == class && t.1 == text);
-    let place = known.unwrap_or_else(|| {
-        let place = codes.next_text;
-        codes.next_text = (place + 1) % KEPT_TEXTS;
-        if place < codes.texts.len() {
-            codes.texts[place] = (class, text);
+    let slot = known.unwrap_or_else(|| {
+        let slot = codes.next_text;
+        codes.next_text = (slot + 1) % MAX_TEXTS;
+        if slot < codes.texts.len() {
+            codes.texts[slot] = (class, text);
         } else {
             codes.texts.push((class, text));
         }
-        place
+        slot
     });
-    class + CLASS_STRIDE * number_of(place)
+    class + CLASS_STRIDE * number_of(slot)
 }
 
-/// The class of a code; `None` if it is no code.
+/// The class of a code. `None` if there is no such code.
 pub fn class_of(code: i32) -> Option<i32> {
     if (0..CLASSES.len() as i32).contains(&code)
         || (MPI_T_ERR_CANNOT_INIT..=MPI_T_ERR_PVAR_NO_ATOMIC).contains(&code)
@@ -279,7 +278,7 @@ pub fn class_of(code: i32) -> Option<i32> {
         .map(|a| a.class)
 }
 
-/// The text of a code; `None` if it is no code.
+/// The text of a code. `None` if there is no such code.
 pub fn text_of(code: i32) -> Option<String> {
     let class = class_of(code)?;
     if code > MPI_ERR_LASTCODE {
@@ -300,8 +299,8 @@ pub fn text_of(code: i32) -> Option<String> {
         return Some(format!("{}: {}", own.0, own.1));
     }
     let (name, meaning) = CLASSES[class as usize];
-    if let Some(place) = text_number(code)
-        && let Some((of, text)) = codes().texts.get(place)
+    if let Some(slot) = text_number(code)
+        && let Some((of, text)) = codes().texts.get(slot)
         && *of == class
     {
         return Some(format!("{name}: {text}"));
@@ -330,8 +329,7 @@ pub fn add_code(class: i32) -> Result<i32> {
     add(Some(known_class(class)?))
 }
 
-/// Numbers are not used twice, even if they have been removed in between: an old one must not get
-/// another meaning.
+/// Numbers are not reused after removal, because a stale one must not get another meaning.
 fn add(class: Option<i32>) -> Result<i32> {
     static NEXT: std::sync::atomic::AtomicI32 =
         std::sync::atomic::AtomicI32::new(MPI_ERR_LASTCODE + 1);
@@ -373,7 +371,7 @@ fn not_added(number: i32, name: &str) -> Error {
     )
 }
 
-/// Removes a class or code, whose text must have been removed before (MPI 5.0 §9.5).
+/// Removes a class or code. Its text must have been removed before (MPI 5.0 §9.5).
 fn remove(added: &mut Vec<Added>, at: usize) -> Result<()> {
     if added[at].text.is_some() {
         let number = added[at].number;
@@ -459,13 +457,13 @@ mod tests {
 
     #[test]
     fn numbers_of_texts_miss_the_tool_codes_and_stay_below_the_last_code() {
-        for place in 0..KEPT_TEXTS {
-            let number = number_of(place);
-            assert_eq!(place_of(number), place);
+        for slot in 0..MAX_TEXTS {
+            let number = number_of(slot);
+            assert_eq!(slot_of(number), slot);
             for class in 1..CLASS_STRIDE {
                 let code = class + CLASS_STRIDE * number;
                 assert!(code <= MPI_ERR_LASTCODE && !(1001..=1018).contains(&code));
-                assert_eq!(text_number(code), Some(place));
+                assert_eq!(text_number(code), Some(slot));
             }
         }
     }
@@ -473,7 +471,7 @@ mod tests {
     #[test]
     fn old_texts_make_room() {
         let first = code(Kind::Io, "the first".into());
-        for n in 0..KEPT_TEXTS * 2 {
+        for n in 0..MAX_TEXTS * 2 {
             code(Kind::Quota, format!("text {n}"));
         }
         assert_eq!(class_of(first), Some(MPI_ERR_IO));

@@ -1,29 +1,30 @@
-//! The exported symbols, and what each of them does first.
+//! The exported symbols, and the checks at the entry of each call.
 
 use ferry_mpi::device::CURRENT_CALL;
 use ferry_mpi::overlap;
 use ferry_mpi::{Error, Result, err};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Where this process stands in the world model.
+/// State of the world model in this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum WorldState {
     /// MPI_Init has not returned.
     NotInitialized = 0,
-    /// Between the two.
+    /// Between MPI_Init and MPI_Finalize.
     Running = 1,
     /// MPI_Finalize has been called.
     Finalized = 2,
 }
 
 static WORLD_STATE: AtomicU32 = AtomicU32::new(WorldState::NotInitialized as u32);
-/// The world model and the sessions that are there: while there is one, calls may be made.
+/// Number of active models: the world model and each open session. Calls are valid while it is not
+/// 0.
 static MODELS: AtomicU32 = AtomicU32::new(0);
-/// There has been a session.
+/// Set once a session has been opened.
 static SESSIONS_SEEN: AtomicBool = AtomicBool::new(false);
 
-/// Where this process stands in the world model.
+/// State of the world model in this process.
 pub fn world_state() -> WorldState {
     match WORLD_STATE.load(Ordering::Acquire) {
         0 => WorldState::NotInitialized,
@@ -32,36 +33,36 @@ pub fn world_state() -> WorldState {
     }
 }
 
-/// MPI_Init is about to return.
+/// Called when MPI_Init is about to return.
 pub fn world_begins() {
     MODELS.fetch_add(1, Ordering::AcqRel);
     WORLD_STATE.store(WorldState::Running as u32, Ordering::Release);
 }
 
-/// MPI_Finalize is about to return.
+/// Called when MPI_Finalize is about to return.
 pub fn world_ends() {
     WORLD_STATE.store(WorldState::Finalized as u32, Ordering::Release);
     MODELS.fetch_sub(1, Ordering::AcqRel);
 }
 
-/// MPI_Session_init is about to return.
+/// Called when MPI_Session_init is about to return.
 pub fn session_begins() {
     SESSIONS_SEEN.store(true, Ordering::Relaxed);
     MODELS.fetch_add(1, Ordering::AcqRel);
 }
 
-/// MPI_Session_finalize is about to return.
+/// Called when MPI_Session_finalize is about to return.
 pub fn session_ends() {
     MODELS.fetch_sub(1, Ordering::AcqRel);
 }
 
-/// Notes the call for the launcher's table of who waits for whom.
+/// Records the call for the launcher's report of what each rank waits for.
 #[inline]
 pub fn record_call(call: u32) {
     CURRENT_CALL.store(call, Ordering::Relaxed);
 }
 
-/// Notes the call, and checks that MPI is there.
+/// Records the call and checks that MPI is initialised.
 #[inline]
 pub fn enter(call: u32) -> Result<()> {
     record_call(call);
@@ -75,8 +76,8 @@ pub fn enter(call: u32) -> Result<()> {
     }
 }
 
-/// Calls that neither wait nor touch a buffer of the program's while they hold anything:
-/// collectives in the background may go on behind them.
+/// Calls that neither block nor access a user buffer. Overlapped collectives may continue during
+/// them.
 const LOCAL_CALLS: [&str; 12] = [
     "MPI_Comm_rank",
     "MPI_Comm_size",
@@ -92,7 +93,7 @@ const LOCAL_CALLS: [&str; 12] = [
     "MPI_Is_thread_main",
 ];
 
-/// Waits for the collectives that go on in the background; raises what went wrong in them.
+/// Completes the collectives that run in the background. Returns their first error.
 #[cold]
 fn complete_overlapped(call: u32) -> Result<()> {
     if LOCAL_CALLS.contains(&name_of(call)) {

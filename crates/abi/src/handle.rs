@@ -1,8 +1,8 @@
 //! Handles: 64-bit values that stand for objects.
 //!
-//! A handle is an index with a kind and a generation, never an address, so that a null, foreign,
-//! freed or made-up handle is recognised instead of followed. Predefined handles are small numbers
-//! (below 4096) that the ABI fixes.
+//! A handle is an index with a kind and a generation, never an address. So a null, foreign, freed
+//! or random handle is recognised and not dereferenced. Predefined handles are small numbers (below
+//! 4096) that the ABI fixes.
 
 mod table;
 
@@ -14,29 +14,30 @@ use ferry_mpi::{Comm, Datatype, Errhandler, Group, Info, Kind, Op, Request, Sess
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A handle as C sees it: a pointer's worth of bits.
+/// A handle as C passes it: the bits of a pointer.
 pub type Handle = u64;
 
 /// Handles below this are predefined (MPI 5.0 chapter 21).
 const PREDEFINED: Handle = 4096;
 
-/// An object that programs know by a handle.
+/// A type of objects that have handles.
 pub trait Object: Sized + Send + Sync + 'static {
-    /// Tells its handles from those of other kinds; 1 to 127.
+    /// The kind in its handles, 1 to 127. Distinguishes them from handles of other types.
     const KIND: u32;
     /// The null handle.
     const NULL: Handle;
-    /// What C calls its handles.
+    /// The C type of its handles.
     const TYPE: &'static str;
-    /// The error class for handles that stand for no such object.
+    /// The error class for handles of no such object.
     const ERROR: Kind;
-    /// Where its objects are.
+    /// The table of its objects.
     fn table() -> &'static Table<Arc<Self>>;
     /// The object behind a predefined handle.
     fn predefined(handle: u32) -> Option<&'static Arc<Self>>;
-    /// Stores the handle in its object. Callbacks of the program get it from there.
+    /// Stores the handle in its object, where callbacks find it.
     fn set_handle(&self, handle: Handle);
-    /// Whether this thread alone uses the table now. True only for objects that exist while the
+    /// Does this thread have exclusive use of the table? True only for objects that exist while the
+    /// device does, in a program with one thread.
     /// device does, in a program with one thread.
     #[inline]
     fn is_exclusive() -> bool {
@@ -46,9 +47,9 @@ pub trait Object: Sized + Send + Sync + 'static {
 
 /// The object behind `handle`, if it is valid and of that kind.
 ///
-/// The reference lives until the handle is freed: a program must not free a handle while a call of
-/// another of its threads uses it (MPI 5.0 §11.6.2). Whoever needs the object longer clones the
-/// `Arc`.
+/// The reference is valid until the handle is freed. A program must not free a handle while another
+/// of its threads uses it in a call (MPI 5.0 §11.6.2). A caller that needs the object longer clones
+/// the `Arc`.
 #[inline]
 pub fn get<T: Object>(handle: Handle) -> Option<&'static Arc<T>> {
     if handle < PREDEFINED {
@@ -63,18 +64,18 @@ pub fn get<T: Object>(handle: Handle) -> Option<&'static Arc<T>> {
 pub fn insert<T: Object>(object: Arc<T>) -> Handle {
     let reference: *const T = &*object;
     let handle = T::table().insert_if(T::is_exclusive(), T::KIND, object);
-    // SAFETY: the table keeps the object alive: nobody else knows the handle yet.
+    // SAFETY: the table keeps the object alive, and no other code has the handle yet.
     unsafe { &*reference }.set_handle(handle);
     handle
 }
 
-/// Makes a handle before there is an object; `stand_in` answers to it until [`fill`].
+/// Reserves a handle before its object exists. Until [`fill`], it refers to `stand_in`.
 pub fn reserve<T: Object>(stand_in: Arc<T>) -> Handle {
     T::table().insert(T::KIND, stand_in)
 }
 
-/// Puts the object behind a reserved handle, which the program must not have used so far. It may
-/// have freed it: then nothing happens.
+/// Sets the object of a reserved handle that the program has not used yet. Does nothing if the
+/// program has freed it.
 pub fn fill<T: Object>(handle: Handle, object: Arc<T>) {
     object.set_handle(handle);
     T::table().replace(handle, object);
@@ -88,7 +89,7 @@ pub fn all<T: Object>() -> Vec<Arc<T>> {
     objects.cloned().collect()
 }
 
-/// Frees a handle and returns its object; `None` for handles that are predefined or invalid.
+/// Frees a handle and returns its object. `None` for predefined or invalid handles.
 #[inline]
 pub fn remove<T: Object>(handle: Handle) -> Option<Arc<T>> {
     if handle < PREDEFINED {
@@ -103,8 +104,8 @@ pub fn is_predefined(handle: Handle) -> bool {
     handle < PREDEFINED
 }
 
-/// The int that stands for a handle in Fortran: small numbers for predefined ones, the index above
-/// them for others. Handles of no object give that of the null handle.
+/// The Fortran integer of a handle: its number for predefined handles, its index above these for
+/// others. An invalid handle gets that of the null handle.
 pub fn to_int<T: Object>(handle: Handle) -> i32 {
     if handle < PREDEFINED {
         handle as i32
@@ -115,7 +116,7 @@ pub fn to_int<T: Object>(handle: Handle) -> i32 {
     }
 }
 
-/// The handle that an int stands for; the null handle if it stands for none.
+/// The handle of a Fortran integer. The null handle if there is none.
 pub fn from_int<T: Object>(number: i32) -> Handle {
     match u64::try_from(number) {
         Ok(small) if small < PREDEFINED => small,

@@ -22,8 +22,8 @@
 use ferry_mpi::overlap;
 use ferry_pageguard::Arena;
 
-/// Where a thread of the program may wait at a guarded page in the middle of malloc, the library
-/// must not need malloc's locks.
+/// Some threads wait at a guarded page while they are inside malloc. The library must not need
+/// malloc's locks then.
 #[global_allocator]
 static MEMORY: Arena = Arena::new(overlap::separates_memory);
 

@@ -1,8 +1,8 @@
-//! What every chapter's glue needs.
+//! Imports for the glue of every chapter.
 
 #![allow(unused_imports)]
 
-pub(crate) use crate::args::{self, Held, Ints, Part, Root, Types, Weights};
+pub(crate) use crate::args::{self, InOutHandle, Ints, Part, Root, Types, Weights};
 pub(crate) use crate::callback::{
     self, CancelFunction, CopyFunction, DeleteFunction, ErrorFunction, FreeFunction, QueryFunction,
     UserFunction,

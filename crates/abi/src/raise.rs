@@ -1,4 +1,4 @@
-//! Errors on their way to an error handler (MPI 5.0 §9.3).
+//! Raising of errors: from an error to its code and its error handler (MPI 5.0 §9.3).
 
 use crate::constants::{MPI_COMM_SELF, MPI_FILE_NULL};
 use crate::handle::{self, Handle};
@@ -8,7 +8,7 @@ use ferry_mpi::tool;
 use ferry_mpi::{Comm, Errhandler, ErrhandlerSlot, Error, Kind, Session, err, process};
 use std::sync::{Arc, OnceLock};
 
-/// The object of a call, by its handle: its error handler hears of the call's errors.
+/// The object of a call whose error handler gets the call's errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// A communicator.
@@ -19,22 +19,22 @@ pub enum Scope {
     File(Handle),
     /// A session.
     Session(Handle),
-    /// An object that could not be made: the handler that it was to have, and its null handle.
+    /// An object that could not be created: the handler that it was to have, and its null handle.
     Unmade(Handle, Handle),
-    /// A file that is not open: the handler that MPI_FILE_NULL has.
+    /// A file that is not open: the handler of MPI_FILE_NULL.
     NoFile,
-    /// None: the handler of MPI_COMM_SELF.
+    /// No object: the handler of MPI_COMM_SELF.
     Process,
 }
 
 /// The handler for errors without an open file (MPI 5.0 §14.7).
-pub fn file_default() -> &'static ErrhandlerSlot {
+pub fn no_file_errhandler() -> &'static ErrhandlerSlot {
     static SLOT: OnceLock<ErrhandlerSlot> = OnceLock::new();
     SLOT.get_or_init(|| ErrhandlerSlot::new(Errhandler::returning()))
 }
 
-/// Raises `error` of call number `call`; returns the code that the call returns, if its handler
-/// lets it.
+/// Raises `error` in call number `call`. Returns the code for the call to return, if the handler
+/// returns.
 #[cold]
 pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
     let name = entry::name_of(call);
@@ -44,7 +44,7 @@ pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
     });
     let (object, handler) = match (&comm, scope) {
         (Some(comm), _) => (comm.identity.bits(), comm.errhandler.current()),
-        (None, Scope::File(_) | Scope::NoFile) => (MPI_FILE_NULL, file_default().current()),
+        (None, Scope::File(_) | Scope::NoFile) => (MPI_FILE_NULL, no_file_errhandler().current()),
         (None, Scope::Session(session)) => match handle::get::<Session>(session) {
             Some(valid) => (session, valid.errhandler.current()),
             None => (MPI_COMM_SELF, handler_of_process()),
@@ -55,7 +55,7 @@ pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
         },
         _ => (MPI_COMM_SELF, handler_of_process()),
     };
-    let place = comm.as_deref().map(place_of).unwrap_or_default();
+    let place = comm.as_deref().map(comm_text).unwrap_or_default();
     let code = codes::code(error.kind(), format!("{name}{place}: {}", error.text()));
     if tool::has_listeners() {
         tool::emit(
@@ -67,8 +67,8 @@ pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
     code
 }
 
-/// The handler of errors that belong to no object: that of MPI_COMM_SELF (MPI 5.0 §9.3). While the
-/// program has set none there, that of MPI_COMM_WORLD, where MPI 3 programs expect such errors.
+/// The handler of errors that belong to no object: that of MPI_COMM_SELF (MPI 5.0 §9.3). If the
+/// program has not set it, the handler of MPI_COMM_WORLD, where MPI 3 programs expect such errors.
 /// Without the world model such errors are fatal.
 fn handler_of_process() -> Arc<Errhandler> {
     match process::started() {
@@ -84,23 +84,27 @@ fn handler_of_process() -> Arc<Errhandler> {
     }
 }
 
-/// Lets a handler do its work on an error that has happened at `place` (a call and its object).
+/// Calls a handler for an error at `place` (a call and its object).
 pub fn invoke(handler: &Errhandler, object: Handle, code: i32, place: &str, error: &Error) {
     match handler.action() {
         Action::Return => {}
         Action::User(f) => f(object, code),
-        Action::Fatal | Action::Abort => end(place, code, error),
+        Action::Fatal | Action::Abort => abort_job(place, code, error),
     }
 }
 
-/// Ends the job with the one message that it leaves.
-fn end(place: &str, code: i32, error: &Error) -> ! {
+/// Ends the job with one message about the error.
+fn abort_job(place: &str, code: i32, error: &Error) -> ! {
     let class = codes::class_of_kind(error.kind());
     let text = match error.kind() {
-        Kind::Code(code) => format!("{}: {place}: error code {code}: {}", who(), error.text()),
+        Kind::Code(code) => format!(
+            "{}: {place}: error code {code}: {}",
+            rank_text(),
+            error.text()
+        ),
         _ => format!(
             "{}: {place}: {}: {}",
-            who(),
+            rank_text(),
             codes::class_name(class),
             error.text()
         ),
@@ -116,16 +120,16 @@ fn end(place: &str, code: i32, error: &Error) -> ! {
     }
 }
 
-/// Who speaks: "ferry: rank 2 of 4".
-pub fn who() -> String {
+/// This rank in messages, as "ferry: rank 2 of 4".
+pub fn rank_text() -> String {
     match process::started() {
         Some(p) => format!("ferry: rank {} of {}", p.me, p.size),
         None => "ferry".into(),
     }
 }
 
-/// " on MPI_COMM_WORLD", or whatever the communicator is called.
-pub fn place_of(comm: &Comm) -> String {
+/// The communicator in messages, as " on MPI_COMM_WORLD".
+pub fn comm_text(comm: &Comm) -> String {
     let name = String::from_utf8_lossy(&comm.name()).into_owned();
     if name.is_empty() {
         let kind = if comm.is_inter() {
@@ -139,13 +143,13 @@ pub fn place_of(comm: &Comm) -> String {
     }
 }
 
-/// The code of an error that is reported in a status.
+/// The code of an error in a status.
 #[cold]
 pub fn code_of(error: &Error) -> i32 {
     codes::code(error.kind(), error.text().to_string())
 }
 
-/// The code of an error of the tool interface, which knows no handlers (MPI 5.0 §15.3).
+/// The code of an error of the tool interface, which has no error handlers (MPI 5.0 §15.3).
 #[cold]
 pub fn tool_code(error: Error) -> i32 {
     match error.kind() {
@@ -154,7 +158,7 @@ pub fn tool_code(error: Error) -> i32 {
     }
 }
 
-/// The error of a function that is not there yet.
+/// The error of a function that is not implemented.
 #[cold]
 pub fn unsupported(name: &str) -> Error {
     let instead = if name.starts_with("MPI_Comm_spawn") {

@@ -1,9 +1,9 @@
-//! Places in the program's memory where results go.
+//! Output arguments: places in the program's memory where results go.
 
-// Some of these serve chapters that are not implemented yet.
+// Some of these are for chapters that are not implemented yet.
 #![allow(dead_code)]
 
-use crate::args::{no_place, nowhere, null};
+use crate::args::{invalid_address, is_invalid_address, null};
 use crate::constants::{MPI_SUCCESS, MPI_UNDEFINED};
 use crate::handle::{self, Handle, Object};
 use crate::status::Status;
@@ -13,26 +13,26 @@ use std::ffi::{c_char, c_void};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// Where a result of type `T` goes.
+/// An output argument of type `T`.
 #[derive(Debug)]
 pub struct Out<T>(*mut T);
 
 impl<T> Out<T> {
-    /// Nowhere.
+    /// No place: the result is dropped.
     pub const NONE: Out<T> = Out(std::ptr::null_mut());
 
     /// # Safety
     /// `at` is null or valid.
     #[inline]
     pub unsafe fn new(at: *mut T, name: &str) -> Result<Out<T>> {
-        if nowhere(at) {
-            Err(no_place(at, name))
+        if is_invalid_address(at) {
+            Err(invalid_address(at, name))
         } else {
             Ok(Out(at))
         }
     }
 
-    /// A place that may be null: then the result is dropped.
+    /// An optional output argument. If it is null, the result is dropped.
     ///
     /// # Safety
     /// `at` is null or valid.
@@ -50,18 +50,18 @@ impl<T> Out<T> {
         }
     }
 
-    /// The program does not want it.
+    /// Is it null?
     pub fn is_none(&self) -> bool {
         self.0.is_null()
     }
 }
 
-/// Where a flag goes.
+/// An output flag.
 #[derive(Debug)]
 pub struct OutFlag(Out<i32>);
 
 impl OutFlag {
-    /// Nowhere.
+    /// No place: the flag is dropped.
     pub const NONE: OutFlag = OutFlag(Out::NONE);
 
     /// # Safety
@@ -79,7 +79,7 @@ impl OutFlag {
     }
 }
 
-/// A place for a count, of int or MPI_Count.
+/// A pointer to a count, of int or MPI_Count.
 pub trait CountPlace {
     /// The place.
     fn place(self) -> Place;
@@ -95,7 +95,7 @@ impl CountPlace for *mut i64 {
     }
 }
 
-/// Where a count is.
+/// The address of a count.
 #[derive(Clone, Copy, Debug)]
 pub enum Place {
     /// An int.
@@ -113,12 +113,12 @@ impl Place {
     }
 }
 
-/// Where a count goes, an int or an MPI_Count.
+/// An output count, of int or MPI_Count.
 #[derive(Debug)]
 pub struct OutCount(Place);
 
 impl OutCount {
-    /// Nowhere.
+    /// No place: the count is dropped.
     pub const NONE: OutCount = OutCount(Place::Wide(std::ptr::null_mut()));
 
     /// # Safety
@@ -126,14 +126,14 @@ impl OutCount {
     #[inline]
     pub unsafe fn new(at: impl CountPlace, name: &str) -> Result<OutCount> {
         let at = at.place();
-        if nowhere(at.address()) {
-            Err(no_place(at.address(), name))
+        if is_invalid_address(at.address()) {
+            Err(invalid_address(at.address(), name))
         } else {
             Ok(OutCount(at))
         }
     }
 
-    /// The call has no such result in this form (num_large_counts).
+    /// The result does not exist in this form of the call (num_large_counts).
     pub fn is_none(&self) -> bool {
         self.0.address().is_null()
     }
@@ -143,7 +143,7 @@ impl OutCount {
         matches!(self.0, Place::Narrow(_))
     }
 
-    /// Stores the count, or MPI_UNDEFINED where it does not fit an int.
+    /// Stores the count, or MPI_UNDEFINED if it does not fit an int.
     #[inline]
     pub fn set(&self, value: i64) {
         if self.is_none() {
@@ -174,7 +174,7 @@ impl OutCount {
     }
 }
 
-/// A count that the call reads and changes (position).
+/// An input and output count (position).
 #[derive(Debug)]
 pub struct InOutCount(OutCount);
 
@@ -199,7 +199,7 @@ impl InOutCount {
         }
     }
 
-    /// Changes it.
+    /// Stores the count.
     ///
     /// # Errors
     /// It does not fit an int.
@@ -209,7 +209,7 @@ impl InOutCount {
     }
 }
 
-/// Where a pointer goes (`void *baseptr`, `void *attribute_val`).
+/// An output pointer (`void *baseptr`, `void *attribute_val`).
 #[derive(Debug)]
 pub struct OutPointer(*mut *mut c_void);
 
@@ -218,8 +218,8 @@ impl OutPointer {
     /// `at` is null or the address of a pointer.
     #[inline]
     pub unsafe fn new(at: *mut c_void, name: &str) -> Result<OutPointer> {
-        if nowhere(at) {
-            Err(no_place(at, name))
+        if is_invalid_address(at) {
+            Err(invalid_address(at, name))
         } else {
             Ok(OutPointer(at.cast()))
         }
@@ -233,7 +233,7 @@ impl OutPointer {
     }
 }
 
-/// Where a new handle goes.
+/// An output handle.
 #[derive(Debug)]
 pub struct New<T: Object>(*mut Handle, PhantomData<T>);
 
@@ -243,14 +243,14 @@ impl<T: Object> New<T> {
     /// `at` is null or valid.
     #[inline]
     pub unsafe fn new(at: *mut Handle, name: &str) -> Result<New<T>> {
-        if nowhere(at) {
-            Err(no_place(at, name))
+        if is_invalid_address(at) {
+            Err(invalid_address(at, name))
         } else {
             Ok(New(at, PhantomData))
         }
     }
 
-    /// A place that may be null: then nothing is stored.
+    /// An optional output handle. If it is null, nothing is stored.
     ///
     /// # Safety
     /// `at` is null or valid.
@@ -270,7 +270,7 @@ impl<T: Object> New<T> {
         self.set_handle(T::NULL);
     }
 
-    /// Stores a handle that exists already (a predefined one).
+    /// Stores an existing handle (a predefined one).
     pub fn set_handle(&self, handle: Handle) {
         if !self.0.is_null() {
             // SAFETY: valid by the promise at `new`.
@@ -286,13 +286,13 @@ impl<T: Object> New<T> {
         }
     }
 
-    /// Where the handle goes, for calls that store it later (MPI_Comm_idup).
+    /// The address of the handle, for calls that store it later (MPI_Comm_idup).
     pub fn place(&self) -> *mut Handle {
         self.0
     }
 }
 
-/// An array of int for results.
+/// An output array of int.
 #[derive(Debug)]
 pub struct OutInts {
     first: *mut i32,
@@ -300,7 +300,7 @@ pub struct OutInts {
 }
 
 impl OutInts {
-    /// Nowhere.
+    /// No array.
     pub const NONE: OutInts = OutInts {
         first: std::ptr::null_mut(),
         length: 0,
@@ -323,7 +323,7 @@ impl OutInts {
         }
     }
 
-    /// An array whose length the call knows; or null.
+    /// An array whose length depends on the call, or null.
     ///
     /// # Safety
     /// `first` is null or has the elements that the call sets.
@@ -334,17 +334,17 @@ impl OutInts {
         }
     }
 
-    /// Is it null, or one of the small numbers that stand for no array (MPI_UNWEIGHTED)?
+    /// Is it null, or a constant for no array (MPI_UNWEIGHTED)?
     pub fn is_none(&self) -> bool {
         (self.first as usize) < 4096
     }
 
-    /// Elements; `usize::MAX` if it is not known.
+    /// Number of elements. `usize::MAX` if unknown.
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// Stores element `index`; beyond the end, or without an array, nothing.
+    /// Stores element `index`. Does nothing beyond the end or without an array.
     #[inline]
     pub fn set(&self, index: usize, value: i32) {
         if index < self.length && !self.is_none() {
@@ -353,7 +353,7 @@ impl OutInts {
         }
     }
 
-    /// Stores as many of the values as there is room for.
+    /// Stores the values that fit.
     pub fn set_all(&self, values: impl IntoIterator<Item = i32>) {
         for (index, value) in values.into_iter().enumerate() {
             self.set(index, value);
@@ -361,7 +361,7 @@ impl OutInts {
     }
 }
 
-/// An array for datatypes.
+/// An output array of datatypes.
 #[derive(Debug)]
 pub struct OutTypes(*mut Handle);
 
@@ -377,7 +377,7 @@ impl OutTypes {
         self.0.is_null()
     }
 
-    /// Stores a datatype: a predefined one under its own handle, another one under a new handle.
+    /// Stores a datatype: a predefined one under its own handle, others under a new handle.
     pub fn set(&self, index: usize, datatype: Arc<Datatype>) {
         let known = datatype.handle.load(std::sync::atomic::Ordering::Relaxed);
         let handle = if datatype.is_predefined() && known != 0 {
@@ -388,7 +388,7 @@ impl OutTypes {
         self.set_handle(index, handle);
     }
 
-    /// Stores a handle that exists already.
+    /// Stores an existing handle.
     pub fn set_handle(&self, index: usize, handle: Handle) {
         if !self.0.is_null() {
             // SAFETY: inside by the promise at `new`.
@@ -397,7 +397,7 @@ impl OutTypes {
     }
 }
 
-/// Where a text of limited length goes.
+/// An output string of limited length.
 #[derive(Debug)]
 pub struct OutText {
     first: *mut c_char,
@@ -405,19 +405,19 @@ pub struct OutText {
 }
 
 impl OutText {
-    /// Room for `room` bytes, the final null included.
+    /// Room for `room` bytes, including the final null.
     ///
     /// # Safety
     /// `first` is null or has `room` bytes.
     pub unsafe fn new(first: *mut c_char, room: usize, name: &str) -> Result<OutText> {
-        if nowhere(first) {
-            Err(no_place(first, name))
+        if is_invalid_address(first) {
+            Err(invalid_address(first, name))
         } else {
             Ok(OutText { first, room })
         }
     }
 
-    /// Stores the text, cut to the room, with a final null. Returns its length without the null.
+    /// Stores the text, truncated to fit, with a final null. Returns its length without the null.
     pub fn set(&self, text: impl AsRef<[u8]>) -> i32 {
         let text = text.as_ref();
         let length = text.len().min(self.room - 1);
@@ -430,7 +430,7 @@ impl OutText {
     }
 }
 
-/// Where a status goes, if the program wants it.
+/// An output status, or MPI_STATUS_IGNORE.
 #[derive(Clone, Copy, Debug)]
 pub struct OutStatus(*mut Status);
 
@@ -445,13 +445,13 @@ impl OutStatus {
         OutStatus(at)
     }
 
-    /// The program does not want it.
+    /// Is it MPI_STATUS_IGNORE?
     #[inline]
     pub fn is_ignored(&self) -> bool {
         self.0.is_null()
     }
 
-    /// The program's status, if it wants one.
+    /// The program's status, unless it is ignored.
     #[inline]
     #[allow(clippy::mut_from_ref)] // The status is the program's, and `self` only its address.
     pub fn get(&self) -> Option<&mut Status> {
@@ -459,7 +459,7 @@ impl OutStatus {
         unsafe { self.0.as_mut() }
     }
 
-    /// Stores how an operation ended; MPI_ERROR is left alone (MPI 5.0 §3.2.5).
+    /// Stores an outcome. MPI_ERROR stays unchanged (MPI 5.0 §3.2.5).
     #[inline]
     pub fn store(&self, outcome: &Outcome) {
         if let Some(status) = self.get() {
@@ -474,14 +474,14 @@ impl OutStatus {
         }
     }
 
-    /// Stores how an operation ended, with MPI_ERROR.
+    /// Stores an outcome with MPI_ERROR.
     pub fn store_with_error(&self, outcome: &Outcome) {
         if let Some(status) = self.get() {
             status.store_with_error(outcome);
         }
     }
 
-    /// Stores the empty status; MPI_ERROR is left alone.
+    /// Stores the empty status. MPI_ERROR stays unchanged.
     #[inline]
     pub fn store_empty(&self) {
         if let Some(status) = self.get() {
@@ -493,7 +493,7 @@ impl OutStatus {
     }
 }
 
-/// Where an array of statuses goes, if the program wants it.
+/// An output array of statuses, or MPI_STATUSES_IGNORE.
 #[derive(Clone, Copy, Debug)]
 pub struct OutStatuses(*mut Status);
 
@@ -505,13 +505,13 @@ impl OutStatuses {
         OutStatuses(first)
     }
 
-    /// The program does not want them.
+    /// Is it MPI_STATUSES_IGNORE?
     #[inline]
     pub fn are_ignored(&self) -> bool {
         self.0.is_null()
     }
 
-    /// Where the status of operation `index` goes.
+    /// The status of operation `index`.
     #[inline]
     pub fn at(&self, index: usize) -> OutStatus {
         if self.0.is_null() {

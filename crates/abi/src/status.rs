@@ -5,9 +5,7 @@ use ferry_mpi::pt2pt::From;
 use ferry_mpi::request::Outcome;
 
 /// A status as the ABI lays it out (MPI 5.0 chapter 21): eight ints.
-///
-/// The five that belong to the library hold a count of bytes in two halves, and whether the
-/// operation was cancelled.
+/// The five ints of the library hold a byte count in two halves, and the cancelled flag.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status {
@@ -53,8 +51,8 @@ impl Status {
         self.cancelled = i32::from(cancelled);
     }
 
-    /// Stores how an operation ended, all but its error: a call that returns one status leaves
-    /// MPI_ERROR alone (MPI 5.0 §3.2.5).
+    /// Stores an outcome without its error. A call that returns one status leaves MPI_ERROR
+    /// unchanged (MPI 5.0 §3.2.5).
     #[inline]
     pub fn store(&mut self, outcome: &Outcome) {
         self.source = source_number(outcome.source);
@@ -63,7 +61,7 @@ impl Status {
         self.set_cancelled(outcome.cancelled);
     }
 
-    /// Stores how an operation ended, with its error.
+    /// Stores an outcome with its error.
     pub fn store_with_error(&mut self, outcome: &Outcome) {
         self.store(outcome);
         self.error = outcome
@@ -74,7 +72,7 @@ impl Status {
 }
 
 impl Status {
-    /// What a program has stored in it as an outcome (generalised requests).
+    /// The outcome that a program has stored in it (generalised requests).
     pub fn outcome(&self) -> Outcome {
         let source = match self.source {
             constants::MPI_ANY_SOURCE => From::Any,

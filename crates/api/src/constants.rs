@@ -1,6 +1,6 @@
 //! Every constant of the standard ABI (MPI 5.0 chapter 21), for mpi.h and for the abi floor.
 
-/// How C sees the constants of a group.
+/// The C form of a group of constants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// Handles of this C type.
@@ -15,18 +15,18 @@ pub enum Form {
     Enumeration(&'static str),
 }
 
-/// Constants that belong together.
+/// A group of constants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Group {
-    /// What they are.
+    /// Description of the group.
     pub title: &'static str,
-    /// How C sees them.
+    /// Its C form.
     pub form: Form,
     /// Names and values.
     pub constants: &'static [(&'static str, i64)],
 }
 
-/// Second names: name, and what it stands for.
+/// Aliases: a name and the name that it stands for.
 pub const ALIASES: &[(&str, &str)] = &[
     ("MPI_LONG_LONG_INT", "MPI_LONG_LONG"),
     ("MPI_C_COMPLEX", "MPI_C_FLOAT_COMPLEX"),
@@ -691,7 +691,7 @@ pub const GROUPS: &[Group] = &[
     },
 ];
 
-/// The value of a constant, aliases included.
+/// The value of a constant or alias.
 pub fn value(name: &str) -> Option<i64> {
     let name = ALIASES.iter().find(|a| a.0 == name).map_or(name, |a| a.1);
     GROUPS
@@ -701,8 +701,8 @@ pub fn value(name: &str) -> Option<i64> {
         .map(|c| c.1)
 }
 
-/// The constants as Rust text for the abi floor: handles are u64, sizes usize, everything else i32
-/// (addresses usize).
+/// The constants as Rust text for the abi floor. Handles are u64, sizes and addresses usize, all
+/// others i32.
 pub fn rust() -> String {
     use std::fmt::Write;
     let mut out = String::new();

@@ -1,14 +1,13 @@
 //! The entry points of libmpi_abi.so.1 as Rust text, for the abi floor's build script.
 //!
-//! Each form of each function becomes one body, which the exported `MPI_` and `PMPI_` symbols jump
-//! to. No body calls an exported symbol, so whatever a tool puts in front of `MPI_X` is entered by
-//! the program's own calls only.
+//! Each form of each function becomes one body. The exported `MPI_` and `PMPI_` symbols jump to it.
+//! Bodies call no exported symbol, so a tool's `MPI_X` sees only the program's own calls.
 
 use crate::kind::{Kind, Passing};
 use crate::{Function, Parameter, Returns, Significance, functions};
 use std::fmt::Write;
 
-/// The text of all entry points. It expects `args`, `calls`, `entry`, `handle`, `raise` and the
+/// The text of all entry points. It requires `args`, `calls`, `entry`, `handle`, `raise` and the
 /// types of the glue in scope.
 pub fn rust() -> String {
     let mut out = String::from("// Made from crates/api/mpi.api by crates/abi/build.rs.\n\n");
@@ -130,7 +129,7 @@ fn body(out: &mut String, f: &Function, name: &str, number: u32, large: bool) {
 fn value(f: &Function, number: u32) -> String {
     let first = f.parameters.first().map_or("", |p| p.name.as_str());
     let object = |c: &str| match c {
-        // Other calls get these two as bare handles, but they are objects all the same.
+        // Other calls get these two as plain handles, but here the objects are needed.
         "MPI_Request" => Some("ferry_mpi::Request".to_string()),
         "MPI_Message" => Some("ferry_mpi::pt2pt::Message".to_string()),
         _ => {
@@ -163,14 +162,14 @@ fn value(f: &Function, number: u32) -> String {
     }
 }
 
-/// Whose error handler hears of an error in `f`.
+/// The object whose error handler gets the errors of `f`.
 fn scope(f: &Function) -> String {
     let opens_file = f
         .parameters
         .iter()
         .any(|p| matches!(p.kind, Kind::Object(o, Passing::New) if o.c == "MPI_File"));
     if opens_file {
-        // The communicator of MPI_File_open does not hear of its errors (MPI 5.0 §14.7).
+        // Errors of MPI_File_open are not raised on its communicator (MPI 5.0 §14.7).
         return "Scope::NoFile".into();
     }
     for p in &f.parameters {
@@ -186,12 +185,12 @@ fn scope(f: &Function) -> String {
                 Passing::Valid | Passing::Maybe | Passing::Raw => {
                     return format!("Scope::{scope}({})", p.name);
                 }
-                Passing::Held => return format!("Scope::{scope}(args::peek({}))", p.name),
+                Passing::InOut => return format!("Scope::{scope}(args::peek({}))", p.name),
                 Passing::New | Passing::NewMaybe => {}
             }
         }
     }
-    // A call that makes an object with an error handler of its own, out of none that has one.
+    // A call that creates an object with an error handler from objects without one.
     let passed = |wanted: Passing, c: &[&str]| {
         f.parameters.iter().find_map(|p| match p.kind {
             Kind::Object(o, passing) if passing == wanted && c.contains(&o.c) => Some((p, o)),
@@ -214,7 +213,7 @@ fn scope(f: &Function) -> String {
     }
 }
 
-/// The count that a datatype goes with: it stands right before.
+/// The count of a datatype: the parameter before it.
 fn count_of<'a>(f: &'a Function, datatype: &Parameter) -> &'a str {
     let before = f
         .parameters
@@ -224,8 +223,8 @@ fn count_of<'a>(f: &'a Function, datatype: &Parameter) -> &'a str {
     before.map_or("1", |p| p.name.as_str())
 }
 
-/// The one rank that a communication datatype's message goes to or comes from, if there is exactly
-/// one: a message with nobody (MPI_PROC_NULL), or of no elements, needs no datatype.
+/// The only peer rank of a communication datatype's message, if there is exactly one. A message
+/// with MPI_PROC_NULL, or without elements, needs no datatype.
 fn only_rank<'a>(f: &'a Function, datatype: &Parameter) -> Option<&'a str> {
     if !datatype.kind.is("ctype") {
         return None;
@@ -240,7 +239,7 @@ fn only_rank<'a>(f: &'a Function, datatype: &Parameter) -> Option<&'a str> {
     ranks.next().is_none().then_some(first.name.as_str())
 }
 
-/// The statements that turn the arguments into what the glue gets.
+/// The statements that convert the arguments to those of the glue.
 fn conversions(out: &mut String, f: &Function, large: bool) {
     let comm = f
         .parameters
@@ -260,7 +259,7 @@ fn conversions(out: &mut String, f: &Function, large: bool) {
             .filter(|p| !is_early(p) && !p.kind.is("root") && p.kind != Kind::Variadic),
     );
     let mut parts = false;
-    // The in-place buffer that the parameter at hand belongs to.
+    // The in-place buffer that the current parameter belongs to.
     let mut in_place: Option<&str> = None;
     for p in &ordered {
         if rooted && !parts && !is_early(p) && !p.kind.is("root") {
@@ -315,7 +314,7 @@ fn conversions(out: &mut String, f: &Function, large: bool) {
     }
 }
 
-/// Does the parameter describe a buffer (rather than the call as a whole)?
+/// Does the parameter describe a buffer, and not the whole call?
 fn belongs(p: &Parameter) -> bool {
     ["n", "num", "counts", "displs", "aints", "ctypes", "ctype"]
         .iter()
@@ -331,8 +330,8 @@ fn condition(significance: Significance) -> Option<String> {
     }
 }
 
-/// Count and type of a buffer, and whether they are its own: those between it and the next buffer;
-/// failing that, the next buffer's.
+/// Count and datatype of a buffer, and whether they are its own. Its own are between it and the
+/// next buffer. Without any, the next buffer's are used.
 fn group<'a>(
     f: &'a Function,
     buffer: &Parameter,
@@ -360,8 +359,7 @@ fn group<'a>(
     described.then_some((own, count, datatype))
 }
 
-/// How many elements a buffer has, of the program's own integers; as if it had one, where it takes
-/// several counts to tell.
+/// The number of elements of a buffer, as an expression. 1 if several counts determine it.
 fn elements(f: &Function, buffer: &Parameter) -> String {
     match group(f, buffer) {
         Some((_, Some(count), _)) => format!("i64::from({count})"),

@@ -1,4 +1,4 @@
-//! The signatures that hand-written glue must have.
+//! The signatures of hand-written glue.
 
 use crate::{Function, Returns, functions};
 
@@ -9,8 +9,7 @@ pub fn chapters() -> Vec<&'static str> {
     all
 }
 
-/// The glue signatures of a chapter, or of the one function of that name; `None` if there is
-/// neither.
+/// The glue signatures of a chapter, or of the function of that name. `None` if there is neither.
 pub fn signatures(what: &str) -> Option<String> {
     let what = what.strip_prefix("MPI_").unwrap_or(what);
     let mut out = String::new();

@@ -1,10 +1,10 @@
-//! mpi.h, made from the descriptions of functions and constants.
+//! Generates mpi.h from the descriptions of functions and constants.
 
 use crate::constants::{ALIASES, Form, GROUPS};
 use crate::functions;
 use std::fmt::Write;
 
-/// Handle types: the C name, and the word in the name of the structure that it points to.
+/// Handle types: the C name, and the part of the structure's name that differs.
 const HANDLES: [&str; 17] = [
     "Comm",
     "Group",

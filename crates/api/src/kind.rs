@@ -1,18 +1,18 @@
-//! What an argument is: its C type in both forms, how it is checked, and what the glue gets.
+//! Kinds of arguments: their C types, their checks, and the types that the glue gets.
 
 use std::fmt;
 
 /// A kind of object behind a handle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Object {
-    /// Its word in `mpi.api`.
+    /// Its name in `mpi.api`.
     pub word: &'static str,
     /// Its C type.
     pub c: &'static str,
-    /// Its Rust type in the abi floor; `None`: the glue sees the bare handle (requests and
-    /// messages, and what is not there yet).
+    /// Its Rust type in the abi floor. `None` if the glue gets the plain handle (requests, messages
+    /// and types that are not implemented).
     pub rust: Option<&'static str>,
-    /// The function of the abi floor that looks it up and checks it.
+    /// The function of the abi floor that checks it and finds its object.
     pub lookup: &'static str,
 }
 
@@ -30,7 +30,7 @@ const fn object(
     }
 }
 
-/// All kinds of objects, with the narrower words for some of them.
+/// All kinds of objects, with the names of restricted kinds.
 pub const OBJECTS: [Object; 14] = [
     object("comm", "MPI_Comm", Some("Comm"), "comm"),
     object("intracomm", "MPI_Comm", Some("Comm"), "intracomm"),
@@ -48,32 +48,32 @@ pub const OBJECTS: [Object; 14] = [
     object("session", "MPI_Session", Some("Session"), "object"),
 ];
 
-/// A kind that is no object.
+/// A kind of argument that is not an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plain {
-    /// Its words in `mpi.api`, without what stands in parentheses.
+    /// Its name in `mpi.api`, without the parenthesised part.
     pub word: &'static str,
-    /// Its C declaration; `@` stands for the name.
+    /// Its C declaration. `@` stands for the parameter's name.
     pub c: &'static str,
-    /// The same in the large-count twin.
+    /// Its C declaration in the large-count twin.
     pub c_large: &'static str,
     /// Its type in the Rust entry point.
     pub entry: &'static str,
-    /// The same in the twin.
+    /// Its type in the Rust entry point of the twin.
     pub entry_large: &'static str,
-    /// What the glue gets.
+    /// The type that the glue gets.
     pub glue: &'static str,
-    /// The conversion: `$v` the argument, `$n` its name as a literal, `$a` what stood in
-    /// parentheses, `$c` the communicator, `$w` true in the twin.
+    /// The conversion: `$v` is the argument, `$n` its name as a literal, `$a` the parenthesised
+    /// part, `$c` the communicator, `$w` true in the twin.
     pub convert: &'static str,
-    /// What the glue gets where the argument means nothing.
+    /// The value for the glue where the argument has no meaning.
     pub absent: &'static str,
 }
 
 macro_rules! plain {
     ($($word:literal $c:literal, $large:literal, $e:literal, $el:literal, $glue:literal,
         $convert:literal, $absent:literal;)*) => {
-        /// All kinds that are no objects.
+        /// All kinds that are not objects.
         pub const PLAIN: &[Plain] = &[$(Plain {
             word: $word, c: $c, c_large: $large, entry: $e, entry_large: $el, glue: $glue,
                 convert: $convert, absent: $absent,
@@ -92,7 +92,7 @@ plain! {
     "num" "int @", "MPI_Count @", "i32", "i64", "i64", "i64::from($v)", "0";
     "aint" "MPI_Aint @", "MPI_Aint @", "i64", "i64", "i64", "$v", "0";
     "aint/num" "MPI_Aint @", "MPI_Count @", "i64", "i64", "i64", "$v", "0";
-    // With whether the twin was called, which a datatype remembers.
+    // With a flag for the twin, which a datatype stores.
     "form n" "int @", "MPI_Count @", "i32", "i64", "(i64, bool)", "(args::count($v, $n)?, $w)",
         "(0, false)";
     "form aint/num" "MPI_Aint @", "MPI_Count @", "i64", "i64", "(i64, bool)", "($v, $w)",
@@ -218,7 +218,7 @@ plain! {
         "OutStatus::new($v)", "OutStatus::IGNORE";
     "statuses" "MPI_Status @[]", "MPI_Status @[]", "*mut Status", "*mut Status", "OutStatuses",
         "OutStatuses::new($v)", "";
-    // The tool interface's own handles and enumerations.
+    // Handles and enumerations of the tool interface.
     "T_enum" "MPI_T_enum @", "MPI_T_enum @", "Handle", "Handle", "Handle", "$v", "0";
     "T_cvar_handle" "MPI_T_cvar_handle @", "MPI_T_cvar_handle @", "Handle", "Handle", "Handle",
         "$v", "0";
@@ -251,7 +251,7 @@ plain! {
         "Out<i32>", "Out::maybe($v)", "Out::NONE";
 }
 
-/// A C function that the user passes: what the glue gets, and the conversion.
+/// C functions that the user passes: the type that the glue gets, and the conversion.
 pub const FUNCTIONS: &[(&str, &str, &str)] = &[
     (
         "Comm_errhandler_function",
@@ -340,7 +340,7 @@ pub const FUNCTIONS: &[(&str, &str, &str)] = &[
     ("T_event_dropped_cb_function", "*const c_void", "$v"),
 ];
 
-/// How an object's handle is passed.
+/// How a handle is passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Passing {
     /// A valid handle by value.
@@ -350,10 +350,10 @@ pub enum Passing {
     /// A handle by value that is not looked up.
     Raw,
     /// A pointer to a valid handle, which the call may change.
-    Held,
+    InOut,
     /// A pointer to where a new handle goes.
     New,
-    /// The same, but may be null.
+    /// A pointer to where a new handle goes, which may be null.
     NewMaybe,
 }
 
@@ -364,14 +364,14 @@ pub enum Kind {
     Object(Object, Passing),
     /// Something else.
     Plain(&'static Plain),
-    /// A C function: its type without `MPI_`, in both forms, and its place in [`FUNCTIONS`].
+    /// A C function: its index in [`FUNCTIONS`], and whether it has a large-count form.
     Function(usize, bool),
     /// Any further arguments (MPI_Pcontrol).
     Variadic,
 }
 
 impl Kind {
-    /// Reads a kind: `text` is without significance, `+` and parentheses.
+    /// Parses a kind. `text` has no significance mark, `+` or parentheses.
     pub fn parse(text: &str) -> Option<Kind> {
         if let Some(name) = text.strip_prefix("fn ") {
             let (plain, large) = match name.split_once('/') {
@@ -388,7 +388,7 @@ impl Kind {
         let (word, passing) = if let Some(word) = text.strip_prefix("raw ") {
             (word, Passing::Raw)
         } else if let Some(word) = text.strip_prefix('&') {
-            (word, Passing::Held)
+            (word, Passing::InOut)
         } else if let Some(word) = text.strip_prefix("new ") {
             match word.strip_suffix('?') {
                 Some(word) => (word, Passing::NewMaybe),
@@ -413,7 +413,7 @@ impl Kind {
         matches!(self, Kind::Plain(p) if matches!(p.word, "sbuf?" | "rbuf?"))
     }
 
-    /// Is this a plain kind of that name?
+    /// Is this a plain kind of the name `word`?
     pub fn is(&self, word: &str) -> bool {
         match self {
             Kind::Plain(p) => p.word == word,
@@ -432,8 +432,8 @@ impl Kind {
             Kind::Plain(p) => (if large { p.c_large } else { p.c }).replace('@', name),
             Kind::Function(at, twin) => {
                 let suffix = if *twin && large { "_c" } else { "" };
-                // The standard passes the tool interface's functions as such, which C takes for
-                // pointers to them.
+                // The standard declares the tool interface's callbacks as functions, which C
+                // converts to pointers.
                 let star = if FUNCTIONS[*at].0.starts_with("T_") {
                     ""
                 } else {
@@ -457,16 +457,16 @@ impl Kind {
         }
     }
 
-    /// What the glue gets.
+    /// The type that the glue gets.
     pub fn glue(&self) -> String {
         match self {
             Kind::Object(o, passing) => match (o.rust, passing) {
                 (_, Passing::Raw) | (None, Passing::Valid | Passing::Maybe) => "Handle".into(),
-                (None, Passing::Held) => "&mut Handle".into(),
+                (None, Passing::InOut) => "&mut Handle".into(),
                 (None, Passing::New | Passing::NewMaybe) => "Out<Handle>".into(),
                 (Some(rust), Passing::Valid) => format!("&'static Arc<{rust}>"),
                 (Some(rust), Passing::Maybe) => format!("Option<&'static Arc<{rust}>>"),
-                (Some(rust), Passing::Held) => format!("Held<{rust}>"),
+                (Some(rust), Passing::InOut) => format!("InOutHandle<{rust}>"),
                 (Some(rust), Passing::New | Passing::NewMaybe) => format!("New<{rust}>"),
             },
             Kind::Plain(p) => p.glue.into(),
@@ -481,7 +481,7 @@ impl Kind {
         match self {
             Kind::Object(o, passing) => match (o.rust, passing) {
                 (_, Passing::Raw) | (None, Passing::Valid | Passing::Maybe) => "$v".into(),
-                (None, Passing::Held) => "args::place($v, $n)?".into(),
+                (None, Passing::InOut) => "args::place($v, $n)?".into(),
                 (None, Passing::New) => "Out::new($v, $n)?".into(),
                 (None, Passing::NewMaybe) => "Out::maybe($v)".into(),
                 (Some(rust), Passing::Valid) if o.lookup == "object" => {
@@ -489,7 +489,7 @@ impl Kind {
                 }
                 (Some(_), Passing::Valid) => format!("args::{}($v, $n)?", o.lookup),
                 (Some(rust), Passing::Maybe) => format!("args::object_or_null::<{rust}>($v, $n)?"),
-                (Some(rust), Passing::Held) => format!("Held::<{rust}>::new($v, $n)?"),
+                (Some(rust), Passing::InOut) => format!("InOutHandle::<{rust}>::new($v, $n)?"),
                 (Some(rust), Passing::New) => format!("New::<{rust}>::new($v, $n)?"),
                 (Some(rust), Passing::NewMaybe) => format!("New::<{rust}>::maybe($v)"),
             },
@@ -499,7 +499,7 @@ impl Kind {
         }
     }
 
-    /// What the glue gets where the argument means nothing.
+    /// The value for the glue where the argument has no meaning.
     pub fn absent(&self) -> &'static str {
         match self {
             Kind::Object(o, _) if o.word == "ctype" || o.word == "type" => "args::unused_type()",
@@ -517,7 +517,7 @@ impl fmt::Display for Kind {
             Kind::Object(o, Passing::Valid) => f.write_str(o.word),
             Kind::Object(o, Passing::Maybe) => write!(f, "{}?", o.word),
             Kind::Object(o, Passing::Raw) => write!(f, "raw {}", o.word),
-            Kind::Object(o, Passing::Held) => write!(f, "&{}", o.word),
+            Kind::Object(o, Passing::InOut) => write!(f, "&{}", o.word),
             Kind::Object(o, Passing::New) => write!(f, "new {}", o.word),
             Kind::Object(o, Passing::NewMaybe) => write!(f, "new {}?", o.word),
             Kind::Plain(p) => f.write_str(p.word),

@@ -1,4 +1,4 @@
-//! The one description of every MPI function, and what is made from it.
+//! The single description of every MPI function, and the generators that use it.
 //!
 //! ```text
 //! mpi.api ── parse ── kind (what each sort of argument is in C and in Rust)
@@ -30,15 +30,15 @@ pub const DESCRIPTION: &str = include_str!("../mpi.api");
 /// An MPI function, together with its large-count twin if it has one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Function {
-    /// The chapter, which is the module of its glue.
+    /// The chapter. It is the module of its glue.
     pub chapter: String,
     /// Its name without `MPI_`.
     pub name: String,
     /// Its number, from 1; the twin has the next one.
     pub number: u32,
-    /// Has it a twin `MPI_…_c`?
+    /// Does it have a twin `MPI_…_c`?
     pub large: bool,
-    /// Its parameters, those of the twin alone included.
+    /// Its parameters, including those of the twin alone.
     pub parameters: Vec<Parameter>,
     /// What it returns.
     pub returns: Returns,
@@ -46,7 +46,7 @@ pub struct Function {
     pub anytime: bool,
     /// The version of MPI that deprecated it.
     pub deprecated: Option<String>,
-    /// It is not there yet.
+    /// It is not implemented.
     pub todo: bool,
 }
 
@@ -55,25 +55,25 @@ pub struct Function {
 pub struct Parameter {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// The parameter that says how long it is, or the constant that does.
+    /// The parameter or constant that gives its length.
     pub argument: Option<String>,
-    /// Where it means something.
+    /// Where it is significant.
     pub significance: Significance,
-    /// It stands in the large-count twin only.
+    /// Only the large-count twin has it.
     pub large_only: bool,
 }
 
-/// At which processes of a rooted collective a parameter means something.
+/// The processes of a rooted collective at which a parameter is significant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Significance {
     /// Everywhere.
     Always,
     /// At the root.
     Root,
-    /// At those that the root sends to or receives from: all of an intracommunicator, the other
-    /// group of an intercommunicator.
+    /// At the processes that the root sends to or receives from: all of an intracommunicator, or
+    /// the remote group of an intercommunicator.
     Leaf,
     /// At both.
     Any,
@@ -84,7 +84,7 @@ pub enum Significance {
 pub enum Returns {
     /// An error code.
     Code,
-    /// An int that is no error code.
+    /// An int that is not an error code.
     Int,
     /// A double.
     Double,
@@ -107,7 +107,7 @@ impl Returns {
 }
 
 impl Function {
-    /// The C names of its forms: without and, if there is one, with `_c`; the flag says which.
+    /// The C names of its forms. The flag is true for the form with `_c`, if there is one.
     pub fn forms(&self) -> impl Iterator<Item = (String, bool)> {
         let twin = self.large.then(|| (format!("MPI_{}_c", self.name), true));
         std::iter::once((format!("MPI_{}", self.name), false)).chain(twin)
@@ -120,7 +120,7 @@ impl Function {
             .filter(move |p| large || !p.large_only)
     }
 
-    /// The C prototype of one of its forms, without semicolon; `prefix` is empty or `P`.
+    /// The C prototype of one form, without semicolon. `prefix` is empty or `P`.
     pub fn prototype(&self, prefix: &str, large: bool) -> String {
         let parameters: Vec<String> = self
             .parameters_of(large)
@@ -143,11 +143,11 @@ impl Function {
 /// All functions, in the order of `mpi.api`.
 pub fn functions() -> &'static [Function] {
     static ALL: OnceLock<Vec<Function>> = OnceLock::new();
-    // The description is part of this crate and a test reads it: it cannot be wrong here.
+    // The description is part of this crate and a test parses it, so it is valid here.
     ALL.get_or_init(|| parse::parse(DESCRIPTION).expect("mpi.api is well formed"))
 }
 
-/// The C name of function `number`, as noted by the entry points and shown to people.
+/// The C name of function `number`. Entry points record that number.
 pub fn name_of(number: u32) -> Option<String> {
     let all = functions();
     let at = all.partition_point(|f| f.number <= number).checked_sub(1)?;
@@ -157,7 +157,7 @@ pub fn name_of(number: u32) -> Option<String> {
         .map(|(name, _)| name)
 }
 
-/// The C names of all functions that are not there yet.
+/// The C names of all functions that are not implemented.
 pub fn missing() -> Vec<String> {
     functions()
         .iter()

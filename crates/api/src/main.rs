@@ -1,4 +1,4 @@
-//! `ferry-api`: prints what is made from the description of the MPI functions.
+//! `ferry-api`: prints text generated from the description of the MPI functions.
 
 use std::process::ExitCode;
 

@@ -3,23 +3,24 @@
 use crate::kind::Kind;
 use crate::{Function, Parameter, Returns, Significance};
 
-/// What is wrong with the description, and where.
+/// An error in the description.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {problem}: {text}")]
 pub struct ParseError {
     /// Line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The message.
     pub problem: &'static str,
-    /// The piece of text that it is wrong with.
+    /// The text with the error.
     pub text: String,
 }
 
-/// Reads a description. Functions come in the order of its lines.
+/// Parses a description. Functions are in the order of its lines.
 ///
 /// # Errors
-/// The first line that is no comment, chapter or function, or that names a function or parameter
-/// twice.
+///
+/// The first line that is not a comment, chapter or function, or that repeats the name of a
+/// function or parameter.
 pub fn parse(text: &str) -> Result<Vec<Function>, ParseError> {
     let mut functions: Vec<Function> = Vec::new();
     let mut chapter = String::new();

@@ -45,9 +45,9 @@ pub struct Variable {
     pub name: &'static str,
     /// Who sets it.
     pub audience: Audience,
-    /// What it can be, in a few words.
+    /// Its values, in a few words.
     pub values: &'static str,
-    /// What it does, in one line.
+    /// Its effect, in one line.
     pub about: &'static str,
 }
 
@@ -87,10 +87,10 @@ const fn developer(name: &'static str, values: &'static str, about: &'static str
     }
 }
 
-/// What `FERRY_COLL_<NAME>` can be.
+/// Values of `FERRY_COLL_<NAME>`.
 const ALGORITHM: &str = "algorithm, messages, auto";
 
-/// All variables: those of one audience together, in alphabetical order.
+/// All variables, grouped by audience, in alphabetical order.
 pub const ALL: &[Variable] = &[
     user(
         "FERRY_BACKTRACE",
@@ -297,8 +297,8 @@ pub fn find(name: &str) -> Option<&'static Variable> {
     ALL.iter().find(|v| v.name == name)
 }
 
-/// Says that there is no such variable, with the nearest one that a user may set. `None` if
-/// `name` is not one of Ferry's, or exists.
+/// The message that there is no such variable, with the nearest one that a user may set. `None` if
+/// `name` exists or is not Ferry's.
 pub fn complaint(name: &str) -> Option<String> {
     if !name.starts_with("FERRY_") || find(name).is_some() {
         return None;
@@ -309,9 +309,9 @@ pub fn complaint(name: &str) -> Option<String> {
     })
 }
 
-/// The variable whose name differs least from `name`, if only by a few letters.
+/// The variable whose name differs least from `name`, within a limit.
 fn nearest(name: &str) -> Option<&'static Variable> {
-    /// Every fourth letter may be wrong: a name with more mistakes is another name.
+    /// At most one letter in four may differ. A name with more differences is another name.
     const LETTERS_PER_MISTAKE: usize = 4;
     let given = name.trim_start_matches("FERRY_").to_uppercase();
     let allowed = (given.len() / LETTERS_PER_MISTAKE).max(1);

@@ -1,15 +1,16 @@
-//! Arrays.
+//! Array arguments.
 
-use super::{no_object, no_place, not_committed, nowhere, null, unused_type};
+use super::{
+    invalid_address, invalid_handle, is_invalid_address, not_committed, null, unused_type,
+};
 use crate::constants::{MPI_UNWEIGHTED, MPI_WEIGHTS_EMPTY};
 use crate::handle::{self, Handle};
 use ferry_mpi::{Datatype, Result, err};
 use std::sync::Arc;
 
-/// A number that is a length, whatever its type.
+/// An array's length, of any integer type.
 pub trait Length {
-    /// As an unsigned number; negative lengths are empty arrays here, as their own check has
-    /// complained of them.
+    /// As an unsigned number. A negative length is 0 here; its own check has reported it.
     fn length(self) -> usize;
 }
 impl Length for usize {
@@ -31,7 +32,7 @@ impl Length for i32 {
 /// An array that the call reads.
 ///
 /// # Safety
-/// `at` is null or has so many elements.
+/// `at` is null or has `length` elements.
 #[inline]
 pub unsafe fn slice<'a, T>(
     at: impl Into<Pointer<T>>,
@@ -41,8 +42,8 @@ pub unsafe fn slice<'a, T>(
     let (at, length) = (at.into().0, length.length());
     if length == 0 {
         Ok(&[])
-    } else if nowhere(at) {
-        Err(no_place(at, name))
+    } else if is_invalid_address(at) {
+        Err(invalid_address(at, name))
     } else {
         // SAFETY: the caller's promise.
         Ok(unsafe { std::slice::from_raw_parts(at, length) })
@@ -52,21 +53,21 @@ pub unsafe fn slice<'a, T>(
 /// An array that the call reads and writes.
 ///
 /// # Safety
-/// `at` is null or has so many elements.
+/// `at` is null or has `length` elements.
 #[inline]
 pub unsafe fn slice_mut<'a, T>(at: *mut T, length: impl Length, name: &str) -> Result<&'a mut [T]> {
     let length = length.length();
     if length == 0 {
         Ok(&mut [])
-    } else if nowhere(at) {
-        Err(no_place(at, name))
+    } else if is_invalid_address(at) {
+        Err(invalid_address(at, name))
     } else {
         // SAFETY: the caller's promise.
         Ok(unsafe { std::slice::from_raw_parts_mut(at, length) })
     }
 }
 
-/// A pointer for reading, whether C says const or not.
+/// A pointer for reading, const or not in C.
 pub struct Pointer<T>(*const T);
 impl<T> From<*const T> for Pointer<T> {
     fn from(at: *const T) -> Pointer<T> {
@@ -88,15 +89,15 @@ pub enum Ints {
     Wide(*const i64),
 }
 
-// SAFETY: the array is lent to the call, which may hand it to the thread that completes the
-// operation.
+// SAFETY: the program lends the array to the call. The thread that completes the operation may read
+// it.
 unsafe impl Send for Ints {}
 
 impl Ints {
-    /// An array that means nothing here.
+    /// An array that has no meaning in this call.
     pub const NONE: Ints = Ints::Narrow(std::ptr::null());
 
-    /// Is there no array?
+    /// Is it null?
     pub fn is_none(&self) -> bool {
         match self {
             Ints::Narrow(at) => at.is_null(),
@@ -104,18 +105,17 @@ impl Ints {
         }
     }
 
-    /// Element `index`, which must be one that the standard lets the call read; 0 if there is no
-    /// array.
+    /// Element `index`, which the standard must allow the call to read. 0 if the array is null.
     #[inline]
     pub fn at(&self, index: usize) -> i64 {
         if self.is_none() {
             return 0;
         }
         match self {
-            // SAFETY: the program's array has the elements that the standard says.
+            // SAFETY: the program's array has the elements that the standard requires.
             Ints::Narrow(at) => i64::from(unsafe { *at.add(index) }),
-            // SAFETY: the program's array has the elements that the standard says; they need not be
-            // aligned.
+            // SAFETY: the program's array has the elements that the standard requires. They may be
+            // unaligned.
             Ints::Wide(at) => unsafe { at.add(index).read_unaligned() },
         }
     }
@@ -123,7 +123,7 @@ impl Ints {
     /// The first `length` elements.
     ///
     /// # Errors
-    /// There is no array, but elements are asked for.
+    /// The array is null and `length` is not 0.
     pub fn all(&self, length: usize, name: &str) -> Result<Vec<i64>> {
         if self.is_none() && length > 0 {
             return Err(null(name));
@@ -131,10 +131,10 @@ impl Ints {
         Ok((0..length).map(|i| self.at(i)).collect())
     }
 
-    /// The first `length` elements, which are counts.
+    /// The first `length` elements, as counts.
     ///
     /// # Errors
-    /// There is no array, or an element is negative.
+    /// The array is null, or an element is negative.
     pub fn counts(&self, length: usize, name: &str) -> Result<Vec<i64>> {
         let all = self.all(length, name)?;
         match all.iter().position(|&c| c < 0) {
@@ -158,7 +158,7 @@ impl From<*const i64> for Ints {
 /// The weights of a graph's edges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Weights {
-    /// All edges weigh the same (MPI_UNWEIGHTED).
+    /// No weights (MPI_UNWEIGHTED).
     None,
     /// No edges here (MPI_WEIGHTS_EMPTY).
     Empty,
@@ -185,14 +185,14 @@ pub struct Types {
 }
 
 impl Types {
-    /// An array that means nothing here.
+    /// An array that has no meaning in this call.
     pub const NONE: Types = Types {
         first: std::ptr::null(),
         committed: false,
         name: "",
     };
 
-    /// The array at `first`; `committed`: for communication.
+    /// The array at `first`. With `committed`, the types must be committed.
     pub fn new(first: *const Handle, committed: bool, name: &'static str) -> Types {
         Types {
             first,
@@ -201,10 +201,10 @@ impl Types {
         }
     }
 
-    /// Element `index`, which must be one that the standard lets the call read.
+    /// Element `index`, which the standard must allow the call to read.
     ///
     /// # Errors
-    /// No valid datatype stands there, or it should be committed and is not.
+    /// The element is not a valid datatype, or is not committed but should be.
     pub fn at(&self, index: usize) -> Result<&'static Arc<Datatype>> {
         if self.first.is_null() {
             return if self.name.is_empty() {
@@ -213,12 +213,12 @@ impl Types {
                 Err(null(self.name))
             };
         }
-        // SAFETY: the program's array has the elements that the standard says.
+        // SAFETY: the program's array has the elements that the standard requires.
         let handle = unsafe { *self.first.add(index) };
         match handle::get::<Datatype>(handle) {
             Some(t) if !self.committed || t.is_committed() => Ok(t),
             Some(_) => Err(not_committed(&format!("{}[{index}]", self.name))),
-            None => Err(no_object::<Datatype>(
+            None => Err(invalid_handle::<Datatype>(
                 handle,
                 &format!("{}[{index}]", self.name),
             )),

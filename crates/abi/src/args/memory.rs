@@ -1,26 +1,26 @@
-//! Buffers, and places that are read or written.
+//! Buffer and pointer arguments.
 
 use crate::constants::MPI_IN_PLACE;
 use crate::status::Status;
 use ferry_mpi::{Comm, Datatype, Error, Result, err};
 
-/// Addresses below this are the ABI's constants (MPI_IN_PLACE …), or null with an offset: nobody's
-/// memory.
-const NOBODYS: usize = 4096;
+/// Addresses below this are constants of the ABI (MPI_IN_PLACE …) or null with an offset. The first
+/// page of memory is never mapped.
+const MIN_ADDRESS: usize = 4096;
 
-/// Checks a buffer of `count` elements. Null is MPI_BOTTOM, which suits datatypes with absolute
-/// addresses only.
+/// Checks a buffer of `count` elements. Null is MPI_BOTTOM, which requires a datatype with absolute
+/// addresses.
 #[inline]
 pub fn buffer(at: *const u8, count: i64, datatype: &Datatype, name: &str) -> Result<()> {
-    if at as usize >= NOBODYS {
+    if at as usize >= MIN_ADDRESS {
         Ok(())
     } else {
-        suspicious(at, count, datatype, name)
+        check_low_address(at, count, datatype, name)
     }
 }
 
 #[cold]
-fn suspicious(at: *const u8, count: i64, datatype: &Datatype, name: &str) -> Result<()> {
+fn check_low_address(at: *const u8, count: i64, datatype: &Datatype, name: &str) -> Result<()> {
     address(at, count, name)?;
     if count > 0 && datatype.basic_kind().is_some() && datatype.size() > 0 {
         let what = if at.is_null() {
@@ -36,9 +36,9 @@ fn suspicious(at: *const u8, count: i64, datatype: &Datatype, name: &str) -> Res
     Ok(())
 }
 
-/// Checks the address of a buffer of `count` elements of which nothing more is known. One of no
-/// elements may be anywhere: of an empty vector a language may well say that it is at 1, which is
-/// MPI_IN_PLACE (Rust does).
+/// Checks the address of a buffer of `count` elements of unknown type. A buffer without elements
+/// may have any address. Some languages, such as Rust, give an empty vector the address 1, which is
+/// MPI_IN_PLACE.
 #[inline]
 pub fn address(at: *const u8, count: i64, name: &str) -> Result<()> {
     if at as usize == MPI_IN_PLACE && count != 0 {
@@ -66,8 +66,8 @@ fn bad_in_place(name: &str, comm: &Comm) -> Error {
     }
 }
 
-/// A buffer to send `count` elements from, or `None` for MPI_IN_PLACE. Where that is not allowed,
-/// one of no elements may be there, too ([`address`]).
+/// A buffer to send `count` elements from, or `None` for MPI_IN_PLACE. Where that is not allowed, a
+/// buffer without elements may still have that address ([`address`]).
 #[inline]
 pub fn send_in_place(
     at: *const u8,
@@ -99,11 +99,10 @@ pub fn receive_in_place(
     Ok(send_in_place(at, count, name, comm, allowed)?.map(<*const u8>::cast_mut))
 }
 
-/// Is `at` no address at all: null, or below all memory, as a handle is that was given in place of
-/// its address?
+/// Is `at` below all mapped memory? It is null, or a handle passed instead of its address.
 #[inline]
-pub(crate) fn nowhere<T>(at: *const T) -> bool {
-    (at as usize) < NOBODYS
+pub(crate) fn is_invalid_address<T>(at: *const T) -> bool {
+    (at as usize) < MIN_ADDRESS
 }
 
 #[cold]
@@ -111,9 +110,9 @@ pub(crate) fn null(name: &str) -> Error {
     err!(Arg, "{name} is null")
 }
 
-/// The error for an argument `at` that is [`nowhere`].
+/// The error for an argument `at` that is [`is_invalid_address`].
 #[cold]
-pub(crate) fn no_place<T>(at: *const T, name: &str) -> Error {
+pub(crate) fn invalid_address<T>(at: *const T, name: &str) -> Error {
     if at.is_null() {
         null(name)
     } else {
@@ -124,20 +123,20 @@ pub(crate) fn no_place<T>(at: *const T, name: &str) -> Error {
     }
 }
 
-/// A place in the program's memory that the call reads and writes.
+/// An input and output argument.
 ///
 /// # Safety
 /// `at` is null or valid.
 #[inline]
 pub unsafe fn place<'a, T>(at: *mut T, name: &str) -> Result<&'a mut T> {
-    if nowhere(at) {
-        return Err(no_place(at, name));
+    if is_invalid_address(at) {
+        return Err(invalid_address(at, name));
     }
     // SAFETY: the caller's promise.
     Ok(unsafe { &mut *at })
 }
 
-/// A place that the call reads and changes, if the program gives one.
+/// An optional input and output argument.
 ///
 /// # Safety
 /// `at` is null or valid.

@@ -1,5 +1,5 @@
-//! Arguments: from what C passes to what the glue gets, with every check that needs no knowledge of
-//! the call.
+//! Checks and conversion of arguments, from C values to those that the glue takes. These checks do
+//! not depend on the call.
 
 mod arrays;
 mod memory;

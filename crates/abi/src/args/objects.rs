@@ -1,6 +1,6 @@
-//! Handles, and pointers to handles.
+//! Handle arguments, and pointers to handles.
 
-use super::{no_place, nowhere};
+use super::{invalid_address, is_invalid_address};
 use crate::constants::{MPI_BYTE, MPI_COMM_NULL, MPI_COMM_SELF, MPI_COMM_WORLD, MPI_SUM};
 use crate::handle::{self, Handle, Object};
 use ferry_mpi::{Comm, Datatype, Error, Op, Result, err};
@@ -11,11 +11,11 @@ use std::sync::Arc;
 pub fn object<T: Object>(handle: Handle, name: &str) -> Result<&'static Arc<T>> {
     match handle::get(handle) {
         Some(object) => Ok(object),
-        None => Err(no_object::<T>(handle, name)),
+        None => Err(invalid_handle::<T>(handle, name)),
     }
 }
 
-/// The object behind a handle, or nothing behind the null handle.
+/// The object behind a handle. `None` for the null handle.
 #[inline]
 pub fn object_or_null<T: Object>(handle: Handle, name: &str) -> Result<Option<&'static Arc<T>>> {
     if handle == T::NULL {
@@ -26,7 +26,7 @@ pub fn object_or_null<T: Object>(handle: Handle, name: &str) -> Result<Option<&'
 }
 
 #[cold]
-pub(super) fn no_object<T: Object>(handle: Handle, name: &str) -> Error {
+pub(super) fn invalid_handle<T: Object>(handle: Handle, name: &str) -> Error {
     let what = match handle {
         0 => "0, which is no handle (has it been set?)".to_string(),
         h if h == T::NULL => format!("the null handle {}", null_name::<T>()),
@@ -54,7 +54,7 @@ pub fn comm(handle: Handle, name: &str) -> Result<&'static Arc<Comm>> {
     object(handle, name)
 }
 
-/// A communicator with one group.
+/// An intracommunicator.
 #[inline]
 pub fn intracomm(handle: Handle, name: &str) -> Result<&'static Arc<Comm>> {
     let comm = comm(handle, name)?;
@@ -68,7 +68,7 @@ pub fn intracomm(handle: Handle, name: &str) -> Result<&'static Arc<Comm>> {
     }
 }
 
-/// A communicator with two groups.
+/// An intercommunicator.
 #[inline]
 pub fn intercomm(handle: Handle, name: &str) -> Result<&'static Arc<Comm>> {
     let comm = comm(handle, name)?;
@@ -82,7 +82,7 @@ pub fn intercomm(handle: Handle, name: &str) -> Result<&'static Arc<Comm>> {
     }
 }
 
-/// A datatype for communication.
+/// A committed datatype.
 #[inline]
 pub fn committed(handle: Handle, name: &str) -> Result<&'static Arc<Datatype>> {
     let datatype: &Arc<Datatype> = object(handle, name)?;
@@ -98,32 +98,32 @@ pub(super) fn not_committed(name: &str) -> Error {
     err!(Type, "{name} has not been committed (MPI_Type_commit)")
 }
 
-/// Is this the null datatype of a message with nobody or without elements? It is not looked at.
-/// (The standard asks for a valid one, but MPICH and Open MPI let it pass, and programs rely on
-/// it.)
+/// Is this MPI_DATATYPE_NULL in a message without elements or with MPI_PROC_NULL? It is accepted
+/// there. The standard requires a valid datatype, but MPICH and Open MPI accept the null handle,
+/// and programs rely on it.
 #[inline]
 pub fn is_of_nothing(datatype: Handle, rank: i32, count: i64) -> bool {
     datatype == crate::constants::MPI_DATATYPE_NULL
         && (rank == crate::constants::MPI_PROC_NULL || count == 0)
 }
 
-/// What stands for a datatype that means nothing here.
+/// Placeholder for a datatype that has no meaning in this call.
 pub fn unused_type() -> &'static Arc<Datatype> {
     handle::get(MPI_BYTE).expect("MPI_BYTE is predefined")
 }
 
-/// What stands for an operation that means nothing here.
+/// Placeholder for an operation that has no meaning in this call.
 pub fn unused_op() -> &'static Arc<Op> {
     handle::get(MPI_SUM).expect("MPI_SUM is predefined")
 }
 
-/// The handle at `place`, for the choice of an error handler; 0 if there is none.
+/// The handle at `place`, to find the error handler. 0 if `place` is invalid.
 ///
 /// # Safety
 /// `place` is null or valid.
 #[cold]
 pub unsafe fn peek(place: *mut Handle) -> Handle {
-    if nowhere(place) {
+    if is_invalid_address(place) {
         0
     } else {
         // SAFETY: the caller's promise.
@@ -131,24 +131,24 @@ pub unsafe fn peek(place: *mut Handle) -> Handle {
     }
 }
 
-/// A valid handle in the program's memory, which the call may free.
-pub struct Held<T: Object> {
+/// A pointer to a valid handle, which the call may free.
+pub struct InOutHandle<T: Object> {
     place: *mut Handle,
     object: &'static Arc<T>,
 }
 
-impl<T: Object> Held<T> {
+impl<T: Object> InOutHandle<T> {
     /// Looks the handle up.
     ///
     /// # Safety
     /// `place` is null or valid.
-    pub unsafe fn new(place: *mut Handle, name: &str) -> Result<Held<T>> {
-        if nowhere(place) {
-            return Err(no_place(place, name));
+    pub unsafe fn new(place: *mut Handle, name: &str) -> Result<InOutHandle<T>> {
+        if is_invalid_address(place) {
+            return Err(invalid_address(place, name));
         }
         // SAFETY: the caller's promise.
         let object = object(unsafe { *place }, name)?;
-        Ok(Held { place, object })
+        Ok(InOutHandle { place, object })
     }
 
     /// The object.
@@ -170,7 +170,7 @@ impl<T: Object> Held<T> {
     /// Frees the handle, sets the program's variable to the null handle, and returns the object.
     ///
     /// # Errors
-    /// Predefined handles cannot be freed.
+    /// The handle is predefined.
     pub fn free(self) -> Result<Arc<T>> {
         let handle = self.handle();
         match handle::remove(handle) {
@@ -185,7 +185,7 @@ impl<T: Object> Held<T> {
         }
     }
 
-    /// Sets the program's variable to the null handle and leaves the object alone.
+    /// Sets the program's variable to the null handle. The object stays.
     pub fn forget(self) {
         // SAFETY: checked in `new`.
         unsafe { *self.place = T::NULL };

@@ -7,7 +7,7 @@ use ferry_mpi::{Comm, Error, Kind, Result, err};
 /// The largest tag (MPI_TAG_UB): every int that is not negative.
 pub const TAG_UB: i32 = i32::MAX;
 
-/// A count: not negative.
+/// A count. Not negative.
 #[inline]
 pub fn count(value: impl Into<i64>, name: &str) -> Result<i64> {
     let value = value.into();
@@ -18,7 +18,7 @@ pub fn count(value: impl Into<i64>, name: &str) -> Result<i64> {
     }
 }
 
-/// A length of an array: not negative.
+/// A length of an array. Not negative.
 #[inline]
 pub fn length(value: i32, name: &str) -> Result<usize> {
     if value >= 0 {
@@ -141,23 +141,23 @@ fn bad_root(value: i32, comm: &Comm) -> Error {
     )
 }
 
-/// This process's part in a rooted collective.
+/// This process's role in a rooted collective.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
     /// It is the root.
     pub root: bool,
-    /// It is among those that the root sends to or receives from.
+    /// It sends to or receives from the root.
     pub leaf: bool,
 }
 
 impl Part {
-    /// It takes part at all.
+    /// Does it take part?
     pub fn any(&self) -> bool {
         self.root || self.leaf
     }
 }
 
-/// This process's part.
+/// This process's role.
 #[inline]
 pub fn part(root: &Root, comm: &Comm) -> Part {
     match (root, comm.is_inter()) {

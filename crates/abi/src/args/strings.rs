@@ -1,6 +1,6 @@
-//! Strings.
+//! String arguments.
 
-use super::{no_place, nowhere};
+use super::{invalid_address, is_invalid_address};
 use crate::constants::{MPI_MAX_INFO_KEY, MPI_MAX_INFO_VAL};
 use ferry_mpi::{Result, err};
 use std::ffi::{CStr, c_char};
@@ -11,8 +11,8 @@ use std::ffi::{CStr, c_char};
 /// `at` is null or a string that ends with a null byte.
 #[inline]
 pub unsafe fn string<'a>(at: *const c_char, name: &str) -> Result<&'a CStr> {
-    if nowhere(at) {
-        return Err(no_place(at, name));
+    if is_invalid_address(at) {
+        return Err(invalid_address(at, name));
     }
     // SAFETY: the caller's promise.
     Ok(unsafe { CStr::from_ptr(at) })

@@ -5,7 +5,7 @@ use ferry_mpi::attr::{Attributes, CopyPolicy, Holder, Keyval, of_type};
 use ferry_mpi::process::process;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// A callback of C: whatever it returns that is not MPI_SUCCESS is an error code of the program's.
+/// Maps the return value of a C callback: anything but MPI_SUCCESS is the program's error code.
 fn answer(code: i32, what: &str) -> Result<()> {
     match code {
         constants::MPI_SUCCESS => Ok(()),
@@ -16,12 +16,12 @@ fn answer(code: i32, what: &str) -> Result<()> {
     }
 }
 
-/// A pointer of the program's that callbacks get back.
+/// The program's extra state, which callbacks get.
 #[derive(Clone, Copy)]
 struct ExtraState(*mut c_void);
-// SAFETY: MPI never looks behind it.
+// SAFETY: MPI never dereferences it.
 unsafe impl Send for ExtraState {}
-// SAFETY: nobody reads through the pointer here; it is copied.
+// SAFETY: the pointer is only copied.
 unsafe impl Sync for ExtraState {}
 impl ExtraState {
     fn pointer(self) -> *mut c_void {

@@ -1,7 +1,6 @@
 //! Collective communication (MPI 5.0 chapter 6) and its neighbourhood forms (§8.6).
 //!
-//! Each collective is written once; `forms!` makes the blocking, the non-blocking and the
-//! persistent call of it.
+//! Each collective is written once. `forms!` makes its blocking, non-blocking and persistent calls.
 
 mod alltoall;
 mod neighbours;
@@ -16,7 +15,7 @@ use ferry_mpi::coll::{
     self, Block, Call, Collective, Piece, Reduction, Region, Uniform, Varying, View, What,
 };
 
-/// How a collective is asked for.
+/// The form of a collective call.
 enum Form {
     /// MPI_X.
     Now,
@@ -64,7 +63,7 @@ macro_rules! forms {
 type Type = &'static Arc<Datatype>;
 type On = &'static Arc<Comm>;
 type Operation = &'static Arc<Op>;
-/// A send buffer, or MPI_IN_PLACE.
+/// A send buffer, or `None` for MPI_IN_PLACE.
 type In = Option<*const u8>;
 
 forms! {
@@ -122,7 +121,7 @@ forms! {
         rdispls: Ints, recvtypes: Types, comm: On) neighbor_alltoallw_as;
 }
 
-/// The schedules' form of a root.
+/// The root in a schedule's terms.
 fn root_of(root: Root) -> coll::Root {
     match root {
         Root::Rank(r) => coll::Root::Rank(r),
@@ -140,7 +139,7 @@ fn is_root(root: Root, comm: &Comm) -> bool {
     }
 }
 
-/// The elements of a block; none of types without bytes.
+/// The elements of a block. 0 for types without bytes.
 fn elements(count: i64, datatype: &Datatype) -> i64 {
     if datatype.size() > 0 { count } else { 0 }
 }
@@ -162,15 +161,15 @@ fn send_view(sendbuf: In, count: i64, datatype: Type) -> View<'static> {
     sendbuf.map_or(View::Nothing, |address| view(address, count, datatype))
 }
 
-/// A v-form's buffer, whose largest block has `count` elements; the entry point could not check it.
+/// A buffer of a v-form whose largest block has `count` elements. The entry point cannot check it.
 fn checked(address: *const u8, count: i64, datatype: Type, name: &str) -> Result<View<'static>> {
     args::buffer(address, count, datatype, name)?;
     Ok(view(address, count, datatype))
 }
 
-/// Two buffers of one call must not be the same memory; a program that wants that says MPI_IN_PLACE
-/// (MPI 5.0 §6.2.3).
-fn apart(sendbuf: In, recvbuf: *const u8, count: i64) -> Result<()> {
+/// Checks that the buffers of a call do not alias. For that a program must pass MPI_IN_PLACE (MPI
+/// 5.0 §6.2.3).
+fn check_no_alias(sendbuf: In, recvbuf: *const u8, count: i64) -> Result<()> {
     match sendbuf {
         Some(s) if count > 0 && !s.is_null() && s == recvbuf => Err(err!(
             Buffer,
@@ -181,41 +180,47 @@ fn apart(sendbuf: In, recvbuf: *const u8, count: i64) -> Result<()> {
 }
 
 /// The blocks of a v-form.
-struct Vary {
+struct VaryingBlocks {
     counts: Vec<i64>,
     displs: Vec<i64>,
-    /// Some block is not empty.
-    any: i64,
+    /// The largest count.
+    max_count: i64,
 }
 
-impl Vary {
-    fn new(of: Ints, displs: Ints, n: usize, datatype: &Datatype, name: &str) -> Result<Vary> {
+impl VaryingBlocks {
+    fn new(
+        of: Ints,
+        displs: Ints,
+        n: usize,
+        datatype: &Datatype,
+        name: &str,
+    ) -> Result<VaryingBlocks> {
         let mut counts = of.counts(n, name)?;
         if datatype.size() <= 0 {
             counts.fill(0);
         }
-        let any = counts.iter().copied().max().unwrap_or(0);
-        // Displacements of empty blocks mean nothing.
-        let displs = if any == 0 {
+        let max_count = counts.iter().copied().max().unwrap_or(0);
+        // Displacements of empty blocks have no meaning.
+        let displs = if max_count == 0 {
             vec![0; n]
         } else {
             (0..n).map(|i| displs.at(i)).collect()
         };
-        Ok(Vary {
+        Ok(VaryingBlocks {
             counts,
             displs,
-            any,
+            max_count,
         })
     }
-    fn none() -> Vary {
-        Vary {
+    fn none() -> VaryingBlocks {
+        VaryingBlocks {
             counts: Vec::new(),
             displs: Vec::new(),
-            any: 0,
+            max_count: 0,
         }
     }
-    /// The own block here must not be the other buffer.
-    fn apart_from_own(
+    /// Checks that this process's own block does not alias the other buffer.
+    fn check_own_block(
         &self,
         other: In,
         address: *const u8,
@@ -227,7 +232,7 @@ impl Vary {
         }
         let me = comm.rank() as usize;
         let own = address.wrapping_offset((self.displs[me] * datatype.extent()) as isize);
-        apart(other, own, self.counts[me])
+        check_no_alias(other, own, self.counts[me])
     }
     fn varying(&self) -> Varying<'_> {
         Varying {
@@ -272,8 +277,8 @@ fn plain<'a>(comm: On, what: Collective<'a>, send: View<'a>, recv: View<'a>) -> 
     }
 }
 
-/// The number of peers, for arrays by peer.
-fn peers(comm: &Comm) -> usize {
+/// The number of peers, which is the length of arrays by peer.
+fn peer_count(comm: &Comm) -> usize {
     comm.peers().size() as usize
 }
 
@@ -322,7 +327,7 @@ fn gather_as(
     if here && !comm.is_inter() {
         let own = recvbuf
             .wrapping_offset((i64::from(comm.rank()) * recvcount * recvtype.extent()) as isize);
-        apart(sendbuf, own, recvcount)?;
+        check_no_alias(sendbuf, own, recvcount)?;
     }
     let block = Uniform {
         send: elements(sendcount, sendtype),
@@ -357,12 +362,13 @@ fn gatherv_as(
     let here = is_root(root, comm);
     let send = send_view(sendbuf, sendcount, sendtype);
     let (blocks, recv) = if here {
-        let blocks = Vary::new(recvcounts, displs, peers(comm), recvtype, "recvcounts")?;
-        let recv = checked(recvbuf, blocks.any, recvtype, "recvbuf")?;
-        blocks.apart_from_own(sendbuf, recvbuf, recvtype, comm)?;
+        let blocks =
+            VaryingBlocks::new(recvcounts, displs, peer_count(comm), recvtype, "recvcounts")?;
+        let recv = checked(recvbuf, blocks.max_count, recvtype, "recvbuf")?;
+        blocks.check_own_block(sendbuf, recvbuf, recvtype, comm)?;
         (blocks, recv)
     } else {
-        (Vary::none(), View::Nothing)
+        (VaryingBlocks::none(), View::Nothing)
     };
     let what = Collective::Gatherv {
         root: root_of(root),
@@ -398,7 +404,7 @@ fn scatter_as(
     if here && !comm.is_inter() {
         let own = sendbuf
             .wrapping_offset((i64::from(comm.rank()) * sendcount * sendtype.extent()) as isize);
-        apart(recvbuf.map(<*mut u8>::cast_const), own, sendcount)?;
+        check_no_alias(recvbuf.map(<*mut u8>::cast_const), own, sendcount)?;
     }
     let block = Uniform {
         send: elements(sendcount, sendtype),
@@ -436,12 +442,13 @@ fn scatterv_as(
         None => View::Nothing,
     };
     let (blocks, send) = if here {
-        let blocks = Vary::new(sendcounts, displs, peers(comm), sendtype, "sendcounts")?;
-        let send = checked(sendbuf, blocks.any, sendtype, "sendbuf")?;
-        blocks.apart_from_own(recvbuf.map(<*mut u8>::cast_const), sendbuf, sendtype, comm)?;
+        let blocks =
+            VaryingBlocks::new(sendcounts, displs, peer_count(comm), sendtype, "sendcounts")?;
+        let send = checked(sendbuf, blocks.max_count, sendtype, "sendbuf")?;
+        blocks.check_own_block(recvbuf.map(<*mut u8>::cast_const), sendbuf, sendtype, comm)?;
         (blocks, send)
     } else {
-        (Vary::none(), View::Nothing)
+        (VaryingBlocks::none(), View::Nothing)
     };
     let what = Collective::Scatterv {
         root: root_of(root),
@@ -486,7 +493,7 @@ fn allgather_as(
     if !comm.is_inter() {
         let own = recvbuf
             .wrapping_offset((i64::from(comm.rank()) * recvcount * recvtype.extent()) as isize);
-        apart(sendbuf, own, recvcount)?;
+        check_no_alias(sendbuf, own, recvcount)?;
     }
     carry_out(
         &plain(
@@ -515,9 +522,9 @@ fn allgatherv_as(
     form: Form,
 ) -> Result<()> {
     let send = send_view(sendbuf, sendcount, sendtype);
-    let blocks = Vary::new(recvcounts, displs, peers(comm), recvtype, "recvcounts")?;
-    let recv = checked(recvbuf, blocks.any, recvtype, "recvbuf")?;
-    blocks.apart_from_own(sendbuf, recvbuf, recvtype, comm)?;
+    let blocks = VaryingBlocks::new(recvcounts, displs, peer_count(comm), recvtype, "recvcounts")?;
+    let recv = checked(recvbuf, blocks.max_count, recvtype, "recvbuf")?;
+    blocks.check_own_block(sendbuf, recvbuf, recvtype, comm)?;
     let what = Collective::Allgatherv {
         send: elements(sendcount, sendtype),
         recv: blocks.varying(),

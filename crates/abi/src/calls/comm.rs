@@ -217,19 +217,19 @@ pub fn intercomm_merge(
     Ok(())
 }
 
-pub fn comm_free(comm: Held<Comm>) -> Result<()> {
+pub fn comm_free(comm: InOutHandle<Comm>) -> Result<()> {
     deletable(&comm)?;
     comm.object().free()?;
     comm.free().map(drop)
 }
 
-pub fn comm_disconnect(comm: Held<Comm>) -> Result<()> {
+pub fn comm_disconnect(comm: InOutHandle<Comm>) -> Result<()> {
     deletable(&comm)?;
     comm.object().disconnect()?;
     comm.free().map(drop)
 }
 
-fn deletable(comm: &Held<Comm>) -> Result<()> {
+fn deletable(comm: &InOutHandle<Comm>) -> Result<()> {
     if comm.is_predefined() {
         let name = String::from_utf8_lossy(&comm.object().name()).into_owned();
         return Err(err!(

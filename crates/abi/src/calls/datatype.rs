@@ -25,7 +25,7 @@ fn make(recipe: Recipe, width: Width, newtype: &New<Datatype>) -> Result<()> {
     Ok(())
 }
 
-/// Gives out a type that the library keeps: always under the same handle.
+/// Stores a type that the library keeps, always under the same handle.
 fn give_shared(t: &Arc<Datatype>, newtype: &New<Datatype>) {
     match t.handle.load(Ordering::Acquire) {
         0 => newtype.set(t.clone()),
@@ -261,7 +261,7 @@ pub fn type_create_resized(
     )
 }
 
-/// Digits or range: MPI_UNDEFINED means any.
+/// Digits or range. MPI_UNDEFINED stands for any.
 fn wanted(value: i32, name: &str) -> Result<Option<i64>> {
     match value {
         constants::MPI_UNDEFINED => Ok(None),
@@ -333,12 +333,12 @@ pub fn type_dup(oldtype: Type, newtype: New<Datatype>) -> Result<()> {
     Ok(())
 }
 
-pub fn type_commit(datatype: Held<Datatype>) -> Result<()> {
+pub fn type_commit(datatype: InOutHandle<Datatype>) -> Result<()> {
     datatype.object().commit();
     Ok(())
 }
 
-pub fn type_free(datatype: Held<Datatype>) -> Result<()> {
+pub fn type_free(datatype: InOutHandle<Datatype>) -> Result<()> {
     let t = datatype.object();
     if t.is_predefined() {
         return Err(err!(
@@ -380,7 +380,7 @@ pub fn type_get_envelope(
     Ok(())
 }
 
-/// Counts that were given as MPI_Count cannot be told as int (MPI 5.0 §5.1.13).
+/// Counts given as MPI_Count cannot be returned as int (MPI 5.0 §5.1.13).
 fn needs_large_form(datatype: &Datatype, is_int_form: bool, large_form: &str) -> Result<()> {
     if is_int_form && datatype.is_large() {
         return Err(err!(
@@ -464,7 +464,7 @@ pub fn type_get_contents(
     Ok(())
 }
 
-/// What MPI_Type_size and its kin say of a predefined type that does not exist here (MPI 5.0
+/// The size of a predefined type that does not exist in this ABI (MPI 5.0 §20.3).
 /// §20.3).
 fn or_undefined(datatype: &Datatype, value: i64) -> i64 {
     if datatype.exists() {

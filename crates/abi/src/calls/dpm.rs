@@ -1,4 +1,4 @@
-//! Processes started by processes (MPI 5.0 chapter 11.8 on). Not there yet, so nobody has a parent.
+//! Dynamic processes (MPI 5.0 §11.8 and later). Not implemented, so no process has a parent.
 
 use crate::prelude::*;
 

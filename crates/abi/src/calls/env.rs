@@ -9,7 +9,7 @@ use ferry_op::FortranBooleans;
 use std::sync::OnceLock;
 
 pub fn init(argc: *mut i32, argv: *mut *mut *mut c_char) -> Result<()> {
-    // The arguments stay as they are: Ferry hands its own to programs by other ways.
+    // The arguments stay unchanged. Ferry passes its own data to programs in other ways.
     let _ = (argc, argv);
     start(ThreadLevel::Single)
 }
@@ -71,12 +71,12 @@ const LEVELS: [(ThreadLevel, i32, &str); 4] = [
     ),
 ];
 
-/// What a level is called.
+/// The name of a level.
 pub fn name_of(level: ThreadLevel) -> &'static str {
     LEVELS[level as usize].2
 }
 
-/// The level that is called so.
+/// The level of that name.
 pub fn level_named(name: &str) -> Option<ThreadLevel> {
     LEVELS.into_iter().find(|l| l.2 == name).map(|l| l.0)
 }
@@ -260,7 +260,7 @@ pub fn free_mem(base: *mut c_void) -> Result<()> {
     Ok(())
 }
 
-/// No kinds of hardware are told apart yet, so none can be asked of MPI_Comm_split_type.
+/// Ferry distinguishes no hardware types yet, so MPI_Comm_split_type accepts none.
 pub fn get_hw_resource_info(hw_info: New<Info>) -> Result<()> {
     hw_info.set(Info::new());
     Ok(())
@@ -281,7 +281,7 @@ pub fn abi_get_info(info: New<Info>) -> Result<()> {
     Ok(())
 }
 
-/// What a Fortran layer has told of its compiler.
+/// What a Fortran layer has told about its compiler.
 static FORTRAN: OnceLock<Arc<Info>> = OnceLock::new();
 
 pub fn abi_set_fortran_info(info: Option<&'static Arc<Info>>) -> Result<()> {

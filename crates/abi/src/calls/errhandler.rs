@@ -18,8 +18,8 @@ fn handler(target: Target, f: ErrorFunction) -> Arc<Errhandler> {
     )
 }
 
-/// Stores the handler's handle: the predefined one, or the one that the program knows it by.
-/// Thus it compares equal to the one that was set. The program then holds one more reference.
+/// Stores the handler's handle: the predefined one, or the one that the program knows. So it
+/// compares equal to the one that was set. The program then holds one more reference.
 fn give(handler: &Arc<Errhandler>, place: &New<Errhandler>) {
     for (predefined, handle) in [
         (Errhandler::fatal(), MPI_ERRORS_ARE_FATAL),
@@ -39,7 +39,7 @@ fn give(handler: &Arc<Errhandler>, place: &New<Errhandler>) {
     *references += 1;
 }
 
-/// May the handler hang on such objects?
+/// Checks that the handler can be set on such objects.
 pub fn check(handler: &Errhandler, target: Target) -> Result<()> {
     if handler.fits(target) {
         Ok(())
@@ -51,7 +51,7 @@ pub fn check(handler: &Errhandler, target: Target) -> Result<()> {
     }
 }
 
-/// The error that a program reports by itself.
+/// The error of a program's own call of an error handler.
 fn reported(code: i32) -> Result<Error> {
     match codes::text_of(code) {
         Some(text) => Ok(Error::new(Kind::Code(code), text)),
@@ -94,7 +94,7 @@ pub fn session_create_errhandler(
     Ok(())
 }
 
-pub fn errhandler_free(errhandler: Held<Errhandler>) -> Result<()> {
+pub fn errhandler_free(errhandler: InOutHandle<Errhandler>) -> Result<()> {
     // What MPI_Comm_get_errhandler returned is to be freed, and may be predefined.
     if errhandler.is_predefined() {
         errhandler.forget();
@@ -128,7 +128,7 @@ pub fn comm_get_errhandler(comm: &'static Arc<Comm>, errhandler: New<Errhandler>
 
 pub fn comm_call_errhandler(comm: &'static Arc<Comm>, errorcode: i32) -> Result<()> {
     let error = reported(errorcode)?;
-    let place = format!("MPI_Comm_call_errhandler{}", raise::place_of(comm));
+    let place = format!("MPI_Comm_call_errhandler{}", raise::comm_text(comm));
     raise::invoke(
         &comm.errhandler.current(),
         comm.identity.bits(),
@@ -168,7 +168,7 @@ pub fn session_call_errhandler(session: &'static Arc<Session>, errorcode: i32) -
     Ok(())
 }
 
-/// Files that are open are not there yet; MPI_FILE_NULL has the handler of errors without a file.
+/// Files are not implemented. MPI_FILE_NULL has the handler of errors without a file.
 fn no_file(file: Handle, name: &str) -> Result<()> {
     if file == MPI_FILE_NULL {
         Ok(())
@@ -180,13 +180,13 @@ fn no_file(file: Handle, name: &str) -> Result<()> {
 pub fn file_set_errhandler(file: Handle, errhandler: &'static Arc<Errhandler>) -> Result<()> {
     no_file(file, "file")?;
     check(errhandler, Target::File)?;
-    raise::file_default().set(errhandler);
+    raise::no_file_errhandler().set(errhandler);
     Ok(())
 }
 
 pub fn file_get_errhandler(file: Handle, errhandler: New<Errhandler>) -> Result<()> {
     no_file(file, "file")?;
-    give(&raise::file_default().current(), &errhandler);
+    give(&raise::no_file_errhandler().current(), &errhandler);
     Ok(())
 }
 
@@ -194,7 +194,7 @@ pub fn file_call_errhandler(fh: Handle, errorcode: i32) -> Result<()> {
     no_file(fh, "fh")?;
     let error = reported(errorcode)?;
     raise::invoke(
-        &raise::file_default().current(),
+        &raise::no_file_errhandler().current(),
         MPI_FILE_NULL,
         errorcode,
         "MPI_File_call_errhandler",
@@ -254,8 +254,8 @@ pub fn remove_error_string(errorcode: i32) -> Result<()> {
 pub fn abort(comm: &'static Arc<Comm>, errorcode: i32) -> Result<()> {
     let text = format!(
         "{}: MPI_Abort{} with error code {errorcode}",
-        raise::who(),
-        raise::place_of(comm)
+        raise::rank_text(),
+        raise::comm_text(comm)
     );
     process().abort(errorcode, &text)
 }

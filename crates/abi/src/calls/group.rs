@@ -146,7 +146,7 @@ pub fn group_range_excl(
     give(newgroup, group.exclude_ranges(ranges)?)
 }
 
-pub fn group_free(group: Held<Group>) -> Result<()> {
+pub fn group_free(group: InOutHandle<Group>) -> Result<()> {
     // MPI_GROUP_EMPTY is what operations return, so programs free it as any other.
     if group.is_predefined() {
         group.forget();

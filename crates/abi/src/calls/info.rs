@@ -26,7 +26,7 @@ pub fn environment() -> &'static Arc<Info> {
     })
 }
 
-/// Sets a key unless the value is empty; cuts values that are too long.
+/// Sets a key unless the value is empty. Truncates values that are too long.
 fn set(info: &Info, key: &str, value: &[u8]) {
     if !value.is_empty() {
         info.set(
@@ -36,7 +36,7 @@ fn set(info: &Info, key: &str, value: &[u8]) {
     }
 }
 
-/// The info, unless it is one that programs must not change.
+/// The info, unless it is read-only.
 fn changeable(info: &'static Arc<Info>) -> Result<&'static Arc<Info>> {
     if Arc::ptr_eq(info, environment()) {
         Err(err!(Info, "info is MPI_INFO_ENV, which cannot be changed"))
@@ -92,7 +92,7 @@ pub fn info_dup(info: &'static Arc<Info>, newinfo: New<Info>) -> Result<()> {
     Ok(())
 }
 
-pub fn info_free(info: Held<Info>) -> Result<()> {
+pub fn info_free(info: InOutHandle<Info>) -> Result<()> {
     info.free().map(drop)
 }
 
@@ -143,7 +143,7 @@ pub fn info_get(
     Ok(())
 }
 
-/// `buflen`: room, then need, both with the final null.
+/// `buflen`: on entry the size of the buffer, on return the size needed, both with the final null.
 pub fn info_get_string(
     info: &'static Arc<Info>,
     key: &CStr,

@@ -1,4 +1,4 @@
-//! The glue: for each function one, which turns C's way of asking into the mpi floor's. Signatures:
+//! The glue: one function for each MPI function, which calls the mpi floor. Their signatures:
 //! `cargo run -p ferry-api -- glue CHAPTER`.
 
 pub mod attr;

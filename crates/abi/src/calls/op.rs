@@ -47,8 +47,8 @@ fn operation(user_fn: UserFunction) -> ferry_op::UserFunction {
     })
 }
 
-/// A datatype's handle for the time of a callback. The program may have freed its own while the
-/// operation was under way (MPI 5.0 §5.1.9); the function still needs a valid one.
+/// A datatype's handle during a callback. The program may have freed its own while the operation
+/// was active (MPI 5.0 §5.1.9). The function still needs a valid one.
 struct Lent {
     handle: Handle,
     temporary: bool,
@@ -86,8 +86,8 @@ pub fn op_create(user_fn: UserFunction, commute: bool, op: New<Op>) -> Result<()
     Ok(())
 }
 
-/// MPI_Op_free. Reductions under way keep the operation until they are complete.
-pub fn op_free(op: Held<Op>) -> Result<()> {
+/// MPI_Op_free. Active reductions keep the operation until they are complete.
+pub fn op_free(op: InOutHandle<Op>) -> Result<()> {
     if op.is_predefined() {
         return Err(err!(
             Op,

@@ -128,7 +128,7 @@ pub fn parrived(request: Handle, partition: i32, flag: OutFlag) -> Result<()> {
     let req = look_up(request)?;
     let arrived = match req.partitioned(|p| p.arrived(partition)) {
         Some(arrived) => arrived,
-        // A receive that is not under way has everything.
+        // All partitions of an inactive receive have arrived.
         None if !req.is_active(&mut ferry_mpi::device::device()) => Ok(true),
         None => Err(err!(Request, "the request is not a partitioned receive")),
     };

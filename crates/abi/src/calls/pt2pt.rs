@@ -48,7 +48,7 @@ send_inits! {
     send_init Standard; bsend_init Buffered; ssend_init Synchronous; rsend_init Standard;
 }
 
-/// What a call's first three arguments say.
+/// The first three arguments of a call.
 #[inline]
 pub fn buffer(address: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Buffer<'_> {
     Buffer {
@@ -58,7 +58,7 @@ pub fn buffer(address: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Buffer<
     }
 }
 
-/// Stores a receive's outcome, and hands its error on.
+/// Stores a receive's outcome and returns its error.
 fn received(outcome: Outcome, status: OutStatus) -> Result<()> {
     status.store(&outcome);
     outcome.into_result().map(|_| ())
@@ -328,10 +328,10 @@ pub fn imrecv(
     Ok(())
 }
 
-/// What MPI_BUFFER_AUTOMATIC is in the ABI.
+/// The ABI's value of MPI_BUFFER_AUTOMATIC.
 const AUTOMATIC: usize = 2;
 
-/// Attaches what the program calls a buffer.
+/// Attaches the program's buffer.
 pub fn attach(pool: &BufferPool, buffer: *mut c_void, size: i64) -> Result<()> {
     pool.attach(match buffer as usize {
         AUTOMATIC => Attached::Automatic,
@@ -342,7 +342,7 @@ pub fn attach(pool: &BufferPool, buffer: *mut c_void, size: i64) -> Result<()> {
     })
 }
 
-/// Detaches what is attached.
+/// Detaches the attached buffer.
 pub fn detach(pool: &BufferPool, buffer: OutPointer, size: OutCount) -> Result<()> {
     match pool.detach() {
         Attached::Automatic => {

@@ -11,7 +11,7 @@ use ferry_mpi::request::{self, Outcome};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
 
-/// The request behind a handle; `None` for MPI_REQUEST_NULL.
+/// The request behind a handle. `None` for MPI_REQUEST_NULL.
 #[inline]
 fn look_up(h: Handle) -> Result<Option<&'static Arc<Request>>> {
     if h == constants::MPI_REQUEST_NULL {
@@ -26,17 +26,17 @@ fn look_up(h: Handle) -> Result<Option<&'static Arc<Request>>> {
     }
 }
 
-/// The handle of all sends that had ended before their call returned: there is nothing to tell one
-/// from the other.
+/// The one handle of all sends that were complete before their call returned. Their statuses are
+/// all empty, so they can share it.
 #[inline]
 pub fn sent() -> Handle {
     static SENT: OnceLock<Handle> = OnceLock::new();
     *SENT.get_or_init(|| handle::insert(Request::sent()))
 }
 
-/// Takes the request's handle from the program if it is [`sent`]. Its status is the empty one.
+/// Sets the handle to MPI_REQUEST_NULL if it is [`sent`]. The status of such a request is empty.
 #[inline]
-fn take_sent(h: &mut Handle) -> bool {
+fn take_completed_send(h: &mut Handle) -> bool {
     let is_sent = *h == sent();
     if is_sent {
         *h = constants::MPI_REQUEST_NULL;
@@ -44,7 +44,7 @@ fn take_sent(h: &mut Handle) -> bool {
     is_sent
 }
 
-/// Completes a request that can be, and lets go of its handle unless it is persistent. `held`: see
+/// Completes a request and releases its handle unless it is persistent. `held`: see
 /// [`Request::complete`].
 #[inline]
 fn complete(h: &mut Handle, req: &Arc<Request>, held: &mut Option<DeviceGuard>) -> Outcome {
@@ -55,19 +55,19 @@ fn complete(h: &mut Handle, req: &Arc<Request>, held: &mut Option<DeviceGuard>) 
         outcome.error = Some(e.clone().on(comm));
     }
     if !req.is_persistent() {
-        let_go(h, held);
+        release_handle(h, held);
     }
     outcome
 }
 
-/// Gives up the handle of a request that is complete. `held`: see [`Request::complete`].
+/// Releases the handle of a completed request. `held`: see [`Request::complete`].
 #[inline]
-fn let_go(h: &mut Handle, held: &mut Option<DeviceGuard>) {
-    if take_sent(h) {
+fn release_handle(h: &mut Handle, held: &mut Option<DeviceGuard>) {
+    if take_completed_send(h) {
         return;
     }
-    // Another thread that completes the same request is the program's mistake; the handle is gone
-    // either way.
+    // If another thread completes the same request, the program is in error. The handle is freed in
+    // any case.
     let gone = handle::remove::<Request>(*h);
     *h = constants::MPI_REQUEST_NULL;
     let rest = match (gone, &mut *held) {
@@ -79,15 +79,15 @@ fn let_go(h: &mut Handle, held: &mut Option<DeviceGuard>) {
     }
 }
 
-/// A request in an array that is to be completed.
+/// A request of an array.
 #[derive(Clone, Copy)]
-struct Listed {
-    /// Its place in the array.
+struct ArrayRequest {
+    /// Its index in the array.
     at: usize,
     request: &'static Arc<Request>,
 }
 
-impl std::ops::Deref for Listed {
+impl std::ops::Deref for ArrayRequest {
     type Target = Request;
     #[inline]
     fn deref(&self) -> &Request {
@@ -95,17 +95,17 @@ impl std::ops::Deref for Listed {
     }
 }
 
-/// Those of an array; mostly so few that no memory has to be asked for.
-type List = SmallVec<[Listed; 64]>;
+/// Requests of an array. Short arrays need no heap memory.
+type ArrayRequests = SmallVec<[ArrayRequest; 64]>;
 
-/// Stores the outcome and hands its error on.
+/// Stores the outcome and returns its error.
 fn finish(outcome: Outcome, status: OutStatus) -> Result<()> {
     status.store(&outcome);
     outcome.into_result().map(|_| ())
 }
 
-/// Checks that requests that meet in a call come from one session, or all from the world model.
-fn same_origin<'a>(requests: impl Iterator<Item = &'a Arc<Request>>) -> Result<()> {
+/// Checks that the requests of a call belong to one session, or all to the world model.
+fn check_same_origin<'a>(requests: impl Iterator<Item = &'a Arc<Request>>) -> Result<()> {
     if !Session::opened() {
         return Ok(());
     }
@@ -121,23 +121,22 @@ fn same_origin<'a>(requests: impl Iterator<Item = &'a Arc<Request>>) -> Result<(
     })
 }
 
-/// The requests behind an array's handles that are active (neither null nor inactive), with their
-/// places.
-fn active(handles: &[Handle]) -> Result<List> {
-    let mut all = List::with_capacity(handles.len());
+/// The active requests of an array, with their indices.
+fn active_requests(handles: &[Handle]) -> Result<ArrayRequests> {
+    let mut all = ArrayRequests::with_capacity(handles.len());
     for (at, &h) in handles.iter().enumerate() {
         match look_up(h).map_err(|e| err!(Request, "array_of_requests[{at}]: {}", e.text()))? {
-            Some(request) => all.push(Listed { at, request }),
+            Some(request) => all.push(ArrayRequest { at, request }),
             None => continue,
         }
     }
-    same_origin(all.iter().map(|listed| listed.request))?;
+    check_same_origin(all.iter().map(|entry| entry.request))?;
     let mut d = ferry_mpi::device::device();
-    all.retain(|listed| listed.is_active(&mut d));
+    all.retain(|entry| entry.is_active(&mut d));
     Ok(all)
 }
 
-/// What an array completion says when one of its operations failed.
+/// The error of an array completion in which an operation failed.
 fn in_status(first: &Error) -> Error {
     let error = err!(InStatus, "one of the operations failed: {}", first.text());
     match first.scope() {
@@ -146,17 +145,17 @@ fn in_status(first: &Error) -> Error {
     }
 }
 
-/// Completes all of `ready`; statuses at the places given by `place`. Errors of single operations
-/// go into their statuses.
+/// Completes all of `ready`. `place` gives the index of each status. Errors of single operations go
+/// into their statuses.
 fn complete_each(
     handles: &mut [Handle],
-    ready: &[Listed],
+    ready: &[ArrayRequest],
     statuses: &OutStatuses,
     place: impl Fn(usize, usize) -> usize,
 ) -> Result<()> {
     let mut failed = None;
     let mut held = None;
-    for (nth, &Listed { at, request }) in ready.iter().enumerate() {
+    for (nth, &ArrayRequest { at, request }) in ready.iter().enumerate() {
         let outcome = complete(&mut handles[at], request, &mut held);
         let status = statuses.at(place(nth, at));
         if failed.is_none() {
@@ -176,14 +175,14 @@ fn complete_each(
 }
 
 pub fn wait(request: &mut Handle, status: OutStatus) -> Result<()> {
-    if take_sent(request) {
+    if take_completed_send(request) {
         return finish(Outcome::EMPTY, status);
     }
     match look_up(*request)? {
         None => finish(Outcome::EMPTY, status),
         Some(req) => {
             if req.is_complete_without_lock() {
-                let_go(request, &mut None);
+                release_handle(request, &mut None);
                 return finish(Outcome::EMPTY, status);
             }
             request::wait_all(&[&**req]);
@@ -193,7 +192,7 @@ pub fn wait(request: &mut Handle, status: OutStatus) -> Result<()> {
 }
 
 pub fn test(request: &mut Handle, flag: OutFlag, status: OutStatus) -> Result<()> {
-    if take_sent(request) {
+    if take_completed_send(request) {
         flag.set(true);
         return finish(Outcome::EMPTY, status);
     }
@@ -203,7 +202,7 @@ pub fn test(request: &mut Handle, flag: OutFlag, status: OutStatus) -> Result<()
     };
     if req.is_complete_without_lock() {
         flag.set(true);
-        let_go(request, &mut None);
+        release_handle(request, &mut None);
         return finish(Outcome::EMPTY, status);
     }
     let done = request::test(|d| req.is_complete(d));
@@ -215,7 +214,7 @@ pub fn test(request: &mut Handle, flag: OutFlag, status: OutStatus) -> Result<()
     }
 }
 
-/// Writes empty statuses where an array completion completes nothing.
+/// Stores empty statuses for an array completion without active requests.
 fn empty_statuses(count: usize, statuses: &OutStatuses) {
     for at in 0..count {
         statuses.at(at).store_empty();
@@ -228,9 +227,9 @@ pub fn waitall(
     array_of_statuses: OutStatuses,
 ) -> Result<()> {
     for h in array_of_requests.iter_mut() {
-        take_sent(h);
+        take_completed_send(h);
     }
-    let all = active(array_of_requests)?;
+    let all = active_requests(array_of_requests)?;
     request::wait_all(&all);
     if all.len() < array_of_requests.len() {
         empty_statuses(array_of_requests.len(), &array_of_statuses);
@@ -244,7 +243,7 @@ pub fn testall(
     flag: OutFlag,
     array_of_statuses: OutStatuses,
 ) -> Result<()> {
-    let all = active(array_of_requests)?;
+    let all = active_requests(array_of_requests)?;
     let done = request::test(|d| all.iter().all(|r| r.is_complete(d)));
     flag.set(done);
     if !done {
@@ -262,12 +261,12 @@ pub fn waitany(
     indx: Out<i32>,
     status: OutStatus,
 ) -> Result<()> {
-    let all = active(array_of_requests)?;
+    let all = active_requests(array_of_requests)?;
     if all.is_empty() {
         indx.set(constants::MPI_UNDEFINED);
         return finish(Outcome::EMPTY, status);
     }
-    let Listed { at, request } = all[request::wait_any(&all)];
+    let ArrayRequest { at, request } = all[request::wait_any(&all)];
     indx.set(at as i32);
     finish(
         complete(&mut array_of_requests[at], request, &mut None),
@@ -282,7 +281,7 @@ pub fn testany(
     flag: OutFlag,
     status: OutStatus,
 ) -> Result<()> {
-    let all = active(array_of_requests)?;
+    let all = active_requests(array_of_requests)?;
     if all.is_empty() {
         flag.set(true);
         indx.set(constants::MPI_UNDEFINED);
@@ -295,7 +294,7 @@ pub fn testany(
     });
     flag.set(done);
     match found {
-        Some(&Listed { at, request }) => {
+        Some(&ArrayRequest { at, request }) => {
             indx.set(at as i32);
             finish(
                 complete(&mut array_of_requests[at], request, &mut None),
@@ -310,7 +309,7 @@ pub fn testany(
 }
 
 /// Those of `all` that can be completed now.
-fn ready(all: &[Listed]) -> List {
+fn ready(all: &[ArrayRequest]) -> ArrayRequests {
     let mut d = ferry_mpi::device::device();
     all.iter()
         .filter(|r| r.is_complete(&mut d))
@@ -318,25 +317,25 @@ fn ready(all: &[Listed]) -> List {
         .collect()
 }
 
-/// Completes what can be, first places first (MPI_Waitsome, MPI_Testsome), once `look` has seen to
-/// the active requests.
+/// Completes the requests that can be completed, in array order (MPI_Waitsome, MPI_Testsome).
+/// `poll` first waits for or tests the active ones.
 fn complete_some(
     handles: &mut [Handle],
-    look: impl FnOnce(&[Listed]),
+    poll: impl FnOnce(&[ArrayRequest]),
     outcount: Out<i32>,
     indices: OutInts,
     statuses: &OutStatuses,
 ) -> Result<()> {
-    let all = active(handles)?;
+    let all = active_requests(handles)?;
     if all.is_empty() {
         outcount.set(constants::MPI_UNDEFINED);
         return Ok(());
     }
-    look(&all);
+    poll(&all);
     let ready = ready(&all);
     outcount.set(ready.len() as i32);
-    for (nth, listed) in ready.iter().enumerate() {
-        indices.set(nth, listed.at as i32);
+    for (nth, entry) in ready.iter().enumerate() {
+        indices.set(nth, entry.at as i32);
     }
     complete_each(handles, &ready, statuses, |nth, _| nth)
 }
@@ -348,7 +347,7 @@ pub fn waitsome(
     array_of_indices: OutInts,
     array_of_statuses: OutStatuses,
 ) -> Result<()> {
-    let wait = |all: &[Listed]| {
+    let wait = |all: &[ArrayRequest]| {
         request::wait_any(all);
     };
     complete_some(
@@ -367,7 +366,7 @@ pub fn testsome(
     array_of_indices: OutInts,
     array_of_statuses: OutStatuses,
 ) -> Result<()> {
-    let test = |all: &[Listed]| {
+    let test = |all: &[ArrayRequest]| {
         request::test(|d| all.iter().any(|r| r.is_complete(d)));
     };
     complete_some(
@@ -379,7 +378,7 @@ pub fn testsome(
     )
 }
 
-/// How a request would complete, without completing it. `None`: it would not yet.
+/// The outcome of a request, without completing it. `None` if it is not complete.
 fn peek(h: Handle) -> Result<Option<Outcome>> {
     Ok(match look_up(h)? {
         None => Some(Outcome::EMPTY),
@@ -426,8 +425,8 @@ pub fn request_get_status_any(
     flag: OutFlag,
     status: OutStatus,
 ) -> Result<()> {
-    let all = active(array_of_requests)?;
-    for Listed { at, request } in &all {
+    let all = active_requests(array_of_requests)?;
+    for ArrayRequest { at, request } in &all {
         if let Some(outcome) = request.peek() {
             flag.set(true);
             indx.set(*at as i32);
@@ -450,13 +449,13 @@ pub fn request_get_status_some(
     array_of_indices: OutInts,
     array_of_statuses: OutStatuses,
 ) -> Result<()> {
-    let all = active(array_of_requests)?;
+    let all = active_requests(array_of_requests)?;
     if all.is_empty() {
         outcount.set(constants::MPI_UNDEFINED);
         return Ok(());
     }
     let mut found = 0;
-    for Listed { at, request } in &all {
+    for ArrayRequest { at, request } in &all {
         if let Some(outcome) = request.peek() {
             array_of_indices.set(found, *at as i32);
             array_of_statuses.at(found).store(&outcome);
@@ -467,35 +466,35 @@ pub fn request_get_status_some(
     Ok(())
 }
 
-/// The request behind a handle that must not be null.
-fn present(h: Handle) -> Result<&'static Arc<Request>> {
+/// The request behind a handle, which must not be null.
+fn non_null(h: Handle) -> Result<&'static Arc<Request>> {
     look_up(h)?.ok_or_else(|| err!(Request, "request is MPI_REQUEST_NULL"))
 }
 
 pub fn start(request: &mut Handle) -> Result<()> {
-    present(*request)?.start()
+    non_null(*request)?.start()
 }
 
 pub fn startall(_count: i64, array_of_requests: &mut [Handle]) -> Result<()> {
     let all = array_of_requests
         .iter()
-        .map(|&h| present(h))
+        .map(|&h| non_null(h))
         .collect::<Result<Vec<_>>>()?;
-    same_origin(all.iter().copied())?;
+    check_same_origin(all.iter().copied())?;
     all.iter().try_for_each(|req| req.start())
 }
 
 pub fn cancel(request: &mut Handle) -> Result<()> {
-    present(*request)?.cancel()
+    non_null(*request)?.cancel()
 }
 
 pub fn request_free(request: &mut Handle) -> Result<()> {
-    let req = present(*request)?;
-    if take_sent(request) {
+    let req = non_null(*request)?;
+    if take_completed_send(request) {
         return Ok(());
     }
     req.free()?;
-    // The table's reference goes; what is under way keeps what it needs.
+    // Drops the table's reference. An active operation keeps its own.
     drop(handle::remove::<Request>(*request));
     *request = constants::MPI_REQUEST_NULL;
     Ok(())
@@ -511,7 +510,7 @@ pub fn status_set_cancelled(status: &mut Status, flag: bool) -> Result<()> {
     Ok(())
 }
 
-/// Reads and writes of a status's public fields.
+/// Getters and setters of a status's public fields.
 macro_rules! fields {
     ($($get:ident $set:ident $field:ident;)*) => {$(
         pub fn $get(status: &Status, value: Out<i32>) -> Result<()> {

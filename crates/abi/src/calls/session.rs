@@ -31,7 +31,7 @@ pub fn session_init(
     Ok(())
 }
 
-pub fn session_finalize(session: Held<Session>) -> Result<()> {
+pub fn session_finalize(session: InOutHandle<Session>) -> Result<()> {
     session.free()?.close();
     entry::session_ends();
     Ok(())
@@ -54,7 +54,8 @@ pub fn session_get_num_psets(
     Ok(())
 }
 
-/// `pset_len`: room, then need, both with the final null.
+/// `pset_len`: on entry the size of the buffer, on return the size needed, both with the final
+/// null.
 pub fn session_get_nth_pset(
     _session: &'static Arc<Session>,
     _info: Option<&'static Arc<Info>>,
@@ -103,7 +104,7 @@ pub fn group_from_session_pset(
     pset_name: &CStr,
     newgroup: New<Group>,
 ) -> Result<()> {
-    // Stays where there is no such set (MPI 5.0 §11.3.2).
+    // Unchanged if there is no such set (MPI 5.0 §11.3.2).
     newgroup.set_handle(constants::MPI_GROUP_NULL);
     newgroup.set(session.group(set_named(pset_name)?));
     Ok(())
@@ -175,7 +176,7 @@ pub fn intercomm_create_from_groups(
         )),
     };
     let near = leader(local_leader, local_group, "local_leader")?;
-    // The other group counts at the leader only.
+    // The other group matters at the leader only.
     let other = match local_group.rank() {
         Some(rank) if rank == near => {
             local_group.check_origin(remote_group)?;

@@ -382,7 +382,7 @@ pub fn dist_graph_neighbors(
     destweights: OutInts,
 ) -> Result<()> {
     let graph = dist_graph(comm)?;
-    // Programs pass MPI_UNWEIGHTED where they want no weights; nothing is stored there.
+    // Programs pass MPI_UNWEIGHTED for no weights. Nothing is stored then.
     let tell = |ends: &Weighted, room: usize, ranks: OutInts, weights: OutInts| {
         ranks.set_all(ends.ranks.iter().map(|&r| r as i32));
         weights.set_all(ends.weights.iter().flatten().take(room).copied());

@@ -1,5 +1,5 @@
-//! The table behind the handles of one kind of object: a growing list of slots, whose tags tell
-//! whether a handle is still valid.
+//! The table behind the handles of one kind of object: a growing list of slots. The slots' tags say
+//! whether a handle is valid.
 
 use super::Handle;
 use std::cell::UnsafeCell;
@@ -9,31 +9,29 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Slots of a table's first chunk. Each further chunk has twice as many.
 const FIRST_CHUNK_SLOTS: u32 = 64;
-/// Chunks that a table may have: together they hold every index of 31 bits that is not a
-/// predefined handle.
+/// Maximum number of chunks. Together they hold every index of 31 bits that is not a predefined
+/// handle.
 const MAX_CHUNKS: usize = 25;
 
 struct Slot<V> {
-    /// The upper half of the handle while the slot is in use; the next generation, without a kind,
-    /// while it is free.
+    /// In use: the upper half of the handle. Free: the next generation, without a kind.
     tag: AtomicU32,
-    /// While free: the next free slot, plus one.
+    /// Free: the next free slot, plus one.
     next: AtomicU32,
     value: UnsafeCell<MaybeUninit<V>>,
 }
 
-/// A growing table from handles to values. Reading takes no lock and writes nothing.
+/// A growing table from handles to values. Lookups take no lock and write nothing.
 pub struct Table<V> {
     chunks: [AtomicPtr<Slot<V>>; MAX_CHUNKS],
-    /// The first free slot plus one, and in the upper half a count against mistaking an old list
-    /// for the present one.
+    /// Lower half: the first free slot plus one. Upper half: a count against the ABA problem.
     free: AtomicU64,
-    /// Slots that have ever been used.
+    /// Number of slots that have been used.
     used: AtomicU32,
 }
 
-// SAFETY: a value is written before its tag is published and taken out only by the one thread that
-// withdrew the tag.
+// SAFETY: a value is written before its tag is published. Only the thread that withdrew the tag
+// takes it out.
 unsafe impl<V: Send + Sync> Sync for Table<V> {}
 
 const KIND_SHIFT: u32 = 24;
@@ -72,7 +70,7 @@ impl<V> Table<V> {
         if first.is_null() {
             return None;
         }
-        // SAFETY: a chunk lives for ever and has room for every index that belongs to it.
+        // SAFETY: a chunk is never freed and has room for each of its indices.
         Some(unsafe { &*first.add(at) })
     }
 
@@ -81,12 +79,12 @@ impl<V> Table<V> {
     pub fn get(&self, handle: Handle) -> Option<&V> {
         let tag = (handle >> 32) as u32;
         let slot = self.slot(handle as u32)?;
-        // Without a kind it would be taken for the tag of a free slot.
+        // Without a kind it would match the tag of a free slot.
         if slot.tag.load(Ordering::Acquire) != tag || tag <= GENERATION_MASK {
             return None;
         }
-        // SAFETY: the tag says that the slot holds a value, written before the tag. That it is not
-        // taken out while the reference lives is the program's duty: see `get` above.
+        // SAFETY: the tag says that the slot holds a value, which was written before the tag. The
+        // program must not free the handle while the reference lives: see `get` above.
         Some(unsafe { (*slot.value.get()).assume_init_ref() })
     }
 
@@ -96,13 +94,13 @@ impl<V> Table<V> {
         (tag > GENERATION_MASK).then_some(u64::from(tag) << 32 | u64::from(index))
     }
 
-    /// Stores a value under a new handle of that kind.
+    /// Stores a value under a new handle of kind `kind`.
     pub fn insert(&self, kind: u32, value: V) -> Handle {
         self.insert_if(false, kind, value)
     }
 
-    /// [`Table::insert`]; `exclusive`: no other thread uses the table now, so that no locked
-    /// instruction is needed, which take as long as the rest of a small message.
+    /// [`Table::insert`]. With `exclusive`, no other thread uses the table now. Then no locked
+    /// instruction is needed, which would take as long as the rest of a small message.
     #[inline]
     pub fn insert_if(&self, exclusive: bool, kind: u32, value: V) -> Handle {
         let index = match self.pop(exclusive) {
@@ -113,14 +111,13 @@ impl<V> Table<V> {
             unreachable!("the slot was there or has been made")
         };
         let tag = slot.tag.load(Ordering::Relaxed) | kind << KIND_SHIFT;
-        // SAFETY: the slot is free and belongs to this thread alone, which took it from the list.
+        // SAFETY: the slot is free, and this thread took it from the list.
         unsafe { (*slot.value.get()).write(value) };
         slot.tag.store(tag, Ordering::Release);
         u64::from(tag) << 32 | u64::from(index)
     }
 
-    /// Changes the value of a handle, to which nobody holds a reference; false if the handle is
-    /// invalid.
+    /// Changes the value of a handle to which no reference exists. False if the handle is invalid.
     pub fn replace(&self, handle: Handle, value: V) -> bool {
         let Some(slot) = self.slot(handle as u32) else {
             return false;
@@ -128,8 +125,8 @@ impl<V> Table<V> {
         if slot.tag.load(Ordering::Acquire) != (handle >> 32) as u32 {
             return false;
         }
-        // SAFETY: the tag says that the slot holds a value; that nobody uses it is the caller's
-        // promise.
+        // SAFETY: the tag says that the slot holds a value. The caller promises that it is not in
+        // use.
         drop(std::mem::replace(
             unsafe { (*slot.value.get()).assume_init_mut() },
             value,
@@ -137,7 +134,7 @@ impl<V> Table<V> {
         true
     }
 
-    /// Takes a value out. Its handle is invalid from now on.
+    /// Takes a value out and invalidates its handle.
     pub fn remove(&self, handle: Handle) -> Option<V> {
         self.remove_if(false, handle)
     }
@@ -162,7 +159,7 @@ impl<V> Table<V> {
                 .compare_exchange(tag, next, Ordering::Acquire, Ordering::Relaxed)
                 .ok()?;
         }
-        // SAFETY: the tag said that there is a value, and only this thread has withdrawn it.
+        // SAFETY: the tag said that there is a value, and this thread withdrew the tag.
         let value = unsafe { (*slot.value.get()).assume_init_read() };
         self.push(exclusive, index, slot);
         Some(value)
@@ -209,7 +206,7 @@ impl<V> Table<V> {
         }
     }
 
-    /// A slot that has never been used.
+    /// Allocates a slot that has not been used before.
     #[cold]
     fn fresh(&self) -> u32 {
         let index = self.used.fetch_add(1, Ordering::Relaxed);
@@ -232,7 +229,8 @@ impl<V> Table<V> {
                 Ordering::Acquire,
             );
             if old.is_err() {
-                // SAFETY: another thread was faster, so nobody has seen this chunk.
+                // SAFETY: another thread has published its chunk first, so no other code has seen
+                // this one.
                 drop(unsafe { Box::from_raw(made) });
             }
         }

@@ -2,13 +2,13 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
-/// What a program does with handles.
+/// Operations of a program on handles.
 #[derive(Clone, Debug)]
 enum Step {
     Insert(u32, bool),
-    /// Frees the so-manieth handle ever made, which may be freed already.
+    /// Frees one of the handles made so far. It may be free already.
     Remove(prop::sample::Index, bool),
-    /// Looks up any bits.
+    /// Looks up arbitrary bits.
     Look(u64),
 }
 

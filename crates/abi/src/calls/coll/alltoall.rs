@@ -14,7 +14,7 @@ pub(super) fn alltoall_as(
     form: Form,
 ) -> Result<()> {
     let (block, send, recv) = uniform(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype);
-    apart(sendbuf, recvbuf, recvcount.min(sendcount))?;
+    check_no_alias(sendbuf, recvbuf, recvcount.min(sendcount))?;
     carry_out(
         &plain(
             comm,
@@ -43,16 +43,28 @@ pub(super) fn alltoallv_as(
     form: Form,
 ) -> Result<()> {
     let out = match sendbuf {
-        Some(_) => Vary::new(sendcounts, sdispls, peers(comm), sendtype, "sendcounts")?,
-        None => Vary::none(),
+        Some(_) => VaryingBlocks::new(
+            sendcounts,
+            sdispls,
+            peer_count(comm),
+            sendtype,
+            "sendcounts",
+        )?,
+        None => VaryingBlocks::none(),
     };
-    let inn = Vary::new(recvcounts, rdispls, peers(comm), recvtype, "recvcounts")?;
+    let inn = VaryingBlocks::new(
+        recvcounts,
+        rdispls,
+        peer_count(comm),
+        recvtype,
+        "recvcounts",
+    )?;
     let send = match sendbuf {
-        Some(address) => checked(address, out.any, sendtype, "sendbuf")?,
+        Some(address) => checked(address, out.max_count, sendtype, "sendbuf")?,
         None => View::Nothing,
     };
-    let recv = checked(recvbuf, inn.any, recvtype, "recvbuf")?;
-    apart(sendbuf, recvbuf, inn.any.min(out.any))?;
+    let recv = checked(recvbuf, inn.max_count, recvtype, "recvbuf")?;
+    check_no_alias(sendbuf, recvbuf, inn.max_count.min(out.max_count))?;
     let what = Collective::Alltoallv {
         send: out.varying(),
         recv: inn.varying(),
@@ -81,7 +93,7 @@ pub(super) fn alltoallw_as(
             sendcounts,
             sdispls,
             sendtypes,
-            peers(comm),
+            peer_count(comm),
             "sendcounts",
         )?,
         None => (Vec::new(), Vec::new()),
@@ -91,10 +103,10 @@ pub(super) fn alltoallw_as(
         recvcounts,
         rdispls,
         recvtypes,
-        peers(comm),
+        peer_count(comm),
         "recvcounts",
     )?;
-    apart(
+    check_no_alias(
         sendbuf,
         recvbuf,
         inn_bytes

@@ -55,9 +55,9 @@ pub(super) fn neighbor_allgatherv_as(
     form: Form,
 ) -> Result<()> {
     let n = coll::neighbours(comm)?;
-    let inn = Vary::new(recvcounts, displs, n.sources.len(), recvtype, "recvcounts")?;
+    let inn = VaryingBlocks::new(recvcounts, displs, n.sources.len(), recvtype, "recvcounts")?;
     let send = view(sendbuf, sendcount, sendtype);
-    let recv = checked(recvbuf, inn.any, recvtype, "recvbuf")?;
+    let recv = checked(recvbuf, inn.max_count, recvtype, "recvbuf")?;
     let own = Piece::send(0, elements(sendcount, sendtype));
     let s = coll::exchange_with(
         comm,
@@ -109,16 +109,16 @@ pub(super) fn neighbor_alltoallv_as(
     form: Form,
 ) -> Result<()> {
     let n = coll::neighbours(comm)?;
-    let out = Vary::new(
+    let out = VaryingBlocks::new(
         sendcounts,
         sdispls,
         n.destinations.len(),
         sendtype,
         "sendcounts",
     )?;
-    let inn = Vary::new(recvcounts, rdispls, n.sources.len(), recvtype, "recvcounts")?;
-    let send = checked(sendbuf, out.any, sendtype, "sendbuf")?;
-    let recv = checked(recvbuf, inn.any, recvtype, "recvbuf")?;
+    let inn = VaryingBlocks::new(recvcounts, rdispls, n.sources.len(), recvtype, "recvcounts")?;
+    let send = checked(sendbuf, out.max_count, sendtype, "sendbuf")?;
+    let recv = checked(recvbuf, inn.max_count, recvtype, "recvbuf")?;
     let receive = |i: usize| Piece::recv(inn.displs[i], inn.counts[i]);
     let s = coll::exchange_with(comm, &n, &receive, &|i| {
         Piece::send(out.displs[i], out.counts[i])

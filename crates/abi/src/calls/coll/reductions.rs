@@ -72,7 +72,7 @@ pub(super) fn reduce_as(
         View::Nothing
     };
     if here && sends {
-        apart(sendbuf, recvbuf, count)?;
+        check_no_alias(sendbuf, recvbuf, count)?;
     }
     let what = Collective::Reduce {
         root: root_of(root),
@@ -92,7 +92,7 @@ pub(super) fn allreduce_as(
     form: Form,
 ) -> Result<()> {
     let of = reduction(count, datatype, op)?;
-    apart(sendbuf, recvbuf, count)?;
+    check_no_alias(sendbuf, recvbuf, count)?;
     let (send, recv) = (
         send_view(sendbuf, count, datatype),
         view(recvbuf, count, datatype),
@@ -121,7 +121,7 @@ pub(super) fn reduce_scatter_block_as(
     form: Form,
 ) -> Result<()> {
     let of = reduction(recvcount, datatype, op)?;
-    apart(sendbuf, recvbuf, recvcount)?;
+    check_no_alias(sendbuf, recvbuf, recvcount)?;
     let (send, recv) = (
         send_view(sendbuf, recvcount, datatype),
         view(recvbuf, recvcount, datatype),
@@ -149,7 +149,7 @@ pub(super) fn reduce_scatter_as(
     let total = counts.iter().sum();
     let of = reduction(total, datatype, op)?;
     let own = counts[comm.rank() as usize];
-    apart(sendbuf, recvbuf, own)?;
+    check_no_alias(sendbuf, recvbuf, own)?;
     let send = match sendbuf {
         Some(address) => checked(address, total, datatype, "sendbuf")?,
         None => View::Nothing,
@@ -174,7 +174,7 @@ pub(super) fn scan_as(
     form: Form,
 ) -> Result<()> {
     let of = reduction(count, datatype, op)?;
-    apart(sendbuf, recvbuf, count)?;
+    check_no_alias(sendbuf, recvbuf, count)?;
     let (send, recv) = (
         send_view(sendbuf, count, datatype),
         view(recvbuf, count, datatype),
@@ -203,7 +203,7 @@ pub(super) fn exscan_as(
     form: Form,
 ) -> Result<()> {
     let of = reduction(count, datatype, op)?;
-    apart(sendbuf, recvbuf, count)?;
+    check_no_alias(sendbuf, recvbuf, count)?;
     let send = send_view(sendbuf, count, datatype);
     let recv = view(recvbuf, count, datatype);
     reducing(

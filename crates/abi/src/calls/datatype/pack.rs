@@ -14,8 +14,8 @@ fn packed(count: i64, size: i64) -> Result<i64> {
     }
 }
 
-/// Checks that `needed` bytes lie from `position` on in a pack buffer of `size` bytes, and returns
-/// where.
+/// Checks that a pack buffer of `size` bytes has `needed` bytes from `position` on. Returns their
+/// offset.
 fn from_position(
     buffer: (&str, *const u8),
     size: (&str, i64),
@@ -105,7 +105,7 @@ pub fn pack_size(
     Ok(())
 }
 
-/// The only portable representation there is.
+/// The only portable representation.
 fn external(datarep: &CStr) -> Result<()> {
     match datarep.to_bytes() {
         b"external32" => Ok(()),

@@ -1,6 +1,6 @@
 //! Generalised requests (MPI 5.0 §13.2).
 
-use super::present;
+use super::non_null;
 use crate::prelude::*;
 use ferry_mpi::request::{Generalized, GeneralizedCallbacks, Outcome};
 
@@ -12,10 +12,10 @@ struct Functions {
     extra_state: *mut c_void,
 }
 
-// SAFETY: the pointer is the program's own; MPI hands it back to the program's own functions, on
-// whichever thread completes the request.
+// SAFETY: the pointer is the program's. MPI passes it only to the program's functions, on the
+// thread that completes the request.
 unsafe impl Send for Functions {}
-// SAFETY: the pointer is only copied; what lies behind it is the program's concern.
+// SAFETY: the pointer is only copied. MPI never dereferences it.
 unsafe impl Sync for Functions {}
 
 /// A callback's return value as a result.
@@ -72,7 +72,7 @@ pub fn grequest_start(
 }
 
 pub fn grequest_complete(request: Handle) -> Result<()> {
-    match present(request)?.general(Generalized::complete) {
+    match non_null(request)?.general(Generalized::complete) {
         Some(result) => result,
         None => Err(err!(Request, "the request is not a generalised request")),
     }

@@ -14,7 +14,7 @@ type EventFunction = unsafe extern "C" fn(Handle, Handle, i32, *mut c_void);
 type FreeFunction = unsafe extern "C" fn(Handle, i32, *mut c_void);
 type DroppedFunction = unsafe extern "C" fn(i64, Handle, i32, i32, *mut c_void);
 
-/// What these handles are made of.
+/// Kinds of the handles of events.
 const REGISTRATION: u32 = 104;
 const INSTANCE: u32 = 105;
 /// Bytes of an element: every element is an MPI_INT.
@@ -30,7 +30,7 @@ struct Registered {
     state: Arc<EventState>,
 }
 
-/// A tool's function and its user_data.
+/// A callback and its user_data.
 #[derive(Clone, Copy)]
 struct Callback {
     function: EventFunction,
@@ -40,7 +40,7 @@ struct Callback {
 #[derive(Default)]
 struct EventState {
     handle: AtomicU64,
-    /// For each of [`Safety::ALL`].
+    /// One for each of [`Safety::ALL`].
     callbacks: Mutex<[Option<Callback>; 4]>,
     dropped: Mutex<Option<DroppedFunction>>,
 }
@@ -56,8 +56,7 @@ impl EventState {
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The function for a place of which that much is required: that for the least safety that is
-    /// enough.
+    /// The callback for a safety requirement: the first registered one that satisfies it.
     fn callback(&self, safety: Safety) -> Option<Callback> {
         self.callbacks()[safety as usize..]
             .iter()
@@ -148,7 +147,7 @@ pub fn t_event_get_index(name: &CStr, event_index: Out<i32>) -> Result<()> {
     Ok(())
 }
 
-/// `num_elements`: the room in the arrays, then how many elements there are.
+/// `num_elements`: on entry the length of the arrays, on return the number of elements.
 pub fn t_event_get_info(
     event_index: i32,
     name: *mut c_char,
@@ -187,7 +186,7 @@ pub fn t_event_get_info(
     Ok(())
 }
 
-/// No hints mean anything to events.
+/// No hints are known for events.
 fn empty() -> Arc<Info> {
     Info::of::<&str, &str>([])
 }
@@ -245,7 +244,7 @@ pub fn t_event_handle_set_info(
     registered(event_registration).map(drop)
 }
 
-/// A null function takes back what was registered for that safety.
+/// A null function removes the callback of that safety level.
 pub fn t_event_register_callback(
     event_registration: Handle,
     cb_safety: i32,
@@ -330,7 +329,7 @@ pub fn t_event_get_source(event_instance: Handle, source_index: Out<i32>) -> Res
     Ok(())
 }
 
-// Sources: all events come from the library, whose clock counts nanoseconds.
+// Sources: there is one, the library, whose clock counts nanoseconds.
 
 const SOURCES: [(&str, &str); 1] = [(
     "ferry",
@@ -357,7 +356,7 @@ pub fn t_source_get_info(
     let (its_name, description) = at(&SOURCES, source_index)?;
     tell(its_name, name, name_len);
     tell(description, desc, desc_len);
-    // Threads may be called in another order than their events happened.
+    // Callbacks of different threads may run in another order than their events.
     ordering.set(MPI_T_SOURCE_UNORDERED);
     ticks_per_second.set(1_000_000_000);
     max_ticks.set(i64::MAX);

@@ -58,7 +58,7 @@ unsafe fn store(value: Value, to: *mut c_void) {
     }
 }
 
-fn present<T>(buffer: *const T) -> Result<()> {
+fn check_buffer<T>(buffer: *const T) -> Result<()> {
     if buffer.is_null() {
         Err(failed(ToolError::Invalid))
     } else {
@@ -136,7 +136,7 @@ pub fn t_cvar_handle_free(handle: &mut Handle) -> Result<()> {
 
 pub fn t_cvar_read(handle: Handle, buf: *mut c_void) -> Result<()> {
     let (control, comm) = control(handle)?;
-    present(buf)?;
+    check_buffer(buf)?;
     let value = control.read(comm.as_deref()).map_err(failed)?;
     // SAFETY: the program passes room for a value of the variable's type.
     unsafe { store(value, buf) };
@@ -145,7 +145,7 @@ pub fn t_cvar_read(handle: Handle, buf: *mut c_void) -> Result<()> {
 
 pub fn t_cvar_write(handle: Handle, buf: *const u8) -> Result<()> {
     let (control, comm) = control(handle)?;
-    present(buf)?;
+    check_buffer(buf)?;
     // SAFETY: the program passes a value of the variable's type.
     let value = unsafe { load(control.value_type(), buf) };
     control.write(comm.as_deref(), value).map_err(failed)
@@ -290,7 +290,7 @@ pub fn t_pvar_reset(session: Handle, handle: Handle) -> Result<()> {
 
 pub fn t_pvar_read(session: Handle, handle: Handle, buf: *mut c_void) -> Result<()> {
     let handle = measured(session, handle)?;
-    present(buf)?;
+    check_buffer(buf)?;
     // SAFETY: the program passes room for a value of the variable's type.
     unsafe { store(handle.read(), buf) };
     Ok(())
@@ -298,7 +298,7 @@ pub fn t_pvar_read(session: Handle, handle: Handle, buf: *mut c_void) -> Result<
 
 pub fn t_pvar_readreset(session: Handle, handle: Handle, buf: *mut c_void) -> Result<()> {
     let handle = measured(session, handle)?;
-    present(buf)?;
+    check_buffer(buf)?;
     // SAFETY: the program passes room for a value of the variable's type, as to MPI_T_pvar_read.
     unsafe { store(handle.read_reset().map_err(failed)?, buf) };
     Ok(())
@@ -306,7 +306,7 @@ pub fn t_pvar_readreset(session: Handle, handle: Handle, buf: *mut c_void) -> Re
 
 pub fn t_pvar_write(session: Handle, handle: Handle, buf: *const u8) -> Result<()> {
     let handle = measured(session, handle)?;
-    present(buf)?;
+    check_buffer(buf)?;
     // SAFETY: the program passes a value of the variable's type.
     let value = unsafe { load(handle.variable().value_type(), buf) };
     handle.write(value).map_err(failed)
