@@ -9,11 +9,11 @@ pub const USAGE: &str = "mpiexec [options] [-n N] PROGRAM [ARGUMENT…] \
 pub const ABOUT: &str = "Starts the ranks of an MPI job here or on other hosts, watches them and \
                          ends the job when one fails.";
 /// What signals and exit statuses mean.
-pub const EXIT_STATUS: &str = "Ctrl-C is passed to all ranks; a second one kills them. Exit status: \
-                               the highest of the ranks'; 128 + signal if a rank was killed by one; \
-                               the code given to MPI_Abort; 124 after a timeout, 125 after a hang; \
-                               127 if the program is missing, 126 if it cannot be executed or \
-                               belongs to another MPI, 2 for a wrong command line.";
+pub const EXIT_STATUS: &str = "\
+    Ctrl-C is passed to all ranks; a second one kills them. Exit status: the highest of the \
+    ranks'; 128 + signal if a rank was killed by one; the code given to MPI_Abort; 124 after a \
+    timeout, 125 after a hang; 127 if the program is missing, 126 if it cannot be executed or \
+    belongs to another MPI, 2 for a wrong command line.";
 
 /// Columns of the whole text.
 const COLUMNS: usize = 100;

@@ -97,7 +97,8 @@ impl Connected {
                         self.end(
                             i,
                             format!(
-                                "its host has not answered for {seconds} seconds (FERRY_TCP_TIMEOUT)"
+                                "its host has not answered for {seconds} seconds \
+                                 (FERRY_TCP_TIMEOUT)"
                             ),
                         );
                     }

@@ -83,9 +83,13 @@ impl Shm {
             + n * CONTROL_BYTES as u64
             + (to as u64 * n + from as u64) * STRIDE_BYTES;
         map(&self.segment, at, MAPPED_BYTES).map_err(|cause| TransportError::Refused {
-            attempted: format!("mapping the ring between processes {} and {}", self.locals[from], self.locals[to]),
+            attempted: format!(
+                "mapping the ring between processes {} and {}",
+                self.locals[from], self.locals[to]
+            ),
             cause,
-            advice: "raise the limits on address space and mappings (ulimit -v, sysctl vm.max_map_count)",
+            advice: "raise the limits on address space and mappings (ulimit -v, sysctl \
+                 vm.max_map_count)",
         })
     }
 

@@ -73,7 +73,8 @@ impl Settings {
             return Err(TransportError::Setting {
                 name: "FERRY_TCP_CONGESTION",
                 value: format!("{} ({cause})", congestion.unwrap_or_default()),
-                wanted: "system, or one of those in /proc/sys/net/ipv4/tcp_allowed_congestion_control",
+                wanted: "system, or one of those in \
+                     /proc/sys/net/ipv4/tcp_allowed_congestion_control",
             });
         }
         Ok(Settings {

@@ -138,7 +138,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_two_ranks_of_a_job_have_one_name(job: u64, size in 1u32..1 << 20, ranks: [prop::sample::Index; 2]) {
+        fn no_two_ranks_of_a_job_have_one_name(job: u64, size in 1u32..1 << 20,
+            ranks: [prop::sample::Index; 2]) {
             let [a, b] = ranks.map(|r| r.index(size as usize) as u32);
             let name = |rank| Name::of_rank(18888, job, size, rank);
             prop_assert_eq!(name(a) == name(b), a == b);

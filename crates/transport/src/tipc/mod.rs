@@ -43,7 +43,8 @@ const NAME_TIMEOUT: Duration = Duration::from_secs(5);
 /// later.
 const LOSS_EXPLAINS: Duration = Duration::from_secs(5);
 /// How long a link may be silent, and how to change that. For messages.
-const TOLERANCE: &str = "1.5 seconds unless set: `tipc bearer set tolerance MILLISECONDS media eth device …`, on both nodes";
+const TOLERANCE: &str = "1.5 seconds unless set: `tipc bearer set tolerance MILLISECONDS media eth device …`, on both \
+     nodes";
 
 /// The user's settings.
 #[derive(Clone, Debug)]
@@ -105,7 +106,9 @@ impl Tipc {
                 cause: e.into(),
                 advice: match e {
                     Errno::AFNOSUPPORT => {
-                        "this system has no TIPC: as root, `modprobe tipc`, then enable a bearer (`tipc bearer enable media eth device eth0`), on every node; or leave tipc out of FERRY_TRANSPORTS"
+                        "this system has no TIPC: as root, `modprobe tipc`, then enable a bearer \
+                         (`tipc bearer enable media eth device eth0`), on every node; or leave \
+                        tipc out of FERRY_TRANSPORTS"
                     }
                     Errno::MFILE | Errno::NFILE => "raise the limit on open files (ulimit -n)",
                     _ => "leave tipc out of FERRY_TRANSPORTS to do without",
@@ -202,7 +205,8 @@ impl Tipc {
 /// The message where no link leads to `node`.
 fn no_link(node: u32) -> String {
     format!(
-        "no TIPC link leads to its node {node:x}: enable a bearer on both (`tipc bearer enable …`) and see `tipc link list`"
+        "no TIPC link leads to its node {node:x}: enable a bearer on both (`tipc bearer enable …`) \
+         and see `tipc link list`"
     )
 }
 
@@ -277,11 +281,14 @@ impl Medium for Tipc {
         let since = self.lost.get(&node)?.elapsed();
         if !self.is_joined_to(node) {
             Some(format!(
-                "no TIPC link leads to its node {node:x} any more: the node is down, or nothing was heard of it for longer than its links' tolerance ({TOLERANCE})"
+                "no TIPC link leads to its node {node:x} any more: the node is down, or nothing \
+                 was heard of it for longer than its links' tolerance ({TOLERANCE})"
             ))
         } else if since < LOSS_EXPLAINS {
             Some(format!(
-                "all TIPC links to its node {node:x} were lost, {:.1} seconds ago, and every connection with them; they are up again. That node, this one, or the network stood still for longer than the links' tolerance ({TOLERANCE})",
+                "all TIPC links to its node {node:x} were lost, {:.1} seconds ago, and every \
+                 connection with them; they are up again. That node, this one, or the network \
+                stood still for longer than the links' tolerance ({TOLERANCE})",
                 since.as_secs_f64()
             ))
         } else {

@@ -10,7 +10,8 @@ fn table() -> &'static CopyTable {
 proptest! {
     /// Each byte is copied once, whichever process copies its chunk.
     #[test]
-    fn chunks_cover_the_message(len in 1u64..1 << 34, helps in prop::collection::vec(0u8..3, 0..200)) {
+    fn chunks_cover_the_message(len in 1u64..1 << 34, helps in prop::collection::vec(0u8..3,
+        0..200)) {
         let table = table();
         let mut receiver = CopyReceiver::new(table);
         let mut begun = receiver.begin(1 << 40, 1 << 50, len).unwrap();
