@@ -59,11 +59,13 @@ def steps():
     clippy = ["cargo", "clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"]
     release = ["cargo", "build", "-q", "--release", "-p", "ferry-abi", "-p", "ferry-cli"]
     install = [str(TARGET / "release" / "ferry"), "install", "--prefix", str(PREFIX)]
+    docs = ["cargo", "doc", "-q", "--no-deps", "--workspace", "--document-private-items"]
     units = ["cargo", "test", "-q", "--workspace", "--no-fail-fast"]
     loom = ["cargo", "test", "-q", "--release", "--test", "loom", "-p"]
     prefix = {"FERRY_PREFIX": str(PREFIX)}
     yield "format", ["cargo", "fmt", "--all", "--check"], {}, 60
     yield "lints", clippy, {}, 900
+    yield "documentation of the code", docs, {"RUSTDOCFLAGS": "-D warnings"}, 900
     yield "release build", release, {}, 1200
     yield "install", install, {}, 60
     # Some tests look at the library, which `cargo test` does not make.

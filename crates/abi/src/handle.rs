@@ -152,7 +152,8 @@ fn null_of(c_type: &str) -> Handle {
 }
 
 macro_rules! object {
-    ($type:ty, $kind:literal, $null:ident, $c:literal, $error:ident, $set_handle:expr, $predefined:expr,
+    ($type:ty, $kind:literal, $null:ident, $c:literal, $error:ident, $set_handle:expr,
+        $predefined:expr,
         $exclusive:expr) => {
         impl Object for $type {
             const KIND: u32 = $kind;

@@ -2,7 +2,7 @@
 //! waiting without burning a core.
 //!
 //! The device knows processes ([`ProcId`]), match keys and bytes. It knows neither communicators
-//! nor datatypes. Each folder uses only those below it (`crates/api/tests/house.rs` checks it):
+//! nor datatypes. Each folder uses only those below it (`crates/api/tests/house/` checks it):
 //!
 //! ```text
 //! device       what the floor above calls: send, receive, probe, cancel, completions

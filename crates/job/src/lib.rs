@@ -11,7 +11,7 @@
 //!
 //! `mpiexec` makes one [`Segment`] for each node and one socket pair for each rank. The
 //! [`RankInfo`] and the segment's descriptor lie in the rank's end of the socket before the rank
-//! starts. So [`join`] is one system call that waits for nobody. Under another launcher (Hydra,
+//! starts. So [`join()`] is one system call that waits for nobody. Under another launcher (Hydra,
 //! srun, prterun) `join` makes the same from PMI or PMIx.
 //!
 //! ```

@@ -37,7 +37,7 @@ const BOARD_BYTES_PER_RANK: u64 = 8 * (2048 + 64);
 pub struct SegmentLayout {
     /// Local ranks.
     pub ranks: u32,
-    /// Offset of the [`RankStatus`](crate::RankStatus) of local rank 0.
+    /// Offset of the [`RankStatus`] of local rank 0.
     pub status_offset: u64,
     /// Offset of the transport's part, page aligned.
     pub transport_offset: u64,

@@ -1,10 +1,10 @@
 //! A backtrace on standard error when this process ends by a signal such as SIGSEGV.
 //!
 //! The handler runs while the process is in an unknown state. It allocates nothing and takes no
-//! lock of Ferry's: it formats into its own stack frame, writes by `write`, and leaves the frames to
-//! glibc's `backtrace` and `backtrace_symbols_fd`. The former loads a library at its first call, so
-//! it is called once when the handler is installed. Then the signal takes its default action: exit
-//! status and core dump are as without the handler.
+//! lock of Ferry's: it formats into its own stack frame, writes by `write`, and leaves the frames
+//! to glibc's `backtrace` and `backtrace_symbols_fd`. The former loads a library at its first call,
+//! so it is called once when the handler is installed. Then the signal takes its default action:
+//! exit status and core dump are as without the handler.
 //!
 //! A signal that somebody else handles already (a sanitizer, Python's faulthandler, a Rust program)
 //! is left to them. Who installs a handler later replaces this one, or calls it.

@@ -26,7 +26,8 @@ fn text(messages: Unreceived) -> String {
             format!("MPI_Finalize on MPI_COMM_WORLD: this rank has never received {message}")
         }
         n => format!(
-            "MPI_Finalize on MPI_COMM_WORLD: this rank has never received {n} messages; the first is {message}"
+            "MPI_Finalize on MPI_COMM_WORLD: this rank has never received {n} messages; the first \
+             is {message}"
         ),
     }
 }
@@ -45,7 +46,8 @@ mod tests {
             ),
             (
                 3,
-                "has never received 3 messages; the first is a message of 8 bytes from rank 4 with tag 6",
+                "has never received 3 messages; the first is a message of 8 bytes from rank 4 with \
+                 tag 6",
             ),
         ] {
             let text = text(Unreceived {

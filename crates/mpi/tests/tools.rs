@@ -124,7 +124,8 @@ fn every_setting_of_the_library_is_a_control_variable() {
                     found += 1;
                     assert!(
                         NO_SETTINGS.contains(&setting.as_str()) || Control::index(&setting).is_ok(),
-                        "{setting} in {} is no control variable: give it a line in crates/mpi/src/tool/control.rs (ENVIRONMENT, if it is read \
+                        "{setting} in {} is no control variable: give it a line in \
+                         crates/mpi/src/tool/control.rs (ENVIRONMENT, if it is read \
                          when the process starts) and in docs/tools.md",
                         path.display()
                     );

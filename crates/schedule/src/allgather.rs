@@ -39,8 +39,8 @@ pub(crate) fn ring(b: &mut Builder, t: Team, x: Blocks) {
     }
 }
 
-/// Recursive doubling: each rank exchanges all that it has with the rank 2^k away. For powers of two
-/// and blocks that lie in one piece.
+/// Recursive doubling: each rank exchanges all that it has with the rank 2^k away. For powers of
+/// two and blocks that lie in one piece.
 pub(crate) fn doubling(b: &mut Builder, t: Team, x: Blocks) {
     debug_assert!(t.size.is_power_of_two());
     let whole = x.whole.unwrap_or(Piece::EMPTY);
@@ -69,7 +69,8 @@ pub(crate) fn doubling(b: &mut Builder, t: Team, x: Blocks) {
 pub(crate) fn bruck(b: &mut Builder, t: Team, x: Blocks) {
     let n = t.size;
     let block = |i: u32| (x.block)(i % n);
-    // starts[i]: where the block of the rank i places after this one begins in the temporary buffer.
+    // starts[i]: where the block of the rank i places after this one begins in the temporary
+    // buffer.
     let mut starts = Vec::with_capacity(n as usize + 1);
     let mut total = 0;
     for i in 0..n {

@@ -100,7 +100,8 @@ pub(crate) fn halving(b: &mut Builder, t: Team, x: Operand, output: Piece) {
     }
 }
 
-/// Parts go round a ring twice: first they are summed, then distributed. For commutative operations.
+/// Parts go round a ring twice: first they are summed, then distributed. For commutative
+/// operations.
 pub(crate) fn ring(b: &mut Builder, t: Team, x: Operand, output: Piece) {
     let n = t.size;
     if n == 1 {

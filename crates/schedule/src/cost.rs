@@ -218,7 +218,7 @@ impl Kind {
         ]
     };
 
-    /// Its name, as in the setting FERRY_COLL_<NAME>.
+    /// Its name, as in the setting `FERRY_COLL_<NAME>`.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Barrier => "barrier",

@@ -11,8 +11,8 @@
 //!
 //! A [`Schedule`] is one rank's part of a collective: a straight-line program of sends, receives,
 //! reductions, copies and waits over symbolic buffers ([`Piece`]s of a [`Region`]). It knows no
-//! datatype, no address and no transport. An executor maps it to those, at once (blocking) or in the
-//! background (non-blocking, persistent). In this crate's tests all ranks' schedules run in one
+//! datatype, no address and no transport. An executor maps it to those, at once (blocking) or in
+//! the background (non-blocking, persistent). In this crate's tests all ranks' schedules run in one
 //! process, without a byte being sent.
 //!
 //! [`plan()`] makes the schedule of a [`Collective`] call, by the algorithm that the [`Cost`] model

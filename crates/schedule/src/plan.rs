@@ -420,7 +420,8 @@ fn intra(b: &mut Builder, t: Team, call: &Collective, cost: &Cost, forced: Optio
             let out = |r: u32| Piece::send(i64::from(r) * block.send, block.send);
             let out: alltoall::BlockOf = if in_place { &inn } else { &out };
             match choose(block.bytes, true) {
-                // Bruck's first step copies all blocks out of the buffer, so it also works in place.
+                // Bruck's first step copies all blocks out of the buffer, so it also works in
+                // place.
                 Algorithm::Bruck => alltoall::bruck(b, t, out, &inn, block.bytes),
                 _ if in_place => {
                     chosen.set(None);

@@ -180,8 +180,8 @@ impl Builder {
         self.schedule.tmp += units;
         Piece::new(Region::Tmp, at, units)
     }
-    /// Sends a piece to a rank of the own group. An empty piece is not sent: its receiver knows that
-    /// it is empty.
+    /// Sends a piece to a rank of the own group. An empty piece is not sent: its receiver knows
+    /// that it is empty.
     pub(crate) fn send(&mut self, to: u32, from: Piece) {
         self.send_to(Peer::Local(to), from);
     }

@@ -97,7 +97,8 @@ forms! {
     allreduce iallreduce allreduce_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type,
         op: Operation, comm: On) allreduce_as;
     reduce_scatter_block ireduce_scatter_block reduce_scatter_block_init(sendbuf: In,
-        recvbuf: *mut u8, recvcount: i64, datatype: Type, op: Operation, comm: On) reduce_scatter_block_as;
+        recvbuf: *mut u8, recvcount: i64, datatype: Type, op: Operation,
+            comm: On) reduce_scatter_block_as;
     reduce_scatter ireduce_scatter reduce_scatter_init(sendbuf: In, recvbuf: *mut u8,
         recvcounts: Ints, datatype: Type, op: Operation, comm: On) reduce_scatter_as;
     scan iscan scan_init(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type, op: Operation,

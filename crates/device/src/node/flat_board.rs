@@ -118,8 +118,8 @@ impl FlatBoardGroup {
         (mark, false)
     }
 
-    /// What member `i` posted `back` phases ago (0: in this one), if it did and has not posted in the
-    /// same slot since. `back` is less than [`PHASES`].
+    /// What member `i` posted `back` phases ago (0: in this one), if it did and has not posted in
+    /// the same slot since. `back` is less than [`PHASES`](ferry_transport::shm::PHASES).
     pub fn posted_before(&self, i: u32, back: u64) -> Option<u32> {
         self.slots.posted_before(i, back)
     }

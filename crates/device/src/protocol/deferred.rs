@@ -504,7 +504,8 @@ mod tests {
     proptest! {
         #[test]
         fn fuzz_edges_of_any_bytes(
-            messages in prop::collection::vec((0u8..13, prop::collection::vec(any::<u8>(), 0..60)), 0..40),
+            messages in prop::collection::vec((0u8..13, prop::collection::vec(any::<u8>(), 0..60)),
+                0..40),
         ) {
             let mut room = vec![0u8; 70_000];
             let (mut engine, req) = matched(&mut room, [16, 16], 70_000);

@@ -1,4 +1,4 @@
-//! From a launcher's store to a [`JobContext`](crate::JobContext).
+//! From a launcher's store to a [`JobContext`].
 
 use std::sync::{Arc, Mutex};
 

@@ -34,7 +34,7 @@ pub struct Output {
     sinks: [Sink; 2],
     streams: Vec<Option<Stream>>,
     buffer: Vec<u8>,
-    /// Put "[rank] " before each line.
+    /// Put `[rank] ` before each line.
     label: bool,
     /// Only one rank: pass everything on as it comes.
     single: bool,

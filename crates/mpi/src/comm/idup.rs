@@ -17,8 +17,8 @@ type ContextPair = [u8; 16];
 pub type OnDuplicate = Box<dyn FnOnce(Arc<Comm>) + Send>;
 
 impl Comm {
-    /// Non-blocking [`Comm::duplicate`]. `on_duplicate` gets the duplicate before the request completes.
-    /// Copy callbacks run at once.
+    /// Non-blocking [`Comm::duplicate`]. `on_duplicate` gets the duplicate before the request
+    /// completes. Copy callbacks run at once.
     ///
     /// Errors: an attribute's copy callback's; those of [`Hints::check`].
     pub fn idup(self: &Arc<Comm>, hints: Hints, on_duplicate: OnDuplicate) -> Result<Arc<Request>> {

@@ -75,8 +75,8 @@ impl GuardPlan {
         })
     }
 
-    /// The lengths of a piece's beginning and end that lie outside guarded pages and can come before
-    /// the rest. [0, 0] if that is the whole piece, or more than a message edge.
+    /// The lengths of a piece's beginning and end that lie outside guarded pages and can come
+    /// before the rest. [0, 0] if that is the whole piece, or more than a message edge.
     pub fn ends(&self, piece: &Range<usize>) -> [usize; 2] {
         ends(&self.edges, piece).unwrap_or_default()
     }
@@ -337,9 +337,11 @@ mod tests {
     }
 
     proptest! {
-        /// What comes early of the pieces fills whole pages or goes beside them, and leaves something of each piece to come.
+        /// What comes early of the pieces fills whole pages or goes beside them, and leaves
+        /// something of each piece to come.
         #[test]
-        fn ends_and_seams_stay_within_their_pages(lengths in prop::collection::vec(1usize..40_000, 1..9), start in 0usize..PAGE) {
+        fn ends_and_seams_stay_within_their_pages(lengths in prop::collection::vec(1usize..40_000,
+            1..9), start in 0usize..PAGE) {
             let mut cuts = vec![64 * PAGE + start];
             for len in lengths {
                 cuts.push(cuts[cuts.len() - 1] + len);
@@ -351,7 +353,8 @@ mod tests {
                     prop_assert!(first == 0 || (piece.start + first).is_multiple_of(PAGE));
                     prop_assert!(last == 0 || (piece.end - last).is_multiple_of(PAGE));
                     let [edge_first, edge_last] = plan.ends(piece);
-                    prop_assert!((edge_first == 0 || first == edge_first) && (edge_last == 0 || last == edge_last));
+                    prop_assert!((edge_first == 0 || first == edge_first) && (edge_last == 0 ||
+                        last == edge_last));
                 }
             }
         }

@@ -13,8 +13,8 @@
 //!
 //! The schedule of the blocking form goes on in the background. It sends a copy of the program's
 //! send buffer. What it receives goes to the shadow of a page guard over the receive buffer, and is
-//! put in its place when no step needs it any more. Parts of pages at the buffer's ends are finished
-//! before the call returns. Each further call of MPI first waits for what goes on
+//! put in its place when no step needs it any more. Parts of pages at the buffer's ends are
+//! finished before the call returns. Each further call of MPI first waits for what goes on
 //! ([`complete_pending`]), so the device never touches a guarded page.
 //!
 //! The messages are those of the blocking form. So a rank may overlap a call in which another one

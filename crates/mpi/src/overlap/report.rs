@@ -24,7 +24,8 @@ pub(super) fn lines(without: Option<&str>) -> Vec<String> {
         for s in sites {
             let place = s.key.frames.first().map_or("?", String::as_str);
             let mut line = format!(
-                "overlap: {} at {place}: {} calls, {} overlapped, {} bytes, {:.3} s hidden, {} faults",
+                "overlap: {} at {place}: {} calls, {} overlapped, {} bytes, {:.3} s hidden, {} \
+                 faults",
                 s.key.kind.name(),
                 s.calls,
                 s.overlapped,
@@ -149,7 +150,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fuzz_any_text_is_read_or_refused(lines in prop::collection::vec("(alltoall|bcast|[a-z]{0,4}) ?[0-9]{0,12} ?[!-~]{0,9} ?[0-9,]{0,20}", 0..6), head: bool) {
+        fn fuzz_any_text_is_read_or_refused(
+            lines in prop::collection::vec(
+                "(alltoall|bcast|[a-z]{0,4}) ?[0-9]{0,12} ?[!-~]{0,9} ?[0-9,]{0,20}",
+                0..6,
+            ),
+            head: bool,
+        ) {
             let mut text = lines.join("\n");
             if head {
                 text = format!("{FILE_HEADER}\n{text}");

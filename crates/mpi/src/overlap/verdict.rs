@@ -1,14 +1,14 @@
 //! Ranks decide together whether the calls of a site overlap.
 //!
 //! A job is as fast as its slowest rank. A rank that gains nothing itself may hold up the others by
-//! blocking. So each rank reports the times of its calls to the communicator's first rank. When that
-//! rank has the reports of all for one call, the longest time is the call's time. It compares the
-//! two ways by these, and tells all ranks what to do. Each rank's own least time would not do: where
-//! several ranks share a link, each is served first now and then, and all look fast that way.
+//! blocking. So each rank reports the times of its calls to the communicator's first rank. When
+//! that rank has the reports of all for one call, the longest time is the call's time. It compares
+//! the two ways by these, and tells all ranks what to do. Each rank's own least time would not do:
+//! where several ranks share a link, each is served first now and then, and all look fast that way.
 //!
-//! No rank waits for reports. Until the decision has come each rank goes by its own times. Ranks that
-//! do not share their sites (one counts a call to another size class) keep to that. Ranks name a
-//! call by its number in the communicator, which is the same for all.
+//! No rank waits for reports. Until the decision has come each rank goes by its own times. Ranks
+//! that do not share their sites (one counts a call to another size class) keep to that. Ranks name
+//! a call by its number in the communicator, which is the same for all.
 
 use super::site::{Series, TRIAL_CALLS, Times};
 use crate::device::{ControlMessage, ProcId};
@@ -320,7 +320,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fuzz_a_note_says_what_was_said_or_nothing(note in any::<[u64; 4]>(), kind in 0u64..3, overlapped: bool, seconds in 0.0f32..1e9, pays: bool) {
+        fn fuzz_a_note_says_what_was_said_or_nothing(note in any::<[u64; 4]>(), kind in 0u64..3,
+            overlapped: bool, seconds in 0.0f32..1e9, pays: bool) {
             let kinds = [note, [note[0], note[1], note[2], kind], [note[0], note[1], kind, PAYS]];
             for note in kinds {
                 if let Some(s) = decode(note) {

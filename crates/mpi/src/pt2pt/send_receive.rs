@@ -36,7 +36,7 @@ fn finish(active: Active, comm: &Arc<Comm>, what: &WaitingFor<'_>, is_send: bool
     }
 }
 
-/// [`send_receive`] through one buffer (MPI_Sendrecv_replace).
+/// [`send_receive()`] through one buffer (MPI_Sendrecv_replace).
 ///
 /// # Safety
 /// The buffer must be readable and writable.

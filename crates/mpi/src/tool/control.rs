@@ -26,7 +26,7 @@ enum What {
 
 /// Settings that are read when the process or its job starts. Their value is that of the
 /// environment. They cannot be changed.
-const ENVIRONMENT: [(&str, &str, Group); 16] = [
+const ENVIRONMENT: [(&str, &str, Group); 17] = [
     (
         "FERRY_ON_HANG",
         "what mpiexec does when all ranks wait for each other",
@@ -111,6 +111,11 @@ const ENVIRONMENT: [(&str, &str, Group); 16] = [
     (
         "FERRY_PMIX_LIB",
         "the file or folder of the launcher's libpmix.so.2",
+        Group::Job,
+    ),
+    (
+        "FERRY_BACKTRACE",
+        "0: no backtrace when this process ends by SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGABRT",
         Group::Job,
     ),
 ];

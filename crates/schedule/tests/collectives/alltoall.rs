@@ -159,7 +159,8 @@ proptest! {
     #[test]
     fn at_random(
         n in 1..=MOST,
-        sizes in prop::collection::vec(prop::collection::vec(0i64..4, MOST as usize), MOST as usize),
+        sizes in prop::collection::vec(prop::collection::vec(0i64..4, MOST as usize),
+            MOST as usize),
         w: bool,
         in_place: bool,
         a in any_algorithm(),

@@ -43,7 +43,8 @@ proptest! {
     #![proptest_config(cases(60))]
 
     #[test]
-    fn at_random(n in 1..=MOST, root in 0..MOST, bytes in 0usize..200, a in any_algorithm(), seed: u64) {
+    fn at_random(n in 1..=MOST, root in 0..MOST, bytes in 0usize..200, a in any_algorithm(),
+        seed: u64) {
         bcast(n, root % n, None, bytes, seed);
         bcast(n, root % n, Some(a), bytes, seed);
     }

@@ -416,7 +416,8 @@ proptest! {
     #![proptest_config(cases(40))]
 
     #[test]
-    fn at_random(n in 1u32..=17, m in 1u32..=17, root in 0u32..17, count in 0i64..5, commutes: bool, seed: u64) {
+    fn at_random(n in 1u32..=17, m in 1u32..=17, root in 0u32..17, count in 0i64..5, commutes: bool,
+        seed: u64) {
         Between { n, m, root: root % n, count, commutes, seed }.all();
     }
 }

@@ -92,7 +92,8 @@ proptest! {
     #![proptest_config(cases(60))]
 
     #[test]
-    fn any_graph(n in 1..=MOST, edges in prop::collection::vec((0..MOST, 0..MOST, 0usize..5), 0..150), seed: u64) {
+    fn any_graph(n in 1..=MOST, edges in prop::collection::vec((0..MOST, 0..MOST, 0usize..5),
+        0..150), seed: u64) {
         let edges: Vec<_> = edges.into_iter().map(|(a, b, len)| (a % n, b % n, len)).collect();
         graph(n, &edges, seed);
     }

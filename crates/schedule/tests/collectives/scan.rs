@@ -80,7 +80,8 @@ proptest! {
     #![proptest_config(cases(60))]
 
     #[test]
-    fn at_random(n in 1..=MOST, count in 0i64..200, commutes: bool, in_place: bool, inclusive: bool, seed: u64) {
+    fn at_random(n in 1..=MOST, count in 0i64..200, commutes: bool, in_place: bool, inclusive: bool,
+        seed: u64) {
         scans(n, None, count, commutes, in_place, inclusive, seed);
     }
 }

@@ -22,7 +22,7 @@
 //!  memory: atomic words, and bytes that belong to one side at a time
 //! ```
 //!
-//! Uses point down: a file uses those below it and never one above (`crates/api/tests/house.rs`).
+//! Uses point down: a file uses those below it and never one above (`crates/api/tests/house/`).
 //! `impl Shm` is spread over this file, `peer`, `assist`, `node_collectives` and `core_sharing`.
 //!
 //! The segment has one control page for each process, and room for a ring from each process to each

@@ -43,8 +43,8 @@ const NAME_TIMEOUT: Duration = Duration::from_secs(5);
 /// later.
 const LOSS_EXPLAINS: Duration = Duration::from_secs(5);
 /// How long a link may be silent, and how to change that. For messages.
-const TOLERANCE: &str = "1.5 seconds unless set: `tipc bearer set tolerance MILLISECONDS media eth device …`, on both \
-     nodes";
+const TOLERANCE: &str = "1.5 seconds unless set: `tipc bearer set tolerance MILLISECONDS media \
+                         eth device …`, on both nodes";
 
 /// The user's settings.
 #[derive(Clone, Debug)]

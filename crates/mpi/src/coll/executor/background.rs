@@ -51,9 +51,9 @@ struct Inner {
 }
 
 // SAFETY: until the flag is set `inner` is reached only with exclusive use of the device
-// (`advance`, `is_urgent`), from then on only by the program, which completes or frees a request once
-// (`release`), or starts it again when that request is its alone (`renew`). The buffers are the
-// program's, lent to the operation.
+// (`advance`, `is_urgent`), from then on only by the program, which completes or frees a request
+// once (`release`), or starts it again when that request is its alone (`renew`). The buffers are
+// the program's, lent to the operation.
 unsafe impl Send for BackgroundRun {}
 // SAFETY: as above.
 unsafe impl Sync for BackgroundRun {}

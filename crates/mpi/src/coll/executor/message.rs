@@ -89,7 +89,8 @@ fn message_error(
         _ if theirs != signature => mismatch(source, theirs, signature, comm.size()),
         _ => err!(
             Truncate,
-            "rank {source} sent {sent} bytes in this collective, but {expected} were expected of it: do all ranks give the same root, and counts and datatypes that agree?"
+            "rank {source} sent {sent} bytes in this collective, but {expected} were expected of \
+             it: do all ranks give the same root, and counts and datatypes that agree?"
         ),
     };
     e.on(comm)
@@ -101,6 +102,7 @@ pub(crate) fn mismatch(peer: u32, theirs: Signature, own: Signature, size: u32) 
     let (theirs, own) = (theirs.text(size), own.text(size));
     err!(
         Other,
-        "rank {peer} is in {theirs} where this rank is in {own}: all ranks must call the same collectives in the same order"
+        "rank {peer} is in {theirs} where this rank is in {own}: all ranks must call the same \
+         collectives in the same order"
     )
 }

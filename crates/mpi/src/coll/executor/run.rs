@@ -16,7 +16,8 @@ use ferry_schedule::{Piece, Region, Schedule, Step};
 use std::sync::Arc;
 
 /// Most bytes of a reduction that are reduced under the device's lock. More are reduced without it,
-/// so that other threads get the device. About 0.7 µs of work by the cost model (`Cost::reduce_byte_s`).
+/// so that other threads get the device. About 0.7 µs of work by the cost model
+/// (`Cost::reduce_byte_s`).
 pub(super) const INLINE_WORK_MAX_BYTES: i64 = 16 * 1024;
 
 /// Bytes that the progress thread copies at a time before it lets others have the device. About
@@ -259,8 +260,8 @@ impl Run {
         }
     }
 
-    /// Takes the messages that have completed, in the order of their steps. Returns whether all that
-    /// steps before `before` started have.
+    /// Takes the messages that have completed, in the order of their steps. Returns whether all
+    /// that steps before `before` started have.
     #[inline]
     fn collect(&mut self, comm: &Arc<Comm>, d: &mut Device, before: u32) -> bool {
         while let Some(m) = self.in_flight.front() {
@@ -314,7 +315,8 @@ impl Run {
                     let (sent, room) = (from.len(), into.len());
                     let e = err!(
                         Truncate,
-                        "this rank's own block has {sent} bytes by the send arguments and {room} by the receive arguments"
+                        "this rank's own block has {sent} bytes by the send arguments and {room} \
+                         by the receive arguments"
                     );
                     self.error.get_or_insert(e.on(b.comm));
                 }
@@ -329,7 +331,8 @@ impl Run {
 /// that.
 #[inline]
 fn calls_user_op(b: &Binding<'_>, step: &Step) -> bool {
-    matches!((step, b.reduction), (Step::Reduce { .. }, Some((op, _))) if op.predefined_kind().is_none())
+    matches!((step, b.reduction), (Step::Reduce { .. }, Some((op, _))) if op
+        .predefined_kind().is_none())
 }
 
 /// Bytes of a piece's data; 0 where only the blocks of a w-form know.

@@ -47,8 +47,8 @@ pub(super) enum BoardOp {
 }
 
 impl BoardOp {
-    /// Returns whether only flat boards serve it. In these most ranks only send, and run ahead of one
-    /// another by messages; a counter board would make them wait.
+    /// Returns whether only flat boards serve it. In these most ranks only send, and run ahead of
+    /// one another by messages; a counter board would make them wait.
     pub(super) fn flat_only(self) -> bool {
         use BoardOp::{Gather, Reduce, Scatter};
         matches!(self, Scatter { .. } | Gather { .. } | Reduce { .. })
@@ -206,8 +206,8 @@ impl Posted {
         Some(Signature::new(function, self.root as i32))
     }
 
-    /// Rank `peer` of `size` says `theirs` where this rank says this. `None`: what it says cannot be
-    /// read.
+    /// Rank `peer` of `size` says `theirs` where this rank says this. `None`: what it says cannot
+    /// be read.
     #[cold]
     pub(super) fn disagreement(self, peer: u32, theirs: Option<Posted>, size: u32) -> Error {
         let signatures = theirs.map(|t| (t.len, t.signature(), self.signature()));
@@ -218,11 +218,13 @@ impl Posted {
             }
             Some((theirs, Some(_), Some(_))) => err!(
                 Truncate,
-                "rank {peer} takes part in this collective with {theirs} bytes, this rank with {len}: do all ranks give counts and datatypes that agree?"
+                "rank {peer} takes part in this collective with {theirs} bytes, this rank with \
+                 {len}: do all ranks give counts and datatypes that agree?"
             ),
             _ => err!(
                 Other,
-                "rank {peer} is in another collective, or has another number of bytes: do all ranks call the same collectives in the same order?"
+                "rank {peer} is in another collective, or has another number of bytes: do all \
+                 ranks call the same collectives in the same order?"
             ),
         }
     }

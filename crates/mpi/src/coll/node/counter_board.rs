@@ -101,8 +101,8 @@ impl Slots<'_> {
         }
     }
 
-    /// As [`Slots::post`], for a broadcast's root, which writes slot 0 whatever its rank. Another rank
-    /// may take itself for the root, too: the second one to write finds that here.
+    /// As [`Slots::post`], for a broadcast's root, which writes slot 0 whatever its rank. Another
+    /// rank may take itself for the root, too: the second one to write finds that here.
     ///
     /// # Safety
     /// As for [`Slots::post`].

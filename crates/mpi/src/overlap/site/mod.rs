@@ -10,8 +10,8 @@
 //! every second call.
 //!
 //! A site that does not pay is left blocking, and tried again more and more rarely. At which calls
-//! the other way is tried depends on the calls' number alone, so that all ranks do the same. Whether
-//! it pays they decide together ([`verdict`](super::verdict)).
+//! the other way is tried depends on the calls' number alone, so that all ranks do the same.
+//! Whether it pays they decide together ([`verdict`](super::verdict)).
 
 mod frames;
 mod record;
@@ -157,7 +157,8 @@ pub(in crate::overlap) fn current(kind: Kind, bytes: usize) -> SiteId {
     sites.len() - 1
 }
 
-/// What to do at this call of the site. `independent`: the order of its data can be seen and chosen.
+/// What to do at this call of the site. `independent`: the order of its data can be seen and
+/// chosen.
 pub(in crate::overlap) fn choose(
     site: SiteId,
     mode: Mode,

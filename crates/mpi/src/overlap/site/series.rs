@@ -26,8 +26,9 @@ impl RecentTimes {
         sorted.get(sorted.len() / 2).copied()
     }
 
-    /// Returns whether these times are shorter than the others by [`MIN_GAIN`]: the least beside the
-    /// least, and the median of the last three beside the median. One time may be short by chance.
+    /// Returns whether these times are shorter than the others by [`MIN_GAIN`]: the least beside
+    /// the least, and the median of the last three beside the median. One time may be short by
+    /// chance.
     /// `None`: nothing to compare.
     pub fn is_faster_than(&self, others: &RecentTimes) -> Option<bool> {
         let faster = |one: f64, other: f64| one < (1.0 - MIN_GAIN) * other;

@@ -131,8 +131,8 @@ impl FlatBoard {
         self.posted_in(i, self.phase)
     }
 
-    /// What member `i` posted `back` phases ago (0: in this one), if it did and has not posted in the
-    /// same slot since. `back` is less than [`PHASES`].
+    /// What member `i` posted `back` phases ago (0: in this one), if it did and has not posted in
+    /// the same slot since. `back` is less than [`PHASES`].
     pub fn posted_before(&self, i: u32, back: u64) -> Option<u32> {
         let phase = self.phase.checked_sub(back).filter(|&p| p > 0)?;
         self.posted_in(i, phase)

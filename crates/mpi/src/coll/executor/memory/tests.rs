@@ -33,11 +33,14 @@ proptest! {
     ) {
         let len = (blocks * length) as usize;
         let (a, b) = (strided(blocks, length, length + gap), strided(length, blocks, blocks + gap));
-        let mut from: Vec<u8> = (0..(blocks * (length + gap)) as usize).map(|i| (i * 7 % 251) as u8).collect();
+        let mut from: Vec<u8> = (0..(blocks * (length + gap)) as usize)
+            .map(|i| (i * 7 % 251) as u8)
+            .collect();
         let mut into = vec![0u8; (length * (blocks + gap)) as usize];
         let wanted = if from_run { from[..len].to_vec() } else { scattered(&mut from, &a) };
         let run = |p: *mut u8| Memory::Run { address: p, len };
-        let laid = |p: *mut u8, t| Memory::Scattered { address: p, count: 1, datatype: t, skip: 0, len };
+        let laid = |p: *mut u8, t| Memory::Scattered { address: p, count: 1, datatype: t, skip: 0,
+            len };
         let source = if from_run { run(from.as_mut_ptr()) } else { laid(from.as_mut_ptr(), &a) };
         let target = if into_run { run(into.as_mut_ptr()) } else { laid(into.as_mut_ptr(), &b) };
         // SAFETY: both buffers hold one element of their type.
@@ -47,7 +50,8 @@ proptest! {
         prop_assert_eq!(got, wanted);
     }
 
-    /// Every element of the buffer lies within it, wherever the type begins and however far apart its elements are.
+    /// Every element of the buffer lies within it, wherever the type begins and however far apart
+    /// its elements are.
     #[test]
     fn room_holds_all_its_elements(units in 1i64..20, lb in -50i64..50, extent in -40i64..40) {
         let t = Datatype::resized(lb, extent, &strided(3, 5, 11)).unwrap();
@@ -60,10 +64,12 @@ proptest! {
             // SAFETY: an element of the tmp, as this test is to show (under a memory checker, too).
             unsafe { t.unpack(offset(base, i, &t), 1, 0, &data) };
         }
-        let capacity = if tmp.large.capacity() > 0 { tmp.large.capacity() * 16 } else { INLINE_BYTES };
+        let large = tmp.large.capacity() * 16;
+        let capacity = if large > 0 { large } else { INLINE_BYTES };
         let last = (units - 1) * extent;
         prop_assert!(t.true_lb() + last.min(0) + tmp.before as i64 >= 0);
-        prop_assert!(tmp.before as i64 + t.true_lb() + t.true_extent() + last.max(0) <= capacity as i64);
+        let end = tmp.before as i64 + t.true_lb() + t.true_extent() + last.max(0);
+        prop_assert!(end <= capacity as i64);
     }
 }
 
