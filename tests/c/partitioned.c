@@ -112,6 +112,31 @@ static void mistakes_and_nobody(void)
     OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
 }
 
+/* An announcement and the messages of MPI_Comm_create_group have one context and the same tag. */
+static void beside_create_group(void)
+{
+    enum { TAG = 7 };
+    int in = -1, out = world_rank;
+    int next = (world_rank + 1) % world_size, previous = (world_rank + world_size - 1) % world_size;
+    MPI_Request receive, send;
+    MPI_Group all;
+    MPI_Comm comm;
+    OK(MPI_Precv_init(&in, 1, 1, MPI_INT, previous, TAG, MPI_COMM_WORLD, MPI_INFO_NULL, &receive));
+    OK(MPI_Start(&receive));
+    OK(MPI_Comm_group(MPI_COMM_WORLD, &all));
+    OK(MPI_Comm_create_group(MPI_COMM_WORLD, all, TAG, &comm));
+    OK(MPI_Psend_init(&out, 1, 1, MPI_INT, next, TAG, MPI_COMM_WORLD, MPI_INFO_NULL, &send));
+    OK(MPI_Start(&send));
+    OK(MPI_Pready(0, send));
+    OK(MPI_Wait(&send, MPI_STATUS_IGNORE));
+    OK(MPI_Wait(&receive, MPI_STATUS_IGNORE));
+    SAME(in, previous);
+    OK(MPI_Request_free(&send));
+    OK(MPI_Request_free(&receive));
+    OK(MPI_Group_free(&all));
+    OK(MPI_Comm_free(&comm));
+}
+
 int main(int argc, char **argv)
 {
     check_begin(&argc, &argv);
@@ -120,5 +145,6 @@ int main(int argc, char **argv)
         exchange_parts(cuts[i][0], cuts[i][1], i % 2);
     columns();
     mistakes_and_nobody();
+    beside_create_group();
     return check_end();
 }

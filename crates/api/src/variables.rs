@@ -141,7 +141,7 @@ pub const ALL: &[Variable] = &[
     ),
     user(
         "FERRY_LAUNCHER",
-        "command; ssh",
+        "command; srun under Slurm, else ssh",
         "starts mpiexec's agents on other hosts",
     ),
     user(
@@ -197,7 +197,7 @@ pub const ALL: &[Variable] = &[
     user(
         "FERRY_SHM_READ_MIN",
         "bytes; measured as it runs",
-        "large messages of this size are read from the sender's memory",
+        "large messages from this size on are read from the sender's memory",
     ),
     user(
         "FERRY_TCP_CONGESTION",

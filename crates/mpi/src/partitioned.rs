@@ -48,6 +48,9 @@ fn check_partition(partition: i32, partitions: usize) -> Result<usize> {
 
 /// Bytes of an encoded [`Announcement`]: three words of 8 bytes.
 const ANNOUNCEMENT_BYTES: usize = 24;
+/// Set in the source of announcements. MPI_Comm_create_group uses the same context and the
+/// program's tags, with plain ranks as sources.
+const ANNOUNCEMENT_SOURCE: u32 = 1 << 31;
 
 struct Announcement {
     channel: ContextId,
@@ -144,7 +147,7 @@ pub unsafe fn send_init(
         .encode();
         let key = Key {
             context: comm.context.partitioned(),
-            source: comm.rank(),
+            source: ANNOUNCEMENT_SOURCE | comm.rank(),
             tag,
         };
         let mut d = device::device();
@@ -292,7 +295,7 @@ pub unsafe fn receive_init(
     let announcement_receive = from.map(|rank| {
         let pattern = Pattern {
             context: comm.context.partitioned(),
-            source: Some(rank),
+            source: Some(ANNOUNCEMENT_SOURCE | rank),
             tag: Tags::one(tag),
         };
         // SAFETY: the box is freed only once the receive is complete.
