@@ -53,8 +53,8 @@ impl GuardPlan {
                 edges.push(region);
                 continue;
             }
-            let ends = [region.start..run.start, run.end..region.end];
-            edges.extend(ends.into_iter().filter(|e| !e.is_empty()));
+            let partial = [region.start..run.start, run.end..region.end];
+            edges.extend(partial.into_iter().filter(|e| !e.is_empty()));
             runs.push(run);
         }
         let mut pieces: Vec<&Range<usize>> = touches.iter().map(|t| &t.bytes).collect();
@@ -77,14 +77,14 @@ impl GuardPlan {
 
     /// The lengths of a piece's beginning and end that lie outside guarded pages and can come
     /// before the rest. [0, 0] if that is the whole piece, or more than a message edge.
-    pub fn ends(&self, piece: &Range<usize>) -> [usize; 2] {
-        ends(&self.edges, piece).unwrap_or_default()
+    pub fn edge_lengths(&self, piece: &Range<usize>) -> [usize; 2] {
+        edge_lengths(&self.edges, piece).unwrap_or_default()
     }
 
-    /// As [`GuardPlan::ends`], with what lies in guarded pages that two pieces share. Such a page
+    /// As [`GuardPlan::edge_lengths`], with what lies in guarded pages that two pieces share. Such a page
     /// can be opened before either message is complete. Only for pieces that no other step reads.
     pub fn edge_and_shared_lengths(&self, piece: &Range<usize>) -> [usize; 2] {
-        let [mut first, mut last] = self.ends(piece);
+        let [mut first, mut last] = self.edge_lengths(piece);
         let shared = |at: usize| {
             let page = at / PAGE * PAGE;
             self.shared_pages
@@ -101,17 +101,17 @@ impl GuardPlan {
         if first + last < piece.len() {
             [first, last]
         } else {
-            self.ends(piece)
+            self.edge_lengths(piece)
         }
     }
 
     /// Returns whether the whole of a piece is needed before the call returns.
     pub fn needs(&self, piece: &Range<usize>) -> bool {
-        ends(&self.edges, piece).is_none()
+        edge_lengths(&self.edges, piece).is_none()
     }
 }
 
-fn ends(edges: &[Range<usize>], piece: &Range<usize>) -> Option<[usize; 2]> {
+fn edge_lengths(edges: &[Range<usize>], piece: &Range<usize>) -> Option<[usize; 2]> {
     let outside = |at: usize| edges.iter().find(|e| e.contains(&at));
     let first = outside(piece.start).map_or(0, |e| e.end.min(piece.end) - piece.start);
     let last =
@@ -167,9 +167,9 @@ impl GuardedPages {
         self.opened
     }
 
-    /// As [`GuardPlan::ends`].
-    pub fn ends(&self, piece: &Range<usize>) -> [usize; 2] {
-        ends(&self.edges, piece).unwrap_or_default()
+    /// As [`GuardPlan::edge_lengths`].
+    pub fn edge_lengths(&self, piece: &Range<usize>) -> [usize; 2] {
+        edge_lengths(&self.edges, piece).unwrap_or_default()
     }
 
     /// A step that only read these bytes does not need them any more.
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn a_page_of_two_pieces_can_come_before_either() {
         let (plan, pieces) = plan(&[16 * PAGE + 16, 32 * PAGE + 16, 48 * PAGE + 16]).unwrap();
-        assert_eq!(plan.ends(&pieces[0]), [PAGE - 16, 0]);
+        assert_eq!(plan.edge_lengths(&pieces[0]), [PAGE - 16, 0]);
         assert_eq!(plan.edge_and_shared_lengths(&pieces[0]), [PAGE - 16, 16]);
         assert_eq!(plan.edge_and_shared_lengths(&pieces[1]), [PAGE - 16, 16]);
         let (aligned, pieces) = super::tests::plan(&[PAGE, 9 * PAGE, 17 * PAGE]).unwrap();
@@ -340,7 +340,7 @@ mod tests {
         /// What comes early of the pieces fills whole pages or goes beside them, and leaves
         /// something of each piece to come.
         #[test]
-        fn ends_and_seams_stay_within_their_pages(lengths in prop::collection::vec(1usize..40_000,
+        fn edges_and_shared_pages_stay_within_their_pages(lengths in prop::collection::vec(1usize..40_000,
             1..9), start in 0usize..PAGE) {
             let mut cuts = vec![64 * PAGE + start];
             for len in lengths {
@@ -352,7 +352,7 @@ mod tests {
                     prop_assert!(first.max(last) <= EDGE_MAX_BYTES && first + last < piece.len());
                     prop_assert!(first == 0 || (piece.start + first).is_multiple_of(PAGE));
                     prop_assert!(last == 0 || (piece.end - last).is_multiple_of(PAGE));
-                    let [edge_first, edge_last] = plan.ends(piece);
+                    let [edge_first, edge_last] = plan.edge_lengths(piece);
                     prop_assert!((edge_first == 0 || first == edge_first) && (edge_last == 0 ||
                         last == edge_last));
                 }

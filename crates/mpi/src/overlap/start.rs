@@ -9,7 +9,7 @@ use super::reports::open_span;
 use super::send_copy::SendCopy;
 use super::site::{self, Record};
 use crate::Result;
-use crate::coll::executor::{self, Binding, BoundSchedule, HangDescription, Run};
+use crate::coll::executor::{self, BoundSchedule, CollArgs, HangDescription, Run};
 use crate::device::{self, Device, ReqId, WaitingFor};
 use ferry_schedule::{Peer, Step};
 use std::collections::{HashMap, VecDeque};
@@ -47,7 +47,7 @@ impl OverlapStart {
     }
 
     /// Blocks, then guards the buffer to see in which order it is touched.
-    pub(super) unsafe fn traced(self, b: &Binding<'_>) -> Result<()> {
+    pub(super) unsafe fn traced(self, b: &CollArgs<'_>) -> Result<()> {
         let tag = self.bound.tag();
         // SAFETY: the caller's promise.
         unsafe { executor::run(&self.bound.schedule, b, tag)? };
@@ -75,7 +75,7 @@ impl OverlapStart {
     }
 
     /// Starts it, and waits for the parts of pages at the receive buffer's ends.
-    pub(super) unsafe fn overlapped(mut self, b: &Binding<'_>) -> Result<()> {
+    pub(super) unsafe fn overlapped(mut self, b: &CollArgs<'_>) -> Result<()> {
         let tag = self.bound.tag();
         let shared = self.shared(Record::overlapped(self.site, self.begun, self.bytes));
         let writes: Vec<Access> = if self.accesses.independent {
@@ -86,12 +86,12 @@ impl OverlapStart {
         let mut plan = None;
         let mut guarded = None;
         if !writes.is_empty() {
-            let ends = GuardPlan::of(&writes).map(|p| {
+            let begun = GuardPlan::of(&writes).map(|p| {
                 plan = Some(p.clone());
                 GuardedPages::begin(self.kind, p, &writes, shared.clone())
             });
-            match ends {
-                Some(Ok(begun)) => guarded = Some(begun),
+            match begun {
+                Some(Ok(pages)) => guarded = Some(pages),
                 refused => {
                     site::set_refusal(self.site, refused.and_then(std::result::Result::err));
                     // SAFETY: the caller's promise.
@@ -126,15 +126,15 @@ impl OverlapStart {
                         landing.start.wrapping_sub(inward)..landing.end.wrapping_sub(inward);
                     // Room of the schedule's own is somewhere else.
                     if plan.span.start <= bytes.start && bytes.end <= plan.span.end {
-                        plan.ends(&bytes)
+                        plan.edge_lengths(&bytes)
                     } else {
                         [0, 0]
                     }
                 }),
                 None => Box::new(|_| [0, 0]),
             };
-            let binding = self.bound.binding();
-            let run = Run::observed(&self.bound.schedule, &binding, tag, edges);
+            let args = self.bound.args();
+            let run = Run::observed(&self.bound.schedule, &args, tag, edges);
             Remaining::Sequential {
                 run: Box::new(run),
                 touches: std::mem::take(&mut self.accesses.recv),
@@ -146,7 +146,7 @@ impl OverlapStart {
             tag,
             root: self.root,
         };
-        let what = WaitingFor {
+        let waiting_for = WaitingFor {
             context: shared.comm.context,
             peer: -2,
             tag: -1,
@@ -160,7 +160,7 @@ impl OverlapStart {
             send_copy,
             opened_at_touch: 0,
         });
-        device::wait_until(&what, |_| shared.may_return.load(Ordering::Acquire));
+        device::wait_until(&waiting_for, |_| shared.may_return.load(Ordering::Acquire));
         lock(&shared.record).returned();
         Ok(())
     }
@@ -260,17 +260,19 @@ impl OverlapStart {
             let Step::Recv { peer, .. } = bound.schedule.steps[t.step] else {
                 continue;
             };
-            let ends = plan.map_or([0, 0], |p| p.edge_and_shared_lengths(&t.bytes));
+            let edge_lengths = plan.map_or([0, 0], |p| p.edge_and_shared_lengths(&t.bytes));
             let whole = plan.is_some_and(|p| p.needs(&t.bytes));
             let landing = t.bytes.start.wrapping_add(inward) as *mut u8;
             // SAFETY: the landing is the guard's shadow, kept until the message has come.
-            let req = unsafe { bound.receive_deferred(&mut d, peer, landing, t.bytes.len(), ends) };
+            let req = unsafe {
+                bound.receive_deferred(&mut d, peer, landing, t.bytes.len(), edge_lengths)
+            };
             incoming.push(Incoming {
                 req,
                 step: t.step,
                 bytes: t.bytes.clone(),
                 peer: peer_number(peer),
-                ends,
+                edge_lengths,
                 whole,
                 has_edges: false,
                 asked: whole,

@@ -66,7 +66,7 @@ pub(super) struct BoardCall {
 /// How a board serves a collective: only if its data are small and its operation is predefined.
 /// `None`: it does not. All ranks must decide alike, so this depends only on what all ranks know.
 pub(super) fn plan_call(
-    what: &Collective<'_>,
+    collective: &Collective<'_>,
     me: u32,
     n: u32,
     reduction: Option<(&Arc<Op>, &Arc<Datatype>)>,
@@ -86,7 +86,7 @@ pub(super) fn plan_call(
         let len = of.count.checked_mul(of.element)?.checked_mul(factor)?;
         plain.then_some((op, len, buffer(of.count * factor, in_place), in_place))
     };
-    let (op, len, input, in_place) = match *what {
+    let (op, len, input, in_place) = match *collective {
         Collective::Barrier => (BoardOp::Barrier, 0, Piece::EMPTY, false),
         Collective::Bcast {
             root: Root::Rank(root),

@@ -1,7 +1,7 @@
 //! A collective through a counter board: all post, the last one opens the phase, all read.
 
 use super::board_call::{BoardCall, BoardOp, Posted, SIGNATURE_BYTES, own_length_error};
-use crate::coll::executor::{Binding, COUNTERS, Memory, TmpBuffer};
+use crate::coll::executor::{COUNTERS, CollArgs, Memory, TmpBuffer};
 use crate::device::{self, CounterBoardGroup, PHASES, SLOT_MAX_BYTES, WaitingFor};
 use crate::{Error, Result};
 use ferry_schedule::Piece;
@@ -202,12 +202,12 @@ impl CounterBoard {
     /// Executes a collective.
     ///
     /// # Safety
-    /// The binding's buffers must be as the call says.
+    /// The buffers must be as the call says.
     pub(super) unsafe fn execute(
         &mut self,
         call: &BoardCall,
-        b: &Binding<'_>,
-        what: &WaitingFor<'_>,
+        b: &CollArgs<'_>,
+        waiting_for: &WaitingFor<'_>,
     ) -> Result<()> {
         self.phase += 1;
         let (phase, posted) = (self.phase, call.posted());
@@ -219,26 +219,26 @@ impl CounterBoard {
             posted,
         });
         // SAFETY: the caller's promise.
-        unsafe { execute(&mut self.group, phase, stride, call, b, what) }
+        unsafe { execute(&mut self.group, phase, stride, call, b, waiting_for) }
     }
 }
 
 /// # Safety
-/// The binding's buffers must be as the call says.
+/// The buffers must be as the call says.
 unsafe fn execute(
     group: &mut CounterBoardGroup,
     phase: u64,
     stride: usize,
     call: &BoardCall,
-    b: &Binding<'_>,
-    what: &WaitingFor<'_>,
+    b: &CollArgs<'_>,
+    waiting_for: &WaitingFor<'_>,
 ) -> Result<()> {
     let (me, n) = (b.comm.rank(), b.comm.size());
     let mut tmp = TmpBuffer::new(0, None);
     let buffers = b.buffers();
     let mut locate = |p: Piece| buffers.locate(p, &mut tmp);
     let mut error = None;
-    group.begin(what);
+    group.begin(waiting_for);
     let group = &*group;
     let posted = call.posted();
     let slots = Slots {
@@ -272,7 +272,7 @@ unsafe fn execute(
             fits
         }
         BoardOp::Bcast { .. } => {
-            group.wait_open(what);
+            group.wait_open(waiting_for);
             slots.check(0, &mut error);
             // SAFETY: the root has posted; the buffer is writable.
             let fits = unsafe { slots.data(0, 0, call.len).copy_to(&locate(call.input)) };
@@ -296,7 +296,7 @@ unsafe fn execute(
                 }
                 group.open(&device::device());
             } else {
-                group.wait_open(what);
+                group.wait_open(waiting_for);
             }
             match call.op {
                 BoardOp::Allgather { unit } => {

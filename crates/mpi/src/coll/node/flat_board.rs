@@ -2,7 +2,7 @@
 //! counts.
 
 use super::board_call::{BoardCall, BoardOp, Posted, SIGNATURE_BYTES, own_length_error};
-use crate::coll::executor::{Binding, COUNTERS, Memory, TmpBuffer};
+use crate::coll::executor::{COUNTERS, CollArgs, Memory, TmpBuffer};
 use crate::device::{
     self, FlatBoardGroup, MARK_BITS, PHASES, POST_MAX_BYTES, SLOT_MAX_BYTES, WaitingFor,
 };
@@ -51,7 +51,7 @@ pub(super) fn posted_ahead(board: &FlatBoardGroup, size: u32) -> Option<(u32, Po
 /// One collective's phase.
 struct Phase<'a, 'w> {
     board: &'a mut FlatBoardGroup,
-    what: &'a WaitingFor<'w>,
+    waiting_for: &'a WaitingFor<'w>,
     /// What this member posts, and expects of the others.
     signature: u32,
     size: u32,
@@ -77,7 +77,7 @@ impl Phase<'_, '_> {
     /// The input is readable; this rank is `me`.
     #[inline]
     unsafe fn write(&mut self, me: u32, input: &Memory<'_>) -> bool {
-        self.board.wait_free(self.what);
+        self.board.wait_free(self.waiting_for);
         if self.len == 0 {
             return true;
         }
@@ -88,7 +88,7 @@ impl Phase<'_, '_> {
     /// Waits for rank `i`, and checks that it has posted what this rank would have.
     #[inline]
     fn wait(&mut self, i: u32) {
-        let (found, before) = self.board.wait_posted(i, self.what);
+        let (found, before) = self.board.wait_posted(i, self.waiting_for);
         self.came_last &= before;
         if found != self.signature {
             let (own, size) = (read_bits(self.signature), self.size);
@@ -101,12 +101,12 @@ impl Phase<'_, '_> {
 /// Executes a collective.
 ///
 /// # Safety
-/// The binding's buffers must be as the call says.
+/// The buffers must be as the call says.
 pub(super) unsafe fn execute(
     board: &mut FlatBoardGroup,
     call: &BoardCall,
-    b: &Binding<'_>,
-    what: &WaitingFor<'_>,
+    b: &CollArgs<'_>,
+    waiting_for: &WaitingFor<'_>,
 ) -> Result<()> {
     let (me, n) = (b.comm.rank(), b.comm.size());
     let mut tmp = TmpBuffer::new(0, None);
@@ -119,7 +119,7 @@ pub(super) unsafe fn execute(
     }
     let mut phase = Phase {
         board,
-        what,
+        waiting_for,
         signature: signature_bits(call.posted()),
         size: n,
         len: call.len,
@@ -274,7 +274,7 @@ fn from(me: u32, n: u32) -> impl Iterator<Item = u32> {
 /// This rank has posted; the output is writable.
 unsafe fn fold(
     phase: &mut Phase<'_, '_>,
-    b: &Binding<'_>,
+    b: &CollArgs<'_>,
     me: u32,
     (first, last): (u32, u32),
     output: &Memory<'_>,

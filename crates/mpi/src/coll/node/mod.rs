@@ -13,7 +13,7 @@ mod counter_board;
 mod flat_board;
 mod set_up;
 
-use super::executor::{Binding, CollTag, Form, Function, HangDescription, call_ahead};
+use super::executor::{CollArgs, CollTag, Form, Function, HangDescription, call_ahead};
 use super::select;
 use crate::device::{FlatBoardGroup, WaitingFor};
 use crate::{Comm, Error, Result};
@@ -46,19 +46,19 @@ const SETUP_AFTER_CALLS: u32 = 3;
 /// Runs a collective through the communicator's board, if it is one for that. `None`: use messages.
 ///
 /// # Safety
-/// The binding's buffers must be as the call says.
-pub(super) unsafe fn run(what: &Collective<'_>, b: &Binding<'_>) -> Option<Result<()>> {
+/// The buffers must be as the call says.
+pub(super) unsafe fn run(collective: &Collective<'_>, b: &CollArgs<'_>) -> Option<Result<()>> {
     let comm = b.comm;
-    if comm.size() < 2 || comm.is_inter() || !select::board_allowed(comm, what.kind()) {
+    if comm.size() < 2 || comm.is_inter() || !select::board_allowed(comm, collective.kind()) {
         return None;
     }
-    let call = plan_call(what, comm.rank(), comm.size(), b.reduction)?;
+    let call = plan_call(collective, comm.rank(), comm.size(), b.reduction)?;
     let board = &comm.coll.board;
     let mut board = board.lock().unwrap_or_else(PoisonError::into_inner);
     if call.op.flat_only() && !matches!(*board, CommBoard::Flat(_)) {
         return None;
     }
-    let function = Function::of(what, Form::Blocking);
+    let function = Function::of(collective, Form::Blocking);
     if let CommBoard::Untried(calls) = &mut *board {
         if *calls + 1 < SETUP_AFTER_CALLS {
             *calls += 1;
@@ -78,7 +78,7 @@ pub(super) unsafe fn run(what: &Collective<'_>, b: &Binding<'_>) -> Option<Resul
         tag: CollTag::next(comm, function, b.root),
         root: b.root,
     };
-    let what = WaitingFor {
+    let waiting_for = WaitingFor {
         context: comm.context,
         peer: -2,
         tag: -1,
@@ -87,8 +87,8 @@ pub(super) unsafe fn run(what: &Collective<'_>, b: &Binding<'_>) -> Option<Resul
     // SAFETY: the caller's promise.
     let result = unsafe {
         match &mut *board {
-            CommBoard::Flat(board) => flat_board::execute(board, &call, b, &what),
-            CommBoard::Counter(board) => board.execute(&call, b, &what),
+            CommBoard::Flat(board) => flat_board::execute(board, &call, b, &waiting_for),
+            CommBoard::Counter(board) => board.execute(&call, b, &waiting_for),
             CommBoard::Unavailable | CommBoard::Untried(_) => return None,
         }
     };

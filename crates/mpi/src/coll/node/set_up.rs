@@ -2,7 +2,7 @@
 
 use super::CommBoard;
 use super::counter_board::CounterBoard;
-use crate::coll::executor::{self, Binding, CollTag, Function, View};
+use crate::coll::executor::{self, CollArgs, CollTag, Function, View};
 use crate::coll::select;
 use crate::device;
 use crate::{Comm, Datatype, Op, Result};
@@ -42,14 +42,14 @@ pub(super) fn set_up(comm: &Arc<Comm>, function: Function, root: i32) -> Result<
         element: 4,
         commutes: true,
     };
-    let by_messages = |what: Collective<'_>, value: &mut i32, tag: CollTag| {
+    let by_messages = |collective: Collective<'_>, value: &mut i32, tag: CollTag| {
         let view = View::Uniform {
             address: std::ptr::from_mut(value).cast(),
             count: 1,
             datatype: int,
         };
         let reduction = Some((Op::of(Predefined::Min), int));
-        let b = Binding {
+        let b = CollArgs {
             comm,
             send: View::Nothing,
             recv: view,
@@ -57,7 +57,7 @@ pub(super) fn set_up(comm: &Arc<Comm>, function: Function, root: i32) -> Result<
             root: -1,
         };
         // SAFETY: the buffer is one 4-byte integer, by what is called below.
-        unsafe { executor::run(&select::schedule(comm, &what), &b, tag) }
+        unsafe { executor::run(&select::schedule(comm, &collective), &b, tag) }
     };
     by_messages(
         Collective::Bcast {

@@ -365,7 +365,7 @@ pub(in crate::overlap) fn call_ended(record: Record, settling: Duration) -> bool
     };
     s.bytes += record.bytes as u64;
     s.faults += record.faults;
-    match record.way {
+    match record.mode {
         CallMode::Overlapped => {
             s.overlapped += 1;
             let seen = (record.in_call + record.waited + settling).as_secs_f64();
@@ -378,11 +378,11 @@ pub(in crate::overlap) fn call_ended(record: Record, settling: Duration) -> bool
         }
         CallMode::Unknown => {}
     }
-    if record.way == CallMode::Traced && !record.order.is_empty() {
+    if record.mode == CallMode::Traced && !record.order.is_empty() {
         s.order = record.order;
     }
     // A traced call's times include page faults.
-    if !matches!(record.way, CallMode::Overlapped | CallMode::Blocking) {
+    if !matches!(record.mode, CallMode::Overlapped | CallMode::Blocking) {
         return false;
     }
     let later = Later {
