@@ -231,7 +231,7 @@ impl BackgroundWork {
                     in_flight += i.bytes.len() - came;
                 }
                 if let Some(guarded) = &mut self.guarded {
-                    i.opened = guarded.came(&i.bytes, came, i.opened, i.wanted);
+                    i.opened = guarded.open_received(&i.bytes, came, i.opened, i.wanted);
                 }
             }
             n += 1;
@@ -286,7 +286,7 @@ impl BackgroundWork {
                 }
                 let came = d.bytes_received(req).min(touch.bytes.len());
                 let wanted = self.shared.is_waited_for();
-                known.opened = guarded.came(&touch.bytes, came, known.opened, wanted);
+                known.opened = guarded.open_received(&touch.bytes, came, known.opened, wanted);
             }
         }
         if state == RunState::Done {

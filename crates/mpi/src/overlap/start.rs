@@ -93,7 +93,7 @@ impl OverlapStart {
             match begun {
                 Some(Ok(pages)) => guarded = Some(pages),
                 refused => {
-                    site::set_refusal(self.site, refused.and_then(std::result::Result::err));
+                    site::set_guard_error(self.site, refused.and_then(std::result::Result::err));
                     // SAFETY: the caller's promise.
                     let result = unsafe { executor::run(&self.bound.schedule, b, tag) };
                     open_span(Record::blocking(self.site, self.begun, self.bytes));
