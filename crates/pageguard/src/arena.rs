@@ -18,7 +18,7 @@ const AREA_BYTES: usize = 1 << 38;
 const BLOCK_MIN_LOG2: u32 = 4;
 /// Number of size classes. They are the powers of two from 16 bytes to 128 GiB.
 const SIZE_CLASSES: usize = 34;
-/// Smallest freed block whose pages go back to the system. An estimate.
+/// Smallest freed block whose pages go back to the system.
 const LARGE_BYTES: usize = 256 * 1024;
 
 /// A global allocator. It uses its own area if the function given to [`Arena::new`] returns true at

@@ -22,7 +22,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Most runs of pages that can be guarded at a time. An estimate.
+/// Most runs of pages that can be guarded at a time.
 const RUNS_MAX: usize = 64;
 
 /// A guarded run, as the signal handler sees it.

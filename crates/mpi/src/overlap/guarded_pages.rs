@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Minimum of bytes opened at a time before their message is complete, while no thread waits for
-/// them. Each opening costs a system call. An estimate.
+/// them. Each opening costs a system call.
 const OPEN_STRIDE_BYTES: usize = 64 * 1024;
 
 /// Guarded pages and the parts of pages beside them.
