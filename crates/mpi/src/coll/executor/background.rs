@@ -98,8 +98,8 @@ impl BackgroundRun {
             .then(|| unsafe { &mut *self.inner.get() })
     }
 
-    /// Prepares another run. Its buffers differ from the last ones in their addresses only. The last
-    /// run must have ended without error, and its request must be complete.
+    /// Prepares another run. Its buffers differ from the last ones in their addresses only. The
+    /// last run must have ended without error, and its request must be complete.
     pub(super) fn restart(&self, b: &CollArgs<'_>, tag: CollTag) {
         debug_assert!(self.flag.has_ended_well());
         // SAFETY: the program starts it in one thread: it is the communicator's list that calls

@@ -1,5 +1,5 @@
-//! A schedule with counted references on the communicator, datatypes and operation that it uses. For
-//! collectives that outlive their call (libnbc: a handle).
+//! A schedule with counted references on the communicator, datatypes and operation that it uses.
+//! For collectives that outlive their call (libnbc: a handle).
 
 use super::CollArgs;
 use super::background::{BackgroundRun, Bound};
