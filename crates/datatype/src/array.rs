@@ -1,6 +1,6 @@
 //! Parts of arrays (MPI 5.0 §5.1.3, §5.1.4), made from simpler constructors.
 
-use crate::recipe::{Dimension, Distribution, Order};
+use crate::constructor::{Dimension, Distribution, Order};
 use crate::{Datatype, TypeError};
 use std::sync::Arc;
 

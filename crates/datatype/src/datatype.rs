@@ -1,7 +1,7 @@
 //! The datatype object.
 
-use crate::layout::Placed;
-use crate::recipe::{Expansion, Recipe, Width};
+use crate::constructor::{Constructor, Expansion, Width};
+use crate::layout::Layout;
 use crate::shape::{Shape, Uniform};
 use crate::{Basic, Form, Signature, TypeError};
 use std::any::Any;
@@ -18,7 +18,7 @@ pub struct Datatype {
     pub name: Mutex<Option<String>>,
     /// The attributes that the program has set, for the floor that knows attributes.
     pub attributes: OnceLock<Box<dyn Any + Send + Sync>>,
-    pub(crate) recipe: Recipe,
+    pub(crate) constructor: Constructor,
     pub(crate) width: Width,
     /// The same type map, made by simpler constructors.
     pub(crate) body: Option<Arc<Datatype>>,
@@ -30,7 +30,7 @@ pub struct Datatype {
     extent: i64,
     dense: bool,
     committed: AtomicBool,
-    pub(crate) layout: OnceLock<Placed>,
+    pub(crate) layout: OnceLock<Layout>,
 }
 
 /// Handle values of predefined types lie in `FIRST..FIRST + SPAN`.
@@ -41,7 +41,7 @@ static PREDEFINED: LazyLock<[Option<Arc<Datatype>>; SPAN]> = LazyLock::new(|| {
     std::array::from_fn(|i| {
         let basic = Basic::of_value(FIRST + i as u32)?;
         let t = Datatype::assemble(
-            Recipe::Named(basic),
+            Constructor::Named(basic),
             Width::Int,
             None,
             Some(basic),
@@ -68,7 +68,7 @@ impl Datatype {
     }
 
     pub(crate) fn assemble(
-        recipe: Recipe,
+        constructor: Constructor,
         width: Width,
         body: Option<Arc<Datatype>>,
         leaf: Option<Basic>,
@@ -80,7 +80,7 @@ impl Datatype {
             handle: AtomicU64::new(0),
             name: Mutex::new(None),
             attributes: OnceLock::new(),
-            recipe,
+            constructor,
             width,
             body,
             leaf,
@@ -179,7 +179,7 @@ impl Datatype {
 
     /// Returns whether it is predefined, named or not. It must not be freed then.
     pub fn is_predefined(&self) -> bool {
-        self.leaf.is_some() || matches!(self.recipe, Recipe::ValueIndex { .. })
+        self.leaf.is_some() || matches!(self.constructor, Constructor::ValueIndex { .. })
     }
 
     /// The basic type of all its elements, if they have one type. A named pair counts as one type.
@@ -193,8 +193,8 @@ impl Datatype {
 
     /// Value and index, if it is a predefined pair type, named or not.
     pub fn pair(&self) -> Option<(Basic, Basic)> {
-        match (&self.recipe, self.leaf) {
-            (Recipe::ValueIndex { value, index }, _) => Some((*value, *index)),
+        match (&self.constructor, self.leaf) {
+            (Constructor::ValueIndex { value, index }, _) => Some((*value, *index)),
             (_, Some(leaf)) => match leaf.form() {
                 Form::Pair(value, index) => Some((value, index)),
                 _ => None,
@@ -203,9 +203,9 @@ impl Datatype {
         }
     }
 
-    /// An equal type that is another object, for MPI_Type_get_contents. It can be freed, named and
-    /// given attributes on its own. A predefined type is returned itself.
-    pub fn twin(self: &Arc<Datatype>) -> Arc<Datatype> {
+    /// A copy with its own handle, name and attributes, for MPI_Type_get_contents. For a predefined
+    /// type: the type itself.
+    pub fn copy(self: &Arc<Datatype>) -> Arc<Datatype> {
         if self.is_predefined() {
             return self.clone();
         }
@@ -213,7 +213,7 @@ impl Datatype {
             handle: AtomicU64::new(0),
             name: Mutex::new(None),
             attributes: OnceLock::new(),
-            recipe: self.recipe.clone(),
+            constructor: self.constructor.clone(),
             width: self.width,
             body: self.body.clone(),
             leaf: self.leaf,
@@ -232,23 +232,23 @@ impl Datatype {
         self.shape.signature
     }
 
-    /// How it was made.
-    pub fn recipe(&self) -> &Recipe {
-        &self.recipe
+    /// The constructor call that made it.
+    pub fn constructor(&self) -> &Constructor {
+        &self.constructor
     }
 
     /// The name: what the program set, else the predefined type's, else empty (MPI_Type_get_name).
     pub fn label(&self) -> String {
         let set = self.name.lock().unwrap_or_else(|e| e.into_inner());
-        match (&*set, &self.recipe) {
+        match (&*set, &self.constructor) {
             (Some(name), _) => name.clone(),
-            (None, Recipe::Named(basic)) => basic.name().to_owned(),
+            (None, Constructor::Named(basic)) => basic.name().to_owned(),
             (None, _) => String::new(),
         }
     }
 
     pub(crate) fn expansion(&self) -> Expansion<'_> {
-        self.recipe.expansion(self.leaf, self.body.as_ref())
+        self.constructor.expansion(self.leaf, self.body.as_ref())
     }
 }
 

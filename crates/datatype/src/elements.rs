@@ -1,6 +1,6 @@
 //! Numbers of elements in a number of bytes (MPI 5.0 §3.2.5, §5.1.11).
 
-use crate::recipe::Expansion;
+use crate::constructor::Expansion;
 use crate::{Datatype, Form};
 
 impl Datatype {

@@ -1,6 +1,6 @@
 //! The envelope: how a datatype was made, for the program (MPI 5.0 §5.1.13).
 
-use crate::recipe::{DEFAULT_BLOCK, Recipe, Width};
+use crate::constructor::{Constructor, DEFAULT_BLOCK, Width};
 use crate::{Datatype, Order};
 use std::sync::Arc;
 
@@ -49,31 +49,35 @@ const UNDEFINED: i64 = -32766;
 impl Datatype {
     /// The constructor.
     pub fn combiner(&self) -> Combiner {
-        match &self.recipe {
-            Recipe::Named(_) => Combiner::Named,
-            Recipe::Dup(_) => Combiner::Dup,
-            Recipe::Contiguous { .. } => Combiner::Contiguous,
-            Recipe::Vector { .. } => Combiner::Vector,
-            Recipe::Hvector { .. } => Combiner::Hvector,
-            Recipe::Indexed { .. } => Combiner::Indexed,
-            Recipe::Hindexed { .. } => Combiner::Hindexed,
-            Recipe::IndexedBlock { .. } => Combiner::IndexedBlock,
-            Recipe::HindexedBlock { .. } => Combiner::HindexedBlock,
-            Recipe::Struct { .. } => Combiner::Struct,
-            Recipe::Subarray { .. } => Combiner::Subarray,
-            Recipe::Darray { .. } => Combiner::Darray,
-            Recipe::F90Real { .. } => Combiner::F90Real,
-            Recipe::F90Complex { .. } => Combiner::F90Complex,
-            Recipe::F90Integer { .. } => Combiner::F90Integer,
-            Recipe::Resized { .. } => Combiner::Resized,
-            Recipe::ValueIndex { .. } => Combiner::ValueIndex,
+        match &self.constructor {
+            Constructor::Named(_) => Combiner::Named,
+            Constructor::Dup(_) => Combiner::Dup,
+            Constructor::Contiguous { .. } => Combiner::Contiguous,
+            Constructor::Vector { .. } => Combiner::Vector,
+            Constructor::Hvector { .. } => Combiner::Hvector,
+            Constructor::Indexed { .. } => Combiner::Indexed,
+            Constructor::Hindexed { .. } => Combiner::Hindexed,
+            Constructor::IndexedBlock { .. } => Combiner::IndexedBlock,
+            Constructor::HindexedBlock { .. } => Combiner::HindexedBlock,
+            Constructor::Struct { .. } => Combiner::Struct,
+            Constructor::Subarray { .. } => Combiner::Subarray,
+            Constructor::Darray { .. } => Combiner::Darray,
+            Constructor::F90Real { .. } => Combiner::F90Real,
+            Constructor::F90Complex { .. } => Combiner::F90Complex,
+            Constructor::F90Integer { .. } => Combiner::F90Integer,
+            Constructor::Resized { .. } => Combiner::Resized,
+            Constructor::ValueIndex { .. } => Combiner::ValueIndex,
         }
     }
 
     /// Returns whether it was made by the large form of a constructor that has counts. Then only
     /// the large forms of the queries can return its arguments.
     pub fn is_large(&self) -> bool {
-        self.width == Width::Large && !matches!(self.recipe, Recipe::Named(_) | Recipe::Dup(_))
+        self.width == Width::Large
+            && !matches!(
+                self.constructor,
+                Constructor::Named(_) | Constructor::Dup(_)
+            )
     }
 
     /// The numbers of integers, addresses, large counts and datatypes in [`Datatype::contents`],
@@ -82,25 +86,27 @@ impl Datatype {
         let large = self.is_large();
         // Arguments that the large form has as counts: those that are int in the other form, and
         // those that are MPI_Aint.
-        let (mut integers, was_int, was_aint, datatypes) = match &self.recipe {
-            Recipe::Named(_) => (0, 0, 0, 0),
-            Recipe::Dup(_) => (0, 0, 0, 1),
-            Recipe::Contiguous { .. } => (0, 1, 0, 1),
-            Recipe::Vector { .. } => (0, 3, 0, 1),
-            Recipe::Hvector { .. } => (0, 2, 1, 1),
-            Recipe::Indexed { displacements, .. } => (0, 1 + 2 * displacements.len(), 0, 1),
-            Recipe::Hindexed { displacements, .. } => {
+        let (mut integers, was_int, was_aint, datatypes) = match &self.constructor {
+            Constructor::Named(_) => (0, 0, 0, 0),
+            Constructor::Dup(_) => (0, 0, 0, 1),
+            Constructor::Contiguous { .. } => (0, 1, 0, 1),
+            Constructor::Vector { .. } => (0, 3, 0, 1),
+            Constructor::Hvector { .. } => (0, 2, 1, 1),
+            Constructor::Indexed { displacements, .. } => (0, 1 + 2 * displacements.len(), 0, 1),
+            Constructor::Hindexed { displacements, .. } => {
                 (0, 1 + displacements.len(), displacements.len(), 1)
             }
-            Recipe::IndexedBlock { displacements, .. } => (0, 2 + displacements.len(), 0, 1),
-            Recipe::HindexedBlock { displacements, .. } => (0, 2, displacements.len(), 1),
-            Recipe::Struct { types, .. } => (0, 1 + types.len(), types.len(), types.len()),
-            Recipe::Subarray { sizes, .. } => (2, 3 * sizes.len(), 0, 1),
-            Recipe::Darray { dimensions, .. } => (4 + 3 * dimensions.len(), dimensions.len(), 0, 1),
-            Recipe::F90Real { .. } | Recipe::F90Complex { .. } => (2, 0, 0, 0),
-            Recipe::F90Integer { .. } => (1, 0, 0, 0),
-            Recipe::Resized { .. } => (0, 0, 2, 1),
-            Recipe::ValueIndex { .. } => (0, 0, 0, 2),
+            Constructor::IndexedBlock { displacements, .. } => (0, 2 + displacements.len(), 0, 1),
+            Constructor::HindexedBlock { displacements, .. } => (0, 2, displacements.len(), 1),
+            Constructor::Struct { types, .. } => (0, 1 + types.len(), types.len(), types.len()),
+            Constructor::Subarray { sizes, .. } => (2, 3 * sizes.len(), 0, 1),
+            Constructor::Darray { dimensions, .. } => {
+                (4 + 3 * dimensions.len(), dimensions.len(), 0, 1)
+            }
+            Constructor::F90Real { .. } | Constructor::F90Complex { .. } => (2, 0, 0, 0),
+            Constructor::F90Integer { .. } => (1, 0, 0, 0),
+            Constructor::Resized { .. } => (0, 0, 2, 1),
+            Constructor::ValueIndex { .. } => (0, 0, 0, 2),
         };
         if large {
             return [integers, 0, was_int + was_aint, datatypes];
@@ -124,14 +130,14 @@ impl Datatype {
                     integers.extend(list)
                 }
             };
-            match &self.recipe {
-                Recipe::Named(_) => {}
-                Recipe::Dup(t) => old(t),
-                Recipe::Contiguous { count, old: t } => {
+            match &self.constructor {
+                Constructor::Named(_) => {}
+                Constructor::Dup(t) => old(t),
+                Constructor::Contiguous { count, old: t } => {
                     int(&[*count]);
                     old(t);
                 }
-                Recipe::Vector {
+                Constructor::Vector {
                     count,
                     blocklength,
                     stride,
@@ -140,7 +146,7 @@ impl Datatype {
                     int(&[*count, *blocklength, *stride]);
                     old(t);
                 }
-                Recipe::Hvector {
+                Constructor::Hvector {
                     count,
                     blocklength,
                     stride,
@@ -150,7 +156,7 @@ impl Datatype {
                     aint(large, &mut counts, &mut addresses, &[*stride]);
                     old(t);
                 }
-                Recipe::Indexed {
+                Constructor::Indexed {
                     blocklengths,
                     displacements,
                     old: t,
@@ -160,7 +166,7 @@ impl Datatype {
                     int(displacements);
                     old(t);
                 }
-                Recipe::Hindexed {
+                Constructor::Hindexed {
                     blocklengths,
                     displacements,
                     old: t,
@@ -170,7 +176,7 @@ impl Datatype {
                     aint(large, &mut counts, &mut addresses, displacements);
                     old(t);
                 }
-                Recipe::IndexedBlock {
+                Constructor::IndexedBlock {
                     blocklength,
                     displacements,
                     old: t,
@@ -179,7 +185,7 @@ impl Datatype {
                     int(displacements);
                     old(t);
                 }
-                Recipe::HindexedBlock {
+                Constructor::HindexedBlock {
                     blocklength,
                     displacements,
                     old: t,
@@ -188,7 +194,7 @@ impl Datatype {
                     aint(large, &mut counts, &mut addresses, displacements);
                     old(t);
                 }
-                Recipe::Struct {
+                Constructor::Struct {
                     blocklengths,
                     displacements,
                     types,
@@ -198,11 +204,11 @@ impl Datatype {
                     aint(large, &mut counts, &mut addresses, displacements);
                     types.iter().for_each(old);
                 }
-                Recipe::Resized { lb, extent, old: t } => {
+                Constructor::Resized { lb, extent, old: t } => {
                     aint(large, &mut counts, &mut addresses, &[*lb, *extent]);
                     old(t);
                 }
-                Recipe::Subarray {
+                Constructor::Subarray {
                     sizes,
                     subsizes,
                     starts,
@@ -219,7 +225,7 @@ impl Datatype {
                     integers.push(number(*order));
                     old(t);
                 }
-                Recipe::Darray {
+                Constructor::Darray {
                     size,
                     rank,
                     dimensions,
@@ -239,11 +245,12 @@ impl Datatype {
                     integers.push(number(*order));
                     old(t);
                 }
-                Recipe::F90Real { precision, range } | Recipe::F90Complex { precision, range } => {
+                Constructor::F90Real { precision, range }
+                | Constructor::F90Complex { precision, range } => {
                     integers.extend([precision.unwrap_or(UNDEFINED), range.unwrap_or(UNDEFINED)]);
                 }
-                Recipe::F90Integer { range } => integers.push(*range),
-                Recipe::ValueIndex { value, index } => {
+                Constructor::F90Integer { range } => integers.push(*range),
+                Constructor::ValueIndex { value, index } => {
                     old(Datatype::basic(*value));
                     old(Datatype::basic(*index));
                 }

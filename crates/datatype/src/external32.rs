@@ -1,7 +1,7 @@
 //! external32, the portable representation (MPI 5.0 §14.5.2): big-endian, IEEE numbers, sizes fixed
 //! by the standard, no padding.
 
-use crate::recipe::Expansion;
+use crate::constructor::Expansion;
 use crate::{Basic, Datatype, Form, TypeError, quad};
 
 impl Datatype {

@@ -1,19 +1,19 @@
 //! MPI datatypes: constructors, layout, pack and unpack, external32 (MPI 5.0 §5).
 //!
 //! ```text
-//!   construct, array   MPI_Type_vector, _create_struct, _create_subarray, …
+//!   create, array   MPI_Type_vector, _create_struct, _create_subarray, …
 //!        │
 //!        ▼
-//!   Datatype ── recipe     how it was made          ──► envelope (MPI_Type_get_contents)
-//!            ├─ shape      size, bounds, alignment
-//!            ├─ signature  what elements it has     ──► elements (MPI_Get_elements)
-//!            └─ layout     tree of runs, at commit  ──► pack, unpack, runs, external32
+//!   Datatype ── constructor  the call and its arguments ──► envelope (MPI_Type_get_contents)
+//!            ├─ shape        size, bounds, alignment
+//!            ├─ signature    its basic elements         ──► elements (MPI_Get_elements)
+//!            └─ layout       tree of runs, at commit    ──► pack, unpack, runs, external32
 //! ```
 //!
-//! A [`Datatype`] remembers how it was made, its [`Recipe`]. Size and bounds follow from that
-//! alone. Its layout is made at commit or at first use. It is a compact tree: a vector of 10⁹
-//! elements takes as little memory as one of two. Any packed offset is found at once, so transports
-//! can ask for any piece of a message.
+//! A [`Datatype`] keeps its [`Constructor`]: the MPI call that made it, with the arguments. Size
+//! and bounds follow from that alone. The layout is made at commit or at first use. It is a compact
+//! tree: a vector of 10⁹ elements takes as little memory as one of two. Any packed offset is found
+//! in one descent, so transports can ask for any piece of a message.
 //!
 //! This crate knows the ABI's numbers for types and constants, because they are the types' names.
 //! It knows no handles, no error numbers and no communication.
@@ -36,7 +36,8 @@
 
 mod array;
 mod basic;
-mod construct;
+mod constructor;
+mod create;
 mod datatype;
 mod elements;
 mod envelope;
@@ -44,15 +45,14 @@ mod error;
 mod external32;
 mod layout;
 mod quad;
-mod recipe;
 mod shape;
 mod signature;
 mod unnamed;
 
 pub use basic::{Basic, Class, Form, LONG_DOUBLE};
+pub use constructor::{Constructor, Dimension, Distribution, Order, Width};
 pub use datatype::Datatype;
 pub use envelope::{Combiner, Contents};
 pub use error::TypeError;
-pub use recipe::{Dimension, Distribution, Order, Recipe, Width};
 pub use signature::Signature;
 pub use unnamed::MatchClass;

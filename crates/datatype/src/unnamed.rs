@@ -1,9 +1,9 @@
 //! Predefined types without a name: Fortran kinds by precision and range (MPI 5.0 §19.1.5), and
 //! pairs of value and index (§5.1.12).
 
-use crate::recipe::{Recipe, Width};
+use crate::constructor::{Constructor, Width};
 use crate::shape::Shape;
-use crate::{Basic, Class, Datatype, Form, TypeError, construct};
+use crate::{Basic, Class, Datatype, Form, TypeError, create};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -30,8 +30,14 @@ fn shared(key: Key, make: impl FnOnce() -> Result<Datatype>) -> Result<Arc<Datat
     Ok(made.entry(key).or_insert(Arc::new(t)).clone())
 }
 
-fn leaf(recipe: Recipe, basic: Basic) -> Result<Datatype> {
-    Datatype::assemble(recipe, Width::Int, None, Some(basic), Shape::basic(basic))
+fn leaf(constructor: Constructor, basic: Basic) -> Result<Datatype> {
+    Datatype::assemble(
+        constructor,
+        Width::Int,
+        None,
+        Some(basic),
+        Shape::basic(basic),
+    )
 }
 
 /// Decimal digits, decimal exponent range, and the real and complex types that have them, smallest
@@ -72,7 +78,7 @@ impl Datatype {
     pub fn f90_real(precision: Option<i64>, range: Option<i64>) -> Result<Arc<Datatype>> {
         let basic = real_kind(precision, range)?.0;
         shared(Key::Real(precision, range), || {
-            leaf(Recipe::F90Real { precision, range }, basic)
+            leaf(Constructor::F90Real { precision, range }, basic)
         })
     }
 
@@ -80,7 +86,7 @@ impl Datatype {
     pub fn f90_complex(precision: Option<i64>, range: Option<i64>) -> Result<Arc<Datatype>> {
         let basic = real_kind(precision, range)?.1;
         shared(Key::Complex(precision, range), || {
-            leaf(Recipe::F90Complex { precision, range }, basic)
+            leaf(Constructor::F90Complex { precision, range }, basic)
         })
     }
 
@@ -99,7 +105,7 @@ impl Datatype {
             }
         };
         shared(Key::Integer(range), || {
-            leaf(Recipe::F90Integer { range }, basic)
+            leaf(Constructor::F90Integer { range }, basic)
         })
     }
 
@@ -124,10 +130,10 @@ impl Datatype {
             return Ok(None);
         }
         shared(Key::ValueIndex(value, index), || {
-            let body = construct::pair_body(value, index)?;
+            let body = create::pair_body(value, index)?;
             let shape = body.shape;
             Datatype::assemble(
-                Recipe::ValueIndex { value, index },
+                Constructor::ValueIndex { value, index },
                 Width::Int,
                 Some(body),
                 None,

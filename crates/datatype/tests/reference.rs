@@ -1,7 +1,9 @@
 //! Random nested datatypes against a naive reference: explicit type maps, built by the standard's
 //! rules alone.
 
-use ferry_datatype::{Basic, Datatype, Dimension, Distribution, Order, Recipe, Signature, Width};
+use ferry_datatype::{
+    Basic, Constructor, Datatype, Dimension, Distribution, Order, Signature, Width,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -273,7 +275,7 @@ fn darray(old: Pair, dims: &[(i64, u8, i64, i64)], rank: i64, order: Order) -> P
         };
         i / block % dim.processes == coordinates[d]
     });
-    let recipe = Recipe::Darray {
+    let constructor = Constructor::Darray {
         size,
         rank,
         dimensions: dimensions.into(),
@@ -281,7 +283,7 @@ fn darray(old: Pair, dims: &[(i64, u8, i64, i64)], rank: i64, order: Order) -> P
         old: old.t.clone(),
     };
     Pair {
-        t: Datatype::new(recipe, Width::Int).unwrap(),
+        t: Datatype::new(constructor, Width::Int).unwrap(),
         map,
     }
 }
@@ -523,7 +525,7 @@ proptest! {
     #[test]
     fn contents_make_the_same_type_again(p in nested(), large: bool) {
         let width = if large { Width::Large } else { Width::Int };
-        let t = Datatype::new(p.t.recipe().clone(), width).unwrap();
+        let t = Datatype::new(p.t.constructor().clone(), width).unwrap();
         let c = t.contents();
         prop_assert_eq!(t.envelope(), [c.integers.len(), c.addresses.len(), c.counts.len(),
             c.datatypes.len()]);

@@ -1,20 +1,21 @@
-//! A backtrace on standard error when this process ends by a signal such as SIGSEGV.
+//! The signal handler that prints a backtrace on standard error when a signal such as SIGSEGV ends
+//! the process.
 //!
 //! The handler runs while the process is in an unknown state. It allocates nothing and takes no
-//! lock of Ferry's: it formats into its own stack frame, writes by `write`, and leaves the frames
-//! to glibc's `backtrace` and `backtrace_symbols_fd`. The former loads a library at its first call,
-//! so it is called once when the handler is installed. Then the signal takes its default action:
-//! exit status and core dump are as without the handler.
+//! lock of Ferry's. It formats into its own stack frame and writes by `write`. The frames come
+//! from glibc's `backtrace` and `backtrace_symbols_fd`. `backtrace` loads a library at its first
+//! call, so it is called once when the handler is installed. Afterwards the signal takes its
+//! default action. Exit status and core dump are as without the handler.
 //!
-//! A signal that somebody else handles already (a sanitizer, Python's faulthandler, a Rust program)
-//! is left to them. Who installs a handler later replaces this one, or calls it.
+//! The handler is not installed for a signal that has a handler already (of a sanitizer, Python's
+//! faulthandler, a Rust program). A handler that is installed later replaces this one, or calls it.
 
 use std::cell::UnsafeCell;
 use std::fmt::{self, Write};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// The signals, with their names and what they mean.
+/// The handled signals, with their names and meanings.
 const SIGNALS: [(i32, &str, &str); 5] = [
     (libc::SIGSEGV, "SIGSEGV", "invalid memory access"),
     (libc::SIGBUS, "SIGBUS", "memory that cannot be reached"),
@@ -23,11 +24,11 @@ const SIGNALS: [(i32, &str, &str); 5] = [
     (libc::SIGABRT, "SIGABRT", "abort"),
 ];
 
-/// Frames that are shown at most. Deeper recursion is cut off.
+/// Most frames that are printed. Deeper recursion is cut off.
 const FRAMES_MAX: usize = 64;
-/// Bytes of the stack on which the handler runs. Unwinding takes about 8 KiB of them.
+/// Size of the handler's stack. Unwinding takes about 8 KiB of it.
 const STACK_BYTES: usize = 64 << 10;
-/// Bytes of the first line at most.
+/// Most bytes of the first line. Its longest text has about half of them.
 const LINE_BYTES: usize = 256;
 
 /// The handler's own stack. A thread that has overflowed its stack has no room for the handler.
@@ -40,7 +41,8 @@ static STACK: AlternateStack = AlternateStack(UnsafeCell::new([0; STACK_BYTES]))
 /// This process's rank and the number of ranks.
 static RANK: AtomicU32 = AtomicU32::new(0);
 static RANKS: AtomicU32 = AtomicU32::new(1);
-/// A thread prints. Others wait for the end, so that its lines stay together.
+/// A thread prints its backtrace. Other threads wait for the end of the process, so that its lines
+/// stay together.
 static PRINTING: AtomicBool = AtomicBool::new(false);
 
 /// Installs the handler, unless FERRY_BACKTRACE is 0. Called once, by the thread that starts MPI.
@@ -51,8 +53,8 @@ pub(crate) fn install(rank: u32, ranks: u32) {
     RANK.store(rank, Relaxed);
     RANKS.store(ranks, Relaxed);
     let mut frames = [null_mut(); 4];
-    // SAFETY: the array is as long as said. The stack is static memory that nothing else uses. The
-    // handler has the type that SA_SIGINFO asks for, and a signal with a handler keeps it.
+    // SAFETY: the array has the given length. The stack is static memory that nothing else uses.
+    // The handler has the type that SA_SIGINFO needs. Existing handlers are not replaced.
     unsafe {
         libc::backtrace(frames.as_mut_ptr(), frames.len() as i32);
         let mut stack = std::mem::zeroed::<libc::stack_t>();
@@ -65,8 +67,8 @@ pub(crate) fn install(rank: u32, ranks: u32) {
         }
         for (signal, ..) in SIGNALS {
             let mut now = std::mem::zeroed::<libc::sigaction>();
-            let known = libc::sigaction(signal, null(), &raw mut now) == 0;
-            if !known || now.sa_sigaction != libc::SIG_DFL {
+            let found = libc::sigaction(signal, null(), &raw mut now) == 0;
+            if !found || now.sa_sigaction != libc::SIG_DFL {
                 continue;
             }
             let mut own = std::mem::zeroed::<libc::sigaction>();
@@ -81,17 +83,17 @@ pub(crate) fn install(rank: u32, ranks: u32) {
     }
 }
 
-/// Prints where this thread is, then lets the signal take its default action.
+/// Prints this thread's backtrace. Then the signal takes its default action.
 extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     if PRINTING.swap(true, Relaxed) {
         // Another thread prints, and ends the process.
         loop {
-            // SAFETY: it only waits.
+            // SAFETY: pause only waits.
             unsafe { libc::pause() };
         }
     }
-    // SAFETY: the kernel gives a valid siginfo_t. All calls here are safe in a signal handler:
-    // backtrace has been called before, and the array is as long as said.
+    // SAFETY: the kernel passes a valid siginfo_t. All calls here are safe in a signal handler:
+    // `backtrace` has been called before. The array has the given length.
     unsafe {
         let code = (*info).si_code;
         let mut line = Line::default();
@@ -104,8 +106,8 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _context: *mut 
             libc::backtrace_symbols_fd(frames[1..].as_ptr(), count, 2);
         }
         libc::signal(signal, libc::SIG_DFL);
-        // A fault comes again when its instruction does. A signal that was sent has to be sent
-        // again; it is taken when this function returns.
+        // A fault repeats when its instruction does. A signal that was sent has to be sent again.
+        // It is delivered when this function returns.
         if code <= 0 {
             libc::raise(signal);
         }
@@ -122,14 +124,14 @@ fn describe(line: &mut Line, signal: i32, code: i32, address: usize) {
         line,
         "rank {rank} of {ranks} (pid {pid}): {name}, {meaning}"
     );
-    // Only a fault has an address. What was sent has a sender instead.
+    // Only a fault has an address. A signal that was sent has a sender instead.
     if code > 0 && matches!(signal, libc::SIGSEGV | libc::SIGBUS) {
         let _ = write!(line, " at {address:#x}");
     }
     let _ = writeln!(line, "; backtrace (FERRY_BACKTRACE=0 turns it off):");
 }
 
-/// A line of text in a place of its own; what does not fit is left out.
+/// A line of text in a buffer of fixed size. Text that does not fit is cut off.
 struct Line {
     bytes: [u8; LINE_BYTES],
     length: usize,

@@ -1,8 +1,8 @@
-//! An arena: the library's own memory, apart from the program's heap.
+//! A global allocator with its own memory, separate from the program's heap.
 //!
-//! A thread of the program may wait at a guarded page in the middle of malloc or free, with the
-//! heap's lock held, because the heap keeps its lists in freed memory. The threads that end its
-//! wait must not need that lock. So the library allocates here where guards may be used.
+//! The heap keeps its lists in freed memory. So a thread of the program may touch a guarded page
+//! inside malloc or free, and wait there with the heap's lock held. The threads that end its wait
+//! must not need that lock. So the library allocates from this arena where guards may be used.
 
 use crate::PAGE;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -12,27 +12,27 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Bytes of address space, which is more than a library ever uses. Pages exist once touched.
+/// Bytes of address space: more than the library ever uses. A page takes memory once it is touched.
 const AREA_BYTES: usize = 1 << 38;
-/// Logarithm of the smallest block's bytes.
+/// Base-2 logarithm of the smallest block's size: 16 bytes.
 const BLOCK_MIN_LOG2: u32 = 4;
-/// Size classes, powers of two: 16 bytes to 128 GiB.
+/// Number of size classes. They are the powers of two from 16 bytes to 128 GiB.
 const SIZE_CLASSES: usize = 34;
-/// Freed blocks of this size and more give their pages back to the system.
+/// Smallest freed block whose pages go back to the system.
 const LARGE_BYTES: usize = 256 * 1024;
 
-/// A global allocator: the system's, or an area of its own if the function given to [`Arena::new`]
-/// says so at the first use.
+/// A global allocator. It uses its own area if the function given to [`Arena::new`] returns true at
+/// the first allocation, otherwise the system's allocator.
 pub struct Arena {
-    /// 0: not decided, 1: the system's allocator, 2: the own area.
+    /// 0: not decided, 1: the system's allocator until [`use_arena`] is called, 2: the own area.
     state: AtomicU8,
-    wanted: fn() -> bool,
+    use_arena_from_start: fn() -> bool,
 }
 
-/// [`keep_apart`] has been called.
-static APART: AtomicBool = AtomicBool::new(false);
+/// [`use_arena`] has been called.
+static ARENA_ENABLED: AtomicBool = AtomicBool::new(false);
 
-/// Blocks of powers of two. Free ones are in lists, one for each size class.
+/// Blocks whose sizes are powers of two. Each size class has a list of free blocks.
 struct Area {
     base: AtomicUsize,
     used: AtomicUsize,
@@ -48,11 +48,11 @@ static AREA: Area = Area {
 };
 
 impl Arena {
-    /// `wanted` is called once, at the first allocation, and must not allocate.
-    pub const fn new(wanted: fn() -> bool) -> Arena {
+    /// `use_arena_from_start` is called once, at the first allocation. It must not allocate.
+    pub const fn new(use_arena_from_start: fn() -> bool) -> Arena {
         Arena {
             state: AtomicU8::new(0),
-            wanted,
+            use_arena_from_start,
         }
     }
 
@@ -60,7 +60,7 @@ impl Arena {
     fn is_own(&self) -> bool {
         match self.state.load(Relaxed) {
             0 => self.decide(),
-            1 => APART.load(Relaxed),
+            1 => ARENA_ENABLED.load(Relaxed),
             _ => true,
         }
     }
@@ -69,7 +69,7 @@ impl Arena {
     fn decide(&self) -> bool {
         AREA.lock();
         if self.state.load(Relaxed) == 0 {
-            let own = (self.wanted)() && AREA.map();
+            let own = (self.use_arena_from_start)() && AREA.map();
             self.state.store(1 + u8::from(own), Relaxed);
         }
         AREA.unlock();
@@ -77,13 +77,14 @@ impl Arena {
     }
 }
 
-/// Has all blocks come from the own area from now on. Blocks that came from the system are never
-/// freed, because that could need the heap's lock. Returns false if there is no address space.
-pub fn keep_apart() -> bool {
+/// Allocates all further blocks from the own area. Blocks of the system's allocator are never freed
+/// after that, because freeing them could need the heap's lock. Returns false if there is no
+/// address space.
+pub fn use_arena() -> bool {
     AREA.lock();
     let mapped = AREA.map();
     AREA.unlock();
-    APART.fetch_or(mapped, Relaxed);
+    ARENA_ENABLED.fetch_or(mapped, Relaxed);
     mapped
 }
 
@@ -112,7 +113,7 @@ impl Area {
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
         );
-        // SAFETY: new memory.
+        // SAFETY: a new private mapping.
         let base = unsafe { libc::mmap(null_mut(), AREA_BYTES, rights, flags, -1, 0) };
         if base == libc::MAP_FAILED {
             return false;
@@ -148,7 +149,7 @@ impl Area {
             (first as *mut u8, false)
         } else {
             let base = self.base.load(Relaxed);
-            // A large block has its pages to itself, so that they can be given back.
+            // A large block shares no page, so that its pages can go back to the system.
             let at = (base + self.used.load(Relaxed))
                 .next_multiple_of(bytes.min(PAGE).max(layout.align()));
             if at + bytes > base + AREA_BYTES {
@@ -165,26 +166,26 @@ impl Area {
     fn give(&self, address: *mut u8, layout: &Layout) {
         let (class, bytes) = Area::class(layout);
         if bytes >= LARGE_BYTES {
-            // SAFETY: the block is nobody's any more, and lies on whole pages.
+            // SAFETY: the block is free, and consists of whole pages.
             unsafe { libc::madvise(address.cast(), bytes, libc::MADV_DONTNEED) };
         }
         self.lock();
-        // SAFETY: the block is nobody's any more, and as long as an address at least.
+        // SAFETY: the block is free, and at least as long as an address.
         unsafe { *address.cast::<usize>() = self.free[class].load(Relaxed) };
         self.free[class].store(address as usize, Relaxed);
         self.unlock();
     }
 }
 
-/// A forked child has one thread, and nobody there holds the lock. The lists are whole at every
-/// moment, so at worst a block is lost to the child. (The lock cannot be taken for the time of the
-/// fork: the fork waits for the watching thread, which allocates.)
+/// Releases the lock in a forked child, whose only thread does not hold it. The lists are
+/// consistent at every moment, so at worst the child loses a block. The lock cannot be held during
+/// the fork: the fork waits for the watching thread, which allocates.
 pub(crate) fn in_child() {
     AREA.unlock();
 }
 
-// SAFETY: blocks are distinct, as long and aligned as asked for; a block goes back to where its
-// address says that it came from.
+// SAFETY: blocks do not overlap, and have the requested size and alignment. A block goes back to
+// the allocator that its address belongs to.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if self.is_own() {
@@ -202,7 +203,7 @@ unsafe impl GlobalAlloc for Arena {
         }
         let (address, fresh) = AREA.take(&layout);
         if !fresh && !address.is_null() {
-            // SAFETY: a block of so many bytes.
+            // SAFETY: the block has `layout.size()` bytes.
             unsafe { address.write_bytes(0, layout.size()) };
         }
         address
@@ -211,16 +212,16 @@ unsafe impl GlobalAlloc for Arena {
     unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
         if AREA.holds(address as usize) {
             AREA.give(address, &layout);
-        } else if !APART.load(Relaxed) {
-            // SAFETY: the caller's promise; it came from the system.
+        } else if !ARENA_ENABLED.load(Relaxed) {
+            // SAFETY: the caller's promise. The block came from the system's allocator.
             unsafe { System.dealloc(address, layout) };
         }
     }
 
     unsafe fn realloc(&self, address: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let own = AREA.holds(address as usize);
-        if !own && !APART.load(Relaxed) {
-            // SAFETY: the caller's promise; it came from the system.
+        if !own && !ARENA_ENABLED.load(Relaxed) {
+            // SAFETY: the caller's promise. The block came from the system's allocator.
             return unsafe { System.realloc(address, layout, size) };
         }
         // SAFETY: the caller promises that the size is possible with this alignment.
@@ -230,7 +231,7 @@ unsafe impl GlobalAlloc for Arena {
         }
         let to = AREA.take(&new).0;
         if !to.is_null() {
-            // SAFETY: both blocks are at least so long, and apart.
+            // SAFETY: both blocks have that many bytes, and do not overlap.
             unsafe { to.copy_from_nonoverlapping(address, layout.size().min(size)) };
             if own {
                 AREA.give(address, &layout);

@@ -3,7 +3,7 @@
 use crate::registry::{Kind, Piece, Registry, registry};
 use crate::shadow::Shadow;
 use crate::system::{Faults, Moved, populate};
-use crate::{PAGE, Refusal, protect};
+use crate::{GuardError, PAGE, protect};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -38,12 +38,12 @@ impl Guard {
         span: &Range<usize>,
         runs: Vec<Range<usize>>,
         owner: Arc<dyn Owner>,
-    ) -> Result<Arc<Guard>, Refusal> {
+    ) -> Result<Arc<Guard>, GuardError> {
         let whole = |r: &Range<usize>| {
             r.start.is_multiple_of(PAGE) && r.end.is_multiple_of(PAGE) && r.start < r.end
         };
         if !runs.iter().all(whole) {
-            return Err(Refusal::Memory("only whole pages can be"));
+            return Err(GuardError::Unsupported("only whole pages can be"));
         }
         if kind == Kind::Protect {
             protect::check(&runs)?;
@@ -72,9 +72,9 @@ impl Guard {
     }
 
     /// Populates all pages. A page that is missing, or shared with a child, cannot be moved.
-    fn populate(&self) -> Result<(), Refusal> {
+    fn populate(&self) -> Result<(), GuardError> {
         self.runs.iter().try_for_each(|run| {
-            populate(run).map_err(|cause| Refusal::System {
+            populate(run).map_err(|cause| GuardError::System {
                 attempted: "making all pages of a buffer be there",
                 cause,
             })
@@ -104,7 +104,7 @@ impl Guard {
     ///
     /// # Errors
     /// Some page cannot be moved. Nothing has changed then.
-    fn take_away(self: &Arc<Guard>) -> Result<(), Refusal> {
+    fn take_away(self: &Arc<Guard>) -> Result<(), GuardError> {
         let faults = own_faults(&registry())?;
         let mut taken = Vec::new();
         let result = self.runs.iter().try_for_each(|run| {
@@ -113,7 +113,7 @@ impl Guard {
             let registered = |pages: &Range<usize>| {
                 faults
                     .register(pages.clone())
-                    .map_err(|cause| Refusal::System {
+                    .map_err(|cause| GuardError::System {
                         attempted: "watching the pages of a buffer",
                         cause,
                     })
@@ -141,7 +141,7 @@ impl Guard {
                         again += 1;
                         std::thread::yield_now();
                     }
-                    _ => break Err(Refusal::last("moving the pages of a buffer")),
+                    _ => break Err(GuardError::last_os_error("moving the pages of a buffer")),
                 }
             };
             let _ = faults.unregister(area);
@@ -290,9 +290,11 @@ fn put(faults: &Faults, own: bool, shadow: usize, at: usize, len: usize) -> Resu
     Ok(())
 }
 
-fn own_faults(all: &Registry) -> Result<Arc<Faults>, Refusal> {
+fn own_faults(all: &Registry) -> Result<Arc<Faults>, GuardError> {
     match all.spaces.first() {
         Some(own) => Ok(own.faults.clone()),
-        None => Err(Refusal::Memory("guards have not been made possible")),
+        None => Err(GuardError::Unsupported(
+            "guards have not been made possible",
+        )),
     }
 }

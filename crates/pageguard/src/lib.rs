@@ -1,4 +1,4 @@
-//! Page guards: a thread that touches data which have not come yet waits until they have.
+//! Page guards. A thread that touches a guarded page waits until the page's data have arrived.
 //!
 //! ```text
 //!   program's thread          watching thread              owner (overlapped collective)
@@ -13,17 +13,17 @@
 //! ```
 //!
 //! A [`Guard`] takes whole pages away from the program for a while. Their data are written to the
-//! guard's shadow, an area of the library. They are put back piece by piece when they are ready
-//! ([`Guard::open`]). A thread that touches a page before waits, and the guard's owner is told
-//! where ([`Owner`]).
+//! guard's shadow, an area of the library. [`Guard::open`] puts them back piece by piece when they
+//! are ready. A thread that touches a page before that waits. The guard's [`Owner`] gets the
+//! address.
 //!
 //! There are two kinds:
 //!
 //! - [`Kind::Move`] moves the pages themselves by userfaultfd (Linux 6.8). System calls on the
 //!   program's behalf wait, too. Changes of the program's address space are followed.
 //! - [`Kind::Protect`] takes the rights to the pages away by mprotect, and waits in a handler of
-//!   SIGSEGV. System calls on guarded pages fail with EFAULT, so only who asks for this kind gets
-//!   it.
+//!   SIGSEGV. System calls on guarded pages fail with EFAULT, so this kind is used
+//!   only on request.
 //!
 //! This crate knows addresses and pages, and nothing of MPI.
 //!
@@ -62,39 +62,39 @@ mod shadow;
 mod system;
 mod watch;
 
-pub use arena::{Arena, keep_apart};
+pub use arena::{Arena, use_arena};
 pub use guard::{Guard, Owner};
-pub use registry::{Kind, available, lasting, settle_before_fork, stop};
+pub use registry::{Kind, enable, set_before_fork, stop, survives_fork};
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 
-/// Why memory cannot be guarded.
+/// The error of memory that cannot be guarded.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum GuardError {
     /// The system does not give what the guard needs.
     #[error("{attempted}: {cause}")]
     System {
-        /// What was tried.
+        /// The step that failed.
         attempted: &'static str,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
-    /// This memory is of a kind that cannot be guarded.
+    /// The memory is of a kind that cannot be guarded, or a limit is reached.
     #[error("this memory cannot be guarded: {0}")]
-    Memory(&'static str),
+    Unsupported(&'static str),
 }
 
-impl Refusal {
-    pub(crate) fn last(attempted: &'static str) -> Refusal {
-        Refusal::System {
+impl GuardError {
+    pub(crate) fn last_os_error(attempted: &'static str) -> GuardError {
+        GuardError::System {
             attempted,
             cause: std::io::Error::last_os_error(),
         }
     }
 }
 
-/// The pages that lie wholly in `bytes`.
+/// The pages that lie entirely in `bytes`.
 pub fn whole_pages(bytes: std::ops::Range<usize>) -> std::ops::Range<usize> {
     let start = bytes.start.next_multiple_of(PAGE);
     start..(bytes.end / PAGE * PAGE).max(start)

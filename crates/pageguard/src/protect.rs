@@ -3,16 +3,16 @@
 //! Limits:
 //!
 //! - System calls on a guarded page fail with EFAULT.
-//! - A page that the program moves (mremap) or drops (madvise) while it is guarded is not followed.
-//! - A thread that blocks SIGSEGV dies where it should wait.
+//! - The guard does not follow a page that the program moves (mremap) or drops (madvise).
+//! - A thread that blocks SIGSEGV is killed at a guarded page instead of waiting.
 //! - The process dies if the program replaces the handler of SIGSEGV while pages are guarded.
-//! - Stacks are refused.
+//! - Stacks cannot be guarded.
 
 use crate::guard::Guard;
 use crate::registry::Registry;
 use crate::system::{futex_wait, futex_wake};
 use crate::watch::Watch;
-use crate::{PAGE, Refusal};
+use crate::{GuardError, PAGE};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -22,14 +22,14 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Most runs that can be guarded at a time.
+/// Most runs of pages that can be guarded at a time.
 const RUNS_MAX: usize = 64;
 
 /// A guarded run, as the signal handler sees it.
 struct Slot {
     start: AtomicUsize,
     end: AtomicUsize,
-    /// A byte for each page, which is 1 if the page is closed. Never freed.
+    /// One byte per page: 1 while the page is closed. Never freed.
     closed: AtomicPtr<AtomicU8>,
 }
 
@@ -40,28 +40,28 @@ static SLOTS: [Slot; RUNS_MAX] = [const {
         closed: AtomicPtr::new(null_mut()),
     }
 }; RUNS_MAX];
-/// Changes whenever pages have been opened. Threads that wait for a page sleep on it.
+/// Incremented when pages have been opened. A futex: threads that wait for a page sleep on it.
 static OPENED: AtomicU32 = AtomicU32::new(0);
-/// Where the signal handler writes touched addresses.
+/// The pipe into which the signal handler writes touched addresses.
 static WATCH_PIPE: AtomicI32 = AtomicI32::new(-1);
-/// The handler of SIGSEGV that was installed before. Never freed.
+/// The handler of SIGSEGV that was installed before this one. Never freed.
 static PREVIOUS_ACTION: AtomicPtr<libc::sigaction> = AtomicPtr::new(null_mut());
-/// Faults outside closed pages, by thread. A page that was opened between the fault and the handler
-/// does not fault again.
-static UNEXPLAINED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+/// Last fault outside closed pages, by thread. A page that was opened between the fault and the
+/// handler does not fault again. A fault of the program's own does.
+static LAST_FAULTS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
-/// Guards in force, with a byte for each page of their runs.
+/// Guards in force, with one byte per page of their runs.
 type Guards = Vec<(Arc<Guard>, Vec<(usize, &'static [AtomicU8])>)>;
 static GUARDS: Mutex<Guards> = Mutex::new(Vec::new());
-/// Bytes for pages that no guard uses now.
-static SPARE: Mutex<Vec<&'static [AtomicU8]>> = Mutex::new(Vec::new());
+/// Arrays of page bytes that no guard uses at the moment.
+static FREE_BYTES: Mutex<Vec<&'static [AtomicU8]>> = Mutex::new(Vec::new());
 
 fn guards() -> MutexGuard<'static, Guards> {
     GUARDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// This process's memory as a file, which ignores the rights to pages.
-fn memory() -> Result<&'static std::fs::File, Refusal> {
+/// This process's memory as a file. Writing to it ignores the protection of pages.
+fn memory() -> Result<&'static std::fs::File, GuardError> {
     static MEMORY: OnceLock<Option<std::fs::File>> = OnceLock::new();
     let open = || {
         std::fs::OpenOptions::new()
@@ -73,11 +73,11 @@ fn memory() -> Result<&'static std::fs::File, Refusal> {
     MEMORY
         .get_or_init(open)
         .as_ref()
-        .ok_or(Refusal::Memory("/proc/self/mem cannot be opened"))
+        .ok_or(GuardError::Unsupported("/proc/self/mem cannot be opened"))
 }
 
-/// Makes guards of this kind possible.
-pub(crate) fn begin(all: &mut Registry) -> Result<(), Refusal> {
+/// Enables guards of this kind.
+pub(crate) fn begin(all: &mut Registry) -> Result<(), GuardError> {
     memory()?;
     Watch::start(all)?;
     if let Some(watch) = &all.watch {
@@ -86,13 +86,15 @@ pub(crate) fn begin(all: &mut Registry) -> Result<(), Refusal> {
     install()
 }
 
-/// Installs the handler of SIGSEGV in front of the present one.
-fn install() -> Result<(), Refusal> {
+/// Installs the handler of SIGSEGV. It calls the present one for faults that are not its own.
+fn install() -> Result<(), GuardError> {
     // SAFETY: both structures are valid, zeros included; the handler is safe in a signal.
     unsafe {
         let mut now = std::mem::zeroed::<libc::sigaction>();
         if libc::sigaction(libc::SIGSEGV, null(), &raw mut now) != 0 {
-            return Err(Refusal::last("looking at the handler of SIGSEGV"));
+            return Err(GuardError::last_os_error(
+                "looking at the handler of SIGSEGV",
+            ));
         }
         if now.sa_sigaction == on_fault as *const () as usize {
             return Ok(());
@@ -103,15 +105,15 @@ fn install() -> Result<(), Refusal> {
         own.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
         match libc::sigaction(libc::SIGSEGV, &raw const own, null_mut()) {
             0 => Ok(()),
-            _ => Err(Refusal::last("setting the handler of SIGSEGV")),
+            _ => Err(GuardError::last_os_error("setting the handler of SIGSEGV")),
         }
     }
 }
 
-/// Checks that all of it is private memory that can be read and written, and no stack.
-pub(crate) fn check(runs: &[Range<usize>]) -> Result<(), Refusal> {
+/// Checks that the runs are private, readable and writable memory, and not a stack.
+pub(crate) fn check(runs: &[Range<usize>]) -> Result<(), GuardError> {
     install()?;
-    let maps = std::fs::read_to_string("/proc/self/maps").map_err(|cause| Refusal::System {
+    let maps = std::fs::read_to_string("/proc/self/maps").map_err(|cause| GuardError::System {
         attempted: "reading /proc/self/maps",
         cause,
     })?;
@@ -137,7 +139,7 @@ pub(crate) fn check(runs: &[Range<usize>]) -> Result<(), Refusal> {
             match areas.iter().find(|(a, _)| a.contains(&at)) {
                 Some((area, true)) => at = area.end,
                 _ => {
-                    return Err(Refusal::Memory(
+                    return Err(GuardError::Unsupported(
                         "a stack, or memory that is shared or not writable, is left alone by \
                          mprotect",
                     ));
@@ -148,14 +150,14 @@ pub(crate) fn check(runs: &[Range<usize>]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Copies the pages to the shadow, and takes the rights to them away.
-pub(crate) fn take_away(guard: &Arc<Guard>) -> Result<(), Refusal> {
+/// Copies the pages to the shadow, and removes all access to them.
+pub(crate) fn take_away(guard: &Arc<Guard>) -> Result<(), GuardError> {
     let mut pages = Vec::new();
     let mut slots = SLOTS.iter();
     for run in guard.runs() {
         let Some(slot) = slots.find(|s| s.end.load(SeqCst) == 0) else {
             close_slots(guard.runs());
-            return Err(Refusal::Memory("too many runs are guarded"));
+            return Err(GuardError::Unsupported("too many runs are guarded"));
         };
         let bytes = bytes(run.len() / PAGE);
         slot.closed.store(bytes.as_ptr().cast_mut(), SeqCst);
@@ -168,14 +170,15 @@ pub(crate) fn take_away(guard: &Arc<Guard>) -> Result<(), Refusal> {
             byte.store(1, SeqCst);
         }
         let shadow = run.start.wrapping_add(guard.delta()) as *mut u8;
-        // SAFETY: the pages can be read, as has been checked; the shadow is as long, and apart.
+        // SAFETY: `check` has found the pages readable. The shadow is as long, and does not
+        // overlap.
         unsafe { shadow.copy_from_nonoverlapping(run.start as *const u8, run.len()) };
-        // SAFETY: pages of the program's buffer; whoever touches them waits in the handler.
+        // SAFETY: pages of the program's buffer. A thread that touches them waits in the handler.
         if unsafe { libc::mprotect(run.start as *mut _, run.len(), libc::PROT_NONE) } != 0 {
-            let refusal = Refusal::last("mprotect");
+            let guard_error = GuardError::last_os_error("mprotect");
             guards().push((guard.clone(), pages.clone()));
             for run in guard.runs() {
-                // SAFETY: as they were before; no data are lost, as no rights were.
+                // SAFETY: this restores the access from before. The pages keep their data.
                 unsafe {
                     libc::mprotect(
                         run.start as *mut _,
@@ -188,18 +191,18 @@ pub(crate) fn take_away(guard: &Arc<Guard>) -> Result<(), Refusal> {
                 bytes.iter().for_each(|b| b.store(0, SeqCst));
             }
             forget(guard);
-            return Err(refusal);
+            return Err(guard_error);
         }
     }
     guards().push((guard.clone(), pages));
     Ok(())
 }
 
-/// Bytes for this many pages.
+/// An array with one byte for each of `pages` pages.
 fn bytes(pages: usize) -> &'static [AtomicU8] {
-    let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
-    match spare.iter().position(|s| s.len() >= pages) {
-        Some(at) => spare.swap_remove(at),
+    let mut free = FREE_BYTES.lock().unwrap_or_else(PoisonError::into_inner);
+    match free.iter().position(|s| s.len() >= pages) {
+        Some(at) => free.swap_remove(at),
         None => Box::leak(
             (0..pages.next_power_of_two())
                 .map(|_| AtomicU8::new(0))
@@ -237,17 +240,18 @@ pub(crate) fn put_back(guard: &Guard, pages: &Range<usize>) {
     futex_wake(&OPENED);
 }
 
-/// Writes behind the guard, then lifts it. What the program has unmapped or replaced is left alone.
+/// Writes the data of closed pages, then restores access to them. Pages that the program has
+/// unmapped or replaced stay as they are.
 fn fill(guard: &Guard, pages: Range<usize>) {
     let Ok(memory) = memory() else { return };
     if is_readable(pages.start) {
         return;
     }
     let shadow = pages.start.wrapping_add(guard.delta());
-    // SAFETY: the shadow is this guard's own memory, and written no more.
+    // SAFETY: the shadow is this guard's own memory, and no longer written.
     let data = unsafe { std::slice::from_raw_parts(shadow as *const u8, pages.len()) };
     if memory.write_all_at(data, pages.start as u64).is_ok() {
-        // SAFETY: the pages are the program's buffer, readable and writable before.
+        // SAFETY: the pages are the program's buffer. They were readable and writable before.
         unsafe {
             libc::mprotect(
                 pages.start as *mut _,
@@ -277,8 +281,8 @@ pub(crate) fn forget(guard: &Guard) {
     let mut all = guards();
     if let Some(at) = all.iter().position(|(g, _)| std::ptr::eq(&**g, guard)) {
         let (_, pages) = all.swap_remove(at);
-        let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
-        spare.extend(pages.into_iter().map(|(_, bytes)| bytes));
+        let mut free = FREE_BYTES.lock().unwrap_or_else(PoisonError::into_inner);
+        free.extend(pages.into_iter().map(|(_, bytes)| bytes));
     }
 }
 
@@ -293,7 +297,7 @@ fn close_slots(runs: &[Range<usize>]) {
     }
 }
 
-/// The signal handler has seen a touch.
+/// Handles an address that the signal handler has reported.
 pub(crate) fn touched(address: usize) {
     let guard = guards()
         .iter()
@@ -305,70 +309,81 @@ pub(crate) fn touched(address: usize) {
 }
 
 extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the system passes a valid siginfo of a fault; errno is this thread's, and put back.
+    // SAFETY: the system passes a valid siginfo of a fault. errno is this thread's, and restored.
     unsafe {
         let address = (*info).si_addr() as usize;
         let errno = *libc::__errno_location();
-        let waited = waits(address);
+        let waited = wait_if_guarded(address);
         *libc::__errno_location() = errno;
         if !waited {
-            chain(signal, info, context);
+            call_previous_handler(signal, info, context);
         }
     }
 }
 
-/// Waits if the address is guarded. False: this fault is the program's own.
-fn waits(address: usize) -> bool {
+/// Waits until the page of this address is open, if it is guarded. Returns false if the fault is
+/// the program's own.
+fn wait_if_guarded(address: usize) -> bool {
     for slot in &SLOTS {
         let (start, end) = (slot.start.load(SeqCst), slot.end.load(SeqCst));
         let closed = slot.closed.load(SeqCst);
         if !(start..end).contains(&address) || closed.is_null() {
             continue;
         }
-        let mut told = false;
+        let mut reported = false;
         loop {
             let seen = OPENED.load(SeqCst);
-            // SAFETY: a byte for each page of the run, never freed.
+            // SAFETY: the array has a byte for each page of the run, and is never freed.
             if unsafe { (*closed.add((address - start) / PAGE)).load(SeqCst) } == 0 {
                 break;
             }
-            if !told {
-                told = true;
-                let said = address.to_ne_bytes();
-                // SAFETY: writes eight bytes of its own to a pipe that does not block.
-                unsafe { libc::write(WATCH_PIPE.load(SeqCst), said.as_ptr().cast(), said.len()) };
+            if !reported {
+                reported = true;
+                let message = address.to_ne_bytes();
+                // SAFETY: this writes eight bytes of the stack to a pipe that does not block.
+                unsafe {
+                    libc::write(
+                        WATCH_PIPE.load(SeqCst),
+                        message.as_ptr().cast(),
+                        message.len(),
+                    )
+                };
             }
             futex_wait(&OPENED, seen);
         }
-        // It may have been opened, or the program may have done something here for which it earns
-        // this fault: see whether it comes again.
-        return !comes_again(address);
+        // The page has been opened, or the program has no access here either. In the second case
+        // the fault repeats.
+        return !is_repeated(address);
     }
-    // Opened, and the guard ended, between the fault and the look?
-    OPENED.load(SeqCst) != 0 && !comes_again(address)
+    // The guard may have ended between the fault and this check.
+    OPENED.load(SeqCst) != 0 && !is_repeated(address)
 }
 
-/// Has this thread just had the same fault, with nothing opened in between?
-fn comes_again(address: usize) -> bool {
-    // SAFETY: asks for the thread's number.
+/// Returns whether this thread's last fault was the same, with no page opened in between.
+fn is_repeated(address: usize) -> bool {
+    // SAFETY: this only reads the thread's id.
     let thread = unsafe { libc::syscall(libc::SYS_gettid) } as u64;
     let mark = (address as u64) ^ (thread << 40) ^ u64::from(OPENED.load(SeqCst)).rotate_right(8);
-    UNEXPLAINED[thread as usize % UNEXPLAINED.len()].swap(mark, SeqCst) == mark
+    LAST_FAULTS[thread as usize % LAST_FAULTS.len()].swap(mark, SeqCst) == mark
 }
 
-/// What would have happened without this handler.
+/// Does what would have happened without this handler.
 ///
 /// # Safety
 /// The arguments are those of a signal handler.
-unsafe fn chain(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+unsafe fn call_previous_handler(
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
     let before = PREVIOUS_ACTION.load(SeqCst);
-    // SAFETY: never freed; the program's handler is called as the system would, with the signals
-    // blocked that it asks for.
+    // SAFETY: the structure is never freed. The program's handler is called as the system would
+    // call it, with the signals blocked that its action names.
     unsafe {
         let default =
             before.is_null() || matches!((*before).sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
         if default {
-            // The instruction faults again, and the process ends as it should.
+            // The instruction faults again, and the process ends by the default action.
             libc::signal(signal, libc::SIG_DFL);
             return;
         }

@@ -3,7 +3,7 @@
 use crate::guard::Guard;
 use crate::system::{Event, Faults, Moved};
 use crate::watch::Watch;
-use crate::{PAGE, Refusal, fork, protect};
+use crate::{GuardError, PAGE, fork, protect};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -145,12 +145,12 @@ pub(crate) fn registry() -> MutexGuard<'static, Registry> {
     all
 }
 
-/// Makes guards of this kind possible in this process. Starts a thread that sleeps until a guarded
-/// page is touched. May be called again.
+/// Enables guards of this kind in this process. Starts the watching thread, which sleeps until a
+/// guarded page is touched. Further calls have no effect.
 ///
 /// # Errors
-/// The system does not give what guards need.
-pub fn available(kind: Kind) -> Result<(), Refusal> {
+/// The system lacks a feature that this kind needs, or refuses it.
+pub fn enable(kind: Kind) -> Result<(), GuardError> {
     register_fork_handlers()?;
     let _no_fork = fork::prevent();
     let mut all = registry();
@@ -168,9 +168,9 @@ pub fn available(kind: Kind) -> Result<(), Refusal> {
     Watch::start(&mut all)
 }
 
-/// Returns whether guards stay in force in a forked child until its data have come. If not, all
+/// Returns whether guards stay in force in a forked child until its data have arrived. If not, all
 /// guards must end before a fork.
-pub fn lasting() -> bool {
+pub fn survives_fork() -> bool {
     registry()
         .spaces
         .first()
@@ -179,21 +179,21 @@ pub fn lasting() -> bool {
 
 static BEFORE_FORK: Mutex<Option<fn()>> = Mutex::new(None);
 
-/// Sets the function that ends all guards before a fork, for a process whose children cannot wait
-/// for their data. To be called once in a process.
+/// Sets the function that ends all guards before a fork. It is called if guards do not survive a
+/// fork ([`survives_fork`]).
 ///
 /// # Errors
-/// There is no memory.
-pub fn settle_before_fork(end_all: fn()) -> Result<(), Refusal> {
+/// The fork handlers cannot be registered: there is no memory.
+pub fn set_before_fork(end_all: fn()) -> Result<(), GuardError> {
     *BEFORE_FORK.lock().unwrap_or_else(PoisonError::into_inner) = Some(end_all);
     register_fork_handlers()
 }
 
-/// Registers this crate's handlers of forks, once.
-fn register_fork_handlers() -> Result<(), Refusal> {
+/// Registers this crate's fork handlers (pthread_atfork), once.
+fn register_fork_handlers() -> Result<(), GuardError> {
     static REGISTERED: Mutex<bool> = Mutex::new(false);
     extern "C" fn before() {
-        if !lasting() {
+        if !survives_fork() {
             let end_all = *BEFORE_FORK.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(end_all) = end_all {
                 end_all();
@@ -214,14 +214,14 @@ fn register_fork_handlers() -> Result<(), Refusal> {
     }
     // SAFETY: the functions live as long as the library, which is never unloaded.
     if unsafe { libc::pthread_atfork(Some(before), Some(after), Some(in_child)) } != 0 {
-        return Err(Refusal::last("asking to be told of forks"));
+        return Err(GuardError::last_os_error("asking to be told of forks"));
     }
     *registered = true;
     Ok(())
 }
 
 /// Stops the watching thread and closes the descriptors. There must be no guard. Forked children
-/// that still wait get what there is.
+/// that still wait get the data that have arrived.
 pub fn stop() {
     let watch = registry().watch.take();
     if let Some(watch) = watch {

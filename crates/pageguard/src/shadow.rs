@@ -1,7 +1,7 @@
 //! The shadow: memory in which a guard's data land. It is as large as what is guarded, with the
 //! same offset in pages and huge pages.
 
-use crate::{PAGE, Refusal};
+use crate::{GuardError, PAGE};
 use std::ops::Range;
 
 /// Bytes of a huge page. The shadow has the program's offset in it, so that huge pages can move
@@ -23,7 +23,7 @@ unsafe impl Sync for Shadow {}
 
 impl Shadow {
     /// Maps a shadow of the pages that `span` touches.
-    pub fn of(span: &Range<usize>) -> Result<Shadow, Refusal> {
+    pub fn of(span: &Range<usize>) -> Result<Shadow, GuardError> {
         let first = span.start / PAGE * PAGE;
         let bytes = span.end.next_multiple_of(PAGE) - first;
         let len = bytes + HUGE_PAGE_BYTES;
@@ -34,7 +34,9 @@ impl Shadow {
         // SAFETY: new memory.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, flags, -1, 0) };
         if base == libc::MAP_FAILED {
-            return Err(Refusal::last("mapping memory for data under way"));
+            return Err(GuardError::last_os_error(
+                "mapping memory for data under way",
+            ));
         }
         let start = base as usize;
         let shift = first.wrapping_sub(start) % HUGE_PAGE_BYTES;

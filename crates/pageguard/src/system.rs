@@ -1,6 +1,6 @@
 //! The system calls behind guards: userfaultfd(2), ioctl_userfaultfd(2), and a few on memory.
 
-use crate::{PAGE, Refusal};
+use crate::{GuardError, PAGE};
 use std::io::{Error, Result};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -72,10 +72,10 @@ pub(crate) enum Moved {
 
 impl Faults {
     /// Opens this process's userfaultfd.
-    pub fn open() -> std::result::Result<Faults, Refusal> {
+    pub fn open() -> std::result::Result<Faults, GuardError> {
         let mut features = MOVE | EXACT | EVENTS | EVENT_FORK;
         loop {
-            let fd = new().map_err(|cause| Refusal::System {
+            let fd = new().map_err(|cause| GuardError::System {
                 attempted: "asking for a userfaultfd that also sees the system's own accesses \
                                 (root, vm.unprivileged_userfaultfd=1, or a readable \
                                 /dev/userfaultfd)",
@@ -94,7 +94,7 @@ impl Faults {
                     features &= !EVENT_FORK;
                 }
                 Err(cause) => {
-                    return Err(Refusal::System {
+                    return Err(GuardError::System {
                         attempted: "moving pages by userfaultfd (Linux 6.8 or newer)",
                         cause,
                     });

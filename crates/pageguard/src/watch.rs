@@ -1,6 +1,6 @@
 //! The watching thread: it reads events of touched pages and of changes to the address space.
 
-use crate::Refusal;
+use crate::GuardError;
 use crate::fork;
 use crate::registry::{Registry, registry};
 use crate::system::Faults;
@@ -28,7 +28,7 @@ pub(crate) struct Watch {
 impl Watch {
     /// Starts the thread, once. No fork may begin meanwhile ([`fork::prevent`]): a thread that
     /// starts needs memory, and reads no events.
-    pub fn start(all: &mut Registry) -> Result<(), Refusal> {
+    pub fn start(all: &mut Registry) -> Result<(), GuardError> {
         if let Some(watch) = &all.watch {
             watch.nudge();
             return Ok(());
@@ -36,7 +36,7 @@ impl Watch {
         let mut ends = [0; 2];
         // SAFETY: the array has room for both descriptors.
         if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } != 0 {
-            return Err(Refusal::last("making a pipe"));
+            return Err(GuardError::last_os_error("making a pipe"));
         }
         // SAFETY: new descriptors, owned by nobody else.
         let [read_end, write_end] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
@@ -46,7 +46,7 @@ impl Watch {
             drop(here);
             run(&read_end);
         });
-        let thread = begun.map_err(|cause| Refusal::System {
+        let thread = begun.map_err(|cause| GuardError::System {
             attempted: "starting the thread that watches guarded pages",
             cause,
         })?;

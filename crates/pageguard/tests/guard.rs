@@ -90,7 +90,7 @@ fn a_system_call_waits_too() {
 #[test]
 fn a_child_gets_its_data_too() {
     let _alone = alone();
-    if !moves() || !ferry_pageguard::lasting() {
+    if !moves() || !ferry_pageguard::survives_fork() {
         return;
     }
     let map = Map::new(6);

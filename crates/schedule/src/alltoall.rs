@@ -1,12 +1,12 @@
-//! All to all, uniform, v and w (MPI 5.0 §6.8).
+//! Algorithms of MPI_Alltoall(v, w) (MPI 5.0 §6.8).
 
 use crate::step::{Builder, Peer, Piece, Team};
 
-/// Where the block for (or from) each rank is.
+/// The block for (or from) each rank.
 pub(crate) type BlockOf<'a> = &'a dyn Fn(u32) -> Piece;
 
-/// In each of n-1 rounds, send to one rank and receive from another. The own block is copied during
-/// the first round.
+/// Pairwise exchange. In each of n-1 rounds a rank sends to one rank and receives from another. It
+/// copies its own block during the first round.
 pub(crate) fn pairwise(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf) {
     let mut own = Some(t.rank);
     for s in 1..t.size {
@@ -23,7 +23,7 @@ pub(crate) fn pairwise(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf) {
     }
 }
 
-/// All rounds at once, with at most `window` of them in flight.
+/// The rounds of [`pairwise`] without waits between them. At most `window` rounds are in flight.
 pub(crate) fn spread(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf, window: u32) {
     let mut marks = Vec::with_capacity(t.size as usize);
     for s in 1..t.size {
@@ -38,7 +38,7 @@ pub(crate) fn spread(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf, windo
     b.copy(out(t.rank), inn(t.rank));
 }
 
-/// Whom to send to and whom to receive from in round `s`.
+/// The destination and the source in round `s`.
 fn partners(t: Team, s: u32) -> (u32, u32) {
     if t.size.is_power_of_two() {
         (t.rank ^ s, t.rank ^ s)
@@ -47,13 +47,13 @@ fn partners(t: Team, s: u32) -> (u32, u32) {
     }
 }
 
-/// Blocks hop by powers of two towards their receivers, many in one message: ⌈log₂ n⌉ rounds
-/// (Bruck). `bytes`: packed bytes of a block.
+/// Bruck's algorithm: ⌈log₂ n⌉ rounds. In each round a message has about half of the blocks, and
+/// moves them a power of two of ranks closer to their receivers. `bytes`: packed bytes of a block.
 pub(crate) fn bruck(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf, bytes: i64) {
     let n = t.size;
     let rotated = b.scratch(i64::from(n) * bytes);
     let half = i64::from(n / 2 + 1) * bytes;
-    let (leaving, coming) = (b.scratch(half), b.scratch(half));
+    let (outgoing, incoming) = (b.scratch(half), b.scratch(half));
     let slot = |p: Piece, i: u32| p.part(i64::from(i) * bytes, bytes);
     for i in 0..n {
         b.copy(out(t.after(i)), slot(rotated, i));
@@ -63,14 +63,14 @@ pub(crate) fn bruck(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf, bytes:
         let moving = || (0..n).filter(move |i| i & distance != 0);
         let mut k = 0;
         for i in moving() {
-            b.copy(slot(rotated, i), slot(leaving, k));
+            b.copy(slot(rotated, i), slot(outgoing, k));
             k += 1;
         }
-        b.recv(t.before(distance), coming.part(0, i64::from(k) * bytes));
-        b.send(t.after(distance), leaving.part(0, i64::from(k) * bytes));
+        b.recv(t.before(distance), incoming.part(0, i64::from(k) * bytes));
+        b.send(t.after(distance), outgoing.part(0, i64::from(k) * bytes));
         b.sync();
         for (k, i) in moving().enumerate() {
-            b.copy(slot(coming, k as u32), slot(rotated, i));
+            b.copy(slot(incoming, k as u32), slot(rotated, i));
         }
         distance *= 2;
     }
@@ -79,7 +79,7 @@ pub(crate) fn bruck(b: &mut Builder, t: Team, out: BlockOf, inn: BlockOf, bytes:
     }
 }
 
-/// Exchanges blocks in place, pair by pair, through a temporary block. `bytes(r)`: packed bytes of
+/// Exchange in place, one partner at a time, through a temporary block. `bytes(r)`: packed bytes of
 /// the block for rank r.
 pub(crate) fn in_place(b: &mut Builder, t: Team, block: BlockOf, bytes: &dyn Fn(u32) -> i64) {
     let most = (0..t.size)
@@ -89,7 +89,7 @@ pub(crate) fn in_place(b: &mut Builder, t: Team, block: BlockOf, bytes: &dyn Fn(
         .unwrap_or(0);
     let room = b.scratch(most);
     for s in 0..t.size {
-        // A pairing of all ranks: each is its partner's partner.
+        // In each round all ranks form pairs: each is its partner's partner.
         let partner =
             ((u64::from(s) + u64::from(t.size) - u64::from(t.rank)) % u64::from(t.size)) as u32;
         if partner == t.rank {
@@ -103,7 +103,7 @@ pub(crate) fn in_place(b: &mut Builder, t: Team, block: BlockOf, bytes: &dyn Fn(
     }
 }
 
-/// Between two groups, at most `window` peers at a time.
+/// Exchange between the groups of an intercommunicator, with at most `window` peers at a time.
 pub(crate) fn remote(
     b: &mut Builder,
     t: Team,
@@ -113,13 +113,13 @@ pub(crate) fn remote(
     window: u32,
 ) {
     let mut marks = Vec::with_capacity(remote as usize);
-    // Both groups count rounds to the larger size, so that in each round the pairs agree.
+    // Both groups have as many rounds as the larger one has ranks, so that the pairs agree.
     let rounds = t.size.max(remote);
     for s in 0..rounds {
         if s >= window {
             b.sync_before(marks[(s - window) as usize]);
         }
-        // In round s, local rank i and remote rank j meet where i + j = s, modulo the larger size.
+        // In round s, local rank i and remote rank j exchange if i + j = s modulo the larger size.
         let peer = (s + rounds - t.rank) % rounds;
         if peer < remote {
             b.recv_from(Peer::Remote(peer), inn(peer));

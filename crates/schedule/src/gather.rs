@@ -1,17 +1,17 @@
-//! Gather and scatter, uniform and v (MPI 5.0 §6.5, §6.6).
+//! Algorithms of MPI_Gather(v) and MPI_Scatter(v) (MPI 5.0 §6.5, §6.6).
 
 use crate::step::{Builder, Peer, Piece, Team};
 
-/// The uniform blocks of a gather or a scatter.
+/// The blocks of an MPI_Gather or MPI_Scatter, all of one length.
 #[derive(Clone, Copy)]
 pub(crate) struct Uniform {
     /// Packed bytes of a block.
     pub(crate) bytes: i64,
-    /// The root's buffer: all blocks in rank order (significant at the root).
+    /// The root's buffer, with all blocks in rank order. Significant only at the root.
     pub(crate) whole: Piece,
-    /// Units of `whole` that a block takes.
+    /// Units of `whole` per block.
     pub(crate) units: i64,
-    /// This rank's own block; `None` at a root whose block is in place.
+    /// This rank's own block. `None` at a root whose block is in place.
     pub(crate) own: Option<Piece>,
 }
 
@@ -22,7 +22,7 @@ impl Uniform {
     }
 }
 
-/// Each rank sends its block to the root. `block(r)` says where the root wants rank r's.
+/// Each rank sends its block to the root. `block(r)`: where the root stores the block of rank r.
 pub(crate) fn gather_flat(
     b: &mut Builder,
     t: Team,
@@ -41,7 +41,7 @@ pub(crate) fn gather_flat(
     }
 }
 
-/// The root sends each rank its block. `block(r)` says where the root has rank r's.
+/// The root sends each rank its block. `block(r)`: where the root has the block of rank r.
 pub(crate) fn scatter_flat(
     b: &mut Builder,
     t: Team,
@@ -60,26 +60,26 @@ pub(crate) fn scatter_flat(
     }
 }
 
-/// Every rank of the remote group sends its block to the root there.
+/// The root receives a block from every rank of the remote group.
 pub(crate) fn gather_remote(b: &mut Builder, remote: u32, block: &dyn Fn(u32) -> Piece) {
     for r in 0..remote {
         b.recv_from(Peer::Remote(r), block(r));
     }
 }
 
-/// The root sends every rank of the remote group its block.
+/// The root sends a block to every rank of the remote group.
 pub(crate) fn scatter_remote(b: &mut Builder, remote: u32, block: &dyn Fn(u32) -> Piece) {
     for r in 0..remote {
         b.send_to(Peer::Remote(r), block(r));
     }
 }
 
-/// Up a binomial tree, subtrees' blocks in one message.
+/// Gather along a binomial tree. A message has all blocks of a subtree.
 pub(crate) fn gather_binomial(b: &mut Builder, t: Team, root: u32, x: Uniform) {
     let me = t.relative(root);
     let reach = subtree(me, t.size);
     if me == 0 {
-        let mut late = Vec::new();
+        let mut copies = Vec::new();
         let mut mask = 1;
         while mask < t.size {
             let width = mask.min(t.size - mask);
@@ -88,12 +88,12 @@ pub(crate) fn gather_binomial(b: &mut Builder, t: Team, root: u32, x: Uniform) {
             if before_wrap == width {
                 b.recv(child, x.blocks(first, width));
             } else {
-                // The subtree's ranks go round the end: two runs of the buffer.
+                // The subtree's ranks wrap around, so its blocks are two runs of the buffer.
                 let room = b.scratch(i64::from(width) * x.bytes);
                 b.recv(child, room);
                 let split = i64::from(before_wrap) * x.bytes;
-                late.push((room.part(0, split), x.blocks(first, before_wrap)));
-                late.push((
+                copies.push((room.part(0, split), x.blocks(first, before_wrap)));
+                copies.push((
                     room.part(split, room.count - split),
                     x.blocks(0, width - before_wrap),
                 ));
@@ -104,7 +104,7 @@ pub(crate) fn gather_binomial(b: &mut Builder, t: Team, root: u32, x: Uniform) {
             b.copy(own, x.blocks(root, 1));
         }
         b.sync();
-        for (from, into) in late {
+        for (from, into) in copies {
             b.copy(from, into);
         }
         return;
@@ -129,7 +129,7 @@ pub(crate) fn gather_binomial(b: &mut Builder, t: Team, root: u32, x: Uniform) {
     b.send(parent, room);
 }
 
-/// Down a binomial tree, subtrees' blocks in one message.
+/// Scatter along a binomial tree. A message has all blocks of a subtree.
 pub(crate) fn scatter_binomial(b: &mut Builder, t: Team, root: u32, x: Uniform) {
     let me = t.relative(root);
     let reach = subtree(me, t.size);
@@ -177,7 +177,7 @@ pub(crate) fn scatter_binomial(b: &mut Builder, t: Team, root: u32, x: Uniform) 
     b.copy(room.part(0, x.bytes), own);
 }
 
-/// Ranks in the subtree of the one at distance `me` from the root.
+/// Number of ranks in the subtree of the rank at distance `me` from the root.
 fn subtree(me: u32, n: u32) -> u32 {
     if me == 0 {
         n

@@ -1,11 +1,11 @@
-//! Reduction to one rank (MPI 5.0 §6.9.1).
+//! Algorithms of MPI_Reduce (MPI 5.0 §6.9.1).
 
 use crate::step::{Builder, Piece, Team, parts, power_below};
 
 /// Contributions that the root of a flat reduction receives at a time. An estimate.
 const WINDOW: usize = 4;
 
-/// A reduction's input and what may be done with it.
+/// A reduction's input, and whether its order matters.
 #[derive(Clone, Copy)]
 pub(crate) struct Operand {
     /// This rank's contribution.
@@ -14,8 +14,8 @@ pub(crate) struct Operand {
     pub(crate) commutes: bool,
 }
 
-/// The root takes all contributions, from the highest rank down, and so keeps their order. `output`
-/// counts at the root.
+/// The root receives and reduces all contributions. It goes from the highest rank down, so that the
+/// operands keep their order. `output` is significant only at the root.
 pub(crate) fn flat(b: &mut Builder, t: Team, root: u32, x: Operand, output: Piece) {
     if t.rank != root {
         return b.send(root, x.input);
@@ -32,7 +32,7 @@ pub(crate) fn flat(b: &mut Builder, t: Team, root: u32, x: Operand, output: Piec
     let slots: Vec<Piece> = (0..WINDOW.min(others.len()))
         .map(|_| b.scratch(output.count))
         .collect();
-    // The highest rank's contribution is where the sum begins.
+    // The sum begins with the highest rank's contribution.
     let mut begun = false;
     if root == t.size - 1 {
         b.copy(own, output);
@@ -46,15 +46,15 @@ pub(crate) fn flat(b: &mut Builder, t: Team, root: u32, x: Operand, output: Piec
         }
     };
     let from_start = begun;
-    let mut came = Vec::with_capacity(others.len());
+    let mut received = Vec::with_capacity(others.len());
     let mut posted = 0;
     for (i, &r) in others.iter().enumerate() {
         while posted < others.len() && posted < i + slots.len() {
             b.recv(others[posted], slot(posted, from_start));
-            came.push(b.mark());
+            received.push(b.mark());
             posted += 1;
         }
-        b.sync_before(came[i]);
+        b.sync_before(received[i]);
         if begun {
             b.reduce(slot(i, from_start), output);
         }
@@ -65,8 +65,8 @@ pub(crate) fn flat(b: &mut Builder, t: Team, root: u32, x: Operand, output: Piec
     }
 }
 
-/// Up a binomial tree. Where order matters the tree's root is rank 0, which sends the result to the
-/// call's root.
+/// Reduction along a binomial tree. For operations that do not commute the tree's root is rank 0,
+/// which sends the result to the call's root.
 pub(crate) fn binomial(b: &mut Builder, t: Team, root: u32, x: Operand, output: Piece) {
     if x.commutes {
         binomial_unordered(b, t, root, x.input, output);
@@ -112,14 +112,14 @@ fn binomial_unordered(b: &mut Builder, t: Team, root: u32, input: Piece, output:
 fn binomial_ordered(b: &mut Builder, t: Team, root: u32, input: Piece, output: Piece) {
     let me = t.rank;
     let mut sum = input;
-    let mut spare: [Option<Piece>; 2] = [None, None];
+    let mut buffers: [Option<Piece>; 2] = [None, None];
     let mut mask = 1;
     while mask < t.size && me & mask == 0 {
         if me + mask < t.size {
-            // The sum so far is of lower ranks than what comes: sum op incoming, in incoming's
-            // place.
-            let k = usize::from(spare[0] == Some(sum));
-            let room = *spare[k].get_or_insert_with(|| b.scratch(input.count));
+            // The sum so far is that of lower ranks, so it is the left operand. The result
+            // replaces the received operand.
+            let k = usize::from(buffers[0] == Some(sum));
+            let room = *buffers[k].get_or_insert_with(|| b.scratch(input.count));
             b.recv(me + mask, room);
             b.sync();
             b.reduce(sum, room);
@@ -140,8 +140,8 @@ fn binomial_ordered(b: &mut Builder, t: Team, root: u32, input: Piece, output: P
     }
 }
 
-/// Recursive halving leaves each rank a part of the result; the parts are gathered at the root
-/// (Rabenseifner). For commutative operations.
+/// Recursive halving, then a gather to the root (Rabenseifner). After the halving each rank has one
+/// part of the result. For commutative operations.
 pub(crate) fn halving(b: &mut Builder, t: Team, root: u32, x: Operand, output: Piece) {
     let home = if t.rank == root {
         output
@@ -149,58 +149,59 @@ pub(crate) fn halving(b: &mut Builder, t: Team, root: u32, x: Operand, output: P
         b.scratch(x.input.count)
     };
     let Some(mut half) = Halving::run(b, t, x.input, home) else {
-        // A neighbour has this rank's part.
+        // This rank sent its contribution to its neighbour, and takes no part in the halving.
         if t.rank == root {
             b.sync();
             b.recv(root + 1, output);
         }
         return;
     };
-    // The root's stand-in collects, if the root itself is not among the 2^k ranks of the halving.
+    // If the root is not among the 2^k ranks of the halving, its neighbour collects the result.
     let rest = t.size - half.power;
-    let stand_in = if root < 2 * rest {
+    let collector = if root < 2 * rest {
         root / 2
     } else {
         root - rest
     };
     let sits_out = root < 2 * rest && root.is_multiple_of(2);
-    // The tree of the halving, walked back: the part grows until it is sent on.
+    // The steps of the halving in reverse order. This rank's part doubles until it is sent.
     let mut distance = 1;
     while distance < half.power {
         let other = half.rank ^ distance;
         let peer = half.real(other);
         let (mine, theirs) = (half.range(half.rank, distance), half.range(other, distance));
-        // Of two halves, the one with the collector receives.
-        if (half.rank ^ stand_in) & distance != 0 {
+        // The half that has the collector receives.
+        if (half.rank ^ collector) & distance != 0 {
             b.send(peer, parts(half.home, half.power, mine.0, mine.1));
-            half.gone = true;
+            half.sent = true;
             break;
         }
         b.recv(peer, parts(half.home, half.power, theirs.0, theirs.1));
         b.sync();
         distance *= 2;
     }
-    if sits_out && !half.gone {
+    if sits_out && !half.sent {
         b.send(root, half.home);
     }
 }
 
-/// The state of a recursive halving among the greatest power of two of ranks.
+/// A recursive halving. The largest power of two of ranks takes part.
 pub(crate) struct Halving {
-    /// Rank among those that take part.
+    /// This rank's number among the participants.
     pub(crate) rank: u32,
-    /// How many take part.
+    /// Number of participants, a power of two.
     pub(crate) power: u32,
-    /// Where the sum is. Part `rank` of `power` of it is complete: this rank's.
+    /// The buffer of the sum. Part `rank` of `power` is complete on this rank.
     pub(crate) home: Piece,
+    /// Number of ranks beyond the power of two. As many neighbours take part for them.
     rest: u32,
-    gone: bool,
+    /// This rank has sent its part on.
+    sent: bool,
 }
 
 impl Halving {
-    /// Runs the halving; `None` on a rank whose contribution went to its neighbour at the start and
-    /// which takes no further part. On the others, part `rank` of `power` of the result stands
-    /// in `home`.
+    /// Adds the steps of the halving. At its end part `rank` of `power` of the result is in `home`.
+    /// `None`: this rank sends its contribution to its neighbour, and takes no part.
     pub(crate) fn run(b: &mut Builder, t: Team, input: Piece, home: Piece) -> Option<Halving> {
         let power = power_below(t.size);
         let rest = t.size - power;
@@ -230,7 +231,7 @@ impl Halving {
             power,
             home,
             rest,
-            gone: false,
+            sent: false,
         };
         let mut room = None;
         let mut distance = power / 2;
@@ -261,12 +262,13 @@ impl Halving {
         Some(half)
     }
 
-    /// The parts that `rank` is to have when its part is `distance` wide.
+    /// The range of parts that `rank` has at a step in which each rank has `distance` parts.
     pub(crate) fn range(&self, rank: u32, distance: u32) -> (u32, u32) {
         let from = rank & !(distance - 1);
         (from, from + distance)
     }
-    /// The rank in the team of the participant `rank`.
+
+    /// The team's rank of participant `rank`.
     pub(crate) fn real(&self, rank: u32) -> u32 {
         if rank < self.rest {
             2 * rank + 1

@@ -12,7 +12,8 @@ use reductions::*;
 
 use crate::prelude::*;
 use ferry_mpi::coll::{
-    self, Block, Call, Collective, Piece, Reduction, Region, Uniform, Varying, View, What,
+    self, Block, Call, Collective, CollectiveOperation, Piece, Reduction, Region, Uniform, Varying,
+    View,
 };
 
 /// The form of a collective call.
@@ -268,10 +269,10 @@ fn typed(
     Ok((blocks, sizes))
 }
 
-fn plain<'a>(comm: On, what: Collective<'a>, send: View<'a>, recv: View<'a>) -> Call<'a> {
+fn plain<'a>(comm: On, collective: Collective<'a>, send: View<'a>, recv: View<'a>) -> Call<'a> {
     Call {
         comm,
-        what: What::Collective(what),
+        operation: CollectiveOperation::Collective(collective),
         send,
         recv,
         reduction: None,
@@ -299,11 +300,11 @@ fn bcast_as(
     form: Form,
 ) -> Result<()> {
     let data = view(address, count, datatype);
-    let what = Collective::Bcast {
+    let collective = Collective::Bcast {
         root: root_of(root),
         bytes: bytes(count, datatype),
     };
-    carry_out(&plain(comm, what, View::Nothing, data), form)
+    carry_out(&plain(comm, collective, View::Nothing, data), form)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -339,12 +340,12 @@ fn gather_as(
             bytes(sendcount, sendtype)
         },
     };
-    let what = Collective::Gather {
+    let collective = Collective::Gather {
         root: root_of(root),
         block,
         in_place: sendbuf.is_none(),
     };
-    carry_out(&plain(comm, what, send, recv), form)
+    carry_out(&plain(comm, collective, send, recv), form)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -371,13 +372,13 @@ fn gatherv_as(
     } else {
         (VaryingBlocks::none(), View::Nothing)
     };
-    let what = Collective::Gatherv {
+    let collective = Collective::Gatherv {
         root: root_of(root),
         send: elements(sendcount, sendtype),
         recv: blocks.varying(),
         in_place: sendbuf.is_none(),
     };
-    carry_out(&plain(comm, what, send, recv), form)
+    carry_out(&plain(comm, collective, send, recv), form)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -416,12 +417,12 @@ fn scatter_as(
             bytes(recvcount, recvtype)
         },
     };
-    let what = Collective::Scatter {
+    let collective = Collective::Scatter {
         root: root_of(root),
         block,
         in_place: recvbuf.is_none(),
     };
-    carry_out(&plain(comm, what, send, recv), form)
+    carry_out(&plain(comm, collective, send, recv), form)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -451,13 +452,13 @@ fn scatterv_as(
     } else {
         (VaryingBlocks::none(), View::Nothing)
     };
-    let what = Collective::Scatterv {
+    let collective = Collective::Scatterv {
         root: root_of(root),
         send: blocks.varying(),
         recv: elements(recvcount, recvtype),
         in_place: recvbuf.is_none(),
     };
-    carry_out(&plain(comm, what, send, recv), form)
+    carry_out(&plain(comm, collective, send, recv), form)
 }
 
 /// The arguments of an allgather or an all-to-all with uniform blocks.
@@ -526,11 +527,11 @@ fn allgatherv_as(
     let blocks = VaryingBlocks::new(recvcounts, displs, peer_count(comm), recvtype, "recvcounts")?;
     let recv = checked(recvbuf, blocks.max_count, recvtype, "recvbuf")?;
     blocks.check_own_block(sendbuf, recvbuf, recvtype, comm)?;
-    let what = Collective::Allgatherv {
+    let collective = Collective::Allgatherv {
         send: elements(sendcount, sendtype),
         recv: blocks.varying(),
         size: recvtype.size(),
         in_place: sendbuf.is_none(),
     };
-    carry_out(&plain(comm, what, send, recv), form)
+    carry_out(&plain(comm, collective, send, recv), form)
 }

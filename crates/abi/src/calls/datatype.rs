@@ -5,7 +5,7 @@ mod pack;
 pub use pack::*;
 
 use crate::prelude::*;
-use ferry_datatype::{Dimension, MatchClass, Order, Recipe, Width};
+use ferry_datatype::{Constructor, Dimension, MatchClass, Order, Width};
 use ferry_mpi::attr;
 use std::sync::atomic::Ordering;
 
@@ -20,8 +20,8 @@ fn width_of(array: &Ints) -> Width {
 }
 
 /// Makes a type and its handle.
-fn make(recipe: Recipe, width: Width, newtype: &New<Datatype>) -> Result<()> {
-    newtype.set(Datatype::new(recipe, width)?);
+fn make(constructor: Constructor, width: Width, newtype: &New<Datatype>) -> Result<()> {
+    newtype.set(Datatype::new(constructor, width)?);
     Ok(())
 }
 
@@ -35,7 +35,7 @@ fn give_shared(t: &Arc<Datatype>, newtype: &New<Datatype>) {
 
 pub fn type_contiguous(count: (i64, bool), oldtype: Type, newtype: New<Datatype>) -> Result<()> {
     make(
-        Recipe::Contiguous {
+        Constructor::Contiguous {
             count: count.0,
             old: oldtype.clone(),
         },
@@ -52,7 +52,7 @@ pub fn type_vector(
     newtype: New<Datatype>,
 ) -> Result<()> {
     make(
-        Recipe::Vector {
+        Constructor::Vector {
             count: count.0,
             blocklength,
             stride,
@@ -71,7 +71,7 @@ pub fn type_create_hvector(
     newtype: New<Datatype>,
 ) -> Result<()> {
     make(
-        Recipe::Hvector {
+        Constructor::Hvector {
             count: count.0,
             blocklength,
             stride,
@@ -102,7 +102,7 @@ pub fn type_indexed(
     let (blocklengths, displacements) =
         blocks(count.0, &array_of_blocklengths, &array_of_displacements)?;
     make(
-        Recipe::Indexed {
+        Constructor::Indexed {
             blocklengths,
             displacements,
             old: oldtype.clone(),
@@ -122,7 +122,7 @@ pub fn type_create_hindexed(
     let (blocklengths, displacements) =
         blocks(count.0, &array_of_blocklengths, &array_of_displacements)?;
     make(
-        Recipe::Hindexed {
+        Constructor::Hindexed {
             blocklengths,
             displacements,
             old: oldtype.clone(),
@@ -143,7 +143,7 @@ pub fn type_create_indexed_block(
         .all(count.0 as usize, "array_of_displacements")?
         .into();
     make(
-        Recipe::IndexedBlock {
+        Constructor::IndexedBlock {
             blocklength,
             displacements,
             old: oldtype.clone(),
@@ -164,7 +164,7 @@ pub fn type_create_hindexed_block(
         .all(count.0 as usize, "array_of_displacements")?
         .into();
     make(
-        Recipe::HindexedBlock {
+        Constructor::HindexedBlock {
             blocklength,
             displacements,
             old: oldtype.clone(),
@@ -185,7 +185,7 @@ pub fn type_create_struct(
         blocks(count.0, &array_of_blocklengths, &array_of_displacements)?;
     let types = array_of_types.all(count.0 as usize)?.into();
     make(
-        Recipe::Struct {
+        Constructor::Struct {
             blocklengths,
             displacements,
             types,
@@ -204,14 +204,14 @@ pub fn type_create_subarray(
     oldtype: Type,
     newtype: New<Datatype>,
 ) -> Result<()> {
-    let recipe = Recipe::Subarray {
+    let constructor = Constructor::Subarray {
         sizes: array_of_sizes.all(ndims, "array_of_sizes")?.into(),
         subsizes: array_of_subsizes.all(ndims, "array_of_subsizes")?.into(),
         starts: array_of_starts.all(ndims, "array_of_starts")?.into(),
         order: Order::of_value(order.into())?,
         old: oldtype.clone(),
     };
-    make(recipe, width_of(&array_of_sizes), &newtype)
+    make(constructor, width_of(&array_of_sizes), &newtype)
 }
 
 #[allow(clippy::too_many_arguments)] // MPI's own
@@ -234,14 +234,14 @@ pub fn type_create_darray(
             Dimension::of_values(i, sizes[i], distribution, block, array_of_psizes[i].into())
         })
         .collect::<std::result::Result<_, _>>()?;
-    let recipe = Recipe::Darray {
+    let constructor = Constructor::Darray {
         size: size.into(),
         rank: rank.into(),
         dimensions: dimensions.into(),
         order: Order::of_value(order.into())?,
         old: oldtype.clone(),
     };
-    make(recipe, width_of(&array_of_gsizes), &newtype)
+    make(constructor, width_of(&array_of_gsizes), &newtype)
 }
 
 pub fn type_create_resized(
@@ -251,7 +251,7 @@ pub fn type_create_resized(
     newtype: New<Datatype>,
 ) -> Result<()> {
     make(
-        Recipe::Resized {
+        Constructor::Resized {
             lb: lb.0,
             extent,
             old: oldtype.clone(),
@@ -403,7 +403,7 @@ pub fn type_get_contents(
     array_of_large_counts: *mut i64,
     array_of_datatypes: OutTypes,
 ) -> Result<()> {
-    if matches!(datatype.recipe(), Recipe::Named(_)) {
+    if matches!(datatype.constructor(), Constructor::Named(_)) {
         return Err(err!(
             Type,
             "datatype is {datatype:?}, which is predefined and has no contents"
@@ -459,13 +459,12 @@ pub fn type_get_contents(
         }
     }
     for (i, t) in contents.datatypes.iter().enumerate() {
-        array_of_datatypes.set(i, t.twin());
+        array_of_datatypes.set(i, t.copy());
     }
     Ok(())
 }
 
-/// The size of a predefined type that does not exist in this ABI (MPI 5.0 §20.3).
-/// §20.3).
+/// `value`, or MPI_UNDEFINED for a predefined type that this ABI does not have (MPI 5.0 §20.3).
 fn or_undefined(datatype: &Datatype, value: i64) -> i64 {
     if datatype.exists() {
         value

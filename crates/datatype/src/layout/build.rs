@@ -1,31 +1,31 @@
 //! Building a layout from a type map. Neighbouring runs are merged.
 
-use super::{Node, Parts, Placed, Runs};
+use super::{Layout, Node, Parts, Runs};
 use crate::Datatype;
-use crate::recipe::Expansion;
+use crate::constructor::Expansion;
 use std::sync::Arc;
 
 impl Datatype {
     /// The layout of one element.
-    pub(crate) fn layout(&self) -> &Placed {
+    pub(crate) fn layout(&self) -> &Layout {
         self.layout.get_or_init(|| self.build())
     }
 
-    fn build(&self) -> Placed {
+    fn build(&self) -> Layout {
         if self.shape.run {
             let at = self.shape.data.map_or(0, |d| d.0);
-            return Placed::run(at, self.shape.size as u64);
+            return Layout::run(at, self.shape.size as u64);
         }
         match self.expansion() {
             Expansion::Leaf(basic) => {
                 // Only a pair with padding in its middle is more than one run.
                 let index_at = basic.form().index_offset() as i64;
                 let crate::Form::Pair(value, index) = basic.form() else {
-                    return Placed::EMPTY;
+                    return Layout::EMPTY;
                 };
                 let mut list = List::default();
-                list.push(Placed::run(0, value.form().size() as u64));
-                list.push(Placed::run(index_at, index.form().size() as u64));
+                list.push(Layout::run(0, value.form().size() as u64));
+                list.push(Layout::run(index_at, index.form().size() as u64));
                 list.finish()
             }
             Expansion::Repeat {
@@ -37,10 +37,10 @@ impl Datatype {
             Expansion::List(blocks) => {
                 let mut list = List::default();
                 for (at, block, old) in blocks {
-                    let placed = block_of(block, old);
-                    list.push(Placed {
-                        at: placed.at + at,
-                        node: placed.node,
+                    let part = block_of(block, old);
+                    list.push(Layout {
+                        at: part.at + at,
+                        node: part.node,
                     });
                 }
                 list.finish()
@@ -49,19 +49,19 @@ impl Datatype {
     }
 }
 
-fn block_of(block: i64, old: &Datatype) -> Placed {
+fn block_of(block: i64, old: &Datatype) -> Layout {
     if block <= 0 || old.shape.size == 0 {
-        return Placed::EMPTY;
+        return Layout::EMPTY;
     }
     repeat(old.layout().clone(), block, old.extent())
 }
 
 /// `count` copies of `one`, `stride` bytes from one to the next.
-pub(super) fn repeat(one: Placed, count: i64, stride: i64) -> Placed {
-    let Placed { at, node } = one;
+pub(super) fn repeat(one: Layout, count: i64, stride: i64) -> Layout {
+    let Layout { at, node } = one;
     let count = count.max(0) as u64;
     let node = match (count, node) {
-        (0, _) | (_, Node::Empty) => return Placed::EMPTY,
+        (0, _) | (_, Node::Empty) => return Layout::EMPTY,
         (1, node) => node,
         (_, Node::Contig(len)) if i128::from(stride) == i128::from(len) => {
             Node::Contig(len * count)
@@ -104,7 +104,7 @@ pub(super) fn repeat(one: Placed, count: i64, stride: i64) -> Placed {
             child: Arc::new(node),
         },
     };
-    Placed { at, node }
+    Layout { at, node }
 }
 
 /// Builds a list of nodes in packed order.
@@ -112,36 +112,36 @@ pub(super) fn repeat(one: Placed, count: i64, stride: i64) -> Placed {
 struct List {
     /// The runs, as long as all nodes are runs.
     runs: Vec<(i64, u64)>,
-    parts: Vec<Placed>,
+    parts: Vec<Layout>,
 }
 
 impl List {
-    fn push(&mut self, placed: Placed) {
-        match placed.node {
+    fn push(&mut self, part: Layout) {
+        match part.node {
             Node::Empty => {}
             Node::Contig(len) if self.parts.is_empty() => match self.runs.last_mut() {
-                Some((at, before)) if *at + *before as i64 == placed.at => *before += len,
-                _ => self.runs.push((placed.at, len)),
+                Some((at, before)) if *at + *before as i64 == part.at => *before += len,
+                _ => self.runs.push((part.at, len)),
             },
             Node::Contig(len) => match self.parts.last_mut() {
-                Some(Placed {
+                Some(Layout {
                     at,
                     node: Node::Contig(before),
-                }) if *at + *before as i64 == placed.at => *before += len,
-                _ => self.parts.push(placed),
+                }) if *at + *before as i64 == part.at => *before += len,
+                _ => self.parts.push(part),
             },
             _ => {
                 if !self.runs.is_empty() {
                     let runs = std::mem::take(&mut self.runs);
                     self.parts
-                        .extend(runs.into_iter().map(|(at, len)| Placed::run(at, len)));
+                        .extend(runs.into_iter().map(|(at, len)| Layout::run(at, len)));
                 }
-                self.parts.push(placed);
+                self.parts.push(part);
             }
         }
     }
 
-    fn finish(mut self) -> Placed {
+    fn finish(mut self) -> Layout {
         if self.parts.is_empty() {
             return runs(&self.runs);
         }
@@ -149,7 +149,7 @@ impl List {
             return self.parts.swap_remove(0);
         }
         let ends = ends(self.parts.iter().map(|p| p.node.size()));
-        Placed {
+        Layout {
             at: 0,
             node: Node::Struct(Arc::new(Parts {
                 parts: self.parts.into(),
@@ -174,7 +174,7 @@ const PERIOD: usize = 12;
 const STRETCH: usize = 64;
 
 /// Makes nodes of the runs. Runs in a regular pattern become repetitions.
-fn runs(list: &[(i64, u64)]) -> Placed {
+fn runs(list: &[(i64, u64)]) -> Layout {
     let mut parts = Vec::new();
     let (mut done, mut i) = (0, 0);
     while i + STRETCH <= list.len() {
@@ -197,7 +197,7 @@ fn runs(list: &[(i64, u64)]) -> Placed {
     }
     parts.push(plain(&list[done..]));
     let mut all = List::default();
-    parts.into_iter().for_each(|placed| all.push(placed));
+    parts.into_iter().for_each(|part| all.push(part));
     all.finish()
 }
 
@@ -229,7 +229,7 @@ fn regular(list: &[(i64, u64)], period: usize) -> usize {
 }
 
 /// Whole repetitions of the first `period` runs.
-fn repeated(list: &[(i64, u64)], period: usize) -> Placed {
+fn repeated(list: &[(i64, u64)], period: usize) -> Layout {
     let at = list[0].0;
     let child: Vec<_> = list[..period].iter().map(|r| (r.0 - at, r.1)).collect();
     let one = plain(&child);
@@ -238,17 +238,17 @@ fn repeated(list: &[(i64, u64)], period: usize) -> Placed {
         (list.len() / period) as i64,
         list[period].0.wrapping_sub(at),
     );
-    Placed {
+    Layout {
         at: repeated.at + at,
         node: repeated.node,
     }
 }
 
 /// The runs one by one.
-fn plain(list: &[(i64, u64)]) -> Placed {
+fn plain(list: &[(i64, u64)]) -> Layout {
     let (at, len) = match list {
-        [] => return Placed::EMPTY,
-        [(at, len)] => return Placed::run(*at, *len),
+        [] => return Layout::EMPTY,
+        [(at, len)] => return Layout::run(*at, *len),
         [(at, len), ..] => (*at, *len),
     };
     if list.iter().any(|r| r.1 != len) {
@@ -256,14 +256,14 @@ fn plain(list: &[(i64, u64)]) -> Placed {
             list.iter().map(|r| r.0).collect(),
             ends(list.iter().map(|r| r.1)),
         );
-        return Placed {
+        return Layout {
             at: 0,
             node: Node::Indexed(Arc::new(Runs { at: places, ends })),
         };
     }
     let stride = list[1].0 - at;
     if list.windows(2).all(|w| w[1].0 - w[0].0 == stride) {
-        return Placed {
+        return Layout {
             at,
             node: Node::Vector {
                 count: list.len() as u64,
@@ -272,7 +272,7 @@ fn plain(list: &[(i64, u64)]) -> Placed {
             },
         };
     }
-    Placed {
+    Layout {
         at: 0,
         node: Node::BlockIndexed {
             at: list.iter().map(|r| r.0).collect(),
@@ -356,9 +356,9 @@ mod tests {
             if down {
                 list.reverse();
             }
-            let placed = runs(&list);
+            let part = runs(&list);
             let mut found = Vec::new();
-            flat(&placed.node, placed.at, &mut found);
+            flat(&part.node, part.at, &mut found);
             prop_assert_eq!(found, list);
         }
     }
@@ -369,9 +369,9 @@ mod tests {
         let pattern = (0..1000).flat_map(|i| [(100 + 20 * i, 4), (108 + 20 * i, 8)]);
         let tail = (0..1000).map(|i| (50_000 + 16 * i, 8));
         let list: Vec<(i64, u64)> = head.into_iter().chain(pattern).chain(tail).collect();
-        let placed = runs(&list);
+        let part = runs(&list);
         let mut found = Vec::new();
-        let nodes = flat(&placed.node, placed.at, &mut found);
+        let nodes = flat(&part.node, part.at, &mut found);
         assert_eq!(found, list);
         assert!(nodes <= 6, "{nodes} nodes");
     }
@@ -381,12 +381,12 @@ mod tests {
         let list: Vec<(i64, u64)> = (0..100)
             .flat_map(|i| [(4 * i, 4), (4 * i + 2, 4)])
             .collect();
-        let placed = runs(&list);
+        let part = runs(&list);
         let mut found = Vec::new();
-        flat(&placed.node, placed.at, &mut found);
+        flat(&part.node, part.at, &mut found);
         assert_eq!(found, list);
         assert!(matches!(
-            placed.node,
+            part.node,
             Node::Vector { .. } | Node::BlockIndexed { .. }
         ));
     }

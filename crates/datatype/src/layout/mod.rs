@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// A layout and its offset from the element's address, bytes.
 #[derive(Clone, Debug)]
-pub(crate) struct Placed {
+pub(crate) struct Layout {
     pub at: i64,
     pub node: Node,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Runs {
 /// Various nodes.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    parts: Box<[Placed]>,
+    parts: Box<[Layout]>,
     /// Packed offset of each part's end.
     ends: Box<[u64]>,
 }
@@ -77,15 +77,15 @@ impl Node {
     }
 }
 
-impl Placed {
-    pub const EMPTY: Placed = Placed {
+impl Layout {
+    pub const EMPTY: Layout = Layout {
         at: 0,
         node: Node::Empty,
     };
 
     /// `len` bytes at `at`.
-    pub fn run(at: i64, len: u64) -> Placed {
-        Placed {
+    pub fn run(at: i64, len: u64) -> Layout {
+        Layout {
             at,
             node: if len == 0 {
                 Node::Empty

@@ -2,7 +2,7 @@
 
 use super::build::repeat;
 use super::strided::COLUMNS_MAX;
-use super::{Node, Placed};
+use super::{Layout, Node};
 use crate::Datatype;
 
 /// What is done with the runs of a layout, in packed order. A mover that has had enough has no
@@ -264,13 +264,13 @@ unsafe fn walk<M: Mover>(node: &Node, base: *mut u8, skip: u64, mover: &mut M) {
                     find(&list.ends, skip)
                 };
                 let mut part = skip - start;
-                for placed in &list.parts[first..] {
+                for child in &list.parts[first..] {
                     if mover.room() == 0 {
                         return;
                     }
                     walk(
-                        &placed.node,
-                        base.wrapping_offset(placed.at as isize),
+                        &child.node,
+                        base.wrapping_offset(child.at as isize),
                         part,
                         mover,
                     );
@@ -302,7 +302,7 @@ impl Datatype {
     ) {
         let one = self.layout();
         let extent = self.extent();
-        let Placed { at, node } = match &one.node {
+        let Layout { at, node } = match &one.node {
             // These elements are one node, which needs no allocation.
             Node::Contig(_) => repeat(one.clone(), count, extent),
             Node::Vector {

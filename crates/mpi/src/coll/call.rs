@@ -1,18 +1,20 @@
-//! A collective call, and its three forms.
+//! A collective call with checked arguments, and its three forms: blocking, non-blocking and
+//! persistent.
 
-use super::executor::{self, Binding, BoundSchedule, CacheKey, CollTag, Form, Function, View};
+use super::executor::{self, BoundSchedule, CacheKey, CollArgs, CollTag, Form, Function, View};
 use super::{node, select};
 use crate::{Comm, Datatype, Op, Request, Result, overlap};
 use ferry_schedule::{Collective, Root, Schedule};
 use std::sync::Arc;
 
-/// The operation of a call.
+/// The collective operation of a call.
 #[derive(Clone)]
-pub enum What<'a> {
+pub enum CollectiveOperation<'a> {
     /// A collective, with its counts; counts of types without bytes are 0.
     Collective(Collective<'a>),
-    /// An exchange with neighbours ([`exchange_with`](super::exchange_with)).
-    Exchange(Arc<Schedule>),
+    /// A neighbourhood collective, as the schedule that
+    /// [`exchange_with`](super::exchange_with) makes.
+    Neighbourhood(Arc<Schedule>),
 }
 
 /// A collective call, its arguments checked.
@@ -20,29 +22,29 @@ pub enum What<'a> {
 pub struct Call<'a> {
     /// The communicator.
     pub comm: &'a Arc<Comm>,
-    /// Which collective.
-    pub what: What<'a>,
+    /// The collective operation.
+    pub operation: CollectiveOperation<'a>,
     /// The send buffer.
     pub send: View<'a>,
-    /// The receive buffer, or the only one.
+    /// The receive buffer. The only buffer of MPI_Bcast.
     pub recv: View<'a>,
-    /// A reduction's operation and type.
+    /// The operation and the datatype of a reduction.
     pub reduction: Option<(&'a Arc<Op>, &'a Arc<Datatype>)>,
 }
 
 impl<'a> Call<'a> {
     fn schedule(&self) -> Arc<Schedule> {
-        match &self.what {
-            What::Collective(c) => select::schedule(self.comm, c),
-            What::Exchange(schedule) => schedule.clone(),
+        match &self.operation {
+            CollectiveOperation::Collective(c) => select::schedule(self.comm, c),
+            CollectiveOperation::Neighbourhood(schedule) => schedule.clone(),
         }
     }
 
-    fn binding(&self) -> Binding<'a> {
-        let What::Collective(what) = self.what else {
-            return self.bound(-1);
+    fn args(&self) -> CollArgs<'a> {
+        let CollectiveOperation::Collective(collective) = self.operation else {
+            return self.args_with_root(-1);
         };
-        let root = match what {
+        let root = match collective {
             Collective::Bcast { root, .. }
             | Collective::Reduce { root, .. }
             | Collective::Gather { root, .. }
@@ -55,11 +57,11 @@ impl<'a> Call<'a> {
             },
             _ => -1,
         };
-        self.bound(root)
+        self.args_with_root(root)
     }
 
-    fn bound(&self, root: i32) -> Binding<'a> {
-        Binding {
+    fn args_with_root(&self, root: i32) -> CollArgs<'a> {
+        CollArgs {
             comm: self.comm,
             send: self.send,
             recv: self.recv,
@@ -69,40 +71,41 @@ impl<'a> Call<'a> {
     }
 
     fn function(&self, form: Form) -> Function {
-        match &self.what {
-            What::Collective(what) => Function::of(what, form),
-            What::Exchange(_) => Function::neighbourhood(form),
+        match &self.operation {
+            CollectiveOperation::Collective(collective) => Function::of(collective, form),
+            CollectiveOperation::Neighbourhood(_) => Function::neighbourhood(form),
         }
     }
 
-    /// The tag of the next collective on its communicator, which this is.
+    /// The tag of this call: the next one on its communicator.
     fn next_tag(&self, form: Form, root: i32) -> CollTag {
         CollTag::next(self.comm, self.function(form), root)
     }
 
     fn bound_schedule(&self, form: Form) -> BoundSchedule {
-        let b = self.binding();
+        let b = self.args();
         BoundSchedule::new(self.schedule(), &b, self.next_tag(form, b.root))
     }
 
-    /// Executes it. Blocks until this rank's part is done.
+    /// Runs the call. Blocks until this rank's part is done.
     ///
-    /// Errors: a message is of another call than this rank's, or has another length than this
-    /// rank's arguments say. The first such message is told. The rest is executed all the same, so
-    /// that other ranks do not wait.
+    /// # Errors
+    /// A message belongs to another collective call, or its length differs from this rank's
+    /// arguments. The error reports the first such message. The other steps still run, so that the
+    /// other ranks do not hang.
     ///
     /// # Safety
     /// The buffers must be readable and writable as the arguments say.
     #[inline]
     pub unsafe fn run(&self) -> Result<()> {
-        let b = self.binding();
-        if let What::Collective(what) = &self.what {
+        let b = self.args();
+        if let CollectiveOperation::Collective(collective) = &self.operation {
             // SAFETY: the caller's promise.
-            if let Some(result) = unsafe { node::run(what, &b) } {
+            if let Some(result) = unsafe { node::run(collective, &b) } {
                 return result;
             }
             // SAFETY: the caller's promise.
-            if let Some(result) = unsafe { overlap::run(what, &b, || self.schedule()) } {
+            if let Some(result) = unsafe { overlap::run(collective, &b, || self.schedule()) } {
                 return result;
             }
         }
@@ -111,19 +114,19 @@ impl<'a> Call<'a> {
         unsafe { executor::run(&schedule, &b, self.next_tag(Form::Blocking, b.root)) }
     }
 
-    /// Starts it (MPI_I…). Does not block.
+    /// Starts the call (MPI_I…). Does not block.
     ///
     /// # Safety
-    /// The buffers must be readable and writable as the arguments say, and left alone, until the
-    /// request completes.
+    /// The buffers must be readable and writable as the arguments say. The program must not use
+    /// them until the request completes.
     pub unsafe fn start(&self) -> Arc<Request> {
-        let b = self.binding();
-        let key = match &self.what {
-            What::Collective(what) => {
-                let setting = select::setting_for(self.comm, what.kind());
-                CacheKey::new(what, setting.algorithm(), &b)
+        let b = self.args();
+        let key = match &self.operation {
+            CollectiveOperation::Collective(collective) => {
+                let setting = select::setting_for(self.comm, collective.kind());
+                CacheKey::new(collective, setting.algorithm(), &b)
             }
-            What::Exchange(_) => None,
+            CollectiveOperation::Neighbourhood(_) => None,
         };
         let cache = &self.comm.coll.request_cache;
         let function = self.function(Form::NonBlocking);
@@ -145,7 +148,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A persistent request for it (MPI_…_init), inactive. Does not block.
+    /// Makes an inactive persistent request for the call (MPI_…_init). Does not block.
     ///
     /// # Safety
     /// Whenever the request is active, the buffers must be as for [`Call::start`].

@@ -19,7 +19,7 @@ mod neighbour;
 mod node;
 mod select;
 
-pub use call::{Call, What};
+pub use call::{Call, CollectiveOperation};
 pub use comm_state::CommState;
 pub use executor::{Block, COUNTERS, Counters, View};
 /// Uniform blocks of a call.

@@ -38,7 +38,7 @@ pub(super) struct Incoming {
     /// From whom, for the access order.
     pub peer: u32,
     /// Its bytes beside guarded pages.
-    pub ends: [usize; 2],
+    pub edge_lengths: [usize; 2],
     /// The whole of it is needed before the call returns.
     pub whole: bool,
     /// The bytes beside guarded pages have been brought out.
@@ -201,8 +201,8 @@ impl BackgroundWork {
             if !i.has_edges && !i.whole && d.has_edges(i.req) {
                 i.has_edges = true;
                 if let Some(guarded) = &mut self.guarded {
-                    guarded.done(&(i.bytes.start..i.bytes.start + i.ends[0]));
-                    guarded.done(&(i.bytes.end - i.ends[1]..i.bytes.end));
+                    guarded.done(&(i.bytes.start..i.bytes.start + i.edge_lengths[0]));
+                    guarded.done(&(i.bytes.end - i.edge_lengths[1]..i.bytes.end));
                 }
             }
             if d.is_complete(i.req) {
@@ -217,7 +217,7 @@ impl BackgroundWork {
                 self.shared.check(&self.bound, Some(i.bytes.len()), &ended);
                 if let Some(guarded) = &mut self.guarded {
                     let middle = if i.has_edges {
-                        i.bytes.start + i.ends[0]..i.bytes.end - i.ends[1]
+                        i.bytes.start + i.edge_lengths[0]..i.bytes.end - i.edge_lengths[1]
                     } else {
                         i.bytes.clone()
                     };
@@ -231,7 +231,7 @@ impl BackgroundWork {
                     in_flight += i.bytes.len() - came;
                 }
                 if let Some(guarded) = &mut self.guarded {
-                    i.opened = guarded.came(&i.bytes, came, i.opened, i.wanted);
+                    i.opened = guarded.open_received(&i.bytes, came, i.opened, i.wanted);
                 }
             }
             n += 1;
@@ -249,7 +249,7 @@ impl BackgroundWork {
         else {
             return true;
         };
-        let b = self.bound.binding();
+        let b = self.bound.args();
         // SAFETY: the buffers are this work's own copies and shadow; the run is boxed.
         let state = unsafe { run.advance(&self.bound.schedule, &b, d, WorkPolicy::Inline) };
         let of_step = |step: usize| {
@@ -260,12 +260,12 @@ impl BackgroundWork {
             for step in run.take_completed() {
                 let known = known.remove(&step).unwrap_or_default();
                 for touch in of_step(step) {
-                    let ends = if known.has_edges {
-                        guarded.ends(&touch.bytes)
+                    let edges = if known.has_edges {
+                        guarded.edge_lengths(&touch.bytes)
                     } else {
                         [0, 0]
                     };
-                    let middle = touch.bytes.start + ends[0]..touch.bytes.end - ends[1];
+                    let middle = touch.bytes.start + edges[0]..touch.bytes.end - edges[1];
                     if touch.writes {
                         guarded.done(&middle);
                     } else {
@@ -278,15 +278,15 @@ impl BackgroundWork {
                     continue;
                 };
                 let known = known.entry(step).or_default();
-                let ends = guarded.ends(&touch.bytes);
-                if !known.has_edges && ends != [0, 0] && d.has_edges(req) && !d.is_complete(req) {
+                let edges = guarded.edge_lengths(&touch.bytes);
+                if !known.has_edges && edges != [0, 0] && d.has_edges(req) && !d.is_complete(req) {
                     known.has_edges = true;
-                    guarded.done(&(touch.bytes.start..touch.bytes.start + ends[0]));
-                    guarded.done(&(touch.bytes.end - ends[1]..touch.bytes.end));
+                    guarded.done(&(touch.bytes.start..touch.bytes.start + edges[0]));
+                    guarded.done(&(touch.bytes.end - edges[1]..touch.bytes.end));
                 }
                 let came = d.bytes_received(req).min(touch.bytes.len());
                 let wanted = self.shared.is_waited_for();
-                known.opened = guarded.came(&touch.bytes, came, known.opened, wanted);
+                known.opened = guarded.open_received(&touch.bytes, came, known.opened, wanted);
             }
         }
         if state == RunState::Done {

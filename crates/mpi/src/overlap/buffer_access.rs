@@ -36,17 +36,17 @@ impl BufferAccess {
             independent: true,
         };
         let (mut to, mut of) = (HashSet::new(), HashSet::new());
-        for (step, what) in schedule.steps.iter().enumerate() {
-            match *what {
+        for (number, step) in schedule.steps.iter().enumerate() {
+            match *step {
                 Step::Send { peer, from } => {
                     accesses.independent &=
                         (is_send(from) || from.count == 0) && to.insert(peer_number(peer));
-                    accesses.add(step, buffers, from, false)?;
+                    accesses.add(number, buffers, from, false)?;
                 }
                 Step::Recv { peer, into } => {
                     accesses.independent &=
                         (is_recv(into) || into.count == 0) && of.insert(peer_number(peer));
-                    accesses.add(step, buffers, into, true)?;
+                    accesses.add(number, buffers, into, true)?;
                 }
                 Step::Copy { from, into } => {
                     accesses.independent &= is_send(from) && is_recv(into);
@@ -56,13 +56,13 @@ impl BufferAccess {
                         // The blocking form raises the error.
                         return None;
                     }
-                    accesses.add(step, buffers, from, false)?;
-                    accesses.add(step, buffers, into, true)?;
+                    accesses.add(number, buffers, from, false)?;
+                    accesses.add(number, buffers, into, true)?;
                 }
                 Step::Reduce { from, into } => {
                     accesses.independent = false;
-                    accesses.add(step, buffers, from, false)?;
-                    accesses.add(step, buffers, into, true)?;
+                    accesses.add(number, buffers, from, false)?;
+                    accesses.add(number, buffers, into, true)?;
                 }
                 Step::Await { .. } => {}
             }
@@ -146,10 +146,10 @@ pub(super) fn peer_number(peer: Peer) -> u32 {
 
 /// About the packed bytes that a call moves in or out of this rank. `None`: the call is never
 /// overlapped, as it has no data or is in place.
-pub(super) fn moved_bytes(what: &Collective<'_>, size: u32) -> Option<i64> {
+pub(super) fn moved_bytes(collective: &Collective<'_>, size: u32) -> Option<i64> {
     let n = i64::from(size);
     let sum = |counts: &[i64]| counts.iter().fold(0i64, |s, &c| s.saturating_add(c));
-    match *what {
+    match *collective {
         Collective::Bcast { bytes, .. } => Some(bytes),
         Collective::Reduce { of, in_place, .. } | Collective::Allreduce { of, in_place } => {
             (!in_place).then(|| of.count.saturating_mul(of.element))

@@ -2,12 +2,12 @@
 
 use super::buffer_access::{Access, merged, span};
 use crate::device::EDGE_MAX_BYTES;
-use ferry_pageguard::{Guard, Kind, Owner, PAGE, Refusal, whole_pages};
+use ferry_pageguard::{Guard, GuardError, Kind, Owner, PAGE, whole_pages};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Fewest bytes that are opened before their message is complete, while nobody waits for them. Each
-/// opening costs a system call.
+/// Minimum of bytes opened at a time before their message is complete, while no thread waits for
+/// them. Each opening costs a system call.
 const OPEN_STRIDE_BYTES: usize = 64 * 1024;
 
 /// Guarded pages and the parts of pages beside them.
@@ -15,18 +15,18 @@ pub(super) struct GuardedPages {
     guard: Arc<Guard>,
     /// Address of the first page.
     first: usize,
-    /// For each page: how many steps still use it.
+    /// For each page, the number of steps that still use it.
     left: Vec<u32>,
-    /// Bytes in pages that they do not fill. These pages are not guarded, and their bytes are
-    /// finished before the call returns.
+    /// Bytes of the buffer in pages that it does not fill. These pages are not guarded. Their bytes
+    /// are in place before the call returns.
     edges: Vec<Range<usize>>,
-    /// Pages with such bytes that a step still uses.
+    /// Number of pages with edge bytes that a step still uses.
     edge_pages_left: usize,
     /// Guarded bytes that have been opened.
     opened: usize,
 }
 
-/// What is to be guarded.
+/// The pages to guard for the accesses of a collective.
 #[derive(Clone)]
 pub(super) struct GuardPlan {
     pub span: Range<usize>,
@@ -53,8 +53,8 @@ impl GuardPlan {
                 edges.push(region);
                 continue;
             }
-            let ends = [region.start..run.start, run.end..region.end];
-            edges.extend(ends.into_iter().filter(|e| !e.is_empty()));
+            let partial = [region.start..run.start, run.end..region.end];
+            edges.extend(partial.into_iter().filter(|e| !e.is_empty()));
             runs.push(run);
         }
         let mut pieces: Vec<&Range<usize>> = touches.iter().map(|t| &t.bytes).collect();
@@ -75,16 +75,17 @@ impl GuardPlan {
         })
     }
 
-    /// The lengths of a piece's beginning and end that lie outside guarded pages and can come
-    /// before the rest. [0, 0] if that is the whole piece, or more than a message edge.
-    pub fn ends(&self, piece: &Range<usize>) -> [usize; 2] {
-        ends(&self.edges, piece).unwrap_or_default()
+    /// The lengths of a piece's beginning and end that lie outside guarded pages, and that can
+    /// arrive before the rest. [0, 0] if that is the whole piece, or more than a message edge.
+    pub fn edge_lengths(&self, piece: &Range<usize>) -> [usize; 2] {
+        edge_lengths(&self.edges, piece).unwrap_or_default()
     }
 
-    /// As [`GuardPlan::ends`], with what lies in guarded pages that two pieces share. Such a page
-    /// can be opened before either message is complete. Only for pieces that no other step reads.
+    /// As [`GuardPlan::edge_lengths`], plus the bytes in guarded pages that two pieces share. Such
+    /// a page can be opened before either message is complete. Only for pieces that no other step
+    /// reads.
     pub fn edge_and_shared_lengths(&self, piece: &Range<usize>) -> [usize; 2] {
-        let [mut first, mut last] = self.ends(piece);
+        let [mut first, mut last] = self.edge_lengths(piece);
         let shared = |at: usize| {
             let page = at / PAGE * PAGE;
             self.shared_pages
@@ -101,17 +102,17 @@ impl GuardPlan {
         if first + last < piece.len() {
             [first, last]
         } else {
-            self.ends(piece)
+            self.edge_lengths(piece)
         }
     }
 
     /// Returns whether the whole of a piece is needed before the call returns.
     pub fn needs(&self, piece: &Range<usize>) -> bool {
-        ends(&self.edges, piece).is_none()
+        edge_lengths(&self.edges, piece).is_none()
     }
 }
 
-fn ends(edges: &[Range<usize>], piece: &Range<usize>) -> Option<[usize; 2]> {
+fn edge_lengths(edges: &[Range<usize>], piece: &Range<usize>) -> Option<[usize; 2]> {
     let outside = |at: usize| edges.iter().find(|e| e.contains(&at));
     let first = outside(piece.start).map_or(0, |e| e.end.min(piece.end) - piece.start);
     let last =
@@ -120,15 +121,16 @@ fn ends(edges: &[Range<usize>], piece: &Range<usize>) -> Option<[usize; 2]> {
 }
 
 impl GuardedPages {
-    /// Guards what the touches write.
+    /// Guards the bytes that the accesses write.
     ///
-    /// Errors: the memory cannot be guarded; nothing has changed.
+    /// # Errors
+    /// The memory cannot be guarded. Nothing has changed.
     pub fn begin(
         kind: Kind,
         plan: GuardPlan,
         touches: &[Access],
         owner: Arc<dyn Owner>,
-    ) -> Result<GuardedPages, Refusal> {
+    ) -> Result<GuardedPages, GuardError> {
         let first = plan.span.start / PAGE * PAGE;
         let mut left = vec![0u32; (plan.span.end - first).div_ceil(PAGE)];
         // Bytes outside guarded pages are copied out, so later reads of them do not count.
@@ -152,7 +154,7 @@ impl GuardedPages {
         })
     }
 
-    /// What to add (wrapping) to an address of the buffer to get where its data arrive.
+    /// The distance from an address of the buffer to where its data arrive, in bytes (wrapping).
     pub fn delta(&self) -> usize {
         self.guard.delta()
     }
@@ -162,17 +164,17 @@ impl GuardedPages {
         self.edge_pages_left == 0
     }
 
-    /// Guarded bytes that are where they belong.
+    /// Number of guarded bytes that have been opened.
     pub fn opened(&self) -> usize {
         self.opened
     }
 
-    /// As [`GuardPlan::ends`].
-    pub fn ends(&self, piece: &Range<usize>) -> [usize; 2] {
-        ends(&self.edges, piece).unwrap_or_default()
+    /// As [`GuardPlan::edge_lengths`].
+    pub fn edge_lengths(&self, piece: &Range<usize>) -> [usize; 2] {
+        edge_lengths(&self.edges, piece).unwrap_or_default()
     }
 
-    /// A step that only read these bytes does not need them any more.
+    /// Counts one step less that reads these bytes.
     pub fn read(&mut self, bytes: &Range<usize>) {
         let runs: Vec<Range<usize>> = self.guard.runs().to_vec();
         for run in runs {
@@ -185,7 +187,7 @@ impl GuardedPages {
         }
     }
 
-    /// A step that wrote these bytes does not need them any more.
+    /// Counts one step less that writes these bytes. Opens the pages that no step uses any more.
     pub fn done(&mut self, bytes: &Range<usize>) {
         let mut ready: Option<Range<usize>> = None;
         for page in pages(self.first, bytes) {
@@ -217,16 +219,16 @@ impl GuardedPages {
         }
     }
 
-    /// Opens what has come of a piece that one step alone uses: `came` bytes are there, `opened` of
-    /// them were opened before. Returns how many are opened now.
-    pub fn came(
+    /// Opens the first pages of a piece that only one step uses. `received` of its bytes have
+    /// arrived, `opened` of them were opened before. Returns how many are open then.
+    pub fn open_received(
         &mut self,
         piece: &Range<usize>,
-        came: usize,
+        received: usize,
         opened: usize,
         wanted: bool,
     ) -> usize {
-        let end = (piece.start + came.min(piece.len())) / PAGE * PAGE;
+        let end = (piece.start + received.min(piece.len())) / PAGE * PAGE;
         let start = (piece.start + opened).next_multiple_of(PAGE);
         if end < start + PAGE || (!wanted && end - start < OPEN_STRIDE_BYTES) {
             return opened;
@@ -242,7 +244,7 @@ impl GuardedPages {
         end - piece.start
     }
 
-    /// Skips the bytes outside guarded pages: they are in their places already.
+    /// Skips the bytes outside guarded pages, which are already in place.
     pub fn skip_edges(&mut self) {
         for page in 0..self.left.len() {
             if self.is_edge(self.first + page * PAGE) {
@@ -269,7 +271,7 @@ impl GuardedPages {
         self.done(bytes);
     }
 
-    /// Puts all that is left in its place, and ends the guard.
+    /// Puts all remaining bytes in place, and ends the guard.
     pub fn end(&mut self) {
         for page in 0..self.left.len() {
             let at = self.first + page * PAGE;
@@ -284,7 +286,7 @@ impl GuardedPages {
         !self.guard.runs().iter().any(|r| r.contains(&page))
     }
 
-    /// Copies what came for a page that is not guarded to its place.
+    /// Copies the edge bytes of a page that is not guarded from the shadow to the buffer.
     fn copy_edge_page(&mut self, page: usize) {
         for edge in &self.edges {
             let (from, to) = (edge.start.max(page), edge.end.min(page + PAGE));
@@ -329,7 +331,7 @@ mod tests {
     #[test]
     fn a_page_of_two_pieces_can_come_before_either() {
         let (plan, pieces) = plan(&[16 * PAGE + 16, 32 * PAGE + 16, 48 * PAGE + 16]).unwrap();
-        assert_eq!(plan.ends(&pieces[0]), [PAGE - 16, 0]);
+        assert_eq!(plan.edge_lengths(&pieces[0]), [PAGE - 16, 0]);
         assert_eq!(plan.edge_and_shared_lengths(&pieces[0]), [PAGE - 16, 16]);
         assert_eq!(plan.edge_and_shared_lengths(&pieces[1]), [PAGE - 16, 16]);
         let (aligned, pieces) = super::tests::plan(&[PAGE, 9 * PAGE, 17 * PAGE]).unwrap();
@@ -340,8 +342,8 @@ mod tests {
         /// What comes early of the pieces fills whole pages or goes beside them, and leaves
         /// something of each piece to come.
         #[test]
-        fn ends_and_seams_stay_within_their_pages(lengths in prop::collection::vec(1usize..40_000,
-            1..9), start in 0usize..PAGE) {
+        fn edges_stay_within_their_pages(lengths in prop::collection::vec(1usize..40_000, 1..9),
+            start in 0usize..PAGE) {
             let mut cuts = vec![64 * PAGE + start];
             for len in lengths {
                 cuts.push(cuts[cuts.len() - 1] + len);
@@ -352,7 +354,7 @@ mod tests {
                     prop_assert!(first.max(last) <= EDGE_MAX_BYTES && first + last < piece.len());
                     prop_assert!(first == 0 || (piece.start + first).is_multiple_of(PAGE));
                     prop_assert!(last == 0 || (piece.end - last).is_multiple_of(PAGE));
-                    let [edge_first, edge_last] = plan.ends(piece);
+                    let [edge_first, edge_last] = plan.edge_lengths(piece);
                     prop_assert!((edge_first == 0 || first == edge_first) && (edge_last == 0 ||
                         last == edge_last));
                 }

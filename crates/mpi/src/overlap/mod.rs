@@ -36,7 +36,7 @@ mod verdict;
 pub use pending::{complete_pending, is_pending};
 pub use setting::{Mode, separates_memory, start, stop};
 
-use crate::coll::executor::{self, Binding, BoundSchedule, CollTag, Form, Function};
+use crate::coll::executor::{self, BoundSchedule, CollArgs, CollTag, Form, Function};
 use crate::{Comm, Result, process};
 use buffer_access::BufferAccess;
 use ferry_schedule::{Collective, Schedule};
@@ -54,8 +54,8 @@ use verdict::{CallId, Members};
 /// # Safety
 /// As for [`executor::run`].
 pub(crate) unsafe fn run(
-    what: &Collective<'_>,
-    b: &Binding<'_>,
+    collective: &Collective<'_>,
+    b: &CollArgs<'_>,
     schedule: impl FnOnce() -> Arc<Schedule>,
 ) -> Option<Result<()>> {
     let comm = b.comm;
@@ -73,7 +73,7 @@ pub(crate) unsafe fn run(
         return None;
     }
     let least = setting::min_bytes(mode);
-    if buffer_access::moved_bytes(what, comm.peers().size().max(comm.size()))? < least
+    if buffer_access::moved_bytes(collective, comm.peers().size().max(comm.size()))? < least
         || !setting::is_wanted(comm, mode)
         || b.reduction
             .is_some_and(|(op, _)| op.predefined_kind().is_none())
@@ -94,8 +94,8 @@ pub(crate) unsafe fn run(
     }
     let kind = setting::guard_kind()?;
     let begun = Instant::now();
-    let site = site::current(what.kind(), bytes);
-    let tag = CollTag::next(comm, Function::of(what, Form::Blocking), b.root);
+    let site = site::current(collective.kind(), bytes);
+    let tag = CollTag::next(comm, Function::of(collective, Form::Blocking), b.root);
     close_late(true);
     send_reports(&site::add_reports(receive_reports()));
     let choice = site::choose(

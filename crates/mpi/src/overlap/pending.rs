@@ -129,13 +129,13 @@ pub fn complete_pending() -> Result<()> {
                 tag: one.tag,
                 root: one.root,
             };
-            let what = WaitingFor {
+            let waiting_for = WaitingFor {
                 context: one.comm.context,
                 peer: -2,
                 tag: -1,
                 details: Some(&description),
             };
-            device::wait_until(&what, |_| one.done.load(Ordering::Acquire));
+            device::wait_until(&waiting_for, |_| one.done.load(Ordering::Acquire));
         }
         *settling = since.elapsed();
     }

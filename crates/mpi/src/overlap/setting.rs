@@ -4,7 +4,7 @@ use super::lock::lock;
 use super::pending::{close_late, complete_before_fork, complete_pending};
 use super::{report, site};
 use crate::{Comm, Result, device, err, process};
-use ferry_pageguard::{Kind, available};
+use ferry_pageguard::{Kind, enable};
 use std::ffi::CStr;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -169,7 +169,7 @@ pub(super) fn start_late() -> Mode {
 
 fn try_late() {
     let rank_info = &process::process().rank_info;
-    if !ferry_pageguard::keep_apart()
+    if !ferry_pageguard::use_arena()
         || !device::enable_progress_thread(rank_info.local_ranks.len() as u32)
     {
         return;
@@ -204,7 +204,7 @@ fn prepare(mode: Mode) -> Result<()> {
         MIN_BYTES_SET.store(bytes, Relaxed);
     }
     let kind = asked.unwrap_or(Kind::Move);
-    let number = match (off, available(kind)) {
+    let number = match (off, enable(kind)) {
         (true, _) => 0,
         (_, Ok(())) => 1 + u8::from(kind == Kind::Protect),
         (_, Err(e)) if asked.is_some() => {
@@ -219,7 +219,7 @@ fn prepare(mode: Mode) -> Result<()> {
         }
     };
     GUARD.store(number, Relaxed);
-    ferry_pageguard::settle_before_fork(complete_before_fork)
+    ferry_pageguard::set_before_fork(complete_before_fork)
         .map_err(|e| err!(Other, "overlap cannot be prepared: {e}"))?;
     if mode != Mode::Trace {
         report::read_orders(process::process().me)?;

@@ -1,4 +1,4 @@
-//! Starts a collective that goes on after its call.
+//! The start of an overlapped collective, which continues after its call.
 
 use super::background_work::{BackgroundWork, Incoming, Remaining, may_request, pieces};
 use super::buffer_access::{self, Access, BufferAccess, peer_number, span};
@@ -9,7 +9,7 @@ use super::reports::open_span;
 use super::send_copy::SendCopy;
 use super::site::{self, Record};
 use crate::Result;
-use crate::coll::executor::{self, Binding, BoundSchedule, HangDescription, Run};
+use crate::coll::executor::{self, BoundSchedule, CollArgs, HangDescription, Run};
 use crate::device::{self, Device, ReqId, WaitingFor};
 use ferry_schedule::{Peer, Step};
 use std::collections::{HashMap, VecDeque};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// A collective about to be started.
+/// A collective that is about to start.
 pub(super) struct OverlapStart {
     pub(super) bound: BoundSchedule,
     pub(super) accesses: BufferAccess,
@@ -46,8 +46,12 @@ impl OverlapStart {
         })
     }
 
-    /// Blocks, then guards the buffer to see in which order it is touched.
-    pub(super) unsafe fn traced(self, b: &Binding<'_>) -> Result<()> {
+    /// Runs the collective to its end. Then guards the receive buffer, to record the order in which
+    /// the program touches its pieces.
+    ///
+    /// # Safety
+    /// As for [`executor::run`].
+    pub(super) unsafe fn traced(self, b: &CollArgs<'_>) -> Result<()> {
         let tag = self.bound.tag();
         // SAFETY: the caller's promise.
         unsafe { executor::run(&self.bound.schedule, b, tag)? };
@@ -61,7 +65,7 @@ impl OverlapStart {
             open_span(std::mem::take(&mut *lock(&shared.record)));
             return Ok(());
         };
-        // The parts of pages at the ends are in their places; the shadow has nothing for them.
+        // The edges are in place already. The shadow has no bytes for them.
         guarded.skip_edges();
         run_in_background(BackgroundWork {
             shared,
@@ -74,8 +78,11 @@ impl OverlapStart {
         Ok(())
     }
 
-    /// Starts it, and waits for the parts of pages at the receive buffer's ends.
-    pub(super) unsafe fn overlapped(mut self, b: &Binding<'_>) -> Result<()> {
+    /// Starts the collective. Waits until the edges of the receive buffer are in place.
+    ///
+    /// # Safety
+    /// As for [`executor::run`].
+    pub(super) unsafe fn overlapped(mut self, b: &CollArgs<'_>) -> Result<()> {
         let tag = self.bound.tag();
         let shared = self.shared(Record::overlapped(self.site, self.begun, self.bytes));
         let writes: Vec<Access> = if self.accesses.independent {
@@ -86,14 +93,14 @@ impl OverlapStart {
         let mut plan = None;
         let mut guarded = None;
         if !writes.is_empty() {
-            let ends = GuardPlan::of(&writes).map(|p| {
+            let begun = GuardPlan::of(&writes).map(|p| {
                 plan = Some(p.clone());
                 GuardedPages::begin(self.kind, p, &writes, shared.clone())
             });
-            match ends {
-                Some(Ok(begun)) => guarded = Some(begun),
+            match begun {
+                Some(Ok(pages)) => guarded = Some(pages),
                 refused => {
-                    site::set_refusal(self.site, refused.and_then(std::result::Result::err));
+                    site::set_guard_error(self.site, refused.and_then(std::result::Result::err));
                     // SAFETY: the caller's promise.
                     let result = unsafe { executor::run(&self.bound.schedule, b, tag) };
                     open_span(Record::blocking(self.site, self.begun, self.bytes));
@@ -124,17 +131,17 @@ impl OverlapStart {
                 Some(plan) => Box::new(move |landing| {
                     let bytes =
                         landing.start.wrapping_sub(inward)..landing.end.wrapping_sub(inward);
-                    // Room of the schedule's own is somewhere else.
+                    // The schedule's temporary buffer lies outside the plan's span.
                     if plan.span.start <= bytes.start && bytes.end <= plan.span.end {
-                        plan.ends(&bytes)
+                        plan.edge_lengths(&bytes)
                     } else {
                         [0, 0]
                     }
                 }),
                 None => Box::new(|_| [0, 0]),
             };
-            let binding = self.bound.binding();
-            let run = Run::observed(&self.bound.schedule, &binding, tag, edges);
+            let args = self.bound.args();
+            let run = Run::observed(&self.bound.schedule, &args, tag, edges);
             Remaining::Sequential {
                 run: Box::new(run),
                 touches: std::mem::take(&mut self.accesses.recv),
@@ -146,7 +153,7 @@ impl OverlapStart {
             tag,
             root: self.root,
         };
-        let what = WaitingFor {
+        let waiting_for = WaitingFor {
             context: shared.comm.context,
             peer: -2,
             tag: -1,
@@ -160,13 +167,16 @@ impl OverlapStart {
             send_copy,
             opened_at_touch: 0,
         });
-        device::wait_until(&what, |_| shared.may_return.load(Ordering::Acquire));
+        device::wait_until(&waiting_for, |_| shared.may_return.load(Ordering::Acquire));
         lock(&shared.record).returned();
         Ok(())
     }
 
-    /// Posts all receives and asks for the first ones, starts all sends, and copies what is sent
-    /// while they go.
+    /// Starts a collective whose messages are independent. Posts all receives, requests the first
+    /// ones, and starts all sends. Copies the send buffer meanwhile.
+    ///
+    /// # Safety
+    /// As for [`executor::run`].
     unsafe fn start_independent(
         &self,
         plan: Option<&GuardPlan>,
@@ -176,8 +186,7 @@ impl OverlapStart {
     ) -> Remaining {
         let (mut incoming, mut queue) = self.receive_independent(plan, inward);
         let bound = &self.bound;
-        // To those whose messages go as streams the program's own buffer will do until the call
-        // returns.
+        // Messages by streams are sent from the program's own buffer until the call returns.
         let (streams, others) = self.sends_by_transport();
         let mut sends = Vec::new();
         let mut own = Vec::new();
@@ -185,8 +194,8 @@ impl OverlapStart {
             let mut d = device::device();
             for (t, peer) in streams {
                 let from = t.bytes.start as *const u8;
-                // SAFETY: the caller's promise; before the call returns, what is left is looked for
-                // in the copy.
+                // SAFETY: the caller's promise. Before the call returns, `copy_unsent` makes the
+                // send read its remaining bytes from the copy.
                 let req = unsafe { bound.send(&mut d, peer, (from, t.bytes.len()), true) };
                 own.extend(req.map(|req| (req, t)));
             }
@@ -205,7 +214,7 @@ impl OverlapStart {
             }
             let from = t.bytes.start.wrapping_add(outward) as *const u8;
             let mut d = device::device();
-            // SAFETY: the copy is kept until the message has gone.
+            // SAFETY: the copy lives until the send is complete.
             sends.extend(unsafe { bound.send(&mut d, peer, (from, t.bytes.len()), false) });
             d.progress();
             d.drop_within_call();
@@ -217,7 +226,7 @@ impl OverlapStart {
             }
             sends.push(req);
         }
-        // Empty messages, too, are part of the schedule.
+        // Empty messages are part of the schedule, too.
         {
             let mut d = device::device();
             for step in &bound.schedule.steps {
@@ -247,7 +256,7 @@ impl OverlapStart {
         }
     }
 
-    /// Posts all receives; in which order they are to be asked for.
+    /// Posts all receives. Also returns the order in which to request them.
     fn receive_independent(
         &self,
         plan: Option<&GuardPlan>,
@@ -260,17 +269,19 @@ impl OverlapStart {
             let Step::Recv { peer, .. } = bound.schedule.steps[t.step] else {
                 continue;
             };
-            let ends = plan.map_or([0, 0], |p| p.edge_and_shared_lengths(&t.bytes));
+            let edge_lengths = plan.map_or([0, 0], |p| p.edge_and_shared_lengths(&t.bytes));
             let whole = plan.is_some_and(|p| p.needs(&t.bytes));
             let landing = t.bytes.start.wrapping_add(inward) as *mut u8;
-            // SAFETY: the landing is the guard's shadow, kept until the message has come.
-            let req = unsafe { bound.receive_deferred(&mut d, peer, landing, t.bytes.len(), ends) };
+            // SAFETY: the landing is the guard's shadow, which lives until the receive is complete.
+            let req = unsafe {
+                bound.receive_deferred(&mut d, peer, landing, t.bytes.len(), edge_lengths)
+            };
             incoming.push(Incoming {
                 req,
                 step: t.step,
                 bytes: t.bytes.clone(),
                 peer: peer_number(peer),
-                ends,
+                edge_lengths,
                 whole,
                 has_edges: false,
                 asked: whole,
@@ -288,10 +299,11 @@ impl OverlapStart {
         (incoming, VecDeque::from(queue))
     }
 
-    /// Asks for those that are read first. After this rank's own messages have been announced: who
-    /// was asked before it has heard of them would answer what this rank wants first
-    /// of it behind its message's bytes; and before bytes go, behind which the questions would
-    /// state.
+    /// Requests the messages that the program reads first.
+    ///
+    /// This happens after this rank's own messages have been announced. A peer that is asked before
+    /// that would send its own bytes first, and request this rank's message behind them. It also
+    /// happens before this rank's bytes are sent, because the requests would queue behind them.
     fn request_first(
         &self,
         d: &mut device::Device,
@@ -322,9 +334,9 @@ impl OverlapStart {
         });
     }
 
-    /// Uses of the send buffer: by messages that go as streams, and the others and this rank's own
-    /// block.
-    fn sends_by_transport(&self) -> (Uses<'_, Peer>, Uses<'_, Option<Peer>>) {
+    /// The accesses to the send buffer: those of messages by streams, then those of other messages
+    /// and of this rank's own block.
+    fn sends_by_transport(&self) -> (PeerAccesses<'_, Peer>, PeerAccesses<'_, Option<Peer>>) {
         let (mut streams, mut others) = (Vec::new(), Vec::new());
         let comm = self.bound.comm();
         let mut d = device::device();
@@ -343,28 +355,28 @@ impl OverlapStart {
         (streams, others)
     }
 
-    /// This rank's own block goes from buffer to buffer before the call returns.
+    /// Copies this rank's own block from buffer to buffer.
     fn copy_own_block(&self, from: &Access) {
         let Some(into) = self.accesses.recv.iter().find(|r| r.step == from.step) else {
             return;
         };
         let len = from.bytes.len().min(into.bytes.len());
         for at in (0..len).step_by(COPY_SLICE_BYTES) {
-            let some = COPY_SLICE_BYTES.min(len - at);
-            // SAFETY: the program's buffers, lent to the call; the own block is not guarded.
+            let slice = COPY_SLICE_BYTES.min(len - at);
+            // SAFETY: the program's buffers belong to the call. The own block is not guarded.
             unsafe {
                 ((from.bytes.start + at) as *const u8)
-                    .copy_to((into.bytes.start + at) as *mut u8, some);
+                    .copy_to((into.bytes.start + at) as *mut u8, slice);
             }
             progress_once();
         }
     }
 }
 
-/// Uses of a buffer, and with whom.
-type Uses<'a, P> = Vec<(&'a Access, P)>;
+/// Accesses to a buffer, each with the peer of its message.
+type PeerAccesses<'a, P> = Vec<(&'a Access, P)>;
 
-/// Bytes copied between two looks at what has come and gone.
+/// Bytes copied between two progress calls.
 const COPY_SLICE_BYTES: usize = 256 * 1024;
 
 fn progress_once() {
@@ -373,7 +385,8 @@ fn progress_once() {
     d.drop_within_call();
 }
 
-/// Copies what has not gone yet of a message, its end first, and has the rest be looked for there.
+/// Copies the bytes of a message that are not sent yet, from its end on. Then the send reads its
+/// remaining bytes from the copy.
 ///
 /// # Safety
 /// The bytes must lie in the copy's range and be those of the send `req`, to a peer with streams.
@@ -382,28 +395,28 @@ unsafe fn copy_unsent(send_copy: &mut SendCopy, req: ReqId, bytes: &Range<usize>
     loop {
         let mut d = device::device();
         d.progress();
-        let gone = d.bytes_sent(req);
-        if gone >= end {
-            let place = bytes.start.wrapping_add(send_copy.delta()) as *const u8;
-            // SAFETY: all that has not gone is there.
-            unsafe { d.relocate(req, place) };
+        let sent = d.bytes_sent(req);
+        if sent >= end {
+            let copied = bytes.start.wrapping_add(send_copy.delta()) as *const u8;
+            // SAFETY: the copy has all bytes that are not sent.
+            unsafe { d.relocate(req, copied) };
             return d.drop_within_call();
         }
         d.drop_within_call();
-        let start = end.saturating_sub(COPY_SLICE_BYTES).max(gone);
+        let start = end.saturating_sub(COPY_SLICE_BYTES).max(sent);
         // SAFETY: the caller's promise.
         unsafe { send_copy.copy(&(bytes.start + start..bytes.start + end)) };
         end = start;
     }
 }
 
-/// What messages write, without the rank's own block.
+/// The bytes that messages write: the receive buffer without the rank's own block.
 fn message_writes(bound: &BoundSchedule, accesses: &BufferAccess) -> Vec<Access> {
     let is_message = |t: &&Access| matches!(bound.schedule.steps[t.step], Step::Recv { .. });
     accesses.recv.iter().filter(is_message).cloned().collect()
 }
 
-/// From here on it goes on by itself.
+/// Adds the collective to the device's background work, which advances it from now on.
 fn run_in_background(mut work: BackgroundWork) {
     lock(&COLLECTIVES).push(work.shared.clone());
     PENDING.fetch_add(1, Ordering::Relaxed);

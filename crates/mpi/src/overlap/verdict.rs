@@ -226,7 +226,7 @@ mod tests {
         v
     }
 
-    fn took(overlapped: bool, seconds: f32) -> ReportBody {
+    fn times_of(overlapped: bool, seconds: f32) -> ReportBody {
         let times = [seconds, 2.0 * seconds];
         ReportBody::Times { overlapped, times }
     }
@@ -243,7 +243,7 @@ mod tests {
                 assert_eq!(said, [], "not before all have spoken");
                 said = first.on_report(
                     10 + n as ProcId,
-                    (at(number), took(is_overlapped, times[n])),
+                    (at(number), times_of(is_overlapped, times[n])),
                 );
             }
         }
@@ -267,7 +267,7 @@ mod tests {
         // The same again: nothing new to say.
         let mut first = first;
         for n in 0..COUNT {
-            let said = first.on_report(10 + n as ProcId, (at(TRIAL_CALLS), took(false, 10.0)));
+            let said = first.on_report(10 + n as ProcId, (at(TRIAL_CALLS), times_of(false, 10.0)));
             assert_eq!(said, []);
         }
     }
@@ -279,7 +279,10 @@ mod tests {
             let overlapped = number != TRIAL_CALLS;
             for n in 0..COUNT {
                 let seconds = if overlapped && n == lucky { 5.0 } else { 10.0 };
-                first.on_report(10 + n as ProcId, (at(number), took(overlapped, seconds)));
+                first.on_report(
+                    10 + n as ProcId,
+                    (at(number), times_of(overlapped, seconds)),
+                );
             }
         }
         assert_eq!(first.pays, Some(false));
@@ -302,16 +305,16 @@ mod tests {
     #[test]
     fn nothing_is_decided_by_different_calls_or_ways_or_by_others() {
         let mut first = rank(10);
-        first.on_report(10, (at(8), took(true, 1.0)));
-        first.on_report(11, (at(8), took(true, 1.0)));
-        first.on_report(12, (at(7), took(true, 1.0)));
-        first.on_report(12, (at(99), took(true, 1.0)));
+        first.on_report(10, (at(8), times_of(true, 1.0)));
+        first.on_report(11, (at(8), times_of(true, 1.0)));
+        first.on_report(12, (at(7), times_of(true, 1.0)));
+        first.on_report(12, (at(99), times_of(true, 1.0)));
         assert_eq!(first.pays, None);
         let (mut mixed, _) = after([1.0; 3], [1.0; 3]);
         mixed.pays = None;
-        mixed.on_report(10, (at(6), took(true, 0.1)));
-        mixed.on_report(11, (at(6), took(false, 0.1)));
-        mixed.on_report(12, (at(6), took(true, 0.1)));
+        mixed.on_report(10, (at(6), times_of(true, 0.1)));
+        mixed.on_report(11, (at(6), times_of(false, 0.1)));
+        mixed.on_report(12, (at(6), times_of(true, 0.1)));
         assert_eq!(mixed.pays, None);
         let mut other = rank(11);
         other.on_report(12, (at(8), ReportBody::Pays(true)));
@@ -328,7 +331,7 @@ mod tests {
                     prop_assert_eq!(super::encode(&s), note);
                 }
             }
-            for word in [took(overlapped, seconds), ReportBody::Pays(pays)] {
+            for word in [times_of(overlapped, seconds), ReportBody::Pays(pays)] {
                 prop_assert_eq!(decode(super::encode(&(at(3), word))), Some((at(3), word)));
             }
         }

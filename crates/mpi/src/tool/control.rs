@@ -17,7 +17,7 @@ pub enum Scope {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum What {
+enum Setting {
     Yields,
     ReadMin,
     Algorithm(Kind),
@@ -131,7 +131,7 @@ pub struct Control {
     pub verbosity: Verbosity,
     /// Its category.
     pub group: Group,
-    what: What,
+    setting: Setting,
 }
 
 impl Control {
@@ -148,7 +148,7 @@ impl Control {
                         .into(),
                     verbosity: Verbosity::TunerBasic,
                     group: Group::Waiting,
-                    what: What::Yields,
+                    setting: Setting::Yields,
                 },
                 Control {
                     name: "FERRY_SHM_READ_MIN".into(),
@@ -158,7 +158,7 @@ impl Control {
                         .into(),
                     verbosity: Verbosity::TunerBasic,
                     group: Group::Protocols,
-                    what: What::ReadMin,
+                    setting: Setting::ReadMin,
                 },
             ];
             all.extend(Kind::ALL.map(|kind| Control {
@@ -170,14 +170,14 @@ impl Control {
                 ),
                 verbosity: Verbosity::TunerDetail,
                 group: Group::Algorithms,
-                what: What::Algorithm(kind),
+                setting: Setting::Algorithm(kind),
             }));
             all.extend(ENVIRONMENT.map(|(name, description, group)| Control {
                 name: name.into(),
                 description: description.into(),
                 verbosity: Verbosity::UserBasic,
                 group,
-                what: What::Environment(name),
+                setting: Setting::Environment(name),
             }));
             all
         })
@@ -190,50 +190,50 @@ impl Control {
 
     /// The type of its value.
     pub fn value_type(&self) -> Type {
-        match self.what {
-            What::Yields => Type::Unsigned,
-            What::ReadMin => Type::Large,
-            What::Algorithm(_) => Type::Int,
-            What::Environment(_) => Type::Text,
+        match self.setting {
+            Setting::Yields => Type::Unsigned,
+            Setting::ReadMin => Type::Large,
+            Setting::Algorithm(_) => Type::Int,
+            Setting::Environment(_) => Type::Text,
         }
     }
 
     /// The enumeration of its values.
     pub fn enumeration(&self) -> Option<Enumeration> {
-        match self.what {
-            What::Algorithm(kind) => Some(Enumeration(kind)),
+        match self.setting {
+            Setting::Algorithm(kind) => Some(Enumeration(kind)),
             _ => None,
         }
     }
 
     /// Its scope.
     pub fn scope(&self) -> Scope {
-        match self.what {
-            What::Yields | What::ReadMin => Scope::Local,
-            What::Algorithm(_) => Scope::GroupEqual,
-            What::Environment(_) => Scope::ReadOnly,
+        match self.setting {
+            Setting::Yields | Setting::ReadMin => Scope::Local,
+            Setting::Algorithm(_) => Scope::GroupEqual,
+            Setting::Environment(_) => Scope::ReadOnly,
         }
     }
 
     /// Is it bound to a communicator?
     pub fn is_of_comm(&self) -> bool {
-        matches!(self.what, What::Algorithm(_))
+        matches!(self.setting, Setting::Algorithm(_))
     }
 
     /// Its value. `comm` is given if the variable is bound to a communicator.
     pub fn read(&self, comm: Option<&Comm>) -> Result<Value> {
-        Ok(match self.what {
-            What::Yields => Value::Unsigned(device::yields()),
-            What::ReadMin => Value::Large(match device::read_min() {
+        Ok(match self.setting {
+            Setting::Yields => Value::Unsigned(device::yields()),
+            Setting::ReadMin => Value::Large(match device::read_min() {
                 device::READ_MIN_ADAPTIVE => u64::MAX,
                 bytes => bytes as u64,
             }),
-            What::Algorithm(kind) => {
+            Setting::Algorithm(kind) => {
                 let comm = comm.ok_or(ToolError::InvalidHandle)?;
                 let own = comm.coll.settings.get(kind);
                 Value::Int(Enumeration(kind).value(own.unwrap_or_else(|| process_setting(kind))))
             }
-            What::Environment(name) => Value::Text(std::env::var(name).unwrap_or_default()),
+            Setting::Environment(name) => Value::Text(std::env::var(name).unwrap_or_default()),
         })
     }
 
@@ -241,17 +241,17 @@ impl Control {
     ///
     /// Errors: Invalid if its enumeration lacks the value. SetNever if it cannot be changed.
     pub fn write(&self, comm: Option<&Comm>, value: Value) -> Result<()> {
-        match (self.what, value) {
-            (What::Yields, Value::Unsigned(n)) => device::set_yields(n),
-            (What::ReadMin, Value::Large(n)) => {
+        match (self.setting, value) {
+            (Setting::Yields, Value::Unsigned(n)) => device::set_yields(n),
+            (Setting::ReadMin, Value::Large(n)) => {
                 device::set_read_min(usize::try_from(n).unwrap_or(usize::MAX));
             }
-            (What::Algorithm(kind), Value::Int(n)) => {
+            (Setting::Algorithm(kind), Value::Int(n)) => {
                 let wish = Enumeration(kind).wish(n).ok_or(ToolError::Invalid)?;
                 let comm = comm.ok_or(ToolError::InvalidHandle)?;
                 comm.coll.settings.set(kind, wish);
             }
-            (What::Environment(_), _) => return Err(ToolError::SetNever),
+            (Setting::Environment(_), _) => return Err(ToolError::SetNever),
             _ => return Err(ToolError::Invalid),
         }
         Ok(())

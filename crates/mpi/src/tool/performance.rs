@@ -23,7 +23,7 @@ pub enum Class {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum What {
+enum Metric {
     Sent(usize),
     SentBytes(usize),
     Received(usize),
@@ -62,7 +62,7 @@ pub struct Performance {
     pub class: Class,
     /// Its category.
     pub group: Group,
-    what: What,
+    metric: Metric,
 }
 
 impl Performance {
@@ -71,7 +71,7 @@ impl Performance {
         static ALL: OnceLock<Vec<Performance>> = OnceLock::new();
         ALL.get_or_init(|| {
             let mut all = Vec::new();
-            let mut add = |what, class, group, name: &str, description: &str| {
+            let mut add = |metric, class, group, name: &str, description: &str| {
                 all.push(Performance {
                     name: name.into(),
                     description: description.into(),
@@ -84,14 +84,14 @@ impl Performance {
                     },
                     class,
                     group,
-                    what,
+                    metric,
                 });
             };
             use Class::{Aggregate, Counter, HighWatermark, Level, Timer};
             for (way, name) in TRANSPORT_NAMES.iter().enumerate() {
-                let mut count = |what, class, ending, description: &str| {
+                let mut count = |metric, class, ending, description: &str| {
                     add(
-                        what,
+                        metric,
                         class,
                         Group::of_way(way),
                         &format!("{name}_{ending}"),
@@ -99,160 +99,160 @@ impl Performance {
                     );
                 };
                 count(
-                    What::Sent(way),
+                    Metric::Sent(way),
                     Counter,
                     "messages_sent",
                     "messages sent, those of collectives and of Ferry itself included",
                 );
                 count(
-                    What::SentBytes(way),
+                    Metric::SentBytes(way),
                     Aggregate,
                     "bytes_sent",
                     "bytes in these messages",
                 );
                 count(
-                    What::Received(way),
+                    Metric::Received(way),
                     Counter,
                     "messages_received",
                     "messages that have arrived, or of which an announcement has",
                 );
                 count(
-                    What::ReceivedBytes(way),
+                    Metric::ReceivedBytes(way),
                     Aggregate,
                     "bytes_received",
                     "bytes in these messages",
                 );
             }
             add(
-                What::Refused,
+                Metric::Refused,
                 Counter,
                 Group::TransportTcp,
                 "tcp_connections_refused",
                 "connections that were sent away: of strangers, or given up before they were made",
             );
-            let mut protocol = |what, class, name, description| {
-                add(what, class, Group::Protocols, name, description);
+            let mut protocol = |metric, class, name, description| {
+                add(metric, class, Group::Protocols, name, description);
             };
             protocol(
-                What::SentEager,
+                Metric::SentEager,
                 Counter,
                 "sent_eager",
                 "messages sent at once",
             );
             protocol(
-                What::SentAnnounced,
+                Metric::SentAnnounced,
                 Counter,
                 "sent_announced",
                 "large messages sent, which are announced first",
             );
             protocol(
-                What::ReceivedEager,
+                Metric::ReceivedEager,
                 Counter,
                 "received_eager",
                 "messages that came at once",
             );
             protocol(
-                What::ReceivedAnnounced,
+                Metric::ReceivedAnnounced,
                 Counter,
                 "received_announced",
                 "large messages whose announcement has come",
             );
             protocol(
-                What::Read,
+                Metric::Read,
                 Counter,
                 "messages_read",
                 "messages that this process read from their sender's memory",
             );
             protocol(
-                What::ReadBytes,
+                Metric::ReadBytes,
                 Aggregate,
                 "bytes_read",
                 "bytes in these messages",
             );
-            let mut matching = |what, class, name, description| {
-                add(what, class, Group::Matching, name, description);
+            let mut matching = |metric, class, name, description| {
+                add(metric, class, Group::Matching, name, description);
             };
             matching(
-                What::Unexpected,
+                Metric::Unexpected,
                 Counter,
                 "unexpected_messages",
                 "messages that came before their receive",
             );
             matching(
-                What::QueueLength,
+                Metric::QueueLength,
                 Level,
                 "unexpected_queue_length",
                 "messages that wait for their receive now",
             );
             matching(
-                What::QueueMost,
+                Metric::QueueMost,
                 HighWatermark,
                 "unexpected_queue_length_max",
                 "most messages that have waited for their receives at once",
             );
             matching(
-                What::QueueBytes,
+                Metric::QueueBytes,
                 Level,
                 "unexpected_queue_bytes",
                 "bytes of waiting messages that are kept here, not at their sender",
             );
             matching(
-                What::CommQueueLength,
+                Metric::CommQueueLength,
                 Level,
                 "comm_unexpected_queue_length",
                 "point-to-point messages of this communicator that wait for their receive now",
             );
             matching(
-                What::CommPosted,
+                Metric::CommPosted,
                 Level,
                 "comm_posted_receives",
                 "point-to-point receives of this communicator that wait for their message now",
             );
-            let mut waiting = |what, class, name, description| {
-                add(what, class, Group::Waiting, name, description);
+            let mut waiting = |metric, class, name, description| {
+                add(metric, class, Group::Waiting, name, description);
             };
             waiting(
-                What::Idle,
+                Metric::Idle,
                 Timer,
                 "time_waiting",
                 "seconds spent in calls that wait, once they have nothing to do; waits of less \
              than a microsecond are not timed",
             );
             waiting(
-                What::Sleeps,
+                Metric::Sleeps,
                 Counter,
                 "sleeps",
                 "how often a waiting thread has gone to sleep",
             );
             waiting(
-                What::Yields,
+                Metric::Yields,
                 Counter,
                 "yields",
                 "how often a thread that waits, or asks again and again, has handed its core over",
             );
-            let mut collective = |what, name: &str, description: &str| {
-                add(what, Counter, Group::CollectiveCounts, name, description);
+            let mut collective = |metric, name: &str, description: &str| {
+                add(metric, Counter, Group::CollectiveCounts, name, description);
             };
             collective(
-                What::CommCollectives,
+                Metric::CommCollectives,
                 "comm_collectives",
                 "collectives called on this communicator",
             );
             collective(
-                What::Board,
+                Metric::Board,
                 "coll_by_board",
                 "collectives by a board in the node's memory",
             );
             for algorithm in Algorithm::ALL {
                 let name = algorithm.name();
                 collective(
-                    What::By(Some(algorithm)),
+                    Metric::By(Some(algorithm)),
                     &format!("coll_by_{name}"),
                     &format!("collectives by messages, algorithm {name}"),
                 );
             }
             collective(
-                What::By(None),
+                Metric::By(None),
                 "coll_by_other",
                 "collectives by messages for which there is no choice of algorithms",
             );
@@ -281,8 +281,8 @@ impl Performance {
     /// Is it bound to a communicator?
     pub fn is_of_comm(&self) -> bool {
         matches!(
-            self.what,
-            What::CommQueueLength | What::CommPosted | What::CommCollectives
+            self.metric,
+            Metric::CommQueueLength | Metric::CommPosted | Metric::CommCollectives
         )
     }
 
@@ -305,29 +305,29 @@ impl Performance {
         let c = device_counts();
         let all = |of: &[device::Traffic]| of.iter().map(|t| t.messages.value()).sum::<u64>();
         let lengths = || comm.map_or((0, 0), |c| device::device().queue_lengths(c.context));
-        match self.what {
-            What::Sent(way) => c.sent[way].messages.value(),
-            What::SentBytes(way) => c.sent[way].bytes.value(),
-            What::Received(way) => c.received[way].messages.value(),
-            What::ReceivedBytes(way) => c.received[way].bytes.value(),
-            What::Refused => device::REFUSED.load(Ordering::Relaxed),
-            What::SentEager => all(&c.sent).saturating_sub(c.sent_announced.value()),
-            What::SentAnnounced => c.sent_announced.value(),
-            What::ReceivedEager => all(&c.received).saturating_sub(c.received_announced.value()),
-            What::ReceivedAnnounced => c.received_announced.value(),
-            What::Read => c.single_copy.messages.value(),
-            What::ReadBytes => c.single_copy.bytes.value(),
-            What::Unexpected => c.unexpected.value(),
-            What::QueueLength | What::QueueMost => c.unexpected_queue_len.value(),
-            What::QueueBytes => c.unexpected_queue_bytes.value(),
-            What::CommQueueLength => lengths().1 as u64,
-            What::CommPosted => lengths().0 as u64,
-            What::Idle => c.idle_ns.value(),
-            What::Sleeps => c.sleeps.value(),
-            What::Yields => c.yields.value(),
-            What::CommCollectives => comm.map_or(0, |c| c.collectives.load(Ordering::Relaxed)),
-            What::Board => COUNTERS.board.value(),
-            What::By(algorithm) => COUNTERS.of(algorithm).value(),
+        match self.metric {
+            Metric::Sent(way) => c.sent[way].messages.value(),
+            Metric::SentBytes(way) => c.sent[way].bytes.value(),
+            Metric::Received(way) => c.received[way].messages.value(),
+            Metric::ReceivedBytes(way) => c.received[way].bytes.value(),
+            Metric::Refused => device::REFUSED.load(Ordering::Relaxed),
+            Metric::SentEager => all(&c.sent).saturating_sub(c.sent_announced.value()),
+            Metric::SentAnnounced => c.sent_announced.value(),
+            Metric::ReceivedEager => all(&c.received).saturating_sub(c.received_announced.value()),
+            Metric::ReceivedAnnounced => c.received_announced.value(),
+            Metric::Read => c.single_copy.messages.value(),
+            Metric::ReadBytes => c.single_copy.bytes.value(),
+            Metric::Unexpected => c.unexpected.value(),
+            Metric::QueueLength | Metric::QueueMost => c.unexpected_queue_len.value(),
+            Metric::QueueBytes => c.unexpected_queue_bytes.value(),
+            Metric::CommQueueLength => lengths().1 as u64,
+            Metric::CommPosted => lengths().0 as u64,
+            Metric::Idle => c.idle_ns.value(),
+            Metric::Sleeps => c.sleeps.value(),
+            Metric::Yields => c.yields.value(),
+            Metric::CommCollectives => comm.map_or(0, |c| c.collectives.load(Ordering::Relaxed)),
+            Metric::Board => COUNTERS.board.value(),
+            Metric::By(algorithm) => COUNTERS.of(algorithm).value(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Memory to guard, and somebody who is told what is touched.
 #![allow(dead_code)]
 
-use ferry_pageguard::{Arena, Guard, Kind, Owner, PAGE, available};
+use ferry_pageguard::{Arena, Guard, Kind, Owner, PAGE, enable};
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ pub fn told() -> (Arc<Told>, Receiver<usize>) {
 pub fn kinds() -> Vec<Kind> {
     [Kind::Move, Kind::Protect]
         .into_iter()
-        .filter(|&k| match available(k) {
+        .filter(|&k| match enable(k) {
             Ok(()) => true,
             Err(e) => {
                 println!("{k:?} is left out: {e}");

@@ -65,13 +65,13 @@ pub(super) fn alltoallv_as(
     };
     let recv = checked(recvbuf, inn.max_count, recvtype, "recvbuf")?;
     check_no_alias(sendbuf, recvbuf, inn.max_count.min(out.max_count))?;
-    let what = Collective::Alltoallv {
+    let collective = Collective::Alltoallv {
         send: out.varying(),
         recv: inn.varying(),
         size: recvtype.size(),
         in_place: sendbuf.is_none(),
     };
-    carry_out(&plain(comm, what, send, recv), form)
+    carry_out(&plain(comm, collective, send, recv), form)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -116,13 +116,13 @@ pub(super) fn alltoallw_as(
             .max()
             .unwrap_or(0),
     )?;
-    let what = Collective::Alltoallw {
+    let collective = Collective::Alltoallw {
         send: &out_bytes,
         recv: &inn_bytes,
         in_place: sendbuf.is_none(),
     };
     carry_out(
-        &plain(comm, what, View::Blocks(&out), View::Blocks(&inn)),
+        &plain(comm, collective, View::Blocks(&out), View::Blocks(&inn)),
         form,
     )
 }

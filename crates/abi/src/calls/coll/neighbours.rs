@@ -10,7 +10,7 @@ fn neighbourly<'a>(
 ) -> Call<'a> {
     Call {
         comm,
-        what: What::Exchange(schedule),
+        operation: CollectiveOperation::Neighbourhood(schedule),
         send,
         recv,
         reduction: None,

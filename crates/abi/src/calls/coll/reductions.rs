@@ -15,7 +15,7 @@ fn reduction(count: i64, datatype: Type, op: Operation) -> Result<Reduction> {
 /// Carries out a reduction.
 fn reducing(
     comm: On,
-    what: Collective<'_>,
+    collective: Collective<'_>,
     send: View<'static>,
     recv: View<'static>,
     datatype: Type,
@@ -25,7 +25,7 @@ fn reducing(
     carry_out(
         &Call {
             comm,
-            what: What::Collective(what),
+            operation: CollectiveOperation::Collective(collective),
             send,
             recv,
             reduction: Some((op, datatype)),
@@ -52,12 +52,12 @@ pub(super) fn reduce_as(
             element: 1,
             commutes: true,
         };
-        let what = Collective::Reduce {
+        let collective = Collective::Reduce {
             root: coll::Root::Elsewhere,
             of,
             in_place: false,
         };
-        return carry_out(&plain(comm, what, View::Nothing, View::Nothing), form);
+        return carry_out(&plain(comm, collective, View::Nothing, View::Nothing), form);
     }
     let of = reduction(count, datatype, op)?;
     let sends = !comm.is_inter() || !here;
@@ -74,12 +74,12 @@ pub(super) fn reduce_as(
     if here && sends {
         check_no_alias(sendbuf, recvbuf, count)?;
     }
-    let what = Collective::Reduce {
+    let collective = Collective::Reduce {
         root: root_of(root),
         of,
         in_place: sendbuf.is_none(),
     };
-    reducing(comm, what, send, recv, datatype, op, form)
+    reducing(comm, collective, send, recv, datatype, op, form)
 }
 
 pub(super) fn allreduce_as(
@@ -126,11 +126,11 @@ pub(super) fn reduce_scatter_block_as(
         send_view(sendbuf, recvcount, datatype),
         view(recvbuf, recvcount, datatype),
     );
-    let what = Collective::ReduceScatterBlock {
+    let collective = Collective::ReduceScatterBlock {
         of,
         in_place: sendbuf.is_none(),
     };
-    reducing(comm, what, send, recv, datatype, op, form)
+    reducing(comm, collective, send, recv, datatype, op, form)
 }
 
 pub(super) fn reduce_scatter_as(
@@ -156,12 +156,12 @@ pub(super) fn reduce_scatter_as(
     };
     let writes = if sendbuf.is_none() { total } else { own };
     let recv = checked(recvbuf, writes, datatype, "recvbuf")?;
-    let what = Collective::ReduceScatter {
+    let collective = Collective::ReduceScatter {
         counts: &counts,
         of,
         in_place: sendbuf.is_none(),
     };
-    reducing(comm, what, send, recv, datatype, op, form)
+    reducing(comm, collective, send, recv, datatype, op, form)
 }
 
 pub(super) fn scan_as(

@@ -1,12 +1,12 @@
-//! A collective in the background: one allocation with its run, all that the run needs, and its
-//! outcome. Its request and the device share it.
+//! A collective in the background. One allocation holds its schedule, its progress and its outcome.
+//! The request and the device share it.
 //!
 //! The device advances it under its lock, in the program's threads or in the progress thread. The
-//! program's thread drops what it uses (communicator, datatypes, schedule) when it is done with the
-//! request. So a thread of the library's never frees these objects, and their reference counts stay
-//! in the cache of the program's core.
+//! program's thread drops the communicator, the datatypes and the schedule when it completes the
+//! request. The progress thread never frees these objects. Their reference counts stay in the cache
+//! of the program's core.
 
-use super::Binding;
+use super::CollArgs;
 use super::bound_schedule::BoundSchedule;
 use super::run::{INLINE_WORK_MAX_BYTES, Run, RunState, WorkPolicy, bytes, takes_long};
 use super::tag::CollTag;
@@ -18,9 +18,9 @@ use std::cell::UnsafeCell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The schedule that is run.
+/// The schedule of a run, and how often it runs.
 pub(super) enum Bound {
-    /// Once (MPI_I…).
+    /// It runs once (MPI_I…).
     Once(BoundSchedule),
     /// One start of a persistent collective.
     Persistent(Arc<BoundSchedule>),
@@ -30,8 +30,8 @@ impl Deref for Bound {
     type Target = BoundSchedule;
     fn deref(&self) -> &BoundSchedule {
         match self {
-            Bound::Once(what) => what,
-            Bound::Persistent(what) => what,
+            Bound::Once(schedule) => schedule,
+            Bound::Persistent(schedule) => schedule,
         }
     }
 }
@@ -39,14 +39,14 @@ impl Deref for Bound {
 /// A collective that has been started.
 pub(crate) struct BackgroundRun {
     pub(crate) flag: Flag,
-    /// `None` once the program has done with it.
+    /// `None` once the program has completed the request.
     inner: UnsafeCell<Option<Inner>>,
 }
 
 struct Inner {
-    what: Bound,
+    bound: Bound,
     run: Run,
-    /// The first step from which on nothing is sent and no step takes long.
+    /// Steps up to and with the last one that sends or that takes long.
     urgent_until: usize,
 }
 
@@ -59,8 +59,8 @@ unsafe impl Send for BackgroundRun {}
 unsafe impl Sync for BackgroundRun {}
 
 impl BackgroundRun {
-    pub(crate) fn new(what: Bound) -> Arc<BackgroundRun> {
-        let (s, b) = (&what.schedule, what.binding());
+    pub(crate) fn new(bound: Bound) -> Arc<BackgroundRun> {
+        let (s, b) = (&bound.schedule, bound.args());
         let is_urgent = |step: &Step| match *step {
             Step::Send { .. } => true,
             Step::Reduce { into, .. } => takes_long(&b, step, into),
@@ -68,9 +68,9 @@ impl BackgroundRun {
             Step::Recv { .. } | Step::Await { .. } => false,
         };
         let urgent_until = s.steps.iter().rposition(is_urgent).map_or(0, |at| at + 1);
-        let run = Run::new(s, &b, what.tag());
+        let run = Run::new(s, &b, bound.tag());
         let inner = UnsafeCell::new(Some(Inner {
-            what,
+            bound,
             run,
             urgent_until,
         }));
@@ -80,15 +80,15 @@ impl BackgroundRun {
         })
     }
 
-    /// Completes it: its schedule has no steps.
+    /// Completes a collective whose schedule has no steps.
     pub(crate) fn complete(&self) {
         self.flag.set(Ok(()));
     }
 
-    /// What it uses, if it has ended.
+    /// The state of the run, if the run has ended.
     ///
     /// # Safety
-    /// The caller is alone with it but for the device.
+    /// Only the caller and the device may use this value.
     #[allow(clippy::mut_from_ref)] // the caller's promise
     unsafe fn ended(&self) -> Option<&mut Option<Inner>> {
         // SAFETY: the run has ended, so that the device does not look here any more; the rest is
@@ -98,15 +98,15 @@ impl BackgroundRun {
             .then(|| unsafe { &mut *self.inner.get() })
     }
 
-    /// Prepares another run with these buffers, which differ from the last ones in their addresses
-    /// only. The last run must have ended without error, and its request be complete.
-    pub(super) fn restart(&self, b: &Binding<'_>, tag: CollTag) {
+    /// Prepares another run. Its buffers differ from the last ones in their addresses only. The
+    /// last run must have ended without error, and its request must be complete.
+    pub(super) fn restart(&self, b: &CollArgs<'_>, tag: CollTag) {
         debug_assert!(self.flag.has_ended_well());
         // SAFETY: the program starts it in one thread: it is the communicator's list that calls
         // this, under its lock, for a request that nobody else knows.
-        if let Some(Some(Inner { what, run, .. })) = unsafe { self.ended() } {
-            if let Bound::Once(what) = what {
-                what.rebind(b, tag);
+        if let Some(Some(Inner { bound, run, .. })) = unsafe { self.ended() } {
+            if let Bound::Once(bound) = bound {
+                bound.rebind(b, tag);
             }
             run.reset(tag);
         }
@@ -125,20 +125,20 @@ impl Background for BackgroundRun {
     fn advance(&self, d: &mut Device) -> bool {
         // SAFETY: the device is the caller's alone, and the run has not ended: the device advances
         // nothing else.
-        let Some(Inner { what, run, .. }) = (unsafe { &mut *self.inner.get() }) else {
+        let Some(Inner { bound, run, .. }) = (unsafe { &mut *self.inner.get() }) else {
             return true;
         };
-        let b: Binding<'_> = what.binding();
+        let b: CollArgs<'_> = bound.args();
         // SAFETY: whoever started this keeps the buffers for it; the run stays where it is, behind
         // an Arc.
-        if unsafe { run.advance(&what.schedule, &b, d, WorkPolicy::ProgressThread) }
+        if unsafe { run.advance(&bound.schedule, &b, d, WorkPolicy::ProgressThread) }
             != RunState::Done
         {
             return false;
         }
         let result = run.take_error().map_or(Ok(()), Err);
         d.notify_sleepers();
-        // From here on all that is within is the program's.
+        // From here on `inner` belongs to the program.
         self.flag.set(result);
         true
     }
@@ -157,10 +157,10 @@ impl Work for BackgroundRun {
     fn free(&self) -> Result<()> {
         // SAFETY: only the program calls this, as for `release`.
         let inner = unsafe { self.ended() };
-        // What is done once may be done again: its request lets go of it.
+        // A run of a persistent collective is not restarted by the request cache.
         if inner.is_some_and(|i| {
             i.as_ref()
-                .is_some_and(|i| matches!(i.what, Bound::Persistent(_)))
+                .is_some_and(|i| matches!(i.bound, Bound::Persistent(_)))
         }) {
             self.release();
         }

@@ -1,7 +1,7 @@
-//! A schedule bound to its own references on all that it runs on, for a collective that outlives
-//! its call (libnbc: a handle).
+//! A schedule with counted references on the communicator, datatypes and operation that it uses.
+//! For collectives that outlive their call (libnbc: a handle).
 
-use super::Binding;
+use super::CollArgs;
 use super::background::{BackgroundRun, Bound};
 use super::message::{key_for, pattern_for};
 use super::tag::CollTag;
@@ -25,7 +25,7 @@ pub(crate) struct BoundSchedule {
 }
 
 impl BoundSchedule {
-    pub(crate) fn new(schedule: Arc<Schedule>, b: &Binding<'_>, tag: CollTag) -> BoundSchedule {
+    pub(crate) fn new(schedule: Arc<Schedule>, b: &CollArgs<'_>, tag: CollTag) -> BoundSchedule {
         BoundSchedule {
             comm: b.comm.clone(),
             send: b.send.to_owned_view(),
@@ -46,14 +46,14 @@ impl BoundSchedule {
         self.tag
     }
 
-    /// Moves the buffers' addresses by so many bytes (wrapping).
+    /// Adds `send` and `recv` bytes to the addresses of the two buffers (wrapping).
     pub(crate) fn shift(&mut self, send: usize, recv: usize) {
         self.send.shift(send);
         self.recv.shift(recv);
     }
 
-    /// Starts sending `len` bytes as a message of this collective. `edges`: the peer gets the
-    /// message's edges first. `None`: the send is complete.
+    /// Starts sending `len` bytes as a message of this collective. With `edges` the peer gets the
+    /// first and last bytes of the message before the rest. `None`: the send is complete.
     ///
     /// # Safety
     /// As for [`Device::send`].
@@ -96,8 +96,8 @@ impl BoundSchedule {
         unsafe { d.receive_deferred(from, pattern, sink, edges) }
     }
 
-    pub(crate) fn binding(&self) -> Binding<'_> {
-        Binding {
+    pub(crate) fn args(&self) -> CollArgs<'_> {
+        CollArgs {
             comm: &self.comm,
             send: self.send.view(),
             recv: self.recv.view(),
@@ -106,7 +106,7 @@ impl BoundSchedule {
         }
     }
 
-    /// Starts it once (MPI_I…).
+    /// Starts the collective once (MPI_I…).
     ///
     /// # Safety
     /// The buffers must be what the schedule takes them for, until the request completes.
@@ -123,21 +123,21 @@ impl BoundSchedule {
         Request::flagged(Some(comm), started)
     }
 
-    /// Returns whether its run takes little enough memory to be kept by the request cache.
+    /// Returns whether a run takes little enough memory for the request cache.
     pub(super) fn is_cacheable(&self) -> bool {
         let element = self.reduction.as_ref().map(|(_, t)| t);
         TmpBuffer::is_cacheable(self.schedule.tmp, element)
     }
 
     /// Sets the buffers and the tag of another run. Nothing else differs.
-    pub(super) fn rebind(&mut self, b: &Binding<'_>, tag: CollTag) {
+    pub(super) fn rebind(&mut self, b: &CollArgs<'_>, tag: CollTag) {
         self.send.rebind(&b.send);
         self.recv.rebind(&b.recv);
         self.tag = tag;
     }
 
-    /// Makes it a persistent request (MPI_…_init). All its runs have one tag: between any two ranks
-    /// a run's messages follow those of the run before, and messages match in their order.
+    /// Makes a persistent request (MPI_…_init). All its runs use one tag. Between any two ranks the
+    /// messages of a run follow those of the run before, and messages match in order.
     ///
     /// # Safety
     /// The buffers must be what the schedule takes them for, whenever it is active.

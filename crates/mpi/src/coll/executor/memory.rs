@@ -1,4 +1,4 @@
-//! From a schedule's symbolic pieces to memory.
+//! The memory of a schedule's pieces: where they lie, and copies between them.
 
 use super::tmp_buffer::TmpBuffer;
 use super::view::View;
@@ -7,11 +7,11 @@ use crate::{Datatype, buffer};
 use ferry_schedule::{Piece, Region};
 use std::sync::Arc;
 
-/// A piece, found.
+/// The memory of a piece.
 pub(crate) enum Memory<'a> {
-    /// One run of bytes.
+    /// A run of bytes.
     Run { address: *mut u8, len: usize },
-    /// Elements that do not lie densely; of their packed form, `len` bytes from `skip` on.
+    /// `len` packed bytes of elements that are not dense, from packed offset `skip` on.
     Scattered {
         address: *mut u8,
         count: i64,
@@ -21,15 +21,15 @@ pub(crate) enum Memory<'a> {
     },
 }
 
-/// The buffers of a call, in which a schedule's pieces lie.
+/// The buffers of a call, which hold the pieces of its schedule.
 pub(crate) struct Buffers<'a> {
     pub(crate) send: View<'a>,
     pub(crate) recv: View<'a>,
-    /// The type of the temporary buffer's elements; `None`: bytes.
+    /// The datatype of the temporary buffer's elements. `None`: bytes.
     pub(crate) element: Option<&'a Arc<Datatype>>,
 }
 
-/// `by` elements on from `address`.
+/// The address `by` elements after `address`.
 #[inline]
 fn offset(address: *mut u8, by: i64, datatype: &Datatype) -> *mut u8 {
     address.wrapping_offset((by * datatype.extent()) as isize)
@@ -52,7 +52,7 @@ fn elements<'a>(address: *mut u8, at: i64, count: i64, datatype: &'a Arc<Datatyp
 }
 
 impl<'a> Buffers<'a> {
-    /// Where a piece is.
+    /// Finds the memory of a piece.
     #[inline]
     pub(crate) fn locate(&self, p: Piece, tmp: &mut TmpBuffer) -> Memory<'a> {
         let none = Memory::Run {
@@ -109,7 +109,7 @@ impl<'a> Buffers<'a> {
         }
     }
 
-    /// Where the elements of a reduction's operand begin, and their number.
+    /// The address of a reduction's operand, and its number of elements.
     #[inline]
     pub(crate) fn operand(&self, p: Piece, tmp: &mut TmpBuffer) -> (*mut u8, i64) {
         let address = match (p.region, self.element) {
@@ -129,7 +129,7 @@ impl<'a> Buffers<'a> {
     }
 }
 
-/// Part of a scattered buffer.
+/// Part of a buffer that is not dense.
 struct ScatteredPart {
     address: *mut u8,
     count: i64,
@@ -137,7 +137,8 @@ struct ScatteredPart {
     skip: u64,
 }
 
-// SAFETY: the address is the user's or the temporary buffer, in use until the operation completes.
+// SAFETY: the address is in the program's or the temporary buffer. Both live until the operation
+// completes.
 unsafe impl Send for ScatteredPart {}
 
 impl Layout for ScatteredPart {
@@ -161,11 +162,11 @@ impl Layout for ScatteredPart {
     }
 }
 
-/// Bytes moved at a time between two scattered buffers: fits the first-level data cache.
+/// Bytes copied at a time between two scattered buffers. They fit the first-level data cache.
 const BOUNCE_BYTES: usize = 32 * 1024;
 
 impl Memory<'_> {
-    /// Packed bytes.
+    /// Number of packed bytes.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -220,10 +221,10 @@ impl Memory<'_> {
         }
     }
 
-    /// Packed bytes from `offset` on into `out`.
+    /// Packs the bytes from `offset` on into `out`.
     ///
     /// # Safety
-    /// The memory must be readable, and `out` within its length.
+    /// The memory must be readable, and hold `out.len()` packed bytes from `offset` on.
     unsafe fn read(&self, offset: usize, out: &mut [u8]) {
         match *self {
             // SAFETY: the caller's promise.
@@ -243,12 +244,12 @@ impl Memory<'_> {
         }
     }
 
-    /// Goes on with a copy to `into`, of as many bytes as both have, `done` of them copied before.
-    /// Copies `most` bytes if both are runs that do not overlap, otherwise the rest. Returns how
-    /// many have been copied then.
+    /// Continues a copy to `into` after `done` bytes. The copy has as many bytes as the shorter of
+    /// the two. Copies up to `most` bytes between runs that do not overlap, otherwise all. Returns
+    /// the number of bytes copied so far.
     ///
     /// # Safety
-    /// The one must be readable, the other writable.
+    /// This memory must be readable, and `into` writable.
     pub(crate) unsafe fn copy_part(&self, into: &Memory<'_>, done: usize, most: usize) -> usize {
         let len = self.len().min(into.len());
         if let (Memory::Run { address: from, .. }, Memory::Run { address: to, .. }) = (self, into)
@@ -256,8 +257,8 @@ impl Memory<'_> {
             && (*from as usize).abs_diff(*to as usize) >= len
         {
             let part = most.min(len - done);
-            // SAFETY: the caller's promise: both have `len` bytes, which do not overlap, and the
-            // part ends within them.
+            // SAFETY: the caller's promise. Both have `len` bytes, which do not overlap. The part
+            // ends within them.
             unsafe { std::ptr::copy_nonoverlapping(from.add(done), to.add(done), part) };
             return done + part;
         }
@@ -266,15 +267,16 @@ impl Memory<'_> {
         len
     }
 
-    /// Copies this piece to `into`, as many bytes as both have. Returns whether they have as many.
+    /// Copies as many bytes to `into` as the shorter of the two has. Returns whether both have the
+    /// same length.
     ///
     /// # Safety
-    /// The one must be readable, the other writable.
+    /// This memory must be readable, and `into` writable.
     pub(crate) unsafe fn copy_to(&self, into: &Memory<'_>) -> bool {
         let len = self.len().min(into.len());
         match (self, into) {
             (Memory::Run { address: from, .. }, Memory::Run { address: to, .. }) => {
-                // The two may overlap where the program lets its buffers overlap.
+                // The runs overlap if the program's buffers do.
                 // SAFETY: the caller's promise.
                 unsafe { std::ptr::copy(*from, *to, len) };
             }
@@ -302,8 +304,8 @@ impl Memory<'_> {
             }
             (Memory::Scattered { .. }, Memory::Run { address, .. }) => {
                 if len > 0 {
-                    // SAFETY: the caller's promise; the memory is written only, through this slice
-                    // alone.
+                    // SAFETY: the caller's promise. The memory is only written, and only through
+                    // this slice.
                     unsafe { self.read(0, std::slice::from_raw_parts_mut(*address, len)) };
                 }
             }

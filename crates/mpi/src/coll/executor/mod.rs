@@ -37,20 +37,20 @@ pub use view::{Block, View};
 use crate::{Comm, Datatype, Op};
 use std::sync::Arc;
 
-/// What a schedule runs on: a communicator, buffers, an operation.
+/// The arguments of a collective call: communicator, buffers, reduction (UCC: `ucc_coll_args_t`).
 #[derive(Clone, Copy)]
-pub(crate) struct Binding<'a> {
+pub(crate) struct CollArgs<'a> {
     pub(crate) comm: &'a Arc<Comm>,
     pub(crate) send: View<'a>,
     pub(crate) recv: View<'a>,
-    /// A reduction's operation and type.
+    /// The operation and the datatype of a reduction.
     pub(crate) reduction: Option<(&'a Arc<Op>, &'a Arc<Datatype>)>,
     /// The root's rank; -1: none.
     pub(crate) root: i32,
 }
 
-impl<'a> Binding<'a> {
-    /// Where the call's buffers are.
+impl<'a> CollArgs<'a> {
+    /// The buffers of the call.
     pub(crate) fn buffers(&self) -> Buffers<'a> {
         Buffers {
             send: self.send,

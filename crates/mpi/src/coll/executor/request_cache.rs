@@ -5,7 +5,7 @@
 //! Only requests that use predefined types and operations are cached: these are never freed.
 //! Nothing is cached once the program has freed the communicator.
 
-use super::Binding;
+use super::CollArgs;
 use super::background::BackgroundRun;
 use super::bound_schedule::BoundSchedule;
 use super::signature::Function;
@@ -22,7 +22,7 @@ const CACHED_REQUESTS_MAX: usize = 8;
 /// What two calls on a communicator have in common if they differ in their buffers' addresses only.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct CacheKey {
-    what: Collective<'static>,
+    collective: Collective<'static>,
     forced: Option<Algorithm>,
     /// Addresses of the objects: the buffers' types, the operation and its type; 0 for none.
     uses: [usize; 4],
@@ -32,9 +32,9 @@ impl CacheKey {
     /// The key of a call; `None` if it cannot be cached.
     #[inline]
     pub fn new(
-        what: &Collective<'_>,
+        collective: &Collective<'_>,
         forced: Option<Algorithm>,
-        b: &Binding<'_>,
+        b: &CollArgs<'_>,
     ) -> Option<CacheKey> {
         let of = |view: &View<'_>| match view {
             View::Nothing => Some(0),
@@ -45,7 +45,7 @@ impl CacheKey {
             (Arc::as_ptr(op).addr(), Arc::as_ptr(t).addr())
         });
         Some(CacheKey {
-            what: what.owned()?,
+            collective: collective.owned()?,
             forced,
             uses: [of(&b.send)?, of(&b.recv)?, op, element],
         })
@@ -53,7 +53,7 @@ impl CacheKey {
 }
 
 /// Returns whether all that it uses exists as long as the process.
-fn uses_only_predefined(b: &Binding<'_>) -> bool {
+fn uses_only_predefined(b: &CollArgs<'_>) -> bool {
     let view = |view: &View<'_>| match view {
         View::Nothing => true,
         View::Uniform { datatype, .. } => datatype.is_predefined(),
@@ -84,7 +84,7 @@ impl RequestCache {
     pub(crate) unsafe fn restart(
         &self,
         key: &CacheKey,
-        b: &Binding<'_>,
+        b: &CollArgs<'_>,
         function: Function,
     ) -> Option<Arc<Request>> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,7 +109,7 @@ impl RequestCache {
     pub(crate) unsafe fn start_and_cache(
         &self,
         key: CacheKey,
-        b: &Binding<'_>,
+        b: &CollArgs<'_>,
         bound: BoundSchedule,
     ) -> Arc<Request> {
         // A communicator without a handle is never freed, and so its cache never cleared.

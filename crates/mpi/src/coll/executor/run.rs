@@ -1,6 +1,6 @@
 //! The run of a schedule: its state, and how it advances.
 
-use super::Binding;
+use super::CollArgs;
 use super::counters::COUNTERS;
 use super::hang_description::HangDescription;
 use super::in_flight::InFlight;
@@ -82,7 +82,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(schedule: &Schedule, b: &Binding<'_>, tag: CollTag) -> Run {
+    pub(super) fn new(schedule: &Schedule, b: &CollArgs<'_>, tag: CollTag) -> Run {
         Run {
             at: 0,
             observer: None,
@@ -104,7 +104,7 @@ impl Run {
     /// their message edges first.
     pub(crate) fn observed(
         schedule: &Schedule,
-        b: &Binding<'_>,
+        b: &CollArgs<'_>,
         tag: CollTag,
         edges: EdgeLengths,
     ) -> Run {
@@ -170,12 +170,12 @@ impl Run {
     /// Executes steps until one would wait.
     ///
     /// # Safety
-    /// The binding's buffers must be what the schedule takes them for; this value must not move
+    /// The buffers must be what the schedule takes them for; this value must not move
     /// until the run is done.
     pub(crate) unsafe fn advance(
         &mut self,
         s: &Schedule,
-        b: &Binding<'_>,
+        b: &CollArgs<'_>,
         d: &mut Device,
         policy: WorkPolicy,
     ) -> RunState {
@@ -288,7 +288,7 @@ impl Run {
     /// As for [`Run::advance`].
     unsafe fn execute_local(
         &mut self,
-        b: &Binding<'_>,
+        b: &CollArgs<'_>,
         buffers: &Buffers<'_>,
         step: &Step,
         most: usize,
@@ -330,13 +330,13 @@ impl Run {
 /// Returns whether the step calls a function of the program's. Only the program's threads may do
 /// that.
 #[inline]
-fn calls_user_op(b: &Binding<'_>, step: &Step) -> bool {
+fn calls_user_op(b: &CollArgs<'_>, step: &Step) -> bool {
     matches!((step, b.reduction), (Step::Reduce { .. }, Some((op, _))) if op
         .predefined_kind().is_none())
 }
 
 /// Bytes of a piece's data; 0 where only the blocks of a w-form know.
-pub(super) fn bytes(b: &Binding<'_>, piece: Piece) -> usize {
+pub(super) fn bytes(b: &CollArgs<'_>, piece: Piece) -> usize {
     let of = |view: &View<'_>| match view {
         View::Uniform { datatype, .. } => datatype.size(),
         View::Nothing | View::Blocks(_) => 0,
@@ -352,7 +352,7 @@ pub(super) fn bytes(b: &Binding<'_>, piece: Piece) -> usize {
 
 /// Returns whether the step may call the program's code or take long.
 #[inline]
-pub(super) fn takes_long(b: &Binding<'_>, step: &Step, into: Piece) -> bool {
+pub(super) fn takes_long(b: &CollArgs<'_>, step: &Step, into: Piece) -> bool {
     match (step, b.reduction) {
         (Step::Reduce { .. }, Some((op, t))) => {
             op.predefined_kind().is_none()
@@ -370,8 +370,8 @@ pub(super) fn takes_long(b: &Binding<'_>, step: &Step, into: Piece) -> bool {
 /// Runs a schedule to its end. Blocks.
 ///
 /// # Safety
-/// The binding's buffers must be what the schedule takes them for.
-pub(crate) unsafe fn run(schedule: &Schedule, b: &Binding<'_>, tag: CollTag) -> Result<()> {
+/// The buffers must be what the schedule takes them for.
+pub(crate) unsafe fn run(schedule: &Schedule, b: &CollArgs<'_>, tag: CollTag) -> Result<()> {
     if schedule.steps.is_empty() {
         return Ok(());
     }
@@ -381,7 +381,7 @@ pub(crate) unsafe fn run(schedule: &Schedule, b: &Binding<'_>, tag: CollTag) -> 
         tag,
         root: b.root,
     };
-    let what = WaitingFor {
+    let waiting_for = WaitingFor {
         context: b.comm.context,
         peer: -2,
         tag: -1,
@@ -389,7 +389,7 @@ pub(crate) unsafe fn run(schedule: &Schedule, b: &Binding<'_>, tag: CollTag) -> 
     };
     loop {
         let mut state = RunState::Waiting;
-        device::wait_until(&what, |d| {
+        device::wait_until(&waiting_for, |d| {
             // SAFETY: the caller's promise; the run stays where it is until the end of this
             // function.
             state = unsafe { run.advance(schedule, b, d, WorkPolicy::Caller) };

@@ -30,8 +30,8 @@ macro_rules! names {
             const ALL: &[Name] = &[$(Name::$collective,)* Name::Neighbourhood];
 
             #[inline]
-            fn of(what: &Collective<'_>) -> Name {
-                match what {
+            fn of(collective: &Collective<'_>) -> Name {
+                match collective {
                     $(Collective::$collective { .. } => Name::$collective,)*
                 }
             }
@@ -83,8 +83,8 @@ impl Function {
     }
 
     #[inline]
-    pub(crate) fn of(what: &Collective<'_>, form: Form) -> Function {
-        Function::new(Name::of(what), form)
+    pub(crate) fn of(collective: &Collective<'_>, form: Form) -> Function {
+        Function::new(Name::of(collective), form)
     }
 
     /// Any neighbourhood collective.

@@ -58,7 +58,7 @@ fn copy(at: usize, len: usize) -> Step {
     }
 }
 
-fn background(steps: &[Step], b: &Binding<'_>) -> Arc<BackgroundRun> {
+fn background(steps: &[Step], b: &CollArgs<'_>) -> Arc<BackgroundRun> {
     let any = Function::of(&Collective::Barrier, Form::NonBlocking);
     let tag = CollTag::next(b.comm, any, -1);
     BackgroundRun::new(Bound::Once(BoundSchedule::new(schedule(steps), b, tag)))
@@ -95,8 +95,8 @@ fn filled(len: usize, dice: &mut Dice) -> Vec<u8> {
     (0..len).map(|i| ((first + i) % 251) as u8).collect()
 }
 
-fn bind<'a>(comm: &'a Arc<Comm>, send: &mut [u8], recv: &mut [u8]) -> Binding<'a> {
-    Binding {
+fn bind<'a>(comm: &'a Arc<Comm>, send: &mut [u8], recv: &mut [u8]) -> CollArgs<'a> {
+    CollArgs {
         comm,
         send: view(send),
         recv: view(recv),
@@ -209,7 +209,7 @@ fn reductions(comm: &Arc<Comm>) {
     );
     for op in [Op::of(Predefined::Bxor), &own] {
         let (mut send, mut recv) = (filled(MIB, &mut Dice(4)), vec![0; MIB]);
-        let b = Binding {
+        let b = CollArgs {
             reduction: Some((op, Datatype::basic(Basic::Byte))),
             ..bind(comm, &mut send, &mut recv)
         };

@@ -1,4 +1,4 @@
-//! A collective through a board: what a rank does in it, and what it says of the call.
+//! The call of a collective through a board: its operation, its data and its signature.
 
 use crate::coll::executor::{Form, Function, Name, Signature, mismatch};
 use crate::device::SLOT_MAX_BYTES;
@@ -6,13 +6,13 @@ use crate::{Datatype, Error, Op, err};
 use ferry_schedule::{Collective, Piece, Reduction, Region, Root};
 use std::sync::Arc;
 
-/// Bytes at a slot's end for the signature: what its member says of the call.
+/// Bytes at a slot's end for the signature of its member's call.
 pub(super) const SIGNATURE_BYTES: usize = 8;
 
 /// The operation of a collective through a board.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum BoardOp {
-    /// All post and read.
+    /// All ranks post and read.
     Barrier,
     Allgather {
         unit: i64,
@@ -27,16 +27,16 @@ pub(super) enum BoardOp {
     Scan {
         inclusive: bool,
     },
-    /// One posts, the others read.
+    /// The root posts, the others read.
     Bcast {
         root: u32,
     },
-    /// One posts, each of the others reads its part.
+    /// The root posts. Each of the others reads its part.
     Scatter {
         root: u32,
         recv: i64,
     },
-    /// All but one post, and that one reads.
+    /// All ranks but the root post, and the root reads.
     Gather {
         root: u32,
         recv: i64,
@@ -47,15 +47,15 @@ pub(super) enum BoardOp {
 }
 
 impl BoardOp {
-    /// Returns whether only flat boards serve it. In these most ranks only send, and run ahead of
-    /// one another by messages; a counter board would make them wait.
+    /// Returns whether only flat boards serve this operation. Most of its ranks only send. By
+    /// messages they need not wait for each other. A counter board would make them wait.
     pub(super) fn flat_only(self) -> bool {
         use BoardOp::{Gather, Reduce, Scatter};
         matches!(self, Scatter { .. } | Gather { .. } | Reduce { .. })
     }
 }
 
-/// A collective through a board: the operation, how many bytes a rank posts, and from where.
+/// A collective through a board: its operation, the bytes that a rank posts, and their piece.
 pub(super) struct BoardCall {
     pub(super) op: BoardOp,
     pub(super) len: usize,
@@ -63,10 +63,11 @@ pub(super) struct BoardCall {
     pub(super) in_place: bool,
 }
 
-/// How a board serves a collective: only if its data are small and its operation is predefined.
-/// `None`: it does not. All ranks must decide alike, so this depends only on what all ranks know.
+/// The board call of a collective. `None`: a board does not serve it, because its data are large or
+/// its operation is not predefined. All ranks must decide alike, so this depends only on arguments
+/// that all ranks have in common.
 pub(super) fn plan_call(
-    what: &Collective<'_>,
+    collective: &Collective<'_>,
     me: u32,
     n: u32,
     reduction: Option<(&Arc<Op>, &Arc<Datatype>)>,
@@ -86,7 +87,7 @@ pub(super) fn plan_call(
         let len = of.count.checked_mul(of.element)?.checked_mul(factor)?;
         plain.then_some((op, len, buffer(of.count * factor, in_place), in_place))
     };
-    let (op, len, input, in_place) = match *what {
+    let (op, len, input, in_place) = match *collective {
         Collective::Barrier => (BoardOp::Barrier, 0, Piece::EMPTY, false),
         Collective::Bcast {
             root: Root::Rank(root),
@@ -183,10 +184,10 @@ const NAMES: [Name; 11] = [
 
 const BCAST_CODE: u32 = 8;
 
-/// What a rank says of its call on a board: all ranks must say the same.
+/// The signature of a rank's call on a board. All ranks must post the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Posted {
-    /// Place in [`NAMES`], from 1 on.
+    /// Index in [`NAMES`], plus 1.
     pub(super) code: u32,
     pub(super) root: u32,
     /// Bytes of each slot.
@@ -199,15 +200,15 @@ impl Posted {
         self.code == BCAST_CODE
     }
 
-    /// `None`: the code means nothing.
+    /// The signature of the call. `None`: the code is invalid.
     pub(super) fn signature(self) -> Option<Signature> {
         let name = NAMES.get((self.code as usize).checked_sub(1)?)?;
         let function = Function::new(*name, Form::Blocking);
         Some(Signature::new(function, self.root as i32))
     }
 
-    /// Rank `peer` of `size` says `theirs` where this rank says this. `None`: what it says cannot
-    /// be read.
+    /// The error of rank `peer` of `size`, which posted `theirs` instead of this. `None`: its
+    /// signature is invalid.
     #[cold]
     pub(super) fn disagreement(self, peer: u32, theirs: Option<Posted>, size: u32) -> Error {
         let signatures = theirs.map(|t| (t.len, t.signature(), self.signature()));
@@ -231,7 +232,7 @@ impl Posted {
 }
 
 impl BoardCall {
-    /// What this rank says of the call.
+    /// The signature that this rank posts.
     #[inline]
     pub(super) fn posted(&self) -> Posted {
         let (code, root) = match self.op {

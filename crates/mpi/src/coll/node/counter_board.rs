@@ -1,7 +1,8 @@
-//! A collective through a counter board: all post, the last one opens the phase, all read.
+//! Collectives through a counter board. All members post. The last one to post opens the phase.
+//! Then all members read.
 
 use super::board_call::{BoardCall, BoardOp, Posted, SIGNATURE_BYTES, own_length_error};
-use crate::coll::executor::{Binding, COUNTERS, Memory, TmpBuffer};
+use crate::coll::executor::{COUNTERS, CollArgs, Memory, TmpBuffer};
 use crate::device::{self, CounterBoardGroup, PHASES, SLOT_MAX_BYTES, WaitingFor};
 use crate::{Error, Result};
 use ferry_schedule::Piece;
@@ -10,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// This rank's part in a counter board.
 pub(in crate::coll) struct CounterBoard {
     group: CounterBoardGroup,
-    /// Collectives so far: the number of the last phase.
+    /// The number of the last phase, which is the number of collectives so far.
     phase: u64,
-    /// What this rank posted in the last phases, by phase.
+    /// The signatures that this rank posted in the last phases, by phase.
     recent: [Option<Recent>; PHASES],
 }
 
-/// What this rank posted in a phase.
+/// The signature that this rank posted in a phase.
 #[derive(Clone, Copy)]
 struct Recent {
     phase: u64,
@@ -24,14 +25,14 @@ struct Recent {
     posted: Posted,
 }
 
-/// The bits of a signature word that no other phase's has, but by chance.
+/// Marks a signature word. Other data in its place have these bits only by chance.
 const MAGIC: u64 = 0xfe44;
 const PHASE_BITS: u32 = 16;
 const ROOT_BITS: u32 = 16;
 const LEN_BITS: u32 = 12;
 const _: () = assert!(SLOT_MAX_BYTES < 1 << LEN_BITS);
 
-/// What stands at the end of a posted slot: a magic number, the phase, operation, root and length.
+/// The word at the end of a posted slot: [`MAGIC`], phase, operation, root and length.
 #[inline]
 fn signature_word(posted: Posted, phase: u64) -> u64 {
     let root = u64::from(posted.root) & ((1 << ROOT_BITS) - 1);
@@ -43,7 +44,7 @@ fn signature_word(posted: Posted, phase: u64) -> u64 {
         | u64::from(posted.len)
 }
 
-/// What a slot's word says; `None`: it is not one of this phase.
+/// Reads a slot's signature word. `None`: the word is not one of this phase.
 fn read_word(word: u64, phase: u64) -> Option<Posted> {
     let ours = signature_word(
         Posted {
@@ -81,7 +82,7 @@ impl Slots<'_> {
             .cast()
     }
 
-    /// Part of a slot's data.
+    /// `len` bytes of the data in slot `i`, from `skip` on.
     fn data(&self, i: u32, skip: usize, len: usize) -> Memory<'static> {
         Memory::Run {
             address: self.at(i).wrapping_add(skip),
@@ -92,22 +93,22 @@ impl Slots<'_> {
     /// Writes slot `i`. Returns whether the input had the right length.
     ///
     /// # Safety
-    /// The slot is this rank's to write now; the input is readable.
+    /// No other rank may use the slot now, and the input must be readable.
     unsafe fn post(&self, i: u32, input: &Memory<'_>) -> bool {
-        // SAFETY: the caller's promise; the signature lies within the slot, aligned.
+        // SAFETY: the caller's promise. The signature lies within the slot, and is aligned.
         unsafe {
             self.signature_at(i).write(self.word);
             self.len == 0 || input.copy_to(&self.data(i, 0, self.len))
         }
     }
 
-    /// As [`Slots::post`], for a broadcast's root, which writes slot 0 whatever its rank. Another
-    /// rank may take itself for the root, too: the second one to write finds that here.
+    /// As [`Slots::post`], for the root of a broadcast, which always writes slot 0. If the program
+    /// calls two ranks the root, the second one to write gets the error.
     ///
     /// # Safety
     /// As for [`Slots::post`].
     unsafe fn post_first(&self, input: &Memory<'_>, error: &mut Option<Error>) -> bool {
-        // SAFETY: the word is aligned, and all who may write it at the same time do so atomically.
+        // SAFETY: the word is aligned. All ranks that may write it now do so atomically.
         let word = unsafe { AtomicU64::from_ptr(self.signature_at(0)) };
         let before = word.swap(self.word, Ordering::Relaxed);
         if let Some(theirs) = read_word(before, self.phase) {
@@ -121,22 +122,23 @@ impl Slots<'_> {
         unsafe { input.copy_to(&self.data(0, 0, self.len)) }
     }
 
-    /// Checks that slot `i` has the signature that this rank would have posted.
+    /// Checks that slot `i` has this rank's signature.
     #[inline]
     fn check(&self, i: u32, error: &mut Option<Error>) {
-        // SAFETY: within the board, aligned; written before by whoever has posted.
+        // SAFETY: the word is within the board, aligned, and written before its rank posted.
         let found = unsafe { self.signature_at(i).read() };
         if found != self.word {
             error.get_or_insert_with(|| self.disagreement(i, found));
         }
     }
 
-    /// Slot `i` says `found`. Names the first rank that says something else, if that can be read.
+    /// The error of signature `found` in slot `i`. It names the first rank whose signature differs,
+    /// if a readable one does.
     #[cold]
     fn disagreement(&self, i: u32, found: u64) -> Error {
         let size = self.group.size();
         let mut all = (0..size).filter_map(|r| {
-            // SAFETY: as in `check`; who has not posted has the word of another phase there.
+            // SAFETY: as in `check`. A rank that has not posted has the word of another phase.
             let word = unsafe { self.signature_at(r).read() };
             Some((
                 r,
@@ -159,7 +161,7 @@ impl CounterBoard {
         }
     }
 
-    /// The error of a member that posted something else than this one in one of the last phases.
+    /// The error of a member whose signature differs from this one's in one of the last phases.
     pub(super) fn recent_mismatch(&self) -> Option<Error> {
         let size = self.group.size();
         let look = |recent: &Recent| {
@@ -169,7 +171,7 @@ impl CounterBoard {
                 // SAFETY: within the board, aligned. Others may write there in a later phase, whose
                 // number is in the word.
                 let theirs = read_word(unsafe { word.read_volatile() }, recent.phase)?;
-                // A broadcast's root posts in slot 0, whatever its rank.
+                // The root of a broadcast always posts in slot 0.
                 let peer = match theirs.is_bcast() {
                     true => theirs.root,
                     false => i,
@@ -181,17 +183,17 @@ impl CounterBoard {
         self.recent.iter().flatten().find_map(look)
     }
 
-    /// A member that has posted in the phase to which this one has not come, and what. Nobody uses
-    /// that phase's slots again before this member has been through it.
+    /// A member that has posted in the phase that this one has not reached, and its signature. The
+    /// slots of that phase are not used again before this member has passed it.
     pub(super) fn posted_ahead(&self) -> Option<(u32, Posted)> {
         let (phase, size) = (self.phase + 1, self.group.size());
-        // The slots' stride depends on the length, which is not known here.
+        // The stride of the slots depends on the length, which is unknown here.
         let strides = (64..=SLOT_MAX_BYTES).step_by(64);
         strides.into_iter().find_map(|stride| {
             (0..size).find_map(|i| {
                 let slot = self.group.slot_in(phase, i, stride);
                 let word: *const u64 = slot.wrapping_add(stride - SIGNATURE_BYTES).cast();
-                // SAFETY: within the board, aligned.
+                // SAFETY: the word is within the board, and aligned.
                 let posted = read_word(unsafe { word.read_volatile() }, phase)?;
                 let peer = if posted.is_bcast() { posted.root } else { i };
                 Some((peer, posted))
@@ -199,15 +201,15 @@ impl CounterBoard {
         })
     }
 
-    /// Executes a collective.
+    /// Runs a collective through the board.
     ///
     /// # Safety
-    /// The binding's buffers must be as the call says.
+    /// The buffers must be as the call says.
     pub(super) unsafe fn execute(
         &mut self,
         call: &BoardCall,
-        b: &Binding<'_>,
-        what: &WaitingFor<'_>,
+        b: &CollArgs<'_>,
+        waiting_for: &WaitingFor<'_>,
     ) -> Result<()> {
         self.phase += 1;
         let (phase, posted) = (self.phase, call.posted());
@@ -219,26 +221,26 @@ impl CounterBoard {
             posted,
         });
         // SAFETY: the caller's promise.
-        unsafe { execute(&mut self.group, phase, stride, call, b, what) }
+        unsafe { execute(&mut self.group, phase, stride, call, b, waiting_for) }
     }
 }
 
 /// # Safety
-/// The binding's buffers must be as the call says.
+/// The buffers must be as the call says.
 unsafe fn execute(
     group: &mut CounterBoardGroup,
     phase: u64,
     stride: usize,
     call: &BoardCall,
-    b: &Binding<'_>,
-    what: &WaitingFor<'_>,
+    b: &CollArgs<'_>,
+    waiting_for: &WaitingFor<'_>,
 ) -> Result<()> {
     let (me, n) = (b.comm.rank(), b.comm.size());
     let mut tmp = TmpBuffer::new(0, None);
     let buffers = b.buffers();
     let mut locate = |p: Piece| buffers.locate(p, &mut tmp);
     let mut error = None;
-    group.begin(what);
+    group.begin(waiting_for);
     let group = &*group;
     let posted = call.posted();
     let slots = Slots {
@@ -249,21 +251,21 @@ unsafe fn execute(
         word: signature_word(posted, phase),
         len: call.len,
     };
-    // The result of a reduction stands in the last slot. Operands are taken from the highest rank
-    // down, as by messages.
+    // The result of a reduction is in the last slot. The order of operands is that of a reduction
+    // by messages: from the highest rank down.
     let last = n - 1;
     let fold = |from: u32, to: u32, result: *mut u8, error: &mut Option<Error>| {
         let Some((op, t)) = b.reduction else { return };
         let count = call.len as i64 / t.size().max(1);
         for i in (from..to).rev() {
             slots.check(i, error);
-            // SAFETY: slots and result hold `count` elements; nobody else writes them now.
+            // SAFETY: slots and result hold `count` elements. No other rank writes them now.
             unsafe { op.apply(slots.at(i), result, count, t) };
         }
     };
     let fits = match call.op {
         BoardOp::Bcast { root } if me == root => {
-            // SAFETY: in this phase slot 0 is the root's.
+            // SAFETY: in this phase only the root writes slot 0.
             let fits = unsafe { slots.post_first(&locate(call.input), &mut error) };
             let d = device::device();
             COUNTERS.board.increment(&d);
@@ -272,9 +274,9 @@ unsafe fn execute(
             fits
         }
         BoardOp::Bcast { .. } => {
-            group.wait_open(what);
+            group.wait_open(waiting_for);
             slots.check(0, &mut error);
-            // SAFETY: the root has posted; the buffer is writable.
+            // SAFETY: the root has posted, and the buffer is writable.
             let fits = unsafe { slots.data(0, 0, call.len).copy_to(&locate(call.input)) };
             let d = device::device();
             COUNTERS.board.increment(&d);
@@ -282,28 +284,29 @@ unsafe fn execute(
             fits
         }
         _ => {
-            // SAFETY: the slot is this rank's until it has posted.
+            // SAFETY: no other rank uses the slot until this rank has posted.
             let mut fits = unsafe { slots.post(me, &locate(call.input)) };
-            let came_last = group.post();
-            if came_last {
+            let is_last = group.post();
+            if is_last {
                 if matches!(call.op, BoardOp::Allreduce | BoardOp::ReduceScatter { .. }) {
                     slots.check(last, &mut error);
                     fold(0, last, slots.at(last), &mut error);
                     if error.is_some() {
-                        // SAFETY: only the last to post writes here, before the phase is open.
+                        // SAFETY: only the last member to post writes here, before the phase is
+                        // open.
                         unsafe { slots.signature_at(last).write(0) };
                     }
                 }
                 group.open(&device::device());
             } else {
-                group.wait_open(what);
+                group.wait_open(waiting_for);
             }
             match call.op {
                 BoardOp::Allgather { unit } => {
                     for i in (0..n).filter(|&i| !(call.in_place && i == me)) {
                         slots.check(i, &mut error);
                         let into = locate(Piece::recv(i64::from(i) * unit, unit));
-                        // SAFETY: all have posted; the buffer is writable.
+                        // SAFETY: all members have posted, and the buffer is writable.
                         fits &= unsafe { slots.data(i, 0, call.len).copy_to(&into) };
                     }
                 }
@@ -312,7 +315,7 @@ unsafe fn execute(
                     for i in 0..n {
                         slots.check(i, &mut error);
                         let into = locate(Piece::recv(i64::from(i) * recv, recv));
-                        // SAFETY: all have posted; the member's block lies within what it posted,
+                        // SAFETY: all members have posted. The block lies within the member's data,
                         // and the buffer is writable.
                         fits &= unsafe { slots.data(i, me as usize * block, block).copy_to(&into) };
                     }
@@ -358,7 +361,7 @@ unsafe fn execute(
             COUNTERS.board.increment(&d);
             group.read(&d);
             drop(d);
-            if came_last && call.op == BoardOp::Barrier {
+            if is_last && call.op == BoardOp::Barrier {
                 device::yield_after_barrier();
             }
             fits

@@ -1,25 +1,26 @@
-//! A collective through a flat board: each member reads what the others have posted, and nobody
-//! counts.
+//! Collectives through a flat board. Each member polls the other members' slots. There is no shared
+//! counter.
 
 use super::board_call::{BoardCall, BoardOp, Posted, SIGNATURE_BYTES, own_length_error};
-use crate::coll::executor::{Binding, COUNTERS, Memory, TmpBuffer};
+use crate::coll::executor::{COUNTERS, CollArgs, Memory, TmpBuffer};
 use crate::device::{
     self, FlatBoardGroup, MARK_BITS, PHASES, POST_MAX_BYTES, SLOT_MAX_BYTES, WaitingFor,
 };
 use crate::{Error, Result};
 use ferry_schedule::Piece;
 
-// What fits a counter board's slot fits a flat board's, and its length fits the signature.
+// Data that fit a counter board's slot also fit a flat board's slot. Their length fits `LEN_BITS`.
 const _: () =
     assert!(POST_MAX_BYTES == SLOT_MAX_BYTES - SIGNATURE_BYTES && POST_MAX_BYTES < 1 << LEN_BITS);
+/// Bits of a signature for the length of the data.
 const LEN_BITS: u32 = 12;
-/// For the root: a flat board has at most 8 members.
+/// Bits of a signature for the root. A flat board has at most 8 members.
 const ROOT_BITS: u32 = 4;
-/// For the operation's code.
+/// Bits of a signature for the operation's code.
 const CODE_BITS: u32 = 4;
 const _: () = assert!(LEN_BITS + ROOT_BITS + CODE_BITS <= MARK_BITS);
 
-/// What a member posts to say what its call is.
+/// The signature of a call, as a member posts it with its data.
 #[inline]
 fn signature_bits(posted: Posted) -> u32 {
     posted.code << (LEN_BITS + ROOT_BITS) | (posted.root & 0xf) << LEN_BITS | posted.len
@@ -33,7 +34,8 @@ fn read_bits(bits: u32) -> Posted {
     }
 }
 
-/// The error of a member that posted something else than this one (`me`) in one of the last phases.
+/// The error of a member whose signature differs from that of this one (`me`) in one of the last
+/// phases.
 pub(super) fn recent_mismatch(board: &FlatBoardGroup, me: u32, size: u32) -> Option<Error> {
     (0..PHASES as u64).find_map(|back| {
         let own = board.posted_before(me, back)?;
@@ -43,26 +45,26 @@ pub(super) fn recent_mismatch(board: &FlatBoardGroup, me: u32, size: u32) -> Opt
     })
 }
 
-/// A member that has posted in a phase to which this one has not come, and what.
+/// A member that has posted in a phase that this one has not reached, and its signature.
 pub(super) fn posted_ahead(board: &FlatBoardGroup, size: u32) -> Option<(u32, Posted)> {
     (0..size).find_map(|i| Some((i, read_bits(board.posted_next(i)?))))
 }
 
-/// One collective's phase.
+/// The phase of a collective.
 struct Phase<'a, 'w> {
     board: &'a mut FlatBoardGroup,
-    what: &'a WaitingFor<'w>,
-    /// What this member posts, and expects of the others.
+    waiting_for: &'a WaitingFor<'w>,
+    /// The signature that this member posts, and that it expects from the others.
     signature: u32,
     size: u32,
     len: usize,
     error: Option<Error>,
-    /// All members that it waited for had posted before: this one came last.
-    came_last: bool,
+    /// This member came last: each member that it waited for had already posted.
+    is_last: bool,
 }
 
 impl Phase<'_, '_> {
-    /// Part of a slot's data.
+    /// `len` bytes of the data in slot `i`, from `skip` on.
     #[inline]
     fn data(&self, i: u32, skip: usize, len: usize) -> Memory<'static> {
         Memory::Run {
@@ -74,22 +76,22 @@ impl Phase<'_, '_> {
     /// Writes this rank's slot. Returns whether the input had the right length.
     ///
     /// # Safety
-    /// The input is readable; this rank is `me`.
+    /// The input must be readable, and `me` this rank.
     #[inline]
     unsafe fn write(&mut self, me: u32, input: &Memory<'_>) -> bool {
-        self.board.wait_free(self.what);
+        self.board.wait_free(self.waiting_for);
         if self.len == 0 {
             return true;
         }
-        // SAFETY: the slot is this rank's until it posts.
+        // SAFETY: no other rank reads the slot until this rank posts.
         unsafe { input.copy_to(&self.data(me, 0, self.len)) }
     }
 
-    /// Waits for rank `i`, and checks that it has posted what this rank would have.
+    /// Waits until rank `i` has posted. Checks that its signature is this rank's.
     #[inline]
     fn wait(&mut self, i: u32) {
-        let (found, before) = self.board.wait_posted(i, self.what);
-        self.came_last &= before;
+        let (found, before) = self.board.wait_posted(i, self.waiting_for);
+        self.is_last &= before;
         if found != self.signature {
             let (own, size) = (read_bits(self.signature), self.size);
             self.error
@@ -98,15 +100,15 @@ impl Phase<'_, '_> {
     }
 }
 
-/// Executes a collective.
+/// Runs a collective through the board.
 ///
 /// # Safety
-/// The binding's buffers must be as the call says.
+/// The buffers must be as the call says.
 pub(super) unsafe fn execute(
     board: &mut FlatBoardGroup,
     call: &BoardCall,
-    b: &Binding<'_>,
-    what: &WaitingFor<'_>,
+    b: &CollArgs<'_>,
+    waiting_for: &WaitingFor<'_>,
 ) -> Result<()> {
     let (me, n) = (b.comm.rank(), b.comm.size());
     let mut tmp = TmpBuffer::new(0, None);
@@ -119,12 +121,12 @@ pub(super) unsafe fn execute(
     }
     let mut phase = Phase {
         board,
-        what,
+        waiting_for,
         signature: signature_bits(call.posted()),
         size: n,
         len: call.len,
         error: None,
-        came_last: true,
+        is_last: true,
     };
     let mut fits = true;
     match call.op {
@@ -135,7 +137,7 @@ pub(super) unsafe fn execute(
         }
         BoardOp::Bcast { root } => {
             phase.wait(root);
-            // SAFETY: the root has posted; the buffer is writable.
+            // SAFETY: the root has posted, and the buffer is writable.
             fits &= unsafe { phase.data(root, 0, call.len).copy_to(&locate(call.input)) };
             phase.board.done();
         }
@@ -155,7 +157,7 @@ pub(super) unsafe fn execute(
             phase.wait(root);
             let len = call.len / n as usize;
             let part = phase.data(root, me as usize * len, len);
-            // SAFETY: the root has posted; the buffer is writable.
+            // SAFETY: the root has posted, and the buffer is writable.
             fits &= unsafe { part.copy_to(&locate(Piece::recv(0, recv))) };
             phase.board.done();
         }
@@ -169,7 +171,7 @@ pub(super) unsafe fn execute(
                 let into = locate(Piece::recv(i64::from(i) * recv, recv));
                 if i != me {
                     phase.wait(i);
-                    // SAFETY: it has posted; the buffer is writable.
+                    // SAFETY: rank i has posted, and the buffer is writable.
                     fits &= unsafe { phase.data(i, 0, call.len).copy_to(&into) };
                 } else if !call.in_place {
                     // SAFETY: the program's buffers are readable and writable.
@@ -179,11 +181,11 @@ pub(super) unsafe fn execute(
             phase.board.done();
         }
         BoardOp::Reduce { .. } => {
-            // SAFETY: the program's buffer is readable; the slot is this rank's until the phase is
-            // done.
+            // SAFETY: the program's buffer is readable. No other rank reads the slot in this
+            // phase.
             fits &= unsafe { phase.write(me, &locate(call.input)) };
             let output = locate(Piece::recv(0, call.input.count));
-            // SAFETY: the buffer is writable; nobody else reads this rank's slot.
+            // SAFETY: the buffer is writable, and no other rank reads this rank's slot.
             fits &= unsafe { fold(&mut phase, b, me, (0, n - 1), &output, 0) };
             phase.board.done();
         }
@@ -220,7 +222,7 @@ pub(super) unsafe fn execute(
                             continue;
                         }
                         let into = locate(Piece::recv(i64::from(i) * unit, unit));
-                        // SAFETY: it has posted; the buffer is writable.
+                        // SAFETY: rank i has posted, and the buffer is writable.
                         fits &= unsafe { phase.data(i, 0, call.len).copy_to(&into) };
                     }
                 }
@@ -231,8 +233,8 @@ pub(super) unsafe fn execute(
                             phase.wait(i);
                         }
                         let into = locate(Piece::recv(i64::from(i) * recv, recv));
-                        // SAFETY: it has posted; the block lies within what it posted, and the
-                        // buffer is writable.
+                        // SAFETY: rank i has posted. The block lies within its data, and the buffer
+                        // is writable.
                         fits &= unsafe { phase.data(i, me as usize * block, block).copy_to(&into) };
                     }
                 }
@@ -250,7 +252,7 @@ pub(super) unsafe fn execute(
                 _ => (1..n).for_each(|by| phase.wait((me + by) % n)),
             }
             phase.board.done_with_all();
-            if phase.came_last && call.op == BoardOp::Barrier {
+            if phase.is_last && call.op == BoardOp::Barrier {
                 device::yield_after_barrier();
             }
         }
@@ -261,20 +263,20 @@ pub(super) unsafe fn execute(
     phase.error.map_or(Ok(()), |e| Err(e.on(b.comm)))
 }
 
-/// All ranks, this one first.
+/// All ranks in ring order, from this one on.
 fn from(me: u32, n: u32) -> impl Iterator<Item = u32> {
     (me..n).chain(0..me)
 }
 
-/// Waits for ranks `first` to `last`, and reduces what they have posted into the output: as many
-/// bytes as it has room for, from `skip` on. Operands are taken from the highest rank down, as by
-/// messages. Returns whether the output is as long as it should be.
+/// Waits for ranks `first` to `last`, and reduces their data into the output. Takes the bytes from
+/// `skip` on, as many as the output has. The order of operands is that of a reduction by messages:
+/// from the highest rank down. Returns whether the slots have as many bytes as the output.
 ///
 /// # Safety
-/// This rank has posted; the output is writable.
+/// This rank must have written its slot, and the output must be writable.
 unsafe fn fold(
     phase: &mut Phase<'_, '_>,
-    b: &Binding<'_>,
+    b: &CollArgs<'_>,
     me: u32,
     (first, last): (u32, u32),
     output: &Memory<'_>,
@@ -290,10 +292,10 @@ unsafe fn fold(
             phase.wait(i);
         }
         if i == last {
-            // SAFETY: it has posted; the output is writable.
+            // SAFETY: rank i has posted, and the output is writable.
             fits &= unsafe { phase.data(i, skip, *len).copy_to(output) };
         } else {
-            // SAFETY: it has posted, and the output holds `count` elements.
+            // SAFETY: rank i has posted, and the output holds `count` elements.
             unsafe { op.apply(phase.board.data(i).wrapping_add(skip), *address, count, t) };
         }
     }

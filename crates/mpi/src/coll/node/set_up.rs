@@ -2,7 +2,7 @@
 
 use super::CommBoard;
 use super::counter_board::CounterBoard;
-use crate::coll::executor::{self, Binding, CollTag, Function, View};
+use crate::coll::executor::{self, CollArgs, CollTag, Function, View};
 use crate::coll::select;
 use crate::device;
 use crate::{Comm, Datatype, Op, Result};
@@ -11,11 +11,12 @@ use ferry_op::Predefined;
 use ferry_schedule::{Collective, Reduction, Root};
 use std::sync::Arc;
 
-/// What rank 0 adds to a board's number if it is to be a flat board.
+/// Flag in the board's number, as rank 0 sends it: the board is a flat board.
 const FLAT_FLAG: i32 = 1 << 16;
 
-/// The members' board. Rank 0's process allocates it and tells the others its number. This is a
-/// part of the call `function`: who is in another one is told so by its messages.
+/// Sets up the members' board. Rank 0's process allocates it and sends its number to the others.
+/// The messages carry the signature of the call `function`, so a rank in another collective call
+/// gets an error.
 pub(super) fn set_up(comm: &Arc<Comm>, function: Function, root: i32) -> Result<CommBoard> {
     let n = comm.size();
     let members: Vec<_> = (0..n).map(|r| comm.peer(r)).collect();
@@ -42,22 +43,22 @@ pub(super) fn set_up(comm: &Arc<Comm>, function: Function, root: i32) -> Result<
         element: 4,
         commutes: true,
     };
-    let by_messages = |what: Collective<'_>, value: &mut i32, tag: CollTag| {
+    let by_messages = |collective: Collective<'_>, value: &mut i32, tag: CollTag| {
         let view = View::Uniform {
             address: std::ptr::from_mut(value).cast(),
             count: 1,
             datatype: int,
         };
         let reduction = Some((Op::of(Predefined::Min), int));
-        let b = Binding {
+        let b = CollArgs {
             comm,
             send: View::Nothing,
             recv: view,
             reduction,
             root: -1,
         };
-        // SAFETY: the buffer is one 4-byte integer, by what is called below.
-        unsafe { executor::run(&select::schedule(comm, &what), &b, tag) }
+        // SAFETY: the calls below pass a buffer of one 4-byte integer.
+        unsafe { executor::run(&select::schedule(comm, &collective), &b, tag) }
     };
     by_messages(
         Collective::Bcast {

@@ -57,13 +57,13 @@ pub(super) fn board_allowed(comm: &Comm, kind: Kind) -> bool {
 }
 
 /// This rank's schedule for a call on `comm`.
-pub(super) fn schedule(comm: &Comm, what: &Collective<'_>) -> Arc<Schedule> {
-    let forced = setting_for(comm, what.kind()).algorithm();
+pub(super) fn schedule(comm: &Comm, collective: &Collective<'_>) -> Arc<Schedule> {
+    let forced = setting_for(comm, collective.kind()).algorithm();
     let cache = || {
         let cache = &comm.coll.schedule_cache;
         cache.lock().unwrap_or_else(PoisonError::into_inner)
     };
-    let key = what.owned();
+    let key = collective.owned();
     if let Some(key) = &key {
         let is_like = |s: &&(_, _, _)| s.0 == *key && s.1 == forced;
         if let Some((.., schedule)) = cache().iter().rev().find(is_like) {
@@ -77,7 +77,7 @@ pub(super) fn schedule(comm: &Comm, what: &Collective<'_>) -> Arc<Schedule> {
         },
         remote: comm.remote.as_ref().map(|g| g.size()),
     };
-    let schedule = Arc::new(plan(place, what, cost(), forced));
+    let schedule = Arc::new(plan(place, collective, cost(), forced));
     if let Some(key) = key
         && schedule.steps.len() <= CACHED_STEPS_MAX
     {

@@ -83,7 +83,7 @@ pub(in crate::overlap) struct Site {
     /// Peers in the order in which the program reads their data.
     pub order: Vec<u32>,
     /// Why its buffers cannot be guarded.
-    pub refusal: Option<String>,
+    pub guard_error: Option<String>,
     /// Seconds in blocking calls.
     blocked: RecentTimes,
     /// Times of pairs of calls at this rank.
@@ -189,7 +189,7 @@ impl Site {
             faults: 0,
             hidden: 0.0,
             order,
-            refusal: None,
+            guard_error: None,
             blocked: RecentTimes::default(),
             blocking: Series::default(),
             overlapping: Series::default(),
@@ -201,12 +201,12 @@ impl Site {
 
     fn choose(&mut self, independent: bool) -> Choice {
         if self.calls == 1 {
-            let traces = independent && self.order.is_empty() && self.refusal.is_none();
+            let traces = independent && self.order.is_empty() && self.guard_error.is_none();
             return if traces { Choice::Trace } else { Choice::Block };
         }
         let overlaps = self.overlaps();
         // A rank that cannot overlap still has its part in the times of the others.
-        if overlaps && self.refusal.is_none() {
+        if overlaps && self.guard_error.is_none() {
             Choice::Overlap
         } else {
             Choice::Block
@@ -293,7 +293,7 @@ impl Site {
             let [next, later] = r.map(|r| 100.0 * (r - 1.0));
             format!(" ({next:+.1} % from call to call, {later:+.1} % to a later one)")
         });
-        match (&self.refusal, self.pays) {
+        match (&self.guard_error, self.pays) {
             (Some(why), _) => format!("blocks: {why}"),
             (_, Some(true)) => format!("overlaps{together}{ratio}"),
             (_, Some(false)) => format!("blocks, as overlap does not pay{together}{ratio}"),
@@ -312,13 +312,13 @@ pub(in crate::overlap) fn order(site: SiteId) -> Vec<u32> {
     lock(&SITES)[site].order.clone()
 }
 
-/// Notes that the site's buffers cannot be guarded.
-pub(in crate::overlap) fn set_refusal(site: SiteId, why: Option<ferry_pageguard::Refusal>) {
+/// Records that the site's buffers cannot be guarded.
+pub(in crate::overlap) fn set_guard_error(site: SiteId, why: Option<ferry_pageguard::GuardError>) {
     let why = why.map_or(
         "no whole page of the receive buffer can be guarded".into(),
         |e| e.to_string(),
     );
-    lock(&SITES)[site].refusal = Some(why);
+    lock(&SITES)[site].guard_error = Some(why);
 }
 
 /// Returns whether a site that was left blocking is tried again so many calls later.
@@ -365,7 +365,7 @@ pub(in crate::overlap) fn call_ended(record: Record, settling: Duration) -> bool
     };
     s.bytes += record.bytes as u64;
     s.faults += record.faults;
-    match record.way {
+    match record.mode {
         CallMode::Overlapped => {
             s.overlapped += 1;
             let seen = (record.in_call + record.waited + settling).as_secs_f64();
@@ -378,11 +378,11 @@ pub(in crate::overlap) fn call_ended(record: Record, settling: Duration) -> bool
         }
         CallMode::Unknown => {}
     }
-    if record.way == CallMode::Traced && !record.order.is_empty() {
+    if record.mode == CallMode::Traced && !record.order.is_empty() {
         s.order = record.order;
     }
     // A traced call's times include page faults.
-    if !matches!(record.way, CallMode::Overlapped | CallMode::Blocking) {
+    if !matches!(record.mode, CallMode::Overlapped | CallMode::Blocking) {
         return false;
     }
     let later = Later {

@@ -17,7 +17,7 @@ pub(super) enum CallMode {
 #[derive(Default)]
 pub(in crate::overlap) struct Record {
     pub(super) site: SiteId,
-    pub(super) way: CallMode,
+    pub(super) mode: CallMode,
     pub(super) begun: Option<Instant>,
     /// In the call.
     pub(super) in_call: Duration,
@@ -31,10 +31,10 @@ pub(in crate::overlap) struct Record {
 }
 
 impl Record {
-    fn new(site: SiteId, way: CallMode, begun: Instant, bytes: usize) -> Record {
+    fn new(site: SiteId, mode: CallMode, begun: Instant, bytes: usize) -> Record {
         Record {
             site,
-            way,
+            mode,
             begun: Some(begun),
             in_call: begun.elapsed(),
             bytes,

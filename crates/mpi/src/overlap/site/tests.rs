@@ -1,4 +1,4 @@
-//! When a site overlaps.
+//! Tests of a site's choice between overlapped and blocking calls.
 
 use super::*;
 
@@ -11,13 +11,13 @@ fn site() -> Site {
     Site::new([0; FRAMES_PER_SITE], key, Vec::new())
 }
 
-/// Calls of a site, each as long as `times` says for (overlapped, blocking) at that call; how
-/// many overlapped.
+/// Makes `count` calls of a site. `times` gives the seconds of each call (overlapped, blocking).
+/// Returns the number of overlapped calls.
 fn calls(s: &mut Site, count: u64, times: impl Fn(u64) -> (f32, f32)) -> u64 {
     calls_and_later(s, count, times, |_| 0.1)
 }
 
-/// The same, and so long until a later call.
+/// As [`calls`]. `later` gives the seconds from each call to a later one.
 fn calls_and_later(
     s: &mut Site,
     count: u64,
@@ -74,7 +74,7 @@ fn noise_in_one_call_does_not_end_the_trial_nor_decide() {
 
 #[test]
 fn what_follows_every_second_call_decides_nothing() {
-    // Something long, which is there with and without overlap.
+    // Something long follows each second call, with and without overlap.
     for odd in [0, 1] {
         let long = |n: u64| if n % 2 == odd { 1.0 } else { 0.0 };
         let mut s = site();
@@ -120,7 +120,7 @@ fn a_site_goes_by_what_all_have_decided() {
 fn a_site_that_stops_paying_is_left_and_found_again() {
     let mut s = site();
     assert!(calls(&mut s, 200, |_| (0.9, 1.0)) > 180);
-    // It takes a few calls to notice, no more.
+    // The site notices after a few calls.
     assert!(calls(&mut s, 200, |_| (1.3, 1.0)) < 64);
     assert!(calls(&mut s, 3000, |_| (0.8, 1.0)) > 1000);
 }

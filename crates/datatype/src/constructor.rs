@@ -1,4 +1,4 @@
-//! How a datatype was made: the constructors of MPI 5.0 §5.1.2 to §5.1.4 and their arguments.
+//! The constructor call that made a datatype, with its arguments (MPI 5.0 §5.1.2 to §5.1.4).
 
 use crate::{Basic, Datatype, TypeError};
 use std::sync::Arc;
@@ -83,11 +83,11 @@ impl Dimension {
     }
 }
 
-/// A constructor call. Strides of `Vector` and displacements of `Indexed` and `IndexedBlock` count
-/// extents of the old type. All others count bytes.
+/// A constructor call with its arguments. Strides of `Vector` and displacements of `Indexed` and
+/// `IndexedBlock` count extents of the old type. All others count bytes.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // the fields are the standard's arguments
-pub enum Recipe {
+pub enum Constructor {
     /// A predefined type.
     Named(Basic),
     /// MPI_Type_dup.
@@ -200,7 +200,7 @@ pub(crate) enum Expansion<'a> {
     List(Box<dyn Iterator<Item = (i64, i64, &'a Arc<Datatype>)> + 'a>),
 }
 
-impl Recipe {
+impl Constructor {
     /// The content. Displacements were checked when the type was made. `body` is the content of
     /// types that are made of simpler ones.
     pub(crate) fn expansion<'a>(
@@ -217,19 +217,19 @@ impl Recipe {
             };
         }
         match self {
-            Recipe::Dup(old) | Recipe::Resized { old, .. } => Expansion::Repeat {
+            Constructor::Dup(old) | Constructor::Resized { old, .. } => Expansion::Repeat {
                 count: 1,
                 stride: 0,
                 block: 1,
                 old,
             },
-            Recipe::Contiguous { count, old } => Expansion::Repeat {
+            Constructor::Contiguous { count, old } => Expansion::Repeat {
                 count: 1,
                 stride: 0,
                 block: *count,
                 old,
             },
-            Recipe::Vector {
+            Constructor::Vector {
                 count,
                 blocklength,
                 stride,
@@ -243,7 +243,7 @@ impl Recipe {
                     old,
                 }
             }
-            Recipe::Hvector {
+            Constructor::Hvector {
                 count,
                 blocklength,
                 stride,
@@ -254,7 +254,7 @@ impl Recipe {
                 block: *blocklength,
                 old,
             },
-            Recipe::Indexed {
+            Constructor::Indexed {
                 blocklengths,
                 displacements,
                 old,
@@ -265,7 +265,7 @@ impl Recipe {
                     blocks.map(move |(d, b)| (d.wrapping_mul(unit), *b, old)),
                 ))
             }
-            Recipe::Hindexed {
+            Constructor::Hindexed {
                 blocklengths,
                 displacements,
                 old,
@@ -275,7 +275,7 @@ impl Recipe {
                     .zip(blocklengths)
                     .map(move |(d, b)| (*d, *b, old)),
             )),
-            Recipe::IndexedBlock {
+            Constructor::IndexedBlock {
                 blocklength,
                 displacements,
                 old,
@@ -287,14 +287,14 @@ impl Recipe {
                         .map(move |d| (d.wrapping_mul(unit), *blocklength, old)),
                 ))
             }
-            Recipe::HindexedBlock {
+            Constructor::HindexedBlock {
                 blocklength,
                 displacements,
                 old,
             } => Expansion::List(Box::new(
                 displacements.iter().map(move |d| (*d, *blocklength, old)),
             )),
-            Recipe::Struct {
+            Constructor::Struct {
                 blocklengths,
                 displacements,
                 types,
@@ -302,13 +302,13 @@ impl Recipe {
                 let blocks = displacements.iter().zip(blocklengths).zip(types);
                 Expansion::List(Box::new(blocks.map(|((d, b), t)| (*d, *b, t))))
             }
-            Recipe::Named(_)
-            | Recipe::F90Real { .. }
-            | Recipe::F90Complex { .. }
-            | Recipe::F90Integer { .. }
-            | Recipe::ValueIndex { .. }
-            | Recipe::Subarray { .. }
-            | Recipe::Darray { .. } => match leaf {
+            Constructor::Named(_)
+            | Constructor::F90Real { .. }
+            | Constructor::F90Complex { .. }
+            | Constructor::F90Integer { .. }
+            | Constructor::ValueIndex { .. }
+            | Constructor::Subarray { .. }
+            | Constructor::Darray { .. } => match leaf {
                 Some(basic) => Expansion::Leaf(basic),
                 None => Expansion::List(Box::new(std::iter::empty())),
             },

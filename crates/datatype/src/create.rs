@@ -1,6 +1,6 @@
 //! The constructors (MPI 5.0 §5.1.2 to §5.1.4, §5.1.7, §5.1.10).
 
-use crate::recipe::{Expansion, Order, Recipe, Width};
+use crate::constructor::{Constructor, Expansion, Order, Width};
 use crate::shape::Shape;
 use crate::{Basic, Datatype, TypeError, array};
 use std::sync::Arc;
@@ -8,37 +8,39 @@ use std::sync::Arc;
 type Result<T> = std::result::Result<T, TypeError>;
 
 impl Datatype {
-    /// Makes the type that `recipe` describes. It is not committed, unless it is MPI_Type_dup of a
+    /// Makes the type of a constructor call. It is not committed, unless it is MPI_Type_dup of a
     /// committed type. Unnamed predefined types are shared, and have functions of their own
     /// ([`Datatype::f90_real`] and others).
-    pub fn new(recipe: Recipe, width: Width) -> Result<Arc<Datatype>> {
-        check(&recipe)?;
-        let body = match &recipe {
-            Recipe::Subarray {
+    pub fn new(constructor: Constructor, width: Width) -> Result<Arc<Datatype>> {
+        check(&constructor)?;
+        let body = match &constructor {
+            Constructor::Subarray {
                 sizes,
                 subsizes,
                 starts,
                 order,
                 old,
             } => Some(array::subarray(sizes, subsizes, starts, *order, old)?),
-            Recipe::Darray {
+            Constructor::Darray {
                 size,
                 rank,
                 dimensions,
                 order,
                 old,
             } => Some(array::darray(*size, *rank, dimensions, *order, old)?),
-            Recipe::Named(basic) => return Ok(Datatype::basic(*basic).clone()),
-            Recipe::F90Real { precision, range } => return Datatype::f90_real(*precision, *range),
-            Recipe::F90Complex { precision, range } => {
+            Constructor::Named(basic) => return Ok(Datatype::basic(*basic).clone()),
+            Constructor::F90Real { precision, range } => {
+                return Datatype::f90_real(*precision, *range);
+            }
+            Constructor::F90Complex { precision, range } => {
                 return Datatype::f90_complex(*precision, *range);
             }
-            Recipe::F90Integer { range } => return Datatype::f90_integer(*range),
+            Constructor::F90Integer { range } => return Datatype::f90_integer(*range),
             _ => None,
         };
-        let shape = measure(&recipe, body.as_ref())?;
-        let committed = matches!(&recipe, Recipe::Dup(old) if old.is_committed());
-        let t = Datatype::assemble(recipe, width, body, None, shape)?;
+        let shape = measure(&constructor, body.as_ref())?;
+        let committed = matches!(&constructor, Constructor::Dup(old) if old.is_committed());
+        let t = Datatype::assemble(constructor, width, body, None, shape)?;
         if committed {
             t.commit();
         }
@@ -47,13 +49,13 @@ impl Datatype {
 
     /// A copy of `old`, with its bounds and commit state. Name and attributes are not copied.
     pub fn dup(old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
-        Datatype::new(Recipe::Dup(old.clone()), Width::Int)
+        Datatype::new(Constructor::Dup(old.clone()), Width::Int)
     }
 
     /// `count` contiguous elements.
     pub fn contiguous(count: i64, old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
         Datatype::new(
-            Recipe::Contiguous {
+            Constructor::Contiguous {
                 count,
                 old: old.clone(),
             },
@@ -69,7 +71,7 @@ impl Datatype {
         old: &Arc<Datatype>,
     ) -> Result<Arc<Datatype>> {
         Datatype::new(
-            Recipe::Vector {
+            Constructor::Vector {
                 count,
                 blocklength,
                 stride,
@@ -87,7 +89,7 @@ impl Datatype {
         old: &Arc<Datatype>,
     ) -> Result<Arc<Datatype>> {
         Datatype::new(
-            Recipe::Hvector {
+            Constructor::Hvector {
                 count,
                 blocklength,
                 stride,
@@ -106,7 +108,7 @@ impl Datatype {
         let (blocklengths, displacements, old) =
             (blocklengths.into(), displacements.into(), old.clone());
         Datatype::new(
-            Recipe::Indexed {
+            Constructor::Indexed {
                 blocklengths,
                 displacements,
                 old,
@@ -124,7 +126,7 @@ impl Datatype {
         let (blocklengths, displacements, old) =
             (blocklengths.into(), displacements.into(), old.clone());
         Datatype::new(
-            Recipe::Hindexed {
+            Constructor::Hindexed {
                 blocklengths,
                 displacements,
                 old,
@@ -139,12 +141,12 @@ impl Datatype {
         displacements: &[i64],
         old: &Arc<Datatype>,
     ) -> Result<Arc<Datatype>> {
-        let recipe = Recipe::IndexedBlock {
+        let constructor = Constructor::IndexedBlock {
             blocklength,
             displacements: displacements.into(),
             old: old.clone(),
         };
-        Datatype::new(recipe, Width::Int)
+        Datatype::new(constructor, Width::Int)
     }
 
     /// Blocks of one length. Displacements count bytes.
@@ -153,12 +155,12 @@ impl Datatype {
         displacements: &[i64],
         old: &Arc<Datatype>,
     ) -> Result<Arc<Datatype>> {
-        let recipe = Recipe::HindexedBlock {
+        let constructor = Constructor::HindexedBlock {
             blocklength,
             displacements: displacements.into(),
             old: old.clone(),
         };
-        Datatype::new(recipe, Width::Int)
+        Datatype::new(constructor, Width::Int)
     }
 
     /// Blocks of various types. Displacements count bytes.
@@ -170,7 +172,7 @@ impl Datatype {
         let (blocklengths, displacements, types) =
             (blocklengths.into(), displacements.into(), types.into());
         Datatype::new(
-            Recipe::Struct {
+            Constructor::Struct {
                 blocklengths,
                 displacements,
                 types,
@@ -190,7 +192,7 @@ impl Datatype {
         let (sizes, subsizes, starts, old) =
             (sizes.into(), subsizes.into(), starts.into(), old.clone());
         Datatype::new(
-            Recipe::Subarray {
+            Constructor::Subarray {
                 sizes,
                 subsizes,
                 starts,
@@ -204,7 +206,7 @@ impl Datatype {
     /// `old` with other bounds, bytes.
     pub fn resized(lb: i64, extent: i64, old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
         Datatype::new(
-            Recipe::Resized {
+            Constructor::Resized {
                 lb,
                 extent,
                 old: old.clone(),
@@ -215,7 +217,7 @@ impl Datatype {
 }
 
 /// Checks the values of a constructor's arguments.
-fn check(recipe: &Recipe) -> Result<()> {
+fn check(constructor: &Constructor) -> Result<()> {
     let exists = |t: &Arc<Datatype>| match t.leaf {
         Some(b) if !b.exists() => Err(TypeError::Unusable(format!(
             "oldtype is {}, which does not exist in this library",
@@ -231,27 +233,27 @@ fn check(recipe: &Recipe) -> Result<()> {
             "{a} blocklengths, but {b} displacements"
         ))),
     };
-    match recipe {
-        Recipe::Dup(old) | Recipe::Resized { old, .. } => exists(old),
-        Recipe::Contiguous { count: n, old } => count(n).and(exists(old)),
-        Recipe::Vector {
+    match constructor {
+        Constructor::Dup(old) | Constructor::Resized { old, .. } => exists(old),
+        Constructor::Contiguous { count: n, old } => count(n).and(exists(old)),
+        Constructor::Vector {
             count: n,
             blocklength,
             old,
             ..
         }
-        | Recipe::Hvector {
+        | Constructor::Hvector {
             count: n,
             blocklength,
             old,
             ..
         } => count(n).and(block(blocklength)).and(exists(old)),
-        Recipe::Indexed {
+        Constructor::Indexed {
             blocklengths,
             displacements,
             old,
         }
-        | Recipe::Hindexed {
+        | Constructor::Hindexed {
             blocklengths,
             displacements,
             old,
@@ -260,13 +262,13 @@ fn check(recipe: &Recipe) -> Result<()> {
             none_negative("array_of_blocklengths", blocklengths)?;
             exists(old)
         }
-        Recipe::IndexedBlock {
+        Constructor::IndexedBlock {
             blocklength, old, ..
         }
-        | Recipe::HindexedBlock {
+        | Constructor::HindexedBlock {
             blocklength, old, ..
         } => block(blocklength).and(exists(old)),
-        Recipe::Struct {
+        Constructor::Struct {
             blocklengths,
             displacements,
             types,
@@ -276,12 +278,12 @@ fn check(recipe: &Recipe) -> Result<()> {
             none_negative("array_of_blocklengths", blocklengths)?;
             types.iter().try_for_each(exists)
         }
-        Recipe::Subarray { old, .. } | Recipe::Darray { old, .. } => exists(old),
-        Recipe::Named(_)
-        | Recipe::F90Real { .. }
-        | Recipe::F90Complex { .. }
-        | Recipe::F90Integer { .. }
-        | Recipe::ValueIndex { .. } => Ok(()),
+        Constructor::Subarray { old, .. } | Constructor::Darray { old, .. } => exists(old),
+        Constructor::Named(_)
+        | Constructor::F90Real { .. }
+        | Constructor::F90Complex { .. }
+        | Constructor::F90Integer { .. }
+        | Constructor::ValueIndex { .. } => Ok(()),
     }
 }
 
@@ -306,15 +308,15 @@ pub(crate) fn none_negative(argument: &str, values: &[i64]) -> Result<()> {
 }
 
 /// Computes size and bounds. Every sum and product is checked for overflow.
-fn measure(recipe: &Recipe, body: Option<&Arc<Datatype>>) -> Result<Shape> {
-    match recipe {
-        Recipe::Resized { lb, extent, old } => return old.shape.resized(*lb, *extent),
-        Recipe::Vector { stride, old, .. } => {
+fn measure(constructor: &Constructor, body: Option<&Arc<Datatype>>) -> Result<Shape> {
+    match constructor {
+        Constructor::Resized { lb, extent, old } => return old.shape.resized(*lb, *extent),
+        Constructor::Vector { stride, old, .. } => {
             stride
                 .checked_mul(old.extent())
                 .ok_or(TypeError::Overflow("stride"))?;
         }
-        Recipe::Indexed {
+        Constructor::Indexed {
             blocklengths,
             displacements,
             old,
@@ -329,7 +331,7 @@ fn measure(recipe: &Recipe, body: Option<&Arc<Datatype>>) -> Result<Shape> {
                 return Err(TypeError::Overflow("displacement"));
             }
         }
-        Recipe::IndexedBlock {
+        Constructor::IndexedBlock {
             blocklength,
             displacements,
             old,
@@ -339,13 +341,13 @@ fn measure(recipe: &Recipe, body: Option<&Arc<Datatype>>) -> Result<Shape> {
                 return Err(TypeError::Overflow("displacement"));
             }
         }
-        Recipe::ValueIndex { value, index } => {
+        Constructor::ValueIndex { value, index } => {
             let index_at = value.form().size().next_multiple_of(index.align());
             return Shape::basic(*value).then(Shape::basic(*index).shifted(index_at as i64)?);
         }
         _ => {}
     }
-    match recipe.expansion(None, body) {
+    match constructor.expansion(None, body) {
         Expansion::Leaf(basic) => Ok(Shape::basic(basic)),
         Expansion::Repeat {
             count,
