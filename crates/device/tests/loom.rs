@@ -268,13 +268,13 @@ fn beside<const N: usize>(
 }
 
 #[test]
-fn what_a_peer_brings_is_heard_whether_the_thread_sleeps_polls_or_works() {
+fn a_signal_of_a_peer_reaches_a_sleeping_polling_or_working_thread() {
     let peer = |process: &Process| (0..2).for_each(|_| process.bring());
     beside(3, [peer], |_, came| came == 2);
 }
 
 #[test]
-fn work_that_is_left_to_the_thread_is_done_though_nobody_rings_twice() {
+fn deferred_work_is_done_after_one_wakeup() {
     let program = |process: &Process| {
         process.leave(&mut process.device.lock().unwrap(), 1);
         process.wait_and_leave(1);
@@ -284,7 +284,7 @@ fn work_that_is_left_to_the_thread_is_done_though_nobody_rings_twice() {
 }
 
 #[test]
-fn work_that_follows_a_call_for_nothing_is_done() {
+fn work_after_a_vain_wakeup_is_done() {
     let program = |process: &Process| {
         process.rouse(&mut process.device.lock().unwrap());
         process.wait_and_leave(1);
@@ -295,7 +295,7 @@ fn work_that_follows_a_call_for_nothing_is_done() {
 }
 
 #[test]
-fn what_comes_while_the_program_comes_and_goes_is_heard() {
+fn a_signal_during_entry_or_exit_is_not_lost() {
     let peer: fn(&Process) = |process| process.bring();
     let program: fn(&Process) = |process| process.wait_and_leave(1);
     beside(2, [peer, program], |device, came| {
@@ -304,7 +304,7 @@ fn what_comes_while_the_program_comes_and_goes_is_heard() {
 }
 
 #[test]
-fn a_thread_that_is_to_end_hears_it() {
+fn a_stop_request_reaches_the_thread() {
     let program = |process: &Process| {
         process.leave(&mut process.device.lock().unwrap(), 1);
         process.stop();

@@ -66,7 +66,7 @@ fn a_deferred_receive_fails_with_its_sender_announced_or_not() {
 }
 
 #[test]
-fn a_receive_from_a_lost_process_fails_at_once_and_no_other() {
+fn only_receives_from_a_lost_process_fail_at_once() {
     let mut d = alone();
     let (mut early, mut late) = ([0u8; 4], [0u8; 4]);
     let into = |buffer: &mut [u8; 4]| Sink::Bytes {

@@ -7,7 +7,8 @@ use crate::base::message::Unexpected;
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 
-/// Looking an address up costs as much as passing by this many entries.
+/// Looking up an address costs as much as comparing this many entries. A choice. Low in tests, so
+/// that they use both.
 const LOOKUP_COST: usize = if cfg!(test) { 2 } else { 32 };
 
 /// A list. Once searches have passed by enough entries, and until it is empty, it is a table by
@@ -43,9 +44,9 @@ impl UnexpectedQueue {
         self.list.len() + long.map_or(0, |l| l.table.len())
     }
 
-    /// Places that are kept for those that have been taken, too.
+    /// The length of the order list, with the slots of taken messages.
     #[cfg(test)]
-    pub fn places(&self) -> usize {
+    pub fn slots(&self) -> usize {
         self.table.as_ref().map_or(0, |long| long.order.len())
     }
 
@@ -186,11 +187,11 @@ impl MessageTable {
         Some(message)
     }
 
-    /// The first message stays for long: forgets the places of taken messages behind it.
+    /// The first message stays for long: removes the slots of taken messages behind it.
     #[cold]
     fn close_up(&mut self) {
-        self.order.retain(|place| place.1.is_some());
-        let slots = self.order.iter().filter_map(|place| place.1);
+        self.order.retain(|entry| entry.1.is_some());
+        let slots = self.order.iter().filter_map(|entry| entry.1);
         for (number, slot) in (self.before..).zip(slots) {
             if let Some(message) = self.table.get_mut(slot) {
                 message.0 = number;
@@ -199,7 +200,7 @@ impl MessageTable {
     }
 
     fn iter(&self) -> impl Iterator<Item = &Unexpected> {
-        let slots = self.order.iter().filter_map(|place| place.1);
+        let slots = self.order.iter().filter_map(|entry| entry.1);
         slots.filter_map(|slot| Some(&self.table.get(slot)?.1))
     }
 }

@@ -7,11 +7,12 @@ use crate::progress::thread_state::message_offers;
 use rustix::thread::sched_getcpu;
 use std::time::{Duration, Instant};
 
-/// How long it is taken to hold whether a core is shared.
+/// How long the answer whether a core is shared stays valid. A choice.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
-/// A yielded core that comes back later than this was used by somebody who computes.
+/// If a yielded core returns later than this, another thread computes on it. A choice.
 const YIELD_MAX: Duration = Duration::from_micros(100);
-/// After such a yield the rank does not yield for this many times as long.
+/// After such a yield the rank does not yield for this many times as long. A choice: at most 1 % of
+/// its time is lost.
 const NO_YIELD_FACTOR: u32 = 100;
 
 impl Device {

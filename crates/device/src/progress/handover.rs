@@ -8,15 +8,16 @@ use ferry_transport::Sleeper;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Minimum time between two times that the thread is woken so that it polls, if it did poll.
+/// Minimum time between two wakeups of the thread for polling, if it did poll. A choice.
 const WAKE_INTERVAL_POLLED: Duration = Duration::from_millis(10);
-/// The same if it did not poll: other ranks may not have told yet where they compute. Doubled each
-/// time, up to the maximum of [`POLL_PAUSE`].
+/// Minimum time between two such wakeups, if it did not poll: other ranks may not have published
+/// yet where they compute. Doubled each time, up to the maximum of [`POLL_PAUSE`]. A choice.
 const WAKE_INTERVAL_MIN: Duration = Duration::from_millis(1);
-/// Minimum of bytes for which work and messages are left to a thread that polls: telling it costs
-/// less than a microsecond.
+/// Minimum of bytes for which work and messages are left to a thread that polls. A choice: the
+/// handover costs less than a microsecond.
 const OFFER_POLLING_MIN_BYTES: usize = 16 * 1024;
-/// The same for a thread that sleeps: waking it costs as much as copying some 100 KiB.
+/// Minimum of bytes for which work and messages are left to a thread that sleeps. A choice: waking
+/// it costs as much as copying some 100 KiB.
 const OFFER_SLEEPING_MIN_BYTES: usize = 256 * 1024;
 
 impl Device {

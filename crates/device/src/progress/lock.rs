@@ -26,9 +26,9 @@ static MULTIPLE: AtomicBool = AtomicBool::new(false);
 static LOCK: Mutex<()> = Mutex::new(());
 /// Threads of the program that wait for the lock.
 static WANTED: AtomicU32 = AtomicU32::new(0);
-/// How often a thread yields its core before it sleeps for the lock.
+/// How often a thread yields its core before it sleeps for the lock. A choice.
 const LOCK_YIELDS: u32 = 100;
-/// How often a thread of the program tries the lock before it yields: about 2 µs.
+/// How often a thread of the program tries the lock before it yields. A choice: about 2 µs.
 const LOCK_SPINS: u32 = 100;
 /// Threads of the program that sleep in MPI.
 static SLEEPERS: AtomicU32 = AtomicU32::new(0);

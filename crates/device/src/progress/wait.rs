@@ -85,11 +85,11 @@ pub fn set_yields(times: u32) {
     YIELDS_SET.store(times.min(UNKNOWN - 1), Ordering::Relaxed);
 }
 
-/// How long a waiting thread yields, instead of sleeping, while large messages come or go by a
-/// connection. Their next bytes are there within microseconds, and a sleeper would be woken for
-/// each packet.
+/// How long a waiting thread yields, instead of sleeping, while large messages use a connection. A
+/// choice: their next bytes arrive within microseconds, and a sleeper would be woken for each
+/// packet.
 const STREAM_YIELD_TIME: Duration = Duration::from_millis(1);
-/// Large messages count as coming or going for this time after the last bytes.
+/// Large messages count as active for this time after their last bytes. A choice.
 const STREAM_ACTIVE_TIME: Duration = Duration::from_millis(20);
 
 impl Device {
@@ -111,7 +111,7 @@ impl Device {
     }
 }
 
-/// Polls between two readings of the clock.
+/// Polls between two readings of the clock. A choice.
 const POLLS_PER_CLOCK: u32 = 64;
 
 /// How what is waited for arrives.

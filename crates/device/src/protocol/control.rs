@@ -5,10 +5,10 @@ use crate::base::header::Fields;
 use crate::base::key::ProcId;
 use std::collections::VecDeque;
 
-/// The words of a control message. What they mean is the floor above's business.
+/// The words of a control message. The crates above define them.
 pub type ControlMessage = [u64; 4];
 
-/// Unread control messages that are kept; later ones are dropped.
+/// Maximum number of unread control messages. Later ones are dropped. A choice.
 const UNREAD_MAX: usize = 1024;
 
 /// Control messages that have arrived and have not been read.
@@ -42,7 +42,7 @@ mod tests {
     use ferry_transport::Inbox;
 
     #[test]
-    fn words_come_in_order_and_too_many_are_dropped() {
+    fn messages_keep_their_order_and_excess_ones_are_dropped() {
         let mut engine = Engine::new(0);
         for n in 0..UNREAD_MAX as u64 + 5 {
             let head = Header::new().u64(n).u64(1).u64(2).u64(3);

@@ -19,8 +19,8 @@ pub const EDGE_MAX_BYTES: usize = 4096;
 /// Minimum length of a message whose edges go before its RTS, bytes. The two edges are at most a
 /// sixty-fourth of it.
 pub(crate) const QUEUE_EDGES_MIN_BYTES: usize = 64 * 2 * EDGE_MAX_BYTES;
-/// Messages whose edges are kept until their RTS has matched. Edges beyond that are asked for
-/// again.
+/// Maximum number of messages whose edges are kept until their RTS has matched. Further edges are
+/// requested again. A choice.
 const EARLY_EDGES_MAX: usize = 4096;
 
 /// A deferred receive.
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_edges_are_asked_for_and_they_come_to_their_places() {
+    fn only_the_edges_are_requested_and_they_are_stored() {
         let mut room = vec![0u8; 100_000];
         let (mut engine, req) = matched(&mut room, [10, 20], 100_000);
         let asked = outgoing(&mut engine);
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_that_came_before_are_not_asked_for() {
+    fn early_edges_are_not_requested() {
         for first in [true, false] {
             let mut room = vec![0u8; 100_000];
             let (mut engine, _) = matched(&mut room, [0, 0], 100_000);
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_that_make_no_sense_or_are_too_short_are_asked_for() {
+    fn malformed_or_short_edges_are_requested_again() {
         let mut room = vec![0u8; 100_000];
         let (mut engine, req) = matched(&mut room, [0, 0], 100_000);
         for bytes in [
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn the_edges_of_a_large_message_go_before_its_rts() {
+    fn the_edges_of_a_large_message_precede_its_rts() {
         let data: Vec<u8> = (0..QUEUE_EDGES_MIN_BYTES as u32)
             .map(|i| (i % 251) as u8)
             .collect();
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_sends_edges_of_its_message_only() {
+    fn a_sender_sends_edges_of_its_own_message_only() {
         let data: Vec<u8> = (0..200_000u32).map(|i| i as u8).collect();
         let mut engine = Engine::new(0);
         let req = announced_send(&mut engine, &data);

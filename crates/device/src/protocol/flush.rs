@@ -14,9 +14,9 @@ use ferry_transport::{
 };
 use std::collections::VecDeque;
 
-/// Bytes that are offered in one batch. The last message may exceed them.
+/// Bytes that are offered in one batch. The last message may exceed them. A choice.
 const BATCH_OFFER_BYTES: usize = 4 * 1024 * 1024;
-/// Messages that are offered in one batch, at most.
+/// Maximum number of messages that are offered in one batch. A choice.
 const BATCH_OFFER_MESSAGES: usize = 32;
 
 impl Worker {

@@ -25,20 +25,21 @@ use std::collections::{HashMap, HashSet};
 
 /// Length of the header, bytes: match key and length.
 const HEADER_BYTES: usize = 24;
-/// Maximum length of a speculative message, bytes. Of a longer one the CTS takes a small part of
-/// the time.
+/// Maximum length of a speculative message, bytes. A choice: for a longer one the CTS is a small
+/// part of the time.
 const SPECULATIVE_MAX_BYTES: usize = 1024 * 1024;
-/// Bytes that a process buffers at most if every other one sends it one speculative message.
+/// Maximum of the bytes that a process buffers if every other one sends it a speculative message. A
+/// choice.
 const ALL_PEERS_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Minimum run of preposted receives before a peer's messages are speculative. Doubled after each
-/// miss, up to [`PREPOST_RUN_MAX`].
+/// miss, up to [`PREPOST_RUN_MAX`]. A choice.
 const PREPOST_RUN_MIN: u32 = 2;
-/// Maximum of the run of preposted receives that is required after misses.
+/// Maximum of the run of preposted receives that is required after misses. A choice.
 const PREPOST_RUN_MAX: u32 = 256;
-/// After this many speculative messages the required run is halved.
+/// After this many speculative messages the required run is halved. A choice.
 const REQUIRED_HALVED_AFTER: u32 = 64;
-/// Speculative messages between two RTS within a node. The RTS tells the receiver how many there
-/// were, and lets it choose single copy.
+/// Speculative messages between two RTS within a node. The RTS has their number, and the receiver
+/// may choose single copy. A choice.
 const RTS_PERIOD: u32 = 32;
 
 /// How often a peer's receives were posted before the messages arrived.
@@ -455,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_to_its_receive_before_in_between_and_after() {
+    fn a_stream_meets_a_receive_posted_before_during_and_after() {
         let data: Vec<u8> = (0..LEN).map(|i| (i % 251) as u8).collect();
         for (place, room) in [(true, LEN), (false, LEN), (true, LEN - 1000), (false, 10)] {
             for posted_at in [0, 1, 50_000, LEN - 1, LEN] {
@@ -486,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_come_to_their_receive_as_a_stream_does() {
+    fn parts_reach_their_receive_like_a_stream() {
         let data: Vec<u8> = (0..LEN).map(|i| (i % 251) as u8).collect();
         let pieces = LEN.div_ceil(30_001) as u64;
         for (posted_at, came) in [(0, pieces), (30_001, pieces), (LEN, pieces)] {
@@ -511,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_lost_peer_what_is_whole_is_received_and_what_is_not_is_a_fault() {
+    fn complete_messages_of_a_lost_peer_are_received_partial_ones_fail() {
         for part in [LEN, LEN - 1] {
             let (mut engine, mut memory) = (Engine::new(0), vec![0; LEN]);
             come(&mut engine, &vec![7; part], true);
@@ -523,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_dropped() {
+    fn malformed_messages_are_dropped() {
         let mut engine = Engine::new(0);
         for len in [0, SPECULATIVE_MAX_BYTES as u64 + 1, u64::MAX] {
             let head = Header::new().key(&key()).u64(len);
@@ -541,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_go_speculative_whose_like_were_awaited_and_one_by_one() {
+    fn speculation_needs_preposted_receives_and_one_message_at_a_time() {
         let mut speculative = Speculative::default();
         assert!(!speculative.allows(1, LEN, true));
         speculative.record(1, LEN as u64, true);
@@ -566,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_receiver_may_choose_are_announced_now_and_then_and_each_class_for_itself() {
+    fn within_a_node_each_size_class_sends_an_rts_now_and_then() {
         let (mut speculative, more) = (Speculative::default(), 4 * LEN);
         for _ in 0..PREPOST_RUN_MIN {
             speculative.record(1, LEN as u64, true);

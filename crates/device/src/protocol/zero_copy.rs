@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn the_faster_way_is_found_and_left_when_it_is_slow() {
+    fn the_faster_way_is_found_and_left_when_it_gets_slow() {
         let (mut choice, mut now) = (Choice::new(false), Instant::now());
         assert!(!choice.is_zero_copy(), "at first all is copied");
         send(&mut choice, 512 << 20, 64, [100, 80], &mut now);
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gains_at_the_cost_of_the_other_direction_is_not_taken() {
+    fn a_gain_at_the_cost_of_the_other_direction_is_rejected() {
         let both_gain = [1 << 20, 1 << 20];
         let other_loses = [1 << 20, 1 << 19];
         for (comes, lends) in [(both_gain, true), (other_loses, false)] {
@@ -444,14 +444,14 @@ mod tests {
     }
 
     #[test]
-    fn it_is_found_with_messages_that_take_long_themselves() {
+    fn the_faster_way_is_found_with_slow_messages() {
         let (mut choice, mut now) = (Choice::new(false), Instant::now());
         send(&mut choice, 512 << 20, 64, [1000, 800], &mut now);
         assert!(choice.is_zero_copy());
     }
 
     #[test]
-    fn what_is_as_fast_or_a_little_faster_changes_nothing() {
+    fn a_small_gain_changes_nothing() {
         for micros in [[100, 100], [100, 95], [100, 130]] {
             let (mut choice, mut now) = (Choice::new(false), Instant::now());
             let lent = send(&mut choice, 64 << 30, 64, micros, &mut now);
@@ -465,21 +465,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_much_slower_is_soon_given_up() {
+    fn a_much_slower_way_is_given_up_early() {
         let (mut choice, mut now) = (Choice::new(false), Instant::now());
         let lent = send(&mut choice, 1 << 30, 64, [100, 150], &mut now);
-        let turn = (SKIPPED_BYTES + SLOT_BYTES) as u64 >> 20;
+        let slot = (SKIPPED_BYTES + SLOT_BYTES) as u64 >> 20;
         assert!(!choice.is_zero_copy() && choice.trial.is_none());
-        assert!(lent <= 2 * turn + 2, "{lent} MiB were tried");
-        // That may have been by chance: it is tried again.
+        assert!(lent <= 2 * slot + 2, "{lent} MiB were tried");
+        // The result may have been chance: it is tried again.
         send(&mut choice, 3 << 30, 64, [100, 80], &mut now);
         assert!(choice.is_zero_copy());
     }
 
     #[test]
-    fn slow_turns_do_not_decide() {
+    fn slow_slots_do_not_decide() {
         let (mut choice, mut at) = (Choice::new(false), Instant::now());
-        // Each way is disturbed for a while in its turn, and lending is slower by itself.
+        // Each way is disturbed for a while in some slots. Zero copy is slower by itself.
         for i in 0..400u64 {
             let way = choice.is_zero_copy();
             choice.offered(|| at);
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn all_is_copied_at_first() {
+    fn messages_are_copied_at_first() {
         let zero_copy = |shared| Choice::of_classes(shared).map(|c| c.is_zero_copy());
         assert_eq!(zero_copy(false), [false; CLASSES]);
         assert_eq!(zero_copy(true), [false; CLASSES]);
@@ -521,7 +521,7 @@ mod tests {
             [100, 80],
             &mut now,
         );
-        assert!(choice.is_zero_copy(), "the other way's turn");
+        assert!(choice.is_zero_copy(), "the other way is tried");
         let lent = send(&mut choice, 900 << 20, 8, [100, 80], &mut now);
         assert!(
             !choice.is_zero_copy()

@@ -17,7 +17,7 @@ use trial::Trials;
 /// Size classes: up to 32 KiB, and four times as much for each further one. The last has no upper
 /// bound.
 pub(crate) const CLASSES: usize = 6;
-/// The maximum number of messages in a row that follow a peer's choice.
+/// Maximum number of messages in a row that follow a peer's choice. A choice.
 const FOLLOWED_MAX: u8 = 64;
 
 /// The size class of a message of `len` bytes.
