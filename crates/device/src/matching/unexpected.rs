@@ -168,8 +168,8 @@ impl MessageTable {
                         tag,
                     })
                 };
-                let waiting = self.order.iter().filter(|place| place.1.is_some());
-                waiting.map(|place| place.0).find(accepts)
+                let waiting = self.order.iter().filter(|entry| entry.1.is_some());
+                waiting.map(|entry| entry.0).find(accepts)
             }
         }
     }
@@ -177,7 +177,7 @@ impl MessageTable {
     fn take(&mut self, pattern: &Pattern) -> Option<Unexpected> {
         let (number, message) = self.table.pop(self.address(pattern)?)?;
         self.order[(number - self.before) as usize].1 = None;
-        while self.order.front().is_some_and(|place| place.1.is_none()) {
+        while self.order.front().is_some_and(|entry| entry.1.is_none()) {
             self.order.pop_front();
             self.before += 1;
         }

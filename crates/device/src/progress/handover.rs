@@ -56,10 +56,10 @@ impl Device {
             .is_some_and(|thread| thread.has_device)
     }
 
-    /// Is background work over `bytes` bytes left to the progress thread? So it is while the
-    /// program only passes through MPI, if that thread has another core and the work takes longer
-    /// than telling it. The thread is told when the program leaves MPI. If the program waits in MPI
-    /// instead, it does the work itself.
+    /// Is background work over `bytes` bytes left to the progress thread? It is if the program does
+    /// not wait in MPI, the thread has another core, and the work takes longer than the handover.
+    /// The thread is woken when the program leaves MPI. If the program waits in MPI instead, it
+    /// does the work itself.
     pub fn offloads_work(&mut self, bytes: usize) -> bool {
         let Some(thread) = &mut self.progress_thread else {
             return false;
@@ -95,8 +95,8 @@ impl Device {
         self.worker.transports.wakeup().is_polled() && self.offloads_work(bytes)
     }
 
-    /// The program leaves MPI with messages under way that the thread is worth telling of. Is the
-    /// thread woken, so that it polls when more of them follow?
+    /// The program leaves MPI with messages pending that are worth waking the thread. Is the thread
+    /// woken, so that it polls when more of them follow?
     #[cold]
     fn should_wake(&mut self) -> bool {
         let polled = self.worker.transports.wakeup().is_polled();
@@ -133,7 +133,7 @@ impl Device {
     }
 
     /// The progress thread has done a part of some background work, and has more of it to do.
-    pub fn note_background_work(&mut self) {
+    pub fn mark_background_advanced(&mut self) {
         if let Some(thread) = &mut self.progress_thread {
             thread.background_advanced = true;
         }
@@ -256,7 +256,7 @@ impl Device {
         }
     }
 
-    /// A thread of the program leaves MPI with something under way on which others wait.
+    /// A thread of the program leaves MPI with an operation pending on which others wait.
     #[cold]
     fn leave_urgent(&mut self) {
         if self.worker.engine.single_copies.has_tasks() {
@@ -277,14 +277,14 @@ impl Device {
             return self.wake_thread();
         }
         self.arm_wakeup();
-        // What came before the word was armed has not signalled it.
+        // A message that arrived before the word was armed has not signalled it.
         if self.progress() {
             self.wake_thread();
         }
     }
 
-    /// Arms the wakeup word for the progress thread. The caller looks once more whether something
-    /// has come.
+    /// Arms the wakeup word for the progress thread. The caller makes progress once more, for
+    /// messages that have arrived before.
     pub(crate) fn arm_wakeup(&mut self) {
         if let Some(thread) = &mut self.progress_thread {
             thread.armed = true;
@@ -292,7 +292,7 @@ impl Device {
         }
     }
 
-    /// Asks the progress thread to look at what is under way.
+    /// Wakes the progress thread, so that it makes progress.
     #[cold]
     fn wake_thread(&mut self) {
         if let Some(thread) = &mut self.progress_thread {

@@ -150,7 +150,7 @@ pub(crate) fn device_for_progress(polls: bool) -> DeviceGuard {
         None
     };
     let lock = early.unwrap_or_else(|| LOCK.lock().unwrap_or_else(PoisonError::into_inner));
-    // SAFETY: the lock is held; where there is a progress thread, everybody takes it.
+    // SAFETY: the lock is held; with a progress thread, every thread takes it.
     let mut guard = unsafe { guard(Some(lock)) };
     guard.within_call = true;
     guard.begin_thread_work();
@@ -307,17 +307,19 @@ pub fn start(
         device.add_progress_thread(rank_info.local_ranks.len() as u32);
     }
     let wakeup = device.worker.transports.wakeup();
-    let (word, door) = wakeup.place();
+    let (word, epoll_fd) = wakeup.place();
     status
         .pid
         .store(std::process::id() as i32, Ordering::Relaxed);
     status.wakeup_word.store(word, Ordering::Relaxed);
-    status.epoll_fd.store(door.unwrap_or(-1), Ordering::Relaxed);
+    status
+        .epoll_fd
+        .store(epoll_fd.unwrap_or(-1), Ordering::Relaxed);
     let _ = WAKEUP.set(wakeup);
     MULTIPLE.store(concurrent, Ordering::SeqCst);
     CONCURRENT.store(concurrent || progress, Ordering::SeqCst);
     let _lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: nobody uses the device before it is started.
+    // SAFETY: no thread uses the device before it is started.
     unsafe { *DEVICE.0.get() = Some(device) };
     Ok(())
 }

@@ -20,14 +20,14 @@ use std::time::{Duration, Instant};
 /// threads in MPI it is the function of the last one to enter.
 pub static CURRENT_CALL: AtomicU32 = AtomicU32::new(0);
 
-/// What can tell the launcher more about a wait: a communicator, a request.
+/// Something that can describe a wait to the launcher: a communicator, a request.
 pub trait Describe {
-    /// Writes what it knows into the status page: name, size, rank, number of the collective, whom
-    /// a request waits for.
+    /// Writes its description into the status page: name, size, rank, number of the collective,
+    /// peer of a request.
     fn describe(&self, device: &mut Device, status: &RankStatus);
 }
 
-/// What a blocking call waits for; shown to the user if the job hangs.
+/// What a blocking call waits for. The hang report shows it.
 #[derive(Clone, Copy)]
 pub struct WaitingFor<'a> {
     /// The communicator's context.
@@ -36,7 +36,7 @@ pub struct WaitingFor<'a> {
     pub peer: i32,
     /// The tag; -1 any.
     pub tag: i32,
-    /// Who can tell more.
+    /// The object that describes the wait.
     pub details: Option<&'a dyn Describe>,
 }
 
@@ -326,7 +326,7 @@ fn sleep_on_thread(
     (guard, ended)
 }
 
-/// What the launcher has been told of one call's wait.
+/// The report of one call's wait to the launcher.
 struct WaitReport {
     /// The call's number, from before another thread wrote its own: see [`CURRENT_CALL`].
     call: u32,

@@ -127,7 +127,7 @@ impl Engine {
         false
     }
 
-    /// Are the edges of a deferred receive that is not complete in their place?
+    /// Are the edges of a deferred receive, which is not complete, in its buffer?
     pub fn has_edges(&mut self, req: ReqId) -> bool {
         let total = self.requests.envelope(req).len;
         match self.deferred.receives.get(&req) {
@@ -185,8 +185,8 @@ impl Engine {
         if let Some(sink) = sink
             && sink.capacity() as u64 == len
         {
-            let places = [0, len.saturating_sub(deferred.edges[1] as u64)];
-            for (edge, place) in places.into_iter().enumerate() {
+            let offsets = [0, len.saturating_sub(deferred.edges[1] as u64)];
+            for (edge, offset) in offsets.into_iter().enumerate() {
                 let bytes = (deferred.edges[edge] as u64).min(len) as u32;
                 let here = early.and_then(|early| {
                     let (first, last) = early.split_at(early.len() / 2);
@@ -199,10 +199,10 @@ impl Engine {
                     _ if bytes == 0 => {}
                     // SAFETY: the receive's buffer is valid until its completion; the bytes lie
                     // within it.
-                    Some(here) => unsafe { sink.write(place as usize, here) },
+                    Some(here) => unsafe { sink.write(offset as usize, here) },
                     None => {
                         deferred.requested[edge] = true;
-                        missing.push((place, bytes));
+                        missing.push((offset, bytes));
                     }
                 }
             }
@@ -269,8 +269,8 @@ impl Engine {
         let room = sink.capacity() as u64;
         let edge = (0..2).find(|&edge| {
             let bytes = (deferred.edges[edge] as u64).min(room);
-            let place = if edge == 0 { 0 } else { room - bytes };
-            deferred.requested[edge] && place == at && bytes == data.len() as u64
+            let offset = if edge == 0 { 0 } else { room - bytes };
+            deferred.requested[edge] && offset == at && bytes == data.len() as u64
         })?;
         deferred.requested[edge] = false;
         // SAFETY: the receive's buffer is valid until its completion; the bytes lie within it.
