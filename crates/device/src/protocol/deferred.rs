@@ -1,8 +1,8 @@
-//! Deferred receives: a large message is asked for only when the floor above says so.
+//! Deferred receives: the CTS of a large message is sent only when the crates above release it.
 //!
-//! A deferred receive that matches an RTS sends no CTS until it is released. The first and last few
-//! bytes of the message, its edges, can be had before: EDGE_REQUEST asks for them, and they come
-//! again with the message. A sender that knows that they will be needed sends them before its RTS
+//! A deferred receive that matches an RTS sends no CTS until it is released. The edges of the
+//! message are its first and last few bytes. EDGE_REQUEST requests them before the CTS, and the
+//! message contains them again. A sender that knows that they are needed sends them before its RTS
 //! (EDGES).
 
 use crate::base::header::{self, Fields, Header};
@@ -27,11 +27,11 @@ const EARLY_EDGES_MAX: usize = 4096;
 struct Deferred {
     /// Bytes needed of the message's first and last edge before the rest.
     edges: [usize; 2],
-    /// EDGE_REQUEST has gone for this edge, and EDGE_DATA has not come.
+    /// EDGE_REQUEST for this edge is sent, and EDGE_DATA has not arrived.
     requested: [bool; 2],
     /// The RTS that has matched: its sender, and the sender's request.
     matched_rts: Option<(ProcId, u32)>,
-    /// The message may come.
+    /// The receive is released: CTS may be sent.
     released: bool,
 }
 
@@ -39,7 +39,7 @@ struct Deferred {
 #[derive(Default)]
 pub(crate) struct DeferredReceives {
     receives: HashMap<ReqId, Deferred>,
-    /// Edges that have come before their message's RTS has matched, by the sender and its request.
+    /// Edges that have arrived before their message's RTS has matched, by sender and its request.
     early_edges: HashMap<(ProcId, u32), Box<[u8]>>,
 }
 
@@ -75,7 +75,7 @@ impl DeferredReceives {
         deferred.is_some_and(|d| d.matched_rts.is_some())
     }
 
-    /// Takes the edges that have come before the RTS with the sender's `request`.
+    /// Takes the edges that have arrived before the RTS with the sender's `request`.
     pub fn take_early_edges(&mut self, from: ProcId, request: u32) -> Option<Box<[u8]>> {
         match self.early_edges.is_empty() {
             true => None,
@@ -83,7 +83,7 @@ impl DeferredReceives {
         }
     }
 
-    /// EDGES: the edges of a message whose RTS comes next.
+    /// EDGES: the edges of a message whose RTS follows.
     pub fn on_edges(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
         let mut fields = Fields(bytes);
         let request = fields.u32()?;
@@ -97,7 +97,7 @@ impl DeferredReceives {
         Some(())
     }
 
-    /// Nothing more comes from `peer`. Returns the receives that have matched an RTS of it.
+    /// Drops the early edges of a lost `peer`. Returns the receives that have matched an RTS of it.
     pub fn forget(&mut self, peer: ProcId) -> Vec<ReqId> {
         self.early_edges.retain(|(from, _), _| *from != peer);
         let of_peer = |d: &Deferred| d.matched_rts.is_some_and(|(from, _)| from == peer);
@@ -110,7 +110,7 @@ impl DeferredReceives {
 }
 
 impl Engine {
-    /// A deferred receive's message may come. Returns whether CTS is queued now.
+    /// Releases a deferred receive. Returns whether CTS is queued now.
     pub fn release_deferred(&mut self, req: ReqId) -> bool {
         let Some(deferred) = self.deferred.receives.get_mut(&req) else {
             return false;
@@ -170,7 +170,7 @@ impl Engine {
     }
 
     /// A receive has matched an RTS. If it is deferred, its edges are stored from `early`, which
-    /// came before the RTS, or asked for. Returns false if the receive is not deferred.
+    /// arrived before the RTS, or requested. Returns false if the receive is not deferred.
     pub fn defer(&mut self, rts: &MatchedRts, early: Option<&[u8]>) -> bool {
         let (req, from, len, request) = (rts.req, rts.from, rts.len, rts.request);
         let Some(deferred) = self.deferred.receives.get_mut(&req) else {
@@ -219,12 +219,12 @@ impl Engine {
         true
     }
 
-    /// EDGE_REQUEST: a receiver asks for an edge of an announced message.
+    /// EDGE_REQUEST: a receiver requests an edge of an announced message.
     pub fn on_edge_request(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
         let mut fields = Fields(bytes);
         let (mine, theirs) = (ReqId(fields.u32()?), fields.u32()?);
         let (at, len) = (usize::try_from(fields.u64()?).ok()?, fields.u32()? as usize);
-        // After CTS the beginning of the buffer may be gone.
+        // After CTS the program may have reused the beginning of the buffer.
         let Some(Operation::SendLarge {
             to,
             source,
@@ -251,7 +251,7 @@ impl Engine {
         Some(())
     }
 
-    /// EDGE_DATA: an edge that was asked for.
+    /// EDGE_DATA: an edge that was requested.
     pub fn on_edge_data(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
         let mut fields = Fields(bytes);
         let (req, at) = (ReqId(fields.u32()?), fields.u64()?);
