@@ -27,7 +27,7 @@ impl Device {
     /// Starts a receive.
     ///
     /// # Safety
-    /// The memory behind `sink` must stay valid, and nobody else may touch it, until completion.
+    /// The memory behind `sink` must stay valid and untouched by others until completion.
     #[inline]
     pub unsafe fn receive(&mut self, pattern: Pattern, sink: Sink) -> ReqId {
         let unexpected = self.worker.engine.matcher.match_receive(&pattern);

@@ -24,7 +24,7 @@ const TABLE_MIN_LEN: usize = if cfg!(test) { 4 } else { 256 };
 /// Making a table costs, for each entry, as much as comparing this many entries. A choice.
 const TABLE_COST: usize = if cfg!(test) { 1 } else { 32 };
 
-/// The number of entries of a list that searches have passed by since it was empty.
+/// The number of entries that searches of a list have compared since it was empty.
 #[derive(Default)]
 struct SearchCost(usize);
 

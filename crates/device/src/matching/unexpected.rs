@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 /// that they use both.
 const LOOKUP_COST: usize = if cfg!(test) { 2 } else { 32 };
 
-/// A list. Once searches have passed by enough entries, and until it is empty, it is a table by
-/// source and tag.
+/// Unexpected messages. The queue is a list at first. After searches have compared enough entries,
+/// it is a table by source and tag, until it is empty.
 #[derive(Default)]
 pub(super) struct UnexpectedQueue {
     list: VecDeque<Unexpected>,
@@ -140,7 +140,7 @@ impl MessageTable {
         let address = (message.key.source, message.key.tag);
         let number = self.before + self.order.len() as u64;
         let slot = self.table.push(address, (number, message));
-        // Mostly several in a row come from the same source.
+        // Often several in a row are from the same source.
         if self.order.back().is_none_or(|last| last.0.0 != address.0) {
             self.sources.insert(address.0);
         }

@@ -175,8 +175,8 @@ fn try_for_a_while() -> Option<MutexGuard<'static, ()>> {
     if is_multiple() {
         return None; // other threads of the program may have it for longer
     }
-    // Mostly the progress thread has another core. Whoever got this core by a yield would keep it
-    // for longer than the thread keeps the lock.
+    // The progress thread usually has another core. A thread that got this core by a yield would
+    // keep it for longer than the progress thread keeps the lock.
     let spun = (0..LOCK_SPINS).find_map(|_| {
         std::hint::spin_loop();
         try_lock()

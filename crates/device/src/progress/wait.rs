@@ -2,7 +2,7 @@
 //!
 //! A waiting thread makes progress itself. Where the ranks fit the cores of the node, it polls for
 //! a tenth of a millisecond. Where they do not, it yields its core a few times. Then the thread
-//! sleeps on the process's wakeup word, which whoever brings something signals.
+//! sleeps on the process's wakeup word. A peer that sends a message signals it.
 
 use crate::base::counters::COUNTERS;
 use crate::base::key::ContextId;
@@ -114,7 +114,7 @@ impl Device {
 /// Polls between two readings of the clock. A choice.
 const POLLS_PER_CLOCK: u32 = 64;
 
-/// How what is waited for arrives.
+/// The way in which the awaited message arrives.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arrival {
     /// By a transport: the progress thread can wait for it as well.
@@ -244,8 +244,8 @@ impl Idle {
     }
 }
 
-/// Sleeps until the wakeup word is signalled, unless something has happened meanwhile. Returns
-/// whether `done` has said yes; then it is not asked again.
+/// Sleeps until the wakeup word is signalled, unless there was a signal meanwhile. Returns whether
+/// `done` has returned true. It is not called again then.
 fn sleep(
     mut guard: DeviceGuard,
     what: &WaitingFor<'_>,
@@ -296,8 +296,8 @@ fn sleep(
     (guard, false)
 }
 
-/// Sleeps while the progress thread makes the progress on its own core. Returns whether `done` has
-/// said yes; then it is not asked again. Otherwise the progress thread needs the program.
+/// Sleeps while the progress thread makes progress on its own core. Returns whether `done` has
+/// returned true. It is not called again then. Otherwise the progress thread needs the program.
 fn sleep_on_thread(
     mut guard: DeviceGuard,
     what: &WaitingFor<'_>,
