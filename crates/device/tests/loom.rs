@@ -25,7 +25,7 @@ use loom::sync::atomic::fence;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use std::sync::Arc;
-use thread_flags::{Heard, ThreadFlags};
+use thread_flags::{Signal, ThreadFlags};
 
 fn check(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -225,10 +225,10 @@ impl Process {
             polls_left -= 1;
             let now = word::epoch(&self.word);
             if word::signaled_since(&self.word, seen) {
-                match self.flags.heard() {
-                    Heard::Now => return true,
-                    Heard::Later => {}
-                    Heard::Nothing => seen = now,
+                match self.flags.classify_signal() {
+                    Signal::Now => return true,
+                    Signal::Later => {}
+                    Signal::Nothing => seen = now,
                 }
             }
             if polls_left > 0 {

@@ -23,7 +23,7 @@
 //! program.
 
 use crate::progress::lock::{self, DeviceGuard};
-use crate::progress::thread_flags::Heard;
+use crate::progress::thread_flags::Signal;
 use crate::progress::thread_placement::ThreadPlacement;
 use crate::progress::thread_state::{
     POLL_PAUSE, POLL_TIME, THREAD_FLAGS, ThreadState, message_offers,
@@ -287,10 +287,10 @@ fn poll(wakeup: &Wakeup, seen: u32, mut end: Instant, state: &mut SleepState) ->
     loop {
         let now = wakeup.epoch();
         if wakeup.signaled_since(seen) {
-            match THREAD_FLAGS.heard() {
-                Heard::Now => return true,
-                Heard::Later => {}
-                Heard::Nothing => seen = now,
+            match THREAD_FLAGS.classify_signal() {
+                Signal::Now => return true,
+                Signal::Later => {}
+                Signal::Nothing => seen = now,
             }
         }
         rustix::thread::sched_yield();

@@ -14,7 +14,7 @@ pub(crate) struct ThreadFlags {
 
 /// The meaning of a signal for the progress thread.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum Signal {
     /// The thread must make progress.
     Now,
     /// The thread must make progress when no thread of the program waits any more.
@@ -64,16 +64,16 @@ impl ThreadFlags {
 
     /// The meaning of a signal on the wakeup word.
     #[inline]
-    pub fn heard(&self) -> Heard {
+    pub fn classify_signal(&self) -> Signal {
         // The signalling thread has written the flags before, and the wakeup word's order publishes
         // them.
         if !self.waits() {
-            Heard::Now
+            Signal::Now
         } else if self.is_asked() {
             // There is no other signal before the thread makes progress.
-            Heard::Later
+            Signal::Later
         } else {
-            Heard::Nothing
+            Signal::Nothing
         }
     }
 }
