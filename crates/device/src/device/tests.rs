@@ -56,7 +56,7 @@ fn a_deferred_receive_fails_with_its_sender_announced_or_not() {
     assert!(d.is_announced(deferred[0]) && !d.is_announced(deferred[1]));
     assert!(deferred.iter().all(|&req| !d.is_complete(req)));
     d.worker.fail_transport(&cable_pulled());
-    // Somebody touches what it was to bring.
+    // The program touches the bytes of the message.
     d.release_deferred(deferred[0]);
     d.release_deferred(deferred[1]);
     for req in deferred {

@@ -190,8 +190,8 @@ impl Device {
             .is_none_or(|thread| thread.stuck || !thread.running)
     }
 
-    /// The progress thread cannot go on without calling a function of the program. Whoever relies
-    /// on it wakes.
+    /// The progress thread cannot continue without calling a function of the program. The threads
+    /// that rely on it wake.
     pub fn needs_program_thread(&mut self) {
         if let Some(thread) = &mut self.progress_thread
             && thread.relying_waiters > 0

@@ -1,5 +1,5 @@
-//! Control messages: four words to the floor above in another process. Nobody waits for them, no
-//! receive has to be posted, and they match nothing.
+//! Control messages: four words to the crates above in another process. They need no receive, are
+//! not matched, and no call waits for them.
 
 use crate::base::header::Fields;
 use crate::base::key::ProcId;

@@ -380,7 +380,7 @@ mod tests {
         let head = Header::new().u32(req.0).u64(99_980);
         let end = [head.bytes(), &[5; 20]].concat();
         engine.on_message(PEER + 1, header::EDGE_DATA, &end);
-        assert_eq!(engine.malformed, 1, "from somebody else");
+        assert_eq!(engine.malformed, 1, "from another peer");
         engine.on_message(PEER, header::EDGE_DATA, &end);
         engine.on_message(PEER, header::EDGE_DATA, &end);
         assert_eq!(engine.malformed, 2, "twice");

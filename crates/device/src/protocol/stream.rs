@@ -194,8 +194,8 @@ impl Engine {
             .ok()
             .filter(|at| at < cap)?;
         let len = left.min(*cap - at).min(usize::try_from(to_come).ok()?);
-        // SAFETY: a receive's buffer is valid until its completion and nobody else's until then;
-        // the slice ends with this engine's borrow.
+        // SAFETY: a receive's buffer is valid and used by nothing else until its completion; the
+        // slice ends with this engine's borrow.
         Some(unsafe { std::slice::from_raw_parts_mut(ptr.add(at), len) })
     }
 

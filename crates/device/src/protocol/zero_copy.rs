@@ -1,16 +1,15 @@
 //! Zero copy: whether a large message to a peer goes to its transport by reference, or is copied
 //! into it.
 //!
-//! Which is faster depends on the machine: on which side's core has more to do, and on what the
-//! system takes for a page that is passed by reference. It also changes while a program runs. So
-//! both ways are tried now and then, on messages that the program sends anyway. A trial is a row of
-//! slots that go one way and the other by turns, so that a machine with other work is equally slow
-//! for both.
+//! Which way is faster depends on the machine: which side's core is busier, and what the system
+//! charges for a page that is passed by reference. It also changes while a program runs. So both
+//! ways are tried now and then, on messages of the program. A trial is a sequence of slots that use
+//! both ways alternately. Other work on the machine then slows both ways equally.
 //!
-//! - Only long runs of messages count. The first bytes of a run, which the system's buffers hold,
-//!   are left out: what is measured is how fast the receiver gets the rest.
-//! - Bytes that arrive meanwhile count as well. Of two ranks that send each other much, each could
-//!   gain by a way that costs the other one more.
+//! - Only long runs of messages count. The first bytes of a run fill the system's buffers and do
+//!   not count. The trial measures how fast the receiver gets the rest.
+//! - Bytes that arrive meanwhile also count. Of two ranks that exchange much data, each could gain
+//!   by a way that costs the other one more.
 //! - Messages in short runs are copied. So are all messages before the first trial.
 
 use crate::base::buffer::Source;
@@ -29,31 +28,31 @@ pub(crate) const ZERO_COPY_MIN_BYTES: usize = 256 * 1024;
 /// Bytes at the beginning of a run that do not count: what a connection's buffers may hold
 /// (the usual limit of tcp_wmem, tcp(7)).
 const SKIPPED_BYTES: usize = 4 << 20;
-/// Bytes that are measured in one slot of a trial: about 2 ms at 4 GB/s.
+/// Bytes that are measured in one slot of a trial. A choice: about 2 ms at 4 GB/s.
 const SLOT_BYTES: usize = 8 << 20;
-/// Bytes that are measured in one slot where ranks share cores: each rank has its core several
-/// times in it.
+/// Bytes that are measured in one slot where ranks share cores. A choice: each rank has its core
+/// several times in it.
 const SHARED_SLOT_BYTES: usize = 32 << 20;
-/// Slots of a trial. Even slots go the way in use, odd slots the other way.
+/// Slots of a trial. Even slots use the current way, odd slots the other way. A choice.
 const SLOTS: usize = 10;
 /// After this many slots the trial ends if each slot of the other way took an eighth longer than
-/// the slot before it.
+/// the slot before it. A choice.
 const EARLY_END_SLOTS: usize = 4;
-/// A run ends when all bytes are taken and no message is offered for this long.
+/// A run ends when all bytes are taken and no message is offered for this long. A choice.
 const PAUSE: Duration = Duration::from_micros(200);
-/// A run ends when a message waits and no bytes are taken for this long: the receiver does
-/// something else. Ranks that share a core have it for a few milliseconds each.
+/// A run ends when a message waits and no bytes are taken for this long: the receiver is busy
+/// elsewhere. A choice: ranks that share a core have it for a few milliseconds each.
 const STALL: Duration = Duration::from_millis(50);
 /// A slot that is not full after this many times its bytes is not part of a long run: the trial is
-/// given up.
+/// given up. A choice.
 const SLOT_BYTES_FACTOR_MAX: usize = 8;
-/// Bytes before the first trial.
+/// Bytes before the first trial. A choice.
 const FIRST_TRIAL_BYTES: u64 = 32 << 20;
 /// Bytes before the next trial, after a trial that was undecided or changed something. Also before
-/// the first trial where ranks share cores: one takes 360 MiB there.
+/// the first trial where ranks share cores: one takes 360 MiB there. A choice.
 const NEXT_TRIAL_BYTES: u64 = 1 << 30;
 /// Maximum number of bytes between trials. The period doubles after each trial that changes
-/// nothing.
+/// nothing. A choice.
 const TRIAL_PERIOD_MAX_BYTES: u64 = 64 << 30;
 
 /// Size classes: from 256 KiB, from 1 MiB and from 4 MiB.
