@@ -17,60 +17,63 @@ const SCRIPT: &str = "FERRY_TEST_SCRIPT";
 #[test]
 fn a_rank() {
     let Ok(script) = env::var(SCRIPT) else { return };
-    let place = match ferry_job::join() {
-        Ok(place) => place,
+    let context = match ferry_job::join() {
+        Ok(context) => context,
         Err(e) => {
             eprintln!("{e}");
             exit(17);
         }
     };
-    place.status.state.store(RankState::Running as u32, Release);
-    act(&script, &place);
+    context
+        .status
+        .state
+        .store(RankState::Running as u32, Release);
+    act(&script, &context);
     exit(0);
 }
 
-fn act(script: &str, place: &JobContext) {
-    let rank = place.rank_info.rank;
+fn act(script: &str, context: &JobContext) {
+    let rank = context.rank_info.rank;
     let other = 1 - rank as i32;
     match (script, rank) {
-        ("fine", _) => finalize(place),
+        ("fine", _) => finalize(context),
         ("exit early", 1) => exit(0),
         ("exit early with 3", 1) => exit(3),
-        ("abort", 1) => place
+        ("abort", 1) => context
             .client
             .as_ref()
             .unwrap()
             .abort(5, "something is wrong in MPI_Abort\nvery wrong"),
         ("abort and leave", 1) => {
-            place.client.as_ref().unwrap().abort(6, "");
+            context.client.as_ref().unwrap().abort(6, "");
             exit(6)
         }
-        ("fatal", 0) => place
+        ("fatal", 0) => context
             .client
             .as_ref()
             .unwrap()
             .abort(6, "MPI_Send: dest is 77"),
-        ("abort with 0", 0) => place.client.as_ref().unwrap().abort(0, ""),
-        ("two receives", _) => receive(place.status, other, 7),
-        ("peer finished", 0) => receive(place.status, 1, 7),
-        ("peer finished", _) => finalize(place),
-        ("barrier and receive", 0) => collective(place.status, "MPI_Barrier"),
-        ("barrier and receive", _) => receive(place.status, 0, 3),
+        ("abort with 0", 0) => context.client.as_ref().unwrap().abort(0, ""),
+        ("two receives", _) => receive(context.status, other, 7),
+        ("peer finished", 0) => receive(context.status, 1, 7),
+        ("peer finished", _) => finalize(context),
+        ("barrier and receive", 0) => collective(context.status, "MPI_Barrier"),
+        ("barrier and receive", _) => receive(context.status, 0, 3),
         ("slow", _) => {
             // Sleeps, and wakes up again before a second is over.
             for tag in 0..4 {
-                receive(place.status, other, tag);
+                receive(context.status, other, tag);
                 sleep(Duration::from_millis(600));
-                place.status.asleep.store(0, Release);
+                context.status.asleep.store(0, Release);
             }
-            finalize(place);
+            finalize(context);
             exit(0)
         }
         ("in flight", _) => {
-            place.status.sent.store(1, Relaxed);
-            receive(place.status, other, 1);
+            context.status.sent.store(1, Relaxed);
+            receive(context.status, other, 1);
             sleep(Duration::from_millis(1800));
-            finalize(place);
+            finalize(context);
             exit(0)
         }
         _ => {}
@@ -90,8 +93,8 @@ fn number_of(name: &str) -> u32 {
         .unwrap()
 }
 
-fn finalize(place: &JobContext) {
-    place
+fn finalize(context: &JobContext) {
+    context
         .status
         .state
         .store(RankState::Finalized as u32, Release);

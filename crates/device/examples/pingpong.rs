@@ -37,13 +37,13 @@ fn main() {
 }
 
 fn rank(len: usize, rounds: usize) {
-    let place = ferry_job::join().expect("a job");
-    let me = place.rank_info.rank;
+    let context = ferry_job::join().expect("a job");
+    let me = context.rank_info.rank;
     ferry_device::start(
-        &place.rank_info,
-        place.segment,
-        place.directory,
-        place.status,
+        &context.rank_info,
+        context.segment,
+        context.directory,
+        context.status,
         false,
         false,
     )

@@ -34,7 +34,7 @@
 //! let (data, mut room) = (*b"hello", [0; 5]);
 //! let pattern = Pattern { context, source: Some(0), tag: Tags::one(7) };
 //! let sink = Sink::Bytes { ptr: room.as_mut_ptr(), cap: room.len() };
-//! // SAFETY: nobody touches `room` until the receive is complete.
+//! // SAFETY: nothing else touches `room` until the receive is complete.
 //! let receive = unsafe { device().receive(pattern, sink) };
 //!
 //! let key = Key { context, source: 0, tag: 7 };

@@ -1,16 +1,15 @@
-//! How the progress thread, a thread of the program and a peer wake each other, under every order
-//! of steps and every delay of stores that the memory model allows.
+//! Wakeups between the progress thread, a thread of the program and a peer, under every order of
+//! steps and every delay of stores that the memory model allows.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p ferry-device --test loom`
 //!
-//! The bell's word and what a polling thread makes of a ring are the library's own code; who
-//! sleeps, the device's lock and what is done under it are modelled here after `progress/thread.rs`
-//! and the transport's `control.rs`. Whoever is not woken sleeps for ever, and a thread that polls
-//! and does not hear polls for ever: loom finds both.
+//! The wakeup word and the thread's flags are the library's own code. Sleeping, the device's lock
+//! and the work under it are modelled here, after `progress/thread.rs` and the transport's
+//! `control.rs`. A thread that misses its signal sleeps or polls for ever. Loom finds both.
 #![cfg(loom)]
 #![allow(dead_code)]
 
-/// In place of what the library's modules take from std.
+/// Replaces the types that the library's modules take from std.
 mod atomic {
     pub use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 }
@@ -26,7 +25,7 @@ use loom::sync::atomic::fence;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use std::sync::Arc;
-use thread_flags::{Heard, ThreadFlags};
+use thread_flags::{Signal, ThreadFlags};
 
 fn check(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -56,14 +55,14 @@ impl Futex {
     }
 }
 
-/// What is under the device's lock.
+/// The state under the device's lock.
 #[derive(Default)]
 struct Device {
-    /// Work that was left to the progress thread, and not told yet.
-    owed: bool,
-    /// Work that is to be done.
+    /// Work was left to the progress thread, and the thread is not woken for it yet.
+    work_offered: bool,
+    /// Pending work.
     work: u32,
-    /// Work that was done.
+    /// Completed work.
     done: u32,
     /// The progress thread is to end.
     stops: bool,
@@ -74,18 +73,18 @@ struct Process {
     sleeping: Futex,
     /// The control page's `asleep`: armed for the progress thread.
     armed: AtomicU32,
-    /// Messages that peers have brought so far.
-    came: AtomicU32,
-    asking: ThreadFlags,
+    /// Messages that peers have sent so far.
+    arrived: AtomicU32,
+    flags: ThreadFlags,
     device: Mutex<Device>,
 }
 
-/// How the progress thread waits for more.
+/// How the progress thread waits for work.
 #[derive(Clone, Copy)]
 enum Waits {
     Sleeping,
-    /// It looks this often before it sleeps.
-    Looking(u32),
+    /// It polls this often before it sleeps.
+    PollingBefore(u32),
     /// It polls for ever.
     Polling,
 }
@@ -98,8 +97,8 @@ fn process() -> Arc<Process> {
             woken: Condvar::new(),
         },
         armed: AtomicU32::new(0),
-        came: AtomicU32::new(0),
-        asking: ThreadFlags {
+        arrived: AtomicU32::new(0),
+        flags: ThreadFlags {
             waiting: AtomicU32::new(0),
             asked: AtomicBool::new(false),
         },
@@ -108,9 +107,9 @@ fn process() -> Arc<Process> {
 }
 
 impl Process {
-    /// A peer brings something (`Control::ring_if_asleep`).
-    fn bring(&self) {
-        self.came.fetch_add(1, Ordering::SeqCst);
+    /// A peer sends a message (`Control::wake_if_asleep`).
+    fn peer_sends(&self) {
+        self.arrived.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst); // An exchange is a full barrier on x86-64.
         if self.armed.load(Ordering::Relaxed) != 0
             && self.armed.swap(0, Ordering::SeqCst) != 0
@@ -120,42 +119,43 @@ impl Process {
         }
     }
 
-    /// The program leaves MPI, `work` left to the progress thread (`Device::hand_over`).
+    /// The program leaves MPI, and `work` is left to the progress thread
+    /// (`Device::program_leaves`).
     fn leave(&self, device: &mut Device, work: u32) {
-        (device.work, device.owed) = (device.work + work, work > 0);
-        self.tell(device, false);
+        (device.work, device.work_offered) = (device.work + work, work > 0);
+        self.wake_if_needed(device, false);
     }
 
-    /// It does, with nothing left to the thread, which it wakes for what is to come
-    /// (`Device::rouses`).
-    fn rouse(&self, device: &mut Device) {
-        self.tell(device, true);
+    /// The program leaves MPI without work for the thread, and wakes it for later messages
+    /// (`Device::should_wake`).
+    fn leave_and_wake(&self, device: &mut Device) {
+        self.wake_if_needed(device, true);
     }
 
-    fn tell(&self, device: &mut Device, rouses: bool) {
-        if (rouses || device.owed) && !self.asking.is_asked() {
-            self.ask();
+    fn wake_if_needed(&self, device: &mut Device, always: bool) {
+        if (always || device.work_offered) && !self.flags.is_asked() {
+            self.wake_thread();
         }
     }
 
-    /// `Device::ask_to_look`.
-    fn ask(&self) {
-        self.asking.set_asked(true);
+    /// `Device::wake_thread`.
+    fn wake_thread(&self) {
+        self.flags.set_asked(true);
         if word::signal(&self.word, true) {
             self.sleeping.wake();
         }
     }
 
-    /// The program waits in MPI, where it does what there is to do, and leaves it again with `work`
-    /// for the thread.
+    /// The program waits in MPI, does the pending work itself, and leaves MPI with new `work` for
+    /// the thread.
     fn wait_and_leave(&self, work: u32) {
         let mut device = self.device.lock().unwrap();
-        self.asking.begin_wait();
-        device.owed = false;
-        drop(device); // It sleeps, or hands its core over.
+        self.flags.begin_wait();
+        device.work_offered = false;
+        drop(device); // It sleeps, or yields its core.
         let mut device = self.device.lock().unwrap();
         device.done += std::mem::take(&mut device.work);
-        self.asking.end_wait();
+        self.flags.end_wait();
         self.leave(&mut device, work);
     }
 
@@ -167,7 +167,7 @@ impl Process {
         }
     }
 
-    /// The progress thread, until `ends` says that all is done.
+    /// The progress thread. It ends when `ends` returns true.
     fn run(&self, waits: Waits, ends: impl Fn(&Device, u32) -> bool) {
         let mut polled = false;
         let mut taken = 0;
@@ -177,13 +177,13 @@ impl Process {
             if device.stops {
                 return;
             }
-            let waiting = self.asking.waits();
+            let waiting = self.flags.waits();
             if !waiting {
-                device.owed = false;
-                let came = self.came.load(Ordering::SeqCst);
-                let moved = device.work > 0 || came > taken;
+                device.work_offered = false;
+                let arrived = self.arrived.load(Ordering::SeqCst);
+                let moved = device.work > 0 || arrived > taken;
                 device.done += std::mem::take(&mut device.work);
-                taken = came;
+                taken = arrived;
                 if ends(&device, taken) {
                     return;
                 }
@@ -191,11 +191,11 @@ impl Process {
                     continue;
                 }
             }
-            self.asking.set_asked(false);
+            self.flags.set_asked(false);
             if !waiting {
                 self.armed.store(1, Ordering::SeqCst);
                 fence(Ordering::SeqCst); // A store with SeqCst is a full barrier on x86-64.
-                if self.came.load(Ordering::SeqCst) > taken {
+                if self.arrived.load(Ordering::SeqCst) > taken {
                     continue;
                 }
             }
@@ -213,25 +213,25 @@ impl Process {
         }
     }
 
-    /// `poll`: has it heard a ring?
+    /// `poll` of `progress/thread.rs`. Returns whether there was a signal.
     fn polls(&self, waits: Waits, seen: u32) -> bool {
-        let mut looks = match waits {
+        let mut polls_left = match waits {
             Waits::Sleeping => return false,
-            Waits::Looking(times) => times,
+            Waits::PollingBefore(times) => times,
             Waits::Polling => u32::MAX,
         };
         let mut seen = seen;
-        while looks > 0 {
-            looks -= 1;
+        while polls_left > 0 {
+            polls_left -= 1;
             let now = word::epoch(&self.word);
             if word::signaled_since(&self.word, seen) {
-                match self.asking.heard() {
-                    Heard::Now => return true,
-                    Heard::Later => {}
-                    Heard::Nothing => seen = now,
+                match self.flags.classify_signal() {
+                    Signal::Now => return true,
+                    Signal::Later => {}
+                    Signal::Nothing => seen = now,
                 }
             }
-            if looks > 0 {
+            if polls_left > 0 {
                 thread::yield_now();
             }
         }
@@ -239,22 +239,22 @@ impl Process {
     }
 }
 
-/// Whatever the thread does between two pieces of work.
-const WAYS: [Waits; 4] = [
+/// How the thread waits between two pieces of work.
+const WAITS: [Waits; 4] = [
     Waits::Sleeping,
-    Waits::Looking(1),
-    Waits::Looking(2),
+    Waits::PollingBefore(1),
+    Waits::PollingBefore(2),
     Waits::Polling,
 ];
 
-/// A progress thread that waits in each of the [`WAYS`] beside `others`, until `ends` says that all
-/// is done.
+/// Runs a progress thread with each of [`WAITS`] and the threads `others`, until `ends` returns
+/// true.
 fn beside<const N: usize>(
     preemptions: usize,
     others: [fn(&Process); N],
     ends: fn(&Device, u32) -> bool,
 ) {
-    for waits in WAYS {
+    for waits in WAITS {
         check(preemptions, move || {
             let process = process();
             let others = others.map(|other| {
@@ -268,43 +268,43 @@ fn beside<const N: usize>(
 }
 
 #[test]
-fn what_a_peer_brings_is_heard_whether_the_thread_sleeps_polls_or_works() {
-    let peer = |process: &Process| (0..2).for_each(|_| process.bring());
-    beside(3, [peer], |_, came| came == 2);
+fn a_signal_of_a_peer_reaches_a_sleeping_polling_or_working_thread() {
+    let peer = |process: &Process| (0..2).for_each(|_| process.peer_sends());
+    beside(3, [peer], |_, arrived| arrived == 2);
 }
 
 #[test]
-fn work_that_is_left_to_the_thread_is_done_though_nobody_rings_twice() {
+fn deferred_work_is_done_after_one_wakeup() {
     let program = |process: &Process| {
         process.leave(&mut process.device.lock().unwrap(), 1);
         process.wait_and_leave(1);
-        // Now it computes, and nobody but the thread does what was left to it.
+        // Now the program computes, and only the thread can do the work.
     };
     beside(3, [program], |device, _| device.done == 2);
 }
 
 #[test]
-fn work_that_follows_a_call_for_nothing_is_done() {
+fn work_after_a_vain_wakeup_is_done() {
     let program = |process: &Process| {
-        process.rouse(&mut process.device.lock().unwrap());
+        process.leave_and_wake(&mut process.device.lock().unwrap());
         process.wait_and_leave(1);
-        process.rouse(&mut process.device.lock().unwrap());
+        process.leave_and_wake(&mut process.device.lock().unwrap());
         process.leave(&mut process.device.lock().unwrap(), 1);
     };
     beside(3, [program], |device, _| device.done == 2);
 }
 
 #[test]
-fn what_comes_while_the_program_comes_and_goes_is_heard() {
-    let peer: fn(&Process) = |process| process.bring();
+fn a_signal_during_entry_or_exit_is_not_lost() {
+    let peer: fn(&Process) = |process| process.peer_sends();
     let program: fn(&Process) = |process| process.wait_and_leave(1);
-    beside(2, [peer, program], |device, came| {
-        device.done == 1 && came == 1
+    beside(2, [peer, program], |device, arrived| {
+        device.done == 1 && arrived == 1
     });
 }
 
 #[test]
-fn a_thread_that_is_to_end_hears_it() {
+fn a_stop_request_reaches_the_thread() {
     let program = |process: &Process| {
         process.leave(&mut process.device.lock().unwrap(), 1);
         process.stop();

@@ -15,18 +15,18 @@ const RANK_TEST: &str = "FERRY_DEVICE_TEST";
 /// size.
 fn job(name: &str, ranks: u32, cores: u32) -> Option<(u32, u32)> {
     if std::env::var(RANK_TEST).is_ok_and(|n| n == name) {
-        let place = ferry_job::join().unwrap();
-        let (me, size) = (place.rank_info.rank, place.rank_info.size);
+        let context = ferry_job::join().unwrap();
+        let (me, size) = (context.rank_info.rank, context.rank_info.size);
         ferry_device::start(
-            &place.rank_info,
-            place.segment,
-            place.directory,
-            place.status,
+            &context.rank_info,
+            context.segment,
+            context.directory,
+            context.status,
             false,
             false,
         )
         .unwrap();
-        std::mem::forget(place.client);
+        std::mem::forget(context.client);
         return Some((me, size));
     }
     let node = NodeJob::new(7, ranks, cores).unwrap();
@@ -125,7 +125,7 @@ const SIZES: [usize; 15] = [
 ];
 
 #[test]
-fn every_size_goes_there_and_back() {
+fn messages_of_every_size_return() {
     let Some((me, _)) = job("every_size_goes_there_and_back", 2, 2) else {
         return;
     };
@@ -145,7 +145,7 @@ fn every_size_goes_there_and_back() {
 }
 
 #[test]
-fn a_flood_waits_for_a_slow_reader_and_keeps_its_order() {
+fn many_messages_to_a_slow_reader_keep_their_order() {
     let Some((me, size)) = job("a_flood_waits_for_a_slow_reader_and_keeps_its_order", 3, 2) else {
         return;
     };
@@ -248,7 +248,7 @@ fn truncation_probe_and_cancel() {
 }
 
 #[test]
-fn a_process_speaks_to_itself() {
+fn a_process_sends_to_itself() {
     let Some((me, _)) = job("a_process_speaks_to_itself", 1, 1) else {
         return;
     };

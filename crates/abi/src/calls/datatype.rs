@@ -19,13 +19,13 @@ fn width_of(array: &Ints) -> Width {
     width(matches!(array, Ints::Wide(_)))
 }
 
-/// Makes a type and its handle.
+/// Stores a new type and returns its handle.
 fn make(constructor: Constructor, width: Width, newtype: &New<Datatype>) -> Result<()> {
     newtype.set(Datatype::new(constructor, width)?);
     Ok(())
 }
 
-/// Stores a type that the library keeps, always under the same handle.
+/// Stores a type that the library keeps. Its handle is always the same.
 fn give_shared(t: &Arc<Datatype>, newtype: &New<Datatype>) {
     match t.handle.load(Ordering::Acquire) {
         0 => newtype.set(t.clone()),
@@ -85,7 +85,7 @@ pub fn type_create_hvector(
 /// Lengths and displacements of blocks.
 type Blocks = (Box<[i64]>, Box<[i64]>);
 
-/// The arrays of an indexed constructor.
+/// The array arguments of an indexed constructor.
 fn blocks(count: i64, lengths: &Ints, displacements: &Ints) -> Result<Blocks> {
     let lengths = lengths.all(count as usize, "array_of_blocklengths")?;
     let displacements = displacements.all(count as usize, "array_of_displacements")?;
@@ -261,8 +261,8 @@ pub fn type_create_resized(
     )
 }
 
-/// Digits or range. MPI_UNDEFINED stands for any.
-fn wanted(value: i32, name: &str) -> Result<Option<i64>> {
+/// A number of digits or a range. `None`: MPI_UNDEFINED, which means any.
+fn digits_or_range(value: i32, name: &str) -> Result<Option<i64>> {
     match value {
         constants::MPI_UNDEFINED => Ok(None),
         0.. => Ok(Some(value.into())),
@@ -272,7 +272,7 @@ fn wanted(value: i32, name: &str) -> Result<Option<i64>> {
 
 pub fn type_create_f90_real(p: i32, r: i32, newtype: New<Datatype>) -> Result<()> {
     give_shared(
-        &Datatype::f90_real(wanted(p, "p")?, wanted(r, "r")?)?,
+        &Datatype::f90_real(digits_or_range(p, "p")?, digits_or_range(r, "r")?)?,
         &newtype,
     );
     Ok(())
@@ -280,14 +280,14 @@ pub fn type_create_f90_real(p: i32, r: i32, newtype: New<Datatype>) -> Result<()
 
 pub fn type_create_f90_complex(p: i32, r: i32, newtype: New<Datatype>) -> Result<()> {
     give_shared(
-        &Datatype::f90_complex(wanted(p, "p")?, wanted(r, "r")?)?,
+        &Datatype::f90_complex(digits_or_range(p, "p")?, digits_or_range(r, "r")?)?,
         &newtype,
     );
     Ok(())
 }
 
 pub fn type_create_f90_integer(r: i32, newtype: New<Datatype>) -> Result<()> {
-    let Some(range) = wanted(r, "r")? else {
+    let Some(range) = digits_or_range(r, "r")? else {
         return Err(err!(
             Arg,
             "r is MPI_UNDEFINED, but must be a number of digits"
@@ -454,7 +454,7 @@ pub fn type_get_contents(
         (array_of_large_counts, contents.counts),
     ] {
         for (i, value) in values.into_iter().enumerate() {
-            // SAFETY: the program says that the array has that many elements.
+            // SAFETY: the program promises an array of that many elements.
             unsafe { array.add(i).write_unaligned(value) };
         }
     }

@@ -1,5 +1,5 @@
-//! Initialisation, versions, clocks, memory (MPI 5.0 chapters 9 and 11), and the questions about
-//! the ABI itself (chapter 21).
+//! Initialisation, versions, clocks and memory (MPI 5.0 chapters 9 and 11), and the functions of
+//! the ABI (chapter 21).
 
 use crate::constants::*;
 use crate::entry::{self, WorldState};
@@ -9,7 +9,7 @@ use ferry_op::FortranBooleans;
 use std::sync::OnceLock;
 
 pub fn init(argc: *mut i32, argv: *mut *mut *mut c_char) -> Result<()> {
-    // The arguments stay unchanged. Ferry passes its own data to programs in other ways.
+    // The arguments stay unchanged: Ferry passes its own data by the environment.
     let _ = (argc, argv);
     start(ThreadLevel::Single)
 }
@@ -51,7 +51,7 @@ fn start(level: ThreadLevel) -> Result<()> {
     Ok(())
 }
 
-/// The levels of thread support: number and name.
+/// The levels of thread support, with their numbers and names.
 const LEVELS: [(ThreadLevel, i32, &str); 4] = [
     (ThreadLevel::Single, MPI_THREAD_SINGLE, "MPI_THREAD_SINGLE"),
     (
@@ -76,7 +76,7 @@ pub fn name_of(level: ThreadLevel) -> &'static str {
     LEVELS[level as usize].2
 }
 
-/// The level of that name.
+/// The level with that name.
 pub fn level_named(name: &str) -> Option<ThreadLevel> {
     LEVELS.into_iter().find(|l| l.2 == name).map(|l| l.0)
 }
@@ -86,7 +86,7 @@ pub fn level_numbered(number: i32) -> Option<ThreadLevel> {
     LEVELS.into_iter().find(|l| l.1 == number).map(|l| l.0)
 }
 
-/// A level's number.
+/// The number of a level.
 pub fn number_of(level: ThreadLevel) -> i32 {
     LEVELS[level as usize].1
 }
@@ -95,15 +95,14 @@ pub fn finalize() -> Result<()> {
     if entry::world_state() != WorldState::Running {
         return Err(no_world());
     }
-    // The delete callbacks of MPI_COMM_SELF run first, while everything still works (MPI 5.0
-    // §11.2.4).
+    // The delete callbacks of MPI_COMM_SELF run first, while MPI still works (MPI 5.0 §11.2.4).
     process().comm_self.attributes.delete_all(MPI_COMM_SELF)?;
     let result = process().finalize(&handle::all::<Comm>());
     entry::world_ends();
     result
 }
 
-/// What the world model is asked for while there are only sessions.
+/// The error of a function of the world model that is called outside it.
 #[cold]
 fn no_world() -> Error {
     match entry::world_state() {
@@ -138,8 +137,8 @@ pub fn query_thread(provided: Out<i32>) -> Result<()> {
     Ok(())
 }
 
-/// Seconds on the node's monotonic clock, which its processes share; on a modelled machine, of
-/// virtual time.
+/// The time in seconds, on the node's monotonic clock, which its processes share. A modelled
+/// machine has virtual time.
 pub fn wtime() -> f64 {
     if let Some(time) = ferry_device::virtual_time() {
         return time;
@@ -148,13 +147,13 @@ pub fn wtime() -> f64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: a valid place for the time; this clock always exists.
+    // SAFETY: `now` is a valid timespec, and this clock always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
 }
 
 pub fn wtick() -> f64 {
-    // Virtual time goes by in picoseconds.
+    // The unit of virtual time is a picosecond.
     if ferry_device::virtual_time().is_some() {
         1e-12
     } else {
@@ -178,7 +177,7 @@ pub fn get_processor_name(name: OutText, resultlen: Out<i32>) -> Result<()> {
 /// The node's name.
 pub fn host() -> String {
     let mut bytes = [0u8; 256];
-    // SAFETY: room for 255 bytes, and a null that stays.
+    // SAFETY: the buffer has room for 255 bytes and a null, which stays.
     unsafe { libc::gethostname(bytes.as_mut_ptr().cast(), bytes.len() - 1) };
     String::from_utf8_lossy(bytes.split(|b| *b == 0).next().unwrap_or_default()).into_owned()
 }
@@ -199,7 +198,7 @@ pub fn get_library_version(version: OutText, resultlen: Out<i32>) -> Result<()> 
     Ok(())
 }
 
-/// For tools that stand in front of the library; by itself it does nothing (MPI 5.0 §15.2.4).
+/// For tools that intercept it. The library itself does nothing (MPI 5.0 §15.2.4).
 pub fn pcontrol(level: i32) -> Result<()> {
     let _ = level;
     Ok(())
@@ -242,8 +241,8 @@ pub fn alloc_mem(size: i64, info: Option<&'static Arc<Info>>, baseptr: OutPointe
         }
     }
     let mut base = std::ptr::null_mut();
-    // SAFETY: a valid place, and an alignment that is a power of two and a multiple of a pointer's
-    // size.
+    // SAFETY: the result's address is valid. The alignment is a power of two and a multiple of a
+    // pointer's size.
     if unsafe { libc::posix_memalign(&raw mut base, alignment, bytes.max(1)) } != 0 {
         return Err(err!(NoMem, "{size} bytes are not to be had"));
     }
@@ -255,12 +254,12 @@ pub fn free_mem(base: *mut c_void) -> Result<()> {
     if ferry_device::is_modelled() && ferry_device::device().release_on_card(base.addr()) {
         return Ok(());
     }
-    // SAFETY: the program gives back what alloc_mem gave it, or null.
+    // SAFETY: the program passes an address from alloc_mem, or null.
     unsafe { libc::free(base) };
     Ok(())
 }
 
-/// Ferry distinguishes no hardware types yet, so MPI_Comm_split_type accepts none.
+/// Ferry knows no hardware types yet, so MPI_Comm_split_type accepts none.
 pub fn get_hw_resource_info(hw_info: New<Info>) -> Result<()> {
     hw_info.set(Info::new());
     Ok(())
@@ -281,7 +280,7 @@ pub fn abi_get_info(info: New<Info>) -> Result<()> {
     Ok(())
 }
 
-/// What a Fortran layer has told about its compiler.
+/// The values that a Fortran layer has set for its compiler.
 static FORTRAN: OnceLock<Arc<Info>> = OnceLock::new();
 
 pub fn abi_set_fortran_info(info: Option<&'static Arc<Info>>) -> Result<()> {
@@ -305,7 +304,7 @@ pub fn abi_set_fortran_booleans(
     if logical_true.is_null() || logical_false.is_null() {
         return Err(err!(Arg, "the address of a LOGICAL is null"));
     }
-    // SAFETY: the program passes two LOGICALs of that size.
+    // SAFETY: the program promises two LOGICALs of that size.
     let (true_value, false_value) =
         unsafe { (load(size, logical_true), load(size, logical_false)) };
     if (FortranBooleans {
@@ -334,7 +333,7 @@ pub fn abi_get_fortran_booleans(
     let known = FortranBooleans::current().filter(|b| b.size == size);
     is_set.set(known.is_some());
     if let Some(booleans) = known {
-        // SAFETY: the program passes two places for LOGICALs of that size.
+        // SAFETY: the program promises room for two LOGICALs of that size.
         unsafe {
             store(size, logical_true, booleans.true_value);
             store(size, logical_false, booleans.false_value);

@@ -48,7 +48,7 @@ send_inits! {
     send_init Standard; bsend_init Buffered; ssend_init Synchronous; rsend_init Standard;
 }
 
-/// The first three arguments of a call.
+/// The arguments buf, count and datatype of a call.
 #[inline]
 pub fn buffer(address: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Buffer<'_> {
     Buffer {
@@ -58,7 +58,7 @@ pub fn buffer(address: *mut u8, count: i64, datatype: &Arc<Datatype>) -> Buffer<
     }
 }
 
-/// Stores a receive's outcome and returns its error.
+/// Stores a receive's status and returns its error.
 fn received(outcome: Outcome, status: OutStatus) -> Result<()> {
     status.store(&outcome);
     outcome.into_result().map(|_| ())
@@ -242,7 +242,7 @@ pub fn iprobe(
     Ok(())
 }
 
-/// The handle of a message; `None`: from nobody.
+/// The handle of a message. `None`: MPI_MESSAGE_NO_PROC.
 fn message_handle(message: Option<Arc<Message>>) -> Handle {
     message.map_or(constants::MPI_MESSAGE_NO_PROC, handle::insert::<Message>)
 }
@@ -281,7 +281,8 @@ pub fn improbe(
     Ok(())
 }
 
-/// Takes the message behind a handle, which becomes MPI_MESSAGE_NULL. `None`: from nobody.
+/// Takes the message of a handle. The handle becomes MPI_MESSAGE_NULL. `None`: the handle was
+/// MPI_MESSAGE_NO_PROC.
 fn take_message(message: &mut Handle) -> Result<Option<Arc<Message>>> {
     let taken = if *message == constants::MPI_MESSAGE_NO_PROC {
         None

@@ -1,5 +1,4 @@
-//! The tool interface (MPI 5.0 chapter 15.3): numbers, handles and texts for what `ferry_mpi::tool`
-//! has.
+//! The tool interface (MPI 5.0 §15.3): the handles, constants and texts of `ferry_mpi::tool`.
 
 mod events;
 mod variables;
@@ -12,7 +11,7 @@ use crate::constants::*;
 use crate::prelude::*;
 use ferry_mpi::tool::{self, Enumeration, Group as Category, ToolError, Type, Verbosity};
 
-/// An error of the tool interface, which calls no error handler.
+/// The error code of a tool error. Tool errors call no error handler.
 fn failed(error: ToolError) -> Error {
     let code = match error {
         ToolError::NotInitialized => MPI_T_ERR_NOT_INITIALIZED,
@@ -29,12 +28,12 @@ fn failed(error: ToolError) -> Error {
     Error::new(Kind::Code(code), String::new())
 }
 
-/// What every call but the first needs.
+/// Checks that MPI_T_init_thread was called.
 fn initialised() -> Result<()> {
     tool::initialised().map_err(failed)
 }
 
-/// The thing with that index.
+/// The element with that index.
 fn at<T>(all: &[T], index: i32) -> Result<&T> {
     initialised()?;
     usize::try_from(index)
@@ -43,21 +42,22 @@ fn at<T>(all: &[T], index: i32) -> Result<&T> {
         .ok_or_else(|| failed(ToolError::InvalidIndex))
 }
 
-/// A name that the program gives.
+/// A name argument as text.
 fn text(name: &CStr) -> Result<&str> {
     initialised()?;
     name.to_str().map_err(|_| failed(ToolError::InvalidName))
 }
 
-/// Stores a text where the program wants it (MPI 5.0 §15.3.3): as much as there is room for, with a
-/// final null; the length becomes what all of it needs. Without a length nothing is stored.
-fn tell(text: &str, to: *mut c_char, length: Option<&mut i32>) {
+/// Stores a text in the program's buffer (MPI 5.0 §15.3.3). A longer text is cut, and the last
+/// byte is null. `length` becomes the length of the whole text with its null. Without a length
+/// nothing is stored.
+fn store_text(text: &str, to: *mut c_char, length: Option<&mut i32>) {
     let Some(length) = length else { return };
     if !to.is_null()
         && let Ok(room @ 1..) = usize::try_from(*length)
     {
         let fits = text.len().min(room - 1);
-        // SAFETY: the program says that there is so much room.
+        // SAFETY: the program promises that much room.
         unsafe {
             std::ptr::copy_nonoverlapping(text.as_ptr().cast(), to, fits);
             *to.add(fits) = 0;
@@ -93,7 +93,7 @@ fn binding_of(is_of_comm: bool) -> i32 {
     }
 }
 
-/// The communicator to whose handle `object` points, if the variable is a communicator's.
+/// The communicator to whose handle `object` points, if the variable is bound to communicators.
 fn bound(is_of_comm: bool, object: *mut c_void) -> Result<Option<Arc<Comm>>> {
     if !is_of_comm {
         return Ok(None);
@@ -117,7 +117,7 @@ pub fn t_finalize() -> Result<()> {
     tool::finalize().map_err(failed)
 }
 
-// Enumerations: handles are their numbers, from here on.
+// Enumerations. A handle is FIRST_ENUM plus the number of the enumeration.
 
 const FIRST_ENUM: Handle = 0x100;
 
@@ -141,7 +141,7 @@ pub fn t_enum_get_info(
 ) -> Result<()> {
     let found = enumeration(enumtype)?;
     num.set(found.len() as i32);
-    tell(&found.name(), name, name_len);
+    store_text(&found.name(), name, name_len);
     Ok(())
 }
 
@@ -154,11 +154,10 @@ pub fn t_enum_get_item(
 ) -> Result<()> {
     let found = enumeration(enumtype)?;
     let item = usize::try_from(indx).ok().and_then(|i| found.item(i));
-    // The class for indices as such is INVALID_INDEX; INVALID_ITEM is deprecated (MPI 5.0
-    // §15.3.10).
+    // Wrong indices are INVALID_INDEX: INVALID_ITEM is deprecated (MPI 5.0 §15.3.10).
     let item = item.ok_or_else(|| failed(ToolError::InvalidIndex))?;
     value.set(indx);
-    tell(item, name, name_len);
+    store_text(item, name, name_len);
     Ok(())
 }
 
@@ -170,7 +169,7 @@ pub fn t_category_get_num(num_cat: Out<i32>) -> Result<()> {
     Ok(())
 }
 
-/// Nothing is ever added or taken away.
+/// The categories never change.
 pub fn t_category_changed(update_number: Out<i32>) -> Result<()> {
     initialised()?;
     update_number.set(0);
@@ -193,8 +192,8 @@ pub fn t_category_get_info(
     num_categories: Out<i32>,
 ) -> Result<()> {
     let category = at(&Category::ALL, cat_index)?;
-    tell(category.name(), name, name_len);
-    tell(category.description(), desc, desc_len);
+    store_text(category.name(), name, name_len);
+    store_text(category.description(), desc, desc_len);
     num_cvars.set(category.controls().len() as i32);
     num_pvars.set(category.performances().len() as i32);
     num_categories.set(category.children().len() as i32);
@@ -206,7 +205,7 @@ pub fn t_category_get_num_events(cat_index: i32, num_events: Out<i32>) -> Result
     Ok(())
 }
 
-/// As many of `all` as there is room for.
+/// Stores the first `len` elements of `all`.
 fn list(all: Vec<usize>, len: i32, indices: OutInts) {
     let room = usize::try_from(len).unwrap_or(0);
     indices.set_all(all.into_iter().take(room).map(|i| i as i32));
@@ -237,24 +236,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_cut_and_their_need_is_told() {
+    fn texts_are_cut_and_their_full_length_is_stored() {
         let mut room = [1 as c_char; 4];
         let mut length = 4;
-        tell("ferry", room.as_mut_ptr(), Some(&mut length));
+        store_text("ferry", room.as_mut_ptr(), Some(&mut length));
         assert_eq!((room.map(|c| c as u8), length), (*b"fer\0", 6));
         room = [1; 4];
         length = 0;
-        tell("ferry", room.as_mut_ptr(), Some(&mut length));
+        store_text("ferry", room.as_mut_ptr(), Some(&mut length));
         assert_eq!((room, length), ([1; 4], 6));
-        tell("ferry", room.as_mut_ptr(), None);
+        store_text("ferry", room.as_mut_ptr(), None);
         assert_eq!(room, [1; 4]);
         length = 9;
-        tell("ferry", std::ptr::null_mut(), Some(&mut length));
+        store_text("ferry", std::ptr::null_mut(), Some(&mut length));
         assert_eq!(length, 6);
     }
 
     #[test]
-    fn enumerations_are_told_from_other_handles() {
+    fn enumerations_are_distinct_from_other_handles() {
         tool::init(ferry_mpi::process::ThreadLevel::Single);
         for e in Enumeration::all() {
             assert_eq!(enumeration(enum_handle(Some(e))).unwrap(), e);

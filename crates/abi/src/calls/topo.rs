@@ -36,7 +36,7 @@ fn rank_in(comm: &Comm, rank: i32, name: &str) -> Result<u32> {
     ))
 }
 
-fn rank_or_nobody(rank: Option<u32>) -> i32 {
+fn rank_or_proc_null(rank: Option<u32>) -> i32 {
     rank.map_or(constants::MPI_PROC_NULL, |r| r as i32)
 }
 
@@ -161,8 +161,8 @@ pub fn cart_shift(
         ));
     }
     let (source, dest) = cart.shift(comm.rank(), direction as usize, i64::from(disp));
-    rank_source.set(rank_or_nobody(source));
-    rank_dest.set(rank_or_nobody(dest));
+    rank_source.set(rank_or_proc_null(source));
+    rank_dest.set(rank_or_proc_null(dest));
     Ok(())
 }
 
@@ -247,7 +247,7 @@ pub fn graph_neighbors(
     Ok(())
 }
 
-/// The first `count` weights; `None` for a graph without weights.
+/// The first `count` weights. `None`: the graph has no weights.
 fn weights(weights: Weights, count: usize, name: &str) -> Result<Option<Vec<i32>>> {
     match weights {
         Weights::None => Ok(None),
@@ -382,12 +382,12 @@ pub fn dist_graph_neighbors(
     destweights: OutInts,
 ) -> Result<()> {
     let graph = dist_graph(comm)?;
-    // Programs pass MPI_UNWEIGHTED for no weights. Nothing is stored then.
-    let tell = |ends: &Weighted, room: usize, ranks: OutInts, weights: OutInts| {
+    // For MPI_UNWEIGHTED nothing is stored.
+    let store = |ends: &Weighted, room: usize, ranks: OutInts, weights: OutInts| {
         ranks.set_all(ends.ranks.iter().map(|&r| r as i32));
         weights.set_all(ends.weights.iter().flatten().take(room).copied());
     };
-    tell(&graph.sources, maxindegree, sources, sourceweights);
-    tell(&graph.destinations, maxoutdegree, destinations, destweights);
+    store(&graph.sources, maxindegree, sources, sourceweights);
+    store(&graph.destinations, maxoutdegree, destinations, destweights);
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! Where a message's bytes come from and go to.
+//! The buffers of messages: where a send reads and a receive writes.
 
-/// A buffer whose bytes do not lie in one run: the floor above knows how (a derived datatype).
+/// A buffer of several memory runs, described by a derived datatype of the crates above.
 ///
-/// Offsets and lengths count *packed* bytes: the message as it travels.
+/// Offsets and lengths count *packed* bytes, as they are sent.
 pub trait Layout: Send {
     /// Copies packed bytes `offset..offset + out.len()` of the buffer into `out`.
     ///
@@ -16,13 +16,12 @@ pub trait Layout: Send {
     /// The user's buffer must be writable and stay so.
     unsafe fn unpack(&self, offset: u64, data: &[u8]);
 
-    /// Pushes the memory runs (address, bytes) that hold packed bytes from `offset` on, until
-    /// `runs` has no spare capacity or the buffer ends; returns how many packed bytes they
-    /// cover.
+    /// Pushes the memory runs (address, bytes) that hold packed bytes from `offset` on. Stops when
+    /// `runs` has no spare capacity or the buffer ends. Returns the packed bytes in these runs.
     fn runs(&self, offset: u64, runs: &mut Vec<(*mut u8, usize)>) -> u64;
 }
 
-/// A message to send. The memory must stay valid and unchanged until the send completes.
+/// The buffer of a send. Its memory must stay valid and unchanged until the send completes.
 pub enum Source {
     /// One run of bytes.
     Bytes {
@@ -38,11 +37,11 @@ pub enum Source {
         /// Packed bytes.
         len: usize,
     },
-    /// Bytes that the device owns from now on (buffered sends, control messages).
+    /// Bytes that the device owns: a buffered send, a control message.
     Owned(Box<[u8]>),
 }
 
-/// Where to put a message. The memory must stay valid until the receive completes.
+/// The buffer of a receive. Its memory must stay valid until the receive completes.
 pub enum Sink {
     /// One run of bytes.
     Bytes {
@@ -91,8 +90,7 @@ impl Source {
         match self {
             Source::Bytes { ptr, len } => {
                 debug_assert!(offset + out.len() <= *len);
-                // SAFETY: the caller's promise, and the range was checked by the caller against
-                // len().
+                // SAFETY: the caller's promise. The caller keeps the range within len().
                 unsafe {
                     std::ptr::copy_nonoverlapping(ptr.add(offset), out.as_mut_ptr(), out.len())
                 }
@@ -113,8 +111,8 @@ impl Sink {
         }
     }
 
-    /// Stores `data` at packed offset `offset`; what does not fit is dropped (the caller reports
-    /// truncation).
+    /// Stores `data` at packed offset `offset`. Bytes that do not fit are dropped, and the caller
+    /// reports truncation.
     ///
     /// # Safety
     /// The memory behind the sink must be writable.

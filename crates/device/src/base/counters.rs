@@ -25,7 +25,7 @@ impl Count {
         self.0.load(Relaxed)
     }
 
-    /// Adds one. Whoever calls this has the device.
+    /// Adds one. The caller has the device.
     #[inline]
     pub fn increment(&self, _device: &impl HasDevice) {
         self.add(1);

@@ -2,21 +2,21 @@
 
 use crate::base::key::{ContextId, Key};
 
-/// EAGER: a whole message. The sender hears nothing of its match.
+/// EAGER: a complete message. The receiver does not answer it.
 pub(crate) const EAGER: u8 = 1;
-/// The eager message of a synchronous send: FIN answers it when it has matched.
+/// EAGER of a synchronous send. The receiver answers with FIN when the message has matched.
 pub(crate) const EAGER_SYNC: u8 = 2;
 /// RTS, ready to send: announces a large message. It may carry the number of speculative messages
-/// that went before it since the last RTS.
+/// since the last RTS.
 pub(crate) const RTS: u8 = 3;
-/// CTS, clear to send: the receive has matched, and asks for the announced message's bytes.
+/// CTS, clear to send: the message has matched, and the receiver requests its bytes.
 pub(crate) const CTS: u8 = 4;
-/// DATA: a part of an announced message's bytes, in answer to CTS.
+/// DATA: a part of a message's bytes, in answer to CTS.
 pub(crate) const DATA: u8 = 5;
 /// FIN: the receiver has matched (synchronous send) or has read (single copy) the message.
 pub(crate) const FIN: u8 = 6;
 
-/// Asks for a few bytes at an edge of an announced message. Deferred receives send it.
+/// Requests the first or the last bytes of an announced message. Deferred receives send it.
 pub(crate) const EDGE_REQUEST: u8 = 7;
 /// An edge of an announced message, in answer to EDGE_REQUEST.
 pub(crate) const EDGE_DATA: u8 = 8;
@@ -24,17 +24,17 @@ pub(crate) const EDGE_DATA: u8 = 8;
 /// DATA whose bytes stay in the sender's buffer (zero copy) until the receiver's FIN.
 pub(crate) const ZCOPY_DATA: u8 = 9;
 
-/// A control message between the floors above ([`crate::ControlMessage`]).
+/// A control message of the crates above ([`crate::ControlMessage`]).
 pub(crate) const CONTROL: u8 = 10;
 
-/// Both edges of the message whose RTS comes next, sent before anybody asks.
+/// Both edges of the message whose RTS follows, sent without a request.
 pub(crate) const EDGES: u8 = 11;
 
 /// Speculative rendezvous: a large message without RTS and CTS, as a stream or in parts.
 pub(crate) const SPECULATIVE: u8 = 12;
-/// A speculative message has met no posted receive: the sender goes back to RTS for a while.
+/// A speculative message has found no posted receive: the sender returns to RTS for a while.
 pub(crate) const UNEXPECTED: u8 = 13;
-/// CTS of a receive that was posted before the RTS came: the next messages may be speculative.
+/// CTS of a receive that was posted before the RTS. The next messages may be speculative.
 pub(crate) const CTS_PREPOSTED: u8 = 14;
 
 /// Longest header, bytes: an RTS with its count of speculative messages.
@@ -42,7 +42,7 @@ pub(crate) const HEADER_MAX_BYTES: usize = 40;
 /// Length of an eager message's header, bytes: its match key.
 pub(crate) const EAGER_HEADER_BYTES: usize = 16;
 
-/// Reads fields off the front of a message; `None` when it is too short.
+/// Reads fields from the front of a message. A read returns `None` when the message is too short.
 pub(crate) struct Fields<'a>(pub &'a [u8]);
 
 impl Fields<'_> {
@@ -111,14 +111,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_reads_back() {
+    fn a_header_reads_back() {
         let key = Key {
             context: ContextId(77 << 32 | 5),
             source: 9,
             tag: 1 << 30,
         };
-        let head = Header::new().key(&key).u64(u64::MAX).u32(3);
-        let mut fields = Fields(head.bytes());
+        let header = Header::new().key(&key).u64(u64::MAX).u32(3);
+        let mut fields = Fields(header.bytes());
         assert_eq!(fields.key(), Some(key));
         assert_eq!(
             (fields.u64(), fields.u32(), fields.u32()),

@@ -1,17 +1,17 @@
-//! Match keys: what an arriving message carries and what a receive asks for.
+//! Match keys: the fields of a message that matching compares, and the pattern of a receive.
 
 /// A process of the job, numbered from 0 across all its nodes (its rank in MPI_COMM_WORLD).
 pub type ProcId = u32;
 
 /// A communication context. Two messages of different contexts never match (MPI 5.0 §3.2.3).
 ///
-/// Unique in the job without agreement: the process that leads the creation of a communicator
-/// numbers it with its own process number and a counter of its own.
+/// It is unique in the job. The process that leads the creation of a communicator makes it from its
+/// own process number and a counter of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct ContextId(pub u64);
 
 impl ContextId {
-    /// The context in which MPI_COMM_WORLD's point-to-point messages travel.
+    /// The context of point-to-point messages in MPI_COMM_WORLD.
     pub const WORLD: ContextId = ContextId(0);
     /// The context of MPI_COMM_SELF; every process has its own.
     pub const SELF: ContextId = ContextId(4);
@@ -21,35 +21,34 @@ impl ContextId {
         ContextId((u64::from(leader) << 32) | (u64::from(counter) << 2))
     }
 
-    /// The twin of this context in which the communicator's collectives travel.
+    /// The context of the communicator's collectives.
     pub fn collective(self) -> ContextId {
         ContextId(self.0 | 1)
     }
 
-    /// Is it the twin for collectives?
+    /// Is it a context of collectives?
     pub fn is_collective(self) -> bool {
         self.0 & 3 == 1
     }
 
-    /// The twin for messages with which a communicator's members agree on something (creation of
-    /// others).
+    /// The context of the messages by which members agree, for example on a new communicator.
     pub fn control(self) -> ContextId {
         ContextId(self.0 | 2)
     }
 
-    /// The twin in which partitioned sends and receives find each other.
+    /// The context in which partitioned sends and receives are matched.
     pub fn partitioned(self) -> ContextId {
         ContextId(self.0 | 3)
     }
 
-    /// The twin for such messages where not all members take part: the tag that the program gives
-    /// tells them apart.
+    /// The context of agreements among some of the members, for example in MPI_Comm_create_group.
+    /// The program's tag distinguishes them.
     pub fn tagged(self) -> ContextId {
         ContextId(self.0 | 3)
     }
 }
 
-/// What a message carries to be matched by.
+/// The match key of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Key {
     /// The communication context.
@@ -61,7 +60,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// What is known of a message that carries this key and `len` bytes.
+    /// The envelope of a message with this key and `len` bytes.
     #[inline]
     pub(crate) fn envelope(&self, len: u64) -> Envelope {
         Envelope {
@@ -72,44 +71,44 @@ impl Key {
     }
 }
 
-/// The tags that a receive or a probe asks for.
+/// The tags that a receive or a probe accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tags {
     tag: u32,
-    /// The bits that must be those of `tag`.
-    matched: u32,
+    /// The bits that must be equal to those of `tag`.
+    mask: u32,
 }
 
 impl Tags {
-    /// Any.
-    pub const ANY: Tags = Tags::alike(0, 0);
+    /// Every tag (MPI_ANY_TAG).
+    pub const ANY: Tags = Tags::masked(0, 0);
 
-    /// This one.
+    /// One tag.
     #[inline]
     pub const fn one(tag: u32) -> Tags {
-        Tags::alike(tag, u32::MAX)
+        Tags::masked(tag, u32::MAX)
     }
 
-    /// Those that are like `tag` in the bits of `matched`; what the others say is left to the
+    /// The tags that are equal to `tag` in the bits of `mask`. The other bits are data for the
     /// receiver.
     #[inline]
-    pub const fn alike(tag: u32, matched: u32) -> Tags {
-        Tags { tag, matched }
+    pub const fn masked(tag: u32, mask: u32) -> Tags {
+        Tags { tag, mask }
     }
 
     #[inline]
     fn accept(self, tag: u32) -> bool {
-        (self.tag ^ tag) & self.matched == 0
+        (self.tag ^ tag) & self.mask == 0
     }
 
-    /// The tag, if there is only one.
+    /// The tag, if only one is accepted.
     #[inline]
     pub fn only(self) -> Option<u32> {
-        (self.matched == u32::MAX).then_some(self.tag)
+        (self.mask == u32::MAX).then_some(self.tag)
     }
 }
 
-/// This one, or any.
+/// The given tag; every tag for `None`.
 impl From<Option<u32>> for Tags {
     #[inline]
     fn from(tag: Option<u32>) -> Tags {
@@ -117,7 +116,7 @@ impl From<Option<u32>> for Tags {
     }
 }
 
-/// What a receive or a probe asks for.
+/// What a receive or a probe matches: the counterpart of [`Key`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pattern {
     /// The communication context.
@@ -137,14 +136,14 @@ impl Pattern {
             && self.source.is_none_or(|s| s == key.source)
     }
 
-    /// The source and the tag, if there is only one of each.
+    /// The source and the tag, if the pattern has no wildcard.
     #[inline]
     pub(crate) fn address(&self) -> Option<(u32, u32)> {
         self.source.zip(self.tag.only())
     }
 }
 
-/// What is known of a message that has arrived or been announced.
+/// Source, tag and length of a message that has arrived or was announced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Envelope {
     /// The sender's rank in the communicator's (remote) group.

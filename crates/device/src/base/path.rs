@@ -1,4 +1,4 @@
-//! The two paths of a large message within a node, and a measurement of one that is under way.
+//! The two paths of a large message within a node, and the measurement of a message.
 
 use std::time::{Duration, Instant};
 
@@ -35,13 +35,13 @@ pub(crate) enum Copier {
     Sharing,
 }
 
-/// A large message under way, as path selection measures it.
+/// The measurement of a large message, for path selection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub path: Path,
     pub copier: Copier,
     pub size_class: usize,
-    /// The trial of which it is a part.
+    /// The trial to which it belongs.
     pub trial: Option<u32>,
     /// The number of first touches when the path was chosen.
     pub first_touches: u64,

@@ -1,19 +1,19 @@
-//! Requests: operations under way, and how they ended.
+//! Requests: pending operations and their completions.
 
 use crate::base::buffer::{Sink, Source};
 use crate::base::key::{ContextId, Envelope, ProcId};
 use crate::base::message::Unexpected;
 use crate::base::path::Sample;
 
-/// When a send is complete (MPI 5.0 §3.4), and what goes first.
+/// The mode of a send: when it is complete (MPI 5.0 §3.4), and whether edges are sent first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendMode {
-    /// When the buffer may be used again.
+    /// Complete when the buffer may be used again.
     Standard,
-    /// When, besides, the receive has matched.
+    /// Complete when the buffer may be used again and the receive has matched.
     Synchronous,
-    /// As `Standard`. Besides, the edges of a large message go before its RTS, for a receiver that
-    /// defers its receives. Only for peers with [`streams`](crate::Capabilities::streams).
+    /// As `Standard`, but the edges of a large message are sent before its RTS, for a receiver with
+    /// deferred receives. Only for peers with [`streams`](crate::Capabilities::streams).
     StandardWithEdges,
 }
 
@@ -25,7 +25,7 @@ pub struct ReqId(pub(crate) u32);
 /// How an operation ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// For a receive: who sent what. For a send: zeros.
+    /// For a receive: source, tag and length of the message. For a send: zeros.
     pub envelope: Envelope,
     /// Bytes that were stored in the receive buffer (less than `envelope.len` if the message was
     /// truncated).
@@ -34,12 +34,12 @@ pub struct Completion {
     pub room: u64,
     /// The operation was cancelled before it matched.
     pub cancelled: bool,
-    /// What went wrong, if anything did.
+    /// The error, if the operation failed.
     pub fault: Option<Fault>,
 }
 
 impl Completion {
-    /// The completion of a send, or of an operation with nobody (MPI_PROC_NULL).
+    /// The completion of a send, or of an operation with MPI_PROC_NULL.
     pub const EMPTY: Completion = Completion {
         envelope: Envelope {
             source: 0,
@@ -56,7 +56,7 @@ impl Completion {
 /// Why an operation failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
-    /// The message was longer than the receive buffer; what fits was stored.
+    /// The message was longer than the receive buffer. The bytes that fit are stored.
     #[error("the message of {sent} bytes is longer than the receive buffer of {room} bytes")]
     Truncated {
         /// Bytes sent.
@@ -64,13 +64,12 @@ pub enum Fault {
         /// Bytes that fit.
         room: u64,
     },
-    /// The transport could not carry the message; [`last_failure`](crate::last_failure) says what
-    /// broke it.
+    /// The transport has failed. [`last_failure`](crate::last_failure) says why.
     #[error("the transport failed")]
     Transport,
 }
 
-/// What a request stands for.
+/// The operation of a request.
 pub(crate) enum Operation {
     /// The slot is free.
     Free,
@@ -84,7 +83,7 @@ pub(crate) enum Operation {
         source: Source,
         cts: Cts,
     },
-    /// A receive. `stream` is there once its message arrives in parts.
+    /// A receive. It has a `stream` once its message arrives in parts.
     Receive {
         context: ContextId,
         sink: Sink,
@@ -99,9 +98,9 @@ pub(crate) enum Operation {
 /// Whether the receiver of a large message has sent CTS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cts {
-    /// The RTS has gone, the CTS has not come.
+    /// The RTS is sent, and the CTS has not arrived.
     Awaited,
-    /// It has come.
+    /// The CTS has arrived.
     Received,
     /// The message is speculative: there is no CTS.
     NotNeeded,
@@ -112,7 +111,7 @@ pub(crate) struct Stream {
     pub from: ProcId,
     /// Bytes that have arrived.
     pub received: u64,
-    /// The measurement of which the message is a part.
+    /// The measurement to which the message belongs.
     pub sample: Option<Sample>,
 }
 
@@ -130,9 +129,9 @@ pub(crate) struct Requests {
     free: Vec<u32>,
     started: u64,
     completed: u64,
-    /// Large sends under way.
+    /// Pending large sends.
     large_sends: usize,
-    /// Operations under way that [`Requests::mark_urgent`] has marked.
+    /// Pending operations that [`Requests::mark_urgent`] has marked.
     urgent: usize,
 }
 
@@ -246,7 +245,7 @@ impl Requests {
         self.completed
     }
 
-    /// Large sends under way.
+    /// Pending large sends.
     pub fn large_sends(&self) -> usize {
         self.large_sends
     }
@@ -262,17 +261,17 @@ impl Requests {
         }
     }
 
-    /// Operations under way on whose progress other processes wait.
+    /// Pending operations on whose progress other processes wait.
     pub fn urgent(&self) -> usize {
         self.large_sends + self.urgent
     }
 
-    /// Operations under way.
+    /// Pending operations.
     pub fn pending(&self) -> u64 {
         self.started - self.completed
     }
 
-    /// Is a send under way?
+    /// Is a send pending?
     pub fn sends_pending(&self) -> bool {
         self.slots.iter().any(|s| {
             use Operation::{SendLarge, SendQueued, SendSync};
@@ -283,7 +282,7 @@ impl Requests {
         })
     }
 
-    /// Everything that is under way.
+    /// All pending operations.
     pub fn iter_pending(&self) -> impl Iterator<Item = (ReqId, &Operation)> {
         let slots = self.slots.iter().enumerate();
         slots
@@ -291,7 +290,7 @@ impl Requests {
             .map(|(at, slot)| (ReqId(at as u32), &slot.operation))
     }
 
-    /// Completes an operation with a fault, if it is under way.
+    /// Completes an operation with a fault, if it is pending.
     pub fn fail(&mut self, req: ReqId, fault: Fault) {
         let slot = &self.slots[req.0 as usize];
         if !slot.done {
@@ -303,7 +302,7 @@ impl Requests {
         }
     }
 
-    /// Completes everything that is under way with a fault.
+    /// Completes all pending operations with a fault.
     pub fn fail_all(&mut self, fault: Fault) {
         for at in 0..self.slots.len() {
             let slot = &self.slots[at];

@@ -45,12 +45,12 @@ impl Device {
         self.worker.engine.deferred.has_matched_rts(req)
     }
 
-    /// Are the edges of a deferred receive in their place?
+    /// Are the edges of a deferred receive in its buffer?
     pub fn has_edges(&mut self, req: ReqId) -> bool {
         self.is_complete(req) || self.worker.engine.has_edges(req)
     }
 
-    /// Bytes of a receive's message that are in their place, from its beginning on.
+    /// Bytes of a receive's message that are in its buffer, from the beginning on.
     pub fn bytes_received(&mut self, req: ReqId) -> usize {
         if self.is_complete(req) {
             return usize::MAX;

@@ -21,8 +21,8 @@ pub struct Capabilities {
     pub eager_max: usize,
     /// The peer shares this process's memory system.
     pub same_node: bool,
-    /// A large message is read from the sender's buffer little by little, and by nobody else: what
-    /// is left of it may be moved ([`Device::relocate`]).
+    /// A large message is read from the sender's buffer in parts, and only by the sender. Its
+    /// unsent bytes may be moved ([`Device::relocate`]).
     pub streams: bool,
 }
 
@@ -58,7 +58,7 @@ impl Device {
         self.worker.transports.names()
     }
 
-    /// Is it known that nothing will come from this process any more?
+    /// Is this process lost, so that no message of it arrives any more?
     #[inline]
     pub fn is_lost(&self, peer: ProcId) -> bool {
         self.worker.engine.lost_peers.contains(peer)
@@ -81,7 +81,7 @@ impl Device {
         self.worker.engine.requests.peek(req)
     }
 
-    /// Nobody will ask for this request any more: it is freed when it completes.
+    /// Nothing refers to this request any more. It is freed when it completes.
     pub fn detach(&mut self, req: ReqId) {
         self.worker.engine.requests.detach(req);
     }
@@ -113,14 +113,14 @@ impl Device {
         memory.is_some_and(|m| m.release(address))
     }
 
-    /// Is a send under way, whether or not somebody waits for it?
+    /// Is a send pending, even one without a waiter?
     pub fn sends_pending(&self) -> bool {
         let engine = &self.worker.engine;
         !engine.outbox.is_empty() || engine.requests.sends_pending()
     }
 }
 
-/// Completes every send that is under way, for the peers that still need it. Blocks until then.
+/// Completes every pending send, for the peers that still need it. Blocks until then.
 pub fn finish() {
     wait_until(&WaitingFor::SEVERAL, |d| {
         !d.sends_pending() && d.worker.transports.settle()

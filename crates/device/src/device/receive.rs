@@ -6,8 +6,8 @@ use crate::base::message::Unexpected;
 use crate::base::request::{Completion, Fault, Operation, ReqId};
 use crate::progress::device::Device;
 
-/// Minimum capacity of a receive for whose sake the progress thread is woken, bytes. The sender of
-/// a message of this length may wait for the receiver.
+/// Minimum capacity of a receive that wakes the progress thread, bytes. A choice: the sender of a
+/// message of this length may wait for the receiver.
 const URGENT_MIN_BYTES: usize = 16 * 1024;
 
 /// Messages for which no receive was posted.
@@ -27,7 +27,7 @@ impl Device {
     /// Starts a receive.
     ///
     /// # Safety
-    /// The memory behind `sink` must stay valid, and nobody else may touch it, until completion.
+    /// The memory behind `sink` must stay valid and untouched by others until completion.
     #[inline]
     pub unsafe fn receive(&mut self, pattern: Pattern, sink: Sink) -> ReqId {
         let unexpected = self.worker.engine.matcher.match_receive(&pattern);

@@ -55,28 +55,27 @@ impl Device {
         self.worker.engine.outbox.offset_of(req).unwrap_or(0)
     }
 
-    /// Moves what is left of a send to a peer with [`streams`](crate::Capabilities::streams): from
-    /// now on it is read as if its first byte were at `ptr`.
+    /// Moves the unsent bytes of a send to a peer with [`streams`](crate::Capabilities::streams).
+    /// The device reads them as if the first byte of the message were at `ptr`.
     ///
     /// # Safety
     /// As for [`Device::send`], for the bytes that are not [sent](Device::bytes_sent).
     pub unsafe fn relocate(&mut self, req: ReqId, ptr: *const u8) {
         if let Some(
             Operation::SendLarge {
-                source: Source::Bytes { ptr: place, .. },
+                source: Source::Bytes { ptr: first, .. },
                 ..
             }
             | Operation::SendQueued {
-                source: Source::Bytes { ptr: place, .. },
+                source: Source::Bytes { ptr: first, .. },
             },
         ) = self.worker.engine.requests.operation(req)
         {
-            *place = ptr;
+            *first = ptr;
         }
     }
 
-    /// From now on no message goes by zero copy, so that a send that has begun may be moved
-    /// ([`Device::relocate`]).
+    /// Disables zero copy for all later messages. [`Device::relocate`] needs it.
     pub fn disable_zero_copy(&mut self) {
         self.worker.engine.zero_copy.disable();
     }

@@ -56,7 +56,7 @@ fn a_deferred_receive_fails_with_its_sender_announced_or_not() {
     assert!(d.is_announced(deferred[0]) && !d.is_announced(deferred[1]));
     assert!(deferred.iter().all(|&req| !d.is_complete(req)));
     d.worker.fail_transport(&cable_pulled());
-    // Somebody touches what it was to bring.
+    // The program touches the bytes of the message.
     d.release_deferred(deferred[0]);
     d.release_deferred(deferred[1]);
     for req in deferred {
@@ -66,7 +66,7 @@ fn a_deferred_receive_fails_with_its_sender_announced_or_not() {
 }
 
 #[test]
-fn a_receive_from_a_lost_process_fails_at_once_and_no_other() {
+fn only_receives_from_a_lost_process_fail_at_once() {
     let mut d = alone();
     let (mut early, mut late) = ([0u8; 4], [0u8; 4]);
     let into = |buffer: &mut [u8; 4]| Sink::Bytes {

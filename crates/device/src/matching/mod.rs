@@ -18,13 +18,13 @@ struct Queues {
     unexpected: UnexpectedQueue,
 }
 
-/// Minimum length of a queue that becomes a table: a shorter list is searched faster than a table.
-/// Low in tests, so that they see both.
+/// Minimum length of a queue that becomes a table. A shorter list is searched faster than a table.
+/// A choice. Low in tests, so that they use both.
 const TABLE_MIN_LEN: usize = if cfg!(test) { 4 } else { 256 };
-/// Making a table of a list costs as much, for each entry, as passing by this many entries.
+/// Making a table costs, for each entry, as much as comparing this many entries. A choice.
 const TABLE_COST: usize = if cfg!(test) { 1 } else { 32 };
 
-/// The number of entries of a list that searches have passed by since it was empty.
+/// The number of entries that searches of a list have compared since it was empty.
 #[derive(Default)]
 struct SearchCost(usize);
 

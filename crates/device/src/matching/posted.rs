@@ -6,8 +6,8 @@ use crate::base::key::{Key, Pattern};
 use crate::base::request::ReqId;
 use std::collections::VecDeque;
 
-/// A list. Once searches have passed by enough entries, and until it is empty, it is a table by
-/// source and tag of the receives without wildcards.
+/// Posted receives. The queue is a list at first. After searches have compared enough entries, it
+/// is a table by source and tag, until it is empty. Receives with wildcards stay outside the table.
 #[derive(Default)]
 pub(super) struct PostedQueue {
     list: VecDeque<(Pattern, ReqId)>,
@@ -60,7 +60,7 @@ impl PostedQueue {
     /// Takes the first receive that accepts `key`.
     #[inline]
     pub fn take(&mut self, key: &Key) -> Option<ReqId> {
-        // Most messages come in the order of their receives.
+        // Most messages arrive in the order of their receives.
         match self.list.front() {
             Some((pattern, _)) if pattern.accepts(key) => self.list.pop_front().map(|(_, req)| req),
             None if self.table.is_none() => None,

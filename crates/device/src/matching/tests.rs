@@ -84,7 +84,7 @@ fn pattern() -> impl Strategy<Value = Pattern> {
     let source = prop_oneof![12 => small().prop_map(Some), 1 => Just(None)];
     let tag = prop_oneof![
         24 => small().prop_map(Tags::one),
-        1 => small().prop_map(|tag| Tags::alike(tag, 2)),
+        1 => small().prop_map(|tag| Tags::masked(tag, 2)),
         2 => Just(Tags::ANY),
     ];
     (context(), source, tag).prop_map(|(context, source, tag)| Pattern {
@@ -175,7 +175,7 @@ fn follow(steps: &[Step]) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn matches_as_two_plain_lists_do(steps in prop::collection::vec(step(), 0..400)) {
+    fn matches_like_two_plain_lists(steps in prop::collection::vec(step(), 0..400)) {
         follow(&steps)?;
     }
 }
@@ -213,9 +213,9 @@ fn long_queues_keep_their_order() {
     assert!(matcher.probe(&pattern(None)).is_none());
 }
 
-/// One that nobody wants stands before all the others, while these come and go.
+/// A message without a receive is first in the queue, while later ones arrive and are taken.
 #[test]
-fn a_message_that_stays_makes_nothing_grow() {
+fn an_unmatched_message_does_not_grow_the_queue() {
     let key = |tag| Key {
         context: ContextId::WORLD,
         source: 1,
@@ -234,7 +234,7 @@ fn a_message_that_stays_makes_nothing_grow() {
         };
         let taken = waiting.take(&one).map(|m| m.len);
         assert_eq!(taken, Some((tag - 7).into()));
-        assert!(waiting.places() <= 32, "{}", waiting.places());
+        assert!(waiting.slots() <= 32, "{}", waiting.slots());
     }
     let left: Vec<u64> = waiting.iter().map(|m| m.len).collect();
     assert_eq!(left, [0, 9993, 9994, 9995, 9996, 9997, 9998, 9999]);

@@ -7,11 +7,12 @@ use crate::base::message::Unexpected;
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 
-/// Looking an address up costs as much as passing by this many entries.
+/// Looking up an address costs as much as comparing this many entries. A choice. Low in tests, so
+/// that they use both.
 const LOOKUP_COST: usize = if cfg!(test) { 2 } else { 32 };
 
-/// A list. Once searches have passed by enough entries, and until it is empty, it is a table by
-/// source and tag.
+/// Unexpected messages. The queue is a list at first. After searches have compared enough entries,
+/// it is a table by source and tag, until it is empty.
 #[derive(Default)]
 pub(super) struct UnexpectedQueue {
     list: VecDeque<Unexpected>,
@@ -43,9 +44,9 @@ impl UnexpectedQueue {
         self.list.len() + long.map_or(0, |l| l.table.len())
     }
 
-    /// Places that are kept for those that have been taken, too.
+    /// The length of the order list, with the slots of taken messages.
     #[cfg(test)]
-    pub fn places(&self) -> usize {
+    pub fn slots(&self) -> usize {
         self.table.as_ref().map_or(0, |long| long.order.len())
     }
 
@@ -139,7 +140,7 @@ impl MessageTable {
         let address = (message.key.source, message.key.tag);
         let number = self.before + self.order.len() as u64;
         let slot = self.table.push(address, (number, message));
-        // Mostly several in a row come from the same source.
+        // Often several in a row are from the same source.
         if self.order.back().is_none_or(|last| last.0.0 != address.0) {
             self.sources.insert(address.0);
         }
@@ -167,8 +168,8 @@ impl MessageTable {
                         tag,
                     })
                 };
-                let waiting = self.order.iter().filter(|place| place.1.is_some());
-                waiting.map(|place| place.0).find(accepts)
+                let waiting = self.order.iter().filter(|entry| entry.1.is_some());
+                waiting.map(|entry| entry.0).find(accepts)
             }
         }
     }
@@ -176,7 +177,7 @@ impl MessageTable {
     fn take(&mut self, pattern: &Pattern) -> Option<Unexpected> {
         let (number, message) = self.table.pop(self.address(pattern)?)?;
         self.order[(number - self.before) as usize].1 = None;
-        while self.order.front().is_some_and(|place| place.1.is_none()) {
+        while self.order.front().is_some_and(|entry| entry.1.is_none()) {
             self.order.pop_front();
             self.before += 1;
         }
@@ -186,11 +187,11 @@ impl MessageTable {
         Some(message)
     }
 
-    /// The first message stays for long: forgets the places of taken messages behind it.
+    /// The first message stays for long: removes the slots of taken messages behind it.
     #[cold]
     fn close_up(&mut self) {
-        self.order.retain(|place| place.1.is_some());
-        let slots = self.order.iter().filter_map(|place| place.1);
+        self.order.retain(|entry| entry.1.is_some());
+        let slots = self.order.iter().filter_map(|entry| entry.1);
         for (number, slot) in (self.before..).zip(slots) {
             if let Some(message) = self.table.get_mut(slot) {
                 message.0 = number;
@@ -199,7 +200,7 @@ impl MessageTable {
     }
 
     fn iter(&self) -> impl Iterator<Item = &Unexpected> {
-        let slots = self.order.iter().filter_map(|place| place.1);
+        let slots = self.order.iter().filter_map(|entry| entry.1);
         slots.filter_map(|slot| Some(&self.table.get(slot)?.1))
     }
 }

@@ -1,8 +1,7 @@
-//! Counter boards: a group of processes of one node exchanges small data through a board in the
-//! node's memory, where messages would be many.
+//! Counter boards: a group of many processes of one node exchanges small data in shared memory.
 //!
-//! What the members do in a phase is theirs to agree on; [`CounterBoardGroup`] gives them the
-//! board's slots, the moments to wait for and the waking of who waits.
+//! [`CounterBoardGroup`] has the board's slots, the waits and the wakeups. The collectives say what
+//! the members do in a phase.
 
 use crate::base::key::ProcId;
 use crate::progress::device::Device;
@@ -20,15 +19,15 @@ pub struct CounterBoardGroup {
 }
 
 impl Device {
-    /// Allocates a board of this process for a group of `members` processes, with itself. Returns
-    /// the number for [`Device::counter_board`] on all members. `None`: there is none left, or none
-    /// at all.
+    /// Allocates a board of this process for a group of `members` processes, itself included.
+    /// Returns the number for [`Device::counter_board`] on all members. `None`: no board is free,
+    /// or the node has none.
     pub fn allocate_board(&mut self, members: u32) -> Option<u32> {
         self.worker.transports.allocate_board(members)
     }
 
-    /// This process's part (`members[me]`) in exchanges of `members`, on board `number` of process
-    /// `owner`, which has allocated it. `None`: the board cannot be had.
+    /// Joins the group `members`, as `members[me]`, on the board `number` that process `owner` has
+    /// allocated. `None`: this process cannot map the board.
     pub fn counter_board(
         &mut self,
         owner: ProcId,
@@ -69,28 +68,28 @@ impl CounterBoardGroup {
         self.wait(what, |b, phase| b.progress(phase) >= 0);
     }
 
-    /// Member `i`'s slot: `stride` bytes, a multiple of 64 on which all agree; all slots together
-    /// have [`CounterBoardGroup::size`] · [`SLOT_MAX_BYTES`] bytes.
+    /// Member `i`'s slot: `stride` bytes, a multiple of 64, equal on all members. All slots
+    /// together have [`CounterBoardGroup::size`] · [`SLOT_MAX_BYTES`] bytes.
     #[inline]
     pub fn slot(&self, i: u32, stride: usize) -> *mut u8 {
         self.board.slot(self.phase, i, stride)
     }
 
-    /// As [`CounterBoardGroup::slot`], in an earlier `phase` (the first one is 1). Whoever is ahead
-    /// may write there for a later phase.
+    /// As [`CounterBoardGroup::slot`], in an earlier `phase`. The first phase is 1. A member that
+    /// is ahead may write to the slot for a later phase.
     pub fn slot_in(&self, phase: u64, i: u32, stride: usize) -> *mut u8 {
         self.board.slot(phase, i, stride)
     }
 
-    /// This member has posted. Returns true for the last one, which must then
-    /// [open](CounterBoardGroup::open) the phase. Each member that posts so says
+    /// This member has posted. Returns true for the last member, which must then
+    /// [open](CounterBoardGroup::open) the phase. Each member that posts calls
     /// [`CounterBoardGroup::read`] when it has read.
     #[inline]
     pub fn post(&self) -> bool {
         self.board.add(self.phase, 1) == i64::from(self.size())
     }
 
-    /// What all have posted is there to be read.
+    /// Opens the phase: the members may read what all have posted.
     #[inline]
     pub fn open(&self, d: &Device) {
         self.board.open(self.phase);
@@ -103,24 +102,25 @@ impl CounterBoardGroup {
         self.wait(what, CounterBoard::is_open);
     }
 
-    /// This member, who has posted, does not need the slots of this phase any more.
+    /// This member has [posted](CounterBoardGroup::post) and has read. It does not need the slots
+    /// of this phase any more.
     #[inline]
     pub fn read(&self, d: &Device) {
         self.add(d, 1);
     }
 
-    /// This member, who has not [posted](CounterBoardGroup::post), is done with this phase: it has
-    /// read, or it has written what another is to read.
+    /// This member is done with this phase, without [post](CounterBoardGroup::post): it has read,
+    /// or it has written what another member reads.
     #[inline]
     pub fn done(&self, d: &Device) {
         self.add(d, COUNT_PER_MEMBER);
     }
 
     #[inline]
-    fn add(&self, d: &Device, share: u64) {
+    fn add(&self, d: &Device, count: u64) {
         let all = COUNT_PER_MEMBER as i64 * i64::from(self.size());
-        let now = self.board.add(self.phase, share);
-        // Somebody may wait for this part of the board.
+        let now = self.board.add(self.phase, count);
+        // A member may wait for this part of the board.
         if now == all {
             self.wake(d);
         }

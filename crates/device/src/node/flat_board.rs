@@ -1,9 +1,9 @@
-//! Flat boards: few processes of one node, with a core each, exchange small data through the node's
-//! memory, each in a slot of its own.
+//! Flat boards: a few processes of one node, with a core each, exchange small data in shared
+//! memory.
 //!
-//! What [`CounterBoardGroup`](crate::CounterBoardGroup) is for many. What the members do in a phase
-//! is theirs to agree on; [`FlatBoardGroup`] gives them the slots, the moments to wait for and the
-//! waking of who waits.
+//! Each member has a slot of its own, and there is no common counter. Larger groups use a
+//! [`CounterBoardGroup`](crate::CounterBoardGroup). [`FlatBoardGroup`] has the slots, the waits and
+//! the wakeups. The collectives say what the members do in a phase.
 
 use crate::base::key::ProcId;
 use crate::progress::device::Device;
@@ -12,28 +12,28 @@ use ferry_transport::shm::{self, FLAT_MAX_RANKS, Waker};
 
 pub use ferry_transport::shm::{MARK_BITS, POST_MAX_BYTES};
 
-/// How often a member looks whether another one has posted before it makes other progress as well:
+/// How often a member polls another one's slot before it also makes progress. A choice: it takes
 /// less than 1 µs.
-const LOOKS_MAX: u32 = 32;
+const POLLS_MAX: u32 = 32;
 
 /// One process's part in the exchanges of a group.
 pub struct FlatBoardGroup {
     slots: shm::FlatBoard,
     /// The other members.
     others: Vec<Waker>,
-    /// How often to look in this phase.
-    looks: u32,
+    /// How often to poll a slot in this phase, up to [`POLLS_MAX`].
+    polls: u32,
 }
 
 impl Device {
-    /// Is a flat board better than a counter board for `members` processes of this node? Processes
-    /// may answer differently; one of them decides.
+    /// Is a flat board better than a counter board for `members` processes of this node? The answer
+    /// may differ between processes, so one of them decides.
     pub fn prefers_flat_board(&self, members: u32) -> bool {
         members <= FLAT_MAX_RANKS && !self.wait_policy.oversubscribed
     }
 
-    /// This process's part (`members[me]`) in exchanges of `members`, on board `number` of process
-    /// `owner`, which has allocated it. `None`: the board cannot be had.
+    /// Joins the group `members`, as `members[me]`, on the board `number` that process `owner` has
+    /// allocated. `None`: this process cannot map the board.
     pub fn flat_board(
         &mut self,
         owner: ProcId,
@@ -54,7 +54,7 @@ impl Device {
                 .worker
                 .transports
                 .flat_board(owner, number, members.len() as u32, me)?,
-            looks: 0,
+            polls: 0,
         })
     }
 }
@@ -66,10 +66,10 @@ impl Drop for FlatBoardGroup {
 }
 
 impl FlatBoardGroup {
-    /// Begins the next phase. [Wait](FlatBoardGroup::wait_free) before anything is written.
+    /// Begins the next phase. [Wait](FlatBoardGroup::wait_free) before writing to the slot.
     #[inline]
     pub fn begin(&mut self, d: &Device) {
-        self.looks = if d.polls_alone() { LOOKS_MAX } else { 0 };
+        self.polls = if d.polls_alone() { POLLS_MAX } else { 0 };
         self.slots.next();
     }
 
@@ -81,28 +81,28 @@ impl FlatBoardGroup {
         }
     }
 
-    /// Where member `i`'s data lie in this phase: [`POST_MAX_BYTES`] bytes. This member's own may
-    /// be written until it posts, another's read from the time on that it has posted until this one
-    /// is done.
+    /// Member `i`'s data in this phase: [`POST_MAX_BYTES`] bytes. This member may write to its own
+    /// until it posts. It may read another's after that one has posted, until it is done itself.
     #[inline]
     pub fn data(&self, i: u32) -> *mut u8 {
         self.slots.data(i)
     }
 
-    /// This member has posted, and this is what (below 2^[`MARK_BITS`]).
+    /// This member has posted. `mark` says what, and is below 2^[`MARK_BITS`].
     #[inline]
     pub fn post(&self, mark: u32) {
         self.slots.post(mark);
         self.wake();
     }
 
-    /// Blocks until member `i` has posted. Returns what it says that is, and whether it had before.
+    /// Blocks until member `i` has posted. Returns its mark, and whether it had posted before the
+    /// call.
     #[inline]
     pub fn wait_posted(&self, i: u32, what: &WaitingFor<'_>) -> (u32, bool) {
         if let Some(mark) = self.slots.posted(i) {
             return (mark, true);
         }
-        for _ in 0..self.looks {
+        for _ in 0..self.polls {
             std::hint::spin_loop();
             if let Some(mark) = self.slots.posted(i) {
                 return (mark, false);
@@ -118,31 +118,32 @@ impl FlatBoardGroup {
         (mark, false)
     }
 
-    /// What member `i` posted `back` phases ago (0: in this one), if it did and has not posted in
-    /// the same slot since. `back` is less than [`PHASES`](ferry_transport::shm::PHASES).
+    /// The mark that member `i` posted `back` phases ago; 0 is this phase. `None`: it did not post,
+    /// or has posted in the same slot since. `back` is less than
+    /// [`PHASES`](ferry_transport::shm::PHASES).
     pub fn posted_before(&self, i: u32, back: u64) -> Option<u32> {
         self.slots.posted_before(i, back)
     }
 
-    /// What member `i` posted in the phase after this one, if it did.
+    /// The mark that member `i` has posted in the next phase, if it has.
     pub fn posted_next(&self, i: u32) -> Option<u32> {
         self.slots.posted_next(i)
     }
 
-    /// This member is done with this phase, in which it has seen all others post.
+    /// This member is done with this phase, in which it has waited for all others to post.
     #[inline]
     pub fn done_with_all(&mut self) {
         self.slots.done_with_all();
     }
 
-    /// This member is done with this phase, in which not all wait for all.
+    /// This member is done with this phase, in which not every member waits for all others.
     #[inline]
     pub fn done(&mut self) {
         self.slots.done();
         self.wake();
     }
 
-    /// This member has posted, which is all that it has to do in this phase.
+    /// This member posts, and is done with this phase: it reads nothing.
     #[inline]
     pub fn post_alone(&mut self, mark: u32) {
         self.slots.note_done();

@@ -1,4 +1,4 @@
-//! What collectives within a node use instead of messages: boards in shared memory.
+//! Boards in shared memory: collectives within a node use them instead of messages.
 
 pub(crate) mod counter_board;
 pub(crate) mod flat_board;

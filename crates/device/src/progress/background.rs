@@ -1,4 +1,4 @@
-//! Work that goes on whenever the device makes progress: a collective's schedule.
+//! Background work: a collective's schedule, which advances when the device makes progress.
 
 use crate::progress::device::Device;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ pub trait Background: Send + Sync {
     }
 }
 
-/// Work that nobody shares: a function that is called until it returns true.
+/// Work with a single owner: a function that is called until it returns true.
 impl<F: FnMut(&mut Device) -> bool + Send> Background for Mutex<F> {
     fn advance(&self, device: &mut Device) -> bool {
         let mut advance = self.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,11 +7,12 @@ use crate::progress::thread_state::message_offers;
 use rustix::thread::sched_getcpu;
 use std::time::{Duration, Instant};
 
-/// How long it is taken to hold whether a core is shared.
+/// How long the answer whether a core is shared stays valid. A choice.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
-/// A yielded core that comes back later than this was used by somebody who computes.
+/// If a yielded core returns later than this, another thread computes on it. A choice.
 const YIELD_MAX: Duration = Duration::from_micros(100);
-/// After such a yield the rank does not yield for this many times as long.
+/// After such a yield the rank does not yield for this many times as long. A choice: at most 1 % of
+/// its time is lost.
 const NO_YIELD_FACTOR: u32 = 100;
 
 impl Device {
@@ -21,9 +22,9 @@ impl Device {
         !self.core_sharing.shared && !self.wait_policy.spin.is_zero()
     }
 
-    /// Does another rank of the node wait on the core of this thread, or did it last? Polling would
-    /// keep that rank from what this one waits for. This happens where a program, or whoever
-    /// started it, has put several ranks on one core.
+    /// Does another rank of the node wait on the core of this thread, or did it at its last wait?
+    /// Polling would then keep the core from a rank that this one waits for. This happens where a
+    /// program or its launcher has bound several ranks to one core.
     pub(crate) fn shares_core(&mut self, now: Instant) -> bool {
         let core = sched_getcpu() as u32;
         let sharing = &mut self.core_sharing;
@@ -39,11 +40,11 @@ impl Device {
     }
 }
 
-/// Yields the core, every other time, after a barrier to which this rank came last, if others wait
-/// for it on the same core. The rank that comes last would otherwise also leave first, wait for the
-/// others in what follows, and come last again: one rank would do all the waiting. Only where large
-/// messages were left to the progress thread since the last barrier: between small messages the
-/// yield costs more than it gains.
+/// Yields the core after a barrier that this rank entered last, if others wait for it on the same
+/// core. It yields every other time. Without the yield, the last rank would leave first, wait for
+/// the others afterwards, and be last again: one rank would do all the waiting. It yields only if
+/// large messages were left to the progress thread since the last barrier: between small messages
+/// the yield costs more than it gains.
 pub fn yield_after_barrier() {
     if !has_progress_thread() {
         return;

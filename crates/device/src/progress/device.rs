@@ -96,7 +96,7 @@ impl Device {
             };
             moved |= delivered > 0;
             if self.worker.engine.single_copies.has_tasks() && self.run_tasks() {
-                // DATA that peers have asked for goes before the next message is read.
+                // DATA that peers have requested is sent before the next message is read.
                 self.worker.flush();
                 continue;
             }
@@ -148,7 +148,7 @@ impl Device {
         })
     }
 
-    /// Would other processes wait if nobody made progress here?
+    /// Do other processes wait for progress of this one?
     pub(crate) fn is_urgent(&self) -> bool {
         let engine = &self.worker.engine;
         self.background.iter().any(|work| work.is_urgent(self))

@@ -8,15 +8,16 @@ use ferry_transport::Sleeper;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Minimum time between two times that the thread is woken so that it polls, if it did poll.
+/// Minimum time between two wakeups of the thread for polling, if it did poll. A choice.
 const WAKE_INTERVAL_POLLED: Duration = Duration::from_millis(10);
-/// The same if it did not poll: other ranks may not have told yet where they compute. Doubled each
-/// time, up to the maximum of [`POLL_PAUSE`].
+/// Minimum time between two such wakeups, if it did not poll: other ranks may not have published
+/// yet where they compute. Doubled each time, up to the maximum of [`POLL_PAUSE`]. A choice.
 const WAKE_INTERVAL_MIN: Duration = Duration::from_millis(1);
-/// Minimum of bytes for which work and messages are left to a thread that polls: telling it costs
-/// less than a microsecond.
+/// Minimum of bytes for which work and messages are left to a thread that polls. A choice: the
+/// handover costs less than a microsecond.
 const OFFER_POLLING_MIN_BYTES: usize = 16 * 1024;
-/// The same for a thread that sleeps: waking it costs as much as copying some 100 KiB.
+/// Minimum of bytes for which work and messages are left to a thread that sleeps. A choice: waking
+/// it costs as much as copying some 100 KiB.
 const OFFER_SLEEPING_MIN_BYTES: usize = 256 * 1024;
 
 impl Device {
@@ -55,10 +56,10 @@ impl Device {
             .is_some_and(|thread| thread.has_device)
     }
 
-    /// Is background work over `bytes` bytes left to the progress thread? So it is while the
-    /// program only passes through MPI, if that thread has another core and the work takes longer
-    /// than telling it. The thread is told when the program leaves MPI. If the program waits in MPI
-    /// instead, it does the work itself.
+    /// Is background work over `bytes` bytes left to the progress thread? It is if the program does
+    /// not wait in MPI, the thread has another core, and the work takes longer than the handover.
+    /// The thread is woken when the program leaves MPI. If the program waits in MPI instead, it
+    /// does the work itself.
     pub fn offloads_work(&mut self, bytes: usize) -> bool {
         let Some(thread) = &mut self.progress_thread else {
             return false;
@@ -94,8 +95,8 @@ impl Device {
         self.worker.transports.wakeup().is_polled() && self.offloads_work(bytes)
     }
 
-    /// The program leaves MPI with messages under way that the thread is worth telling of. Is the
-    /// thread woken, so that it polls when more of them follow?
+    /// The program leaves MPI with messages pending that are worth waking the thread. Is the thread
+    /// woken, so that it polls when more of them follow?
     #[cold]
     fn should_wake(&mut self) -> bool {
         let polled = self.worker.transports.wakeup().is_polled();
@@ -132,7 +133,7 @@ impl Device {
     }
 
     /// The progress thread has done a part of some background work, and has more of it to do.
-    pub fn note_background_work(&mut self) {
+    pub fn mark_background_advanced(&mut self) {
         if let Some(thread) = &mut self.progress_thread {
             thread.background_advanced = true;
         }
@@ -189,8 +190,8 @@ impl Device {
             .is_none_or(|thread| thread.stuck || !thread.running)
     }
 
-    /// The progress thread cannot go on without calling a function of the program. Whoever relies
-    /// on it wakes.
+    /// The progress thread cannot continue without calling a function of the program. The threads
+    /// that rely on it wake.
     pub fn needs_program_thread(&mut self) {
         if let Some(thread) = &mut self.progress_thread
             && thread.relying_waiters > 0
@@ -255,7 +256,7 @@ impl Device {
         }
     }
 
-    /// A thread of the program leaves MPI with something under way on which others wait.
+    /// A thread of the program leaves MPI with an operation pending on which others wait.
     #[cold]
     fn leave_urgent(&mut self) {
         if self.worker.engine.single_copies.has_tasks() {
@@ -276,14 +277,14 @@ impl Device {
             return self.wake_thread();
         }
         self.arm_wakeup();
-        // What came before the word was armed has not signalled it.
+        // A message that arrived before the word was armed has not signalled it.
         if self.progress() {
             self.wake_thread();
         }
     }
 
-    /// Arms the wakeup word for the progress thread. The caller looks once more whether something
-    /// has come.
+    /// Arms the wakeup word for the progress thread. The caller makes progress once more, for
+    /// messages that have arrived before.
     pub(crate) fn arm_wakeup(&mut self) {
         if let Some(thread) = &mut self.progress_thread {
             thread.armed = true;
@@ -291,7 +292,7 @@ impl Device {
         }
     }
 
-    /// Asks the progress thread to look at what is under way.
+    /// Wakes the progress thread, so that it makes progress.
     #[cold]
     fn wake_thread(&mut self) {
         if let Some(thread) = &mut self.progress_thread {

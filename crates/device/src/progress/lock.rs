@@ -26,9 +26,9 @@ static MULTIPLE: AtomicBool = AtomicBool::new(false);
 static LOCK: Mutex<()> = Mutex::new(());
 /// Threads of the program that wait for the lock.
 static WANTED: AtomicU32 = AtomicU32::new(0);
-/// How often a thread yields its core before it sleeps for the lock.
+/// How often a thread yields its core before it sleeps for the lock. A choice.
 const LOCK_YIELDS: u32 = 100;
-/// How often a thread of the program tries the lock before it yields: about 2 µs.
+/// How often a thread of the program tries the lock before it yields. A choice: about 2 µs.
 const LOCK_SPINS: u32 = 100;
 /// Threads of the program that sleep in MPI.
 static SLEEPERS: AtomicU32 = AtomicU32::new(0);
@@ -150,7 +150,7 @@ pub(crate) fn device_for_progress(polls: bool) -> DeviceGuard {
         None
     };
     let lock = early.unwrap_or_else(|| LOCK.lock().unwrap_or_else(PoisonError::into_inner));
-    // SAFETY: the lock is held; where there is a progress thread, everybody takes it.
+    // SAFETY: the lock is held; with a progress thread, every thread takes it.
     let mut guard = unsafe { guard(Some(lock)) };
     guard.within_call = true;
     guard.begin_thread_work();
@@ -175,8 +175,8 @@ fn try_for_a_while() -> Option<MutexGuard<'static, ()>> {
     if is_multiple() {
         return None; // other threads of the program may have it for longer
     }
-    // Mostly the progress thread has another core. Whoever got this core by a yield would keep it
-    // for longer than the thread keeps the lock.
+    // The progress thread usually has another core. A thread that got this core by a yield would
+    // keep it for longer than the progress thread keeps the lock.
     let spun = (0..LOCK_SPINS).find_map(|_| {
         std::hint::spin_loop();
         try_lock()
@@ -307,17 +307,19 @@ pub fn start(
         device.add_progress_thread(rank_info.local_ranks.len() as u32);
     }
     let wakeup = device.worker.transports.wakeup();
-    let (word, door) = wakeup.place();
+    let (word, epoll_fd) = wakeup.place();
     status
         .pid
         .store(std::process::id() as i32, Ordering::Relaxed);
     status.wakeup_word.store(word, Ordering::Relaxed);
-    status.epoll_fd.store(door.unwrap_or(-1), Ordering::Relaxed);
+    status
+        .epoll_fd
+        .store(epoll_fd.unwrap_or(-1), Ordering::Relaxed);
     let _ = WAKEUP.set(wakeup);
     MULTIPLE.store(concurrent, Ordering::SeqCst);
     CONCURRENT.store(concurrent || progress, Ordering::SeqCst);
     let _lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: nobody uses the device before it is started.
+    // SAFETY: no thread uses the device before it is started.
     unsafe { *DEVICE.0.get() = Some(device) };
     Ok(())
 }

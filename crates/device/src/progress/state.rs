@@ -3,8 +3,8 @@
 use ferry_job::Wait;
 use std::time::{Duration, Instant};
 
-/// How long a waiting thread polls where it has a core: about as long as sleeping and being woken
-/// take together.
+/// How long a waiting thread polls where it has a core. A choice: about as long as sleeping and
+/// waking take together.
 const SPIN: Duration = Duration::from_micros(100);
 
 /// How waiting is done in this job.

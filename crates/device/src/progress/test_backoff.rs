@@ -9,9 +9,9 @@ use crate::progress::device::Device;
 use crate::progress::lock;
 use std::time::{Duration, Instant};
 
-/// A program that tests again within this time has not computed meanwhile.
+/// A program that tests again within this time has not computed meanwhile. A choice.
 const LOOP_INTERVAL: Duration = Duration::from_micros(5);
-/// Tests between two readings of the clock, where the core is not known to be shared.
+/// Tests between two readings of the clock, if the core is not known to be shared. A choice.
 const TESTS_PER_CLOCK: u32 = 64;
 
 impl Device {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_of_ones_own_is_kept_and_so_it_is_on_a_modelled_machine() {
+    fn an_unshared_core_and_a_modelled_one_are_not_yielded() {
         assert_eq!(yields(WaitPolicy::new(1, 1), Duration::ZERO), 0);
         assert_eq!(yields(WaitPolicy::NONE, Duration::ZERO), 0);
     }

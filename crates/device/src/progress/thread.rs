@@ -1,28 +1,29 @@
 //! The progress thread: operations go on while the program computes (FERRY_PROGRESS=thread).
 //!
-//! One thread a process. It sleeps on the process's wakeup word, and does not disturb the program:
+//! There is one thread in each process. It sleeps on the process's wakeup word. These rules keep it
+//! from disturbing the program:
 //!
-//! - While a thread of the program waits in MPI, that thread makes the progress. Whoever signals
-//!   the wakeup word wakes it alone.
-//! - When the program leaves MPI with something under way on which other processes wait, it arms
-//!   the wakeup word for the progress thread: a store and a look at the transports, no system call.
-//!   When it enters MPI again, it disarms the word.
-//! - What only the program itself waits for, such as a receive of a small message, does not arm the
-//!   word at once. Otherwise a program that starts many receives, or calls MPI_Test in a loop,
-//!   would have the thread woken for each message. The thread looks every millisecond whether the
-//!   program has stayed away, and arms the word then. It does the same after it was woken in vain a
-//!   few times.
-//! - Where it has a core on which no program of the node computes, it polls the word for a short
-//!   while before it sleeps, so that nobody has to wake it. It yields that core at each look, and
-//!   sleeps once somebody else turns out to want it.
-//! - Long copies and reductions of a collective are left to it while the program only passes
-//!   through MPI, if it has another core.
+//! - While a thread of the program waits in MPI, that thread makes progress. A signal on the wakeup
+//!   word wakes only that thread.
+//! - When the program leaves MPI with an operation pending on which other processes wait, it arms
+//!   the wakeup word for the progress thread. That is a store and a poll of the transports, without
+//!   a system call. When the program enters MPI again, it disarms the word.
+//! - An operation on which only the program itself waits, such as a receive of a small message,
+//!   does not arm the word at once. Otherwise a program that starts many receives, or calls
+//!   MPI_Test in a loop, would have the thread woken for each message. The thread checks every
+//!   millisecond whether the program has stayed outside MPI, and arms the word then. It does the
+//!   same after [`VAIN_WAKEUPS`] wakeups without work.
+//! - If there is a core on which no program of the node computes, the thread polls the word there
+//!   for a short time before it sleeps. A peer then needs no system call to wake it. It yields that
+//!   core at each poll, and sleeps once another thread computes on it.
+//! - A collective leaves its long copies and reductions to the thread if the thread has another
+//!   core and the program does not wait in MPI.
 //!
-//! It never calls the program's functions: user-defined operations wait for a thread of the
+//! The thread never calls the program's functions: user-defined operations wait for a thread of the
 //! program.
 
 use crate::progress::lock::{self, DeviceGuard};
-use crate::progress::thread_flags::Heard;
+use crate::progress::thread_flags::Signal;
 use crate::progress::thread_placement::ThreadPlacement;
 use crate::progress::thread_state::{
     POLL_PAUSE, POLL_TIME, THREAD_FLAGS, ThreadState, message_offers,
@@ -33,26 +34,30 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// When a yielded core comes back only after this time, somebody else computes on it.
+/// If a yielded core returns only after this time, another thread computes on it. A choice: far
+/// more than a context switch takes.
 const CORE_LOST: Duration = Duration::from_millis(1);
-/// How often the thread looks whether the program has stayed away.
+/// Interval at which the thread checks whether the program has stayed outside MPI. A choice: short
+/// for a program that computes, and rare enough to cost it nothing.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
-/// The first interval after it was woken in vain. Doubled each time, up to [`LOOK_INTERVAL`].
+/// The first interval after the thread was woken in vain. Doubled each time, up to
+/// [`LOOK_INTERVAL`]. A choice.
 const LOOK_INTERVAL_MIN: Duration = Duration::from_micros(50);
-/// Wakeups in a row with nothing to do after which the thread was woken in vain.
+/// After this many wakeups in a row without work the thread backs off. A choice: one or two happen
+/// by chance.
 const VAIN_WAKEUPS: u32 = 3;
-/// Looks in a row with nothing under way after which it looks no more.
+/// After this many checks in a row without a pending operation the thread stops checking. A choice.
 const IDLE_LOOKS: u32 = 10;
-/// Stack of the thread, bytes. Packing, reductions and the engine's calls need a fraction of it.
+/// Stack of the thread, bytes. A choice: packing, reductions and the engine need a fraction of it.
 const STACK_BYTES: usize = 256 * 1024;
-/// The slice of a core that the thread asks for: the least that Linux gives (sched(7)).
+/// The time slice that the thread requests: the minimum of Linux (sched(7)).
 const SLICE_NS: u64 = 100_000;
-/// After the thread has moved something, it lets a thread of the program that wants the device go
-/// first, for at most this many spins.
+/// After the thread has made progress, it lets a thread of the program that waits for the device go
+/// first. It spins at most this many times. A choice.
 const GIVE_WAY_SPINS: u32 = 2000;
 
-/// Has the progress thread look at what is under way. Called without the device's lock: whoever has
-/// it may wait for the caller.
+/// Wakes the progress thread, so that it makes progress. Called without the device's lock, because
+/// its holder may wait for the caller.
 pub fn wake_progress_thread() {
     if let Some(wakeup) = lock::wakeup() {
         wakeup.signal(Sleeper::Progress, true);
@@ -60,7 +65,7 @@ pub fn wake_progress_thread() {
     }
 }
 
-/// Is the progress thread there?
+/// Does the progress thread run?
 #[inline]
 pub fn has_progress_thread() -> bool {
     RUNNING.load(Ordering::Relaxed)
@@ -69,20 +74,20 @@ pub fn has_progress_thread() -> bool {
 static RUNNING: AtomicBool = AtomicBool::new(false);
 static THREAD: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
 
-/// Starts the progress thread, if the device was started for one and it is not there.
+/// Starts the progress thread, if the device was started for one and it does not run yet.
 ///
-/// Errors: the system gives no thread.
+/// Errors: the system creates no thread.
 pub fn start_progress_thread() -> std::io::Result<()> {
     let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
     {
         let mut device = lock::device();
-        let Some(w) = &mut device.progress_thread else {
+        let Some(thread_state) = &mut device.progress_thread else {
             return Ok(());
         };
-        if w.running {
+        if thread_state.running {
             return Ok(());
         }
-        (w.running, w.stopping) = (true, false);
+        (thread_state.running, thread_state.stopping) = (true, false);
         RUNNING.store(true, Ordering::Relaxed);
     }
     match ferry_job::start_thread("progress", STACK_BYTES, run) {
@@ -91,8 +96,8 @@ pub fn start_progress_thread() -> std::io::Result<()> {
             Ok(())
         }
         Err(e) => {
-            if let Some(w) = &mut lock::device().progress_thread {
-                w.running = false;
+            if let Some(thread_state) = &mut lock::device().progress_thread {
+                thread_state.running = false;
                 RUNNING.store(false, Ordering::Relaxed);
             }
             Err(e)
@@ -100,8 +105,8 @@ pub fn start_progress_thread() -> std::io::Result<()> {
     }
 }
 
-/// Ends the progress thread, if it is there; blocks until it has ended. To be called by a thread of
-/// the program, with nothing under way.
+/// Ends the progress thread, if it runs, and blocks until it has ended. To be called by a thread of
+/// the program, with no operation pending.
 pub fn stop_progress_thread() {
     let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(handle) = thread.take() else {
@@ -109,8 +114,8 @@ pub fn stop_progress_thread() {
     };
     {
         let mut device = lock::device();
-        if let Some(w) = &mut device.progress_thread {
-            (w.running, w.stopping) = (false, true);
+        if let Some(thread_state) = &mut device.progress_thread {
+            (thread_state.running, thread_state.stopping) = (false, true);
             RUNNING.store(false, Ordering::Relaxed);
         }
         device.signal_thread();
@@ -138,35 +143,35 @@ fn ask_for_short_slices() {
     }
 }
 
-/// What the thread remembers between two rounds of its loop.
-struct LoopState {
+/// What the thread keeps between two rounds of its loop, to decide how it sleeps.
+struct SleepState {
     /// [`ThreadState::program_entries`] when it last went to sleep.
     program_entries: u64,
     /// Its last sleep has ended with a signal.
     signaled: bool,
     /// Signals in a row with nothing to do.
     vain_signals: u32,
-    /// Looks in a row that found nothing under way.
+    /// Checks in a row that found no pending operation.
     idle_looks: u32,
-    /// It looks at intervals.
+    /// It checks at intervals, instead of sleeping until a signal.
     looks: bool,
-    /// When it last went to sleep, something was under way on which others waited.
+    /// When it last went to sleep, an operation was pending on which others waited.
     was_urgent: bool,
     /// The next interval while it backs off.
     look_interval: Duration,
-    /// [`message_offers`] when it last looked.
+    /// [`message_offers`] at its last check.
     message_offers: u32,
     /// It polls rather than sleeps until then.
     polls_until: Option<Instant>,
     /// It does not poll until then.
     no_poll_until: Option<Instant>,
-    /// For how long it last did not poll.
+    /// The last pause of polling.
     poll_pause: Duration,
 }
 
 fn run() {
     ask_for_short_slices();
-    let mut state = LoopState {
+    let mut state = SleepState {
         program_entries: 0,
         signaled: false,
         vain_signals: 0,
@@ -182,14 +187,17 @@ fn run() {
     let mut placement = ThreadPlacement::inherited();
     let mut polled = PolledWakeup(None);
     while let Some((mut guard, seen, moved)) = make_progress(polled.0.is_some()) {
-        let ranks = guard.progress_thread.as_ref().map_or(0, |w| w.node_ranks);
+        let ranks = guard
+            .progress_thread
+            .as_ref()
+            .map_or(0, |thread_state| thread_state.node_ranks);
         placement.choose(&guard.worker.transports, ranks);
         let wakeup = guard.worker.transports.wakeup();
         let polls_until = (placement.has_spare_core() && !wakeup.has_descriptors())
             .then(|| state.polls(moved))
             .flatten();
-        if let Some(w) = &mut guard.progress_thread {
-            w.polls = polls_until.is_some();
+        if let Some(thread_state) = &mut guard.progress_thread {
+            thread_state.polls = polls_until.is_some();
         }
         let Some(until) = plan(&mut guard, &mut state, moved) else {
             continue;
@@ -201,7 +209,7 @@ fn run() {
         if let Some(end) = polls_until {
             polled.begin(wakeup);
             if poll(wakeup, seen, end, &mut state) {
-                // Nobody had to wake it, so a vain signal has cost nobody anything.
+                // The thread was awake, so a vain signal has cost nothing.
                 state.signaled = false;
                 continue;
             }
@@ -216,8 +224,8 @@ fn run() {
     }
 }
 
-/// The wakeup word, while it is marked as polled: as long as the thread polls it, and while the
-/// thread works in between, because it looks at the word again before it sleeps.
+/// The wakeup word, while it is marked as polled. The mark stays while the thread works between two
+/// polls, because it reads the word again before it sleeps.
 struct PolledWakeup<'a>(Option<&'a Wakeup>);
 
 impl<'a> PolledWakeup<'a> {
@@ -242,9 +250,9 @@ impl Drop for PolledWakeup<'_> {
     }
 }
 
-impl LoopState {
-    /// Until when the thread polls before it sleeps. `moved`: it has done something. It goes on as
-    /// long as there is more to do.
+impl SleepState {
+    /// Until when the thread polls before it sleeps. `moved`: it has made progress, so the time
+    /// starts anew.
     fn polls(&mut self, moved: bool) -> Option<Instant> {
         let now = Instant::now();
         if self.no_poll_until.is_some_and(|until| now < until) {
@@ -257,7 +265,7 @@ impl LoopState {
         self.polls_until.filter(|&until| now < until)
     }
 
-    /// Somebody else computes on its core: the thread does not poll for a while.
+    /// Another thread computes on its core: the thread does not poll for a while.
     fn pause_polling(&mut self, now: Instant) {
         let [least, most] = POLL_PAUSE;
         let again = self
@@ -272,17 +280,17 @@ impl LoopState {
     }
 }
 
-/// Polls the wakeup word, without the device, until it is signalled for this thread or until `end`.
-/// Returns whether it is signalled.
-fn poll(wakeup: &Wakeup, seen: u32, mut end: Instant, state: &mut LoopState) -> bool {
+/// Polls the wakeup word, without the device, until a signal for this thread or until `end`.
+/// Returns whether there was a signal.
+fn poll(wakeup: &Wakeup, seen: u32, mut end: Instant, state: &mut SleepState) -> bool {
     let (mut seen, mut before) = (seen, Instant::now());
     loop {
         let now = wakeup.epoch();
         if wakeup.signaled_since(seen) {
-            match THREAD_FLAGS.heard() {
-                Heard::Now => return true,
-                Heard::Later => {}
-                Heard::Nothing => seen = now,
+            match THREAD_FLAGS.classify_signal() {
+                Signal::Now => return true,
+                Signal::Later => {}
+                Signal::Nothing => seen = now,
             }
         }
         rustix::thread::sched_yield();
@@ -301,24 +309,24 @@ fn poll(wakeup: &Wakeup, seen: u32, mut end: Instant, state: &mut LoopState) -> 
     }
 }
 
-/// Makes progress while there is something to do and no thread of the program does it. Returns the
-/// wakeup word's value when there was nothing more to do, and whether anything was done. `None`:
-/// the thread is to end. `polls`: it has its core for itself, or shares it with others that poll.
+/// Makes progress until there is none to make, or a thread of the program waits in MPI. Returns the
+/// wakeup word's value at the end, and whether there was progress. `None`: the thread is to end.
+/// `polls`: no other thread computes on its core.
 fn make_progress(polls: bool) -> Option<(DeviceGuard, u32, bool)> {
     let mut ever = false;
     loop {
         let mut guard = lock::device_for_progress(polls);
-        // Read before looking: others may signal meanwhile without the device.
+        // Read before the progress: others may signal meanwhile, without the device.
         let seen = guard.worker.transports.wakeup().epoch();
-        let w = guard.progress_thread.as_mut()?;
-        if w.stopping {
+        let thread_state = guard.progress_thread.as_mut()?;
+        if thread_state.stopping {
             return None;
         }
-        let watched = std::mem::take(&mut w.watches_sockets);
-        w.core = Some(rustix::thread::sched_getcpu() as u32);
+        let watched = std::mem::take(&mut thread_state.watches_sockets);
+        thread_state.core = Some(rustix::thread::sched_getcpu() as u32);
         if THREAD_FLAGS.waits() {
             if watched {
-                // What came to the sockets is for a thread of the program.
+                // A thread of the program reads what has arrived on the sockets.
                 guard
                     .worker
                     .transports
@@ -336,7 +344,7 @@ fn make_progress(polls: bool) -> Option<(DeviceGuard, u32, bool)> {
     }
 }
 
-/// Lets a thread of the program that wants the lock go first.
+/// Lets a thread of the program that waits for the lock go first.
 fn give_way() {
     std::hint::spin_loop();
     let mut spins = 0;
@@ -357,17 +365,17 @@ enum Sleep {
     For(Duration),
 }
 
-/// How to sleep when there is nothing to do. `None`: something has come meanwhile.
-fn plan(guard: &mut DeviceGuard, state: &mut LoopState, moved: bool) -> Option<Sleep> {
+/// How to sleep when there is no progress to make. `None`: there is progress to make again.
+fn plan(guard: &mut DeviceGuard, state: &mut SleepState, moved: bool) -> Option<Sleep> {
     let relied_on = guard
         .progress_thread
         .as_ref()
-        .is_some_and(|w| w.relying_waiters > 0);
+        .is_some_and(|thread_state| thread_state.relying_waiters > 0);
     let urgent = relied_on || guard.is_urgent();
     let pending = urgent || guard.worker.engine.requests.pending() > 0;
-    let w = guard.progress_thread.as_mut()?;
-    let away = w.program_entries == state.program_entries;
-    state.program_entries = w.program_entries;
+    let thread_state = guard.progress_thread.as_mut()?;
+    let away = thread_state.program_entries == state.program_entries;
+    state.program_entries = thread_state.program_entries;
     let asked = THREAD_FLAGS.is_asked();
     THREAD_FLAGS.set_asked(false);
     state.looks |= asked;
@@ -375,23 +383,24 @@ fn plan(guard: &mut DeviceGuard, state: &mut LoopState, moved: bool) -> Option<S
         (true, _) => state.vain_signals = 0,
         (false, signaled) => state.vain_signals += u32::from(signaled),
     }
-    w.asleep = true;
+    thread_state.asleep = true;
     if THREAD_FLAGS.waits() {
-        w.backs_off = false;
+        thread_state.backs_off = false;
         return Some(Sleep::UntilSignal);
     }
     let was_urgent = std::mem::replace(&mut state.was_urgent, urgent);
     if !pending {
         state.idle_looks += 1;
-        // What it was asked for is done, and the program computes: there is nothing to look for.
+        // The requested work is done, and the program computes: there is nothing to check for.
         state.looks &= state.idle_looks < IDLE_LOOKS && !(was_urgent && away);
-        w.backs_off = false;
-        return Some(sleep_until_look(w, state));
+        thread_state.backs_off = false;
+        return Some(sleep_until_look(thread_state, state));
     }
     state.idle_looks = 0;
-    w.backs_off = !away && !relied_on && !w.polls && state.vain_signals >= VAIN_WAKEUPS;
-    if w.backs_off {
-        w.asleep = false;
+    thread_state.backs_off =
+        !away && !relied_on && !thread_state.polls && state.vain_signals >= VAIN_WAKEUPS;
+    if thread_state.backs_off {
+        thread_state.asleep = false;
         let interval = state.look_interval;
         state.look_interval = (interval * 2).min(LOOK_INTERVAL);
         return Some(Sleep::For(interval));
@@ -405,13 +414,13 @@ fn plan(guard: &mut DeviceGuard, state: &mut LoopState, moved: bool) -> Option<S
         return Some(Sleep::UntilSignal);
     }
     state.looks = true;
-    Some(sleep_until_look(w, state))
+    Some(sleep_until_look(thread_state, state))
 }
 
-/// Sleeps until the next look, if there is to be one.
-fn sleep_until_look(w: &mut ThreadState, state: &LoopState) -> Sleep {
+/// Sleeps until the next check, if there is one.
+fn sleep_until_look(thread_state: &mut ThreadState, state: &SleepState) -> Sleep {
     if state.looks {
-        w.asleep = false;
+        thread_state.asleep = false;
         Sleep::For(LOOK_INTERVAL)
     } else {
         Sleep::UntilSignal

@@ -1,30 +1,30 @@
-//! What a progress thread that polls knows of the program without the device.
+//! The flags that a polling progress thread reads without the device's lock.
 //!
 //! `tests/loom.rs` tests this, with the wakeup word, under every order of steps.
 
 use crate::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Written by plain stores under the device's lock; read without it as well.
+/// Written by plain stores under the device's lock. Also read without the lock.
 pub(crate) struct ThreadFlags {
-    /// Threads of the program that wait in MPI and make the progress.
+    /// Threads of the program that wait in MPI and make progress.
     pub waiting: AtomicU32,
-    /// The progress thread was asked to look at what is under way, and has not yet.
+    /// The progress thread was asked to make progress, and has not begun.
     pub asked: AtomicBool,
 }
 
-/// What a signal means to the progress thread.
+/// The meaning of a signal for the progress thread.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
-    /// It has to look.
+pub(crate) enum Signal {
+    /// The thread must make progress.
     Now,
-    /// It has to look once no thread of the program waits any more.
+    /// The thread must make progress when no thread of the program waits any more.
     Later,
-    /// The signal was for a thread of the program, which does what there is to do.
+    /// The signal was for a thread of the program, which makes progress itself.
     Nothing,
 }
 
 impl ThreadFlags {
-    /// Does a thread of the program wait in MPI, and make the progress?
+    /// Does a thread of the program wait in MPI, and make progress?
     #[inline]
     pub fn waits(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
@@ -50,29 +50,30 @@ impl ThreadFlags {
         self.waiting.store(before - 1, Ordering::Relaxed);
     }
 
-    /// Was the progress thread asked to look, and has not yet?
+    /// Was the progress thread asked to make progress, and has not begun?
     #[inline]
     pub fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// The progress thread is asked to look, or looks now.
+    /// The progress thread is asked to make progress, or begins it.
     #[inline]
     pub fn set_asked(&self, asked: bool) {
         self.asked.store(asked, Ordering::Relaxed);
     }
 
-    /// What the signal means that the wakeup word has got.
+    /// The meaning of a signal on the wakeup word.
     #[inline]
-    pub fn heard(&self) -> Heard {
-        // Whoever signals has written these before, and the wakeup word's order publishes them.
+    pub fn classify_signal(&self) -> Signal {
+        // The signalling thread has written the flags before, and the wakeup word's order publishes
+        // them.
         if !self.waits() {
-            Heard::Now
+            Signal::Now
         } else if self.is_asked() {
-            // Nobody signals again before the thread has looked.
-            Heard::Later
+            // There is no other signal before the thread makes progress.
+            Signal::Later
         } else {
-            Heard::Nothing
+            Signal::Nothing
         }
     }
 }

@@ -4,7 +4,7 @@ use ferry_transport::Transports;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::time::{Duration, Instant};
 
-/// How long it is taken to hold on which cores programs wait.
+/// How long the list of cores on which programs wait stays valid. A choice.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Where the calling thread, the progress thread, may run.

@@ -1,14 +1,14 @@
-//! What the program's threads and the progress thread know of each other.
+//! The state that the program's threads and the progress thread share.
 
 use crate::progress::thread_flags::ThreadFlags;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long the thread polls after it has done something, or could have, where it has a core for
-/// that. Two offers of messages within this time follow one another.
+/// How long the thread polls after progress or an offer of messages, if it has a core for that. Two
+/// offers within this time count as a sequence. A choice.
 pub(crate) const POLL_TIME: Duration = Duration::from_millis(1);
 /// Minimum and maximum of the time for which the thread does not poll after it has lost its core.
-/// Doubled each time that it loses the core again soon after.
+/// Doubled each time that it loses the core again soon after. A choice.
 pub(crate) const POLL_PAUSE: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
 /// The part of [`ThreadState`] that is read without the device. There is one device.
 pub(crate) static THREAD_FLAGS: ThreadFlags = ThreadFlags {
@@ -16,19 +16,19 @@ pub(crate) static THREAD_FLAGS: ThreadFlags = ThreadFlags {
     asked: AtomicBool::new(false),
 };
 
-/// How often the program has left MPI with messages under way that the thread is worth telling of;
-/// wraps.
+/// How often the program has left MPI with messages pending that are worth waking the thread.
+/// Wraps.
 pub(crate) static MESSAGE_OFFERS: AtomicU32 = AtomicU32::new(0);
 
-/// How often the program has left MPI with messages under way that the thread is worth telling of;
-/// wraps.
+/// How often the program has left MPI with messages pending that are worth waking the thread.
+/// Wraps.
 pub(crate) fn message_offers() -> u32 {
     MESSAGE_OFFERS.load(Ordering::Relaxed)
 }
 
 /// The state of the progress thread. Part of the device, so under its lock.
 pub(crate) struct ThreadState {
-    /// The thread is there.
+    /// The thread runs.
     pub running: bool,
     /// It is to end.
     pub stopping: bool,
@@ -42,11 +42,11 @@ pub(crate) struct ThreadState {
     pub backs_off: bool,
     /// It watches the transports' sockets.
     pub watches_sockets: bool,
-    /// It polls when it has nothing to do: waking it costs next to nothing.
+    /// It polls when it has nothing to do: waking it needs no system call.
     pub polls: bool,
-    /// Background work was left to it since it, or a thread that waits, last had the device.
+    /// Background work was left to it since it, or a waiting thread, last had the device.
     pub work_offered: bool,
-    /// Messages that it is worth telling of were started since the program last entered MPI, or
+    /// Messages that are worth waking it were started since the program last entered MPI, or
     /// waited.
     pub messages_offered: bool,
     /// When messages were last offered while the thread did not poll.
@@ -70,8 +70,8 @@ pub(crate) struct ThreadState {
 }
 
 impl ThreadState {
-    /// Is copying large messages left to the thread? So it is while the program only passes
-    /// through MPI.
+    /// Is copying large messages left to the thread? It is while no thread of the program waits in
+    /// MPI.
     #[inline]
     pub fn does_copies(&self) -> bool {
         self.running && !self.has_device && !THREAD_FLAGS.waits()

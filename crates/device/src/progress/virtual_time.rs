@@ -28,8 +28,8 @@ impl Device {
         self.worker.transports.is_virtual()
     }
 
-    /// The process has called MPI_Finalize, or begins a new session. On a modelled machine nobody
-    /// waits for a process that has finished.
+    /// The process has called MPI_Finalize, or begins a new session. On a modelled machine
+    /// no process waits for one that has finished.
     pub fn set_finalized(&mut self, finalized: bool) {
         self.finalized = finalized;
     }

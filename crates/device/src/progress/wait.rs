@@ -2,7 +2,7 @@
 //!
 //! A waiting thread makes progress itself. Where the ranks fit the cores of the node, it polls for
 //! a tenth of a millisecond. Where they do not, it yields its core a few times. Then the thread
-//! sleeps on the process's wakeup word, which whoever brings something signals.
+//! sleeps on the process's wakeup word. A peer that sends a message signals it.
 
 use crate::base::counters::COUNTERS;
 use crate::base::key::ContextId;
@@ -20,14 +20,14 @@ use std::time::{Duration, Instant};
 /// threads in MPI it is the function of the last one to enter.
 pub static CURRENT_CALL: AtomicU32 = AtomicU32::new(0);
 
-/// What can tell the launcher more about a wait: a communicator, a request.
+/// Something that can describe a wait to the launcher: a communicator, a request.
 pub trait Describe {
-    /// Writes what it knows into the status page: name, size, rank, number of the collective, whom
-    /// a request waits for.
+    /// Writes its description into the status page: name, size, rank, number of the collective,
+    /// peer of a request.
     fn describe(&self, device: &mut Device, status: &RankStatus);
 }
 
-/// What a blocking call waits for; shown to the user if the job hangs.
+/// What a blocking call waits for. The hang report shows it.
 #[derive(Clone, Copy)]
 pub struct WaitingFor<'a> {
     /// The communicator's context.
@@ -36,7 +36,7 @@ pub struct WaitingFor<'a> {
     pub peer: i32,
     /// The tag; -1 any.
     pub tag: i32,
-    /// Who can tell more.
+    /// The object that describes the wait.
     pub details: Option<&'a dyn Describe>,
 }
 
@@ -85,11 +85,11 @@ pub fn set_yields(times: u32) {
     YIELDS_SET.store(times.min(UNKNOWN - 1), Ordering::Relaxed);
 }
 
-/// How long a waiting thread yields, instead of sleeping, while large messages come or go by a
-/// connection. Their next bytes are there within microseconds, and a sleeper would be woken for
-/// each packet.
+/// How long a waiting thread yields, instead of sleeping, while large messages use a connection. A
+/// choice: their next bytes arrive within microseconds, and a sleeper would be woken for each
+/// packet.
 const STREAM_YIELD_TIME: Duration = Duration::from_millis(1);
-/// Large messages count as coming or going for this time after the last bytes.
+/// Large messages count as active for this time after their last bytes. A choice.
 const STREAM_ACTIVE_TIME: Duration = Duration::from_millis(20);
 
 impl Device {
@@ -111,10 +111,10 @@ impl Device {
     }
 }
 
-/// Polls between two readings of the clock.
+/// Polls between two readings of the clock. A choice.
 const POLLS_PER_CLOCK: u32 = 64;
 
-/// How what is waited for arrives.
+/// The way in which the awaited message arrives.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arrival {
     /// By a transport: the progress thread can wait for it as well.
@@ -244,8 +244,8 @@ impl Idle {
     }
 }
 
-/// Sleeps until the wakeup word is signalled, unless something has happened meanwhile. Returns
-/// whether `done` has said yes; then it is not asked again.
+/// Sleeps until the wakeup word is signalled, unless there was a signal meanwhile. Returns whether
+/// `done` has returned true. It is not called again then.
 fn sleep(
     mut guard: DeviceGuard,
     what: &WaitingFor<'_>,
@@ -296,8 +296,8 @@ fn sleep(
     (guard, false)
 }
 
-/// Sleeps while the progress thread makes the progress on its own core. Returns whether `done` has
-/// said yes; then it is not asked again. Otherwise the progress thread needs the program.
+/// Sleeps while the progress thread makes progress on its own core. Returns whether `done` has
+/// returned true. It is not called again then. Otherwise the progress thread needs the program.
 fn sleep_on_thread(
     mut guard: DeviceGuard,
     what: &WaitingFor<'_>,
@@ -326,7 +326,7 @@ fn sleep_on_thread(
     (guard, ended)
 }
 
-/// What the launcher has been told of one call's wait.
+/// The report of one call's wait to the launcher.
 struct WaitReport {
     /// The call's number, from before another thread wrote its own: see [`CURRENT_CALL`].
     call: u32,

@@ -1,14 +1,14 @@
-//! Control messages: four words to the floor above in another process. Nobody waits for them, no
-//! receive has to be posted, and they match nothing.
+//! Control messages: four words to the crates above in another process. They need no receive, are
+//! not matched, and no call waits for them.
 
 use crate::base::header::Fields;
 use crate::base::key::ProcId;
 use std::collections::VecDeque;
 
-/// The words of a control message. What they mean is the floor above's business.
+/// The words of a control message. The crates above define them.
 pub type ControlMessage = [u64; 4];
 
-/// Unread control messages that are kept; later ones are dropped.
+/// Maximum number of unread control messages. Later ones are dropped. A choice.
 const UNREAD_MAX: usize = 1024;
 
 /// Control messages that have arrived and have not been read.
@@ -42,7 +42,7 @@ mod tests {
     use ferry_transport::Inbox;
 
     #[test]
-    fn words_come_in_order_and_too_many_are_dropped() {
+    fn messages_keep_their_order_and_excess_ones_are_dropped() {
         let mut engine = Engine::new(0);
         for n in 0..UNREAD_MAX as u64 + 5 {
             let head = Header::new().u64(n).u64(1).u64(2).u64(3);

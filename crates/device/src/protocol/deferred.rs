@@ -1,8 +1,8 @@
-//! Deferred receives: a large message is asked for only when the floor above says so.
+//! Deferred receives: the CTS of a large message is sent only when the crates above release it.
 //!
-//! A deferred receive that matches an RTS sends no CTS until it is released. The first and last few
-//! bytes of the message, its edges, can be had before: EDGE_REQUEST asks for them, and they come
-//! again with the message. A sender that knows that they will be needed sends them before its RTS
+//! A deferred receive that matches an RTS sends no CTS until it is released. The edges of the
+//! message are its first and last few bytes. EDGE_REQUEST requests them before the CTS, and the
+//! message contains them again. A sender that knows that they are needed sends them before its RTS
 //! (EDGES).
 
 use crate::base::header::{self, Fields, Header};
@@ -19,19 +19,19 @@ pub const EDGE_MAX_BYTES: usize = 4096;
 /// Minimum length of a message whose edges go before its RTS, bytes. The two edges are at most a
 /// sixty-fourth of it.
 pub(crate) const QUEUE_EDGES_MIN_BYTES: usize = 64 * 2 * EDGE_MAX_BYTES;
-/// Messages whose edges are kept until their RTS has matched. Edges beyond that are asked for
-/// again.
+/// Maximum number of messages whose edges are kept until their RTS has matched. Further edges are
+/// requested again. A choice.
 const EARLY_EDGES_MAX: usize = 4096;
 
 /// A deferred receive.
 struct Deferred {
     /// Bytes needed of the message's first and last edge before the rest.
     edges: [usize; 2],
-    /// EDGE_REQUEST has gone for this edge, and EDGE_DATA has not come.
+    /// EDGE_REQUEST for this edge is sent, and EDGE_DATA has not arrived.
     requested: [bool; 2],
     /// The RTS that has matched: its sender, and the sender's request.
     matched_rts: Option<(ProcId, u32)>,
-    /// The message may come.
+    /// The receive is released: CTS may be sent.
     released: bool,
 }
 
@@ -39,7 +39,7 @@ struct Deferred {
 #[derive(Default)]
 pub(crate) struct DeferredReceives {
     receives: HashMap<ReqId, Deferred>,
-    /// Edges that have come before their message's RTS has matched, by the sender and its request.
+    /// Edges that have arrived before their message's RTS has matched, by sender and its request.
     early_edges: HashMap<(ProcId, u32), Box<[u8]>>,
 }
 
@@ -75,7 +75,7 @@ impl DeferredReceives {
         deferred.is_some_and(|d| d.matched_rts.is_some())
     }
 
-    /// Takes the edges that have come before the RTS with the sender's `request`.
+    /// Takes the edges that have arrived before the RTS with the sender's `request`.
     pub fn take_early_edges(&mut self, from: ProcId, request: u32) -> Option<Box<[u8]>> {
         match self.early_edges.is_empty() {
             true => None,
@@ -83,7 +83,7 @@ impl DeferredReceives {
         }
     }
 
-    /// EDGES: the edges of a message whose RTS comes next.
+    /// EDGES: the edges of a message whose RTS follows.
     pub fn on_edges(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
         let mut fields = Fields(bytes);
         let request = fields.u32()?;
@@ -97,7 +97,7 @@ impl DeferredReceives {
         Some(())
     }
 
-    /// Nothing more comes from `peer`. Returns the receives that have matched an RTS of it.
+    /// Drops the early edges of a lost `peer`. Returns the receives that have matched an RTS of it.
     pub fn forget(&mut self, peer: ProcId) -> Vec<ReqId> {
         self.early_edges.retain(|(from, _), _| *from != peer);
         let of_peer = |d: &Deferred| d.matched_rts.is_some_and(|(from, _)| from == peer);
@@ -110,7 +110,7 @@ impl DeferredReceives {
 }
 
 impl Engine {
-    /// A deferred receive's message may come. Returns whether CTS is queued now.
+    /// Releases a deferred receive. Returns whether CTS is queued now.
     pub fn release_deferred(&mut self, req: ReqId) -> bool {
         let Some(deferred) = self.deferred.receives.get_mut(&req) else {
             return false;
@@ -127,7 +127,7 @@ impl Engine {
         false
     }
 
-    /// Are the edges of a deferred receive that is not complete in their place?
+    /// Are the edges of a deferred receive, which is not complete, in its buffer?
     pub fn has_edges(&mut self, req: ReqId) -> bool {
         let total = self.requests.envelope(req).len;
         match self.deferred.receives.get(&req) {
@@ -170,7 +170,7 @@ impl Engine {
     }
 
     /// A receive has matched an RTS. If it is deferred, its edges are stored from `early`, which
-    /// came before the RTS, or asked for. Returns false if the receive is not deferred.
+    /// arrived before the RTS, or requested. Returns false if the receive is not deferred.
     pub fn defer(&mut self, rts: &MatchedRts, early: Option<&[u8]>) -> bool {
         let (req, from, len, request) = (rts.req, rts.from, rts.len, rts.request);
         let Some(deferred) = self.deferred.receives.get_mut(&req) else {
@@ -185,8 +185,8 @@ impl Engine {
         if let Some(sink) = sink
             && sink.capacity() as u64 == len
         {
-            let places = [0, len.saturating_sub(deferred.edges[1] as u64)];
-            for (edge, place) in places.into_iter().enumerate() {
+            let offsets = [0, len.saturating_sub(deferred.edges[1] as u64)];
+            for (edge, offset) in offsets.into_iter().enumerate() {
                 let bytes = (deferred.edges[edge] as u64).min(len) as u32;
                 let here = early.and_then(|early| {
                     let (first, last) = early.split_at(early.len() / 2);
@@ -199,10 +199,10 @@ impl Engine {
                     _ if bytes == 0 => {}
                     // SAFETY: the receive's buffer is valid until its completion; the bytes lie
                     // within it.
-                    Some(here) => unsafe { sink.write(place as usize, here) },
+                    Some(here) => unsafe { sink.write(offset as usize, here) },
                     None => {
                         deferred.requested[edge] = true;
-                        missing.push((place, bytes));
+                        missing.push((offset, bytes));
                     }
                 }
             }
@@ -219,12 +219,12 @@ impl Engine {
         true
     }
 
-    /// EDGE_REQUEST: a receiver asks for an edge of an announced message.
+    /// EDGE_REQUEST: a receiver requests an edge of an announced message.
     pub fn on_edge_request(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
         let mut fields = Fields(bytes);
         let (mine, theirs) = (ReqId(fields.u32()?), fields.u32()?);
         let (at, len) = (usize::try_from(fields.u64()?).ok()?, fields.u32()? as usize);
-        // After CTS the beginning of the buffer may be gone.
+        // After CTS the program may have reused the beginning of the buffer.
         let Some(Operation::SendLarge {
             to,
             source,
@@ -251,7 +251,7 @@ impl Engine {
         Some(())
     }
 
-    /// EDGE_DATA: an edge that was asked for.
+    /// EDGE_DATA: an edge that was requested.
     pub fn on_edge_data(&mut self, from: ProcId, bytes: &[u8]) -> Option<()> {
         let mut fields = Fields(bytes);
         let (req, at) = (ReqId(fields.u32()?), fields.u64()?);
@@ -269,8 +269,8 @@ impl Engine {
         let room = sink.capacity() as u64;
         let edge = (0..2).find(|&edge| {
             let bytes = (deferred.edges[edge] as u64).min(room);
-            let place = if edge == 0 { 0 } else { room - bytes };
-            deferred.requested[edge] && place == at && bytes == data.len() as u64
+            let offset = if edge == 0 { 0 } else { room - bytes };
+            deferred.requested[edge] && offset == at && bytes == data.len() as u64
         })?;
         deferred.requested[edge] = false;
         // SAFETY: the receive's buffer is valid until its completion; the bytes lie within it.
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_edges_are_asked_for_and_they_come_to_their_places() {
+    fn only_the_edges_are_requested_and_they_are_stored() {
         let mut room = vec![0u8; 100_000];
         let (mut engine, req) = matched(&mut room, [10, 20], 100_000);
         let asked = outgoing(&mut engine);
@@ -380,7 +380,7 @@ mod tests {
         let head = Header::new().u32(req.0).u64(99_980);
         let end = [head.bytes(), &[5; 20]].concat();
         engine.on_message(PEER + 1, header::EDGE_DATA, &end);
-        assert_eq!(engine.malformed, 1, "from somebody else");
+        assert_eq!(engine.malformed, 1, "from another peer");
         engine.on_message(PEER, header::EDGE_DATA, &end);
         engine.on_message(PEER, header::EDGE_DATA, &end);
         assert_eq!(engine.malformed, 2, "twice");
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_that_came_before_are_not_asked_for() {
+    fn early_edges_are_not_requested() {
         for first in [true, false] {
             let mut room = vec![0u8; 100_000];
             let (mut engine, _) = matched(&mut room, [0, 0], 100_000);
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_that_make_no_sense_or_are_too_short_are_asked_for() {
+    fn malformed_or_short_edges_are_requested_again() {
         let mut room = vec![0u8; 100_000];
         let (mut engine, req) = matched(&mut room, [0, 0], 100_000);
         for bytes in [
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn the_edges_of_a_large_message_go_before_its_rts() {
+    fn the_edges_of_a_large_message_precede_its_rts() {
         let data: Vec<u8> = (0..QUEUE_EDGES_MIN_BYTES as u32)
             .map(|i| (i % 251) as u8)
             .collect();
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_sends_edges_of_its_message_only() {
+    fn a_sender_sends_edges_of_its_own_message_only() {
         let data: Vec<u8> = (0..200_000u32).map(|i| i as u8).collect();
         let mut engine = Engine::new(0);
         let req = announced_send(&mut engine, &data);

@@ -12,7 +12,7 @@ use std::ops::Range;
 /// The address in the RTS of a message that lies in the memory of the sender's card. The transport
 /// knows where.
 pub(crate) const ON_CARD: u64 = 1;
-/// Memory runs that a layout is asked for at a time.
+/// Memory runs that a layout returns at a time. A choice.
 const RUNS_MAX: usize = 256;
 
 /// Memory runs: address, bytes.

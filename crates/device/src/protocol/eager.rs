@@ -1,4 +1,4 @@
-//! Eager messages: the whole message goes at once, without asking the receiver.
+//! Eager messages: the whole message is sent at once, without RTS and CTS.
 
 use crate::base::buffer::Source;
 use crate::base::header::{self, Fields, Header};
@@ -115,7 +115,7 @@ impl Worker {
 }
 
 impl Engine {
-    /// An eager message. Returns whether it is unexpected. `None`: it makes no sense.
+    /// An eager message. Returns whether it is unexpected. `None`: malformed.
     #[inline]
     pub fn on_eager(&mut self, from: ProcId, message: u8, bytes: &[u8]) -> Option<bool> {
         let mut fields = Fields(bytes);
@@ -152,9 +152,9 @@ impl Engine {
         Some(receive.is_none())
     }
 
-    /// The `start` of an eager message of `len` bytes; the rest is under way. If its receive is
-    /// posted, the rest is received as a stream into the receive's buffer. Returns the length of
-    /// the header then.
+    /// The `start` of an eager message of `len` bytes has arrived. If its receive is posted, the
+    /// rest is received as a stream into the receive's buffer. Returns the length of the header
+    /// then.
     pub fn on_eager_start(
         &mut self,
         from: ProcId,

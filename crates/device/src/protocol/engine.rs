@@ -111,7 +111,7 @@ impl Engine {
         self.complete_receive(req, self.requests.envelope(req), stored);
     }
 
-    /// Completes a receive. All `stored` bytes, before truncation, are in their place.
+    /// Completes a receive. All `stored` bytes, before truncation, are in its buffer.
     #[inline]
     pub fn complete_receive(&mut self, req: ReqId, envelope: Envelope, stored: u64) {
         let Some(Operation::Receive { sink, .. }) = self.requests.operation(req) else {

@@ -1,4 +1,4 @@
-//! Failed transports. What is under way with a lost peer fails; later operations that need the peer
+//! Failed transports. Pending operations with a lost peer fail. Later operations that need the peer
 //! fail at once.
 
 use crate::base::key::ProcId;
@@ -26,7 +26,7 @@ pub(crate) fn record_first(e: &TransportError) {
     lock().get_or_insert_with(|| e.to_string());
 }
 
-/// Processes from which nothing will come any more.
+/// Processes whose transport has failed: no message of them arrives any more.
 #[derive(Default)]
 pub(crate) struct LostPeers(BTreeSet<ProcId>);
 
@@ -39,8 +39,8 @@ impl LostPeers {
 }
 
 impl Worker {
-    /// A transport has failed: what is under way with its peer fails. So do all receives that have
-    /// not matched, because nobody knows whether their message was to come from that peer.
+    /// A transport has failed: the pending operations with its peer fail. All receives that have
+    /// not matched fail too, because their message may be one of that peer.
     #[cold]
     pub fn fail_transport(&mut self, e: &TransportError) {
         *lock() = Some(e.to_string());

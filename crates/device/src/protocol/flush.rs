@@ -14,9 +14,9 @@ use ferry_transport::{
 };
 use std::collections::VecDeque;
 
-/// Bytes that are offered in one batch. The last message may exceed them.
+/// Bytes that are offered in one batch. The last message may exceed them. A choice.
 const BATCH_OFFER_BYTES: usize = 4 * 1024 * 1024;
-/// Messages that are offered in one batch, at most.
+/// Maximum number of messages that are offered in one batch. A choice.
 const BATCH_OFFER_MESSAGES: usize = 32;
 
 impl Worker {
@@ -98,7 +98,7 @@ impl Worker {
     fn waits_for_slot(&mut self, to: ProcId, next: &Outgoing) -> bool {
         match &mut self.send_slots {
             Some(slots) if next.is_unoffered_data() => {
-                // Nobody wakes another thread when the slot is free.
+                // No other rank wakes a thread when the slot is free.
                 let by_connection = self.transports.features(to).is_ok_and(|f| f.stream);
                 by_connection && self.threads.single() && !slots.may_begin(RankStatus::now())
             }
@@ -106,7 +106,7 @@ impl Worker {
         }
     }
 
-    /// Bytes of a large message have gone by a connection.
+    /// Bytes of a large message were sent by a connection.
     #[inline]
     pub fn record_stream_sent(&mut self) {
         self.engine.streams.set_active();
@@ -115,7 +115,7 @@ impl Worker {
         }
     }
 
-    /// Does a message wait for a send slot? Nobody wakes this rank when the slot is free.
+    /// Does a message wait for a send slot? No rank wakes this one when the slot is free.
     pub fn has_message_for_slot(&self) -> bool {
         self.send_slots.as_ref().is_some_and(|slots| slots.waits())
             && !self.engine.outbox.is_empty()
@@ -229,8 +229,8 @@ impl Worker {
         Ok(Offer::Sent)
     }
 
-    /// Offers the transport a batch of a peer's queue. `None`: there is nothing to batch.
-    /// Otherwise whether any went, and what has become of the first message that is still queued.
+    /// Offers the transport a batch of a peer's queue. `None`: there is nothing to batch. Otherwise
+    /// returns whether any message was sent, and the offer's result for the first one still queued.
     fn offer_batch(
         &mut self,
         to: ProcId,

@@ -172,7 +172,7 @@ fn seeds() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn genuine_messages_are_understood() {
+fn valid_messages_are_understood() {
     for seed in seeds() {
         let (mut scene, mut rest) = (Scene::new(), &seed[..]);
         let mut packets = 0;
@@ -190,7 +190,7 @@ fn genuine_messages_are_understood() {
 }
 
 #[test]
-fn bytes_that_were_asked_for_wait_for_what_is_said() {
+fn stream_bytes_wait_for_their_report() {
     let stream = |zero_copy_decided| Outgoing {
         message: header::DATA,
         head: Header::new(),
@@ -200,7 +200,7 @@ fn bytes_that_were_asked_for_wait_for_what_is_said() {
             zero_copy_decided,
         },
     };
-    // Whether the first stream has been offered, and what is said in which order.
+    // Whether the first stream was offered, and the expected order of the messages.
     for (settled, order) in [
         (
             false,
@@ -229,10 +229,10 @@ fn bytes_that_were_asked_for_wait_for_what_is_said() {
 }
 
 #[test]
-fn what_is_lent_is_said_to_be_taken_once_it_is_whole() {
+fn lent_messages_are_accepted_when_complete() {
     for (head, said) in [
         (Header::new().u32(1).u32(9), true),
-        // Whose it is is missing.
+        // The request's number is missing.
         (Header::new().u32(1), false),
     ] {
         let mut scene = Scene::new();
@@ -280,7 +280,7 @@ fn fuzz_arrivals() {
                 .engine
                 .on_message(u32::from(*from) % PEERS, *message, bytes);
             assert!(scene.engine.activity() > before);
-            // What the device does with tasks, but for the reading itself.
+            // What the device does with tasks, without the reading itself.
             while let Some(task) = scene.engine.single_copies.next_task() {
                 let rts = task.rts;
                 let understood = rts.request % 2 == 0;
@@ -295,7 +295,7 @@ fn fuzz_arrivals() {
                 }
             }
             if message % 16 == 15 {
-                // A late receive may take what has come meanwhile.
+                // A later receive may take what has arrived meanwhile.
                 let source = (*from < 128).then_some(u32::from(*from) % PEERS);
                 scene.receive(Pattern {
                     context: ContextId::WORLD,
@@ -316,8 +316,7 @@ fn fuzz_arrivals() {
 
 #[test]
 fn fuzz_messages_taken_as_they_come() {
-    // As a transport does it: from one peer nothing else comes until a message that has begun
-    // is complete.
+    // Like a transport: a message that has begun is completed before the peer's next one.
     fuzz("messages taken as they come", &seeds(), |input| {
         let (mut scene, mut rest) = (Scene::new(), input);
         let mut taken = 0;

@@ -1,5 +1,5 @@
-//! What a transport is told before an RTS or a CTS, so that a modelled card can prepare for the
-//! message (rendezvous offload).
+//! What the device tells a transport before an RTS or a CTS, so that a modelled card can prepare
+//! for the message (rendezvous offload).
 
 use crate::base::buffer::Sink;
 use crate::base::header::{self, Fields, Header};

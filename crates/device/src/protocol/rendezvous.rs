@@ -131,7 +131,7 @@ impl Engine {
         }
     }
 
-    /// A receive and an RTS have matched: the bytes are read, asked for, or deferred.
+    /// A receive and an RTS have matched: the bytes are read, requested or deferred.
     pub fn on_matched_rts(&mut self, rts: MatchedRts) {
         let edges = self.deferred.take_early_edges(rts.from, rts.request);
         if rts.address != 0 {

@@ -250,11 +250,13 @@ impl Engine {
     }
 }
 
-/// Size of the buffer through which a scattered receive buffer with short runs is read, bytes.
+/// Size of the buffer through which a scattered receive buffer with short runs is read, bytes. A
+/// choice: small enough for a second-level cache.
 const BOUNCE_BYTES: usize = 256 * 1024;
-/// Memory runs that are read into at a time. process_vm_readv(2) takes up to 1024.
+/// Memory runs that are read into at a time. A choice: process_vm_readv(2) takes up to 1024.
 const RUNS_MAX: usize = 256;
-/// A scattered buffer is read into directly if its runs have at least this many bytes on average.
+/// A scattered buffer is read into directly if its runs have at least this many bytes on average. A
+/// choice.
 const RUN_MIN_BYTES: u64 = 1024;
 
 /// Copies `len` bytes at `address` of `from` into `sink`.

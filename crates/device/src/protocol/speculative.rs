@@ -1,16 +1,17 @@
 //! Speculative rendezvous: large messages without RTS and CTS.
 //!
-//! A rendezvous costs two more packets, and each of them costs both cores as much as 30 KiB of the
-//! message itself. So a large message goes without RTS to a peer whose receives were posted when
-//! its last large messages were announced. Each transport that carries streams carries it as one,
-//! whose header is that of an eager message. Within a node it goes in parts, each with that header.
-//! There the receiver could choose single copy instead, so an RTS now and then lets it choose
-//! again.
+//! A rendezvous costs two more packets. Each of them costs both cores as much as 30 KiB of the
+//! message. A large message is sent without RTS to a peer that has posted its last receives before
+//! their messages. A transport with streams sends it as a stream. Within a node it is sent in
+//! parts. The stream and each part have the header of an eager message with the length. Within a
+//! node the receiver could choose single copy instead, so an RTS after [`RTS_PERIOD`] messages lets
+//! it choose again.
 //!
-//! A receiver that has no receive for the message buffers it and answers UNEXPECTED. Then messages
-//! are announced again, until the peer's receives were posted some more times. After a speculative
-//! message, no other one goes to that peer before something has come from it. So a receiver buffers
-//! one message of each process at a time, which is why the limit is lower in larger jobs.
+//! A receiver without a matching receive buffers the message and answers UNEXPECTED. The sender
+//! then uses RTS again, until more of the peer's receives were preposted. After a speculative
+//! message to a peer, the next one waits until a message of that peer has arrived. So a receiver
+//! buffers at most one message of each process. The length limit is lower in larger jobs for the
+//! same reason.
 
 use crate::base::buffer::Source;
 use crate::base::header::{self, Fields, Header};
@@ -25,20 +26,21 @@ use std::collections::{HashMap, HashSet};
 
 /// Length of the header, bytes: match key and length.
 const HEADER_BYTES: usize = 24;
-/// Maximum length of a speculative message, bytes. Of a longer one the CTS takes a small part of
-/// the time.
+/// Maximum length of a speculative message, bytes. A choice: for a longer one the CTS is a small
+/// part of the time.
 const SPECULATIVE_MAX_BYTES: usize = 1024 * 1024;
-/// Bytes that a process buffers at most if every other one sends it one speculative message.
+/// Maximum of the bytes that a process buffers if every other one sends it a speculative message. A
+/// choice.
 const ALL_PEERS_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Minimum run of preposted receives before a peer's messages are speculative. Doubled after each
-/// miss, up to [`PREPOST_RUN_MAX`].
+/// miss, up to [`PREPOST_RUN_MAX`]. A choice.
 const PREPOST_RUN_MIN: u32 = 2;
-/// Maximum of the run of preposted receives that is required after misses.
+/// Maximum of the run of preposted receives that is required after misses. A choice.
 const PREPOST_RUN_MAX: u32 = 256;
-/// After this many speculative messages the required run is halved.
+/// After this many speculative messages the required run is halved. A choice.
 const REQUIRED_HALVED_AFTER: u32 = 64;
-/// Speculative messages between two RTS within a node. The RTS tells the receiver how many there
-/// were, and lets it choose single copy.
+/// Speculative messages between two RTS within a node. The RTS has their number, and the receiver
+/// may choose single copy. A choice.
 const RTS_PERIOD: u32 = 32;
 
 /// How often a peer's receives were posted before the messages arrived.
@@ -72,11 +74,11 @@ struct PeerHistory {
     last_class: usize,
 }
 
-/// What is known of speculative messages in either direction.
+/// The state of speculative messages in both directions.
 #[derive(Default)]
 pub(crate) struct Speculative {
     history: HashMap<ProcId, PeerHistory>,
-    /// Peers to which a speculative message has gone and from which nothing has come since.
+    /// Peers that were sent a speculative message and have sent nothing since.
     unanswered: HashSet<ProcId>,
     /// Messages that are arriving, by sender.
     incoming: HashMap<ProcId, Incoming>,
@@ -89,11 +91,11 @@ pub(crate) struct Speculative {
 /// A message that is arriving.
 struct Incoming {
     target: Target,
-    /// Bytes that are still to come.
+    /// Bytes that have not arrived yet.
     left: usize,
 }
 
-/// Where a message's bytes go.
+/// Where the bytes of a message are stored.
 #[derive(Clone, Copy)]
 enum Target {
     /// Into the buffer of this receive.
@@ -200,7 +202,7 @@ impl Speculative {
         self.unanswered.insert(to);
     }
 
-    /// Something has come from `from`.
+    /// A message of `from` has arrived.
     #[inline]
     pub fn heard_from(&mut self, from: ProcId) {
         if !self.unanswered.is_empty() {
@@ -315,8 +317,8 @@ impl Engine {
         }
     }
 
-    /// `bytes` bytes of a speculative message have arrived. With `data` they are to be stored;
-    /// otherwise they are where [`Engine::speculative_buffer`] said. `None`: they make no sense.
+    /// `bytes` bytes of a speculative message have arrived. With `data`, this function stores them.
+    /// Otherwise they are in the buffer from [`Engine::speculative_buffer`]. `None`: malformed.
     pub fn advance_speculative(
         &mut self,
         from: ProcId,
@@ -354,7 +356,7 @@ impl Engine {
     /// A receive has matched the unexpected message with this number.
     pub fn on_matched_speculative(&mut self, req: ReqId, from: ProcId, number: u32) {
         let Some(message) = self.speculative.buffered.remove(&number) else {
-            // The sender is lost: the rest will not come.
+            // The sender is lost: the rest will not arrive.
             return self.requests.fail(req, Fault::Transport);
         };
         if message.received == message.bytes.len() {
@@ -417,8 +419,8 @@ mod tests {
         req
     }
 
-    /// Delivers a stream in parts, as a transport does; `place`: into the engine's buffers.
-    fn come(engine: &mut Engine, data: &[u8], place: bool) {
+    /// Delivers a stream in parts, as a transport does. `direct`: into the engine's buffers.
+    fn deliver(engine: &mut Engine, data: &[u8], direct: bool) {
         let head = head();
         for piece in data.chunks(30_001) {
             let mut at = 0;
@@ -426,7 +428,7 @@ mod tests {
                 let rest = &piece[at..];
                 let room =
                     engine.stream_buffer(PEER, header::SPECULATIVE, head.bytes(), rest.len());
-                match room.filter(|r| place && !r.is_empty()) {
+                match room.filter(|r| direct && !r.is_empty()) {
                     Some(room) => {
                         let n = room.len();
                         room.copy_from_slice(&rest[..n]);
@@ -443,26 +445,26 @@ mod tests {
     }
 
     /// Delivers parts with a header each, as a transport without streams does.
-    fn come_in_pieces(engine: &mut Engine, data: &[u8]) {
+    fn deliver_in_parts(engine: &mut Engine, data: &[u8]) {
         for piece in data.chunks(30_001) {
             engine.on_message(PEER, header::SPECULATIVE, &[head().bytes(), piece].concat());
         }
     }
 
-    fn said(engine: &Engine) -> Vec<u8> {
+    fn sent(engine: &Engine) -> Vec<u8> {
         let queue = engine.outbox.queue(PEER);
         queue.map_or(Vec::new(), |q| q.iter().map(|o| o.message).collect())
     }
 
     #[test]
-    fn it_comes_to_its_receive_before_in_between_and_after() {
+    fn a_stream_meets_a_receive_posted_before_during_and_after() {
         let data: Vec<u8> = (0..LEN).map(|i| (i % 251) as u8).collect();
-        for (place, room) in [(true, LEN), (false, LEN), (true, LEN - 1000), (false, 10)] {
+        for (direct, room) in [(true, LEN), (false, LEN), (true, LEN - 1000), (false, 10)] {
             for posted_at in [0, 1, 50_000, LEN - 1, LEN] {
                 let (mut engine, mut memory) = (Engine::new(0), vec![0; room]);
-                come(&mut engine, &data[..posted_at], place);
+                deliver(&mut engine, &data[..posted_at], direct);
                 let req = receive(&mut engine, &mut memory);
-                come(&mut engine, &data[posted_at..], place);
+                deliver(&mut engine, &data[posted_at..], direct);
                 let done = engine.requests.peek(req).unwrap();
                 assert_eq!(
                     (done.received, done.envelope.len),
@@ -474,7 +476,7 @@ mod tests {
                 } else {
                     vec![header::UNEXPECTED]
                 };
-                assert_eq!((said(&engine), engine.received), (late, 1));
+                assert_eq!((sent(&engine), engine.received), (late, 1));
                 let left = &engine.speculative;
                 assert!(
                     left.incoming.is_empty() && left.buffered.is_empty() && engine.malformed == 0
@@ -486,14 +488,14 @@ mod tests {
     }
 
     #[test]
-    fn pieces_come_to_their_receive_as_a_stream_does() {
+    fn parts_reach_their_receive_like_a_stream() {
         let data: Vec<u8> = (0..LEN).map(|i| (i % 251) as u8).collect();
         let pieces = LEN.div_ceil(30_001) as u64;
         for (posted_at, came) in [(0, pieces), (30_001, pieces), (LEN, pieces)] {
             let (mut engine, mut memory) = (Engine::new(0), vec![0; LEN]);
-            come_in_pieces(&mut engine, &data[..posted_at]);
+            deliver_in_parts(&mut engine, &data[..posted_at]);
             let req = receive(&mut engine, &mut memory);
-            come_in_pieces(&mut engine, &data[posted_at..]);
+            deliver_in_parts(&mut engine, &data[posted_at..]);
             let done = engine.requests.peek(req).unwrap();
             assert_eq!((done.received, done.fault), (LEN as u64, None));
             // Each piece counts, and the whole, as it does for the sender.
@@ -511,10 +513,10 @@ mod tests {
     }
 
     #[test]
-    fn of_a_lost_peer_what_is_whole_is_received_and_what_is_not_is_a_fault() {
+    fn complete_messages_of_a_lost_peer_are_received_partial_ones_fail() {
         for part in [LEN, LEN - 1] {
             let (mut engine, mut memory) = (Engine::new(0), vec![0; LEN]);
-            come(&mut engine, &vec![7; part], true);
+            deliver(&mut engine, &vec![7; part], true);
             engine.speculative.forget(PEER);
             let req = receive(&mut engine, &mut memory);
             let done = engine.requests.peek(req).unwrap();
@@ -523,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_dropped() {
+    fn malformed_messages_are_dropped() {
         let mut engine = Engine::new(0);
         for len in [0, SPECULATIVE_MAX_BYTES as u64 + 1, u64::MAX] {
             let head = Header::new().key(&key()).u64(len);
@@ -531,7 +533,7 @@ mod tests {
         }
         engine.stream_part(PEER, header::SPECULATIVE, &head().bytes()[..20], &[1; 10]);
         assert_eq!(engine.malformed, 4);
-        come(&mut engine, &vec![7; LEN - 1], true);
+        deliver(&mut engine, &vec![7; LEN - 1], true);
         engine.stream_part(PEER, header::SPECULATIVE, head().bytes(), &[1; 2]);
         assert_eq!(
             (engine.malformed, engine.received),
@@ -541,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_go_speculative_whose_like_were_awaited_and_one_by_one() {
+    fn speculation_needs_preposted_receives_and_one_message_at_a_time() {
         let mut speculative = Speculative::default();
         assert!(!speculative.allows(1, LEN, true));
         speculative.record(1, LEN as u64, true);
@@ -555,8 +557,8 @@ mod tests {
         speculative.heard_from(1);
         assert!(speculative.allows(1, LEN, true));
         speculative.on_unexpected(1);
-        for met in 0..2 * PREPOST_RUN_MIN {
-            assert!(!speculative.allows(1, LEN, true), "after {met}");
+        for count in 0..2 * PREPOST_RUN_MIN {
+            assert!(!speculative.allows(1, LEN, true), "after {count}");
             speculative.record(1, LEN as u64, true);
         }
         assert!(speculative.allows(1, LEN, true));
@@ -566,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_receiver_may_choose_are_announced_now_and_then_and_each_class_for_itself() {
+    fn within_a_node_each_size_class_sends_an_rts_now_and_then() {
         let (mut speculative, more) = (Speculative::default(), 4 * LEN);
         for _ in 0..PREPOST_RUN_MIN {
             speculative.record(1, LEN as u64, true);

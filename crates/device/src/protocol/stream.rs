@@ -12,25 +12,26 @@ use crate::queue::outgoing::Offer;
 use ferry_transport::TransportError;
 use std::collections::HashMap;
 
-/// What is known of streams in either direction.
+/// The state of streams in both directions.
 #[derive(Default)]
 pub(crate) struct Streams {
     /// Eager messages that arrive as a stream, by sender: the receives that they have matched.
     eager: HashMap<ProcId, ReqId>,
     /// Bytes of large messages that have arrived.
     received_bytes: u64,
-    /// Bytes of a large message have come or gone since [`Streams::take_active`].
+    /// Bytes of a large message have arrived or were sent since [`Streams::take_active`].
     active: bool,
 }
 
 impl Streams {
-    /// Bytes of a large message have come or gone by a connection.
+    /// Bytes of a large message have arrived or were sent by a connection.
     #[inline]
     pub fn set_active(&mut self) {
         self.active = true;
     }
 
-    /// Have bytes of a large message come or gone by a connection since the last call?
+    /// Have bytes of a large message arrived, or were any sent, by a connection since the last
+    /// call?
     pub fn take_active(&mut self) -> bool {
         std::mem::take(&mut self.active)
     }
@@ -51,7 +52,7 @@ impl Streams {
         self.eager.is_empty()
     }
 
-    /// Nothing more comes from `peer`.
+    /// Drops the state of a lost `peer`.
     pub fn forget(&mut self, peer: ProcId) {
         self.eager.remove(&peer);
     }
@@ -141,8 +142,8 @@ impl Engine {
         }
     }
 
-    /// `bytes` bytes of a stream have arrived. With `data` they are to be stored; otherwise they
-    /// are in the receive's buffer already. `None`: they make no sense.
+    /// `bytes` bytes of a stream have arrived. With `data`, this function stores them. Otherwise
+    /// they are in the receive's buffer already. `None`: malformed.
     pub fn on_stream(
         &mut self,
         from: ProcId,
@@ -165,7 +166,7 @@ impl Engine {
         Some(())
     }
 
-    /// Bytes that are still to come for `req`, if it is a receive whose message arrives in parts
+    /// Bytes of `req` that have not arrived yet, if it is a receive whose message arrives in parts
     /// from `from`.
     fn bytes_left(&mut self, from: ProcId, req: ReqId) -> Option<u64> {
         let total = self.requests.envelope_of(req)?.len;
@@ -193,8 +194,8 @@ impl Engine {
             .ok()
             .filter(|at| at < cap)?;
         let len = left.min(*cap - at).min(usize::try_from(to_come).ok()?);
-        // SAFETY: a receive's buffer is valid until its completion and nobody else's until then;
-        // the slice ends with this engine's borrow.
+        // SAFETY: a receive's buffer is valid and used by nothing else until its completion; the
+        // slice ends with this engine's borrow.
         Some(unsafe { std::slice::from_raw_parts_mut(ptr.add(at), len) })
     }
 

@@ -1,16 +1,15 @@
 //! Zero copy: whether a large message to a peer goes to its transport by reference, or is copied
 //! into it.
 //!
-//! Which is faster depends on the machine: on which side's core has more to do, and on what the
-//! system takes for a page that is passed by reference. It also changes while a program runs. So
-//! both ways are tried now and then, on messages that the program sends anyway. A trial is a row of
-//! slots that go one way and the other by turns, so that a machine with other work is equally slow
-//! for both.
+//! Which way is faster depends on the machine: which side's core is busier, and what the system
+//! charges for a page that is passed by reference. It also changes while a program runs. So both
+//! ways are tried now and then, on messages of the program. A trial is a sequence of slots that use
+//! both ways alternately. Other work on the machine then slows both ways equally.
 //!
-//! - Only long runs of messages count. The first bytes of a run, which the system's buffers hold,
-//!   are left out: what is measured is how fast the receiver gets the rest.
-//! - Bytes that arrive meanwhile count as well. Of two ranks that send each other much, each could
-//!   gain by a way that costs the other one more.
+//! - Only long runs of messages count. The first bytes of a run fill the system's buffers and do
+//!   not count. The trial measures how fast the receiver gets the rest.
+//! - Bytes that arrive meanwhile also count. Of two ranks that exchange much data, each could gain
+//!   by a way that costs the other one more.
 //! - Messages in short runs are copied. So are all messages before the first trial.
 
 use crate::base::buffer::Source;
@@ -29,31 +28,31 @@ pub(crate) const ZERO_COPY_MIN_BYTES: usize = 256 * 1024;
 /// Bytes at the beginning of a run that do not count: what a connection's buffers may hold
 /// (the usual limit of tcp_wmem, tcp(7)).
 const SKIPPED_BYTES: usize = 4 << 20;
-/// Bytes that are measured in one slot of a trial: about 2 ms at 4 GB/s.
+/// Bytes that are measured in one slot of a trial. A choice: about 2 ms at 4 GB/s.
 const SLOT_BYTES: usize = 8 << 20;
-/// Bytes that are measured in one slot where ranks share cores: each rank has its core several
-/// times in it.
+/// Bytes that are measured in one slot where ranks share cores. A choice: each rank has its core
+/// several times in it.
 const SHARED_SLOT_BYTES: usize = 32 << 20;
-/// Slots of a trial. Even slots go the way in use, odd slots the other way.
+/// Slots of a trial. Even slots use the current way, odd slots the other way. A choice.
 const SLOTS: usize = 10;
 /// After this many slots the trial ends if each slot of the other way took an eighth longer than
-/// the slot before it.
+/// the slot before it. A choice.
 const EARLY_END_SLOTS: usize = 4;
-/// A run ends when all bytes are taken and no message is offered for this long.
+/// A run ends when all bytes are taken and no message is offered for this long. A choice.
 const PAUSE: Duration = Duration::from_micros(200);
-/// A run ends when a message waits and no bytes are taken for this long: the receiver does
-/// something else. Ranks that share a core have it for a few milliseconds each.
+/// A run ends when a message waits and no bytes are taken for this long: the receiver is busy
+/// elsewhere. A choice: ranks that share a core have it for a few milliseconds each.
 const STALL: Duration = Duration::from_millis(50);
 /// A slot that is not full after this many times its bytes is not part of a long run: the trial is
-/// given up.
+/// given up. A choice.
 const SLOT_BYTES_FACTOR_MAX: usize = 8;
-/// Bytes before the first trial.
+/// Bytes before the first trial. A choice.
 const FIRST_TRIAL_BYTES: u64 = 32 << 20;
 /// Bytes before the next trial, after a trial that was undecided or changed something. Also before
-/// the first trial where ranks share cores: one takes 360 MiB there.
+/// the first trial where ranks share cores: one takes 360 MiB there. A choice.
 const NEXT_TRIAL_BYTES: u64 = 1 << 30;
 /// Maximum number of bytes between trials. The period doubles after each trial that changes
-/// nothing.
+/// nothing. A choice.
 const TRIAL_PERIOD_MAX_BYTES: u64 = 64 << 30;
 
 /// Size classes: from 256 KiB, from 1 MiB and from 4 MiB.
@@ -423,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn the_faster_way_is_found_and_left_when_it_is_slow() {
+    fn the_faster_way_is_found_and_left_when_it_gets_slow() {
         let (mut choice, mut now) = (Choice::new(false), Instant::now());
         assert!(!choice.is_zero_copy(), "at first all is copied");
         send(&mut choice, 512 << 20, 64, [100, 80], &mut now);
@@ -433,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gains_at_the_cost_of_the_other_direction_is_not_taken() {
+    fn a_gain_at_the_cost_of_the_other_direction_is_rejected() {
         let both_gain = [1 << 20, 1 << 20];
         let other_loses = [1 << 20, 1 << 19];
         for (comes, lends) in [(both_gain, true), (other_loses, false)] {
@@ -444,14 +443,14 @@ mod tests {
     }
 
     #[test]
-    fn it_is_found_with_messages_that_take_long_themselves() {
+    fn the_faster_way_is_found_with_slow_messages() {
         let (mut choice, mut now) = (Choice::new(false), Instant::now());
         send(&mut choice, 512 << 20, 64, [1000, 800], &mut now);
         assert!(choice.is_zero_copy());
     }
 
     #[test]
-    fn what_is_as_fast_or_a_little_faster_changes_nothing() {
+    fn a_small_gain_changes_nothing() {
         for micros in [[100, 100], [100, 95], [100, 130]] {
             let (mut choice, mut now) = (Choice::new(false), Instant::now());
             let lent = send(&mut choice, 64 << 30, 64, micros, &mut now);
@@ -465,21 +464,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_much_slower_is_soon_given_up() {
+    fn a_much_slower_way_is_given_up_early() {
         let (mut choice, mut now) = (Choice::new(false), Instant::now());
         let lent = send(&mut choice, 1 << 30, 64, [100, 150], &mut now);
-        let turn = (SKIPPED_BYTES + SLOT_BYTES) as u64 >> 20;
+        let slot = (SKIPPED_BYTES + SLOT_BYTES) as u64 >> 20;
         assert!(!choice.is_zero_copy() && choice.trial.is_none());
-        assert!(lent <= 2 * turn + 2, "{lent} MiB were tried");
-        // That may have been by chance: it is tried again.
+        assert!(lent <= 2 * slot + 2, "{lent} MiB were tried");
+        // The result may have been chance: it is tried again.
         send(&mut choice, 3 << 30, 64, [100, 80], &mut now);
         assert!(choice.is_zero_copy());
     }
 
     #[test]
-    fn slow_turns_do_not_decide() {
+    fn slow_slots_do_not_decide() {
         let (mut choice, mut at) = (Choice::new(false), Instant::now());
-        // Each way is disturbed for a while in its turn, and lending is slower by itself.
+        // Each way is disturbed for a while in some slots. Zero copy is slower by itself.
         for i in 0..400u64 {
             let way = choice.is_zero_copy();
             choice.offered(|| at);
@@ -498,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn all_is_copied_at_first() {
+    fn messages_are_copied_at_first() {
         let zero_copy = |shared| Choice::of_classes(shared).map(|c| c.is_zero_copy());
         assert_eq!(zero_copy(false), [false; CLASSES]);
         assert_eq!(zero_copy(true), [false; CLASSES]);
@@ -521,7 +520,7 @@ mod tests {
             [100, 80],
             &mut now,
         );
-        assert!(choice.is_zero_copy(), "the other way's turn");
+        assert!(choice.is_zero_copy(), "the other way is tried");
         let lent = send(&mut choice, 900 << 20, 8, [100, 80], &mut now);
         assert!(
             !choice.is_zero_copy()

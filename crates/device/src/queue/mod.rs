@@ -1,4 +1,4 @@
-//! Messages that wait for room on their transport, and what decides when they go.
+//! Send queues: messages that wait for room on their transport, and when they are offered again.
 
 pub(crate) mod batch;
 pub(crate) mod outbox;

@@ -26,8 +26,8 @@ impl Outbox {
         self.peers.is_empty() || !self.queues.contains_key(&to)
     }
 
-    /// Queues a message. Messages keep their order, but DATA goes behind everything else: a CTS
-    /// behind this process's own DATA would keep the other direction idle until that has gone.
+    /// Queues a message. Messages keep their order, except that DATA goes behind all others. A CTS
+    /// behind DATA would keep the other direction idle until the DATA is sent.
     pub fn push(&mut self, to: ProcId, message: Outgoing) {
         let queue = self.queues.entry(to).or_default();
         if queue.is_empty() {
@@ -36,14 +36,14 @@ impl Outbox {
         if message.is_data() || queue.back().is_none_or(|last| !last.is_data()) {
             return queue.push_back(message);
         }
-        // A part of the first message may have gone; then nothing else can go before its rest.
+        // A part of the first message may have been sent. Its rest must come next.
         let begun = queue.front().is_some_and(Outgoing::may_have_begun);
         let others = queue.iter().skip(usize::from(begun));
         let at = others.take_while(|o| !o.is_data()).count();
         queue.insert(usize::from(begun) + at, message);
     }
 
-    /// Drops what is queued for `peer`; returns the eager sends among it.
+    /// Drops the messages to `peer`. Returns the eager sends among them.
     pub fn forget(&mut self, peer: ProcId) -> Vec<ReqId> {
         self.peers.retain(|&p| p != peer);
         let queue = self.queues.remove(&peer).unwrap_or_default();
@@ -54,7 +54,7 @@ impl Outbox {
         waiting.collect()
     }
 
-    /// Bytes of a large send's message that its transport has taken. `None`: it is not queued.
+    /// The bytes of a large send that its transport has taken. `None`: the send is not queued.
     pub fn offset_of(&self, req: ReqId) -> Option<usize> {
         let mut queued = self.queues.values().flatten();
         queued.find_map(|o| match o.payload {
@@ -63,13 +63,13 @@ impl Outbox {
         })
     }
 
-    /// Takes the list of peers with a queue, to be offered to their transports. Peers that get a
-    /// queue meanwhile are listed anew.
+    /// Takes the list of peers with a queue, for a flush. Peers that get a queue meanwhile go to a
+    /// new list.
     pub fn take_peers(&mut self) -> Vec<ProcId> {
         std::mem::take(&mut self.peers)
     }
 
-    /// Puts back the peers that still have a queue, before those that were listed meanwhile.
+    /// Puts back the peers that still have a queue, before the peers of the new list.
     pub fn put_back_peers(&mut self, mut peers: Vec<ProcId>) {
         peers.append(&mut self.peers);
         self.peers = peers;
@@ -85,13 +85,13 @@ impl Outbox {
         self.queues.insert(to, queue);
     }
 
-    /// What is queued for a peer.
+    /// The queue of a peer.
     #[cfg(test)]
     pub fn queue(&self, to: ProcId) -> Option<&VecDeque<Outgoing>> {
         self.queues.get(&to)
     }
 
-    /// What is queued for a peer.
+    /// The queue of a peer.
     #[cfg(test)]
     pub fn queue_mut(&mut self, to: ProcId) -> Option<&mut VecDeque<Outgoing>> {
         self.queues.get_mut(&to)

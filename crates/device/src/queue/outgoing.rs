@@ -10,33 +10,33 @@ pub(crate) struct Outgoing {
     pub payload: Payload,
 }
 
-/// Where the body of a waiting message is.
+/// The body of a waiting message.
 pub(crate) enum Payload {
     /// There is none.
     None,
-    /// Here.
+    /// The bytes themselves.
     Owned(Box<[u8]>),
     /// In the buffer of this eager send, which completes when the transport has taken the body.
     Request(ReqId),
-    /// In the buffer of this large send, from `offset` on. It goes in as many parts as it takes.
+    /// In the buffer of this large send, from `offset` on. It is sent in parts.
     Stream {
         req: ReqId,
         offset: usize,
-        /// Whether the message goes by zero copy is decided. That is when it is first offered to
-        /// its transport.
+        /// Zero copy or not is decided. That happens when the message is first offered to its
+        /// transport.
         zero_copy_decided: bool,
     },
 }
 
-/// What has become of a waiting message that was offered to its transport.
+/// The result of offering a waiting message to its transport.
 pub(crate) enum Offer {
     /// The transport has taken it.
     Sent,
-    /// The transport has taken all that was offered; the queue may have more.
+    /// The transport has taken all messages that were offered. The queue may have more.
     AllSent,
     /// The transport has no room.
     Full,
-    /// The transport has taken a part. Other messages may go before the rest.
+    /// The transport has taken a part. Other messages may be sent before the rest.
     PartSent,
 }
 
@@ -50,7 +50,7 @@ impl Outgoing {
         }
     }
 
-    /// Is it DATA? A speculative message is not: it is matched, so it keeps its place in the queue.
+    /// Is it DATA? A speculative message is not: it is matched, so it keeps its order in the queue.
     pub fn is_data(&self) -> bool {
         matches!(self.payload, Payload::Stream { .. }) && self.message != header::SPECULATIVE
     }
@@ -66,7 +66,8 @@ impl Outgoing {
         )
     }
 
-    /// Is it the body of a large message that was offered to its transport? A part may have gone.
+    /// Is it the body of a large message that was offered to its transport? A part may have been
+    /// sent.
     pub fn may_have_begun(&self) -> bool {
         matches!(
             self.payload,

@@ -1,32 +1,32 @@
 //! Send slots: where ranks share cores, one rank a core sends large messages at a time.
 //!
-//! If all ranks send whenever they have the core, each finds its buffer out of the caches, and a
-//! receiver that has just yielded its own core. A rank that sends for some milliseconds while the
-//! others wait is as fast as a rank that is alone.
+//! If all ranks send whenever they have the core, each one's buffer has left the caches, and its
+//! receiver has just yielded its own core. A rank that sends for some milliseconds while the others
+//! wait is as fast as a rank alone.
 //!
-//! Each rank writes on its status page since when it waits for a slot, since when it has one, and
-//! when it last sent bytes. There is no lock, and correctness does not depend on slots. Two ranks
-//! that see a free slot at the same time both send. A rank that has sent nothing for a while counts
-//! as if it had no slot: its peer does not read, or it is asleep or out of MPI. A rank that waits
-//! for a slot yields its core and does not sleep.
+//! Each rank writes three times to its status page: since when it waits for a slot, since when it
+//! has one, and when it last sent bytes. There is no lock, and correctness does not depend on
+//! slots: two ranks that see a free slot at the same time both send. A rank that has sent nothing
+//! for [`STALL_NS`] counts as without a slot: its peer does not read, or it sleeps or is outside
+//! MPI. A rank that waits for a slot yields its core and does not sleep.
 
 use ferry_job::{RankInfo, RankStatus, SendSlot};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// After this time a slot goes to another rank that waits for one. It is the time for about 200 MB,
-/// so that caches are seldom filled anew.
+/// After this time a slot passes to a rank that waits for one. A choice: it is the time for about
+/// 200 MB, so that the caches are seldom refilled.
 const SLOT_NS: u64 = 20_000_000;
-/// A rank that has sent nothing for this time does not use its slot: a network of 5 GB/s makes room
-/// in a full buffer sooner.
+/// A rank that has sent nothing for this time does not use its slot. A choice: a network of 5 GB/s
+/// makes room in a full buffer sooner.
 const STALL_NS: u64 = 500_000;
 
-/// What a process knows of its node's slots.
+/// The send slots of the node, as this process uses them.
 pub(crate) struct SendSlots {
     node: &'static [RankStatus],
     me: usize,
-    /// Slots for the ranks that may use the same cores as this one.
-    places: usize,
+    /// The number of slots for the ranks that may use the same cores as this one.
+    slots: usize,
     /// The cores that this rank may use: 0 for all, otherwise the number of the only one plus 1.
     core: u32,
     /// A message waits for a slot.
@@ -40,25 +40,25 @@ impl SendSlots {
         if node.len() < 2 || me >= node.len() {
             return None;
         }
-        let given = sched_getaffinity(None).ok()?;
-        let core = match given.count() {
-            1 => (0..CpuSet::MAX_CPU).position(|core| given.is_set(core))? as u32 + 1,
+        let allowed = sched_getaffinity(None).ok()?;
+        let core = match allowed.count() {
+            1 => (0..CpuSet::MAX_CPU).position(|core| allowed.is_set(core))? as u32 + 1,
             _ => 0,
         };
-        let places = if core == 0 {
+        let slots = if core == 0 {
             rank_info.cores as usize
         } else {
             1
         };
-        Some(SendSlots::on(node, me, places, core))
+        Some(SendSlots::on(node, me, slots, core))
     }
 
-    fn on(node: &'static [RankStatus], me: usize, places: usize, core: u32) -> SendSlots {
+    fn on(node: &'static [RankStatus], me: usize, slots: usize, core: u32) -> SendSlots {
         node[me].send_slot.core.store(core, Relaxed);
         SendSlots {
             node,
             me,
-            places,
+            slots,
             core,
             waits: false,
         }
@@ -76,16 +76,16 @@ impl SendSlots {
             .map(|(_, page)| &page.send_slot)
     }
 
-    /// Is there a slot that no rank has, or one that its rank does not use?
+    /// Is there a slot that no rank has, or a slot that its rank does not use?
     fn is_free(&self, now: u64) -> bool {
         let sends = |slot: &&SendSlot| {
             slot.holding_since.load(Relaxed) != 0
                 && now.saturating_sub(slot.last_sent.load(Relaxed)) < STALL_NS
         };
-        self.others().filter(sends).count() < self.places
+        self.others().filter(sends).count() < self.slots
     }
 
-    /// All messages that wait for a slot are about to ask again.
+    /// Every message that waits for a slot asks again after this call.
     #[inline]
     pub fn ask_again(&mut self) {
         self.waits = false;
@@ -97,12 +97,12 @@ impl SendSlots {
         let mine = self.mine();
         let since = mine.holding_since.load(Relaxed);
         if since != 0 && now.saturating_sub(since) >= SLOT_NS {
-            let wanted = |slot: &&SendSlot| {
+            let waiting = |slot: &&SendSlot| {
                 slot.holding_since.load(Relaxed) == 0 && slot.waiting_since.load(Relaxed) != 0
             };
             let longest = self
                 .others()
-                .filter(wanted)
+                .filter(waiting)
                 .min_by_key(|slot| slot.waiting_since.load(Relaxed));
             if let Some(next) = longest {
                 mine.holding_since.store(0, Relaxed);
@@ -150,7 +150,7 @@ impl SendSlots {
         self.waits = false;
     }
 
-    /// Does a message wait for a slot? Nobody wakes this rank when one is free.
+    /// Does a message wait for a slot? No rank wakes this one when a slot is free.
     #[inline]
     pub fn waits(&self) -> bool {
         self.waits
@@ -163,26 +163,26 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Ranks of one node on these cores, with `places` slots.
-    fn ranks(cores: &[u32], places: usize) -> Vec<SendSlots> {
+    /// Ranks of one node on these cores, with `slots` slots.
+    fn ranks(cores: &[u32], slots: usize) -> Vec<SendSlots> {
         let pages: Vec<RankStatus> = cores.iter().map(|_| RankStatus::default()).collect();
         let node: &'static [RankStatus] = pages.leak();
-        let of = |(me, &core)| SendSlots::on(node, me, places, core);
+        let of = |(me, &core)| SendSlots::on(node, me, slots, core);
         cores.iter().enumerate().map(of).collect()
     }
 
     #[test]
-    fn so_many_send_at_once_as_there_are_cores() {
-        for places in 1..4 {
-            let mut node = ranks(&[0; 5], places);
+    fn one_sender_per_core() {
+        for slots in 1..4 {
+            let mut node = ranks(&[0; 5], slots);
             let sending = node.iter_mut().map(|r| r.may_begin(MS)).collect::<Vec<_>>();
-            assert_eq!(sending.iter().filter(|&&s| s).count(), places);
+            assert_eq!(sending.iter().filter(|&&s| s).count(), slots);
             assert!(node.iter().zip(sending).all(|(r, s)| r.waits() != s));
         }
     }
 
     #[test]
-    fn who_has_one_keeps_it_for_a_while_and_then_the_one_goes_that_has_waited_longest() {
+    fn a_slot_goes_to_the_longest_waiter_after_slot_ns() {
         let mut node = ranks(&[0; 3], 1);
         let mut now = MS;
         assert!(node[1].may_begin(now));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_wants_it_and_the_slot_goes_on() {
+    fn a_slot_is_renewed_when_no_rank_waits() {
         let mut node = ranks(&[0; 2], 1);
         assert!(node[0].may_begin(MS));
         assert!(node[0].may_begin(MS + 10 * SLOT_NS));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_still_is_passed_over_and_waits_when_it_comes_back() {
+    fn a_stalled_rank_loses_its_slot_and_waits_again() {
         let mut node = ranks(&[0; 2], 1);
         assert!(node[0].may_begin(MS));
         assert!(!node[1].may_begin(MS + STALL_NS - 1));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stood_still_ends_its_message_and_asks_before_the_next() {
+    fn a_stalled_rank_finishes_its_message_first() {
         let mut node = ranks(&[0; 2], 1);
         assert!(node[0].may_begin(MS));
         assert!(node[1].may_begin(MS + STALL_NS));

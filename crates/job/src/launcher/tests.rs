@@ -12,23 +12,23 @@ use std::sync::atomic::Ordering;
 fn a_rank_finds_its_place_in_one_go() {
     let job = NodeJob::new(42, 3, 2).unwrap();
     let (socket, theirs) = job.create_rank_socket(1, 7).unwrap();
-    let place = join_through(theirs.into_raw_fd()).unwrap();
+    let context = join_through(theirs.into_raw_fd()).unwrap();
     assert_eq!(
         (
-            place.rank_info.rank,
-            place.rank_info.size,
-            place.rank_info.appnum
+            context.rank_info.rank,
+            context.rank_info.size,
+            context.rank_info.appnum
         ),
         (1, 3, 7)
     );
-    assert_eq!((place.rank_info.job, place.rank_info.cores), (42, 2));
-    place.status.tag.store(5, Ordering::Relaxed);
+    assert_eq!((context.rank_info.job, context.rank_info.cores), (42, 2));
+    context.status.tag.store(5, Ordering::Relaxed);
     assert_eq!(
         job.segment.status(1).unwrap().tag.load(Ordering::Relaxed),
         5
     );
     assert_eq!(socket.receive(), Received::Empty);
-    drop(place);
+    drop(context);
     assert_eq!(socket.receive(), Received::Closed);
 }
 
@@ -36,9 +36,9 @@ fn a_rank_finds_its_place_in_one_go() {
 fn an_abort_is_heard() {
     let job = NodeJob::new(1, 1, 1).unwrap();
     let (mut socket, theirs) = job.create_rank_socket(0, 0).unwrap();
-    let place = join_through(theirs.into_raw_fd()).unwrap();
+    let context = join_through(theirs.into_raw_fd()).unwrap();
     socket.confirm_abort();
-    place.client.unwrap().abort(9, "enough");
+    context.client.unwrap().abort(9, "enough");
     assert_eq!(
         socket.receive(),
         Received::Message(ToLauncher::Abort {
@@ -52,9 +52,9 @@ fn an_abort_is_heard() {
 fn a_card_comes_when_it_has_been_put() {
     let job = NodeJob::new(1, 2, 1).unwrap();
     let (mut socket, theirs) = job.create_rank_socket(0, 0).unwrap();
-    let mut place = join_through(theirs.into_raw_fd()).unwrap();
-    assert_eq!(place.rank_info.key, job.info().key);
-    let directory = place.directory.as_mut().unwrap();
+    let mut context = join_through(theirs.into_raw_fd()).unwrap();
+    assert_eq!(context.rank_info.key, job.info().key);
+    let directory = context.directory.as_mut().unwrap();
     directory.put("tcp", b"me").unwrap();
     assert!(directory.put("tcp", &[0; 5000]).is_err());
     directory.publish().unwrap();
@@ -154,7 +154,7 @@ fn a_packet_of_nonsense_is_said_to_be_one() {
 
 #[test]
 fn without_a_launcher_it_is_a_job_of_one() {
-    let place = join().unwrap();
-    assert_eq!((place.rank_info.rank, place.rank_info.size), (0, 1));
-    assert!(place.segment.is_none() && place.client.is_none());
+    let context = join().unwrap();
+    assert_eq!((context.rank_info.rank, context.rank_info.size), (0, 1));
+    assert!(context.segment.is_none() && context.client.is_none());
 }

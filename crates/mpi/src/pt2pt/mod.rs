@@ -344,12 +344,12 @@ unsafe fn post(d: &mut Device, comm: &Comm, from: From, pattern: Pattern, into: 
     match from {
         // SAFETY: the caller's promise.
         From::Rank(r) => unsafe { d.receive_from(comm.peer(r), pattern, into) },
-        // SAFETY: the caller's promise, whoever the sender is.
+        // SAFETY: the caller's promise, for any sender.
         _ => unsafe { d.receive(pattern, into) },
     }
 }
 
-/// Is the named sender lost, so that no message can come?
+/// Is the named sender lost? No message can arrive from it then.
 fn sender_is_lost(d: &Device, comm: &Comm, from: From) -> bool {
     matches!(from, From::Rank(r) if d.is_lost(comm.peer(r)))
 }

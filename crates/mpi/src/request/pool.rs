@@ -33,7 +33,7 @@ pub(super) fn make(d: &mut Device, comm: &Arc<Comm>, class: Class, active: Activ
     let Some(recycled) = pool(d).pop() else {
         return Request::make(Some(comm.clone()), class, State::Active(active), None);
     };
-    // SAFETY: nobody else knows the request: it was the only reference when it was put here.
+    // SAFETY: there is no other reference: a request enters the pool only with its last one.
     let operation = unsafe { &mut *recycled.operation.get() };
     match &operation.comm {
         Some(same) if Arc::ptr_eq(same, comm) => operation.class = class,

@@ -3,7 +3,7 @@
 use super::Type;
 use crate::prelude::*;
 
-/// Packed bytes of a message.
+/// The packed size of `count` elements, bytes.
 fn packed(count: i64, size: i64) -> Result<i64> {
     match count.checked_mul(size.max(0)) {
         Some(bytes) => Ok(bytes),
@@ -15,7 +15,7 @@ fn packed(count: i64, size: i64) -> Result<i64> {
 }
 
 /// Checks that a pack buffer of `size` bytes has `needed` bytes from `position` on. Returns their
-/// offset.
+/// address.
 fn from_position(
     buffer: (&str, *const u8),
     size: (&str, i64),
@@ -59,8 +59,7 @@ pub fn pack(
         needed,
     )?;
     if needed > 0 {
-        // SAFETY: the program says that its buffers have the elements and the bytes, and do not
-        // overlap.
+        // SAFETY: the program promises buffers with these elements and bytes, which do not overlap.
         unsafe {
             let out = std::slice::from_raw_parts_mut(at.cast_mut(), needed as usize);
             datatype.pack(inbuf, incount, 0, out);
@@ -105,7 +104,7 @@ pub fn pack_size(
     Ok(())
 }
 
-/// The only portable representation.
+/// Checks that `datarep` is "external32", the only portable representation.
 fn external(datarep: &CStr) -> Result<()> {
     match datarep.to_bytes() {
         b"external32" => Ok(()),

@@ -1,6 +1,6 @@
 //! Events and their sources (MPI 5.0 §15.3.8).
 
-use super::{at, binding_of, failed, initialised, tell, text, verbosity_of};
+use super::{at, binding_of, failed, initialised, store_text, text, verbosity_of};
 use crate::constants::*;
 use crate::handle::Table;
 use crate::prelude::*;
@@ -14,11 +14,11 @@ type EventFunction = unsafe extern "C" fn(Handle, Handle, i32, *mut c_void);
 type FreeFunction = unsafe extern "C" fn(Handle, i32, *mut c_void);
 type DroppedFunction = unsafe extern "C" fn(i64, Handle, i32, i32, *mut c_void);
 
-/// Kinds of the handles of events.
+/// Kinds of handles, as for [`crate::handle`] tables.
 const REGISTRATION: u32 = 104;
 const INSTANCE: u32 = 105;
-/// Bytes of an element: every element is an MPI_INT.
-const ELEMENT: usize = 4;
+/// Size of an event's element, bytes. Every element is an MPI_INT.
+const ELEMENT_BYTES: usize = 4;
 
 static REGISTRATIONS: Table<Registered> = Table::new();
 static INSTANCES: Table<Instance> = Table::new();
@@ -30,7 +30,7 @@ struct Registered {
     state: Arc<EventState>,
 }
 
-/// A callback and its user_data.
+/// A callback function and its user_data.
 #[derive(Clone, Copy)]
 struct Callback {
     function: EventFunction,
@@ -40,7 +40,7 @@ struct Callback {
 #[derive(Default)]
 struct EventState {
     handle: AtomicU64,
-    /// One for each of [`Safety::ALL`].
+    /// The callbacks, in the order of [`Safety::ALL`].
     callbacks: Mutex<[Option<Callback>; 4]>,
     dropped: Mutex<Option<DroppedFunction>>,
 }
@@ -163,17 +163,17 @@ pub fn t_event_get_info(
     bind: Out<i32>,
 ) -> Result<()> {
     let event = at(&EVENTS, event_index)?;
-    tell(event.name, name, name_len);
+    store_text(event.name, name, name_len);
     verbosity.set(verbosity_of(Verbosity::UserDetail));
     if let Some(number) = num_elements {
         for i in 0..event.elements.min(usize::try_from(*number).unwrap_or(0)) {
             array_of_datatypes.set_handle(i, MPI_INT);
             if !array_of_displacements.is_null() {
-                // SAFETY: the program says that there is so much room.
+                // SAFETY: the program promises that much room.
                 unsafe {
                     array_of_displacements
                         .add(i)
-                        .write_unaligned((i * ELEMENT) as i64)
+                        .write_unaligned((i * ELEMENT_BYTES) as i64)
                 };
             }
         }
@@ -181,12 +181,12 @@ pub fn t_event_get_info(
     }
     enumtype.set(MPI_T_ENUM_NULL);
     info.set(empty());
-    tell(event.description, desc, desc_len);
+    store_text(event.description, desc, desc_len);
     bind.set(binding_of(false));
     Ok(())
 }
 
-/// No hints are known for events.
+/// Events have no hints.
 fn empty() -> Arc<Info> {
     Info::of::<&str, &str>([])
 }
@@ -244,7 +244,7 @@ pub fn t_event_handle_set_info(
     registered(event_registration).map(drop)
 }
 
-/// A null function removes the callback of that safety level.
+/// A null function removes the callback of its safety level.
 pub fn t_event_register_callback(
     event_registration: Handle,
     cb_safety: i32,
@@ -301,7 +301,7 @@ pub fn t_event_read(event_instance: Handle, element_index: i32, buffer: *mut c_v
     if buffer.is_null() {
         return Err(failed(ToolError::Invalid));
     }
-    // SAFETY: the program passes room for an int.
+    // SAFETY: the program promises room for an int.
     unsafe { buffer.cast::<i32>().write_unaligned(element) };
     Ok(())
 }
@@ -312,7 +312,7 @@ pub fn t_event_copy(event_instance: Handle, buffer: *mut c_void) -> Result<()> {
         return Err(failed(ToolError::Invalid));
     }
     for (i, &element) in instance.elements.iter().enumerate() {
-        // SAFETY: the program passes room for all elements.
+        // SAFETY: the program promises room for all elements.
         unsafe { buffer.cast::<i32>().add(i).write_unaligned(element) };
     }
     Ok(())
@@ -329,7 +329,7 @@ pub fn t_event_get_source(event_instance: Handle, source_index: Out<i32>) -> Res
     Ok(())
 }
 
-// Sources: there is one, the library, whose clock counts nanoseconds.
+// Sources. The library is the only one. Its clock counts nanoseconds.
 
 const SOURCES: [(&str, &str); 1] = [(
     "ferry",
@@ -354,9 +354,9 @@ pub fn t_source_get_info(
     info: New<Info>,
 ) -> Result<()> {
     let (its_name, description) = at(&SOURCES, source_index)?;
-    tell(its_name, name, name_len);
-    tell(description, desc, desc_len);
-    // Callbacks of different threads may run in another order than their events.
+    store_text(its_name, name, name_len);
+    store_text(description, desc, desc_len);
+    // Callbacks of several threads may run in another order than their events.
     ordering.set(MPI_T_SOURCE_UNORDERED);
     ticks_per_second.set(1_000_000_000);
     max_ticks.set(i64::MAX);

@@ -1,7 +1,8 @@
 //! Control and performance variables (MPI 5.0 §15.3.6, §15.3.7).
 
 use super::{
-    at, binding_of, bound, datatype_of, enum_handle, failed, initialised, tell, text, verbosity_of,
+    at, binding_of, bound, datatype_of, enum_handle, failed, initialised, store_text, text,
+    verbosity_of,
 };
 use crate::constants::*;
 use crate::handle::Table;
@@ -12,7 +13,7 @@ use ferry_mpi::tool::{
 };
 use std::sync::Weak;
 
-/// What these handles are made of.
+/// Kinds of handles, as for [`crate::handle`] tables.
 const CONTROL: u32 = 101;
 const SESSION: u32 = 102;
 const PERFORMANCE: u32 = 103;
@@ -21,11 +22,11 @@ type BoundControl = (&'static Control, Option<Arc<Comm>>);
 
 static CONTROLS: Table<BoundControl> = Table::new();
 static SESSIONS: Table<Arc<Measuring>> = Table::new();
-/// Their sessions keep them.
+/// The sessions own the performance handles.
 static PERFORMANCES: Table<Weak<PerformanceHandle>> = Table::new();
 
-/// Bytes of a text, the final null included.
-const TEXT: usize = 512;
+/// Maximum length of a text with its null, bytes. A choice.
+const TEXT_MAX_BYTES: usize = 512;
 
 /// # Safety
 /// `from` has a value of that type.
@@ -37,7 +38,7 @@ unsafe fn load(value_type: Type, from: *const u8) -> Value {
             Type::Unsigned => Value::Unsigned(from.cast::<u32>().read_unaligned()),
             Type::Large => Value::Large(from.cast::<u64>().read_unaligned()),
             Type::Double => Value::Double(from.cast::<f64>().read_unaligned()),
-            // No text can be written so far.
+            // No variable of this type can be written yet.
             Type::Text => Value::Text(String::new()),
         }
     }
@@ -53,7 +54,7 @@ unsafe fn store(value: Value, to: *mut c_void) {
             Value::Unsigned(v) => to.cast::<u32>().write_unaligned(v),
             Value::Large(v) => to.cast::<u64>().write_unaligned(v),
             Value::Double(v) => to.cast::<f64>().write_unaligned(v),
-            Value::Text(v) => tell(&v, to.cast(), Some(&mut (TEXT as i32))),
+            Value::Text(v) => store_text(&v, to.cast(), Some(&mut (TEXT_MAX_BYTES as i32))),
         }
     }
 }
@@ -92,11 +93,11 @@ pub fn t_cvar_get_info(
     scope: Out<i32>,
 ) -> Result<()> {
     let control = at(Control::all(), cvar_index)?;
-    tell(&control.name, name, name_len);
+    store_text(&control.name, name, name_len);
     verbosity.set(verbosity_of(control.verbosity));
     datatype.set_handle(datatype_of(control.value_type()));
     enumtype.set(enum_handle(control.enumeration()));
-    tell(&control.description, desc, desc_len);
+    store_text(&control.description, desc, desc_len);
     bind.set(binding_of(control.is_of_comm()));
     scope.set(match control.scope() {
         ControlScope::Local => MPI_T_SCOPE_LOCAL,
@@ -116,7 +117,7 @@ pub fn t_cvar_handle_alloc(
     let comm = bound(control.is_of_comm(), obj_handle)?;
     handle.set(CONTROLS.insert(CONTROL, (control, comm)));
     let is_text = control.value_type() == Type::Text;
-    count.set(if is_text { TEXT as i32 } else { 1 });
+    count.set(if is_text { TEXT_MAX_BYTES as i32 } else { 1 });
     Ok(())
 }
 
@@ -175,7 +176,7 @@ pub fn t_pvar_get_num(num_pvar: Out<i32>) -> Result<()> {
 pub fn t_pvar_get_index(name: &CStr, var_class: i32, pvar_index: Out<i32>) -> Result<()> {
     let name = text(name)?;
     let class = CLASSES.iter().find(|c| c.1 == var_class);
-    // A class without variables has none of that name either.
+    // A class without variables has no variable of that name.
     let (class, _) = class.ok_or_else(|| failed(ToolError::InvalidName))?;
     pvar_index.set(Performance::index(*class, name).map_err(failed)? as i32);
     Ok(())
@@ -197,12 +198,12 @@ pub fn t_pvar_get_info(
     atomic: Out<i32>,
 ) -> Result<()> {
     let variable = at(Performance::all(), pvar_index)?;
-    tell(&variable.name, name, name_len);
+    store_text(&variable.name, name, name_len);
     verbosity.set(verbosity_of(variable.verbosity));
     var_class.set(class_of(variable.class));
     datatype.set_handle(datatype_of(variable.value_type()));
     enumtype.set(MPI_T_ENUM_NULL);
-    tell(&variable.description, desc, desc_len);
+    store_text(&variable.description, desc, desc_len);
     bind.set(binding_of(variable.is_of_comm()));
     readonly.set(i32::from(variable.is_read_only()));
     continuous.set(i32::from(variable.is_continuous()));
@@ -223,7 +224,7 @@ fn session_at(handle: Handle) -> Result<&'static Arc<Measuring>> {
         .ok_or_else(|| failed(ToolError::InvalidSession))
 }
 
-/// Its handles are of no use any more.
+/// The session's handles become invalid.
 pub fn t_pvar_session_free(session: &mut Handle) -> Result<()> {
     session_at(*session)?;
     drop(SESSIONS.remove(*session));
@@ -247,7 +248,7 @@ pub fn t_pvar_handle_alloc(
     Ok(())
 }
 
-/// One handle of a session.
+/// A performance handle of a session.
 fn measured(session: Handle, handle: Handle) -> Result<Arc<PerformanceHandle>> {
     let session = session_at(session)?;
     PERFORMANCES

@@ -17,7 +17,7 @@ use trial::Trials;
 /// Size classes: up to 32 KiB, and four times as much for each further one. The last has no upper
 /// bound.
 pub(crate) const CLASSES: usize = 6;
-/// The maximum number of messages in a row that follow a peer's choice.
+/// Maximum number of messages in a row that follow a peer's choice. A choice.
 const FOLLOWED_MAX: u8 = 64;
 
 /// The size class of a message of `len` bytes.
@@ -26,18 +26,18 @@ pub(crate) fn size_class(len: u64) -> usize {
     (over as usize).min(CLASSES - 1)
 }
 
-/// What has been measured, and what is under way.
+/// Measured times and pending messages.
 pub(crate) struct PathSelector {
     /// By [`Copier`] and size class.
     trials: [[Trials; CLASSES]; 3],
     /// When the last message ended, and its path: those behind it in the queue began only then.
     last_ended: Option<(Instant, Path)>,
-    /// When the first of the messages under way matched, and the number of first touches then. If
-    /// none is under way: of those that were under way last.
+    /// When the first of the pending messages matched, and the number of first touches then. If
+    /// none is pending, the values of the last ones.
     busy_since: Option<(Instant, u64)>,
-    /// How often a part has gone through memory that was not used before.
+    /// How often a part was copied through memory that was not used before.
     first_touches: u64,
-    /// Messages under way, by path.
+    /// Pending messages, by path.
     pending: [u32; 2],
     /// By peer and size class: the path that the peer has chosen for a message of this process, and
     /// how many of the peer's messages have followed it.
@@ -93,13 +93,13 @@ impl PathSelector {
         }
     }
 
-    /// A part goes through memory that was not used before: the messages under way do not tell how
-    /// long later ones will take.
+    /// A part is copied through memory that was not used before: the times of the pending messages
+    /// do not predict those of later ones.
     pub fn count_first_touch(&mut self) {
         self.first_touches += 1;
     }
 
-    /// `messages` speculative messages of about `len` bytes have come.
+    /// `messages` speculative messages of about `len` bytes have arrived.
     pub fn count_speculative(&mut self, len: u64, messages: u32) {
         for of_copier in &mut self.trials {
             of_copier[size_class(len)].count_speculative(messages);
@@ -113,7 +113,7 @@ impl PathSelector {
 
     /// The path that a peer has chosen for both. Of two processes that exchange messages only one
     /// chooses. Otherwise neither would ever find pipelined copy faster: while one reads, it does
-    /// not write the parts that the other one has asked for.
+    /// not write the parts that the other one has requested.
     fn follow(&mut self, peer: ProcId, size_class: usize) -> Option<Path> {
         let known = &mut self.followed.get_mut(&peer)?[size_class];
         let (path, messages) = known.as_mut()?;
@@ -172,7 +172,7 @@ impl PathSelector {
         trials.record(path, len, took.as_secs_f64(), apart && warm);
     }
 
-    /// A message is not under way any more, and is not measured.
+    /// A message is not pending any more, and is not measured.
     pub fn abandon(&mut self, sample: Sample) {
         let pending = &mut self.pending[sample.path as usize];
         *pending = pending.saturating_sub(1);

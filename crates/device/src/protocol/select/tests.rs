@@ -44,7 +44,7 @@ fn send(selector: &mut PathSelector, messages: u32, fast: Path, copier: Copier) 
 /// Messages that came in pieces without having been given their way bring the next trial
 /// nearer, as others do.
 #[test]
-fn messages_that_came_unannounced_count_towards_the_next_trial() {
+fn speculative_messages_count_towards_the_next_trial() {
     let mut selector = PathSelector::default();
     send(
         &mut selector,
@@ -65,7 +65,7 @@ fn messages_that_came_unannounced_count_towards_the_next_trial() {
 /// Both ways are tried, then the faster one is kept to, and the other one tried again now and
 /// then; apart for each class and for each copier.
 #[test]
-fn the_faster_way_wins() {
+fn the_faster_path_wins() {
     for (fast, slow) in [
         (Path::SingleCopy, Path::Pipelined),
         (Path::Pipelined, Path::SingleCopy),
@@ -97,7 +97,7 @@ fn the_faster_way_wins() {
 
 /// What was true once may change, and one bad trial does not turn a clear verdict.
 #[test]
-fn a_verdict_can_change_but_not_by_one_accident() {
+fn one_outlier_does_not_change_the_path() {
     let mut selector = PathSelector::default();
     send(
         &mut selector,
@@ -123,7 +123,7 @@ fn a_verdict_can_change_but_not_by_one_accident() {
 /// Messages of which many were chosen before the first had ended go one way until its part of
 /// the trial has ended.
 #[test]
-fn many_at_once() {
+fn many_messages_at_once() {
     let mut selector = PathSelector::default();
     for round in [Path::SingleCopy, Path::Pipelined] {
         let all: Vec<_> = (0..64)
@@ -180,7 +180,7 @@ fn spoiled_messages_do_not_count() {
 
 /// A message that waited for something else does not decide.
 #[test]
-fn the_slowest_is_left_out() {
+fn the_slowest_message_is_left_out() {
     let mut measurement = Measurement::default();
     for took in [1.0, 50.0, 2.0, 3.0] {
         let whole = measurement.record(10, took, 4);
@@ -192,7 +192,7 @@ fn the_slowest_is_left_out() {
 /// An accident of an earlier trial does not outlive the next one; one of the latest counts
 /// little.
 #[test]
-fn a_trial_that_is_much_better_counts_alone() {
+fn a_much_faster_trial_replaces_earlier_ones() {
     let mut measurement = Measurement::default();
     let mut trial = |took: f64| {
         measurement.begin();
@@ -209,7 +209,7 @@ fn a_trial_that_is_much_better_counts_alone() {
 
 /// A process that sends to a peer as well goes the peer's way, for as long as it hears of it.
 #[test]
-fn followers_follow() {
+fn the_receiver_follows_the_choice_of_its_peer() {
     let mut selector = PathSelector::default();
     selector.follow_next(3, 100_000, Path::Pipelined);
     let mut way = |copier, from, len| selector.choose(copier, from, len, Instant::now()).path;
@@ -225,7 +225,7 @@ fn followers_follow() {
 /// Two ranks exchange messages: one reads, then the other one does, 2 ms each; pieces of both
 /// take 3 ms.
 #[test]
-fn what_is_exchanged_takes_the_time_of_both() {
+fn an_exchange_takes_the_time_of_both_directions() {
     let mut selector = PathSelector::default();
     for _ in 0..100 {
         let mut sample = selector.choose(Copier::Sender, 3, 100_000, Instant::now());
@@ -255,7 +255,7 @@ fn what_is_exchanged_takes_the_time_of_both() {
 /// Of what is done on a shared core only the work counts: pieces for which it has waited for
 /// long are none.
 #[test]
-fn on_a_shared_core_the_work_counts() {
+fn cpu_time_counts_on_a_shared_core() {
     let mut selector = PathSelector::default();
     for _ in 0..2 * TRIAL_MESSAGES {
         let mut sample = selector.choose(Copier::Sharing, 0, 100_000, Instant::now());

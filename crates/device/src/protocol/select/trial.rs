@@ -2,25 +2,26 @@
 
 use crate::base::path::Path;
 
-/// Messages that go each path in a trial, at least. Those that come behind them before their part
-/// of the trial has ended go the same path: what this process and its peer do for messages of the
-/// other path would be measured as well.
+/// Minimum number of messages on each path in a trial. A choice. Further messages before the end of
+/// a part take the same path. Otherwise the work for messages of the other path would be measured
+/// with them.
 pub(super) const TRIAL_MESSAGES: u32 = 6;
-/// Messages at the beginning of each part that do not count: others are still under way.
+/// Messages at the beginning of each part that do not count: earlier ones are still pending. A
+/// choice.
 const UNCOUNTED: u32 = 2;
 /// Messages that count. The slowest of them is left out: it may have waited for something else.
 pub(super) const COUNTED: u32 = TRIAL_MESSAGES - UNCOUNTED;
-/// Messages that may be left out in addition, because they went through memory that was not used
-/// before, or while others went the other path. A program that has only such messages is judged by
-/// them.
+/// Maximum number of further messages that do not count, because their memory was not used before,
+/// or because others took the other path at the same time. A choice. In a program with only such
+/// messages they count.
 pub(super) const SPOILED_MAX: u32 = 64;
 /// Messages between the first trial of a size class and the second. Doubled by each trial with the
-/// same result.
+/// same result. A choice.
 pub(super) const TRIAL_PERIOD_MIN: u32 = 32;
-/// Maximum number of messages between two trials.
+/// Maximum number of messages between two trials. A choice.
 pub(super) const TRIAL_PERIOD_MAX: u32 = 4096;
-/// The part of the time of all messages that the slower messages of a trial may cost. Where a trial
-/// costs more, trials are rarer.
+/// Maximum part of the time of all messages that the slower messages of a trial cost. A choice. If
+/// a trial costs more, trials are rarer.
 const COST_MAX: f64 = 0.01;
 /// The factor by which a trial can make a path look slower than before: the process may have lost
 /// its core meanwhile. A trial that is faster by this factor replaces the earlier ones: nothing

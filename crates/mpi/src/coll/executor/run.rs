@@ -245,7 +245,7 @@ impl Run {
                     };
                     // SAFETY: the caller's promise.
                     if !unsafe { self.execute_local(b, &buffers, step, most) } {
-                        d.note_background_work();
+                        d.mark_background_advanced();
                         return RunState::Waiting;
                     }
                     self.record_completion(self.at);

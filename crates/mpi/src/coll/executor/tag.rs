@@ -33,7 +33,7 @@ const INTERNAL_COUNT: u64 = 2;
 /// What a receive asks for that takes the message with `tag`'s number, whatever its signature.
 #[inline]
 pub(super) fn any_signature(tag: u32) -> Tags {
-    Tags::alike(tag, (1 << MATCHED_BITS) - 1)
+    Tags::masked(tag, (1 << MATCHED_BITS) - 1)
 }
 
 /// The signature in the tag of a collective's message.

@@ -237,14 +237,14 @@ fn own_work() {
     if cores.len() < 2 {
         return; // nothing is left to a thread on the same core
     }
-    let place = ferry_job::join().unwrap();
+    let job = ferry_job::join().unwrap();
     // The progress thread stays where it is started.
     settle(cores[1]);
     device::start(
-        &place.rank_info,
-        place.segment,
-        place.directory,
-        place.status,
+        &job.rank_info,
+        job.segment,
+        job.directory,
+        job.status,
         false,
         true,
     )
