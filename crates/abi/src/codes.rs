@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Every class is below this number. A code modulo it is the code's class.
 const CLASS_STRIDE: i32 = 64;
 /// Number of error texts kept. With more, codes would exceed MPI_ERR_LASTCODE.
-const MAX_TEXTS: usize = 254;
+const TEXTS_MAX: usize = 254;
 /// The text number whose codes would collide with those of the tool interface. It is skipped.
 const TOOL_CODES_TEXT: i32 = MPI_T_ERR_CANNOT_INIT / CLASS_STRIDE;
 
@@ -214,7 +214,7 @@ fn codes() -> MutexGuard<'static, Codes> {
 /// The slot of a code's text. `None` if the code has no text of its own.
 fn text_number(code: i32) -> Option<usize> {
     let number = code / CLASS_STRIDE;
-    ((1..=MAX_TEXTS as i32 + 1).contains(&number) && number != TOOL_CODES_TEXT)
+    ((1..=TEXTS_MAX as i32 + 1).contains(&number) && number != TOOL_CODES_TEXT)
         .then(|| slot_of(number))
 }
 
@@ -248,7 +248,7 @@ pub fn code(kind: Kind, text: String) -> i32 {
     let known = codes.texts.iter().position(|t| t.0 == class && t.1 == text);
     let slot = known.unwrap_or_else(|| {
         let slot = codes.next_text;
-        codes.next_text = (slot + 1) % MAX_TEXTS;
+        codes.next_text = (slot + 1) % TEXTS_MAX;
         if slot < codes.texts.len() {
             codes.texts[slot] = (class, text);
         } else {
@@ -457,7 +457,7 @@ mod tests {
 
     #[test]
     fn numbers_of_texts_miss_the_tool_codes_and_stay_below_the_last_code() {
-        for slot in 0..MAX_TEXTS {
+        for slot in 0..TEXTS_MAX {
             let number = number_of(slot);
             assert_eq!(slot_of(number), slot);
             for class in 1..CLASS_STRIDE {
@@ -471,7 +471,7 @@ mod tests {
     #[test]
     fn old_texts_make_room() {
         let first = code(Kind::Io, "the first".into());
-        for n in 0..MAX_TEXTS * 2 {
+        for n in 0..TEXTS_MAX * 2 {
             code(Kind::Quota, format!("text {n}"));
         }
         assert_eq!(class_of(first), Some(MPI_ERR_IO));

@@ -59,7 +59,7 @@ pub enum Form {
 
 /// Bytes of the C long double, and its alignment, on x86-64 (80 bits of it used) and AArch64 Linux
 /// (binary128).
-pub const LONG_DOUBLE: usize = 16;
+pub const LONG_DOUBLE_BYTES: usize = 16;
 
 /// What is known of each predefined type.
 pub(crate) struct Facts {
@@ -189,9 +189,9 @@ impl Form {
             Form::I16 | Form::U16 | Form::F16 => 2,
             Form::I32 | Form::U32 | Form::F32 | Form::C16 => 4,
             Form::I64 | Form::U64 | Form::F64 | Form::C32 => 8,
-            Form::LongDouble => LONG_DOUBLE,
+            Form::LongDouble => LONG_DOUBLE_BYTES,
             Form::I128 | Form::F128 | Form::C64 => 16,
-            Form::CLongDouble => 2 * LONG_DOUBLE,
+            Form::CLongDouble => 2 * LONG_DOUBLE_BYTES,
             Form::C128 => 32,
             Form::Pair(value, index) => value.form().size() + index.form().size(),
         }
@@ -203,7 +203,7 @@ impl Form {
             Form::C16 => 2,
             Form::C32 => 4,
             Form::C64 => 8,
-            Form::CLongDouble => LONG_DOUBLE,
+            Form::CLongDouble => LONG_DOUBLE_BYTES,
             Form::C128 => 16,
             Form::Pair(value, index) => {
                 let (v, i) = (value.form().align(), index.form().align());

@@ -49,7 +49,7 @@ mod shape;
 mod signature;
 mod unnamed;
 
-pub use basic::{Basic, Class, Form, LONG_DOUBLE};
+pub use basic::{Basic, Class, Form, LONG_DOUBLE_BYTES};
 pub use constructor::{Constructor, Dimension, Distribution, Order, Width};
 pub use datatype::Datatype;
 pub use envelope::{Combiner, Contents};

@@ -4,7 +4,7 @@
 //! inside malloc or free, and wait there with the heap's lock held. The threads that end its wait
 //! must not need that lock. So the library allocates from this arena where guards may be used.
 
-use crate::PAGE;
+use crate::PAGE_BYTES;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
 use std::sync::atomic::{
@@ -151,7 +151,7 @@ impl Area {
             let base = self.base.load(Relaxed);
             // A large block shares no page, so that its pages can go back to the system.
             let at = (base + self.used.load(Relaxed))
-                .next_multiple_of(bytes.min(PAGE).max(layout.align()));
+                .next_multiple_of(bytes.min(PAGE_BYTES).max(layout.align()));
             if at + bytes > base + AREA_BYTES {
                 (null_mut(), false)
             } else {

@@ -26,7 +26,7 @@ struct Unapplied {
     messages: [Message; UNAPPLIED_MAX],
 }
 
-/// Locks by the watching thread while it is awake, and by a thread that forks.
+/// Locked by the watching thread while it is awake, and by a thread that forks.
 static AWAKE: Mutex<()> = Mutex::new(());
 static UNAPPLIED: Mutex<Unapplied> = Mutex::new(Unapplied {
     own: None,

@@ -3,7 +3,7 @@
 use crate::registry::{Kind, Piece, Registry, registry};
 use crate::shadow::Shadow;
 use crate::system::{Faults, Moved, populate};
-use crate::{GuardError, PAGE, protect};
+use crate::{GuardError, PAGE_BYTES, protect};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -40,7 +40,9 @@ impl Guard {
         owner: Arc<dyn Owner>,
     ) -> Result<Arc<Guard>, GuardError> {
         let whole = |r: &Range<usize>| {
-            r.start.is_multiple_of(PAGE) && r.end.is_multiple_of(PAGE) && r.start < r.end
+            r.start.is_multiple_of(PAGE_BYTES)
+                && r.end.is_multiple_of(PAGE_BYTES)
+                && r.start < r.end
         };
         if !runs.iter().all(whole) {
             return Err(GuardError::Unsupported("only whole pages can be"));
@@ -273,16 +275,16 @@ fn put(faults: &Faults, own: bool, shadow: usize, at: usize, len: usize) -> Resu
             Moved::Again => return Err(done),
             Moved::Exists => {
                 // The program has got a page of zeros there, or has mapped something new.
-                faults.wake(at + done..at + done + PAGE);
-                done += PAGE;
+                faults.wake(at + done..at + done + PAGE_BYTES);
+                done += PAGE_BYTES;
             }
-            Moved::Refused if stride > PAGE => stride = PAGE,
+            Moved::Refused if stride > PAGE_BYTES => stride = PAGE_BYTES,
             // The page is read-only now, or pinned. It can be copied.
             Moved::Refused if !copies => copies = true,
             // The page is not guarded any more.
             Moved::Refused => {
-                faults.wake(at + done..at + done + PAGE);
-                done += PAGE;
+                faults.wake(at + done..at + done + PAGE_BYTES);
+                done += PAGE_BYTES;
                 copies = !own;
             }
         }

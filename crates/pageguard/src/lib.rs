@@ -29,7 +29,7 @@
 //!
 //! # Example
 //! ```
-//! use ferry_pageguard::{Guard, Kind, Owner, PAGE, whole_pages};
+//! use ferry_pageguard::{Guard, Kind, Owner, PAGE_BYTES, whole_pages};
 //! use std::alloc::{Layout, alloc_zeroed};
 //! use std::sync::Arc;
 //!
@@ -39,8 +39,8 @@
 //! }
 //!
 //! // SAFETY: the size is not zero.
-//! let buffer = unsafe { alloc_zeroed(Layout::from_size_align(4 * PAGE, PAGE).unwrap()) };
-//! let span = buffer.addr()..buffer.addr() + 4 * PAGE;
+//! let buffer = unsafe { alloc_zeroed(Layout::from_size_align(4 * PAGE_BYTES, PAGE_BYTES).unwrap()) };
+//! let span = buffer.addr()..buffer.addr() + 4 * PAGE_BYTES;
 //! let pages = whole_pages(span.clone());
 //! // Not every system gives what a guard needs.
 //! if let Ok(guard) = Guard::begin(Kind::Protect, &span, vec![pages], Arc::new(Nobody)) {
@@ -67,7 +67,7 @@ pub use guard::{Guard, Owner};
 pub use registry::{Kind, enable, set_before_fork, stop, survives_fork};
 
 /// Bytes of a page.
-pub const PAGE: usize = 4096;
+pub const PAGE_BYTES: usize = 4096;
 
 /// The error of memory that cannot be guarded.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +96,6 @@ impl GuardError {
 
 /// The pages that lie entirely in `bytes`.
 pub fn whole_pages(bytes: std::ops::Range<usize>) -> std::ops::Range<usize> {
-    let start = bytes.start.next_multiple_of(PAGE);
-    start..(bytes.end / PAGE * PAGE).max(start)
+    let start = bytes.start.next_multiple_of(PAGE_BYTES);
+    start..(bytes.end / PAGE_BYTES * PAGE_BYTES).max(start)
 }

@@ -12,7 +12,7 @@ use crate::guard::Guard;
 use crate::registry::Registry;
 use crate::system::{futex_wait, futex_wake};
 use crate::watch::Watch;
-use crate::{GuardError, PAGE};
+use crate::{GuardError, PAGE_BYTES};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -159,7 +159,7 @@ pub(crate) fn take_away(guard: &Arc<Guard>) -> Result<(), GuardError> {
             close_slots(guard.runs());
             return Err(GuardError::Unsupported("too many runs are guarded"));
         };
-        let bytes = bytes(run.len() / PAGE);
+        let bytes = bytes(run.len() / PAGE_BYTES);
         slot.closed.store(bytes.as_ptr().cast_mut(), SeqCst);
         slot.start.store(run.start, SeqCst);
         slot.end.store(run.end, SeqCst);
@@ -221,17 +221,17 @@ pub(crate) fn put_back(guard: &Guard, pages: &Range<usize>) {
         let (from, to) = (run.start.max(pages.start), run.end.min(pages.end));
         let mut at = from;
         while at < to {
-            let page = |at: usize| &bytes[(at - start) / PAGE];
+            let page = |at: usize| &bytes[(at - start) / PAGE_BYTES];
             if page(at).load(SeqCst) == 0 {
-                at += PAGE;
+                at += PAGE_BYTES;
                 continue;
             }
             let first = at;
             while at < to && page(at).load(SeqCst) == 1 {
-                at += PAGE;
+                at += PAGE_BYTES;
             }
             fill(guard, first..at);
-            for byte in &bytes[(first - start) / PAGE..(at - start) / PAGE] {
+            for byte in &bytes[(first - start) / PAGE_BYTES..(at - start) / PAGE_BYTES] {
                 byte.store(0, SeqCst);
             }
         }
@@ -334,7 +334,7 @@ fn wait_if_guarded(address: usize) -> bool {
         loop {
             let seen = OPENED.load(SeqCst);
             // SAFETY: the array has a byte for each page of the run, and is never freed.
-            if unsafe { (*closed.add((address - start) / PAGE)).load(SeqCst) } == 0 {
+            if unsafe { (*closed.add((address - start) / PAGE_BYTES)).load(SeqCst) } == 0 {
                 break;
             }
             if !reported {

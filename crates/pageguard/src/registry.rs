@@ -3,7 +3,7 @@
 use crate::guard::Guard;
 use crate::system::{Event, Faults, Moved};
 use crate::watch::Watch;
-use crate::{GuardError, PAGE, fork, protect};
+use crate::{GuardError, PAGE_BYTES, fork, protect};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -81,9 +81,9 @@ impl Space {
 
     /// Fills a missing page that is not guarded with zeros, as the system would.
     pub fn fill(&self, address: usize) {
-        let page = address / PAGE * PAGE;
-        if self.faults.zero(page) != Moved::Bytes(PAGE) {
-            self.faults.wake(page..page + PAGE);
+        let page = address / PAGE_BYTES * PAGE_BYTES;
+        if self.faults.zero(page) != Moved::Bytes(PAGE_BYTES) {
+            self.faults.wake(page..page + PAGE_BYTES);
         }
     }
 }

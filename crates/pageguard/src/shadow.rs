@@ -1,7 +1,7 @@
 //! The shadow: memory in which a guard's data land. It is as large as what is guarded, with the
 //! same offset in pages and huge pages.
 
-use crate::{GuardError, PAGE};
+use crate::{GuardError, PAGE_BYTES};
 use std::ops::Range;
 
 /// Bytes of a huge page. The shadow has the program's offset in it, so that huge pages can move
@@ -24,8 +24,8 @@ unsafe impl Sync for Shadow {}
 impl Shadow {
     /// Maps a shadow of the pages that `span` touches.
     pub fn of(span: &Range<usize>) -> Result<Shadow, GuardError> {
-        let first = span.start / PAGE * PAGE;
-        let bytes = span.end.next_multiple_of(PAGE) - first;
+        let first = span.start / PAGE_BYTES * PAGE_BYTES;
+        let bytes = span.end.next_multiple_of(PAGE_BYTES) - first;
         let len = bytes + HUGE_PAGE_BYTES;
         let (rights, flags) = (
             libc::PROT_READ | libc::PROT_WRITE,

@@ -1,6 +1,6 @@
 //! The system calls behind guards: userfaultfd(2), ioctl_userfaultfd(2), and a few on memory.
 
-use crate::{GuardError, PAGE};
+use crate::{GuardError, PAGE_BYTES};
 use std::io::{Error, Result};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -145,9 +145,9 @@ impl Faults {
 
     /// Puts a page of zeros where one is missing, as the system would.
     pub fn zero(&self, page: usize) -> Moved {
-        let mut with = [page as u64, PAGE as u64, 0, 0];
+        let mut with = [page as u64, PAGE_BYTES as u64, 0, 0];
         let result = ioctl(&self.fd, IOC_ZEROPAGE, &raw mut with);
-        outcome(result, with[3], PAGE)
+        outcome(result, with[3], PAGE_BYTES)
     }
 
     /// Reads the next messages. Returns their number, which is zero if there are none now or there

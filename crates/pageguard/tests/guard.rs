@@ -5,7 +5,7 @@
 
 mod memory;
 
-use ferry_pageguard::{Guard, Kind, PAGE, whole_pages};
+use ferry_pageguard::{Guard, Kind, PAGE_BYTES, whole_pages};
 use memory::*;
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,25 +28,28 @@ fn whoever_touches_a_page_waits_until_it_is_opened() {
         let guard = Guard::begin(kind, &span, vec![run.clone()], owner).unwrap();
         assert_eq!((map.byte(0), map.byte(map.len - 1)), (b'-', b'-'));
         std::thread::scope(|s| {
-            let reader = s.spawn(|| map.byte(3 * PAGE + 5));
+            let reader = s.spawn(|| map.byte(3 * PAGE_BYTES + 5));
             let at = touched.recv().unwrap();
-            assert_eq!(at / PAGE, map.at / PAGE + 3, "{kind:?}");
-            land(&guard, map.at + 3 * PAGE..map.at + 4 * PAGE);
-            guard.open(map.at + 3 * PAGE..map.at + 4 * PAGE);
+            assert_eq!(at / PAGE_BYTES, map.at / PAGE_BYTES + 3, "{kind:?}");
+            land(&guard, map.at + 3 * PAGE_BYTES..map.at + 4 * PAGE_BYTES);
+            guard.open(map.at + 3 * PAGE_BYTES..map.at + 4 * PAGE_BYTES);
             assert_eq!(
                 reader.join().unwrap(),
-                data(map.at + 3 * PAGE + 5),
+                data(map.at + 3 * PAGE_BYTES + 5),
                 "{kind:?}"
             );
             // Writes wait as well, and come after the data.
-            let writer = s.spawn(|| map.set(5 * PAGE, 77));
+            let writer = s.spawn(|| map.set(5 * PAGE_BYTES, 77));
             touched.recv().unwrap();
             land(&guard, run.clone());
             guard.end();
             writer.join().unwrap();
         });
-        assert_eq!(map.byte(5 * PAGE), 77);
-        assert_eq!(map.byte(5 * PAGE + 1), data(map.at + 5 * PAGE + 1));
+        assert_eq!(map.byte(5 * PAGE_BYTES), 77);
+        assert_eq!(
+            map.byte(5 * PAGE_BYTES + 1),
+            data(map.at + 5 * PAGE_BYTES + 1)
+        );
         assert_eq!(
             map.byte(100),
             b'-',
@@ -96,8 +99,8 @@ fn a_child_gets_its_data_too() {
     let map = Map::new(6);
     let (owner, touched) = told();
     let guard = Guard::begin(Kind::Move, &map.pages(), vec![map.pages()], owner).unwrap();
-    land(&guard, map.at..map.at + PAGE);
-    guard.open(map.at..map.at + PAGE);
+    land(&guard, map.at..map.at + PAGE_BYTES);
+    guard.open(map.at..map.at + PAGE_BYTES);
     // SAFETY: the child only reads memory and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -107,8 +110,8 @@ fn a_child_gets_its_data_too() {
     }
     touched.recv().unwrap();
     land(&guard, map.pages());
-    guard.open(map.at + PAGE..map.at + 3 * PAGE);
-    map.set(PAGE, 1);
+    guard.open(map.at + PAGE_BYTES..map.at + 3 * PAGE_BYTES);
+    map.set(PAGE_BYTES, 1);
     guard.end();
     let mut status = 0;
     // SAFETY: this test's own child.
@@ -126,7 +129,7 @@ fn what_the_program_does_to_its_memory_is_followed() {
     let (owner, _touched) = told();
     let guard = Guard::begin(Kind::Move, &map.pages(), vec![map.pages()], owner).unwrap();
     land(&guard, map.pages());
-    let page = |n: usize| map.at + n * PAGE;
+    let page = |n: usize| map.at + n * PAGE_BYTES;
     let elsewhere = Map::new(2);
     // SAFETY: the test's own memory, of which it keeps no references.
     unsafe {
@@ -134,24 +137,24 @@ fn what_the_program_does_to_its_memory_is_followed() {
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
         let to = libc::mremap(
             page(4) as *mut _,
-            2 * PAGE,
-            2 * PAGE,
+            2 * PAGE_BYTES,
+            2 * PAGE_BYTES,
             flags,
             elsewhere.at as *mut libc::c_void,
         );
         assert_eq!(to as usize, elsewhere.at);
         assert_eq!(
-            libc::madvise(page(8) as *mut _, 2 * PAGE, libc::MADV_DONTNEED),
+            libc::madvise(page(8) as *mut _, 2 * PAGE_BYTES, libc::MADV_DONTNEED),
             0
         );
-        assert_eq!(libc::munmap(page(12) as *mut _, PAGE), 0);
+        assert_eq!(libc::munmap(page(12) as *mut _, PAGE_BYTES), 0);
     }
     guard.end();
     for n in [0, 1, 2, 3, 6, 7, 10, 11, 13, 14, 15] {
         assert_eq!(peek(page(n) + 9), data(page(n) + 9), "page {n}");
     }
     assert_eq!(elsewhere.byte(9), data(page(4) + 9));
-    assert_eq!(elsewhere.byte(PAGE + 9), data(page(5) + 9));
+    assert_eq!(elsewhere.byte(PAGE_BYTES + 9), data(page(5) + 9));
     assert_eq!((peek(page(8)), peek(page(9))), (0, 0));
 }
 
@@ -166,7 +169,13 @@ fn rights_taken_meanwhile_do_not_lose_data() {
     let guard = Guard::begin(Kind::Move, &map.pages(), vec![map.pages()], owner).unwrap();
     land(&guard, map.pages());
     // SAFETY: the test's own memory.
-    let taken = unsafe { libc::mprotect((map.at + PAGE) as *mut _, 2 * PAGE, libc::PROT_READ) };
+    let taken = unsafe {
+        libc::mprotect(
+            (map.at + PAGE_BYTES) as *mut _,
+            2 * PAGE_BYTES,
+            libc::PROT_READ,
+        )
+    };
     assert_eq!(taken, 0);
     guard.end();
     assert!((0..map.len).all(|i| map.byte(i) == data(map.at + i)));
@@ -179,8 +188,14 @@ fn pages_that_are_not_there_or_not_alone_are_made_so() {
     for kind in kinds() {
         let map = Map::new(8);
         // SAFETY: the test's own memory.
-        unsafe { libc::madvise((map.at + 5 * PAGE) as *mut _, 3 * PAGE, libc::MADV_DONTNEED) };
-        assert_eq!(map.byte(6 * PAGE), 0, "read, and not written");
+        unsafe {
+            libc::madvise(
+                (map.at + 5 * PAGE_BYTES) as *mut _,
+                3 * PAGE_BYTES,
+                libc::MADV_DONTNEED,
+            )
+        };
+        assert_eq!(map.byte(6 * PAGE_BYTES), 0, "read, and not written");
         // SAFETY: the child only waits for its end.
         let child = unsafe { libc::fork() };
         if child == 0 {
@@ -189,8 +204,8 @@ fn pages_that_are_not_there_or_not_alone_are_made_so() {
         }
         map.set(0, b'-'); // this one is its own again
         let halves = vec![
-            map.at..map.at + 2 * PAGE,
-            map.at + 3 * PAGE..map.at + map.len,
+            map.at..map.at + 2 * PAGE_BYTES,
+            map.at + 3 * PAGE_BYTES..map.at + map.len,
         ];
         let (owner, _touched) = told();
         let guard = Guard::begin(kind, &map.pages(), halves.clone(), owner).unwrap();
@@ -207,7 +222,7 @@ fn pages_that_are_not_there_or_not_alone_are_made_so() {
             map.pages().all(|at| right(at) || data(at) == b'-'),
             "{kind:?}"
         );
-        assert_eq!(map.byte(2 * PAGE), b'-');
+        assert_eq!(map.byte(2 * PAGE_BYTES), b'-');
     }
 }
 
@@ -237,7 +252,7 @@ fn huge_pages_move_and_come_back() {
 #[test]
 fn memory_that_cannot_be_guarded_is_left_as_it_is() {
     let _alone = alone();
-    let len = 4 * PAGE;
+    let len = 4 * PAGE_BYTES;
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
     // SAFETY: new memory.
@@ -253,12 +268,18 @@ fn memory_that_cannot_be_guarded_is_left_as_it_is() {
     // Half of it not writable: nothing is lost of the other half.
     let map = Map::new(4);
     // SAFETY: the test's own memory.
-    unsafe { libc::mprotect((map.at + 2 * PAGE) as *mut _, 2 * PAGE, libc::PROT_READ) };
+    unsafe {
+        libc::mprotect(
+            (map.at + 2 * PAGE_BYTES) as *mut _,
+            2 * PAGE_BYTES,
+            libc::PROT_READ,
+        )
+    };
     for kind in kinds() {
         let (owner, _touched) = told();
         let halves = vec![
-            map.at..map.at + 2 * PAGE,
-            map.at + 2 * PAGE..map.at + 4 * PAGE,
+            map.at..map.at + 2 * PAGE_BYTES,
+            map.at + 2 * PAGE_BYTES..map.at + 4 * PAGE_BYTES,
         ];
         assert!(Guard::begin(kind, &map.pages(), halves, owner).is_err());
         assert!((0..map.len).all(|i| map.byte(i) == b'-'));

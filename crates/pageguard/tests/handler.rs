@@ -3,7 +3,7 @@
 
 mod memory;
 
-use ferry_pageguard::{Guard, PAGE};
+use ferry_pageguard::{Guard, PAGE_BYTES};
 use memory::*;
 
 static SEGV_SEEN: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
@@ -14,8 +14,8 @@ extern "C" fn the_programs_own(_: i32, info: *mut libc::siginfo_t, _: *mut libc:
         let at = (*info).si_addr() as usize;
         SEGV_SEEN.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         libc::mprotect(
-            (at / PAGE * PAGE) as *mut _,
-            PAGE,
+            (at / PAGE_BYTES * PAGE_BYTES) as *mut _,
+            PAGE_BYTES,
             libc::PROT_READ | libc::PROT_WRITE,
         );
     }
@@ -37,7 +37,7 @@ fn a_fault_of_the_programs_own_goes_to_its_handler() {
         let guard = Guard::begin(kind, &map.pages(), vec![map.pages()], owner).unwrap();
         let before = SEGV_SEEN.load(std::sync::atomic::Ordering::SeqCst);
         // SAFETY: the page is the test's own mapping.
-        unsafe { libc::mprotect(own.at as *mut _, PAGE, libc::PROT_NONE) };
+        unsafe { libc::mprotect(own.at as *mut _, PAGE_BYTES, libc::PROT_NONE) };
         own.set(3, 3);
         assert_eq!(
             SEGV_SEEN.load(std::sync::atomic::Ordering::SeqCst),

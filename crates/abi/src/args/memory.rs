@@ -6,13 +6,13 @@ use ferry_mpi::{Comm, Datatype, Error, Result, err};
 
 /// Addresses below this are constants of the ABI (MPI_IN_PLACE …) or null with an offset. The first
 /// page of memory is never mapped.
-const MIN_ADDRESS: usize = 4096;
+const ADDRESS_MIN: usize = 4096;
 
 /// Checks a buffer of `count` elements. Null is MPI_BOTTOM, which requires a datatype with absolute
 /// addresses.
 #[inline]
 pub fn buffer(at: *const u8, count: i64, datatype: &Datatype, name: &str) -> Result<()> {
-    if at as usize >= MIN_ADDRESS {
+    if at as usize >= ADDRESS_MIN {
         Ok(())
     } else {
         check_low_address(at, count, datatype, name)
@@ -102,7 +102,7 @@ pub fn receive_in_place(
 /// Is `at` below all mapped memory? It is null, or a handle passed instead of its address.
 #[inline]
 pub(crate) fn is_invalid_address<T>(at: *const T) -> bool {
-    (at as usize) < MIN_ADDRESS
+    (at as usize) < ADDRESS_MIN
 }
 
 #[cold]

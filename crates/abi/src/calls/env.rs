@@ -205,12 +205,12 @@ pub fn pcontrol(level: i32) -> Result<()> {
 }
 
 /// Alignment of allocated memory, bytes: a cache line.
-const ALIGNMENT: usize = 64;
+const ALIGNMENT_BYTES: usize = 64;
 
 pub fn alloc_mem(size: i64, info: Option<&'static Arc<Info>>, baseptr: OutPointer) -> Result<()> {
     let bytes =
         usize::try_from(size).map_err(|_| err!(Arg, "size is {size}, which is negative"))?;
-    let mut alignment = ALIGNMENT;
+    let mut alignment = ALIGNMENT_BYTES;
     if let Some(text) = info.and_then(|i| i.text("mpi_minimum_memory_alignment")) {
         match text.trim().parse::<usize>() {
             Ok(n) if n.is_power_of_two() => alignment = alignment.max(n),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 const FIRST_CHUNK_SLOTS: u32 = 64;
 /// Maximum number of chunks. Together they hold every index of 31 bits that is not a predefined
 /// handle.
-const MAX_CHUNKS: usize = 25;
+const CHUNKS_MAX: usize = 25;
 
 struct Slot<V> {
     /// In use: the upper half of the handle. Free: the next generation, without a kind.
@@ -23,7 +23,7 @@ struct Slot<V> {
 
 /// A growing table from handles to values. Lookups take no lock and write nothing.
 pub struct Table<V> {
-    chunks: [AtomicPtr<Slot<V>>; MAX_CHUNKS],
+    chunks: [AtomicPtr<Slot<V>>; CHUNKS_MAX],
     /// Lower half: the first free slot plus one. Upper half: a count against the ABA problem.
     free: AtomicU64,
     /// Number of slots that have been used.
@@ -41,7 +41,7 @@ impl<V> Table<V> {
     /// An empty table.
     pub const fn new() -> Table<V> {
         Table {
-            chunks: [const { AtomicPtr::new(null_mut()) }; MAX_CHUNKS],
+            chunks: [const { AtomicPtr::new(null_mut()) }; CHUNKS_MAX],
             free: AtomicU64::new(0),
             used: AtomicU32::new(0),
         }
@@ -211,7 +211,7 @@ impl<V> Table<V> {
     fn fresh(&self) -> u32 {
         let index = self.used.fetch_add(1, Ordering::Relaxed);
         let (chunk, _) = Self::chunk_and_offset(index);
-        assert!(chunk < MAX_CHUNKS, "more objects of one kind than handles");
+        assert!(chunk < CHUNKS_MAX, "more objects of one kind than handles");
         let first = &self.chunks[chunk];
         if first.load(Ordering::Acquire).is_null() {
             let slots: Box<[Slot<V>]> = (0..FIRST_CHUNK_SLOTS << chunk)

@@ -169,20 +169,20 @@ fn ends(sizes: impl Iterator<Item = u64>) -> Box<[u64]> {
 }
 
 /// Most runs of a pattern that is looked for.
-const PERIOD: usize = 12;
+const PATTERN_MAX_RUNS: usize = 12;
 /// Least number of runs that are worth a node of their own.
-const STRETCH: usize = 64;
+const NODE_MIN_RUNS: usize = 64;
 
 /// Makes nodes of the runs. Runs in a regular pattern become repetitions.
 fn runs(list: &[(i64, u64)]) -> Layout {
     let mut parts = Vec::new();
     let (mut done, mut i) = (0, 0);
-    while i + STRETCH <= list.len() {
-        let (period, len) = (1..=PERIOD)
+    while i + NODE_MIN_RUNS <= list.len() {
+        let (period, len) = (1..=PATTERN_MAX_RUNS)
             .map(|period| (period, regular(&list[i..], period)))
-            .max_by_key(|&(period, len)| (len, PERIOD - period))
+            .max_by_key(|&(period, len)| (len, PATTERN_MAX_RUNS - period))
             .unwrap_or((1, 0));
-        if len < STRETCH {
+        if len < NODE_MIN_RUNS {
             // A long pattern may begin where a short one ends.
             i += (len / 2).max(1);
             continue;
@@ -214,7 +214,7 @@ fn regular(list: &[(i64, u64)], period: usize) -> usize {
         .take_while(|(one, next)| next.1 == one.1 && next.0.wrapping_sub(one.0) == stride)
         .count();
     let len = (period + more) / period * period;
-    if len < STRETCH {
+    if len < NODE_MIN_RUNS {
         return len;
     }
     let ascends = list[..period]

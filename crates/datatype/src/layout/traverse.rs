@@ -61,7 +61,7 @@ pub(super) type Field = (i64, u64, u64);
 const FIELDS_MAX: usize = 12;
 /// Structures that are moved field by field at a time. Their memory stays in the cache until the
 /// last field has been moved.
-const TILE: u64 = 64;
+const TILE_STRUCTS: u64 = 64;
 
 /// The runs of a small node. `None` if there are more than [`FIELDS_MAX`], if they do not ascend,
 /// if they overlap, or if they span more than `room` bytes.
@@ -154,7 +154,7 @@ unsafe fn walk_each<M: Mover>(
                 i += columns;
             }
         }
-        if count - i > TILE / 8
+        if count - i > TILE_STRUCTS / 8
             && let Some((list, n)) = fields(node, stride.unsigned_abs())
         {
             if part != 0 && mover.room() > 0 {
@@ -162,7 +162,7 @@ unsafe fn walk_each<M: Mover>(
                 (i, part) = (i + 1, 0);
             }
             loop {
-                let tile = (count - i).min(mover.room() / unit).min(TILE);
+                let tile = (count - i).min(mover.room() / unit).min(TILE_STRUCTS);
                 if tile == 0 || !mover.fields(address(i), tile, stride, &list[..n], unit) {
                     break;
                 }

@@ -20,9 +20,9 @@ struct Queues {
 
 /// Minimum length of a queue that becomes a table. A shorter list is searched faster than a table.
 /// A choice. Low in tests, so that they use both.
-const TABLE_MIN_LEN: usize = if cfg!(test) { 4 } else { 256 };
+const TABLE_MIN_ENTRIES: usize = if cfg!(test) { 4 } else { 256 };
 /// Making a table costs, for each entry, as much as comparing this many entries. A choice.
-const TABLE_COST: usize = if cfg!(test) { 1 } else { 32 };
+const TABLE_COST_ENTRIES: usize = if cfg!(test) { 1 } else { 32 };
 
 /// The number of entries that searches of a list have compared since it was empty.
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl SearchCost {
     #[inline]
     fn add(&mut self, entries: usize, len: usize) -> bool {
         self.0 += entries;
-        len >= TABLE_MIN_LEN && self.0 > TABLE_COST * len
+        len >= TABLE_MIN_ENTRIES && self.0 > TABLE_COST_ENTRIES * len
     }
 }
 

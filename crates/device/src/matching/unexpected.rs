@@ -1,7 +1,7 @@
 //! The unexpected queue of a context: messages that wait for their receive, in order of arrival.
 
 use super::table::{Address, Slot, Table};
-use super::{SearchCost, TABLE_MIN_LEN};
+use super::{SearchCost, TABLE_MIN_ENTRIES};
 use crate::base::key::{Key, Pattern};
 use crate::base::message::Unexpected;
 use rustc_hash::FxHashSet;
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 /// Looking up an address costs as much as comparing this many entries. A choice. Low in tests, so
 /// that they use both.
-const LOOKUP_COST: usize = if cfg!(test) { 2 } else { 32 };
+const LOOKUP_COST_ENTRIES: usize = if cfg!(test) { 2 } else { 32 };
 
 /// Unexpected messages. The queue is a list at first. After searches have compared enough entries,
 /// it is a table by source and tag, until it is empty.
@@ -152,7 +152,7 @@ impl MessageTable {
     fn address(&self, pattern: &Pattern) -> Option<Address> {
         match (pattern.source, pattern.tag.only()) {
             (Some(source), Some(tag)) => Some((source, tag)),
-            (None, Some(tag)) if LOOKUP_COST * self.sources.len() < self.order.len() => {
+            (None, Some(tag)) if LOOKUP_COST_ENTRIES * self.sources.len() < self.order.len() => {
                 let firsts = self.sources.iter().filter_map(|&source| {
                     let (number, _) = self.table.first((source, tag))?;
                     Some((*number, source))
@@ -181,7 +181,7 @@ impl MessageTable {
             self.order.pop_front();
             self.before += 1;
         }
-        if self.order.len() > 2 * self.table.len() + TABLE_MIN_LEN {
+        if self.order.len() > 2 * self.table.len() + TABLE_MIN_ENTRIES {
             self.close_up();
         }
         Some(message)

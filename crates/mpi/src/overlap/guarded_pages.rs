@@ -2,7 +2,7 @@
 
 use super::buffer_access::{Access, merged, span};
 use crate::device::EDGE_MAX_BYTES;
-use ferry_pageguard::{Guard, GuardError, Kind, Owner, PAGE, whole_pages};
+use ferry_pageguard::{Guard, GuardError, Kind, Owner, PAGE_BYTES, whole_pages};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ impl GuardPlan {
         pieces.sort_by_key(|p| p.start);
         let guarded = |page: &usize| runs.iter().any(|r| r.contains(page));
         let shares = |pair: &[&Range<usize>]| {
-            let page = pair[1].start / PAGE * PAGE;
+            let page = pair[1].start / PAGE_BYTES * PAGE_BYTES;
             (page < pair[0].end).then_some(page)
         };
         let mut shared_pages: Vec<usize> = pieces.windows(2).filter_map(shares).collect();
@@ -87,14 +87,14 @@ impl GuardPlan {
     pub fn edge_and_shared_lengths(&self, piece: &Range<usize>) -> [usize; 2] {
         let [mut first, mut last] = self.edge_lengths(piece);
         let shared = |at: usize| {
-            let page = at / PAGE * PAGE;
+            let page = at / PAGE_BYTES * PAGE_BYTES;
             self.shared_pages
                 .binary_search(&page)
                 .is_ok()
                 .then_some(page)
         };
         if first == 0 {
-            first = shared(piece.start).map_or(0, |page| page + PAGE - piece.start);
+            first = shared(piece.start).map_or(0, |page| page + PAGE_BYTES - piece.start);
         }
         if last == 0 {
             last = shared(piece.end - 1).map_or(0, |page| piece.end - page.max(piece.start));
@@ -131,10 +131,14 @@ impl GuardedPages {
         touches: &[Access],
         owner: Arc<dyn Owner>,
     ) -> Result<GuardedPages, GuardError> {
-        let first = plan.span.start / PAGE * PAGE;
-        let mut left = vec![0u32; (plan.span.end - first).div_ceil(PAGE)];
+        let first = plan.span.start / PAGE_BYTES * PAGE_BYTES;
+        let mut left = vec![0u32; (plan.span.end - first).div_ceil(PAGE_BYTES)];
         // Bytes outside guarded pages are copied out, so later reads of them do not count.
-        let guarded = |page: usize| plan.runs.iter().any(|r| r.contains(&(first + page * PAGE)));
+        let guarded = |page: usize| {
+            plan.runs
+                .iter()
+                .any(|r| r.contains(&(first + page * PAGE_BYTES)))
+        };
         for t in touches {
             for page in pages(first, &t.bytes) {
                 left[page] += u32::from(t.writes || guarded(page));
@@ -179,7 +183,7 @@ impl GuardedPages {
         let runs: Vec<Range<usize>> = self.guard.runs().to_vec();
         for run in runs {
             // Pages that the bytes touch, without those beside the run.
-            let from = (bytes.start.max(run.start)) / PAGE * PAGE;
+            let from = (bytes.start.max(run.start)) / PAGE_BYTES * PAGE_BYTES;
             let to = bytes.end.min(run.end);
             if from < to {
                 self.done(&(from..to));
@@ -199,16 +203,16 @@ impl GuardedPages {
             if *left > 0 {
                 continue;
             }
-            let at = self.first + page * PAGE;
+            let at = self.first + page * PAGE_BYTES;
             if self.is_edge(at) {
                 self.copy_edge_page(at);
                 continue;
             }
-            self.opened += PAGE;
+            self.opened += PAGE_BYTES;
             match &mut ready {
-                Some(run) if run.end == at => run.end += PAGE,
+                Some(run) if run.end == at => run.end += PAGE_BYTES,
                 _ => {
-                    if let Some(run) = ready.replace(at..at + PAGE) {
+                    if let Some(run) = ready.replace(at..at + PAGE_BYTES) {
                         self.guard.open(run);
                     }
                 }
@@ -228,15 +232,15 @@ impl GuardedPages {
         opened: usize,
         wanted: bool,
     ) -> usize {
-        let end = (piece.start + received.min(piece.len())) / PAGE * PAGE;
-        let start = (piece.start + opened).next_multiple_of(PAGE);
-        if end < start + PAGE || (!wanted && end - start < OPEN_STRIDE_BYTES) {
+        let end = (piece.start + received.min(piece.len())) / PAGE_BYTES * PAGE_BYTES;
+        let start = (piece.start + opened).next_multiple_of(PAGE_BYTES);
+        if end < start + PAGE_BYTES || (!wanted && end - start < OPEN_STRIDE_BYTES) {
             return opened;
         }
         // Only pages that no other step uses.
         let alone = (start..end)
-            .step_by(PAGE)
-            .all(|at| self.left[(at - self.first) / PAGE] == 1 && !self.is_edge(at));
+            .step_by(PAGE_BYTES)
+            .all(|at| self.left[(at - self.first) / PAGE_BYTES] == 1 && !self.is_edge(at));
         if !alone {
             return opened;
         }
@@ -247,7 +251,7 @@ impl GuardedPages {
     /// Skips the bytes outside guarded pages, which are already in place.
     pub fn skip_edges(&mut self) {
         for page in 0..self.left.len() {
-            if self.is_edge(self.first + page * PAGE) {
+            if self.is_edge(self.first + page * PAGE_BYTES) {
                 self.left[page] = 0;
             }
         }
@@ -259,7 +263,7 @@ impl GuardedPages {
         address < self.first
             || self
                 .left
-                .get((address - self.first) / PAGE)
+                .get((address - self.first) / PAGE_BYTES)
                 .is_none_or(|&left| left == 0)
     }
 
@@ -274,7 +278,7 @@ impl GuardedPages {
     /// Puts all remaining bytes in place, and ends the guard.
     pub fn end(&mut self) {
         for page in 0..self.left.len() {
-            let at = self.first + page * PAGE;
+            let at = self.first + page * PAGE_BYTES;
             if std::mem::take(&mut self.left[page]) > 0 && self.is_edge(at) {
                 self.copy_edge_page(at);
             }
@@ -289,7 +293,7 @@ impl GuardedPages {
     /// Copies the edge bytes of a page that is not guarded from the shadow to the buffer.
     fn copy_edge_page(&mut self, page: usize) {
         for edge in &self.edges {
-            let (from, to) = (edge.start.max(page), edge.end.min(page + PAGE));
+            let (from, to) = (edge.start.max(page), edge.end.min(page + PAGE_BYTES));
             if from < to {
                 let shadow = from.wrapping_add(self.guard.delta()) as *const u8;
                 // SAFETY: the bytes are the program's receive buffer, lent to the call that is
@@ -306,7 +310,7 @@ fn pages(first: usize, bytes: &Range<usize>) -> Range<usize> {
     if bytes.is_empty() {
         return 0..0;
     }
-    (bytes.start - first) / PAGE..(bytes.end - 1 - first) / PAGE + 1
+    (bytes.start - first) / PAGE_BYTES..(bytes.end - 1 - first) / PAGE_BYTES + 1
 }
 
 #[cfg(test)]
@@ -330,11 +334,23 @@ mod tests {
 
     #[test]
     fn a_page_of_two_pieces_can_come_before_either() {
-        let (plan, pieces) = plan(&[16 * PAGE + 16, 32 * PAGE + 16, 48 * PAGE + 16]).unwrap();
-        assert_eq!(plan.edge_lengths(&pieces[0]), [PAGE - 16, 0]);
-        assert_eq!(plan.edge_and_shared_lengths(&pieces[0]), [PAGE - 16, 16]);
-        assert_eq!(plan.edge_and_shared_lengths(&pieces[1]), [PAGE - 16, 16]);
-        let (aligned, pieces) = super::tests::plan(&[PAGE, 9 * PAGE, 17 * PAGE]).unwrap();
+        let (plan, pieces) = plan(&[
+            16 * PAGE_BYTES + 16,
+            32 * PAGE_BYTES + 16,
+            48 * PAGE_BYTES + 16,
+        ])
+        .unwrap();
+        assert_eq!(plan.edge_lengths(&pieces[0]), [PAGE_BYTES - 16, 0]);
+        assert_eq!(
+            plan.edge_and_shared_lengths(&pieces[0]),
+            [PAGE_BYTES - 16, 16]
+        );
+        assert_eq!(
+            plan.edge_and_shared_lengths(&pieces[1]),
+            [PAGE_BYTES - 16, 16]
+        );
+        let (aligned, pieces) =
+            super::tests::plan(&[PAGE_BYTES, 9 * PAGE_BYTES, 17 * PAGE_BYTES]).unwrap();
         assert_eq!(aligned.edge_and_shared_lengths(&pieces[0]), [0, 0]);
     }
 
@@ -343,8 +359,8 @@ mod tests {
         /// something of each piece to come.
         #[test]
         fn edges_stay_within_their_pages(lengths in prop::collection::vec(1usize..40_000, 1..9),
-            start in 0usize..PAGE) {
-            let mut cuts = vec![64 * PAGE + start];
+            start in 0usize..PAGE_BYTES) {
+            let mut cuts = vec![64 * PAGE_BYTES + start];
             for len in lengths {
                 cuts.push(cuts[cuts.len() - 1] + len);
             }
@@ -352,8 +368,8 @@ mod tests {
                 for piece in pieces.iter().filter(|p| !plan.needs(p)) {
                     let [first, last] = plan.edge_and_shared_lengths(piece);
                     prop_assert!(first.max(last) <= EDGE_MAX_BYTES && first + last < piece.len());
-                    prop_assert!(first == 0 || (piece.start + first).is_multiple_of(PAGE));
-                    prop_assert!(last == 0 || (piece.end - last).is_multiple_of(PAGE));
+                    prop_assert!(first == 0 || (piece.start + first).is_multiple_of(PAGE_BYTES));
+                    prop_assert!(last == 0 || (piece.end - last).is_multiple_of(PAGE_BYTES));
                     let [edge_first, edge_last] = plan.edge_lengths(piece);
                     prop_assert!((edge_first == 0 || first == edge_first) && (edge_last == 0 ||
                         last == edge_last));

@@ -103,7 +103,7 @@ pub(super) fn guard_kind() -> Option<Kind> {
 /// The fewest bytes that a call must move.
 pub(super) fn min_bytes(mode: Mode) -> i64 {
     match MIN_BYTES_SET.load(Relaxed) {
-        0 if mode == Mode::Always => ferry_pageguard::PAGE as i64,
+        0 if mode == Mode::Always => ferry_pageguard::PAGE_BYTES as i64,
         0 => OVERLAP_MIN_BYTES,
         set => set,
     }

@@ -1,7 +1,7 @@
 //! Memory to guard, and somebody who is told what is touched.
 #![allow(dead_code)]
 
-use ferry_pageguard::{Arena, Guard, Kind, Owner, PAGE, enable};
+use ferry_pageguard::{Arena, Guard, Kind, Owner, PAGE_BYTES, enable};
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -52,11 +52,19 @@ impl Map {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: new memory.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), pages * PAGE, rights, flags, -1, 0) }
-            as usize;
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                pages * PAGE_BYTES,
+                rights,
+                flags,
+                -1,
+                0,
+            )
+        } as usize;
         let map = Map {
             at,
-            len: pages * PAGE,
+            len: pages * PAGE_BYTES,
         };
         for i in 0..map.len {
             map.set(i, b'-');
@@ -89,7 +97,7 @@ pub fn peek(address: usize) -> u8 {
 
 /// What is to be at an address in the end.
 pub fn data(address: usize) -> u8 {
-    (address / PAGE * 7 + address % 251) as u8
+    (address / PAGE_BYTES * 7 + address % 251) as u8
 }
 
 /// Data arrive in the shadow.

@@ -14,11 +14,10 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use trial::Trials;
 
-/// Size classes: up to 32 KiB, and four times as much for each further one. The last has no upper
-/// bound.
+/// Size classes: below 32 KiB, 128 KiB, 512 KiB, 2 MiB and 8 MiB, and from 8 MiB on.
 pub(crate) const CLASSES: usize = 6;
 /// Maximum number of messages in a row that follow a peer's choice. A choice.
-const FOLLOWED_MAX: u8 = 64;
+const FOLLOWED_MESSAGES_MAX: u8 = 64;
 
 /// The size class of a message of `len` bytes.
 pub(crate) fn size_class(len: u64) -> usize {
@@ -119,7 +118,7 @@ impl PathSelector {
         let (path, messages) = known.as_mut()?;
         *messages += 1;
         let path = *path;
-        if *messages >= FOLLOWED_MAX {
+        if *messages >= FOLLOWED_MESSAGES_MAX {
             *known = None;
         }
         Some(path)

@@ -1,7 +1,8 @@
 //! Path selection with made-up times.
 
 use super::trial::{
-    COUNTED, Measurement, SPOILED_MAX, Stage, TRIAL_MESSAGES, TRIAL_PERIOD_MAX, TRIAL_PERIOD_MIN,
+    DISTURBED_MESSAGES_MAX, MEASURED_MESSAGES, Measurement, Stage, TRIAL_MESSAGES,
+    TRIAL_PERIOD_MAX_MESSAGES, TRIAL_PERIOD_MIN_MESSAGES,
 };
 use super::*;
 use std::time::Duration;
@@ -52,11 +53,11 @@ fn speculative_messages_count_towards_the_next_trial() {
         Path::Pipelined,
         Copier::Program,
     );
-    for passed in [TRIAL_PERIOD_MIN, 0] {
-        selector.count_speculative(10_000_000, TRIAL_PERIOD_MAX);
+    for passed in [TRIAL_PERIOD_MIN_MESSAGES, 0] {
+        selector.count_speculative(10_000_000, TRIAL_PERIOD_MAX_MESSAGES);
         selector.count_speculative(100_000, passed);
         let next = selector.choose(Copier::Program, 0, 100_000, Instant::now());
-        assert_eq!(next.is_trial(), passed >= TRIAL_PERIOD_MIN);
+        assert_eq!(next.is_trial(), passed >= TRIAL_PERIOD_MIN_MESSAGES);
         assert_eq!(next.path == Path::SingleCopy, next.is_trial());
         selector.trials[0][1].enter(Stage::Settled);
     }
@@ -160,7 +161,7 @@ fn spoiled_messages_do_not_count() {
         selector.pending = [0; 2];
         (sample.path, selector.trials[0][class].stage)
     };
-    for _ in 0..SPOILED_MAX {
+    for _ in 0..DISTURBED_MESSAGES_MAX {
         assert_eq!(one(true, true).0, Path::SingleCopy);
     }
     for _ in 0..TRIAL_MESSAGES {
@@ -196,8 +197,8 @@ fn a_much_faster_trial_replaces_earlier_ones() {
     let mut measurement = Measurement::default();
     let mut trial = |took: f64| {
         measurement.begin();
-        for _ in 0..COUNTED {
-            measurement.record(10, took, COUNTED);
+        for _ in 0..MEASURED_MESSAGES {
+            measurement.record(10, took, MEASURED_MESSAGES);
         }
         measurement.known.unwrap()
     };
@@ -213,7 +214,7 @@ fn the_receiver_follows_the_choice_of_its_peer() {
     let mut selector = PathSelector::default();
     selector.follow_next(3, 100_000, Path::Pipelined);
     let mut way = |copier, from, len| selector.choose(copier, from, len, Instant::now()).path;
-    for _ in 0..FOLLOWED_MAX {
+    for _ in 0..FOLLOWED_MESSAGES_MAX {
         assert_eq!(way(Copier::Sender, 3, 90_000), Path::Pipelined);
         assert_eq!(way(Copier::Sender, 4, 90_000), Path::SingleCopy);
         assert_eq!(way(Copier::Program, 3, 90_000), Path::SingleCopy);

@@ -8,25 +8,25 @@ use crate::base::path::Path;
 pub(super) const TRIAL_MESSAGES: u32 = 6;
 /// Messages at the beginning of each part that do not count: earlier ones are still pending. A
 /// choice.
-const UNCOUNTED: u32 = 2;
+const WARMUP_MESSAGES: u32 = 2;
 /// Messages that count. The slowest of them is left out: it may have waited for something else.
-pub(super) const COUNTED: u32 = TRIAL_MESSAGES - UNCOUNTED;
+pub(super) const MEASURED_MESSAGES: u32 = TRIAL_MESSAGES - WARMUP_MESSAGES;
 /// Maximum number of further messages that do not count, because their memory was not used before,
 /// or because others took the other path at the same time. A choice. In a program with only such
 /// messages they count.
-pub(super) const SPOILED_MAX: u32 = 64;
+pub(super) const DISTURBED_MESSAGES_MAX: u32 = 64;
 /// Messages between the first trial of a size class and the second. Doubled by each trial with the
 /// same result. A choice.
-pub(super) const TRIAL_PERIOD_MIN: u32 = 32;
+pub(super) const TRIAL_PERIOD_MIN_MESSAGES: u32 = 32;
 /// Maximum number of messages between two trials. A choice.
-pub(super) const TRIAL_PERIOD_MAX: u32 = 4096;
+pub(super) const TRIAL_PERIOD_MAX_MESSAGES: u32 = 4096;
 /// Maximum part of the time of all messages that the slower messages of a trial cost. A choice. If
 /// a trial costs more, trials are rarer.
-const COST_MAX: f64 = 0.01;
+const TRIAL_COST_MAX_FRACTION: f64 = 0.01;
 /// The factor by which a trial can make a path look slower than before: the process may have lost
 /// its core meanwhile. A trial that is faster by this factor replaces the earlier ones: nothing
 /// makes a copy look faster than it is.
-const SLOWER_MAX: f64 = 2.0;
+const SLOWDOWN_MAX_FACTOR: f64 = 2.0;
 
 /// What has been measured of one path in one size class.
 #[derive(Clone, Copy, Default)]
@@ -63,8 +63,8 @@ impl Measurement {
         if complete {
             let new = self.latest();
             self.known = Some(match self.known {
-                Some(old) if new * SLOWER_MAX < old => new,
-                Some(old) => (old + new.min(SLOWER_MAX * old)) / 2.0,
+                Some(old) if new * SLOWDOWN_MAX_FACTOR < old => new,
+                Some(old) => (old + new.min(SLOWDOWN_MAX_FACTOR * old)) / 2.0,
                 None => new,
             });
         }
@@ -95,9 +95,9 @@ pub(super) struct Trials {
     /// Messages whose path was chosen in the present stage.
     chosen: u32,
     /// Messages that have ended without being counted: the first ones.
-    uncounted: u32,
+    warmup: u32,
     /// Messages that have ended without being counted: those that were disturbed.
-    spoiled: u32,
+    disturbed: u32,
     /// Messages that end for each one whose path is chosen: two if this process's own count.
     each: u32,
     /// This process's own messages that are still to end in this stage.
@@ -119,13 +119,13 @@ impl Trials {
             measurements: [Measurement::default(); 2],
             stage: Stage::Trial(Path::SingleCopy),
             chosen: 0,
-            uncounted: 0,
-            spoiled: 0,
+            warmup: 0,
+            disturbed: 0,
             each,
             own_pending: 0,
             trials: 0,
             single_copies: 0,
-            period: TRIAL_PERIOD_MIN,
+            period: TRIAL_PERIOD_MIN_MESSAGES,
             choice: Path::SingleCopy,
         }
     }
@@ -133,8 +133,8 @@ impl Trials {
     /// Begins a stage.
     pub fn enter(&mut self, stage: Stage) {
         self.stage = stage;
-        (self.chosen, self.uncounted) = (0, 0);
-        (self.spoiled, self.own_pending) = (0, 0);
+        (self.chosen, self.warmup) = (0, 0);
+        (self.disturbed, self.own_pending) = (0, 0);
     }
 
     /// The next message's path, and the trial of which it is a part.
@@ -150,7 +150,7 @@ impl Trials {
                 let trial = self.trials;
                 self.own_pending += self.each - 1;
                 // Messages that were to be counted may never end: their sender is dead, say.
-                if self.chosen >= TRIAL_PERIOD_MAX {
+                if self.chosen >= TRIAL_PERIOD_MAX_MESSAGES {
                     self.enter(Stage::Settled);
                 }
                 (path, Some(trial))
@@ -181,15 +181,15 @@ impl Trials {
         if self.stage != Stage::Trial(path) {
             return;
         }
-        if !undisturbed && self.spoiled < SPOILED_MAX {
-            self.spoiled += 1;
+        if !undisturbed && self.disturbed < DISTURBED_MESSAGES_MAX {
+            self.disturbed += 1;
             return;
         }
-        if self.uncounted < UNCOUNTED * self.each {
-            self.uncounted += 1;
+        if self.warmup < WARMUP_MESSAGES * self.each {
+            self.warmup += 1;
             return;
         }
-        if self.measurements[path as usize].record(len, seconds, COUNTED * self.each) {
+        if self.measurements[path as usize].record(len, seconds, MEASURED_MESSAGES * self.each) {
             match path {
                 Path::SingleCopy => {
                     // The cost of the trial, if pipelined copy is faster.
@@ -217,7 +217,7 @@ impl Trials {
         let choice = faster(pipelined, single);
         let same = self.trials == 0 || choice == self.choice;
         if !same || faster(latest_pipelined, latest_single) != choice {
-            self.period = TRIAL_PERIOD_MIN;
+            self.period = TRIAL_PERIOD_MIN_MESSAGES;
         } else if self.trials > 0 {
             let slower = pipelined.max(single) / pipelined.min(single).max(f64::MIN_POSITIVE) - 1.0;
             let slow_messages = match choice {
@@ -225,10 +225,10 @@ impl Trials {
                 Path::Pipelined => self.single_copies,
             };
             // Only after the first trial, which may have been disturbed.
-            let affordable = f64::from(slow_messages) * slower / COST_MAX;
+            let affordable = f64::from(slow_messages) * slower / TRIAL_COST_MAX_FRACTION;
             self.period = (2 * self.period)
                 .max(affordable as u32)
-                .min(TRIAL_PERIOD_MAX);
+                .min(TRIAL_PERIOD_MAX_MESSAGES);
         }
         self.choice = choice;
         self.enter(Stage::Settled);

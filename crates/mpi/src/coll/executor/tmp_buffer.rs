@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub(crate) struct TmpBuffer {
     small: [MaybeUninit<u128>; INLINE_BYTES / 16],
     pub(super) large: Vec<MaybeUninit<u128>>,
-    /// Bytes before element 0 (types may begin below their address).
+    /// Bytes before element 0 (types may have a negative lower bound).
     pub(super) before: usize,
 }
 

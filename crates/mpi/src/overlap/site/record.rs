@@ -19,13 +19,13 @@ pub(in crate::overlap) struct Record {
     pub(super) site: SiteId,
     pub(super) mode: CallMode,
     pub(super) begun: Option<Instant>,
-    /// In the call.
+    /// Time spent in the call.
     pub(super) in_call: Duration,
-    /// Threads of the program waited so long at guarded pages.
+    /// Time that threads of the program waited at guarded pages.
     pub waited: Duration,
     pub faults: u64,
     pub(super) order: Vec<u32>,
-    /// All was there.
+    /// When all data had arrived.
     pub ended: Option<Instant>,
     pub(super) bytes: usize,
 }

@@ -2,9 +2,8 @@
 
 /// Samples that are compared.
 const SAMPLES_MAX: usize = 5;
-/// Overlap must be faster by this part to be kept.
-const MIN_GAIN: f64 = 0.02;
-/// Of the calls up to this one a half overlaps: all ranks do the same then, and the two ways meet
+/// Overlap must be faster by this fraction to be kept.
+const GAIN_MIN_FRACTION: f64 = 0.02;
 /// The last few of a series of times, seconds.
 #[derive(Clone, Default)]
 pub(in crate::overlap) struct RecentTimes(Vec<f64>);
@@ -26,12 +25,12 @@ impl RecentTimes {
         sorted.get(sorted.len() / 2).copied()
     }
 
-    /// Returns whether these times are shorter than the others by [`MIN_GAIN`]: the least beside
+    /// Returns whether these times are shorter than the others by [`GAIN_MIN_FRACTION`]: the least beside
     /// the least, and the median of the last three beside the median. One time may be short by
     /// chance.
     /// `None`: nothing to compare.
     pub fn is_faster_than(&self, others: &RecentTimes) -> Option<bool> {
-        let faster = |one: f64, other: f64| one < (1.0 - MIN_GAIN) * other;
+        let faster = |one: f64, other: f64| one < (1.0 - GAIN_MIN_FRACTION) * other;
         let last = RecentTimes(self.0[self.0.len().saturating_sub(3)..].to_vec());
         let least = faster(self.least()?, others.least()?);
         Some(least && faster(last.median()?, others.median()?))
@@ -65,5 +64,5 @@ impl Series {
         Some([ratio(0)?, ratio(1)?])
     }
 }
-/// Seconds from a call, or from each of two, to the next one of MPI's and to a later one.
+/// Seconds from a collective call to the next MPI call, and to a later one.
 pub(in crate::overlap) type Times = [f32; 2];
