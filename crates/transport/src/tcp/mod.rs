@@ -18,7 +18,7 @@ use std::time::Duration;
 /// The transport's name in FERRY_TRANSPORTS and in reports.
 pub const NAME: &str = "tcp";
 
-/// FERRY_TCP_LEND: whether large messages go by zero copy. Unset: where that is faster.
+/// FERRY_TCP_ZCOPY: whether large messages go by zero copy. Unset: where that is faster.
 static ZERO_COPY: OnceLock<ZeroCopy> = OnceLock::new();
 
 /// How long a host may be silent, and a process be called in vain, without FERRY_TCP_TIMEOUT. A
@@ -55,13 +55,13 @@ impl Settings {
                 }
             },
         };
-        let zero_copy = match set("FERRY_TCP_LEND").as_deref().map(str::trim) {
+        let zero_copy = match set("FERRY_TCP_ZCOPY").as_deref().map(str::trim) {
             None => ZeroCopy::IfFaster,
             Some("1") => ZeroCopy::Always,
             Some("0") => ZeroCopy::Never,
             Some(other) => {
                 return Err(TransportError::Setting {
-                    name: "FERRY_TCP_LEND",
+                    name: "FERRY_TCP_ZCOPY",
                     value: other.into(),
                     wanted: "0 or 1",
                 });
