@@ -216,7 +216,7 @@ impl FastboxMemory {
         unsafe { &*self.0.cast::<AtomicU64>() }
     }
 
-    /// Writes by `fill` the `len` bytes that begin `payload_offset` bytes behind the word's beginning.
+    /// Writes by `fill` the `len` bytes that begin `payload_offset` bytes behind the word's start.
     ///
     /// # Safety
     /// It is this side's turn, and `payload_offset` and `len` together are at most FASTBOX_BYTES.
@@ -226,7 +226,7 @@ impl FastboxMemory {
         fill(unsafe { std::slice::from_raw_parts_mut(self.0.add(payload_offset), len) });
     }
 
-    /// The `len` bytes that begin `payload_offset` bytes behind the word's beginning.
+    /// The `len` bytes that begin `payload_offset` bytes behind the word's start.
     ///
     /// # Safety
     /// It is this side's turn, and `payload_offset` and `len` together are at most FASTBOX_BYTES.
@@ -283,7 +283,7 @@ impl CellsMemory {
         unsafe { ring.0.add(CELLS_AT + number % half * CELL_STRIDE_BYTES) }
     }
 
-    /// Writes by `fill` the `len` bytes that begin `payload_offset` bytes behind a cell's beginning.
+    /// Writes by `fill` the `len` bytes that begin `payload_offset` bytes behind a cell's start.
     ///
     /// # Safety
     /// The cell is this side's, and `payload_offset` and `len` together are at most CELL_BYTES.
@@ -299,7 +299,7 @@ impl CellsMemory {
         fill(unsafe { std::slice::from_raw_parts_mut(self.at(number).add(payload_offset), len) });
     }
 
-    /// The `len` bytes that begin `payload_offset` bytes behind a cell's beginning.
+    /// The `len` bytes that begin `payload_offset` bytes behind a cell's start.
     ///
     /// # Safety
     /// The cell is named by a record of the peer's that has not been released. `payload_offset` and

@@ -1,4 +1,5 @@
-//! TCP as a medium for connections: addresses to listen at, connects, and the options of its sockets.
+//! TCP as a medium for connections: addresses to listen at, connecting, and the options of its
+//! sockets.
 //! How connections are established and carry messages is in [`crate::connected`].
 
 mod business_card;

@@ -144,7 +144,13 @@ impl RingMemory {
     }
     pub fn demote(&self, _at: u64, _len: u64) {}
     pub fn prefetch_for_write(&self, _at: u64, _len: u64) {}
-    pub unsafe fn fill(&self, at: u64, _payload_offset: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
+    pub unsafe fn fill(
+        &self,
+        at: u64,
+        _payload_offset: usize,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) {
         // SAFETY: loom has checked that nobody else uses these bytes.
         fill(unsafe { std::slice::from_raw_parts_mut(self.run(at, len, true), len) });
     }

@@ -88,7 +88,8 @@ impl ConnTransport {
         let to_be_logged = self.rejections.count(why);
         crate::connected::REFUSED.store(self.rejections.total(), Relaxed);
         // These three happen between honest ranks. A rank gives its connect up when the other
-        // connects to it at the same time. A rank that finds another process at an address tries the next.
+        // connects to it at the same time. A rank that finds another process at an address tries
+        // the next.
         if to_be_logged
             && !matches!(
                 why,

@@ -22,9 +22,8 @@
 //! FASTBOX_AT   the pair's fastbox (see `fastbox`), used in one of its two rings
 //! RECORDS_AT   RING_DATA_BYTES bytes of records
 //!
-//! word         bit 63: valid, 62: in a cell, 61: more follows, 60: gap;
-//!              56..60: payload offset / 8; 24..56: read position of the opposite ring;
-//!              16..24: number; 0..16: length
+//! word         bit 63: valid, 62: in a cell, 61: more follows, 60: gap; 16..24: number;
+//!              56..60: payload offset / 8; 24..56: opposite ring's read position; 0..16: length
 //! ```
 
 use super::memory::{
