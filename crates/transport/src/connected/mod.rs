@@ -42,7 +42,7 @@ pub(crate) use conn::frame::{
 };
 use conn::{frame, zero_copy::SplicePipe};
 use connect::business_card;
-use ferry_auth::{HandshakeBacklog, HandshakeConfig, Identity, Key, RejectionCounts};
+use ferry_auth::{HandshakeBacklog, HandshakeConfig, Identity, JobKey, RejectionCounts};
 use ferry_job::{Directory, Nodes, RankInfo};
 pub use medium::{Candidate, ConnectStart, Medium, MediumEvent, PeerAddress, SocketOps};
 use peers::{Peer, PeerState, PendingAccept};
@@ -184,7 +184,7 @@ impl ConnTransport {
         Ok(ConnTransport {
             me: rank_info.rank,
             nodes: rank_info.nodes.clone(),
-            handshake_config: HandshakeConfig::new(&Key::from_bytes(&rank_info.key), local),
+            handshake_config: HandshakeConfig::new(&JobKey::from_bytes(&rank_info.key), local),
             directory,
             asking: false,
             media,

@@ -312,7 +312,7 @@ fn strangers_are_sent_away_and_stall_nobody() {
     scanner.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let mut liar = TcpStream::connect(at).unwrap();
     let other = HandshakeConfig::new(
-        &Key::from_bytes(&[8; 32]),
+        &JobKey::from_bytes(&[8; 32]),
         Identity {
             job: 99,
             process: 0,
@@ -347,7 +347,7 @@ fn nonsense_from_a_process_of_the_job_ends_its_connection_alone() {
         purpose: PURPOSE,
         encrypt: false,
     };
-    let config = HandshakeConfig::new(&Key::from_bytes(&[7; 32]), local);
+    let config = HandshakeConfig::new(&JobKey::from_bytes(&[7; 32]), local);
     let (mut handshake, hello) = config.initiate(1).unwrap();
     bad.write_all(&hello).unwrap();
     bad.set_nonblocking(true).unwrap();
