@@ -1,4 +1,4 @@
-//! Every constant of the standard ABI (MPI 5.0 chapter 21), for mpi.h and for the abi floor.
+//! Every constant of the standard ABI (MPI 5.0 chapter 21), for mpi.h and for the abi layer.
 
 /// The C form of a group of constants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -701,7 +701,7 @@ pub fn value(name: &str) -> Option<i64> {
         .map(|c| c.1)
 }
 
-/// The constants as Rust text for the abi floor. Handles are u64, sizes and addresses usize, all
+/// The constants as Rust text for the abi layer. Handles are u64, sizes and addresses usize, all
 /// others i32.
 pub fn rust() -> String {
     use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! The entry points of libmpi_abi.so.1 as Rust text, for the abi floor's build script.
+//! The entry points of libmpi_abi.so.1 as Rust text, for the abi layer's build script.
 //!
 //! Each form of each function becomes one body. The exported `MPI_` and `PMPI_` symbols jump to it.
 //! Bodies call no exported symbol, so a tool's `MPI_X` sees only the program's own calls.

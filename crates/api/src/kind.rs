@@ -9,10 +9,10 @@ pub struct Object {
     pub word: &'static str,
     /// Its C type.
     pub c: &'static str,
-    /// Its Rust type in the abi floor. `None` if the glue gets the plain handle (requests, messages
+    /// Its Rust type in the abi layer. `None` if the glue gets the plain handle (requests, messages
     /// and types that are not implemented).
     pub rust: Option<&'static str>,
-    /// The function of the abi floor that checks it and finds its object.
+    /// The function of the abi layer that checks it and finds its object.
     pub lookup: &'static str,
 }
 

@@ -210,14 +210,14 @@ pub const ALL: &[Variable] = &[
         "where TCP listens",
     ),
     user(
-        "FERRY_TCP_LEND",
-        "0, 1; measured as it runs",
-        "1: large TCP messages are sent without a copy; 0: they are copied",
-    ),
-    user(
         "FERRY_TCP_TIMEOUT",
         "seconds, 1 to 86400; 30",
         "a peer that is silent for longer counts as gone (TCP)",
+    ),
+    user(
+        "FERRY_TCP_ZCOPY",
+        "0, 1; measured as it runs",
+        "1: large TCP messages are sent without a copy; 0: they are copied",
     ),
     user(
         "FERRY_TIPC_TYPE",

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use ferry_auth::{
-    HEADER_BYTES, HandshakeConfig, Identity, Key, Opener, PAYLOAD_MAX_BYTES, Sealer, Step,
+    HEADER_BYTES, HandshakeConfig, Identity, JobKey, Opener, PAYLOAD_MAX_BYTES, Sealer, Step,
     TAG_BYTES,
 };
 use snow::StatelessTransportState;
@@ -33,7 +33,7 @@ fn main() -> Result<(), Failure> {
 }
 
 fn configs() -> Result<(HandshakeConfig, HandshakeConfig), Failure> {
-    let key = Key::random()?;
+    let key = JobKey::random()?;
     let identity = |process| Identity {
         job: 1,
         process,
@@ -80,7 +80,7 @@ fn measure() -> Result<(), Failure> {
     println!("a handshake, both sides: {:.1} us", median(times) * 1e6);
     let mut times = Vec::new();
     for _ in 0..2000 {
-        let (_, hello) = HandshakeConfig::new(&Key::random()?, one.local()).initiate(0)?;
+        let (_, hello) = HandshakeConfig::new(&JobKey::random()?, one.local()).initiate(0)?;
         let start = Instant::now();
         black_box(zero.respond().feed(&zero, &mut &hello[..]).is_err());
         times.push(start.elapsed().as_secs_f64());

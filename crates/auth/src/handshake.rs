@@ -23,7 +23,7 @@ use snow::params::NoiseParams;
 use snow::{Builder, HandshakeState};
 use zeroize::Zeroizing;
 
-use crate::key::{Key, NoRandomness};
+use crate::key::{JobKey, NoRandomness};
 use crate::message::{
     CLAIM_BYTES, Claim, FINISHED_BYTES, HELLO_BYTES, Message, PREFIX, PREFIX_BYTES, RESPONSE_BYTES,
     check_prefix,
@@ -54,14 +54,14 @@ pub struct Identity {
 /// that it has answered.
 pub struct HandshakeConfig {
     local: Identity,
-    key: Key,
+    key: JobKey,
     params: NoiseParams,
     answered: AnsweredHellos,
 }
 
 impl HandshakeConfig {
     /// Makes the configuration of process `local` from the job's key.
-    pub fn new(key: &Key, local: Identity) -> HandshakeConfig {
+    pub fn new(key: &JobKey, local: Identity) -> HandshakeConfig {
         let params = NOISE_PROTOCOL.parse();
         HandshakeConfig {
             local,

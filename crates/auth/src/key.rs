@@ -9,32 +9,32 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 /// never belongs on a command line or into a file. Its memory is wiped when it is dropped. `Debug`
 /// does not show it.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub struct Key([u8; Key::LENGTH]);
+pub struct JobKey([u8; JobKey::BYTES]);
 
-impl Key {
+impl JobKey {
     /// Length of a key in bytes.
-    pub const LENGTH: usize = 32;
+    pub const BYTES: usize = 32;
 
     /// A new key from the operating system's generator.
-    pub fn random() -> Result<Key, NoRandomness> {
-        let mut key = Key([0; Key::LENGTH]);
+    pub fn random() -> Result<JobKey, NoRandomness> {
+        let mut key = JobKey([0; JobKey::BYTES]);
         fill(&mut key.0)?;
         Ok(key)
     }
 
     /// The key that another process was given.
-    pub fn from_bytes(bytes: &[u8; Key::LENGTH]) -> Key {
-        Key(*bytes)
+    pub fn from_bytes(bytes: &[u8; JobKey::BYTES]) -> JobKey {
+        JobKey(*bytes)
     }
 
-    /// A key from its 64 hexadecimal digits, as [`Key::to_hex`] gives them.
-    pub fn from_hex(text: &str) -> Result<Key, InvalidKey> {
+    /// A key from its 64 hexadecimal digits, as [`JobKey::to_hex`] gives them.
+    pub fn from_hex(text: &str) -> Result<JobKey, InvalidKey> {
         let digits = text.as_bytes();
-        if digits.len() != 2 * Key::LENGTH {
+        if digits.len() != 2 * JobKey::BYTES {
             return Err(InvalidKey);
         }
         let digit = |d: u8| (d as char).to_digit(16).ok_or(InvalidKey);
-        let mut key = Key([0; Key::LENGTH]);
+        let mut key = JobKey([0; JobKey::BYTES]);
         for (byte, pair) in key.0.iter_mut().zip(digits.chunks_exact(2)) {
             *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
         }
@@ -43,13 +43,13 @@ impl Key {
 
     /// The bytes, to be passed to another process of the job over a channel that others cannot
     /// read.
-    pub fn as_bytes(&self) -> &[u8; Key::LENGTH] {
+    pub fn as_bytes(&self) -> &[u8; JobKey::BYTES] {
         &self.0
     }
 
     /// The bytes as 64 hexadecimal digits, for channels that carry text.
     pub fn to_hex(&self) -> Zeroizing<String> {
-        let mut text = Zeroizing::new(String::with_capacity(2 * Key::LENGTH));
+        let mut text = Zeroizing::new(String::with_capacity(2 * JobKey::BYTES));
         for byte in self.0 {
             for half in [byte >> 4, byte & 15] {
                 text.push(char::from_digit(half.into(), 16).unwrap_or('0'));
@@ -59,9 +59,9 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for JobKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key(..)")
+        f.write_str("JobKey(..)")
     }
 }
 
@@ -86,10 +86,10 @@ mod tests {
 
     #[test]
     fn hexadecimal_there_and_back() {
-        let key = Key::random().unwrap();
-        let back = Key::from_hex(&key.to_hex()).unwrap();
+        let key = JobKey::random().unwrap();
+        let back = JobKey::from_hex(&key.to_hex()).unwrap();
         assert_eq!(key.as_bytes(), back.as_bytes());
-        assert_ne!(key.as_bytes(), Key::random().unwrap().as_bytes());
+        assert_ne!(key.as_bytes(), JobKey::random().unwrap().as_bytes());
         for wrong in [
             "",
             "00",
@@ -98,13 +98,13 @@ mod tests {
             &"g".repeat(64),
             &"é".repeat(32),
         ] {
-            assert_eq!(Key::from_hex(wrong).unwrap_err(), InvalidKey);
+            assert_eq!(JobKey::from_hex(wrong).unwrap_err(), InvalidKey);
         }
     }
 
     #[test]
     fn debug_does_not_show_it() {
-        let key = Key::from_bytes(&[0xab; 32]);
+        let key = JobKey::from_bytes(&[0xab; 32]);
         let shown = format!("{key:?} {key:#?}");
         assert!(!shown.contains("ab") && !shown.contains("171"), "{shown}");
     }

@@ -15,12 +15,12 @@
 //! ```
 //!
 //! Nothing here touches a socket. A transport reads and writes. It feeds the handshake with bytes
-//! and is told what to send. All processes of a job share a [`Key`]; a [`HandshakeConfig`] is what
-//! one process makes of it:
+//! and is told what to send. All processes of a job share a [`JobKey`]; a [`HandshakeConfig`] is
+//! what one process makes of it:
 //!
 //! ```
-//! use ferry_auth::{HandshakeConfig, Identity, Key, Step};
-//! let key = Key::random()?;
+//! use ferry_auth::{HandshakeConfig, Identity, JobKey, Step};
+//! let key = JobKey::random()?;
 //! let identity = |process| Identity { job: 7, process, purpose: 1, encrypt: true };
 //! let zero = HandshakeConfig::new(&key, identity(0));
 //! let one = HandshakeConfig::new(&key, identity(1));
@@ -59,7 +59,7 @@ mod resolver;
 
 pub use backlog::HandshakeBacklog;
 pub use handshake::{Handshake, HandshakeConfig, Identity, Session, Step};
-pub use key::{InvalidKey, Key, NoRandomness};
+pub use key::{InvalidKey, JobKey, NoRandomness};
 pub use message::{FINISHED_BYTES, HELLO_BYTES, Message, RESPONSE_BYTES, VERSION};
 pub use record::{
     HEADER_BYTES, Opener, PAYLOAD_MAX_BYTES, RecordError, Sealer, TAG_BYTES, body_bytes,

@@ -1,7 +1,7 @@
 //! The handshake against everything that is not its other half.
 
 use ferry_auth::{
-    FINISHED_BYTES, HELLO_BYTES, Handshake, HandshakeConfig, Identity, Key, RESPONSE_BYTES,
+    FINISHED_BYTES, HELLO_BYTES, Handshake, HandshakeConfig, Identity, JobKey, RESPONSE_BYTES,
     Rejected, Session, Step, VERSION,
 };
 use ferry_fuzz::fuzz;
@@ -15,8 +15,8 @@ fn identity(process: u32) -> Identity {
     }
 }
 
-fn key(byte: u8) -> Key {
-    Key::from_bytes(&[byte; 32])
+fn key(byte: u8) -> JobKey {
+    JobKey::from_bytes(&[byte; 32])
 }
 
 fn config(process: u32) -> HandshakeConfig {
@@ -242,8 +242,9 @@ fn nobody_is_fooled_by_his_own_words() {
 #[test]
 fn others_are_told_apart_locally() {
     let one = config(1);
-    let from =
-        |key: &Key, local: Identity, to| HandshakeConfig::new(key, local).initiate(to).unwrap().1;
+    let from = |key: &JobKey, local: Identity, to| {
+        HandshakeConfig::new(key, local).initiate(to).unwrap().1
+    };
     let judge = |bytes: &[u8]| rejected(feed(&mut one.respond(), &one, bytes));
     assert_eq!(judge(&from(&key(8), identity(0), 1)), Rejected::Proof);
     assert_eq!(

@@ -2,7 +2,7 @@
 //! forward secrecy rests on.
 
 use ferry_auth::{
-    FINISHED_BYTES, HELLO_BYTES, Handshake, HandshakeConfig, Identity, Key, RESPONSE_BYTES,
+    FINISHED_BYTES, HELLO_BYTES, Handshake, HandshakeConfig, Identity, JobKey, RESPONSE_BYTES,
     Rejected, Session, Step,
 };
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
@@ -26,7 +26,7 @@ fn ferry(process: u32) -> HandshakeConfig {
         purpose: 3,
         encrypt: true,
     };
-    HandshakeConfig::new(&Key::from_bytes(&PSK), identity)
+    HandshakeConfig::new(&JobKey::from_bytes(&PSK), identity)
 }
 
 fn builder(resolver: BoxedCryptoResolver) -> Builder<'static> {

@@ -1,15 +1,15 @@
 //! Records: what was sealed is opened, once and in order, and nothing else is.
 
 use ferry_auth::{
-    HEADER_BYTES, HandshakeConfig, Identity, Key, Opener, PAYLOAD_MAX_BYTES, RecordError, Sealer,
-    Step, TAG_BYTES, body_bytes,
+    HEADER_BYTES, HandshakeConfig, Identity, JobKey, Opener, PAYLOAD_MAX_BYTES, RecordError,
+    Sealer, Step, TAG_BYTES, body_bytes,
 };
 use ferry_fuzz::fuzz;
 use proptest::prelude::*;
 
 /// Both ends of a connection: what each sends and opens.
 fn connection() -> [(Sealer, Opener); 2] {
-    let key = Key::from_bytes(&[5; 32]);
+    let key = JobKey::from_bytes(&[5; 32]);
     let identity = |process| Identity {
         job: 1,
         process,

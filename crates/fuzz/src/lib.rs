@@ -27,7 +27,7 @@ const INPUT_LIMIT: Duration = Duration::from_secs(5);
 /// Inputs kept to make others from.
 const CORPUS_MAX: usize = 512;
 /// Longest input made, bytes.
-const LENGTH_MAX: usize = 8192;
+const INPUT_MAX_BYTES: usize = 8192;
 
 /// Feeds `target` with mutations of `seeds`; it panics on what must not happen and otherwise
 /// returns what came of the input.
@@ -72,11 +72,11 @@ pub fn fuzz<O: Hash>(name: &str, seeds: &[Vec<u8>], mut target: impl FnMut(&[u8]
 
 /// Gives the target one input, and says which if it panics.
 fn run<O>(name: &str, seed: u64, bytes: &[u8], target: &mut impl FnMut(&[u8]) -> O) -> O {
-    struct Witness<'a>(&'a str, u64, &'a [u8]);
-    impl Drop for Witness<'_> {
+    struct ReportOnPanic<'a>(&'a str, u64, &'a [u8]);
+    impl Drop for ReportOnPanic<'_> {
         fn drop(&mut self) {
             if std::thread::panicking() {
-                let Witness(name, seed, bytes) = self;
+                let ReportOnPanic(name, seed, bytes) = self;
                 eprintln!(
                     "{name} failed (FERRY_FUZZ_SEED={seed}) on {} bytes: {}",
                     bytes.len(),
@@ -85,12 +85,12 @@ fn run<O>(name: &str, seed: u64, bytes: &[u8], target: &mut impl FnMut(&[u8]) ->
             }
         }
     }
-    let witness = Witness(name, seed, bytes);
+    let report = ReportOnPanic(name, seed, bytes);
     let start = Instant::now();
     let outcome = target(bytes);
     let took = start.elapsed();
     assert!(took < INPUT_LIMIT, "{name} took {took:?} for one input");
-    drop(witness);
+    drop(report);
     outcome
 }
 
@@ -193,7 +193,7 @@ fn mutated(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
             }
         }
     }
-    bytes.truncate(LENGTH_MAX);
+    bytes.truncate(INPUT_MAX_BYTES);
     bytes
 }
 

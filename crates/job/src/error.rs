@@ -3,7 +3,7 @@
 /// Why a rank could not find its job.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
-    /// The launcher's traces are there, but it cannot be reached.
+    /// The environment names a launcher that cannot be reached.
     #[error("{0}")]
     Launcher(String),
     /// A system call was refused.

@@ -29,8 +29,8 @@ pub const LAUNCH_FD: &str = "FERRY_LAUNCH_FD";
 /// context from then on.
 ///
 /// # Errors
-/// [`JobError::Launcher`] if a launcher has left traces but cannot be reached. Such a process was
-/// meant to be a rank; as a job of its own it would do the wrong thing.
+/// [`JobError::Launcher`] if the environment names a launcher that cannot be reached. Such a
+/// process was meant to be a rank; as a job of its own it would do the wrong thing.
 pub fn join() -> Result<JobContext, JobError> {
     match env::var_os(LAUNCH_FD) {
         None => match other_launcher::find() {

@@ -3,7 +3,7 @@
 use crate::rank_info::{Input, Malformed};
 
 /// Longest host name: RFC 1035 allows 253 bytes.
-const HOST_MAX: usize = 255;
+const HOST_NAME_MAX_BYTES: usize = 255;
 
 /// Ranks at equal distances: `count` ranks from `first` on, `stride` apart. As a range triplet of
 /// MPI_Group_range_incl.
@@ -140,7 +140,7 @@ impl Nodes {
         let mut seen = vec![false; size as usize];
         for number in 0..count {
             let len = input.u32("the length of a host's name")? as usize;
-            if len > HOST_MAX {
+            if len > HOST_NAME_MAX_BYTES {
                 return Err(field(format!("a host's name has {len} bytes")));
             }
             let host = input.bytes(len, "a host's name")?;
@@ -186,7 +186,7 @@ impl Nodes {
 /// A host's name without control characters, cut to the longest length.
 fn clean(host: &str) -> String {
     let mut name: String = host.chars().filter(|c| !c.is_control()).collect();
-    while name.len() > HOST_MAX {
+    while name.len() > HOST_NAME_MAX_BYTES {
         name.pop();
     }
     name

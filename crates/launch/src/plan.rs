@@ -66,8 +66,8 @@ impl Plan {
             let named = options.hosts.is_some() || app.hosts.is_some();
             let slots = || list.iter().fold(0u32, |sum, h| sum.saturating_add(h.slots));
             let count = app.count.unwrap_or_else(|| if named { slots() } else { 1 });
-            if count as usize + app_of.len() >= RANKS_MAX as usize {
-                return Err(wrong(format!("that is more than {} ranks", RANKS_MAX - 1)));
+            if count as usize + app_of.len() > RANKS_MAX as usize {
+                return Err(wrong(format!("that is more than {RANKS_MAX} ranks")));
             }
             let mut had: Vec<u32> = places.iter().map(|&p| taken[p]).collect();
             let mapped = hosts::map(list, count, options.map_by, &mut had).map_err(wrong)?;

@@ -55,7 +55,7 @@ pub type UserFunction = Box<dyn Fn(*const u8, *mut u8, i64, &Arc<Datatype>) + Se
 
 /// A reduction operation.
 pub struct Op {
-    /// The handle under which programs know this operation, kept here by the abi floor. 0 if there
+    /// The handle under which programs know this operation, kept here by the abi layer. 0 if there
     /// is none.
     pub handle: AtomicU64,
     commutes: bool,

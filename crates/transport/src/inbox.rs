@@ -1,4 +1,4 @@
-//! The inbox: what the floor above gives to a poll, to receive all that arrives.
+//! The inbox: what the layer above gives to a poll, to receive all that arrives.
 
 use crate::ProcId;
 

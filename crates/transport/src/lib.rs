@@ -1,7 +1,7 @@
 //! One trait for every transport, and one folder for each transport.
 //!
 //! A transport knows processes and bytes. It carries *active messages*: a number that tells the
-//! floor above what the message is, a short head and a body. They arrive whole and in order between
+//! layer above what the message is, a short head and a body. They arrive whole and in order between
 //! two processes. Beside them a transport may offer streams, zero-copy sends, and reads of a peer's
 //! memory.
 //!

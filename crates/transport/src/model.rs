@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub const NAME: &str = "model";
 
 /// Bytes by which the head of a synchronous send's message is longer than that of others: a choice
-/// of the floor above. An eager message must fit with it.
+/// of the layer above. An eager message must fit with it.
 const SYNCHRONOUS_HEAD_BYTES: usize = 16;
 
 /// The virtual time that this process's program sees.

@@ -1,6 +1,6 @@
 //! The registry of a process's transports: which are opened, and which one leads to which peer.
 
-use crate::connected::{self, Connected, Medium};
+use crate::connected::{self, ConnTransport, Medium};
 use crate::model::{self, Model};
 use crate::names::{SHM_INDEX, index_of};
 use crate::self_loop::SelfLoop;
@@ -118,7 +118,7 @@ fn open_these(
     // Peers are left that no transport reaches yet.
     let mut peers_left = rank_info.size > 1;
     // All media of connections are one transport. Which medium reaches a peer is found when the
-    // peer is called.
+    // peer is connected to.
     let mut media: Vec<Box<dyn Medium>> = Vec::new();
     let mut timeout = tipc::TIMEOUT;
     for &name in names {
@@ -160,7 +160,7 @@ fn open_these(
     }
     if let (false, Some(directory)) = (media.is_empty(), directory) {
         let encrypt = connected::encrypt_from_environment()?;
-        let transport = Connected::open(rank_info, directory, media, timeout, encrypt)?;
+        let transport = ConnTransport::open(rank_info, directory, media, timeout, encrypt)?;
         transports.others.push(Box::new(transport));
     }
     transports.make_wakeup()?;

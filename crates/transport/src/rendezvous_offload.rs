@@ -5,7 +5,7 @@ use crate::ProcId;
 /// A transport whose hardware prepares for the body of a large message.
 ///
 /// The body goes after a request to send (RTS) and a clear to send (CTS). Both are messages of the
-/// floor above; the transport is told of them just before they are sent.
+/// layer above; the transport is told of them just before they are sent.
 pub trait RendezvousOffload {
     /// The next message to `to` is an RTS for a body of `len` bytes.
     fn before_rts(&mut self, to: ProcId, len: usize);

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU32;
 
 /// Bytes of a fragment of a pipelined copy, where a transport has no reason for others. A choice.
 pub const FRAGMENT_BYTES: usize = 16 * 1024;
-/// Longest head of a fragment, bytes: what the floor above puts in front of one.
+/// Longest head of a fragment, bytes: what the layer above puts in front of one.
 pub const FRAGMENT_HEAD_MAX_BYTES: usize = 16;
 
 /// The body of an active message to send.

@@ -116,7 +116,7 @@ fn streams_arrive_in_place_and_beside_messages() {
         if !transports[0].features(1).stream {
             return;
         }
-        for (len, place, lent) in [
+        for (len, place, zero_copy) in [
             (1, true, false),
             (100_000, true, false),
             (100_000, false, true),
@@ -126,7 +126,7 @@ fn streams_arrive_in_place_and_beside_messages() {
         ] {
             // By now there is a connection.
             assert!(name != "tcp" || len == 1 || transports[0].zero_copy(1) != ZeroCopy::Never);
-            if lent && transports[0].zero_copy(1) == ZeroCopy::Never {
+            if zero_copy && transports[0].zero_copy(1) == ZeroCopy::Never {
                 continue;
             }
             let mut keeps = keeps(2);
@@ -162,7 +162,7 @@ fn streams_arrive_in_place_and_beside_messages() {
                 }
                 if at < len {
                     // The bytes stay unchanged until all have arrived, so zero copy may be used.
-                    let done = if lent {
+                    let done = if zero_copy {
                         w[0].stream_zero_copy(1, 8, b"head", &body[at..]).unwrap()
                     } else {
                         w[0].stream(1, 8, b"head", &body[at..]).unwrap()

@@ -1,4 +1,4 @@
-//! The rules between the floors (docs/architecture.md), held against manifests and sources.
+//! The rules between the layers (docs/architecture.md), held against manifests and sources.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ mod imports;
 
 use imports::{Import, check_circles, check_layers, imports};
 
-/// What each crate may use of the workspace, lowest floor first.
+/// What each crate may use of the workspace, lowest layer first.
 const MAY_USE: [(&str, &[&str]); 15] = [
     ("api", &[]),
     ("auth", &[]),
@@ -106,11 +106,11 @@ fn a_floor_uses_only_those_below_it() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let allowed = rules
             .get(name.as_str())
-            .unwrap_or_else(|| panic!("crate {name} stands on no floor: add it to the rules"));
+            .unwrap_or_else(|| panic!("crate {name} is on no layer: add it to the rules"));
         for used in uses(&name) {
             assert!(
                 allowed.contains(&used.as_str()) || name == "fuzz",
-                "ferry-{name} uses ferry-{used}, which the floors do not allow"
+                "ferry-{name} uses ferry-{used}, which the layers do not allow"
             );
         }
     }

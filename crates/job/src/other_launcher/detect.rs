@@ -9,7 +9,7 @@ use crate::error::JobError;
 /// Connects to the launcher that the environment names. `None` if it names none.
 ///
 /// # Errors
-/// A launcher has left traces, but cannot be reached.
+/// The environment names a launcher that cannot be reached.
 pub(crate) fn find() -> Option<Result<Box<dyn Kvs>, JobError>> {
     let set = |name: &str| env::var_os(name).is_some_and(|v| !v.is_empty());
     if set("PMIX_NAMESPACE") {

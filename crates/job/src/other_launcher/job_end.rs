@@ -21,11 +21,11 @@ pub(super) fn finalize_at_exit(kvs: SharedKvs, status: &'static RankStatus) {
     if AT_EXIT.set(AtExit { kvs, status, pid }).is_ok() {
         // SAFETY: a function that lives as long as this library; if it is unloaded the C library
         // runs it then.
-        unsafe { libc::atexit(finalize_if_finalized) };
+        unsafe { libc::atexit(tell_launcher_at_exit) };
     }
 }
 
-extern "C" fn finalize_if_finalized() {
+extern "C" fn tell_launcher_at_exit() {
     let Some(at_exit) = AT_EXIT.get() else { return };
     let state = at_exit
         .status
@@ -54,8 +54,8 @@ pub(super) fn wait_until_read(pipe: std::os::fd::BorrowedFd) {
     }
 }
 
-/// Ends the job. Another thread may hold the store in a fence; after a second the end of this
-/// process has to do.
+/// Ends the job. If another thread holds the store in a fence, gives up after one second: the end
+/// of this process then ends the job.
 pub(crate) fn abort(kvs: &SharedKvs, code: i32, text: &str) {
     if !text.is_empty() {
         let text = format!("{}\n", text.trim_end());

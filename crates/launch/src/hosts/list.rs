@@ -40,7 +40,7 @@ pub fn parse_file(text: &str) -> Result<Vec<Host>, String> {
         let line = line.replace(" =", "=").replace("= ", "=");
         let mut words = line.split_whitespace();
         let Some(first) = words.next() else { continue };
-        let host = line_of(first, words).map_err(|e| format!("line {number}: {e}"))?;
+        let host = parse_line(first, words).map_err(|e| format!("line {number}: {e}"))?;
         add(&mut hosts, host);
     }
     if hosts.is_empty() {
@@ -49,7 +49,7 @@ pub fn parse_file(text: &str) -> Result<Vec<Host>, String> {
     Ok(hosts)
 }
 
-fn line_of<'a>(first: &str, words: impl Iterator<Item = &'a str>) -> Result<Host, String> {
+fn parse_line<'a>(first: &str, words: impl Iterator<Item = &'a str>) -> Result<Host, String> {
     let (mut name, mut slots) = name_and_slots(first)?;
     let mut max_slots = None;
     let number = |key: &str, value: &str| match value.parse::<u32>() {

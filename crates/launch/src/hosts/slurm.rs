@@ -13,16 +13,27 @@ const HOSTS_MAX: usize = 65_536;
 /// One line that names the variable which cannot be understood.
 pub fn allocation(variable: impl Fn(&str) -> Option<String>) -> Option<Result<Vec<Host>, String>> {
     variable("SLURM_JOB_ID")?;
-    let nodes = variable("SLURM_JOB_NODELIST").or_else(|| variable("SLURM_NODELIST"))?;
-    let tasks = variable("SLURM_TASKS_PER_NODE").or_else(|| variable("SLURM_JOB_CPUS_PER_NODE"));
-    Some(read(&nodes, tasks.as_deref()))
+    // The first of these that is set, and its value.
+    let first_of = |names: [&'static str; 2]| {
+        let mut names = names.into_iter();
+        names.find_map(|name| Some((name, variable(name)?)))
+    };
+    let nodes = first_of(["SLURM_JOB_NODELIST", "SLURM_NODELIST"])?;
+    let tasks = first_of(["SLURM_TASKS_PER_NODE", "SLURM_JOB_CPUS_PER_NODE"]);
+    Some(read(nodes, tasks))
 }
 
-fn read(nodes: &str, tasks: Option<&str>) -> Result<Vec<Host>, String> {
-    let names = expand(nodes).map_err(|e| format!("SLURM_JOB_NODELIST={nodes:?}: {e}"))?;
+/// The hosts that two variables describe. Each comes as its name and its value; `nodes` is a node
+/// list, `tasks` a list of counts.
+fn read(
+    nodes: (&'static str, String),
+    tasks: Option<(&'static str, String)>,
+) -> Result<Vec<Host>, String> {
+    let (name, text) = nodes;
+    let names = expand(&text).map_err(|e| format!("{name}={text:?}: {e}"))?;
     let slots = match tasks {
-        Some(text) => {
-            counts(text, names.len()).map_err(|e| format!("SLURM_TASKS_PER_NODE={text:?}: {e}"))?
+        Some((name, text)) => {
+            counts(&text, names.len()).map_err(|e| format!("{name}={text:?}: {e}"))?
         }
         None => vec![1; names.len()],
     };
@@ -155,5 +166,25 @@ mod tests {
         assert_eq!(hosts.iter().map(|h| h.slots).collect::<Vec<_>>(), [4, 4, 1]);
         assert_eq!(hosts[2].name, "c3");
         assert!(allocation(|_| None).is_none());
+    }
+
+    #[test]
+    fn an_error_names_the_variable_that_was_read() {
+        let error = |set: &[(&str, &str)]| {
+            let variable = |name: &str| {
+                let found = set.iter().find(|(n, _)| *n == name);
+                found.map(|(_, value)| value.to_string())
+            };
+            allocation(variable).unwrap().unwrap_err()
+        };
+        let id = ("SLURM_JOB_ID", "12");
+        for nodes in ["SLURM_JOB_NODELIST", "SLURM_NODELIST"] {
+            let text = error(&[id, (nodes, "n[3-1]")]);
+            assert!(text.starts_with(&format!("{nodes}=\"n[3-1]\": ")), "{text}");
+            for tasks in ["SLURM_TASKS_PER_NODE", "SLURM_JOB_CPUS_PER_NODE"] {
+                let text = error(&[id, (nodes, "n1"), (tasks, "x")]);
+                assert!(text.starts_with(&format!("{tasks}=\"x\": ")), "{text}");
+            }
+        }
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::model::{Binding, OnHang, StdinTarget};
 use crate::hosts::{self, Host, MapBy, RankBy};
 
-/// One more than the ranks that a job may have.
-pub const RANKS_MAX: u32 = 65_537;
+/// Most ranks of a job.
+pub const RANKS_MAX: u32 = 65_536;
 /// How long a host may be silent unless the user says otherwise. Agents send a heartbeat at least
 /// every second, so ten of them in a row must be lost.
 pub(super) const HOST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
@@ -120,11 +120,8 @@ pub(super) fn count(option: &str, value: &OsStr) -> Result<u32, String> {
     let text = value.to_string_lossy();
     match text.parse::<u32>() {
         Ok(0) => Err(format!("{option} 0: a job has at least 1 rank")),
-        Ok(n) if n < RANKS_MAX => Ok(n),
-        Ok(_) => Err(format!(
-            "{option} {text}: more than {} ranks",
-            RANKS_MAX - 1
-        )),
+        Ok(n) if n <= RANKS_MAX => Ok(n),
+        Ok(_) => Err(format!("{option} {text}: more than {RANKS_MAX} ranks")),
         Err(_) => Err(format!(
             "{option} {text:?}: not a number of ranks (1, 2, …)"
         )),

@@ -54,7 +54,7 @@ const ENVIRONMENT: [(&str, &str, Group); 17] = [
         Group::Transports,
     ),
     (
-        "FERRY_TCP_LEND",
+        "FERRY_TCP_ZCOPY",
         "0: TCP copies large messages where they are sent; 1: the system takes them from where \
          they lie; otherwise what is found to be faster",
         Group::Transports,

@@ -1,5 +1,5 @@
-//! The contract of a medium, such as TCP: finding, calling and accepting, and the options of an
-//! open socket.
+//! The contract of a medium, such as TCP: finding, connecting and accepting, and the options of
+//! an open socket.
 
 use crate::tipc::Port;
 use crate::{ProcId, TransportError, ZeroCopy};
@@ -36,23 +36,23 @@ pub struct Candidate {
     pub at: PeerAddress,
 }
 
-/// How a call has begun.
+/// How a connect has begun.
 #[derive(Debug)]
-pub enum CallStart {
+pub enum ConnectStart {
     /// A connect is under way. The socket can be written to when it has succeeded or failed.
     Connecting(OwnedFd),
     /// The handshake's first message is on its way and makes the connection.
-    Greeting(OwnedFd),
+    HelloSent(OwnedFd),
     /// The process is not there yet. [`Medium::events`] will report it.
-    Awaited,
+    Deferred,
 }
 
-/// What a medium reports of a process that is being called.
+/// What a medium reports of a process that is being connected to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MediumEvent {
-    /// It can be called now.
+    /// It can be connected to now.
     Reachable(ProcId),
-    /// It cannot be called, for this reason.
+    /// It cannot be connected to, for this reason.
     Unreachable(ProcId, String),
 }
 
@@ -91,7 +91,7 @@ pub trait Medium: Send {
     fn name(&self) -> &'static str;
     /// Its part of this process's business card: what others need to reach this process.
     fn card(&self) -> Vec<u8>;
-    /// The sockets on which other processes' calls arrive.
+    /// The sockets on which other processes' connections arrive.
     fn listeners(&self) -> &[OwnedFd];
     /// The next connection that has come to a listener, if there is one.
     fn accept(&self, listener: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>>;
@@ -99,19 +99,19 @@ pub trait Medium: Send {
     ///
     /// Errors: the card makes no sense.
     fn addresses(&self, card: &[u8], same_host: bool) -> Result<Vec<PeerAddress>, &'static str>;
-    /// Begins to call a process. `hello` is the handshake's first message. A medium that can sends
-    /// it along.
+    /// Begins to connect to a process. `hello` is the handshake's first message. A medium that can
+    /// sends it along.
     ///
     /// Errors: why the process cannot be reached there.
-    fn call(
+    fn connect(
         &mut self,
         process: ProcId,
         at: &PeerAddress,
         hello: &[u8],
-    ) -> Result<CallStart, String>;
+    ) -> Result<ConnectStart, String>;
     /// How a connect has ended. `None`: it has not yet.
     fn connected(&self, socket: &OwnedFd) -> Option<Result<(), Errno>>;
-    /// Stops watching for a process that is not being called any more.
+    /// Stops watching for a process that is not being connected to any more.
     fn forget(&mut self, _process: ProcId) {}
     /// The address at the other end of a connection, as long as there is one.
     fn peer_address(&self, socket: &OwnedFd) -> Option<String>;
@@ -124,7 +124,7 @@ pub trait Medium: Send {
     fn cause_of_loss(&self, _node: u32) -> Option<String> {
         None
     }
-    /// The addresses from which this process calls, and the setting that chooses them. For
+    /// The addresses from which this process connects, and the setting that chooses them. For
     /// messages.
     fn local_address(&self) -> String;
     /// Its operations on open sockets.

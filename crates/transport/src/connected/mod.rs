@@ -2,11 +2,11 @@
 //! first communicate.
 //!
 //! ```text
-//!                      Connected (the Transport)
+//!                    ConnTransport (the Transport)
 //!        ┌─────────────────────┼──────────────────────────┐
 //!        ▼                     ▼                          ▼
 //!  peers: state of       poll: busy-polled          timeout: silent
-//!  each peer             connection, poll set       hosts, slow calls
+//!  each peer             connection, poll set       hosts, slow connects
 //!        │                     │
 //!        ▼                     ▼
 //!  connect: from a       conn: frames of an open connection
@@ -15,7 +15,7 @@
 //!        │                     │
 //!        ▼                     ▼
 //!  medium: Medium        medium: SocketOps          (TCP and TIPC
-//!  find, call, accept    options of a socket         implement both)
+//!  find, connect, accept options of a socket         implement both)
 //! ```
 //!
 //! The [`Medium`] of a connection (TCP or TIPC) is chosen when it is made. A process is tried at
@@ -42,9 +42,9 @@ pub(crate) use conn::frame::{
 };
 use conn::{frame, zero_copy::SplicePipe};
 use connect::business_card;
-use ferry_auth::{HandshakeBacklog, HandshakeConfig, Identity, Key, RejectionCounts};
+use ferry_auth::{HandshakeBacklog, HandshakeConfig, Identity, JobKey, RejectionCounts};
 use ferry_job::{Directory, Nodes, RankInfo};
-pub use medium::{CallStart, Candidate, Medium, MediumEvent, PeerAddress, SocketOps};
+pub use medium::{Candidate, ConnectStart, Medium, MediumEvent, PeerAddress, SocketOps};
 use peers::{Peer, PeerState, PendingAccept};
 use poll::{POLLS_PER_LOOK_MAX, PollInterest, Token};
 use rustix::event::epoll;
@@ -55,7 +55,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// The name of these business cards in the job's directory.
-pub const BUSINESS_CARDS: &str = "wires";
+pub const BUSINESS_CARDS: &str = "business-cards";
 /// Largest eager message, head and body, bytes. Larger ones use a rendezvous and are received into
 /// their own buffer. 64 KiB of user data and 32 bytes for the head. A choice: the threshold of
 /// shared memory ([`crate::shm::EAGER_MAX_BYTES`], measured there), so that a program's messages
@@ -64,7 +64,7 @@ pub const EAGER_MAX_BYTES: usize = 64 * 1024 + 32;
 /// What the handshake calls this kind of connection.
 pub(crate) const PURPOSE: u16 = 1;
 /// Most connections at once that have not yet proved which process they are from. A choice: more
-/// than the peers that call at the same time, and few enough descriptors for any limit.
+/// than the peers that connect at the same time, and few enough descriptors for any limit.
 pub(crate) const PENDING_MAX: usize = 256;
 /// Time in which a connection must prove which process it is from. A choice: a peer's handshake
 /// takes milliseconds, unless its process is kept from MPI.
@@ -89,7 +89,7 @@ pub fn encrypt_from_environment() -> Result<bool, TransportError> {
 }
 
 /// The transport made of connections.
-pub struct Connected {
+pub struct ConnTransport {
     me: ProcId,
     nodes: Nodes,
     handshake_config: HandshakeConfig,
@@ -121,7 +121,7 @@ pub struct Connected {
     streams: Vec<usize>,
     /// Bytes of an incoming stream that collect before the progress thread is woken.
     receive_low_water: usize,
-    /// Peers for which bytes wait, or a caller that was answered Full.
+    /// Peers for which bytes wait, or a sender that was answered Full.
     writers: Vec<usize>,
     splice_pipe: SplicePipe,
     /// Faults that the next polls report.
@@ -130,10 +130,10 @@ pub struct Connected {
     settling: bool,
 }
 
-impl Connected {
+impl ConnTransport {
     /// Listens by all of `media` and publishes this process's business card in the directory. The
     /// first medium is tried first. Under a foreign launcher, blocks until all ranks have published
-    /// theirs. `timeout`: how long a process may be called in vain, and its host be silent.
+    /// theirs. `timeout`: how long a process may be tried in vain, and its host be silent.
     ///
     /// Errors: the system or the launcher refuses.
     pub fn open(
@@ -142,7 +142,7 @@ impl Connected {
         media: Vec<Box<dyn Medium>>,
         timeout: Duration,
         encrypt: bool,
-    ) -> Result<Connected, TransportError> {
+    ) -> Result<ConnTransport, TransportError> {
         let refused = |attempted: &'static str| {
             move |e: Errno| TransportError::Refused {
                 attempted: attempted.into(),
@@ -181,10 +181,10 @@ impl Connected {
         } else {
             Vec::new()
         };
-        Ok(Connected {
+        Ok(ConnTransport {
             me: rank_info.rank,
             nodes: rank_info.nodes.clone(),
-            handshake_config: HandshakeConfig::new(&Key::from_bytes(&rank_info.key), local),
+            handshake_config: HandshakeConfig::new(&JobKey::from_bytes(&rank_info.key), local),
             directory,
             asking: false,
             media,
@@ -216,7 +216,7 @@ impl Connected {
     }
 }
 
-impl Transport for Connected {
+impl Transport for ConnTransport {
     fn name(&self) -> &'static str {
         self.media.first().map_or("", |m| m.name())
     }

@@ -1,6 +1,6 @@
-//! The state of each peer, from the first call to the loss of the connection.
+//! The state of each peer, from the first connect to the loss of the connection.
 
-use super::Connected;
+use super::ConnTransport;
 use super::conn::zero_copy::SplicePipe;
 use super::conn::{Broken, Conn};
 use super::connect::Connecting;
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// The state of a peer.
 pub(super) enum PeerState {
-    /// It is being called.
+    /// It is being connected to.
     Connecting(Box<Connecting>),
     /// There is a connection.
     Open(Box<Conn>),
@@ -41,7 +41,7 @@ pub(super) struct PendingAccept {
     pub handshake: Handshake,
 }
 
-impl Connected {
+impl ConnTransport {
     /// The index in `peers` of a process. `None`: it has not been spoken to.
     #[inline]
     pub(super) fn slot(&self, process: ProcId) -> Option<usize> {
@@ -51,15 +51,15 @@ impl Connected {
         }
     }
 
-    /// The connection to a process, and its index in `peers`. Calls the process if there is no
-    /// connection. `Ok(None)`: there is none yet.
+    /// The connection to a process, and its index in `peers`. Connects to the process if there is
+    /// no connection. `Ok(None)`: there is none yet.
     #[inline]
     pub(super) fn conn(
         &mut self,
         to: ProcId,
     ) -> Result<Option<(usize, &mut Conn)>, TransportError> {
         let Some(i) = self.slot(to) else {
-            self.call(to)?;
+            self.connect(to)?;
             return Ok(None);
         };
         match &self.peers[i].state {

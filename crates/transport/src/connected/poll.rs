@@ -1,6 +1,6 @@
 //! Polling: one connection is read at each poll, the others are reported by the poll set (epoll).
 
-use super::Connected;
+use super::ConnTransport;
 pub use super::conn::PollInterest;
 use super::conn::ReadMode;
 use super::peers::PeerState;
@@ -60,7 +60,7 @@ pub(super) const POLLS_PER_LOOK_MAX: u32 = 16;
 /// its sender nothing. A choice: leaving costs two system calls, which must be rare.
 pub(super) const BUSY_POLL_AFTER_READS: u32 = 64;
 
-impl Connected {
+impl ConnTransport {
     /// Has the poll set report `interest` of peer `i`.
     pub(super) fn set_interest(&mut self, i: usize, interest: PollInterest) {
         let PeerState::Open(conn) = &mut self.peers[i].state else {

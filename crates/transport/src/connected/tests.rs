@@ -27,7 +27,7 @@ fn settings() -> Settings {
     }
 }
 
-fn transports(n: u32, encrypt: bool) -> (Vec<Connected>, Cards) {
+fn transports(n: u32, encrypt: bool) -> (Vec<ConnTransport>, Cards) {
     let cards = Cards::default();
     let open = |rank| {
         let directory = Memory {
@@ -57,9 +57,9 @@ impl Inbox for Keep {
 
 /// Polls all transports until `done`. Panics after a while.
 fn until(
-    transports: &mut [Connected],
+    transports: &mut [ConnTransport],
     keeps: &mut [Keep],
-    mut done: impl FnMut(&mut [Connected], &[Keep]) -> bool,
+    mut done: impl FnMut(&mut [ConnTransport], &[Keep]) -> bool,
 ) {
     let end = Instant::now() + Duration::from_secs(20);
     while !done(transports, keeps) {
@@ -81,7 +81,7 @@ fn keeps(n: usize) -> Vec<Keep> {
     (0..n).map(|_| Keep::default()).collect()
 }
 
-fn connections(transport: &Connected) -> usize {
+fn connections(transport: &ConnTransport) -> usize {
     let open = |p: &&Peer| matches!(p.state, PeerState::Open(_));
     transport.peers.iter().filter(open).count()
 }
@@ -120,7 +120,7 @@ fn what_is_read_directly_wakes_who_sleeps() {
     };
     assert_eq!(conn.interest, PollInterest::Nothing, "it is read directly");
     all[1].arm(Sleeper::Program);
-    let awake = |transport: &Connected| {
+    let awake = |transport: &ConnTransport| {
         let fd = transport.event_fd().unwrap();
         let mut fds = [rustix::event::PollFd::new(
             &fd,
@@ -179,7 +179,7 @@ fn a_poll_ends_with_a_message_whose_receive_comes_late() {
 }
 
 #[test]
-fn two_that_call_each_other_at_once_have_one_connection_and_lose_nothing() {
+fn two_that_connect_to_each_other_at_once_have_one_connection_and_lose_nothing() {
     for round in 0..20 {
         let (mut all, _) = transports(2, false);
         let mut keeps = keeps(2);
@@ -312,7 +312,7 @@ fn strangers_are_sent_away_and_stall_nobody() {
     scanner.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let mut liar = TcpStream::connect(at).unwrap();
     let other = HandshakeConfig::new(
-        &Key::from_bytes(&[8; 32]),
+        &JobKey::from_bytes(&[8; 32]),
         Identity {
             job: 99,
             process: 0,
@@ -330,7 +330,7 @@ fn strangers_are_sent_away_and_stall_nobody() {
     assert_eq!(keeps[1].0, [(0, 1, b"ours".to_vec())]);
     let mut answer = Vec::new();
     let _ = scanner.read_to_end(&mut answer);
-    assert!(answer.is_empty(), "an unknown caller was answered");
+    assert!(answer.is_empty(), "an unknown process was answered");
     silent.clear();
 }
 
@@ -347,7 +347,7 @@ fn nonsense_from_a_process_of_the_job_ends_its_connection_alone() {
         purpose: PURPOSE,
         encrypt: false,
     };
-    let config = HandshakeConfig::new(&Key::from_bytes(&[7; 32]), local);
+    let config = HandshakeConfig::new(&JobKey::from_bytes(&[7; 32]), local);
     let (mut handshake, hello) = config.initiate(1).unwrap();
     bad.write_all(&hello).unwrap();
     bad.set_nonblocking(true).unwrap();

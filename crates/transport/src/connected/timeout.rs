@@ -1,7 +1,7 @@
-//! Time-outs: calls without an answer, hosts that have gone silent, accepted connections that
+//! Time-outs: connects without an answer, hosts that have gone silent, accepted connections that
 //! never prove who they are.
 
-use super::Connected;
+use super::ConnTransport;
 use super::peers::PeerState;
 use ferry_auth::Rejected;
 use rustix::time::{
@@ -64,7 +64,7 @@ impl Timer {
     }
 }
 
-impl Connected {
+impl ConnTransport {
     /// Sets the timer to the period that the present state needs.
     pub(super) fn set_timer(&mut self) {
         let has_deadline =

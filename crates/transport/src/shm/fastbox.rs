@@ -6,17 +6,16 @@
 //! record. The smallest messages take a single line.
 //!
 //! ```text
-//! word   bit 0: who wrote it (1: the lower-numbered process); 1..5: the lead, in words of
+//! word   bit 0: who wrote it (1: the lower-numbered process); 1..5: payload offset, in words of
 //!        8 bytes; 8..24: length; 24..32: message number; 32..64: how far the writer has read the
 //!        opposite ring, in lines
-//! lead   bytes from the word's beginning to head and body (see `ring`)
-//! bytes  head and body
+//! bytes  head and body; payload offset: from the word's beginning to them (see `ring`)
 //! ```
 
 use super::memory::{
     Base, FASTBOX_BYTES, FastboxMemory, INLINE_MAX_BYTES, LINE_BYTES, Ordering, fence,
 };
-use super::ring::lead;
+use super::ring::payload_offset;
 
 /// Largest head and body in the fastbox, bytes.
 pub const FASTBOX_MAX_BYTES: usize = FASTBOX_BYTES - LINE_BYTES;
@@ -31,7 +30,7 @@ pub struct Fastbox {
     lower: bool,
     my_turn: bool,
     /// Where the message last found begins, bytes from the word's beginning.
-    lead: usize,
+    payload_offset: usize,
 }
 
 /// A message found in the fastbox: its number; how far the peer has read this process's ring, low
@@ -52,7 +51,7 @@ impl Fastbox {
             memory,
             lower,
             my_turn: lower,
-            lead: 8,
+            payload_offset: 8,
         }
     }
 
@@ -75,11 +74,11 @@ impl Fastbox {
         fill: impl FnOnce(&mut [u8]),
     ) {
         debug_assert!(self.my_turn && len <= FASTBOX_MAX_BYTES);
-        let lead = lead(head, len);
+        let payload_offset = payload_offset(head, len);
         // SAFETY: in its turn this process alone touches the fastbox's bytes.
-        unsafe { self.memory.fill(lead, len, fill) };
+        unsafe { self.memory.fill(payload_offset, len, fill) };
         let word = u64::from(self.lower)
-            | (lead as u64 / 8) << 1
+            | (payload_offset as u64 / 8) << 1
             | (len as u64) << 8
             | u64::from(message) << 24
             | u64::from(read) << 32;
@@ -87,7 +86,7 @@ impl Fastbox {
         // is visible to the reader, hence the full barriers.
         if len > INLINE_MAX_BYTES {
             self.memory.word().store(word, Ordering::Release);
-            self.memory.demote(lead + len);
+            self.memory.demote(payload_offset + len);
             fence(Ordering::SeqCst);
         } else {
             self.memory.word().swap(word, Ordering::SeqCst);
@@ -107,7 +106,7 @@ impl Fastbox {
         }
         self.my_turn = true;
         // Nonsense from the peer is cut to the fastbox.
-        self.lead = ((word >> 1 & 0xf) as usize * 8).clamp(8, LINE_BYTES);
+        self.payload_offset = ((word >> 1 & 0xf) as usize * 8).clamp(8, LINE_BYTES);
         let len = ((word >> 8 & 0xffff) as usize).min(FASTBOX_MAX_BYTES);
         Some(((word >> 24) as u8, (word >> 32) as u32, len))
     }
@@ -119,7 +118,10 @@ impl Fastbox {
         debug_assert!(self.my_turn);
         // SAFETY: the peer published these bytes with the word, and will not touch them before its
         // turn.
-        unsafe { self.memory.bytes(self.lead, len.min(FASTBOX_MAX_BYTES)) }
+        unsafe {
+            self.memory
+                .bytes(self.payload_offset, len.min(FASTBOX_MAX_BYTES))
+        }
     }
 }
 

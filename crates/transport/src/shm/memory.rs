@@ -127,26 +127,32 @@ impl RingMemory {
         unsafe { &*self.at(at).cast::<AtomicU64>() }
     }
 
-    /// Writes the `len` bytes that begin `lead` bytes behind the word at `at` by `fill`.
+    /// Writes by `fill` the `len` bytes that begin `payload_offset` bytes behind the word at `at`.
     ///
     /// # Safety
     /// This side owns them: the reader has passed them and does not read there before the word is
     /// published. They do not cross the ring's end.
     #[inline]
-    pub unsafe fn fill(&self, at: u64, lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
+    pub unsafe fn fill(
+        &self,
+        at: u64,
+        payload_offset: usize,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) {
         // SAFETY: within the mapping, and this side's, by the caller's promise.
-        fill(unsafe { std::slice::from_raw_parts_mut(self.at(at).add(lead), len) });
+        fill(unsafe { std::slice::from_raw_parts_mut(self.at(at).add(payload_offset), len) });
     }
 
-    /// The `len` bytes that begin `lead` bytes behind the word at `at`.
+    /// The `len` bytes that begin `payload_offset` bytes behind the word at `at`.
     ///
     /// # Safety
     /// This side owns them: the writer has published them and does not touch them before `head`
     /// passes them. They do not cross the ring's end.
     #[inline]
-    pub unsafe fn bytes(&self, at: u64, lead: usize, len: usize) -> &[u8] {
+    pub unsafe fn bytes(&self, at: u64, payload_offset: usize, len: usize) -> &[u8] {
         // SAFETY: within the mapping, and this side's, by the caller's promise.
-        unsafe { std::slice::from_raw_parts(self.at(at).add(lead), len) }
+        unsafe { std::slice::from_raw_parts(self.at(at).add(payload_offset), len) }
     }
 }
 
@@ -210,24 +216,24 @@ impl FastboxMemory {
         unsafe { &*self.0.cast::<AtomicU64>() }
     }
 
-    /// Writes the `len` bytes that begin `lead` bytes from the word's beginning by `fill`.
+    /// Writes by `fill` the `len` bytes that begin `payload_offset` bytes behind the word's start.
     ///
     /// # Safety
-    /// It is this side's turn, and `lead` and `len` together are at most FASTBOX_BYTES.
+    /// It is this side's turn, and `payload_offset` and `len` together are at most FASTBOX_BYTES.
     #[inline]
-    pub unsafe fn fill(&self, lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
+    pub unsafe fn fill(&self, payload_offset: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
         // SAFETY: within the fastbox, and this side's, by the caller's promise.
-        fill(unsafe { std::slice::from_raw_parts_mut(self.0.add(lead), len) });
+        fill(unsafe { std::slice::from_raw_parts_mut(self.0.add(payload_offset), len) });
     }
 
-    /// The `len` bytes that begin `lead` bytes from the word's beginning.
+    /// The `len` bytes that begin `payload_offset` bytes behind the word's start.
     ///
     /// # Safety
-    /// It is this side's turn, and `lead` and `len` together are at most FASTBOX_BYTES.
+    /// It is this side's turn, and `payload_offset` and `len` together are at most FASTBOX_BYTES.
     #[inline]
-    pub unsafe fn bytes(&self, lead: usize, len: usize) -> &[u8] {
+    pub unsafe fn bytes(&self, payload_offset: usize, len: usize) -> &[u8] {
         // SAFETY: within the fastbox, and this side's, by the caller's promise.
-        unsafe { std::slice::from_raw_parts(self.0.add(lead), len) }
+        unsafe { std::slice::from_raw_parts(self.0.add(payload_offset), len) }
     }
 }
 
@@ -277,31 +283,31 @@ impl CellsMemory {
         unsafe { ring.0.add(CELLS_AT + number % half * CELL_STRIDE_BYTES) }
     }
 
-    /// Writes the `len` bytes that begin `lead` bytes behind a cell's beginning by `fill`.
+    /// Writes by `fill` the `len` bytes that begin `payload_offset` bytes behind a cell's start.
     ///
     /// # Safety
-    /// The cell is this side's, and `lead` and `len` together are at most CELL_BYTES.
+    /// The cell is this side's, and `payload_offset` and `len` together are at most CELL_BYTES.
     #[inline]
     pub unsafe fn fill(
         &self,
         number: usize,
-        lead: usize,
+        payload_offset: usize,
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) {
         // SAFETY: within the cell, and this side's, by the caller's promise.
-        fill(unsafe { std::slice::from_raw_parts_mut(self.at(number).add(lead), len) });
+        fill(unsafe { std::slice::from_raw_parts_mut(self.at(number).add(payload_offset), len) });
     }
 
-    /// The `len` bytes that begin `lead` bytes behind a cell's beginning.
+    /// The `len` bytes that begin `payload_offset` bytes behind a cell's start.
     ///
     /// # Safety
-    /// The cell is named by a record of the peer's that has not been released, and `lead` and `len`
-    /// together are at most CELL_BYTES.
+    /// The cell is named by a record of the peer's that has not been released. `payload_offset` and
+    /// `len` together are at most CELL_BYTES.
     #[inline]
-    pub unsafe fn bytes(&self, number: usize, lead: usize, len: usize) -> &[u8] {
+    pub unsafe fn bytes(&self, number: usize, payload_offset: usize, len: usize) -> &[u8] {
         // SAFETY: within the cell, and this side's, by the caller's promise.
-        unsafe { std::slice::from_raw_parts(self.at(number).add(lead), len) }
+        unsafe { std::slice::from_raw_parts(self.at(number).add(payload_offset), len) }
     }
 }
 
@@ -328,7 +334,7 @@ impl FlatBoardMemory {
 
     /// Members that have left for good, in the same word as on a counter board.
     #[inline]
-    pub fn left(&self) -> &AtomicU64 {
+    pub fn departed(&self) -> &AtomicU64 {
         self.word(PHASES + 2)
     }
 
@@ -414,7 +420,7 @@ impl CounterBoardMemory {
 
     /// Members that have left for good.
     #[inline]
-    pub fn left(&self) -> &AtomicU64 {
+    pub fn departed(&self) -> &AtomicU64 {
         self.word(PHASES + 2)
     }
 

@@ -4,7 +4,7 @@ use super::ring::SPLIT_MAX_BYTES;
 use crate::{Inbox, ProcId};
 
 /// Longest head of a split message that is delivered as it comes, bytes. A choice: more than the
-/// floor above has.
+/// layer above has.
 const HEAD_MAX_BYTES: usize = 64;
 
 /// A split message of which the first parts have come.

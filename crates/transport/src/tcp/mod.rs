@@ -1,11 +1,12 @@
-//! TCP as a medium for connections: addresses to listen at, calls, and the options of its sockets.
+//! TCP as a medium for connections: addresses to listen at, connecting, and the options of its
+//! sockets.
 //! How connections are established and carry messages is in [`crate::connected`].
 
 mod business_card;
 mod interfaces;
 mod socket;
 
-use crate::connected::{CallStart, Connected, Medium, PeerAddress, SocketOps};
+use crate::connected::{ConnTransport, ConnectStart, Medium, PeerAddress, SocketOps};
 use crate::{ProcId, TransportError, ZeroCopy};
 use business_card::Address;
 pub use business_card::{BusinessCard, Listening};
@@ -18,10 +19,10 @@ use std::time::Duration;
 /// The transport's name in FERRY_TRANSPORTS and in reports.
 pub const NAME: &str = "tcp";
 
-/// FERRY_TCP_LEND: whether large messages go by zero copy. Unset: where that is faster.
+/// FERRY_TCP_ZCOPY: whether large messages go by zero copy. Unset: where that is faster.
 static ZERO_COPY: OnceLock<ZeroCopy> = OnceLock::new();
 
-/// How long a host may be silent, and a process be called in vain, without FERRY_TCP_TIMEOUT. A
+/// How long a host may be silent, and a process be tried in vain, without FERRY_TCP_TIMEOUT. A
 /// choice: longer than a switch takes to come back, shorter than a user waits.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -55,13 +56,13 @@ impl Settings {
                 }
             },
         };
-        let zero_copy = match set("FERRY_TCP_LEND").as_deref().map(str::trim) {
+        let zero_copy = match set("FERRY_TCP_ZCOPY").as_deref().map(str::trim) {
             None => ZeroCopy::IfFaster,
             Some("1") => ZeroCopy::Always,
             Some("0") => ZeroCopy::Never,
             Some(other) => {
                 return Err(TransportError::Setting {
-                    name: "FERRY_TCP_LEND",
+                    name: "FERRY_TCP_ZCOPY",
                     value: other.into(),
                     wanted: "0 or 1",
                 });
@@ -141,10 +142,10 @@ impl Tcp {
         directory: Box<dyn Directory>,
         settings: &Settings,
         encrypt: bool,
-    ) -> Result<Connected, TransportError> {
+    ) -> Result<ConnTransport, TransportError> {
         let tcp = Tcp::listen(rank_info, settings)?;
         let media: Vec<Box<dyn Medium>> = vec![Box::new(tcp)];
-        Connected::open(rank_info, directory, media, settings.timeout, encrypt)
+        ConnTransport::open(rank_info, directory, media, settings.timeout, encrypt)
     }
 }
 
@@ -166,17 +167,17 @@ impl Medium for Tcp {
         let order = card.in_order(&self.addresses, same_host);
         Ok(order.into_iter().map(PeerAddress::Ip).collect())
     }
-    fn call(
+    fn connect(
         &mut self,
         _process: ProcId,
         at: &PeerAddress,
         _hello: &[u8],
-    ) -> Result<CallStart, String> {
+    ) -> Result<ConnectStart, String> {
         let PeerAddress::Ip(to) = *at else {
             return Err("it is no address of TCP".into());
         };
-        let socket = socket::caller(to, self.timeout).map_err(|e| e.to_string())?;
-        Ok(CallStart::Connecting(socket))
+        let socket = socket::start_connect(to, self.timeout).map_err(|e| e.to_string())?;
+        Ok(ConnectStart::Connecting(socket))
     }
     fn connected(&self, socket: &OwnedFd) -> Option<Result<(), Errno>> {
         socket::connected(socket)

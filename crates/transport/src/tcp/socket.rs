@@ -163,7 +163,7 @@ pub fn peer(socket: &OwnedFd) -> Option<SocketAddr> {
 }
 
 /// Begins to connect. The socket can be written to when that has succeeded or failed.
-pub fn caller(to: SocketAddr, timeout: Duration) -> rustix::io::Result<OwnedFd> {
+pub fn start_connect(to: SocketAddr, timeout: Duration) -> rustix::io::Result<OwnedFd> {
     let socket = stream(family(to.ip()))?;
     prepare(&socket, timeout)?;
     match connect(&socket, &to) {
@@ -302,29 +302,29 @@ mod tests {
         let ip: IpAddr = "127.0.0.1".parse().unwrap();
         let (listening, port) = listener(ip).unwrap();
         assert!(accept(&listening, limit).unwrap().is_none());
-        let caller = caller(SocketAddr::new(ip, port), limit).unwrap();
+        let client = start_connect(SocketAddr::new(ip, port), limit).unwrap();
         // On the loopback the connection stands when connect returns.
-        assert_eq!(connected(&caller), Some(Ok(())));
-        let called = accept(&listening, limit).unwrap().unwrap();
-        assert_eq!(unacknowledged(&called), 0);
-        assert!(is_empty(&called));
-        rustix::net::send(&caller, &[1], rustix::net::SendFlags::empty()).unwrap();
-        assert!(!is_empty(&called));
+        assert_eq!(connected(&client), Some(Ok(())));
+        let server = accept(&listening, limit).unwrap().unwrap();
+        assert_eq!(unacknowledged(&server), 0);
+        assert!(is_empty(&server));
+        rustix::net::send(&client, &[1], rustix::net::SendFlags::empty()).unwrap();
+        assert!(!is_empty(&server));
         let flags = rustix::net::RecvFlags::empty();
-        rustix::net::recv(&called, &mut [0; 2], flags).unwrap();
-        assert!(is_empty(&called));
-        assert!(!unanswered(&called).unwrap().0);
+        rustix::net::recv(&server, &mut [0; 2], flags).unwrap();
+        assert!(is_empty(&server));
+        assert!(!unanswered(&server).unwrap().0);
         choose_window();
-        limit_window_if_close(&called);
-        let buffer = sockopt::socket_recv_buffer_size(&called).unwrap();
+        limit_window_if_close(&server);
+        let buffer = sockopt::socket_recv_buffer_size(&server).unwrap();
         if WINDOW_IS_LIMITED.get() == Some(&true) {
             assert_eq!(buffer, 2 * WINDOW_BYTES);
         }
         for most in [1 << 20, 1] {
-            set_receive_low_water(&called, most);
-            assert_eq!(least(&called), most as libc::c_int);
+            set_receive_low_water(&server, most);
+            assert_eq!(least(&server), most as libc::c_int);
         }
-        for end in [&caller, &called] {
+        for end in [&client, &server] {
             let before = sockopt::tcp_congestion(end).unwrap();
             assert!(!before.starts_with("bbr"), "another one was chosen");
             // The loopback is near: nothing changes.
@@ -332,7 +332,7 @@ mod tests {
             assert_eq!(sockopt::tcp_congestion(end).unwrap(), before);
         }
         drop(listening);
-        let refused = super::caller(SocketAddr::new(ip, port), limit);
+        let refused = start_connect(SocketAddr::new(ip, port), limit);
         let refused = match refused {
             Ok(socket) => connected(&socket).unwrap().unwrap_err(),
             Err(e) => e,

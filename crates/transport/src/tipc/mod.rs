@@ -13,7 +13,7 @@ mod topology;
 pub use address::{Id, Name, Port};
 
 use crate::connected::{
-    CallStart, Connected, FRAME_HEAD_MAX_BYTES, FRAME_HEADER_BYTES, Medium, MediumEvent,
+    ConnTransport, ConnectStart, FRAME_HEAD_MAX_BYTES, FRAME_HEADER_BYTES, Medium, MediumEvent,
     PeerAddress, SocketOps,
 };
 use crate::{ProcId, TransportError};
@@ -32,7 +32,7 @@ pub const DEFAULT_KIND: u32 = 18_888;
 const KIND_MIN: u32 = 64;
 /// Longest message that TIPC carries, bytes (TIPC_MAX_USER_MSG_SIZE, linux/tipc.h).
 const MESSAGE_MAX_BYTES: usize = 66_000;
-/// How long a process may be called in vain. A choice: links notice the loss of a node within
+/// How long a process may be tried in vain. A choice: links notice the loss of a node within
 /// seconds.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the name of a process may take to reach this node, if its node is joined to this one. A
@@ -75,8 +75,8 @@ impl Settings {
     }
 }
 
-/// A process that is being called.
-struct Called {
+/// A process that is being connected to, whose name the topology server watches.
+struct PendingConnect {
     port: Port,
     /// The process's port has published its name.
     published: bool,
@@ -91,7 +91,7 @@ pub struct Tipc {
     nodes: HashSet<u32>,
     /// Nodes that were lost, and when that was last reported. They may have come back since.
     lost: HashMap<u32, Instant>,
-    called: HashMap<ProcId, Called>,
+    pending: HashMap<ProcId, PendingConnect>,
 }
 
 impl Tipc {
@@ -125,7 +125,7 @@ impl Tipc {
             topology,
             nodes: nodes.into_iter().filter(|&n| n != id.node).collect(),
             lost: HashMap::new(),
-            called: HashMap::new(),
+            pending: HashMap::new(),
         })
     }
 
@@ -138,10 +138,10 @@ impl Tipc {
         directory: Box<dyn Directory>,
         settings: &Settings,
         encrypt: bool,
-    ) -> Result<Connected, TransportError> {
+    ) -> Result<ConnTransport, TransportError> {
         let tipc = Tipc::listen(rank_info, settings)?;
         let media: Vec<Box<dyn Medium>> = vec![Box::new(tipc)];
-        Connected::open(rank_info, directory, media, TIMEOUT, encrypt)
+        ConnTransport::open(rank_info, directory, media, TIMEOUT, encrypt)
     }
 
     /// Returns whether a bearer joins this node to another one.
@@ -154,7 +154,7 @@ impl Tipc {
         node == self.own.id.node || self.nodes.contains(&node)
     }
 
-    /// Takes an event of the topology server. Returns what it means for processes that are called.
+    /// Takes an event of the topology server. Returns what it means for pending connects.
     fn on_event(&mut self, event: Event) -> Vec<MediumEvent> {
         match (event.subject, event.change) {
             (Subject::Nodes, Change::Published(_)) if event.name.instance != self.own.id.node => {
@@ -165,29 +165,29 @@ impl Tipc {
                 let node = event.name.instance;
                 self.nodes.remove(&node);
                 self.lost.insert(node, Instant::now());
-                let of_node = self.called.iter().filter(|(_, c)| c.port.id.node == node);
+                let of_node = self.pending.iter().filter(|(_, c)| c.port.id.node == node);
                 let gone = |(&p, _)| MediumEvent::Unreachable(p, no_link(node));
                 of_node.map(gone).collect()
             }
             (Subject::Process(process), change) => {
-                let Some(called) = self.called.get_mut(&process) else {
+                let Some(pending) = self.pending.get_mut(&process) else {
                     return Vec::new();
                 };
-                let port = called.port;
+                let port = pending.port;
                 match change {
                     Change::Published(id) if id == port.id => {
-                        called.published = true;
+                        pending.published = true;
                         vec![MediumEvent::Reachable(process)]
                     }
                     Change::Withdrawn(id) if id == port.id => {
-                        called.published = false;
+                        pending.published = false;
                         vec![MediumEvent::Unreachable(
                             process,
                             "it has ended (its name is withdrawn)".into(),
                         )]
                     }
-                    Change::TimedOut if !called.published => {
-                        self.called.remove(&process);
+                    Change::TimedOut if !pending.published => {
+                        self.pending.remove(&process);
                         let seconds = NAME_TIMEOUT.as_secs();
                         vec![MediumEvent::Unreachable(
                             process,
@@ -227,35 +227,35 @@ impl Medium for Tipc {
         let port = Port::decode(card).ok_or("makes no sense")?;
         Ok(vec![PeerAddress::Tipc(port)])
     }
-    fn call(
+    fn connect(
         &mut self,
         process: ProcId,
         at: &PeerAddress,
         hello: &[u8],
-    ) -> Result<CallStart, String> {
+    ) -> Result<ConnectStart, String> {
         let PeerAddress::Tipc(port) = *at else {
             return Err("it is no address of TIPC".into());
         };
         if !self.is_joined_to(port.id.node) {
             return Err(no_link(port.id.node));
         }
-        match self.called.get(&process) {
-            Some(called) if called.published => {
-                let socket = socket::caller(port.id, hello).map_err(|e| e.to_string())?;
-                Ok(CallStart::Greeting(socket))
+        match self.pending.get(&process) {
+            Some(pending) if pending.published => {
+                let socket = socket::start_connect(port.id, hello).map_err(|e| e.to_string())?;
+                Ok(ConnectStart::HelloSent(socket))
             }
-            Some(_) => Ok(CallStart::Awaited),
+            Some(_) => Ok(ConnectStart::Deferred),
             None => {
                 let asked = self.topology.watch(process, port.name, NAME_TIMEOUT);
                 asked.map_err(|e| format!("the topology server cannot be asked: {e}"))?;
-                self.called.insert(
+                self.pending.insert(
                     process,
-                    Called {
+                    PendingConnect {
                         port,
                         published: false,
                     },
                 );
-                Ok(CallStart::Awaited)
+                Ok(ConnectStart::Deferred)
             }
         }
     }
@@ -263,11 +263,11 @@ impl Medium for Tipc {
         None
     }
     fn forget(&mut self, process: ProcId) {
-        if let Some(called) = self.called.remove(&process) {
+        if let Some(pending) = self.pending.remove(&process) {
             // Events of a subscription that could not be cancelled are ignored.
             let _ = self
                 .topology
-                .unwatch(process, called.port.name, NAME_TIMEOUT);
+                .unwatch(process, pending.port.name, NAME_TIMEOUT);
         }
     }
     fn peer_address(&self, socket: &OwnedFd) -> Option<String> {

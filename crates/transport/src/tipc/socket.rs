@@ -145,7 +145,7 @@ pub fn accept(listener: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
                 Ok(Some(socket))
             }
             Err(Errno::AGAIN) => Ok(None),
-            // Callers that have gone before they were accepted need no report.
+            // Peers that have gone before they were accepted need no report.
             Err(Errno::INTR | Errno::CONNABORTED | Errno::CONNRESET | Errno::PROTO) => continue,
             Err(e) => Err(e),
         };
@@ -153,7 +153,7 @@ pub fn accept(listener: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
 }
 
 /// Begins a connection with its first message. The answer to that completes it.
-pub fn caller(to: Id, first: &[u8]) -> rustix::io::Result<OwnedFd> {
+pub fn start_connect(to: Id, first: &[u8]) -> rustix::io::Result<OwnedFd> {
     let socket = stream()?;
     let raw = Raw::socket(to);
     // SAFETY: message and address live through the call and have these lengths.

@@ -144,11 +144,17 @@ impl RingMemory {
     }
     pub fn demote(&self, _at: u64, _len: u64) {}
     pub fn prefetch_for_write(&self, _at: u64, _len: u64) {}
-    pub unsafe fn fill(&self, at: u64, _lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
+    pub unsafe fn fill(
+        &self,
+        at: u64,
+        _payload_offset: usize,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) {
         // SAFETY: loom has checked that nobody else uses these bytes.
         fill(unsafe { std::slice::from_raw_parts_mut(self.run(at, len, true), len) });
     }
-    pub unsafe fn bytes(&self, at: u64, _lead: usize, len: usize) -> &[u8] {
+    pub unsafe fn bytes(&self, at: u64, _payload_offset: usize, len: usize) -> &[u8] {
         // SAFETY: loom has checked that nobody writes these bytes.
         unsafe { std::slice::from_raw_parts(self.run(at, len, false), len) }
     }
@@ -164,22 +170,22 @@ impl FastboxMemory {
         &self.0.fastbox
     }
     pub fn demote(&self, _len: usize) {}
-    fn run(&self, lead: usize, len: usize, write: bool) -> *mut u8 {
-        assert!(lead + len <= FASTBOX_BYTES);
+    fn run(&self, payload_offset: usize, len: usize, write: bool) -> *mut u8 {
+        assert!(payload_offset + len <= FASTBOX_BYTES);
         self.0.touch(
             RING_DATA_BYTES / LINE_BYTES..=RING_DATA_BYTES / LINE_BYTES,
             write,
         );
         // SAFETY: within what lies behind the ring's bytes, by the check above.
-        unsafe { self.0.pointer().add(RING_DATA_BYTES + lead) }
+        unsafe { self.0.pointer().add(RING_DATA_BYTES + payload_offset) }
     }
-    pub unsafe fn fill(&self, lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
+    pub unsafe fn fill(&self, payload_offset: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
         // SAFETY: as for the ring.
-        fill(unsafe { std::slice::from_raw_parts_mut(self.run(lead, len, true), len) });
+        fill(unsafe { std::slice::from_raw_parts_mut(self.run(payload_offset, len, true), len) });
     }
-    pub unsafe fn bytes(&self, lead: usize, len: usize) -> &[u8] {
+    pub unsafe fn bytes(&self, payload_offset: usize, len: usize) -> &[u8] {
         // SAFETY: as for the ring.
-        unsafe { std::slice::from_raw_parts(self.run(lead, len, false), len) }
+        unsafe { std::slice::from_raw_parts(self.run(payload_offset, len, false), len) }
     }
 }
 
@@ -199,8 +205,8 @@ impl CellsMemory {
     pub fn returned_to_peer(&self) -> &AtomicU64 {
         &self.into.returned
     }
-    fn run(&self, cell: usize, lead: usize, len: usize, write: bool) -> *mut u8 {
-        assert!(cell < CELLS_PER_PAIR && lead + len <= CELL_BYTES);
+    fn run(&self, cell: usize, payload_offset: usize, len: usize, write: bool) -> *mut u8 {
+        assert!(cell < CELLS_PER_PAIR && payload_offset + len <= CELL_BYTES);
         let half = CELLS_PER_PAIR / 2;
         let base = if (cell < half) == self.lower {
             &self.out
@@ -212,16 +218,24 @@ impl CellsMemory {
         // SAFETY: within what lies behind the fastbox's bytes, by the check above.
         unsafe {
             base.pointer()
-                .add(RING_DATA_BYTES + FASTBOX_BYTES + cell % half * CELL_BYTES + lead)
+                .add(RING_DATA_BYTES + FASTBOX_BYTES + cell % half * CELL_BYTES + payload_offset)
         }
     }
-    pub unsafe fn fill(&self, cell: usize, lead: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
+    pub unsafe fn fill(
+        &self,
+        cell: usize,
+        payload_offset: usize,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) {
         // SAFETY: as for the ring.
-        fill(unsafe { std::slice::from_raw_parts_mut(self.run(cell, lead, len, true), len) });
+        fill(unsafe {
+            std::slice::from_raw_parts_mut(self.run(cell, payload_offset, len, true), len)
+        });
     }
-    pub unsafe fn bytes(&self, cell: usize, lead: usize, len: usize) -> &[u8] {
+    pub unsafe fn bytes(&self, cell: usize, payload_offset: usize, len: usize) -> &[u8] {
         // SAFETY: as for the ring.
-        unsafe { std::slice::from_raw_parts(self.run(cell, lead, len, false), len) }
+        unsafe { std::slice::from_raw_parts(self.run(cell, payload_offset, len, false), len) }
     }
 }
 
@@ -241,7 +255,7 @@ impl CounterBoardMemory {
     pub fn waiting(&self) -> &AtomicU64 {
         &self.0.board[PHASES + 1]
     }
-    pub fn left(&self) -> &AtomicU64 {
+    pub fn departed(&self) -> &AtomicU64 {
         &self.0.board[PHASES + 2]
     }
     pub fn slots(&self, _at: usize) -> *mut u8 {
@@ -256,7 +270,7 @@ impl FlatBoardMemory {
     pub unsafe fn new(base: Base) -> FlatBoardMemory {
         FlatBoardMemory(base)
     }
-    pub fn left(&self) -> &AtomicU64 {
+    pub fn departed(&self) -> &AtomicU64 {
         &self.0.board[PHASES + 2]
     }
     pub fn done(&self, i: usize) -> &AtomicU64 {

@@ -61,7 +61,7 @@ impl Card {
             node: self.node,
             port,
         };
-        let begin = u64::from(timing.command);
+        let begin = u64::from(timing.command_cycles);
         match *command {
             Command::VectorLoad {
                 window,
@@ -96,13 +96,13 @@ impl Card {
                 let begin = begin
                     + match place {
                         Location::Window(_) => 0,
-                        Location::Memory(_) => u64::from(timing.memory),
+                        Location::Memory(_) => u64::from(timing.memory_cycles),
                     };
                 let mut cycles = begin;
                 let mut packets = Vec::new();
                 for (offset, part) in self.parts(&pattern)? {
                     let bytes = data[offset as usize..][..part.bytes() as usize].to_vec();
-                    cycles += u64::from(timing.send)
+                    cycles += u64::from(timing.send_cycles)
                         + timing.move_cycles(part.bytes() + u64::from(part.list_bytes()));
                     packets.push(Packet {
                         from,
@@ -135,7 +135,8 @@ impl Card {
                 let mut packets = Vec::new();
                 let mut loads = Vec::new();
                 for (offset, part) in self.parts(&pattern)? {
-                    cycles += u64::from(timing.send) + timing.move_cycles(part.list_bytes().into());
+                    cycles += u64::from(timing.send_cycles)
+                        + timing.move_cycles(part.list_bytes().into());
                     loads.push(PendingLoad {
                         into: match into {
                             Location::Window(at) => Location::Window(at + offset),
@@ -173,7 +174,7 @@ impl Card {
                     Request::Load { pattern, .. } => pattern.bytes(),
                     _ => 0,
                 };
-                if data > self.capacity.packet.into() {
+                if data > self.capacity.packet_max_bytes.into() {
                     return Err(CardError::Packet);
                 }
                 let local = match &request {
@@ -193,7 +194,7 @@ impl Card {
                     }
                     _ => None,
                 };
-                let cycles = u64::from(timing.send) + timing.move_cycles(bytes.into());
+                let cycles = u64::from(timing.send_cycles) + timing.move_cycles(bytes.into());
                 done(cycles, vec![Packet { from, to, request }], local)
             }
             Command::Rings {
@@ -221,7 +222,7 @@ impl Card {
             return Err(CardError::Alignment);
         }
         let end = u64::from(window).checked_add(bytes);
-        if end.is_none_or(|end| end > self.capacity.window.into()) {
+        if end.is_none_or(|end| end > self.capacity.window_bytes.into()) {
             return Err(CardError::Window);
         }
         Ok(())
@@ -231,7 +232,7 @@ impl Card {
         let end = pattern
             .extent()
             .and_then(|e| e.checked_add(u64::from(memory)));
-        if end.is_none_or(|end| end > self.capacity.memory.into()) {
+        if end.is_none_or(|end| end > self.capacity.memory_bytes.into()) {
             return Err(CardError::Memory);
         }
         Ok(())
@@ -262,7 +263,7 @@ impl Card {
     /// Cuts a pattern into the parts that packets carry, each with its offset in the bytes. Only a
     /// contiguous pattern can be cut.
     fn parts(&self, pattern: &Pattern) -> Result<Vec<(u32, Pattern)>, CardError> {
-        let most = self.capacity.packet;
+        let most = self.capacity.packet_max_bytes;
         match pattern {
             Pattern::Contiguous { bytes } if *bytes > most => Ok((0..*bytes)
                 .step_by(most as usize)

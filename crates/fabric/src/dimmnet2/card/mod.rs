@@ -201,7 +201,7 @@ impl Card {
             self.schedule_drain(now, port, from, &mut effects);
         } else {
             let refused = CardEvent::Refused(port, CardError::ReadAddress);
-            let at = now + self.timing.time(self.timing.command.into());
+            let at = now + self.timing.time(self.timing.command_cycles.into());
             effects.push(Effect::Schedule(at, refused));
         }
         effects
@@ -220,13 +220,13 @@ impl Card {
     /// A packet has arrived over the link, to its last byte.
     pub fn arrive(&mut self, now: Time, packet: Packet) -> Vec<Effect> {
         let timing = &self.timing;
-        let cycles = u64::from(timing.receive)
+        let cycles = u64::from(timing.receive_cycles)
             + match &packet.request {
                 Request::Store { pattern, .. } | Request::Load { pattern, .. } => {
                     timing.vector_cycles(pattern)
                 }
                 Request::Append { data } => {
-                    u64::from(timing.append) + timing.move_cycles(data.len() as u64)
+                    u64::from(timing.append_cycles) + timing.move_cycles(data.len() as u64)
                 }
                 Request::Loaded { data } => {
                     timing.move_cycles(data.as_ref().map_or(0, Vec::len) as u64)
@@ -294,7 +294,7 @@ impl Card {
         let execution = self.prepare(port, &command);
         let cycles = match &execution {
             Ok(execution) => execution.cycles,
-            Err(_) => self.timing.command.into(),
+            Err(_) => self.timing.command_cycles.into(),
         };
         let took = self.timing.time(cycles);
         self.stats.commands += 1;

@@ -55,7 +55,7 @@ impl Cards {
         let capacity = Capacity::new(f, platform.processes() as u16);
         let timing = Timing::new(f);
         Cards {
-            window: capacity.window,
+            window: capacity.window_bytes,
             cards: (0..nodes).map(|n| Card::new(n, capacity, timing)).collect(),
             ranks: (0..).zip(&processes).map(|(r, p)| (*p, r)).collect(),
             processes,

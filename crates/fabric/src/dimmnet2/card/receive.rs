@@ -81,7 +81,7 @@ impl Card {
                 memory, pattern, ..
             } => {
                 let extent = pattern.extent().unwrap_or(u64::MAX);
-                let small = pattern.bytes() <= self.capacity.packet.into();
+                let small = pattern.bytes() <= self.capacity.packet_max_bytes.into();
                 let data = (small && own.memory.holds(memory, extent)).then(|| {
                     let mut data = vec![0; pattern.bytes() as usize];
                     let mut at = 0;
@@ -174,7 +174,7 @@ impl Card {
         };
         let cycles = match stalled.requests.front() {
             Some(Request::Append { data }) => {
-                u64::from(self.timing.append) + self.timing.move_cycles(data.len() as u64)
+                u64::from(self.timing.append_cycles) + self.timing.move_cycles(data.len() as u64)
             }
             Some(Request::Store { pattern, .. } | Request::Load { pattern, .. }) => {
                 self.timing.vector_cycles(pattern)

@@ -50,9 +50,9 @@ pub(super) struct ProcessState {
 impl ProcessState {
     pub fn new(capacity: Capacity) -> ProcessState {
         ProcessState {
-            write_window: vec![0; capacity.window as usize],
-            prefetch_window: vec![0; capacity.window as usize],
-            memory: SoDimm::new(capacity.memory.into()),
+            write_window: vec![0; capacity.window_bytes as usize],
+            prefetch_window: vec![0; capacity.window_bytes as usize],
+            memory: SoDimm::new(capacity.memory_bytes.into()),
             ring_area: None,
             rings: BTreeMap::new(),
             vectors_done: 0,

@@ -11,19 +11,19 @@ use std::collections::BinaryHeap;
 
 const CAPACITY: Capacity = Capacity {
     processes: 2,
-    window: 4096,
-    memory: 64 * 1024,
-    packet: 2048,
+    window_bytes: 4096,
+    memory_bytes: 64 * 1024,
+    packet_max_bytes: 2048,
 };
 const TIMING: Timing = Timing {
     cycle: Time::ns(10),
-    bytes: 8,
-    command: 9,
-    send: 6,
-    receive: 6,
-    memory: 10,
-    block: 4,
-    append: 50,
+    bytes_per_cycle: 8,
+    command_cycles: 9,
+    send_cycles: 6,
+    receive_cycles: 6,
+    memory_cycles: 10,
+    block_cycles: 4,
+    append_cycles: 50,
 };
 const WIRE: Time = Time::ns(300);
 

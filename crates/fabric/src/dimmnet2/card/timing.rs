@@ -1,20 +1,20 @@
-//! How much of everything a card has, and how long its parts take.
+//! Sizes of a card's memories and packets, and how long its parts take.
 
 use super::pattern::Pattern;
 use crate::dimmnet2::figures::Figures;
 use crate::time::Time;
 
-/// How much of everything a card has.
+/// Sizes of a card's memories and packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// Processes that a card serves.
     pub processes: u16,
     /// Bytes of a process's Write Window, and of its Prefetch Window.
-    pub window: u32,
+    pub window_bytes: u32,
     /// Bytes of a process's part of the SO-DIMM.
-    pub memory: u32,
+    pub memory_bytes: u32,
     /// Most bytes of data in a packet.
-    pub packet: u32,
+    pub packet_max_bytes: u32,
 }
 
 impl Capacity {
@@ -22,9 +22,9 @@ impl Capacity {
     pub fn new(f: &Figures, processes: u16) -> Capacity {
         Capacity {
             processes,
-            window: f.window_bytes(),
-            memory: f.sodimm.value.0 as u32,
-            packet: f.packet.value.0 as u32,
+            window_bytes: f.window_bytes(),
+            memory_bytes: f.sodimm.value.0 as u32,
+            packet_max_bytes: f.packet.value.0 as u32,
         }
     }
 }
@@ -35,19 +35,19 @@ pub struct Timing {
     /// A cycle of the FPGA.
     pub cycle: Time,
     /// Bytes that its data paths move in a cycle.
-    pub bytes: u32,
+    pub bytes_per_cycle: u32,
     /// Cycles to fetch and decode a command of several words and to report its end in LLCM.
-    pub command: u32,
+    pub command_cycles: u32,
     /// Cycles from a packet image to the link.
-    pub send: u32,
+    pub send_cycles: u32,
     /// Cycles from the link to a decoded packet.
-    pub receive: u32,
+    pub receive_cycles: u32,
     /// Cycles until the SO-DIMM gives or takes the first bytes.
-    pub memory: u32,
+    pub memory_cycles: u32,
     /// Cycles for each further block of a vector.
-    pub block: u32,
+    pub block_cycles: u32,
     /// Cycles to find a sender's ring, look whether there is room, and announce the new NWA.
-    pub append: u32,
+    pub append_cycles: u32,
 }
 
 impl Timing {
@@ -55,19 +55,19 @@ impl Timing {
     pub fn new(f: &Figures) -> Timing {
         Timing {
             cycle: f.cycle.value,
-            bytes: f.width.value.0 as u32,
-            command: f.command.value.0,
-            send: f.send.value.0,
-            receive: f.receive.value.0,
-            memory: f.memory.value.0,
-            block: f.block.value.0,
-            append: f.append.value.0,
+            bytes_per_cycle: f.width.value.0 as u32,
+            command_cycles: f.command.value.0,
+            send_cycles: f.send.value.0,
+            receive_cycles: f.receive.value.0,
+            memory_cycles: f.memory.value.0,
+            block_cycles: f.block.value.0,
+            append_cycles: f.append.value.0,
         }
     }
 
     /// Cycles to move `bytes` bytes through a data path.
     pub(super) fn move_cycles(&self, bytes: u64) -> u64 {
-        bytes.div_ceil(u64::from(self.bytes.max(1)))
+        bytes.div_ceil(u64::from(self.bytes_per_cycle.max(1)))
     }
 
     /// Time of `cycles` cycles.
@@ -77,24 +77,29 @@ impl Timing {
 
     /// Least time that a packet takes after its arrival.
     pub fn receive_min(&self) -> Time {
-        self.time(self.receive.into())
+        self.time(self.receive_cycles.into())
     }
 
     /// Least time that a command takes.
     pub fn command_min(&self) -> Time {
-        self.time(self.send.min(self.command).into())
+        self.time(self.send_cycles.min(self.command_cycles).into())
     }
 
     /// Least time from a new Next Read Addr to anything that comes of it.
     pub fn read_addr_min(&self) -> Time {
-        self.time(self.append.min(self.memory).min(self.command).into())
+        self.time(
+            self.append_cycles
+                .min(self.memory_cycles)
+                .min(self.command_cycles)
+                .into(),
+        )
     }
 
     /// Cycles of a vector access to the SO-DIMM.
     pub(super) fn vector_cycles(&self, pattern: &Pattern) -> u64 {
         let further = pattern.blocks().saturating_sub(1);
-        u64::from(self.memory)
-            + further * u64::from(self.block)
+        u64::from(self.memory_cycles)
+            + further * u64::from(self.block_cycles)
             + self.move_cycles(pattern.bytes() + u64::from(pattern.list_bytes()))
     }
 }

@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 impl<M: Model> Server<M> {
-    /// Adds to the first rank all those that go on before it, or anything else that is under way,
-    /// can reach them.
+    /// Adds to `running` every rank that resumes before anything can affect it: an event under way,
+    /// or a rank that resumes earlier.
     pub(super) fn take_concurrent(&mut self) {
         let now = self.kernel.now;
         let end = now + self.lookahead;
@@ -40,8 +40,8 @@ impl<M: Model> Server<M> {
         self.later = later;
     }
 
-    /// Finds for each rank that has the turn until when nothing changes for it. Both what is under
-    /// way and what the other ranks may do from now on can change something.
+    /// Finds each running rank's horizon: the earliest time at which an event under way, or another
+    /// rank's next action, can affect it.
     fn find_horizons(&mut self) {
         let hardware = self.kernel.queue.peek().map_or(Time::MAX, |e| e.0.key.0);
         let resume = self.kernel.resumes.peek().map_or(Time::MAX, |e| e.0.0);

@@ -2,23 +2,23 @@
 //!
 //! ```text
 //! u32  bytes that follow the header (head and body), little endian
-//! u8   the message's number, for the floor above
+//! u8   the message's number, for the layer above
 //! u8   bytes of the head (streams only; otherwise 0)
 //! u8   kind: whole message, stream, open, farewell
 //! u8   a mark, by which a reader that is out of step finds out
 //! ```
 //!
 //! A whole message is delivered in one run. A stream's body is delivered as it comes. It is read
-//! straight into its buffer if the floor above names one.
+//! straight into its buffer if the layer above names one.
 
 use crate::{Inbox, ProcId};
 
 /// Bytes of a frame's header, as laid out above.
 pub const HEADER_BYTES: usize = 8;
-/// Longest whole message, head and body, bytes: 64 KiB of user data and the headers of the floors
+/// Longest whole message, head and body, bytes: 64 KiB of user data and the headers of the layers
 /// above. A choice; longer ones go as streams, so that no process needs memory for them.
 pub const WHOLE_MAX_BYTES: usize = 64 * 1024 + 128;
-/// Longest head of a stream, bytes. A choice: more than the floor above has.
+/// Longest head of a stream, bytes. A choice: more than the layer above has.
 pub const HEAD_MAX_BYTES: usize = 64;
 /// Longest body of one stream frame, bytes. A longer body goes in several frames, and other
 /// messages may go between them. Measured (docs/measured/tcp.md): shorter writes carry less, longer

@@ -92,7 +92,7 @@ pub struct Conn {
     pub reads_since_sleep: u32,
     /// A send was answered Full. The caller waits for room.
     pub wants_room: bool,
-    /// Listed in [`Connected::streams`](super::Connected).
+    /// Listed in [`ConnTransport::streams`](super::ConnTransport).
     pub listed_as_stream: bool,
     /// Since when the peer's system owes an answer.
     silent_since: Option<Instant>,

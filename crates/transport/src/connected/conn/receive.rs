@@ -292,7 +292,7 @@ impl Conn {
     ///
     /// A read locks the connection even if there is nothing. What arrives meanwhile is then
     /// processed by this core, before that call ends. For a long message that is wanted
-    /// ([`Connected::asks_first`](super::super::Connected)).
+    /// ([`ConnTransport::asks_first`](super::super::ConnTransport)).
     #[inline]
     pub fn is_empty(&mut self) -> bool {
         let receiver = &mut self.receiver;

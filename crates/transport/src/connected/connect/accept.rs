@@ -1,6 +1,6 @@
 //! Accepting: connections that others have opened, from accept(2) to the end of the handshake.
 
-use super::super::Connected;
+use super::super::ConnTransport;
 use super::super::peers::{PeerState, PendingAccept};
 use super::super::poll::Token;
 use super::handshake_step;
@@ -12,7 +12,7 @@ use std::time::Instant;
 /// Most connections accepted in one poll. A choice: a flood must leave room for messages.
 const ACCEPTS_PER_POLL_MAX: usize = 64;
 
-impl Connected {
+impl ConnTransport {
     /// Accepts the connections that wait at listener `l` of medium `m`.
     pub(in crate::connected) fn accept_pending(&mut self, m: usize, l: usize) {
         for _ in 0..ACCEPTS_PER_POLL_MAX {
@@ -87,8 +87,9 @@ impl Connected {
     pub(in crate::connected) fn reject(&mut self, why: Rejected, pending_accept: &PendingAccept) {
         let to_be_logged = self.rejections.count(why);
         crate::connected::REFUSED.store(self.rejections.total(), Relaxed);
-        // These three happen between honest ranks. A rank gives its call up when the other calls
-        // it at the same time. A rank that finds another process at an address tries the next.
+        // These three happen between honest ranks. A rank gives its connect up when the other
+        // connects to it at the same time. A rank that finds another process at an address tries
+        // the next.
         if to_be_logged
             && !matches!(
                 why,

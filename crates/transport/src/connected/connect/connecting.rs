@@ -3,7 +3,7 @@
 use super::super::conn::Conn;
 use super::super::peers::PeerState;
 use super::super::poll::{PollInterest, Token};
-use super::super::{BUSINESS_CARDS, CallStart, Candidate, Connected, MediumEvent};
+use super::super::{BUSINESS_CARDS, Candidate, ConnTransport, ConnectStart, MediumEvent};
 use super::{business_card, describe, handshake_step, path, sealed, send_whole};
 use crate::{Inbox, ProcId, TransportError};
 use ferry_auth::{Handshake, HandshakeConfig, Message, Session};
@@ -86,17 +86,17 @@ fn start_connect(
     to: Candidate,
 ) -> Result<Option<(OwnedFd, Box<Handshake>, Option<Message>)>, String> {
     let (handshake, hello) = config.initiate(process).map_err(|e| e.to_string())?;
-    Ok(match medium.call(process, &to.at, &hello)? {
-        CallStart::Awaited => None,
-        CallStart::Connecting(socket) => Some((socket, Box::new(handshake), Some(hello))),
-        CallStart::Greeting(socket) => Some((socket, Box::new(handshake), None)),
+    Ok(match medium.connect(process, &to.at, &hello)? {
+        ConnectStart::Deferred => None,
+        ConnectStart::Connecting(socket) => Some((socket, Box::new(handshake), Some(hello))),
+        ConnectStart::HelloSent(socket) => Some((socket, Box::new(handshake), None)),
     })
 }
 
-impl Connected {
+impl ConnTransport {
     /// Begins to connect to a process for the first time.
     #[cold]
-    pub(in crate::connected) fn call(&mut self, to: ProcId) -> Result<(), TransportError> {
+    pub(in crate::connected) fn connect(&mut self, to: ProcId) -> Result<(), TransportError> {
         if to == self.me || to as usize >= self.index.len() {
             return Err(TransportError::Unreachable {
                 peer: to,

@@ -16,7 +16,7 @@ mod connecting;
 
 pub use connecting::Connecting;
 
-use super::Connected;
+use super::ConnTransport;
 use super::conn::{Broken, Conn, Path, Seal, frame};
 use super::peers::{Peer, PeerState};
 use super::poll::PollInterest;
@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 /// has ended, and may say so first. A choice: a second is longer than any launcher needs.
 const LAUNCHER_GRACE: Duration = Duration::from_millis(1000);
 
-impl Connected {
+impl ConnTransport {
     fn add(&mut self, process: ProcId, state: PeerState) -> usize {
         self.peers.push(Peer { process, state });
         self.index[process as usize] = self.peers.len() as u32;

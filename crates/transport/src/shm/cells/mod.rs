@@ -191,15 +191,15 @@ impl Cells {
             return None;
         }
         let first_touch = self.count_use(cell_ref);
-        let lead = LINE_BYTES - head.len();
+        let offset = LINE_BYTES - head.len();
         // SAFETY: the peer has published these bytes with the record, and the cell with them: it
         // does not look there any more.
         unsafe {
             let put = |out: &mut [u8]| out.copy_from_slice(head);
-            self.memory.fill(cell_ref.cell, lead, head.len(), put);
+            self.memory.fill(cell_ref.cell, offset, head.len(), put);
             let bytes = self
                 .memory
-                .bytes(cell_ref.cell, lead, head.len() + cell_ref.len);
+                .bytes(cell_ref.cell, offset, head.len() + cell_ref.len);
             Some((cell_ref, bytes, first_touch))
         }
     }

@@ -53,15 +53,16 @@ impl CounterBoard {
 
     /// Returns whether all of its `members` have left for good.
     pub fn is_deserted(&self, members: u32) -> bool {
-        self.memory.left().load(Ordering::Acquire) == u64::from(members)
+        self.memory.departed().load(Ordering::Acquire) == u64::from(members)
     }
 
     /// Sets all words to their initial values. Only of a deserted board.
     pub fn reset(&self) {
         let m = &self.memory;
-        for word in (0..PHASES)
-            .map(|part| m.counter(part))
-            .chain([m.open(), m.waiting(), m.left()])
+        for word in
+            (0..PHASES)
+                .map(|part| m.counter(part))
+                .chain([m.open(), m.waiting(), m.departed()])
         {
             word.store(0, Ordering::SeqCst);
         }
@@ -69,7 +70,7 @@ impl CounterBoard {
 
     /// This member leaves for good.
     pub fn leave(&self) {
-        self.memory.left().fetch_add(1, Ordering::AcqRel);
+        self.memory.departed().fetch_add(1, Ordering::AcqRel);
     }
 
     /// The value of `phase`'s counter when all members are done with the part's earlier phases.

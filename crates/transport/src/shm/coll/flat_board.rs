@@ -74,7 +74,7 @@ impl FlatBoard {
 
     /// This member leaves for good.
     pub fn leave(&self) {
-        self.memory.left().fetch_add(1, Ordering::AcqRel);
+        self.memory.departed().fetch_add(1, Ordering::AcqRel);
     }
 
     /// The offset of member `i`'s slot in a part.

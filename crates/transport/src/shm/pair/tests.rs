@@ -52,7 +52,7 @@ fn fuzz_shared_memory() {
     let valid = |len: u64| (1 << 63 | 3 << 16 | len).to_le_bytes();
     let more = |len: u64| (5 << 61 | 1 << 56 | 3 << 16 | len).to_le_bytes();
     let long = |total: u64| [&more(16)[..], &total.to_le_bytes(), &[7; 8]].concat();
-    let fastbox = |len: u64, lead: u64| (lead << 1 | len << 8 | 9 << 24).to_le_bytes();
+    let fastbox = |len: u64, offset: u64| (offset << 1 | len << 8 | 9 << 24).to_le_bytes();
     let cell_record = |marks: u64, cell: u64, len: u64| {
         let word = 3 << 62 | marks << 61 | 1 << 56 | 3 << 16 | 16;
         [word, cell | len << 32, 0].map(u64::to_le_bytes).concat()

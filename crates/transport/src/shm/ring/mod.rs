@@ -22,8 +22,8 @@
 //! FASTBOX_AT   the pair's fastbox (see `fastbox`), used in one of its two rings
 //! RECORDS_AT   RING_DATA_BYTES bytes of records
 //!
-//! word         bit 63: valid, 62: in a cell, 61: more follows, 60: gap; 56..60: lead / 8;
-//!              24..56: read position of the opposite ring; 16..24: number; 0..16: length
+//! word         bit 63: valid, 62: in a cell, 61: more follows, 60: gap; 16..24: number;
+//!              56..60: payload offset / 8; 24..56: opposite ring's read position; 0..16: length
 //! ```
 
 use super::memory::{
@@ -63,8 +63,8 @@ const LAP_UNREAD_RECORDS: u64 = 2;
 const SKIP: u64 = 0xff;
 /// Set in every word. A word without it is nonsense unless it is 0.
 const VALID: u64 = 1 << 63;
-/// Where a word's 4 bits for the record's lead begin. Their unit is 8 bytes.
-const LEAD_SHIFT: u32 = 56;
+/// Where a word's 4 bits for the record's payload offset begin. Their unit is 8 bytes.
+const PAYLOAD_OFFSET_SHIFT: u32 = 56;
 /// Set if a gap follows the record.
 const GAPPED: u64 = 1 << 60;
 /// Set if the body is in a cell. The record's bytes name it (see `cells`).
@@ -93,15 +93,15 @@ const PREFETCH_RECORD_MAX_BYTES: u64 = 34 * LINE_BYTES as u64;
 /// the opposite ring, low bits, in lines.
 fn word(message: u64, shape: Shape, marks: u64, read: u32) -> u64 {
     let gapped = if shape.gap > 0 { GAPPED } else { 0 };
-    let lead = (shape.lead as u64 / 8) << LEAD_SHIFT;
-    VALID | gapped | marks | lead | u64::from(read) << 24 | message << 16 | shape.len as u64
+    let offset = (shape.payload_offset as u64 / 8) << PAYLOAD_OFFSET_SHIFT;
+    VALID | gapped | marks | offset | u64::from(read) << 24 | message << 16 | shape.len as u64
 }
 
 /// The parts of a record, in bytes.
 #[derive(Clone, Copy)]
 struct Shape {
     /// From the beginning of its word to head and body.
-    lead: usize,
+    payload_offset: usize,
     /// Head and body.
     len: usize,
     /// The gap behind it, or 0.
@@ -111,7 +111,7 @@ struct Shape {
 impl Shape {
     /// The mark that skips the ring's end.
     const SKIP: Shape = Shape {
-        lead: 8,
+        payload_offset: 8,
         len: 0,
         gap: 0,
     };
@@ -120,7 +120,7 @@ impl Shape {
     #[inline]
     fn of(word: u64) -> Shape {
         Shape {
-            lead: (word >> LEAD_SHIFT) as usize % 16 * 8,
+            payload_offset: (word >> PAYLOAD_OFFSET_SHIFT) as usize % 16 * 8,
             len: (word & 0xffff) as usize,
             gap: if word & GAPPED == 0 { 0 } else { GAP_BYTES },
         }
@@ -129,7 +129,7 @@ impl Shape {
     /// From the word to the end of its last line.
     #[inline]
     fn lines(self) -> u64 {
-        (self.lead + self.len).next_multiple_of(LINE_BYTES) as u64
+        (self.payload_offset + self.len).next_multiple_of(LINE_BYTES) as u64
     }
 
     /// Lines and gap.
@@ -159,7 +159,7 @@ const _: () = assert!(ANY_SPAN_BYTES + PUBLISH_BYTES < RING_DATA_BYTES as u64 ||
 
 /// Bytes from the beginning of a record's word to its `len` bytes, whose first `head` are the head.
 #[inline]
-pub(super) fn lead(head: usize, len: usize) -> usize {
+pub(super) fn payload_offset(head: usize, len: usize) -> usize {
     if len <= INLINE_MAX_BYTES {
         8
     } else {
@@ -275,18 +275,18 @@ impl Writer {
         }
         let mut parts = body.chunks(RECORD_PART_BYTES).peekable();
         let first = parts.next().unwrap_or_default();
-        let lead = 8 + head.len();
+        let body_offset = 8 + head.len();
         let more = if parts.peek().is_some() { MORE } else { 0 };
         let mut written = self.write_record(
             message,
-            lead,
-            lead + first.len(),
+            body_offset,
+            body_offset + first.len(),
             more,
             false,
             read,
             |out| {
-                out[lead..].copy_from_slice(first);
-                out[8..lead].copy_from_slice(head);
+                out[body_offset..].copy_from_slice(first);
+                out[8..body_offset].copy_from_slice(head);
                 out[..8].copy_from_slice(&(total as u64).to_le_bytes());
             },
         );
@@ -335,7 +335,7 @@ impl Writer {
     ) -> bool {
         debug_assert!(len <= RECORD_MAX_BYTES);
         let mut shape = Shape {
-            lead: lead(head, len),
+            payload_offset: payload_offset(head, len),
             len,
             gap: 0,
         };
@@ -356,7 +356,7 @@ impl Writer {
         }
         // SAFETY: the reader has passed these bytes (room), and does not look at them before the
         // word is published.
-        unsafe { self.memory.fill(self.tail, shape.lead, len, fill) };
+        unsafe { self.memory.fill(self.tail, shape.payload_offset, len, fill) };
         self.clear_to(self.tail + need + LINE_BYTES as u64);
         // The caller next looks whether the reader sleeps. That look must not come before the word
         // is visible to the reader, hence the full barriers below.
@@ -521,8 +521,8 @@ impl Reader {
                 return Found::Nothing;
             }
             let (message, shape) = ((w >> 16) & 0xff, Shape::of(w));
-            let Shape { lead, len, .. } = shape;
-            if w & VALID == 0 || len > RECORD_MAX_BYTES || !(8..=LINE_BYTES).contains(&lead) {
+            let (offset, len) = (shape.payload_offset, shape.len);
+            if w & VALID == 0 || len > RECORD_MAX_BYTES || !(8..=LINE_BYTES).contains(&offset) {
                 return Found::Malformed;
             }
             if message == SKIP {
@@ -537,7 +537,7 @@ impl Reader {
             self.peeked = shape.span();
             // SAFETY: the writer published these bytes with the word and does not touch them before
             // `head` passes them.
-            let bytes = unsafe { self.memory.bytes(self.head, lead, len) };
+            let bytes = unsafe { self.memory.bytes(self.head, offset, len) };
             return Found::Record {
                 message: message as u8,
                 bytes,
