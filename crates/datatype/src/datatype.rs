@@ -11,12 +11,12 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 /// A datatype: a sequence of basic types and displacements (MPI 5.0 §5.1). Only its commit state,
 /// name and attributes change.
 pub struct Datatype {
-    /// The handle under which programs know this datatype, kept here by the abi floor. 0 if there
+    /// The handle under which programs know this datatype, kept here by the abi layer. 0 if there
     /// is none.
     pub handle: AtomicU64,
     /// The name that the program gave it (MPI_Type_set_name).
     pub name: Mutex<Option<String>>,
-    /// The attributes that the program has set, for the floor that knows attributes.
+    /// The attributes that the program has set, for the layer that knows attributes.
     pub attributes: OnceLock<Box<dyn Any + Send + Sync>>,
     pub(crate) constructor: Constructor,
     pub(crate) width: Width,

@@ -5,7 +5,7 @@
 //! nor datatypes. Each folder uses only those below it (`crates/api/tests/house/` checks it):
 //!
 //! ```text
-//! device       what the floor above calls: send, receive, probe, cancel, completions
+//! device       what the layer above calls: send, receive, probe, cancel, completions
 //! ├ node       boards in shared memory, for collectives within a node
 //! ├ progress   the progress engine, waiting, the lock, the progress thread, core sharing
 //! ├ protocol   eager, rendezvous, speculative, deferred, single copy, zero copy, streams

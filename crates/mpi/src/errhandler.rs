@@ -1,6 +1,6 @@
 //! Error handlers (MPI 5.0 §9.3).
 //!
-//! The abi floor raises errors. This file has the handlers and the slots that hold them.
+//! The abi layer raises errors. This file has the handlers and the slots that hold them.
 
 use crate::Identity;
 use std::fmt;

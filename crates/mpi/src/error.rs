@@ -1,4 +1,4 @@
-//! Errors of MPI calls: their kind and text. The abi floor maps a [`Kind`] to its number.
+//! Errors of MPI calls: their kind and text. The abi layer maps a [`Kind`] to its number.
 
 use crate::Comm;
 use std::sync::Arc;

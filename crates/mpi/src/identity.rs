@@ -1,8 +1,8 @@
-//! The handle that the abi floor gives an object.
+//! The handle that the abi layer gives an object.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The place in each object for the handle by which programs know it. Opaque on this floor.
+/// The place in each object for the handle by which programs know it. Opaque on this layer.
 #[derive(Debug, Default)]
 pub struct Identity(AtomicU64);
 

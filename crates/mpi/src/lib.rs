@@ -1,7 +1,7 @@
 //! The standard's objects and their meaning: groups, communicators, requests, collectives,
 //! topologies, attributes.
 //!
-//! This floor has no handle values, no error numbers and no C types: those are the abi floor's. It
+//! This layer has no handle values, no error numbers and no C types: those are the abi layer's. It
 //! never depends on which transport carries a message.
 //!
 //! ```text

@@ -59,7 +59,7 @@ static MIN_LEVEL: Mutex<ThreadLevel> = Mutex::new(ThreadLevel::Single);
 /// The process between MPI_Init and MPI_Finalize, otherwise null.
 static IN_WORLD: AtomicPtr<Process> = AtomicPtr::new(null_mut());
 
-/// This process. Panics if it has not been started. The abi floor checks that first.
+/// This process. Panics if it has not been started. The abi layer checks that first.
 #[inline]
 pub fn process() -> &'static Process {
     PROCESS.get().expect("MPI is initialised")

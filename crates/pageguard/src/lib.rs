@@ -39,7 +39,8 @@
 //! }
 //!
 //! // SAFETY: the size is not zero.
-//! let buffer = unsafe { alloc_zeroed(Layout::from_size_align(4 * PAGE_BYTES, PAGE_BYTES).unwrap()) };
+//! let layout = Layout::from_size_align(4 * PAGE_BYTES, PAGE_BYTES).unwrap();
+//! let buffer = unsafe { alloc_zeroed(layout) };
 //! let span = buffer.addr()..buffer.addr() + 4 * PAGE_BYTES;
 //! let pages = whole_pages(span.clone());
 //! // Not every system gives what a guard needs.

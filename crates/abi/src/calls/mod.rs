@@ -1,4 +1,4 @@
-//! The glue: one function for each MPI function, which calls the mpi floor. Their signatures:
+//! The glue: one function for each MPI function, which calls the mpi layer. Their signatures:
 //! `cargo run -p ferry-api -- glue CHAPTER`.
 
 pub mod attr;

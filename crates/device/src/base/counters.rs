@@ -45,7 +45,7 @@ impl Count {
 /// Messages, and the bytes in them.
 #[derive(Debug)]
 pub struct Traffic {
-    /// Messages of the floor above, however many parts they are sent in.
+    /// Messages of the layer above, however many parts they are sent in.
     pub messages: Count,
     /// Their bytes, without headers.
     pub bytes: Count,

@@ -1,4 +1,4 @@
-//! Deferred receives: the floor above says in which order large messages arrive.
+//! Deferred receives: the layer above says in which order large messages arrive.
 
 use crate::base::buffer::Sink;
 use crate::base::key::{Pattern, ProcId};

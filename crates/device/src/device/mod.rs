@@ -1,4 +1,4 @@
-//! What the floor above calls: sends, receives, probes, control messages, and completions.
+//! What the layer above calls: sends, receives, probes, control messages, and completions.
 
 mod deferred;
 mod receive;
@@ -14,7 +14,7 @@ use crate::progress::wait::{WaitingFor, wait_until};
 use crate::protocol::control::ControlMessage;
 use crate::queue::outgoing::Outgoing;
 
-/// What the device can do for a peer. The floor above asks this, and never for a transport.
+/// What the device can do for a peer. The layer above asks this, and never for a transport.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
     /// Maximum length of an eager message, bytes.

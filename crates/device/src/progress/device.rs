@@ -1,4 +1,4 @@
-//! The device of a process, and its progress engine. What the floor above calls is in `device/`.
+//! The device of a process, and its progress engine. What the layer above calls is in `device/`.
 
 use crate::base::counters::HasDevice;
 use crate::progress::background::Background;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// The MPI function that is being executed: its index in the description of all functions, plus 1;
-/// 0 for none. The abi floor writes it on entry; a wait reads it when it begins. With several
+/// 0 for none. The abi layer writes it on entry; a wait reads it when it begins. With several
 /// threads in MPI it is the function of the last one to enter.
 pub static CURRENT_CALL: AtomicU32 = AtomicU32::new(0);
 

@@ -65,7 +65,7 @@ pub struct Instance {
     pub elements: Vec<i32>,
 }
 
-/// A tool's callbacks, which the abi floor implements.
+/// A tool's callbacks, which the abi layer implements.
 pub trait Listener: Send + Sync {
     /// Called for an event.
     fn on_event(&self, registration: &Arc<Registration>, instance: &Instance, safety: Safety);

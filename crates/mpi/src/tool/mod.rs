@@ -3,7 +3,7 @@
 //!
 //! Control variables are Ferry's settings. Performance variables are its counts. Each belongs to
 //! one category, a [`Group`]. A test compares docs/tools.md with this code. Handles and numbers are
-//! the abi floor's.
+//! the abi layer's.
 
 mod control;
 mod event;

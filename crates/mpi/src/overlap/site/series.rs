@@ -25,9 +25,9 @@ impl RecentTimes {
         sorted.get(sorted.len() / 2).copied()
     }
 
-    /// Returns whether these times are shorter than the others by [`GAIN_MIN_FRACTION`]: the least beside
-    /// the least, and the median of the last three beside the median. One time may be short by
-    /// chance.
+    /// Returns whether these times are shorter than the others by [`GAIN_MIN_FRACTION`]: the least
+    /// beside the least, and the median of the last three beside the median. One time may be short
+    /// by chance.
     /// `None`: nothing to compare.
     pub fn is_faster_than(&self, others: &RecentTimes) -> Option<bool> {
         let faster = |one: f64, other: f64| one < (1.0 - GAIN_MIN_FRACTION) * other;
