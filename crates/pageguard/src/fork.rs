@@ -10,7 +10,7 @@
 //! applying.
 
 use crate::registry::{Registry, registry};
-use crate::system::{Faults, Message};
+use crate::system::{Message, Userfaultfd};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -21,7 +21,7 @@ const UNAPPLIED_MAX: usize = 128;
 /// Messages that have been read and not been applied.
 struct Unapplied {
     /// The userfaultfd that they come from.
-    own: Option<Arc<Faults>>,
+    own: Option<Arc<Userfaultfd>>,
     count: usize,
     messages: [Message; UNAPPLIED_MAX],
 }
@@ -65,7 +65,7 @@ pub(crate) fn stay_awake() -> MutexGuard<'static, ()> {
 }
 
 /// Sets this process's userfaultfd. `None`: it has none any more.
-pub(crate) fn set_userfaultfd(own: Option<Arc<Faults>>) {
+pub(crate) fn set_userfaultfd(own: Option<Arc<Userfaultfd>>) {
     let mut unapplied = UNAPPLIED.lock().unwrap_or_else(PoisonError::into_inner);
     unapplied.own = own;
 }
@@ -99,7 +99,7 @@ pub(crate) fn apply_read(all: &mut Registry) {
         count, messages, ..
     } = &mut *unapplied;
     for message in &messages[..std::mem::take(count)] {
-        if let Some(event) = Faults::event(message) {
+        if let Some(event) = Userfaultfd::event(message) {
             all.apply(&own, event);
         }
     }
@@ -118,7 +118,7 @@ pub(crate) fn after() {
     if let Ok(Some((awake, all))) = LOCKS.try_with(Cell::take) {
         drop(awake);
         if let Some(watch) = &all.watch {
-            watch.nudge();
+            watch.rescan();
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::registry::{Kind, Piece, Registry, registry};
 use crate::shadow::Shadow;
-use crate::system::{Faults, Moved, populate};
+use crate::system::{TransferOutcome, Userfaultfd, populate};
 use crate::{GuardError, PAGE_BYTES, protect};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -137,9 +137,9 @@ impl Guard {
                 if done == run.len() {
                     break Ok(());
                 }
-                match faults.shift(run.start + done, landing + done, run.len() - done) {
-                    Moved::Bytes(n) => (done, again) = (done + n, 0),
-                    Moved::Again if again < MOVE_ATTEMPTS_MAX => {
+                match faults.move_pages(run.start + done, landing + done, run.len() - done) {
+                    TransferOutcome::Bytes(n) => (done, again) = (done + n, 0),
+                    TransferOutcome::Again if again < MOVE_ATTEMPTS_MAX => {
                         again += 1;
                         std::thread::yield_now();
                     }
@@ -215,7 +215,7 @@ impl Guard {
                 let mut first = true;
                 spaces.retain(|s| std::mem::take(&mut first) || !s.pieces.is_empty());
                 if let Some(watch) = watch {
-                    watch.nudge();
+                    watch.rescan();
                 }
             }
             drop(all);
@@ -252,7 +252,7 @@ const MOVE_ATTEMPTS_MAX: u32 = 10_000;
 ///
 /// # Errors
 /// An event must be read first. The number of bytes that have been put back.
-fn put(faults: &Faults, own: bool, shadow: usize, at: usize, len: usize) -> Result<(), usize> {
+fn put(faults: &Userfaultfd, own: bool, shadow: usize, at: usize, len: usize) -> Result<(), usize> {
     let mut done = 0;
     let mut copies = !own;
     // All pages at once. One at a time where the program has changed the rights or the kind of
@@ -264,25 +264,25 @@ fn put(faults: &Faults, own: bool, shadow: usize, at: usize, len: usize) -> Resu
         let moved = if copies {
             faults.copy(shadow + done, at + done, some)
         } else {
-            faults.shift(shadow + done, at + done, some)
+            faults.move_pages(shadow + done, at + done, some)
         };
         match moved {
-            Moved::Bytes(n) => {
+            TransferOutcome::Bytes(n) => {
                 (done, again) = (done + n, 0);
                 copies = !own;
             }
-            Moved::Again if again < 3 => again += 1,
-            Moved::Again => return Err(done),
-            Moved::Exists => {
+            TransferOutcome::Again if again < 3 => again += 1,
+            TransferOutcome::Again => return Err(done),
+            TransferOutcome::Exists => {
                 // The program has got a page of zeros there, or has mapped something new.
                 faults.wake(at + done..at + done + PAGE_BYTES);
                 done += PAGE_BYTES;
             }
-            Moved::Refused if stride > PAGE_BYTES => stride = PAGE_BYTES,
+            TransferOutcome::Refused if stride > PAGE_BYTES => stride = PAGE_BYTES,
             // The page is read-only now, or pinned. It can be copied.
-            Moved::Refused if !copies => copies = true,
+            TransferOutcome::Refused if !copies => copies = true,
             // The page is not guarded any more.
-            Moved::Refused => {
+            TransferOutcome::Refused => {
                 faults.wake(at + done..at + done + PAGE_BYTES);
                 done += PAGE_BYTES;
                 copies = !own;
@@ -292,7 +292,7 @@ fn put(faults: &Faults, own: bool, shadow: usize, at: usize, len: usize) -> Resu
     Ok(())
 }
 
-fn own_faults(all: &Registry) -> Result<Arc<Faults>, GuardError> {
+fn own_faults(all: &Registry) -> Result<Arc<Userfaultfd>, GuardError> {
     match all.spaces.first() {
         Some(own) => Ok(own.faults.clone()),
         None => Err(GuardError::Unsupported(

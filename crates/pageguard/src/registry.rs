@@ -1,7 +1,7 @@
 //! The registry: what is guarded at the moment, in this process and in forked children.
 
 use crate::guard::Guard;
-use crate::system::{Event, Faults, Moved};
+use crate::system::{Event, TransferOutcome, Userfaultfd};
 use crate::watch::Watch;
 use crate::{GuardError, PAGE_BYTES, fork, protect};
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub(crate) struct Piece {
 
 /// The guarded pages of one process: this one, or a forked child that still waits for data.
 pub(crate) struct Space {
-    pub faults: Arc<Faults>,
+    pub faults: Arc<Userfaultfd>,
     /// By present address.
     pub pieces: BTreeMap<usize, Piece>,
 }
@@ -73,7 +73,7 @@ impl Space {
     }
 
     /// mremap has moved pages.
-    pub fn shift(&mut self, from: usize, to: usize, len: usize) {
+    pub fn move_pages(&mut self, from: usize, to: usize, len: usize) {
         for (start, piece) in self.cut(&(from..from + len)) {
             self.pieces.insert(to + (start - from), piece);
         }
@@ -82,7 +82,7 @@ impl Space {
     /// Fills a missing page that is not guarded with zeros, as the system would.
     pub fn fill(&self, address: usize) {
         let page = address / PAGE_BYTES * PAGE_BYTES;
-        if self.faults.zero(page) != Moved::Bytes(PAGE_BYTES) {
+        if self.faults.zero(page) != TransferOutcome::Bytes(PAGE_BYTES) {
             self.faults.wake(page..page + PAGE_BYTES);
         }
     }
@@ -101,14 +101,14 @@ pub(crate) struct Registry {
 
 impl Registry {
     /// The space that `faults` belongs to.
-    fn space(&mut self, faults: &Arc<Faults>) -> Option<&mut Space> {
+    fn space(&mut self, faults: &Arc<Userfaultfd>) -> Option<&mut Space> {
         self.spaces
             .iter_mut()
             .find(|s| Arc::ptr_eq(&s.faults, faults))
     }
 
     /// Applies an event to what is known of a process's memory.
-    pub fn apply(&mut self, faults: &Arc<Faults>, event: Event) {
+    pub fn apply(&mut self, faults: &Arc<Userfaultfd>, event: Event) {
         let Some(space) = self.space(faults) else {
             return;
         };
@@ -117,14 +117,14 @@ impl Registry {
                 Some(found) => self.touched.push(found),
                 None => space.fill(address),
             },
-            Event::Remap { from, to, len } => space.shift(from, to, len),
+            Event::Remap { from, to, len } => space.move_pages(from, to, len),
             Event::Remove(pages) | Event::Unmap(pages) => {
                 space.cut(&pages);
             }
             Event::Fork(fd) => {
                 let pieces = space.pieces.clone();
                 self.spaces.push(Space {
-                    faults: Arc::new(Faults::of_child(fd)),
+                    faults: Arc::new(Userfaultfd::of_child(fd)),
                     pieces,
                 });
             }
@@ -158,7 +158,7 @@ pub fn enable(kind: Kind) -> Result<(), GuardError> {
         return protect::begin(&mut all);
     }
     if all.spaces.is_empty() {
-        let faults = Arc::new(Faults::open()?);
+        let faults = Arc::new(Userfaultfd::open()?);
         fork::set_userfaultfd(Some(faults.clone()));
         all.spaces.push(Space {
             faults,

@@ -39,11 +39,11 @@ impl Shadow {
             ));
         }
         let start = base as usize;
-        let shift = first.wrapping_sub(start) % HUGE_PAGE_BYTES;
+        let move_pages = first.wrapping_sub(start) % HUGE_PAGE_BYTES;
         Ok(Shadow {
             base,
             len,
-            delta: (start + shift).wrapping_sub(first),
+            delta: (start + move_pages).wrapping_sub(first),
         })
     }
 }

@@ -44,14 +44,21 @@ pub(crate) enum Event {
     Unmap(Range<usize>),
 }
 
+/// Events of userfaultfd(2), by linux/userfaultfd.h.
+const UFFD_EVENT_PAGEFAULT: u64 = 0x12;
+const UFFD_EVENT_FORK: u64 = 0x13;
+const UFFD_EVENT_REMAP: u64 = 0x14;
+const UFFD_EVENT_REMOVE: u64 = 0x15;
+const UFFD_EVENT_UNMAP: u64 = 0x16;
+
 /// A userfaultfd: this process's, or a forked child's.
-pub(crate) struct Faults {
+pub(crate) struct Userfaultfd {
     fd: OwnedFd,
     /// It reports forks.
     pub(crate) reports_forks: bool,
 }
 
-impl AsRawFd for Faults {
+impl AsRawFd for Userfaultfd {
     fn as_raw_fd(&self) -> i32 {
         self.fd.as_raw_fd()
     }
@@ -59,7 +66,7 @@ impl AsRawFd for Faults {
 
 /// The outcome of moving or copying pages.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Moved {
+pub(crate) enum TransferOutcome {
     /// This many bytes were moved, at least a page.
     Bytes(usize),
     /// Try again: an event waits to be read, or a page is in use for a moment.
@@ -70,9 +77,9 @@ pub(crate) enum Moved {
     Refused,
 }
 
-impl Faults {
+impl Userfaultfd {
     /// Opens this process's userfaultfd.
-    pub fn open() -> std::result::Result<Faults, GuardError> {
+    pub fn open() -> std::result::Result<Userfaultfd, GuardError> {
         let mut features = MOVE | EXACT | EVENTS | EVENT_FORK;
         loop {
             let fd = new().map_err(|cause| GuardError::System {
@@ -84,7 +91,7 @@ impl Faults {
             let mut api = [API, features, 0u64];
             match ioctl(&fd, IOC_API, &raw mut api) {
                 Ok(()) => {
-                    return Ok(Faults {
+                    return Ok(Userfaultfd {
                         fd,
                         reports_forks: features & EVENT_FORK != 0,
                     });
@@ -104,8 +111,8 @@ impl Faults {
     }
 
     /// The userfaultfd of a forked child.
-    pub fn of_child(fd: OwnedFd) -> Faults {
-        Faults {
+    pub fn of_child(fd: OwnedFd) -> Userfaultfd {
+        Userfaultfd {
             fd,
             reports_forks: true,
         }
@@ -130,21 +137,21 @@ impl Faults {
     }
 
     /// Moves pages within this process, and wakes the threads that wait for them.
-    pub fn shift(&self, from: usize, to: usize, len: usize) -> Moved {
+    pub fn move_pages(&self, from: usize, to: usize, len: usize) -> TransferOutcome {
         let mut with = [to as u64, from as u64, len as u64, 0, 0];
         let result = ioctl(&self.fd, IOC_MOVE, &raw mut with);
         outcome(result, with[4], len)
     }
 
     /// Copies memory of this process into missing pages of the descriptor's process.
-    pub fn copy(&self, from: usize, to: usize, len: usize) -> Moved {
+    pub fn copy(&self, from: usize, to: usize, len: usize) -> TransferOutcome {
         let mut with = [to as u64, from as u64, len as u64, 0, 0];
         let result = ioctl(&self.fd, IOC_COPY, &raw mut with);
         outcome(result, with[4], len)
     }
 
     /// Puts a page of zeros where one is missing, as the system would.
-    pub fn zero(&self, page: usize) -> Moved {
+    pub fn zero(&self, page: usize) -> TransferOutcome {
         let mut with = [page as u64, PAGE_BYTES as u64, 0, 0];
         let result = ioctl(&self.fd, IOC_ZEROPAGE, &raw mut with);
         outcome(result, with[3], PAGE_BYTES)
@@ -167,16 +174,16 @@ impl Faults {
             message[3] as usize,
         );
         Some(match message[0] & 0xff {
-            0x12 => Event::Fault(b),
+            UFFD_EVENT_PAGEFAULT => Event::Fault(b),
             // SAFETY: the system has just made this descriptor for whoever reads the event.
-            0x13 => Event::Fork(unsafe { OwnedFd::from_raw_fd(a as u32 as i32) }),
-            0x14 => Event::Remap {
+            UFFD_EVENT_FORK => Event::Fork(unsafe { OwnedFd::from_raw_fd(a as u32 as i32) }),
+            UFFD_EVENT_REMAP => Event::Remap {
                 from: a,
                 to: b,
                 len: c,
             },
-            0x15 => Event::Remove(a..b),
-            0x16 => Event::Unmap(a..b),
+            UFFD_EVENT_REMOVE => Event::Remove(a..b),
+            UFFD_EVENT_UNMAP => Event::Unmap(a..b),
             _ => return None,
         })
     }
@@ -185,7 +192,10 @@ impl Faults {
     pub fn events(&self) -> Vec<Event> {
         let mut messages = [[0; 4]; 16];
         let count = self.read(&mut messages);
-        messages[..count].iter().filter_map(Faults::event).collect()
+        messages[..count]
+            .iter()
+            .filter_map(Userfaultfd::event)
+            .collect()
     }
 }
 
@@ -218,14 +228,14 @@ fn ioctl<T>(fd: &OwnedFd, request: u64, with: *mut T) -> Result<()> {
     }
 }
 
-fn outcome(result: Result<()>, moved: u64, len: usize) -> Moved {
+fn outcome(result: Result<()>, moved: u64, len: usize) -> TransferOutcome {
     match result {
-        Ok(()) => Moved::Bytes(len),
-        Err(_) if (moved as i64) > 0 => Moved::Bytes(moved as usize),
+        Ok(()) => TransferOutcome::Bytes(len),
+        Err(_) if (moved as i64) > 0 => TransferOutcome::Bytes(moved as usize),
         Err(e) => match e.raw_os_error() {
-            Some(libc::EAGAIN) => Moved::Again,
-            Some(libc::EEXIST) => Moved::Exists,
-            _ => Moved::Refused,
+            Some(libc::EAGAIN) => TransferOutcome::Again,
+            Some(libc::EEXIST) => TransferOutcome::Exists,
+            _ => TransferOutcome::Refused,
         },
     }
 }

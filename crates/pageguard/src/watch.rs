@@ -3,7 +3,7 @@
 use crate::GuardError;
 use crate::fork;
 use crate::registry::{Registry, registry};
-use crate::system::Faults;
+use crate::system::Userfaultfd;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -15,13 +15,13 @@ const STACK_BYTES: usize = 128 * 1024;
 /// Written to the pipe: the thread ends.
 const STOP: u64 = 0;
 /// Written to the pipe: the thread looks again which descriptors there are. No address is 1.
-const NUDGE: u64 = 1;
+const RESCAN: u64 = 1;
 
 /// The watching thread, and the pipe that wakes it.
 pub(crate) struct Watch {
     thread: JoinHandle<()>,
     /// Where addresses are written, 8 bytes each: one that a signal handler has seen touched, or
-    /// one of [`STOP`] and [`NUDGE`].
+    /// one of [`STOP`] and [`RESCAN`].
     pub pipe: OwnedFd,
 }
 
@@ -30,7 +30,7 @@ impl Watch {
     /// starts needs memory, and reads no events.
     pub fn start(all: &mut Registry) -> Result<(), GuardError> {
         if let Some(watch) = &all.watch {
-            watch.nudge();
+            watch.rescan();
             return Ok(());
         }
         let mut ends = [0; 2];
@@ -73,8 +73,8 @@ impl Watch {
     }
 
     /// Has the thread look again which descriptors there are.
-    pub fn nudge(&self) {
-        self.write(NUDGE);
+    pub fn rescan(&self) {
+        self.write(RESCAN);
     }
 }
 
@@ -83,7 +83,7 @@ fn run(pipe: &OwnedFd) {
     let mut awake = fork::stay_awake();
     loop {
         let mut all = registry();
-        let sources: Vec<Arc<Faults>> = all.spaces.iter().map(|s| s.faults.clone()).collect();
+        let sources: Vec<Arc<Userfaultfd>> = all.spaces.iter().map(|s| s.faults.clone()).collect();
         let touched = std::mem::take(&mut all.touched);
         drop(all);
         for (guard, original) in touched {
@@ -123,7 +123,7 @@ fn read_pipe(pipe: &OwnedFd) -> bool {
     for &address in &addresses[..usize::try_from(got).unwrap_or(0) / 8] {
         match address {
             STOP => return false,
-            NUDGE => {}
+            RESCAN => {}
             address => crate::protect::touched(address as usize),
         }
     }
@@ -134,7 +134,7 @@ fn read_pipe(pipe: &OwnedFd) -> bool {
 ///
 /// The program's memory may change as soon as an event has been read. So no pages may be put back
 /// before the registry knows of it: both happen under the registry's lock.
-fn read_events(faults: &Arc<Faults>) {
+fn read_events(faults: &Arc<Userfaultfd>) {
     let mut all = registry();
     for event in faults.events() {
         all.apply(faults, event);
@@ -142,7 +142,7 @@ fn read_events(faults: &Arc<Faults>) {
 }
 
 /// Forgets a child that has ended.
-fn forget(faults: &Arc<Faults>) {
+fn forget(faults: &Arc<Userfaultfd>) {
     let mut all = registry();
     let own = all
         .spaces

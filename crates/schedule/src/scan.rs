@@ -13,34 +13,34 @@ pub(crate) fn doubling(b: &mut Builder, t: Team, x: Operand, output: Piece, incl
         return;
     }
     let n = x.input.count;
-    // `sum` is of the aligned block of ranks around this one, `output` of those in it up to (or
-    // below) this one.
-    let (mut sum, mut room) = (b.scratch(n), b.scratch(n));
+    // `sum`: the reduction over this rank's aligned block of `distance` ranks. `output`: the same
+    // over the block's ranks up to this one, or below it if exclusive.
+    let (mut sum, mut recv_buf) = (b.scratch(n), b.scratch(n));
     b.copy(x.input, sum);
     if inclusive {
         b.copy(x.input, output);
     }
-    let mut begun = inclusive;
+    let mut has_output = inclusive;
     let mut distance = 1;
     while distance < t.size {
         let other = t.rank ^ distance;
         if other < t.size {
-            b.recv(other, room);
+            b.recv(other, recv_buf);
             b.send(other, sum);
             b.sync();
             if other < t.rank {
-                if begun {
-                    b.reduce(room, output);
+                if has_output {
+                    b.reduce(recv_buf, output);
                 } else {
-                    b.copy(room, output);
-                    begun = true;
+                    b.copy(recv_buf, output);
+                    has_output = true;
                 }
-                b.reduce(room, sum);
+                b.reduce(recv_buf, sum);
             } else if x.commutes {
-                b.reduce(room, sum);
+                b.reduce(recv_buf, sum);
             } else {
-                b.reduce(sum, room);
-                std::mem::swap(&mut sum, &mut room);
+                b.reduce(sum, recv_buf);
+                std::mem::swap(&mut sum, &mut recv_buf);
             }
         }
         distance *= 2;
@@ -59,24 +59,24 @@ pub(crate) fn chain(b: &mut Builder, t: Team, x: Operand, output: Piece, inclusi
         }
         return;
     }
-    // What comes is of all lower ranks.
+    // The message is the reduction over all lower ranks.
     if inclusive {
-        let room = b.scratch(output.count);
-        b.recv(t.rank - 1, room);
+        let recv_buf = b.scratch(output.count);
+        b.recv(t.rank - 1, recv_buf);
         b.copy(x.input, output);
         b.sync();
-        b.reduce(room, output);
+        b.reduce(recv_buf, output);
         if !last {
             b.send(t.rank + 1, output);
         }
     } else if last {
         b.recv(t.rank - 1, output);
     } else {
-        let room = b.scratch(output.count);
-        b.copy(x.input, room);
+        let recv_buf = b.scratch(output.count);
+        b.copy(x.input, recv_buf);
         b.recv(t.rank - 1, output);
         b.sync();
-        b.reduce(output, room);
-        b.send(t.rank + 1, room);
+        b.reduce(output, recv_buf);
+        b.send(t.rank + 1, recv_buf);
     }
 }

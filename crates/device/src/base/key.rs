@@ -138,7 +138,7 @@ impl Pattern {
 
     /// The source and the tag, if the pattern has no wildcard.
     #[inline]
-    pub(crate) fn address(&self) -> Option<(u32, u32)> {
+    pub(crate) fn source_tag(&self) -> Option<(u32, u32)> {
         self.source.zip(self.tag.only())
     }
 }

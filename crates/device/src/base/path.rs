@@ -21,25 +21,25 @@ impl Path {
     }
 }
 
-/// Who copies a large message at the receiver. Measurements of different copiers are kept apart:
-/// other cores copy, and these have other work beside it.
+/// What the receiving process does while a large message is copied. Each state has measurements of
+/// its own: other cores copy, and these have other work beside it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Copier {
+pub(crate) enum ReceiverState {
     /// A thread of the program that waits in MPI.
-    Program,
+    Waiting,
     /// A thread of the program, while this process has large messages of its own to send. Those
     /// are measured as well: while one rank reads, its own messages wait.
-    Sender,
+    AlsoSending,
     /// A thread that shares its core: the progress thread, or a rank where ranks outnumber cores.
     /// Only the time of its own work counts, not the time at which the message is complete.
-    Sharing,
+    SharedCore,
 }
 
 /// The measurement of a large message, for path selection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub path: Path,
-    pub copier: Copier,
+    pub receiver_state: ReceiverState,
     pub size_class: usize,
     /// The trial to which it belongs.
     pub trial: Option<u32>,
@@ -57,7 +57,7 @@ impl Sample {
     /// Runs `copy`, which copies one part of the message, and measures it where that counts.
     #[inline]
     pub fn copy_part(&mut self, copy: impl FnOnce()) {
-        let counts = self.copier == Copier::Sharing && self.trial.is_some();
+        let counts = self.receiver_state == ReceiverState::SharedCore && self.trial.is_some();
         let since = counts.then(Instant::now);
         copy();
         if let Some(since) = since {

@@ -121,7 +121,7 @@ impl Matcher {
     }
 
     /// Queues an unexpected message.
-    pub fn keep(&mut self, message: Unexpected) {
+    pub fn queue_unexpected(&mut self, message: Unexpected) {
         COUNTERS.queue_unexpected(message.buffered_bytes());
         self.queues(message.key.context).unexpected.push(message);
     }

@@ -120,21 +120,21 @@ impl ReceiveTable {
     fn push(&mut self, pattern: Pattern, req: ReqId) {
         let entry = (self.next, pattern, req);
         self.next += 1;
-        match pattern.address() {
-            Some(address) => {
-                self.exact.push(address, entry);
+        match pattern.source_tag() {
+            Some(source_tag) => {
+                self.exact.push(source_tag, entry);
             }
             None => self.wild.push_back(entry),
         }
     }
 
     fn take(&mut self, key: &Key) -> Option<ReqId> {
-        let address = (key.source, key.tag);
-        let exact = self.exact.first(address).map_or(u64::MAX, |e| e.0);
+        let source_tag = (key.source, key.tag);
+        let exact = self.exact.first(source_tag).map_or(u64::MAX, |e| e.0);
         let mut earlier = self.wild.iter().take_while(|w| w.0 < exact);
         let found = match earlier.position(|(_, pattern, _)| pattern.accepts(key)) {
             Some(at) => self.wild.remove(at),
-            None => self.exact.pop(address),
+            None => self.exact.pop(source_tag),
         };
         found.map(|(_, _, req)| req)
     }
@@ -145,8 +145,8 @@ impl ReceiveTable {
     }
 
     fn withdraw(&mut self, req: ReqId) -> Option<ReqId> {
-        let taken = match self.posted_pattern(req)?.address() {
-            Some(address) => self.exact.take(address, |e| e.2 == req),
+        let taken = match self.posted_pattern(req)?.source_tag() {
+            Some(source_tag) => self.exact.take(source_tag, |e| e.2 == req),
             None => {
                 let at = self.wild.iter().position(|w| w.2 == req)?;
                 self.wild.remove(at)

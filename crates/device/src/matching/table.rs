@@ -8,18 +8,18 @@ use slab::Slab;
 use std::collections::hash_map;
 
 /// A source and a tag: the key of the table.
-pub(super) type Address = (u32, u32);
+pub(super) type SourceTag = (u32, u32);
 
 /// The index of an entry. It is valid until the entry is taken.
 pub(super) type Slot = usize;
 
 struct Entry<T> {
     value: T,
-    /// The next entry with the same address. Without meaning in the last one.
+    /// The next entry with the same source and tag. Without meaning in the last one.
     next: Slot,
 }
 
-/// The first and the last entry with an address.
+/// The first and the last entry with a source and tag.
 struct Ends {
     first: Slot,
     last: Slot,
@@ -28,14 +28,14 @@ struct Ends {
 /// Queue entries by source and tag.
 pub(super) struct Table<T> {
     entries: Slab<Entry<T>>,
-    by_address: FxHashMap<Address, Ends>,
+    by_source_tag: FxHashMap<SourceTag, Ends>,
 }
 
 impl<T> Table<T> {
     pub fn new() -> Table<T> {
         Table {
             entries: Slab::new(),
-            by_address: FxHashMap::default(),
+            by_source_tag: FxHashMap::default(),
         }
     }
 
@@ -51,10 +51,10 @@ impl<T> Table<T> {
         Some(&mut self.entries.get_mut(slot)?.value)
     }
 
-    pub fn push(&mut self, address: Address, value: T) -> Slot {
+    pub fn push(&mut self, source_tag: SourceTag, value: T) -> Slot {
         let next = usize::MAX;
         let slot = self.entries.insert(Entry { value, next });
-        match self.by_address.entry(address) {
+        match self.by_source_tag.entry(source_tag) {
             hash_map::Entry::Occupied(ends) => {
                 let last = std::mem::replace(&mut ends.into_mut().last, slot);
                 self.entries[last].next = slot;
@@ -67,14 +67,14 @@ impl<T> Table<T> {
         slot
     }
 
-    /// The first entry with that address.
-    pub fn first(&self, address: Address) -> Option<&T> {
-        self.get(self.by_address.get(&address)?.first)
+    /// The first entry with that source and tag.
+    pub fn first(&self, source_tag: SourceTag) -> Option<&T> {
+        self.get(self.by_source_tag.get(&source_tag)?.first)
     }
 
-    /// Takes the first entry with that address.
-    pub fn pop(&mut self, address: Address) -> Option<T> {
-        let hash_map::Entry::Occupied(mut ends) = self.by_address.entry(address) else {
+    /// Takes the first entry with that source and tag.
+    pub fn pop(&mut self, source_tag: SourceTag) -> Option<T> {
+        let hash_map::Entry::Occupied(mut ends) = self.by_source_tag.entry(source_tag) else {
             return None;
         };
         let Entry { value, next } = self.entries.remove(ends.get().first);
@@ -86,9 +86,9 @@ impl<T> Table<T> {
         Some(value)
     }
 
-    /// Takes the first entry with that address for which `accepts` is true.
-    pub fn take(&mut self, address: Address, accepts: impl Fn(&T) -> bool) -> Option<T> {
-        let ends = self.by_address.get(&address)?;
+    /// Takes the first entry with that source and tag for which `accepts` is true.
+    pub fn take(&mut self, source_tag: SourceTag, accepts: impl Fn(&T) -> bool) -> Option<T> {
+        let ends = self.by_source_tag.get(&source_tag)?;
         let (mut before, mut slot) = (None, ends.first);
         while !accepts(&self.entries[slot].value) {
             if slot == ends.last {
@@ -98,11 +98,11 @@ impl<T> Table<T> {
             slot = self.entries[slot].next;
         }
         let Some(before) = before else {
-            return self.pop(address);
+            return self.pop(source_tag);
         };
         let Entry { value, next } = self.entries.remove(slot);
         self.entries[before].next = next;
-        let ends = self.by_address.get_mut(&address)?;
+        let ends = self.by_source_tag.get_mut(&source_tag)?;
         if ends.last == slot {
             ends.last = before;
         }

@@ -126,7 +126,7 @@ fn follow(steps: &[Step]) -> Result<(), TestCaseError> {
                 let matched = matcher.match_message(key);
                 prop_assert_eq!(matched, reference.arrive(*key, number));
                 if matched.is_none() {
-                    matcher.keep(message(*key, number));
+                    matcher.queue_unexpected(message(*key, number));
                 }
             }
             Step::Receive(pattern) => {
@@ -190,7 +190,7 @@ fn long_queues_keep_their_order() {
     };
     for n in 0..5000 {
         assert_eq!(matcher.match_message(&key(n)), None);
-        matcher.keep(message(key(n), n.into()));
+        matcher.queue_unexpected(message(key(n), n.into()));
     }
     // Picking one source empties it in order, and leaves the others in theirs.
     let pattern = |source| Pattern {
@@ -254,7 +254,7 @@ fn forgetting_contexts_forgets_no_message() {
         };
         assert_eq!(matcher.match_message(&key), None);
         if n % 200 == 0 {
-            matcher.keep(message(key, n.into()));
+            matcher.queue_unexpected(message(key, n.into()));
         } else if n % 100 == 0 {
             matcher.post(
                 Pattern {

@@ -1,13 +1,13 @@
 //! The unexpected queue of a context: messages that wait for their receive, in order of arrival.
 
-use super::table::{Address, Slot, Table};
+use super::table::{Slot, SourceTag, Table};
 use super::{SearchCost, TABLE_MIN_ENTRIES};
 use crate::base::key::{Key, Pattern};
 use crate::base::message::Unexpected;
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 
-/// Looking up an address costs as much as comparing this many entries. A choice. Low in tests, so
+/// Looking up a source and tag costs as much as comparing this many entries. A choice. Low in tests, so
 /// that they use both.
 const LOOKUP_COST_ENTRIES: usize = if cfg!(test) { 2 } else { 32 };
 
@@ -27,7 +27,7 @@ struct MessageTable {
     table: Table<(u64, Unexpected)>,
     /// Where each stands, by its number less `before`, for receives with wildcards; `None` once it
     /// has been taken.
-    order: VecDeque<(Address, Option<Slot>)>,
+    order: VecDeque<(SourceTag, Option<Slot>)>,
     before: u64,
     /// The sources of the messages since the table was made.
     sources: FxHashSet<u32>,
@@ -90,7 +90,7 @@ impl UnexpectedQueue {
             }
         }
         let long = self.table.as_ref()?;
-        long.table.first(long.address(pattern)?).map(|m| &m.1)
+        long.table.first(long.source_tag(pattern)?).map(|m| &m.1)
     }
 
     /// Takes the first message that `pattern` accepts.
@@ -137,19 +137,23 @@ impl UnexpectedQueue {
 
 impl MessageTable {
     fn push(&mut self, message: Unexpected) {
-        let address = (message.key.source, message.key.tag);
+        let source_tag = (message.key.source, message.key.tag);
         let number = self.before + self.order.len() as u64;
-        let slot = self.table.push(address, (number, message));
+        let slot = self.table.push(source_tag, (number, message));
         // Often several in a row are from the same source.
-        if self.order.back().is_none_or(|last| last.0.0 != address.0) {
-            self.sources.insert(address.0);
+        if self
+            .order
+            .back()
+            .is_none_or(|last| last.0.0 != source_tag.0)
+        {
+            self.sources.insert(source_tag.0);
         }
-        self.order.push_back((address, Some(slot)));
+        self.order.push_back((source_tag, Some(slot)));
     }
 
-    /// The address of the first message that `pattern` accepts: of all with that address it is the
+    /// The source and tag of the first message that `pattern` accepts: of all with that source and tag it is the
     /// first. Without a wildcard there may be none.
-    fn address(&self, pattern: &Pattern) -> Option<Address> {
+    fn source_tag(&self, pattern: &Pattern) -> Option<SourceTag> {
         match (pattern.source, pattern.tag.only()) {
             (Some(source), Some(tag)) => Some((source, tag)),
             (None, Some(tag)) if LOOKUP_COST_ENTRIES * self.sources.len() < self.order.len() => {
@@ -161,7 +165,7 @@ impl MessageTable {
             }
             _ => {
                 let context = pattern.context;
-                let accepts = |&(source, tag): &Address| {
+                let accepts = |&(source, tag): &SourceTag| {
                     pattern.accepts(&Key {
                         context,
                         source,
@@ -175,7 +179,7 @@ impl MessageTable {
     }
 
     fn take(&mut self, pattern: &Pattern) -> Option<Unexpected> {
-        let (number, message) = self.table.pop(self.address(pattern)?)?;
+        let (number, message) = self.table.pop(self.source_tag(pattern)?)?;
         self.order[(number - self.before) as usize].1 = None;
         while self.order.front().is_some_and(|entry| entry.1.is_none()) {
             self.order.pop_front();

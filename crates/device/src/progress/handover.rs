@@ -40,7 +40,7 @@ impl Device {
             wake_interval: WAKE_INTERVAL_MIN,
             background_advanced: false,
             relying_waiters: 0,
-            stuck: false,
+            needs_user_function: false,
             core: None,
             program_entries: 0,
             node_ranks,
@@ -178,26 +178,26 @@ impl Device {
         if may {
             THREAD_FLAGS.end_wait();
             thread.relying_waiters += 1;
-            thread.stuck = false;
+            thread.needs_user_function = false;
         }
         may
     }
 
     /// Must a thread that relies on the progress thread make the progress itself?
-    pub(crate) fn needs_program(&self) -> bool {
+    pub(crate) fn must_make_progress(&self) -> bool {
         self.progress_thread
             .as_ref()
-            .is_none_or(|thread| thread.stuck || !thread.running)
+            .is_none_or(|thread| thread.needs_user_function || !thread.running)
     }
 
     /// The progress thread cannot continue without calling a function of the program. The threads
     /// that rely on it wake.
-    pub fn needs_program_thread(&mut self) {
+    pub fn return_progress_to_program(&mut self) {
         if let Some(thread) = &mut self.progress_thread
             && thread.relying_waiters > 0
-            && !thread.stuck
+            && !thread.needs_user_function
         {
-            thread.stuck = true;
+            thread.needs_user_function = true;
             self.notify_sleepers();
         }
     }

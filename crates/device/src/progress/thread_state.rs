@@ -60,7 +60,7 @@ pub(crate) struct ThreadState {
     /// Threads of the program that sleep in MPI and rely on this thread's progress.
     pub relying_waiters: u32,
     /// It cannot go on for them: a function of the program is to be called.
-    pub stuck: bool,
+    pub needs_user_function: bool,
     /// The core on which it last worked.
     pub core: Option<u32>,
     /// How often the program has taken the device.

@@ -307,7 +307,7 @@ fn sleep_on_thread(
     let wakeup = guard.worker.transports.wakeup();
     let mut ended = false;
     report.restart();
-    while !ended && !guard.needs_program() {
+    while !ended && !guard.must_make_progress() {
         let seen = wakeup.epoch();
         report.begin_sleep(&mut guard, what);
         if lock::fall_asleep() == 1 {

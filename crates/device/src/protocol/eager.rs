@@ -141,7 +141,7 @@ impl Engine {
                     bytes: EagerBytes::from_slice(bytes),
                     sync,
                 };
-                self.matcher.keep(Unexpected {
+                self.matcher.queue_unexpected(Unexpected {
                     key,
                     from,
                     len: envelope.len,

@@ -92,7 +92,7 @@ impl Engine {
                     preposted: true,
                 });
             }
-            None => self.matcher.keep(Unexpected {
+            None => self.matcher.queue_unexpected(Unexpected {
                 key,
                 from,
                 len,

@@ -5,7 +5,7 @@ use crate::base::counters::COUNTERS;
 use crate::base::header::{self, Header};
 use crate::base::key::ProcId;
 use crate::base::message::MatchedRts;
-use crate::base::path::{Copier, Path, Sample};
+use crate::base::path::{Path, ReceiverState, Sample};
 use crate::base::request::{Operation, ReqId};
 use crate::protocol::engine::{Engine, Worker};
 use ferry_transport::shm::READ_MIN_ADAPTIVE;
@@ -108,10 +108,13 @@ impl Worker {
                 self.read_by_card(&task);
                 continue;
             }
-            let copier = self.copier(context);
-            let read = self.run_task(task, copier, context);
+            let receiver_state = self.receiver_state(context);
+            let read = self.run_task(task, receiver_state, context);
             // Peers that have sent CTS do not wait for all that this process reads.
-            if read && copier == Copier::Sender && self.engine.single_copies.has_tasks() {
+            if read
+                && receiver_state == ReceiverState::AlsoSending
+                && self.engine.single_copies.has_tasks()
+            {
                 return true;
             }
         }
@@ -119,7 +122,12 @@ impl Worker {
     }
 
     /// Reads one message, or asks for its bytes. Returns whether it reads.
-    fn run_task(&mut self, task: SingleCopyTask, copier: Copier, context: CopyContext) -> bool {
+    fn run_task(
+        &mut self,
+        task: SingleCopyTask,
+        receiver_state: ReceiverState,
+        context: CopyContext,
+    ) -> bool {
         let SingleCopyTask { rts, matched_at } = task;
         let (req, from, request) = (rts.req, rts.from, rts.request);
         let Some(Operation::Receive { sink, .. }) = self.engine.requests.operation(req) else {
@@ -134,7 +142,7 @@ impl Worker {
         };
         let selector = &mut self.engine.path_selector;
         let sample = (read_min == READ_MIN_ADAPTIVE && !alone)
-            .then(|| selector.choose(copier, from, len, matched_at));
+            .then(|| selector.choose(receiver_state, from, len, matched_at));
         let path = match &sample {
             Some(sample) => sample.path,
             None if len >= read_min as u64 || alone => Path::SingleCopy,
@@ -177,13 +185,13 @@ impl Worker {
 
     /// Who copies, for path selection.
     #[inline]
-    fn copier(&self, context: CopyContext) -> Copier {
+    fn receiver_state(&self, context: CopyContext) -> ReceiverState {
         if context.shares_core {
-            Copier::Sharing
+            ReceiverState::SharedCore
         } else if self.engine.requests.large_sends() > 0 {
-            Copier::Sender
+            ReceiverState::AlsoSending
         } else {
-            Copier::Program
+            ReceiverState::Waiting
         }
     }
 

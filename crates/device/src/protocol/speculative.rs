@@ -273,7 +273,7 @@ impl Engine {
                 let bytes = vec![0; left].into_boxed_slice();
                 let message = Buffered { bytes, received: 0 };
                 self.speculative.buffered.insert(number, message);
-                self.matcher.keep(Unexpected {
+                self.matcher.queue_unexpected(Unexpected {
                     key,
                     from,
                     len,

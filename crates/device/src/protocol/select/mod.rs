@@ -9,7 +9,7 @@
 mod trial;
 
 use crate::base::key::ProcId;
-use crate::base::path::{Copier, Path, Sample};
+use crate::base::path::{Path, ReceiverState, Sample};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use trial::Trials;
@@ -27,7 +27,7 @@ pub(crate) fn size_class(len: u64) -> usize {
 
 /// Measured times and pending messages.
 pub(crate) struct PathSelector {
-    /// By [`Copier`] and size class.
+    /// By [`ReceiverState`] and size class.
     trials: [[Trials; CLASSES]; 3],
     /// When the last message ended, and its path: those behind it in the queue began only then.
     last_ended: Option<(Instant, Path)>,
@@ -46,7 +46,7 @@ pub(crate) struct PathSelector {
 impl Default for PathSelector {
     fn default() -> PathSelector {
         let mut trials = [[Trials::new(1); CLASSES]; 3];
-        trials[Copier::Sender as usize] = [Trials::new(2); CLASSES];
+        trials[ReceiverState::AlsoSending as usize] = [Trials::new(2); CLASSES];
         PathSelector {
             trials,
             last_ended: None,
@@ -64,25 +64,25 @@ impl PathSelector {
     /// ended.
     pub fn choose(
         &mut self,
-        copier: Copier,
+        receiver_state: ReceiverState,
         from: ProcId,
         len: u64,
         matched_at: Instant,
     ) -> Sample {
         let size_class = size_class(len);
-        let (path, trial) = match copier {
-            Copier::Sender => self.follow(from, size_class),
+        let (path, trial) = match receiver_state {
+            ReceiverState::AlsoSending => self.follow(from, size_class),
             _ => None,
         }
         .map(|path| (path, None))
-        .unwrap_or_else(|| self.trials[copier as usize][size_class].choose());
+        .unwrap_or_else(|| self.trials[receiver_state as usize][size_class].choose());
         if self.pending == [0; 2] {
             self.busy_since = Some((matched_at, self.first_touches));
         }
         self.pending[path as usize] += 1;
         Sample {
             path,
-            copier,
+            receiver_state,
             size_class,
             trial,
             first_touches: self.first_touches,
@@ -141,14 +141,14 @@ impl PathSelector {
         self.abandon(sample);
         let (took, apart) = self.end(path, sample.matched_at);
         let first_touches = self.first_touches;
-        let trials = &mut self.trials[sample.copier as usize][sample.size_class];
+        let trials = &mut self.trials[sample.receiver_state as usize][sample.size_class];
         if sample.trial != Some(trials.trials) {
             return;
         }
-        let took = match (sample.copier, path) {
+        let took = match (sample.receiver_state, path) {
             // The sender works as long.
-            (Copier::Sharing, Path::Pipelined) => 2 * sample.copy_time,
-            (Copier::Sharing, Path::SingleCopy) => sample.chosen_at.elapsed(),
+            (ReceiverState::SharedCore, Path::Pipelined) => 2 * sample.copy_time,
+            (ReceiverState::SharedCore, Path::SingleCopy) => sample.chosen_at.elapsed(),
             _ => took,
         };
         let warm = sample.first_touches == first_touches || path == Path::SingleCopy;
@@ -159,7 +159,7 @@ impl PathSelector {
     /// choice.
     pub fn record_own(&mut self, len: u64, path: Path) {
         let size_class = size_class(len);
-        if !self.trials[Copier::Sender as usize][size_class].take_own(path) {
+        if !self.trials[ReceiverState::AlsoSending as usize][size_class].take_own(path) {
             return;
         }
         let Some((busy_since, first_touches)) = self.busy_since else {
@@ -167,7 +167,7 @@ impl PathSelector {
         };
         let (took, apart) = self.end(path, busy_since);
         let warm = first_touches == self.first_touches || path == Path::SingleCopy;
-        let trials = &mut self.trials[Copier::Sender as usize][size_class];
+        let trials = &mut self.trials[ReceiverState::AlsoSending as usize][size_class];
         trials.record(path, len, took.as_secs_f64(), apart && warm);
     }
 

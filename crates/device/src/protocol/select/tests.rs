@@ -27,10 +27,15 @@ fn classes_grow_by_four() {
 
 /// Sends `messages` of which those that go the `fast` way take 1 ms and others 3; returns how
 /// many went the other way.
-fn send(selector: &mut PathSelector, messages: u32, fast: Path, copier: Copier) -> u32 {
+fn send(
+    selector: &mut PathSelector,
+    messages: u32,
+    fast: Path,
+    receiver_state: ReceiverState,
+) -> u32 {
     let mut slow_ones = 0;
     for _ in 0..messages {
-        let mut sample = selector.choose(copier, 0, 100_000, Instant::now());
+        let mut sample = selector.choose(receiver_state, 0, 100_000, Instant::now());
         let took = Duration::from_millis(if sample.path == fast { 1 } else { 3 });
         slow_ones += u32::from(sample.path != fast);
         selector.last_ended = None;
@@ -51,12 +56,12 @@ fn speculative_messages_count_towards_the_next_trial() {
         &mut selector,
         2 * TRIAL_MESSAGES,
         Path::Pipelined,
-        Copier::Program,
+        ReceiverState::Waiting,
     );
     for passed in [TRIAL_PERIOD_MIN_MESSAGES, 0] {
         selector.count_speculative(10_000_000, TRIAL_PERIOD_MAX_MESSAGES);
         selector.count_speculative(100_000, passed);
-        let next = selector.choose(Copier::Program, 0, 100_000, Instant::now());
+        let next = selector.choose(ReceiverState::Waiting, 0, 100_000, Instant::now());
         assert_eq!(next.is_trial(), passed >= TRIAL_PERIOD_MIN_MESSAGES);
         assert_eq!(next.path == Path::SingleCopy, next.is_trial());
         selector.trials[0][1].enter(Stage::Settled);
@@ -64,7 +69,7 @@ fn speculative_messages_count_towards_the_next_trial() {
 }
 
 /// Both ways are tried, then the faster one is kept to, and the other one tried again now and
-/// then; apart for each class and for each copier.
+/// then; apart for each class and for each receiver_state.
 #[test]
 fn the_faster_path_wins() {
     for (fast, slow) in [
@@ -72,23 +77,28 @@ fn the_faster_path_wins() {
         (Path::Pipelined, Path::SingleCopy),
     ] {
         let mut selector = PathSelector::default();
-        let first = send(&mut selector, 2 * TRIAL_MESSAGES, fast, Copier::Program);
+        let first = send(
+            &mut selector,
+            2 * TRIAL_MESSAGES,
+            fast,
+            ReceiverState::Waiting,
+        );
         assert_eq!(first, TRIAL_MESSAGES);
-        let later = send(&mut selector, 10_000, fast, Copier::Program);
+        let later = send(&mut selector, 10_000, fast, ReceiverState::Waiting);
         // One that takes three times as long is asked for again so rarely that it costs a
         // hundredth.
         assert!(
             (TRIAL_MESSAGES..=5 * TRIAL_MESSAGES).contains(&later),
             "{later}"
         );
-        let busy = send(&mut selector, 100, slow, Copier::Sharing);
+        let busy = send(&mut selector, 100, slow, ReceiverState::SharedCore);
         assert!(
             (TRIAL_MESSAGES..=3 * TRIAL_MESSAGES).contains(&busy),
             "{busy}"
         );
         for round in [Path::SingleCopy, Path::Pipelined] {
             for _ in 0..TRIAL_MESSAGES {
-                let sample = selector.choose(Copier::Program, 0, 10_000_000, Instant::now());
+                let sample = selector.choose(ReceiverState::Waiting, 0, 10_000_000, Instant::now());
                 assert_eq!(sample.path, round);
                 selector.record(10_000_000, sample);
             }
@@ -104,7 +114,7 @@ fn one_outlier_does_not_change_the_path() {
         &mut selector,
         2 * TRIAL_MESSAGES,
         Path::Pipelined,
-        Copier::Program,
+        ReceiverState::Waiting,
     );
     let class = selector.trials[0][size_class(100_000)];
     assert_eq!(class.choice, Path::Pipelined);
@@ -117,7 +127,12 @@ fn one_outlier_does_not_change_the_path() {
         }
     }
     assert_eq!(unlucky.choice, Path::Pipelined);
-    let late = send(&mut selector, 20_000, Path::SingleCopy, Copier::Program);
+    let late = send(
+        &mut selector,
+        20_000,
+        Path::SingleCopy,
+        ReceiverState::Waiting,
+    );
     assert!(late < 2000, "{late} of 20000 went the way that is slow now");
 }
 
@@ -128,7 +143,7 @@ fn many_messages_at_once() {
     let mut selector = PathSelector::default();
     for round in [Path::SingleCopy, Path::Pipelined] {
         let all: Vec<_> = (0..64)
-            .map(|_| selector.choose(Copier::Program, 0, 100_000, Instant::now()))
+            .map(|_| selector.choose(ReceiverState::Waiting, 0, 100_000, Instant::now()))
             .collect();
         for mut m in all {
             assert_eq!(m.path, round);
@@ -152,7 +167,7 @@ fn spoiled_messages_do_not_count() {
     let mut selector = PathSelector::default();
     let class = size_class(100_000);
     let mut one = |warm: bool, other: bool| {
-        let sample = selector.choose(Copier::Program, 0, 100_000, Instant::now());
+        let sample = selector.choose(ReceiverState::Waiting, 0, 100_000, Instant::now());
         if !warm {
             selector.count_first_touch();
         }
@@ -213,14 +228,21 @@ fn a_much_faster_trial_replaces_earlier_ones() {
 fn the_receiver_follows_the_choice_of_its_peer() {
     let mut selector = PathSelector::default();
     selector.follow_next(3, 100_000, Path::Pipelined);
-    let mut way = |copier, from, len| selector.choose(copier, from, len, Instant::now()).path;
+    let mut way = |receiver_state, from, len| {
+        selector
+            .choose(receiver_state, from, len, Instant::now())
+            .path
+    };
     for _ in 0..FOLLOWED_MESSAGES_MAX {
-        assert_eq!(way(Copier::Sender, 3, 90_000), Path::Pipelined);
-        assert_eq!(way(Copier::Sender, 4, 90_000), Path::SingleCopy);
-        assert_eq!(way(Copier::Program, 3, 90_000), Path::SingleCopy);
-        assert_eq!(way(Copier::Sender, 3, 900_000), Path::SingleCopy);
+        assert_eq!(way(ReceiverState::AlsoSending, 3, 90_000), Path::Pipelined);
+        assert_eq!(way(ReceiverState::AlsoSending, 4, 90_000), Path::SingleCopy);
+        assert_eq!(way(ReceiverState::Waiting, 3, 90_000), Path::SingleCopy);
+        assert_eq!(
+            way(ReceiverState::AlsoSending, 3, 900_000),
+            Path::SingleCopy
+        );
     }
-    assert_eq!(way(Copier::Sender, 3, 90_000), Path::SingleCopy);
+    assert_eq!(way(ReceiverState::AlsoSending, 3, 90_000), Path::SingleCopy);
 }
 
 /// Two ranks exchange messages: one reads, then the other one does, 2 ms each; pieces of both
@@ -229,7 +251,7 @@ fn the_receiver_follows_the_choice_of_its_peer() {
 fn an_exchange_takes_the_time_of_both_directions() {
     let mut selector = PathSelector::default();
     for _ in 0..100 {
-        let mut sample = selector.choose(Copier::Sender, 3, 100_000, Instant::now());
+        let mut sample = selector.choose(ReceiverState::AlsoSending, 3, 100_000, Instant::now());
         let way = sample.path;
         let (one, both) = match way {
             Path::SingleCopy => (2, 4),
@@ -243,7 +265,7 @@ fn an_exchange_takes_the_time_of_both_directions() {
         selector.last_ended = Some((now - Duration::from_millis(both - one), way));
         selector.record_own(100_000, way);
     }
-    let class = selector.trials[Copier::Sender as usize][size_class(100_000)];
+    let class = selector.trials[ReceiverState::AlsoSending as usize][size_class(100_000)];
     assert!(class.trials > 0 && class.choice == Path::Pipelined);
     let [pieces, read] = class.measurements.map(|f| f.known.unwrap_or(0.0) * 1e8);
     // One of 3 ms is left out.
@@ -259,7 +281,7 @@ fn an_exchange_takes_the_time_of_both_directions() {
 fn cpu_time_counts_on_a_shared_core() {
     let mut selector = PathSelector::default();
     for _ in 0..2 * TRIAL_MESSAGES {
-        let mut sample = selector.choose(Copier::Sharing, 0, 100_000, Instant::now());
+        let mut sample = selector.choose(ReceiverState::SharedCore, 0, 100_000, Instant::now());
         let waited = match sample.path {
             Path::SingleCopy => 3,
             Path::Pipelined => 9,
@@ -272,7 +294,7 @@ fn cpu_time_counts_on_a_shared_core() {
         }
         selector.record(100_000, sample);
     }
-    let class = selector.trials[Copier::Sharing as usize][size_class(100_000)];
+    let class = selector.trials[ReceiverState::SharedCore as usize][size_class(100_000)];
     assert_eq!(class.choice, Path::Pipelined);
     let [pieces, read] = class.measurements.map(|f| f.known.unwrap_or(0.0) * 1e8);
     assert!(

@@ -230,7 +230,7 @@ impl Run {
                     let by_thread = d.is_progress_thread();
                     if calls_user_op(b, step) {
                         if by_thread {
-                            d.needs_program_thread();
+                            d.return_progress_to_program();
                             return RunState::Waiting;
                         }
                     } else if policy == WorkPolicy::ProgressThread
