@@ -7,8 +7,8 @@ use crate::base::message::Unexpected;
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
 
-/// Looking up a source and tag costs as much as comparing this many entries. A choice. Low in tests, so
-/// that they use both.
+/// Looking up a source and tag costs as much as comparing this many entries. A choice. Low in
+/// tests, so that they use both.
 const LOOKUP_COST_ENTRIES: usize = if cfg!(test) { 2 } else { 32 };
 
 /// Unexpected messages. The queue is a list at first. After searches have compared enough entries,
@@ -151,8 +151,8 @@ impl MessageTable {
         self.order.push_back((source_tag, Some(slot)));
     }
 
-    /// The source and tag of the first message that `pattern` accepts: of all with that source and tag it is the
-    /// first. Without a wildcard there may be none.
+    /// The source and tag of the first message that `pattern` accepts: of all with that source and
+    /// tag it is the first. Without a wildcard there may be none.
     fn source_tag(&self, pattern: &Pattern) -> Option<SourceTag> {
         match (pattern.source, pattern.tag.only()) {
             (Some(source), Some(tag)) => Some((source, tag)),
