@@ -162,6 +162,22 @@ static void *in_thread(void *arg)
     return NULL;
 }
 
+/* A communicator gets the memory of one that has been freed, and makes the same calls. What the
+ * earlier one left there must not be taken for another rank's call. */
+static void again_in_the_same_memory(void)
+{
+    for (int again = 0; again < 6; again++) {
+        MPI_Comm comm;
+        OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+        for (int i = 0; i < 7; i++) { /* fewer than the board has parts */
+            long word = world_rank == (i + again) % world_size ? i : -1;
+            OK(MPI_Bcast(&word, 1, MPI_LONG, (i + again) % world_size, comm));
+            SAME(word, i);
+        }
+        OK(MPI_Comm_free(&comm));
+    }
+}
+
 int main(int argc, char **argv)
 {
     int provided;
@@ -194,6 +210,7 @@ int main(int argc, char **argv)
         }
     }
 
+    again_in_the_same_memory();
     for (int i = 0; i < THREADS; i++)
         OK(MPI_Comm_dup(MPI_COMM_WORLD, &own[i]));
     if (provided == MPI_THREAD_MULTIPLE) {

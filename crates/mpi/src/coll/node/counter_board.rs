@@ -3,7 +3,7 @@
 
 use super::board_call::{BoardCall, BoardOp, Posted, SIGNATURE_BYTES, own_length_error};
 use crate::coll::executor::{COUNTERS, CollArgs, Memory, TmpBuffer};
-use crate::device::{self, CounterBoardGroup, PHASES, SLOT_MAX_BYTES, WaitingFor};
+use crate::device::{self, ContextId, CounterBoardGroup, PHASES, SLOT_MAX_BYTES, WaitingFor};
 use crate::{Error, Result};
 use ferry_schedule::Piece;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// This rank's part in a counter board.
 pub(in crate::coll) struct CounterBoard {
     group: CounterBoardGroup,
+    /// The communicator's context.
+    context: ContextId,
     /// The number of the last phase, which is the number of collectives so far.
     phase: u64,
     /// The signatures that this rank posted in the last phases, by phase.
@@ -25,36 +27,31 @@ struct Recent {
     posted: Posted,
 }
 
-/// Marks a signature word. Other data in its place have these bits only by chance.
-const MAGIC: u64 = 0xfe44;
-const PHASE_BITS: u32 = 16;
 const ROOT_BITS: u32 = 16;
 const LEN_BITS: u32 = 12;
 const _: () = assert!(SLOT_MAX_BYTES < 1 << LEN_BITS);
 
-/// The word at the end of a posted slot: [`MAGIC`], phase, operation, root and length.
+/// Marks the words of one phase of one communicator. Never 0. Whatever else lies in a word's place
+/// (data, or a word of an earlier communicator that had the same board) has this mark only by a
+/// chance of 1 in 2^32.
 #[inline]
-fn signature_word(posted: Posted, phase: u64) -> u64 {
-    let root = u64::from(posted.root) & ((1 << ROOT_BITS) - 1);
-    let phase = phase & ((1 << PHASE_BITS) - 1);
-    MAGIC << 48
-        | phase << 32
-        | u64::from(posted.code) << 28
-        | root << LEN_BITS
-        | u64::from(posted.len)
+fn phase_mark(context: ContextId, phase: u64) -> u32 {
+    // Odd constants of which the bits are well mixed, those of the generator SplitMix64.
+    let mixed =
+        (context.0 ^ phase.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (mixed >> 32) as u32 | 1
 }
 
-/// Reads a slot's signature word. `None`: the word is not one of this phase.
-fn read_word(word: u64, phase: u64) -> Option<Posted> {
-    let ours = signature_word(
-        Posted {
-            code: 0,
-            root: 0,
-            len: 0,
-        },
-        phase,
-    );
-    (word >> 32 == ours >> 32).then_some(Posted {
+/// The word at the end of a posted slot: its phase's mark, operation, root and length.
+#[inline]
+fn signature_word(posted: Posted, mark: u32) -> u64 {
+    let root = u64::from(posted.root) & ((1 << ROOT_BITS) - 1);
+    u64::from(mark) << 32 | u64::from(posted.code) << 28 | root << LEN_BITS | u64::from(posted.len)
+}
+
+/// Reads a slot's signature word. `None`: the word does not have this mark.
+fn read_word(word: u64, mark: u32) -> Option<Posted> {
+    ((word >> 32) as u32 == mark).then_some(Posted {
         code: word as u32 >> 28,
         root: word as u32 >> LEN_BITS & ((1 << ROOT_BITS) - 1),
         len: word as u32 & ((1 << LEN_BITS) - 1),
@@ -64,7 +61,7 @@ fn read_word(word: u64, phase: u64) -> Option<Posted> {
 /// The board's slots in one phase, as one collective uses them.
 struct Slots<'a> {
     group: &'a CounterBoardGroup,
-    phase: u64,
+    mark: u32,
     stride: usize,
     posted: Posted,
     word: u64,
@@ -111,7 +108,7 @@ impl Slots<'_> {
         // SAFETY: the word is aligned. All ranks that may write it now do so atomically.
         let word = unsafe { AtomicU64::from_ptr(self.signature_at(0)) };
         let before = word.swap(self.word, Ordering::Relaxed);
-        if let Some(theirs) = read_word(before, self.phase) {
+        if let Some(theirs) = read_word(before, self.mark) {
             error.get_or_insert_with(|| {
                 let peer = if theirs.is_bcast() { theirs.root } else { 0 };
                 self.posted
@@ -140,12 +137,9 @@ impl Slots<'_> {
         let mut all = (0..size).filter_map(|r| {
             // SAFETY: as in `check`. A rank that has not posted has the word of another phase.
             let word = unsafe { self.signature_at(r).read() };
-            Some((
-                r,
-                read_word(word, self.phase).filter(|p| *p != self.posted)?,
-            ))
+            Some((r, read_word(word, self.mark).filter(|p| *p != self.posted)?))
         });
-        match (read_word(found, self.phase), all.next()) {
+        match (read_word(found, self.mark), all.next()) {
             (None, Some((r, theirs))) => self.posted.disagreement(r, Some(theirs), size),
             (theirs, _) => self.posted.disagreement(i, theirs, size),
         }
@@ -153,9 +147,10 @@ impl Slots<'_> {
 }
 
 impl CounterBoard {
-    pub(super) fn new(group: CounterBoardGroup) -> CounterBoard {
+    pub(super) fn new(group: CounterBoardGroup, context: ContextId) -> CounterBoard {
         CounterBoard {
             group,
+            context,
             phase: 0,
             recent: [None; PHASES],
         }
@@ -168,9 +163,10 @@ impl CounterBoard {
             (0..size).find_map(|i| {
                 let slot = self.group.slot_in(recent.phase, i, recent.stride);
                 let word: *const u64 = slot.wrapping_add(recent.stride - SIGNATURE_BYTES).cast();
-                // SAFETY: within the board, aligned. Others may write there in a later phase, whose
-                // number is in the word.
-                let theirs = read_word(unsafe { word.read_volatile() }, recent.phase)?;
+                let mark = phase_mark(self.context, recent.phase);
+                // SAFETY: within the board, aligned. Others may write there in a later phase, with
+                // another mark.
+                let theirs = read_word(unsafe { word.read_volatile() }, mark)?;
                 // The root of a broadcast always posts in slot 0.
                 let peer = match theirs.is_bcast() {
                     true => theirs.root,
@@ -187,6 +183,7 @@ impl CounterBoard {
     /// slots of that phase are not used again before this member has passed it.
     pub(super) fn posted_ahead(&self) -> Option<(u32, Posted)> {
         let (phase, size) = (self.phase + 1, self.group.size());
+        let mark = phase_mark(self.context, phase);
         // The stride of the slots depends on the length, which is unknown here.
         let strides = (64..=SLOT_MAX_BYTES).step_by(64);
         strides.into_iter().find_map(|stride| {
@@ -194,7 +191,7 @@ impl CounterBoard {
                 let slot = self.group.slot_in(phase, i, stride);
                 let word: *const u64 = slot.wrapping_add(stride - SIGNATURE_BYTES).cast();
                 // SAFETY: the word is within the board, and aligned.
-                let posted = read_word(unsafe { word.read_volatile() }, phase)?;
+                let posted = read_word(unsafe { word.read_volatile() }, mark)?;
                 let peer = if posted.is_bcast() { posted.root } else { i };
                 Some((peer, posted))
             })
@@ -221,7 +218,10 @@ impl CounterBoard {
             posted,
         });
         // SAFETY: the caller's promise.
-        unsafe { execute(&mut self.group, phase, stride, call, b, waiting_for) }
+        unsafe {
+            let mark = phase_mark(self.context, phase);
+            execute(&mut self.group, mark, stride, call, b, waiting_for)
+        }
     }
 }
 
@@ -229,7 +229,7 @@ impl CounterBoard {
 /// The buffers must be as the call says.
 unsafe fn execute(
     group: &mut CounterBoardGroup,
-    phase: u64,
+    mark: u32,
     stride: usize,
     call: &BoardCall,
     b: &CollArgs<'_>,
@@ -245,10 +245,10 @@ unsafe fn execute(
     let posted = call.posted();
     let slots = Slots {
         group,
-        phase,
+        mark,
         stride,
         posted,
-        word: signature_word(posted, phase),
+        word: signature_word(posted, mark),
         len: call.len,
     };
     // The result of a reduction is in the last slot. The order of operands is that of a reduction
@@ -378,15 +378,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signature_word_is_read_in_its_phase_only() {
+    fn a_signature_word_is_read_in_its_phase_and_communicator_only() {
         let posted = Posted {
             code: 11,
             root: 300,
             len: 2104,
         };
-        let word = signature_word(posted, 70_000);
-        assert_eq!(read_word(word, 70_000), Some(posted));
-        assert_eq!(read_word(word, 70_008), None);
-        assert_eq!(read_word(0, 70_000), None);
+        let (one, other) = (ContextId::new(3, 7), ContextId::new(3, 8));
+        let mark = phase_mark(one, 70_000);
+        let word = signature_word(posted, mark);
+        assert_eq!(read_word(word, mark), Some(posted));
+        for other in [
+            phase_mark(one, 70_008),
+            phase_mark(one, 70_000 + (1 << 16)),
+            phase_mark(other, 70_000),
+        ] {
+            assert_eq!(read_word(word, other), None);
+        }
+        assert_eq!(read_word(0, mark), None);
     }
 }

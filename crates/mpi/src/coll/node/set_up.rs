@@ -80,7 +80,7 @@ pub(super) fn set_up(comm: &Arc<Comm>, function: Function, root: i32) -> Result<
                 .map(CommBoard::Flat)
         } else {
             d.counter_board(owner, number, members, me)
-                .map(|group| CommBoard::Counter(Box::new(CounterBoard::new(group))))
+                .map(|group| CommBoard::Counter(Box::new(CounterBoard::new(group, comm.context))))
         }
     };
     let mut there = i32::from(board.is_some());
