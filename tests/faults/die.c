@@ -197,12 +197,15 @@ int main(int argc, char **argv)
             own ? MPI_Reduce(&rank, &sum, 1, MPI_INT, MPI_SUM, root, dup)
                 : MPI_Bcast(&sum, 1, MPI_INT, root, dup);
         }
-        /* A message that comes after MPI_Finalize is not found there. What a rank has sent in the
-         * collective has come when this later message of its has. */
-        for (int i = 0; size > 2 && i < size; i++)
-            MPI_Send(&rank, 1, MPI_INT, i, 77, MPI_COMM_WORLD);
-        for (int i = 0; size > 2 && i < size; i++)
-            MPI_Recv(&sum, 1, MPI_INT, i, 77, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        /* A message that comes after MPI_Finalize is not found there. What the one rank has sent in
+         * the collective has come when this later message of its has. It stays until rank 0 has
+         * ended the job, since the others would be told that it has left. */
+        for (int i = 0; size > 2 && own && i < size; i++)
+            if (i != who)
+                MPI_Send(&rank, 1, MPI_INT, i, 77, MPI_COMM_WORLD);
+        if (size > 2)
+            MPI_Recv(&sum, 1, MPI_INT, own ? 0 : who, own ? 78 : 77, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
     } else if (is(how, "unreceived")) { /* nobody receives these two */
         if (rank == who) {
             MPI_Send(&value, 1, MPI_INT, 0, 8, MPI_COMM_WORLD);
