@@ -33,7 +33,7 @@ const _: () = assert!(SLOT_MAX_BYTES < 1 << LEN_BITS);
 
 /// Marks the words of one phase of one communicator. Never 0. Whatever else lies in a word's place
 /// (data, or a word of an earlier communicator that had the same board) has this mark only by a
-/// chance of 1 in 2^32.
+/// chance of 1 in 2^31.
 #[inline]
 fn phase_mark(context: ContextId, phase: u64) -> u32 {
     // Odd constants of which the bits are well mixed, those of the generator SplitMix64.
