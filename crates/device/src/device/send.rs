@@ -6,6 +6,7 @@ use crate::base::header::{self, Header};
 use crate::base::key::{Key, ProcId};
 use crate::base::request::{Operation, ReqId, SendMode};
 use crate::progress::device::Device;
+use ferry_transport::Answer;
 
 impl Device {
     /// Starts a send. `None`: it is complete, and the buffer may be used again.
@@ -36,14 +37,16 @@ impl Device {
             return Some(worker.send_large(to, key, source, mode, on_card));
         }
         if mode == SendMode::Synchronous {
-            let req = worker.engine.requests.insert(Operation::SendSync { to });
-            let head = Header::new().key(&key).u32(req.0);
             // SAFETY: the caller's promise.
-            return unsafe { worker.send_eager_sync(to, head, source, req, features) };
+            return Some(unsafe { worker.send_eager_sync(to, &key, source, features) });
         }
         let head = Header::new().key(&key);
         // SAFETY: the caller's promise.
-        unsafe { worker.send_eager(to, header::EAGER, head, source, None, features) }
+        match unsafe { worker.try_eager(to, header::EAGER, &head, &source, features) } {
+            Ok(Answer::Done) => None,
+            Ok(Answer::Full) => Some(worker.queue_eager(to, header::EAGER, head, source, None)),
+            Err(e) => Some(worker.failed_request(e)),
+        }
     }
 
     /// Bytes of a send to a peer with [`streams`](crate::Capabilities::streams) that are not needed

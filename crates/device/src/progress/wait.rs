@@ -134,11 +134,16 @@ pub(crate) fn wait_for_board(what: &WaitingFor<'_>, done: impl FnMut(&mut Device
     wait_for(what, Arrival::ByBoard, done);
 }
 
+/// Returns with the device's lock.
 #[inline]
-fn wait_for(what: &WaitingFor<'_>, arrival: Arrival, mut done: impl FnMut(&mut Device) -> bool) {
+fn wait_for(
+    what: &WaitingFor<'_>,
+    arrival: Arrival,
+    mut done: impl FnMut(&mut Device) -> bool,
+) -> DeviceGuard {
     let mut guard = lock::device();
     if done(&mut guard) {
-        return;
+        return guard;
     }
     guard.begin_wait();
     let multiple = lock::is_multiple();
@@ -158,7 +163,8 @@ fn wait_for(what: &WaitingFor<'_>, arrival: Arrival, mut done: impl FnMut(&mut D
             if virtually && guard.worker.transports.poll_deferred() {
                 guard.progress();
             }
-            return idle.end(&mut guard);
+            idle.end(&mut guard);
+            return guard;
         }
         if moved {
             (polls, yields, since) = (0, 0, None);
@@ -178,7 +184,8 @@ fn wait_for(what: &WaitingFor<'_>, arrival: Arrival, mut done: impl FnMut(&mut D
                         let ended;
                         (guard, ended) = sleep_on_thread(guard, what, &mut done, &mut report);
                         if ended {
-                            return idle.end(&mut guard);
+                            idle.end(&mut guard);
+                            return guard;
                         }
                     }
                 }
@@ -208,7 +215,8 @@ fn wait_for(what: &WaitingFor<'_>, arrival: Arrival, mut done: impl FnMut(&mut D
         let ended;
         (guard, ended) = sleep(guard, what, &mut done, &mut report);
         if ended || done(&mut guard) {
-            return idle.end(&mut guard);
+            idle.end(&mut guard);
+            return guard;
         }
         (polls, yields, since) = (0, 0, None);
     }
@@ -406,16 +414,19 @@ fn report_wait(device: &mut Device, what: &WaitingFor<'_>, call: u32) {
     status.asleep.store(1, Ordering::Release);
 }
 
-/// Waits until `req` has completed and takes its completion.
-#[inline]
+/// Waits until `req` has completed and takes its completion. Inlined, so that the completion is
+/// read field by field where it lies: copying it as a whole would wait for the stores that have
+/// just written its fields.
+#[inline(always)]
 pub fn wait(req: ReqId, what: &WaitingFor<'_>) -> Completion {
-    let mut completion = None;
-    wait_until(what, |d| {
-        let complete = d.worker.engine.requests.is_complete(req);
-        if complete {
-            completion = Some(d.worker.engine.requests.take(req));
-        }
-        complete
-    });
-    completion.expect("wait_until returns when done")
+    let mut guard = wait_for_request(req, what);
+    guard.worker.engine.requests.take(req)
+}
+
+/// Waits until `req` has completed.
+#[inline(never)]
+fn wait_for_request(req: ReqId, what: &WaitingFor<'_>) -> DeviceGuard {
+    wait_for(what, Arrival::ByTransport, |d| {
+        d.worker.engine.requests.is_complete(req)
+    })
 }

@@ -2,35 +2,35 @@
 
 use crate::base::buffer::Source;
 use crate::base::header::{self, Fields, Header};
-use crate::base::key::ProcId;
+use crate::base::key::{Key, ProcId};
 use crate::base::message::{Content, EagerBytes, Unexpected};
 use crate::base::request::{Operation, ReqId};
 use crate::protocol::engine::{Engine, Worker};
 use crate::queue::outgoing::{Outgoing, Payload};
-use ferry_transport::{Answer, Body, Features};
+use ferry_transport::{Answer, Body, Features, TransportError};
 
 impl Worker {
-    /// Sends an eager message. It is queued if there is no room for it, if other messages wait
-    /// before it, or for a batch. `sync` is the request of a synchronous send. Returns the send's
-    /// request, unless it is complete.
+    /// Hands an eager message to its transport. [`Answer::Full`]: it must be queued, because there
+    /// is no room for it, other messages wait before it, or it belongs to a batch. `source` is
+    /// borrowed: moving it would read with wide loads what the caller has just written with narrow
+    /// stores, and such loads wait until the stores have left the store buffer.
     ///
     /// # Safety
-    /// The memory behind `source` must stay valid and unchanged until completion.
+    /// The memory behind `source` must be readable.
     #[inline(always)]
-    pub unsafe fn send_eager(
+    pub unsafe fn try_eager(
         &mut self,
         to: ProcId,
         message: u8,
-        head: Header,
-        source: Source,
-        sync: Option<ReqId>,
+        head: &Header,
+        source: &Source,
         features: Features,
-    ) -> Option<ReqId> {
-        if !self.engine.outbox.is_empty_for(to) || self.batches(to, &source, features) {
-            return self.queue_eager(to, message, head, source, sync);
+    ) -> Result<Answer, TransportError> {
+        if !self.engine.outbox.is_empty_for(to) || self.batches(to, source, features) {
+            return Ok(Answer::Full);
         }
         // A call for each kind of buffer: each is compiled for its kind.
-        let answer = match &source {
+        let answer = match source {
             Source::Bytes { len: 0, .. } => {
                 let body = Body::Bytes(&[]);
                 self.transports.send(to, message, head.bytes(), body)
@@ -47,36 +47,37 @@ impl Worker {
                 self.transports.send(to, message, head.bytes(), body)
             }
         };
-        match answer {
-            Ok(Answer::Done) => {
-                self.count_sent(to);
-                sync
-            }
-            Ok(Answer::Full) => self.queue_eager(to, message, head, source, sync),
-            Err(e) => Some(self.failed_request(e)),
+        if let Ok(Answer::Done) = answer {
+            self.count_sent(to);
         }
+        answer
     }
 
-    /// Sends the eager message of a synchronous send. Not inlined, so that standard sends do not
-    /// pass by its code.
+    /// Sends the eager message of a synchronous send. Returns the send's request. Not inlined, so
+    /// that standard sends do not pass by its code.
     ///
     /// # Safety
-    /// As for [`Worker::send_eager`].
+    /// The memory behind `source` must stay valid and unchanged until completion.
     #[inline(never)]
     pub unsafe fn send_eager_sync(
         &mut self,
         to: ProcId,
-        head: Header,
+        key: &Key,
         source: Source,
-        sync: ReqId,
         features: Features,
-    ) -> Option<ReqId> {
+    ) -> ReqId {
+        let req = self.engine.requests.insert(Operation::SendSync { to });
+        let head = Header::new().key(key).u32(req.0);
         // SAFETY: the caller's promise.
-        unsafe { self.send_eager(to, header::EAGER_SYNC, head, source, Some(sync), features) }
+        match unsafe { self.try_eager(to, header::EAGER_SYNC, &head, &source, features) } {
+            Ok(Answer::Done) => req,
+            Ok(Answer::Full) => self.queue_eager(to, header::EAGER_SYNC, head, source, Some(req)),
+            Err(e) => self.failed_request(e),
+        }
     }
 
-    /// Queues an eager message for which there is no room now. `sync` is the request of a
-    /// synchronous send.
+    /// Queues an eager message that cannot be sent now. `sync` is the request of a synchronous
+    /// send. Returns the send's request.
     #[cold]
     pub fn queue_eager(
         &mut self,
@@ -85,7 +86,7 @@ impl Worker {
         head: Header,
         source: Source,
         sync: Option<ReqId>,
-    ) -> Option<ReqId> {
+    ) -> ReqId {
         // A synchronous send completes at FIN, so the request cannot stand for the buffer: the
         // bytes are copied. A standard send completes when the transport has taken the bytes.
         let (payload, req) = match sync {
@@ -110,7 +111,7 @@ impl Worker {
             },
         );
         self.flush_full_batch();
-        Some(req)
+        req
     }
 }
 
