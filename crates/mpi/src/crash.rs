@@ -4,7 +4,8 @@
 //! The handler runs while the process is in an unknown state. It allocates nothing and takes no
 //! lock of Ferry's. It formats into its own stack frame and writes by `write`. The frames come
 //! from glibc's `backtrace` and `backtrace_symbols_fd`. `backtrace` loads a library at its first
-//! call, so it is called once when the handler is installed. Afterwards the signal takes its
+//! call, so it is called once when the handler is installed, for no frames: unwinding there would
+//! bring the unwind tables of every rank's libraries into memory. Afterwards the signal takes its
 //! default action. Exit status and core dump are as without the handler.
 //!
 //! The handler is not installed for a signal that has a handler already (of a sanitizer, Python's
@@ -52,11 +53,10 @@ pub(crate) fn install(rank: u32, ranks: u32) {
     }
     RANK.store(rank, Relaxed);
     RANKS.store(ranks, Relaxed);
-    let mut frames = [null_mut(); 4];
-    // SAFETY: the array has the given length. The stack is static memory that nothing else uses.
+    // SAFETY: no frame is written. The stack is static memory that nothing else uses.
     // The handler has the type that SA_SIGINFO needs. Existing handlers are not replaced.
     unsafe {
-        libc::backtrace(frames.as_mut_ptr(), frames.len() as i32);
+        libc::backtrace(null_mut(), 0);
         let mut stack = std::mem::zeroed::<libc::stack_t>();
         libc::sigaltstack(null(), &raw mut stack);
         if stack.ss_flags & libc::SS_DISABLE != 0 {
