@@ -145,18 +145,15 @@ pub(crate) fn join_through(number: RawFd) -> Result<JobContext, JobError> {
 /// Receives the packet and the descriptors that came with it: the segment, and the memory of a
 /// modelled machine.
 fn take_welcome(socket: BorrowedFd<'_>) -> IoResult<(Vec<u8>, Vec<OwnedFd>)> {
-    // Enough for 16,384 ranks on this node. A longer packet is read again with a larger buffer.
-    let mut bytes = vec![0u8; 64 * 1024 + 64];
     loop {
+        // The packet's length is asked first: it grows with the ranks of the node.
         let needed = rustix::net::recv(
             socket,
-            &mut bytes[..1],
+            &mut [0u8; 1],
             RecvFlags::PEEK | RecvFlags::TRUNC | RecvFlags::DONTWAIT,
         )?
         .1;
-        if needed > bytes.len() {
-            bytes.resize(needed, 0);
-        }
+        let mut bytes = vec![0u8; needed];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
