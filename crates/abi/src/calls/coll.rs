@@ -270,13 +270,8 @@ fn typed(
 }
 
 fn plain<'a>(comm: On, collective: Collective<'a>, send: View<'a>, recv: View<'a>) -> Call<'a> {
-    Call {
-        comm,
-        operation: CollectiveOperation::Collective(collective),
-        send,
-        recv,
-        reduction: None,
-    }
+    let operation = CollectiveOperation::Collective(collective);
+    Call::new(comm, operation, send, recv, None)
 }
 
 /// The number of peers, which is the length of arrays by peer.

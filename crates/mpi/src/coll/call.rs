@@ -20,53 +20,40 @@ pub enum CollectiveOperation<'a> {
 /// A collective call, its arguments checked.
 #[derive(Clone)]
 pub struct Call<'a> {
-    /// The communicator.
-    pub comm: &'a Arc<Comm>,
-    /// The collective operation.
-    pub operation: CollectiveOperation<'a>,
-    /// The send buffer.
-    pub send: View<'a>,
-    /// The receive buffer. The only buffer of MPI_Bcast.
-    pub recv: View<'a>,
-    /// The operation and the datatype of a reduction.
-    pub reduction: Option<(&'a Arc<Op>, &'a Arc<Datatype>)>,
+    operation: CollectiveOperation<'a>,
+    /// Made once, where the call is made: copying them later would read with wide loads what has
+    /// just been written with narrow stores, and wait for these.
+    args: CollArgs<'a>,
 }
 
 impl<'a> Call<'a> {
-    fn schedule(&self) -> Arc<Schedule> {
-        match &self.operation {
-            CollectiveOperation::Collective(c) => select::schedule(self.comm, c),
-            CollectiveOperation::Neighbourhood(schedule) => schedule.clone(),
+    /// A call on `comm`. `recv` is the only buffer of MPI_Bcast. `reduction` is the operation and
+    /// the datatype of a reduction.
+    #[inline]
+    pub fn new(
+        comm: &'a Arc<Comm>,
+        operation: CollectiveOperation<'a>,
+        send: View<'a>,
+        recv: View<'a>,
+        reduction: Option<(&'a Arc<Op>, &'a Arc<Datatype>)>,
+    ) -> Call<'a> {
+        let root = root_of(&operation, comm);
+        Call {
+            operation,
+            args: CollArgs {
+                comm,
+                send,
+                recv,
+                reduction,
+                root,
+            },
         }
     }
 
-    fn args(&self) -> CollArgs<'a> {
-        let CollectiveOperation::Collective(collective) = self.operation else {
-            return self.args_with_root(-1);
-        };
-        let root = match collective {
-            Collective::Bcast { root, .. }
-            | Collective::Reduce { root, .. }
-            | Collective::Gather { root, .. }
-            | Collective::Gatherv { root, .. }
-            | Collective::Scatter { root, .. }
-            | Collective::Scatterv { root, .. } => match root {
-                Root::Rank(r) => r as i32,
-                Root::This => self.comm.rank() as i32,
-                Root::Elsewhere => -1,
-            },
-            _ => -1,
-        };
-        self.args_with_root(root)
-    }
-
-    fn args_with_root(&self, root: i32) -> CollArgs<'a> {
-        CollArgs {
-            comm: self.comm,
-            send: self.send,
-            recv: self.recv,
-            reduction: self.reduction,
-            root,
+    fn schedule(&self) -> Arc<Schedule> {
+        match &self.operation {
+            CollectiveOperation::Collective(c) => select::schedule(self.args.comm, c),
+            CollectiveOperation::Neighbourhood(schedule) => schedule.clone(),
         }
     }
 
@@ -78,13 +65,12 @@ impl<'a> Call<'a> {
     }
 
     /// The tag of this call: the next one on its communicator.
-    fn next_tag(&self, form: Form, root: i32) -> CollTag {
-        CollTag::next(self.comm, self.function(form), root)
+    fn next_tag(&self, form: Form) -> CollTag {
+        CollTag::next(self.args.comm, self.function(form), self.args.root)
     }
 
     fn bound_schedule(&self, form: Form) -> BoundSchedule {
-        let b = self.args();
-        BoundSchedule::new(self.schedule(), &b, self.next_tag(form, b.root))
+        BoundSchedule::new(self.schedule(), &self.args, self.next_tag(form))
     }
 
     /// Runs the call. Blocks until this rank's part is done.
@@ -98,20 +84,20 @@ impl<'a> Call<'a> {
     /// The buffers must be readable and writable as the arguments say.
     #[inline]
     pub unsafe fn run(&self) -> Result<()> {
-        let b = self.args();
+        let args = &self.args;
         if let CollectiveOperation::Collective(collective) = &self.operation {
             // SAFETY: the caller's promise.
-            if let Some(result) = unsafe { node::run(collective, &b) } {
+            if let Some(result) = unsafe { node::run(collective, args) } {
                 return result;
             }
             // SAFETY: the caller's promise.
-            if let Some(result) = unsafe { overlap::run(collective, &b, || self.schedule()) } {
+            if let Some(result) = unsafe { overlap::run(collective, args, || self.schedule()) } {
                 return result;
             }
         }
         let schedule = self.schedule();
         // SAFETY: the caller's promise.
-        unsafe { executor::run(&schedule, &b, self.next_tag(Form::Blocking, b.root)) }
+        unsafe { executor::run(&schedule, args, self.next_tag(Form::Blocking)) }
     }
 
     /// Starts the call (MPI_I…). Does not block.
@@ -120,29 +106,29 @@ impl<'a> Call<'a> {
     /// The buffers must be readable and writable as the arguments say. The program must not use
     /// them until the request completes.
     pub unsafe fn start(&self) -> Arc<Request> {
-        let b = self.args();
+        let args = &self.args;
         let key = match &self.operation {
             CollectiveOperation::Collective(collective) => {
-                let setting = select::setting_for(self.comm, collective.kind());
-                CacheKey::new(collective, setting.algorithm(), &b)
+                let setting = select::setting_for(args.comm, collective.kind());
+                CacheKey::new(collective, setting.algorithm(), args)
             }
             CollectiveOperation::Neighbourhood(_) => None,
         };
-        let cache = &self.comm.coll.request_cache;
+        let cache = &args.comm.coll.request_cache;
         let function = self.function(Form::NonBlocking);
         // SAFETY: the caller's promise.
-        if let Some(request) = key.and_then(|key| unsafe { cache.restart(&key, &b, function) }) {
+        if let Some(request) = key.and_then(|key| unsafe { cache.restart(&key, args, function) }) {
             return request;
         }
         let bound = BoundSchedule::new(
             self.schedule(),
-            &b,
-            CollTag::next(self.comm, function, b.root),
+            args,
+            CollTag::next(args.comm, function, args.root),
         );
         // SAFETY: the caller's promise.
         unsafe {
             match key {
-                Some(key) => cache.start_and_cache(key, &b, bound),
+                Some(key) => cache.start_and_cache(key, args, bound),
                 None => bound.start(),
             }
         }
@@ -156,5 +142,26 @@ impl<'a> Call<'a> {
         let bound = self.bound_schedule(Form::Persistent);
         // SAFETY: the caller's promise.
         unsafe { bound.init() }
+    }
+}
+
+/// The rank of the operation's root; -1: it has none, or it is in the other group.
+#[inline]
+fn root_of(operation: &CollectiveOperation<'_>, comm: &Comm) -> i32 {
+    let CollectiveOperation::Collective(
+        Collective::Bcast { root, .. }
+        | Collective::Reduce { root, .. }
+        | Collective::Gather { root, .. }
+        | Collective::Gatherv { root, .. }
+        | Collective::Scatter { root, .. }
+        | Collective::Scatterv { root, .. },
+    ) = operation
+    else {
+        return -1;
+    };
+    match *root {
+        Root::Rank(r) => r as i32,
+        Root::This => comm.rank() as i32,
+        Root::Elsewhere => -1,
     }
 }

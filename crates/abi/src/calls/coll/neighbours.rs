@@ -8,13 +8,8 @@ fn neighbourly<'a>(
     send: View<'a>,
     recv: View<'a>,
 ) -> Call<'a> {
-    Call {
-        comm,
-        operation: CollectiveOperation::Neighbourhood(schedule),
-        send,
-        recv,
-        reduction: None,
-    }
+    let operation = CollectiveOperation::Neighbourhood(schedule);
+    Call::new(comm, operation, send, recv, None)
 }
 
 #[allow(clippy::too_many_arguments)]

@@ -22,16 +22,9 @@ fn reducing(
     op: Operation,
     form: Form,
 ) -> Result<()> {
-    carry_out(
-        &Call {
-            comm,
-            operation: CollectiveOperation::Collective(collective),
-            send,
-            recv,
-            reduction: Some((op, datatype)),
-        },
-        form,
-    )
+    let operation = CollectiveOperation::Collective(collective);
+    let reduction = Some((op, datatype));
+    carry_out(&Call::new(comm, operation, send, recv, reduction), form)
 }
 
 #[allow(clippy::too_many_arguments)]
