@@ -161,10 +161,11 @@ struct Needs {
 
 /// What a file needs; nothing if it is no ELF file of this kind of machine.
 fn needs(path: &Path) -> Option<Needs> {
-    let file = File::open(path).ok()?;
-    if !file.metadata().ok()?.is_file() {
+    // Opening a named pipe would wait for its other end.
+    if !fs::metadata(path).ok()?.is_file() {
         return None;
     }
+    let file = File::open(path).ok()?;
     let data = ReadCache::new(file);
     let header = elf::FileHeader64::<Endianness>::parse(&data).ok()?;
     let endian = header.endian().ok()?;
@@ -343,6 +344,9 @@ mod tests {
         fs::write(&script, "#!/bin/sh\n./mpich\n").unwrap();
         assert_eq!(of_program(&script, None), None);
         assert_eq!(of_program(&scratch.0, None), None);
+        let pipe = scratch.0.join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+        assert_eq!(of_program(&pipe, None), None, "without waiting for a writer");
         assert_eq!(of_program(Path::new("/no/such/file"), None), None);
         // One that is cut off, wherever.
         scratch.library("libmpi.so.12", &[]);
