@@ -79,6 +79,7 @@ pub mod kernel;
 pub mod machine;
 pub mod network;
 pub mod platform;
+pub mod rapidio;
 pub mod remote_write;
 pub mod report;
 pub mod time;

@@ -409,7 +409,23 @@ fn modelled_machines_depend_downwards() {
                 &["dimmnet2::figures", "dimmnet2::card", "dimmnet2::driver"],
             ),
         ),
-        ("machine", with(&whole, &["remote_write", "dimmnet2"])),
+        ("rapidio::figures", BASE.to_vec()),
+        ("rapidio::command", vec![]),
+        (
+            "rapidio::driver",
+            with(&driver, &["rapidio::figures", "rapidio::command"]),
+        ),
+        (
+            "rapidio",
+            with(
+                &whole,
+                &["rapidio::figures", "rapidio::command", "rapidio::driver"],
+            ),
+        ),
+        (
+            "machine",
+            with(&whole, &["remote_write", "dimmnet2", "rapidio"]),
+        ),
     ];
     let layers: Vec<(&str, &[&str])> = layers.iter().map(|(l, u)| (*l, &u[..])).collect();
     check_layers("fabric", &layers);
