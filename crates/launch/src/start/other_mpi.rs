@@ -346,7 +346,11 @@ mod tests {
         assert_eq!(of_program(&scratch.0, None), None);
         let pipe = scratch.0.join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
-        assert_eq!(of_program(&pipe, None), None, "without waiting for a writer");
+        assert_eq!(
+            of_program(&pipe, None),
+            None,
+            "without waiting for a writer"
+        );
         assert_eq!(of_program(Path::new("/no/such/file"), None), None);
         // One that is cut off, wherever.
         scratch.library("libmpi.so.12", &[]);
