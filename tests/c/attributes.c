@@ -151,20 +151,20 @@ int main(int argc, char **argv)
 
     /* Datatypes. */
     int key;
-    MPI_Datatype type, twin;
+    MPI_Datatype type, copy;
     OK(MPI_Type_create_keyval(type_copy, type_drop, &key, NULL));
     OK(MPI_Type_contiguous(3, MPI_INT, &type));
     OK(MPI_Type_set_attr(type, key, &extra_mark));
-    OK(MPI_Type_dup(type, &twin));
+    OK(MPI_Type_dup(type, &copy));
     SAME(type_copies, 1);
-    OK(MPI_Type_get_attr(twin, key, &value, &flag));
+    OK(MPI_Type_get_attr(copy, key, &value, &flag));
     SAME(flag, 1);
     SAME(value == &extra_mark, 1);
-    OK(MPI_Type_delete_attr(twin, key));
+    OK(MPI_Type_delete_attr(copy, key));
     SAME(type_deletes, 1);
-    OK(MPI_Type_get_attr(twin, key, &value, &flag));
+    OK(MPI_Type_get_attr(copy, key, &value, &flag));
     SAME(flag, 0);
-    OK(MPI_Type_free(&twin));
+    OK(MPI_Type_free(&copy));
     OK(MPI_Type_free(&type));
     SAME(type_deletes, 2);
     /* A predefined type can carry one as well. */

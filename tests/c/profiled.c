@@ -1,5 +1,5 @@
 /* A profiler linked in front of the library: it defines MPI_Send and MPI_Allreduce and calls their
- * PMPI twins. */
+ * PMPI names. */
 #include "check.h"
 
 static int sends, reductions;

@@ -71,7 +71,7 @@ pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
 /// program has not set it, the handler of MPI_COMM_WORLD, where MPI 3 programs expect such errors.
 /// Without the world model such errors are fatal.
 fn handler_of_process() -> Arc<Errhandler> {
-    match process::started() {
+    match process::try_process() {
         Some(process) if process.world_level().is_some() => {
             let own = process.comm_self.errhandler.current();
             if Arc::ptr_eq(&own, Errhandler::fatal()) {
@@ -114,7 +114,7 @@ fn abort_job(place: &str, code: i32, error: &Error) -> ! {
     } else {
         code
     };
-    match process::started() {
+    match process::try_process() {
         Some(process) => process.abort(status, &text),
         None => process::abort(None, status, &text),
     }
@@ -122,7 +122,7 @@ fn abort_job(place: &str, code: i32, error: &Error) -> ! {
 
 /// This rank in messages, as "ferry: rank 2 of 4".
 pub fn rank_text() -> String {
-    match process::started() {
+    match process::try_process() {
         Some(p) => format!("ferry: rank {} of {}", p.me, p.size),
         None => "ferry".into(),
     }

@@ -80,52 +80,52 @@ impl OutFlag {
 }
 
 /// A pointer to a count, of int or MPI_Count.
-pub trait CountPlace {
-    /// The place.
-    fn place(self) -> Place;
+pub trait IntoCountPtr {
+    /// The pointer with its type.
+    fn count_ptr(self) -> CountPtr;
 }
-impl CountPlace for *mut i32 {
-    fn place(self) -> Place {
-        Place::Narrow(self)
+impl IntoCountPtr for *mut i32 {
+    fn count_ptr(self) -> CountPtr {
+        CountPtr::Int(self)
     }
 }
-impl CountPlace for *mut i64 {
-    fn place(self) -> Place {
-        Place::Wide(self)
+impl IntoCountPtr for *mut i64 {
+    fn count_ptr(self) -> CountPtr {
+        CountPtr::Count(self)
     }
 }
 
 /// The address of a count.
 #[derive(Clone, Copy, Debug)]
-pub enum Place {
+pub enum CountPtr {
     /// An int.
-    Narrow(*mut i32),
+    Int(*mut i32),
     /// An MPI_Count or MPI_Aint.
-    Wide(*mut i64),
+    Count(*mut i64),
 }
 
-impl Place {
+impl CountPtr {
     fn address(self) -> *const u8 {
         match self {
-            Place::Narrow(at) => at.cast(),
-            Place::Wide(at) => at.cast(),
+            CountPtr::Int(at) => at.cast(),
+            CountPtr::Count(at) => at.cast(),
         }
     }
 }
 
 /// An output count, of int or MPI_Count.
 #[derive(Debug)]
-pub struct OutCount(Place);
+pub struct OutCount(CountPtr);
 
 impl OutCount {
-    /// No place: the count is dropped.
-    pub const NONE: OutCount = OutCount(Place::Wide(std::ptr::null_mut()));
+    /// No pointer: the count is dropped.
+    pub const NONE: OutCount = OutCount(CountPtr::Count(std::ptr::null_mut()));
 
     /// # Safety
     /// `at` is null or valid.
     #[inline]
-    pub unsafe fn new(at: impl CountPlace, name: &str) -> Result<OutCount> {
-        let at = at.place();
+    pub unsafe fn new(at: impl IntoCountPtr, name: &str) -> Result<OutCount> {
+        let at = at.count_ptr();
         if is_invalid_address(at.address()) {
             Err(invalid_address(at.address(), name))
         } else {
@@ -139,8 +139,8 @@ impl OutCount {
     }
 
     /// Is it an int, which may be too small?
-    pub fn is_narrow(&self) -> bool {
-        matches!(self.0, Place::Narrow(_))
+    pub fn is_int(&self) -> bool {
+        matches!(self.0, CountPtr::Int(_))
     }
 
     /// Stores the count, or MPI_UNDEFINED if it does not fit an int.
@@ -152,8 +152,8 @@ impl OutCount {
         // SAFETY: valid by the promise at `new`, and not null.
         unsafe {
             match self.0 {
-                Place::Narrow(at) => *at = i32::try_from(value).unwrap_or(MPI_UNDEFINED),
-                Place::Wide(at) => at.write_unaligned(value),
+                CountPtr::Int(at) => *at = i32::try_from(value).unwrap_or(MPI_UNDEFINED),
+                CountPtr::Count(at) => at.write_unaligned(value),
             }
         }
     }
@@ -163,7 +163,7 @@ impl OutCount {
     /// # Errors
     /// It does not fit an int.
     pub fn fit(&self, value: i64, name: &str) -> Result<()> {
-        if self.is_narrow() && i32::try_from(value).is_err() {
+        if self.is_int() && i32::try_from(value).is_err() {
             return Err(err!(
                 ValueTooLarge,
                 "{name} would be {value}, which does not fit an int; use the large-count form (_c)"
@@ -182,7 +182,7 @@ impl InOutCount {
     /// # Safety
     /// `at` is null or valid.
     #[inline]
-    pub unsafe fn new(at: impl CountPlace, name: &str) -> Result<InOutCount> {
+    pub unsafe fn new(at: impl IntoCountPtr, name: &str) -> Result<InOutCount> {
         // SAFETY: the caller's promise.
         unsafe { OutCount::new(at, name) }.map(InOutCount)
     }
@@ -193,8 +193,8 @@ impl InOutCount {
         // SAFETY: valid by the promise at `new`, and not null.
         unsafe {
             match self.0.0 {
-                Place::Narrow(at) => i64::from(*at),
-                Place::Wide(at) => at.read_unaligned(),
+                CountPtr::Int(at) => i64::from(*at),
+                CountPtr::Count(at) => at.read_unaligned(),
             }
         }
     }

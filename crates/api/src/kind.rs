@@ -55,16 +55,16 @@ pub struct Plain {
     pub word: &'static str,
     /// Its C declaration. `@` stands for the parameter's name.
     pub c: &'static str,
-    /// Its C declaration in the large-count twin.
+    /// Its C declaration in the large-count form.
     pub c_large: &'static str,
     /// Its type in the Rust entry point.
     pub entry: &'static str,
-    /// Its type in the Rust entry point of the twin.
+    /// Its type in the Rust entry point of the large-count form.
     pub entry_large: &'static str,
     /// The type that the glue gets.
     pub glue: &'static str,
     /// The conversion: `$v` is the argument, `$n` its name as a literal, `$a` the parenthesised
-    /// part, `$c` the communicator, `$w` true in the twin.
+    /// part, `$c` the communicator, `$w` true in the large-count form.
     pub convert: &'static str,
     /// The value for the glue where the argument has no meaning.
     pub absent: &'static str,
@@ -92,7 +92,7 @@ plain! {
     "num" "int @", "MPI_Count @", "i32", "i64", "i64", "i64::from($v)", "0";
     "aint" "MPI_Aint @", "MPI_Aint @", "i64", "i64", "i64", "$v", "0";
     "aint/num" "MPI_Aint @", "MPI_Count @", "i64", "i64", "i64", "$v", "0";
-    // With a flag for the twin, which a datatype stores.
+    // With a flag for the large-count form, which a datatype stores.
     "form n" "int @", "MPI_Count @", "i32", "i64", "(i64, bool)", "(args::count($v, $n)?, $w)",
         "(0, false)";
     "form aint/num" "MPI_Aint @", "MPI_Count @", "i64", "i64", "(i64, bool)", "($v, $w)",
@@ -430,8 +430,8 @@ impl Kind {
             }
             Kind::Object(o, _) => format!("{} *{name}", o.c),
             Kind::Plain(p) => (if large { p.c_large } else { p.c }).replace('@', name),
-            Kind::Function(at, twin) => {
-                let suffix = if *twin && large { "_c" } else { "" };
+            Kind::Function(at, has_large) => {
+                let suffix = if *has_large && large { "_c" } else { "" };
                 // The standard declares the tool interface's callbacks as functions, which C
                 // converts to pointers.
                 let star = if FUNCTIONS[*at].0.starts_with("T_") {

@@ -27,18 +27,18 @@ use std::sync::OnceLock;
 /// The description itself.
 pub const DESCRIPTION: &str = include_str!("../mpi.api");
 
-/// An MPI function, together with its large-count twin if it has one.
+/// An MPI function, together with its large-count form if it has one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Function {
     /// The chapter. It is the module of its glue.
     pub chapter: String,
     /// Its name without `MPI_`.
     pub name: String,
-    /// Its number, from 1; the twin has the next one.
+    /// Its number, from 1; the large-count form has the next one.
     pub number: u32,
-    /// Does it have a twin `MPI_…_c`?
+    /// Does it have a large-count form `MPI_…_c`?
     pub large: bool,
-    /// Its parameters, including those of the twin alone.
+    /// Its parameters, including those of the large-count form alone.
     pub parameters: Vec<Parameter>,
     /// What it returns.
     pub returns: Returns,
@@ -61,7 +61,7 @@ pub struct Parameter {
     pub argument: Option<String>,
     /// Where it is significant.
     pub significance: Significance,
-    /// Only the large-count twin has it.
+    /// Only the large-count form has it.
     pub large_only: bool,
 }
 
@@ -109,8 +109,8 @@ impl Returns {
 impl Function {
     /// The C names of its forms. The flag is true for the form with `_c`, if there is one.
     pub fn forms(&self) -> impl Iterator<Item = (String, bool)> {
-        let twin = self.large.then(|| (format!("MPI_{}_c", self.name), true));
-        std::iter::once((format!("MPI_{}", self.name), false)).chain(twin)
+        let large = self.large.then(|| (format!("MPI_{}_c", self.name), true));
+        std::iter::once((format!("MPI_{}", self.name), false)).chain(large)
     }
 
     /// The parameters of one of its forms.

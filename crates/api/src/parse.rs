@@ -72,7 +72,7 @@ fn read(line: &str, chapter: &str) -> Result<Function, Problem> {
     let close = closing(line, open).ok_or(("the parenthesis never closes", line.to_string()))?;
     let (name, large) = match line[..open].split_once('/') {
         Some((name, "c")) => (name, true),
-        Some((_, twin)) => return Err(("no twin of this kind exists", twin.into())),
+        Some((_, suffix)) => return Err(("the suffix can only be c", suffix.into())),
         None => (&line[..open], false),
     };
     if !is_name(name) {
@@ -110,7 +110,7 @@ fn read(line: &str, chapter: &str) -> Result<Function, Problem> {
         }
         if p.large_only && !function.large {
             return Err((
-                "a parameter of the twin, but there is no twin",
+                "a parameter of the large-count form, which the function does not have",
                 p.name.clone(),
             ));
         }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_twin_takes_a_number_of_its_own() {
+    fn a_large_count_form_takes_a_number_of_its_own() {
         let f = parse("[a]\nA/c()\nB()\nC()").unwrap();
         assert_eq!(f.iter().map(|f| f.number).collect::<Vec<_>>(), [1, 3, 4]);
     }
@@ -284,16 +284,13 @@ mod tests {
         );
         assert_eq!(
             problem("[a]\nA(x: +n)"),
-            "line 2: a parameter of the twin, but there is no twin: x"
+            "line 2: a parameter of the large-count form, which the function does not have: x"
         );
         assert_eq!(
             problem("[a]\nA() -> float"),
             "line 2: no type of a result: float"
         );
-        assert_eq!(
-            problem("[a]\nA/d()"),
-            "line 2: no twin of this kind exists: d"
-        );
+        assert_eq!(problem("[a]\nA/d()"), "line 2: the suffix can only be c: d");
         assert_eq!(problem("[a"), "line 1: no chapter: [a");
     }
 }

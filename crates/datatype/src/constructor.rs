@@ -259,10 +259,10 @@ impl Constructor {
                 displacements,
                 old,
             } => {
-                let unit = old.extent();
+                let extent = old.extent();
                 let blocks = displacements.iter().zip(blocklengths);
                 Expansion::List(Box::new(
-                    blocks.map(move |(d, b)| (d.wrapping_mul(unit), *b, old)),
+                    blocks.map(move |(d, b)| (d.wrapping_mul(extent), *b, old)),
                 ))
             }
             Constructor::Hindexed {
@@ -280,11 +280,11 @@ impl Constructor {
                 displacements,
                 old,
             } => {
-                let unit = old.extent();
+                let extent = old.extent();
                 Expansion::List(Box::new(
                     displacements
                         .iter()
-                        .map(move |d| (d.wrapping_mul(unit), *blocklength, old)),
+                        .map(move |d| (d.wrapping_mul(extent), *blocklength, old)),
                 ))
             }
             Constructor::HindexedBlock {

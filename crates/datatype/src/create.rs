@@ -322,11 +322,11 @@ fn measure(constructor: &Constructor, body: Option<&Arc<Datatype>>) -> Result<Sh
             old,
         } => {
             // The displacement of an empty block means nothing.
-            let unit = old.extent();
+            let extent = old.extent();
             if displacements
                 .iter()
                 .zip(blocklengths)
-                .any(|(d, b)| *b > 0 && d.checked_mul(unit).is_none())
+                .any(|(d, b)| *b > 0 && d.checked_mul(extent).is_none())
             {
                 return Err(TypeError::Overflow("displacement"));
             }
@@ -336,8 +336,12 @@ fn measure(constructor: &Constructor, body: Option<&Arc<Datatype>>) -> Result<Sh
             displacements,
             old,
         } => {
-            let unit = old.extent();
-            if *blocklength > 0 && displacements.iter().any(|d| d.checked_mul(unit).is_none()) {
+            let extent = old.extent();
+            if *blocklength > 0
+                && displacements
+                    .iter()
+                    .any(|d| d.checked_mul(extent).is_none())
+            {
                 return Err(TypeError::Overflow("displacement"));
             }
         }

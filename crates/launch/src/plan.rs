@@ -52,7 +52,7 @@ impl Plan {
         let (mut app_of, mut host_of) = (Vec::new(), Vec::<u32>::new());
         for (number, app) in (0u32..).zip(&options.apps) {
             let list = app.hosts.as_ref().unwrap_or(&everywhere);
-            let places: Vec<usize> = list
+            let indices: Vec<usize> = list
                 .iter()
                 .map(|host| {
                     let known = all.iter().position(|h| h.name == host.name);
@@ -69,18 +69,18 @@ impl Plan {
             if count as usize + app_of.len() > RANKS_MAX as usize {
                 return Err(wrong(format!("that is more than {RANKS_MAX} ranks")));
             }
-            let mut had: Vec<u32> = places.iter().map(|&p| taken[p]).collect();
-            let mapped = hosts::map(list, count, options.map_by, &mut had).map_err(wrong)?;
+            let mut ranks_of: Vec<u32> = indices.iter().map(|&p| taken[p]).collect();
+            let mapped = hosts::map(list, count, options.map_by, &mut ranks_of).map_err(wrong)?;
             let mapped = match options.rank_by {
                 Some(by) => hosts::number(&mapped, by),
                 None => mapped,
             };
-            for (&place, had) in places.iter().zip(had) {
-                taken[place] = had;
+            for (&host, ranks) in indices.iter().zip(ranks_of) {
+                taken[host] = ranks;
             }
-            for at in mapped {
+            for index in mapped {
                 app_of.push(number);
-                host_of.push(places[at] as u32);
+                host_of.push(indices[index] as u32);
             }
         }
         let ranks = app_of.len();

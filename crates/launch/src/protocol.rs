@@ -165,7 +165,7 @@ pub enum ToMpiexec {
         /// Its process id.
         pid: i32,
         /// Its binding in words.
-        place: String,
+        binding: String,
     },
     /// The job cannot be started here.
     StartFailed {

@@ -226,12 +226,12 @@ impl<'a> Job<'a> {
     }
 
     /// Prints where a rank runs, if that was asked for.
-    fn report_binding(&mut self, rank: usize, place: &str) {
+    fn report_binding(&mut self, rank: usize, binding: &str) {
         if self.options.verbose || self.options.report_bindings {
             let Rank {
                 program, host, pid, ..
             } = &self.ranks[rank];
-            let text = format!("rank {rank}: {program} on {host}, pid {pid}, {place}");
+            let text = format!("rank {rank}: {program} on {host}, pid {pid}, {binding}");
             self.output.say(&text);
         }
     }

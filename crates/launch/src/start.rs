@@ -79,7 +79,7 @@ pub struct RankStarter {
     programs: Vec<Option<PreparedProgram>>,
     /// Each local rank's program.
     apps: Vec<usize>,
-    placing: Vec<Vec<usize>>,
+    cpus: Vec<Vec<usize>>,
     descriptors: Rlimit,
     null: File,
     stack: ChildStack,
@@ -131,8 +131,8 @@ impl RankStarter {
         let descriptors = limits::make_room_for_descriptors(ranks as u32, DESCRIPTORS_PER_RANK)
             .map_err(StartError::new)?;
         let cores = Cores::here();
-        let placing = binding::place(ranks, &cores, binding);
-        let placing = placing.map_err(|text| StartError { text, status: 2 })?;
+        let cpus = binding::assign_cpus(ranks, &cores, binding);
+        let cpus = cpus.map_err(|text| StartError { text, status: 2 })?;
         let node = NodeJob::for_node(job_info, node, cores.usable() as u32)
             .map_err(|e| StartError::new(e.to_string()))?;
         let null = File::options().read(true).write(true).open("/dev/null");
@@ -140,7 +140,7 @@ impl RankStarter {
         Ok(RankStarter {
             programs: prepared,
             apps,
-            placing,
+            cpus,
             descriptors,
             null,
             stack: ChildStack::new(),
@@ -167,14 +167,14 @@ impl RankStarter {
         cpus.rotate_left(at);
         cpus.truncate(here.usable());
         if let Some(&cpu) = cpus.first() {
-            self.placing = vec![vec![cpu]; self.ranks()];
+            self.cpus = vec![vec![cpu]; self.ranks()];
         }
         cpus
     }
 
     /// The CPUs of a local rank.
     pub fn cpus_of(&self, local: usize) -> &[usize] {
-        &self.placing[local]
+        &self.cpus[local]
     }
 
     /// A program of another MPI, with the library that it needs: one that the user allows, or one
@@ -186,7 +186,7 @@ impl RankStarter {
 
     /// Binding of a local rank, in words.
     pub fn binding_of(&self, local: usize) -> String {
-        binding::described(&self.placing[local])
+        binding::described(&self.cpus[local])
     }
 
     /// Starts one local rank. It reads `stdin`, or nothing.
@@ -236,7 +236,7 @@ impl RankStarter {
             wdir: program.wdir.as_deref(),
             standard: [stdin, out_end.as_fd(), err_end.as_fd()],
             socket: rank_end.as_fd(),
-            affinity: &binding::mask(&self.placing[local]),
+            affinity: &binding::mask(&self.cpus[local]),
             descriptors: self.descriptors,
             default_signals: &signals::DEFAULT_SIGNALS,
             signal_mask: &signals.original_mask,
@@ -313,8 +313,8 @@ impl PreparedProgram {
             .iter()
             .find(|(name, _)| name == LIBRARY_PATH)
             .map(|(_, value)| value.as_os_str());
-        let place = wdir.clone().unwrap_or_default();
-        let other_mpi = other_mpi::of_program(&place.join(&path), library_path);
+        let folder = wdir.clone().unwrap_or_default();
+        let other_mpi = other_mpi::of_program(&folder.join(&path), library_path);
         if let Some(other) = &other_mpi
             && !program.allow_other_mpi
         {
@@ -326,7 +326,7 @@ impl PreparedProgram {
         let arguments = program.arguments.iter().map(|argument| argument.os());
         let other_mpi = match other_mpi {
             Some(other) => Some(other.described(&name.to_string_lossy())),
-            None => other_mpi::of_arguments(arguments, &place, library_path),
+            None => other_mpi::of_arguments(arguments, &folder, library_path),
         };
         let text = |s: OsString| {
             CString::new(s.into_vec())

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The kind of object that a key's attributes are cached on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Holder {
+pub enum ObjectKind {
     /// Communicators.
     Comm,
     /// Datatypes.
@@ -39,7 +39,7 @@ pub enum CopyPolicy {
 /// A key. It lives until the program has freed it and no object has an attribute under it.
 pub struct Keyval {
     number: i32,
-    holder: Holder,
+    kind: ObjectKind,
     copy: CopyPolicy,
     delete: Option<DeleteCallback>,
 }
@@ -64,8 +64,12 @@ fn with_keyvals<R>(f: impl FnOnce(&mut HashMap<i32, Entry>) -> R) -> R {
 }
 
 impl Keyval {
-    /// Makes a new key for attributes of `holder` objects. Returns its number.
-    pub fn create(holder: Holder, copy: CopyPolicy, delete: Option<DeleteCallback>) -> Result<i32> {
+    /// Makes a new key for attributes of `kind` objects. Returns its number.
+    pub fn create(
+        kind: ObjectKind,
+        copy: CopyPolicy,
+        delete: Option<DeleteCallback>,
+    ) -> Result<i32> {
         let number = NEXT
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_add(1))
             .map_err(|_| {
@@ -76,7 +80,7 @@ impl Keyval {
             })?;
         let keyval = Arc::new(Keyval {
             number,
-            holder,
+            kind,
             copy,
             delete,
         });
@@ -92,18 +96,18 @@ impl Keyval {
         Ok(number)
     }
 
-    /// The key `number`, which must be for `holder` objects. A freed key is found while attributes
+    /// The key `number`, which must be for `kind` objects. A freed key is found while attributes
     /// under it exist.
     ///
     /// Errors: Keyval.
-    pub fn find(holder: Holder, number: i32) -> Result<Arc<Keyval>> {
+    pub fn find(kind: ObjectKind, number: i32) -> Result<Arc<Keyval>> {
         let found = with_keyvals(|all| all.get(&number).and_then(|entry| entry.keyval.upgrade()));
         match found {
-            Some(keyval) if keyval.holder == holder => Ok(keyval),
+            Some(keyval) if keyval.kind == kind => Ok(keyval),
             Some(keyval) => Err(err!(
                 Keyval,
-                "keyval {number} was made for objects of another kind ({:?}, not {holder:?})",
-                keyval.holder
+                "keyval {number} was made for objects of another kind ({:?}, not {kind:?})",
+                keyval.kind
             )),
             None => Err(err!(
                 Keyval,
@@ -116,8 +120,8 @@ impl Keyval {
     /// again is accepted, because delete callbacks often do that.
     ///
     /// Errors: Keyval.
-    pub fn free(holder: Holder, number: i32) -> Result<()> {
-        let keyval = Keyval::find(holder, number)?;
+    pub fn free(kind: ObjectKind, number: i32) -> Result<()> {
+        let keyval = Keyval::find(kind, number)?;
         let kept = with_keyvals(|all| {
             all.get_mut(&number)
                 .and_then(|entry| entry.program_ref.take())
@@ -320,9 +324,9 @@ mod tests {
     fn values_are_deleted_last_one_first() {
         let log = Arc::default();
         let keys: Vec<_> = (0..3)
-            .map(|_| Keyval::create(Holder::Comm, CopyPolicy::Never, recorder(&log)).unwrap())
+            .map(|_| Keyval::create(ObjectKind::Comm, CopyPolicy::Never, recorder(&log)).unwrap())
             .collect();
-        let of = |i: usize| Keyval::find(Holder::Comm, keys[i]).unwrap();
+        let of = |i: usize| Keyval::find(ObjectKind::Comm, keys[i]).unwrap();
         let attributes = Attributes::new();
         for (i, v) in [(0, 10), (1, 11), (2, 12), (0, 20)] {
             attributes.set(7, &of(i), v).unwrap();
@@ -335,23 +339,23 @@ mod tests {
 
     #[test]
     fn a_freed_key_lives_while_in_use() {
-        let key = Keyval::create(Holder::Type, CopyPolicy::Same, None).unwrap();
+        let key = Keyval::create(ObjectKind::Type, CopyPolicy::Same, None).unwrap();
         let attributes = Attributes::new();
         attributes
-            .set(0, &Keyval::find(Holder::Type, key).unwrap(), 5)
+            .set(0, &Keyval::find(ObjectKind::Type, key).unwrap(), 5)
             .unwrap();
         assert_eq!(
-            Keyval::find(Holder::Comm, key).err().unwrap().kind(),
+            Keyval::find(ObjectKind::Comm, key).err().unwrap().kind(),
             Kind::Keyval
         );
-        Keyval::free(Holder::Type, key).unwrap();
-        Keyval::free(Holder::Type, key).unwrap();
+        Keyval::free(ObjectKind::Type, key).unwrap();
+        Keyval::free(ObjectKind::Type, key).unwrap();
         assert_eq!(attributes.duplicate(0).unwrap().value(key), Some(5));
         attributes
-            .delete(0, &Keyval::find(Holder::Type, key).unwrap())
+            .delete(0, &Keyval::find(ObjectKind::Type, key).unwrap())
             .unwrap();
         assert_eq!(
-            Keyval::free(Holder::Type, key).unwrap_err().kind(),
+            Keyval::free(ObjectKind::Type, key).unwrap_err().kind(),
             Kind::Keyval
         );
     }
@@ -364,8 +368,9 @@ mod tests {
             _ => Ok(Some(v + 1)),
         });
         let log = Arc::default();
-        let key = Keyval::create(Holder::Comm, CopyPolicy::Callback(copy), recorder(&log)).unwrap();
-        let keyval = Keyval::find(Holder::Comm, key).unwrap();
+        let key =
+            Keyval::create(ObjectKind::Comm, CopyPolicy::Callback(copy), recorder(&log)).unwrap();
+        let keyval = Keyval::find(ObjectKind::Comm, key).unwrap();
         let attributes = Attributes::new();
         for (value, copied) in [
             (0, Ok(None)),

@@ -67,7 +67,7 @@ pub fn process() -> &'static Process {
 
 /// This process, if it has been started.
 #[inline]
-pub fn started() -> Option<&'static Process> {
+pub fn try_process() -> Option<&'static Process> {
     PROCESS.get()
 }
 

@@ -19,9 +19,9 @@
 //! finds cheapest:
 //!
 //! ```
-//! use ferry_schedule::{Algorithm, Collective, Cost, Place, Root, Step, Team, plan};
+//! use ferry_schedule::{Algorithm, Collective, Cost, CommView, Root, Step, Team, plan};
 //!
-//! let rank_1_of_4 = Place {
+//! let rank_1_of_4 = CommView {
 //!     team: Team { rank: 1, size: 4 },
 //!     remote: None,
 //! };
@@ -54,5 +54,5 @@ mod step;
 
 pub use cost::{Algorithm, Cost, Kind, Problem, choices};
 pub use neighbour::exchange;
-pub use plan::{Block, Collective, Place, Reduction, Root, Varying, plan};
+pub use plan::{Block, Collective, CommView, Reduction, Root, Varying, plan};
 pub use step::{Peer, Piece, Region, Schedule, Step, Team};

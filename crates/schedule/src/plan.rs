@@ -9,9 +9,9 @@ use crate::step::{Builder, Piece, Region, Schedule, Team};
 use crate::{allreduce, alltoall, barrier, bcast, inter, scan};
 use std::cell::Cell;
 
-/// A rank's place in its communicator.
+/// A communicator as one rank sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct CommView {
     /// This rank in its (local) group.
     pub team: Team,
     /// Size of an intercommunicator's remote group; `None` for an intracommunicator.
@@ -212,11 +212,11 @@ impl Collective<'_> {
 
 /// One rank's schedule for a collective call. `forced` is the algorithm to use if it can serve the
 /// call.
-pub fn plan(place: Place, call: &Collective, cost: &Cost, forced: Option<Algorithm>) -> Schedule {
+pub fn plan(view: CommView, call: &Collective, cost: &Cost, forced: Option<Algorithm>) -> Schedule {
     let mut b = Builder::default();
-    match place.remote {
-        None => intra(&mut b, place.team, call, cost, forced),
-        Some(remote) => inter::plan(&mut b, place.team, remote, call, cost),
+    match view.remote {
+        None => intra(&mut b, view.team, call, cost, forced),
+        Some(remote) => inter::plan(&mut b, view.team, remote, call, cost),
     }
     b.finish()
 }

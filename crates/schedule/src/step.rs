@@ -127,7 +127,7 @@ pub struct Schedule {
     pub algorithm: Option<Algorithm>,
 }
 
-/// A rank's place in a group of ranks.
+/// A group of ranks as one of them sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Team {
     /// This rank.

@@ -32,7 +32,7 @@ pub trait Inbox {
         None
     }
     /// This many bytes of a stream's body have been put where [`Inbox::stream_buffer`] said.
-    fn stream_placed(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: usize) {}
+    fn stream_written(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: usize) {}
     /// The next bytes of a stream's body.
     fn stream_part(&mut self, _from: ProcId, _message: u8, _head: &[u8], _bytes: &[u8]) {}
     /// The next bytes of a card's read ([`CardMemory::start_read`](crate::CardMemory)) of this

@@ -174,7 +174,7 @@ impl Upcall for Up<'_> {
         self.0.stream_buffer(from, message, head, left)
     }
     fn stream_placed(&mut self, from: ProcId, message: u8, head: &[u8], bytes: usize) {
-        self.0.stream_placed(from, message, head, bytes);
+        self.0.stream_written(from, message, head, bytes);
     }
     fn stream_part(&mut self, from: ProcId, message: u8, head: &[u8], bytes: &[u8]) {
         self.0.stream_part(from, message, head, bytes);

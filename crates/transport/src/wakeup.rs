@@ -104,9 +104,9 @@ impl Wakeup {
         wakeup_word::epoch(self.word)
     }
 
-    /// What its sleepers' system calls name, for whoever looks at the process from outside: the
-    /// word's address, and the epoll descriptor.
-    pub fn place(&self) -> (u64, Option<i32>) {
+    /// The wakeup word's address and the epoll descriptor. The launcher recognises by them that a
+    /// thread's system call is a sleep in MPI.
+    pub fn sleep_addresses(&self) -> (u64, Option<i32>) {
         let descriptors = self.descriptors.as_ref().map(|d| d.epoll.as_raw_fd());
         (std::ptr::from_ref(self.word) as u64, descriptors)
     }

@@ -36,7 +36,7 @@ fn negative(kind: Kind, value: i64, name: &str) -> Error {
 /// A rank to send to.
 #[inline]
 pub fn dest(value: i32, name: &str, comm: &Comm) -> Result<Dest> {
-    if (value as u32) < comm.peers().size() {
+    if (value as u32) < comm.remote_group().size() {
         Ok(Dest::Rank(value as u32))
     } else if value == MPI_PROC_NULL {
         Ok(Dest::ProcNull)
@@ -48,7 +48,7 @@ pub fn dest(value: i32, name: &str, comm: &Comm) -> Result<Dest> {
 /// A rank to receive from.
 #[inline]
 pub fn source(value: i32, name: &str, comm: &Comm) -> Result<Source> {
-    if (value as u32) < comm.peers().size() {
+    if (value as u32) < comm.remote_group().size() {
         return Ok(Source::Rank(value as u32));
     }
     match value {
@@ -66,7 +66,7 @@ fn bad_rank(value: i32, name: &str, comm: &Comm) -> Error {
         } else {
             "the communicator"
         },
-        comm.peers().size(),
+        comm.remote_group().size(),
     );
     err!(Rank, "{name} is {value}, but {whose} has {}", ranks(size))
 }
@@ -117,7 +117,7 @@ pub enum Root {
 /// The root of a collective on `comm`.
 #[inline]
 pub fn root(value: i32, comm: &Comm) -> Result<Root> {
-    if (value as u32) < comm.peers().size() {
+    if (value as u32) < comm.remote_group().size() {
         return Ok(Root::Rank(value as u32));
     }
     match value {
@@ -137,7 +137,7 @@ fn bad_root(value: i32, comm: &Comm) -> Error {
     err!(
         Root,
         "root is {value}, but {whose} has {}",
-        ranks(comm.peers().size())
+        ranks(comm.remote_group().size())
     )
 }
 

@@ -1,7 +1,7 @@
 //! Attributes (MPI 5.0 §7.7), and the predefined ones of communicators (§9.1.2).
 
 use crate::prelude::*;
-use ferry_mpi::attr::{Attributes, CopyPolicy, Holder, Keyval, of_type};
+use ferry_mpi::attr::{Attributes, CopyPolicy, Keyval, ObjectKind, of_type};
 use ferry_mpi::process::process;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -30,7 +30,7 @@ impl ExtraState {
 }
 
 fn create(
-    holder: Holder,
+    kind: ObjectKind,
     copy: CopyFunction,
     delete: DeleteFunction,
     keyval: Out<i32>,
@@ -67,24 +67,24 @@ fn create(
             )
         })),
     };
-    keyval.set(Keyval::create(holder, copy, delete)?);
+    keyval.set(Keyval::create(kind, copy, delete)?);
     Ok(())
 }
 
-fn free(holder: Holder, keyval: &mut i32) -> Result<()> {
-    Keyval::free(holder, *keyval)?;
+fn free(kind: ObjectKind, keyval: &mut i32) -> Result<()> {
+    Keyval::free(kind, *keyval)?;
     *keyval = constants::MPI_KEYVAL_INVALID;
     Ok(())
 }
 
 fn get(
-    holder: Holder,
+    kind: ObjectKind,
     attributes: &Attributes,
     keyval: i32,
     value: OutPointer,
     flag: OutFlag,
 ) -> Result<()> {
-    Keyval::find(holder, keyval)?;
+    Keyval::find(kind, keyval)?;
     let found = attributes.value(keyval);
     if let Some(found) = found {
         value.set(found as *mut c_void);
@@ -122,7 +122,7 @@ pub fn comm_create_keyval(
     extra_state: *mut c_void,
 ) -> Result<()> {
     create(
-        Holder::Comm,
+        ObjectKind::Comm,
         comm_copy_attr_fn,
         comm_delete_attr_fn,
         comm_keyval,
@@ -131,7 +131,7 @@ pub fn comm_create_keyval(
 }
 
 pub fn comm_free_keyval(comm_keyval: &mut i32) -> Result<()> {
-    free(Holder::Comm, comm_keyval)
+    free(ObjectKind::Comm, comm_keyval)
 }
 
 pub fn comm_set_attr(
@@ -139,7 +139,7 @@ pub fn comm_set_attr(
     comm_keyval: i32,
     attribute_val: *mut c_void,
 ) -> Result<()> {
-    let keyval = Keyval::find(Holder::Comm, comm_keyval)?;
+    let keyval = Keyval::find(ObjectKind::Comm, comm_keyval)?;
     comm.attributes
         .set(comm.identity.bits(), &keyval, attribute_val as usize)
 }
@@ -161,7 +161,7 @@ pub fn comm_get_attr(
         return Ok(());
     }
     get(
-        Holder::Comm,
+        ObjectKind::Comm,
         &comm.attributes,
         comm_keyval,
         attribute_val,
@@ -170,7 +170,7 @@ pub fn comm_get_attr(
 }
 
 pub fn comm_delete_attr(comm: &'static Arc<Comm>, comm_keyval: i32) -> Result<()> {
-    let keyval = Keyval::find(Holder::Comm, comm_keyval)?;
+    let keyval = Keyval::find(ObjectKind::Comm, comm_keyval)?;
     comm.attributes.delete(comm.identity.bits(), &keyval)
 }
 
@@ -213,7 +213,7 @@ pub fn type_create_keyval(
     extra_state: *mut c_void,
 ) -> Result<()> {
     create(
-        Holder::Type,
+        ObjectKind::Type,
         type_copy_attr_fn,
         type_delete_attr_fn,
         type_keyval,
@@ -222,7 +222,7 @@ pub fn type_create_keyval(
 }
 
 pub fn type_free_keyval(type_keyval: &mut i32) -> Result<()> {
-    free(Holder::Type, type_keyval)
+    free(ObjectKind::Type, type_keyval)
 }
 
 pub fn type_set_attr(
@@ -230,7 +230,7 @@ pub fn type_set_attr(
     type_keyval: i32,
     attribute_val: *mut c_void,
 ) -> Result<()> {
-    let keyval = Keyval::find(Holder::Type, type_keyval)?;
+    let keyval = Keyval::find(ObjectKind::Type, type_keyval)?;
     of_type(datatype).set(
         datatype.handle.load(Ordering::Relaxed),
         &keyval,
@@ -245,7 +245,7 @@ pub fn type_get_attr(
     flag: OutFlag,
 ) -> Result<()> {
     get(
-        Holder::Type,
+        ObjectKind::Type,
         of_type(datatype),
         type_keyval,
         attribute_val,
@@ -254,7 +254,7 @@ pub fn type_get_attr(
 }
 
 pub fn type_delete_attr(datatype: &'static Arc<Datatype>, type_keyval: i32) -> Result<()> {
-    let keyval = Keyval::find(Holder::Type, type_keyval)?;
+    let keyval = Keyval::find(ObjectKind::Type, type_keyval)?;
     of_type(datatype).delete(datatype.handle.load(Ordering::Relaxed), &keyval)
 }
 
@@ -265,7 +265,7 @@ pub fn win_create_keyval(
     extra_state: *mut c_void,
 ) -> Result<()> {
     create(
-        Holder::Win,
+        ObjectKind::Win,
         win_copy_attr_fn,
         win_delete_attr_fn,
         win_keyval,
@@ -274,5 +274,5 @@ pub fn win_create_keyval(
 }
 
 pub fn win_free_keyval(win_keyval: &mut i32) -> Result<()> {
-    free(Holder::Win, win_keyval)
+    free(ObjectKind::Win, win_keyval)
 }

@@ -276,7 +276,7 @@ fn plain<'a>(comm: On, collective: Collective<'a>, send: View<'a>, recv: View<'a
 
 /// The number of peers, which is the length of arrays by peer.
 fn peer_count(comm: &Comm) -> usize {
-    comm.peers().size() as usize
+    comm.remote_group().size() as usize
 }
 
 fn barrier_as(comm: On, form: Form) -> Result<()> {

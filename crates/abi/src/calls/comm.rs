@@ -33,7 +33,7 @@ pub fn comm_test_inter(comm: &'static Arc<Comm>, flag: OutFlag) -> Result<()> {
 }
 
 pub fn comm_remote_size(comm: &'static Arc<Comm>, size: Out<i32>) -> Result<()> {
-    size.set(comm.peers().size() as i32);
+    size.set(comm.remote_group().size() as i32);
     Ok(())
 }
 
@@ -45,7 +45,7 @@ pub fn comm_group(comm: &'static Arc<Comm>, group: New<Group>) -> Result<()> {
 }
 
 pub fn comm_remote_group(comm: &'static Arc<Comm>, group: New<Group>) -> Result<()> {
-    group.set(comm.peers().duplicate());
+    group.set(comm.remote_group().duplicate());
     Ok(())
 }
 

@@ -2,13 +2,13 @@
 
 use crate::prelude::*;
 use ferry_mpi::group::Likeness;
-use ferry_mpi::process::started;
+use ferry_mpi::process::try_process;
 use std::sync::OnceLock;
 
 /// MPI_GROUP_EMPTY.
 pub fn empty() -> &'static Arc<Group> {
     static EMPTY: OnceLock<Arc<Group>> = OnceLock::new();
-    EMPTY.get_or_init(|| Group::empty(started().map_or(0, |p| p.me)))
+    EMPTY.get_or_init(|| Group::empty(try_process().map_or(0, |p| p.me)))
 }
 
 /// A rank as C sees it.

@@ -88,19 +88,19 @@ pub(super) fn repeat(one: Layout, count: i64, stride: i64) -> Layout {
             Node::Repeat {
                 count: inner,
                 stride: step,
-                unit,
+                packed_len,
                 child,
             },
         ) if step.wrapping_mul(inner as i64) == stride => Node::Repeat {
             count: inner * count,
             stride: step,
-            unit,
+            packed_len,
             child,
         },
         (_, node) => Node::Repeat {
             count,
             stride,
-            unit: node.size(),
+            packed_len: node.size(),
             child: Arc::new(node),
         },
     };
@@ -318,9 +318,9 @@ mod tests {
                 count,
                 stride,
                 child,
-                unit,
+                packed_len,
             } => {
-                assert_eq!(*unit, child.size());
+                assert_eq!(*packed_len, child.size());
                 let nodes = (0..*count as i64).map(|i| flat(child, at + i * stride, all));
                 1 + nodes.max().unwrap_or(0)
             }

@@ -34,11 +34,11 @@ pub(crate) enum Node {
     BlockIndexed { at: Arc<[i64]>, block: u64 },
     /// Runs of various lengths.
     Indexed(Arc<Runs>),
-    /// `count` copies of a node of `unit` packed bytes, `stride` bytes from one to the next.
+    /// `count` copies of a node of `packed_len` packed bytes, `stride` bytes from one to the next.
     Repeat {
         count: u64,
         stride: i64,
-        unit: u64,
+        packed_len: u64,
         child: Arc<Node>,
     },
     /// Various nodes.
@@ -71,7 +71,9 @@ impl Node {
             Node::Vector { count, block, .. } => count * block,
             Node::BlockIndexed { at, block } => at.len() as u64 * block,
             Node::Indexed(runs) => *runs.ends.last().unwrap_or(&0),
-            Node::Repeat { count, unit, .. } => count * unit,
+            Node::Repeat {
+                count, packed_len, ..
+            } => count * packed_len,
             Node::Struct(parts) => *parts.ends.last().unwrap_or(&0),
         }
     }

@@ -1,7 +1,7 @@
 //! Packing, unpacking and listing runs: what is done with a layout's bytes.
 
 use super::strided;
-use super::traverse::{Field, Mover};
+use super::traverse::{Field, RunVisitor};
 use crate::Datatype;
 
 /// Copies runs to packed bytes.
@@ -11,7 +11,7 @@ struct Packer<'a> {
     done: usize,
 }
 
-impl Mover for Packer<'_> {
+impl RunVisitor for Packer<'_> {
     #[inline]
     fn room(&self) -> u64 {
         (self.out.len() - self.done) as u64
@@ -50,19 +50,19 @@ impl Mover for Packer<'_> {
         &mut self,
         at: *mut u8,
         columns: u64,
-        apart: i64,
+        column_stride: i64,
         rows: u64,
         stride: i64,
         block: u64,
     ) -> bool {
-        let apart = (apart as isize, (rows * block) as isize);
+        let column_strides = (column_stride as isize, (rows * block) as isize);
         // SAFETY: there is room, and the runs are readable.
         unsafe {
             let to = (self.out.as_mut_ptr().add(self.done), block as isize);
             strided::transpose(
                 (at, stride as isize),
                 to,
-                apart,
+                column_strides,
                 block as usize,
                 rows as usize,
                 columns as usize,
@@ -78,7 +78,7 @@ impl Mover for Packer<'_> {
         count: u64,
         stride: i64,
         fields: &[Field],
-        unit: u64,
+        packed_len: u64,
     ) -> bool {
         for (offset, packed, len) in fields {
             let from = (
@@ -89,12 +89,12 @@ impl Mover for Packer<'_> {
             unsafe {
                 let to = (
                     self.out.as_mut_ptr().add(self.done + *packed as usize),
-                    unit as isize,
+                    packed_len as isize,
                 );
                 strided::copy_steps(from, to, *len as usize, count as usize);
             }
         }
-        self.done += (count * unit) as usize;
+        self.done += (count * packed_len) as usize;
         true
     }
 }
@@ -106,7 +106,7 @@ struct Unpacker<'a> {
     done: usize,
 }
 
-impl Mover for Unpacker<'_> {
+impl RunVisitor for Unpacker<'_> {
     #[inline]
     fn room(&self) -> u64 {
         (self.data.len() - self.done) as u64
@@ -140,19 +140,19 @@ impl Mover for Unpacker<'_> {
         &mut self,
         at: *mut u8,
         columns: u64,
-        apart: i64,
+        column_stride: i64,
         rows: u64,
         stride: i64,
         block: u64,
     ) -> bool {
-        let apart = ((rows * block) as isize, apart as isize);
+        let column_strides = ((rows * block) as isize, column_stride as isize);
         // SAFETY: there are so many bytes, and the runs are writable.
         unsafe {
             let from = (self.data.as_ptr().add(self.done), block as isize);
             strided::transpose(
                 from,
                 (at, stride as isize),
-                apart,
+                column_strides,
                 block as usize,
                 rows as usize,
                 columns as usize,
@@ -168,7 +168,7 @@ impl Mover for Unpacker<'_> {
         count: u64,
         stride: i64,
         fields: &[Field],
-        unit: u64,
+        packed_len: u64,
     ) -> bool {
         for (offset, packed, len) in fields {
             let to = (at.wrapping_offset(*offset as isize), stride as isize);
@@ -176,12 +176,12 @@ impl Mover for Unpacker<'_> {
             unsafe {
                 let from = (
                     self.data.as_ptr().add(self.done + *packed as usize),
-                    unit as isize,
+                    packed_len as isize,
                 );
                 strided::copy_steps(from, to, *len as usize, count as usize);
             }
         }
-        self.done += (count * unit) as usize;
+        self.done += (count * packed_len) as usize;
         true
     }
 }
@@ -193,7 +193,7 @@ struct Collector<'a> {
     bytes: u64,
 }
 
-impl Mover for Collector<'_> {
+impl RunVisitor for Collector<'_> {
     #[inline]
     fn room(&self) -> u64 {
         if self.runs.len() == self.runs.capacity() {
@@ -245,8 +245,8 @@ impl Mover for Collector<'_> {
 }
 
 impl Datatype {
-    /// Number of packed bytes of `count` elements from `offset` on.
-    fn left(&self, count: i64, offset: u64) -> u64 {
+    /// Packed bytes of `count` elements from `offset` on.
+    fn remaining(&self, count: i64, offset: u64) -> u64 {
         let total = (count.max(0) as u64).saturating_mul(self.shape.size as u64);
         total.saturating_sub(offset)
     }
@@ -258,7 +258,7 @@ impl Datatype {
     /// # Safety
     /// The elements' data bytes must be readable and not overlap `out`.
     pub unsafe fn pack(&self, buf: *const u8, count: i64, offset: u64, out: &mut [u8]) -> usize {
-        let len = self.left(count, offset).min(out.len() as u64) as usize;
+        let len = self.remaining(count, offset).min(out.len() as u64) as usize;
         if len > 0 {
             let mut packer = Packer {
                 out: &mut out[..len],
@@ -276,7 +276,7 @@ impl Datatype {
     /// # Safety
     /// The elements' data bytes must be writable and not overlap `data`.
     pub unsafe fn unpack(&self, buf: *mut u8, count: i64, offset: u64, data: &[u8]) -> usize {
-        let len = self.left(count, offset).min(data.len() as u64) as usize;
+        let len = self.remaining(count, offset).min(data.len() as u64) as usize;
         if len > 0 {
             let mut unpacker = Unpacker {
                 data: &data[..len],
@@ -300,7 +300,7 @@ impl Datatype {
         runs: &mut Vec<(*mut u8, usize)>,
     ) -> u64 {
         let mut collector = Collector { runs, bytes: 0 };
-        if self.left(count, offset) > 0 {
+        if self.remaining(count, offset) > 0 {
             // SAFETY: a collector lists addresses and touches no memory.
             unsafe { self.traverse(buf, count, offset, &mut collector) };
         }

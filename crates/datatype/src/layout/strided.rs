@@ -25,16 +25,16 @@ macro_rules! sized {
 }
 
 /// Blocks to read: address of the first, and bytes from one to the next.
-pub(super) type From = (*const u8, isize);
+pub(super) type ReadBlocks = (*const u8, isize);
 /// Blocks to write: address of the first, and bytes from one to the next.
-pub(super) type To = (*mut u8, isize);
+pub(super) type WriteBlocks = (*mut u8, isize);
 
 /// Copies `count` blocks of `block` bytes.
 ///
 /// # Safety
 /// All blocks must be readable and writable, respectively, without overlap between the two.
 #[inline]
-pub(super) unsafe fn copy_steps(from: From, to: To, block: usize, count: usize) {
+pub(super) unsafe fn copy_steps(from: ReadBlocks, to: WriteBlocks, block: usize, count: usize) {
     // SAFETY: the caller's promise.
     unsafe { sized!(block, steps(from, to, block, count)) }
 }
@@ -42,8 +42,8 @@ pub(super) unsafe fn copy_steps(from: From, to: To, block: usize, count: usize) 
 /// # Safety
 /// As for [`copy_steps`].
 unsafe fn steps<const N: usize>(
-    (mut from, from_step): From,
-    (mut to, to_step): To,
+    (mut from, from_step): ReadBlocks,
+    (mut to, to_step): WriteBlocks,
     block: usize,
     count: usize,
 ) {
@@ -100,17 +100,17 @@ unsafe fn scatter<const N: usize>(mut from: *const u8, base: *mut u8, at: &[i64]
 pub(super) const COLUMNS_MAX: u64 = 8;
 
 /// Copies `columns` columns of `rows` blocks from one table to another, row by row. Each cache line
-/// is touched once instead of once for every column. `apart`: bytes from one column to the next in
-/// `from` and in `to`.
+/// is touched once instead of once for every column. `column_strides`: bytes from one column to the
+/// next in `from` and in `to`.
 ///
 /// # Safety
 /// All blocks of `from` must be readable and those of `to` writable, `block` bytes each, without
 /// overlap between the two.
 #[inline]
 pub(super) unsafe fn transpose(
-    from: From,
-    to: To,
-    apart: (isize, isize),
+    from: ReadBlocks,
+    to: WriteBlocks,
+    column_strides: (isize, isize),
     block: usize,
     rows: usize,
     columns: usize,
@@ -118,8 +118,11 @@ pub(super) unsafe fn transpose(
     // SAFETY: the caller's promise.
     unsafe {
         match columns as u64 {
-            COLUMNS_MAX => sized!(block, eight_columns(from, to, apart, block, rows)),
-            _ => sized!(block, some_columns(from, to, apart, block, rows, columns)),
+            COLUMNS_MAX => sized!(block, eight_columns(from, to, column_strides, block, rows)),
+            _ => sized!(
+                block,
+                some_columns(from, to, column_strides, block, rows, columns)
+            ),
         }
     }
 }
@@ -127,23 +130,23 @@ pub(super) unsafe fn transpose(
 /// # Safety
 /// As for [`transpose`].
 unsafe fn eight_columns<const N: usize>(
-    from: From,
-    to: To,
-    apart: (isize, isize),
+    from: ReadBlocks,
+    to: WriteBlocks,
+    column_strides: (isize, isize),
     block: usize,
     rows: usize,
 ) {
     // SAFETY: the caller's promise.
-    unsafe { some_columns::<N>(from, to, apart, block, rows, COLUMNS_MAX as usize) }
+    unsafe { some_columns::<N>(from, to, column_strides, block, rows, COLUMNS_MAX as usize) }
 }
 
 /// # Safety
 /// As for [`transpose`].
 #[inline(always)]
 unsafe fn some_columns<const N: usize>(
-    (mut from, from_step): From,
-    (mut to, to_step): To,
-    apart: (isize, isize),
+    (mut from, from_step): ReadBlocks,
+    (mut to, to_step): WriteBlocks,
+    column_strides: (isize, isize),
     block: usize,
     rows: usize,
     columns: usize,
@@ -153,8 +156,8 @@ unsafe fn some_columns<const N: usize>(
             // SAFETY: the caller's promise.
             unsafe {
                 move_block::<N>(
-                    from.wrapping_offset(c * apart.0),
-                    to.wrapping_offset(c * apart.1),
+                    from.wrapping_offset(c * column_strides.0),
+                    to.wrapping_offset(c * column_strides.1),
                     block,
                 )
             };

@@ -5,52 +5,52 @@ use super::strided::COLUMNS_MAX;
 use super::{Layout, Node};
 use crate::Datatype;
 
-/// What is done with the runs of a layout, in packed order. A mover that has had enough has no
+/// What is done with the runs of a layout, in packed order. A visitor that has had enough has no
 /// room.
-pub(super) trait Mover {
+pub(super) trait RunVisitor {
     /// Packed bytes that it still takes.
     fn room(&self) -> u64;
     /// Moves a run.
     ///
     /// # Safety
-    /// `len` is at most [`Mover::room`]; the run is the user's memory.
+    /// `len` is at most [`RunVisitor::room`]; the run is the user's memory.
     unsafe fn run(&mut self, at: *mut u8, len: u64);
     /// Moves equal runs, `stride` bytes from one to the next.
     ///
     /// # Safety
-    /// `count * block` is at most [`Mover::room`]; the runs are the user's memory.
+    /// `count * block` is at most [`RunVisitor::room`]; the runs are the user's memory.
     unsafe fn blocks(&mut self, at: *mut u8, count: u64, stride: i64, block: u64);
     /// Moves equal runs at the offsets `at` from `base`.
     ///
     /// # Safety
-    /// `at.len() * block` is at most [`Mover::room`]; the runs are the user's memory.
+    /// `at.len() * block` is at most [`RunVisitor::room`]; the runs are the user's memory.
     unsafe fn block_indexed(&mut self, base: *mut u8, at: &[i64], block: u64);
-    /// Moves `columns` times `rows` equal runs, each time `apart` bytes further. They do not
-    /// overlap. Returns false to have them moved one by one.
+    /// Moves `columns` times `rows` equal runs, each time `column_stride` bytes further. They do
+    /// not overlap. Returns false to have them moved one by one.
     ///
     /// # Safety
-    /// `columns * rows * block` is at most [`Mover::room`]; the runs are the user's memory.
+    /// `columns * rows * block` is at most [`RunVisitor::room`]; the runs are the user's memory.
     unsafe fn columns(
         &mut self,
         at: *mut u8,
         columns: u64,
-        apart: i64,
+        column_stride: i64,
         rows: u64,
         stride: i64,
         block: u64,
     ) -> bool;
-    /// Moves `count` structures of `unit` packed bytes, `stride` bytes from one to the next. They
-    /// do not overlap. Returns false to have them moved one by one.
+    /// Moves `count` structures of `packed_len` packed bytes, `stride` bytes from one to the next.
+    /// They do not overlap. Returns false to have them moved one by one.
     ///
     /// # Safety
-    /// `count * unit` is at most [`Mover::room`]; the runs are the user's memory.
+    /// `count * packed_len` is at most [`RunVisitor::room`]; the runs are the user's memory.
     unsafe fn fields(
         &mut self,
         at: *mut u8,
         count: u64,
         stride: i64,
         fields: &[Field],
-        unit: u64,
+        packed_len: u64,
     ) -> bool;
 }
 
@@ -119,16 +119,16 @@ const CACHE_LINE_BYTES: u64 = 64;
 /// # Safety
 /// As for [`walk`].
 #[inline]
-unsafe fn walk_each<M: Mover>(
+unsafe fn walk_each<M: RunVisitor>(
     node: &Node,
     base: *mut u8,
     count: u64,
     stride: i64,
-    unit: u64,
+    packed_len: u64,
     skip: u64,
-    mover: &mut M,
+    visitor: &mut M,
 ) {
-    let (mut i, mut part) = (skip / unit, skip % unit);
+    let (mut i, mut part) = (skip / packed_len, skip % packed_len);
     let address = |i: u64| base.wrapping_offset((i as isize).wrapping_mul(stride as isize));
     // SAFETY: the caller's promise; `part` lies within the copy; lengths are checked against the
     // room.
@@ -141,13 +141,16 @@ unsafe fn walk_each<M: Mover>(
             && (*block..=CACHE_LINE_BYTES).contains(&stride.unsigned_abs())
             && step.unsigned_abs() / COLUMNS_MAX >= stride.unsigned_abs()
         {
-            if part != 0 && i < count && mover.room() > 0 {
-                walk(node, address(i), part, mover);
+            if part != 0 && i < count && visitor.room() > 0 {
+                walk(node, address(i), part, visitor);
                 (i, part) = (i + 1, 0);
             }
             loop {
-                let columns = (count - i).min(mover.room() / unit).min(COLUMNS_MAX);
-                if columns < 2 || !mover.columns(address(i), columns, stride, *rows, *step, *block)
+                let columns = (count - i)
+                    .min(visitor.room() / packed_len)
+                    .min(COLUMNS_MAX);
+                if columns < 2
+                    || !visitor.columns(address(i), columns, stride, *rows, *step, *block)
                 {
                     break;
                 }
@@ -157,39 +160,40 @@ unsafe fn walk_each<M: Mover>(
         if count - i > TILE_STRUCTS / 8
             && let Some((list, n)) = fields(node, stride.unsigned_abs())
         {
-            if part != 0 && mover.room() > 0 {
-                walk(node, address(i), part, mover);
+            if part != 0 && visitor.room() > 0 {
+                walk(node, address(i), part, visitor);
                 (i, part) = (i + 1, 0);
             }
             loop {
-                let tile = (count - i).min(mover.room() / unit).min(TILE_STRUCTS);
-                if tile == 0 || !mover.fields(address(i), tile, stride, &list[..n], unit) {
+                let tile = (count - i)
+                    .min(visitor.room() / packed_len)
+                    .min(TILE_STRUCTS);
+                if tile == 0 || !visitor.fields(address(i), tile, stride, &list[..n], packed_len) {
                     break;
                 }
                 i += tile;
             }
         }
-        while i < count && mover.room() > 0 {
-            walk(node, address(i), part, mover);
+        while i < count && visitor.room() > 0 {
+            walk(node, address(i), part, visitor);
             (i, part) = (i + 1, 0);
         }
     }
 }
 
-/// Moves the node's packed bytes from `skip` on, until its end or until the mover has no room.
+/// Moves the node's packed bytes from `skip` on, until its end or until the visitor has no room.
 ///
-/// # Safety
-/// The node, based at `base`, must describe memory that the mover may use; `skip` is less than the
-/// node's size.
-unsafe fn walk<M: Mover>(node: &Node, base: *mut u8, skip: u64, mover: &mut M) {
+/// # Safety The node, based at `base`, must describe memory that the visitor may use; `skip` is
+/// less than the node's size.
+unsafe fn walk<M: RunVisitor>(node: &Node, base: *mut u8, skip: u64, visitor: &mut M) {
     // SAFETY: lengths are cut to the room; addresses are those of the layout, vouched for by the
     // caller.
     unsafe {
         match node {
             Node::Empty => {}
             Node::Contig(len) => {
-                let len = (len - skip).min(mover.room());
-                mover.run(base.wrapping_add(skip as usize), len);
+                let len = (len - skip).min(visitor.room());
+                visitor.run(base.wrapping_add(skip as usize), len);
             }
             Node::Vector {
                 count,
@@ -200,34 +204,34 @@ unsafe fn walk<M: Mover>(node: &Node, base: *mut u8, skip: u64, mover: &mut M) {
                     |i: u64| base.wrapping_offset((i as isize).wrapping_mul(*stride as isize));
                 let (mut i, part) = (skip / block, skip % block);
                 if part != 0 {
-                    let len = (block - part).min(mover.room());
-                    mover.run(address(i).wrapping_add(part as usize), len);
+                    let len = (block - part).min(visitor.room());
+                    visitor.run(address(i).wrapping_add(part as usize), len);
                     i += 1;
                 }
-                let whole = (count - i).min(mover.room() / block);
+                let whole = (count - i).min(visitor.room() / block);
                 if whole > 0 {
-                    mover.blocks(address(i), whole, *stride, *block);
+                    visitor.blocks(address(i), whole, *stride, *block);
                     i += whole;
                 }
-                let rest = mover.room();
+                let rest = visitor.room();
                 if i < *count && rest > 0 && rest < *block {
-                    mover.run(address(i), rest);
+                    visitor.run(address(i), rest);
                 }
             }
             Node::BlockIndexed { at, block } => {
                 let (mut i, part) = ((skip / block) as usize, skip % block);
                 let address = |i: usize| base.wrapping_offset(at[i] as isize);
                 if part != 0 {
-                    let len = (block - part).min(mover.room());
-                    mover.run(address(i).wrapping_add(part as usize), len);
+                    let len = (block - part).min(visitor.room());
+                    visitor.run(address(i).wrapping_add(part as usize), len);
                     i += 1;
                 }
-                let whole = (at.len() - i).min((mover.room() / block) as usize);
-                mover.block_indexed(base, &at[i..i + whole], *block);
+                let whole = (at.len() - i).min((visitor.room() / block) as usize);
+                visitor.block_indexed(base, &at[i..i + whole], *block);
                 i += whole;
-                let rest = mover.room();
+                let rest = visitor.room();
                 if i < at.len() && rest > 0 && rest < *block {
-                    mover.run(address(i), rest);
+                    visitor.run(address(i), rest);
                 }
             }
             Node::Indexed(runs) => {
@@ -239,11 +243,11 @@ unsafe fn walk<M: Mover>(node: &Node, base: *mut u8, skip: u64, mover: &mut M) {
                 let mut part = skip - start;
                 let mut before = skip;
                 for (at, end) in runs.at[first..].iter().zip(&runs.ends[first..]) {
-                    let len = (end - before).min(mover.room());
+                    let len = (end - before).min(visitor.room());
                     if len == 0 {
                         return;
                     }
-                    mover.run(
+                    visitor.run(
                         base.wrapping_offset(*at as isize)
                             .wrapping_add(part as usize),
                         len,
@@ -254,9 +258,9 @@ unsafe fn walk<M: Mover>(node: &Node, base: *mut u8, skip: u64, mover: &mut M) {
             Node::Repeat {
                 count,
                 stride,
-                unit,
+                packed_len,
                 child,
-            } => walk_each(child, base, *count, *stride, *unit, skip, mover),
+            } => walk_each(child, base, *count, *stride, *packed_len, skip, visitor),
             Node::Struct(list) => {
                 let (first, start) = if skip == 0 {
                     (0, 0)
@@ -265,14 +269,14 @@ unsafe fn walk<M: Mover>(node: &Node, base: *mut u8, skip: u64, mover: &mut M) {
                 };
                 let mut part = skip - start;
                 for child in &list.parts[first..] {
-                    if mover.room() == 0 {
+                    if visitor.room() == 0 {
                         return;
                     }
                     walk(
                         &child.node,
                         base.wrapping_offset(child.at as isize),
                         part,
-                        mover,
+                        visitor,
                     );
                     part = 0;
                 }
@@ -293,12 +297,12 @@ impl Datatype {
     /// # Safety
     /// As for [`walk`]; `offset` is less than the message's size.
     #[inline]
-    pub(super) unsafe fn traverse<M: Mover>(
+    pub(super) unsafe fn traverse<M: RunVisitor>(
         &self,
         buf: *mut u8,
         count: i64,
         offset: u64,
-        mover: &mut M,
+        visitor: &mut M,
     ) {
         let one = self.layout();
         let extent = self.extent();
@@ -309,12 +313,23 @@ impl Datatype {
                 count: n, stride, ..
             } if stride.wrapping_mul(*n as i64) == extent => repeat(one.clone(), count, extent),
             node => {
-                let (base, unit) = (buf.wrapping_offset(one.at as isize), self.shape.size as u64);
+                let (base, packed_len) =
+                    (buf.wrapping_offset(one.at as isize), self.shape.size as u64);
                 // SAFETY: the caller's promise.
-                return unsafe { walk_each(node, base, count as u64, extent, unit, offset, mover) };
+                return unsafe {
+                    walk_each(
+                        node,
+                        base,
+                        count as u64,
+                        extent,
+                        packed_len,
+                        offset,
+                        visitor,
+                    )
+                };
             }
         };
         // SAFETY: the caller's promise.
-        unsafe { walk(&node, buf.wrapping_offset(at as isize), offset, mover) }
+        unsafe { walk(&node, buf.wrapping_offset(at as isize), offset, visitor) }
     }
 }

@@ -132,21 +132,21 @@ impl FlatBoardGroup {
 
     /// This member is done with this phase, in which it has waited for all others to post.
     #[inline]
-    pub fn done_with_all(&mut self) {
-        self.slots.done_with_all();
+    pub fn end_full_phase(&mut self) {
+        self.slots.end_full_phase();
     }
 
     /// This member is done with this phase, in which not every member waits for all others.
     #[inline]
-    pub fn done(&mut self) {
-        self.slots.done();
+    pub fn end_phase(&mut self) {
+        self.slots.end_phase();
         self.wake();
     }
 
     /// This member posts, and is done with this phase: it reads nothing.
     #[inline]
     pub fn post_alone(&mut self, mark: u32) {
-        self.slots.note_done();
+        self.slots.end_phase_before_post();
         self.post(mark);
         self.slots.prepare();
     }

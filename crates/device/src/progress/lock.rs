@@ -307,7 +307,7 @@ pub fn start(
         device.add_progress_thread(rank_info.local_ranks.len() as u32);
     }
     let wakeup = device.worker.transports.wakeup();
-    let (word, epoll_fd) = wakeup.place();
+    let (word, epoll_fd) = wakeup.sleep_addresses();
     status
         .pid
         .store(std::process::id() as i32, Ordering::Relaxed);

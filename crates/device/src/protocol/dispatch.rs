@@ -56,7 +56,7 @@ impl Inbox for Engine {
         self.receive_buffer(from, req, left)
     }
 
-    fn stream_placed(&mut self, from: ProcId, message: u8, head: &[u8], bytes: usize) {
+    fn stream_written(&mut self, from: ProcId, message: u8, head: &[u8], bytes: usize) {
         let understood = self.on_stream(from, message, head, bytes, None);
         self.malformed += u64::from(understood.is_none());
     }

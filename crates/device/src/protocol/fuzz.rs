@@ -346,7 +346,7 @@ fn fuzz_messages_taken_as_they_come() {
                             _ => 0,
                         };
                         if placed > 0 {
-                            scene.engine.stream_placed(from, *message, head, placed);
+                            scene.engine.stream_written(from, *message, head, placed);
                         } else {
                             scene
                                 .engine

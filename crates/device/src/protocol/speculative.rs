@@ -432,7 +432,7 @@ mod tests {
                     Some(room) => {
                         let n = room.len();
                         room.copy_from_slice(&rest[..n]);
-                        engine.stream_placed(PEER, header::SPECULATIVE, head.bytes(), n);
+                        engine.stream_written(PEER, header::SPECULATIVE, head.bytes(), n);
                         at += n;
                     }
                     None => {

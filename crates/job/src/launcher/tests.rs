@@ -108,10 +108,10 @@ fn a_rank_that_does_not_listen_blocks_nobody() {
 fn a_second_process_of_a_rank_is_told_so() {
     let job = NodeJob::new(1, 1, 1).unwrap();
     let (_line, theirs) = job.create_rank_socket(0, 0).unwrap();
-    let twin = theirs.try_clone().unwrap();
+    let second = theirs.try_clone().unwrap();
     join_through(theirs.into_raw_fd()).unwrap();
-    let said = join_through(twin.into_raw_fd()).unwrap_err().to_string();
-    assert!(said.contains("taken already"), "{said}");
+    let error = join_through(second.into_raw_fd()).unwrap_err().to_string();
+    assert!(error.contains("taken already"), "{error}");
 }
 
 #[test]
@@ -124,13 +124,13 @@ fn a_launcher_that_has_gone_is_no_job_of_one() {
     )
     .unwrap();
     drop(ours);
-    let said = join_through(theirs.into_raw_fd()).unwrap_err().to_string();
-    assert!(said.contains("mpiexec has gone"), "{said}");
-    let said = join_through(987_654).unwrap_err().to_string();
-    assert!(said.contains("closed"), "{said}");
+    let error = join_through(theirs.into_raw_fd()).unwrap_err().to_string();
+    assert!(error.contains("mpiexec has gone"), "{error}");
+    let error = join_through(987_654).unwrap_err().to_string();
+    assert!(error.contains("closed"), "{error}");
     let null = std::fs::File::open("/dev/null").unwrap();
-    let said = join_through(null.into_raw_fd()).unwrap_err().to_string();
-    assert!(said.contains("something else"), "{said}");
+    let error = join_through(null.into_raw_fd()).unwrap_err().to_string();
+    assert!(error.contains("something else"), "{error}");
 }
 
 #[test]
@@ -148,8 +148,11 @@ fn a_packet_of_nonsense_is_said_to_be_one() {
         SendFlags::empty(),
     )
     .unwrap();
-    let said = join_through(theirs.into_raw_fd()).unwrap_err().to_string();
-    assert!(said.contains("does not begin as a Ferry welcome"), "{said}");
+    let error = join_through(theirs.into_raw_fd()).unwrap_err().to_string();
+    assert!(
+        error.contains("does not begin as a Ferry welcome"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -132,7 +132,7 @@ impl LocalRanks {
             queue.push(&ToMpiexec::Started {
                 rank: number,
                 pid: started.pid,
-                place: starter.binding_of(local),
+                binding: starter.binding_of(local),
             });
         }
         self.watcher = Some(watcher);

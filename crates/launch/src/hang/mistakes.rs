@@ -126,7 +126,7 @@ fn missing_members(ranks: &[RankView], context: u64, inside: &[usize], found: &m
             }
         }
         let rest = named.len().saturating_sub(3);
-        let mut places: Vec<String> = named
+        let mut activities: Vec<String> = named
             .iter()
             .take(3)
             .map(|(activity, group)| {
@@ -134,12 +134,12 @@ fn missing_members(ranks: &[RankView], context: u64, inside: &[usize], found: &m
             })
             .collect();
         if rest > 0 {
-            places.push(format!("and {rest} more kinds of places"));
+            activities.push(format!("and {rest} more kinds of places"));
         }
         found.push(format!(
             "{who} {wait} in {call} on {}, which not all have entered: {}",
             first.comm_shown(),
-            places.join("; ")
+            activities.join("; ")
         ));
     } else {
         found.push(format!(

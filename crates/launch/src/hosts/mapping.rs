@@ -22,17 +22,17 @@ pub enum RankBy {
     Node,
 }
 
-/// The hosts of the ranks, ordered by rank. `placed` holds them in the order of mapping.
-pub fn number(placed: &[usize], by: RankBy) -> Vec<usize> {
-    let mut numbered: Vec<(usize, usize)> = Vec::with_capacity(placed.len());
-    let mut had = std::collections::HashMap::new();
-    for &host in placed {
-        let place = had.entry(host).or_insert(0);
-        numbered.push((*place, host));
-        *place += 1;
+/// The hosts of the ranks, ordered by rank. `mapped` holds them in the order of mapping.
+pub fn number(mapped: &[usize], by: RankBy) -> Vec<usize> {
+    let mut numbered: Vec<(usize, usize)> = Vec::with_capacity(mapped.len());
+    let mut ranks_of = std::collections::HashMap::new();
+    for &host in mapped {
+        let ordinal = ranks_of.entry(host).or_insert(0);
+        numbered.push((*ordinal, host));
+        *ordinal += 1;
     }
     match by {
-        RankBy::Slot => numbered.sort_by_key(|&(place, host)| (host, place)),
+        RankBy::Slot => numbered.sort_by_key(|&(ordinal, host)| (host, ordinal)),
         RankBy::Node => numbered.sort_unstable(),
     }
     numbered.into_iter().map(|(_, host)| host).collect()
@@ -51,7 +51,7 @@ pub fn map(
     taken: &mut Vec<u32>,
 ) -> Result<Vec<usize>, String> {
     taken.resize(hosts.len(), 0);
-    let mut placed = Vec::with_capacity(ranks as usize);
+    let mut mapped = Vec::with_capacity(ranks as usize);
     // Ranks that a host may have before the next round begins.
     let mut level: Vec<u32> = hosts.iter().map(|h| h.slots).collect();
     if let MapBy::PerHost(n) = by {
@@ -63,33 +63,33 @@ pub fn map(
         }
     }
     let most = |host: usize| hosts[host].max_slots.unwrap_or(u32::MAX);
-    while placed.len() < ranks as usize {
-        let before = placed.len();
+    while mapped.len() < ranks as usize {
+        let before = mapped.len();
         let open =
             |host: usize, level: &[u32], taken: &[u32]| taken[host] < level[host].min(most(host));
         match by {
             MapBy::Slot | MapBy::PerHost(_) => {
                 for host in 0..hosts.len() {
-                    while placed.len() < ranks as usize && open(host, &level, taken) {
+                    while mapped.len() < ranks as usize && open(host, &level, taken) {
                         taken[host] += 1;
-                        placed.push(host);
+                        mapped.push(host);
                     }
                 }
             }
             MapBy::Node => loop {
-                let round = placed.len();
+                let round = mapped.len();
                 for host in 0..hosts.len() {
-                    if placed.len() < ranks as usize && open(host, &level, taken) {
+                    if mapped.len() < ranks as usize && open(host, &level, taken) {
                         taken[host] += 1;
-                        placed.push(host);
+                        mapped.push(host);
                     }
                 }
-                if placed.len() == round {
+                if mapped.len() == round {
                     break;
                 }
             },
         }
-        if placed.len() == before && (0..hosts.len()).all(|h| taken[h] >= most(h)) {
+        if mapped.len() == before && (0..hosts.len()).all(|h| taken[h] >= most(h)) {
             let room: u64 = (0..hosts.len()).map(|h| u64::from(most(h))).sum();
             return Err(format!(
                 "{ranks} ranks do not fit: the hosts allow {room} (max_slots)"
@@ -103,7 +103,7 @@ pub fn map(
             *level = level.saturating_add(more.max(1));
         }
     }
-    Ok(placed)
+    Ok(mapped)
 }
 
 #[cfg(test)]
@@ -157,9 +157,9 @@ mod tests {
 
     #[test]
     fn ranks_are_numbered_host_by_host_or_in_turn() {
-        let placed = [0, 0, 0, 1, 2, 2];
-        assert_eq!(number(&placed, RankBy::Slot), placed);
-        assert_eq!(number(&placed, RankBy::Node), [0, 1, 2, 0, 2, 0]);
+        let mapped = [0, 0, 0, 1, 2, 2];
+        assert_eq!(number(&mapped, RankBy::Slot), mapped);
+        assert_eq!(number(&mapped, RankBy::Node), [0, 1, 2, 0, 2, 0]);
         let dealt = [2, 0, 1, 2, 0];
         assert_eq!(number(&dealt, RankBy::Slot), [0, 0, 1, 2, 2]);
         assert_eq!(number(&dealt, RankBy::Node), [0, 1, 2, 0, 2]);

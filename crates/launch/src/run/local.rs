@@ -82,7 +82,7 @@ impl Job<'_> {
         );
         local.sockets[rank] = Some(started.socket);
         local.by_pid.insert(started.pid, rank);
-        let place = local.starter.binding_of(rank);
+        let binding = local.starter.binding_of(rank);
         let [out, err] = started.output;
         for (channel, pipe) in [(Channel::Out, out), (Channel::Err, err)] {
             let stream = self.output.add(rank, channel, pipe);
@@ -90,7 +90,7 @@ impl Job<'_> {
         }
         self.ranks[rank].pid = started.pid;
         self.alive += 1;
-        self.report_binding(rank, &place);
+        self.report_binding(rank, &binding);
         Ok(())
     }
 

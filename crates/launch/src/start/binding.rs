@@ -15,7 +15,11 @@ use crate::options::Binding;
 ///
 /// # Errors
 /// One line if the kernel does not say which CPUs belong together.
-pub fn place(ranks: usize, cores: &Cores, binding: Binding) -> Result<Vec<Vec<usize>>, String> {
+pub fn assign_cpus(
+    ranks: usize,
+    cores: &Cores,
+    binding: Binding,
+) -> Result<Vec<Vec<usize>>, String> {
     let free = vec![Vec::new(); ranks];
     Ok(match binding {
         Binding::Socket | Binding::Numa | Binding::L3Cache | Binding::HwThread => {
@@ -79,8 +83,8 @@ pub fn described(cpus: &[usize]) -> String {
 mod tests {
     use super::*;
 
-    fn placed(ranks: usize, cores: &Cores, binding: Binding) -> Vec<Vec<usize>> {
-        place(ranks, cores, binding).unwrap()
+    fn assigned(ranks: usize, cores: &Cores, binding: Binding) -> Vec<Vec<usize>> {
+        assign_cpus(ranks, cores, binding).unwrap()
     }
 
     fn cores(cores: &[&[usize]], quota: Option<f64>) -> Cores {
@@ -93,23 +97,26 @@ mod tests {
     #[test]
     fn one_core_each_when_they_just_fit() {
         let two = cores(&[&[0], &[1]], None);
-        assert_eq!(placed(2, &two, Binding::Share), [vec![0], vec![1]]);
-        assert_eq!(placed(3, &two, Binding::Share), [vec![], vec![], vec![]]);
-        assert_eq!(placed(1, &two, Binding::Share), [vec![]]);
-        assert_eq!(placed(3, &two, Binding::Core), [vec![0], vec![1], vec![0]]);
-        assert_eq!(placed(2, &two, Binding::None), [vec![], vec![]]);
+        assert_eq!(assigned(2, &two, Binding::Share), [vec![0], vec![1]]);
+        assert_eq!(assigned(3, &two, Binding::Share), [vec![], vec![], vec![]]);
+        assert_eq!(assigned(1, &two, Binding::Share), [vec![]]);
+        assert_eq!(
+            assigned(3, &two, Binding::Core),
+            [vec![0], vec![1], vec![0]]
+        );
+        assert_eq!(assigned(2, &two, Binding::None), [vec![], vec![]]);
     }
 
     #[test]
     fn whole_cores_are_shared_out() {
         let four = cores(&[&[0, 4], &[1, 5], &[2, 6], &[3, 7]], None);
         assert_eq!(
-            placed(2, &four, Binding::Share),
+            assigned(2, &four, Binding::Share),
             [vec![0, 4, 1, 5], vec![2, 6, 3, 7]]
         );
-        assert_eq!(placed(2, &four, Binding::Core), [vec![0], vec![1]]);
+        assert_eq!(assigned(2, &four, Binding::Core), [vec![0], vec![1]]);
         assert_eq!(
-            placed(8, &four, Binding::Share).concat(),
+            assigned(8, &four, Binding::Share).concat(),
             [0, 1, 2, 3, 4, 5, 6, 7]
         );
     }
@@ -117,7 +124,7 @@ mod tests {
     #[test]
     fn hardware_threads_in_turn() {
         let two = cores(&[&[0, 2], &[1, 3]], None);
-        let each = placed(5, &two, Binding::HwThread);
+        let each = assigned(5, &two, Binding::HwThread);
         assert_eq!(each, [[0], [2], [1], [3], [0]]);
     }
 
@@ -125,10 +132,10 @@ mod tests {
     fn a_quota_counts() {
         let four = cores(&[&[0], &[1], &[2], &[3]], Some(2.0));
         assert_eq!(
-            placed(3, &four, Binding::Share).concat(),
+            assigned(3, &four, Binding::Share).concat(),
             Vec::<usize>::new()
         );
-        assert_eq!(placed(2, &four, Binding::Share), [vec![0, 1], vec![2, 3]]);
+        assert_eq!(assigned(2, &four, Binding::Share), [vec![0, 1], vec![2, 3]]);
     }
 
     #[test]

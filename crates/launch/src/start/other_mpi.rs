@@ -131,8 +131,8 @@ pub fn of_program(program: &Path, library_path: Option<&OsStr>) -> Option<OtherM
                 });
             }
             let system = system.get_or_insert_with(system_folders);
-            let places = needs.folders.iter().chain(&folders).chain(&*system);
-            let library = places
+            let search_path = needs.folders.iter().chain(&folders).chain(&*system);
+            let library = search_path
                 .map(|folder| folder.join(&name))
                 .find_map(|f| self::needs(&f));
             if let Some(library) = library {

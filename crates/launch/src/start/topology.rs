@@ -96,8 +96,8 @@ mod tests {
                 std::env::temp_dir().join(format!("ferry-cpus-{name}-{}", std::process::id()));
             for (number, (socket, node, l3)) in cpus.iter().enumerate() {
                 let cpu = top.join(format!("cpu{number}"));
-                let write = |place: &str, text: &str| {
-                    let file = cpu.join(place);
+                let write = |file_name: &str, text: &str| {
+                    let file = cpu.join(file_name);
                     fs::create_dir_all(file.parent().unwrap()).unwrap();
                     fs::write(file, format!("{text}\n")).unwrap();
                 };

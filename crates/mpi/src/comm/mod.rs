@@ -156,7 +156,7 @@ impl Comm {
     /// The group whose ranks are the peers of sends and receives. For an intercommunicator, the
     /// remote group.
     #[inline]
-    pub fn peers(&self) -> &Group {
+    pub fn remote_group(&self) -> &Group {
         self.remote.as_deref().unwrap_or(&self.group)
     }
 

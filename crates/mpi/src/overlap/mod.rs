@@ -73,7 +73,7 @@ pub(crate) unsafe fn run(
         return None;
     }
     let least = setting::min_bytes(mode);
-    if buffer_access::moved_bytes(collective, comm.peers().size().max(comm.size()))? < least
+    if buffer_access::moved_bytes(collective, comm.remote_group().size().max(comm.size()))? < least
         || !setting::is_wanted(comm, mode)
         || b.reduction
             .is_some_and(|(op, _)| op.predefined_kind().is_none())

@@ -130,7 +130,7 @@ fn can_help(comm: &Comm) -> bool {
         return cores > ranks;
     }
     let mut d = device::device();
-    let all = comm.peers().size();
+    let all = comm.remote_group().size();
     let same = (0..all).all(|r| d.capabilities(comm.peer(r)).same_node);
     d.drop_within_call();
     !same

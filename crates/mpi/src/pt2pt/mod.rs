@@ -216,7 +216,7 @@ pub unsafe fn isend(
     Ok(match active {
         // With sessions the request must have its communicator, because requests of different
         // sessions are not completed together.
-        Active::Ended(_) if !Session::opened() => None,
+        Active::Complete(_) if !Session::opened() => None,
         active => Some(Request::send(&mut d, comm, active)),
     })
 }
@@ -232,12 +232,12 @@ unsafe fn start_send(
     mode: Mode,
 ) -> Active {
     let Dest::Rank(rank) = dest else {
-        return Active::Ended(Outcome::SENT);
+        return Active::Complete(Outcome::SENT);
     };
     let bytes = source(buffer.address, buffer.count, buffer.datatype);
     // SAFETY: the caller's promise.
     match unsafe { d.send(comm.peer(rank), key(comm, tag), bytes, send_mode(mode)) } {
-        None => Active::Ended(Outcome::SENT),
+        None => Active::Complete(Outcome::SENT),
         Some(req) => Active::Device(req),
     }
 }
@@ -261,7 +261,7 @@ pub unsafe fn send_init(
             (Mode::Buffered, Dest::Rank(rank)) => {
                 // SAFETY: the caller's promise, for each start.
                 let sent = unsafe { buffered::send_with(d, &in_comm, buffer.lend(), rank, tag) };
-                Active::Ended(match sent {
+                Active::Complete(match sent {
                     Ok(()) => Outcome::SENT,
                     Err(e) => Outcome {
                         error: Some(e),
@@ -326,7 +326,7 @@ unsafe fn start_receive(
     tag: Option<u32>,
 ) -> Active {
     match pattern(comm, from, tag) {
-        None => Active::Ended(Outcome::FROM_PROC_NULL),
+        None => Active::Complete(Outcome::FROM_PROC_NULL),
         // SAFETY: the caller's promise.
         Some(p) => Active::Device(unsafe {
             let into = sink(buffer.address, buffer.count, buffer.datatype);

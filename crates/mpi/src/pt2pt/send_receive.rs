@@ -31,7 +31,7 @@ pub unsafe fn send_receive(
 fn finish(active: Active, comm: &Arc<Comm>, what: &WaitingFor<'_>, is_send: bool) -> Outcome {
     match active {
         Active::Device(req) => Outcome::of(&device::wait(req, what), comm, is_send),
-        Active::Ended(outcome) => outcome,
+        Active::Complete(outcome) => outcome,
         Active::Work(_) => Outcome::EMPTY,
     }
 }
@@ -79,7 +79,7 @@ unsafe fn start_replace(
     // SAFETY: the caller's promise; the message has been copied out of the buffer.
     let receiving = unsafe { start_receive(d, comm, buffer, from, tag) };
     let sending = match dest {
-        Dest::ProcNull => Active::Ended(Outcome::SENT),
+        Dest::ProcNull => Active::Complete(Outcome::SENT),
         Dest::Rank(rank) => {
             let bytes = device::Source::Owned(copy.into_boxed_slice());
             // SAFETY: the device owns the bytes.
@@ -91,7 +91,7 @@ unsafe fn start_replace(
                     SendMode::Standard,
                 )
             } {
-                None => Active::Ended(Outcome::SENT),
+                None => Active::Complete(Outcome::SENT),
                 Some(req) => Active::Device(req),
             }
         }
@@ -108,15 +108,15 @@ struct SendReceive {
 
 enum Half {
     Device(ReqId),
-    Ended(Outcome),
+    Complete(Outcome),
 }
 
 impl Half {
     fn of(active: Active) -> Half {
         match active {
             Active::Device(req) => Half::Device(req),
-            Active::Ended(outcome) => Half::Ended(outcome),
-            Active::Work(_) => Half::Ended(Outcome::EMPTY),
+            Active::Complete(outcome) => Half::Complete(outcome),
+            Active::Work(_) => Half::Complete(Outcome::EMPTY),
         }
     }
 
@@ -126,7 +126,7 @@ impl Half {
             if !d.is_complete(req) {
                 return false;
             }
-            *self = Half::Ended(Outcome::of(&d.take(req), comm, is_send));
+            *self = Half::Complete(Outcome::of(&d.take(req), comm, is_send));
         }
         true
     }
@@ -149,11 +149,11 @@ impl crate::request::Work for SendReceive {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         match &*halves {
-            (Half::Ended(Outcome { error: Some(e), .. }), _) => Outcome {
+            (Half::Complete(Outcome { error: Some(e), .. }), _) => Outcome {
                 error: Some(e.clone()),
                 ..Outcome::EMPTY
             },
-            (_, Half::Ended(received)) => received.clone(),
+            (_, Half::Complete(received)) => received.clone(),
             _ => Outcome::EMPTY,
         }
     }

@@ -23,8 +23,8 @@ use std::sync::{Arc, OnceLock};
 pub enum Active {
     /// In progress in the device.
     Device(ReqId),
-    /// Complete when it was started.
-    Ended(Outcome),
+    /// Complete since its start.
+    Complete(Outcome),
     /// Background work (a collective), or the program's own operation.
     Work(Arc<dyn Work>),
 }
@@ -254,14 +254,14 @@ impl Request {
         Request::make(
             None,
             Class::Other,
-            State::Active(Active::Ended(outcome)),
+            State::Active(Active::Complete(outcome)),
             None,
         )
     }
 
     /// The shared request of sends that completed before their call returned. It stays complete.
     pub fn sent() -> Arc<Request> {
-        let state = State::Active(Active::Ended(Outcome::SENT));
+        let state = State::Active(Active::Complete(Outcome::SENT));
         Request::make(None, Class::CompletedSend, state, None)
     }
 
@@ -304,7 +304,7 @@ impl Request {
     #[inline]
     pub fn is_complete(&self, d: &mut Device) -> bool {
         match self.state(d) {
-            State::Inactive | State::Active(Active::Ended(_)) => true,
+            State::Inactive | State::Active(Active::Complete(_)) => true,
             State::Active(Active::Device(req)) => {
                 let req = *req;
                 d.is_complete(req)
@@ -327,7 +327,7 @@ impl Request {
         let d = held.get_or_insert_with(device::device);
         match std::mem::replace(self.state(d), State::Inactive) {
             State::Inactive => Outcome::EMPTY,
-            State::Active(Active::Ended(outcome)) => outcome,
+            State::Active(Active::Complete(outcome)) => outcome,
             State::Active(Active::Device(req)) => {
                 let ended = d.take(req);
                 self.outcome_of(&ended)
@@ -363,7 +363,7 @@ impl Request {
             }
             match self.state(d) {
                 State::Inactive => Some(Ok(Outcome::EMPTY)),
-                State::Active(Active::Ended(outcome)) => Some(Ok(outcome.clone())),
+                State::Active(Active::Complete(outcome)) => Some(Ok(outcome.clone())),
                 State::Active(Active::Device(req)) => {
                     let req = *req;
                     d.peek(req).map(|ended| Ok(self.outcome_of(&ended)))

@@ -26,7 +26,7 @@ pub fn allgather(n: u32, a: Option<Algorithm>, in_place: bool, seed: u64) {
             } else {
                 Memory::new(block(r, 0, 12), 4).read_only()
             };
-            Rank::new(make(place(r, n), &call, a), own, Memory::new(whole, 6), 1)
+            Rank::new(make(view(r, n), &call, a), own, Memory::new(whole, 6), 1)
         })
         .collect();
     run(&mut ranks, n as usize, seed);

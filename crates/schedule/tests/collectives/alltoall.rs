@@ -25,7 +25,7 @@ pub fn alltoall(n: u32, a: Option<Algorithm>, in_place: bool, seed: u64) {
                     Memory::room(12 * n as usize, 6),
                 )
             };
-            Rank::new(make(place(r, n), &call, a), send, recv, 1)
+            Rank::new(make(view(r, n), &call, a), send, recv, 1)
         })
         .collect();
     run(&mut ranks, n as usize, seed);
@@ -111,7 +111,7 @@ pub fn varying(
                     Memory::room(total(&inn), 2),
                 )
             };
-            let mut rank = Rank::new(make(place(r, n), &call, a), send, recv, 1);
+            let mut rank = Rank::new(make(view(r, n), &call, a), send, recv, 1);
             rank.send_blocks = od
                 .iter()
                 .zip(&out)

@@ -11,7 +11,7 @@ fn barrier_lets_nobody_go_before_all_have_come() {
             let mut ranks: Vec<Rank> = (0..n)
                 .map(|r| {
                     Rank::new(
-                        make(place(r, n), &Collective::Barrier, Some(a)),
+                        make(view(r, n), &Collective::Barrier, Some(a)),
                         nothing(),
                         nothing(),
                         1,

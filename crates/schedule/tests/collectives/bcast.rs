@@ -17,7 +17,7 @@ pub fn bcast(n: u32, root: u32, a: Option<Algorithm>, bytes: usize, seed: u64) {
             } else {
                 Memory::room(bytes, 1)
             };
-            Rank::new(make(place(r, n), &call, a), nothing(), buffer, 1)
+            Rank::new(make(view(r, n), &call, a), nothing(), buffer, 1)
         })
         .collect();
     run(&mut ranks, n as usize, seed);

@@ -38,12 +38,7 @@ pub fn gather(n: u32, root: u32, a: Option<Algorithm>, in_place: bool, seed: u64
             } else {
                 Memory::new(block(r, root, 12), 4).read_only()
             };
-            Rank::new(
-                make(place(r, n), &call(r), a),
-                own,
-                Memory::new(whole, 6),
-                1,
-            )
+            Rank::new(make(view(r, n), &call(r), a), own, Memory::new(whole, 6), 1)
         })
         .collect();
     run(&mut ranks, n as usize, seed);
@@ -72,7 +67,7 @@ pub fn scatter(n: u32, root: u32, a: Option<Algorithm>, in_place: bool, seed: u6
             };
             let own = if here { nothing() } else { Memory::room(12, 6) };
             Rank::new(
-                make(place(r, n), &call, a),
+                make(view(r, n), &call, a),
                 Memory::new(whole, 4).read_only(),
                 own,
                 1,
@@ -165,7 +160,7 @@ pub fn varying(
                     Memory::new(spread(&|q| (here && q == r).then_some((r, 0))), 2),
                 ),
             };
-            Rank::new(make(place(r, n), &call, a), send, recv, 1)
+            Rank::new(make(view(r, n), &call, a), send, recv, 1)
         })
         .collect();
     run(&mut ranks, n as usize, seed);

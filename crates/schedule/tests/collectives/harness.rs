@@ -2,14 +2,14 @@
 //! they came from.
 
 use crate::simulator::{Cell, Memory};
-use ferry_schedule::{Algorithm, Collective, Cost, Kind, Place, Problem, Schedule, Team, plan};
+use ferry_schedule::{Algorithm, Collective, CommView, Cost, Kind, Problem, Schedule, Team, plan};
 use proptest::prelude::*;
 
 /// The largest group tried.
 pub const MOST: u32 = 33;
 
-pub fn place(rank: u32, size: u32) -> Place {
-    Place {
+pub fn view(rank: u32, size: u32) -> CommView {
+    CommView {
         team: Team { rank, size },
         remote: None,
     }
@@ -23,7 +23,7 @@ pub fn small_segments() -> Cost {
     }
 }
 
-pub fn make(p: Place, c: &Collective, a: Option<Algorithm>) -> Schedule {
+pub fn make(p: CommView, c: &Collective, a: Option<Algorithm>) -> Schedule {
     plan(p, c, &small_segments(), a)
 }
 

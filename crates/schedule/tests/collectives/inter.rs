@@ -2,7 +2,7 @@
 
 use crate::harness::*;
 use crate::simulator::{Cell, Memory, Rank, run};
-use ferry_schedule::{Block, Collective, Place, Reduction, Root, Team, Varying};
+use ferry_schedule::{Block, Collective, CommView, Reduction, Root, Team, Varying};
 use proptest::prelude::*;
 
 /// A group of `n`, which has the root where there is one, and a group of `m`.
@@ -26,9 +26,9 @@ impl Between {
         }
     }
 
-    fn at(&self, g: usize) -> Place {
+    fn at(&self, g: usize) -> CommView {
         let (_, rank, size, remote) = self.who(g);
-        Place {
+        CommView {
             team: Team { rank, size },
             remote: Some(remote),
         }

@@ -43,7 +43,7 @@ pub fn reductions(
                 ),
                 (false, _) => (Memory::new(input, 1).read_only(), nothing()),
             };
-            Rank::new(make(place(r, n), &call, a), send, recv, 1)
+            Rank::new(make(view(r, n), &call, a), send, recv, 1)
         })
         .collect();
     run(&mut ranks, n as usize, seed);

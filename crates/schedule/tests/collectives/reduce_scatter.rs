@@ -46,7 +46,7 @@ pub fn reduce_scatter(
                     Memory::room(counts[r as usize] as usize, 1),
                 )
             };
-            Rank::new(make(place(r, n), &call, a), send, recv, 1)
+            Rank::new(make(view(r, n), &call, a), send, recv, 1)
         })
         .collect();
     run(&mut ranks, n as usize, seed);

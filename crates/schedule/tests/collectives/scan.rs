@@ -35,7 +35,7 @@ pub fn scans(
                     Memory::room(count as usize, 1),
                 )
             };
-            Rank::new(make(place(r, n), &call, a), send, recv, 1)
+            Rank::new(make(view(r, n), &call, a), send, recv, 1)
         })
         .collect();
     run(&mut ranks, n as usize, seed);

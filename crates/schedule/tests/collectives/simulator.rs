@@ -81,7 +81,7 @@ impl Rank {
         }
     }
 
-    fn place(&mut self, p: Piece) -> (&mut Memory, std::ops::Range<usize>) {
+    fn locate(&mut self, p: Piece) -> (&mut Memory, std::ops::Range<usize>) {
         let scaled = |m: &Memory| {
             let from = usize::try_from(p.at).expect("pieces begin in their region") * m.unit;
             from..from + p.count as usize * m.unit
@@ -120,7 +120,7 @@ impl Rank {
     }
 
     fn read(&mut self, p: Piece) -> Vec<Cell> {
-        let (m, range) = self.place(p);
+        let (m, range) = self.locate(p);
         for i in range.clone() {
             assert!(!m.writing[i], "{p:?}: read while a receive is under way");
             assert_ne!(
@@ -133,7 +133,7 @@ impl Rank {
     }
 
     fn write(&mut self, p: Piece, data: Vec<Cell>) {
-        let (m, range) = self.place(p);
+        let (m, range) = self.locate(p);
         assert_eq!(range.len(), data.len(), "{p:?}: sizes differ");
         assert!(
             !m.read_only || data.is_empty(),
@@ -235,7 +235,7 @@ fn step(
         Step::Send { peer, from } => {
             let to = peer_of(peer);
             ranks[me].read(from);
-            let (m, range) = ranks[me].place(from);
+            let (m, range) = ranks[me].locate(from);
             range.for_each(|i| m.reading[i] += 1);
             ranks[me].under_way.push((at, false));
             channels
@@ -247,10 +247,10 @@ fn step(
         }
         Step::Recv { peer, into } => {
             let from = peer_of(peer);
-            let (_, range) = ranks[me].place(into);
+            let (_, range) = ranks[me].locate(into);
             let empty = vec![Cell::Nothing; range.len()];
             ranks[me].write(into, empty);
-            let (m, range) = ranks[me].place(into);
+            let (m, range) = ranks[me].locate(into);
             range.for_each(|i| m.writing[i] = true);
             ranks[me].under_way.push((at, false));
             channels
@@ -303,10 +303,10 @@ fn deliver(
     while let (Some(&(s, out)), Some(&(r, inn))) = (c.sends.front(), c.recvs.front()) {
         c.sends.pop_front();
         c.recvs.pop_front();
-        let (m, range) = ranks[from].place(out);
+        let (m, range) = ranks[from].locate(out);
         range.clone().for_each(|i| m.reading[i] -= 1);
         let data = m.cells[range].to_vec();
-        let (m, range) = ranks[to].place(inn);
+        let (m, range) = ranks[to].locate(inn);
         assert_eq!(
             range.len(),
             data.len(),

@@ -202,7 +202,7 @@ impl Inbox for Keep {
         let end = (at + left).min(self.stream.len());
         Some(&mut self.stream[at..end])
     }
-    fn stream_placed(&mut self, _from: ProcId, _message: u8, _head: &[u8], bytes: usize) {
+    fn stream_written(&mut self, _from: ProcId, _message: u8, _head: &[u8], bytes: usize) {
         if let Some(at) = &mut self.place {
             *at += bytes;
         }

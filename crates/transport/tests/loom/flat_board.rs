@@ -48,18 +48,18 @@ impl Player {
         self.write();
         self.board.post(3);
         self.read(1 - self.me);
-        self.board.done_with_all();
+        self.board.end_full_phase();
     }
     /// One posts and goes on.
     fn broadcast(&mut self, root: usize) {
         self.begin();
         if self.me == root {
             self.write();
-            self.board.note_done();
+            self.board.end_phase_before_post();
             self.board.post(3);
         } else {
             self.read(root);
-            self.board.done();
+            self.board.end_phase();
         }
     }
 }

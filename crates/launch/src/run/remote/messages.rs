@@ -96,10 +96,10 @@ impl Job<'_> {
         message: ToMpiexec,
     ) -> Result<(), String> {
         match message {
-            ToMpiexec::Started { rank, pid, place } => {
+            ToMpiexec::Started { rank, pid, binding } => {
                 let rank = self.checked_rank(number, rank)?;
                 self.ranks[rank].pid = pid.max(1);
-                self.report_binding(rank, &place);
+                self.report_binding(rank, &binding);
             }
             ToMpiexec::StartFailed { text, status } => {
                 let host = self.host_name(number);

@@ -139,7 +139,7 @@ pub(super) unsafe fn execute(
             phase.wait(root);
             // SAFETY: the root has posted, and the buffer is writable.
             fits &= unsafe { phase.data(root, 0, call.len).copy_to(&locate(call.input)) };
-            phase.board.done();
+            phase.board.end_phase();
         }
         BoardOp::Scatter { root, recv } if me == root => {
             let all = locate(call.input);
@@ -159,7 +159,7 @@ pub(super) unsafe fn execute(
             let part = phase.data(root, me as usize * len, len);
             // SAFETY: the root has posted, and the buffer is writable.
             fits &= unsafe { part.copy_to(&locate(Piece::recv(0, recv))) };
-            phase.board.done();
+            phase.board.end_phase();
         }
         BoardOp::Gather { root, .. } | BoardOp::Reduce { root } if me != root => {
             // SAFETY: the program's buffer is readable.
@@ -178,7 +178,7 @@ pub(super) unsafe fn execute(
                     fits &= unsafe { locate(call.input).copy_to(&into) };
                 }
             }
-            phase.board.done();
+            phase.board.end_phase();
         }
         BoardOp::Reduce { .. } => {
             // SAFETY: the program's buffer is readable. No other rank reads the slot in this
@@ -187,7 +187,7 @@ pub(super) unsafe fn execute(
             let output = locate(Piece::recv(0, call.input.count));
             // SAFETY: the buffer is writable, and no other rank reads this rank's slot.
             fits &= unsafe { fold(&mut phase, b, me, (0, n - 1), &output, 0) };
-            phase.board.done();
+            phase.board.end_phase();
         }
         BoardOp::Scan { inclusive } => {
             // SAFETY: the program's buffer is readable.
@@ -207,7 +207,7 @@ pub(super) unsafe fn execute(
                     )
                 };
             }
-            phase.board.done();
+            phase.board.end_phase();
         }
         _ => {
             // SAFETY: the program's buffer is readable.
@@ -251,7 +251,7 @@ pub(super) unsafe fn execute(
                 }
                 _ => (1..n).for_each(|by| phase.wait((me + by) % n)),
             }
-            phase.board.done_with_all();
+            phase.board.end_full_phase();
             if phase.is_last && call.op == BoardOp::Barrier {
                 device::yield_after_barrier();
             }

@@ -25,7 +25,7 @@ const CACHED_STEPS_MAX: usize = 256;
 fn cost() -> &'static Cost {
     static COST: OnceLock<Cost> = OnceLock::new();
     COST.get_or_init(|| {
-        let rank_info = crate::process::started().map(|p| &p.rank_info);
+        let rank_info = crate::process::try_process().map(|p| &p.rank_info);
         rank_info.map_or(Cost::shared_memory(1, 1), |w| {
             cost_for(w.size, w.local_ranks.len() as u32, w.cores)
         })
@@ -70,14 +70,14 @@ pub(super) fn schedule(comm: &Comm, collective: &Collective<'_>) -> Arc<Schedule
             return schedule.clone();
         }
     }
-    let place = ferry_schedule::Place {
+    let view = ferry_schedule::CommView {
         team: Team {
             rank: comm.rank(),
             size: comm.size(),
         },
         remote: comm.remote.as_ref().map(|g| g.size()),
     };
-    let schedule = Arc::new(plan(place, collective, cost(), forced));
+    let schedule = Arc::new(plan(view, collective, cost(), forced));
     if let Some(key) = key
         && schedule.steps.len() <= CACHED_STEPS_MAX
     {

@@ -183,7 +183,7 @@ impl Reader {
             } => {
                 if n > 0 {
                     *left -= n;
-                    inbox.stream_placed(from, *message, &head[..*head_len], n);
+                    inbox.stream_written(from, *message, &head[..*head_len], n);
                     found.delivered = 1;
                 }
                 self.end_stream();

@@ -152,7 +152,7 @@ impl FlatBoard {
 
     /// Ends this member's part in this phase, in which it has seen all others post.
     #[inline]
-    pub fn done_with_all(&mut self) {
+    pub fn end_full_phase(&mut self) {
         // Each of them was done with the phase before.
         self.common = self.phase - 1;
         self.prepare();
@@ -161,7 +161,7 @@ impl FlatBoard {
     /// Ends this member's part in this phase, in which not all wait for all. With a full barrier:
     /// a member may wait for it.
     #[inline]
-    pub fn done(&mut self) {
+    pub fn end_phase(&mut self) {
         let mine = self.memory.done(self.me as usize);
         mine.swap(self.phase, Ordering::SeqCst);
         self.prepare();
@@ -170,7 +170,7 @@ impl FlatBoard {
     /// Ends this member's part in this phase, in which not all wait for all. Without a barrier,
     /// because a [post](FlatBoard::post) follows.
     #[inline]
-    pub fn note_done(&mut self) {
+    pub fn end_phase_before_post(&mut self) {
         let mine = self.memory.done(self.me as usize);
         mine.store(self.phase, Ordering::Release);
     }
@@ -212,7 +212,7 @@ mod tests {
                             // SAFETY: the slot is free, and this member's until it has posted.
                             unsafe { mine.write(u64::from(me) + phase) };
                             if one.is_some() {
-                                board.note_done();
+                                board.end_phase_before_post();
                             }
                             board.post(7);
                         }
@@ -229,10 +229,10 @@ mod tests {
                         }
                         if let Some(root) = one {
                             assert_eq!(read(root), u64::from(root) + phase);
-                            board.done();
+                            board.end_phase();
                         } else {
                             assert_eq!((0..N).map(read).sum::<u64>(), u64::from(N) * phase + 6);
-                            board.done_with_all();
+                            board.end_full_phase();
                         }
                     }
                     board.leave();
@@ -260,7 +260,7 @@ mod tests {
             assert!(board.is_free() && board.posted(0).is_none() && board.posted(1).is_none());
             board.post(1);
             assert_eq!(board.posted(0), Some(1));
-            board.done();
+            board.end_phase();
         }
         board.next();
         assert!(!board.is_free(), "the other is done with nothing");

@@ -28,7 +28,7 @@ impl Inbox for Keep {
         self.direct.resize(self.filled + left.min(1000), 0);
         Some(&mut self.direct[self.filled..])
     }
-    fn stream_placed(&mut self, _from: ProcId, _message: u8, _head: &[u8], bytes: usize) {
+    fn stream_written(&mut self, _from: ProcId, _message: u8, _head: &[u8], bytes: usize) {
         self.filled += bytes;
         self.direct.truncate(self.filled);
     }
@@ -153,7 +153,7 @@ impl Inbox for Early {
         self.bytes.resize(self.filled + left, 0);
         Some(&mut self.bytes[self.filled..])
     }
-    fn stream_placed(&mut self, _from: ProcId, _message: u8, _head: &[u8], bytes: usize) {
+    fn stream_written(&mut self, _from: ProcId, _message: u8, _head: &[u8], bytes: usize) {
         self.filled += bytes;
         self.bytes.truncate(self.filled);
     }
