@@ -132,7 +132,7 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
     if let Some(client) = &client {
         client.let_ranks_read_memory();
     }
-    let overlaps = overlap::Mode::asked()? != overlap::Mode::Off;
+    let overlaps = overlap::Mode::from_environment()? != overlap::Mode::Off;
     let progress = wants_progress_thread()? || overlaps;
     if progress && segment.as_ref().is_some_and(|s| s.machine.is_some()) {
         return Err(err!(

@@ -1,13 +1,13 @@
 //! Forks while pages are guarded.
 //!
-//! A fork blocks until the watching thread has read its event. The C library holds the locks of its
-//! allocator all that time. A thread that allocates while it has the registry would wait for ever,
-//! and so would the watching thread.
+//! A fork blocks until the watching thread has read its event. During that time the C library holds
+//! the locks of its allocator. If a thread held the registry and allocated memory, it would wait
+//! for the fork, the watching thread for the registry, and the fork for the watching thread.
 //!
-//! So a fork begins with the registry locked and the watching thread asleep. If the thread is woken
-//! before the fork is over, it only reads messages into memory that exists already. Who has the
-//! registry next applies them before anything else. No pages are put back between reading and
-//! applying.
+//! So the forking thread locks the registry first, and makes sure that the watching thread sleeps.
+//! If the watching thread wakes before the fork has ended, it reads messages into memory that
+//! exists already, and does nothing else. The next thread that locks the registry applies them
+//! first. No pages are put back between reading and applying.
 
 use crate::registry::{Registry, registry};
 use crate::system::{Message, Userfaultfd};
@@ -15,10 +15,10 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// Most messages that are read while a fork is under way. More wait in the kernel.
+/// Maximum number of messages that are read during a fork. More wait in the kernel. A choice.
 const UNAPPLIED_MAX: usize = 128;
 
-/// Messages that have been read and not been applied.
+/// Messages that have been read and not applied.
 struct Unapplied {
     /// The userfaultfd that they come from.
     own: Option<Arc<Userfaultfd>>,
@@ -26,16 +26,15 @@ struct Unapplied {
     messages: [Message; UNAPPLIED_MAX],
 }
 
-/// Locked by the watching thread while it is awake, and by a thread that forks.
+/// Locked by the watching thread while it is awake, and by a thread during its fork.
 static AWAKE: Mutex<()> = Mutex::new(());
 static UNAPPLIED: Mutex<Unapplied> = Mutex::new(Unapplied {
     own: None,
     count: 0,
     messages: [[0; 4]; UNAPPLIED_MAX],
 });
-/// There are messages in [`UNAPPLIED`], or there may be in a moment. Set before they are read. The
-/// fork is over as soon as they are read, and who has the registry next must know of them before it
-/// puts pages back.
+/// There may be messages in [`UNAPPLIED`]. Set before they are read: reading them ends the fork,
+/// and the next thread that locks the registry must know of them before it puts pages back.
 static HAS_UNAPPLIED: AtomicBool = AtomicBool::new(false);
 
 type Locks = (MutexGuard<'static, ()>, MutexGuard<'static, Registry>);
@@ -45,14 +44,14 @@ thread_local! {
     static LOCKS: Cell<Option<Locks>> = const { Cell::new(None) };
 }
 
-/// Prevents forks while the caller holds this lock, which is taken before the registry's. Blocks
-/// while a fork is under way.
+/// Prevents forks while the caller holds this lock. It is taken before the registry's lock. Blocks
+/// during a fork.
 pub(crate) fn prevent() -> MutexGuard<'static, ()> {
     AWAKE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The watching thread holds this lock while it is awake. Until it gets it, it reads the events for
-/// which a forking thread waits. Allocates nothing.
+/// Takes the lock that the watching thread holds while it is awake. Until it has it, it reads the
+/// events that a forking thread waits for. Allocates nothing.
 pub(crate) fn stay_awake() -> MutexGuard<'static, ()> {
     loop {
         match AWAKE.try_lock() {
@@ -64,7 +63,7 @@ pub(crate) fn stay_awake() -> MutexGuard<'static, ()> {
     }
 }
 
-/// Sets this process's userfaultfd. `None`: it has none any more.
+/// Sets this process's userfaultfd. `None` removes it.
 pub(crate) fn set_userfaultfd(own: Option<Arc<Userfaultfd>>) {
     let mut unapplied = UNAPPLIED.lock().unwrap_or_else(PoisonError::into_inner);
     unapplied.own = own;
@@ -90,7 +89,7 @@ pub(crate) fn apply_read(all: &mut Registry) {
     if !HAS_UNAPPLIED.load(Ordering::SeqCst) {
         return;
     }
-    // Waits for a thread that reads, which takes one system call that does not sleep.
+    // A thread that reads holds this lock for one system call, which does not sleep.
     let mut unapplied = UNAPPLIED.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(own) = all.spaces.first().map(|s| s.faults.clone()) else {
         return;
@@ -106,14 +105,15 @@ pub(crate) fn apply_read(all: &mut Registry) {
     HAS_UNAPPLIED.store(false, Ordering::SeqCst);
 }
 
-/// Before a fork. Blocks until the watching thread sleeps and nobody has the registry.
+/// Called before a fork. Blocks until the watching thread sleeps and no thread has the registry.
 pub(crate) fn before() {
     let locks = (prevent(), registry());
-    // A thread that forks after its thread-local values have gone does so at its own risk.
+    // Fails in a thread that ends: its thread-local values do not exist any more. Then the fork is
+    // not protected.
     let _ = LOCKS.try_with(|cell| cell.set(Some(locks)));
 }
 
-/// After a fork, in the process that forked.
+/// Called after a fork in the parent.
 pub(crate) fn after() {
     if let Ok(Some((awake, all))) = LOCKS.try_with(Cell::take) {
         drop(awake);
@@ -123,10 +123,10 @@ pub(crate) fn after() {
     }
 }
 
-/// After a fork, in the child, which watches nothing.
+/// Called after a fork in the child, which watches nothing.
 pub(crate) fn after_in_child() {
     let locks = LOCKS.try_with(Cell::take);
-    // Only the forking thread exists here. Locks of other threads are nobody's now.
+    // Only the forking thread exists here.
     HAS_UNAPPLIED.store(false, Ordering::SeqCst);
     drop(locks);
 }

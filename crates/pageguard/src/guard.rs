@@ -7,32 +7,32 @@ use crate::{GuardError, PAGE_BYTES, protect};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Whom a guard tells that a page is touched too early.
+/// The owner of a guard. It is told of each touch of a closed page.
 pub trait Owner: Send + Sync {
-    /// A thread has begun to wait for the page of `address`, which is the address when the guard
-    /// began. Called by the watching thread without any lock, once for each thread. Must not touch
-    /// guarded memory.
-    fn touched(&self, guard: &Guard, address: usize);
+    /// A thread has touched a closed page and waits. `address` is the address as it was when the
+    /// guard began. Called by the watching thread without any lock, once for each thread. Must not
+    /// touch guarded memory.
+    fn on_touch(&self, guard: &Guard, address: usize);
 }
 
-/// Guarded pages, and the shadow in which their data land.
+/// Guarded pages, and the shadow into which their data are written.
 pub struct Guard {
     kind: Kind,
     shadow: Shadow,
     owner: Arc<dyn Owner>,
-    /// The guarded pages, at the addresses when the guard began.
+    /// The guarded pages, by their addresses when the guard began.
     runs: Vec<Range<usize>>,
     /// Held while pages are opened.
     opening: Mutex<()>,
 }
 
 impl Guard {
-    /// Takes the pages of `runs` away from the program. A thread that touches one of them waits
-    /// until it is opened. Runs are whole pages and do not overlap. `span` is all memory that data
-    /// are to be written to, and includes the runs.
+    /// Closes the pages of `runs`. A thread that touches one of them waits until it is opened. Runs
+    /// are whole pages and do not overlap. `span` is all memory that data will be written to, and
+    /// includes the runs.
     ///
     /// # Errors
-    /// The memory cannot be guarded. Nothing has changed then.
+    /// The memory cannot be guarded. Nothing has changed.
     pub fn begin(
         kind: Kind,
         span: &Range<usize>,
@@ -58,16 +58,16 @@ impl Guard {
             opening: Mutex::new(()),
         });
         match kind {
-            // Mostly all pages exist already. To make sure takes twice as long as to move them (8
-            // MiB: 320 us and 160 us, on a virtual machine of an AMD EPYC).
-            Kind::Move if guard.take_away().is_ok() => {}
+            // Usually all pages exist already. Populating them takes twice as long as moving them
+            // (8 MiB: 320 µs and 160 µs, on a virtual machine with an AMD EPYC).
+            Kind::Move if guard.close().is_ok() => {}
             Kind::Move => {
                 guard.populate()?;
-                guard.take_away()?;
+                guard.close()?;
             }
             Kind::Protect => {
                 guard.populate()?;
-                protect::take_away(&guard)?;
+                protect::close(&guard)?;
             }
         }
         Ok(guard)
@@ -89,16 +89,16 @@ impl Guard {
         self.shadow.delta
     }
 
-    /// The runs of guarded pages, at the addresses when the guard began.
+    /// The runs of guarded pages, by their addresses when the guard began.
     pub fn runs(&self) -> &[Range<usize>] {
         &self.runs
     }
 
-    pub(crate) fn touched(&self, original: usize) {
-        self.owner.touched(self, original);
+    pub(crate) fn on_touch(&self, original: usize) {
+        self.owner.on_touch(self, original);
     }
 
-    fn one_at_a_time(&self) -> MutexGuard<'_, ()> {
+    fn lock_opening(&self) -> MutexGuard<'_, ()> {
         self.opening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -106,12 +106,12 @@ impl Guard {
     ///
     /// # Errors
     /// Some page cannot be moved. Nothing has changed then.
-    fn take_away(self: &Arc<Guard>) -> Result<(), GuardError> {
+    fn close(self: &Arc<Guard>) -> Result<(), GuardError> {
         let faults = own_faults(&registry())?;
-        let mut taken = Vec::new();
+        let mut closed = Vec::new();
         let result = self.runs.iter().try_for_each(|run| {
-            let landing = run.start.wrapping_add(self.shadow.delta);
-            let area = landing..landing + run.len();
+            let shadow = run.start.wrapping_add(self.shadow.delta);
+            let area = shadow..shadow + run.len();
             let registered = |pages: &Range<usize>| {
                 faults
                     .register(pages.clone())
@@ -122,7 +122,7 @@ impl Guard {
             };
             registered(&area)?;
             registered(run)?;
-            // From here on a touch of a missing page is known to be of this guard.
+            // A touch of a missing page belongs to this guard from now on.
             let piece = Piece {
                 len: run.len(),
                 original: run.start,
@@ -137,7 +137,7 @@ impl Guard {
                 if done == run.len() {
                     break Ok(());
                 }
-                match faults.move_pages(run.start + done, landing + done, run.len() - done) {
+                match faults.move_pages(run.start + done, shadow + done, run.len() - done) {
                     TransferOutcome::Bytes(n) => (done, again) = (done + n, 0),
                     TransferOutcome::Again if again < MOVE_ATTEMPTS_MAX => {
                         again += 1;
@@ -153,11 +153,11 @@ impl Guard {
                 // These pages have not been moved.
                 own.cut(&(run.start + done..run.end));
             }
-            taken.push(run.clone());
+            closed.push(run.clone());
             moved
         });
         if result.is_err() {
-            for run in &taken {
+            for run in &closed {
                 self.open(run.clone());
                 let _ = faults.unregister(run.clone());
             }
@@ -165,11 +165,11 @@ impl Guard {
         result
     }
 
-    /// Puts back these pages, given by their addresses when the guard began, with their data.
-    /// Threads that wait for them go on. Does not block for long. Pages that the program has
-    /// unmapped or dropped meanwhile stay so.
+    /// Puts these pages back with their data. They are given by their addresses when the guard
+    /// began. Wakes the threads that wait for them. Does not block for long. Pages that the program
+    /// has unmapped or dropped meanwhile stay so.
     pub fn open(&self, pages: Range<usize>) {
-        let _one = self.one_at_a_time();
+        let _opening = self.lock_opening();
         match self.kind {
             Kind::Move => self.put_back(&pages),
             Kind::Protect => protect::put_back(self, &pages),
@@ -180,9 +180,9 @@ impl Guard {
         loop {
             let mut all = registry();
             let Registry { spaces, watch, .. } = &mut *all;
-            let mut later = false;
+            let mut must_retry = false;
             let mut child_done = false;
-            // Children first: they get copies of what is still in the shadow.
+            // Children come first: they get copies of what is still in the shadow.
             for (number, space) in spaces.iter_mut().enumerate().rev() {
                 let parts: Vec<(usize, usize, usize)> = space
                     .pieces
@@ -195,7 +195,7 @@ impl Guard {
                     })
                     .collect();
                 for (at, original, len) in parts {
-                    if later && number == 0 {
+                    if must_retry && number == 0 {
                         break;
                     }
                     let shadow = original.wrapping_add(self.shadow.delta);
@@ -205,7 +205,7 @@ impl Guard {
                         }
                         Err(done) => {
                             space.cut(&(at..at + done));
-                            later = true;
+                            must_retry = true;
                         }
                     }
                 }
@@ -219,10 +219,10 @@ impl Guard {
                 }
             }
             drop(all);
-            if !later {
+            if !must_retry {
                 return;
             }
-            // The watching thread has an event to read before memory may change.
+            // The watching thread must read an event before memory may change.
             std::thread::yield_now();
         }
     }
@@ -238,25 +238,28 @@ impl Guard {
         }
         if let Ok(faults) = own_faults(&registry()) {
             for run in &self.runs {
-                // Pages that the program has unmapped or replaced are not registered any more.
+                // Fails for pages that the program has unmapped or replaced: they are not
+                // registered any more.
                 let _ = faults.unregister(run.clone());
             }
         }
     }
 }
 
-/// Most attempts to move a page that is in use for a moment.
+/// Maximum number of attempts to move a page that is in use for a moment. A choice. The thread
+/// yields after each attempt.
 const MOVE_ATTEMPTS_MAX: u32 = 10_000;
 
-/// Puts `len` bytes at `shadow` back to `at`: moves pages in this process, and copies into a child.
+/// Puts `len` bytes at `shadow` back to `at`. In this process pages are moved. Into a child they
+/// are copied.
 ///
 /// # Errors
-/// An event must be read first. The number of bytes that have been put back.
+/// An event must be read first. The error is the number of bytes that have been put back.
 fn put(faults: &Userfaultfd, own: bool, shadow: usize, at: usize, len: usize) -> Result<(), usize> {
     let mut done = 0;
     let mut copies = !own;
-    // All pages at once. One at a time where the program has changed the rights or the kind of
-    // some.
+    // All pages at once. If the program has changed the rights or the kind of some pages, one page
+    // at a time.
     let mut stride = len;
     let mut again = 0;
     while done < len {
@@ -274,12 +277,12 @@ fn put(faults: &Userfaultfd, own: bool, shadow: usize, at: usize, len: usize) ->
             TransferOutcome::Again if again < 3 => again += 1,
             TransferOutcome::Again => return Err(done),
             TransferOutcome::Exists => {
-                // The program has got a page of zeros there, or has mapped something new.
+                // The program has a page of zeros there, or has mapped something new.
                 faults.wake(at + done..at + done + PAGE_BYTES);
                 done += PAGE_BYTES;
             }
             TransferOutcome::Refused if stride > PAGE_BYTES => stride = PAGE_BYTES,
-            // The page is read-only now, or pinned. It can be copied.
+            // The page is read-only now, or pinned. It can still be copied.
             TransferOutcome::Refused if !copies => copies = true,
             // The page is not guarded any more.
             TransferOutcome::Refused => {

@@ -35,7 +35,7 @@
 //!
 //! struct Nobody;
 //! impl Owner for Nobody {
-//!     fn touched(&self, _: &Guard, _: usize) {}
+//!     fn on_touch(&self, _: &Guard, _: usize) {}
 //! }
 //!
 //! // SAFETY: the size is not zero.

@@ -151,12 +151,12 @@ pub(crate) fn check(runs: &[Range<usize>]) -> Result<(), GuardError> {
 }
 
 /// Copies the pages to the shadow, and removes all access to them.
-pub(crate) fn take_away(guard: &Arc<Guard>) -> Result<(), GuardError> {
+pub(crate) fn close(guard: &Arc<Guard>) -> Result<(), GuardError> {
     let mut pages = Vec::new();
     let mut slots = SLOTS.iter();
     for run in guard.runs() {
         let Some(slot) = slots.find(|s| s.end.load(SeqCst) == 0) else {
-            close_slots(guard.runs());
+            free_slots(guard.runs());
             return Err(GuardError::Unsupported("too many runs are guarded"));
         };
         let bytes = bytes(run.len() / PAGE_BYTES);
@@ -277,7 +277,7 @@ fn is_readable(address: usize) -> bool {
 }
 
 pub(crate) fn forget(guard: &Guard) {
-    close_slots(guard.runs());
+    free_slots(guard.runs());
     let mut all = guards();
     if let Some(at) = all.iter().position(|(g, _)| std::ptr::eq(&**g, guard)) {
         let (_, pages) = all.swap_remove(at);
@@ -286,7 +286,7 @@ pub(crate) fn forget(guard: &Guard) {
     }
 }
 
-fn close_slots(runs: &[Range<usize>]) {
+fn free_slots(runs: &[Range<usize>]) {
     for slot in &SLOTS {
         if runs
             .iter()
@@ -298,13 +298,13 @@ fn close_slots(runs: &[Range<usize>]) {
 }
 
 /// Handles an address that the signal handler has reported.
-pub(crate) fn touched(address: usize) {
+pub(crate) fn on_touch(address: usize) {
     let guard = guards()
         .iter()
         .find(|(g, _)| g.runs().iter().any(|r| r.contains(&address)))
         .map(|(g, _)| g.clone());
     if let Some(guard) = guard {
-        guard.touched(address);
+        guard.on_touch(address);
     }
 }
 

@@ -1,20 +1,20 @@
-//! The system calls behind guards: userfaultfd(2), ioctl_userfaultfd(2), and a few on memory.
+//! The system calls that guards use: userfaultfd(2), ioctl_userfaultfd(2), madvise(2), futex(2).
 
 use crate::{GuardError, PAGE_BYTES};
 use std::io::{Error, Result};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// UFFD_API of the kernel's interface.
-const API: u64 = 0xaa;
-/// UFFD_FEATURE_EVENT_FORK.
-const EVENT_FORK: u64 = 1 << 1;
-/// UFFD_FEATURE_EVENT_REMAP, _REMOVE and _UNMAP.
-const EVENTS: u64 = 1 << 2 | 1 << 3 | 1 << 6;
-/// UFFD_FEATURE_EXACT_ADDRESS: the touched address instead of its page's.
-const EXACT: u64 = 1 << 11;
-/// UFFD_FEATURE_MOVE.
-const MOVE: u64 = 1 << 16;
+/// Version of the kernel's interface (linux/userfaultfd.h).
+const UFFD_API: u64 = 0xaa;
+/// Feature: forks are reported.
+const UFFD_FEATURE_EVENT_FORK: u64 = 1 << 1;
+/// Features UFFD_FEATURE_EVENT_REMAP, _REMOVE and _UNMAP: changes of the mapping are reported.
+const UFFD_FEATURE_EVENTS: u64 = 1 << 2 | 1 << 3 | 1 << 6;
+/// Feature: faults report the touched address instead of its page's.
+const UFFD_FEATURE_EXACT_ADDRESS: u64 = 1 << 11;
+/// Feature: pages can be moved (UFFDIO_MOVE).
+const UFFD_FEATURE_MOVE: u64 = 1 << 16;
 
 /// Requests of ioctl_userfaultfd(2).
 const IOC_NEW: u64 = 0xaa00;
@@ -80,7 +80,10 @@ pub(crate) enum TransferOutcome {
 impl Userfaultfd {
     /// Opens this process's userfaultfd.
     pub fn open() -> std::result::Result<Userfaultfd, GuardError> {
-        let mut features = MOVE | EXACT | EVENTS | EVENT_FORK;
+        let mut features = UFFD_FEATURE_MOVE
+            | UFFD_FEATURE_EXACT_ADDRESS
+            | UFFD_FEATURE_EVENTS
+            | UFFD_FEATURE_EVENT_FORK;
         loop {
             let fd = new().map_err(|cause| GuardError::System {
                 attempted: "asking for a userfaultfd that also sees the system's own accesses \
@@ -88,17 +91,20 @@ impl Userfaultfd {
                                 /dev/userfaultfd)",
                 cause,
             })?;
-            let mut api = [API, features, 0u64];
+            let mut api = [UFFD_API, features, 0u64];
             match ioctl(&fd, IOC_API, &raw mut api) {
                 Ok(()) => {
                     return Ok(Userfaultfd {
                         fd,
-                        reports_forks: features & EVENT_FORK != 0,
+                        reports_forks: features & UFFD_FEATURE_EVENT_FORK != 0,
                     });
                 }
-                // Without the right to follow children, all guards end before a fork.
-                Err(e) if e.raw_os_error() == Some(libc::EPERM) && features & EVENT_FORK != 0 => {
-                    features &= !EVENT_FORK;
+                // Reports of forks need CAP_SYS_PTRACE. Without it all guards end before a fork.
+                Err(e)
+                    if e.raw_os_error() == Some(libc::EPERM)
+                        && features & UFFD_FEATURE_EVENT_FORK != 0 =>
+                {
+                    features &= !UFFD_FEATURE_EVENT_FORK;
                 }
                 Err(cause) => {
                     return Err(GuardError::System {
@@ -157,16 +163,17 @@ impl Userfaultfd {
         outcome(result, with[3], PAGE_BYTES)
     }
 
-    /// Reads the next messages. Returns their number, which is zero if there are none now or there
-    /// is no room. Allocates nothing.
+    /// Reads the next messages. Returns their number. It is zero if there are none now, or no room.
+    /// Allocates nothing.
     pub fn read(&self, messages: &mut [Message]) -> usize {
         let room = size_of_val(messages);
-        // SAFETY: the slice has room for so many bytes.
+        // SAFETY: the slice has room for `room` bytes.
         let got = unsafe { libc::read(self.as_raw_fd(), messages.as_mut_ptr().cast(), room) };
         usize::try_from(got).unwrap_or(0) / size_of::<Message>()
     }
 
-    /// Decodes a message. Only once for each: the event of a fork owns its descriptor.
+    /// Decodes a message. To be called once for each message: the event of a fork owns its
+    /// descriptor.
     pub fn event(message: &Message) -> Option<Event> {
         let (a, b, c) = (
             message[1] as usize,
@@ -243,7 +250,7 @@ fn outcome(result: Result<()>, moved: u64, len: usize) -> TransferOutcome {
 /// MADV_POPULATE_WRITE of madvise(2).
 const MADV_POPULATE_WRITE: i32 = 23;
 
-/// Populates these pages, each with the process's own (MADV_POPULATE_WRITE).
+/// Makes each of these pages exist, as the process's own and writable (MADV_POPULATE_WRITE).
 pub(crate) fn populate(pages: &Range<usize>) -> Result<()> {
     // SAFETY: touches the pages as a write would, and changes nothing.
     match unsafe { libc::madvise(pages.start as *mut _, pages.len(), MADV_POPULATE_WRITE) } {

@@ -9,25 +9,25 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-/// Bytes of the thread's stack.
+/// Bytes of the thread's stack. A choice.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// Written to the pipe: the thread ends.
+/// Written to the pipe to end the thread. No touched address is 0.
 const STOP: u64 = 0;
-/// Written to the pipe: the thread looks again which descriptors there are. No address is 1.
+/// Written to the pipe to have the thread list the descriptors again. No touched address is 1.
 const RESCAN: u64 = 1;
 
 /// The watching thread, and the pipe that wakes it.
 pub(crate) struct Watch {
     thread: JoinHandle<()>,
-    /// Where addresses are written, 8 bytes each: one that a signal handler has seen touched, or
-    /// one of [`STOP`] and [`RESCAN`].
+    /// The end for writing. Each message is 8 bytes: an address whose touch a signal handler has
+    /// seen, or one of [`STOP`] and [`RESCAN`].
     pub pipe: OwnedFd,
 }
 
 impl Watch {
-    /// Starts the thread, once. No fork may begin meanwhile ([`fork::prevent`]): a thread that
-    /// starts needs memory, and reads no events.
+    /// Starts the thread, unless it runs. The caller [prevents forks](fork::prevent): a thread that
+    /// starts allocates memory, and does not read events yet.
     pub fn start(all: &mut Registry) -> Result<(), GuardError> {
         if let Some(watch) = &all.watch {
             watch.rescan();
@@ -61,7 +61,7 @@ impl Watch {
     /// Writes an address to the pipe.
     fn write(&self, address: u64) {
         let bytes = address.to_ne_bytes();
-        // SAFETY: writes from an array of so many bytes.
+        // SAFETY: writes from an array of that length.
         unsafe { libc::write(self.pipe.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
     }
 
@@ -72,7 +72,7 @@ impl Watch {
         let _ = self.thread.join();
     }
 
-    /// Has the thread look again which descriptors there are.
+    /// Makes the thread list the descriptors again.
     pub fn rescan(&self) {
         self.write(RESCAN);
     }
@@ -87,7 +87,7 @@ fn run(pipe: &OwnedFd) {
         let touched = std::mem::take(&mut all.touched);
         drop(all);
         for (guard, original) in touched {
-            guard.touched(original);
+            guard.on_touch(original);
         }
         let poll = |fd: i32| libc::pollfd {
             fd,
@@ -114,17 +114,17 @@ fn run(pipe: &OwnedFd) {
     }
 }
 
-/// Reads what signal handlers have written. Returns false if the thread is to end.
+/// Reads what signal handlers have written. Returns false if the thread must end.
 fn read_pipe(pipe: &OwnedFd) -> bool {
     let mut addresses = [0u64; 32];
     let room = size_of_val(&addresses);
-    // SAFETY: the array has room for so many bytes.
+    // SAFETY: the array has room for `room` bytes.
     let got = unsafe { libc::read(pipe.as_raw_fd(), addresses.as_mut_ptr().cast(), room) };
     for &address in &addresses[..usize::try_from(got).unwrap_or(0) / 8] {
         match address {
             STOP => return false,
             RESCAN => {}
-            address => crate::protect::touched(address as usize),
+            address => crate::protect::on_touch(address as usize),
         }
     }
     true
@@ -132,8 +132,8 @@ fn read_pipe(pipe: &OwnedFd) -> bool {
 
 /// Reads events and applies them to the registry.
 ///
-/// The program's memory may change as soon as an event has been read. So no pages may be put back
-/// before the registry knows of it: both happen under the registry's lock.
+/// The program's memory may change as soon as an event has been read. No pages may be put back
+/// before the registry knows of the event. So both happen under the registry's lock.
 fn read_events(faults: &Arc<Userfaultfd>) {
     let mut all = registry();
     for event in faults.events() {

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 /// A function of the program as an operation.
 fn operation(user_fn: UserFunction) -> ferry_op::UserFunction {
     Box::new(move |input, inout, count, datatype| {
-        let lent = Lent::of(datatype);
+        let callback_handle = CallbackHandle::of(datatype);
         // The function may write to its arguments; each call gets its own.
-        let mut handle = lent.handle;
+        let mut handle = callback_handle.handle;
         match user_fn {
             UserFunction::Count(f) => {
                 let mut count = count;
@@ -40,7 +40,7 @@ fn operation(user_fn: UserFunction) -> ferry_op::UserFunction {
                         )
                     }
                     done = next;
-                    handle = lent.handle;
+                    handle = callback_handle.handle;
                 }
             }
         }
@@ -49,30 +49,30 @@ fn operation(user_fn: UserFunction) -> ferry_op::UserFunction {
 
 /// A datatype's handle during a callback. The program may have freed its own while the operation
 /// was active (MPI 5.0 §5.1.9). The function still needs a valid one.
-struct Lent {
+struct CallbackHandle {
     handle: Handle,
     temporary: bool,
 }
 
-impl Lent {
-    fn of(datatype: &Arc<Datatype>) -> Lent {
+impl CallbackHandle {
+    fn of(datatype: &Arc<Datatype>) -> CallbackHandle {
         let handle = datatype.handle.load(Ordering::Relaxed);
         let valid =
             handle::get::<Datatype>(handle).is_some_and(|found| Arc::ptr_eq(found, datatype));
         if valid {
-            return Lent {
+            return CallbackHandle {
                 handle,
                 temporary: false,
             };
         }
-        Lent {
+        CallbackHandle {
             handle: handle::insert(datatype.clone()),
             temporary: true,
         }
     }
 }
 
-impl Drop for Lent {
+impl Drop for CallbackHandle {
     fn drop(&mut self) {
         if self.temporary {
             drop(handle::remove::<Datatype>(self.handle));

@@ -1,8 +1,8 @@
-//! A collective whose call has returned: how the progress engine carries it on.
+//! Background work: how the progress engine advances a collective whose call has returned.
 
 use super::buffer_access::{Access, BufferAccess};
 use super::guarded_pages::GuardedPages;
-use super::pending::{PendingCollective, finished};
+use super::pending::{PendingCollective, set_done};
 use super::send_copy::SendCopy;
 use crate::coll::executor::{BoundSchedule, Run, RunState, WorkPolicy};
 use crate::device::{Device, ReqId};
@@ -11,51 +11,56 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Most bytes that are requested and have not come.
+/// Maximum number of bytes that are requested and have not arrived. A choice.
 const REQUEST_WINDOW_BYTES: usize = 256 * 1024;
 
-/// Returns whether a message of `len` bytes may be requested while so many bytes are in flight: two
-/// messages, or what the window holds. With one at a time the link would rest. A request may wait
-/// behind the bytes of a message that goes the other way.
+/// Returns whether a message of `len` bytes may be requested while `in_flight` bytes are requested
+/// and have not arrived. Two messages may always be in flight, more of them within the window. With
+/// one at a time the link would idle: the request of the next one may wait behind the bytes of a
+/// message in the other direction.
 pub(super) fn may_request(len: usize, in_flight: usize) -> bool {
     in_flight <= REQUEST_WINDOW_BYTES.max(len)
 }
 
-/// Fewest bytes that gather in a socket before the progress thread is woken, while nobody waits for
-/// them. The mark is the number of bytes opened since somebody last waited, within these bounds. A
-/// program just behind the data will touch them soon. One far behind need not be interrupted.
+/// Lower bound of the low-water mark: the bytes that gather in a socket before the progress thread
+/// is woken, while no thread waits for them. A choice.
+///
+/// The mark is the number of bytes that were opened since a thread last waited. A program that
+/// reads close behind the data touches the next bytes soon. One that is far behind need not be
+/// interrupted.
 const LOW_WATER_MIN_BYTES: usize = 256 * 1024;
-/// As [`LOW_WATER_MIN_BYTES`], at most.
+/// Upper bound of the low-water mark. A choice.
 const LOW_WATER_MAX_BYTES: usize = 1024 * 1024;
 
-/// A message that is received.
+/// A receive in flight.
 pub(super) struct Incoming {
     pub req: ReqId,
     /// Its step of the schedule.
     pub step: usize,
-    /// Where it belongs in the program's buffer.
+    /// Its addresses in the program's buffer.
     pub bytes: Range<usize>,
-    /// From whom, for the access order.
+    /// The sender, for the access order.
     pub peer: u32,
     /// Its bytes beside guarded pages.
     pub edge_lengths: [usize; 2],
-    /// The whole of it is needed before the call returns.
+    /// The whole message is needed before the call returns.
     pub whole: bool,
-    /// The bytes beside guarded pages have been brought out.
+    /// Its bytes beside guarded pages are in the buffer.
     pub has_edges: bool,
-    pub asked: bool,
-    /// Bytes of it that are opened.
+    /// Its bytes have been requested from the sender.
+    pub is_requested: bool,
+    /// Its bytes in pages that have been opened.
     pub opened: usize,
     /// A thread of the program waits for it.
-    pub wanted: bool,
+    pub is_waited_for: bool,
 }
 
-/// What is known of a receive.
+/// The state of a receive of a sequential schedule.
 #[derive(Default)]
 pub(super) struct ReceiveState {
-    /// The bytes beside guarded pages have been brought out.
+    /// Its bytes beside guarded pages are in the buffer.
     has_edges: bool,
-    /// Bytes of it that are opened.
+    /// Its bytes in pages that have been opened.
     opened: usize,
 }
 
@@ -65,19 +70,20 @@ pub(super) enum Remaining {
     /// program reads their data.
     Independent {
         sends: Vec<ReqId>,
-        /// Those under way.
+        /// Receives in flight.
         incoming: Vec<Incoming>,
-        /// Buffers in `incoming` of those that have not been asked for, first ones first.
+        /// Indices in `incoming` of receives that have not been requested, next one first.
         queue: VecDeque<usize>,
     },
     /// A schedule whose steps depend on each other, with its accesses to the receive buffer.
     Sequential {
         run: Box<Run>,
         touches: Vec<Access>,
-        /// By step: what is known of the receives under way.
-        known: HashMap<usize, ReceiveState>,
+        /// The receives in flight, by step.
+        receives: HashMap<usize, ReceiveState>,
     },
-    /// Nothing: pages are guarded to see the order in which they are touched. Pieces and senders.
+    /// No messages: pages are guarded to record the order in which they are touched. Holds the
+    /// pieces of the buffer with their senders.
     Trace(Vec<(Range<usize>, u32)>),
 }
 
@@ -86,21 +92,21 @@ pub(super) struct BackgroundWork {
     pub shared: Arc<PendingCollective>,
     pub bound: Arc<BoundSchedule>,
     pub guarded: Option<GuardedPages>,
-    pub rest: Remaining,
+    pub remaining: Remaining,
     /// Copies of what is sent.
     pub send_copy: Option<SendCopy>,
-    /// Bytes that had been opened when somebody last waited.
+    /// Bytes that had been opened when a thread last waited.
     pub opened_at_touch: usize,
 }
 
 impl BackgroundWork {
-    /// Goes on without waiting. Returns whether it has ended.
+    /// Advances the collective without blocking. Returns whether it has ended.
     pub fn advance(&mut self, d: &mut Device) -> bool {
         let touched = self.shared.has_faults.swap(false, Ordering::AcqRel);
         if touched {
             self.handle_faults(d);
         }
-        let done = match &mut self.rest {
+        let done = match &mut self.remaining {
             Remaining::Independent { .. } => self.advance_independent(d),
             Remaining::Sequential { .. } => self.advance_sequential(d),
             Remaining::Trace(_) => self.shared.trace_ends.load(Ordering::Acquire),
@@ -113,19 +119,19 @@ impl BackgroundWork {
             if let Some(guarded) = &mut self.guarded {
                 guarded.end();
             }
-            self.shared.pages_opened(|_| true);
+            self.shared.end_faults(|_| true);
             self.send_copy = None;
-            finished(&self.shared);
+            set_done(&self.shared);
             d.notify_sleepers();
         } else if let Some(guarded) = &self.guarded {
-            self.shared.pages_opened(|address| guarded.is_open(address));
+            self.shared.end_faults(|address| guarded.is_open(address));
         }
         let opened = self.guarded.as_ref().map_or(0, GuardedPages::opened);
         let is_waited_for = self.shared.is_waited_for();
         if touched || is_waited_for {
             self.opened_at_touch = opened;
         }
-        // While the call waits for bytes outside guarded pages, somebody waits, too.
+        // Until the bytes outside guarded pages have arrived, the call itself waits.
         let may_gather = !done && !is_waited_for && has_edges;
         d.set_receive_low_water(if may_gather {
             self.low_water_bytes(opened)
@@ -135,30 +141,30 @@ impl BackgroundWork {
         done
     }
 
-    /// How many bytes may gather.
+    /// The low-water mark.
     fn low_water_bytes(&self, opened: usize) -> usize {
-        match &self.rest {
-            // The next message is asked for when this one is nearly there.
+        match &self.remaining {
+            // The next message is requested when this one has nearly arrived.
             Remaining::Independent { queue, .. } if !queue.is_empty() => LOW_WATER_MIN_BYTES,
             _ => (opened - self.opened_at_touch).clamp(LOW_WATER_MIN_BYTES, LOW_WATER_MAX_BYTES),
         }
     }
 
-    /// Moves what the program has touched to the front.
+    /// Requests the messages that the program has touched before all others.
     fn handle_faults(&mut self, d: &mut Device) {
-        for (address, at) in self.shared.take_faults() {
-            match &mut self.rest {
+        for (address, _) in self.shared.take_faults() {
+            match &mut self.remaining {
                 Remaining::Independent {
                     incoming, queue, ..
                 } => {
                     let Some(n) = incoming.iter().position(|i| i.bytes.contains(&address)) else {
                         continue;
                     };
-                    self.shared.record_order(incoming[n].peer, at);
-                    incoming[n].wanted = true;
-                    if !incoming[n].asked {
+                    self.shared.record_order(incoming[n].peer);
+                    incoming[n].is_waited_for = true;
+                    if !incoming[n].is_requested {
                         queue.retain(|&q| q != n);
-                        incoming[n].asked = true;
+                        incoming[n].is_requested = true;
                         d.release_deferred(incoming[n].req);
                     }
                 }
@@ -167,7 +173,7 @@ impl BackgroundWork {
                     else {
                         continue;
                     };
-                    self.shared.record_order(*peer, at);
+                    self.shared.record_order(*peer);
                     if let Some(guarded) = &mut self.guarded {
                         guarded.open(bytes);
                     }
@@ -182,7 +188,7 @@ impl BackgroundWork {
             sends,
             incoming,
             queue,
-        } = &mut self.rest
+        } = &mut self.remaining
         else {
             return true;
         };
@@ -208,7 +214,7 @@ impl BackgroundWork {
             if d.is_complete(i.req) {
                 let ended = d.take_deferred(i.req);
                 let i = incoming.swap_remove(n);
-                // The last one has taken its place.
+                // `swap_remove` has moved the last one to index `n`.
                 let moved = incoming.len();
                 queue.retain(|&q| q != n);
                 for q in queue.iter_mut().filter(|q| **q == moved) {
@@ -225,13 +231,13 @@ impl BackgroundWork {
                 }
                 continue;
             }
-            if i.asked {
-                let came = d.bytes_received(i.req).min(i.bytes.len());
+            if i.is_requested {
+                let received = d.bytes_received(i.req).min(i.bytes.len());
                 if d.is_announced(i.req) {
-                    in_flight += i.bytes.len() - came;
+                    in_flight += i.bytes.len() - received;
                 }
                 if let Some(guarded) = &mut self.guarded {
-                    i.opened = guarded.open_received(&i.bytes, came, i.opened, i.wanted);
+                    i.opened = guarded.open_received(&i.bytes, received, i.opened, i.is_waited_for);
                 }
             }
             n += 1;
@@ -244,8 +250,8 @@ impl BackgroundWork {
         let Remaining::Sequential {
             run,
             touches,
-            known,
-        } = &mut self.rest
+            receives,
+        } = &mut self.remaining
         else {
             return true;
         };
@@ -258,9 +264,9 @@ impl BackgroundWork {
         };
         if let Some(guarded) = &mut self.guarded {
             for step in run.take_completed() {
-                let known = known.remove(&step).unwrap_or_default();
+                let receive = receives.remove(&step).unwrap_or_default();
                 for touch in of_step(step) {
-                    let edges = if known.has_edges {
+                    let edges = if receive.has_edges {
                         guarded.edge_lengths(&touch.bytes)
                     } else {
                         [0, 0]
@@ -277,16 +283,18 @@ impl BackgroundWork {
                 let Some(touch) = of_step(step).next() else {
                     continue;
                 };
-                let known = known.entry(step).or_default();
+                let receive = receives.entry(step).or_default();
                 let edges = guarded.edge_lengths(&touch.bytes);
-                if !known.has_edges && edges != [0, 0] && d.has_edges(req) && !d.is_complete(req) {
-                    known.has_edges = true;
+                let arrive_early = !receive.has_edges && edges != [0, 0];
+                if arrive_early && d.has_edges(req) && !d.is_complete(req) {
+                    receive.has_edges = true;
                     guarded.done(&(touch.bytes.start..touch.bytes.start + edges[0]));
                     guarded.done(&(touch.bytes.end - edges[1]..touch.bytes.end));
                 }
-                let came = d.bytes_received(req).min(touch.bytes.len());
-                let wanted = self.shared.is_waited_for();
-                known.opened = guarded.open_received(&touch.bytes, came, known.opened, wanted);
+                let received = d.bytes_received(req).min(touch.bytes.len());
+                let is_waited_for = self.shared.is_waited_for();
+                receive.opened =
+                    guarded.open_received(&touch.bytes, received, receive.opened, is_waited_for);
             }
         }
         if state == RunState::Done {
@@ -296,8 +304,8 @@ impl BackgroundWork {
     }
 }
 
-/// Requests the next messages that have been announced until enough bytes are in flight. A sender
-/// that is late does not hold up those that are ready.
+/// Requests announced messages until enough bytes are in flight. Messages that have not been
+/// announced are passed over, so a late sender does not delay the others.
 fn request_next(
     d: &mut Device,
     incoming: &mut [Incoming],
@@ -308,7 +316,7 @@ fn request_next(
         let i = &mut incoming[n];
         let asks = may_request(i.bytes.len(), in_flight) && d.is_announced(i.req);
         if asks {
-            i.asked = true;
+            i.is_requested = true;
             in_flight += i.bytes.len();
             d.release_deferred(i.req);
         }
@@ -316,7 +324,7 @@ fn request_next(
     });
 }
 
-/// From whom the pieces of a receive buffer come; for schedules whose messages are independent.
+/// The pieces of a receive buffer with their senders, for schedules whose messages are independent.
 pub(super) fn pieces(bound: &BoundSchedule, accesses: &BufferAccess) -> Vec<(Range<usize>, u32)> {
     use ferry_schedule::Step;
     let from = |t: &Access| match bound.schedule.steps[t.step] {

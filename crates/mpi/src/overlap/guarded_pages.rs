@@ -1,4 +1,4 @@
-//! The pages of a receive buffer that are guarded until their bytes have come.
+//! Guarded pages: those of a receive buffer, until their bytes have arrived.
 
 use super::buffer_access::{Access, merged, span};
 use crate::device::EDGE_MAX_BYTES;
@@ -6,8 +6,8 @@ use ferry_pageguard::{Guard, GuardError, Kind, Owner, PAGE_BYTES, whole_pages};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Minimum of bytes opened at a time before their message is complete, while no thread waits for
-/// them. Each opening costs a system call.
+/// Minimum number of bytes that are opened at a time before their message is complete, while no
+/// thread waits for them. A choice: each opening costs a system call.
 const OPEN_STRIDE_BYTES: usize = 64 * 1024;
 
 /// Guarded pages and the parts of pages beside them.
@@ -16,12 +16,12 @@ pub(super) struct GuardedPages {
     /// Address of the first page.
     first: usize,
     /// For each page, the number of steps that still use it.
-    left: Vec<u32>,
+    users: Vec<u32>,
     /// Bytes of the buffer in pages that it does not fill. These pages are not guarded. Their bytes
     /// are in place before the call returns.
     edges: Vec<Range<usize>>,
     /// Number of pages with edge bytes that a step still uses.
-    edge_pages_left: usize,
+    edge_pages_in_use: usize,
     /// Guarded bytes that have been opened.
     opened: usize,
 }
@@ -132,7 +132,7 @@ impl GuardedPages {
         owner: Arc<dyn Owner>,
     ) -> Result<GuardedPages, GuardError> {
         let first = plan.span.start / PAGE_BYTES * PAGE_BYTES;
-        let mut left = vec![0u32; (plan.span.end - first).div_ceil(PAGE_BYTES)];
+        let mut users = vec![0u32; (plan.span.end - first).div_ceil(PAGE_BYTES)];
         // Bytes outside guarded pages are copied out, so later reads of them do not count.
         let guarded = |page: usize| {
             plan.runs
@@ -141,7 +141,7 @@ impl GuardedPages {
         };
         for t in touches {
             for page in pages(first, &t.bytes) {
-                left[page] += u32::from(t.writes || guarded(page));
+                users[page] += u32::from(t.writes || guarded(page));
             }
         }
         let mut edge_pages: Vec<usize> = plan.edges.iter().flat_map(|e| pages(first, e)).collect();
@@ -151,9 +151,9 @@ impl GuardedPages {
         Ok(GuardedPages {
             guard,
             first,
-            left,
+            users,
             edges: plan.edges,
-            edge_pages_left: edge_pages.len(),
+            edge_pages_in_use: edge_pages.len(),
             opened: 0,
         })
     }
@@ -165,7 +165,7 @@ impl GuardedPages {
 
     /// Returns whether all bytes outside guarded pages are in their places.
     pub fn has_edges(&self) -> bool {
-        self.edge_pages_left == 0
+        self.edge_pages_in_use == 0
     }
 
     /// Number of guarded bytes that have been opened.
@@ -195,12 +195,12 @@ impl GuardedPages {
     pub fn done(&mut self, bytes: &Range<usize>) {
         let mut ready: Option<Range<usize>> = None;
         for page in pages(self.first, bytes) {
-            let left = &mut self.left[page];
-            if *left == 0 {
+            let users = &mut self.users[page];
+            if *users == 0 {
                 continue;
             }
-            *left -= 1;
-            if *left > 0 {
+            *users -= 1;
+            if *users > 0 {
                 continue;
             }
             let at = self.first + page * PAGE_BYTES;
@@ -224,23 +224,24 @@ impl GuardedPages {
     }
 
     /// Opens the first pages of a piece that only one step uses. `received` of its bytes have
-    /// arrived, `opened` of them were opened before. Returns how many are open then.
+    /// arrived, and `opened` of them were opened before. Returns how many bytes are open then.
+    /// `is_waited_for`: a thread of the program waits for them.
     pub fn open_received(
         &mut self,
         piece: &Range<usize>,
         received: usize,
         opened: usize,
-        wanted: bool,
+        is_waited_for: bool,
     ) -> usize {
         let end = (piece.start + received.min(piece.len())) / PAGE_BYTES * PAGE_BYTES;
         let start = (piece.start + opened).next_multiple_of(PAGE_BYTES);
-        if end < start + PAGE_BYTES || (!wanted && end - start < OPEN_STRIDE_BYTES) {
+        if end < start + PAGE_BYTES || (!is_waited_for && end - start < OPEN_STRIDE_BYTES) {
             return opened;
         }
         // Only pages that no other step uses.
         let alone = (start..end)
             .step_by(PAGE_BYTES)
-            .all(|at| self.left[(at - self.first) / PAGE_BYTES] == 1 && !self.is_edge(at));
+            .all(|at| self.users[(at - self.first) / PAGE_BYTES] == 1 && !self.is_edge(at));
         if !alone {
             return opened;
         }
@@ -250,36 +251,36 @@ impl GuardedPages {
 
     /// Skips the bytes outside guarded pages, which are already in place.
     pub fn skip_edges(&mut self) {
-        for page in 0..self.left.len() {
+        for page in 0..self.users.len() {
             if self.is_edge(self.first + page * PAGE_BYTES) {
-                self.left[page] = 0;
+                self.users[page] = 0;
             }
         }
-        self.edge_pages_left = 0;
+        self.edge_pages_in_use = 0;
     }
 
     /// Returns whether the page of this address is open.
     pub fn is_open(&self, address: usize) -> bool {
         address < self.first
             || self
-                .left
+                .users
                 .get((address - self.first) / PAGE_BYTES)
-                .is_none_or(|&left| left == 0)
+                .is_none_or(|&users| users == 0)
     }
 
     /// Opens a piece, whatever other steps use it.
     pub fn open(&mut self, bytes: &Range<usize>) {
         for page in pages(self.first, bytes) {
-            self.left[page] = self.left[page].min(1);
+            self.users[page] = self.users[page].min(1);
         }
         self.done(bytes);
     }
 
     /// Puts all remaining bytes in place, and ends the guard.
     pub fn end(&mut self) {
-        for page in 0..self.left.len() {
+        for page in 0..self.users.len() {
             let at = self.first + page * PAGE_BYTES;
-            if std::mem::take(&mut self.left[page]) > 0 && self.is_edge(at) {
+            if std::mem::take(&mut self.users[page]) > 0 && self.is_edge(at) {
                 self.copy_edge_page(at);
             }
         }
@@ -296,12 +297,12 @@ impl GuardedPages {
             let (from, to) = (edge.start.max(page), edge.end.min(page + PAGE_BYTES));
             if from < to {
                 let shadow = from.wrapping_add(self.guard.delta()) as *const u8;
-                // SAFETY: the bytes are the program's receive buffer, lent to the call that is
-                // under way, and not guarded; the shadow is as long.
+                // SAFETY: the bytes belong to the program's receive buffer, which is this call's
+                // until it has ended. They are not guarded. The shadow is as long.
                 unsafe { shadow.copy_to_nonoverlapping(from as *mut u8, to - from) };
             }
         }
-        self.edge_pages_left = self.edge_pages_left.saturating_sub(1);
+        self.edge_pages_in_use = self.edge_pages_in_use.saturating_sub(1);
     }
 }
 
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_two_pieces_can_come_before_either() {
+    fn a_page_of_two_pieces_can_arrive_before_either() {
         let (plan, pieces) = plan(&[
             16 * PAGE_BYTES + 16,
             32 * PAGE_BYTES + 16,
@@ -355,8 +356,8 @@ mod tests {
     }
 
     proptest! {
-        /// What comes early of the pieces fills whole pages or goes beside them, and leaves
-        /// something of each piece to come.
+        /// The early parts of the pieces fill whole pages or lie beside guarded ones. They are
+        /// never the whole of a piece.
         #[test]
         fn edges_stay_within_their_pages(lengths in prop::collection::vec(1usize..40_000, 1..9),
             start in 0usize..PAGE_BYTES) {

@@ -5,16 +5,16 @@
 //! run ─┬─ setting                          FERRY_OVERLAP and its kin
 //!      ├─ site ── verdict ── reports       which call sites overlap; all ranks decide together
 //!      └─ start ─┬─ buffer_access          which memory the schedule uses
-//!                ├─ guarded_pages          pages whose bytes have not come yet
+//!                ├─ guarded_pages          pages whose bytes have not arrived
 //!                ├─ send_copy              copies of what is sent
-//!                └─ background_work        what goes on after the call
+//!                └─ background_work        what continues after the call
 //! pending ───────┘                         what the next call waits for
 //! ```
 //!
-//! The schedule of the blocking form goes on in the background. It sends a copy of the program's
-//! send buffer. What it receives goes to the shadow of a page guard over the receive buffer, and is
-//! put in its place when no step needs it any more. Parts of pages at the buffer's ends are
-//! finished before the call returns. Each further call of MPI first waits for what goes on
+//! The schedule of the blocking form continues in the background. It sends a copy of the program's
+//! send buffer. It receives into the shadow of a page guard over the receive buffer. The bytes are
+//! moved into the buffer when no step needs them any more. Parts of pages at the buffer's ends are
+//! finished before the call returns. The next call of MPI first waits for pending collectives
 //! ([`complete_pending`]), so the device never touches a guarded page.
 //!
 //! The messages are those of the blocking form. So a rank may overlap a call in which another one
@@ -48,8 +48,8 @@ use std::sync::Arc;
 use std::time::Instant;
 use verdict::{CallId, Members};
 
-/// Runs a blocking collective so that its call returns early, if that is wanted and may pay.
-/// `None`: the caller runs it.
+/// Runs a blocking collective so that its call returns early, if the settings allow it and it may
+/// pay. `None`: the caller runs it.
 ///
 /// # Safety
 /// As for [`executor::run`].
@@ -122,10 +122,10 @@ pub(crate) unsafe fn run(
     };
     Some(if choice == Choice::Trace {
         // SAFETY: the caller's promise.
-        unsafe { start.traced(b) }
+        unsafe { start.run_traced(b) }
     } else {
         // SAFETY: the caller's promise.
-        unsafe { start.overlapped(b) }
+        unsafe { start.run_overlapped(b) }
     })
 }
 

@@ -1,4 +1,5 @@
-//! Collectives that go on after their calls have returned, and how the next call waits for them.
+//! Pending collectives: they continue after their calls have returned, and the next call waits for
+//! them.
 
 use super::lock::lock;
 use super::reports::send_reports;
@@ -11,9 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How many things the next call must look at: collectives that go on, errors, measurements.
+/// Number of things that the next call must look at: pending collectives, errors, measurements.
 pub(super) static PENDING: AtomicU32 = AtomicU32::new(0);
-/// The collectives that go on.
+/// The pending collectives.
 pub(super) static COLLECTIVES: Mutex<Vec<Arc<PendingCollective>>> = Mutex::new(Vec::new());
 
 /// An error that no call has raised yet.
@@ -25,8 +26,8 @@ pub fn is_pending() -> bool {
     PENDING.load(Ordering::Relaxed) != 0
 }
 
-/// A collective that goes on: what the program's threads, the page fault thread and the progress
-/// engine share.
+/// A pending collective: what the program's threads, the page fault thread and the progress engine
+/// share of it.
 pub(super) struct PendingCollective {
     pub(super) comm: Arc<Comm>,
     pub(super) tag: CollTag,
@@ -49,27 +50,27 @@ impl PendingCollective {
         std::mem::take(&mut *lock(&self.new_faults))
     }
 
-    /// The program has touched what `peer` sends.
-    pub(super) fn record_order(&self, peer: u32, at: Instant) {
-        lock(&self.record).touched(peer, at);
+    /// Records that the program has touched what `peer` sends.
+    pub(super) fn record_order(&self, peer: u32) {
+        lock(&self.record).record_touch(peer);
     }
 
-    /// Pages have been opened. Threads that waited for those go on.
-    pub(super) fn pages_opened(&self, is_open: impl Fn(usize) -> bool) {
+    /// Pages have been opened. Ends the page faults of threads that waited for them.
+    pub(super) fn end_faults(&self, is_open: impl Fn(usize) -> bool) {
         let mut waiting = lock(&self.waiting_faults);
         if waiting.is_empty() {
             return;
         }
         let now = Instant::now();
-        let mut waited = Duration::ZERO;
+        let mut fault_wait = Duration::ZERO;
         waiting.retain(|(address, since)| {
             let open = is_open(*address);
             if open {
-                waited += now.saturating_duration_since(*since);
+                fault_wait += now.saturating_duration_since(*since);
             }
             !open
         });
-        lock(&self.record).waited += waited;
+        lock(&self.record).fault_wait += fault_wait;
     }
 
     /// Returns whether a thread of the program waits for a page.
@@ -96,7 +97,7 @@ impl PendingCollective {
 }
 
 impl Owner for PendingCollective {
-    fn touched(&self, _guard: &Guard, address: usize) {
+    fn on_touch(&self, _guard: &Guard, address: usize) {
         let now = Instant::now();
         lock(&self.record).faults += 1;
         lock(&self.waiting_faults).push((address, now));
@@ -106,13 +107,13 @@ impl Owner for PendingCollective {
     }
 }
 
-/// A collective has ended in the background. Called with the device.
-pub(super) fn finished(shared: &Arc<PendingCollective>) {
-    lock(&shared.record).ended = Some(Instant::now());
+/// Records that a collective has ended in the background. Called with the device.
+pub(super) fn set_done(shared: &Arc<PendingCollective>) {
+    lock(&shared.record).data_complete = Some(Instant::now());
     shared.done.store(true, Ordering::Release);
 }
 
-/// Waits for all collectives that go on. Each call that may touch a buffer or wait begins with it.
+/// Waits for all pending collectives. Each call that may touch a buffer or wait begins with it.
 ///
 /// Errors: that of a collective whose call has returned. It belongs to that collective's
 /// communicator.
@@ -139,9 +140,10 @@ pub fn complete_pending() -> Result<()> {
         }
         *settling = since.elapsed();
     }
-    // First, so that it does not end the times of the collectives that have just been waited for.
+    // Before `call_ended`: this call does not end the second times of the collectives that it has
+    // just waited for.
     close_late(false);
-    let mut fresh = 0;
+    let mut new_spans = 0;
     let mut result = Ok(());
     if let Some(error) = lock(&LATE_ERROR).take() {
         PENDING.fetch_sub(1, Ordering::Relaxed);
@@ -156,7 +158,7 @@ pub fn complete_pending() -> Result<()> {
         PENDING.fetch_sub(1, Ordering::Relaxed);
         drop(in_flight);
         let record = std::mem::take(&mut *lock(&one.record));
-        fresh += u32::from(site::call_ended(record, settling));
+        new_spans += u32::from(site::call_ended(record, settling));
         if let Some(error) = lock(&one.error).take()
             && result.is_ok()
         {
@@ -164,20 +166,20 @@ pub fn complete_pending() -> Result<()> {
         }
     }
     let (any, measured) = site::close_spans();
-    PENDING.fetch_add(fresh + measured, Ordering::Relaxed);
+    PENDING.fetch_add(new_spans + measured, Ordering::Relaxed);
     PENDING.fetch_sub(u32::from(any), Ordering::Relaxed);
     result
 }
 
-/// Ends the times of earlier calls that this call ends. `all`: of all of them, as this call could
-/// overlap, too, and has times of its own.
+/// Ends the second times of earlier calls that end at this call, and sends the reports. `all`: this
+/// call could overlap, so all of them end.
 pub(super) fn close_late(all: bool) {
     let (reports, ended) = site::close_later(all);
     PENDING.fetch_sub(ended, Ordering::Relaxed);
     send_reports(&reports);
 }
 
-/// Completes what goes on before a fork: the child could not wait for its data.
+/// Completes pending collectives before a fork: the child could not wait for their data.
 pub(super) fn complete_before_fork() {
     if is_pending()
         && let Err(error) = complete_pending()

@@ -1,15 +1,15 @@
-//! What is said of call sites at the end of a run, and access orders in files.
+//! The report of call sites at the end of a run, and access orders in files.
 
 use super::site::{self, Key};
 use crate::{Result, err};
 use ferry_schedule::Kind;
 use std::fmt::Write;
 
-/// FERRY_OVERLAP_FILE without a value, in a trace run.
+/// The file of a trace run, if FERRY_OVERLAP_FILE has no value.
 const DEFAULT_FILE: &str = "ferry-overlap.trace";
 /// The first line of such a file.
 const FILE_HEADER: &str = "ferry overlap orders 1";
-/// Longest file that is read, bytes.
+/// Maximum length of a file that is read, bytes. A choice.
 const FILE_MAX_BYTES: u64 = 16 << 20;
 
 /// A line for each site.
@@ -22,15 +22,15 @@ pub(super) fn lines(without: Option<&str>) -> Vec<String> {
     }
     site::with_all(|sites| {
         for s in sites {
-            let place = s.key.frames.first().map_or("?", String::as_str);
+            let frame = s.key.frames.first().map_or("?", String::as_str);
             let mut line = format!(
-                "overlap: {} at {place}: {} calls, {} overlapped, {} bytes, {:.3} s hidden, {} \
+                "overlap: {} at {frame}: {} calls, {} overlapped, {} bytes, {:.3} s hidden, {} \
                  faults",
                 s.key.kind.name(),
                 s.calls,
                 s.overlapped,
                 s.bytes,
-                s.hidden,
+                s.hidden_s,
                 s.faults,
             );
             if let Some(blocked) = s.blocked() {

@@ -1,4 +1,4 @@
-//! Reports that ranks send each other of the times of their calls.
+//! Exchange of reports: ranks send each other the times of their calls.
 
 use super::pending::PENDING;
 use super::site::{self, Record};
@@ -6,14 +6,14 @@ use super::verdict::{self, Report};
 use crate::device::{self, ProcId};
 use std::sync::atomic::Ordering;
 
-/// The reports that have come since the last call.
+/// The reports that have arrived since the last call.
 pub(super) fn receive_reports() -> Vec<(ProcId, Report)> {
     let mut d = device::device();
-    let said = std::iter::from_fn(|| d.next_control())
-        .filter_map(|(from, note)| Some((from, verdict::decode(note)?)))
+    let reports = std::iter::from_fn(|| d.next_control())
+        .filter_map(|(from, message)| Some((from, verdict::decode(message)?)))
         .collect();
     d.drop_within_call();
-    said
+    reports
 }
 
 pub(super) fn send_reports(reports: &[(ProcId, Report)]) {

@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8};
 pub enum Mode {
     /// Never.
     Off,
-    /// Where it has been found to pay.
+    /// At call sites where it pays.
     On,
-    /// Never, but the order in which data are touched is recorded.
+    /// Never. The order in which the program touches its data is recorded.
     Trace,
     /// Always when it is possible; for tests.
     Always,
-    /// As `On`, on communicators whose info says so.
+    /// At call sites where it pays, on communicators whose info asks for it.
     Comm,
 }
 
@@ -34,26 +34,29 @@ const MODES: [(&str, Mode); 5] = [
     ("comm", Mode::Comm),
 ];
 
-/// Fewest bytes that a call must move so that returning early can pay (FERRY_OVERLAP_MIN).
+/// Minimum number of bytes that a call must move to overlap, if FERRY_OVERLAP_MIN says nothing. A
+/// choice.
 const OVERLAP_MIN_BYTES: i64 = 64 * 1024;
 
 static MODE: AtomicU8 = AtomicU8::new(0);
 /// 0: none; 1: moves; 2: mprotect.
 static GUARD: AtomicU8 = AtomicU8::new(0);
-static MIN_BYTES_SET: AtomicI64 = AtomicI64::new(0);
+/// FERRY_OVERLAP_MIN; 0 if it is not set.
+static MIN_BYTES_SETTING: AtomicI64 = AtomicI64::new(0);
 /// Why memory cannot be guarded.
 static NO_GUARD_REASON: Mutex<Option<String>> = Mutex::new(None);
 
 impl Mode {
-    /// FERRY_OVERLAP.
+    /// The mode that FERRY_OVERLAP asks for.
     ///
     /// Errors: a value that means nothing.
-    pub fn asked() -> Result<Mode> {
-        chosen("FERRY_OVERLAP", &MODES, Mode::Off)
+    pub fn from_environment() -> Result<Mode> {
+        parse_variable("FERRY_OVERLAP", &MODES, Mode::Off)
     }
 }
 
-fn chosen<T: Copy>(name: &str, values: &[(&str, T)], otherwise: T) -> Result<T> {
+/// The value of an environment variable that has one of these names as its text.
+fn parse_variable<T: Copy>(name: &str, values: &[(&str, T)], otherwise: T) -> Result<T> {
     let value = std::env::var(name).unwrap_or_default();
     match value.trim() {
         "" => Ok(otherwise),
@@ -71,8 +74,8 @@ fn chosen<T: Copy>(name: &str, values: &[(&str, T)], otherwise: T) -> Result<T> 
     }
 }
 
-/// Returns whether the library must keep its memory apart from the program's heap: where guards may
-/// be used. Allocates nothing.
+/// Returns whether guards may be used. The library must keep its memory apart from the program's
+/// heap then. Allocates nothing.
 pub fn separates_memory() -> bool {
     // SAFETY: the name ends with 0; the environment is not changed meanwhile, as the standard
     // demands of programs.
@@ -100,9 +103,9 @@ pub(super) fn guard_kind() -> Option<Kind> {
     }
 }
 
-/// The fewest bytes that a call must move.
+/// The number of bytes that a call must move at least.
 pub(super) fn min_bytes(mode: Mode) -> i64 {
-    match MIN_BYTES_SET.load(Relaxed) {
+    match MIN_BYTES_SETTING.load(Relaxed) {
         0 if mode == Mode::Always => ferry_pageguard::PAGE_BYTES as i64,
         0 => OVERLAP_MIN_BYTES,
         set => set,
@@ -118,11 +121,12 @@ pub(super) fn is_wanted(comm: &Comm, mode: Mode) -> bool {
     }
 }
 
-/// Most ranks that share a core where overlap is tried over a network. More were not measured.
+/// Maximum number of ranks that share a core where overlap is tried over a network. A choice: more
+/// were not measured.
 const RANKS_PER_CORE_MAX: usize = 2;
 
-/// Returns whether messages can go on while the ranks compute: there is a core without a rank, or a
-/// network. On one node without a free core, a rank computes only while another one waits.
+/// Returns whether messages can advance while the ranks compute: there is a core without a rank, or
+/// a network. On one node without a free core, a rank computes only while another one waits.
 fn can_help(comm: &Comm) -> bool {
     let rank_info = &process::process().rank_info;
     let (cores, ranks) = (rank_info.cores as usize, rank_info.local_ranks.len());
@@ -136,31 +140,31 @@ fn can_help(comm: &Comm) -> bool {
     !same
 }
 
-/// MPI is about to be used in this process.
+/// Starts overlap, if FERRY_OVERLAP asks for it. Called before MPI is used in this process.
 ///
-/// Errors: a setting that means nothing, or a guard that was asked for and cannot be had.
+/// Errors: a setting that means nothing, or a guard that was asked for and is not available.
 pub fn start() -> Result<()> {
-    match Mode::asked()? {
+    match Mode::from_environment()? {
         Mode::Off => Ok(()),
         mode => prepare(mode),
     }
 }
 
-/// Whether overlap was started late, or it is known that it cannot be.
+/// Overlap was started late, or it cannot be.
 static LATE_START_DECIDED: AtomicBool = AtomicBool::new(false);
-static STARTING_LATE: Mutex<()> = Mutex::new(());
+static LATE_START_LOCK: Mutex<()> = Mutex::new(());
 
-/// A communicator's info wants overlap: prepares for it where the environment has said nothing.
-/// Returns the mode that is in force then. To be called at the beginning of a call, without the
-/// device.
+/// Starts overlap for a communicator whose info asks for it, unless the environment sets
+/// FERRY_OVERLAP. Returns the mode that is in force then. To be called at the beginning of a call,
+/// without the device.
 #[cold]
 pub(super) fn start_late() -> Mode {
     if LATE_START_DECIDED.load(Acquire) {
         return mode();
     }
-    let _one = lock(&STARTING_LATE);
-    let said = || std::env::var("FERRY_OVERLAP").is_ok_and(|v| !v.trim().is_empty());
-    if mode() == Mode::Off && !LATE_START_DECIDED.load(Relaxed) && !said() {
+    let _guard = lock(&LATE_START_LOCK);
+    let is_set = || std::env::var("FERRY_OVERLAP").is_ok_and(|v| !v.trim().is_empty());
+    if mode() == Mode::Off && !LATE_START_DECIDED.load(Relaxed) && !is_set() {
         try_late();
     }
     LATE_START_DECIDED.store(true, Release);
@@ -182,7 +186,7 @@ fn try_late() {
 }
 
 fn prepare(mode: Mode) -> Result<()> {
-    let asked = chosen(
+    let requested = parse_variable(
         "FERRY_OVERLAP_GUARD",
         &[
             ("auto", None),
@@ -201,13 +205,13 @@ fn prepare(mode: Mode) -> Result<()> {
                 "FERRY_OVERLAP_MIN is {text:?}, but has to be a number of bytes"
             )
         })?;
-        MIN_BYTES_SET.store(bytes, Relaxed);
+        MIN_BYTES_SETTING.store(bytes, Relaxed);
     }
-    let kind = asked.unwrap_or(Kind::Move);
+    let kind = requested.unwrap_or(Kind::Move);
     let number = match (off, enable(kind)) {
         (true, _) => 0,
         (_, Ok(())) => 1 + u8::from(kind == Kind::Protect),
-        (_, Err(e)) if asked.is_some() => {
+        (_, Err(e)) if requested.is_some() => {
             return Err(err!(
                 Other,
                 "FERRY_OVERLAP_GUARD asks for guards that cannot be had: {e}"
@@ -232,10 +236,11 @@ fn prepare(mode: Mode) -> Result<()> {
     Ok(())
 }
 
-/// MPI is used no more: says what there is to say, and ends the watching thread.
+/// Ends overlap and its watching thread, after the last use of MPI. `print` gets the lines of the
+/// report, if one was asked for.
 ///
 /// Errors: the trace cannot be written.
-pub fn stop(say: &mut dyn FnMut(&str)) -> Result<()> {
+pub fn stop(print: &mut dyn FnMut(&str)) -> Result<()> {
     let mode = mode();
     if mode == Mode::Off {
         return Ok(());
@@ -249,7 +254,7 @@ pub fn stop(say: &mut dyn FnMut(&str)) -> Result<()> {
     if std::env::var("FERRY_OVERLAP_REPORT").is_ok_and(|v| !matches!(v.trim(), "" | "0")) {
         let without = lock(&NO_GUARD_REASON).clone();
         for line in report::lines(without.as_deref()) {
-            say(&line);
+            print(&line);
         }
     }
     let result = if mode == Mode::Trace {

@@ -51,7 +51,7 @@ impl OverlapStart {
     ///
     /// # Safety
     /// As for [`executor::run`].
-    pub(super) unsafe fn traced(self, b: &CollArgs<'_>) -> Result<()> {
+    pub(super) unsafe fn run_traced(self, b: &CollArgs<'_>) -> Result<()> {
         let tag = self.bound.tag();
         // SAFETY: the caller's promise.
         unsafe { executor::run(&self.bound.schedule, b, tag)? };
@@ -71,7 +71,7 @@ impl OverlapStart {
             shared,
             bound: Arc::new(self.bound),
             guarded: Some(guarded),
-            rest: Remaining::Trace(pieces),
+            remaining: Remaining::Trace(pieces),
             send_copy: None,
             opened_at_touch: 0,
         });
@@ -82,7 +82,7 @@ impl OverlapStart {
     ///
     /// # Safety
     /// As for [`executor::run`].
-    pub(super) unsafe fn overlapped(mut self, b: &CollArgs<'_>) -> Result<()> {
+    pub(super) unsafe fn run_overlapped(mut self, b: &CollArgs<'_>) -> Result<()> {
         let tag = self.bound.tag();
         let shared = self.shared(Record::overlapped(self.site, self.begun, self.bytes));
         let writes: Vec<Access> = if self.accesses.independent {
@@ -115,7 +115,7 @@ impl OverlapStart {
         let one_buffer = self.accesses.recv.is_empty();
         self.bound
             .shift(outward, if one_buffer { outward } else { inward });
-        let rest = if self.accesses.independent {
+        let remaining = if self.accesses.independent {
             // SAFETY: the caller's promise.
             unsafe { self.start_independent(plan.as_ref(), inward, outward, send_copy.as_mut()) }
         } else {
@@ -145,7 +145,7 @@ impl OverlapStart {
             Remaining::Sequential {
                 run: Box::new(run),
                 touches: std::mem::take(&mut self.accesses.recv),
-                known: HashMap::new(),
+                receives: HashMap::new(),
             }
         };
         let description = HangDescription {
@@ -163,12 +163,12 @@ impl OverlapStart {
             shared: shared.clone(),
             bound: Arc::new(self.bound),
             guarded,
-            rest,
+            remaining,
             send_copy,
             opened_at_touch: 0,
         });
         device::wait_until(&waiting_for, |_| shared.may_return.load(Ordering::Acquire));
-        lock(&shared.record).returned();
+        lock(&shared.record).record_return();
         Ok(())
     }
 
@@ -284,15 +284,15 @@ impl OverlapStart {
                 edge_lengths,
                 whole,
                 has_edges: false,
-                asked: whole,
+                is_requested: whole,
                 opened: 0,
-                wanted: false,
+                is_waited_for: false,
             });
         }
         let order = site::order(self.site);
         let rank_of = |peer: u32| order.iter().position(|&p| p == peer).unwrap_or(order.len());
         let mut queue: Vec<usize> = (0..incoming.len())
-            .filter(|&n| !incoming[n].asked)
+            .filter(|&n| !incoming[n].is_requested)
             .collect();
         queue.sort_by_key(|&n| rank_of(incoming[n].peer));
         d.drop_within_call();
@@ -326,7 +326,7 @@ impl OverlapStart {
             let asks = is_first || (streams && may_request(i.bytes.len(), in_flight));
             is_first = false;
             if asks {
-                i.asked = true;
+                i.is_requested = true;
                 d.release_deferred(i.req);
                 in_flight += if streams { i.bytes.len() } else { 0 };
             }
@@ -376,7 +376,7 @@ impl OverlapStart {
 /// Accesses to a buffer, each with the peer of its message.
 type PeerAccesses<'a, P> = Vec<(&'a Access, P)>;
 
-/// Bytes copied between two progress calls.
+/// Bytes copied between two progress calls. A choice.
 const COPY_SLICE_BYTES: usize = 256 * 1024;
 
 fn progress_once() {

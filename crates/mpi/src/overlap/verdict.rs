@@ -1,14 +1,15 @@
-//! Ranks decide together whether the calls of a site overlap.
+//! The verdict: ranks decide together whether the calls of a site overlap.
 //!
-//! A job is as fast as its slowest rank. A rank that gains nothing itself may hold up the others by
+//! A job is as fast as its slowest rank. A rank that gains nothing itself may delay the others by
 //! blocking. So each rank reports the times of its calls to the communicator's first rank. When
-//! that rank has the reports of all for one call, the longest time is the call's time. It compares
-//! the two ways by these, and tells all ranks what to do. Each rank's own least time would not do:
-//! where several ranks share a link, each is served first now and then, and all look fast that way.
+//! that rank has all reports of a call, the longest time is the call's time. It compares the two
+//! ways by these times, and tells all ranks what to do. The least times of the single ranks would
+//! mislead: where several ranks share a link, each is served first now and then, and looks fast.
 //!
-//! No rank waits for reports. Until the decision has come each rank goes by its own times. Ranks
-//! that do not share their sites (one counts a call to another size class) keep to that. Ranks name
-//! a call by its number in the communicator, which is the same for all.
+//! No rank waits for reports. Until the verdict arrives, each rank decides by its own times. That
+//! is also how ranks decide that see different sites for one call, because it falls into different
+//! size classes there. Ranks name a call by its number in the communicator, which is the same for
+//! all.
 
 use super::site::{Series, TRIAL_CALLS, Times};
 use crate::device::{ControlMessage, ProcId};
@@ -32,24 +33,24 @@ pub(super) struct Members {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum ReportBody {
-    /// From this call, and the one before it, to the next one and to a later one.
-    Times {
-        overlapped: bool,
-        times: Times,
-    },
+    /// The times of a pair of calls.
+    Times { overlapped: bool, times: Times },
+    /// The verdict: does overlap pay?
     Pays(bool),
 }
 
 /// A report of a site's call.
 pub(super) type Report = (CallId, ReportBody);
 
-/// The last word of a control message: what the word before it is.
+/// The last word of a control message, if it holds the times of blocking calls.
 const BLOCKING: u64 = 0;
+/// The last word of a control message, if it holds the times of calls that overlapped.
 const OVERLAPPED: u64 = 1;
+/// The last word of a control message, if it holds the verdict.
 const PAYS: u64 = u64::MAX;
 
-pub(super) fn encode(&(at, word): &Report) -> ControlMessage {
-    let (a, b) = match word {
+pub(super) fn encode(&(at, body): &Report) -> ControlMessage {
+    let (a, b) = match body {
         ReportBody::Times { overlapped, times } => (
             u64::from(times[0].to_bits()) | u64::from(times[1].to_bits()) << 32,
             if overlapped { OVERLAPPED } else { BLOCKING },
@@ -60,11 +61,11 @@ pub(super) fn encode(&(at, word): &Report) -> ControlMessage {
 }
 
 /// `None`: no report.
-pub(super) fn decode(note: ControlMessage) -> Option<Report> {
-    let [context, number, a, b] = note;
+pub(super) fn decode(message: ControlMessage) -> Option<Report> {
+    let [context, number, a, b] = message;
     let times = [a, a >> 32].map(|bits| f32::from_bits(bits as u32));
     let is_time = |s: &f32| s.is_finite() && *s >= 0.0;
-    let word = match b {
+    let body = match b {
         PAYS if a < 2 => ReportBody::Pays(a == 1),
         BLOCKING | OVERLAPPED if times.iter().all(is_time) => ReportBody::Times {
             overlapped: b == OVERLAPPED,
@@ -72,13 +73,13 @@ pub(super) fn decode(note: ControlMessage) -> Option<Report> {
         },
         _ => return None,
     };
-    Some((CallId { context, number }, word))
+    Some((CallId { context, number }, body))
 }
 
-/// How many of a site's last calls others may name.
-const CALLS_NAMED: usize = 32;
+/// Number of a site's last calls that other ranks' reports may name. A choice.
+const KNOWN_CALLS_MAX: usize = 32;
 
-/// Most calls for which some reports have come and others have not.
+/// Maximum number of calls whose reports are collected at a time. A choice.
 const OPEN_CALLS_MAX: usize = 8;
 
 /// The reports of one call: who, whether it overlapped there, and its times.
@@ -92,7 +93,7 @@ pub(super) struct Verdict {
     count: u64,
     members: Option<Members>,
     /// At the first rank: reports of calls for which some are missing.
-    heard: VecDeque<(CallId, CallReports)>,
+    incomplete: VecDeque<(CallId, CallReports)>,
     /// At the first rank: times of calls, each by its slowest rank.
     blocking: Series,
     overlapped: Series,
@@ -103,13 +104,13 @@ pub(super) struct Verdict {
 impl Verdict {
     /// The site's next call.
     pub fn begin_call(&mut self, at: CallId, members: Members) {
-        if self.calls.len() == CALLS_NAMED {
+        if self.calls.len() == KNOWN_CALLS_MAX {
             self.calls.pop_front();
         }
         self.calls.push_back(at);
         self.count += 1;
         if self.members != Some(members) {
-            self.heard.clear();
+            self.incomplete.clear();
             self.members = Some(members);
         }
     }
@@ -124,20 +125,20 @@ impl Verdict {
         let (Some(&at), Some(members)) = (self.calls.back(), self.members) else {
             return Vec::new();
         };
-        let word = ReportBody::Times { overlapped, times };
+        let body = ReportBody::Times { overlapped, times };
         match members.first {
             Some(first) if first == members.me => self.add_times(first, at, overlapped, times),
-            Some(first) => vec![(first, (at, word))],
+            Some(first) => vec![(first, (at, body))],
             None => Vec::new(),
         }
     }
 
     /// Takes a report of one of the site's calls. Returns the reports to send.
-    pub fn on_report(&mut self, from: ProcId, (at, word): Report) -> Vec<(ProcId, Report)> {
+    pub fn on_report(&mut self, from: ProcId, (at, body): Report) -> Vec<(ProcId, Report)> {
         let Some(members) = self.members else {
             return Vec::new();
         };
-        match word {
+        match body {
             ReportBody::Times { overlapped, times } if members.first == Some(members.me) => {
                 self.add_times(from, at, overlapped, times)
             }
@@ -149,7 +150,7 @@ impl Verdict {
         }
     }
 
-    /// Adds a rank's times, at the first rank. Returns the reports to send.
+    /// Adds the times of one rank, at the first rank. Returns the reports to send.
     fn add_times(
         &mut self,
         from: ProcId,
@@ -157,27 +158,27 @@ impl Verdict {
         overlapped: bool,
         times: Times,
     ) -> Vec<(ProcId, Report)> {
-        let (Some(members), Some(place)) = (self.members, self.calls.iter().position(|c| *c == at))
+        let (Some(members), Some(index)) = (self.members, self.calls.iter().position(|c| *c == at))
         else {
             return Vec::new();
         };
-        if !self.heard.iter().any(|h| h.0 == at) {
-            if self.heard.len() == OPEN_CALLS_MAX {
-                self.heard.pop_front();
+        if !self.incomplete.iter().any(|h| h.0 == at) {
+            if self.incomplete.len() == OPEN_CALLS_MAX {
+                self.incomplete.pop_front();
             }
-            self.heard.push_back((at, Vec::new()));
+            self.incomplete.push_back((at, Vec::new()));
         }
-        let Some(of) = self.heard.iter().position(|h| h.0 == at) else {
+        let Some(of) = self.incomplete.iter().position(|h| h.0 == at) else {
             return Vec::new();
         };
-        let all = &mut self.heard[of].1;
+        let all = &mut self.incomplete[of].1;
         all.retain(|(who, ..)| *who != from);
         all.push((from, overlapped, times));
         if all.len() != members.count {
             return Vec::new();
         }
         let all = std::mem::take(all);
-        self.heard.remove(of);
+        self.incomplete.remove(of);
         if all.iter().any(|one| one.1 != overlapped) {
             return Vec::new();
         }
@@ -188,7 +189,7 @@ impl Verdict {
             &mut self.blocking
         };
         recent.add(slowest);
-        let number = self.count - (self.calls.len() - 1 - place) as u64;
+        let number = self.count - (self.calls.len() - 1 - index) as u64;
         let Some(pays) = self.overlapped.is_faster_than(&self.blocking) else {
             return Vec::new();
         };
@@ -231,44 +232,44 @@ mod tests {
         ReportBody::Times { overlapped, times }
     }
 
-    /// All ranks tell of two calls, the second one of which is the trial's last. What the first one
-    /// says then.
+    /// All ranks report two calls. The second call is the last one of the trial. Returns the first
+    /// rank's verdict, and the reports that it sends then.
     fn after(overlapped: [f32; COUNT], blocking: [f32; COUNT]) -> (Verdict, Vec<(ProcId, Report)>) {
         let mut first = rank(10);
-        let mut said = Vec::new();
+        let mut reports = Vec::new();
         for (number, is_overlapped, times) in
             [(7, true, overlapped), (TRIAL_CALLS, false, blocking)]
         {
             for n in [1, 2, 0] {
-                assert_eq!(said, [], "not before all have spoken");
-                said = first.on_report(
+                assert_eq!(reports, [], "not before all have reported");
+                reports = first.on_report(
                     10 + n as ProcId,
                     (at(number), times_of(is_overlapped, times[n])),
                 );
             }
         }
-        (first, said)
+        (first, reports)
     }
 
     #[test]
     fn all_do_what_is_best_for_the_slowest() {
         // The second rank loses a little, and the slowest one gains.
-        let (first, said) = after([8.0, 9.1, 9.0], [10.0, 9.0, 10.0]);
+        let (first, reports) = after([8.0, 9.1, 9.0], [10.0, 9.0, 10.0]);
         assert_eq!(first.pays, Some(true));
-        assert_eq!(said.len(), 2, "each but the first is told");
-        for (to, report) in said {
+        assert_eq!(reports.len(), 2, "each but the first is told");
+        for (to, report) in reports {
             let mut other = rank(to);
             other.on_report(10, report);
             assert_eq!(other.pays, Some(true));
         }
         // Two gain much, and wait for the third one.
-        let (first, said) = after([5.0, 5.0, 10.1], [10.0, 10.0, 10.0]);
-        assert_eq!((first.pays, said.len()), (Some(false), 2));
-        // The same again: nothing new to say.
+        let (first, reports) = after([5.0, 5.0, 10.1], [10.0, 10.0, 10.0]);
+        assert_eq!((first.pays, reports.len()), (Some(false), 2));
+        // The same times again change nothing, so nothing is sent.
         let mut first = first;
         for n in 0..COUNT {
-            let said = first.on_report(10 + n as ProcId, (at(TRIAL_CALLS), times_of(false, 10.0)));
-            assert_eq!(said, []);
+            let call = (at(TRIAL_CALLS), times_of(false, 10.0));
+            assert_eq!(first.on_report(10 + n as ProcId, call), []);
         }
     }
 
@@ -295,8 +296,8 @@ mod tests {
             [(7, true, [8.0, 20.1]), (TRIAL_CALLS, false, [10.0, 20.0])]
         {
             for n in 0..COUNT {
-                let word = ReportBody::Times { overlapped, times };
-                first.on_report(10 + n as ProcId, (at(number), word));
+                let body = ReportBody::Times { overlapped, times };
+                first.on_report(10 + n as ProcId, (at(number), body));
             }
         }
         assert_eq!(first.pays, Some(false));
@@ -323,16 +324,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fuzz_a_note_says_what_was_said_or_nothing(note in any::<[u64; 4]>(), kind in 0u64..3,
+        fn fuzz_a_message_is_a_report_or_nothing(words in any::<[u64; 4]>(), kind in 0u64..3,
             overlapped: bool, seconds in 0.0f32..1e9, pays: bool) {
-            let kinds = [note, [note[0], note[1], note[2], kind], [note[0], note[1], kind, PAYS]];
-            for note in kinds {
-                if let Some(s) = decode(note) {
-                    prop_assert_eq!(super::encode(&s), note);
+            let [a, b, c, _] = words;
+            for message in [words, [a, b, c, kind], [a, b, kind, PAYS]] {
+                if let Some(report) = decode(message) {
+                    prop_assert_eq!(super::encode(&report), message);
                 }
             }
-            for word in [times_of(overlapped, seconds), ReportBody::Pays(pays)] {
-                prop_assert_eq!(decode(super::encode(&(at(3), word))), Some((at(3), word)));
+            for body in [times_of(overlapped, seconds), ReportBody::Pays(pays)] {
+                prop_assert_eq!(decode(super::encode(&(at(3), body))), Some((at(3), body)));
             }
         }
     }

@@ -14,7 +14,7 @@ pub static OWN: Arena = Arena::new(|| true);
 pub struct Told(Mutex<Sender<usize>>);
 
 impl Owner for Told {
-    fn touched(&self, _guard: &Guard, address: usize) {
+    fn on_touch(&self, _guard: &Guard, address: usize) {
         let _ = self.0.lock().unwrap().send(address);
     }
 }

@@ -119,7 +119,9 @@ impl Background for BackgroundRun {
         // SAFETY: the device is the caller's, and the run has not ended: the device asks of nothing
         // else.
         let inner = unsafe { &*self.inner.get() };
-        inner.as_ref().is_some_and(|i| i.run.at < i.urgent_until)
+        inner
+            .as_ref()
+            .is_some_and(|i| i.run.next_step < i.urgent_until)
     }
 
     fn advance(&self, d: &mut Device) -> bool {

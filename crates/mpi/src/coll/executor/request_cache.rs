@@ -1,6 +1,6 @@
-//! Non-blocking collectives that have ended, cached by their communicator. The next call like one
-//! of them restarts it. To make a request anew, and to take it apart, takes longer than to start a
-//! small collective.
+//! The request cache: non-blocking collectives of a communicator that have ended. The next call
+//! with the same arguments restarts one of them. Making and dropping a request takes longer than
+//! starting a small collective.
 //!
 //! Only requests that use predefined types and operations are cached: these are never freed.
 //! Nothing is cached once the program has freed the communicator.
@@ -16,10 +16,11 @@ use crate::request::Request;
 use ferry_schedule::{Algorithm, Collective};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most requests that a communicator caches. As many as it caches schedules; not measured.
+/// Maximum number of requests that a communicator caches. A choice: equal to the number of
+/// schedules that it caches.
 const CACHED_REQUESTS_MAX: usize = 8;
 
-/// What two calls on a communicator have in common if they differ in their buffers' addresses only.
+/// What identifies a call on a communicator, but for the addresses of its buffers.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct CacheKey {
     collective: Collective<'static>,
@@ -52,7 +53,7 @@ impl CacheKey {
     }
 }
 
-/// Returns whether all that it uses exists as long as the process.
+/// Returns whether all objects of the call are predefined. These exist as long as the process.
 fn uses_only_predefined(b: &CollArgs<'_>) -> bool {
     let view = |view: &View<'_>| match view {
         View::Nothing => true,
@@ -67,7 +68,8 @@ fn uses_only_predefined(b: &CollArgs<'_>) -> bool {
 
 struct CachedRequest {
     key: CacheKey,
-    /// Of a [`BackgroundRun`]. The only reference to it once the program has completed it.
+    /// The request of a [`BackgroundRun`]. Once the program has completed it, this is the only
+    /// reference.
     request: Arc<Request>,
 }
 
@@ -88,17 +90,17 @@ impl RequestCache {
         function: Function,
     ) -> Option<Arc<Request>> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (request, started) = all.iter_mut().rev().find_map(|one| {
+        let (request, run) = all.iter_mut().rev().find_map(|one| {
             if one.key != *key || !one.request.has_ended_well() {
                 return None;
             }
-            // The program has completed it: nobody else has a reference.
-            let started: Arc<BackgroundRun> = Arc::get_mut(&mut one.request)?.renew()?;
-            started.restart(b, CollTag::next(b.comm, function, b.root));
-            Some((one.request.clone(), started))
+            // Fails if the program has not completed it: then it holds a reference, too.
+            let run: Arc<BackgroundRun> = Arc::get_mut(&mut one.request)?.renew()?;
+            run.restart(b, CollTag::next(b.comm, function, b.root));
+            Some((one.request.clone(), run))
         })?;
         drop(all);
-        device::device().add_background(started);
+        device::device().add_background(run);
         Some(request)
     }
 
@@ -112,25 +114,25 @@ impl RequestCache {
         b: &CollArgs<'_>,
         bound: BoundSchedule,
     ) -> Arc<Request> {
-        // A communicator without a handle is never freed, and so its cache never cleared.
+        // A communicator without a handle is never freed. Its cache would never be cleared.
         let cacheable =
             b.comm.identity.bits() != 0 && uses_only_predefined(b) && bound.is_cacheable();
         // SAFETY: the caller's promise.
         let request = unsafe { bound.start() };
         if cacheable {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let gone = (all.len() == CACHED_REQUESTS_MAX).then(|| all.remove(0));
+            let oldest = (all.len() == CACHED_REQUESTS_MAX).then(|| all.remove(0));
             all.push(CachedRequest {
                 key,
                 request: request.clone(),
             });
             drop(all);
-            drop(gone);
+            drop(oldest);
         }
         request
     }
 
-    /// Drops all: the communicator has been freed.
+    /// Drops all requests, when the communicator has been freed.
     pub(crate) fn clear(&self) {
         let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         drop(all);

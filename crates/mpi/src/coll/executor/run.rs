@@ -15,13 +15,13 @@ use crate::{Comm, Error, Result, err};
 use ferry_schedule::{Piece, Region, Schedule, Step};
 use std::sync::Arc;
 
-/// Most bytes of a reduction that are reduced under the device's lock. More are reduced without it,
-/// so that other threads get the device. About 0.7 µs of work by the cost model
+/// Maximum size of a reduction that is done under the device's lock. A larger one is done without
+/// it, so that other threads get the device. About 0.7 µs of work by the cost model
 /// (`Cost::reduce_byte_s`).
 pub(super) const INLINE_WORK_MAX_BYTES: i64 = 16 * 1024;
 
-/// Bytes that the progress thread copies at a time before it lets others have the device. About
-/// 5 µs of work by the cost model (`Cost::copy_byte_s`).
+/// Bytes that the progress thread copies before it lets other threads have the device. About 5 µs
+/// of work by the cost model (`Cost::copy_byte_s`).
 pub(super) const COPY_SLICE_BYTES: usize = 128 * 1024;
 
 /// Who does a schedule's local work (reductions, copies) that takes long.
@@ -55,27 +55,28 @@ struct Message {
     expected: Option<usize>,
 }
 
-/// What a run records and asks for where its pages are guarded.
+/// What a run does more where its pages are guarded (`--overlap`).
 struct Observer {
-    /// Steps that have completed since the last question.
+    /// Steps that have completed since [`Run::take_completed`] was called last.
     completed: Vec<usize>,
+    /// The message edges of its receives.
     edges: EdgeLengths,
 }
 
-/// The bytes at the beginning and at the end of a receive's memory that are wanted before the rest
-/// (message edges).
+/// Gives the lengths of a receive's message edges: the bytes at its beginning and at its end that
+/// the program can touch before the rest has arrived.
 pub(crate) type EdgeLengths = Box<dyn Fn(std::ops::Range<usize>) -> [usize; 2] + Send>;
 
 /// The state of a schedule's run.
 pub(crate) struct Run {
     /// The first step that has not been started.
-    pub(super) at: usize,
+    pub(super) next_step: usize,
     observer: Option<Observer>,
     in_flight: InFlight<Message>,
-    /// Bytes that the step `at`, a copy, has copied already.
-    copied: usize,
-    /// The counters include it.
-    counted: bool,
+    /// Bytes that the next step has copied already, if it is a copy.
+    copied_bytes: usize,
+    /// The counters include this run.
+    is_counted: bool,
     tmp: TmpBuffer,
     tag: CollTag,
     error: Option<Error>,
@@ -84,20 +85,21 @@ pub(crate) struct Run {
 impl Run {
     pub(super) fn new(schedule: &Schedule, b: &CollArgs<'_>, tag: CollTag) -> Run {
         Run {
-            at: 0,
+            next_step: 0,
             observer: None,
             in_flight: InFlight::default(),
-            copied: 0,
-            counted: false,
+            copied_bytes: 0,
+            is_counted: false,
             tmp: TmpBuffer::new(schedule.tmp, b.reduction.map(|r| r.1)),
             tag,
             error: None,
         }
     }
 
-    /// Prepares another run. The last one must have ended without error, and without an observer.
+    /// Prepares another run. The last one must have ended without error. It had no observer.
     pub(super) fn reset(&mut self, tag: CollTag) {
-        (self.at, self.copied, self.counted, self.tag) = (0, 0, false, tag);
+        (self.next_step, self.copied_bytes) = (0, 0);
+        (self.is_counted, self.tag) = (false, tag);
     }
 
     /// A run that records [which steps have completed](Run::take_completed), and whose receives get
@@ -180,10 +182,10 @@ impl Run {
         policy: WorkPolicy,
     ) -> RunState {
         let buffers = b.buffers();
-        if !std::mem::replace(&mut self.counted, true) {
+        if !std::mem::replace(&mut self.is_counted, true) {
             COUNTERS.count(s.algorithm, d);
         }
-        while let Some(step) = s.steps.get(self.at) {
+        while let Some(step) = s.steps.get(self.next_step) {
             if let Step::Send { from: piece, .. } | Step::Recv { into: piece, .. } = *step
                 && policy == WorkPolicy::ProgressThread
                 && d.offloads_message(bytes(b, piece))
@@ -198,12 +200,12 @@ impl Run {
                     // the caller the buffers.
                     if let Some(req) = unsafe { d.send(to, key, source, SendMode::Standard) } {
                         self.in_flight.push_back(Message {
-                            step: self.at as u32,
+                            step: self.next_step as u32,
                             req,
                             expected: None,
                         });
                     } else {
-                        self.record_completion(self.at);
+                        self.record_completion(self.next_step);
                     }
                 }
                 Step::Recv { peer, into } => {
@@ -213,7 +215,7 @@ impl Run {
                     // SAFETY: nobody touches the piece until the receive is awaited.
                     let req = unsafe { self.receive(d, process, pattern, sink) };
                     self.in_flight.push_back(Message {
-                        step: self.at as u32,
+                        step: self.next_step as u32,
                         req,
                         expected,
                     });
@@ -234,24 +236,24 @@ impl Run {
                             return RunState::Waiting;
                         }
                     } else if policy == WorkPolicy::ProgressThread
-                        && d.offloads_work(bytes(b, into).saturating_sub(self.copied))
+                        && d.offloads_work(bytes(b, into).saturating_sub(self.copied_bytes))
                     {
                         return RunState::Waiting;
                     }
-                    let most = if by_thread && policy == WorkPolicy::ProgressThread {
+                    let slice_bytes = if by_thread && policy == WorkPolicy::ProgressThread {
                         COPY_SLICE_BYTES
                     } else {
                         usize::MAX
                     };
                     // SAFETY: the caller's promise.
-                    if !unsafe { self.execute_local(b, &buffers, step, most) } {
+                    if !unsafe { self.execute_local(b, &buffers, step, slice_bytes) } {
                         d.mark_background_advanced();
                         return RunState::Waiting;
                     }
-                    self.record_completion(self.at);
+                    self.record_completion(self.next_step);
                 }
             }
-            self.at += 1;
+            self.next_step += 1;
         }
         if self.collect(b.comm, d, u32::MAX) {
             RunState::Done
@@ -261,7 +263,7 @@ impl Run {
     }
 
     /// Takes the messages that have completed, in the order of their steps. Returns whether all
-    /// that steps before `before` started have.
+    /// messages of the steps before `before` have completed.
     #[inline]
     fn collect(&mut self, comm: &Arc<Comm>, d: &mut Device, before: u32) -> bool {
         while let Some(m) = self.in_flight.front() {
@@ -282,7 +284,8 @@ impl Run {
         true
     }
 
-    /// Executes a reduction, or the next `most` bytes of a copy. Returns whether the step is done.
+    /// Executes a reduction, or the next `slice_bytes` bytes of a copy. Returns whether the step is
+    /// done.
     ///
     /// # Safety
     /// As for [`Run::advance`].
@@ -291,7 +294,7 @@ impl Run {
         b: &CollArgs<'_>,
         buffers: &Buffers<'_>,
         step: &Step,
-        most: usize,
+        slice_bytes: usize,
     ) -> bool {
         match (*step, b.reduction) {
             (Step::Reduce { from, into }, Some((op, datatype))) => {
@@ -306,11 +309,12 @@ impl Run {
                     buffers.locate(into, &mut self.tmp),
                 );
                 // SAFETY: the caller's promise.
-                self.copied = unsafe { from.copy_part(&into, self.copied, most) };
-                if self.copied < from.len().min(into.len()) {
+                self.copied_bytes =
+                    unsafe { from.copy_part(&into, self.copied_bytes, slice_bytes) };
+                if self.copied_bytes < from.len().min(into.len()) {
                     return false;
                 }
-                self.copied = 0;
+                self.copied_bytes = 0;
                 if from.len() != into.len() {
                     let (sent, room) = (from.len(), into.len());
                     let e = err!(
@@ -327,7 +331,7 @@ impl Run {
     }
 }
 
-/// Returns whether the step calls a function of the program's. Only the program's threads may do
+/// Returns whether the step calls a function of the program. Only the program's threads may do
 /// that.
 #[inline]
 fn calls_user_op(b: &CollArgs<'_>, step: &Step) -> bool {
@@ -335,19 +339,19 @@ fn calls_user_op(b: &CollArgs<'_>, step: &Step) -> bool {
         .predefined_kind().is_none())
 }
 
-/// Bytes of a piece's data; 0 where only the blocks of a w-form know.
+/// Bytes of a piece's data. 0 for a w-form (MPI_Alltoallw), where each block has its own type.
 pub(super) fn bytes(b: &CollArgs<'_>, piece: Piece) -> usize {
     let of = |view: &View<'_>| match view {
         View::Uniform { datatype, .. } => datatype.size(),
         View::Nothing | View::Blocks(_) => 0,
     };
-    let unit = match piece.region {
+    let element_bytes = match piece.region {
         Region::Send => of(&b.send),
         Region::Recv => of(&b.recv),
         Region::Tmp => b.reduction.map_or(1, |(_, t)| t.size()),
         Region::Packed | Region::SendBlock | Region::RecvBlock => 1,
     };
-    usize::try_from(piece.count.saturating_mul(unit)).unwrap_or(0)
+    usize::try_from(piece.count.saturating_mul(element_bytes)).unwrap_or(0)
 }
 
 /// Returns whether the step may call the program's code or take long.
@@ -400,8 +404,10 @@ pub(crate) unsafe fn run(schedule: &Schedule, b: &CollArgs<'_>, tag: CollTag) ->
                 let buffers = b.buffers();
                 // SAFETY: the caller's promise: the buffers are valid until the operation has
                 // ended.
-                unsafe { run.execute_local(b, &buffers, &schedule.steps[run.at], usize::MAX) };
-                run.at += 1;
+                unsafe {
+                    run.execute_local(b, &buffers, &schedule.steps[run.next_step], usize::MAX)
+                };
+                run.next_step += 1;
             }
             _ => return run.error.map_or(Ok(()), |e| Err(explain(b.comm, e))),
         }

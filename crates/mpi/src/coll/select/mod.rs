@@ -1,5 +1,6 @@
-//! Which algorithm a call goes by (Open MPI: coll/tuned): its schedule, cached for the next call
-//! like it.
+//! Algorithm selection (Open MPI: coll/tuned): the schedule of a call by the cheapest algorithm or
+//! by the one that the user asks for. Schedules are cached for later calls with the same
+//! arguments.
 
 mod setting;
 
@@ -11,14 +12,15 @@ use crate::Comm;
 use ferry_schedule::{Algorithm, Collective, Cost, Kind, Schedule, Team, plan};
 use std::sync::{Arc, OnceLock, PoisonError};
 
-/// Schedules of a communicator's last calls, and the algorithm that was asked for then. Newest
-/// last.
+/// Schedules of a communicator's last calls, newest last. With each, the algorithm that the user
+/// asked for then.
 pub(super) type ScheduleCache = Vec<(Collective<'static>, Option<Algorithm>, Arc<Schedule>)>;
 
-/// Most schedules that a communicator caches. Programs have few different calls in a loop; not
-/// measured.
+/// Maximum number of schedules that a communicator caches. A choice: programs have few different
+/// calls in a loop.
 const CACHED_SCHEDULES_MAX: usize = 8;
-/// Longest schedule that is cached. Making a longer one costs little beside running it.
+/// Maximum length of a cached schedule, in steps. A choice: making a longer one costs little beside
+/// running it.
 const CACHED_STEPS_MAX: usize = 256;
 
 /// The cost model's figures. The same on all ranks of a job.
@@ -32,26 +34,27 @@ fn cost() -> &'static Cost {
     })
 }
 
-/// The figures for a job of `size` ranks, `here` of them on this host, which has `cores` for them.
+/// The figures for a job of `size` ranks. `local` of them are on this host, which has `cores` cores
+/// for them.
 ///
-/// On several hosts they must not depend on what hosts do not have in common. Ranks that choose
-/// different algorithms wait for each other for ever.
-fn cost_for(size: u32, here: u32, cores: u32) -> Cost {
-    if here < size {
+/// In a job of several hosts, all hosts must get the same figures. Ranks that chose different
+/// algorithms would wait for each other for ever.
+fn cost_for(size: u32, local: u32, cores: u32) -> Cost {
+    if local < size {
         Cost::network()
     } else {
-        Cost::shared_memory(here, cores)
+        Cost::shared_memory(local, cores)
     }
 }
 
-/// What the user asks for: on this communicator, otherwise in this process.
+/// The algorithm setting of this communicator. Where it has none, that of this process.
 pub(super) fn setting_for(comm: &Comm, kind: Kind) -> AlgorithmSetting {
     let own = comm.coll.settings.get(kind);
     own.unwrap_or_else(|| process_setting(kind))
 }
 
-/// Returns whether collectives of this kind may use a board. They may not if the user asks for an
-/// algorithm, or for messages by any algorithm.
+/// Returns whether collectives of this kind may use a board. They may unless the user asks for an
+/// algorithm, or for messages.
 pub(super) fn board_allowed(comm: &Comm, kind: Kind) -> bool {
     setting_for(comm, kind) == AlgorithmSetting::Automatic
 }

@@ -4,14 +4,15 @@
 //! and shows in which order its data are touched. Then calls that overlap are compared with calls
 //! that block.
 //!
-//! The times are those from a call to the next one, and to the third one or the next that could
-//! overlap. They include what overlap costs elsewhere, such as a core that two threads share. Two
-//! calls in a row go the same way, and their times are added: a program may do something else after
-//! every second call.
+//! Two times of each call are measured. The first ends at the next MPI call. The second ends at
+//! the third MPI call, or at an earlier one that could overlap. They include what overlap costs
+//! elsewhere, such as a core that two threads share. Calls are measured in pairs that go the same
+//! way, and the two times of a pair are added: a program may do something else after every second
+//! call.
 //!
-//! A site that does not pay is left blocking, and tried again more and more rarely. At which calls
-//! the other way is tried depends on the calls' number alone, so that all ranks do the same.
-//! Whether it pays they decide together ([`verdict`](super::verdict)).
+//! A site where overlap does not pay is left blocking. It is tried again, more and more rarely. The
+//! number of a call alone says whether it tries the other way, so all ranks do the same. They
+//! decide together whether overlap pays ([`verdict`](super::verdict)).
 
 mod frames;
 mod record;
@@ -42,28 +43,29 @@ pub(in crate::overlap) enum Choice {
     Overlap,
 }
 
-/// Samples that are compared.
-/// Number of the last call of the trial. In it three pairs of calls go each way, in turn, so that
-/// both ways are measured on the same machine and network.
+/// Number of the last call of the trial. Three pairs of calls go each way, in turn. Both ways then
+/// meet the same state of machine and network. A choice.
 pub(in crate::overlap) const TRIAL_CALLS: u64 = 13;
-/// How many times a blocking call's time ends the trial early. One call may be 10 % longer by
-/// chance. If that ended the trial, no gain would be found.
+/// The trial ends early if calls that overlap take this many times as long as blocking ones. A
+/// choice: one call may be 10 % longer by chance, and that must not end the trial.
 const TRIAL_SLOWDOWN_MAX: f64 = 1.5;
-/// Calls that overlap between two pairs that block, for comparison.
+/// Calls that overlap between two pairs that block, for comparison. A choice.
 const CHECK_INTERVAL_CALLS: u64 = 32;
-/// After how many calls a site left blocking is tried again: the first pause, and the longest one.
-/// Each pause is twice the last.
-const AGAIN: (u64, u64) = (16, 512);
-/// MPI calls after a site's call until its later time ends. It shows what overlap costs these
-/// calls.
+/// Calls until a site that was left blocking is tried again for the first time. Each further pause
+/// is twice the one before. A choice.
+const RETRY_PAUSE_MIN_CALLS: u64 = 16;
+/// Longest pause before a site that was left blocking is tried again. A choice.
+const RETRY_PAUSE_MAX_CALLS: u64 = 512;
+/// The second time of a call ends at this MPI call after it. It shows what overlap costs later
+/// calls. A choice.
 const LATER_CALLS: u32 = 3;
-/// Buffers in the calling code that tell sites independent, innermost first.
+/// Stack frames of the calling code that distinguish sites, innermost first. A choice.
 pub(in crate::overlap) const FRAMES_PER_SITE: usize = 3;
 
 /// What distinguishes sites.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::overlap) struct Key {
-    /// Buffers in the program: file and offset, innermost first.
+    /// Stack frames of the program: file and offset, innermost first.
     pub frames: Vec<String>,
     /// The collective.
     pub kind: Kind,
@@ -79,16 +81,18 @@ pub(in crate::overlap) struct Site {
     pub bytes: u64,
     pub faults: u64,
     /// Seconds of blocking calls that overlap has hidden.
-    pub hidden: f64,
+    pub hidden_s: f64,
     /// Peers in the order in which the program reads their data.
     pub order: Vec<u32>,
     /// Why its buffers cannot be guarded.
     pub guard_error: Option<String>,
-    /// Seconds in blocking calls.
-    blocked: RecentTimes,
-    /// Times of pairs of calls at this rank.
+    /// Seconds that blocking calls took themselves.
+    blocking_calls: RecentTimes,
+    /// Times of pairs of blocking calls at this rank.
     blocking: Series,
+    /// Times of pairs of calls that overlap at this rank.
     overlapping: Series,
+    /// Does overlap pay, by the latest decision?
     pays: Option<bool>,
     /// The current pair of calls, if its way has been chosen.
     pair: Option<Pair>,
@@ -102,33 +106,35 @@ struct Pair {
     first: u64,
     overlaps: bool,
     /// Its times are reported to the first rank.
-    compares: bool,
+    is_reported: bool,
     /// Times of the first call.
-    began: Option<Times>,
+    first_times: Option<Times>,
 }
 
 static SITES: Mutex<Vec<Site>> = Mutex::new(Vec::new());
 /// Blocking calls whose time until the next call is measured.
 static OPEN_SPANS: Mutex<Vec<Record>> = Mutex::new(Vec::new());
-/// Calls whose time to the next call is known, and whose later time is not.
-static AWAITING_LATER: Mutex<Vec<Later>> = Mutex::new(Vec::new());
+/// Calls whose first time is known and whose second time is still measured.
+static LATER_SPANS: Mutex<Vec<LaterSpan>> = Mutex::new(Vec::new());
 
-struct Later {
+/// The measurement of a call's second time.
+struct LaterSpan {
     site: SiteId,
     call: u64,
     begun: Instant,
     /// Seconds to the next call.
-    next: f32,
-    /// Calls until it has ended.
-    left: u32,
+    next_s: f32,
+    /// MPI calls until it ends.
+    remaining_calls: u32,
 }
 
-/// Reports of calls to which this rank has not come, and how often each was looked at.
+/// Reports of calls that this rank has not begun yet, and how often each was looked at.
 static EARLY_REPORTS: Mutex<Vec<(ProcId, Report, u32)>> = Mutex::new(Vec::new());
-/// Looks after which such a report is dropped.
+/// Looks after which such a report is dropped. A choice.
 const EARLY_REPORT_LOOKS_MAX: u32 = 64;
 /// Access orders that were read from a file.
 static RECORDED_ORDERS: Mutex<Vec<(Key, Vec<u32>)>> = Mutex::new(Vec::new());
+
 /// The site of the current call.
 pub(in crate::overlap) fn current(kind: Kind, bytes: usize) -> SiteId {
     let frames = frames::of_program();
@@ -157,8 +163,8 @@ pub(in crate::overlap) fn current(kind: Kind, bytes: usize) -> SiteId {
     sites.len() - 1
 }
 
-/// What to do at this call of the site. `independent`: the order of its data can be seen and
-/// chosen.
+/// What to do at this call of the site. `independent`: its messages do not depend on each other, so
+/// the order of its data can be seen and chosen.
 pub(in crate::overlap) fn choose(
     site: SiteId,
     mode: Mode,
@@ -187,10 +193,10 @@ impl Site {
             overlapped: 0,
             bytes: 0,
             faults: 0,
-            hidden: 0.0,
+            hidden_s: 0.0,
             order,
             guard_error: None,
-            blocked: RecentTimes::default(),
+            blocking_calls: RecentTimes::default(),
             blocking: Series::default(),
             overlapping: Series::default(),
             pays: None,
@@ -222,8 +228,8 @@ impl Site {
         let mut pair = Pair {
             first,
             overlaps: false,
-            compares: true,
-            began: None,
+            is_reported: true,
+            first_times: None,
         };
         let trial = first <= TRIAL_CALLS && self.ratios().is_none_or(|r| r[0] < TRIAL_SLOWDOWN_MAX);
         if trial {
@@ -241,38 +247,38 @@ impl Site {
                 }
             };
             pair.overlaps = pays != checks(first);
-            // The pair before a check is one of the other way.
-            pair.compares = checks(first) || checks(first + 2);
+            // The pair before a check goes the other way. The two are compared.
+            pair.is_reported = checks(first) || checks(first + 2);
         }
         self.pair = Some(pair);
         pair.overlaps
     }
 
-    /// Records the times of a call. The call counts as overlapped if that was chosen, even if this
+    /// Records the times of a call. It counts as overlapped if overlap was chosen, even if this
     /// rank could not. Returns the reports to send.
     fn record_times(&mut self, call: u64, times: Times) -> Vec<(ProcId, Report)> {
         let Some(pair) = self.pair.as_mut().filter(|p| p.first == call / 2 * 2) else {
             return Vec::new();
         };
         if call == pair.first {
-            pair.began = Some(times);
+            pair.first_times = Some(times);
             return Vec::new();
         }
-        let Some(before) = pair.began.take() else {
+        let Some(first) = pair.first_times.take() else {
             return Vec::new();
         };
         let Pair {
-            overlaps: overlapped,
-            compares,
+            overlaps,
+            is_reported,
             ..
         } = *pair;
-        let both = [before[0] + times[0], before[1] + times[1]];
-        match overlapped {
+        let both = [first[0] + times[0], first[1] + times[1]];
+        match overlaps {
             true => self.overlapping.add(both),
             false => self.blocking.add(both),
         }
-        match compares {
-            true => self.verdict.measured(overlapped, both),
+        match is_reported {
+            true => self.verdict.measured(overlaps, both),
             false => Vec::new(),
         }
     }
@@ -303,7 +309,7 @@ impl Site {
 
     /// Median seconds of its blocking calls.
     pub fn blocked(&self) -> Option<f64> {
-        self.blocked.median()
+        self.blocking_calls.median()
     }
 }
 
@@ -321,24 +327,24 @@ pub(in crate::overlap) fn set_guard_error(site: SiteId, why: Option<ferry_pagegu
     lock(&SITES)[site].guard_error = Some(why);
 }
 
-/// Returns whether a site that was left blocking is tried again so many calls later.
-fn is_retried(later: u64) -> bool {
-    let (first, most) = AGAIN;
-    // 16, then 32 later, 64 later, … until the pauses are as long as they become.
-    let grown = 2 * most - first;
-    if later > grown {
-        return (later - grown).is_multiple_of(most);
+/// Returns whether a site that was left blocking is tried again, `calls` calls after the trial.
+fn is_retried(calls: u64) -> bool {
+    let (min, max) = (RETRY_PAUSE_MIN_CALLS, RETRY_PAUSE_MAX_CALLS);
+    // The pauses are 16, 32, 64, …, 512 calls. This is their sum.
+    let growth = 2 * max - min;
+    if calls > growth {
+        return (calls - growth).is_multiple_of(max);
     }
-    later > 0 && later.is_multiple_of(first) && (later / first + 1).is_power_of_two()
+    calls > 0 && calls.is_multiple_of(min) && (calls / min + 1).is_power_of_two()
 }
 
 /// Takes other ranks' reports. Returns the reports to send.
-pub(in crate::overlap) fn add_reports(said: Vec<(ProcId, Report)>) -> Vec<(ProcId, Report)> {
+pub(in crate::overlap) fn add_reports(reports: Vec<(ProcId, Report)>) -> Vec<(ProcId, Report)> {
     let mut early = lock(&EARLY_REPORTS);
-    if said.is_empty() && early.is_empty() {
+    if reports.is_empty() && early.is_empty() {
         return Vec::new();
     }
-    early.extend(said.into_iter().map(|(from, report)| (from, report, 0)));
+    early.extend(reports.into_iter().map(|(from, report)| (from, report, 0)));
     let mut sites = lock(&SITES);
     let mut answers = Vec::new();
     early.retain_mut(|(from, report, looks)| {
@@ -352,8 +358,8 @@ pub(in crate::overlap) fn add_reports(said: Vec<(ProcId, Report)>) -> Vec<(ProcI
     answers
 }
 
-/// A call is over: its data are there, and the next call has come. Returns whether its later time
-/// is to be measured ([`close_later`]).
+/// Records a call whose data have arrived, at the next MPI call. Returns whether its second time is
+/// measured from now on ([`close_later`]).
 pub(in crate::overlap) fn call_ended(record: Record, settling: Duration) -> bool {
     let Some(begun) = record.begun else {
         return false;
@@ -368,13 +374,13 @@ pub(in crate::overlap) fn call_ended(record: Record, settling: Duration) -> bool
     match record.mode {
         CallMode::Overlapped => {
             s.overlapped += 1;
-            let seen = (record.in_call + record.waited + settling).as_secs_f64();
-            if let Some(blocked) = s.blocked.median() {
-                s.hidden += (blocked - seen).max(0.0);
+            let seen = (record.in_call + record.fault_wait + settling).as_secs_f64();
+            if let Some(blocked) = s.blocking_calls.median() {
+                s.hidden_s += (blocked - seen).max(0.0);
             }
         }
         CallMode::Blocking | CallMode::Traced => {
-            s.blocked.add(record.in_call.as_secs_f64());
+            s.blocking_calls.add(record.in_call.as_secs_f64());
         }
         CallMode::Unknown => {}
     }
@@ -385,42 +391,42 @@ pub(in crate::overlap) fn call_ended(record: Record, settling: Duration) -> bool
     if !matches!(record.mode, CallMode::Overlapped | CallMode::Blocking) {
         return false;
     }
-    let later = Later {
+    let later = LaterSpan {
         site: record.site,
         call: s.calls,
         begun,
-        next: span as f32,
-        left: LATER_CALLS - 1,
+        next_s: span as f32,
+        remaining_calls: LATER_CALLS - 1,
     };
     drop(sites);
-    lock(&AWAITING_LATER).push(later);
+    lock(&LATER_SPANS).push(later);
     true
 }
 
-/// An MPI call has come (`all`: one that could overlap). Ends the later times that it ends. Returns
-/// the reports to send, and how many times were ended.
+/// Ends the second times that end at the present MPI call. `all`: the call could overlap, so all of
+/// them end. Returns the reports to send, and how many times have ended.
 pub(in crate::overlap) fn close_later(all: bool) -> (Vec<(ProcId, Report)>, u32) {
-    let mut late = lock(&AWAITING_LATER);
-    let mut ended = Vec::new();
-    late.retain_mut(|l| {
-        l.left = l.left.saturating_sub(1);
-        let ends = all || l.left == 0;
+    let mut spans = lock(&LATER_SPANS);
+    let mut samples = Vec::new();
+    spans.retain_mut(|span| {
+        span.remaining_calls = span.remaining_calls.saturating_sub(1);
+        let ends = all || span.remaining_calls == 0;
         if ends {
-            let seconds = l.begun.elapsed().as_secs_f32();
-            ended.push((l.site, l.call, [l.next, seconds]));
+            let later_s = span.begun.elapsed().as_secs_f32();
+            samples.push((span.site, span.call, [span.next_s, later_s]));
         }
         !ends
     });
-    drop(late);
-    let count = ended.len() as u32;
+    drop(spans);
+    let count = samples.len() as u32;
     let mut sites = lock(&SITES);
-    let mut say = Vec::new();
-    for (site, call, times) in ended {
+    let mut reports = Vec::new();
+    for (site, call, times) in samples {
         if let Some(s) = sites.get_mut(site) {
-            say.extend(s.record_times(call, times));
+            reports.extend(s.record_times(call, times));
         }
     }
-    (say, count)
+    (reports, count)
 }
 
 /// Begins to measure the time from this blocking call to the next one. Returns whether nothing was
@@ -431,8 +437,8 @@ pub(in crate::overlap) fn open_span(record: Record) -> bool {
     spans.len() == 1
 }
 
-/// The next call has come. Returns whether anything was measured, and of how many calls the later
-/// time is to be measured.
+/// Ends the measurement of blocking calls at the next MPI call. Returns whether there was one, and
+/// for how many calls the second time is measured from now on.
 pub(in crate::overlap) fn close_spans() -> (bool, u32) {
     let all = std::mem::take(&mut *lock(&OPEN_SPANS));
     let any = !all.is_empty();
@@ -454,7 +460,7 @@ pub(in crate::overlap) fn with_all<T>(look: impl FnOnce(&[Site]) -> T) -> T {
 pub(in crate::overlap) fn clear() {
     lock(&SITES).clear();
     lock(&OPEN_SPANS).clear();
-    lock(&AWAITING_LATER).clear();
+    lock(&LATER_SPANS).clear();
     lock(&EARLY_REPORTS).clear();
     lock(&RECORDED_ORDERS).clear();
 }

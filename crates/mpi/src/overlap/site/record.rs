@@ -1,4 +1,4 @@
-//! The record of one call.
+//! The record of one call at a site: how it went, and what was measured.
 
 use super::SiteId;
 use std::time::{Duration, Instant};
@@ -22,11 +22,14 @@ pub(in crate::overlap) struct Record {
     /// Time spent in the call.
     pub(super) in_call: Duration,
     /// Time that threads of the program waited at guarded pages.
-    pub waited: Duration,
+    pub fault_wait: Duration,
+    /// Touches of guarded pages.
     pub faults: u64,
+    /// Peers in the order in which the program read their data.
     pub(super) order: Vec<u32>,
     /// When all data had arrived.
-    pub ended: Option<Instant>,
+    pub data_complete: Option<Instant>,
+    /// Bytes that the call moved.
     pub(super) bytes: usize,
 }
 
@@ -41,24 +44,29 @@ impl Record {
             ..Record::default()
         }
     }
+
     /// A blocking call that has just ended.
     pub fn blocking(site: SiteId, begun: Instant, bytes: usize) -> Record {
         Record::new(site, CallMode::Blocking, begun, bytes)
     }
+
     /// A blocking call that has just ended, and whose buffers are guarded from now on.
     pub fn traced(site: SiteId, begun: Instant, bytes: usize) -> Record {
         Record::new(site, CallMode::Traced, begun, bytes)
     }
+
     /// A call that is to overlap.
     pub fn overlapped(site: SiteId, begun: Instant, bytes: usize) -> Record {
         Record::new(site, CallMode::Overlapped, begun, bytes)
     }
-    /// The call returns.
-    pub fn returned(&mut self) {
+
+    /// Records that the call returns now.
+    pub fn record_return(&mut self) {
         self.in_call = self.begun.map_or(Duration::ZERO, |b| b.elapsed());
     }
-    /// What `peer` sends has been touched.
-    pub fn touched(&mut self, peer: u32, _at: Instant) {
+
+    /// Records that the program has touched what `peer` sends.
+    pub fn record_touch(&mut self, peer: u32) {
         if !self.order.contains(&peer) {
             self.order.push(peer);
         }

@@ -1,9 +1,10 @@
-//! Times of calls, and whether the one way of calling is faster than the other.
+//! Times of calls, and whether one way of calling is faster than the other.
 
-/// Samples that are compared.
+/// Samples that are compared. A choice.
 const SAMPLES_MAX: usize = 5;
-/// Overlap must be faster by this fraction to be kept.
+/// Overlap must be faster by this fraction to be kept. A choice.
 const GAIN_MIN_FRACTION: f64 = 0.02;
+
 /// The last few of a series of times, seconds.
 #[derive(Clone, Default)]
 pub(in crate::overlap) struct RecentTimes(Vec<f64>);
@@ -15,6 +16,7 @@ impl RecentTimes {
         }
         self.0.push(seconds);
     }
+
     /// The least time. Longer ones may have other causes.
     fn least(&self) -> Option<f64> {
         self.0.iter().copied().min_by(f64::total_cmp)
@@ -25,10 +27,10 @@ impl RecentTimes {
         sorted.get(sorted.len() / 2).copied()
     }
 
-    /// Returns whether these times are shorter than the others by [`GAIN_MIN_FRACTION`]: the least
-    /// beside the least, and the median of the last three beside the median. One time may be short
-    /// by chance.
-    /// `None`: nothing to compare.
+    /// Returns whether these times are shorter than the others by [`GAIN_MIN_FRACTION`]. The least
+    /// time must be shorter than the others' least. The median of the last three must be shorter
+    /// than the others' median, because one time may be short by chance. `None`: nothing to
+    /// compare.
     pub fn is_faster_than(&self, others: &RecentTimes) -> Option<bool> {
         let faster = |one: f64, other: f64| one < (1.0 - GAIN_MIN_FRACTION) * other;
         let last = RecentTimes(self.0[self.0.len().saturating_sub(3)..].to_vec());
@@ -48,8 +50,8 @@ impl Series {
         }
     }
 
-    /// Returns whether both times are shorter. If the calls that follow pay for what a call saves,
-    /// only the time to the next call is. `None`: nothing to compare.
+    /// Returns whether both times are shorter. Where later calls pay for what a call saves, only
+    /// the time to the next call is shorter. `None`: nothing to compare.
     pub fn is_faster_than(&self, others: &Series) -> Option<bool> {
         let [next, later] = [0, 1].map(|of| self.0[of].is_faster_than(&others.0[of]));
         Some(next? && later?)
@@ -64,5 +66,6 @@ impl Series {
         Some([ratio(0)?, ratio(1)?])
     }
 }
+
 /// Seconds from a collective call to the next MPI call, and to a later one.
 pub(in crate::overlap) type Times = [f32; 2];
