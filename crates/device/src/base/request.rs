@@ -147,7 +147,7 @@ impl Requests {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, operation: Operation) -> ReqId {
         self.started += 1;
         self.large_sends += usize::from(matches!(operation, Operation::SendLarge { .. }));

@@ -24,13 +24,16 @@ pub struct Unreceived {
 }
 
 impl Device {
-    /// Starts a receive.
+    /// Starts a receive. Inlined, so that `sink` is stored once, in its request: moving it would read
+    /// with wide loads what has just been written with narrow stores, and wait for these.
     ///
     /// # Safety
     /// The memory behind `sink` must stay valid and untouched by others until completion.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn receive(&mut self, pattern: Pattern, sink: Sink) -> ReqId {
-        let unexpected = self.worker.engine.matcher.match_receive(&pattern);
+        // A copy is lent, so that `pattern` itself stays in registers until it is stored.
+        let lent = pattern;
+        let unexpected = self.worker.engine.matcher.match_receive(&lent);
         let req = self.insert_receive(pattern.context, sink);
         match unexpected {
             None => self.worker.engine.matcher.post(pattern, req),
@@ -40,7 +43,7 @@ impl Device {
     }
 
     /// The request of a receive.
-    #[inline]
+    #[inline(always)]
     pub(super) fn insert_receive(&mut self, context: ContextId, sink: Sink) -> ReqId {
         let capacity = sink.capacity();
         let requests = &mut self.worker.engine.requests;
@@ -56,7 +59,6 @@ impl Device {
     }
 
     /// A receive has matched an unexpected message when it was started.
-    #[inline]
     pub(super) fn receive_unexpected(&mut self, req: ReqId, message: Unexpected) {
         let batched = self.worker.batches_cts(&message);
         self.worker.engine.on_matched_unexpected(req, message);
@@ -76,7 +78,7 @@ impl Device {
     ///
     /// # Safety
     /// As for [`Device::receive`].
-    #[inline]
+    #[inline(always)]
     pub unsafe fn receive_from(&mut self, from: ProcId, pattern: Pattern, sink: Sink) -> ReqId {
         // SAFETY: the caller's promise.
         let req = unsafe { self.receive(pattern, sink) };
