@@ -1,0 +1,129 @@
+"""The paper on RapidIO, measured on its modelled machine (part of scripts/papers.py).
+
+OSU-like latency and bandwidth between two nodes, beside the published table and on the machine's
+what-ifs; by `nas`, IS and FT on 1, 2 and 4 nodes.
+"""
+
+import csv
+import json
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MACHINE = "rapidio-1890vm6"
+SIZES = [1, 64, 512, 2048, 4096, 16384, 65536, 131072, 524288, 4194304]
+# What-ifs are told by a short message, one of a page and a long one.
+WHAT_IF_SIZES = [1, 4096, 4194304]
+# Repetitions of messages up to 8 KiB, and of longer ones. Virtual time needs few.
+REPETITIONS = (4, 1)
+# The channel's peak, MB/s: the machine file has it, too (1-rapidio.md, Machine).
+PEAK_MB_S = 192
+# The bounds that the project has set itself, per cent: each predicted row from 64 bytes on, half of
+# them, and the share of the peak at the largest size, in points.
+ROW_BOUND, HALF_BOUND, PEAK_BOUND = 25, 10, 3
+FIGURES = {
+    "latency_us": ("osu_latency_us", "latency", "µs", "fitted: `clock`"),
+    "bw_MB_s": ("osu_bw_MB_s", "bandwidth", "MB/s", "prediction"),
+    "bibw_MB_s": ("osu_bibw_MB_s", "bandwidth both ways", "MB/s", "prediction"),
+}
+
+
+def what_ifs(ferry):
+    """The machines that differ from the paper's in one thing, by name."""
+    listed = ferry.call([ferry.bin / "ferry", "machines"])
+    return re.findall(rf"(?m)^\s*({MACHINE}-\S+)", listed)
+
+
+def osu(ferry, machine, sizes):
+    """(figure, bytes) -> value."""
+    command = [ferry.bin / "mpiexec", "--machine", machine, "-n", "2", ferry.scratch / "osu"]
+    rows = csv.reader(ferry.call([*command, *REPETITIONS, *sizes]).splitlines())
+    return {(figure, int(size)): float(value) for figure, size, value in rows}
+
+
+def run(ferry):
+    """Everything that is measured: nothing published is known here."""
+    ferry.build("osu", "bench/papers/osu.c")
+    found = {MACHINE: osu(ferry, MACHINE, SIZES)}
+    found.update((name, osu(ferry, name, WHAT_IF_SIZES)) for name in what_ifs(ferry))
+    return found
+
+
+def compare(found, table, published):
+    """Adds the published rows to the table."""
+    predicted = []
+    for row in published("rapidio_osu"):
+        size = int(row["bytes"])
+        for figure, (column, what, unit, kind) in FIGURES.items():
+            given, value = float(row[column]), found[MACHINE][figure, size]
+            if not given:
+                continue
+            bound = ROW_BOUND if size >= 64 else None
+            table.add("rapidio", f"{what}, {size} B", unit, given, value, kind, bound)
+            if size >= 64 and kind == "prediction":
+                predicted.append(abs(100 * (value / given - 1)))
+    near = sum(off <= HALF_BOUND for off in predicted)
+    table.require(
+        "rapidio",
+        f"predicted rows within {HALF_BOUND} %",
+        "rows",
+        f"half of {len(predicted)}",
+        near,
+        2 * near >= len(predicted),
+    )
+    largest = max(size for _, size in found[MACHINE])
+    share = 100 * found[MACHINE]["bw_MB_s", largest] / PEAK_MB_S
+    given = max(float(row["osu_bw_MB_s"]) for row in published("rapidio_osu")) / PEAK_MB_S * 100
+    table.require(
+        "rapidio",
+        f"share of the peak, {largest} B",
+        "%",
+        f"{given:.1f}",
+        share,
+        abs(share - given) <= PEAK_BOUND,
+    )
+
+
+def digits(found):
+    """The rows of results.csv."""
+    return [
+        [machine, figure, str(size), f"{value:.6f}"]
+        for machine, values in found.items()
+        for (figure, size), value in values.items()
+    ]
+
+
+def series(found, figure):
+    """The curve of a figure, for the plots."""
+    return [(size, found[MACHINE][figure, size]) for size in SIZES]
+
+
+def what_if_table(found):
+    """What each what-if gains over the paper's machine, as Markdown."""
+    heads = [f"{FIGURES[f][1]}, {s} B" for f in FIGURES for s in WHAT_IF_SIZES if f != "bibw_MB_s"]
+    lines = ["| machine | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
+    for name, values in found.items():
+        cells = [name]
+        for figure in ("latency_us", "bw_MB_s"):
+            for size in WHAT_IF_SIZES:
+                value, base = values[figure, size], found[MACHINE][figure, size]
+                unit = FIGURES[figure][2]
+                gain = "" if name == MACHINE else f" ({value / base:.2f})"
+                cells.append(f"{value:.4g} {unit}{gain}")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def nas(ferry, factor, is_log2=(20, 16), ft_log2=(6, 6, 6), iterations=2):
+    """(kernel, nodes) -> seconds of virtual time, with the program's computation counted as the
+    time that it takes here, times `factor`. Not the same on each run."""
+    ferry.build("is", "bench/overlap/is.c")
+    ferry.build("ft", "bench/overlap/ft.c")
+    machine = ferry.machine(MACHINE, compute=f'"measured"\nfactor = {factor}')
+    found = {}
+    for kernel, arguments in (("is", (*is_log2, 1)), ("ft", (*ft_log2, iterations, 1))):
+        for nodes in (1, 2, 4):
+            command = [ferry.bin / "mpiexec", "--machine", machine, "-n", nodes]
+            said = json.loads(ferry.call([*command, ferry.scratch / kernel, *arguments]))
+            found[kernel, nodes] = said["blocking"]
+    return found
