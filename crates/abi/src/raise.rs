@@ -55,15 +55,21 @@ pub fn raise(call: u32, scope: Scope, error: Error) -> i32 {
         },
         _ => (MPI_COMM_SELF, handler_of_process()),
     };
-    let place = comm.as_deref().map(comm_text).unwrap_or_default();
-    let code = codes::code(error.kind(), format!("{name}{place}: {}", error.text()));
+    let comm_name = comm.as_deref().map(comm_text).unwrap_or_default();
+    let code = codes::code(error.kind(), format!("{name}{comm_name}: {}", error.text()));
     if tool::has_listeners() {
         tool::emit(
             tool::ERROR_RAISED,
             &[code, codes::class_of_kind(error.kind())],
         );
     }
-    invoke(&handler, object, code, &format!("{name}{place}"), &error);
+    invoke(
+        &handler,
+        object,
+        code,
+        &format!("{name}{comm_name}"),
+        &error,
+    );
     code
 }
 
@@ -84,26 +90,26 @@ fn handler_of_process() -> Arc<Errhandler> {
     }
 }
 
-/// Calls a handler for an error at `place` (a call and its object).
-pub fn invoke(handler: &Errhandler, object: Handle, code: i32, place: &str, error: &Error) {
+/// Calls a handler for an error in `call`, which names the call and its object.
+pub fn invoke(handler: &Errhandler, object: Handle, code: i32, call: &str, error: &Error) {
     match handler.action() {
         Action::Return => {}
         Action::User(f) => f(object, code),
-        Action::Fatal | Action::Abort => abort_job(place, code, error),
+        Action::Fatal | Action::Abort => abort_job(call, code, error),
     }
 }
 
 /// Ends the job with one message about the error.
-fn abort_job(place: &str, code: i32, error: &Error) -> ! {
+fn abort_job(call: &str, code: i32, error: &Error) -> ! {
     let class = codes::class_of_kind(error.kind());
     let text = match error.kind() {
         Kind::Code(code) => format!(
-            "{}: {place}: error code {code}: {}",
+            "{}: {call}: error code {code}: {}",
             rank_text(),
             error.text()
         ),
         _ => format!(
-            "{}: {place}: {}: {}",
+            "{}: {call}: {}: {}",
             rank_text(),
             codes::class_name(class),
             error.text()

@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub struct Out<T>(*mut T);
 
 impl<T> Out<T> {
-    /// No place: the result is dropped.
+    /// No pointer: the result is dropped.
     pub const NONE: Out<T> = Out(std::ptr::null_mut());
 
     /// # Safety
@@ -61,7 +61,7 @@ impl<T> Out<T> {
 pub struct OutFlag(Out<i32>);
 
 impl OutFlag {
-    /// No place: the flag is dropped.
+    /// No pointer: the flag is dropped.
     pub const NONE: OutFlag = OutFlag(Out::NONE);
 
     /// # Safety
@@ -287,7 +287,7 @@ impl<T: Object> New<T> {
     }
 
     /// The address of the handle, for calls that store it later (MPI_Comm_idup).
-    pub fn place(&self) -> *mut Handle {
+    pub fn address(&self) -> *mut Handle {
         self.0
     }
 }

@@ -182,7 +182,7 @@ plain! {
         "Out::maybe($v)", "Out::NONE";
     "new offset" "MPI_Offset *@", "MPI_Offset *@", "*mut i64", "*mut i64", "Out<i64>",
         "Out::new($v, $n)?", "Out::NONE";
-    "&int" "int *@", "int *@", "*mut i32", "*mut i32", "&mut i32", "args::place($v, $n)?", "&mut 0";
+    "&int" "int *@", "int *@", "*mut i32", "*mut i32", "&mut i32", "args::out_reference($v, $n)?", "&mut 0";
     "&int?" "int *@", "int *@", "*mut i32", "*mut i32", "Option<&mut i32>",
         "args::place_or_none($v)", "None";
     "&count" "int *@", "MPI_Count *@", "*mut i32", "*mut i64", "InOutCount",
@@ -213,7 +213,7 @@ plain! {
     "status" "const MPI_Status *@", "const MPI_Status *@", "*const Status", "*const Status",
         "&Status", "args::status($v, $n)?", "";
     "&status" "MPI_Status *@", "MPI_Status *@", "*mut Status", "*mut Status", "&mut Status",
-        "args::place($v, $n)?", "";
+        "args::out_reference($v, $n)?", "";
     "new status" "MPI_Status *@", "MPI_Status *@", "*mut Status", "*mut Status", "OutStatus",
         "OutStatus::new($v)", "OutStatus::IGNORE";
     "statuses" "MPI_Status @[]", "MPI_Status @[]", "*mut Status", "*mut Status", "OutStatuses",
@@ -234,11 +234,11 @@ plain! {
     "new T_enum?" "MPI_T_enum *@", "MPI_T_enum *@", "*mut Handle", "*mut Handle", "Out<Handle>",
         "Out::maybe($v)", "Out::NONE";
     "&T_cvar_handle" "MPI_T_cvar_handle *@", "MPI_T_cvar_handle *@", "*mut Handle", "*mut Handle",
-        "&mut Handle", "args::place($v, $n)?", "";
+        "&mut Handle", "args::out_reference($v, $n)?", "";
     "&T_pvar_handle" "MPI_T_pvar_handle *@", "MPI_T_pvar_handle *@", "*mut Handle", "*mut Handle",
-        "&mut Handle", "args::place($v, $n)?", "";
+        "&mut Handle", "args::out_reference($v, $n)?", "";
     "&T_pvar_session" "MPI_T_pvar_session *@", "MPI_T_pvar_session *@", "*mut Handle",
-        "*mut Handle", "&mut Handle", "args::place($v, $n)?", "";
+        "*mut Handle", "&mut Handle", "args::out_reference($v, $n)?", "";
     "new T_cvar_handle" "MPI_T_cvar_handle *@", "MPI_T_cvar_handle *@", "*mut Handle",
         "*mut Handle", "Out<Handle>", "Out::new($v, $n)?", "Out::NONE";
     "new T_pvar_handle" "MPI_T_pvar_handle *@", "MPI_T_pvar_handle *@", "*mut Handle",
@@ -481,7 +481,7 @@ impl Kind {
         match self {
             Kind::Object(o, passing) => match (o.rust, passing) {
                 (_, Passing::Raw) | (None, Passing::Valid | Passing::Maybe) => "$v".into(),
-                (None, Passing::InOut) => "args::place($v, $n)?".into(),
+                (None, Passing::InOut) => "args::out_reference($v, $n)?".into(),
                 (None, Passing::New) => "Out::new($v, $n)?".into(),
                 (None, Passing::NewMaybe) => "Out::maybe($v)".into(),
                 (Some(rust), Passing::Valid) if o.lookup == "object" => {

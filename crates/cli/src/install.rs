@@ -64,7 +64,7 @@ pub fn install(from: &Path, prefix: &Path) -> Result<Vec<PathBuf>, String> {
         folders: old.folders.clone(),
         files: Vec::new(),
     };
-    let mut put = |place: &str, content: Content<'_>| put_file(prefix, place, content, &mut new);
+    let mut put = |path: &str, content: Content<'_>| put_file(prefix, path, content, &mut new);
     for program in programs {
         let file = Content::Copy(&from.join(program), 0o755);
         put(&format!("bin/{program}"), file)?;
@@ -85,14 +85,14 @@ pub fn install(from: &Path, prefix: &Path) -> Result<Vec<PathBuf>, String> {
         put(&format!("lib/pkgconfig/{name}.pc"), Content::Text(&text))?;
     }
     for page in manual::pages() {
-        put(&page.place, page.content())?;
+        put(&page.path, page.content())?;
     }
     uninstall::remove_outdated(prefix, &old, &new)?;
     let text = new.text();
     let mut written: Vec<PathBuf> = new.files.iter().map(|f| f.path.clone()).collect();
-    let target = prefix.join(manifest::PLACE);
+    let target = prefix.join(manifest::MANIFEST_PATH);
     place_file(&target, Content::Text(&text)).map_err(|e| not_written(&target, &e))?;
-    written.push(manifest::PLACE.into());
+    written.push(manifest::MANIFEST_PATH.into());
     Ok(written)
 }
 
@@ -113,12 +113,12 @@ fn not_written(target: &Path, error: &io::Error) -> String {
 /// Writes a file below `prefix` and adds it to the list, with the folders that were made for it.
 fn put_file(
     prefix: &Path,
-    place: &str,
+    path: &str,
     content: Content<'_>,
     list: &mut Manifest,
 ) -> Result<(), String> {
-    let target = prefix.join(place);
-    let above = Path::new(place).ancestors().skip(1);
+    let target = prefix.join(path);
+    let above = Path::new(path).ancestors().skip(1);
     let above = above.filter(|folder| !folder.as_os_str().is_empty());
     let mut made: Vec<PathBuf> = above
         .take_while(|folder| !prefix.join(folder).exists())
@@ -129,29 +129,29 @@ fn put_file(
     list.folders.append(&mut made);
     place_file(&target, content).map_err(|e| not_written(&target, &e))?;
     list.files.push(Entry {
-        path: place.into(),
+        path: path.into(),
         content: manifest::Content::of(&target).map_err(|e| not_written(&target, &e))?,
     });
     Ok(())
 }
 
-/// Makes the file beside its place, then moves it there.
+/// Makes the file beside its path, then renames it.
 fn place_file(target: &Path, content: Content<'_>) -> io::Result<()> {
     if let Some(folder) = target.parent() {
         fs::create_dir_all(folder)?;
     }
-    let mut fresh = target.as_os_str().to_owned();
-    fresh.push(format!(".new{}", std::process::id()));
-    let fresh = PathBuf::from(fresh);
+    let mut temporary = target.as_os_str().to_owned();
+    temporary.push(format!(".new{}", std::process::id()));
+    let temporary = PathBuf::from(temporary);
     let made = match content {
-        Content::Copy(from, mode) => fs::copy(from, &fresh)
-            .and_then(|_| fs::set_permissions(&fresh, fs::Permissions::from_mode(mode))),
-        Content::Link(to) => symlink(to, &fresh),
-        Content::Text(text) => fs::write(&fresh, text),
+        Content::Copy(from, mode) => fs::copy(from, &temporary)
+            .and_then(|_| fs::set_permissions(&temporary, fs::Permissions::from_mode(mode))),
+        Content::Link(to) => symlink(to, &temporary),
+        Content::Text(text) => fs::write(&temporary, text),
     };
-    made.and_then(|()| fs::rename(&fresh, target))
+    made.and_then(|()| fs::rename(&temporary, target))
         .inspect_err(|_| {
-            let _ = fs::remove_file(&fresh);
+            let _ = fs::remove_file(&temporary);
         })
 }
 

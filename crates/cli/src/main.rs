@@ -127,7 +127,7 @@ fn run(task: Task) -> Result<String, String> {
 }
 
 /// The folder to work in: the prefix, below DESTDIR if there is one.
-fn place(prefix: &Path, destdir: Option<PathBuf>) -> Result<PathBuf, String> {
+fn install_root(prefix: &Path, destdir: Option<PathBuf>) -> Result<PathBuf, String> {
     let prefix =
         std::path::absolute(prefix).map_err(|e| format!("the prefix cannot be used: {e}"))?;
     Ok(match destdir {
@@ -145,17 +145,17 @@ fn install_from(
         Some(from) => from,
         None => {
             let exe = std::env::current_exe()
-                .map_err(|e| format!("its own place cannot be found: {e}"))?;
+                .map_err(|e| format!("its own path cannot be found: {e}"))?;
             exe.parent().map(PathBuf::from).unwrap_or_default()
         }
     };
-    let place = place(&prefix, destdir)?;
-    let files = install::install(&from, &place)?;
+    let root = install_root(&prefix, destdir)?;
+    let files = install::install(&from, &root)?;
     let mut text = String::new();
     for (folder, names) in by_folder(&files) {
         text += &format!("{folder}: {}\n", names.join(" "));
     }
-    text += &format!("{} files installed in {}\n", files.len(), place.display());
+    text += &format!("{} files installed in {}\n", files.len(), root.display());
     let bin = std::path::absolute(prefix.join("bin")).unwrap_or_default();
     let known =
         std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|p| p == bin));
@@ -181,11 +181,11 @@ fn by_folder(files: &[PathBuf]) -> Vec<(String, Vec<String>)> {
 }
 
 fn uninstall_from(prefix: &Path, destdir: Option<PathBuf>) -> Result<String, String> {
-    let place = place(prefix, destdir)?;
-    let removed = install::uninstall(&place)?;
+    let root = install_root(prefix, destdir)?;
+    let removed = install::uninstall(&root)?;
     // The list of what was installed is a file, too.
     let count = removed.files + 1;
-    let mut text = format!("{count} files removed from {}\n", place.display());
+    let mut text = format!("{count} files removed from {}\n", root.display());
     for file in removed.changed {
         text += &format!("{} is not as it was installed: left\n", file.display());
     }

@@ -18,8 +18,8 @@ const LINKED_PAGES: [(&str, &str); 3] = [
 
 /// A file to install.
 pub struct Page {
-    /// Its place below the prefix.
-    pub place: String,
+    /// Its path below the prefix.
+    pub path: String,
     text: Text,
 }
 
@@ -104,7 +104,7 @@ pub fn pages() -> Vec<Page> {
         manual(&command, &mut pages);
     }
     pages.extend(LINKED_PAGES.map(|(name, of)| Page {
-        place: format!("{MAN_FOLDER}/{name}"),
+        path: format!("{MAN_FOLDER}/{name}"),
         text: Text::SameAs(of),
     }));
     pages
@@ -120,7 +120,7 @@ fn manual(command: &Command, pages: &mut Vec<Page>) {
         .expect("writing to memory does not fail");
     let text = String::from_utf8_lossy(&text);
     pages.push(Page {
-        place: format!("{MAN_FOLDER}/{}", page.get_filename()),
+        path: format!("{MAN_FOLDER}/{}", page.get_filename()),
         text: Text::Own(corrected(&text)),
     });
     for subcommand in command.get_subcommands() {
@@ -138,7 +138,7 @@ fn corrected(page: &str) -> String {
 
 fn completions(command: &Command, pages: &mut Vec<Page>) {
     let name = command.get_name();
-    let places = [
+    let folders = [
         (
             Shell::Bash,
             format!("share/bash-completion/completions/{name}"),
@@ -149,7 +149,7 @@ fn completions(command: &Command, pages: &mut Vec<Page>) {
             format!("share/fish/vendor_completions.d/{name}.fish"),
         ),
     ];
-    for (shell, place) in places {
+    for (shell, path) in folders {
         let mut text = Vec::new();
         clap_complete::generate(shell, &mut command.clone(), name, &mut text);
         let mut text = String::from_utf8_lossy(&text).into_owned();
@@ -158,7 +158,7 @@ fn completions(command: &Command, pages: &mut Vec<Page>) {
             text = text.replace("'--showme:", r"'--showme\:");
         }
         pages.push(Page {
-            place,
+            path,
             text: Text::Own(text),
         });
     }
@@ -175,7 +175,7 @@ mod tests {
         }
         let text = |name: &str| {
             let pages = pages();
-            let page = pages.iter().find(|p| p.place.ends_with(name)).unwrap();
+            let page = pages.iter().find(|p| p.path.ends_with(name)).unwrap();
             match &page.text {
                 Text::Own(text) => text.clone(),
                 Text::SameAs(other) => (*other).into(),

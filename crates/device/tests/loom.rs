@@ -100,7 +100,7 @@ fn process() -> Arc<Process> {
         arrived: AtomicU32::new(0),
         flags: ThreadFlags {
             waiting: AtomicU32::new(0),
-            asked: AtomicBool::new(false),
+            progress_requested: AtomicBool::new(false),
         },
         device: Mutex::new(Device::default()),
     })
@@ -133,14 +133,14 @@ impl Process {
     }
 
     fn wake_if_needed(&self, device: &mut Device, always: bool) {
-        if (always || device.work_offered) && !self.flags.is_asked() {
+        if (always || device.work_offered) && !self.flags.is_progress_requested() {
             self.wake_thread();
         }
     }
 
     /// `Device::wake_thread`.
     fn wake_thread(&self) {
-        self.flags.set_asked(true);
+        self.flags.set_progress_requested(true);
         if word::signal(&self.word, true) {
             self.sleeping.wake();
         }
@@ -191,7 +191,7 @@ impl Process {
                     continue;
                 }
             }
-            self.flags.set_asked(false);
+            self.flags.set_progress_requested(false);
             if !waiting {
                 self.armed.store(1, Ordering::SeqCst);
                 fence(Ordering::SeqCst); // A store with SeqCst is a full barrier on x86-64.

@@ -63,9 +63,10 @@ impl fmt::Debug for RankInfo {
 /// The kernel has no getrandom(2) (before Linux 3.17), or a filter forbids it.
 pub fn new_key() -> std::io::Result<[u8; 32]> {
     let mut key = [0u8; 32];
-    let mut had = 0;
-    while had < key.len() {
-        had += rustix::rand::getrandom(&mut key[had..], rustix::rand::GetRandomFlags::empty())?;
+    let mut filled = 0;
+    while filled < key.len() {
+        filled +=
+            rustix::rand::getrandom(&mut key[filled..], rustix::rand::GetRandomFlags::empty())?;
     }
     Ok(key)
 }
@@ -315,10 +316,10 @@ mod tests {
         assert_ne!(new_key().unwrap(), new_key().unwrap());
         let mut bytes = w.encode();
         bytes[8] = 77;
-        let said = RankInfo::decode(&bytes).unwrap_err().to_string();
+        let error = RankInfo::decode(&bytes).unwrap_err().to_string();
         assert!(
-            said.contains("version 77") && said.contains("same installation"),
-            "{said}"
+            error.contains("version 77") && error.contains("same installation"),
+            "{error}"
         );
     }
 }

@@ -397,7 +397,7 @@ impl<'a> Job<'a> {
     }
 
     fn abort(&mut self, rank: usize, code: i32, text: &str) {
-        let mut said = if text.trim().is_empty() || text.contains("MPI_Abort") {
+        let mut message = if text.trim().is_empty() || text.contains("MPI_Abort") {
             format!(
                 "{} called MPI_Abort with code {code}; ending the job",
                 self.rank_label(rank)
@@ -409,10 +409,10 @@ impl<'a> Job<'a> {
             )
         };
         if !text.trim().is_empty() {
-            said = format!("{}\n{said}", text.trim_end());
+            message = format!("{}\n{message}", text.trim_end());
         }
         // An exit status of 0 would look like success.
-        self.end(&said, if code & 0xff == 0 { 1 } else { code as u8 });
+        self.end(&message, if code & 0xff == 0 { 1 } else { code as u8 });
     }
 
     /// Ranks that have not ended.

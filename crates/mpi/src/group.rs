@@ -224,9 +224,9 @@ impl Group {
     pub fn rank_of(&self, process: ProcId) -> Option<u32> {
         match &self.table {
             Table::Strided { first, step } => {
-                let way = i64::from(process) - first;
-                let rank = way / step;
-                (way % step == 0 && (0..i64::from(self.size)).contains(&rank))
+                let offset = i64::from(process) - first;
+                let rank = offset / step;
+                (offset % step == 0 && (0..i64::from(self.size)).contains(&rank))
                     .then_some(rank as u32)
             }
             Table::List(members) => {

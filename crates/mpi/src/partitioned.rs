@@ -114,7 +114,7 @@ struct Sending {
 /// Progress of a started send.
 struct SendProgress {
     ready: Vec<bool>,
-    left: usize,
+    unsent: usize,
     active: Vec<ReqId>,
     failed: Option<crate::Error>,
 }
@@ -159,7 +159,7 @@ pub unsafe fn send_init(
     }
     let state = Mutex::new(SendProgress {
         ready: vec![false; partitions],
-        left: partitions,
+        unsent: partitions,
         active: Vec::new(),
         failed: None,
     });
@@ -176,7 +176,7 @@ pub unsafe fn send_init(
         Box::new(move |_| {
             let mut state = lock(&sending.state);
             state.ready.fill(false);
-            state.left = sending.parts.partitions;
+            state.unsent = sending.parts.partitions;
             state.failed = None;
             drop(state);
             Active::Work(sending.clone())
@@ -196,7 +196,7 @@ impl Partitioned for Sending {
             ));
         }
         state.ready[at] = true;
-        state.left -= 1;
+        state.unsent -= 1;
         if let Some(to) = self.to {
             let key = Key {
                 context: self.channel,
@@ -236,7 +236,7 @@ impl Work for Sending {
             }
             !done
         });
-        state.left == 0 && state.active.is_empty()
+        state.unsent == 0 && state.active.is_empty()
     }
     fn outcome(&self) -> Outcome {
         Outcome {

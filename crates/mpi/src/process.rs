@@ -100,13 +100,13 @@ pub fn init(level: ThreadLevel) -> Result<&'static Process> {
 /// The level of thread support for a tool (MPI_T_init_thread). Before the process starts, the tool
 /// gets the level it requires, and the process will start with at least that level. Afterwards the
 /// level is limited to that of the process.
-pub(crate) fn provide_tool_level(asked: ThreadLevel) -> ThreadLevel {
+pub(crate) fn provide_tool_level(requested: ThreadLevel) -> ThreadLevel {
     let mut least = MIN_LEVEL.lock().unwrap_or_else(PoisonError::into_inner);
     match PROCESS.get() {
-        Some(process) => asked.min(process.level),
+        Some(process) => requested.min(process.level),
         None => {
-            *least = asked.max(*least);
-            asked
+            *least = requested.max(*least);
+            requested
         }
     }
 }
@@ -120,7 +120,7 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
     if let Some(process) = PROCESS.get() {
         return Ok(process);
     }
-    let asked = level;
+    let requested = level;
     let level = level.max(*least);
     let JobContext {
         rank_info,
@@ -156,7 +156,7 @@ pub(crate) fn start(level: ThreadLevel) -> Result<&'static Process> {
     )
     .map_err(|e| err!(Other, "{e}"))?;
     // A tool's threads never block in MPI, so hang detection counts the program's threads only.
-    let several = asked == ThreadLevel::Multiple;
+    let several = requested == ThreadLevel::Multiple;
     status
         .concurrent
         .store(u32::from(several), Ordering::Relaxed);
@@ -257,13 +257,13 @@ impl Process {
         // Another session may have been initialised in the meantime.
         let use_count = self.use_count();
         if *use_count == 0 {
-            let mut say = |line: &str| {
+            let mut print = |line: &str| {
                 if let Some(client) = &self.client {
                     client.log(line);
                 }
             };
-            if let Err(e) = overlap::stop(&mut say) {
-                say(e.text());
+            if let Err(e) = overlap::stop(&mut print) {
+                print(e.text());
             }
             device::stop_progress_thread();
             let mut d = device::device();

@@ -157,13 +157,13 @@ pub(crate) fn halving(b: &mut Builder, t: Team, root: u32, x: Operand, output: P
         return;
     };
     // If the root is not among the 2^k ranks of the halving, its neighbour collects the result.
-    let rest = t.size - half.power;
-    let collector = if root < 2 * rest {
+    let excess = t.size - half.power;
+    let collector = if root < 2 * excess {
         root / 2
     } else {
-        root - rest
+        root - excess
     };
-    let sits_out = root < 2 * rest && root.is_multiple_of(2);
+    let sits_out = root < 2 * excess && root.is_multiple_of(2);
     // The steps of the halving in reverse order. This rank's part doubles until it is sent.
     let mut distance = 1;
     while distance < half.power {
@@ -194,7 +194,7 @@ pub(crate) struct Halving {
     /// The buffer of the sum. Part `rank` of `power` is complete on this rank.
     pub(crate) home: Piece,
     /// Number of ranks beyond the power of two. As many neighbours take part for them.
-    rest: u32,
+    excess: u32,
     /// This rank has sent its part on.
     sent: bool,
 }
@@ -204,9 +204,9 @@ impl Halving {
     /// `None`: this rank sends its contribution to its neighbour, and takes no part.
     pub(crate) fn run(b: &mut Builder, t: Team, input: Piece, home: Piece) -> Option<Halving> {
         let power = power_below(t.size);
-        let rest = t.size - power;
+        let excess = t.size - power;
         let mut sum = input;
-        let rank = if t.rank < 2 * rest {
+        let rank = if t.rank < 2 * excess {
             if t.rank.is_multiple_of(2) {
                 b.send(t.rank + 1, input);
                 return None;
@@ -224,13 +224,13 @@ impl Halving {
             sum = home;
             t.rank / 2
         } else {
-            t.rank - rest
+            t.rank - excess
         };
         let half = Halving {
             rank,
             power,
             home,
-            rest,
+            excess,
             sent: false,
         };
         let mut room = None;
@@ -270,10 +270,10 @@ impl Halving {
 
     /// The team's rank of participant `rank`.
     pub(crate) fn real(&self, rank: u32) -> u32 {
-        if rank < self.rest {
+        if rank < self.excess {
             2 * rank + 1
         } else {
-            rank + self.rest
+            rank + self.excess
         }
     }
 }

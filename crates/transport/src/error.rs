@@ -58,14 +58,14 @@ pub enum TransportError {
     #[error("TCP between hosts: {0}; FERRY_TCP_IF=name,… or network,… chooses interfaces")]
     NoAddress(String),
     /// A setting has a value that makes no sense.
-    #[error("{name} is {value:?}; it should be {wanted}")]
+    #[error("{name} is {value:?}; it should be {expected}")]
     Setting {
         /// The environment variable.
         name: &'static str,
         /// Its value.
         value: String,
         /// What it can be.
-        wanted: &'static str,
+        expected: &'static str,
     },
     /// The modelled machine cannot be used.
     #[error("the modelled machine (mpiexec --machine): {0}")]

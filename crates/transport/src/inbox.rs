@@ -19,7 +19,7 @@ pub trait Inbox {
     ) -> Option<usize> {
         None
     }
-    /// Where the next bytes of a stream's body belong, at most `left` of them: the rest of the
+    /// Where the next bytes of a stream's body belong, at most `remaining` of them: the rest of the
     /// frame that is coming in. `None`, or an empty buffer: they come by [`Inbox::stream_part`].
     /// Asked again before each read, and not kept beyond it.
     fn stream_buffer(

@@ -49,7 +49,7 @@ pub struct Transports {
 static OWN_WAKEUP_WORD: AtomicU32 = AtomicU32::new(0);
 
 /// The names in FERRY_TRANSPORTS, in order. None: Ferry chooses.
-fn asked(list: Option<&str>) -> Result<Vec<&'static str>, TransportError> {
+fn requested_names(list: Option<&str>) -> Result<Vec<&'static str>, TransportError> {
     let mut order = Vec::new();
     for word in list
         .unwrap_or("")
@@ -64,7 +64,7 @@ fn asked(list: Option<&str>) -> Result<Vec<&'static str>, TransportError> {
                 return Err(TransportError::Setting {
                     name: "FERRY_TRANSPORTS",
                     value: word.into(),
-                    wanted: "a list of self, shm, tcp and tipc, separated by commas",
+                    expected: "a list of self, shm, tcp and tipc, separated by commas",
                 });
             }
         }
@@ -84,7 +84,7 @@ pub fn open(
     concurrent: bool,
 ) -> Result<Transports, TransportError> {
     let list = std::env::var("FERRY_TRANSPORTS").ok();
-    let names = asked(list.as_deref())?;
+    let names = requested_names(list.as_deref())?;
     open_these(&names, rank_info, segment, directory, concurrent)
 }
 

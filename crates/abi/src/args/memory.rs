@@ -128,7 +128,7 @@ pub(crate) fn invalid_address<T>(at: *const T, name: &str) -> Error {
 /// # Safety
 /// `at` is null or valid.
 #[inline]
-pub unsafe fn place<'a, T>(at: *mut T, name: &str) -> Result<&'a mut T> {
+pub unsafe fn out_reference<'a, T>(at: *mut T, name: &str) -> Result<&'a mut T> {
     if is_invalid_address(at) {
         return Err(invalid_address(at, name));
     }

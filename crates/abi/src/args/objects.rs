@@ -117,23 +117,23 @@ pub fn unused_op() -> &'static Arc<Op> {
     handle::get(MPI_SUM).expect("MPI_SUM is predefined")
 }
 
-/// The handle at `place`, to find the error handler. 0 if `place` is invalid.
+/// The handle at `at`, to find the error handler. 0 if `at` is invalid.
 ///
 /// # Safety
-/// `place` is null or valid.
+/// `at` is null or valid.
 #[cold]
-pub unsafe fn peek(place: *mut Handle) -> Handle {
-    if is_invalid_address(place) {
+pub unsafe fn peek(at: *mut Handle) -> Handle {
+    if is_invalid_address(at) {
         0
     } else {
         // SAFETY: the caller's promise.
-        unsafe { *place }
+        unsafe { *at }
     }
 }
 
 /// A pointer to a valid handle, which the call may free.
 pub struct InOutHandle<T: Object> {
-    place: *mut Handle,
+    at: *mut Handle,
     object: &'static Arc<T>,
 }
 
@@ -141,14 +141,14 @@ impl<T: Object> InOutHandle<T> {
     /// Looks the handle up.
     ///
     /// # Safety
-    /// `place` is null or valid.
-    pub unsafe fn new(place: *mut Handle, name: &str) -> Result<InOutHandle<T>> {
-        if is_invalid_address(place) {
-            return Err(invalid_address(place, name));
+    /// `at` is null or valid.
+    pub unsafe fn new(at: *mut Handle, name: &str) -> Result<InOutHandle<T>> {
+        if is_invalid_address(at) {
+            return Err(invalid_address(at, name));
         }
         // SAFETY: the caller's promise.
-        let object = object(unsafe { *place }, name)?;
-        Ok(InOutHandle { place, object })
+        let object = object(unsafe { *at }, name)?;
+        Ok(InOutHandle { at, object })
     }
 
     /// The object.
@@ -159,7 +159,7 @@ impl<T: Object> InOutHandle<T> {
     /// The handle.
     pub fn handle(&self) -> Handle {
         // SAFETY: checked in `new`.
-        unsafe { *self.place }
+        unsafe { *self.at }
     }
 
     /// Is the handle predefined?
@@ -188,6 +188,6 @@ impl<T: Object> InOutHandle<T> {
     /// Sets the program's variable to the null handle. The object stays.
     pub fn forget(self) {
         // SAFETY: checked in `new`.
-        unsafe { *self.place = T::NULL };
+        unsafe { *self.at = T::NULL };
     }
 }

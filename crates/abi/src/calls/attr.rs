@@ -95,7 +95,7 @@ fn get(
 
 /// The value of a predefined attribute: MPI hands out a pointer to an int.
 fn predefined(keyval: i32) -> Option<&'static AtomicI32> {
-    static PLACES: [AtomicI32; 7] = [const { AtomicI32::new(0) }; 7];
+    static VALUES: [AtomicI32; 7] = [const { AtomicI32::new(0) }; 7];
     let process = process();
     let value = match keyval {
         constants::MPI_TAG_UB => args::TAG_UB,
@@ -110,9 +110,9 @@ fn predefined(keyval: i32) -> Option<&'static AtomicI32> {
         constants::MPI_APPNUM => process.rank_info.appnum as i32,
         _ => return None,
     };
-    let place = &PLACES[(keyval - constants::MPI_TAG_UB) as usize];
-    place.store(value, Ordering::Relaxed);
-    Some(place)
+    let stored = &VALUES[(keyval - constants::MPI_TAG_UB) as usize];
+    stored.store(value, Ordering::Relaxed);
+    Some(stored)
 }
 
 pub fn comm_create_keyval(
@@ -150,13 +150,13 @@ pub fn comm_get_attr(
     attribute_val: OutPointer,
     flag: OutFlag,
 ) -> Result<()> {
-    if let Some(place) = predefined(comm_keyval) {
+    if let Some(stored) = predefined(comm_keyval) {
         // Of a session's communicators the largest tag alone can be asked (MPI 5.0 §9.1.2).
         if comm_keyval != constants::MPI_TAG_UB && comm.group.session().is_some() {
             flag.set(false);
             return Ok(());
         }
-        attribute_val.set(place.as_ptr().cast());
+        attribute_val.set(stored.as_ptr().cast());
         flag.set(true);
         return Ok(());
     }

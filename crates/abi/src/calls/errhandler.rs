@@ -20,21 +20,21 @@ fn handler(target: Target, f: ErrorFunction) -> Arc<Errhandler> {
 
 /// Stores the handler's handle: the predefined one, or the one that the program knows. So it
 /// compares equal to the one that was set. The program then holds one more reference.
-fn give(handler: &Arc<Errhandler>, place: &New<Errhandler>) {
+fn give(handler: &Arc<Errhandler>, out: &New<Errhandler>) {
     for (predefined, handle) in [
         (Errhandler::fatal(), MPI_ERRORS_ARE_FATAL),
         (Errhandler::abort(), MPI_ERRORS_ABORT),
         (Errhandler::returning(), MPI_ERRORS_RETURN),
     ] {
         if Arc::ptr_eq(handler, predefined) {
-            return place.set_handle(handle);
+            return out.set_handle(handle);
         }
     }
     let mut references = handler.references();
     if *references == 0 {
-        place.set(handler.clone());
+        out.set(handler.clone());
     } else {
-        place.set_handle(handler.identity.bits());
+        out.set_handle(handler.identity.bits());
     }
     *references += 1;
 }
@@ -128,12 +128,12 @@ pub fn comm_get_errhandler(comm: &'static Arc<Comm>, errhandler: New<Errhandler>
 
 pub fn comm_call_errhandler(comm: &'static Arc<Comm>, errorcode: i32) -> Result<()> {
     let error = reported(errorcode)?;
-    let place = format!("MPI_Comm_call_errhandler{}", raise::comm_text(comm));
+    let call = format!("MPI_Comm_call_errhandler{}", raise::comm_text(comm));
     raise::invoke(
         &comm.errhandler.current(),
         comm.identity.bits(),
         errorcode,
-        &place,
+        &call,
         &error,
     );
     Ok(())

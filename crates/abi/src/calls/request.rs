@@ -44,38 +44,38 @@ fn take_completed_send(h: &mut Handle) -> bool {
     is_sent
 }
 
-/// Completes a request and releases its handle unless it is persistent. `held`: see
+/// Completes a request and releases its handle unless it is persistent. `device`: see
 /// [`Request::complete`].
 #[inline]
-fn complete(h: &mut Handle, req: &Arc<Request>, held: &mut Option<DeviceGuard>) -> Outcome {
-    let mut outcome = req.complete(held);
+fn complete(h: &mut Handle, req: &Arc<Request>, device: &mut Option<DeviceGuard>) -> Outcome {
+    let mut outcome = req.complete(device);
     if let (Some(e), Some(comm)) = (&outcome.error, req.comm())
         && e.scope().is_none()
     {
         outcome.error = Some(e.clone().on(comm));
     }
     if !req.is_persistent() {
-        release_handle(h, held);
+        release_handle(h, device);
     }
     outcome
 }
 
-/// Releases the handle of a completed request. `held`: see [`Request::complete`].
+/// Releases the handle of a completed request. `device`: see [`Request::complete`].
 #[inline]
-fn release_handle(h: &mut Handle, held: &mut Option<DeviceGuard>) {
+fn release_handle(h: &mut Handle, device: &mut Option<DeviceGuard>) {
     if take_completed_send(h) {
         return;
     }
     // If another thread completes the same request, the program is in error. The handle is freed in
     // any case.
-    let gone = handle::remove::<Request>(*h);
+    let request = handle::remove::<Request>(*h);
     *h = constants::MPI_REQUEST_NULL;
-    let rest = match (gone, &mut *held) {
-        (Some(gone), Some(d)) => gone.recycle(d),
-        (gone, _) => gone,
+    let remaining = match (request, &mut *device) {
+        (Some(request), Some(d)) => request.recycle(d),
+        (request, _) => request,
     };
-    if rest.is_some() {
-        *held = None;
+    if remaining.is_some() {
+        *device = None;
     }
 }
 
@@ -145,19 +145,19 @@ fn in_status(first: &Error) -> Error {
     }
 }
 
-/// Completes all of `ready`. `place` gives the index of each status. Errors of single operations go
-/// into their statuses.
+/// Completes all of `ready`. `status_index` gives the index of each status. Errors of single
+/// operations go into their statuses.
 fn complete_each(
     handles: &mut [Handle],
     ready: &[ArrayRequest],
     statuses: &OutStatuses,
-    place: impl Fn(usize, usize) -> usize,
+    status_index: impl Fn(usize, usize) -> usize,
 ) -> Result<()> {
     let mut failed = None;
-    let mut held = None;
+    let mut device = None;
     for (nth, &ArrayRequest { at, request }) in ready.iter().enumerate() {
-        let outcome = complete(&mut handles[at], request, &mut held);
-        let status = statuses.at(place(nth, at));
+        let outcome = complete(&mut handles[at], request, &mut device);
+        let status = statuses.at(status_index(nth, at));
         if failed.is_none() {
             let Some(e) = &outcome.error else {
                 status.store(&outcome);
@@ -165,12 +165,12 @@ fn complete_each(
             };
             failed = Some(in_status(e));
             for (nth, well) in ready[..nth].iter().enumerate() {
-                statuses.at(place(nth, well.at)).set_success();
+                statuses.at(status_index(nth, well.at)).set_success();
             }
         }
         status.store_with_error(&outcome);
     }
-    drop(held);
+    drop(device);
     failed.map_or(Ok(()), Err)
 }
 

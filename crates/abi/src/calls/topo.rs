@@ -94,8 +94,8 @@ pub fn cart_map(
     _periods: &[i32],
     newrank: Out<i32>,
 ) -> Result<()> {
-    let places = Cart::places(dims, comm.size())?;
-    newrank.set(rank_or_undefined(Some(comm.rank()).filter(|&r| r < places)));
+    let size = Cart::grid_size(dims, comm.size())?;
+    newrank.set(rank_or_undefined(Some(comm.rank()).filter(|&r| r < size)));
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 /// Where the list is, below the prefix.
-pub const PLACE: &str = "lib/ferry/installed";
+pub const MANIFEST_PATH: &str = "lib/ferry/installed";
 const FIRST_LINE: &str = "Ferry MPI, installed files: kind, content, path";
 
 /// What an installation wrote.
@@ -64,13 +64,13 @@ impl Manifest {
     /// # Errors
     /// One line if the list cannot be read or understood.
     pub fn read(prefix: &Path) -> Result<Option<Manifest>, String> {
-        let place = prefix.join(PLACE);
-        match fs::read_to_string(&place) {
+        let path = prefix.join(MANIFEST_PATH);
+        match fs::read_to_string(&path) {
             Ok(text) => Manifest::parse(&text)
                 .map(Some)
-                .map_err(|e| format!("{}: {e}", place.display())),
+                .map_err(|e| format!("{}: {e}", path.display())),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(format!("{} cannot be read: {e}", place.display())),
+            Err(e) => Err(format!("{} cannot be read: {e}", path.display())),
         }
     }
 

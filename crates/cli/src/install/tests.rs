@@ -118,7 +118,7 @@ fn files_that_a_newer_version_does_not_have_go() {
         path: "bin/mpiold".into(),
         content: manifest::Content::of(&old).unwrap(),
     });
-    fs::write(prefix.join(manifest::PLACE), list.text()).unwrap();
+    fs::write(prefix.join(manifest::MANIFEST_PATH), list.text()).unwrap();
     install(&from, &prefix).unwrap();
     assert!(!old.exists());
 }

@@ -23,7 +23,7 @@ pub fn uninstall(prefix: &Path) -> Result<Removed, String> {
     let manifest = Manifest::read(prefix)?.ok_or_else(|| {
         format!(
             "{} does not exist: there is no installation under {}",
-            prefix.join(manifest::PLACE).display(),
+            prefix.join(manifest::MANIFEST_PATH).display(),
             prefix.display()
         )
     })?;
@@ -31,7 +31,7 @@ pub fn uninstall(prefix: &Path) -> Result<Removed, String> {
     for entry in &manifest.files {
         remove_file(prefix, entry, &mut removed)?;
     }
-    let list = prefix.join(manifest::PLACE);
+    let list = prefix.join(manifest::MANIFEST_PATH);
     fs::remove_file(&list).map_err(|e| format!("{} cannot be removed: {e}", list.display()))?;
     for folder in manifest.folders.iter().rev() {
         // One that is not empty stays.

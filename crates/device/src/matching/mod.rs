@@ -70,33 +70,33 @@ impl Matcher {
 
     #[cold]
     fn switch(&mut self, context: ContextId) {
-        let fresh = self.queues.len();
-        let at = *self.index.entry(context).or_insert(fresh);
-        if at == fresh {
+        let next = self.queues.len();
+        let at = *self.index.entry(context).or_insert(next);
+        if at == next {
             self.queues.push(Queues::default());
         }
         self.last = (context, at);
         // A context is never used again once its communicator is freed. A long-lived program would
         // collect them without end.
-        if fresh > 4096 && at == fresh && fresh.is_power_of_two() {
+        if next > 4096 && at == next && next.is_power_of_two() {
             self.sweep(context);
         }
     }
 
     /// Forgets contexts with empty queues.
     fn sweep(&mut self, keep: ContextId) {
-        let mut kept = Vec::new();
+        let mut used = Vec::new();
         let mut index = HashMap::new();
         for (context, at) in self.index.drain() {
             let queues = std::mem::take(&mut self.queues[at]);
             if context == keep || !queues.is_empty() {
-                index.insert(context, kept.len());
-                kept.push(queues);
+                index.insert(context, used.len());
+                used.push(queues);
             }
         }
         self.last = (keep, index[&keep]);
         self.index = index;
-        self.queues = kept;
+        self.queues = used;
     }
 
     /// The lengths of a context's posted queue and unexpected queue.

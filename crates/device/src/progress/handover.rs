@@ -246,7 +246,7 @@ impl Device {
             thread.asleep,
         );
         if thread.messages_offered && self.should_wake() || work {
-            if !THREAD_FLAGS.is_asked() {
+            if !THREAD_FLAGS.is_progress_requested() {
                 self.wake_thread();
             }
         } else if self.is_urgent() || relied_on {
@@ -296,7 +296,7 @@ impl Device {
     #[cold]
     fn wake_thread(&mut self) {
         if let Some(thread) = &mut self.progress_thread {
-            THREAD_FLAGS.set_asked(true);
+            THREAD_FLAGS.set_progress_requested(true);
             thread.asleep = false;
         }
         self.signal_thread();

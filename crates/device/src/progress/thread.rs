@@ -376,10 +376,10 @@ fn plan(guard: &mut DeviceGuard, state: &mut SleepState, moved: bool) -> Option<
     let thread_state = guard.progress_thread.as_mut()?;
     let away = thread_state.program_entries == state.program_entries;
     state.program_entries = thread_state.program_entries;
-    let asked = THREAD_FLAGS.is_asked();
-    THREAD_FLAGS.set_asked(false);
-    state.looks |= asked;
-    match (moved, state.signaled && !asked) {
+    let requested = THREAD_FLAGS.is_progress_requested();
+    THREAD_FLAGS.set_progress_requested(false);
+    state.looks |= requested;
+    match (moved, state.signaled && !requested) {
         (true, _) => state.vain_signals = 0,
         (false, signaled) => state.vain_signals += u32::from(signaled),
     }

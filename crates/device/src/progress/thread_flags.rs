@@ -9,7 +9,7 @@ pub(crate) struct ThreadFlags {
     /// Threads of the program that wait in MPI and make progress.
     pub waiting: AtomicU32,
     /// The progress thread was asked to make progress, and has not begun.
-    pub asked: AtomicBool,
+    pub progress_requested: AtomicBool,
 }
 
 /// The meaning of a signal for the progress thread.
@@ -52,14 +52,14 @@ impl ThreadFlags {
 
     /// Was the progress thread asked to make progress, and has not begun?
     #[inline]
-    pub fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
+    pub fn is_progress_requested(&self) -> bool {
+        self.progress_requested.load(Ordering::Relaxed)
     }
 
     /// The progress thread is asked to make progress, or begins it.
     #[inline]
-    pub fn set_asked(&self, asked: bool) {
-        self.asked.store(asked, Ordering::Relaxed);
+    pub fn set_progress_requested(&self, requested: bool) {
+        self.progress_requested.store(requested, Ordering::Relaxed);
     }
 
     /// The meaning of a signal on the wakeup word.
@@ -69,7 +69,7 @@ impl ThreadFlags {
         // them.
         if !self.waits() {
             Signal::Now
-        } else if self.is_asked() {
+        } else if self.is_progress_requested() {
             // There is no other signal before the thread makes progress.
             Signal::Later
         } else {

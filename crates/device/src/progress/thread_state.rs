@@ -13,7 +13,7 @@ pub(crate) const POLL_PAUSE: [Duration; 2] = [Duration::from_millis(1), Duration
 /// The part of [`ThreadState`] that is read without the device. There is one device.
 pub(crate) static THREAD_FLAGS: ThreadFlags = ThreadFlags {
     waiting: AtomicU32::new(0),
-    asked: AtomicBool::new(false),
+    progress_requested: AtomicBool::new(false),
 };
 
 /// How often the program has left MPI with messages pending that are worth waking the thread.

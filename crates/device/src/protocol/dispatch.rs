@@ -47,13 +47,13 @@ impl Inbox for Engine {
         from: ProcId,
         message: u8,
         head: &[u8],
-        left: usize,
+        remaining: usize,
     ) -> Option<&mut [u8]> {
         if message == header::SPECULATIVE {
-            return self.speculative_buffer(from, head, left);
+            return self.speculative_buffer(from, head, remaining);
         }
         let req = self.streaming_receive(from, message, head)?;
-        self.receive_buffer(from, req, left)
+        self.receive_buffer(from, req, remaining)
     }
 
     fn stream_written(&mut self, from: ProcId, message: u8, head: &[u8], bytes: usize) {

@@ -92,7 +92,7 @@ pub(crate) struct Speculative {
 struct Incoming {
     target: Target,
     /// Bytes that have not arrived yet.
-    left: usize,
+    remaining: usize,
 }
 
 /// Where the bytes of a message are stored.
@@ -256,7 +256,7 @@ impl Engine {
         }
         let mut fields = Fields(head);
         let (key, len) = (fields.key()?, fields.u64()?);
-        let left = usize::try_from(len)
+        let remaining = usize::try_from(len)
             .ok()
             .filter(|l| (1..=SPECULATIVE_MAX_BYTES).contains(l))?;
         self.speculative.heard_from(from);
@@ -270,7 +270,7 @@ impl Engine {
             None => {
                 let number = self.speculative.next_number;
                 self.speculative.next_number = number.wrapping_add(1);
-                let bytes = vec![0; left].into_boxed_slice();
+                let bytes = vec![0; remaining].into_boxed_slice();
                 let message = Buffered { bytes, received: 0 };
                 self.speculative.buffered.insert(number, message);
                 self.matcher.queue_unexpected(Unexpected {
@@ -284,7 +284,7 @@ impl Engine {
                 Target::Buffer(number)
             }
         };
-        let message = Incoming { target, left };
+        let message = Incoming { target, remaining };
         self.speculative.incoming.insert(from, message);
         Some(())
     }
@@ -297,22 +297,22 @@ impl Engine {
         self.advance_speculative(from, head, data.len(), Some(data))
     }
 
-    /// The memory for the next bytes of a speculative message, at most `left`.
+    /// The memory for the next bytes of a speculative message, at most `remaining`.
     pub fn speculative_buffer(
         &mut self,
         from: ProcId,
         head: &[u8],
-        left: usize,
+        remaining: usize,
     ) -> Option<&mut [u8]> {
         self.begin_speculative(from, head)?;
         let incoming = self.speculative.incoming.get(&from)?;
-        let left = left.min(incoming.left);
+        let remaining = remaining.min(incoming.remaining);
         match incoming.target {
-            Target::Receive(req) => self.receive_buffer(from, req, left),
+            Target::Receive(req) => self.receive_buffer(from, req, remaining),
             Target::Buffer(number) => {
                 let message = self.speculative.buffered.get_mut(&number)?;
                 let at = message.received;
-                message.bytes.get_mut(at..at + left)
+                message.bytes.get_mut(at..at + remaining)
             }
         }
     }
@@ -328,9 +328,9 @@ impl Engine {
     ) -> Option<()> {
         self.begin_speculative(from, head)?;
         let incoming = self.speculative.incoming.get_mut(&from)?;
-        let fits = bytes.min(incoming.left);
-        incoming.left -= fits;
-        let (target, complete) = (incoming.target, incoming.left == 0);
+        let fits = bytes.min(incoming.remaining);
+        incoming.remaining -= fits;
+        let (target, complete) = (incoming.target, incoming.remaining == 0);
         if complete {
             self.speculative.incoming.remove(&from);
         }
@@ -477,9 +477,9 @@ mod tests {
                     vec![header::UNEXPECTED]
                 };
                 assert_eq!((sent(&engine), engine.received), (late, 1));
-                let left = &engine.speculative;
+                let state = &engine.speculative;
                 assert!(
-                    left.incoming.is_empty() && left.buffered.is_empty() && engine.malformed == 0
+                    state.incoming.is_empty() && state.buffered.is_empty() && engine.malformed == 0
                 );
                 drop(engine);
                 assert!(memory == data[..room]);

@@ -390,35 +390,36 @@ mod tests {
         exchange(choice, total, run, micros, [0, 0], at)
     }
 
-    /// As [`send`], while `comes` bytes arrive with each piece that is copied or goes by zero copy.
+    /// As [`send`], while bytes arrive: `received_bytes` with each copied piece, and with each one
+    /// by zero copy.
     fn exchange(
         choice: &mut Choice,
         total: u64,
         run: u64,
         micros: [u64; 2],
-        comes: [u64; 2],
+        received_bytes: [u64; 2],
         at: &mut Instant,
     ) -> u64 {
-        let (mut lent, mut came) = (0, 0);
+        let (mut by_reference, mut received) = (0, 0);
         for i in 0..total >> 20 {
-            let way = choice.is_zero_copy();
-            lent += u64::from(way);
+            let zero_copy = choice.is_zero_copy();
+            by_reference += u64::from(zero_copy);
             choice.offered(|| *at);
-            *at += Duration::from_micros(micros[usize::from(way)]);
-            came += comes[usize::from(way)];
+            *at += Duration::from_micros(micros[usize::from(zero_copy)]);
+            received += received_bytes[usize::from(zero_copy)];
             let transfer = Transfer {
-                zero_copy: way,
+                zero_copy,
                 bytes: 1 << 20,
                 waits: false,
                 oversubscribed: false,
-                received_bytes: came,
+                received_bytes: received,
             };
             choice.record(transfer, || *at);
             if i % run == run - 1 {
                 *at += Duration::from_millis(1);
             }
         }
-        lent
+        by_reference
     }
 
     #[test]
@@ -435,10 +436,17 @@ mod tests {
     fn a_gain_at_the_cost_of_the_other_direction_is_rejected() {
         let both_gain = [1 << 20, 1 << 20];
         let other_loses = [1 << 20, 1 << 19];
-        for (comes, lends) in [(both_gain, true), (other_loses, false)] {
+        for (received_bytes, gains) in [(both_gain, true), (other_loses, false)] {
             let (mut choice, mut now) = (Choice::new(false), Instant::now());
-            exchange(&mut choice, 512 << 20, 64, [100, 80], comes, &mut now);
-            assert_eq!(choice.is_zero_copy(), lends, "{comes:?}");
+            exchange(
+                &mut choice,
+                512 << 20,
+                64,
+                [100, 80],
+                received_bytes,
+                &mut now,
+            );
+            assert_eq!(choice.is_zero_copy(), gains, "{received_bytes:?}");
         }
     }
 
@@ -453,12 +461,12 @@ mod tests {
     fn a_small_gain_changes_nothing() {
         for micros in [[100, 100], [100, 95], [100, 130]] {
             let (mut choice, mut now) = (Choice::new(false), Instant::now());
-            let lent = send(&mut choice, 64 << 30, 64, micros, &mut now);
+            let by_reference = send(&mut choice, 64 << 30, 64, micros, &mut now);
             assert!(!choice.is_zero_copy(), "{micros:?}");
             let most = if micros[1] < 100 { 64 * 64 } else { 9 * 64 };
             assert!(
-                (1..most).contains(&lent),
-                "{micros:?}: {lent} MiB were tried"
+                (1..most).contains(&by_reference),
+                "{micros:?}: {by_reference} MiB were tried"
             );
         }
     }
@@ -466,10 +474,13 @@ mod tests {
     #[test]
     fn a_much_slower_way_is_given_up_early() {
         let (mut choice, mut now) = (Choice::new(false), Instant::now());
-        let lent = send(&mut choice, 1 << 30, 64, [100, 150], &mut now);
+        let by_reference = send(&mut choice, 1 << 30, 64, [100, 150], &mut now);
         let slot = (SKIPPED_BYTES + SLOT_BYTES) as u64 >> 20;
         assert!(!choice.is_zero_copy() && choice.trial.is_none());
-        assert!(lent <= 2 * slot + 2, "{lent} MiB were tried");
+        assert!(
+            by_reference <= 2 * slot + 2,
+            "{by_reference} MiB were tried"
+        );
         // The result may have been chance: it is tried again.
         send(&mut choice, 3 << 30, 64, [100, 80], &mut now);
         assert!(choice.is_zero_copy());
@@ -480,12 +491,12 @@ mod tests {
         let (mut choice, mut at) = (Choice::new(false), Instant::now());
         // Each way is disturbed for a while in some slots. Zero copy is slower by itself.
         for i in 0..400u64 {
-            let way = choice.is_zero_copy();
+            let zero_copy = choice.is_zero_copy();
             choice.offered(|| at);
             let other_work = if i % 40 < 12 { 500 } else { 0 };
-            at += Duration::from_micros(if way { 120 } else { 100 + other_work });
+            at += Duration::from_micros(if zero_copy { 120 } else { 100 + other_work });
             let transfer = Transfer {
-                zero_copy: way,
+                zero_copy,
                 bytes: 1 << 20,
                 waits: true,
                 oversubscribed: false,
@@ -521,10 +532,11 @@ mod tests {
             &mut now,
         );
         assert!(choice.is_zero_copy(), "the other way is tried");
-        let lent = send(&mut choice, 900 << 20, 8, [100, 80], &mut now);
+        let by_reference = send(&mut choice, 900 << 20, 8, [100, 80], &mut now);
         assert!(
             !choice.is_zero_copy()
-                && lent <= (2 * SLOT_BYTES_FACTOR_MAX * (SKIPPED_BYTES + SLOT_BYTES)) as u64 >> 20
+                && by_reference
+                    <= (2 * SLOT_BYTES_FACTOR_MAX * (SKIPPED_BYTES + SLOT_BYTES)) as u64 >> 20
         );
     }
 }

@@ -124,11 +124,11 @@ impl SegmentServer {
             if !is_own(&peer) || !readable(&peer, Instant::now() + REQUEST_TIMEOUT) {
                 continue;
             }
-            let mut said = [0u8; REQUEST_BYTES + 1];
-            let Ok((n, _)) = recv(&peer, said.as_mut_slice(), RecvFlags::DONTWAIT) else {
+            let mut request = [0u8; REQUEST_BYTES + 1];
+            let Ok((n, _)) = recv(&peer, request.as_mut_slice(), RecvFlags::DONTWAIT) else {
                 continue;
             };
-            let Some(rank) = decode_request(&said[..n], key).filter(|&r| r < ranks) else {
+            let Some(rank) = decode_request(&request[..n], key).filter(|&r| r < ranks) else {
                 continue;
             };
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -150,8 +150,8 @@ fn encode_request(key: &[u8; 32], local_rank: u32) -> Vec<u8> {
 }
 
 /// The local rank in a request with the right key.
-fn decode_request(said: &[u8], key: &[u8; 32]) -> Option<u32> {
-    let (their_key, rest) = said.split_first_chunk::<32>()?;
+fn decode_request(request: &[u8], key: &[u8; 32]) -> Option<u32> {
+    let (their_key, rest) = request.split_first_chunk::<32>()?;
     let (rank, protocol) = rest.split_first_chunk::<4>()?;
     // Compares all bytes, so that the time it takes tells nothing.
     let different = their_key.iter().zip(key).fold(0, |d, (a, b)| d | (a ^ b));

@@ -83,7 +83,7 @@ impl Sink {
         if self.broken || first.is_empty() && rest.is_empty() {
             return;
         }
-        let mut fresh = !continued || self.inside != Some(stream);
+        let mut starts_line = !continued || self.inside != Some(stream);
         if self.inside.is_some_and(|owner| owner != stream) {
             self.queue.push(b'\n');
         }
@@ -91,11 +91,11 @@ impl Sink {
             let label = format!("[{}] ", stream / 2);
             for piece in [first, rest] {
                 for line in piece.split_inclusive(|&b| b == b'\n') {
-                    if fresh {
+                    if starts_line {
                         self.queue.extend_from_slice(label.as_bytes());
                     }
                     self.queue.extend_from_slice(line);
-                    fresh = line.ends_with(b"\n");
+                    starts_line = line.ends_with(b"\n");
                 }
             }
         } else {

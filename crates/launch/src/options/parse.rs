@@ -61,7 +61,7 @@ struct Given<'a, I> {
     /// Values that the option takes.
     values: usize,
     /// The arguments after it.
-    rest: &'a mut I,
+    arguments: &'a mut I,
 }
 
 impl<I: Iterator<Item = OsString>> Given<'_, I> {
@@ -69,14 +69,14 @@ impl<I: Iterator<Item = OsString>> Given<'_, I> {
     fn value(&mut self) -> Result<OsString, String> {
         // Only an option with one value can have it after an equal sign.
         let inline = self.inline.take_if(|_| self.values == 1);
-        let value = inline.map(OsString::from).or_else(|| self.rest.next());
+        let value = inline.map(OsString::from).or_else(|| self.arguments.next());
         value.ok_or_else(|| {
-            let wanted = if self.values == 2 {
+            let expected = if self.values == 2 {
                 "a name and a value after it"
             } else {
                 "a value after it"
             };
-            format!("{} wants {wanted}", self.argument)
+            format!("{} wants {expected}", self.argument)
         })
     }
 
@@ -158,7 +158,7 @@ impl Parser {
                 argument: argument.to_string_lossy().into_owned(),
                 inline: inline.map(String::from),
                 values: option.values.len(),
-                rest: arguments,
+                arguments,
             };
             match option.id {
                 OptionId::Help => return Ok(AppEnd::Instead(Action::Help)),

@@ -189,7 +189,7 @@ impl Job<'_> {
         for &(rank, end) in &ended {
             self.ranks[rank].ended = Some(end);
             if let Some(modelled) = &self.modelled {
-                modelled.gone(rank);
+                modelled.report_exit(rank);
             }
             self.alive -= 1;
             if let Backend::Local(local) = &self.backend

@@ -51,14 +51,14 @@ pub(super) struct MachineModel {
 /// # Errors
 /// There is no such machine, its file is wrong, or it is too small for the job.
 pub(super) fn prepare(
-    asked: &options::MachineOptions,
+    options: &options::MachineOptions,
     bind: Binding,
     starter: &mut RankStarter,
 ) -> Result<(), StartError> {
     let wrong = |text: String| StartError { text, status: 2 };
-    let (file, text) = machine::find(&asked.name).map_err(wrong)?;
+    let (file, text) = machine::find(&options.name).map_err(wrong)?;
     let mut machine = machine::read(&file, &text).map_err(|e| wrong(e.to_string()))?;
-    match asked.compute {
+    match options.compute {
         Some(0.0) => machine.platform.cpu.compute = Compute::Zero,
         Some(factor) => {
             machine.platform.cpu.compute = Compute::Measured;
@@ -75,7 +75,7 @@ pub(super) fn prepare(
             machine.platform.processes()
         )));
     }
-    if let Some(path) = &asked.trace {
+    if let Some(path) = &options.trace {
         // Checked now, before anything runs.
         File::create(path)
             .map_err(|e| wrong(format!("--machine-trace {}: {e}", path.display())))?;
@@ -99,7 +99,7 @@ impl LocalRanks {
     /// process has one thread.
     pub(super) fn start_model(
         &mut self,
-        asked: &options::MachineOptions,
+        options: &options::MachineOptions,
         epoll: &OwnedFd,
     ) -> io::Result<Option<MachineModel>> {
         let Some(fd) = &self.starter.node.segment.machine else {
@@ -109,7 +109,7 @@ impl LocalRanks {
         let Some(machine) = Machine::decode(&memory.machine()) else {
             return Err(io::Error::other("the machine's description is lost"));
         };
-        if asked.trace.is_some() {
+        if options.trace.is_some() {
             memory.enable_trace();
         }
         // If all ranks are bound to one CPU, the model is bound to it, too.
@@ -126,7 +126,7 @@ impl LocalRanks {
             0 => {
                 drop(pipe);
                 bind(&cpus);
-                model(asked, &machine, memory, end.into(), parent)
+                model(options, &machine, memory, end.into(), parent)
             }
             -1 => return Err(io::Error::last_os_error()),
             pid => pid,
@@ -144,7 +144,7 @@ impl LocalRanks {
             on_terminal: io::stderr().is_terminal(),
             progress_shown: false,
             report: None,
-            print_report: asked.report,
+            print_report: options.report,
             stopping: false,
         }))
     }
@@ -169,7 +169,7 @@ fn bind(cpus: &[usize]) {
 
 /// Main function of the process that models the machine.
 fn model(
-    asked: &options::MachineOptions,
+    options: &options::MachineOptions,
     machine: &Machine,
     memory: ModelSegment,
     mut out: File,
@@ -183,27 +183,27 @@ fn model(
         }
     }
     let mut stuck = out.try_clone();
-    let outcome = machine.run(memory, asked.trace.as_deref(), |now| {
+    let outcome = machine.run(memory, options.trace.as_deref(), |now| {
         if let Ok(out) = &mut stuck {
             // If mpiexec is gone, nobody reads this.
             let _ = writeln!(out, "stuck {}", now.as_ps());
         }
     });
-    let said = match outcome {
+    let report = match outcome {
         Ok(outcome) => {
             let broken = outcome.failure.map(|b| format!("broken {b}\n"));
             broken.unwrap_or_default() + "report\n" + &outcome.report.table()
         }
         Err(text) => format!("broken {text}\n"),
     };
-    let _ = out.write_all(said.as_bytes());
+    let _ = out.write_all(report.as_bytes());
     // SAFETY: ends this process alone, without running what the parent has set up for its own end.
     unsafe { libc::_exit(0) }
 }
 
 impl MachineModel {
     /// A rank's process has ended.
-    pub(super) fn gone(&self, rank: usize) {
+    pub(super) fn report_exit(&self, rank: usize) {
         self.memory.mark_exited(rank as u32);
     }
 
@@ -265,22 +265,22 @@ impl Job<'_> {
             return;
         };
         let lives = modelled.read();
-        let mut said = Vec::new();
+        let mut lines = Vec::new();
         while let Some(line) = modelled.line() {
             if line == "report" {
                 // The report follows, which is not cut into lines.
                 modelled.received.splice(0..0, *b"report\n");
                 break;
             }
-            said.push(line);
+            lines.push(line);
         }
         let name = modelled.name.clone();
         if !lives {
             let _ = epoll::delete(&self.poll, &modelled.pipe);
         }
         let broken =
-            !lives && said.is_empty() && !modelled.stopping && modelled.received.is_empty();
-        for line in said {
+            !lives && lines.is_empty() && !modelled.stopping && modelled.received.is_empty();
+        for line in lines {
             match line.split_once(' ') {
                 Some(("stuck", ps)) => self.stuck(&name, ps.parse().unwrap_or(0)),
                 Some(("broken", what)) => self.end(&format!("machine {name}: {what}"), 1),

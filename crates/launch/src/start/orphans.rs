@@ -32,12 +32,12 @@ pub fn kill_orphans(by_force: bool) {
         if none || began.elapsed() > REAP_TIMEOUT {
             return;
         }
-        let late = by_force || began.elapsed() > KILL_DELAY;
+        let kill = by_force || began.elapsed() > KILL_DELAY;
         for child in children() {
-            if late || !known.contains(&child) {
+            if kill || !known.contains(&child) {
                 known.push(child);
                 // SAFETY: a child of ours that has not been waited for, so the pid is its.
-                unsafe { libc::kill(child, if late { libc::SIGKILL } else { libc::SIGTERM }) };
+                unsafe { libc::kill(child, if kill { libc::SIGKILL } else { libc::SIGTERM }) };
             }
         }
         thread::sleep(Duration::from_millis(2));

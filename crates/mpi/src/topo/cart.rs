@@ -14,7 +14,7 @@ impl Cart {
     ///
     /// Errors: Dims if a dimension is not positive or the grid has more than `limit` ranks.
     pub fn new(dims: &[i32], periodic: &[bool], limit: u32) -> Result<Cart> {
-        if Cart::places(dims, limit)? == 0 {
+        if Cart::grid_size(dims, limit)? == 0 {
             let i = dims.iter().position(|&d| d == 0).unwrap_or_default();
             return Err(err!(Dims, "dims[{i}] is 0: it has to be positive"));
         }
@@ -29,21 +29,21 @@ impl Cart {
     /// communicator can have such a grid.
     ///
     /// Errors: Dims if a dimension is negative or the grid has more than `limit` ranks.
-    pub fn places(dims: &[i32], limit: u32) -> Result<u32> {
-        let mut places = 1u64;
+    pub fn grid_size(dims: &[i32], limit: u32) -> Result<u32> {
+        let mut size = 1u64;
         for (i, &d) in dims.iter().enumerate() {
             let Ok(d) = u64::try_from(d) else {
                 return Err(err!(Dims, "dims[{i}] is {d}: it has to be positive"));
             };
-            places = places.saturating_mul(d);
+            size = size.saturating_mul(d);
         }
-        if places > u64::from(limit) {
+        if size > u64::from(limit) {
             return Err(err!(
                 Dims,
-                "the grid {dims:?} has {places} places, but the communicator has {limit} ranks"
+                "the grid {dims:?} has {size} places, but the communicator has {limit} ranks"
             ));
         }
-        Ok(places as u32)
+        Ok(size as u32)
     }
 
     /// Size of each dimension.
@@ -208,8 +208,8 @@ mod tests {
         assert_eq!(kind(&[3, 5]), crate::Kind::Dims);
         assert_eq!(kind(&[1 << 20, 1 << 20, 1 << 20]), crate::Kind::Dims);
         assert_eq!(Cart::new(&[], &[], 12).unwrap().size(), 1);
-        assert_eq!(Cart::places(&[3, 0], 12).unwrap(), 0);
-        assert_eq!(Cart::places(&[3, 4], 12).unwrap(), 12);
-        assert!(Cart::places(&[0, -1], 12).is_err());
+        assert_eq!(Cart::grid_size(&[3, 0], 12).unwrap(), 0);
+        assert_eq!(Cart::grid_size(&[3, 4], 12).unwrap(), 12);
+        assert!(Cart::grid_size(&[0, -1], 12).is_err());
     }
 }

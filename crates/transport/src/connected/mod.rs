@@ -83,7 +83,7 @@ pub fn encrypt_from_environment() -> Result<bool, TransportError> {
         Ok(other) => Err(TransportError::Setting {
             name: "FERRY_ENCRYPT",
             value: other.into(),
-            wanted: "0 or 1",
+            expected: "0 or 1",
         }),
     }
 }

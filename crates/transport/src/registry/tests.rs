@@ -16,17 +16,20 @@ fn each_transport_has_its_name() {
 
 #[test]
 fn lists_are_read() {
-    assert!(asked(None).unwrap().is_empty());
-    assert!(asked(Some(" ")).unwrap().is_empty());
+    assert!(requested_names(None).unwrap().is_empty());
+    assert!(requested_names(Some(" ")).unwrap().is_empty());
     assert!(
         DEFAULT_ORDER
             .iter()
             .all(|name| crate::TRANSPORT_NAMES.contains(name))
     );
-    assert_eq!(asked(Some("tcp, shm,tcp")).unwrap(), ["tcp", "shm"]);
-    let said = asked(Some("shm,ib")).unwrap_err().to_string();
+    assert_eq!(
+        requested_names(Some("tcp, shm,tcp")).unwrap(),
+        ["tcp", "shm"]
+    );
+    let error = requested_names(Some("shm,ib")).unwrap_err().to_string();
     assert!(
-        said.contains("FERRY_TRANSPORTS") && said.contains("\"ib\""),
-        "{said}"
+        error.contains("FERRY_TRANSPORTS") && error.contains("\"ib\""),
+        "{error}"
     );
 }

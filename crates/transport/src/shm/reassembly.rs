@@ -11,7 +11,7 @@ const HEAD_MAX_BYTES: usize = 64;
 pub struct Reassembly {
     message: u8,
     /// Bytes that are still to come.
-    left: usize,
+    remaining: usize,
     delivery: Delivery,
 }
 
@@ -56,7 +56,7 @@ impl Reassembly {
         };
         Ok(Reassembly {
             message,
-            left: total - start.len(),
+            remaining: total - start.len(),
             delivery,
         })
     }
@@ -71,11 +71,11 @@ impl Reassembly {
         more: bool,
         inbox: &mut dyn Inbox,
     ) -> Result<bool, Nonsense> {
-        let left = self.left.checked_sub(record.len()).ok_or(Nonsense)?;
-        if message != self.message || more == (left == 0) || record.is_empty() {
+        let remaining = self.remaining.checked_sub(record.len()).ok_or(Nonsense)?;
+        if message != self.message || more == (remaining == 0) || record.is_empty() {
             return Err(Nonsense);
         }
-        self.left = left;
+        self.remaining = remaining;
         match &mut self.delivery {
             Delivery::Parts(head, len) => inbox.stream_part(from, message, &head[..*len], record),
             Delivery::Whole(bytes) => {

@@ -58,17 +58,17 @@ impl Selector {
     }
 }
 
-/// The addresses to listen at: those that `asked` (FERRY_TCP_IF) selects. Without it, in a job on
+/// The addresses to listen at: those that `setting` (FERRY_TCP_IF) selects. Without it, in a job on
 /// one host the loopback addresses; otherwise all but the loopback addresses, those of docker's and
 /// libvirt's bridges, and link-local ones.
 ///
 /// Errors: none is left. The text names those that there are.
 pub fn choose(
     all: &[Interface],
-    asked: Option<&str>,
+    setting: Option<&str>,
     one_host: bool,
 ) -> Result<Vec<Address>, String> {
-    let selectors = asked
+    let selectors = setting
         .map(|list| {
             let words = list.split(',').map(str::trim).filter(|w| !w.is_empty());
             words.map(Selector::parse).collect::<Result<Vec<_>, _>>()
@@ -110,7 +110,7 @@ pub fn choose(
     } else {
         there.join(", ")
     };
-    Err(match asked.filter(|_| selectors.is_some()) {
+    Err(match setting.filter(|_| selectors.is_some()) {
         Some(list) => {
             format!("no interface that is up fits FERRY_TCP_IF={list} (there are: {there})")
         }
@@ -224,8 +224,8 @@ mod tests {
         ]
     }
 
-    fn chosen(wanted: Option<&str>, one_host: bool) -> Vec<String> {
-        let all = choose(&host(), wanted, one_host).unwrap();
+    fn chosen(setting: Option<&str>, one_host: bool) -> Vec<String> {
+        let all = choose(&host(), setting, one_host).unwrap();
         all.iter().map(|a| a.ip.to_string()).collect()
     }
 

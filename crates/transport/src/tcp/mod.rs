@@ -51,7 +51,7 @@ impl Settings {
                     return Err(TransportError::Setting {
                         name: "FERRY_TCP_TIMEOUT",
                         value: text,
-                        wanted: "seconds, from 1 to 86400",
+                        expected: "seconds, from 1 to 86400",
                     });
                 }
             },
@@ -64,7 +64,7 @@ impl Settings {
                 return Err(TransportError::Setting {
                     name: "FERRY_TCP_ZCOPY",
                     value: other.into(),
-                    wanted: "0 or 1",
+                    expected: "0 or 1",
                 });
             }
         };
@@ -74,7 +74,7 @@ impl Settings {
             return Err(TransportError::Setting {
                 name: "FERRY_TCP_CONGESTION",
                 value: format!("{} ({cause})", congestion.unwrap_or_default()),
-                wanted: "system, or one of those in \
+                expected: "system, or one of those in \
                      /proc/sys/net/ipv4/tcp_allowed_congestion_control",
             });
         }

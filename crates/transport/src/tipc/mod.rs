@@ -65,7 +65,7 @@ impl Settings {
                     return Err(TransportError::Setting {
                         name: "FERRY_TIPC_TYPE",
                         value: text,
-                        wanted: "a service type of TIPC, from 64 to 4294967295",
+                        expected: "a service type of TIPC, from 64 to 4294967295",
                     });
                 }
             },

@@ -88,12 +88,12 @@ enum State {
     /// Between frames if `partial` is empty. Otherwise in a frame of which `partial` has come; with
     /// `needs` bytes of it the reader can go on.
     Frame { partial: Vec<u8>, needs: usize },
-    /// In the body of a stream, of which `left` bytes are to come.
+    /// In the body of a stream, of which `remaining` bytes are to come.
     Stream {
         message: u8,
         head: [u8; HEAD_MAX_BYTES],
         head_len: usize,
-        left: usize,
+        remaining: usize,
     },
 }
 
@@ -140,13 +140,13 @@ impl Reader {
                 message,
                 head,
                 head_len,
-                left,
+                remaining,
             } => {
-                let bytes = inbox.stream_buffer(from, *message, &head[..*head_len], *left)?;
+                let bytes = inbox.stream_buffer(from, *message, &head[..*head_len], *remaining)?;
                 if bytes.is_empty() {
                     return None;
                 }
-                let len = bytes.len().min(*left);
+                let len = bytes.len().min(*remaining);
                 Some(Space {
                     bytes: &mut bytes[..len],
                     filled: 0,
@@ -179,10 +179,10 @@ impl Reader {
                 message,
                 head,
                 head_len,
-                left,
+                remaining,
             } => {
                 if n > 0 {
-                    *left -= n;
+                    *remaining -= n;
                     inbox.stream_written(from, *message, &head[..*head_len], n);
                     found.delivered = 1;
                 }
@@ -195,7 +195,7 @@ impl Reader {
     /// Bytes that are still to come of the stream frame that has begun. 0: none has.
     pub fn stream_left(&self) -> usize {
         match self.state {
-            State::Stream { left, .. } => left,
+            State::Stream { remaining, .. } => remaining,
             State::Frame { .. } => 0,
         }
     }
@@ -206,7 +206,7 @@ impl Reader {
     }
 
     fn end_stream(&mut self) {
-        if matches!(self.state, State::Stream { left: 0, .. }) {
+        if matches!(self.state, State::Stream { remaining: 0, .. }) {
             *self = Reader::new();
         }
     }
@@ -242,10 +242,10 @@ impl Reader {
                     message,
                     head,
                     head_len,
-                    left,
+                    remaining,
                 } => {
-                    let take = (*left).min(bytes.len());
-                    *left -= take;
+                    let take = (*remaining).min(bytes.len());
+                    *remaining -= take;
                     inbox.stream_part(from, *message, &head[..*head_len], &bytes[..take]);
                     found.delivered += 1;
                     bytes = &bytes[take..];
@@ -294,7 +294,7 @@ impl Reader {
                     message,
                     head: kept,
                     head_len: head,
-                    left: len - head,
+                    remaining: len - head,
                 };
                 Ok(HEADER_BYTES + head)
             }
@@ -330,7 +330,7 @@ impl Reader {
             message,
             head,
             head_len,
-            left: len - head_len,
+            remaining: len - head_len,
         };
         Some(head_len)
     }
@@ -369,11 +369,11 @@ impl Reader {
             message,
             head,
             head_len,
-            left,
+            remaining,
         } = &mut self.state
             && !bytes.is_empty()
         {
-            *left -= bytes.len();
+            *remaining -= bytes.len();
             inbox.stream_part(from, *message, &head[..*head_len], bytes);
         }
     }

@@ -102,11 +102,11 @@ impl Cells {
 
     /// Returns whether this process owns this many cells.
     #[inline]
-    pub fn has(&mut self, wanted: usize) -> bool {
-        if self.count < wanted {
+    pub fn has(&mut self, count: usize) -> bool {
+        if self.count < count {
             self.take_back();
         }
-        self.count >= wanted
+        self.count >= count
     }
 
     /// Returns whether this process owns as many cells as it is sure to have when the peer has read
