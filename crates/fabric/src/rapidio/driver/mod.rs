@@ -2,6 +2,10 @@
 //!
 //! - [`lower`]: the lower level. Nothing else touches the card.
 //! - [`physical`]: the node's physical memory.
+//! - [`control`]: the control level.
+//! - [`mx`]: the MX level.
 
+pub mod control;
 pub mod lower;
+pub mod mx;
 pub mod physical;
