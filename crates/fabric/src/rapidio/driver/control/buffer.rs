@@ -267,7 +267,7 @@ mod tests {
                 for (message, piece) in buffer.pieces().iter().enumerate() {
                     let in_page = piece.at.0 as usize % PAGE_BYTES;
                     prop_assert!(in_page + usize::from(piece.bytes) <= PAGE_BYTES);
-                    prop_assert!(in_page % 8 == 0 && piece.bytes % 256 == 0);
+                    prop_assert!(in_page.is_multiple_of(8) && piece.bytes.is_multiple_of(256));
                     buffer.fill_bounce_page(&mut memory, message);
                     // Direct or not, its bytes are the user's, and a direct one has no others.
                     let range = cut.range(message);
