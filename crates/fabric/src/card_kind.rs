@@ -13,11 +13,12 @@ pub trait CardKind {
     /// What each figure of the `[nic]` table means: name and meaning.
     fn meanings(&self) -> &'static [(&'static str, &'static str)];
 
-    /// Checks that the figures fit each other. The error says which do not.
+    /// Checks that the figures fit each other and the rest of the machine. The error says which do
+    /// not.
     ///
     /// # Errors
     /// Some do not.
-    fn check(&self) -> Result<(), String>;
+    fn check(&self, platform: &Platform) -> Result<(), String>;
 
     /// Bytes of memory that the card maps for each rank.
     fn mapped_bytes(&self, _platform: &Platform) -> u64 {

@@ -10,7 +10,7 @@
 //!  ┌──────────────────────────┐           ┌─────────────────────────────────────┐
 //!  │ transport `model`        │           │ report    what was used, and when   │
 //!  ├──────────────────────────┤           ├─────────────────────────────────────┤
-//!  │ driver    of the card    │           │ card      remote_write, dimmnet2    │
+//!  │ driver    of the card    │           │ card      remote_write, dimmnet2, … │
 //!  │           (a paper's)    │           ├─────────────────────────────────────┤
 //!  ├──────────────────────────┤           │ network   links, switches           │
 //!  │ kernel::Client           │           ├─────────────────────────────────────┤
@@ -56,7 +56,7 @@
 //! let machine = machine::read(&file, &text).unwrap();
 //! let segment = ModelSegment::create(2, machine.mapped_bytes(), &machine.encode()).unwrap();
 //! let outcome = std::thread::scope(|s| {
-//!     let model = s.spawn(|| machine.run(segment.clone(), None, |_| {}));
+//!     let model = s.spawn(|| machine.run(segment.clone(), Default::default(), |_| {}));
 //!     let ranks = [0, 1].map(|me| {
 //!         let segment = segment.clone();
 //!         s.spawn(move || {

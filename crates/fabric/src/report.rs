@@ -16,6 +16,9 @@ pub struct Job<'a> {
     pub segment: ModelSegment,
     /// Where to write a timeline, if one is wanted.
     pub trace: Option<&'a Path>,
+    /// Bad programming of a card ends the job (`--machine-check`). Only a RapidIO controller has
+    /// such a checker.
+    pub check: bool,
     /// Called when no rank can go on.
     pub on_deadlock: &'a mut dyn FnMut(Time),
 }
@@ -73,7 +76,8 @@ impl Job<'_> {
         let completed = Server::new(self.segment, model, trace).run(self.on_deadlock);
         let failure = completed
             .invalid
-            .map(|(rank, what)| format!("rank {rank} gave its card {what}"));
+            .map(|(rank, what)| format!("rank {rank} gave its card {what}"))
+            .or(completed.failure);
         Ok(Outcome {
             report: Report {
                 name: self.platform.about.name.clone(),

@@ -412,6 +412,10 @@ fn modelled_machines_depend_downwards() {
         ("rapidio::figures", BASE.to_vec()),
         ("rapidio::command", vec![]),
         (
+            "rapidio::card",
+            with(&card, &["rapidio::figures", "rapidio::command"]),
+        ),
+        (
             "rapidio::driver",
             with(&driver, &["rapidio::figures", "rapidio::command"]),
         ),
@@ -419,7 +423,12 @@ fn modelled_machines_depend_downwards() {
             "rapidio",
             with(
                 &whole,
-                &["rapidio::figures", "rapidio::command", "rapidio::driver"],
+                &[
+                    "rapidio::figures",
+                    "rapidio::command",
+                    "rapidio::card",
+                    "rapidio::driver",
+                ],
             ),
         ),
         (

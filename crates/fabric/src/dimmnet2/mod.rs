@@ -27,7 +27,7 @@ impl CardKind for Figures {
         Figures::MEANINGS
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&self, _platform: &Platform) -> Result<(), String> {
         self.check_ranges()
     }
 

@@ -54,6 +54,12 @@ pub trait Model {
         true
     }
 
+    /// Every rank waits and nothing is under way. Returns what a driver has done wrong, if the
+    /// hardware knows; the job is then ended.
+    fn deadlock(&self) -> Option<String> {
+        None
+    }
+
     /// How much each part of the hardware was used in `duration`: a name and a line of figures.
     fn usage(&self, _duration: Time) -> Vec<(String, String)> {
         Vec::new()

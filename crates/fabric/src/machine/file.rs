@@ -72,7 +72,7 @@ pub fn read(file: &str, text: &str) -> Result<Machine, FileError> {
     machine
         .platform
         .check()
-        .and_then(|()| machine.nic.kind().check())
+        .and_then(|()| machine.nic.kind().check(&machine.platform))
         .map_err(|what| FileError::Misfit {
             file: file.into(),
             what,

@@ -27,6 +27,15 @@ pub struct Machine {
     pub nic: Nic,
 }
 
+/// What to do besides running the hardware.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunOptions<'a> {
+    /// Where to write a timeline, if one is wanted.
+    pub trace: Option<&'a Path>,
+    /// End the job when a driver programs its card in a way that goes wrong (`--machine-check`).
+    pub check: bool,
+}
+
 impl Machine {
     /// Encodes the machine, for [`ModelSegment::create`].
     pub fn encode(&self) -> Vec<u8> {
@@ -49,20 +58,21 @@ impl Machine {
     }
 
     /// Runs the hardware for the ranks that join `segment`, until it is closed. `on_deadlock` is
-    /// called when no rank can go on. With `trace` a timeline is written there.
+    /// called when no rank can go on.
     ///
     /// # Errors
     /// The timeline cannot be written.
     pub fn run(
         &self,
         segment: ModelSegment,
-        trace: Option<&Path>,
+        options: RunOptions<'_>,
         mut on_deadlock: impl FnMut(Time),
     ) -> Result<Outcome, String> {
         self.nic.kind().run(Job {
             platform: &self.platform,
             segment,
-            trace,
+            trace: options.trace,
+            check: options.check,
             on_deadlock: &mut on_deadlock,
         })
     }

@@ -1,13 +1,13 @@
 //! The registry: the kinds of card that a machine file can name, and the machines that come with
 //! Ferry. This is the one place that names them.
 //!
-//! A new kind of card is a folder beside `remote_write` and `dimmnet2`. It needs a variant of
+//! A new kind of card is a folder beside `remote_write`, `dimmnet2` and `rapidio`. It needs a variant of
 //! [`Nic`], an arm of [`Nic::kind`], an arm of [`read_nic`] and its name in [`KINDS`].
 
 use super::Machine;
 use super::file::{FileError, read_tables};
 use crate::card_kind::CardKind;
-use crate::{dimmnet2, remote_write};
+use crate::{dimmnet2, rapidio, remote_write};
 use serde::{Deserialize, Serialize};
 
 /// The card of a machine, with its figures.
@@ -18,6 +18,8 @@ pub enum Nic {
     RemoteWrite(remote_write::Figures),
     /// DIMMnet-2, in a memory slot.
     Dimmnet2(Box<dimmnet2::Figures>),
+    /// A RapidIO controller.
+    Rapidio(Box<rapidio::Figures>),
 }
 
 impl Nic {
@@ -26,12 +28,13 @@ impl Nic {
         match self {
             Nic::RemoteWrite(figures) => figures,
             Nic::Dimmnet2(figures) => figures.as_ref(),
+            Nic::Rapidio(figures) => figures.as_ref(),
         }
     }
 }
 
 /// The kinds of card that a file can name, in `nic.kind`.
-pub(super) const KINDS: [&str; 4] = ["remote-write", "loggp", "fasthsl", "dimmnet2"];
+pub(super) const KINDS: [&str; 5] = ["remote-write", "loggp", "fasthsl", "dimmnet2", "rapidio"];
 
 /// Reads a machine file whose card is of this kind. `None`: there is no such kind.
 pub(super) fn read_nic(kind: &str, file: &str, text: &str) -> Option<Result<Machine, FileError>> {
@@ -41,6 +44,7 @@ pub(super) fn read_nic(kind: &str, file: &str, text: &str) -> Option<Result<Mach
             Nic::RemoteWrite(f.into())
         }),
         "dimmnet2" => read_tables(file, text, |f| Nic::Dimmnet2(Box::new(f))),
+        "rapidio" => read_tables(file, text, |f| Nic::Rapidio(Box::new(f))),
         _ => return None,
     })
 }

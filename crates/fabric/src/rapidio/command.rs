@@ -105,8 +105,10 @@ pub enum Command<'a> {
         /// Reported with the bytes.
         id: SendId,
     },
-    /// The card wrote to memory that is not registered. The lower level has found it out.
+    /// The card reached for memory that is not registered. The lower level has found it out.
     Fault {
+        /// It read, for a send. Otherwise it wrote what it received.
+        reads: bool,
         /// Where.
         at: Physical,
         /// Number of bytes.
@@ -114,27 +116,42 @@ pub enum Command<'a> {
     },
 }
 
-/// Number of kinds of command. The kernel keeps the response time of each.
-pub const KINDS: u32 = 7;
+/// Kinds of commands, as the kernel has them. It keeps the response time of each.
+pub mod kind {
+    /// [`Command::Send`](super::Command::Send).
+    pub const SEND: u32 = 0;
+    /// [`Command::Expect`](super::Command::Expect).
+    pub const EXPECT: u32 = 1;
+    /// [`Command::Release`](super::Command::Release).
+    pub const RELEASE: u32 = 2;
+    /// [`Command::Doorbell`](super::Command::Doorbell).
+    pub const DOORBELL: u32 = 3;
+    /// [`Command::Write`](super::Command::Write).
+    pub const WRITE: u32 = 4;
+    /// [`Command::Read`](super::Command::Read).
+    pub const READ: u32 = 5;
+    /// [`Command::Fault`](super::Command::Fault).
+    pub const FAULT: u32 = 6;
+}
 
 impl Command<'_> {
     /// The command's kind, as the kernel has it.
     pub fn kind(&self) -> u32 {
         match self {
-            Command::Send { .. } => 0,
-            Command::Expect { .. } => 1,
-            Command::Release { .. } => 2,
-            Command::Doorbell { .. } => 3,
-            Command::Write { .. } => 4,
-            Command::Read { .. } => 5,
-            Command::Fault { .. } => 6,
+            Command::Send { .. } => kind::SEND,
+            Command::Expect { .. } => kind::EXPECT,
+            Command::Release { .. } => kind::RELEASE,
+            Command::Doorbell { .. } => kind::DOORBELL,
+            Command::Write { .. } => kind::WRITE,
+            Command::Read { .. } => kind::READ,
+            Command::Fault { .. } => kind::FAULT,
         }
     }
 
     /// The function of the driver's lower level that issues it.
     pub fn call(&self) -> &'static str {
         match self {
-            Command::Send { .. } => "send",
+            Command::Send { .. } | Command::Fault { reads: true, .. } => "send",
             Command::Expect { .. } => "expect",
             Command::Release { .. } | Command::Fault { .. } => "receive",
             Command::Doorbell { .. } => "doorbell",
@@ -239,7 +256,7 @@ mod tests {
         assert_eq!(Command::decode(&seeds[1]), Some(expect));
         ferry_fuzz::fuzz("fuzz_rapidio_commands", &seeds, |bytes| {
             let event = CardEvent::decode(bytes).is_some();
-            Command::decode(bytes).map_or(event, |c| c.kind() < KINDS)
+            Command::decode(bytes).map_or(event, |c| c.kind() <= kind::FAULT)
         });
     }
 }

@@ -68,7 +68,7 @@ impl Figures {
     }
 
     /// Checks that the figures fit each other and the machine. The error says which do not.
-    pub fn check_ranges(&self, platform: &Platform) -> Result<(), String> {
+    pub(super) fn check_ranges(&self, platform: &Platform) -> Result<(), String> {
         let within = |name: &str, value: u64, least: u64, most: u64| {
             if (least..=most).contains(&value) {
                 return Ok(());

@@ -4,10 +4,47 @@
 //! systems" (docs/machines/rapidio.md).
 //!
 //! - [`command`]: what driver and card say to each other.
+//! - [`card`]: segments, letters, queues, doorbells, NREAD and NWRITE, refusals, the checker.
 //! - [`driver`]: the software, in the paper's levels.
 
+pub mod card;
 pub mod command;
 pub mod driver;
 pub mod figures;
 
 pub use figures::Figures;
+
+use crate::card_kind::CardKind;
+use crate::driver::Driver;
+use crate::kernel::Rank;
+use crate::platform::Platform;
+use crate::report::{Job, Outcome};
+use card::Cards;
+
+impl CardKind for Figures {
+    fn meanings(&self) -> &'static [(&'static str, &'static str)] {
+        Figures::MEANINGS
+    }
+
+    fn check(&self, platform: &Platform) -> Result<(), String> {
+        self.check_ranges(platform)
+    }
+
+    fn mapped_bytes(&self, _platform: &Platform) -> u64 {
+        self.window.value.0
+    }
+
+    fn driver(&self, _platform: &Platform, _me: Rank) -> Box<dyn Driver> {
+        unimplemented!("the MX level's driver")
+    }
+
+    fn run(&self, job: Job<'_>) -> Result<Outcome, String> {
+        let cards = Cards::new(job.platform, self, job.ranks(), job.check);
+        let links = cards.links();
+        job.run(cards, links)
+    }
+
+    fn measure(&self, _platform: &Platform) -> Result<String, String> {
+        Err("there is no measurement without MPI for this kind of card".into())
+    }
+}

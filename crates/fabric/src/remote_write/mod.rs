@@ -34,7 +34,7 @@ impl CardKind for Figures {
         }
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&self, _platform: &Platform) -> Result<(), String> {
         self.check_ranges()
     }
 

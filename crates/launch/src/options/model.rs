@@ -63,6 +63,8 @@ pub struct MachineOptions {
     pub report: bool,
     /// Write a timeline to this file.
     pub trace: Option<PathBuf>,
+    /// End the job when a driver programs its card in a way that goes wrong.
+    pub check: bool,
     /// The program's own computation takes this many times as long as on this host. `None`: what
     /// the machine's file says.
     pub compute: Option<f64>,

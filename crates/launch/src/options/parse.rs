@@ -262,6 +262,7 @@ impl Parser {
             }
             OptionId::Machine => self.machine.name = given.text()?,
             OptionId::MachineReport => self.machine.report = true,
+            OptionId::MachineCheck => self.machine.check = true,
             OptionId::MachineTrace => self.machine.trace = Some(given.value()?.into()),
             OptionId::MachineCompute => {
                 self.machine.compute = Some(values::compute_factor(&argument, &given.text()?)?);
@@ -301,7 +302,9 @@ impl Parser {
         }
         if self.machine != MachineOptions::default() {
             return Err(
-                "--machine-report, --machine-trace and --machine-compute go with --machine".into(),
+                "--machine-report, --machine-check, --machine-trace and --machine-compute go with \
+                 --machine"
+                    .into(),
             );
         }
         if !hosts_given {

@@ -346,6 +346,14 @@ pub const OPTIONS: &[OptionSpec] = &[
         "at the end a table of what the ranks, the cards and the links did",
     ),
     option(
+        OptionId::MachineCheck,
+        Section::Machines,
+        &["--machine-check"],
+        &[],
+        "ends the job when a driver programs its card in a way that goes wrong, and names the \
+         driver's call (kind rapidio)",
+    ),
+    option(
         OptionId::MachineTrace,
         Section::Machines,
         &["--machine-trace"],
@@ -474,6 +482,7 @@ pub(super) enum OptionId {
     HostTimeout,
     Machine,
     MachineReport,
+    MachineCheck,
     MachineTrace,
     MachineCompute,
     Verbose,

@@ -183,7 +183,11 @@ fn model(
         }
     }
     let mut stuck = out.try_clone();
-    let outcome = machine.run(memory, options.trace.as_deref(), |now| {
+    let run = machine::RunOptions {
+        trace: options.trace.as_deref(),
+        check: options.check,
+    };
+    let outcome = machine.run(memory, run, |now| {
         if let Ok(out) = &mut stuck {
             // If mpiexec is gone, nobody reads this.
             let _ = writeln!(out, "stuck {}", now.as_ps());

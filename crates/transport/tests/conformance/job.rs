@@ -152,7 +152,7 @@ fn model(size: u32, name: &str) -> Transports {
     let machine = machine::read(&file, &text).unwrap();
     let segment = ModelSegment::create(size, machine.mapped_bytes(), &machine.encode()).unwrap();
     let hardware = segment.clone();
-    std::thread::spawn(move || machine.run(hardware, None, |_| {}));
+    std::thread::spawn(move || machine.run(hardware, Default::default(), |_| {}));
     let open = |rank| {
         let fd = segment.fd().try_clone_to_owned().unwrap();
         let mut transport = Turns(Model::open(fd, rank, size, true).unwrap());

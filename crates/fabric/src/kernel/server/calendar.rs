@@ -103,6 +103,8 @@ pub struct Kernel<E> {
     sequence: u64,
     pub(super) ranks: Vec<RankContext>,
     pub(super) trace: Option<Trace>,
+    /// Why the job is to end.
+    pub(super) failure: Option<String>,
 }
 
 impl<E> Kernel<E> {
@@ -115,6 +117,7 @@ impl<E> Kernel<E> {
             sequence: 0,
             ranks: (0..segment.ranks()).map(|_| RankContext::new()).collect(),
             trace,
+            failure: None,
             segment,
         }
     }
@@ -198,6 +201,11 @@ impl<E> Kernel<E> {
         if let Some(trace) = &mut self.trace {
             trace.span(track, name, began, ended);
         }
+    }
+
+    /// Ends the job for this reason. The first reason counts.
+    pub fn fail(&mut self, why: String) {
+        self.failure.get_or_insert(why);
     }
 
     /// Returns whether a timeline is written.

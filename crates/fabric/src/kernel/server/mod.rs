@@ -58,6 +58,8 @@ pub struct Completed<M> {
     pub ranks: Vec<RankUsage>,
     /// The command that ended the job, and its rank.
     pub invalid: Option<(Rank, InvalidCommand)>,
+    /// Why the hardware ended the job ([`Kernel::fail`]), if it did.
+    pub failure: Option<String>,
 }
 
 /// A job on a model.
@@ -135,7 +137,7 @@ impl<M: Model> Server<M> {
                 break;
             }
             self.advance();
-            if self.invalid.is_some() {
+            if self.invalid.is_some() || self.kernel.failure.is_some() {
                 break;
             }
             if !self.running.is_empty() {
@@ -149,6 +151,10 @@ impl<M: Model> Server<M> {
             }
             if self.is_deadlocked() && !self.deadlock_reported {
                 self.deadlock_reported = true;
+                self.kernel.failure = self.model.deadlock();
+                if self.kernel.failure.is_some() {
+                    break;
+                }
                 on_deadlock(self.kernel.now);
             }
             self.sleep(seen);
@@ -173,6 +179,7 @@ impl<M: Model> Server<M> {
                 })
                 .collect(),
             invalid: self.invalid,
+            failure: self.kernel.failure,
         }
     }
 
@@ -268,6 +275,8 @@ impl<M: Model> Server<M> {
                     };
                     if let Err(invalid) = self.step(entry) {
                         self.invalid = Some((key.1, invalid));
+                    }
+                    if self.invalid.is_some() || self.kernel.failure.is_some() {
                         return;
                     }
                 }

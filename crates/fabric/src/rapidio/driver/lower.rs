@@ -3,7 +3,11 @@
 
 use super::physical::PhysicalMemory;
 use crate::kernel::{Client, Event, Rank};
-use crate::rapidio::command::{Physical, Piece, QueueId, SendId};
+use crate::rapidio::command::{
+    CardEvent, Command, MESSAGE_MAX_BYTES, Physical, Piece, QueueId, SEGMENT_MAX_BYTES,
+    SEND_MESSAGES_MAX, SendId,
+};
+use crate::rapidio::figures::Figures;
 use crate::time::Time;
 
 /// A rank's processor and its way to the card. [`Client`] is the real one; tests have their own.
@@ -134,4 +138,204 @@ pub trait Lower: Send {
 
     /// The node's physical memory.
     fn memory(&mut self) -> &mut PhysicalMemory;
+}
+
+/// The lower level on a RapidIO controller.
+pub struct LowerLevel {
+    f: Figures,
+    memory: PhysicalMemory,
+    /// Sends that are not accepted: entries of the send list in use.
+    unaccepted: u32,
+    /// Dedicated queues that are open.
+    is_open: Vec<bool>,
+}
+
+impl LowerLevel {
+    /// The lower level of a card with these figures.
+    pub fn new(f: &Figures) -> LowerLevel {
+        LowerLevel {
+            f: f.clone(),
+            memory: PhysicalMemory::new(),
+            unaccepted: 0,
+            is_open: vec![false; f.queues.value.0 as usize],
+        }
+    }
+
+    /// Address at which the card begins: it drops the low bits.
+    fn aligned(&self, at: Physical) -> Physical {
+        Physical(at.0 & !(self.f.alignment.value.0 - 1))
+    }
+
+    fn issue(&self, c: &mut dyn Host, command: &Command<'_>) {
+        c.command(command.kind(), &command.encode());
+    }
+
+    /// The bytes of these messages as the card reads them.
+    fn load(&mut self, c: &mut dyn Host, pieces: &[Piece]) -> Vec<u8> {
+        let mut data = Vec::with_capacity(pieces.iter().map(|p| usize::from(p.bytes)).sum());
+        for piece in pieces {
+            let at = self.aligned(piece.at);
+            let start = data.len();
+            data.resize(start + usize::from(piece.bytes), 0);
+            if self.memory.read(at, &mut data[start..]).is_err() {
+                let bytes = piece.bytes.into();
+                let reads = true;
+                self.issue(c, &Command::Fault { reads, at, bytes });
+            }
+        }
+        data
+    }
+}
+
+impl Lower for LowerLevel {
+    fn limits(&self) -> LowerLimits {
+        let f = &self.f;
+        LowerLimits {
+            mailboxes: f.mailboxes.value.0.min(255) as u8,
+            queues: f.queues.value.0 as u8,
+            message_max: MESSAGE_MAX_BYTES,
+            segment_max: SEGMENT_MAX_BYTES,
+            alignment: f.alignment.value.0,
+            expect_max: f.list.value.0 as usize,
+            send_max: f.walk.value.0 as usize,
+            io_max: f.io.value.0 as usize,
+        }
+    }
+
+    fn send(
+        &mut self,
+        c: &mut dyn Host,
+        to: Rank,
+        mailbox: u8,
+        pieces: &[Piece],
+        id: SendId,
+    ) -> bool {
+        if self.unaccepted >= self.f.sends.value.0 {
+            return false;
+        }
+        self.unaccepted += 1;
+        let cost = self.f.instructions(&self.f.instructions_send);
+        c.charge("lower level: send", cost);
+        let groups = pieces.len().div_ceil(SEND_MESSAGES_MAX);
+        for (n, pieces) in pieces.chunks(SEND_MESSAGES_MAX).enumerate() {
+            let data = self.load(c, pieces);
+            let command = Command::Send {
+                to,
+                mailbox,
+                id: (n + 1 == groups).then_some(id),
+                pieces: pieces.to_vec(),
+                data: &data,
+            };
+            self.issue(c, &command);
+        }
+        true
+    }
+
+    fn receive(&mut self, c: &mut dyn Host) -> Option<LowerEvent> {
+        while let Some(event) = c.event() {
+            let completion = self.f.instructions(&self.f.instructions_completion);
+            let io = self.f.instructions(&self.f.instructions_io);
+            match CardEvent::decode(&event.bytes)? {
+                CardEvent::Deposit { at, data } => {
+                    if self.memory.write(at, data).is_err() {
+                        let (reads, bytes) = (false, data.len() as u32);
+                        self.issue(c, &Command::Fault { reads, at, bytes });
+                    }
+                }
+                CardEvent::Unexpected {
+                    from,
+                    mailbox,
+                    data,
+                } => {
+                    let cost = self.f.instructions(&self.f.instructions_unexpected);
+                    c.charge("lower level: receive unexpected", cost);
+                    self.issue(c, &Command::Release { buffers: 1 });
+                    return Some(LowerEvent::Unexpected {
+                        from,
+                        mailbox,
+                        bytes: data.to_vec(),
+                    });
+                }
+                CardEvent::Received { queue } => {
+                    c.charge("lower level: completion", completion);
+                    self.is_open[usize::from(queue.0)] = false;
+                    return Some(LowerEvent::Received { queue });
+                }
+                CardEvent::Sent { id } => {
+                    c.charge("lower level: completion", completion);
+                    self.unaccepted -= 1;
+                    return Some(LowerEvent::Sent { id });
+                }
+                CardEvent::Doorbell { from, info } => {
+                    c.charge("lower level: doorbell", io);
+                    return Some(LowerEvent::Doorbell { from, info });
+                }
+                CardEvent::Read { id, data } => {
+                    let bytes = data.to_vec();
+                    return Some(LowerEvent::Read { id, bytes });
+                }
+            }
+        }
+        None
+    }
+
+    fn expect(
+        &mut self,
+        c: &mut dyn Host,
+        queue: QueueId,
+        from: Rank,
+        mailbox: u8,
+        pieces: &[Piece],
+    ) -> bool {
+        match self.is_open.get_mut(usize::from(queue.0)) {
+            Some(is_open) if !*is_open => *is_open = true,
+            _ => return false,
+        }
+        let f = &self.f;
+        let messages = f.instructions(&f.instructions_piece) * pieces.len() as u64;
+        let cost = f.instructions(&f.instructions_expect) + messages;
+        c.charge("lower level: expect", cost);
+        let command = Command::Expect {
+            queue,
+            from,
+            mailbox,
+            pieces: pieces.to_vec(),
+        };
+        self.issue(c, &command);
+        true
+    }
+
+    fn doorbell(&mut self, c: &mut dyn Host, to: Rank, info: u16) {
+        c.charge(
+            "lower level: doorbell",
+            self.f.instructions(&self.f.instructions_io),
+        );
+        self.issue(c, &Command::Doorbell { to, info });
+    }
+
+    fn write(&mut self, c: &mut dyn Host, to: Rank, at: Physical, data: &[u8]) {
+        c.charge(
+            "lower level: NWRITE",
+            self.f.instructions(&self.f.instructions_io),
+        );
+        self.issue(c, &Command::Write { to, at, data });
+    }
+
+    fn read(&mut self, c: &mut dyn Host, from: Rank, at: Physical, bytes: u16, id: SendId) {
+        c.charge(
+            "lower level: NREAD",
+            self.f.instructions(&self.f.instructions_io),
+        );
+        let read = Command::Read {
+            from,
+            at,
+            bytes,
+            id,
+        };
+        self.issue(c, &read);
+    }
+
+    fn memory(&mut self) -> &mut PhysicalMemory {
+        &mut self.memory
+    }
 }

@@ -1,0 +1,567 @@
+//! All cards of a job and the network between them, driven by the kernel of virtual time.
+
+use super::checker::{Programming, incomplete};
+use super::packet::{Message, Payload, Segment};
+use super::receiver::{Delivery, Receiver};
+use super::sender::{Listed, Sender};
+use crate::kernel::{InvalidCommand, Kernel, Model, Observers, Rank, Track};
+use crate::network::{Network, Packet};
+use crate::platform::Platform;
+use crate::rapidio::command::{CardEvent, Command, MESSAGE_MAX_BYTES, Physical, WINDOW_AT, kind};
+use crate::rapidio::figures::Figures;
+use crate::time::{Rate, Time};
+use std::sync::Arc;
+
+/// What the cards schedule.
+#[derive(Debug)]
+pub enum ModelEvent {
+    /// A node's card takes the next message of its send list.
+    Take(u32),
+    /// A message is ready: its segments go onto the link.
+    Emit(Arc<Message>),
+    /// A packet comes to a link, or arrives.
+    Hop(Packet<Payload>),
+    /// A segment leaves the input buffer of the node that it is for.
+    Drain(Segment),
+    /// A segment that was refused is sent again.
+    Resend(Segment),
+}
+
+/// What a card has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CardStats {
+    /// Messages sent.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Segments sent, with those that were sent again.
+    pub segments: u64,
+    /// Segments that this node refused.
+    pub refused: u64,
+    /// Last segments that came first, and were written to a wrong place besides.
+    pub misplaced: u64,
+    /// Messages that the general queue took.
+    pub unexpected: u64,
+    /// Dedicated queues that were complete.
+    pub queues: u64,
+    /// Doorbells rung.
+    pub doorbells: u64,
+    /// NREAD and NWRITE transactions issued.
+    pub io: u64,
+    /// How long segments were leaving the card.
+    pub busy: Time,
+}
+
+/// A node's card.
+struct Card {
+    sender: Sender,
+    receiver: Receiver,
+    /// When the input buffer is empty.
+    drained: Time,
+    /// State of the generator of refusals.
+    random: u64,
+    stats: CardStats,
+}
+
+/// All cards of a job.
+pub struct Cards {
+    start: Time,
+    retry: Time,
+    drain: Rate,
+    header: u64,
+    response: u64,
+    io_header: u64,
+    /// Bytes of the window.
+    window: u64,
+    /// A segment is refused if 53 random bits are below this.
+    refuse: u64,
+    programming: Programming,
+    /// Bad programming ends the job (`--machine-check`).
+    check: bool,
+    cards: Vec<Card>,
+    network: Network,
+}
+
+impl Cards {
+    /// The cards of a machine for `ranks` ranks. With `check`, bad programming ends the job.
+    pub fn new(platform: &Platform, f: &Figures, ranks: u32, check: bool) -> Cards {
+        let card = |node: u32| Card {
+            sender: Sender::default(),
+            receiver: Receiver::new(
+                f.queues.value.0,
+                f.general.value.0,
+                f.input.value.0,
+                f.alignment.value.0,
+            ),
+            drained: Time::ZERO,
+            random: 0x9e37_79b9_7f4a_7c15 ^ u64::from(node + 1),
+            stats: CardStats::default(),
+        };
+        Cards {
+            start: f.start.value,
+            retry: f.retry.value,
+            drain: f.drain.value,
+            header: f.header.value.0,
+            response: f.response.value.0,
+            io_header: f.io_header.value.0,
+            window: f.window.value.0,
+            refuse: (f.refuse.unwrap_or(0.0) * (1u64 << 53) as f64) as u64,
+            programming: Programming {
+                alignment: f.alignment.value.0,
+                mailboxes: f.mailboxes.value.0,
+                list: f.list.value.0 as usize,
+                io: f.io.value.0 as usize,
+            },
+            check,
+            cards: (0..ranks).map(card).collect(),
+            network: Network::new(&platform.network, ranks),
+        }
+    }
+
+    /// The links' names.
+    pub fn links(&self) -> Vec<String> {
+        self.network.names()
+    }
+
+    /// What each card has done.
+    pub fn stats(&self) -> Vec<CardStats> {
+        self.cards.iter().map(|c| c.stats).collect()
+    }
+
+    /// Messages of a node that are not accepted whole, its open queues, and the general buffers
+    /// that its card has.
+    pub fn unfinished(&self, node: Rank) -> (usize, usize, u32) {
+        let card = &self.cards[node as usize];
+        (
+            card.sender.unfinished(),
+            card.receiver.open_queues().count(),
+            card.receiver.general_free(),
+        )
+    }
+
+    /// Tells the job's user what `rank`'s driver got wrong, and ends the job, if it is checked.
+    fn report(&self, rank: Rank, call: &str, what: &str, kernel: &mut Kernel<ModelEvent>) {
+        if self.check {
+            kernel.fail(format!("rank {rank}, lower level, {call}: {what}"));
+        }
+    }
+
+    /// Puts a packet onto its first link. Returns when it has left the card.
+    fn transmit(
+        &mut self,
+        (from, to): (u32, u32),
+        bytes: u64,
+        payload: Payload,
+        kernel: &mut Kernel<ModelEvent>,
+    ) -> Time {
+        let now = kernel.now();
+        let wrap = ModelEvent::Hop;
+        self.network
+            .send(kernel, now, (from, to), (from, bytes), payload, wrap)
+    }
+
+    fn transmit_segment(&mut self, segment: Segment, kernel: &mut Kernel<ModelEvent>) -> Time {
+        let nodes = (segment.message.from, segment.message.to);
+        let bytes = segment.bytes().len() as u64 + self.header;
+        self.cards[nodes.0 as usize].stats.segments += 1;
+        self.transmit(nodes, bytes, Payload::Segment(segment), kernel)
+    }
+
+    /// The card of `node` begins with the next message, if it has one and is idle.
+    fn begin(&mut self, node: u32, kernel: &mut Kernel<ModelEvent>) {
+        let sender = &mut self.cards[node as usize].sender;
+        if sender.is_busy {
+            return;
+        }
+        if let Some(message) = sender.take(node) {
+            sender.is_busy = true;
+            kernel.schedule_after(self.start, node, ModelEvent::Emit(message));
+        }
+    }
+
+    fn emit(&mut self, message: Arc<Message>, kernel: &mut Kernel<ModelEvent>) {
+        let node = message.from;
+        let mut left = kernel.now();
+        for number in 0..message.segments() {
+            let message = message.clone();
+            left = self.transmit_segment(Segment { message, number }, kernel);
+        }
+        let stats = &mut self.cards[node as usize].stats;
+        stats.messages += 1;
+        stats.bytes += message.data.len() as u64;
+        stats.busy += left - kernel.now();
+        if kernel.is_traced() {
+            let (to, bytes) = (message.to, message.data.len());
+            let name = format!("sends {bytes} B to node {to}, mailbox {}", message.mailbox);
+            kernel.span(Track::Card(node), &name, kernel.now(), left);
+        }
+        kernel.schedule_at(left, node, ModelEvent::Take(node));
+    }
+
+    /// Returns whether the generator of refusals refuses the next segment.
+    fn is_refused(&mut self, node: u32) -> bool {
+        if self.refuse == 0 {
+            return false;
+        }
+        // Xorshift, George Marsaglia, 2003.
+        let x = &mut self.cards[node as usize].random;
+        *x ^= *x << 13;
+        *x ^= *x >> 7;
+        *x ^= *x << 17;
+        (*x >> 11) < self.refuse
+    }
+
+    fn on_segment(&mut self, segment: Segment, kernel: &mut Kernel<ModelEvent>) {
+        let (from, to) = (segment.message.from, segment.message.to);
+        let refused = self.is_refused(to);
+        let card = &mut self.cards[to as usize];
+        let (accepted, is_stray) = match refused {
+            true => (false, false),
+            false => card.receiver.accept(&segment),
+        };
+        if accepted {
+            let bytes = segment.bytes().len() as u64;
+            card.drained = card.drained.max(kernel.now()) + self.drain.time_of(bytes);
+            kernel.schedule_at(card.drained, to, ModelEvent::Drain(segment.clone()));
+        } else {
+            card.stats.refused += 1;
+        }
+        if is_stray {
+            let what = format!(
+                "a message with mailbox {} came to node {to}, where no dedicated queue takes it: \
+                 more messages than the queue is programmed for, or none is open",
+                segment.message.mailbox
+            );
+            self.report(from, "send", &what, kernel);
+        }
+        let payload = Payload::Response { segment, accepted };
+        self.transmit((to, from), self.response, payload, kernel);
+    }
+
+    fn on_response(&mut self, segment: Segment, accepted: bool, kernel: &mut Kernel<ModelEvent>) {
+        let node = segment.message.from;
+        if !accepted {
+            kernel.schedule_after(self.retry, node, ModelEvent::Resend(segment));
+            return;
+        }
+        let (done, freed) = self.cards[node as usize].sender.accepted(&segment);
+        for id in done {
+            let event = CardEvent::Sent { id };
+            kernel.notify(node, 0, &[&event.encode()]);
+        }
+        if freed {
+            self.begin(node, kernel);
+        }
+    }
+
+    fn on_drain(&mut self, segment: Segment, kernel: &mut Kernel<ModelEvent>) {
+        let node = segment.message.to;
+        let card = &mut self.cards[node as usize];
+        for delivery in card.receiver.drain(&segment) {
+            match delivery {
+                Delivery::Deposit(at, data) => self.deposit(node, at, &data, kernel),
+                Delivery::Misplaced(at, data, what) => {
+                    self.cards[node as usize].stats.misplaced += 1;
+                    if let Some(what) = what {
+                        self.report(node, "expect", &what, kernel);
+                    }
+                    self.deposit(node, at, &data, kernel);
+                }
+                Delivery::Unexpected(from, mailbox, data) => {
+                    self.cards[node as usize].stats.unexpected += 1;
+                    let data = &data[..];
+                    let event = CardEvent::Unexpected {
+                        from,
+                        mailbox,
+                        data,
+                    };
+                    kernel.notify(node, 0, &[&event.encode()]);
+                }
+                Delivery::Received(queue) => {
+                    self.cards[node as usize].stats.queues += 1;
+                    kernel.notify(node, 0, &[&CardEvent::Received { queue }.encode()]);
+                }
+                Delivery::Mismatch(what) => self.report(node, "expect", &what, kernel),
+            }
+        }
+    }
+
+    /// The card of `node` writes to memory.
+    fn deposit(&self, node: u32, at: Physical, data: &[u8], kernel: &mut Kernel<ModelEvent>) {
+        if at >= WINDOW_AT {
+            let offset = at.0 - WINDOW_AT.0;
+            match offset.checked_add(data.len() as u64) {
+                Some(end) if end <= self.window => kernel.write(node, offset as usize, data),
+                _ => kernel.fail(unregistered(node, "receive", at, data.len() as u32)),
+            }
+            return;
+        }
+        kernel.post(node, 0, &[&CardEvent::Deposit { at, data }.encode()]);
+    }
+
+    fn arrive(&mut self, payload: Payload, kernel: &mut Kernel<ModelEvent>) {
+        match payload {
+            Payload::Segment(segment) => self.on_segment(segment, kernel),
+            Payload::Response { segment, accepted } => {
+                self.on_response(segment, accepted, kernel);
+            }
+            Payload::Doorbell { from, to, info } => {
+                let event = CardEvent::Doorbell { from, info };
+                kernel.notify(to, 0, &[&event.encode()]);
+            }
+            Payload::Write { to, at, data, .. } => self.deposit(to, at, &data, kernel),
+            Payload::Read {
+                from,
+                to,
+                at,
+                bytes,
+                id,
+            } => {
+                let offset = at.0.wrapping_sub(WINDOW_AT.0);
+                if offset.saturating_add(bytes.into()) > self.window {
+                    kernel.fail(format!(
+                        "rank {from}, lower level, read: {bytes} bytes at physical address {:#x} \
+                         of node {to} are not in its window",
+                        at.0
+                    ));
+                    return;
+                }
+                let mut data = vec![0; bytes.into()];
+                kernel.read(to, offset as usize, &mut data);
+                let data: Arc<[u8]> = data.into();
+                let answer = Payload::Answer { to: from, id, data };
+                let bytes = u64::from(bytes) + self.io_header;
+                self.transmit((to, from), bytes, answer, kernel);
+            }
+            Payload::Answer { to, id, data } => {
+                let event = CardEvent::Read { id, data: &data };
+                kernel.notify(to, 0, &[&event.encode()]);
+            }
+        }
+    }
+
+    /// Appends messages to a card's send list.
+    fn list(
+        &mut self,
+        node: u32,
+        command: Command<'_>,
+        kernel: &mut Kernel<ModelEvent>,
+    ) -> Result<(), InvalidCommand> {
+        let Command::Send {
+            to,
+            mailbox,
+            id,
+            pieces,
+            mut data,
+        } = command
+        else {
+            return Ok(());
+        };
+        let last = pieces.len().saturating_sub(1);
+        for (n, piece) in pieces.iter().enumerate() {
+            let Some((own, rest)) = data.split_at_checked(piece.bytes.into()) else {
+                return Err(InvalidCommand("a send without its bytes"));
+            };
+            if own.is_empty() || own.len() > MESSAGE_MAX_BYTES {
+                return Err(InvalidCommand("a message that is empty or too long"));
+            }
+            data = rest;
+            self.cards[node as usize].sender.append(Listed {
+                to,
+                mailbox,
+                id: id.filter(|_| n == last),
+                data: own.to_vec(),
+            });
+        }
+        self.begin(node, kernel);
+        Ok(())
+    }
+}
+
+/// The text for an access to memory that nobody has registered. It ends the job, checked or not.
+fn unregistered(node: u32, call: &str, at: Physical, bytes: u32) -> String {
+    format!(
+        "rank {node}, lower level, {call}: its card reached for {bytes} bytes at physical address \
+         {:#x}, which are not registered",
+        at.0
+    )
+}
+
+impl Model for Cards {
+    type Event = ModelEvent;
+
+    fn command(
+        &mut self,
+        from: Rank,
+        _kind: u32,
+        bytes: &[u8],
+        kernel: &mut Kernel<ModelEvent>,
+    ) -> Result<(), InvalidCommand> {
+        let command = Command::decode(bytes).ok_or(InvalidCommand("words that are no command"))?;
+        let other = match &command {
+            Command::Send { to, .. } | Command::Doorbell { to, .. } => Some(*to),
+            Command::Write { to, .. } => Some(*to),
+            Command::Read { from, .. } | Command::Expect { from, .. } => Some(*from),
+            Command::Release { .. } | Command::Fault { .. } => None,
+        };
+        if other.is_some_and(|node| node >= kernel.ranks()) {
+            return Err(InvalidCommand("a command for a node that is not there"));
+        }
+        let card = &mut self.cards[from as usize];
+        let call = command.call();
+        if let Some(what) = self.programming.check(&command, &card.receiver) {
+            self.report(from, call, &what, kernel);
+        }
+        let card = &mut self.cards[from as usize];
+        match command {
+            Command::Send { .. } => return self.list(from, command, kernel),
+            Command::Expect {
+                queue,
+                from: sender,
+                mailbox,
+                pieces,
+            } => {
+                let is_known = !pieces.is_empty();
+                if !is_known || !card.receiver.open(queue, sender, mailbox, pieces) {
+                    return Err(InvalidCommand("a dedicated queue that there is not"));
+                }
+            }
+            Command::Release { buffers } => card.receiver.release(buffers.into()),
+            Command::Doorbell { to, info } => {
+                card.stats.doorbells += 1;
+                let bell = Payload::Doorbell { from, to, info };
+                self.transmit((from, to), self.response, bell, kernel);
+            }
+            Command::Write { to, at, data } => {
+                card.stats.io += 1;
+                let bytes = data.len() as u64 + self.io_header;
+                let data = data.into();
+                let write = Payload::Write { from, to, at, data };
+                self.transmit((from, to), bytes, write, kernel);
+            }
+            Command::Read {
+                from: to,
+                at,
+                bytes,
+                id,
+            } => {
+                card.stats.io += 1;
+                let read = Payload::Read {
+                    from,
+                    to,
+                    at,
+                    bytes,
+                    id,
+                };
+                self.transmit((from, to), self.io_header, read, kernel);
+            }
+            Command::Fault { at, bytes, .. } => kernel.fail(unregistered(from, call, at, bytes)),
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: ModelEvent, kernel: &mut Kernel<ModelEvent>) {
+        match event {
+            ModelEvent::Take(node) => {
+                self.cards[node as usize].sender.is_busy = false;
+                self.begin(node, kernel);
+            }
+            ModelEvent::Emit(message) => self.emit(message, kernel),
+            ModelEvent::Hop(packet) => {
+                if let Some(payload) = self.network.forward(kernel, packet, ModelEvent::Hop) {
+                    self.arrive(payload, kernel);
+                }
+            }
+            ModelEvent::Drain(segment) => self.on_drain(segment, kernel),
+            ModelEvent::Resend(segment) => {
+                self.transmit_segment(segment, kernel);
+            }
+        }
+    }
+
+    fn deadlock(&self) -> Option<String> {
+        let nodes = (0..).zip(&self.cards).filter(|_| self.check);
+        let mut open = nodes.flat_map(|(node, card): (u32, _)| {
+            card.receiver.open_queues().map(move |(id, queue)| {
+                format!(
+                    "rank {node}, lower level, expect: {}",
+                    incomplete(id, queue)
+                )
+            })
+        });
+        open.next()
+    }
+
+    fn lookahead(&self) -> Time {
+        self.network.latency()
+    }
+
+    fn response_time(&self, kind: u32) -> Time {
+        let there_and_back = self.network.latency() * 2;
+        match kind {
+            // A send is reported when its segments have been accepted.
+            kind::SEND => self.start + there_and_back,
+            kind::READ => there_and_back,
+            // These change what becomes of segments that are to arrive, and not when it is seen.
+            kind::EXPECT | kind::RELEASE => Time::MAX,
+            kind::DOORBELL | kind::WRITE => self.network.latency(),
+            _ => Time::ZERO,
+        }
+    }
+
+    fn observers(&self, event: &ModelEvent) -> Observers {
+        match event {
+            ModelEvent::Take(_) | ModelEvent::Emit(_) | ModelEvent::Resend(_) => Observers::Nobody,
+            ModelEvent::Drain(segment) => Observers::Rank(segment.message.to, Time::ZERO),
+            ModelEvent::Hop(packet) => match &packet.payload {
+                Payload::Segment(segment) => {
+                    let bytes = segment.bytes().len() as u64;
+                    Observers::Rank(segment.message.to, self.drain.time_of(bytes))
+                }
+                Payload::Response { segment, .. } => {
+                    Observers::Rank(segment.message.from, Time::ZERO)
+                }
+                Payload::Doorbell { to, .. }
+                | Payload::Write { to, .. }
+                | Payload::Read { to, .. }
+                | Payload::Answer { to, .. } => Observers::Rank(*to, Time::ZERO),
+            },
+        }
+    }
+
+    fn usage(&self, duration: Time) -> Vec<(String, String)> {
+        let share = |busy: Time| 100.0 * busy.seconds() / duration.seconds().max(1e-12);
+        let used = (0..).zip(&self.cards);
+        let used = used.filter(|(_, c)| c.stats != CardStats::default());
+        let mut lines = Vec::new();
+        for (node, card) in used {
+            let s = card.stats;
+            let line = format!(
+                "{} messages, {} B, busy {:.1} %; {} segments, {} refused, {} misplaced",
+                s.messages,
+                s.bytes,
+                share(s.busy),
+                s.segments,
+                s.refused,
+                s.misplaced
+            );
+            let node: u32 = node;
+            lines.push((format!("card of node {node}"), line));
+            let line = format!(
+                "{} unexpected messages, {} dedicated queues; {} doorbells, {} NREAD and NWRITE",
+                s.unexpected, s.queues, s.doorbells, s.io
+            );
+            lines.push((format!("queues of node {node}"), line));
+        }
+        for link in self.network.usage() {
+            let line = format!(
+                "{} packets, {} B, busy {:.1} %",
+                link.packets,
+                link.bytes,
+                share(link.busy)
+            );
+            lines.push((link.name, line));
+        }
+        lines
+    }
+}

@@ -1,0 +1,259 @@
+//! The receiving half of a card: input buffer, dedicated queues, general queue.
+
+use super::packet::{LETTERS, Segment};
+use crate::rapidio::command::{Physical, Piece, QueueId, SEGMENT_MAX_BYTES};
+use std::collections::{HashMap, VecDeque};
+
+/// Where a message goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Target {
+    /// A dedicated queue: its place in [`Receiver::queues`], its use, and the message's number in
+    /// it.
+    Queue(u8, u64, usize),
+    /// A buffer of the general queue.
+    General,
+}
+
+/// A message that is coming.
+#[derive(Debug)]
+struct Assembly {
+    target: Target,
+    /// Segments that have come, a bit each.
+    present: u16,
+    /// All of it, once it is whole.
+    whole: Option<Segment>,
+}
+
+/// The messages of one node with one mailbox number.
+#[derive(Debug, Default)]
+struct Stream {
+    /// Number of the oldest message in `assemblies`.
+    base: u64,
+    /// In order of their numbers.
+    assemblies: VecDeque<Assembly>,
+}
+
+/// A dedicated queue that is open.
+#[derive(Debug)]
+pub struct OpenQueue {
+    /// The node whose messages it takes.
+    pub from: u32,
+    /// Their mailbox number.
+    pub mailbox: u8,
+    /// Their buffers.
+    pub pieces: Vec<Piece>,
+    /// Tells this use of the queue from others.
+    order: u64,
+    /// Messages that have been given a buffer.
+    pub assigned: usize,
+    /// Messages that are whole.
+    pub landed: usize,
+}
+
+/// Something for the driver.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Delivery {
+    /// Bytes go to memory.
+    Deposit(Physical, Vec<u8>),
+    /// A last segment that came first goes to memory. Address, bytes, and what is wrong if it goes
+    /// beyond the buffer.
+    Misplaced(Physical, Vec<u8>, Option<String>),
+    /// A message is in the general queue. `from`, mailbox, bytes.
+    Unexpected(u32, u8, Vec<u8>),
+    /// A dedicated queue is complete and closed.
+    Received(QueueId),
+    /// A message does not have the size that its queue is programmed for.
+    Mismatch(String),
+}
+
+/// The receiving half of a card.
+#[derive(Debug)]
+pub struct Receiver {
+    /// Segments that the input buffer can take.
+    input_free: u32,
+    /// Buffers of the general queue that the card has.
+    general_free: u32,
+    alignment: u64,
+    queues: Vec<Option<OpenQueue>>,
+    streams: HashMap<(u32, u8), Stream>,
+    next_order: u64,
+}
+
+impl Receiver {
+    /// A card's receiving half with these numbers of dedicated queues, general buffers and
+    /// segments of the input buffer.
+    pub fn new(queues: u32, general: u32, input: u32, alignment: u64) -> Receiver {
+        Receiver {
+            input_free: input,
+            general_free: general,
+            alignment,
+            queues: (0..queues).map(|_| None).collect(),
+            streams: HashMap::new(),
+            next_order: 0,
+        }
+    }
+
+    /// Opens a dedicated queue. Returns false if there is none of this number.
+    pub fn open(&mut self, queue: QueueId, from: u32, mailbox: u8, pieces: Vec<Piece>) -> bool {
+        let order = self.next_order;
+        let Some(place) = self.queues.get_mut(usize::from(queue.0)) else {
+            return false;
+        };
+        self.next_order += 1;
+        *place = Some(OpenQueue {
+            from,
+            mailbox,
+            pieces,
+            order,
+            assigned: 0,
+            landed: 0,
+        });
+        true
+    }
+
+    /// The dedicated queues that are open.
+    pub fn open_queues(&self) -> impl Iterator<Item = (QueueId, &OpenQueue)> {
+        let numbered = (0..).map(QueueId).zip(&self.queues);
+        numbered.filter_map(|(id, q)| Some((id, q.as_ref()?)))
+    }
+
+    /// The driver hands general buffers back.
+    pub fn release(&mut self, buffers: u32) {
+        self.general_free += buffers;
+    }
+
+    /// Buffers of the general queue that the card has.
+    pub fn general_free(&self) -> u32 {
+        self.general_free
+    }
+
+    /// A segment arrives. Returns whether it is accepted into the input buffer, and what it tells
+    /// of a message for which no dedicated queue is open though its mailbox is not 0.
+    pub fn accept(&mut self, segment: &Segment) -> (bool, bool) {
+        if self.input_free == 0 {
+            return (false, false);
+        }
+        let message = &segment.message;
+        let key = (message.from, message.mailbox);
+        let stream = self.streams.entry(key).or_default();
+        let place = place(stream.base, message.letter);
+        let mut is_stray = false;
+        // Messages are given buffers in their order, also those that have not come.
+        while stream.assemblies.len() <= place {
+            let open = (0..).zip(&mut self.queues).filter_map(|(n, queue)| {
+                let queue = queue.as_mut()?;
+                let fits =
+                    (queue.from, queue.mailbox) == key && queue.assigned < queue.pieces.len();
+                fits.then_some((queue.order, n, queue))
+            });
+            let target = match open.min_by_key(|(order, ..)| *order) {
+                Some((order, n, queue)) => {
+                    queue.assigned += 1;
+                    Target::Queue(n, order, queue.assigned - 1)
+                }
+                None if self.general_free > 0 => {
+                    self.general_free -= 1;
+                    is_stray |= message.mailbox != 0;
+                    Target::General
+                }
+                None => return (false, false),
+            };
+            stream.assemblies.push_back(Assembly {
+                target,
+                present: 0,
+                whole: None,
+            });
+        }
+        self.input_free -= 1;
+        (true, is_stray)
+    }
+
+    /// A segment leaves the input buffer for memory. Returns what follows, in order.
+    pub fn drain(&mut self, segment: &Segment) -> Vec<Delivery> {
+        self.input_free += 1;
+        let message = &segment.message;
+        let key = (message.from, message.mailbox);
+        let mut deliveries = Vec::new();
+        let Some(stream) = self.streams.get_mut(&key) else {
+            return deliveries;
+        };
+        let place = place(stream.base, message.letter);
+        let Some(assembly) = stream.assemblies.get_mut(place) else {
+            return deliveries;
+        };
+        let is_first = assembly.present == 0;
+        assembly.present |= 1 << segment.number;
+        let buffer = match assembly.target {
+            Target::Queue(n, order, number) => {
+                let queue = self.queues[usize::from(n)].as_mut();
+                queue
+                    .filter(|q| q.order == order)
+                    .map(|q| (QueueId(n), number, q))
+            }
+            Target::General => None,
+        };
+        let aligned = |at: Physical| Physical(at.0 & !(self.alignment - 1));
+        if let Some((id, number, queue)) = &buffer
+            && is_first
+        {
+            let piece = queue.pieces[*number];
+            if usize::from(piece.bytes) != message.data.len() {
+                deliveries.push(Delivery::Mismatch(format!(
+                    "message {number} of dedicated queue {} has {} bytes, and node {} has sent {}",
+                    id.0,
+                    piece.bytes,
+                    message.from,
+                    message.data.len()
+                )));
+            }
+            // Nothing tells the segments' size yet: the card takes the full one.
+            if segment.number > 0 && segment.is_last() {
+                let offset = usize::from(segment.number) * SEGMENT_MAX_BYTES;
+                let bytes = segment.bytes();
+                let beyond = offset + bytes.len() > usize::from(piece.bytes);
+                let what = beyond.then(|| {
+                    format!(
+                        "the last segment of message {number} of dedicated queue {} came first \
+                         and was written at byte {offset}, beyond a buffer of {} bytes that is \
+                         not rounded up to {SEGMENT_MAX_BYTES}",
+                        id.0, piece.bytes
+                    )
+                });
+                let at = aligned(piece.at).plus(offset as u64);
+                deliveries.push(Delivery::Misplaced(at, bytes.to_vec(), what));
+            }
+        }
+        if assembly.present.count_ones() == u32::from(message.segments()) {
+            assembly.whole = Some(segment.clone());
+            if let Some((id, number, queue)) = buffer {
+                let piece = queue.pieces[number];
+                let bytes = message.data.len().min(piece.bytes.into());
+                let data = message.data[..bytes].to_vec();
+                deliveries.push(Delivery::Deposit(aligned(piece.at), data));
+                queue.landed += 1;
+                if queue.landed == queue.pieces.len() {
+                    self.queues[usize::from(id.0)] = None;
+                    deliveries.push(Delivery::Received(id));
+                }
+            }
+        }
+        // A stream's messages leave in their order.
+        while let Some(assembly) = stream.assemblies.front()
+            && let Some(whole) = &assembly.whole
+        {
+            if assembly.target == Target::General {
+                let message = &whole.message;
+                let data = message.data.clone();
+                deliveries.push(Delivery::Unexpected(message.from, message.mailbox, data));
+            }
+            stream.base += 1;
+            stream.assemblies.pop_front();
+        }
+        deliveries
+    }
+}
+
+/// Place of the message with this letter among those of its stream that are coming.
+fn place(base: u64, letter: u8) -> usize {
+    ((u64::from(letter) + LETTERS - base % LETTERS) % LETTERS) as usize
+}
