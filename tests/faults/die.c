@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static int is(const char *a, const char *b)
@@ -16,22 +17,43 @@ static int is(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
-static volatile int held;
+static volatile int stdin_locked;
 
 static void *hold_stdin(void *unused)
 {
     flockfile(stdin);
-    held = 1;
+    stdin_locked = 1;
     pause();
     return unused;
 }
 
 static int other; /* the rank that a second thread receives from or sends to */
 
-/* Waits for what comes late, and ends. */
+static volatile pid_t receiver; /* the thread that has begun to receive last */
+
+/* Waits until a thread that begins to receive sleeps in MPI_Recv. */
+static void await_sleeping_receiver(void)
+{
+    char path[64], state = 0;
+    do {
+        sched_yield();
+        if (receiver == 0)
+            continue;
+        snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)receiver);
+        FILE *file = fopen(path, "r");
+        if (!file || fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+            state = 0;
+        if (file)
+            fclose(file);
+    } while (state != 'S');
+    receiver = 0;
+}
+
+/* Waits for the message that is sent last, and ends. */
 static void *receive_last(void *unused)
 {
     int value;
+    receiver = (pid_t)syscall(SYS_gettid);
     MPI_Recv(&value, 1, MPI_INT, other, 18, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     return unused;
 }
@@ -39,6 +61,7 @@ static void *receive_last(void *unused)
 static void *receive(void *unused)
 {
     int value;
+    receiver = (pid_t)syscall(SYS_gettid);
     MPI_Recv(&value, 1, MPI_INT, other, 17, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     return unused;
 }
@@ -130,10 +153,10 @@ int main(int argc, char **argv)
         } else if (is(how, "threads-last")) { /* the first to sleep sleeps for ever, the last one
                                                  gets its message */
             pthread_create(&second, NULL, receive, NULL);
-            usleep(100000);
+            await_sleeping_receiver();
             pthread_t last_one;
             pthread_create(&last_one, NULL, receive_last, NULL);
-            usleep(100000);
+            await_sleeping_receiver();
             MPI_Send(&value, 1, MPI_INT, other, 18, MPI_COMM_WORLD);
             pthread_join(last_one, NULL);
             pthread_join(second, NULL);
@@ -284,7 +307,7 @@ int main(int argc, char **argv)
                                              thread has standard input's lock */
             pthread_t reader;
             if (pthread_create(&reader, NULL, hold_stdin, NULL) == 0)
-                while (!held)
+                while (!stdin_locked)
                     sched_yield();
             printf("last words");
             MPI_Abort(MPI_COMM_WORLD, 42);

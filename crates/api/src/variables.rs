@@ -27,6 +27,16 @@ impl Audience {
         Audience::Developer,
     ];
 
+    /// Who sets the variable, in the manual's table.
+    fn setter(self) -> &'static str {
+        match self {
+            Audience::User => "user",
+            Audience::Compiler => "user of mpicc",
+            Audience::Rank => "mpiexec",
+            Audience::Developer => "developer",
+        }
+    }
+
     /// A heading for the variables of this audience.
     pub fn title(self) -> &'static str {
         match self {
@@ -344,20 +354,14 @@ pub fn listing() -> String {
     text + "A value after a semicolon holds where the variable is not set.\n"
 }
 
-/// The list as Markdown tables, one for each audience.
+/// The list as one Markdown table.
 pub fn markdown() -> String {
-    let tables = Audience::ALL.map(|audience| {
-        let rows: String = ALL
-            .iter()
-            .filter(|v| v.audience == audience)
-            .map(|v| format!("| `{}` | {} | {} |\n", v.name, v.values, v.about))
-            .collect();
-        format!(
-            "### {}\n\n| variable | values; default | what it does |\n|---|---|---|\n{rows}",
-            audience.title()
-        )
-    });
-    tables.join("\n")
+    let row = |v: &Variable| {
+        let setter = v.audience.setter();
+        format!("| `{}` | {setter} | {} | {} |\n", v.name, v.values, v.about)
+    };
+    let rows: String = ALL.iter().map(row).collect();
+    format!("| variable | set by | values; default | what it does |\n|---|---|---|---|\n{rows}")
 }
 
 #[cfg(test)]
@@ -366,10 +370,10 @@ mod tests {
 
     #[test]
     fn a_misspelt_name_gets_the_nearest_one() {
-        let said = complaint("FERRY_TRANPORTS").unwrap();
-        assert!(said.ends_with("did you mean FERRY_TRANSPORTS?"), "{said}");
-        let said = complaint("FERRY_tcp_if").unwrap();
-        assert!(said.contains("FERRY_TCP_IF"), "{said}");
+        let text = complaint("FERRY_TRANPORTS").unwrap();
+        assert!(text.ends_with("did you mean FERRY_TRANSPORTS?"), "{text}");
+        let text = complaint("FERRY_tcp_if").unwrap();
+        assert!(text.contains("FERRY_TCP_IF"), "{text}");
         assert!(complaint("FERRY_MOON").unwrap().contains("lists them all"));
     }
 
@@ -382,11 +386,14 @@ mod tests {
 
     #[test]
     fn the_list_is_in_order_and_each_entry_is_a_line() {
-        let place = |v: &Variable| {
+        let position = |v: &Variable| {
             let audience = Audience::ALL.iter().position(|a| *a == v.audience);
             (audience.unwrap(), v.name)
         };
-        assert!(ALL.windows(2).all(|two| place(&two[0]) < place(&two[1])));
+        assert!(
+            ALL.windows(2)
+                .all(|two| position(&two[0]) < position(&two[1]))
+        );
         assert!(
             ALL.iter()
                 .all(|v| v.about.len() < 90 && !v.about.contains('|'))

@@ -81,37 +81,21 @@ pub fn recv(
     )
 }
 
-pub fn irecv(
-    buf: *mut u8,
-    count: i64,
-    datatype: &'static Arc<Datatype>,
-    source: Source,
-    tag: Option<u32>,
-    comm: &'static Arc<Comm>,
-    request: Out<Handle>,
-) -> Result<()> {
-    comm.check_assertions(source, tag)?;
-    // SAFETY: the program leaves the buffer alone until completion.
-    let started = unsafe { pt2pt::ireceive(comm, buffer(buf, count, datatype), source, tag) };
-    request.set(handle::insert(started));
-    Ok(())
+/// Non-blocking and persistent receives.
+macro_rules! receives {
+    ($($name:ident $make:ident;)*) => {$(
+        pub fn $name(buf: *mut u8, count: i64, datatype: &'static Arc<Datatype>, source: Source,
+            tag: Option<u32>, comm: &'static Arc<Comm>, request: Out<Handle>) -> Result<()> {
+            comm.check_assertions(source, tag)?;
+            let buffer = buffer(buf, count, datatype);
+            // SAFETY: the program leaves the buffer alone between each start and completion.
+            let made = unsafe { pt2pt::$make(comm, buffer, source, tag) };
+            request.set(handle::insert(made));
+            Ok(())
+        }
+    )*};
 }
-
-pub fn recv_init(
-    buf: *mut u8,
-    count: i64,
-    datatype: &'static Arc<Datatype>,
-    source: Source,
-    tag: Option<u32>,
-    comm: &'static Arc<Comm>,
-    request: Out<Handle>,
-) -> Result<()> {
-    comm.check_assertions(source, tag)?;
-    // SAFETY: the program leaves the buffer alone between each start and completion.
-    let made = unsafe { pt2pt::receive_init(comm, buffer(buf, count, datatype), source, tag) };
-    request.set(handle::insert(made));
-    Ok(())
-}
+receives! { irecv ireceive; recv_init receive_init; }
 
 #[allow(clippy::too_many_arguments)] // MPI's own
 pub fn sendrecv(

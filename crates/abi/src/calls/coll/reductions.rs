@@ -75,55 +75,25 @@ pub(super) fn reduce_as(
     reducing(comm, collective, send, recv, datatype, op, form)
 }
 
-pub(super) fn allreduce_as(
-    sendbuf: In,
-    recvbuf: *mut u8,
-    count: i64,
-    datatype: Type,
-    op: Operation,
-    comm: On,
-    form: Form,
-) -> Result<()> {
-    let of = reduction(count, datatype, op)?;
-    check_no_alias(sendbuf, recvbuf, count)?;
-    let (send, recv) = (
-        send_view(sendbuf, count, datatype),
-        view(recvbuf, count, datatype),
-    );
-    reducing(
-        comm,
-        Collective::Allreduce {
-            of,
-            in_place: sendbuf.is_none(),
-        },
-        send,
-        recv,
-        datatype,
-        op,
-        form,
-    )
+/// Reductions that check and view both buffers by the same count of elements.
+macro_rules! reductions {
+    ($($name:ident $collective:ident;)*) => {$(
+        pub(super) fn $name(sendbuf: In, recvbuf: *mut u8, count: i64, datatype: Type,
+            op: Operation, comm: On, form: Form) -> Result<()> {
+            let of = reduction(count, datatype, op)?;
+            check_no_alias(sendbuf, recvbuf, count)?;
+            let send = send_view(sendbuf, count, datatype);
+            let recv = view(recvbuf, count, datatype);
+            let collective = Collective::$collective { of, in_place: sendbuf.is_none() };
+            reducing(comm, collective, send, recv, datatype, op, form)
+        }
+    )*};
 }
-
-pub(super) fn reduce_scatter_block_as(
-    sendbuf: In,
-    recvbuf: *mut u8,
-    recvcount: i64,
-    datatype: Type,
-    op: Operation,
-    comm: On,
-    form: Form,
-) -> Result<()> {
-    let of = reduction(recvcount, datatype, op)?;
-    check_no_alias(sendbuf, recvbuf, recvcount)?;
-    let (send, recv) = (
-        send_view(sendbuf, recvcount, datatype),
-        view(recvbuf, recvcount, datatype),
-    );
-    let collective = Collective::ReduceScatterBlock {
-        of,
-        in_place: sendbuf.is_none(),
-    };
-    reducing(comm, collective, send, recv, datatype, op, form)
+reductions! {
+    allreduce_as Allreduce;
+    reduce_scatter_block_as ReduceScatterBlock;
+    scan_as Scan;
+    exscan_as Exscan;
 }
 
 pub(super) fn reduce_scatter_as(
@@ -155,60 +125,4 @@ pub(super) fn reduce_scatter_as(
         in_place: sendbuf.is_none(),
     };
     reducing(comm, collective, send, recv, datatype, op, form)
-}
-
-pub(super) fn scan_as(
-    sendbuf: In,
-    recvbuf: *mut u8,
-    count: i64,
-    datatype: Type,
-    op: Operation,
-    comm: On,
-    form: Form,
-) -> Result<()> {
-    let of = reduction(count, datatype, op)?;
-    check_no_alias(sendbuf, recvbuf, count)?;
-    let (send, recv) = (
-        send_view(sendbuf, count, datatype),
-        view(recvbuf, count, datatype),
-    );
-    reducing(
-        comm,
-        Collective::Scan {
-            of,
-            in_place: sendbuf.is_none(),
-        },
-        send,
-        recv,
-        datatype,
-        op,
-        form,
-    )
-}
-
-pub(super) fn exscan_as(
-    sendbuf: In,
-    recvbuf: *mut u8,
-    count: i64,
-    datatype: Type,
-    op: Operation,
-    comm: On,
-    form: Form,
-) -> Result<()> {
-    let of = reduction(count, datatype, op)?;
-    check_no_alias(sendbuf, recvbuf, count)?;
-    let send = send_view(sendbuf, count, datatype);
-    let recv = view(recvbuf, count, datatype);
-    reducing(
-        comm,
-        Collective::Exscan {
-            of,
-            in_place: sendbuf.is_none(),
-        },
-        send,
-        recv,
-        datatype,
-        op,
-        form,
-    )
 }

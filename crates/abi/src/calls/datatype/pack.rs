@@ -42,6 +42,46 @@ fn from_position(
     Ok(at.wrapping_add(position as usize))
 }
 
+/// Packs `needed` bytes into a pack buffer from `position` on, by `pack`.
+///
+/// # Safety
+/// The buffer has `outsize` writable bytes.
+unsafe fn pack_by(
+    needed: i64,
+    outbuf: *mut u8,
+    outsize: i64,
+    position: InOutCount,
+    pack: impl FnOnce(&mut [u8]) -> Result<()>,
+) -> Result<()> {
+    let size = ("outsize", outsize);
+    let at = from_position(("outbuf", outbuf), size, position.value(), needed)?;
+    if needed > 0 {
+        // SAFETY: these bytes are in the buffer.
+        pack(unsafe { std::slice::from_raw_parts_mut(at.cast_mut(), needed as usize) })?;
+    }
+    position.set(position.value() + needed, "position")
+}
+
+/// Unpacks `needed` bytes of a pack buffer from `position` on, by `unpack`.
+///
+/// # Safety
+/// The buffer has `insize` readable bytes.
+unsafe fn unpack_by(
+    needed: i64,
+    inbuf: *const u8,
+    insize: i64,
+    position: InOutCount,
+    unpack: impl FnOnce(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let size = ("insize", insize);
+    let at = from_position(("inbuf", inbuf), size, position.value(), needed)?;
+    if needed > 0 {
+        // SAFETY: these bytes are in the buffer.
+        unpack(unsafe { std::slice::from_raw_parts(at, needed as usize) })?;
+    }
+    position.set(position.value() + needed, "position")
+}
+
 pub fn pack(
     inbuf: *const u8,
     incount: i64,
@@ -52,20 +92,13 @@ pub fn pack(
     _comm: &'static Arc<Comm>,
 ) -> Result<()> {
     let needed = packed(incount, datatype.size())?;
-    let at = from_position(
-        ("outbuf", outbuf),
-        ("outsize", outsize),
-        position.value(),
-        needed,
-    )?;
-    if needed > 0 {
-        // SAFETY: the program promises buffers with these elements and bytes, which do not overlap.
-        unsafe {
-            let out = std::slice::from_raw_parts_mut(at.cast_mut(), needed as usize);
+    // SAFETY: the program promises buffers with these elements and bytes, which do not overlap.
+    unsafe {
+        pack_by(needed, outbuf, outsize, position, |out| {
             datatype.pack(inbuf, incount, 0, out);
-        }
+            Ok(())
+        })
     }
-    position.set(position.value() + needed, "position")
 }
 
 pub fn unpack(
@@ -78,20 +111,13 @@ pub fn unpack(
     _comm: &'static Arc<Comm>,
 ) -> Result<()> {
     let needed = packed(outcount, datatype.size())?;
-    let at = from_position(
-        ("inbuf", inbuf),
-        ("insize", insize),
-        position.value(),
-        needed,
-    )?;
-    if needed > 0 {
-        // SAFETY: as in `pack`.
-        unsafe {
-            let data = std::slice::from_raw_parts(at, needed as usize);
+    // SAFETY: as in `pack`.
+    unsafe {
+        unpack_by(needed, inbuf, insize, position, |data| {
             datatype.unpack(outbuf, outcount, 0, data);
-        }
+            Ok(())
+        })
     }
-    position.set(position.value() + needed, "position")
 }
 
 pub fn pack_size(
@@ -136,20 +162,13 @@ pub fn pack_external(
 ) -> Result<()> {
     external(datarep)?;
     let needed = external_size(incount, datatype)?;
-    let at = from_position(
-        ("outbuf", outbuf),
-        ("outsize", outsize),
-        position.value(),
-        needed,
-    )?;
-    if needed > 0 {
-        // SAFETY: as in `pack`.
-        unsafe {
-            let out = std::slice::from_raw_parts_mut(at.cast_mut(), needed as usize);
+    // SAFETY: as in `pack`.
+    unsafe {
+        pack_by(needed, outbuf, outsize, position, |out| {
             datatype.pack_external(inbuf, incount, out)?;
-        }
+            Ok(())
+        })
     }
-    position.set(position.value() + needed, "position")
 }
 
 pub fn unpack_external(
@@ -163,20 +182,13 @@ pub fn unpack_external(
 ) -> Result<()> {
     external(datarep)?;
     let needed = external_size(outcount, datatype)?;
-    let at = from_position(
-        ("inbuf", inbuf),
-        ("insize", insize),
-        position.value(),
-        needed,
-    )?;
-    if needed > 0 {
-        // SAFETY: as in `pack`.
-        unsafe {
-            let data = std::slice::from_raw_parts(at, needed as usize);
+    // SAFETY: as in `pack`.
+    unsafe {
+        unpack_by(needed, inbuf, insize, position, |data| {
             datatype.unpack_external(outbuf, outcount, data)?;
-        }
+            Ok(())
+        })
     }
-    position.set(position.value() + needed, "position")
 }
 
 pub fn pack_external_size(
