@@ -14,6 +14,7 @@ use rustix::net::{
 };
 use rustix::thread::futex;
 use std::mem::MaybeUninit;
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
@@ -180,12 +181,17 @@ impl Wakeup {
     pub fn signal(&self, who: Sleeper, watched: bool) {
         let for_thread = who == Sleeper::Progress && self.is_wakeup_word;
         if wakeup_word::signal(self.word, for_thread) {
-            crate::shm::wake(self.word, who.bits());
+            wake(self.word, who.bits());
         }
         if watched && let Some(descriptors) = &self.descriptors {
             let _ = rustix::io::write(&descriptors.own, &1u64.to_ne_bytes());
         }
     }
+}
+
+/// Wakes the threads of any process that sleep on `word` with one of the bits `who`.
+pub fn wake(word: &AtomicU32, who: NonZeroU32) {
+    let _ = futex::wake_bitset(word, futex::Flags::empty(), i32::MAX as u32, who);
 }
 
 /// A random name for this process's wakeup socket, which nobody can guess.

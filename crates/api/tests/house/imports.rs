@@ -1,5 +1,5 @@
-//! Who uses whom within a crate, read from its `use` lines, and the rules that can be held against
-//! that.
+//! Who uses whom within a crate, read from its `use` lines and from the paths in its code, and the
+//! rules for that.
 
 use super::{crates, sources};
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,7 +76,7 @@ pub fn check_circles(name: &str, files_max: usize, exempt: &[&str]) {
     }
 }
 
-/// A `use` of one of the crate's own modules.
+/// A `use` of one of the crate's own modules, or a path in code that names one.
 pub struct Import {
     pub file: PathBuf,
     /// The module that the file holds: `["coll", "node"]` for `coll/node/mod.rs`.
@@ -85,8 +85,8 @@ pub struct Import {
     pub path: Vec<String>,
 }
 
-/// All `use` lines of a crate that begin with `crate`, `self` or `super`, one for each name. Those
-/// of unit tests (`tests.rs`) are left out.
+/// The paths of a crate that begin with `crate`, `self` or `super`: one for each name in a `use`
+/// line, and those in code. Unit tests (`tests.rs`) are left out.
 pub fn imports(name: &str) -> Vec<Import> {
     let root = crates().join(name).join("src");
     let mut found = Vec::new();
@@ -102,20 +102,44 @@ pub fn imports(name: &str) -> Vec<Import> {
         if matches!(module.last().map(String::as_str), Some("mod" | "lib")) {
             module.pop();
         }
-        for line in text.split('\n').scan(String::new(), statement).flatten() {
-            let Some(tree) = line.split_once("use ").map(|u| u.1.trim_end_matches(';')) else {
-                continue;
-            };
-            for path in names(tree) {
-                found.extend(absolute(&module, &path).map(|path| Import {
-                    file: file.clone(),
-                    module: module.clone(),
-                    path,
-                }));
-            }
+        let statements = text.split('\n').scan(String::new(), statement).flatten();
+        let trees = statements.filter_map(|line| {
+            let (_, tree) = line.split_once("use ")?;
+            Some(names(tree.trim_end_matches(';')))
+        });
+        let in_code = text.lines().flat_map(code_paths).map(str::to_owned);
+        for path in trees.flatten().chain(in_code) {
+            found.extend(absolute(&module, &path).map(|path| Import {
+                file: file.clone(),
+                module: module.clone(),
+                path,
+            }));
         }
     }
     found
+}
+
+/// The paths in a line of code that begin with `crate` or `super`. Comments are left out. So are
+/// `use` lines, visibilities (`pub(in crate::…)`) and what a macro names in its caller (`$crate`).
+fn code_paths(line: &str) -> Vec<&str> {
+    let code = line.split("//").next().unwrap_or_default();
+    if code.trim_start().starts_with("use ") || code.contains(" use ") {
+        return Vec::new();
+    }
+    let in_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let paths = ["crate::", "super::"].into_iter().flat_map(|start| {
+        code.match_indices(start).filter_map(move |(at, _)| {
+            let before = &code[..at];
+            let inner = before.ends_with(|c: char| in_path(c) || c == '$');
+            if inner || before.ends_with("in ") {
+                return None;
+            }
+            let path = &code[at..];
+            let end = path.find(|c| !in_path(c)).unwrap_or(path.len());
+            Some(path[..end].trim_end_matches(':'))
+        })
+    });
+    paths.collect()
 }
 
 /// Joins the lines of a `use` statement. Yields it with its last line.
@@ -194,4 +218,15 @@ fn use_trees_are_read() {
     assert_eq!(absolute(&module, "super::a").unwrap(), ["x", "a"]);
     assert_eq!(absolute(&module, "crate::a::B").unwrap(), ["a", "B"]);
     assert_eq!(absolute(&module, "std::fmt"), None);
+}
+
+#[test]
+fn paths_in_code_are_read() {
+    let line = "    let a = crate::b::C::new(super::super::d(), &mut crate::e); // crate::f";
+    assert_eq!(
+        code_paths(line),
+        ["crate::b::C::new", "crate::e", "super::super::d"]
+    );
+    assert!(code_paths("pub(in crate::a) fn f() -> $crate::G;").is_empty());
+    assert!(code_paths("    pub(crate) use crate::a::{b, c};").is_empty());
 }

@@ -349,12 +349,28 @@ fn device_depends_downwards() {
         let known = layers.iter().any(|l| l.0 == name) || name == "lib.rs";
         assert!(known, "device/src/{name} is in no layer");
     }
-    // Files whose imports may close a circle. This list only shrinks.
-    let exempt = [
-        // The engine has the state of each protocol, and each protocol sends through the engine.
-        "protocol::engine",
-    ];
-    check_circles("device", 4, &exempt);
+    // The engine owns the state of every protocol, so that one borrow gives a protocol all that it
+    // needs. It names the types of these states, and the protocols extend the engine with methods.
+    // That closes a circle by design. It stays harmless: the engine calls no protocol, so a new
+    // protocol is one file and one field (docs/architecture.md). Without the engine's fields at
+    // most two files of the crate use each other.
+    let engine = "protocol::engine";
+    let is_state = |i: &Import| {
+        let base = ["base", "queue", "matching"].contains(&i.path[0].as_str());
+        let name = i
+            .path
+            .last()
+            .is_some_and(|n| n.starts_with(char::is_uppercase));
+        base || name
+    };
+    for import in imports("device") {
+        assert!(
+            import.module.join("::") != engine || is_state(&import),
+            "{engine} uses {}, which is no protocol's state",
+            import.path.join("::")
+        );
+    }
+    check_circles("device", 2, &[engine]);
 }
 
 /// Virtual time and networks know no card, cards know no driver, and one module, `machine`, knows

@@ -9,7 +9,7 @@ use crate::matching::Matcher;
 use crate::protocol::control::ControlQueue;
 use crate::protocol::deferred::DeferredReceives;
 use crate::protocol::device_memory::DeviceMemory;
-use crate::protocol::failure::{self, LostPeers};
+use crate::protocol::failure::LostPeers;
 use crate::protocol::select::PathSelector;
 use crate::protocol::single_copy::SingleCopies;
 use crate::protocol::speculative::Speculative;
@@ -19,7 +19,7 @@ use crate::queue::batch::Batch;
 use crate::queue::outbox::Outbox;
 use crate::queue::outgoing::Outgoing;
 use crate::queue::send_slots::SendSlots;
-use ferry_transport::{Answer, Body, TransportError, Transports};
+use ferry_transport::{Answer, Body, Transports};
 
 /// Queues, requests and the state of each protocol. The transports deliver to it
 /// ([`Inbox`](ferry_transport::Inbox), in `dispatch.rs`).
@@ -206,18 +206,5 @@ impl Worker {
         if to == self.me {
             self.engine.notifications += 1;
         }
-    }
-
-    /// A request that has failed at once: no transport accepts its message.
-    #[cold]
-    pub fn failed_request(&mut self, e: TransportError) -> ReqId {
-        let req = self.engine.requests.insert(Operation::Failed);
-        failure::record_first(&e);
-        let completion = Completion {
-            fault: Some(Fault::Transport),
-            ..Completion::EMPTY
-        };
-        self.engine.requests.complete(req, completion);
-        req
     }
 }

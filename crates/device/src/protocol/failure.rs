@@ -2,7 +2,7 @@
 //! fail at once.
 
 use crate::base::key::ProcId;
-use crate::base::request::{Fault, Operation};
+use crate::base::request::{Completion, Fault, Operation, ReqId};
 use crate::protocol::engine::{Engine, Worker};
 use ferry_transport::TransportError;
 use std::collections::BTreeSet;
@@ -39,6 +39,19 @@ impl LostPeers {
 }
 
 impl Worker {
+    /// A request that has failed at once: no transport accepts its message.
+    #[cold]
+    pub fn failed_request(&mut self, e: TransportError) -> ReqId {
+        let req = self.engine.requests.insert(Operation::Failed);
+        record_first(&e);
+        let completion = Completion {
+            fault: Some(Fault::Transport),
+            ..Completion::EMPTY
+        };
+        self.engine.requests.complete(req, completion);
+        req
+    }
+
     /// A transport has failed: the pending operations with its peer fail. All receives that have
     /// not matched fail too, because their message may be one of that peer.
     #[cold]

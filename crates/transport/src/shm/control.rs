@@ -3,7 +3,7 @@
 
 use crate::Sleeper;
 use crate::shm::wakeup_word;
-use rustix::thread::futex;
+use crate::wakeup;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -85,13 +85,13 @@ impl Control {
         match NonZeroU32::new(self.asleep.swap(AWAKE, Ordering::SeqCst)) {
             None => {}
             Some(who) if who.get() == ASLEEP_ON_SOCKET => {
-                crate::wakeup::wake_socket(self.wakeup_socket.load(Ordering::SeqCst));
+                wakeup::wake_socket(self.wakeup_socket.load(Ordering::SeqCst));
             }
             Some(who) => {
                 let sleeps =
                     wakeup_word::signal(&self.wakeup_word, who == Sleeper::Progress.bits());
                 if sleeps {
-                    wake(&self.wakeup_word, who);
+                    wakeup::wake(&self.wakeup_word, who);
                 }
             }
         }
@@ -108,9 +108,4 @@ impl Waker {
     pub fn wake(&self) {
         self.0.wake_program_if_asleep();
     }
-}
-
-/// Wakes the threads of any process that sleep on `word` with one of the bits `who`.
-pub fn wake(word: &AtomicU32, who: NonZeroU32) {
-    let _ = futex::wake_bitset(word, futex::Flags::empty(), i32::MAX as u32, who);
 }

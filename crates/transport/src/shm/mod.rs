@@ -48,7 +48,7 @@ pub(crate) mod wakeup_word;
 
 pub use coll::{COUNT_PER_MEMBER, CounterBoard, SLOT_MAX_BYTES};
 pub use coll::{FLAT_MAX_RANKS, FlatBoard, MARK_BITS, PHASES, POST_MAX_BYTES};
-pub use control::{Waker, wake};
+pub use control::Waker;
 pub use fastbox::FASTBOX_LINE_MAX_BYTES;
 pub use layout::segment_len;
 pub use memory::RING_DATA_BYTES;
