@@ -48,3 +48,6 @@ impl CardKind for Figures {
         Err("there is no measurement without MPI for this kind of card".into())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -214,6 +214,41 @@ impl<E> Kernel<E> {
     }
 }
 
+/// Tests drive a model without ranks.
+#[cfg(test)]
+impl<E> Kernel<E> {
+    /// A kernel whose calendar is empty.
+    pub(crate) fn of(segment: ModelSegment) -> Kernel<E> {
+        Kernel::new(segment, None)
+    }
+
+    /// Advances the clock to the next event and takes it.
+    pub(crate) fn next_event(&mut self) -> Option<E> {
+        self.queue.extend(self.scheduled.drain(..).map(Reverse));
+        let Reverse(entry) = self.queue.pop()?;
+        self.now = entry.key.0;
+        match entry.action {
+            Action::Event(event) => Some(event),
+            Action::Command { .. } => None,
+        }
+    }
+
+    /// Takes what has come for a rank: times, kinds and bytes.
+    pub(crate) fn take_events(&mut self, rank: Rank) -> Vec<(Time, u32, Vec<u8>)> {
+        let pending = std::mem::take(&mut self.ranks[rank as usize].pending);
+        let (mut rest, mut events) = (&pending[..], Vec::new());
+        while let Some(record) = encoding::take(&mut rest) {
+            events.push((record.time, record.kind, record.bytes.to_vec()));
+        }
+        events
+    }
+
+    /// Why the job is to end.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+}
+
 /// The first of the times `from`, `from + period`, … that is not before `now`.
 pub(super) fn next_poll(from: Time, now: Time, period: Time) -> Time {
     if now <= from {

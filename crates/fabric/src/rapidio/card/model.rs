@@ -225,6 +225,11 @@ impl Cards {
             kernel.schedule_at(card.drained, to, ModelEvent::Drain(segment.clone()));
         } else {
             card.stats.refused += 1;
+            let payload = Payload::Response {
+                segment: segment.clone(),
+                accepted,
+            };
+            self.transmit((to, from), self.response, payload, kernel);
         }
         if is_stray {
             let what = format!(
@@ -234,8 +239,6 @@ impl Cards {
             );
             self.report(from, "send", &what, kernel);
         }
-        let payload = Payload::Response { segment, accepted };
-        self.transmit((to, from), self.response, payload, kernel);
     }
 
     fn on_response(&mut self, segment: Segment, accepted: bool, kernel: &mut Kernel<ModelEvent>) {
@@ -284,6 +287,11 @@ impl Cards {
                 Delivery::Mismatch(what) => self.report(node, "expect", &what, kernel),
             }
         }
+        // Sent now and not before: the letter is free again once the message is in memory.
+        let nodes = (node, segment.message.from);
+        let accepted = true;
+        let payload = Payload::Response { segment, accepted };
+        self.transmit(nodes, self.response, payload, kernel);
     }
 
     /// The card of `node` writes to memory.

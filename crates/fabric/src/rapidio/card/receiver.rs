@@ -127,8 +127,8 @@ impl Receiver {
         self.general_free
     }
 
-    /// A segment arrives. Returns whether it is accepted into the input buffer, and what it tells
-    /// of a message for which no dedicated queue is open though its mailbox is not 0.
+    /// A segment arrives. Returns whether the input buffer takes it, and whether the general queue
+    /// takes a message whose mailbox is not 0, for which no dedicated queue is open.
     pub fn accept(&mut self, segment: &Segment) -> (bool, bool) {
         if self.input_free == 0 {
             return (false, false);
