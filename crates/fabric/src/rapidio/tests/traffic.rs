@@ -4,7 +4,7 @@
 use super::{World, piece};
 use crate::kernel::Rank;
 use crate::rapidio::command::{PAGE_BYTES, Piece, QueueId};
-use crate::rapidio::driver::lower::{Lower, LowerEvent};
+use crate::rapidio::driver::lower::LowerEvent;
 use crate::rapidio::driver::physical::Registration;
 use crate::time::Rate;
 use proptest::prelude::*;
