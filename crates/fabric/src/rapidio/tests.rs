@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 /// The machine that comes with Ferry, after `change`.
 fn machine(change: impl FnOnce(&mut Figures)) -> (Machine, Figures) {
-    let text = include_str!("../../../../../machines/rapidio-1890vm6.toml");
+    let text = include_str!("../../../../machines/rapidio-1890vm6.toml");
     let machine = machine::read("rapidio-1890vm6.toml", text).unwrap();
     let Nic::Rapidio(figures) = &machine.nic else {
         panic!("another kind of card");
