@@ -57,6 +57,8 @@ figures! {
         loads: Loads,
         /// an uncached read, of LLCM or of the Prefetch Window
         read: Figure<Time>,
+        /// part of `read` that is left when the card has given the word: its way to the processor
+        reply: Figure<Time>,
         /// bytes of an uncached read of the Prefetch Window: 4 by a register of IA-32, 16 by SSE2
         read_width: Figure<Size>,
         /// CLFLUSH and fill of a line, where the Prefetch Window is cached
@@ -121,6 +123,13 @@ impl Figures {
             self.read.value.as_ps(),
             1,
             u64::MAX,
+            1,
+        )?;
+        within(
+            "reply (in picoseconds)",
+            self.reply.value.as_ps(),
+            0,
+            self.read.value.as_ps(),
             1,
         )?;
         if self.loads == Loads::Cached && self.line.is_none() {

@@ -177,7 +177,7 @@ impl<P: CardPort> CardDriver<P> {
         self.fetches.queue.front().is_some_and(|first| {
             let load = first.loads.front();
             load.is_some_and(|l| self.has_reached(LlcmWord::LoadsDone, l.count))
-                || first.has_command(self.layout.slots) && self.in_flight() < self.layout.slots
+                || first.has_command(self.layout.slots) && self.has_free_slot()
         })
     }
 
@@ -226,7 +226,7 @@ impl<P: CardPort> CardDriver<P> {
     /// Issues as many of a fetch's commands as there is room for. Returns how many.
     fn issue_commands_of(&mut self, fetch: &mut Fetch) -> usize {
         let mut issued = 0;
-        while fetch.has_command(self.layout.slots) && self.in_flight() < self.layout.slots {
+        while fetch.has_command(self.layout.slots) && self.has_slot() {
             issued += 1;
             if let Some(region) = fetch.to_load.pop_front() {
                 // The first two slots are the rings'.

@@ -33,6 +33,8 @@ pub struct HostCosts {
     pub register: Time,
     /// An uncached read.
     pub read: Time,
+    /// The part of `read` after the card has given the word.
+    pub reply: Time,
     /// The driver's own instructions for an envelope, on either side.
     pub envelope: Time,
     /// Copying 64 bytes within the cache.
@@ -59,6 +61,7 @@ impl HostCosts {
             },
             register: f.register.value,
             read: f.read.value,
+            reply: f.reply.value,
             envelope: f.envelope.value,
             copy: cpu.copy.value.time_of(64),
             send: cpu.send.value,
@@ -67,12 +70,14 @@ impl HostCosts {
         }
     }
 
-    /// The costs without the MPI library's own work, for measurements of card and driver.
+    /// The costs without the work of library and MPI device, for measurements of card and driver.
+    /// The envelope is the device's: the paper describes it there.
     pub fn without_library(self) -> HostCosts {
         HostCosts {
             send: Time::ZERO,
             receive: Time::ZERO,
             control: Time::ZERO,
+            envelope: Time::ZERO,
             ..self
         }
     }

@@ -112,8 +112,12 @@ pub struct CardDriver<P> {
     sends_issued: u32,
     /// RVL issued, to compare with [`LlcmWord::LoadsDone`].
     loads_issued: u32,
+    /// [`LlcmWord::SendsDone`] as the driver has read it last.
+    sends_done: u32,
     /// The rings have just been polled, while the driver waited.
     has_polled: bool,
+    /// The card has given the words of the last poll. The processor does not have them yet.
+    reply_pending: bool,
     /// The part of a ring that lies in the Prefetch Window's first slots.
     prefetched: Option<receive::PrefetchedRange>,
     /// Kept to reuse its memory.
@@ -153,7 +157,9 @@ impl<P> CardDriver<P> {
             vectors_issued: 0,
             sends_issued: 0,
             loads_issued: 0,
+            sends_done: 0,
             has_polled: false,
+            reply_pending: false,
             prefetched: None,
             buffer: Vec::new(),
             errors: 0,
@@ -175,7 +181,9 @@ impl<P> CardDriver<P> {
             vectors_issued: self.vectors_issued,
             sends_issued: self.sends_issued,
             loads_issued: self.loads_issued,
+            sends_done: self.sends_done,
             has_polled: self.has_polled,
+            reply_pending: self.reply_pending,
             prefetched: self.prefetched,
             buffer: self.buffer,
             errors: self.errors,
@@ -238,7 +246,8 @@ impl<P: CardPort> CardDriver<P> {
 
     /// Returns whether everything has left this process's windows and send queues.
     pub fn is_settled(&mut self) -> bool {
-        self.queued_peers.is_empty() && self.in_flight() == 0 && self.fetches.is_empty()
+        let gone = self.port.word(LlcmWord::SendsDone) == self.sends_issued;
+        self.queued_peers.is_empty() && gone && self.fetches.is_empty()
     }
 
     /// Polls all rings until something has changed. [`CardDriver::poll`] then takes what came.
@@ -266,7 +275,8 @@ impl<P: CardPort> CardDriver<P> {
     }
 
     /// Writes a command into the User Registers.
-    fn issue(&mut self, command: &Command) {
+    pub(in crate::dimmnet2) fn issue(&mut self, command: &Command) {
+        self.end_read();
         let words = command.words().unwrap_or_default();
         self.port
             .charge("registers", self.costs.register * words.len() as u64);
@@ -281,21 +291,61 @@ impl<P: CardPort> CardDriver<P> {
         }
     }
 
-    /// Commands to the network that had not left their window at the last sync.
+    /// Begins to read words of LLCM, which takes `period` in all.
+    ///
+    /// The clock then stands where the card gives the words. A later change is not seen.
+    fn begin_read(&mut self, period: Time) {
+        self.end_read();
+        let until_given = period - self.costs.reply;
+        self.port.charge("reads of LLCM", until_given);
+        self.reply_pending = true;
+    }
+
+    /// Ends a read of LLCM: the words come to the processor.
+    fn end_read(&mut self) {
+        if std::mem::take(&mut self.reply_pending) {
+            self.port.charge("reads of LLCM", self.costs.reply);
+        }
+    }
+
+    /// Commands to the network that have not left their window, by what the driver has read.
     fn in_flight(&self) -> u32 {
-        self.sends_issued
-            .wrapping_sub(self.port.word(LlcmWord::SendsDone))
+        self.sends_issued.wrapping_sub(self.sends_done)
+    }
+
+    /// Returns whether a slot for a packet image is free. Reads LLCM if none is known to be.
+    fn has_slot(&mut self) -> bool {
+        if self.in_flight() >= self.layout.slots {
+            self.begin_read(self.costs.read);
+            self.port.sync();
+            self.sends_done = self.port.word(LlcmWord::SendsDone);
+            self.end_read();
+        }
+        self.in_flight() < self.layout.slots
+    }
+
+    /// Waits until a slot is free. Blocks until then.
+    pub(in crate::dimmnet2) fn await_slot(&mut self) {
+        if self.in_flight() >= self.layout.slots {
+            let left = self.sends_issued.wrapping_sub(self.layout.slots - 1);
+            self.await_counter(LlcmWord::SendsDone, left);
+        }
     }
 
     /// Reads a counter of LLCM until it has reached `target`. Blocks until then.
     pub(super) fn await_counter(&mut self, word: LlcmWord, target: u32) {
-        self.port.charge("reads of LLCM", self.costs.read);
+        self.begin_read(self.costs.read);
         if self.has_reached(word, target) {
-            return self.port.sync();
+            self.port.sync();
+        } else {
+            self.port.sync_or_wait(self.costs.read);
+            while !self.has_reached(word, target) {
+                self.port.wait(self.costs.read);
+            }
         }
-        self.port.sync_or_wait(self.costs.read);
-        while !self.has_reached(word, target) {
-            self.port.wait(self.costs.read);
+        self.end_read();
+        if word == LlcmWord::SendsDone {
+            self.sends_done = self.port.word(word);
         }
     }
 

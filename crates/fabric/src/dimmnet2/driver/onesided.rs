@@ -166,11 +166,4 @@ impl<P: CardPort> CardDriver<P> {
         });
         self.await_counter(LlcmWord::LoadsDone, self.loads_issued);
     }
-
-    /// Waits until a slot is free. Blocks until then.
-    fn await_slot(&mut self) {
-        while !self.has_slot() {
-            self.port.wait(self.costs.read);
-        }
-    }
 }

@@ -33,20 +33,28 @@ impl<P: CardPort> CardDriver<P> {
     /// Sends from the send queues and takes what has come. Returns the number of things done. If
     /// that is zero, there is nothing to do until the card has something.
     ///
+    /// Polls the rings until a poll finds nothing. The last poll is charged like the others.
+    ///
     /// # Errors
     /// A peer has sent bytes that are not valid. What lay in its ring is skipped.
     pub fn poll(&mut self, up: &mut dyn Upcall) -> Result<usize, Malformed> {
         let mut moved = 0;
         loop {
-            if !std::mem::take(&mut self.has_polled) {
-                let period = self.poll_period();
-                self.port.charge("reads of LLCM", period);
+            if std::mem::take(&mut self.has_polled) {
+                self.reply_pending = true;
+            } else {
+                self.begin_read(self.poll_period());
             }
-            if self.queued_peers.is_empty() && self.port.can_defer_poll() && !self.has_more() {
+            let idle = self.queued_peers.is_empty() && !self.has_more();
+            if moved == 0 && idle && self.port.can_defer_poll() {
                 self.port.defer_poll();
-                return Ok(moved);
+                return Ok(0);
             }
             self.port.sync();
+            if !self.queued_peers.is_empty() || self.has_more() {
+                self.end_read();
+            }
+            let before = moved;
             if !self.queued_peers.is_empty() {
                 moved += usize::from(self.send_queued());
             }
@@ -56,16 +64,24 @@ impl<P: CardPort> CardDriver<P> {
                 }
             }
             moved += self.fetch_on(up);
-            // More may have come meanwhile.
-            if !self.has_more() {
+            // What a sync has brought does not end a wait, so it must be taken before.
+            if moved == before && !self.has_more() {
                 return Ok(moved);
             }
         }
     }
 
-    /// Returns whether there was something to do at the last sync.
+    /// Returns whether a slot for a packet image was free at the last sync. The driver must read
+    /// LLCM before it acts on that ([`CardDriver::has_slot`]).
+    pub(super) fn has_free_slot(&self) -> bool {
+        let done = self.port.word(LlcmWord::SendsDone);
+        self.sends_issued.wrapping_sub(done) < self.layout.slots
+    }
+
+    /// Returns whether there was something to do at the last sync. A poll must follow, which is
+    /// charged.
     fn has_more(&self) -> bool {
-        let sends = !self.queued_peers.is_empty() && self.in_flight() < self.layout.slots;
+        let sends = !self.queued_peers.is_empty() && self.has_free_slot();
         let has_records = |(rank, peer): (u32, &super::Connection)| {
             rank != self.me && self.port.word(LlcmWord::Nwa(peer.sender)) != peer.nra
         };
@@ -73,7 +89,11 @@ impl<P: CardPort> CardDriver<P> {
     }
 
     /// Takes what was in one peer's ring at the last sync. Returns the number of records.
-    fn receive_from(&mut self, from: u32, up: &mut dyn Upcall) -> Result<usize, Malformed> {
+    pub(in crate::dimmnet2) fn receive_from(
+        &mut self,
+        from: u32,
+        up: &mut dyn Upcall,
+    ) -> Result<usize, Malformed> {
         let peer = &self.peers[from as usize];
         let nwa = self.port.word(LlcmWord::Nwa(peer.sender));
         let mut records = 0;

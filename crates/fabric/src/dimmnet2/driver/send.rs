@@ -50,6 +50,7 @@ impl<P: CardPort> CardDriver<P> {
         let Ok(bytes) = u32::try_from(body.len()) else {
             return Sent::Full;
         };
+        self.end_read();
         let (cause, work) = match kind {
             Kind::Control => ("library, control messages", self.costs.control),
             _ => ("library, sending", self.costs.send),
@@ -112,6 +113,7 @@ impl<P: CardPort> CardDriver<P> {
 
     /// Sends an FTS.
     fn send_finish(&mut self, to: u32, finish: &Envelope) {
+        self.end_read();
         self.port
             .charge("library, control messages", self.costs.control);
         self.send_envelope(to, finish);
@@ -171,18 +173,14 @@ impl<P: CardPort> CardDriver<P> {
         sent
     }
 
-    /// Returns whether a slot for a packet image is free. Reads LLCM if none is known to be.
-    pub(in crate::dimmnet2) fn has_slot(&mut self) -> bool {
-        if self.in_flight() < self.layout.slots {
-            return true;
-        }
-        self.port.charge("reads of LLCM", self.costs.read);
-        self.port.sync();
-        self.in_flight() < self.layout.slots
+    /// Sends a packet by BOTF: writes its image into the next slot. There must be a free one.
+    pub(super) fn send_packet(&mut self, to: u32, request: &Request) {
+        let command = self.store_image(to, request);
+        self.issue(&command);
     }
 
-    /// Sends a packet by BOTF: writes its image into the next slot. There must be a free one.
-    pub(in crate::dimmnet2) fn send_packet(&mut self, to: u32, request: &Request) {
+    /// Writes a packet image into the next slot. Returns the command that sends it.
+    pub(in crate::dimmnet2) fn store_image(&mut self, to: u32, request: &Request) -> Command {
         let process = self.peers[to as usize].process;
         let image = image(process, request).unwrap_or_default();
         let window = self.sends_issued % self.layout.slots * self.layout.slot;
@@ -190,7 +188,7 @@ impl<P: CardPort> CardDriver<P> {
         self.port
             .charge("writes to the window", self.costs.store_time(bytes));
         self.port.store(window, &image);
-        self.issue(&Command::BlockOnTheFly { window, bytes });
+        Command::BlockOnTheFly { window, bytes }
     }
 
     /// Sends from all send queues. Returns whether anything was sent.

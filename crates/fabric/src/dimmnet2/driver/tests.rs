@@ -163,6 +163,51 @@ fn an_envelope_and_its_data_arrive() {
     assert!(stats[0].packets > 20 && stats[0].commands > stats[0].packets);
 }
 
+/// What reading LLCM has cost the driver's rank.
+fn read_cost(driver: &RankDriver) -> Time {
+    let costs = driver.port().client.costs();
+    let entry = costs.iter().find(|(cause, _)| *cause == "reads of LLCM");
+    entry.map_or(Time::ZERO, |(_, cost)| cost.time)
+}
+
+#[test]
+fn what_the_driver_knows_of_llcm_it_has_read() {
+    let machine = machine(RING, 1);
+    let (read, reply) = (machine.1.read.value, machine.1.reply.value);
+    let slots = machine.1.slots.value.0;
+    job(2, &machine, |me, driver| {
+        let mut received = Received::default();
+        // All that is sent has arrived and left its window before the next step.
+        let pause = |driver: &mut RankDriver| {
+            driver.port_mut().client.charge("computes", Time::us(100));
+            driver.port_mut().sync();
+        };
+        if me == 0 {
+            let before = read_cost(driver);
+            for i in 0..slots {
+                assert_eq!(driver.send(1, i as u8, false, b"", b""), Sent::Taken);
+                pause(driver);
+            }
+            assert_eq!(read_cost(driver), before, "there are as many slots");
+            assert_eq!(driver.send(1, 0, false, b"", b""), Sent::Taken);
+            assert_eq!(read_cost(driver), before + read, "one of them is free again");
+        } else {
+            for _ in 0..20 {
+                pause(driver);
+            }
+            let before = read_cost(driver);
+            assert_eq!(driver.poll(&mut received), Ok(slots as usize + 1));
+            // NWA, the end of each VL, and NWA again.
+            let envelopes = machine.1.glance.value.0 as u32 / ENVELOPE_BYTES;
+            let loads = u64::from((slots + 1).div_ceil(envelopes));
+            let expected = read * (2 + loads) - reply;
+            assert_eq!(read_cost(driver) - before, expected, "the last reply is not there");
+            assert_eq!(driver.send(0, 0, false, b"", b""), Sent::Taken);
+            assert_eq!(read_cost(driver) - before, expected + reply);
+        }
+    });
+}
+
 #[test]
 fn a_full_ring_stops_and_nothing_is_lost() {
     let stops = job(3, &machine(1024, 1), |me, driver| {
