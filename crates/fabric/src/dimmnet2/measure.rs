@@ -20,8 +20,8 @@ use std::thread;
 pub struct Parts {
     /// 32 bytes by BOTF as an IVS packet, from the command until the receiver has read the new NWA.
     ///
-    /// The image lies in the Write Window already. Writing it belongs to the host's share, for which
-    /// the paper names memcpy() into the window as a cause.
+    /// The image lies in the Write Window already. Writing it belongs to the host's share: the paper
+    /// names memcpy() into the window as a cause of that.
     pub botf: Time,
     /// VL of 128 bytes: from the first word in the User Registers until its end is read in LLCM.
     pub load: Time,
@@ -314,7 +314,11 @@ mod tests {
         let words = 4;
         for reply in [0, 30, 67, 100, 130] {
             f.reply.value = Time::ns(reply);
-            let cycles = [f.command.value.0, f.memory.value.0, 128 / f.width.value.0 as u32];
+            let cycles = [
+                f.command.value.0,
+                f.memory.value.0,
+                128 / f.width.value.0 as u32,
+            ];
             let cycles: u32 = cycles.into_iter().sum();
             let done = f.cycle.value * u64::from(cycles);
             let mut given = f.read.value - f.reply.value;
@@ -336,7 +340,10 @@ mod tests {
         let least = f.write.value + reads + f.register.value;
         let share = parts.driver - parts.botf - parts.load;
         // Polls come in steps.
-        assert!(share >= least - f.read.value && share <= least + f.read.value, "{share}");
+        assert!(
+            share >= least - f.read.value && share <= least + f.read.value,
+            "{share}"
+        );
     }
 
     #[test]

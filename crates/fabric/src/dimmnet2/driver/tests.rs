@@ -190,7 +190,11 @@ fn what_the_driver_knows_of_llcm_it_has_read() {
             }
             assert_eq!(read_cost(driver), before, "there are as many slots");
             assert_eq!(driver.send(1, 0, false, b"", b""), Sent::Taken);
-            assert_eq!(read_cost(driver), before + read, "one of them is free again");
+            assert_eq!(
+                read_cost(driver),
+                before + read,
+                "one of them is free again"
+            );
         } else {
             for _ in 0..20 {
                 pause(driver);
@@ -201,7 +205,11 @@ fn what_the_driver_knows_of_llcm_it_has_read() {
             let envelopes = machine.1.glance.value.0 as u32 / ENVELOPE_BYTES;
             let loads = u64::from((slots + 1).div_ceil(envelopes));
             let expected = read * (2 + loads) - reply;
-            assert_eq!(read_cost(driver) - before, expected, "the last reply is not there");
+            assert_eq!(
+                read_cost(driver) - before,
+                expected,
+                "the last reply is not there"
+            );
             assert_eq!(driver.send(0, 0, false, b"", b""), Sent::Taken);
             assert_eq!(read_cost(driver) - before, expected + reply);
         }
