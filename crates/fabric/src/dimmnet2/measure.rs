@@ -20,8 +20,8 @@ use std::thread;
 pub struct Parts {
     /// 32 bytes by BOTF as an IVS packet, from the command until the receiver has read the new NWA.
     ///
-    /// The image lies in the Write Window already. Writing it belongs to the host's share: the paper
-    /// names memcpy() into the window as a cause of that.
+    /// The image lies in the Write Window already. Writing it belongs to the host's share: the
+    /// paper names memcpy() into the window as a cause of that.
     pub botf: Time,
     /// VL of 128 bytes: from the first word in the User Registers until its end is read in LLCM.
     pub load: Time,
