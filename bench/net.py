@@ -1,14 +1,12 @@
-"""Two hosts for bench/run --net: namespaces with a network of their own and half of the cores each,
-joined by one veth pair, and how each MPI is started on both. No MPI binds its ranks: the hosts'
-cores are given by taskset to all alike.
+"""Two hosts for bench/run --net, and how each MPI is started on them.
 
-Every mpiexec runs on a third host, the head, which a network of its own joins to the two: were it
-on one of them, it would start that one's ranks itself, outside of that host's cores and file
-systems (UCX then finds no interface, and a rank runs wherever there is room).
+A host is a network namespace with half of the cores. A veth pair joins the two. No MPI binds its
+ranks: taskset gives each host its cores, for all MPIs alike.
 
-The hosts are those of tests/net/hosts.py: with the process that holds them they and everything in
-them are gone.
-"""
+mpiexec of every MPI runs on a third host, the head, which has a network of its own to the two. On
+one of them it would start that host's ranks itself, outside of the host's cores and file systems.
+
+The hosts are made by tests/net/hosts.py. They end with the process that holds them."""
 
 import contextlib
 import os
@@ -26,9 +24,10 @@ CONGESTION = "reno"  # in every kernel
 
 
 def wait_for_links(boxes):
-    """Until every interface and address can be used: the system takes about a second to say so, and
-    MPIs that start before then fail in turn (UCX: no such device; libfabric: a socket that cannot
-    be bound; prterun: a daemon that does not answer).
+    """Waits until every interface and address can be used, which takes about a second.
+
+    MPIs that start earlier fail (UCX: no such device; libfabric: a socket that cannot be bound;
+    prterun: a daemon that does not answer).
     """
     end = time.monotonic() + 30
     while any(

@@ -1,4 +1,4 @@
-"""Line charts as SVG, both axes logarithmic, without any library."""
+"""Line charts as SVG, with both axes logarithmic. Needs no library."""
 
 import math
 from xml.sax.saxutils import escape

@@ -1,7 +1,8 @@
-"""Jobs that take turns: all are started, and then each measures one figure after the other,
-while the ranks of all others wait in read(2) and need no core (take_turn in measure.h). What is
-compared is measured within seconds of each other, however long the programs run: the speed of a
-machine that others use as well changes from one minute to the next."""
+"""Runs several MPIs in turn, so that what is compared is measured within seconds of each other.
+
+All jobs are started first. Then each job measures one figure, while the ranks of all others wait in
+read(2) and need no core (take_turn in measure.h). A machine that others use, too, changes its speed
+from one minute to the next; this affects all jobs alike."""
 
 import contextlib
 import os
@@ -16,16 +17,16 @@ WAITING = b"waiting\n"
 
 
 class Job:
-    """One MPI's run of a program. `name`: whose; `output`: what it said; `wrong`: what became of
-    it, "" if all is well."""
+    """One MPI's run of a program. `name` is the MPI, `output` what the run has printed, and `error`
+    why it failed, or ""."""
 
     def __init__(self, name, command, environment, ranks):
         self.name, self.command, self.environment, self.ranks = name, command, environment, ranks
-        self.said, self.wrong, self.process = b"", "", None
+        self.printed, self.error, self.process = b"", "", None
 
     @property
     def output(self):
-        return self.said.decode(errors="replace")
+        return self.printed.decode(errors="replace")
 
     def start(self, folder, limit):
         """Returns when all ranks wait for their first turn."""
@@ -49,18 +50,18 @@ class Job:
         return self.until_it_waits(limit)
 
     def until_it_waits(self, limit):
-        end, seen = time.monotonic() + limit, len(self.said)
+        end, seen = time.monotonic() + limit, len(self.printed)
         source = self.process.stdout.fileno()
-        while WAITING not in self.said[seen:]:
+        while WAITING not in self.printed[seen:]:
             left = end - time.monotonic()
             if left <= 0 or not select.select([source], [], [], left)[0]:
-                self.wrong = f"did not end in {limit:.0f} s"
+                self.error = f"did not end in {limit:.0f} s"
                 self.end()
                 return False
             piece = os.read(source, 1 << 16)
             if not piece:
                 return False
-            self.said += piece
+            self.printed += piece
         return True
 
     def end(self):
@@ -81,11 +82,11 @@ class Job:
         if self.process is None:
             return
         try:
-            code = self.process.wait(0 if self.wrong else 10)
+            code = self.process.wait(0 if self.error else 10)
             if code != 0:
-                self.wrong = self.wrong or "failed"
+                self.error = self.error or "failed"
         except subprocess.TimeoutExpired:
-            self.wrong = self.wrong or "did not end"
+            self.error = self.error or "did not end"
             self.end()
             self.process.wait()
         self.process.stdout.close()
@@ -94,12 +95,12 @@ class Job:
 
 def take(jobs, limit):
     """Runs all of them, and returns them. `limit`: seconds for one turn. A job that fails or
-    takes longer leaves out what it had not said by then."""
+    takes longer leaves out the rest."""
     with tempfile.TemporaryDirectory(prefix="ferry-turns-") as folder:
         try:
             for job in jobs:
                 job.start(pathlib.Path(folder), limit)
-            there = [job for job in jobs if not job.wrong]
+            there = [job for job in jobs if not job.error]
             while there:
                 there = [job for job in there if job.turn(limit)]
         except BaseException:
