@@ -2,7 +2,7 @@
 
 use ferry_schedule::{Cost, Kind, choices};
 
-/// The choices for `ranks` ranks, on a machine of which a job may use `cores` cores.
+/// The choices for `ranks` ranks on one node, where the job may use `cores` cores.
 pub fn report(ranks: u32, cores: u32) -> String {
     let cost = Cost::shared_memory(ranks, cores);
     let mut text = format!(

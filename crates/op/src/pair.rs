@@ -98,7 +98,7 @@ pub(crate) fn kernel<V: Ordered, I: Ordered, W: Wins>() -> Kernel {
 /// Compares the values behind two pointers.
 type Compare = unsafe fn(*const u8, *const u8) -> Comparison;
 
-/// The order of two values, of which one may be a NaN.
+/// The order of two values. One of them may be a NaN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Comparison {
     Numbers(Ordering),

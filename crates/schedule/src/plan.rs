@@ -66,7 +66,7 @@ pub struct Block {
 #[allow(missing_docs)] // the arguments of the standard's functions
 pub enum Collective<'a> {
     Barrier,
-    /// The buffer is the receive buffer, of so many packed bytes.
+    /// The buffer is the receive buffer. It has `bytes` packed bytes.
     Bcast {
         root: Root,
         bytes: i64,

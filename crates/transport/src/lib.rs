@@ -79,7 +79,7 @@ pub use wakeup::Wakeup;
 /// A process of the job, numbered across all nodes.
 pub type ProcId = u32;
 
-/// Who sleeps in a process. A wakeup names whom it is for, and wakes nobody else.
+/// The kinds of threads that sleep in a process. A wakeup is for one kind, and wakes no other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Sleeper {

@@ -12,7 +12,7 @@
 /// docs/measured/tcp.md).
 const STOPS_AFTER_UNEXPECTED: u32 = 64;
 
-/// For one peer: the number of messages with each of which a poll still ends.
+/// The throttle of one peer: the number of messages that still end a poll each.
 #[derive(Default)]
 pub(crate) struct PollThrottle(u32);
 

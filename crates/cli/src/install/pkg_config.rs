@@ -4,9 +4,9 @@
 /// With Ferry's folder first in PKG_CONFIG_PATH, `mpi`, `mpi-c` and `mpi-cxx` are Ferry's.
 pub const NAMES: [&str; 5] = ["ferry", "mpi_abi", "mpi", "mpi-c", "mpi-cxx"];
 
-/// The name under which other MPIs have their Fortran library. Ferry's file requires a package
-/// that does not exist: whoever asks is told that there is no Fortran yet, and does not take
-/// another MPI's file further back in the path.
+/// The name of other MPIs' file for Fortran. Ferry's file requires a package that does not exist.
+/// So pkg-config says that there is no Fortran yet, and does not take another MPI's file further
+/// back in its path.
 pub const FORTRAN_NAME: &str = "mpi-fort";
 
 /// A file that finds its prefix from its own place.

@@ -95,7 +95,7 @@ impl Device {
         self.worker.flush();
     }
 
-    /// The oldest control message that was not read, and who has sent it.
+    /// The oldest unread control message, with its sender.
     pub fn next_control(&mut self) -> Option<(ProcId, ControlMessage)> {
         self.worker.engine.control.next()
     }

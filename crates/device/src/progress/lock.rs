@@ -324,10 +324,9 @@ pub fn start(
     Ok(())
 }
 
-/// There may be a progress thread from now on
-/// ([`start_progress_thread`](crate::start_progress_thread)), on a node with so many ranks. To be
-/// called by a thread that is in MPI, without the device. False: there can be none, on a modelled
-/// machine.
+/// Allows a progress thread from now on ([`start_progress_thread`](crate::start_progress_thread)).
+/// `ranks` is the number of ranks on this node. To be called by a thread that is in MPI, without
+/// the device. Returns false on a modelled machine, which can have no such thread.
 pub fn enable_progress_thread(ranks: u32) -> bool {
     // By MPI's thread rule no other thread is in MPI now, or all of them take the lock already.
     let was = CONCURRENT.swap(true, Ordering::SeqCst);

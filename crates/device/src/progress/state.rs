@@ -29,7 +29,7 @@ impl WaitPolicy {
         oversubscribed: true,
     };
 
-    /// For `ranks` ranks on a node of which the job may use `cores` cores.
+    /// The policy for `ranks` ranks on a node where the job may use `cores` cores.
     pub fn new(ranks: u32, cores: u32) -> WaitPolicy {
         if ranks <= cores {
             WaitPolicy {

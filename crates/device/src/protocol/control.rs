@@ -28,7 +28,7 @@ impl ControlQueue {
         Some(())
     }
 
-    /// The oldest unread one, and who has sent it.
+    /// The oldest unread message, with its sender.
     pub fn next(&mut self) -> Option<(ProcId, ControlMessage)> {
         self.unread.pop_front()
     }

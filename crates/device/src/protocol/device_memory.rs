@@ -1,5 +1,5 @@
-//! Buffers in the memory of a modelled card. The card moves their bytes by itself; the processor
-//! reaches them through the card's windows, and that access is charged.
+//! Device memory: buffers in the memory of a modelled card. The card moves their bytes itself. The
+//! processor reaches them through the card's windows, and its access is charged.
 
 use crate::base::buffer::{Layout, Sink, Source};
 use crate::base::header::{Fields, Header};
@@ -9,10 +9,10 @@ use crate::protocol::engine::{Engine, Worker};
 use crate::protocol::single_copy::{PendingRead, SingleCopyTask};
 use std::ops::Range;
 
-/// The address in the RTS of a message that lies in the memory of the sender's card. The transport
-/// knows where.
+/// Stands for the address in the RTS of a message that lies in the memory of the sender's card. The
+/// transport knows its runs.
 pub(crate) const ON_CARD: u64 = 1;
-/// Memory runs that a layout returns at a time. A choice.
+/// Maximum number of memory runs that a layout returns at a time. A choice.
 const RUNS_MAX: usize = 256;
 
 /// Memory runs: address, bytes.
@@ -21,14 +21,14 @@ type Runs = Vec<(usize, usize)>;
 /// What this process knows of its modelled card.
 #[derive(Default)]
 pub(crate) struct DeviceMemory {
-    /// Where the card's memory lies in this process; empty if there is no card.
+    /// The addresses of the card's memory in this process. Empty if there is no card.
     range: Range<usize>,
-    /// What the processor has written into it and has not been charged for yet.
+    /// Runs that the processor has written and that have not been charged.
     uncharged: Vec<Runs>,
 }
 
 impl DeviceMemory {
-    /// The card's memory lies in `range`.
+    /// Sets the addresses of the card's memory.
     pub fn set_range(&mut self, range: Range<usize>) {
         self.range = range;
     }
@@ -37,7 +37,7 @@ impl DeviceMemory {
 /// The runs of the first `len` packed bytes, if all of them lie in `range`.
 fn layout_runs(view: &dyn Layout, len: u64, range: &Range<usize>) -> Option<Runs> {
     let mut out = Runs::new();
-    // A buffer that lies elsewhere is seen at its first run.
+    // The first call asks for one run: that is enough to see that a buffer lies elsewhere.
     let mut some = Vec::with_capacity(1);
     let mut offset = 0;
     while offset < len {
@@ -65,7 +65,7 @@ fn inside(run: (usize, usize), range: &Range<usize>) -> Option<(usize, usize)> {
     (range.start <= run.0 && end <= range.end).then_some(run)
 }
 
-/// Where a message lies on the card, if all of it does.
+/// The runs of a message, if all of it lies on the card.
 fn source_runs(source: &Source, range: &Range<usize>) -> Option<Runs> {
     match source {
         Source::Bytes { ptr, len } if *len > 0 => Some(vec![inside((ptr.addr(), *len), range)?]),
@@ -74,7 +74,7 @@ fn source_runs(source: &Source, range: &Range<usize>) -> Option<Runs> {
     }
 }
 
-/// The runs on the card of the first `len` bytes of a receive, if all of them lie there.
+/// The runs of the first `len` bytes of a receive's buffer, if all of them lie on the card.
 fn sink_runs(sink: &Sink, len: u64, range: &Range<usize>) -> Option<Runs> {
     let len = len.min(sink.capacity() as u64);
     match sink {
@@ -87,8 +87,7 @@ fn sink_runs(sink: &Sink, len: u64, range: &Range<usize>) -> Option<Runs> {
 }
 
 impl Engine {
-    /// The processor has stored `bytes` bytes of a receive. If they lie on the card, the access is
-    /// to be charged.
+    /// Charges the processor's access, if it has stored `bytes` bytes of a receive on the card.
     #[inline]
     pub fn charge_device_memory(&mut self, req: ReqId, bytes: u64) {
         if !self.device_memory.range.is_empty() {
@@ -105,7 +104,7 @@ impl Engine {
         }
     }
 
-    /// Bytes of a message that the card brings into ordinary memory.
+    /// Stores bytes of a message that the card brings into ordinary memory.
     pub fn on_card_part(&mut self, from: ProcId, number: u32, at: usize, bytes: &[u8]) {
         let Some(req) = self.single_copies.request_of(from, number) else {
             self.malformed += 1;
@@ -120,8 +119,8 @@ impl Engine {
 }
 
 impl Worker {
-    /// Is this message announced as lying on the card? If it lies there and is not announced so,
-    /// the processor's access to it is charged.
+    /// Returns whether the card sends this message from its own memory. If it lies there and the
+    /// processor must send it, the processor's access is charged.
     #[inline]
     pub fn goes_by_card(&mut self, to: ProcId, source: &Source) -> bool {
         !self.engine.device_memory.range.is_empty() && self.is_for_card(to, source)
@@ -143,7 +142,7 @@ impl Worker {
         false
     }
 
-    /// Tells the transport where the message lies whose RTS goes next.
+    /// Tells the transport the runs of the message whose RTS is sent next.
     pub fn before_card_rts(&mut self, head: &Header) {
         let mut fields = Fields(head.bytes());
         let (Some(_), Some(_), Some(ON_CARD), Some(req)) =
@@ -162,7 +161,8 @@ impl Worker {
         }
     }
 
-    /// Lets the card bring an announced message that has matched, or asks for its bytes.
+    /// Has the card bring an announced message that has matched. If it cannot, asks for the bytes
+    /// by CTS.
     pub fn read_by_card(&mut self, task: &SingleCopyTask) {
         let rts = &task.rts;
         let Some(Operation::Receive { sink, .. }) = self.engine.requests.operation(rts.req) else {
@@ -190,7 +190,7 @@ impl Worker {
         }
     }
 
-    /// Charges what the processor has written into the card's memory.
+    /// Charges the runs that the processor has written into the card's memory.
     #[inline]
     pub fn settle_device_memory(&mut self) {
         if !self.engine.device_memory.uncharged.is_empty() {

@@ -42,7 +42,7 @@ pub struct Options {
     pub hosts: Option<Vec<Host>>,
     /// In which order hosts are filled.
     pub map_by: MapBy,
-    /// In which order ranks are numbered. `None`: as they are placed.
+    /// In which order ranks are numbered. `None`: in the order of mapping.
     pub rank_by: Option<RankBy>,
     /// The command that starts agents on other hosts.
     pub launcher: Option<String>,

@@ -40,7 +40,7 @@ pub struct OtherMpi {
 }
 
 impl OtherMpi {
-    /// What is needed by whom.
+    /// The finding in words: which file needs which library.
     pub fn described(&self, program: &str) -> String {
         match &self.through {
             None => format!("{program} is linked with {}", self.library),

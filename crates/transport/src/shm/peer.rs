@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 /// What is known of one local peer.
 pub(super) struct Peer {
     pub pair: Pair,
-    /// The split message from it of which parts have come.
+    /// The split message from it that is arriving.
     pub reassembly: Option<Reassembly>,
     /// Whether its memory can be read. `None`: not tried yet.
     pub readable: Option<bool>,
@@ -111,10 +111,10 @@ impl Shm {
         } else {
             memory::CELLS_PER_PAIR
         };
-        // SAFETY: fresh mappings of rings of which this process is the only writer and the only
-        // reader, each from its beginning, once; the fastbox is in the lower process's outgoing
-        // ring, below its data, and a copy table behind each ring, within the mapping, page
-        // aligned, all atomics for which zeros are valid.
+        // SAFETY: these are new mappings of two rings. This process is the only writer of the one
+        // and the only reader of the other, each from its beginning, once. The fastbox is in the
+        // lower process's outgoing ring, below its data. A copy table is behind each ring. All lie
+        // within the mapping, page aligned, and are atomics for which zeros are valid.
         let peer = unsafe {
             let copy_table = |ring: *mut u8| &*ring.add(COPY_TABLE_AT).cast::<CopyTable>();
             let fastbox = Fastbox::new(if lower { out } else { into }.add(FASTBOX_AT), lower);

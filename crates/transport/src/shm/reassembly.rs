@@ -7,7 +7,7 @@ use crate::{Inbox, ProcId};
 /// layer above has.
 const HEAD_MAX_BYTES: usize = 64;
 
-/// A split message of which the first parts have come.
+/// A split message that is arriving: its first parts are here.
 pub struct Reassembly {
     message: u8,
     /// Bytes that are still to come.

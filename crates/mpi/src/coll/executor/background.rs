@@ -131,8 +131,8 @@ impl Background for BackgroundRun {
             return true;
         };
         let b: CollArgs<'_> = bound.args();
-        // SAFETY: whoever started this keeps the buffers for it; the run stays where it is, behind
-        // an Arc.
+        // SAFETY: the caller of the collective keeps the buffers until it has ended. The run does
+        // not move: it is behind an Arc.
         if unsafe { run.advance(&bound.schedule, &b, d, WorkPolicy::ProgressThread) }
             != RunState::Done
         {

@@ -90,7 +90,7 @@ impl OwnedView {
         }
     }
 
-    /// Moves the buffer's addresses by so many bytes (wrapping).
+    /// Moves the buffer's addresses by `by` bytes (wrapping).
     pub(crate) fn shift(&mut self, by: usize) {
         match self {
             OwnedView::Nothing => {}

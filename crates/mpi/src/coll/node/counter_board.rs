@@ -36,7 +36,7 @@ const _: () = assert!(SLOT_MAX_BYTES < 1 << LEN_BITS);
 /// chance of 1 in 2^31.
 #[inline]
 fn phase_mark(context: ContextId, phase: u64) -> u32 {
-    // Odd constants of which the bits are well mixed, those of the generator SplitMix64.
+    // The odd constants of the generator SplitMix64, whose bits are well mixed.
     let mixed =
         (context.0 ^ phase.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (mixed >> 32) as u32 | 1

@@ -85,10 +85,10 @@ pub struct Found {
 
 /// A reader's position in its connection's bytes.
 enum State {
-    /// Between frames if `partial` is empty. Otherwise in a frame of which `partial` has come; with
-    /// `needs` bytes of it the reader can go on.
+    /// Between two frames if `partial` is empty. Otherwise `partial` is the beginning of a frame.
+    /// The reader continues when `needs` bytes of it have arrived.
     Frame { partial: Vec<u8>, needs: usize },
-    /// In the body of a stream, of which `remaining` bytes are to come.
+    /// In the body of a stream. `remaining` of its bytes have not arrived.
     Stream {
         message: u8,
         head: [u8; HEAD_MAX_BYTES],
@@ -309,8 +309,8 @@ impl Reader {
         }
     }
 
-    /// Offers `inbox` a whole message of which `start` has come. Returns the bytes of its head if
-    /// `inbox` takes the rest as a stream.
+    /// Offers `inbox` a whole message whose beginning, `start`, has arrived. Returns the bytes of
+    /// its head if `inbox` takes the rest as a stream.
     fn offer(
         &mut self,
         from: ProcId,

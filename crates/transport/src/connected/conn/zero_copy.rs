@@ -1,9 +1,9 @@
-//! Large bodies that go to the system by reference instead of by copy (vmsplice(2), splice(2)).
+//! Zero copy: large bodies go to the system by reference (vmsplice(2), splice(2)).
 //!
-//! If both processes are on one machine, the peer's system copies once, out of the sender's own
-//! pages. Otherwise the network card reads them where they lie. Until the peer has read all, the
-//! pages must stay as they are. Only the peer's process can say that it has: what its system has
-//! acknowledged may still lie in the sender's memory.
+//! If both processes are on one machine, the peer's system copies once, out of the sender's pages.
+//! Otherwise the network card reads the pages. They must not change until the peer's process has
+//! read all bytes. Only that process can tell: bytes that its system has acknowledged may still be
+//! in the sender's pages only.
 
 use super::send::{Pages, stream_start, write};
 use super::{Broken, Conn, Direction};

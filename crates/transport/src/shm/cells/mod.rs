@@ -27,8 +27,8 @@ pub struct Cells {
     memory: CellsMemory,
     /// A bit for each cell of the pair.
     all: u64,
-    /// A fourth of the pair's cells. So many are given back at a time, and so many at least are the
-    /// writer's when all has been read.
+    /// A quarter of the pair's cells. That many are returned at a time. When all has been read, the
+    /// writer owns at least that many.
     quarter: usize,
     /// The `count` cells that this process owns, the one that it has read last at the end.
     own: [u8; CELLS_PER_PAIR],

@@ -1,16 +1,15 @@
-//! A flat board: memory of the node for few members of a group, each of which writes one slot and
-//! reads those of the others.
+//! A flat board: shared memory of a small group. Each member writes its own slot, and reads the
+//! slots of all others.
 //!
 //! It serves groups whose members have a core each. On a [counter board](super::counter_board) one
-//! counter shows that all have posted. Those are few lines to look at, but all members compete for
-//! them. Here each member's slot shows it, in the line that also has the first of its data. If two
-//! members exchange eight bytes, each of them fetches one line from the other's cache, and nothing
-//! else.
+//! counter shows that all members have posted. That needs few lines, but all members compete for
+//! them. Here each member's slot shows it, in the line that also holds its first data. If two
+//! members exchange eight bytes, each of them fetches one line from the other's cache.
 //!
-//! The members go through numbered *phases* together. [`PHASES`] of them can be under way at a
-//! time, with slots of their own. Who has seen all others post in a phase knows that they are done
-//! with the one before. In phases in which not all wait for all, such as a broadcast, each member
-//! writes into a word of its own that it is done.
+//! The members go through numbered *phases* together. [`PHASES`] phases can be in progress at a
+//! time, with slots of their own. A member that has seen all others post in a phase knows that they
+//! are done with the phase before. In phases where not all wait for all, such as a broadcast, each
+//! member writes into a word of its own that it is done.
 //!
 //! ```text
 //! line PHASES + 2       members that have left for good, as on a counter board
@@ -45,9 +44,9 @@ impl FlatBoard {
     /// Member `me`'s view of a flat board of `members` members, at most [`FLAT_MAX_RANKS`].
     ///
     /// # Safety
-    /// `base` is page-aligned shared memory as long as a board for so many, never unmapped, that
-    /// all members and nobody else use; zeroed, or [reset](FlatBoard::reset), before the first of
-    /// them uses it.
+    /// `base` is page-aligned shared memory as long as a board for `members` members. It is never
+    /// unmapped. Only the members use it. It is zeroed or [reset](FlatBoard::reset) before the
+    /// first of them uses it.
     pub unsafe fn new(base: Base, members: u32, me: u32) -> FlatBoard {
         debug_assert!(me < members && members <= FLAT_MAX_RANKS);
         // SAFETY: the caller's promise.

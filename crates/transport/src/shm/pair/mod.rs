@@ -50,8 +50,8 @@ impl Pair {
         }
     }
 
-    /// Writes a message by `fill` and publishes it with a full barrier. It has `len` bytes, the
-    /// first `head` of which are its head. False: no room.
+    /// Writes a message by `fill` and publishes it with a full barrier. It has `len` bytes. Its
+    /// head is the first `head` bytes. False: no room.
     #[inline]
     pub fn send(
         &mut self,

@@ -457,8 +457,8 @@ impl Writer {
         self.head = self.head.max(head);
     }
 
-    /// Returns whether there is room for this many records of a line each, one of which may skip
-    /// the ring's end.
+    /// Returns whether there is room for this many records of a line each. One of them may skip the
+    /// ring's end.
     #[inline]
     pub fn has_lines(&mut self, records: usize) -> bool {
         self.has_room_for((records + 1) as u64 * LINE_BYTES as u64)
