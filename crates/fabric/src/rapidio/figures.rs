@@ -35,6 +35,9 @@ figures! {
         drain: Figure<Rate>,
         /// how long a sender waits before it resends a segment that was refused
         retry: Figure<Time>,
+        /// from the acceptance of a message's last segment until the card reports it to the driver
+        /// that sent it; the processor is free meanwhile
+        report: Figure<Time>,
         /// share of segments that is refused besides, by a seeded generator (0 if not said)
         refuse: Option<f64>,
         /// most bytes of an NREAD or NWRITE

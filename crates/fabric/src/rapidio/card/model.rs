@@ -7,7 +7,9 @@ use super::sender::{Listed, Sender};
 use crate::kernel::{InvalidCommand, Kernel, Model, Observers, Rank, Track};
 use crate::network::{Network, Packet};
 use crate::platform::Platform;
-use crate::rapidio::command::{CardEvent, Command, MESSAGE_MAX_BYTES, Physical, WINDOW_AT, kind};
+use crate::rapidio::command::{
+    CardEvent, Command, MESSAGE_MAX_BYTES, Physical, SendId, WINDOW_AT, kind,
+};
 use crate::rapidio::figures::Figures;
 use crate::time::{Rate, Time};
 use std::sync::Arc;
@@ -25,6 +27,8 @@ pub enum ModelEvent {
     Drain(Segment),
     /// A segment that was refused is sent again.
     Resend(Segment),
+    /// A node's driver is told that what it sent under this number is accepted.
+    Report(u32, SendId),
 }
 
 /// What a card has done.
@@ -67,6 +71,7 @@ struct Card {
 pub struct Cards {
     start: Time,
     retry: Time,
+    report: Time,
     drain: Rate,
     header: u64,
     response: u64,
@@ -100,6 +105,7 @@ impl Cards {
         Cards {
             start: f.start.value,
             retry: f.retry.value,
+            report: f.report.value,
             drain: f.drain.value,
             header: f.header.value.0,
             response: f.response.value.0,
@@ -140,7 +146,7 @@ impl Cards {
     }
 
     /// Tells the job's user what `rank`'s driver got wrong, and ends the job, if it is checked.
-    fn report(&self, rank: Rank, call: &str, what: &str, kernel: &mut Kernel<ModelEvent>) {
+    fn reject(&self, rank: Rank, call: &str, what: &str, kernel: &mut Kernel<ModelEvent>) {
         if self.check {
             kernel.fail(format!("rank {rank}, lower level, {call}: {what}"));
         }
@@ -237,7 +243,7 @@ impl Cards {
                  more messages than the queue is programmed for, or none is open",
                 segment.message.mailbox
             );
-            self.report(from, "send", &what, kernel);
+            self.reject(from, "send", &what, kernel);
         }
     }
 
@@ -249,8 +255,7 @@ impl Cards {
         }
         let (done, freed) = self.cards[node as usize].sender.accepted(&segment);
         for id in done {
-            let event = CardEvent::Sent { id };
-            kernel.notify(node, 0, &[&event.encode()]);
+            kernel.schedule_after(self.report, node, ModelEvent::Report(node, id));
         }
         if freed {
             self.begin(node, kernel);
@@ -266,7 +271,7 @@ impl Cards {
                 Delivery::Misplaced(at, data, what) => {
                     self.cards[node as usize].stats.misplaced += 1;
                     if let Some(what) = what {
-                        self.report(node, "expect", &what, kernel);
+                        self.reject(node, "expect", &what, kernel);
                     }
                     self.deposit(node, at, &data, kernel);
                 }
@@ -284,7 +289,7 @@ impl Cards {
                     self.cards[node as usize].stats.queues += 1;
                     kernel.notify(node, 0, &[&CardEvent::Received { queue }.encode()]);
                 }
-                Delivery::Mismatch(what) => self.report(node, "expect", &what, kernel),
+                Delivery::Mismatch(what) => self.reject(node, "expect", &what, kernel),
             }
         }
         // Sent now and not before: the letter is free again once the message is in memory.
@@ -418,7 +423,7 @@ impl Model for Cards {
         let card = &mut self.cards[from as usize];
         let call = command.call();
         if let Some(what) = self.programming.check(&command, &card.receiver) {
-            self.report(from, call, &what, kernel);
+            self.reject(from, call, &what, kernel);
         }
         let card = &mut self.cards[from as usize];
         match command {
@@ -484,6 +489,9 @@ impl Model for Cards {
             ModelEvent::Resend(segment) => {
                 self.transmit_segment(segment, kernel);
             }
+            ModelEvent::Report(node, id) => {
+                kernel.notify(node, 0, &[&CardEvent::Sent { id }.encode()]);
+            }
         }
     }
 
@@ -508,7 +516,7 @@ impl Model for Cards {
         let there_and_back = self.network.latency() * 2;
         match kind {
             // A send is reported when its segments have been accepted.
-            kind::SEND => self.start + there_and_back,
+            kind::SEND => self.start + there_and_back + self.report,
             kind::READ => there_and_back,
             // These change what becomes of segments that are to arrive, and not when it is seen.
             kind::EXPECT | kind::RELEASE => Time::MAX,
@@ -520,6 +528,7 @@ impl Model for Cards {
     fn observers(&self, event: &ModelEvent) -> Observers {
         match event {
             ModelEvent::Take(_) | ModelEvent::Emit(_) | ModelEvent::Resend(_) => Observers::Nobody,
+            ModelEvent::Report(node, _) => Observers::Rank(*node, Time::ZERO),
             ModelEvent::Drain(segment) => Observers::Rank(segment.message.to, Time::ZERO),
             ModelEvent::Hop(packet) => match &packet.payload {
                 Payload::Segment(segment) => {
@@ -527,7 +536,7 @@ impl Model for Cards {
                     Observers::Rank(segment.message.to, self.drain.time_of(bytes))
                 }
                 Payload::Response { segment, .. } => {
-                    Observers::Rank(segment.message.from, Time::ZERO)
+                    Observers::Rank(segment.message.from, self.report)
                 }
                 Payload::Doorbell { to, .. }
                 | Payload::Write { to, .. }
