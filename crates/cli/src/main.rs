@@ -3,6 +3,7 @@
 
 mod collectives;
 mod doctor;
+mod ethernet;
 mod install;
 mod machines;
 mod manual;
@@ -42,6 +43,8 @@ enum Task {
         #[command(subcommand)]
         what: Option<Machines>,
     },
+    /// Join network namespaces by an Ethernet that crosses the channel of a modelled machine
+    Ethernet(ethernet::Options),
     /// Copy programs, library, header, pkg-config files, manual pages and completions to a prefix
     Install {
         /// Where to: bin, include, lib and share go below it
@@ -84,7 +87,17 @@ enum Machines {
 }
 
 fn main() -> ExitCode {
-    let report = match run(Ferry::parse().task) {
+    let task = Ferry::parse().task;
+    if let Task::Ethernet(options) = &task {
+        return match ethernet::run(options) {
+            Ok(status) => ExitCode::from(status),
+            Err(text) => {
+                eprintln!("ferry: {text}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let report = match run(task) {
         Ok(report) => report,
         Err(text) => {
             eprintln!("ferry: {text}");
@@ -117,6 +130,7 @@ fn run(task: Task) -> Result<String, String> {
             Some(Machines::Show { name, file }) => machines::show(&name, file),
             Some(Machines::Measure { name }) => machines::measure(&name),
         },
+        Task::Ethernet(_) => Ok(String::new()),
         Task::Install {
             prefix,
             from,

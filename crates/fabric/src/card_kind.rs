@@ -4,6 +4,7 @@
 //! implement [`CardKind`].
 
 use crate::driver::Driver;
+use crate::ethernet::FrameChannel;
 use crate::kernel::Rank;
 use crate::platform::Platform;
 use crate::report::{Job, Outcome};
@@ -27,6 +28,11 @@ pub trait CardKind {
 
     /// The driver of rank `me`'s card.
     fn driver(&self, platform: &Platform, me: Rank) -> Box<dyn Driver>;
+
+    /// The channel for Ethernet frames of rank `me`'s card. `None`: the card has none.
+    fn frame_channel(&self, _platform: &Platform, _me: Rank) -> Option<Box<dyn FrameChannel>> {
+        None
+    }
 
     /// Runs the cards and the network of a job until it is closed.
     ///

@@ -75,6 +75,7 @@
 pub mod card_kind;
 pub mod dimmnet2;
 pub mod driver;
+pub mod ethernet;
 pub mod kernel;
 pub mod machine;
 pub mod network;

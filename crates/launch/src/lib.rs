@@ -37,6 +37,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use options::Action;
+pub use signals::Signals;
 
 /// What `ferry install` writes manual pages and completions from.
 pub mod manual {

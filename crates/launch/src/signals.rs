@@ -1,4 +1,4 @@
-//! Signals to mpiexec, as events.
+//! Signals to this process, as events.
 
 use std::ffi::{CStr, c_int};
 use std::io;
@@ -21,7 +21,7 @@ const HANDLED_SIGNALS: [c_int; 9] = [
 /// ignore the others in background jobs, and ranks would not see what mpiexec forwards.
 pub const DEFAULT_SIGNALS: [c_int; 4] = [libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT, libc::SIGXFSZ];
 
-/// mpiexec's signals.
+/// Signals that are read from a descriptor.
 pub struct Signals {
     fd: OwnedFd,
     /// The signal mask from before.
@@ -29,14 +29,23 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Blocks the signals. From now on they come through the descriptor.
+    /// Blocks mpiexec's signals. From now on they come through the descriptor.
     pub fn block() -> io::Result<Signals> {
+        Signals::block_these(&HANDLED_SIGNALS)
+    }
+
+    /// Blocks these signals. From now on they come through the descriptor. To be called while this
+    /// process has one thread.
+    ///
+    /// # Errors
+    /// The system gives no descriptor.
+    pub fn block_these(signals: &[c_int]) -> io::Result<Signals> {
         // SAFETY: plain system calls on local sets and no handlers; this process has one thread.
         unsafe {
             let mut taken: libc::sigset_t = mem::zeroed();
             let mut original_mask: libc::sigset_t = mem::zeroed();
             libc::sigemptyset(&mut taken);
-            for signal in HANDLED_SIGNALS {
+            for &signal in signals {
                 let mut action: libc::sigaction = mem::zeroed();
                 libc::sigaction(signal, ptr::null(), &mut action);
                 let ignored = action.sa_sigaction == libc::SIG_IGN;

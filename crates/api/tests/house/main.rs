@@ -380,7 +380,15 @@ fn modelled_machines_depend_downwards() {
     const BASE: [&str; 2] = ["platform", "time"];
     let card = ["kernel", "network", BASE[0], BASE[1]];
     let driver = ["kernel", "driver", BASE[0], BASE[1]];
-    let whole = ["kernel", "driver", "card_kind", "report", BASE[0], BASE[1]];
+    let whole = [
+        "kernel",
+        "driver",
+        "ethernet",
+        "card_kind",
+        "report",
+        BASE[0],
+        BASE[1],
+    ];
     let with = |base: &[&'static str], more: &[&'static str]| [base, more].concat();
     let layers = [
         ("time", vec![]),
@@ -388,8 +396,12 @@ fn modelled_machines_depend_downwards() {
         ("kernel", vec!["time"]),
         ("network", with(&BASE, &["kernel"])),
         ("driver", vec!["kernel", "time"]),
+        ("ethernet", vec!["driver", "kernel", "time"]),
         ("report", with(&BASE, &["kernel"])),
-        ("card_kind", with(&BASE, &["kernel", "driver", "report"])),
+        (
+            "card_kind",
+            with(&BASE, &["kernel", "driver", "ethernet", "report"]),
+        ),
         ("remote_write::figures", BASE.to_vec()),
         ("remote_write::entry", vec![]),
         (

@@ -20,7 +20,7 @@ use std::{io, ptr};
 /// First word of the memory.
 const MAGIC: u64 = u64::from_le_bytes(*b"ferrymod");
 /// Version of the layout. Raised with each change of it.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 /// The system's page size.
 const PAGE_BYTES: usize = 4096;
 /// Most bytes of the machine's encoded description.
@@ -79,6 +79,8 @@ pub(super) struct Header {
     pub closing: AtomicU32,
     /// Ranks record their work for the timeline, span by span.
     pub traced: AtomicU32,
+    /// Virtual time does not run ahead of real time.
+    pub paced: AtomicU32,
     /// By kind of command: least time until its own rank can see anything of it, picoseconds.
     pub response_times: [AtomicU64; COMMAND_KINDS],
     /// Virtual time in picoseconds, for observers.
@@ -111,6 +113,8 @@ pub(super) struct Mailbox {
     pub concurrent: AtomicU32,
     /// The process has ended.
     pub exited: AtomicU32,
+    /// A device outside the model has something for the rank: it goes on if it waits.
+    pub interrupted: AtomicU32,
     /// There are more events than the mailbox holds.
     pub more_events: AtomicU32,
     /// The rank goes on because its poll has found something. It has not waited.
@@ -306,6 +310,22 @@ impl ModelSegment {
     /// start.
     pub fn enable_trace(&self) {
         self.header().traced.store(1, Ordering::Relaxed);
+    }
+
+    /// Virtual time does not run ahead of real time from when all ranks have joined. To be called
+    /// before they start.
+    pub fn enable_pacing(&self) {
+        self.header().paced.store(1, Ordering::Relaxed);
+    }
+
+    /// A device outside the model has something for this rank, like a frame for its Ethernet
+    /// interface. The rank goes on if it waits, or when it waits next.
+    pub fn interrupt(&self, rank: Rank) {
+        if rank < self.0.ranks {
+            self.mailbox(rank).interrupted.store(1, Ordering::SeqCst);
+            self.header().resume_requests.fetch_add(1, Ordering::SeqCst);
+            self.wake_model();
+        }
     }
 
     /// Ranks and model are all on the first of these CPUs, and the ranks may be spread over them.

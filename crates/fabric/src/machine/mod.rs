@@ -11,6 +11,7 @@ pub use find::find;
 pub use registry::{BuiltIn, Nic, built_in};
 
 use crate::driver::Driver;
+use crate::ethernet::FrameChannel;
 use crate::kernel::{ModelSegment, Rank};
 use crate::platform::Platform;
 use crate::report::{Job, Outcome};
@@ -55,6 +56,11 @@ impl Machine {
     /// The driver of rank `me`'s card.
     pub fn driver(&self, me: Rank) -> Box<dyn Driver> {
         self.nic.kind().driver(&self.platform, me)
+    }
+
+    /// The channel for Ethernet frames of rank `me`'s card. `None`: the card has none.
+    pub fn frame_channel(&self, me: Rank) -> Option<Box<dyn FrameChannel>> {
+        self.nic.kind().frame_channel(&self.platform, me)
     }
 
     /// Runs the hardware for the ranks that join `segment`, until it is closed. `on_deadlock` is

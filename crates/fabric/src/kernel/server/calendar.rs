@@ -145,6 +145,11 @@ impl<E> Kernel<E> {
         self.schedule_at(self.now + delay, owner, event);
     }
 
+    /// Returns whether something is due, now or later.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.queue.is_empty() || !self.resumes.is_empty()
+    }
+
     pub(super) fn key(&mut self, time: Time, rank: Rank, is_command: bool) -> Key {
         self.sequence += 1;
         (time.max(self.now), rank, is_command, self.sequence)
@@ -175,7 +180,12 @@ impl<E> Kernel<E> {
     /// Lets a waiting rank go on, with or without an event. What it waits for may be in the memory
     /// that its card maps.
     pub fn wake(&mut self, rank: Rank) {
-        let now = self.now;
+        self.wake_at(rank, self.now);
+    }
+
+    /// As [`Kernel::wake`], at `time` if that is later than now.
+    pub(super) fn wake_at(&mut self, rank: Rank, time: Time) {
+        let now = self.now.max(time);
         let context = &mut self.ranks[rank as usize];
         if context.status != Status::Waiting || context.resumes {
             return;

@@ -19,17 +19,28 @@ impl<M: Model> Server<M> {
             self.collect_from(rank, &mut bytes);
         }
         let header = self.kernel.segment.header();
-        if header.resume_requests.swap(0, Ordering::SeqCst) != 0 {
-            for rank in 0..self.kernel.ranks() {
-                let mailbox = self.kernel.segment.mailbox(rank);
-                if mailbox.state.load(Ordering::SeqCst) == state::RESUMING {
-                    let context = &mut self.kernel.ranks[rank as usize];
-                    context.changes += 1;
-                    context.status = Status::Syncing;
-                    let (time, changes) = (context.clock, context.changes);
-                    self.kernel.schedule_resume(time, rank, changes);
-                    self.deadlock_reported = false;
-                }
+        if header.resume_requests.swap(0, Ordering::SeqCst) == 0 && !self.any_interrupted {
+            return;
+        }
+        let real = self.pace.now();
+        self.any_interrupted = false;
+        for rank in 0..self.kernel.ranks() {
+            let mailbox = self.kernel.segment.mailbox(rank);
+            let resumes = mailbox.state.load(Ordering::SeqCst) == state::RESUMING;
+            let interrupted = mailbox.interrupted.load(Ordering::SeqCst) != 0;
+            let context = &mut self.kernel.ranks[rank as usize];
+            if resumes {
+                context.changes += 1;
+                context.status = Status::Syncing;
+                let (time, changes) = (context.clock.max(real), context.changes);
+                self.kernel.schedule_resume(time, rank, changes);
+                self.deadlock_reported = false;
+            } else if interrupted && context.status == Status::Waiting {
+                mailbox.interrupted.store(0, Ordering::SeqCst);
+                self.kernel.wake_at(rank, real);
+                self.deadlock_reported = false;
+            } else {
+                self.any_interrupted |= interrupted && context.status != Status::Left;
             }
         }
     }

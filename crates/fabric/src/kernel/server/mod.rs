@@ -3,6 +3,7 @@
 mod calendar;
 mod collect;
 mod grant;
+mod pace;
 
 pub use calendar::Kernel;
 
@@ -14,6 +15,7 @@ use super::trace::Trace;
 use super::{InvalidCommand, Model, Rank};
 use crate::time::Time;
 use calendar::{Action, Entry, Status};
+use pace::Pace;
 use rustix::thread::{futex, sched_yield};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -85,6 +87,9 @@ pub struct Server<M: Model> {
     /// When the interval began by which the hand-over policy is measured.
     interval_began: Instant,
     deadlock_reported: bool,
+    pace: Pace,
+    /// A rank that did not wait was interrupted. It goes on when it waits.
+    any_interrupted: bool,
     invalid: Option<(Rank, InvalidCommand)>,
 }
 
@@ -121,6 +126,8 @@ impl<M: Model> Server<M> {
             policies: PolicySelector::new(ranks, cpus),
             interval_began: Instant::now(),
             deadlock_reported: false,
+            pace: Pace::default(),
+            any_interrupted: false,
             invalid: None,
         }
     }
@@ -131,7 +138,10 @@ impl<M: Model> Server<M> {
         let mut began = None;
         loop {
             self.await_stops();
-            began.get_or_insert_with(Instant::now);
+            if began.is_none() {
+                began = Some(Instant::now());
+                self.pace = Pace::begin(self.kernel.segment.header());
+            }
             self.collect();
             if self.invalid.is_some() {
                 break;
@@ -140,7 +150,7 @@ impl<M: Model> Server<M> {
             if self.invalid.is_some() || self.kernel.failure.is_some() {
                 break;
             }
-            if !self.running.is_empty() {
+            if !self.running.is_empty() || self.kernel.is_busy() {
                 continue;
             }
             // Nothing is under way, so nobody goes on by itself. What changes after this load also
@@ -266,6 +276,15 @@ impl<M: Model> Server<M> {
         while self.running.is_empty() {
             let hardware = self.kernel.queue.peek().map(|e| e.0.key);
             let resume = self.kernel.resumes.peek().map(|e| e.0.0);
+            let next = [hardware.map(|key| key.0), resume]
+                .into_iter()
+                .flatten()
+                .min();
+            if let Some(next) = next
+                && !self.pace.await_time(next, self.kernel.segment.header())
+            {
+                return;
+            }
             // At one instant the hardware goes before the programs.
             match (hardware, resume) {
                 (None, None) => return,

@@ -3,7 +3,7 @@
 use super::calendar::next_poll;
 use super::*;
 use crate::kernel::{Client, Observers};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 
 /// Cards that are joined by wires of a fixed latency: kind 1 goes to the rank in the first byte;
@@ -75,6 +75,15 @@ fn job(ranks: u32, body: impl Fn(&mut Client) + Sync) -> Completed<Wires> {
 
 fn job_on(ranks: u32, precise: bool, body: impl Fn(&mut Client) + Sync) -> Completed<Wires> {
     let segment = ModelSegment::create(ranks, 4096, b"").unwrap();
+    job_in(segment, precise, body)
+}
+
+fn job_in(
+    segment: ModelSegment,
+    precise: bool,
+    body: impl Fn(&mut Client) + Sync,
+) -> Completed<Wires> {
+    let ranks = segment.ranks();
     let model = Wires {
         latency: LATENCY,
         precise,
@@ -431,4 +440,59 @@ fn stops_that_are_left_out_change_nothing() {
             );
         }
     }
+}
+
+#[test]
+fn an_interrupted_rank_goes_on_without_an_event() {
+    let segment = ModelSegment::create(2, 0, b"").unwrap();
+    let outside = segment.clone();
+    let ended = job_in(segment, false, |c| {
+        if c.me() == 0 {
+            // Whether the other waits already or not: its next wait ends.
+            outside.interrupt(1);
+            c.charge("computing", Time::us(7));
+            c.sync();
+        } else {
+            c.wait(Time::ZERO);
+            assert_eq!(c.event(), None);
+        }
+    });
+    assert!(ended.ranks[1].clock <= Time::us(7));
+}
+
+#[test]
+fn a_paced_job_is_never_ahead_of_real_time() {
+    let segment = ModelSegment::create(2, 0, b"").unwrap();
+    segment.enable_pacing();
+    let outside = segment.clone();
+    // Virtual time begins between these two.
+    let (began, joined) = (Instant::now(), OnceLock::new());
+    let span = Time::us(5000);
+    let real_before_virtual = |c: &Client| {
+        let real = Time::ns(began.elapsed().as_nanos() as u64);
+        assert!(real >= c.now(), "{real} of real time at {}", c.now());
+    };
+    let ended = job_in(segment, false, |c| {
+        if c.me() == 0 {
+            for _ in 0..3 {
+                c.charge("computing", span);
+                c.command(1, &[&[1], b"frame"]);
+                c.sync();
+                real_before_virtual(c);
+            }
+        } else {
+            for n in 1..=3 {
+                assert_eq!(event(c).time, span * n + LATENCY);
+                joined.get_or_init(Instant::now);
+                real_before_virtual(c);
+            }
+            // What comes from outside comes at the virtual time that it then is.
+            let ready = joined.get_or_init(Instant::now);
+            let real = Time::ns(ready.elapsed().as_nanos() as u64);
+            outside.interrupt(1);
+            c.wait(Time::ZERO);
+            assert!(c.now() >= real, "{real} of real time at {}", c.now());
+        }
+    });
+    assert!(ended.real >= Duration::from_millis(15));
 }

@@ -1,0 +1,376 @@
+//! `ferry ethernet`: network namespaces whose Ethernet crosses the channel of a modelled machine.
+//!
+//! ```text
+//!   supervisor          worker
+//!   waits, and          main thread    signals, the command, and interrupts for frames
+//!   clears up after     model          cards and network of the machine
+//!   a killed worker     node 1 … N     a port each: TAP device of its namespace, card
+//! ```
+//!
+//! Each node is a rank of the modelled machine.
+
+mod namespace;
+mod nodes;
+mod supervisor;
+mod tap;
+
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use ferry_fabric::ethernet::{Address, FRAME_HEAD_BYTES, FRAME_MAX_BYTES};
+use ferry_fabric::machine::{self, Machine};
+use ferry_launch::Signals;
+use rustix::event::{Timespec, epoll};
+
+use namespace::Namespace;
+use nodes::{Nodes, Report};
+use tap::{Setup, Tap};
+
+/// Signals that end it, and the one that tells of the command's end.
+const SIGNALS: [libc::c_int; 5] = [
+    libc::SIGCHLD,
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+];
+/// How long the command has to end after a signal, before it is killed.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
+/// Shortest MTU that IPv4 allows a host to have (RFC 791).
+const MTU_MIN: u32 = 576;
+/// Exit status of a command that cannot be started, as a shell's.
+const STATUS_NOT_STARTED: u8 = 127;
+
+/// What the command line asks for.
+#[derive(clap::Args)]
+pub struct Options {
+    /// The modelled machine: one that comes with Ferry, or a file
+    #[arg(long)]
+    machine: String,
+    /// Number of nodes (the last byte of an address counts them), each with a namespace and an interface eth0
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=254))]
+    nodes: u32,
+    /// Deliver each frame when virtual time says, against real time. Otherwise as soon as the model
+    /// has worked it out
+    #[arg(long)]
+    paced: bool,
+    /// Longest IP packet in bytes; by default as long as fits one message of the card
+    #[arg(long, value_name = "BYTES")]
+    mtu: Option<u32>,
+    /// The namespaces are NAME1, NAME2, ... (ip netns exec NAME1 COMMAND)
+    #[arg(long, default_value = "ferry", value_parser = name)]
+    name: String,
+    /// The nodes' addresses are NETWORK.1, NETWORK.2, ...
+    #[arg(long, default_value = "10.26.0", value_parser = network)]
+    network: [u8; 3],
+    /// Print at the end what nodes, cards and links did
+    #[arg(long)]
+    machine_report: bool,
+    /// Run this in the namespace of node 1, and end with it. Otherwise Ctrl-C ends it
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    match !text.is_empty() && text.len() <= 32 && text.chars().all(allowed) {
+        true => Ok(text.into()),
+        false => Err("a name has 1 to 32 letters, digits, '-' and '_'".into()),
+    }
+}
+
+fn network(text: &str) -> Result<[u8; 3], String> {
+    let bytes: Result<Vec<u8>, _> = text.split('.').map(str::parse).collect();
+    bytes
+        .ok()
+        .and_then(|bytes| bytes.try_into().ok())
+        .ok_or_else(|| "a network is three numbers up to 255, like 10.26.0".into())
+}
+
+impl Options {
+    /// The name of a node's namespace. Nodes count from 0 here.
+    fn namespace(&self, node: u32) -> String {
+        format!("{}{}", self.name, node + 1)
+    }
+
+    fn ip(&self, node: u32) -> Ipv4Addr {
+        let [a, b, c] = self.network;
+        Ipv4Addr::new(a, b, c, (node + 1) as u8)
+    }
+}
+
+/// Runs it until it ends. Returns its exit status. To be called from the only thread of the
+/// process.
+///
+/// # Errors
+/// One line: what was tried, why it does not work, and what helps.
+pub fn run(options: &Options) -> Result<u8, String> {
+    let (file, text) = machine::find(&options.machine)?;
+    let machine = machine::read(&file, &text).map_err(|e| e.to_string())?;
+    let name = &machine.platform.about.name;
+    let Some(channel) = machine.frame_channel(0) else {
+        let others = machine::built_in().filter(|known| {
+            machine::read(known.name, known.text).is_ok_and(|m| m.frame_channel(0).is_some())
+        });
+        let others: Vec<&str> = others.map(|known| known.name).collect();
+        return Err(format!(
+            "the card of machine {name} has no channel that carries Ethernet frames; these have: {}",
+            others.join(", ")
+        ));
+    };
+    let most = machine.platform.ranks_max();
+    if u64::from(options.nodes) > most {
+        return Err(format!(
+            "machine {name} has {most} nodes, and --nodes asks for {}",
+            options.nodes
+        ));
+    }
+    let mtu = options
+        .mtu
+        .unwrap_or((channel.frame_bytes().min(FRAME_MAX_BYTES) - FRAME_HEAD_BYTES) as u32);
+    let mtu_max = (FRAME_MAX_BYTES - FRAME_HEAD_BYTES) as u32;
+    if !(MTU_MIN..=mtu_max).contains(&mtu) {
+        return Err(format!(
+            "--mtu {mtu}: it can be {MTU_MIN} to {mtu_max} bytes"
+        ));
+    }
+    for node in 0..options.nodes {
+        let name = options.namespace(node);
+        if Namespace::exists(&name) {
+            return Err(format!(
+                "there is a network namespace {name} already; --name chooses other names, and \
+                 `ip netns delete {name}` removes it"
+            ));
+        }
+    }
+    supervisor::supervise(
+        || work(options, &machine, mtu),
+        || {
+            let names = (0..options.nodes).map(|node| options.namespace(node));
+            let left: Vec<Namespace> = names.filter_map(|name| Namespace::adopt(&name)).collect();
+            namespace::end_processes(&left);
+        },
+    )
+}
+
+/// What the worker does.
+fn work(options: &Options, machine: &Machine, mtu: u32) -> Result<u8, String> {
+    let refused = |what: &str| {
+        let what = what.to_owned();
+        move |e: io::Error| format!("{what}: {e}")
+    };
+    let signals = Signals::block_these(&SIGNALS).map_err(refused("signals"))?;
+    let (mut namespaces, mut taps) = (Vec::new(), Vec::new());
+    for node in 0..options.nodes {
+        let setup = Setup {
+            hardware: Address::of_port(node),
+            ip: options.ip(node),
+            mask: Ipv4Addr::new(255, 255, 255, 0),
+            mtu,
+        };
+        let name = options.namespace(node);
+        // A thread of its own: it stays in the namespace.
+        let made = std::thread::scope(|s| s.spawn(|| make_node(&name, &setup)).join());
+        let (namespace, tap) =
+            made.map_err(|_| format!("{name} cannot be made; that is a mistake in Ferry"))??;
+        namespaces.push(namespace);
+        taps.push(tap);
+    }
+    let result = carry(options, machine, mtu, &signals, &namespaces, taps);
+    namespace::end_processes(&namespaces);
+    result
+}
+
+fn make_node(name: &str, setup: &Setup) -> Result<(Namespace, Tap), String> {
+    let namespace = Namespace::create(name)?;
+    tap::bring_up("lo").map_err(|e| format!("bringing up lo in {name} was refused: {e}"))?;
+    Ok((namespace, Tap::create(setup)?))
+}
+
+/// What an epoll event is about: a node, or one of these.
+const EVENT_SIGNAL: u64 = 1 << 32;
+const EVENT_NODES: u64 = EVENT_SIGNAL + 1;
+
+/// Carries frames until the end.
+fn carry(
+    options: &Options,
+    machine: &Machine,
+    mtu: u32,
+    signals: &Signals,
+    namespaces: &[Namespace],
+    taps: Vec<Tap>,
+) -> Result<u8, String> {
+    let refused = |e: io::Error| format!("waiting for frames: {e}");
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| refused(e.into()))?;
+    let add = |fd: &dyn AsFd, data: u64, more: epoll::EventFlags| {
+        let data = epoll::EventData::new_u64(data);
+        epoll::add(&epoll, fd.as_fd(), data, epoll::EventFlags::IN | more)
+            .map_err(|e| refused(e.into()))
+    };
+    for (node, tap) in (0..).zip(&taps) {
+        // Once for each frame that comes: the node takes all that there are.
+        add(tap, node, epoll::EventFlags::ET)?;
+    }
+    add(signals.fd(), EVENT_SIGNAL, epoll::EventFlags::empty())?;
+    let nodes = Nodes::start(machine, taps, options.paced)?;
+    add(nodes.ended(), EVENT_NODES, epoll::EventFlags::empty())?;
+    let mut command = match options.command.split_first() {
+        Some((program, arguments)) => match start(program, arguments, &namespaces[0], signals) {
+            Ok(child) => Some(child),
+            Err(e) => {
+                eprintln!("ferry: {program} cannot be started: {e}");
+                return Ok(STATUS_NOT_STARTED);
+            }
+        },
+        None => {
+            introduce(options, machine, mtu).map_err(|e| format!("writing: {e}"))?;
+            None
+        }
+    };
+    let status = serve(&epoll, signals, &nodes, command.as_mut());
+    if let Some(child) = &mut command {
+        // It may have ended; it is waited for in any case.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let status = status?;
+    let report = nodes.end()?;
+    if options.machine_report {
+        let text = used(options, &report) + &report.machine;
+        io::stderr().write_all(text.as_bytes()).map_err(refused)?;
+    }
+    Ok(status)
+}
+
+/// Waits until the command ends, a signal comes, or the nodes cannot go on. Returns the exit
+/// status.
+fn serve(
+    epoll: &OwnedFd,
+    signals: &Signals,
+    nodes: &Nodes,
+    mut command: Option<&mut Child>,
+) -> Result<u8, String> {
+    let mut events = Vec::with_capacity(64);
+    let mut kill_at: Option<Instant> = None;
+    loop {
+        events.clear();
+        let limit = kill_at.map(|at| {
+            let left = at.saturating_duration_since(Instant::now());
+            Timespec {
+                tv_sec: left.as_secs() as i64,
+                tv_nsec: left.subsec_nanos().into(),
+            }
+        });
+        match epoll::wait(
+            epoll,
+            rustix::buffer::spare_capacity(&mut events),
+            limit.as_ref(),
+        ) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(format!("waiting for frames: {e}")),
+        }
+        if kill_at.is_some_and(|at| Instant::now() >= at) {
+            return Ok(128 + libc::SIGKILL as u8);
+        }
+        for event in &events {
+            match event.data.u64() {
+                EVENT_SIGNAL => {}
+                EVENT_NODES => return Err(nodes.failure()),
+                node => nodes.interrupt(node as u32),
+            }
+        }
+        while let Some(signal) = signals.next() {
+            match (&mut command, signal) {
+                (Some(child), libc::SIGCHLD) => {
+                    if let Ok(Some(status)) = child.try_wait() {
+                        return Ok(code(status));
+                    }
+                }
+                (None, libc::SIGCHLD) => {}
+                (None, _) => return Ok(0),
+                (Some(child), signal) => {
+                    // SAFETY: a plain system call; the child has not been waited for.
+                    unsafe { libc::kill(child.id() as i32, signal) };
+                    kill_at.get_or_insert(Instant::now() + COMMAND_TIMEOUT);
+                }
+            }
+        }
+    }
+}
+
+/// The exit status of a command, as a shell's.
+fn code(status: ExitStatus) -> u8 {
+    let signal = status.signal().map(|s| 128 + s);
+    status.code().or(signal).unwrap_or(1) as u8
+}
+
+/// Starts the command in a namespace. It ends with this process.
+fn start(
+    program: &str,
+    arguments: &[String],
+    namespace: &Namespace,
+    signals: &Signals,
+) -> io::Result<Child> {
+    let (mask, fd) = (signals.original_mask, namespace.file().as_raw_fd());
+    let mut command = Command::new(program);
+    command.args(arguments);
+    // SAFETY: system calls only, on values that were copied in.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::setns(fd, libc::CLONE_NEWNET) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut());
+            Ok(())
+        });
+    }
+    command.spawn()
+}
+
+/// Tells which namespaces there are.
+fn introduce(options: &Options, machine: &Machine, mtu: u32) -> io::Result<()> {
+    let pace = if options.paced { "paced" } else { "untimed" };
+    let mut text = format!(
+        "{} nodes of {}, {pace}, MTU {mtu}\n",
+        options.nodes, machine.platform.about.name
+    );
+    for node in 0..options.nodes {
+        text += &format!(
+            "  {}  {}  {}\n",
+            options.namespace(node),
+            options.ip(node),
+            Address::of_port(node)
+        );
+    }
+    text += &format!(
+        "in a node: ip netns exec {} COMMAND; Ctrl-C ends all\n",
+        options.namespace(0)
+    );
+    let mut out = io::stdout();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// What the ports carried, as a table.
+fn used(options: &Options, report: &Report) -> String {
+    let mut text = format!(
+        "{:>8}  {:>10}  {:>12}  {:>10}  {:>8}\n",
+        "node", "sent", "bytes", "received", "lost"
+    );
+    for (node, carried) in (0..).zip(&report.ports) {
+        text += &format!(
+            "{:>8}  {:>10}  {:>12}  {:>10}  {:>8}\n",
+            options.namespace(node),
+            carried.sent,
+            carried.sent_bytes,
+            carried.received,
+            carried.lost
+        );
+    }
+    text + "\n"
+}
